@@ -1,4 +1,4 @@
-"""The nouns of a night, as frozen records, and the protocols of the parts that can be exchanged.
+"""The nouns of a night, as frozen records, and the protocol of a judge.
 
 An *attempt* is one edit of the training script. It is measured by one or more *runs*, each with its own seed; a
 run that came to its end has a *score*; the scores lead to a *decision*. Absence is ``None``, never zero.
@@ -524,62 +524,6 @@ class Lease:
 WHOLE = Lease()  # of a night with one worker: the machine as it is
 
 
-# ---- what authors of edits are told ----------------------------------------------------------------------------------
-
-
-Curve = tuple[tuple[float, float], ...]  # (fraction of the budget, training loss)
-
-
-@dataclass(frozen=True, slots=True)
-class Corpus:
-    """Describe the text that all attempts train on, and how it is cut into tokens."""
-
-    name: str
-    bytes_per_token: float  # of the validation text
-    vocab_size: int
-    seq_len: int  # tokens in a row of a batch
-
-
-@dataclass(frozen=True, slots=True)
-class Phase:
-    """Hold the share of a training step that one part of it takes."""
-
-    name: str  # forward, backward, optimizer, …
-    ms: float
-    share: float  # of the step, 0 to 1
-
-
-@dataclass(frozen=True, slots=True)
-class KnownIdea:
-    """Name an idea of the catalogue, and what became of it in this night."""
-
-    slug: str
-    title: str
-    state: str  # kept #4, tried #7, yes (it applies and is untried), unlikely, or no (it does not apply)
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """Name a function that a training script may call."""
-
-    name: str  # kernels.linear
-    signature: str  # (x, weight) -> array
-    meaning: str  # a sentence
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """Hold the facts of a night that are in neither its journal nor its script."""
-
-    cores: int | None = None  # None, here and below: the night was opened by a version that did not note it
-    memory_gb: float | None = None  # of the GPU where it has its own, else of the machine
-    corpus: Corpus | None = None  # None: the prepared data do not say
-    phases: tuple[Phase, ...] = ()  # of attempt 0, measured once a night; empty: not measured
-    ideas: tuple[KnownIdea, ...] = ()
-    calls: tuple[Call, ...] = ()
-    curves: Mapping[int, Curve] = field(default_factory=dict)  # attempt → its last run's curve, of about ten points
-
-
 @dataclass(frozen=True, slots=True)
 class Progress:
     """Hold the latest point of a running training's curve."""
@@ -607,54 +551,6 @@ class Ask:
     tokens_cached: int | None = None  # of tokens_in, those that the server had in its cache; None: not told
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Hold a proposal that was turned down before it cost a run."""
-
-    proposal: Proposal
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Left:
-    """Hold how much of a night is left; None: no limit."""
-
-    experiments: int | None = None
-    seconds: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Briefing:
-    """Hold everything that a proposer is told before it proposes."""
-
-    night: Night
-    history: History
-    parent: Attempt  # whose script is to be edited: the incumbent
-    noise: Noise | None = None  # None until two runs of one attempt were scored
-    program: str = ""  # program.md, as it stands now
-    notes: tuple[str, ...] = ()  # people's notes to the night, in their order
-    asks: Sequence[Ask] = ()  # of the whole night
-    refused: tuple[Refusal, ...] = ()  # the last tries for this proposal, and what was wrong with them
-    broken: Attempt | None = None  # it crashed just now: its maker may repair it, once
-    left: Left = Left()
-    setting: Setting | None = None  # None: no source of the night can read
-    asked_for: int | None = None  # see `number`
-
-    @property
-    def number(self) -> int:
-        """Return the number that the idea would get as an attempt; of questions asked at once, each has another."""
-        return len(self.history) if self.asked_for is None else self.asked_for
-
-
-class Proposer(Protocol):
-    def propose(self, briefing: Briefing) -> Proposal:
-        """Return the next edit of the parent's script.
-
-        Raise NoIdea if there is none this time, and Exhausted if there will never be another.
-        """
-        ...
-
-
 class Judge(Protocol):
     @property
     def calibration(self) -> int:
@@ -671,26 +567,6 @@ class Judge(Protocol):
     def review(self, history: History) -> Review:
         """Return later decisions on settled attempts, or one that should be measured again; pure."""
         ...
-
-
-class Watcher(Protocol):
-    """Receive the events of a night, to show them: a terminal, a plain log, a test.
-
-    worker: the name of its lease, which tells apart what goes on at the same time.
-    """
-
-    def night_stands(self, history: History, asks: Sequence[Ask], left: Left) -> None: ...
-    def dawn_began(self, runs: int) -> None: ...
-    def asking_began(self, number: int) -> None: ...
-    def attempt_began(self, attempt: Attempt) -> None: ...
-    def dry_run_began(self, attempt: Attempt, worker: str = ...) -> None: ...
-    def run_began(self, attempt: Attempt, seed: int, worker: str = ...) -> None: ...
-    def progressed(self, progress: Progress | None, elapsed_s: float, worker: str = ...) -> None: ...
-    def scoring_began(self, attempt: Attempt, worker: str = ...) -> None: ...
-    def audit_began(self, attempt: Attempt, worker: str = ...) -> None: ...
-    def worker_rests(self, worker: str) -> None: ...
-    def attempt_settled(self, attempt: Attempt, before: Attempt | None) -> None: ...
-    def said(self, sentence: str) -> None: ...
 
 
 def source_name(source: str) -> str:

@@ -45,22 +45,10 @@ import numpy as np
 import optuna
 from terrain import DIALS, GAINS, KIND, NAMES, SCRIPT, START, Landscape, Place, place_of, script_at
 
-from agent.experiment import (
-    Attempt,
-    Briefing,
-    Decision,
-    Ending,
-    Kind,
-    Night,
-    Noise,
-    Proposal,
-    Run,
-    Score,
-    Status,
-    incumbent,
-)
+from agent.experiment import Attempt, Decision, Ending, Kind, Night, Noise, Proposal, Run, Score, Status, incumbent
 from agent.judging.judges import JUDGES, choose_judge
 from agent.judging.noise import noise as noise_of
+from agent.proposers.briefing import Briefing
 from agent.proposers.search.search import Search
 from agent.script.dials import tried_as
 from agent.script.merge import merged

@@ -38,28 +38,14 @@ from pathlib import Path
 import measure
 from filled_night import KIND, PASSED, TAG, Bowl, a_run, a_score, grow, make_night
 
-from agent.experiment import (
-    LOCAL,
-    WHOLE,
-    Ask,
-    Attempt,
-    Audit,
-    Briefing,
-    History,
-    Lease,
-    Left,
-    Progress,
-    Proposal,
-    Proposer,
-    Run,
-    Score,
-)
+from agent.experiment import LOCAL, WHOLE, Ask, Attempt, Audit, History, Lease, Progress, Proposal, Run, Score
 from agent.judging.judges import choose_judge
 from agent.night.limits import Limits
 from agent.night.lock import Stop
 from agent.night.loop import run_night
 from agent.night.state import NightContext
 from agent.pools.local import LocalPool
+from agent.proposers.briefing import Briefing, Left, Proposer
 from agent.proposers.checked import Checked
 from agent.proposers.search.search import Search
 from agent.records.journal import Journal

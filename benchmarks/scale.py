@@ -39,7 +39,7 @@ from filled_night import grow, make_night
 
 from agent.clock import utc_now
 from agent.errors import Exhausted
-from agent.experiment import Briefing, Lease, Night, Proposal
+from agent.experiment import Lease, Night, Proposal
 from agent.judging.judges import choose_judge
 from agent.night.limits import Limits
 from agent.night.lock import Stop
@@ -48,6 +48,7 @@ from agent.night.opening import Request, open_night
 from agent.night.state import NightContext
 from agent.pools.local import LocalPool
 from agent.pools.pool import Pool
+from agent.proposers.briefing import Briefing
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.results import Ledger

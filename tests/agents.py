@@ -8,15 +8,8 @@ from queued import SCRIPT
 from samples import NIGHT
 
 from agent.errors import NoIdea
-from agent.experiment import (
-    Attempt,
-    Briefing,
-    Ending,
-    Proposal,
-    Run,
-    Score,
-    Status,
-)
+from agent.experiment import Attempt, Ending, Proposal, Run, Score, Status
+from agent.proposers.briefing import Briefing
 from agent.proposers.command.command import Command
 
 IDEA = "printf 'half the step size\\n\\nIt overshoots.\\n' > IDEA.md\n"

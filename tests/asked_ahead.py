@@ -9,10 +9,11 @@ from typing import Any
 
 from nights import Grounds, Quiet, scripted_context
 
-from agent.experiment import LOCAL, Attempt, Briefing, Proposal
+from agent.experiment import LOCAL, Attempt, Proposal
 from agent.night.limits import Limits
 from agent.night.loop import run_night
 from agent.proposers.ahead import Outbox
+from agent.proposers.briefing import Briefing
 from agent.script.dials import set_dials, values_of
 
 LATE_S = 20.0  # what is waited for comes much earlier, or not at all

@@ -7,7 +7,8 @@ from nights import unigram
 from samples import NIGHT
 
 from agent.errors import NoIdea
-from agent.experiment import Ask, Attempt, Briefing, Ending, Proposal, Run, Score, Status
+from agent.experiment import Ask, Attempt, Ending, Proposal, Run, Score, Status
+from agent.proposers.briefing import Briefing
 from agent.proposers.llm.chat import Patience
 from agent.proposers.llm.llm import LLM
 

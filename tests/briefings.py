@@ -5,26 +5,8 @@ from dataclasses import replace
 from queued import SCRIPT
 from samples import NIGHT
 
-from agent.experiment import (
-    Attempt,
-    Briefing,
-    Call,
-    Corpus,
-    Decision,
-    Ending,
-    Kind,
-    KnownIdea,
-    Left,
-    Noise,
-    Phase,
-    Proposal,
-    Refusal,
-    Run,
-    Score,
-    Setting,
-    Status,
-    Summary,
-)
+from agent.experiment import Attempt, Decision, Ending, Kind, Noise, Proposal, Run, Score, Status, Summary
+from agent.proposers.briefing import Briefing, Call, Corpus, KnownIdea, Left, Phase, Refusal, Setting
 
 NOISE = Noise(sigma_bpb=0.004, runs=5, smallest_bpb=0.011)
 CURVE = tuple((tenth / 10, 5.0 - 0.2 * tenth) for tenth in range(1, 11))

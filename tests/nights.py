@@ -19,7 +19,7 @@ import pytest
 
 from agent.clock import Stopwatch
 from agent.errors import Exhausted
-from agent.experiment import LOCAL, Ask, Attempt, Briefing, Left, Progress, Proposal
+from agent.experiment import LOCAL, Ask, Attempt, Progress, Proposal
 from agent.judging.judges import Greedy
 from agent.night.limits import Limits
 from agent.night.lock import Stop
@@ -27,6 +27,7 @@ from agent.night.loop import at_work, run_night
 from agent.night.opening import Request, open_night
 from agent.night.plan import Jobs
 from agent.night.state import NightContext
+from agent.proposers.briefing import Briefing, Left
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.results import Ledger

@@ -6,7 +6,8 @@ from pathlib import Path
 from judged import decided
 from samples import NIGHT
 
-from agent.experiment import Attempt, Briefing, Proposal, Status
+from agent.experiment import Attempt, Proposal, Status
+from agent.proposers.briefing import Briefing
 from agent.proposers.queue import submit, waiting
 
 SCRIPT = """\

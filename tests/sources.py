@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from judged import decided
 from samples import NIGHT
 
-from agent.experiment import Ask, Attempt, Briefing, Ending, Proposal, Run, Score, Status
+from agent.experiment import Ask, Attempt, Ending, Proposal, Run, Score, Status
+from agent.proposers.briefing import Briefing
 
 SCRIPT = "def main(): ...\ndef load_model(): ...\n"
 

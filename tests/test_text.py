@@ -6,8 +6,9 @@ import unicodedata
 import pytest
 from nights import Scripted, scripted_context, unigram
 
-from agent.experiment import Briefing, Proposal
+from agent.experiment import Proposal
 from agent.night.loop import run_night
+from agent.proposers.briefing import Briefing
 from agent.text import (
     INVISIBLE,
     budget,

@@ -12,11 +12,12 @@ from cheating import Script
 from nights import Quiet, scripted_context
 
 from agent.errors import Exhausted
-from agent.experiment import Attempt, Briefing, Decision, Ending, History, Kind, Proposal, Review, Status
+from agent.experiment import Attempt, Decision, Ending, History, Kind, Proposal, Review, Status
 from agent.judging.failures import PLAUSIBLE_GAIN, too_slow
 from agent.judging.judges import Greedy
 from agent.night import loop as night
 from agent.night.plan import Jobs
+from agent.proposers.briefing import Briefing
 from agent.sandbox.box import Box
 from agent.sandbox.watch import GB, ResourceLimits
 

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from agent.cli.reading.which import night_in, place_meant
 from agent.cli.words.parser import Subcommand
 from agent.errors import NothingYet
-from agent.experiment import Briefing, Left, incumbent
+from agent.experiment import incumbent
 from agent.invocation import typed
 from agent.judging.noise import noise
 from agent.night.briefing import briefing_of
 from agent.night.lock import holder
 from agent.proposers.author.pages import attempts_page, calls_page, facts_page
+from agent.proposers.briefing import Briefing, Left
 from agent.proposers.llm.prompt import compose
 from agent.text import harmless_lines
 from agent.view.answer import Answer, AnswersTo

@@ -10,26 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from agent.errors import NightError
-from agent.experiment import (
-    Ask,
-    Attempt,
-    Briefing,
-    Corpus,
-    Curve,
-    Ending,
-    History,
-    KnownIdea,
-    Left,
-    Night,
-    Noise,
-    Setting,
-    incumbent,
-)
+from agent.experiment import Ask, Attempt, Ending, History, Night, Noise, incumbent
 from agent.files import read_end
 from agent.judging.early_stop import points_of
 from agent.profile.of_night import phases_of
 from agent.proposers.author.calls import read_calls
 from agent.proposers.author.curves import compared, thinned
+from agent.proposers.briefing import Briefing, Corpus, Curve, KnownIdea, Left, Setting
 from agent.proposers.catalogue.evidence import prospects
 from agent.proposers.catalogue.idea import idea_folders, read_ideas
 from agent.proposers.catalogue.listing import Listed

@@ -11,11 +11,12 @@ from itertools import count
 from types import TracebackType
 
 from agent.errors import Exhausted, NightError, NoIdea, ScriptError
-from agent.experiment import TITLE_CHARS, Attempt, Briefing, Proposal, Status, source_name
+from agent.experiment import TITLE_CHARS, Attempt, Proposal, Status, source_name
 from agent.judging.failures import too_slow
 from agent.night.briefing import briefing_of
 from agent.night.state import NightContext, State, why_and_where
 from agent.proposers.ahead import Question
+from agent.proposers.briefing import Briefing
 from agent.proposers.checked import TRIES, Claims, check_proposal
 from agent.proposers.queue import waiting
 from agent.proposers.registry import FREE, REPAIRERS

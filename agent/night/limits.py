@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from agent.errors import NightError
-from agent.experiment import Ask, History, Left, Night, runs_at_dawns
+from agent.experiment import Ask, History, Night, runs_at_dawns
 from agent.judging.noise import FEW_STEPS
+from agent.proposers.briefing import Left
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.summary import Standing, summary

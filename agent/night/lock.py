@@ -18,8 +18,8 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from agent.errors import NightError
-from agent.experiment import Left
 from agent.invocation import typed
+from agent.proposers.briefing import Left
 
 BRIEFLY_S = 0.5  # to wait for the lock: a command that only asks about it holds it for a moment
 AFTER_RUN, NOW = "after-run", "now"

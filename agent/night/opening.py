@@ -21,7 +21,7 @@ from rich.console import Console
 from agent.archive.moving import MANIFEST
 from agent.clock import kept_awake, utc_now
 from agent.errors import MachineError, NightError, NightHalted, RepoError
-from agent.experiment import WHOLE, Judge, Lease, Night, Proposer
+from agent.experiment import WHOLE, Judge, Lease, Night
 from agent.files import disk_is_full, ignore_all
 from agent.invocation import typed
 from agent.judging.judges import choose_judge
@@ -35,6 +35,7 @@ from agent.pools.leases import leases_of_machine, leases_of_night
 from agent.pools.local import LocalPool
 from agent.pools.pool import Pool
 from agent.proposers.ahead import Outbox
+from agent.proposers.briefing import Proposer
 from agent.proposers.registry import check_sources, dial_check, has_reader, patience_s, proposer_of
 from agent.proposers.source import Surroundings
 from agent.records import checksums

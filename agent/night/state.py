@@ -1,8 +1,8 @@
 """The parts that a night works with, and what it knows: read from its journal once, and changed together with it."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from agent.clock import boot_id, utc_now
 from agent.experiment import (
@@ -14,15 +14,15 @@ from agent.experiment import (
     Decision,
     DryRun,
     Ending,
+    History,
     Judge,
     Noise,
+    Progress,
     Proposal,
-    Proposer,
     Run,
     Score,
     Split,
     Status,
-    Watcher,
     Work,
     incumbent,
 )
@@ -32,6 +32,7 @@ from agent.night.limits import Limits, Pace
 from agent.night.lock import Stop
 from agent.pools.pool import Pool
 from agent.proposers.ahead import Outbox
+from agent.proposers.briefing import Left, Proposer
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.results import Ledger
@@ -217,6 +218,26 @@ def lacks_work(attempts: Iterable[Attempt]) -> list[Attempt]:
 
 
 # ---- the parts of a night --------------------------------------------------------------------------------------------
+
+
+class Watcher(Protocol):
+    """Receive the events of a night, to show them: a terminal, a plain log, a test.
+
+    worker: the name of its lease, which tells apart what goes on at the same time.
+    """
+
+    def night_stands(self, history: History, asks: Sequence[Ask], left: Left) -> None: ...
+    def dawn_began(self, runs: int) -> None: ...
+    def asking_began(self, number: int) -> None: ...
+    def attempt_began(self, attempt: Attempt) -> None: ...
+    def dry_run_began(self, attempt: Attempt, worker: str = ...) -> None: ...
+    def run_began(self, attempt: Attempt, seed: int, worker: str = ...) -> None: ...
+    def progressed(self, progress: Progress | None, elapsed_s: float, worker: str = ...) -> None: ...
+    def scoring_began(self, attempt: Attempt, worker: str = ...) -> None: ...
+    def audit_began(self, attempt: Attempt, worker: str = ...) -> None: ...
+    def worker_rests(self, worker: str) -> None: ...
+    def attempt_settled(self, attempt: Attempt, before: Attempt | None) -> None: ...
+    def said(self, sentence: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

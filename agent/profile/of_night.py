@@ -9,10 +9,11 @@ import shutil
 import sys
 from pathlib import Path
 
-from agent.experiment import Attempt, Ending, Phase, Run
+from agent.experiment import Attempt, Ending, Run
 from agent.files import open_plain, read_end, write_plain
 from agent.judging.failures import training_failure
 from agent.profile.phases import PHASES, PROFILER, REST, mean_phases
+from agent.proposers.briefing import Phase
 from agent.runs.outputs import METRICS, METRICS_BYTES
 from agent.runs.runner import Runner
 from agent.runs.score import SCORER

@@ -9,7 +9,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from agent.experiment import Ask, Briefing, Proposal, Proposer
+from agent.experiment import Ask, Proposal
+from agent.proposers.briefing import Briefing, Proposer
 from agent.proposers.checked import Claims
 
 

@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from agent.errors import Exhausted, NightError, NightshiftError, NoIdea, ScriptError
-from agent.experiment import Attempt, Briefing, History, Proposal, Proposer, Refusal
+from agent.experiment import Attempt, History, Proposal
 from agent.files import disk_is_broken, disk_is_full
+from agent.proposers.briefing import Briefing, Proposer, Refusal
 from agent.script.contract import check_script
 from agent.script.dials import fingerprint, tried_as
 from agent.text import SAID_CHARS, one_line

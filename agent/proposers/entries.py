@@ -5,8 +5,9 @@ from collections.abc import Callable
 from functools import partial
 
 from agent.errors import NightError
-from agent.experiment import Ask, Proposer
+from agent.experiment import Ask
 from agent.pools.leases import leases_of_night
+from agent.proposers.briefing import Proposer
 from agent.proposers.catalogue.catalogue import Catalogue
 from agent.proposers.catalogue.evidence import SOURCE
 from agent.proposers.command.command import Command, split

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from agent.errors import Exhausted
-from agent.experiment import Briefing, Proposal
+from agent.experiment import Proposal
+from agent.proposers.briefing import Briefing
 
 
 @dataclass(frozen=True, slots=True)

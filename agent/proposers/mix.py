@@ -18,17 +18,8 @@ from itertools import takewhile
 from typing import TypeVar
 
 from agent.errors import Exhausted, NoIdea, NotYet, Unanswered
-from agent.experiment import (
-    Ask,
-    Briefing,
-    History,
-    Kind,
-    Proposal,
-    Proposer,
-    Status,
-    kept,
-    source_name,
-)
+from agent.experiment import Ask, History, Kind, Proposal, Status, kept, source_name
+from agent.proposers.briefing import Briefing, Proposer
 from agent.proposers.checked import Claims
 from agent.records.summary import Brought, gain_bpb, summary
 

@@ -14,10 +14,11 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from agent.errors import NightError, NightshiftError, NoIdea, ScriptError
-from agent.experiment import Attempt, Briefing, History, Proposal, Status
+from agent.experiment import Attempt, History, Proposal, Status
 from agent.files import ignore_all, read_end, write_plain
 from agent.git import valid_tag
 from agent.invocation import typed
+from agent.proposers.briefing import Briefing
 from agent.proposers.checked import begun, check_proposal
 from agent.proposers.source import Source
 from agent.records.journal import Journal

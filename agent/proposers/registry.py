@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from agent.errors import NightError
-from agent.experiment import Proposer
 from agent.invocation import typed
 from agent.proposers import queue
+from agent.proposers.briefing import Proposer
 from agent.proposers.checked import Checked
 from agent.proposers.entries import AGENT, CATALOGUE, MODEL, SEARCH
 from agent.proposers.mix import Mix

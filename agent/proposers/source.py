@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from agent.experiment import Night, Proposer
+from agent.experiment import Night
 from agent.proposers.ahead import Outbox
+from agent.proposers.briefing import Proposer
 from agent.proposers.mix import USUAL, Prior
 from agent.records.past import PastNight, past_nights
 from agent.records.place import Place

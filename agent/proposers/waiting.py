@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from agent.errors import NightError, NoIdea
-from agent.experiment import Attempt, Briefing, History, Proposal
+from agent.experiment import Attempt, History, Proposal
 from agent.files import read_end, write_plain
+from agent.proposers.briefing import Briefing
 from agent.proposers.checked import Claims, begun, check_proposal
 from agent.script.contract import MAX_SCRIPT_BYTES
 from agent.script.merge import merged

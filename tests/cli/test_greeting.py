@@ -15,12 +15,12 @@ from nights import Grounds, Quiet, scripted_context
 from rich.text import Text
 
 from agent.cli.greeting import busy_lines, greet
-from agent.experiment import Left
 from agent.lab.hardware import usable_cores
 from agent.night.limits import Experience, Limits, calibration_rounds, clock, experience, few_steps, pace_words
 from agent.night.loop import tell_settled
 from agent.night.state import NightContext
 from agent.pools.leases import leases_of_machine
+from agent.proposers.briefing import Left
 from agent.records.terms import Terms
 from agent.sandbox.watch import Counters, gpu_in_use, others_share
 from agent.view.live.columns import folded

@@ -9,7 +9,8 @@ from known import write_idea
 from nights import Grounds, unigram
 from samples import NIGHT
 
-from agent.experiment import Attempt, Briefing, Decision, Kind, Proposal, Refusal
+from agent.experiment import Attempt, Decision, Kind, Proposal
+from agent.proposers.briefing import Briefing, Refusal
 from agent.proposers.catalogue import idea
 from agent.proposers.catalogue.catalogue import Catalogue
 from agent.proposers.catalogue.listing import listing

@@ -13,10 +13,11 @@ from nights import Grounds, unigram
 
 from agent.cli.housekeeping.nights import NightRow
 from agent.cli.main import commands_for
-from agent.experiment import Dawn, Left
+from agent.experiment import Dawn
 from agent.judging.champion import Edit, findings
 from agent.judging.intervals import Interval
 from agent.pools.contention import Contention
+from agent.proposers.briefing import Left
 from agent.proposers.mix import Share
 from agent.records.journal import Journal
 from agent.records.results import COLUMNS

@@ -11,8 +11,9 @@ from nights import options_of
 from samples import NIGHT
 
 from agent.cli.repeat import run_on
-from agent.experiment import Briefing, Proposal
+from agent.experiment import Proposal
 from agent.proposers import registry
+from agent.proposers.briefing import Briefing
 from agent.proposers.registry import SOURCES
 from agent.proposers.source import Source
 from agent.records.journal import Journal

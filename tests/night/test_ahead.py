@@ -10,8 +10,9 @@ import pytest
 from asked_ahead import LATE_S, Dies, Source, dials, lab_with, night, turned, whole
 from nights import SCRIPTS, Quiet, scripted_context, unigram
 
-from agent.experiment import LOCAL, Ask, Attempt, Briefing, Proposal, Status
+from agent.experiment import LOCAL, Ask, Attempt, Proposal, Status
 from agent.night.loop import run_night
+from agent.proposers.briefing import Briefing
 from agent.proposers.mix import Mix
 from agent.proposers.queue import Queue, submit
 from agent.proposers.waiting import FILE, FurtherFirst, IdeaAhead, Waiting, load, save

@@ -12,9 +12,10 @@ import pytest
 from asked_ahead import LATE_S, Dies, Source, lab_with
 from nights import Grounds, Quiet, unigram
 
-from agent.experiment import LOCAL, Ask, Briefing, Lease, Proposal
+from agent.experiment import LOCAL, Ask, Lease, Proposal
 from agent.night.loop import run_night
 from agent.pools.local import LocalPool
+from agent.proposers.briefing import Briefing
 from agent.proposers.waiting import FILE
 
 pytestmark = pytest.mark.usefixtures("own_cache")

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from nights import SCRIPTS, Grounds, make_repository, scripted_context, unigram
 
-from agent.experiment import Phase
 from agent.night.loop import run_night
 from agent.night.state import NightContext
 from agent.profile import of_night
 from agent.profile.of_night import FILE, phases_of
+from agent.proposers.briefing import Phase
 from agent.proposers.registry import has_reader
 from agent.records.terms import Terms
 from agent.sandbox.box import Mode

@@ -11,11 +11,12 @@ import pytest
 from nights import SCRIPTS, Grounds, scripted_context, unigram
 
 from agent.errors import NoIdea
-from agent.experiment import Attempt, Briefing, Decision, History, Kind, Proposal, Review, Status
+from agent.experiment import Attempt, Decision, History, Kind, Proposal, Review, Status
 from agent.judging.judges import Greedy
 from agent.night.limits import Limits
 from agent.night.loop import run_night
 from agent.night.state import NightContext
+from agent.proposers.briefing import Briefing
 from agent.script.dials import only_dials_differ
 
 BETTER, BEST = unigram(SHARPNESS=0.8), unigram(SHARPNESS=1.0)

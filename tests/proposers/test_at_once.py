@@ -13,8 +13,9 @@ from nights import Grounds
 from samples import NIGHT
 
 from agent.errors import NightError, NoIdea
-from agent.experiment import Briefing, Proposal
+from agent.experiment import Proposal
 from agent.proposers.ahead import Outbox
+from agent.proposers.briefing import Briefing
 from agent.proposers.checked import TRIES, Checked, Claims
 from agent.proposers.command.command import _new_folder
 from agent.proposers.entries import CALLS_AT_ONCE

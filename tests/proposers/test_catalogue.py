@@ -10,7 +10,8 @@ from known import write_idea
 from samples import NIGHT
 
 from agent.errors import Exhausted
-from agent.experiment import Attempt, Briefing, Decision, Kind, Noise, Proposal, Status
+from agent.experiment import Attempt, Decision, Kind, Noise, Proposal, Status
+from agent.proposers.briefing import Briefing
 from agent.proposers.catalogue import idea
 from agent.proposers.catalogue.applying import is_about
 from agent.proposers.catalogue.catalogue import Catalogue, bases_of

@@ -6,7 +6,8 @@ from briefings import told
 from nights import PROJECT
 
 from agent.errors import NoIdea
-from agent.experiment import Audit, Decision, Ending, Kind, Noise, Proposal, Refusal, Run, Score, Status
+from agent.experiment import Audit, Decision, Ending, Kind, Noise, Proposal, Run, Score, Status
+from agent.proposers.briefing import Refusal
 
 
 @pytest.fixture

@@ -15,11 +15,8 @@ from hypothesis import strategies as st
 from samples import NIGHT
 
 from agent.errors import MachineError, NightError, NoIdea
-from agent.experiment import (
-    Ask,
-    Briefing,
-    Proposal,
-)
+from agent.experiment import Ask, Proposal
+from agent.proposers.briefing import Briefing
 from agent.proposers.command.command import LOG_BYTES, Command, read_bill, split
 from agent.script.contract import MAX_SCRIPT_BYTES
 

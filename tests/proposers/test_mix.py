@@ -7,7 +7,8 @@ import pytest
 from sources import SCRIPT, Source, attempt, brief
 
 from agent.errors import Exhausted, NoIdea, NotYet, ScriptError, Unanswered
-from agent.experiment import Ask, Attempt, Briefing, Decision, Kind, Proposal, Status
+from agent.experiment import Ask, Attempt, Decision, Kind, Proposal, Status
+from agent.proposers.briefing import Briefing
 from agent.proposers.checked import TRIES, Checked, check_proposal
 from agent.proposers.mix import MOST_RESTED, Mix, rests_until, shares
 from agent.proposers.registry import SOURCES

@@ -13,20 +13,19 @@ from samples import NIGHT
 from agent.experiment import (
     Attempt,
     Audit,
-    Briefing,
     Decision,
     DryRun,
     Ending,
     Kind,
     Noise,
     Proposal,
-    Refusal,
     Run,
     Score,
     Status,
     Summary,
 )
 from agent.proposers.author.quoting import quoted
+from agent.proposers.briefing import Briefing, Refusal
 from agent.proposers.llm.prompt import PROMPT_CHARS, SYSTEM, ChatMessage, Conversation, ask_again, compose
 from agent.proposers.llm.reply import read_reply
 

@@ -18,7 +18,8 @@ from samples import NIGHT
 from sources import attempt
 
 from agent.errors import NightError, NoIdea, ScriptError
-from agent.experiment import Briefing, Proposal, Refusal, Status
+from agent.experiment import Proposal, Status
+from agent.proposers.briefing import Briefing, Refusal
 from agent.proposers.queue import MAX_ENTRY_BYTES, Queue, waiting
 from agent.records.journal import Journal
 

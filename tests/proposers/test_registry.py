@@ -9,9 +9,10 @@ from nights import Grounds, unigram
 from samples import NIGHT
 
 from agent.errors import NightError, NoIdea
-from agent.experiment import Briefing, Decision, Kind, Proposal
+from agent.experiment import Decision, Kind, Proposal
 from agent.proposers import registry
 from agent.proposers.ahead import Outbox
+from agent.proposers.briefing import Briefing
 from agent.proposers.registry import REPAIRERS, SOURCES, check_sources, choices, patience_s, proposer_of
 from agent.proposers.source import Need, Source, Surroundings
 from agent.records.place import Place

@@ -11,21 +11,8 @@ from judged import decided
 from samples import NIGHT
 
 from agent.errors import Exhausted, ScriptError
-from agent.experiment import (
-    Attempt,
-    Briefing,
-    Decision,
-    Ending,
-    Kind,
-    Noise,
-    Proposal,
-    Refusal,
-    Run,
-    Score,
-    Status,
-    Summary,
-    incumbent,
-)
+from agent.experiment import Attempt, Decision, Ending, Kind, Noise, Proposal, Run, Score, Status, Summary, incumbent
+from agent.proposers.briefing import Briefing, Refusal
 from agent.proposers.search.evidence import MOST, MOST_READ, Evidence, evidence_of, most_telling
 from agent.proposers.search.search import Search
 from agent.proposers.search.space import MIN_STEP, RADIUS, Axis

@@ -6,7 +6,8 @@ import numpy as np
 from asking import attempt
 from samples import NIGHT
 
-from agent.experiment import Attempt, Briefing, Ending, Noise, Proposal, Run, Score, Status
+from agent.experiment import Attempt, Ending, Noise, Proposal, Run, Score, Status
+from agent.proposers.briefing import Briefing
 from agent.proposers.search.acquisition import Acquisition
 from agent.proposers.search.evidence import evidence_of
 from agent.proposers.search.search import Search, _axes

@@ -11,7 +11,8 @@ from asking import BASELINE, BRIEFING, SCRIPT, attempt
 from judged import decided
 
 from agent.errors import NoIdea
-from agent.experiment import Attempt, Briefing, Proposal, Status
+from agent.experiment import Attempt, Proposal, Status
+from agent.proposers.briefing import Briefing
 from agent.proposers.checked import Claims
 from agent.proposers.waiting import FILE, FurtherFirst, Waiting
 from agent.script.dials import set_dials, values_of

@@ -11,9 +11,10 @@ from rich.console import Console
 from samples import NIGHT
 from terminals import Emulator
 
-from agent.experiment import Ask, Attempt, Left, Progress, Proposal, Status
+from agent.experiment import Ask, Attempt, Progress, Proposal, Status
 from agent.judging.intervals import Interval
 from agent.judging.noise import noise
+from agent.proposers.briefing import Left
 from agent.view.facts.overview import Scored, overview
 from agent.view.live.panel import countdown
 from agent.view.live.screen import Screen

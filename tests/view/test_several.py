@@ -13,7 +13,8 @@ from rich.console import Console
 from samples import HISTORY
 from terminals import Emulator
 
-from agent.experiment import LOCAL, Attempt, Left, Progress, Proposal, Run, Score
+from agent.experiment import LOCAL, Attempt, Progress, Proposal, Run, Score
+from agent.proposers.briefing import Left
 from agent.records.place import Place
 from agent.view.live.follow import Follower
 from agent.view.live.screen import Screen

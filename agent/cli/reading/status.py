@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from agent.cli.reading.which import known_tag, place_meant
 from agent.cli.words.parser import Subcommand
 from agent.errors import NothingYet
-from agent.experiment import Left
 from agent.invocation import typed
 from agent.night.lock import Holder, Stop, holder
+from agent.proposers.briefing import Left
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.summary import noise_of_night

@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from agent.experiment import Attempt, Briefing, Kind, Noise, Status, source_name
+from agent.experiment import Attempt, Kind, Noise, Status, source_name
 from agent.judging.failures import stopped_early, too_slow, training_failure
 from agent.judging.intervals import Interval
 from agent.proposers.author.facts import memory_gb
 from agent.proposers.author.near import was_near
 from agent.proposers.author.quoting import quoted, quoted_sentence
 from agent.proposers.author.sections import newest
+from agent.proposers.briefing import Briefing
 from agent.text import percent_sure
 
 TITLE_CHARS = 120

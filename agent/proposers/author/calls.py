@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from agent.experiment import Briefing, Call
 from agent.proposers.author.sections import first
+from agent.proposers.briefing import Briefing, Call
 from agent.text import one_line
 
 LAB = "agent.lab."  # what is defined there counts as part of a module that imports it

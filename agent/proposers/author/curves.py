@@ -4,8 +4,9 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import pairwise
 
-from agent.experiment import Attempt, Briefing, Curve, Ending, History, Status, kept
+from agent.experiment import Attempt, Ending, History, Status, kept
 from agent.proposers.author.attempts import AttemptRow, rows
+from agent.proposers.briefing import Briefing, Curve
 
 POINTS, LOSERS = 10, 3
 ABSURD = 1e4  # no loss is as large

@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, zip_longest
 
-from agent.experiment import Briefing, Status
+from agent.experiment import Status
 from agent.proposers.author.attempts import TITLE_CHARS, AttemptRow, rows
 from agent.proposers.author.quoting import fenced, harmless_code, quoted
+from agent.proposers.briefing import Briefing
 from agent.records.past import skeleton_in
 from agent.text import diff_lines
 

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from agent.experiment import Attempt, Briefing, Left, Noise, Setting, Summary
+from agent.experiment import Attempt, Noise, Summary
+from agent.proposers.briefing import Briefing, Left, Setting
 from agent.text import counted, one_line
 
 DEVICE_CHARS = 120

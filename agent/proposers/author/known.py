@@ -1,8 +1,8 @@
 """Tell which ideas of the catalogue this night has tried, and which it has not."""
 
-from agent.experiment import Briefing, KnownIdea
 from agent.proposers.author.quoting import quoted
 from agent.proposers.author.sections import first
+from agent.proposers.briefing import Briefing, KnownIdea
 
 TITLE_CHARS = 100
 UNTRIED = "Not tried yet, the most promising first; the night may try them without you:"

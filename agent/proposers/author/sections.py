@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from agent.experiment import Briefing
+from agent.proposers.briefing import Briefing
 
 
 @dataclass(frozen=True, slots=True)

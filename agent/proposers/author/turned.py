@@ -2,10 +2,10 @@
 
 from collections import defaultdict
 
-from agent.experiment import Briefing
 from agent.proposers.author.attempts import rows
 from agent.proposers.author.quoting import harmless_code
 from agent.proposers.author.sections import first
+from agent.proposers.briefing import Briefing
 from agent.records.past import dials_in
 from agent.script.dials import Dial, Value, is_number, legible_dials, show
 from agent.text import one_line

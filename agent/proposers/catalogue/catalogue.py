@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from agent.errors import Exhausted, ScriptError
-from agent.experiment import Attempt, Briefing, History, Night, Proposal, kept
+from agent.experiment import Attempt, History, Night, Proposal, kept
 from agent.invocation import typed
+from agent.proposers.briefing import Briefing
 from agent.proposers.catalogue.applying import applied, is_about
 from agent.proposers.catalogue.evidence import SOURCE, Prospect, prospects
 from agent.proposers.catalogue.idea import Idea, idea_folders, read_ideas

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent.errors import NoIdea, RepoError, ScriptError
-from agent.experiment import Attempt, Briefing, Ending, Status
+from agent.experiment import Attempt, Ending, Status
 from agent.files import read_end
 from agent.git import detached_git
 from agent.proposers.author.attempts import RUNNING, rows, what_happened
 from agent.proposers.author.pages import calls_page, facts_page, for_one_answer
 from agent.proposers.author.quoting import quoted
+from agent.proposers.briefing import Briefing
 from agent.script.contract import MAX_SCRIPT_BYTES, decoded
 from agent.text import SAID_CHARS, diff_lines, harmless_lines, one_line
 

@@ -16,8 +16,9 @@ from typing import Any
 
 from agent.clock import utc_now
 from agent.errors import MachineError, NightError, NoIdea
-from agent.experiment import Ask, Briefing, Ending, Proposal
+from agent.experiment import Ask, Ending, Proposal
 from agent.files import read_end, throwaway_folder
+from agent.proposers.briefing import Briefing
 from agent.proposers.command.clone import TASK, AgentEdit, lay_out, script_name, take_edit
 from agent.sandbox.places import View
 from agent.sandbox.process import LOG, Outcome, supervise

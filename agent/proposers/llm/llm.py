@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 
 from agent.clock import utc_now
 from agent.errors import NightError, NoIdea, NotYet, Unanswered
-from agent.experiment import SOURCE_CHARS, Ask, Attempt, Briefing, Proposal, source_name
+from agent.experiment import SOURCE_CHARS, Ask, Attempt, Proposal, source_name
 from agent.proposers.author.near import to_combine
+from agent.proposers.briefing import Briefing
 from agent.proposers.llm.chat import CallFailed, Chat, Patience, Reply, ask_in_time
 from agent.proposers.llm.cost_cap import CostCap
 from agent.proposers.llm.endpoint import Endpoint

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from agent.experiment import Attempt, Briefing
+from agent.experiment import Attempt
 from agent.proposers.author.attempts import TITLE_CHARS, history, what_happened
 from agent.proposers.author.calls import calls
 from agent.proposers.author.curves import curves
@@ -28,6 +28,7 @@ from agent.proposers.author.pages import for_one_answer
 from agent.proposers.author.quoting import fenced, quoted
 from agent.proposers.author.sections import Section, cut, fit, newest
 from agent.proposers.author.turned import turned_dials
+from agent.proposers.briefing import Briefing
 from agent.proposers.llm.modes import AskMode, task_of
 from agent.text import harmless_lines, paragraphs
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agent.experiment import Attempt, Briefing, Ending, History, Status, incumbent
+from agent.experiment import Attempt, Ending, History, Status, incumbent
 from agent.judging.failures import too_slow
+from agent.proposers.briefing import Briefing
 from agent.proposers.search.space import Axis, Coordinates
 from agent.records.past import PastAttempt, PastNight, dials_in, likeness, skeleton_in
 from agent.script.dials import Value

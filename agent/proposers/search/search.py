@@ -18,7 +18,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from agent.errors import Exhausted, ScriptError
-from agent.experiment import Briefing, Proposal, source_name
+from agent.experiment import Proposal, source_name
+from agent.proposers.briefing import Briefing
 from agent.proposers.search.acquisition import Acquisition
 from agent.proposers.search.evidence import evidence_of, peaks
 from agent.proposers.search.memory import Memory

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from agent.errors import NightError
-from agent.experiment import Curve
 from agent.files import read_end
 from agent.git import valid_tag
+from agent.proposers.briefing import Curve
 from agent.records.journal import Journal
 from agent.records.past import DAMAGED
 from agent.records.place import Place, run_folder

@@ -11,7 +11,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 
-from agent.experiment import LOCAL, Attempt, Doing, History, Kind, Left, Work
+from agent.experiment import LOCAL, Attempt, Doing, History, Kind, Work
+from agent.proposers.briefing import Left
 from agent.records.journal import Journal
 from agent.records.place import run_folder
 from agent.records.summary import noise_of_night

@@ -7,9 +7,10 @@ from dataclasses import replace
 from rich.console import Console
 from rich.text import Text
 
-from agent.experiment import LOCAL, Ask, Attempt, History, Left, NightCall
+from agent.experiment import LOCAL, Ask, Attempt, History, NightCall
 from agent.experiment import Progress as Point
 from agent.judging.noise import noise
+from agent.proposers.briefing import Left
 from agent.text import harmless, harmless_lines
 from agent.view.facts.load import Load, load_of_history
 from agent.view.facts.workers import runs_in_flight

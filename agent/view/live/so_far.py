@@ -4,8 +4,9 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from agent.experiment import Ask, History, Left, Noise, Status
+from agent.experiment import Ask, History, Noise, Status
 from agent.judging.intervals import Interval
+from agent.proposers.briefing import Left
 from agent.records.summary import summary
 from agent.view.facts.load import Load
 from agent.view.facts.overview import Scored, gain_of, scored_attempt

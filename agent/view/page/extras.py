@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from agent.errors import NightError
-from agent.experiment import Curve
+from agent.proposers.briefing import Curve
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.text import diff_lines

@@ -11,7 +11,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from agent.errors import NightError
-from agent.experiment import Curve, Doing
+from agent.experiment import Doing
+from agent.proposers.briefing import Curve
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.view.facts.nouns import NightFacts

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 from nights import PROJECT, Grounds, make_repository, scripted_context, unigram
 
-from agent.experiment import Left, incumbent
+from agent.experiment import incumbent
 from agent.judging.noise import noise
 from agent.night.briefing import briefing_of, setting_of
 from agent.night.ideas import brief
 from agent.night.limits import Limits
 from agent.night.lock import only_night
 from agent.proposers.author.facts import lasting
+from agent.proposers.briefing import Left
 from agent.proposers.llm.prompt import compose
 from agent.records.journal import Journal
 from agent.records.place import Place

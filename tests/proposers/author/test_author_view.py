@@ -8,7 +8,7 @@ import pytest
 from briefings import CURVE, HISTORY, SETTING, attempt, edited, reworked, told
 from queued import SCRIPT
 
-from agent.experiment import Kind, KnownIdea
+from agent.experiment import Kind
 from agent.proposers.author.attempts import history, line_of, rows
 from agent.proposers.author.calls import calls, read_calls
 from agent.proposers.author.curves import compared, curves, thinned
@@ -17,6 +17,7 @@ from agent.proposers.author.facts import lasting, present
 from agent.proposers.author.known import UNTRIED, known_ideas
 from agent.proposers.author.pages import for_one_answer
 from agent.proposers.author.turned import turned_dials
+from agent.proposers.briefing import KnownIdea
 from agent.proposers.llm.modes import AskMode
 from agent.proposers.llm.prompt import compose
 
