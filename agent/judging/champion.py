@@ -214,7 +214,7 @@ class _Champion:
     def posteriors_of(self, kept: Attempt, *, is_divisible: bool) -> list[Posterior]:
         """Return the posterior of an edit, then those of its halves where it is divisible and not too large."""
         steps, probability = self._effect(kept)
-        whole = self._posterior(kept.number, steps, probability, price_of(kept, self.history, self.knowledge, PRICE))
+        whole = self._posterior(kept.number, steps, probability, price_of(kept, self.history, self.knowledge, PRICE)[0])
         if not is_divisible or abs(steps @ probability) > LARGEST:
             return [whole]
         halves = halves_of(kept.number)

@@ -21,7 +21,7 @@ from agent.judging.noise import (
     measured,
     pooled_deviation,
 )
-from agent.judging.simplicity import price_of, simpler
+from agent.judging.simplicity import price_of
 from agent.text import percent_sure, shown_difference
 
 CONFIRMED = 0.9  # the probability of a gain from which a keep is no longer provisional
@@ -274,15 +274,14 @@ class Doubt:
     @classmethod
     def of(cls, knowledge: Knowledge, attempt: Attempt, history: History, price: float) -> "Doubt":
         belief, i = knowledge.belief, knowledge.place[attempt.number]
-        assert attempt.parent is not None
-        own_price = price_of(attempt, history, knowledge, price)
+        own_price, what = price_of(attempt, history, knowledge, price)
         return cls(
             attempt=attempt,
             gain_bpb=knowledge.gain_bpb(attempt.number),
             sure=knowledge.sure(attempt.number),
             worth=belief.value_of_keeping(i, own_price),
             value_of_run=belief.value_of_runs(i, own_price),
-            simpler=simpler(attempt, history[attempt.parent]) if belief.value_of_keeping(i, price) <= 0 else None,
+            simpler=what if belief.value_of_keeping(i, price) <= 0 else None,
         )
 
     @property

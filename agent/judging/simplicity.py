@@ -39,15 +39,16 @@ def code_size(script: str) -> int:
     return sum(isinstance(node, COUNTED) for node in nodes) - 2 * texts  # each a statement and a constant
 
 
-def price_of(attempt: Attempt, history: History, knowledge: Knowledge, price: float) -> float:
-    """Return what keeping it costs if it brings no gain, in sigma; simplicity is worth something within a bound.
+def price_of(attempt: Attempt, history: History, knowledge: Knowledge, price: float) -> tuple[float, str | None]:
+    """Return what keeping an edit costs if it brings no gain, in sigma, and in what it is simpler if that lowers it.
 
     Where the noise is doubted, a quarter of sigma may be more than any edit brings: no tie is kept then.
     """
     assert attempt.parent is not None
-    if knowledge.doubt is not None or simpler(attempt, history[attempt.parent]) is None:
-        return price
-    return -TIE if knowledge.lead(_last_gain(attempt, history).number, attempt.number) <= TIE else price
+    what = simpler(attempt, history[attempt.parent]) if knowledge.doubt is None else None
+    if what is None or knowledge.lead(_last_gain(attempt, history).number, attempt.number) > TIE:
+        return price, None
+    return -TIE, what
 
 
 def _last_gain(attempt: Attempt, history: History) -> Attempt:
