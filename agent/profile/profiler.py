@@ -45,7 +45,7 @@ def main(script: str, answer: str, which: str, steps: str, seed: str) -> None:
     """Run one pass over a script and write its notes as JSON to the file `answer`."""
     notes = Notes()
     notes.mark("begun")
-    # the script's own prepare.py and hardware.py come first; the harness last, should it not be installed
+    # the script's own prepare.py comes first; the harness last, should it not be installed
     sys.path[:] = [str(Path(script).parent), *sys.path, str(Path(__file__).parents[2])]
     from agent.lab import hardware
 
