@@ -75,7 +75,8 @@ def confirm(context: NightContext, most_runs: int) -> Findings | None:
     context.tell_standing(state)
     context.watcher.dawn_began(most_runs)
     with at_work(context, state) as driver:
-        return Confirmation(driver, runs_at_dawns(state.attempts) + most_runs).carried_out()
+        until = runs_at_dawns(state.attempts) + most_runs
+        return Confirmation(driver.context, state, driver.flight, driver, until).carried_out()
 
 
 def confirm_aloud(context: NightContext, most_runs: int) -> Findings | None:
@@ -119,25 +120,16 @@ def _reopen(state: State, runs: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Confirmation:
-    """Carry out a dawn: its runs, and what follows from them."""
+class Confirmation(Planner):
+    """Plan a dawn and carry it out: its runs, and what follows from them."""
 
     driver: Driver
     until: int  # so many runs at all dawns of the night
     impossible: set[Edits] = field(default_factory=set)  # to be taken out
 
-    @property
-    def context(self) -> NightContext:
-        return self.driver.context
-
-    @property
-    def state(self) -> State:
-        return self.driver.state
-
     def carried_out(self) -> Findings | None:
         """Make the runs, and return the findings; None where the night has kept nothing."""
-        planner = Planner(self.context, self.state, self.driver.flight)
-        while (step := self._next_step(planner)) is not None:
+        while (step := self._next_step()) is not None:
             if isinstance(step, Without):
                 self._add_without(step.edits)
             else:
@@ -147,48 +139,48 @@ class Confirmation:
 
     # ---- the next run ------------------------------------------------------------------------------------------------
 
-    def _next_step(self, planner: Planner) -> NextStep | Without | None:
-        return planner.first_possible(self._candidates(planner))
+    def _next_step(self) -> NextStep | Without | None:
+        return self.first_possible(self._candidates_at_dawn())
 
-    def _candidates(self, planner: Planner) -> Iterator[Candidate | Without]:
-        context, state, flight = self.context, self.state, self.driver.flight
+    def _candidates_at_dawn(self) -> Iterator[Candidate | Without]:
+        context, state, flight = self.context, self.state, self.flight
         if context.stop.now:
             return
         dawn = ensure_dawn(state)
-        yield from planner.loose_ends()
+        yield from self.loose_ends()
         if dawn is not None:
-            yield from self._loose_ends_of_dawn(planner, dawn)
+            yield from self._loose_ends_of_dawn(dawn)
         if context.stop.after_run:
             return  # the run was scored
         if not flight.jobs:
             check_disk(context.place.repo.root)
         # an idea without a verdict is the night's to go on with
-        yield from planner.steps_of(one for one in state.unsettled if one.decision is not None or not one.is_idea)
+        yield from self.steps_of(one for one in state.unsettled if one.decision is not None or not one.is_idea)
         fallen = fallen_keeps(state.attempts)
         if fallen:
             yield Reconsider(fallen)
         if dawn is not None and flight.idle > 0 and not context.limits.is_over(state.pace):
-            step = self._next_run(planner, dawn)
+            step = self._next_run(dawn)
             if step is not None:
                 yield step
 
-    def _loose_ends_of_dawn(self, planner: Planner, dawn: Dawn) -> Iterator[Job]:
+    def _loose_ends_of_dawn(self, dawn: Dawn) -> Iterator[Job]:
         """Yield the scoring or the audit that a run of this dawn lacks: both on two texts, no audit for attempt 0."""
         for attempt in self.state.attempts:
             if attempt.is_idea and attempt.status is not Status.KEEP:
                 continue  # it has fallen, and its weights are gone
             for run in attempt.dawn_runs(dawn.number):
-                if run.ending is not Ending.FINISHED or run.seed in self.driver.flight.seeds_of(attempt.number):
+                if run.ending is not Ending.FINISHED or run.seed in self.flight.seeds_of(attempt.number):
                     continue
                 match _lacks(attempt, run):
                     case ("score", split):
-                        yield planner.evaluation(attempt, run, split)
+                        yield self.evaluation(attempt, run, split)
                     case ("audit", split):
-                        yield planner.reexamination(attempt, run, split)
+                        yield self.reexamination(attempt, run, split)
 
-    def _next_run(self, planner: Planner, dawn: Dawn) -> Measure | Without | None:
+    def _next_run(self, dawn: Dawn) -> Measure | Without | None:
         """Return the most useful run if those in flight bring what is expected; None if none is worth its time."""
-        state, flight = self.state, self.driver.flight
+        state, flight = self.state, self.flight
         begun = sorted((job.attempt, job.seed) for job, _ in flight.jobs.values() if isinstance(job, Measure))
         left = self.until - runs_at_dawns(state.attempts) - len(begun)
 
@@ -202,7 +194,7 @@ class Confirmation:
         if not isinstance(asked, Again):
             return asked
         busy = flight.seeds_of(asked.attempt)
-        return planner.measure(state.attempts[asked.attempt], dawn.number, in_flight=busy)
+        return self.measure(state.attempts[asked.attempt], dawn.number, in_flight=busy)
 
     def _divisible(self) -> set[int]:
         """Return the edits of the champion that turn many dials and change nothing else."""
