@@ -39,7 +39,7 @@ def test_the_script_without_all_passengers_is_confirmed_once_it_has_run_well_twi
     assert (found.passengers, found.script, found.stays) == ((2, 3), 7, None)
 
 
-def test_a_script_that_ran_once_and_crashed_once_is_not_handed_to_anybody():
+def test_a_script_that_ran_once_and_crashed_once_is_not_confirmed():
     found = findings(with_two_passengers(GOOD[0], CRASHED))
     assert found is not None
     assert (found.passengers, found.script) == ((), 4)

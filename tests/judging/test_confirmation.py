@@ -271,7 +271,7 @@ def test_a_night_that_has_fitted_its_validation_text_raises_one():
     assert not better_there.is_fitted
 
 
-def test_without_the_losses_nobody_can_tell():
+def test_without_the_losses_there_is_no_alarm():
     found = findings(without_luck(0.1000, 0.0900))
     assert found is not None
     assert (found.fitted, found.is_fitted, found.over) == (None, False, "the choice of seeds")

@@ -93,7 +93,7 @@ def test_wrecks_teach_nothing_about_the_incumbent():
     assert wrecked == pytest.approx(plain, abs=0.01)
 
 
-def test_an_incumbent_with_a_flattering_curve_stops_nobody_more():
+def test_a_flattering_curve_of_the_incumbent_stops_no_further_runs():
     runs = scattered(20, 0.001)
     honest, flattered = finished(1.8), finished(1.8, above=-1.0)
     for bound, other in zip(bounds(runs, honest), bounds(runs, flattered), strict=True):

@@ -86,7 +86,7 @@ def test_runs_that_were_ended_early_do_not_move_sigma():
 
 
 def test_what_was_ended_early_is_worse_than_its_parent_was_then_not_than_it_is_now():
-    """A lucky parent turned out to be worse: its children were to be above its first score, no more."""
+    """A lucky parent turned out to be worse: its children had to be above its first score only."""
     kept = scored_attempt(1, 1.480, 1.510, 1.510, parent=0, status=Status.KEEP)
     once = know(measured([BASELINE, replace(kept, runs=kept.runs[:1]), stopped_attempt(2, parent=1)]))
     often = know(measured([BASELINE, kept, stopped_attempt(2, parent=1)]))
