@@ -1,25 +1,27 @@
 """Say what a packed night holds: its first member, so that a night can be listed without unpacking it."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from agent.git import COMMIT
 
 FORMAT = 1
 MOST_DEPTH = 64  # of folders in a night's folder
+Fact = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]  # a size, time or mode that a file may have
 
 
 @dataclass(frozen=True, slots=True)
 class PackedFile:
     """Hold the facts of one file, by which it is verified and restored."""
 
-    bytes: int
+    bytes: Fact
     sha256: str
-    mtime_ns: int
-    mode: int
+    mtime_ns: Fact
+    mode: Fact
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,26 +39,21 @@ class Contents:
 
     @property
     def all_bytes(self) -> int:
-        return sum(one.bytes for one in self.files.values())
+        return sum(file.bytes for file in self.files.values())
 
     @classmethod
     def of_json(cls, text: bytes) -> "Contents":
         """Read what a file says of itself; raise one of DAMAGED for what no night's folder holds."""
-        said = json.loads(text)
-        if said["format"] != FORMAT:
-            raise ValueError(f"its format is {said['format']!r}; this nightshift reads {FORMAT}")
-        files = {path: PackedFile(**facts) for path, facts in said["files"].items()}
-        for path in (*files, *said["folders"]):
-            _check_path(path, files)
-        for one in files.values():
-            if not all(type(number) is int and 0 <= number < 2**63 for number in (one.bytes, one.mtime_ns, one.mode)):
-                raise ValueError("a file of it has a size, time or mode that no file has")
-        if not all(COMMIT.fullmatch(sha) for sha in said["refs"].values()):
+        contents = msgspec.json.decode(text, type=cls)
+        if contents.format != FORMAT:
+            raise ValueError(f"its format is {contents.format}; this nightshift reads {FORMAT}")
+        for path in (*contents.files, *contents.folders):
+            _check_path(path, contents.files)
+        if not all(COMMIT.fullmatch(sha) for sha in contents.refs.values()):
             raise ValueError("a ref of it leads to no commit")
-        times_and_tag = (said[name] for name in ("tag", "started", "packed"))
-        if "journal.sqlite" not in files or not all(isinstance(one, str) for one in times_and_tag):
-            raise ValueError("it holds no journal, or its tag or a time of it is no text")
-        return cls(**said | {"files": files, "folders": tuple(said["folders"])})
+        if "journal.sqlite" not in contents.files:
+            raise ValueError("it holds no journal")
+        return contents
 
 
 def _check_path(path: str, files: Mapping[str, PackedFile]) -> None:

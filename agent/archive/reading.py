@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+import msgspec
+
 from agent.archive.contents import Contents, PackedFile
 from agent.errors import NightError
 from agent.git import valid_tag
@@ -20,8 +22,7 @@ CONTENTS, BUNDLE, FOLDER = "contents.json", "refs.bundle", "night"  # members of
 PIECE_BYTES = 1 << 20
 MOST_CONTENTS_BYTES = 64 << 20  # some 400,000 files
 MODE = 0o755  # what is kept of a file's permissions
-DAMAGED = (OSError, EOFError, ValueError, TypeError, LookupError, AttributeError, RecursionError, tarfile.TarError,
-           zlib.error,)  # fmt: skip
+DAMAGED = (OSError, EOFError, ValueError, RecursionError, msgspec.MsgspecError, tarfile.TarError, zlib.error)
 
 
 def read_contents(file: Path) -> Contents:

@@ -2,16 +2,17 @@
 
 import gzip
 import hashlib
-import json
 import os
 import stat
 import tarfile
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import Any
+
+import msgspec
 
 from agent.archive.contents import MOST_DEPTH, Contents, PackedFile
 from agent.archive.reading import BUNDLE, CONTENTS, FOLDER, MODE, check_readable
@@ -85,8 +86,8 @@ def write(contents: Contents, parts: Parts, bundle: Path, to: Path) -> None:
     """Write the file, flush it to the disk, and read it back as a stranger would."""
     with to.open("wb") as raw:
         with gzip.open(raw, "wb", LEVEL) as packed, tarfile.open(fileobj=packed, mode="w") as tar:
-            said = json.dumps(asdict(contents)).encode()
-            tar.addfile(_member(CONTENTS, len(said)), BytesIO(said))
+            listed = msgspec.json.encode(contents)
+            tar.addfile(_member(CONTENTS, len(listed)), BytesIO(listed))
             for path, one in contents.files.items():
                 member = _member(f"{FOLDER}/{path}", one.bytes, one.mtime_ns // 10**9, one.mode)
                 with parts.files[path].open("rb") as file:

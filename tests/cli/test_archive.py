@@ -265,7 +265,7 @@ def other_tag(said: dict[str, Any], members: list[tuple[tarfile.TarInfo, bytes]]
         (extra, "which it does not name"),
         (huge, "are free here"),
         (foreign_ref, "is not the night's"),
-        (no_time, "is no text"),
+        (no_time, "Expected `str`"),
         (ref_above, "is not the night's"),
         (no_commit, "a ref of it leads to no commit"),
         (other_tag, "holds night ../../elsewhere"),
