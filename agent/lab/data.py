@@ -81,28 +81,22 @@ def load_data(folder: Path | None = None, *, verify: bool = True) -> Data:
 
 
 def _verify(folder: Path, manifest: dict[str, Any]) -> None:
-    present = [(folder / name, record) for name, record in manifest["files"].items() if _is_shown(folder / name)]
+    files = [(folder / name, record) for name, record in manifest["files"].items()]
     with ThreadPoolExecutor() as pool:  # hashing releases the interpreter lock
-        for (path, _), whole in zip(present, pool.map(lambda job: _is_whole(*job), present), strict=True):
-            if not whole:
+        for (path, _), is_damaged in zip(files, pool.map(lambda file: _is_damaged(*file), files), strict=True):
+            if is_damaged:
                 again = f"python prepare.py --dataset {shlex.quote(manifest['dataset'])} --scale {manifest['scale']}"
                 raise DataError(f"{path} is damaged: it is not the file that was prepared; run {again} to rebuild it")
 
 
-def _is_shown(path: Path) -> bool:
-    """Return whether a file can be read: for a training run, some boxes hide held-out files, others refuse access."""
+def _is_damaged(path: Path, record: dict[str, Any]) -> bool:
+    """Return whether a file differs from its record; of held-out files, some boxes hide them, others refuse access."""
     try:
-        with path.open("rb"):
-            return True
+        with path.open("rb") as file:
+            is_whole: bool = path.stat().st_size == record["bytes"]
+            return not (is_whole and hashlib.file_digest(file, "sha256").hexdigest() == record["sha256"])
     except (FileNotFoundError, PermissionError):
         return False
-
-
-def _is_whole(path: Path, record: dict[str, Any]) -> bool:
-    if path.stat().st_size != record["bytes"]:
-        return False
-    with path.open("rb") as file:
-        return bool(hashlib.file_digest(file, "sha256").hexdigest() == record["sha256"])
 
 
 def evaluation_rows(tokens: Tokens, bos: int, seq_len: int) -> tuple[np.ndarray, np.ndarray]:
