@@ -48,7 +48,7 @@ class NightError(NightshiftError):
 
 
 class NothingYet(NightError):
-    """Say that the command is right, and that what it is about is not there so far; `known` goes into its answer.
+    """Say that the command is right, and that what it is about is not there so far; `facts` go into its answer.
 
     It has an exit code of its own, so that a script that polls can tell it from a mistake in the command. It is that of
     `systemctl status` for a service that does not run.
@@ -56,9 +56,9 @@ class NothingYet(NightError):
 
     exit_code = 3
 
-    def __init__(self, sentence: str, **known: object) -> None:
+    def __init__(self, sentence: str, **facts: object) -> None:
         super().__init__(sentence)
-        self.known = known
+        self.facts = facts
 
 
 class MachineError(NightshiftError):

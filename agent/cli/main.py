@@ -88,7 +88,7 @@ def _main(commands: Sequence[Subcommand[Any]], words: Sequence[str], answer: Ans
         code = command.act(options)
         sys.stdout.flush()
     except NothingYet as error:
-        return _refuse(answer, str(error), error.exit_code, **error.known)
+        return _refuse(answer, str(error), error.exit_code, **error.facts)
     except NightshiftError as error:
         return _refuse(answer, str(error), error.exit_code)
     except KeyboardInterrupt:  # before a night has begun; a running one takes Ctrl-C as a wish

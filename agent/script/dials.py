@@ -36,20 +36,19 @@ DIAL = re.compile(r"[A-Z][A-Z0-9_]*")
 remembered = lru_cache(maxsize=1 << 13)
 
 
-def _words(*words: str) -> re.Pattern[str]:
-    return re.compile(rf"(?:^|_)(?:{'|'.join(words)})(?:_|$)")
+def _words(words: str) -> re.Pattern[str]:
+    return re.compile(rf"(?:^|_)(?:{'|'.join(words.split())})(?:_|$)")
 
 
 # Words in the name of a dial without a range: settings of the run itself, which are not searched, …
 MACHINERY = _words(
-    *("SEED", "LOG", "EVAL", "EVERY", "INTERVAL", "PRINT", "SAVE", "CHECKPOINT", "WORKERS", "THREADS", "DEVICES?"),
-    *("PORT", "VERSION", "BUDGET", "TIME", "SECONDS", "S", "MINUTES", "HOURS", "TIMEOUT", "LIMIT", "MAX", "MIN"),
-    *("VOCAB", "SEQ", "LEN", "LENGTH", "CONTEXT", "TOKENS", "QUEUED", "PREFETCH", "EPS", "EPSILON"),
+    "SEED LOG EVAL EVERY INTERVAL PRINT SAVE CHECKPOINT WORKERS THREADS DEVICES? PORT VERSION BUDGET TIME SECONDS S "
+    "MINUTES HOURS TIMEOUT LIMIT MAX MIN VOCAB SEQ LEN LENGTH CONTEXT TOKENS QUEUED PREFETCH EPS EPSILON"
 )
 # … and kinds of values, which determine the range
-MEMORY = _words("BETA[12S]?", "MOMENTUM", "EMA", "DECAY")
-SHARE = _words("DROPOUT", "FRACTION", "FRAC", "SHARE", "PROB", "PROBABILITY", "SMOOTHING", "WARMUP", "WARMDOWN")
-LEARNING_RATE = _words("LR", "RATE")
+MEMORY = _words("BETA[12S]? MOMENTUM EMA DECAY")
+SHARE = _words("DROPOUT FRACTION FRAC SHARE PROB PROBABILITY SMOOTHING WARMUP WARMDOWN")
+LEARNING_RATE = _words("LR RATE")
 FORMS = "[low, high]  or  [low, high] log  or  {a, b, c}"
 
 
