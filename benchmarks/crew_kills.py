@@ -122,7 +122,7 @@ class Crew(kills.Victim):
         for attempt in history:
             self._check_attempt(attempt)
         with Journal.read(self.folder / "journal.sqlite") as journal:
-            (open_runs,) = journal.query("SELECT count(*) FROM runs WHERE ending IS NULL")[0]
+            (open_runs,) = journal.query("SELECT count(*) FROM runs WHERE ending = 'running'")[0]
         self.tally.blame("lost", "runs without an end", open_runs)
         rows, refs = len(self.outcome().rows), len(self.outcome().refs)
         self.tally.blame("wrong_rows", f"{rows} rows of {len(history)} attempts", abs(rows - len(history)))

@@ -142,7 +142,7 @@ def test_a_tag_that_no_night_has_is_a_wrong_command_and_a_night_without_results_
     assert "no results yet; see: " in nothing_yet(grounds.nightshift("results", "--tag", "t"))
     assert nothing_yet(grounds.nightshift("facts")).endswith("go on with: nightshift run --tag t")
     with closing(sqlite3.connect(grounds.folder("t") / "journal.sqlite")) as database:
-        database.execute("UPDATE runs SET val_bpb = NULL")
+        database.execute("UPDATE runs SET score = json_set(score, '$.val_bpb', NULL)")
         database.commit()
     assert "no scored attempt to plot" in nothing_yet(grounds.nightshift("plot", "--out", "progress.svg"))
 
