@@ -33,21 +33,19 @@ CONTENDED_SHARE = 0.25  # of the cores that we may use: the share that others ma
 # Asked of a short process each: a broken MLX must not take the doctor with it.
 # Speed is the best of several short measurements, with pauses in which other programs' load shows.
 DEVICE = """
-import json, psutil, time
+import json, os, time
 from agent.lab import hardware
+from agent.sandbox.watch import Counters, others_share
 blas = hardware.tune()
-def busy_s():
-    times = psutil.cpu_times()
-    return sum(getattr(times, kind, 0.0) for kind in ("user", "nice", "system", "irq", "softirq", "steal"))
 kind, name, flops = hardware.device_kind(), hardware.device_name(), []
-wall_s, ours_s, all_s = time.monotonic(), time.process_time(), busy_s()
-while len(flops) < 3 or time.monotonic() - wall_s < 1.2:
+before = Counters.now()
+while len(flops) < 3 or time.monotonic() - before.at_s < 1.2:
     flops.append(hardware.matmul_flops(1024, repeats=2))
     time.sleep(0.1)
-others_s = busy_s() - all_s - (time.process_time() - ours_s)
+others, cores = others_share(before, Counters.now()) or 0.0, os.cpu_count()
 print(json.dumps(dict(
     kind=kind, name=name, gflops=max(flops) / 1e9, blas=blas, cores=hardware.usable_cores(),
-    others=max(0.0, others_s / (time.monotonic() - wall_s)), machine_cores=psutil.cpu_count(),
+    others=max(0.0, others * cores), machine_cores=cores,
 )))
 """
 KERNELS = """
