@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
+# what the signatures of this package share
 Array = mx.array
 Table = Array | None  # a value embedding (V, K · D), where there is one
 Arrays = Sequence[Array]
