@@ -239,22 +239,17 @@ class _Champion:
 
     def _likelihood(self, number: Part) -> Likelihood | None:
         """Return what the runs without an edit or a half tell of its effect; None without any run."""
-        scores = self._scores_without(number)
+        without = taken_out(self.history, self.attempt, (number,))
+        scores = self.knowledge.merits(as_seen(without, self.dawn)) if without is not None else ()
         if not scores:
             return None
         belief, top, node = self.knowledge.belief, self.knowledge.place[self.attempt.number], Node(0, scores)
         likely = np.convolve(belief.merit(top), node.likelihood()[::-1])  # of every champion - without
         return belief.nodes[top].centre - node.centre + np.arange(1 - SIZE, SIZE), likely
 
-    def _scores_without(self, number: Part) -> tuple[float, ...]:
-        """Return the scores of the champion without an edit or a half, in lattice steps."""
-        without = taken_out(self.history, self.attempt, (number,))
-        return self.knowledge.merits(as_seen(without, self.dawn)) if without is not None else ()
-
     def _posterior(self, number: Part, steps: NDArray[np.int64], probability: Array, price: float) -> Posterior:
         without = taken_out(self.history, self.attempt, (number,))
-        is_parent = without is not None and without.number == self.attempt.parent
-        runs = len(fresh(without, self.dawn)) if without and is_parent else len(self._scores_without(number))
+        runs = len(fresh(without, self.dawn)) if without is not None else 0
         effect = _quantiles(steps * STEP * self.knowledge.sigma_bpb, probability)
         worth = probability * worths(steps, price)
         return Posterior(
