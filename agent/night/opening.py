@@ -375,7 +375,10 @@ def _resume(request: Request, night: Night, terms: Terms | None, cluster: "Clust
         named = os.path.relpath(place.repo.root / night.script)  # from a folder below the root, too
         raise NightError(f"night {tag} works on {night.script}, not {place.script}; pass --script {shlex.quote(named)}")
     _check_dataset(night, request.dataset)
-    night = _with_corpus(night, place.folder(tag))
+    moved = at_home(night)
+    if moved is None and (place.folder(tag) / MANIFEST).is_file():
+        raise NightError(f"{missing_corpus(night, place.folder(tag))}; then give the same command")
+    night = moved or night  # whose corpus was deleted: its checksums say so
     fixed = place.folder(tag) / "fixed"
     checksums.verify(night, fixed)
     goes_on = night if terms is None else replace(night, terms=terms.as_json())
@@ -422,14 +425,6 @@ def _pins_here(night: Night, folder: Path) -> str:
     if "manifest.json" in pins.get("corpus", {}):
         pins["corpus"]["manifest.json"] = checksums.digest(folder / "manifest.json")
     return json.dumps(pins)
-
-
-def _with_corpus(night: Night, folder: Path) -> Night:
-    """Return the night, given its folder, with its corpus on this machine; raise NightError if it came without."""
-    moved = at_home(night)
-    if moved is None and (folder / MANIFEST).is_file():
-        raise NightError(f"{missing_corpus(night, folder)}; then give the same command")
-    return moved or night  # whose corpus was deleted: its checksums say so
 
 
 def missing_corpus(night: Night, folder: Path) -> str:
