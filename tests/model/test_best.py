@@ -16,6 +16,7 @@ from agent.experiment import Dawn
 from agent.files import PREFIX
 from agent.judging.champion import Findings
 from agent.judging.intervals import Interval
+from agent.judging.noise import noise
 from agent.model.best_script import BestScript
 from agent.model.card import Scripts, interval, model_card
 from agent.model.folder import write_folder
@@ -246,6 +247,7 @@ def test_the_run_with_the_lowest_score_gives_the_weights(night, tmp_path):
             journal.end_run(journal.start_run(1, seed), dataclasses.replace(first, seed=seed))
             score = dataclasses.replace(first.score, val_bpb=first.score.val_bpb + change_bpb)
             journal.record_score(1, seed, score)
+            journal.record_noise(noise(journal.attempts()))  # as a night does
     assert kept_weights(night).seed == 7
     card = write_model(night, tmp_path / "model")
     assert f"| these weights (seed 7, the lowest of 3 runs) | {first.score.val_bpb - 0.1:.6f} |" in card
