@@ -1,6 +1,6 @@
-"""What a long night costs: a step of the loop, a proposal, `status` and `results` after 100, 1,000 and 10,000 attempts.
+"""What a long night costs: a step of the loop, a proposal and what looks at it, after 100 and 2,000 attempts.
 
-    python benchmarks/long_night.py [--sizes 100 1000 10000] [--steps 6] [--quick] [--json FILE]
+    python benchmarks/long_night.py [--sizes 100 2000] [--steps 6] [--quick] [--json FILE]
 
 Fills a night with attempts at the project's own script: one to three dials of the incumbent turned, scores drawn from a
 bowl over the dials with the noise of a seed, four in a hundred crashed, a few kept, a second seed where one is due.
@@ -14,7 +14,7 @@ Keys of --json, seconds by the clock, N a size:
     step_s_N     from one settled experiment to the next: idea, commit, run, judging, ledger (the median of --steps)
     resume_s_N   until the first experiment after a resume is settled, from the opening of the journal on
     propose_s    one proposal of the search at the largest size: the slower of the first after a resume and the median
-    status_s, results_s    the commands as processes of their own, at the largest size (the median of --calls)
+    status_s, results_s, report_s    the commands as processes of their own, at the largest size (median of --calls)
     memory_mb    the most memory that the loop's process held, at the largest size
     growth       step_s of the largest size by that of the smallest
     fill_s       how long the filling took
@@ -58,7 +58,9 @@ from agent.sandbox.box import Open
 from agent.sandbox.watch import limits_of_machine
 from agent.script.dials import values_of
 
-SIZES, QUICK_SIZES = (100, 1_000, 10_000), (100, 500)
+SIZES, QUICK_SIZES = (100, 2_000), (100, 500)
+PAGE = "report.html"
+COMMANDS = {"status": ("status",), "results": ("results",), "report": ("report", "--out", PAGE)}
 LIMIT_S = 3600.0
 
 
@@ -180,9 +182,9 @@ def most_memory_mb() -> float:
 # ---- the program -----------------------------------------------------------------------------------------------------
 
 
-def seconds_of(root: Path, word: str, calls: int) -> float:
+def seconds_of(root: Path, words: tuple[str, ...], calls: int) -> float:
     """Of a command of nightshift, the median of several calls."""
-    command, spent_s = [sys.executable, "-P", "-m", "agent", word], []
+    command, spent_s = [sys.executable, "-P", "-m", "agent", *words], []
     for _ in range(calls):
         spent_s.append(measure.watch(command, env=measure.with_path(), cwd=root, limit_s=LIMIT_S).seconds)
     return statistics.median(spent_s)
@@ -193,7 +195,7 @@ def measured(root: Path, size: int, args: argparse.Namespace) -> measure.Flat:
     command = [sys.executable, __file__, "--live-on", root, "--known", str(size), "--steps", str(args.steps)]
     watched = measure.watch(command, env=measure.with_path(), cwd=root, limit_s=LIMIT_S)
     found = json.loads(watched.lines[-1][1])
-    commands = {f"{word}_s": seconds_of(root, word, args.calls) for word in ("status", "results")}
+    commands = {f"{name}_s": seconds_of(root, words, args.calls) for name, words in COMMANDS.items()}
     return {**found, **commands}
 
 
@@ -211,7 +213,8 @@ def compare(args: argparse.Namespace) -> measure.Flat:
     return {
         **steps,
         "propose_s": max(last["first_propose_s"], last["later_propose_s"]),
-        **{name: last[name] for name in ("first_propose_s", "later_propose_s", "status_s", "results_s", "memory_mb")},
+        **{name: last[name] for name in ("first_propose_s", "later_propose_s", "memory_mb")},
+        **{f"{name}_s": last[f"{name}_s"] for name in COMMANDS},
         "growth": measure.ratio(rows[size]["step_s"], rows[args.sizes[0]]["step_s"]),
         "fill_s": fill_s,
     }
@@ -224,14 +227,15 @@ def print_results(args: argparse.Namespace, flat: measure.Flat) -> None:
     rows += [[name, measure.show(flat[key], form)] for name, key, form in (
         ("growth of a step", "growth", ".2f"), ("first proposal after a resume, s", "first_propose_s", ".3f"),
         ("every other proposal, s", "later_propose_s", ".3f"), ("status, s", "status_s", ".3f"),
-        ("results, s", "results_s", ".3f"), ("memory of the loop, MB", "memory_mb", ".0f"),
+        ("results, s", "results_s", ".3f"), ("report, s", "report_s", ".2f"),
+        ("memory of the loop, MB", "memory_mb", ".0f"),
     )]  # fmt: skip
     measure.print_table(f"a night of {args.sizes[-1]:,} attempts", ("", "measured"), rows)
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", type=int, nargs="+", metavar="N", help="default: 100 1000 10000; quick: 100 500")
+    parser.add_argument("--sizes", type=int, nargs="+", metavar="N", help="default: 100 2000; quick: 100 500")
     parser.add_argument("--steps", type=int, help="experiments that are timed at each size (default: 6; quick: 3)")
     parser.add_argument("--calls", type=int, default=5, help="of each command, of which the median counts (default: 5)")
     parser.add_argument("--quick", action="store_true", help="under a minute")

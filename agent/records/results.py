@@ -102,29 +102,29 @@ def _line(night: Night, attempt: Attempt, parent: str) -> str:
         _number(attempt.val_bpb, 6),
         _number(gigabytes, 3 if gigabytes is not None and 0 < gigabytes < 0.05 else 1),  # else it would show zero
         attempt.status or "",
-        attempt.proposal.title,
+        cell_of(attempt.proposal.title),
         str(attempt.number),
-        night.tag,
-        short(night.branch),
+        cell_of(night.tag),
+        cell_of(short(night.branch)),
         parent[:7],
-        decision.words if decision else "",
+        cell_of(decision.words) if decision else "",
         str(attempt.seeds),
         _number(attempt.val_bpb_std, 6),
         _number(summary.total_tokens_M if summary else None, 3),
         _number(params_M(attempt), 3),
         _number(summary.training_seconds if summary else None, 1),
         _number(sum(run.wall_s for run in attempt.counted_runs), 1),
-        attempt.proposal.source,
-        night.protocol,
-        night.device,
-        attempt.started,
+        cell_of(attempt.proposal.source),
+        cell_of(night.protocol),
+        cell_of(night.device),
+        cell_of(attempt.started),
         "" if gain_bpb is None else f"{gain_bpb:.6f}",
         _number(decision.sure if decision else None, 2),
         _number(_mean(run.score for run in at_dawn), 6),
         str(len(at_dawn)) if at_dawn else "",
         _number(_mean(run.holdout for run in at_dawn), 6),
     )
-    return "\t".join(map(cell_of, cells))
+    return "\t".join(cells)
 
 
 def _mean(scores: Iterable[Score | None]) -> float | None:
