@@ -256,7 +256,6 @@ def snapshot(here: World) -> dict[str, object]:
     """What must stay as it is: all of the user's, other nights, and of this night what later runs begin with."""
     mine = [
         here.night / "runs",
-        here.night / "noise.json",
         *here.night.glob("journal.sqlite*"),
         here.repo / "results.tsv",
     ]

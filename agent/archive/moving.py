@@ -87,7 +87,7 @@ def unpack(place: Place, file: Path, at_home: Callable[[Night], Night | None]) -
     _check_new(place, there, file)
     with work_folder(place) as aside:
         contents = extract_night(file, there, aside)
-        with Journal.resume(aside / contents.tag / "journal.sqlite") as journal:  # of an older format, it is migrated
+        with Journal.resume(aside / contents.tag / "journal.sqlite") as journal:
             check_facts(journal, file)
             night = journal.night()
             home = at_home(night)
