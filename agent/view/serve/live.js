@@ -54,6 +54,7 @@
 
   const DOING = {
     preparing: () => "is prepared",
+    "dry run": () => "is tried for a moment",
     training: (run) => `trains with seed ${run.seed}${run.dawn ? ", to confirm it" : ""}`,
     scoring: () => "is scored",
     auditing: () => "is audited",

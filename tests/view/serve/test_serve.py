@@ -10,11 +10,11 @@ from itertools import pairwise
 
 import pytest
 from commands import wait_until
-from nights import git
+from nights import PROJECT, git
 from serving import PERIOD_S, Client, GrowingNight, growing_night, make_place, points, served
 
 from agent.cli.reading.serve import Newest
-from agent.experiment import Status
+from agent.experiment import Doing, Status
 from agent.records.place import Place
 from agent.view.facts.json import as_json
 from agent.view.facts.read import night_facts
@@ -297,3 +297,9 @@ def test_a_night_in_another_working_tree_of_the_repository_is_found(tmp_path):
         assert newest.watched().place.journal("two") == there.journal("two")
         assert Newest(here, here.repo.common_dir, "one").watched() == Watched(here, "one", is_running=False)
     assert newest.watched() == Watched(here, "one", is_running=False)
+
+
+def test_the_page_has_words_for_all_that_a_worker_may_do():
+    script = (PROJECT / "agent" / "view" / "serve" / "live.js").read_text()
+    words = script.partition("const DOING = {")[2].partition("};")[0]
+    assert [doing for doing in Doing if f"{doing}: " not in words and f'"{doing}": ' not in words] == []
