@@ -526,12 +526,13 @@ WHOLE = Lease()  # of a night with one worker: the machine as it is
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Hold the latest point of a running training's curve."""
+    """Hold the latest point of a running training's curve, or say that its weights are scored."""
 
     fraction: float  # of the budget, 0 to 1
     step: float | None = None
     loss: float | None = None
     tokens_s: float | None = None
+    is_scoring: bool = False
 
 
 @dataclass(frozen=True, slots=True)

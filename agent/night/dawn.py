@@ -16,13 +16,13 @@ from agent.experiment import (
     Attempt,
     Dawn,
     Decision,
-    Ending,
     History,
     Kind,
     Night,
     Part,
     Proposal,
     Run,
+    Score,
     Split,
     Status,
     edit_of,
@@ -54,12 +54,11 @@ from agent.night.plan import Candidate, NextStep, Planner, Reconsider, fallen_ke
 from agent.night.state import NightContext, State
 from agent.records.place import Place
 from agent.runs.jobs import Job, Measure
-from agent.runs.score import Rows, read_committed
+from agent.runs.score import SPLITS, Rows, read_committed
 from agent.script.merge import dials_of, without_edits
 from agent.view.findings import findings_lines, titled
 from agent.view.status import confirmed_branch
 
-SPLITS: tuple[Split, ...] = ("validation", "holdout")
 Edits = tuple[Part, ...]
 LEAST_DIALS = 3  # that an edit has turned, if its halves are asked about
 
@@ -165,18 +164,14 @@ class Confirmation(Planner):
                 yield step
 
     def _loose_ends_of_dawn(self, dawn: Dawn) -> Iterator[Job]:
-        """Yield the scoring or the audit that a run of this dawn lacks: both on two texts, no audit for attempt 0."""
+        """Yield the audits that the runs of this dawn lack, on two texts; none for attempt 0."""
         for attempt in self.state.attempts:
             if attempt.is_idea and attempt.status is not Status.KEEP:
                 continue  # it has fallen, and its weights are gone
             for run in attempt.dawn_runs(dawn.number):
-                if run.ending is not Ending.FINISHED or run.seed in self.flight.seeds_of(attempt.number):
-                    continue
-                match _lacks(attempt, run):
-                    case ("score", split):
-                        yield self.evaluation(attempt, run, split)
-                    case ("audit", split):
-                        yield self.reexamination(attempt, run, split)
+                split = _unaudited(attempt, run)
+                if split is not None and run.seed not in self.flight.seeds_of(attempt.number):
+                    yield self.audit(attempt, run, split)
 
     def _next_run(self, dawn: Dawn) -> Measure | Without | None:
         """Return the most useful run if those in flight bring what is expected; None if none is worth its time."""
@@ -275,7 +270,7 @@ class Confirmation(Planner):
                 continue
             for run in attempt.runs:
                 # of others, an interrupted dawn needs them when it goes on
-                if run.dawn and (run.dawn != dawn.number or _lacks(attempt, run) is None):
+                if run.dawn and (run.dawn != dawn.number or _unaudited(attempt, run) is None):
                     self.driver.pool.drop_weights(attempt.number, run.seed)
             if attempt.decision and attempt.kind is Kind.QUESTION and attempt.dawn_runs():
                 asked = f"{QUESTION}: is #{attempt.parent} as good without {names(attempt.proposal.without)}?"
@@ -288,19 +283,11 @@ class Confirmation(Planner):
             self.driver.settle(attempt.number)
 
 
-def _lacks(attempt: Attempt, run: Run) -> tuple[str, Split] | None:
-    """Return whether a run at dawn lacks a score or an audit, and on which text; None if it is complete."""
-    if run.score is None:
-        return "score", "validation"
-    if run.score.val_bpb is None:
-        return None
-    if run.holdout is None:
-        return "score", "holdout"
-    if attempt.number == 0:
-        return None
-    if run.score.audit is None:
-        return "audit", "validation"
-    return ("audit", "holdout") if run.holdout.val_bpb is not None and run.holdout.audit is None else None
+def _unaudited(attempt: Attempt, run: Run) -> Split | None:
+    """Return a text on which a run at dawn has a score that was not audited; None without any, and for attempt 0."""
+    scores: tuple[tuple[Split, Score | None], ...] = (("validation", run.score), ("holdout", run.holdout))
+    due = (split for split, score in scores if score and score.val_bpb is not None and score.audit is None)
+    return next(due, None) if attempt.number else None
 
 
 def _in_short(edit: Edit, found: Findings) -> str | None:

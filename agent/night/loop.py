@@ -21,7 +21,6 @@ from agent.experiment import (
     Ending,
     History,
     Run,
-    Score,
     Status,
     Work,
     attempt_ref,
@@ -47,13 +46,13 @@ from agent.night.plan import (
     plan,
     tries_machine,
 )
-from agent.night.state import NightContext, State, unscored, why_and_where
+from agent.night.state import NightContext, State, why_and_where
 from agent.pools.contention import contention_of
 from agent.pools.local import LocalPool
 from agent.pools.pool import Ended
 from agent.profile.of_night import limit_s, measure_phases, phases_were_measured
 from agent.runs.execute import Result, broken_by
-from agent.runs.jobs import Evaluate, Job, Measure, OfWeights, Reexamine, Rehearse
+from agent.runs.jobs import AuditRun, Job, Measure, Trial
 from agent.view.status import noise_lines
 
 POLL_S, REPLAN_S = 0.05, 1.0
@@ -108,6 +107,7 @@ class Driver:
         self.flight = Flight(self.pool)
         self._introduced: set[int] = set()  # the attempts that the watcher knows to be at work
         self._resting: set[str] = set()  # the workers that it knows to be idle
+        self._scoring: set[str] = set()  # the workers that score what they have trained
         self._settled: list[int] = []  # attempts, in this order, in this call
         self.state.workers = max(1, len(self.pool.workers))
 
@@ -243,23 +243,22 @@ class Driver:
         run_id = 0  # of a job that makes no run
         began = utc_now("milliseconds")
         match job:
-            case Rehearse():
+            case Trial():
                 state.begin(Work(worker, Doing.REHEARSING, job.attempt, began))
                 watcher.dry_run_began(attempt, worker)
             case Measure():
                 state.begin(Work(worker, Doing.TRAINING, job.attempt, began, job.seed, job.dawn))
                 watcher.run_began(attempt, job.seed, worker)
                 run_id = state.start_run(job.attempt, job.seed, job.dawn, worker)
-            case OfWeights():
-                is_scoring = isinstance(job, Evaluate)
+            case AuditRun():
                 dawn = next((run.dawn for run in attempt.runs if run.seed == job.seed), 0)
-                doing = Doing.SCORING if is_scoring else Doing.AUDITING
-                state.begin(Work(worker, doing, job.attempt, began, job.seed, dawn))
-                (watcher.scoring_began if is_scoring else watcher.audit_began)(attempt, worker)
-        if self.ideas is not None and not isinstance(job, Rehearse):
+                state.begin(Work(worker, Doing.AUDITING, job.attempt, began, job.seed, dawn))
+                watcher.audit_began(attempt, worker)
+        if self.ideas is not None and not isinstance(job, Trial):
             self.ideas.ask_ahead()
         self.flight.jobs[worker] = job, run_id
         self._resting.discard(worker)
+        self._scoring.discard(worker)
         self.pool.begin(worker, job)
 
     def wait(self) -> None:
@@ -291,10 +290,22 @@ class Driver:
         for sentence in news:
             watcher.said(sentence)
         for worker, working in self.pool.at_work.items():
-            watcher.progressed(working.progress, working.elapsed_s, worker)
+            is_scoring = working.progress is not None and working.progress.is_scoring
+            if is_scoring:
+                self._note_scoring(worker)
+            watcher.progressed(None if is_scoring else working.progress, working.elapsed_s, worker)
         if self.ideas is not None:
             self.ideas.note_news()
         return bool(ended or news)
+
+    def _note_scoring(self, worker: str) -> None:
+        """Tell once that a worker has trained, and scores now."""
+        job, _ = self.flight.jobs[worker]
+        if isinstance(job, Measure) and worker not in self._scoring:
+            self._scoring.add(worker)
+            began = utc_now("milliseconds")
+            self.state.begin(Work(worker, Doing.SCORING, job.attempt, began, job.seed, job.dawn))
+            self.context.watcher.scoring_began(self.state.attempts[job.attempt], worker)
 
     def abandon(self) -> None:
         """End all jobs, and record what they have brought nevertheless: an error ends the night."""
@@ -312,6 +323,9 @@ class Driver:
                 self._end_streak(ended)
             elif ended.result is not None:
                 self._record(job, ended.result, run_id)
+            elif ended.error is not None and isinstance(job, Measure):
+                broken = Run(job.seed, Ending.BROKEN, None, 0.0, None, str(ended.error))
+                self.state.end_run(job.attempt, run_id, broken)
             self.state.rest(ended.worker)
             self._clear_up(job)
         except Exception as error:
@@ -324,11 +338,9 @@ class Driver:
         if not attempt.settled:
             return
         self._introduced.discard(job.attempt)
-        if attempt.status is Status.KEEP or isinstance(job, Rehearse) or not attempt.is_idea:
+        if attempt.status is Status.KEEP or isinstance(job, Trial) or not attempt.is_idea:
             return
-        due = unscored(attempt)
-        if due is None or due.seed != job.seed:
-            self.pool.drop_weights(job.attempt, job.seed)
+        self.pool.drop_weights(job.attempt, job.seed)
 
     def _introduce(self, attempt: Attempt) -> None:
         if attempt.number not in self._introduced:
@@ -340,25 +352,22 @@ class Driver:
     def _record(self, job: Job, result: Result, run_id: int) -> None:
         state, number = self.state, job.attempt
         match job, result:
-            case Rehearse(), DryRun():
+            case Trial(), DryRun():
                 state.record_dry_run(number, result)
             case Measure(), Run():
                 state.end_run(number, run_id, result)
                 self._tell_void(job, result)
-            case Evaluate(), Score():
-                state.record_score(number, job.seed, result, job.split)
-                if job.split == "holdout":
-                    self._tell_holdout(job, result)
-            case Reexamine(), Audit():
+                self._tell_holdout(job, result)
+            case AuditRun(), Audit():
                 state.record_audit(number, job.seed, result, job.split)
 
     def _record_loss(self, job: Job, why: str, run_id: int) -> None:
         """Record that a job's worker is gone, or the weights that it needs: the run is made again in any case."""
         if isinstance(job, Measure):
             self.state.end_run(job.attempt, run_id, Run(job.seed, Ending.LOST, None, 0.0, None, why))
-        elif isinstance(job, OfWeights):
+        elif isinstance(job, AuditRun):
             self.state.lose_run(job.attempt, job.seed, why)
-        what = "dry run" if isinstance(job, Rehearse) else "run"
+        what = "dry run" if isinstance(job, Trial) else "run"
         self.context.watcher.said(f"this {what} of #{job.attempt} does not count and is done again: {why}")
 
     def _tell_void(self, job: Measure, run: Run) -> None:
@@ -369,12 +378,11 @@ class Driver:
             reason = run.last_lines.rpartition("\n")[2]
             self.context.watcher.said(f"this run of #{job.attempt} does not count and is done again, once: {reason}")
 
-    def _tell_holdout(self, job: Evaluate, held: Score) -> None:
-        runs = (run for run in self.state.attempts[job.attempt].dawn_runs() if run.seed == job.seed)
-        validated = next((run.score for run in runs if run.score is not None), None)
-        if validated is not None and validated.val_bpb is not None:
-            on_holdout = held.failure if held.val_bpb is None else f"{held.val_bpb:.6f}"
-            bpb = f"val_bpb {validated.val_bpb:.6f}"
+    def _tell_holdout(self, job: Measure, run: Run) -> None:
+        """Say what a run at dawn has scored on both texts."""
+        if run.score is not None and run.holdout is not None:
+            on_holdout = run.holdout.failure if run.holdout.val_bpb is None else f"{run.holdout.val_bpb:.6f}"
+            bpb = f"val_bpb {run.score.val_bpb:.6f}"
             self.context.watcher.said(f"#{job.attempt} · seed {job.seed} · {bpb} · on the holdout {on_holdout}")
 
     # ---- one failure after another -----------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ Nothing here writes or prints anything, so after a kill the same state leads to 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from agent.experiment import Attempt, Decision, Ending, History, Kind, Review, Run, Split, Status
 from agent.judging.champion import QUESTION, adoption
@@ -18,11 +18,11 @@ from agent.judging.early_stop import Bound
 from agent.judging.failures import failure, fault, stopped_early, too_slow, trusted
 from agent.night import merging
 from agent.night.limits import calibration_runs
-from agent.night.state import NightContext, State, lacks_work, unaudited, unscored
+from agent.night.state import NightContext, State, lacks_audit, unaudited
 from agent.pools.pool import Pool
-from agent.runs.jobs import Evaluate, Job, Measure, Reexamine, Rehearse, Trial
+from agent.runs.jobs import AuditRun, Job, Measure, Trial
 from agent.runs.outputs import read_losses
-from agent.runs.score import scoring_limit_s, too_heavy
+from agent.runs.score import most_weights_bytes, scoring_limit_s, usual_scoring_s
 from agent.runs.speed import usual_steps_s
 from agent.runs.train import FIRST_ALLOWANCE_S, learnt_allowance_s, learnt_bounds
 from agent.script.dials import only_dials_differ
@@ -122,7 +122,7 @@ class Flight:
     def seeds_of(self, attempt: int) -> Collection[int]:
         """Return the seeds of the attempt's runs that are measured, scored or audited now."""
         jobs = (job for job, _ in self.jobs.values())
-        return [job.seed for job in jobs if job.attempt == attempt and not isinstance(job, Rehearse)]
+        return [job.seed for job in jobs if job.attempt == attempt and not isinstance(job, Trial)]
 
     def worker_for(self, job: Job) -> str | None:
         """Return a worker that can begin this job now."""
@@ -131,7 +131,7 @@ class Flight:
 
 def tries_machine(job: Job) -> bool:
     """Return whether a job shows if the machine is to blame for failures: attempt 0 is rehearsed for nothing else."""
-    return isinstance(job, Rehearse) and job.attempt == 0
+    return isinstance(job, Trial) and job.attempt == 0
 
 
 # ---- jobs, each with all that a worker has to know -------------------------------------------------------------------
@@ -167,45 +167,39 @@ class Jobs:
             has_run_well=bool(dawn) or has_run_well(attempt),
             may_be_void=attempt.may_be_void(seed),
             usual_steps_s=usual_steps_s(attempt),
+            usual_scoring_s=self._usual_scoring_s(attempt),
+            most_weights_bytes=most_weights_bytes(self.state.attempts),
             wait_s=runner.rest_s if was_spoilt else 0.0,
         )
 
-    def evaluation(self, attempt: Attempt, run: Run, split: Split = "validation") -> Evaluate:
-        """Return the job of scoring a run on a text."""
-        return Evaluate(
-            **self._of_weights(attempt, run, split),
-            refusal=too_heavy(run, self.state.attempts),
-            has_run_well=bool(run.dawn) or has_run_well(attempt),
+    def audit(self, attempt: Attempt, run: Run, split: Split = "validation") -> AuditRun:
+        """Return the job of an audit against the committed losses of the parent, hardest at the largest gains."""
+        beyond_s = max(0.0, run.wall_s - self.context.runner.night.budget_s)
+        return AuditRun(
+            attempt=attempt.number,
+            script=attempt.proposal.script,
+            seed=run.seed,
+            limit_s=self._scoring_limit_s(attempt, beyond_s),
+            machine=self.trial(self.state.first),
+            split=split,
+            reference=self.audit_reference(attempt, run, split),
         )
 
-    def reexamination(self, attempt: Attempt, run: Run, split: Split = "validation") -> Reexamine:
-        """Return the job of an audit against the committed losses of the parent, hardest at the largest gains."""
-        reference = self.audit_reference(attempt, run, split)
-        return Reexamine(**self._of_weights(attempt, run, split), has_run_well=True, reference=reference)
-
-    def rehearsal(self, attempt: Attempt) -> Rehearse:
-        """Return the job of an attempt's trial run; that of attempt 0 shows whether this machine still trains."""
-        return Rehearse(trial=self.trial(attempt), machine=self.trial(self.state.first) if attempt.number else None)
-
     def trial(self, attempt: Attempt) -> Trial:
+        """Return the job of an attempt's trial run; that of attempt 0 shows whether this machine still trains."""
         return Trial(
             attempt=attempt.number,
             script=attempt.proposal.script,
             allowance_s=self.allowed_s(attempt.number),
-            scoring_s=self.scoring_allowed_s(attempt.number),
+            scoring_s=self._scoring_limit_s(attempt),
+            machine=self.trial(self.state.first) if attempt.number else None,
         )
 
-    def _of_weights(self, attempt: Attempt, run: Run, split: Split) -> dict[str, Any]:
-        """Return the fields of jobs.OfWeights."""
-        beyond_s = max(0.0, run.wall_s - self.context.runner.night.budget_s)
-        return {
-            "attempt": attempt.number,
-            "script": attempt.proposal.script,
-            "seed": run.seed,
-            "limit_s": self.scoring_allowed_s(attempt.number, beyond_s),
-            "machine": self.trial(self.state.first),
-            "split": split,
-        }
+    def _usual_scoring_s(self, attempt: Attempt) -> float | None:
+        return usual_scoring_s(self.state.attempts) if attempt.number else None
+
+    def _scoring_limit_s(self, attempt: Attempt, beyond_s: float = 0.0) -> float:
+        return scoring_limit_s(self._usual_scoring_s(attempt), beyond_s, self.allowed_s(attempt.number))
 
     def allowed_s(self, number: int) -> float:
         """Return the seconds that a run may take beyond its budget: the user's choice, else learnt from attempt 0.
@@ -217,10 +211,6 @@ class Jobs:
         if runner.allowance_s is not None:
             return runner.allowance_s
         return learnt_allowance_s(self.state.attempts, runner.night.budget_s) if number else FIRST_ALLOWANCE_S
-
-    def scoring_allowed_s(self, number: int, beyond_s: float = 0.0) -> float:
-        """Return the seconds for each process that scores or audits a run that took so much beyond its budget."""
-        return scoring_limit_s(self.state.attempts, number, beyond_s, self.allowed_s(number))
 
     def _bounds_ahead(self, attempt: Attempt) -> tuple[Bound, ...]:
         """Return the bounds that may stop an idea's first run early; further seeds are run to the end."""
@@ -291,12 +281,12 @@ class Planner(Jobs):
         if stop.now:
             return
         for step in self.steps_of(self.state.unsettled):
-            if not (stop.after_run and isinstance(step, Rehearse | Measure)):
+            if not (stop.after_run and isinstance(step, Trial | Measure)):
                 yield step
         yield from self.loose_ends()
         if flight.is_held:
             if not flight.jobs:
-                yield self.rehearsal(self.state.first)
+                yield self.trial(self.state.first)
         elif not stop.after_run:
             yield from self._beside_attempts(idea_is_made=idea_is_made)
 
@@ -368,13 +358,10 @@ class Planner(Jobs):
         if not attempt.is_idea:
             return Decision(Kind.QUESTION, QUESTION)
         if attempt.dry_run is None and self._wants_dry_run(attempt):
-            return self._in_time(attempt, self.rehearsal(attempt), state.pace.dry_run_s)
+            return self._in_time(attempt, self.trial(attempt), state.pace.dry_run_s)
         failed = _decided_by_failure(attempt)
         if failed is not None:
             return failed
-        finished = unscored(attempt)
-        if finished is not None:
-            return self.evaluation(attempt, finished)
         if not attempt.done_runs:
             return self._in_time(attempt, self.measure(attempt))
         if merging.waits_for_parent(state, attempt):
@@ -388,7 +375,7 @@ class Planner(Jobs):
             return self._in_time(attempt, self.measure(attempt))
         suspect = unaudited(attempt) if decision.status is Status.KEEP else None
         if suspect is not None:
-            return self.reexamination(attempt, suspect)
+            return self.audit(attempt, suspect)
         if decision.status is Status.KEEP or decision.kind is Kind.OVERTAKEN:
             decision = trusted(decision, attempt, self.state.parent_of(attempt), self.context.plausible_gain)
         return decision
@@ -400,9 +387,6 @@ class Planner(Jobs):
         first.
         """
         busy = self.flight.seeds_of(first.number)
-        finished = unscored(first, in_flight=busy)
-        if finished is not None:
-            return self.evaluation(first, finished)
         step = self._measure_and_judge(first) if not busy else None
         wanted = calibration_runs(self.context.judge.calibration, len(self.flight.pool.workers))
         begun = {*busy, *(run.seed for run in first.done_runs)}
@@ -444,15 +428,13 @@ class Planner(Jobs):
     # ---- second thoughts on settled attempts -------------------------------------------------------------------------
 
     def loose_ends(self) -> Iterator[Job]:
-        """Yield the scoring or the audit that a further run of a settled attempt lacks; dawn's runs are left out."""
-        for attempt in self.state.once("loose ends", lambda: lacks_work(self.state.attempts)):
+        """Yield the audit that a further run of a kept attempt lacks; dawn's runs are left out."""
+        for attempt in self.state.once("loose ends", lambda: lacks_audit(self.state.attempts)):
             if self.flight.has(attempt.number):
                 continue
-            finished, suspect = unscored(attempt), unaudited(attempt)
-            if finished is not None:
-                yield self.evaluation(attempt, finished)
-            elif suspect is not None:
-                yield self.reexamination(attempt, suspect)
+            suspect = unaudited(attempt)
+            if suspect is not None:
+                yield self.audit(attempt, suspect)
 
     def _review(self) -> Review:
         """Return the judge's review of what is settled; before that, revoke keeps of which a further run has failed."""

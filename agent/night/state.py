@@ -13,14 +13,12 @@ from agent.experiment import (
     Dawn,
     Decision,
     DryRun,
-    Ending,
     History,
     Judge,
     Noise,
     Progress,
     Proposal,
     Run,
-    Score,
     Split,
     Status,
     Work,
@@ -155,10 +153,6 @@ class State:
         self._journal.lose_run(number, seed, why)
         self._read(number)
 
-    def record_score(self, number: int, seed: int, score: Score, split: Split) -> None:
-        self._journal.record_score(number, seed, score, split)
-        self._read(number)
-
     def record_audit(self, number: int, seed: int, audit: Audit, split: Split) -> None:
         self._journal.record_audit(number, seed, audit, split)
         self._read(number)
@@ -199,22 +193,16 @@ class State:
         self.attempts = (*self.attempts[:number], self._journal.attempt(number), *self.attempts[number + 1 :])
 
 
-def unscored(attempt: Attempt, *, in_flight: Collection[int] = ()) -> Run | None:
-    """Return the night's first run of the attempt that has to be scored still; in_flight: seeds that are taken."""
-    due = (run for run in attempt.done_runs if run.ending is Ending.FINISHED and run.score is None)
-    return next((run for run in due if run.seed not in in_flight), None)
-
-
 def unaudited(attempt: Attempt) -> Run | None:
     """Return the first run to be audited still: any of an edit's, since one alone may cheat; attempt 0's first."""
     runs = attempt.done_runs if attempt.number else attempt.done_runs[:1]
     return next((run for run in runs if run.score and run.score.val_bpb is not None and run.score.audit is None), None)
 
 
-def lacks_work(attempts: Iterable[Attempt]) -> list[Attempt]:
-    """Return the settled attempts of which a run of the night has to be scored, or of a kept one audited, still."""
-    settled = (attempt for attempt in attempts if attempt.settled and attempt.runs)
-    return [one for one in settled if unscored(one) or (one.status is Status.KEEP and unaudited(one))]
+def lacks_audit(attempts: Iterable[Attempt]) -> list[Attempt]:
+    """Return the kept attempts of which a run of the night has to be audited still."""
+    kept = (attempt for attempt in attempts if attempt.settled and attempt.status is Status.KEEP)
+    return [attempt for attempt in kept if unaudited(attempt)]
 
 
 # ---- the parts of a night --------------------------------------------------------------------------------------------

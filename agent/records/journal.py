@@ -359,7 +359,7 @@ class Journal:
 
     def end_run(self, run_id: int, run: Run) -> None:
         facts = _columns(run) | {"ended": utc_now("milliseconds")}
-        for name in ("seed", "dawn", "worker", "began", "score", "holdout"):  # as it began, or to be recorded later
+        for name in ("seed", "dawn", "worker", "began"):  # as it began
             del facts[name]
         columns = ", ".join(f"{name} = ?" for name in facts)
         self._write((f"UPDATE runs SET {columns} WHERE id = ?", (*facts.values(), run_id)))

@@ -12,16 +12,16 @@ from agent.experiment import Audit, DryRun, Ending, Run, Score
 from agent.files import remove
 from agent.invocation import typed
 from agent.judging.failures import training_failure
-from agent.runs.jobs import Evaluate, Job, Measure, Rehearse, Trial
+from agent.runs.jobs import AuditRun, Job, Measure, Trial
 from agent.runs.runner import WEIGHTS, Repeats, Runner, Stopped
-from agent.runs.score import Rows, Unscored, audit, committed_losses, score
+from agent.runs.score import Rows, Unscored, audit, committed_losses, score, scoring_limit_s, too_heavy
 from agent.runs.speed import slow
 from agent.runs.train import train, train_in
 from agent.sandbox.process import LOG
 
 TRIAL_S, TRIAL_ROWS = 1.0, 2
 FAILED = frozenset({Ending.CRASHED, Ending.OVERRAN, Ending.EXCEEDED})
-Result = DryRun | Run | Score | Audit
+Result = DryRun | Run | Audit
 
 
 def execute(job: Job, runner: Runner) -> Result | None:
@@ -30,27 +30,15 @@ def execute(job: Job, runner: Runner) -> Result | None:
     Raise MachineError if the machine is to blame for a failure: the job is done again when the night goes on.
     """
     try:
-        result = _execute(job, runner)
-        if not isinstance(job, Rehearse) and job.has_run_well and _has_failed(result):
-            why = broken_by(rehearse(job.machine, runner), runner)
-            if why is not None:
-                raise MachineError(f"{why}; repair that and give the same command: what it has broken is done again")
+        match job:
+            case Trial():
+                return rehearse(job, runner)
+            case Measure():
+                return _measure(job, runner)
+            case AuditRun():
+                return _audit(job, runner)
     except Stopped:
-        return None
-    return result
-
-
-def _execute(job: Job, runner: Runner) -> Result:
-    match job:
-        case Rehearse():
-            return rehearse(job.trial, runner)
-        case Measure():
-            return _measure(job, runner)
-        case Evaluate() if job.refusal is not None:
-            return Score(None, 0.0, job.refusal)
-        case Evaluate():
-            return score(runner, job.attempt, job.script, job.seed, job.limit_s, job.split)
-    return audit(runner, job.attempt, job.script, job.seed, job.limit_s, job.reference, job.split)
+        return Run(job.seed, Ending.STOPPED, None, 0.0, None, "") if isinstance(job, Measure) else None
 
 
 def rehearse(trial: Trial, runner: Runner) -> DryRun:
@@ -83,27 +71,47 @@ def _measure(job: Measure, runner: Runner) -> Run:
         spoilt = spoilt or "with another seed it was in time"
     elif run.ending is Ending.FINISHED:
         spoilt = slow(run, job.usual_steps_s)
-    if spoilt is None:
-        return run
     told = replace(run, last_lines=f"{run.last_lines}\n{spoilt}".strip())
-    if job.may_be_void:
+    if spoilt is not None and job.may_be_void:
         return replace(told, ending=Ending.SPOILT)
-    if job.attempt == 0 and run.ending in FAILED:
+    if spoilt is not None and job.attempt == 0 and run.ending in FAILED:
         again = typed("run", "--tag", runner.night.tag)
         raise MachineError(f"attempt 0 was ended twice: {spoilt}; repair that and go on with: {again}")
-    return told if run.ending is Ending.CRASHED else run
+    if run.ending is Ending.FINISHED:
+        return _scored(job, runner, run)
+    if run.ending in FAILED and job.has_run_well:
+        check_machine(job.machine, runner)
+    return told if spoilt is not None and run.ending is Ending.CRASHED else run
 
 
-def _has_failed(result: Result) -> bool:
-    """Return whether a run, a score or an audit has failed, and not by what the model is worth."""
-    match result:
-        case Run():
-            return result.ending in FAILED
-        case Score():
-            return result.val_bpb is None
-        case Audit():
-            return not result.passed and result.worst_nats == 0.0
-    return False
+def _scored(job: Measure, runner: Runner, run: Run) -> Run:
+    """Return a finished run with its score; at dawn with that on the holdout, too."""
+    heavy = too_heavy(run, job.most_weights_bytes)
+    if heavy is not None:
+        return replace(run, score=Score(None, 0.0, heavy))
+    beyond_s = max(0.0, run.wall_s - runner.night.budget_s)
+    limit_s = scoring_limit_s(job.usual_scoring_s, beyond_s, job.allowance_s)
+    run = replace(run, score=score(runner, job.attempt, job.script, job.seed, limit_s))
+    if job.dawn and run.score and run.score.val_bpb is not None:
+        run = replace(run, holdout=score(runner, job.attempt, job.script, job.seed, limit_s, "holdout"))
+    scores = (run.score, run.holdout)
+    if job.has_run_well and any(one is not None and one.val_bpb is None for one in scores):
+        check_machine(job.machine, runner)
+    return run
+
+
+def _audit(job: AuditRun, runner: Runner) -> Audit:
+    verdict = audit(runner, job.attempt, job.script, job.seed, job.limit_s, job.reference, job.split)
+    if not verdict.passed and verdict.worst_nats == 0.0:  # it could not be done
+        check_machine(job.machine, runner)
+    return verdict
+
+
+def check_machine(machine: Trial, runner: Runner) -> None:
+    """Raise MachineError if not even attempt 0 trains and scores here, Stopped if the user stopped its trial run."""
+    why = broken_by(rehearse(machine, runner), runner)
+    if why is not None:
+        raise MachineError(f"{why}; repair that and give the same command: what it has broken is done again")
 
 
 def broken_by(trial: DryRun, runner: Runner) -> str | None:

@@ -8,7 +8,7 @@ from agent.judging.early_stop import Bound
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """Train an attempt's script for seconds and score some rows, before the minutes.
+    """Train an attempt's script for a second and score some rows, before the minutes.
 
     That of attempt 0 is also how a worker finds out whether the machine is to blame for a failure.
     """
@@ -16,24 +16,16 @@ class Trial:
     attempt: int
     script: str
     allowance_s: float  # beyond the budget
-    scoring_s: float  # that each process which scores may take
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rehearse:
-    """Make an attempt's trial run."""
-
-    trial: Trial
-    machine: Trial | None  # of attempt 0; None: the attempt is attempt 0
-
-    @property
-    def attempt(self) -> int:
-        return self.trial.attempt
+    scoring_s: float  # that the process which scores may take
+    machine: "Trial | None" = None  # of attempt 0; None: this is it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """Train an attempt's script with one seed, to the end or to the first bound that is exceeded."""
+    """Train an attempt's script with one seed, to the end or to the first bound that is exceeded, and score it there.
+
+    A run at dawn is scored on the holdout, too.
+    """
 
     attempt: int
     script: str
@@ -45,34 +37,22 @@ class Measure:
     has_run_well: bool = False  # a run of the attempt was scored: a failure may be the machine's
     may_be_void: bool = True  # see Attempt.may_be_void()
     usual_steps_s: float | None = None  # of the script's other runs; None: nothing is known of its speed
+    usual_scoring_s: float | None = None  # of attempt 0; None: not known, or this is attempt 0
+    most_weights_bytes: int | None = None  # more are not scored; None: any are
     wait_s: float = 0.0  # before it begins, so that other programs end, or the machine cools down
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OfWeights:
-    """Look at the weights that a finished run has saved, where they are."""
+class AuditRun:
+    """Audit the committed losses of a scored run, where its weights are."""
 
     attempt: int
     script: str
     seed: int
-    limit_s: float  # of each process that looks at them
+    limit_s: float  # of each process
     machine: Trial
     split: Split = "validation"
-    has_run_well: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evaluate(OfWeights):
-    """Score the weights of a finished run."""
-
-    refusal: str | None = None  # why the weights are not scored; None: they are
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reexamine(OfWeights):
-    """Audit the committed losses of a scored run."""
-
     reference: tuple[int, int] | None = None  # attempt and seed of the run whose losses gains are counted from
 
 
-Job = Rehearse | Measure | Evaluate | Reexamine
+Job = Trial | Measure | AuditRun

@@ -20,7 +20,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from agent.experiment import Audit, Ending, History, Night, Run, Score, Split, is_look
+from agent.experiment import Audit, Ending, History, Night, Progress, Run, Score, Split, is_look
 from agent.files import read_end
 from agent.lab.data import evaluation_rows, load_data
 from agent.records import checksums
@@ -35,6 +35,8 @@ WEIGHTS_FACTOR, LEAST_WEIGHTS_BYTES = 16, 256 << 20  # times attempt 0's: larger
 ScorerMode = Literal["losses", "logits"]
 ScorerInput = Mapping[str, npt.NDArray[np.generic]]  # file name → array: the input of a scorer
 SCORER = Path(__file__).with_name("scorer.py")
+SPLITS: tuple[Split, ...] = ("validation", "holdout")
+SCORING = Progress(fraction=1.0, is_scoring=True)
 ROUNDING_NATS = 1e-3  # below zero, a loss is a lie by more than this
 # In a first look, scoring and auditing by all of the text would take a CPU longer than training. So every fourth row is
 # scored, and one process audits; it is another protocol (agent/runs/fixed.py).
@@ -88,35 +90,41 @@ class Unscored(Exception):
         self.wall_s, self.overran = wall_s, overran
 
 
-def scoring_limit_s(history: History, number: int, beyond_s: float, allowance_s: float) -> float:
-    """Return the seconds that a process which scores or audits an attempt may take.
-
-    The process runs the script's own code, which could go on training there. It gets three times the median scoring
-    time of attempt 0's runs, as an honest model may be larger. Time beyond attempt 0's counts against the allowance of
-    the run, of which training took beyond_s: both together stay within allowance_s plus LEAST_LIMIT_S, which a slow
-    disk may need. Attempt 0 is the user's own script and gets an hour.
-    """
+def usual_scoring_s(history: History) -> float | None:
+    """Return the median time of scoring attempt 0's runs, on the text that takes longer; None before it was scored."""
     runs = history[0].counted_runs if history else ()
     splits = [[run.score for run in runs], [run.holdout for run in runs]]
     known = [[score.wall_s for score in split if score is not None and score.val_bpb is not None] for split in splits]
-    if number == 0 or not any(known):
+    return max((statistics.median(split_s) for split_s in known if split_s), default=None)
+
+
+def scoring_limit_s(usual_s: float | None, beyond_s: float, allowance_s: float) -> float:
+    """Return the seconds that a process which scores or audits an attempt may take; usual_s: that attempt 0's took.
+
+    The process runs the script's own code, which could go on training there. It gets three times the usual, as an
+    honest model may be larger. Time beyond the usual counts against the allowance of the run, of which training took
+    beyond_s: both together stay within allowance_s plus LEAST_LIMIT_S, which a slow disk may need. Attempt 0 itself is
+    the user's own script and gets an hour (None).
+    """
+    if usual_s is None:
         return FIRST_LIMIT_S
-    usual_s = max(statistics.median(split_s) for split_s in known if split_s)
     left_s = max(0.0, allowance_s - beyond_s)
     return min(max(LEAST_LIMIT_S, LIMIT_FACTOR * usual_s), usual_s + left_s + LEAST_LIMIT_S)
 
 
-def too_heavy(run: Run, history: History) -> str | None:
-    """Return why a run's weights are too large to be scored, compared with attempt 0's; None if they are not."""
-    first = [one.weights_bytes for one in history[0].done_runs if one.weights_bytes is not None] if history else []
-    if not first or run.weights_bytes is None:
-        return None
-    most = max(LEAST_WEIGHTS_BYTES, WEIGHTS_FACTOR * max(first))
-    if run.weights_bytes <= most:
+def most_weights_bytes(history: History) -> int | None:
+    """Return the size above which weights are not scored, by attempt 0's; None before it has any."""
+    sizes = [run.weights_bytes for run in history[0].done_runs if run.weights_bytes is not None] if history else []
+    return max(LEAST_WEIGHTS_BYTES, WEIGHTS_FACTOR * max(sizes)) if sizes else None
+
+
+def too_heavy(run: Run, most_bytes: int | None) -> str | None:
+    """Return why a run's weights are too large to be scored; None if they are not."""
+    if most_bytes is None or run.weights_bytes is None or run.weights_bytes <= most_bytes:
         return None
     return (
-        f"its weights have {run.weights_bytes / 1e6:,.0f} MB, and attempt 0's have {max(first) / 1e6:,.0f} MB: "
-        f"more than {most / 1e6:,.0f} MB are not scored"
+        f"its weights have {run.weights_bytes / 1e6:,.0f} MB: more than {most_bytes / 1e6:,.0f} MB are not scored "
+        f"({WEIGHTS_FACTOR} times attempt 0's, at least {LEAST_WEIGHTS_BYTES / 1e6:.0f} MB)"
     )
 
 
@@ -221,7 +229,7 @@ def _ask(
         for name, array in work.items():
             np.save(folder / f"{name}.npy", array)
         command = [sys.executable, SCORER.name, mode, runner.script_name, str(weights)]
-        outcome = runner.call(command, folder, limit_s, weights)
+        outcome = runner.call(command, folder, limit_s, weights, progress=lambda: SCORING)
         spent_s += outcome.wall_s
         if not repeats.wanted(outcome.ending, outcome.spoilt):
             break

@@ -13,7 +13,7 @@ from nights import SCRIPTS, Grounds, environment, make_repository, unigram
 from agent.experiment import Ending
 
 STEPS = ("propose", "objects", "ref", "commit", "start", "train")
-STEPS += ("end", "score", "scored", "decide", "ledger", "settle")
+STEPS += ("score", "end", "decide", "ledger", "settle")
 MOMENTS = [f"after:{step}" for step in STEPS]  # which is before the next one
 
 ONE_RUN = ("--judge", "greedy")  # of each attempt

@@ -30,15 +30,14 @@ EARLIER = {0: (0.004, 0.001, 0.010), 3: (0.008, 0.002, 0.005)}
 
 
 class Ends(Quiet):
-    """Asks for the end, in one way or another, while attempt `number` is scored: the first time, or a later one."""
+    """Asks for the end, in one way or another, while attempt `number` is scored."""
 
-    def __init__(self, number: int, end: Any, times: int = 1) -> None:
+    def __init__(self, number: int, end: Any) -> None:
         super().__init__()
-        self.number, self.end, self.times = number, end, times
+        self.number, self.end = number, end
 
     def scoring_began(self, attempt: Attempt, worker: str = LOCAL) -> None:
-        self.times -= attempt.number == self.number
-        if self.times == 0:
+        if attempt.number == self.number:
             self.end()
 
 
@@ -73,7 +72,6 @@ class Morning:
     stopped: tuple[Attempt, ...]  # after the stop
     killed: tuple[Attempt, ...]
     cut: tuple[Attempt, ...]  # after `stop --now`
-    weights_then: list[str]
     unfinished: bool  # by then
     said: str
     facts: dict[str, Any]  # --json
@@ -99,12 +97,12 @@ def morning(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Iterat
             os._exit(1)
         assert os.waitstatus_to_exitcode(os.waitpid(dying, 0)[1]) == -signal.SIGKILL
         killed = grounds.attempts("t")
-        dawn(grounds, Ends(4, NOW, times=2), RUNS - 7)  # on the holdout, the second of its two texts
-        cut, weights = grounds.attempts("t"), kept_weights(grounds)
+        dawn(grounds, Ends(4, NOW), RUNS - 7)
+        cut = grounds.attempts("t")
         with scripted_context(grounds.root, "t", []) as context:
             unfinished = is_interrupted(context)
         done = grounds.nightshift(
-            "confirm", "--runs", "1", "--json", str(folder / "found.json"), "--sandbox", "off", "--allowance-s", "60"
+            "confirm", "--runs", "2", "--json", str(folder / "found.json"), "--sandbox", "off", "--allowance-s", "60"
         )
         assert done.returncode == 0, done.stderr
         tips = dict(
@@ -112,9 +110,7 @@ def morning(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Iterat
         )
         facts = json.loads((folder / "found.json").read_text())
         attempts, rows = grounds.attempts("t"), grounds.rows()
-        yield Morning(
-            grounds, night, stopped, killed, cut, weights, unfinished, done.stdout, facts, attempts, rows, tips
-        )
+        yield Morning(grounds, night, stopped, killed, cut, unfinished, done.stdout, facts, attempts, rows, tips)
 
 
 def kept_weights(grounds: Grounds) -> list[str]:
@@ -154,15 +150,11 @@ def test_a_stop_lets_the_run_be_scored_and_a_kill_loses_one_run(morning):
     assert [run.ending for run in morning.attempts[3].runs if run.seed == 1003] == [Ending.LOST, Ending.FINISHED]
 
 
-def test_what_is_cut_off_before_its_score_is_scored_later_from_the_same_weights(morning):
-    (cut,) = morning.cut[4].runs
-    assert (cut.ending, cut.holdout) == (Ending.FINISHED, None)
-    assert cut.score is not None
-    assert "0004" in morning.weights_then
+def test_a_run_that_is_cut_off_before_its_score_is_done_again(morning):
+    assert [run.ending for run in morning.cut[4].runs] == [Ending.STOPPED]
     assert morning.unfinished
-    scored = morning.attempts[4].runs[0]
-    assert (scored.score.val_bpb, scored.wall_s) == (cut.score.val_bpb, cut.wall_s)
-    assert scored.holdout.val_bpb is not None
+    assert [run.ending for run in morning.attempts[4].runs][:2] == [Ending.STOPPED, Ending.FINISHED]
+    assert all(run.holdout.val_bpb is not None for run in fresh(morning.attempts[4]))
     assert "0004" not in kept_weights(morning.grounds)
 
 
@@ -254,7 +246,7 @@ def test_status_names_the_confirmed_script(morning):
 
 def test_people_are_told_in_a_few_lines(morning):
     lines = morning.said.splitlines()
-    assert lines[0] == "dawn of night t: up to 1 run of 0.05 s"
+    assert lines[0] == "dawn of night t: up to 2 runs of 0.05 s"
     assert "#4 #3 without #2, another seed" in lines
     assert any(line.startswith("#4 · seed 1001 · val_bpb 3.") and " · on the holdout 3." in line for line in lines)
     told = lines[lines.index("dawn: #3 script 3, against the baseline") :]

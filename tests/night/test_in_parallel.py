@@ -20,7 +20,7 @@ from agent.night.state import NightContext
 from agent.pools.local import LocalPool
 from agent.pools.pool import Ended
 from agent.records.journal import Journal
-from agent.runs.jobs import Evaluate, Job, Measure, Reexamine, Rehearse
+from agent.runs.jobs import AuditRun, Job, Measure, Trial
 from agent.runs.runner import Runner
 from agent.view.facts.workers import Work
 
@@ -51,7 +51,7 @@ class Watching(Quiet):
 
 
 class Careless(LocalPool):
-    """Loses the weights of one attempt, the first time that they are to be scored; its workers may come later.
+    """Loses the weights of one attempt, the first time that they are to be audited; its workers may come later.
 
     It asks the journal who does what.
     """
@@ -91,7 +91,7 @@ class Careless(LocalPool):
         return [self._lost(one) if self._is_lost(one.job) else one for one in super().ended(wait_s)]
 
     def _is_lost(self, job: Job) -> bool:
-        return isinstance(job, Evaluate) and job.attempt == self.loses
+        return isinstance(job, AuditRun) and job.attempt == self.loses
 
     def _lost(self, ended: Ended) -> Ended:
         self.loses = None
@@ -150,9 +150,9 @@ def test_a_night_without_a_worker_waits_for_one_and_begins_nothing_meanwhile(par
     assert {run.ending for run in parallel.attempts[0].runs} == {Ending.FINISHED}
 
 
-def test_the_journal_tells_who_trains_who_scores_and_who_audits(parallel):
-    doing = {Measure: "training", Evaluate: "scoring", Reexamine: "auditing"}
-    begun = [(worker, job, said) for worker, job, said in parallel.told if not isinstance(job, Rehearse)]
+def test_the_journal_tells_who_trains_and_who_audits(parallel):
+    doing = {Measure: "training", AuditRun: "auditing"}
+    begun = [(worker, job, said) for worker, job, said in parallel.told if not isinstance(job, Trial)]
     assert {type(job) for _, job, _ in begun} == {*doing}
     for worker, job, said in begun:
         assert said is not None

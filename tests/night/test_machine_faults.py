@@ -90,7 +90,7 @@ def test_a_question_of_dawn_that_fails_on_a_broken_machine_is_asked_again(ground
         device.touch()
         run_once(context, 2, dawn=1)
     assert [(one.seed, one.ending) for one in grounds.attempts("t")[2].runs] == [
-        (1000, Ending.LOST), (1000, Ending.FINISHED),
+        (1000, Ending.BROKEN), (1000, Ending.FINISHED),
     ]  # fmt: skip
 
 
@@ -115,7 +115,7 @@ def test_an_edit_that_has_run_well_is_not_blamed_for_a_broken_machine_with_its_n
         run_night(context)
     edit = grounds.attempts("t")[1]
     assert [(one.seed, one.ending) for one in edit.runs] == [
-        (0, Ending.FINISHED), (1, Ending.LOST), (1, Ending.FINISHED),
+        (0, Ending.FINISHED), (1, Ending.BROKEN), (1, Ending.FINISHED),
     ]  # fmt: skip
     assert edit.status is Status.KEEP
 

@@ -146,7 +146,8 @@ def test_an_edit_whose_scoring_overran_is_a_discard(grounds):
     with scripted_context(grounds.root, "t", []) as context:
         context.journal.add_attempt(1, 0, Proposal(unigram(SHARPNESS=0.9), "slow", "", "you"), "2026-11-21T00:00:00Z")
         run_once(context, 1)
-        context.journal.record_score(1, 0, Score(None, 61.0, "scoring was still running: words", overran=True))
+        late = Score(None, 61.0, "scoring was still running: words", overran=True)
+        context.journal.record_score(1, 0, late)
         run_night(context)
     edit = grounds.attempts("t")[1]
     assert (edit.status, edit.decision.reason) == (Status.DISCARD, "too slow to be scored: no end after 61 s")

@@ -46,8 +46,7 @@ def test_sums_follow_what_is_recorded(grounds):
         ))  # fmt: skip
         state.end_run(0, state.start_run(0, 0, 0), crash)
         assert (state.pace.run_s, state.unsettled) == (3.0, state.attempts)
-        state.end_run(0, state.start_run(0, 1, 0), well)
-        state.record_score(0, 1, Score(1.5, 0.5), "validation")
+        state.end_run(0, state.start_run(0, 1, 0), dataclasses.replace(well, score=Score(1.5, 0.5)))
         state.decide(0, Decision(Kind.BASELINE, "baseline"))
         assert state.best == state.attempts[0]
         state.end_run(0, state.start_run(0, 1000, 1), dataclasses.replace(well, seed=1000))

@@ -28,7 +28,7 @@ from agent.pools.cluster.content import (
 from agent.pools.cluster.messages import Content, Drop, Fetch, Lacks, Missing, NodeShare, Perform, Piece, Returned
 from agent.pools.cluster.node import Reporter, answer, core_sets, leased, night_folder
 from agent.records.place import new_id
-from agent.runs.jobs import Evaluate, Rehearse, Trial
+from agent.runs.jobs import AuditRun, Trial
 from agent.runs.runner import Runner
 from agent.sandbox.box import Open
 from agent.sandbox.watch import ResourceLimits
@@ -155,10 +155,10 @@ def test_weights_are_not_received_through_a_link_that_a_script_has_left(node, tm
     for text in (TEXT, b"other"):
         store(sent(text), "driver", 0, text, last=True)
     other, trial = {"a": sent(b"other")}, Trial(attempt=0, script="", allowance_s=1.0, scoring_s=1.0)
-    score = Evaluate(attempt=3, script="", seed=7, limit_s=1.0, machine=trial)
+    audit = AuditRun(attempt=3, script="", seed=7, limit_s=1.0, machine=trial)
     weights = {"runs/0003/seed7/out/model.safetensors": sent()}
     there = Content(other, other, "", "", "off")
-    asked = Perform(NIGHT, there, score, "w", NodeShare(1), Open("a test"), None, weights)
+    asked = Perform(NIGHT, there, audit, "w", NodeShare(1), Open("a test"), None, weights)
     returned = answer(asked, Alone(None, "w"))
     assert isinstance(returned, Returned)
     assert "took no checksums" in (returned.error or "")  # the weights were there by then
@@ -186,7 +186,7 @@ def test_a_node_whose_disk_is_full_takes_no_job(tmp_path, monkeypatch):
         monkeypatch.setenv("NIGHTSHIFT_CACHE", str(small))
         trial = Trial(attempt=0, script="", allowance_s=1.0, scoring_s=1.0)
         asked = Perform(
-            NIGHT, Content({}, {}, "", "", "off"), Rehearse(trial=trial, machine=None), "w", NodeShare(1),
+            NIGHT, Content({}, {}, "", "", "off"), trial, "w", NodeShare(1),
             Open("a test"), None, {},
         )  # fmt: skip
         returned = answer(asked, Reporter(None, "w"))

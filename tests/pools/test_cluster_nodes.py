@@ -12,7 +12,7 @@ from agent.pools.cluster.messages import NodeDevice, NodeJoined, NodeShare, Retu
 from agent.pools.cluster.slots import node_of, shares_of_node
 from agent.pools.cluster.slow_nodes import SlowNodes
 from agent.runs.fixed import protocol
-from agent.runs.jobs import Evaluate, Measure, Trial
+from agent.runs.jobs import Measure, Trial
 from agent.sandbox.box import Open
 
 FACTS = {"fingerprint": "text", "device_kind": "cuda", "settings": ""}
@@ -78,7 +78,10 @@ def test_a_node_whose_scores_would_not_compare_is_refused(device, words):
     assert words in (different(replace(NODE, device=device), NIGHT) or "")
 
 
-SCORE = Evaluate(attempt=3, script="3", seed=0, limit_s=10.0, machine=TRIAL)
+def scored(val_bpb: float | None) -> Run:
+    return replace(run(100.0), score=Score(val_bpb, 2.0))
+
+
 LOSSES = {"runs/0003/seed0.losses.f32": b"\0\0\x80?"}
 
 
@@ -90,12 +93,12 @@ LOSSES = {"runs/0003/seed0.losses.f32": b"\0\0\x80?"}
         (measure(3), Returned(), None),  # it was ended
         (measure(3), Returned(DryRun(1.0, None)), "a DryRun in answer to another job"),
         (measure(3), Returned(replace(run(100.0), seed=5)), "a run with seed 5 for one with seed 0"),
-        (SCORE, Returned(Score(1.5, 2.0), files=LOSSES), None),
-        (SCORE, Returned(Score(None, 2.0, "it overran")), None),
-        (SCORE, Returned(Score(1.5, 2.0)), "none of the losses"),
-        (SCORE, Returned(Score(float("nan"), 2.0), files=LOSSES), "a score that is no number"),
-        (SCORE, Returned(Score(1.5, 2.0), files=LOSSES | {"journal.sqlite": b""}), "a file that no job has"),
-        (SCORE, Returned(Score(1.5, 2.0), files=LOSSES | {"runs/../stop": b""}), "a file that no job has"),
+        (measure(3), Returned(scored(1.5), files=LOSSES), None),
+        (measure(3), Returned(scored(None)), None),
+        (measure(3), Returned(scored(1.5)), "none of the losses"),
+        (measure(3), Returned(scored(float("nan")), files=LOSSES), "a score that is no number"),
+        (measure(3), Returned(scored(1.5), files=LOSSES | {"journal.sqlite": b""}), "a file that no job has"),
+        (measure(3), Returned(scored(1.5), files=LOSSES | {"runs/../stop": b""}), "a file that no job has"),
     ],
 )
 def test_a_node_whose_answer_is_no_result_of_its_job_is_not_believed(job, returned, words):

@@ -25,7 +25,7 @@ from agent.pools.cluster.messages import (
 from agent.pools.cluster.pool import RayPool
 from agent.pools.pool import Ended
 from agent.runs.fixed import protocol
-from agent.runs.jobs import Evaluate, Job, Reexamine, Rehearse
+from agent.runs.jobs import AuditRun, Job
 from agent.runs.runner import Runner
 from agent.sandbox.box import Open
 from agent.sandbox.watch import ResourceLimits
@@ -211,7 +211,7 @@ def killed(pool: RayPool, cluster: Played, job: Job) -> Ended | None:
     assert worker is not None
     pool.begin(worker, job)
     assert heard(pool, cluster, done(cluster.orders[-1], None)) == []
-    assert cluster.orders[-1].perform.job == Rehearse(trial=TRIAL, machine=None)
+    assert cluster.orders[-1].perform.job == TRIAL
     assert pool.at_work.keys() == {worker}
     return next(iter(heard(pool, cluster, done(cluster.orders[-1], WELL))), None)
 
@@ -237,19 +237,17 @@ def test_a_run_that_was_killed_goes_to_another_node_and_attempt_0_ends_the_night
 
 
 def test_a_dry_run_that_is_killed_again_has_failed(pool, cluster):
-    job = Rehearse(trial=replace(TRIAL, attempt=3), machine=TRIAL)
+    job = replace(TRIAL, attempt=3, machine=TRIAL)
     first, last = (killed(pool, cluster, job) for _ in range(2))
     assert first.lost == f"worker {HERE.name}: its process was killed"
     assert last.result.failure.startswith("its process was killed on ")
 
 
-@pytest.mark.parametrize(("kind", "attempt"), [(Evaluate, 3), (Reexamine, 3), (Evaluate, 0)])
-def test_a_scoring_that_is_killed_is_done_again_where_the_weights_are_and_no_run_is_drawn_again(
-    pool, cluster, kind, attempt
-):
+@pytest.mark.parametrize("attempt", [3, 0])
+def test_an_audit_that_is_killed_is_done_again_where_the_weights_are_and_no_run_is_drawn_again(pool, cluster, attempt):
     begun(pool, cluster, attempt)
     heard(pool, cluster, done(cluster.orders[-1], Returned(replace(run(100.0), weights_bytes=9))))
-    job = kind(attempt=attempt, script="", seed=0, limit_s=9.0, machine=TRIAL)
+    job = AuditRun(attempt=attempt, script="", seed=0, limit_s=9.0, machine=TRIAL)
     pool.begin(pool.workers[0], job)
     for _ in range(2):
         assert cluster.orders[-1].perform.job == job

@@ -11,7 +11,15 @@ from agent.experiment import Attempt, Ending, Run, Score
 from agent.runs import score as scoring
 from agent.runs.fixed import protocol
 from agent.runs.runner import WEIGHTS
-from agent.runs.score import FIRST_LIMIT_S, LEAST_LIMIT_S, Rows, scoring_limit_s, too_heavy
+from agent.runs.score import (
+    FIRST_LIMIT_S,
+    LEAST_LIMIT_S,
+    Rows,
+    most_weights_bytes,
+    scoring_limit_s,
+    too_heavy,
+    usual_scoring_s,
+)
 
 MB = 1_000_000
 
@@ -29,29 +37,29 @@ def first(*score_s: float, weights_bytes: int | None = 5 * MB) -> tuple[Attempt]
 
 
 def test_an_honest_model_may_be_three_times_as_slow_as_attempt_0():
-    assert scoring_limit_s(first(14.0, 15.0, 90.0), 1, beyond_s=10.0, allowance_s=60.0) == 45.0
+    assert usual_scoring_s(first(14.0, 15.0, 90.0)) == 15.0
+    assert scoring_limit_s(15.0, beyond_s=10.0, allowance_s=60.0) == 45.0
 
 
 def test_a_slow_disk_is_allowed_for_where_attempt_0_was_scored_in_no_time():
-    assert scoring_limit_s(first(0.5), 1, beyond_s=10.0, allowance_s=10.0) == LEAST_LIMIT_S
+    assert scoring_limit_s(0.5, beyond_s=10.0, allowance_s=10.0) == LEAST_LIMIT_S
 
 
 @pytest.mark.parametrize(("beyond_s", "left_s"), [(0.0, 40.0), (30.0, 10.0), (40.0, 0.0), (45.0, 0.0)])
 def test_scoring_and_training_share_one_allowance(beyond_s, left_s):
-    limit_s = scoring_limit_s(first(100.0), 1, beyond_s, allowance_s=40.0)
-    assert limit_s == 100.0 + left_s + LEAST_LIMIT_S
+    assert scoring_limit_s(100.0, beyond_s, allowance_s=40.0) == 100.0 + left_s + LEAST_LIMIT_S
 
 
 def test_attempt_0_and_whoever_comes_before_its_score_get_an_hour():
-    assert scoring_limit_s(first(15.0), 0, 0.0, 60.0) == FIRST_LIMIT_S
-    assert scoring_limit_s((), 1, 0.0, 60.0) == FIRST_LIMIT_S
+    assert scoring_limit_s(None, 0.0, 60.0) == FIRST_LIMIT_S
+    assert usual_scoring_s(()) is None
     unscored = dataclasses.replace(first(15.0)[0].runs[0], score=Score(None, 900.0, "scoring crashed"))
-    assert scoring_limit_s((dataclasses.replace(first()[0], runs=(unscored,)),), 1, 0.0, 60.0) == FIRST_LIMIT_S
+    assert usual_scoring_s((dataclasses.replace(first()[0], runs=(unscored,)),)) is None
 
 
 def test_the_holdout_of_attempt_0_teaches_as_well():
     run = dataclasses.replace(first(15.0)[0].runs[0], holdout=Score(1.0, 20.0))
-    assert scoring_limit_s((dataclasses.replace(first()[0], runs=(run,)),), 1, 0.0, 90.0) == 60.0
+    assert usual_scoring_s((dataclasses.replace(first()[0], runs=(run,)),)) == 20.0
 
 
 # ---- text ------------------------------------------------------------------------------------------------------------
@@ -77,16 +85,17 @@ def of_size(weights_bytes: int | None) -> Run:
 
 
 def test_weights_may_be_sixteen_times_those_of_attempt_0():
-    history = first(1.0, weights_bytes=100 * MB)
-    assert too_heavy(of_size(1600 * MB), history) is None
-    assert too_heavy(of_size(1601 * MB), history) == (
-        "its weights have 1,601 MB, and attempt 0's have 100 MB: more than 1,600 MB are not scored"
+    most = most_weights_bytes(first(1.0, weights_bytes=100 * MB))
+    assert most == 1600 * MB
+    assert too_heavy(of_size(1600 * MB), most) is None
+    assert too_heavy(of_size(1601 * MB), most) == (
+        "its weights have 1,601 MB: more than 1,600 MB are not scored (16 times attempt 0's, at least 268 MB)"
     )
 
 
 def test_weights_that_would_fit_anywhere_are_never_too_large():
-    assert too_heavy(of_size(256 << 20), first(1.0, weights_bytes=1)) is None
-    assert too_heavy(of_size(1 << 40), ()) is None
+    assert too_heavy(of_size(256 << 20), most_weights_bytes(first(1.0, weights_bytes=1))) is None
+    assert too_heavy(of_size(1 << 40), most_weights_bytes(())) is None
 
 
 # ---- in a night ------------------------------------------------------------------------------------------------------
@@ -105,6 +114,6 @@ def test_weights_too_large_and_scoring_without_end_are_told_from_other_failures(
     first, heavy, hangs = grounds.attempts("t")
     assert first.runs[0].weights_bytes < 1 * MB
     assert heavy.runs[0].weights_bytes == 1000 * MB
-    assert heavy.decision.reason.startswith("its weights have 1,000 MB, and attempt 0's have 0 MB: more than 268 MB")
+    assert heavy.decision.reason.startswith("its weights have 1,000 MB: more than 268 MB are not scored")
     assert (heavy.runs[0].score.overran, hangs.runs[0].score.overran) == (False, True)
     assert hangs.decision.reason.startswith("too slow to be scored: no end after ")

@@ -49,7 +49,6 @@ STEPS = {
     "train": (execute, "train"),
     "end": (Journal, "end_run"),
     "score": (execute, "score"),
-    "scored": (Journal, "record_score"),
     "decide": (Journal, "record_decision"),
     "ledger": (results, "write_plain"),
     "settle": (Journal, "settle"),

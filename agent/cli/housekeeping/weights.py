@@ -10,7 +10,7 @@ from agent.errors import NightError
 from agent.experiment import History, Status, incumbent
 from agent.invocation import typed
 from agent.model.weights import NAME
-from agent.night.state import unaudited, unscored
+from agent.night.state import unaudited
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.runs.runner import WEIGHTS, weights_bytes
@@ -67,7 +67,7 @@ def needed_to_go_on(journal: Journal) -> frozenset[int] | None:
 
 
 def _unfinished(history: History) -> set[int]:
-    found = {one.number for one in history if not one.settled or unscored(one)}
+    found = {one.number for one in history if not one.settled}
     return found | {one.number for one in history if one.status is Status.KEEP and unaudited(one)}
 
 

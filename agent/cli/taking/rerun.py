@@ -12,7 +12,7 @@ from pathlib import Path
 
 from agent.clock import utc_now
 from agent.errors import MachineError, NightError
-from agent.experiment import WHOLE, Attempt, History, Lease, Night, Proposal, Run
+from agent.experiment import WHOLE, Attempt, History, Lease, Night, Progress, Proposal, Run
 from agent.files import read_end
 from agent.judging.failures import run_failure, training_failure
 from agent.lab.hardware import cache_root
@@ -24,7 +24,7 @@ from agent.records.terms import Terms
 from agent.runs.fixed import lay_out_fixed, probe, protocol
 from agent.runs.outputs import METRICS, METRICS_BYTES, SUMMARY_BYTES
 from agent.runs.runner import WEIGHTS, Repeats, Runner, weights_bytes
-from agent.runs.score import FIRST_LIMIT_S, audit, score, scoring_limit_s
+from agent.runs.score import FIRST_LIMIT_S, audit, score, scoring_limit_s, usual_scoring_s
 from agent.runs.train import FIRST_ALLOWANCE_S, learnt_allowance_s, train
 from agent.sandbox.box import Mode, choose
 from agent.sandbox.process import LOG
@@ -144,7 +144,8 @@ def run_again(original: Original, seed: int, runner: Runner, screen: Screen) -> 
         limit_s = FIRST_LIMIT_S
         if _is_alike(original, runner.night):
             beyond_s = max(0.0, run.wall_s - runner.night.budget_s)
-            limit_s = scoring_limit_s(original.history, number, beyond_s, allowance_s)
+            usual_s = usual_scoring_s(original.history) if number else None
+            limit_s = scoring_limit_s(usual_s, beyond_s, allowance_s)
         run = replace(run, score=score(runner, number, original.script, seed, limit_s))
         failure = run_failure(run)
     if failure is None and number > 0:
@@ -171,7 +172,11 @@ def runner_for(original: Original, night: Night, folder: Path, screen: Screen, s
     box = choose(Mode(original.terms.sandbox))
     root, allowance_s = original.place.repo.root, original.terms.allowance_s
     limits, lease = limits_of_machine(original.lease.share), original.lease
-    return Runner(night, folder, box, limits, allowance_s, stopped, screen.progressed, root, lease)
+
+    def progressed(progress: Progress | None, elapsed_s: float) -> None:
+        screen.progressed(None if progress and progress.is_scoring else progress, elapsed_s)
+
+    return Runner(night, folder, box, limits, allowance_s, stopped, progressed, root, lease)
 
 
 def _is_alike(original: Original, night: Night) -> bool:

@@ -5,15 +5,15 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from agent.experiment import Audit, DryRun, Night, Run, Score
+from agent.experiment import Audit, DryRun, Night, Run
 from agent.invocation import typed
 from agent.pools.cluster.content import is_inside
 from agent.pools.cluster.messages import NodeDevice, NodeJoined, Returned, Versions
 from agent.pools.cluster.slots import FAILURES_IN_A_ROW
 from agent.runs.fixed import protocol
-from agent.runs.jobs import Evaluate, Job, Measure, Reexamine, Rehearse
+from agent.runs.jobs import AuditRun, Job, Measure, Trial
 
-RESULTS = {Rehearse: DryRun, Measure: Run, Evaluate: Score, Reexamine: Audit}
+RESULTS = {Trial: DryRun, Measure: Run, AuditRun: Audit}
 
 
 def unfit(joined: NodeJoined, own: Versions) -> str | None:
@@ -56,11 +56,12 @@ def unusable(job: Job, returned: Returned) -> str | None:
         return None
     if not isinstance(result, RESULTS[type(job)]):
         return f"it sent a {type(result).__name__} in answer to another job"
-    if isinstance(job, Measure) and isinstance(result, Run) and result.seed != job.seed:
-        return f"it sent a run with seed {result.seed} for one with seed {job.seed}"
-    if isinstance(job, Evaluate) and isinstance(result, Score) and result.val_bpb is not None:
-        losses = [content for name, content in sent.items() if name.endswith(".f32")]
-        if not math.isfinite(result.val_bpb) or not any(losses):
+    if isinstance(job, Measure) and isinstance(result, Run):
+        if result.seed != job.seed:
+            return f"it sent a run with seed {result.seed} for one with seed {job.seed}"
+        scores = [score.val_bpb for score in (result.score, result.holdout) if score and score.val_bpb is not None]
+        losses = [content for name, content in sent.items() if name.endswith(".f32") and content]
+        if not all(map(math.isfinite, scores)) or len(losses) < len(scores):
             return "it sent a score that is no number, or none of the losses that it is of"
     return None
 

@@ -15,7 +15,7 @@ from agent.invocation import PACKAGE
 from agent.lab.hardware import cache_root, write_atomically
 from agent.pools.cluster.messages import Piece
 from agent.records.checksums import digest
-from agent.runs.jobs import Job, OfWeights, Reexamine
+from agent.runs.jobs import AuditRun, Job
 from agent.runs.runner import Runner
 
 PIECE_BYTES = 32 << 20  # of a file, in one message
@@ -171,16 +171,14 @@ def put_file(checksum: str, at: Path) -> None:
 
 def files_for(runner: Runner, job: Job, *, has_weights: bool) -> list[Path] | None:
     """Return the files of this machine that a node needs for a job; None if the weights are on neither of them."""
-    if not isinstance(job, OfWeights):
+    if not isinstance(job, AuditRun):
         return []
-    weights, files = runner.weights(job.attempt, job.seed), []
-    if not has_weights:
-        if not weights.is_file():
-            return None
-        files.append(weights)
-    if isinstance(job, Reexamine):
-        files += [runner.losses(job.attempt, job.seed, job.split)]
-        files += [runner.losses(*job.reference, job.split)] if job.reference else []
+    weights = runner.weights(job.attempt, job.seed)
+    if not has_weights and not weights.is_file():
+        return None
+    files = [] if has_weights else [weights]
+    files += [runner.losses(job.attempt, job.seed, job.split)]
+    files += [runner.losses(*job.reference, job.split)] if job.reference else []
     return [path for path in files if path.is_file()]
 
 

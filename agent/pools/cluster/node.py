@@ -50,9 +50,10 @@ from agent.pools.leases import cores_of_machine, sets_of_cores
 from agent.records.checksums import digest
 from agent.runs.execute import execute
 from agent.runs.fixed import probe
-from agent.runs.jobs import Evaluate, Job, Measure, Rehearse
+from agent.runs.jobs import Job, Measure, Trial
 from agent.runs.outputs import METRICS, METRICS_BYTES, SUMMARY_BYTES
 from agent.runs.runner import Runner, weights_bytes
+from agent.runs.score import SPLITS
 from agent.sandbox.box import Mode, choose
 from agent.sandbox.process import LOG
 from agent.sandbox.watch import limits_of_machine
@@ -306,16 +307,16 @@ def small_files(runner: Runner, job: Job) -> Mapping[str, bytes]:
 
 def _of_interest(runner: Runner, job: Job) -> Iterator[tuple[Path, int]]:
     yield runner.dry_folder(0) / LOG, LOG_BYTES  # made where a failure may be the machine's
-    if isinstance(job, Rehearse):
+    if isinstance(job, Trial):
         yield runner.dry_folder(job.attempt) / LOG, LOG_BYTES
     elif isinstance(job, Measure):
         out = runner.run_folder(job.attempt, job.seed) / "out"
         yield out.parent / LOG, LOG_BYTES
         yield out / METRICS, METRICS_BYTES
         yield out / "summary.json", SUMMARY_BYTES
-    elif isinstance(job, Evaluate):
         yield runner.score_folder(job.attempt, job.seed) / LOG, LOG_BYTES
-        yield runner.losses(job.attempt, job.seed, job.split), LOSSES_BYTES
+        for split in SPLITS if job.dawn else SPLITS[:1]:
+            yield runner.losses(job.attempt, job.seed, split), LOSSES_BYTES
     else:
         yield runner.audit_folder(job.attempt, job.seed) / LOG, LOG_BYTES
         yield runner.evidence(job.attempt, job.seed, job.split), LOSSES_BYTES

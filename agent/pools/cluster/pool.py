@@ -30,7 +30,7 @@ from agent.pools.cluster.slots import Failures, Kills, Slot, needs_on, shares_of
 from agent.pools.cluster.slow_nodes import TRIAL_SEED, SlowNodes
 from agent.pools.pool import Ended, Working
 from agent.records.checksums import digest
-from agent.runs.jobs import Job, Measure, OfWeights, Rehearse
+from agent.runs.jobs import AuditRun, Job, Measure
 from agent.runs.runner import Runner
 
 KILLED_REST_S, SLOW_REST_S = 5.0, 300.0  # before a worker gets work again
@@ -87,7 +87,7 @@ class RayPool:
     def free_for(self, job: Job) -> str | None:
         unsaid = {one.worker for one in self._ended}
         slots = [slot for slot in self._slots.values() if slot.job is None and slot.name not in unsaid]
-        if isinstance(job, OfWeights):
+        if isinstance(job, AuditRun):
             nodes = self._held.get((job.attempt, job.seed), set()) & self._cluster.nodes.keys()
         else:
             nodes = self._kills.untried(job.attempt, self._well)
@@ -125,7 +125,7 @@ class RayPool:
         return slot.is_free
 
     def _has_weights(self, slot: Slot, job: Job) -> bool:
-        return isinstance(job, OfWeights) and slot.node.id in self._held.get((job.attempt, job.seed), ())
+        return isinstance(job, AuditRun) and slot.node.id in self._held.get((job.attempt, job.seed), ())
 
     @property
     def _on_trial(self) -> set[str]:
@@ -230,7 +230,7 @@ class RayPool:
         ended = self._kills.note(slot, job, why)
         if ended is not None:
             self._ended.append(ended)
-        elif isinstance(job, OfWeights):
+        elif isinstance(job, AuditRun):
             self.begin(slot.name, job)
         else:
             self._lose(slot, why)
@@ -309,7 +309,7 @@ class RayPool:
         elif returned is not None:
             self._take(slot, job, returned)
         elif done.was_killed and job.machine is not None and not self._closing:
-            self._send(slot, Rehearse(trial=job.machine, machine=None), [])
+            self._send(slot, job.machine, [])
             slot.job, slot.killed = job, done.lost
         else:
             self._fail(slot, job, done.lost or "it is not known why", KILLED_REST_S)

@@ -7,12 +7,12 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from agent.errors import MachineError
-from agent.experiment import Audit, DryRun, Ending, Progress, Run, Score
+from agent.experiment import Audit, DryRun, Ending, Progress, Run
 from agent.invocation import typed
 from agent.pools.cluster.messages import Content, NodeJoined, NodeShare
 from agent.pools.pool import Ended, Working
 from agent.runs.execute import Result
-from agent.runs.jobs import Evaluate, Job, Measure, Rehearse
+from agent.runs.jobs import Job, Measure, Trial
 from agent.runs.runner import Runner
 
 FAILURES_IN_A_ROW = 3  # of a node: it can be expected to do no job
@@ -104,7 +104,7 @@ class Kills:
         if isinstance(job, Measure):
             if job.may_be_void:
                 return Ended(slot.name, job, Run(job.seed, Ending.SPOILT, None, 0.0, None, why))
-        elif (key := (type(job), job.attempt, 0 if isinstance(job, Rehearse) else job.seed)) not in self._killed:
+        elif (key := (type(job), job.attempt, 0 if isinstance(job, Trial) else job.seed)) not in self._killed:
             self._killed.add(key)
             return None
         if job.attempt:
@@ -118,10 +118,8 @@ def _blamed(job: Job, why: str) -> Result:
     match job:
         case Measure():
             return Run(job.seed, Ending.EXCEEDED, None, 0.0, None, why)
-        case Rehearse():
+        case Trial():
             return DryRun(0.0, why)
-        case Evaluate():
-            return Score(None, 0.0, why)
     return Audit(0, 0, 0.0, 0.0, 0.0, f"it could not be done: {why}")
 
 
