@@ -365,20 +365,29 @@ class Planner(Jobs):
         if not attempt.done_runs:
             return self._in_time(attempt, self.measure(attempt))
         if merging.waits_for_parent(state, attempt):
-            return None
+            return self._audit_of(attempt) if self.context.stop.after_run else None
         return self._decided_by_early_stop(attempt) or self._judge(attempt)
 
     def _judge(self, attempt: Attempt) -> Job | Decision | None:
         """Return the decision on a scored attempt, or the run or the audit that has to come before it."""
         decision = self.context.judge.judge(attempt, self.state.others(attempt.number))
         if decision.status is None:
-            return self._in_time(attempt, self.measure(attempt))
-        suspect = unaudited(attempt) if decision.status is Status.KEEP else None
-        if suspect is not None:
-            return self.audit(attempt, suspect)
+            further = None if self.context.stop.after_run else self._in_time(attempt, self.measure(attempt))
+            return further or self._audit_of(attempt)
+        audit = self._audit_of(attempt) if decision.status is Status.KEEP else None
+        if audit is not None:
+            return audit
         if decision.status is Status.KEEP or decision.kind is Kind.OVERTAKEN:
             decision = trusted(decision, attempt, self.state.parent_of(attempt), self.context.plausible_gain)
         return decision
+
+    def _audit_of(self, attempt: Attempt) -> Job | None:
+        """Return the audit that an attempt lacks before it is kept, or before the night ends while it waits.
+
+        A night can then go on elsewhere without the weights of what waits.
+        """
+        suspect = unaudited(attempt)
+        return None if suspect is None else self.audit(attempt, suspect)
 
     def _calibrate(self, first: Attempt) -> Job | Decision | None:
         """Return the next job of attempt 0, which runs alone at first, and then on all workers beside itself.

@@ -4,17 +4,20 @@ import json
 import shutil
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
 from commands import refused
-from nights import Grounds, git, make_repository, unigram
+from nights import Grounds, Quiet, git, make_repository, scripted_context, unigram
 from packings import killed_at, tampered
 
 from agent.archive.reading import read_contents
-from agent.night.lock import only_night
+from agent.experiment import LOCAL, Attempt
+from agent.night.lock import AFTER_RUN, Stop, only_night
+from agent.night.loop import run_night
 from agent.pools.cluster.node import night_folder
 from agent.records.journal import Journal
 
@@ -123,9 +126,51 @@ def test_another_program_stays_and_the_nights_lies_in_its_folder(file, other):
 
 
 def test_all_weights_come_along_where_they_are_asked_for(left, tmp_path):
-    assert left.nightshift("pack", "--tag", "t", "--all-weights", str(tmp_path / "all")).returncode == 0
+    assert left.nightshift("pack", "--tag", "t", "--weights", "all", str(tmp_path / "all")).returncode == 0
     names = {path for path in read_contents(tmp_path / "all").files if path.endswith("model.safetensors")}
     assert {"runs/0000/seed0/out/model.safetensors", "runs/0002/seed0/out/model.safetensors"} <= names
+
+
+class StopsAtFirstIdea(Quiet):
+    """Wishes the night to end after the current run as soon as attempt 1 is scored."""
+
+    def __init__(self, stop: Stop) -> None:
+        super().__init__()
+        self.stop = stop
+
+    def scoring_began(self, attempt: Attempt, worker: str = LOCAL) -> None:
+        if attempt.number == 1:
+            self.stop.wish(AFTER_RUN)
+
+
+def test_a_night_that_was_stopped_goes_on_elsewhere_without_any_weights(tmp_path, tiny_data, own_cache, other):
+    here = Grounds(make_repository(tmp_path / "here", unigram()))
+    with scripted_context(here.root, "t", [unigram(SHARPNESS=0.7)], confirm=1) as context:
+        run_night(replace(context, watcher=StopsAtFirstIdea(context.stop)))
+    waiting = here.attempts("t")[1]
+    assert not waiting.settled  # it earned a further run
+    assert here.nightshift("pack", "--weights", "none", str(tmp_path / "light")).returncode == 0
+    brought = read_contents(tmp_path / "light").files
+    assert not [path for path in brought if path.endswith((".safetensors", ".f32"))]
+
+    assert other.nightshift("unpack", str(tmp_path / "light")).returncode == 0
+    done = other.nightshift("run", "--tag", "t", "--experiments", "1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    settled = other.attempts("t")[1]
+    assert settled.settled
+    assert settled.runs[0] == waiting.runs[0]  # nothing was trained twice
+    assert [run.seed for run in settled.runs] == [0, 1]
+
+
+def test_weights_that_the_next_step_needs_are_not_left_behind(left, tmp_path):
+    copy = Grounds(Path(shutil.copytree(left.root, tmp_path / "user", symlinks=True)))
+    with closing(sqlite3.connect(copy.folder("t") / "journal.sqlite")) as journal, journal:
+        journal.execute(
+            "UPDATE runs SET score = json_remove(score, '$.audit') WHERE attempt = 2"
+        )  # as a kill before the audit leaves it
+    said = refused(copy.nightshift("pack", "--tag", "t", "--weights", "none", str(tmp_path / "light")))
+    assert "attempt 2 of night t needs its weights until it is audited" in said
+    assert not (tmp_path / "light").exists()
 
 
 # ---- nothing is overwritten ------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 
 from agent.cli.housekeeping.archive import outside, working
 from agent.cli.housekeeping.nights import row_of, size_words, summary_of
-from agent.cli.housekeeping.weights import OF_ATTEMPT, OF_REPLAY, needed_to_go_on
+from agent.cli.housekeeping.weights import OF_ATTEMPT, OF_REPLAY, check_goes_on_without, needed_to_go_on
 from agent.cli.reading.which import known_tag
 from agent.cli.words.options import SCRIPT
 from agent.cli.words.parser import Subcommand
@@ -26,20 +26,21 @@ from agent.text import counted, harmless
 PACK_TEXT = (
     "Write a copy of a night into one file, to go on with it on another machine: nightshift unpack puts it beside the "
     "nights there. The file holds journal, commits with all history below them, logs, curves, notes, program.md, and "
-    "the weights of the best attempt. The night also stays here. It may not be running."
+    "the weights that --weights names. The night also stays here. It may not be running."
 )
 UNPACK_TEXT = (
     "Put a night from a file of nightshift pack beside the nights of this repository. It can go on here if the device "
     "has the same name and the same corpus is here, which is found by its hashes. Nothing that is here is overwritten."
 )
 LOSSES = re.compile(r".*\.f32")
+WEIGHTS = ("best", "all", "none")  # that a packed night can bring along
 
 
 @dataclass(frozen=True, slots=True)
 class PackOptions:
     tag: str | None
     file: Path | None
-    all_weights: bool
+    weights: str  # one of WEIGHTS
 
 
 def pack(options: PackOptions) -> int:
@@ -51,26 +52,33 @@ def pack(options: PackOptions) -> int:
         file = (options.file or Path(f"nightshift-{tag}.tar.gz")).expanduser()
         with Journal.read(place.journal(tag)) as journal:
             summary = summary_of(row_of(journal))
-            needed = None if options.all_weights else needed_to_go_on(journal)
+            if options.weights == "none":
+                check_goes_on_without(journal)
+            needed = needed_to_go_on(journal) if options.weights == "best" else None
         with working(f"packing night {tag}"):
-            contents = moving.pack(place, tag, file, summary, left_out(needed))
+            is_left_out = left_out(needed, any_weights=options.weights != "none")
+            contents = moving.pack(place, tag, file, summary, is_left_out)
     size, refs = size_words(file.stat().st_size), counted(len(contents.refs), "ref")
     print(f"packed night {tag} into {file}: {size}, {counted(len(contents.files), 'file')} with {refs}")
     print(f"it stays here, too: go on in one place alone; in the other repository: {typed('unpack', file.name)}")
     return 0
 
 
-def left_out(needed: frozenset[int] | None) -> Callable[[PurePosixPath], bool]:
+def left_out(needed: frozenset[int] | None, *, any_weights: bool) -> Callable[[PurePosixPath], bool]:
     """Return whether a path of a night's folder stays behind: temporary files, and weights that no next step needs.
 
-    needed: the attempts whose weights come along; None: all of them.
+    needed: the attempts whose weights and losses come along, if any do; None: all of them.
     """
 
     def is_left_out(path: PurePosixPath) -> bool:
         above, *below = path.parts
         if path.name == "__pycache__" or (above == "runs" and len(below) == 3 and below[2] == TMP):
             return True
-        if needed is None or above not in ("runs", "replays") or not below:
+        if above not in ("runs", "replays") or not below:
+            return False
+        if not any_weights:
+            return path.name == NAME or bool(LOSSES.fullmatch(path.name))
+        if needed is None:
             return False
         named = OF_ATTEMPT.fullmatch(below[0]) or OF_REPLAY.fullmatch(below[0])
         number = int(below[0].partition("-")[0]) if named else None
@@ -148,7 +156,10 @@ def _pack_words(words: argparse.ArgumentParser) -> None:
     )
     words.add_argument("--tag", metavar="TAG", help="the night's name (default: the latest)")
     words.add_argument(
-        "--all-weights", action="store_true", help="add the weights of all other attempts that have some"
+        "--weights",
+        choices=WEIGHTS,
+        default="best",
+        help="of which attempts: the best, all that have some, or none, so that the file is small (default: best)",
     )
 
 

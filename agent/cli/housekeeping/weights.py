@@ -66,6 +66,20 @@ def needed_to_go_on(journal: Journal) -> frozenset[int] | None:
     return frozenset(_unfinished(history) | ({best.number} if best is not None else set()))
 
 
+def check_goes_on_without(journal: Journal) -> None:
+    """Raise NightError where a night needs weights for its next step: of a dawn, or of a run that has to be audited."""
+    night, dawns = journal.night(), journal.dawns()
+    if dawns and dawns[-1].ended is None:
+        go_on = typed("confirm", "--tag", night.tag)
+        raise NightError(f"the dawn of night {night.tag} needs its weights until it has ended; go on with: {go_on}")
+    for attempt in journal.attempts():
+        if unaudited(attempt) and (not attempt.settled or attempt.status is Status.KEEP):
+            raise NightError(
+                f"attempt {attempt.number} of night {night.tag} needs its weights until it is audited: go on with "
+                f"{typed('run', '--tag', night.tag)}, end it with {typed('stop')}, and pack it then"
+            )
+
+
 def _unfinished(history: History) -> set[int]:
     found = {one.number for one in history if not one.settled}
     return found | {one.number for one in history if one.status is Status.KEEP and unaudited(one)}
