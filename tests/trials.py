@@ -16,8 +16,10 @@ from agent.experiment import Attempt, Decision, Ending, History, Kind, Proposal,
 from agent.judging.failures import PLAUSIBLE_GAIN, too_slow
 from agent.judging.judges import Greedy
 from agent.night import loop as night
+from agent.night import plan
 from agent.night.plan import Jobs
 from agent.proposers.briefing import Briefing
+from agent.runs import execute
 from agent.sandbox.box import Box
 from agent.sandbox.watch import GB, ResourceLimits
 
@@ -134,11 +136,11 @@ def try_all(here: World, scripts: Sequence[Script], box: Box, told: Told) -> lis
     with ExitStack() as undo:
         # most of these crash, which ends no night of trials; and one of them never answers
         undo.enter_context(mock.patch.object(night, "CRASHES_IN_A_ROW", len(scripts) + 1))
-        for name in ("allowed_s", "scoring_allowed_s"):
-            seconds = mock.patch.object(
-                Jobs, name, lambda jobs, number, beyond_s=0.0: seconds_for(jobs.state.attempts[number])
-            )
-            undo.enter_context(seconds)
+        allowed_s = mock.patch.object(Jobs, "allowed_s", lambda jobs, number: seconds_for(jobs.state.attempts[number]))
+        undo.enter_context(allowed_s)
+        for module in (execute, plan):  # scoring gets as much
+            alike = mock.patch.object(module, "scoring_limit_s", lambda usual_s, beyond_s, allowance_s: allowance_s)
+            undo.enter_context(alike)
         context = undo.enter_context(scripted_context(here.repo, TAG, [], sandbox=box, budget_s=BUDGET_S))
         runner = dataclasses.replace(context.runner, resource_limits=LIMITS, allowance_s=None)
         own = {"runner": runner, "proposer": InTurn(here, scripts), "judge": Fair(scripts), "watcher": observer}
