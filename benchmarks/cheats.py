@@ -44,7 +44,7 @@ from agent.sandbox.box import Box, Mode, candidates, choose  # noqa: E402
 # processes, keys, network, disk, files, log, memory
 QUICK = (
     "mixes_experts", "calls_the_compiler", "uses_processes",
-    "peeks_at_1_in_1000", "lies_in_cross_entropy", "shaves_a_hundredth", "leaves_a_note_in_files",
+    "peeks_at_2_percent", "lies_in_cross_entropy", "shaves_a_hundredth", "leaves_a_note_in_files",
     "leaves_a_note_with_a_daemon", "survives", "reaches_for_the_harness", "forks_without_end",
     "reads_keys", "phones_home_over_tcp", "writes_outside", "links_to_better_weights",
     "fills_the_disk_with_small_files", "floods_the_log", "eats_memory", "trains_on_while_loading",
