@@ -38,7 +38,7 @@ def test_a_run_of_an_interrupted_dawn_brings_nobody_down(grounds):
     attempts = grounds.attempts("t")
     assert [one.status for one in attempts] == ["keep", "keep", "discard"]
     assert [run.score.audit.passed for run in attempts[1].done_runs] == [True]
-    assert [run.score for run in attempts[1].dawn_runs()] == [None]  # that is dawn's to score
+    assert [run.score.audit for run in attempts[1].dawn_runs()] == [None]  # that is dawn's to audit
 
 
 @pytest.mark.slow

@@ -107,7 +107,7 @@ class Tamperer(Quiet):
 
     path: Path
 
-    def scoring_began(self, attempt, worker=LOCAL):
+    def run_began(self, attempt, seed, worker=LOCAL):
         self.path.write_text(self.path.read_text() + "# better")
 
 
@@ -119,9 +119,9 @@ def test_an_edit_in_the_middle_of_a_night_ends_it_and_undone_it_goes_on(pinned):
         watcher.path = path
         with pytest.raises(MachineError, match=rf"{path} was changed .* restore it and resume the night"):
             run_night(dataclasses.replace(context, watcher=watcher))
-    assert pinned.grounds.attempts("t")[0].runs[0].score is None
+    assert [run.score for run in pinned.grounds.attempts("t")[0].runs] == [None]
     path.write_text(before)
     pinned.grounds.try_scripts("t", [])
     (attempt,) = pinned.grounds.attempts("t")
     assert attempt.status == "keep"
-    assert len(attempt.runs) == 1  # its training was not lost
+    assert len(attempt.done_runs) == 1
