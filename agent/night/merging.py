@@ -1,7 +1,7 @@
 """Carry an overtaken edit onto the incumbent, as a new attempt that has to win again.
 
-Pure but for the one record at the end, so a kill in between leads to the same merge, and no edit is merged twice: the
-attempt that merges it says so in the journal.
+Pure except for the one record at the end, so a kill in between leads to the same merge, and no edit is merged twice:
+the attempt that merges it says so in the journal.
 """
 
 from collections.abc import Iterable

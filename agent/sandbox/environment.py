@@ -73,7 +73,7 @@ def boxed_env(folder: Path, data: str, lease: Lease = WHOLE) -> dict[str, str]:
 
 
 def leased_env(lease: Lease) -> dict[str, str]:
-    """Return the variables by which libraries, and lab/hardware.py, keep to a lease; none for the whole machine."""
+    """Return the variables by which libraries and agent/lab/hardware.py keep to a lease; none for the whole machine."""
     env = {} if lease.gpu is None else {"CUDA_VISIBLE_DEVICES": lease.gpu}
     if lease.cores:
         env |= {name: _fewer(os.environ.get(name), len(lease.cores)) for name in THREADS}
