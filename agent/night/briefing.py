@@ -92,10 +92,10 @@ def _known_ideas(place: Place, night: Night, history: History, noise: Noise | No
     ideas, _ = read_ideas(*idea_folders(place.script_path))
     sigma_bpb = noise.sigma_bpb if noise is not None and incumbent(history) is not None else None
     try:
-        known = prospects(ideas, night, history, sigma_bpb, _past(place, night.tag))
+        ranked = prospects(ideas, night, history, sigma_bpb, _past(place, night.tag))
     except NightError:  # an earlier night's journal is damaged
-        known = prospects(ideas, night, history, sigma_bpb, ())
-    return tuple(KnownIdea(idea.idea.slug, idea.idea.title, Listed(idea, None).state) for idea in known)
+        ranked = prospects(ideas, night, history, sigma_bpb, ())
+    return tuple(KnownIdea(idea.idea.slug, idea.idea.title, Listed(idea, None).state) for idea in ranked)
 
 
 def _curves(folder: Path, history: History) -> dict[int, Curve]:

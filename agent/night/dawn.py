@@ -80,17 +80,17 @@ def confirm(context: NightContext, most_runs: int) -> Findings | None:
 
 def confirm_aloud(context: NightContext, most_runs: int) -> Findings | None:
     """Confirm the night's result, and tell the watcher the findings."""
-    found = confirm(context, most_runs)
-    if found is not None:
-        for line in in_words(context.place, context.runner.night, context.journal.attempts(), found):
+    findings = confirm(context, most_runs)
+    if findings is not None:
+        for line in in_words(context.place, context.runner.night, context.journal.attempts(), findings):
             context.watcher.said(line)
-    return found
+    return findings
 
 
-def in_words(place: Place, night: Night, history: History, found: Findings) -> list[str]:
+def in_words(place: Place, night: Night, history: History, findings: Findings) -> list[str]:
     """Return the findings of a dawn as lines for people."""
     is_there = place.repo.find(confirmed_branch(night.branch)) is not None
-    return findings_lines(found, history, night, is_branch_there=is_there)
+    return findings_lines(findings, history, night, is_branch_there=is_there)
 
 
 def is_interrupted(context: NightContext) -> bool:
@@ -154,7 +154,9 @@ class Confirmation(Planner):
         if not flight.jobs:
             check_disk(context.place.repo.root)
         # an idea without a verdict is the night's to go on with
-        yield from self.steps_of(one for one in state.unsettled if one.decision is not None or not one.is_idea)
+        yield from self.steps_of(
+            attempt for attempt in state.unsettled if attempt.decision is not None or not attempt.is_idea
+        )
         fallen = fallen_keeps(state.attempts)
         if fallen:
             yield Reconsider(fallen)
@@ -185,11 +187,11 @@ class Confirmation(Planner):
                 divisible=self._divisible(), at_least=dawn.fresh, dawn=dawn.number,
             )  # fmt: skip
 
-        asked = state.once(f"the next run beside {begun}, without {sorted(self.impossible)}", ask)
-        if not isinstance(asked, Again):
-            return asked
-        busy = flight.seeds_of(asked.attempt)
-        return self.measure(state.attempts[asked.attempt], dawn.number, in_flight=busy)
+        chosen = state.once(f"the next run beside {begun}, without {sorted(self.impossible)}", ask)
+        if not isinstance(chosen, Again):
+            return chosen
+        busy = flight.seeds_of(chosen.attempt)
+        return self.measure(state.attempts[chosen.attempt], dawn.number, in_flight=busy)
 
     def _divisible(self) -> set[int]:
         """Return the edits of the champion that turn many dials and change nothing else."""
@@ -209,9 +211,9 @@ class Confirmation(Planner):
             self.impossible.add(edits)
             return
         titles = "; ".join(titled(history, number, kind) for number in edits)
-        title, asked = f"#{champion.number} without {names(edits)}", "Does the best script of the night miss it?"
+        title, hypothesis = f"#{champion.number} without {names(edits)}", "Does the best script of the night miss it?"
         question = self.state.add(
-            champion.number, Proposal.of(script, title, f"{asked} {titles}", SOURCE, without=edits)
+            champion.number, Proposal.of(script, title, f"{hypothesis} {titles}", SOURCE, without=edits)
         )
         self.driver.commit(question)
         self.state.decide(question.number, Decision(Kind.QUESTION, QUESTION))
@@ -223,20 +225,20 @@ class Confirmation(Planner):
         """Return what the runs say, once it is recorded and the branch …-confirmed is where it belongs."""
         state, number = self.state, dawn.number
         texts: dict[str, Spread] = {split: text for split in SPLITS if (text := self._text(dawn, split)) is not None}
-        found = findings(
+        concluded = findings(
             state.attempts, impossible=self.impossible, divisible=self._divisible(), dawn=number, texts=texts
         )
-        assert found is not None
-        self._record(found, dawn)
-        known = replace(dawn, findings=asdict(found))
-        state.put_dawn(known)  # before the branch, which may be refused: hours were spent on these findings
-        commit = state.attempts[found.script].commit if found.script is not None else None
+        assert concluded is not None
+        self._record(concluded, dawn)
+        recorded = replace(dawn, findings=asdict(concluded))
+        state.put_dawn(recorded)  # before the branch, which may be refused: hours were spent on these findings
+        commit = state.attempts[concluded.script].commit if concluded.script is not None else None
         if commit is not None:
             branch = confirmed_branch(self.context.runner.night.branch)
-            self.driver.point_branch(branch, commit, f"confirmed: attempt {found.script}")
+            self.driver.point_branch(branch, commit, f"confirmed: attempt {concluded.script}")
         if not self.context.stop.after_run:
-            state.put_dawn(replace(known, ended=utc_now()))
-        return found
+            state.put_dawn(replace(recorded, ended=utc_now()))
+        return concluded
 
     def _text(self, dawn: Dawn, split: Split) -> Spread | None:
         """Return how far the champion's gain varies with the choice of documents, from committed losses.
@@ -257,12 +259,12 @@ class Confirmation(Planner):
             nats.append(np.mean(sums, axis=0))
         return pieces.spread(nats[0] - nats[1])
 
-    def _record(self, found: Findings, dawn: Dawn) -> None:
+    def _record(self, findings: Findings, dawn: Dawn) -> None:
         """Record dawn's findings in the decisions of the kept edits and the questions, which the ledger shows."""
         history = self.state.attempts
-        for number in (edit_of(edit.number) for edit in found.edits if not is_half(edit.number)):
-            told = [_in_short(edit, found) for edit in found.edits if edit_of(edit.number) == number]
-            words, decision = ", and ".join(filter(None, told)), history[number].decision
+        for number in (edit_of(edit.number) for edit in findings.edits if not is_half(edit.number)):
+            effects = [_in_short(edit, findings) for edit in findings.edits if edit_of(edit.number) == number]
+            words, decision = ", and ".join(filter(None, effects)), history[number].decision
             if words and decision is not None:
                 self._decide_again(history[number], replace(decision, at_dawn=f"at dawn {words}"))
         for attempt in history:
@@ -273,8 +275,8 @@ class Confirmation(Planner):
                 if run.dawn and (run.dawn != dawn.number or _unaudited(attempt, run) is None):
                     self.driver.pool.drop_weights(attempt.number, run.seed)
             if attempt.decision and attempt.kind is Kind.QUESTION and attempt.dawn_runs():
-                asked = f"{QUESTION}: is #{attempt.parent} as good without {names(attempt.proposal.without)}?"
-                self._decide_again(attempt, replace(attempt.decision, reason=asked))
+                reason = f"{QUESTION}: is #{attempt.parent} as good without {names(attempt.proposal.without)}?"
+                self._decide_again(attempt, replace(attempt.decision, reason=reason))
 
     def _decide_again(self, attempt: Attempt, decision: Decision) -> None:
         """Record a decision with other words, if they differ from the present ones."""
@@ -290,9 +292,9 @@ def _unaudited(attempt: Attempt, run: Run) -> Split | None:
     return next(due, None) if attempt.number else None
 
 
-def _in_short(edit: Edit, found: Findings) -> str | None:
+def _in_short(edit: Edit, findings: Findings) -> str | None:
     """Say what dawn found of an edit or a half; None if dawn leaves it alone."""
-    dropped = edit.number in found.passengers
+    dropped = edit.number in findings.passengers
     if edit.runs == 0 and not dropped:
         return None
     how = f"by {edit.runs} run{'s' if edit.runs > 1 else ''} without it" if edit.runs else "by the night's own runs"

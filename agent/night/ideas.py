@@ -119,15 +119,15 @@ class Ideas:
         best, pace = state.best, state.pace
         if context.patience_s <= 0 or best is None or context.stop.after_run or self._due_repairs():
             return
-        told = None
+        shared = None
         # of questions, too, ideas may come
         while (under_way := len(self._questions) + len(self._ahead) + len(self._answers)) < state.workers:
             number = self._free_number(self._ahead)
             if number <= self._last_ahead or context.limits.reached(state.ideas + under_way, pace, pace.run_s):
                 return
             self._last_ahead = number
-            told = told or brief(context, state, best)
-            briefing = replace(told, asked_for=number)
+            shared = shared or brief(context, state, best)
+            briefing = replace(shared, asked_for=number)
             self._questions.append(Question(context.proposer, briefing, self._ended, is_ahead=True))
 
     def enter_next(self, wanted: int) -> Supply:
@@ -223,22 +223,24 @@ class Ideas:
 
     def _due_repairs(self) -> list[Attempt]:
         """Return the crashed attempts whose source can read why, and has not answered yet."""
-        crashed = (one for one in self._state.attempts if wants_repair(one) and one.number not in self._passed)
+        crashed = (
+            attempt for attempt in self._state.attempts if wants_repair(attempt) and attempt.number not in self._passed
+        )
         return [attempt for attempt in crashed if source_name(attempt.proposal.source) in REPAIRERS]
 
     def _ask_for(self, best: Attempt, wanted: int) -> None:
         """Ask for as many ideas as are due and neither made nor asked for; repairs come first."""
         context, state = self._context, self._state
-        asked = {question.briefing.broken.number for question in self._questions if question.briefing.broken}
-        broken = [attempt for attempt in self._due_repairs() if attempt.number not in asked]
+        in_repair = {question.briefing.broken.number for question in self._questions if question.briefing.broken}
+        broken = [attempt for attempt in self._due_repairs() if attempt.number not in in_repair]
         left = context.limits.left(state.ideas).experiments
         missing = (wanted if left is None else min(wanted, left)) - len(self._questions)
         if missing <= 0:
             return
-        told = brief(context, state, best)
+        shared = brief(context, state, best)
         for _ in range(missing):
             to_repair = broken.pop(0) if broken else None
-            briefing = replace(told, asked_for=self._free_number(), broken=to_repair)
+            briefing = replace(shared, asked_for=self._free_number(), broken=to_repair)
             self._questions.append(Question(context.proposer, briefing, self._ended, is_ahead=False))
 
     def _ask_here(self, best: Attempt) -> Supply:

@@ -49,7 +49,7 @@ class Pace:
         return cls(
             run_s=max(runs_s, default=expected_run_s(budget_s)),
             asking_s=max(asked_s.values(), default=patience_s),
-            dry_run_s=max((one.dry_run.wall_s for one in history if one.dry_run is not None), default=0.0),
+            dry_run_s=max((attempt.dry_run.wall_s for attempt in history if attempt.dry_run is not None), default=0.0),
             dawn_runs=runs_at_dawns(history),
         )
 
@@ -173,22 +173,22 @@ class Experience:
         runs_s = [run.spent_s for run in first.counted_runs if run.score is not None] if first is not None else []
         if first is None or not runs_s:
             return None
-        ideas, run_s = sum(one.attempts for one in sources), statistics.median(runs_s)
-        mean_s = sum(one.spent_s for one in sources) / ideas if ideas >= FEW_IDEAS else run_s
+        ideas, run_s = sum(source.attempts for source in sources), statistics.median(runs_s)
+        mean_s = sum(source.spent_s for source in sources) / ideas if ideas >= FEW_IDEAS else run_s
         return cls(run_s, mean_s, first.summary.num_steps if first.summary is not None else None, tag)
 
 
 def experience(place: Place, night: Night, history: History) -> Experience | None:
     """Return what this night knows, or else the latest other one that is comparable; None where neither is."""
-    known = Experience.of(summary(history))
+    measured = Experience.of(summary(history))
     for tag in [tag for tag in reversed(place.tags()) if tag != night.tag][:LATEST]:
-        if known is not None:
+        if measured is not None:
             break
         with suppress(NightError, OSError), Journal.read(place.journal(tag)) as journal:
             other = journal.night()
             if (other.protocol, other.device) == (night.protocol, night.device):
-                known = Experience.of(summary(journal.outlines()), tag)
-    return known
+                measured = Experience.of(summary(journal.outlines()), tag)
+    return measured
 
 
 def pace_words(

@@ -453,8 +453,8 @@ def tell_settled(context: NightContext, state: State, attempt: Attempt) -> None:
             say(line)
         if beside is not None and beside.is_notable:
             say(beside.words)
-        known = experience(context.place, context.runner.night, state.attempts)
-        if known is not None and known.tag is None:
-            dawn = context.limits.runs_at_dawn(replace(state.pace, run_s=known.run_s))
-            say(f"pace: {pace_words(known, context.limits.left(state.ideas), 0, dawn, state.workers)}")
+        measured = experience(context.place, context.runner.night, state.attempts)
+        if measured is not None and measured.tag is None:
+            dawn = context.limits.runs_at_dawn(replace(state.pace, run_s=measured.run_s))
+            say(f"pace: {pace_words(measured, context.limits.left(state.ideas), 0, dawn, state.workers)}")
     context.tell_standing(state)

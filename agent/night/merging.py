@@ -52,9 +52,9 @@ def merge(context: NightContext, state: State, number: int) -> None:
             why = f"better than its parent, but {error}"
         else:
             return
-    found = state.attempts[number].decision
-    assert found is not None
-    state.decide(number, Decision(Kind.STALE, why, found.gain_bpb, found.sure))
+    decision = state.attempts[number].decision
+    assert decision is not None
+    state.decide(number, Decision(Kind.STALE, why, decision.gain_bpb, decision.sure))
 
 
 def tip(unsettled: Iterable[Attempt], history: History, best: Attempt) -> Attempt:
@@ -105,8 +105,8 @@ def first_of(attempt: Attempt, history: History) -> Attempt:
 
 
 def _hypothesis(overtaken: Attempt, onto: Attempt, idea: Attempt) -> str:
-    found = overtaken.decision
-    gain = "" if found is None or found.gain_bpb is None else f" by an estimated {found.gain_bpb:.6f}"
+    decision = overtaken.decision
+    gain = "" if decision is None or decision.gain_bpb is None else f" by an estimated {decision.gain_bpb:.6f}"
     edit = f"Makes the edit of #{overtaken.number}, better than #{overtaken.parent}{gain}, in #{onto.number}."
     return f"{edit}\n\n{idea.proposal.hypothesis}".strip()
 

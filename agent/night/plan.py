@@ -335,7 +335,7 @@ class Planner(Jobs):
 
     def steps_of(self, attempts: Iterable[Attempt]) -> Iterator[Candidate]:
         """Yield the next step of each of these unsettled attempts; those with a decision come first."""
-        for attempt in sorted(attempts, key=lambda one: (one.decision is None, one.number)):
+        for attempt in sorted(attempts, key=lambda attempt: (attempt.decision is None, attempt.number)):
             step = self._step_of(attempt)
             if step is not None:
                 yield step

@@ -90,8 +90,8 @@ class State:
     @property
     def pace(self) -> Pace:
         """Return how long the next run, call and dry run will take."""
-        known = self.once("pace", lambda: Pace.of(self.attempts, self.asks, self._budget_s, self._patience_s))
-        return replace(known, workers=self.workers)
+        pace = self.once("pace", lambda: Pace.of(self.attempts, self.asks, self._budget_s, self._patience_s))
+        return replace(pace, workers=self.workers)
 
     @property
     def noise(self) -> Noise | None:
@@ -107,8 +107,8 @@ class State:
         """Return the answer of find(), which is kept until a run, a score, a decision or a call is recorded."""
         if question not in self._found:
             self._found[question] = find()
-        found: Found = self._found[question]
-        return found
+        answer: Found = self._found[question]
+        return answer
 
     def check_in_place(self) -> None:
         """Raise NightError if the journal was removed or replaced."""
