@@ -14,8 +14,8 @@ SCORED = ("manifest.json", "token_bytes.npy", "tokenizer.*", "validation.*", "ho
 
 def take(fixed: Path, data: Path) -> str:
     """Return the checksums of a night as JSON, kind → file → sha256, for its journal."""
-    found = {kind: {name: digest(root / name) for name in names} for kind, root, names in _files(fixed, data)}
-    return json.dumps(found)
+    checksums = {kind: {name: digest(root / name) for name in names} for kind, root, names in _files(fixed, data)}
+    return json.dumps(checksums)
 
 
 def verify(night: Night, fixed: Path) -> None:
@@ -53,5 +53,5 @@ def _files(fixed: Path, data: Path) -> Iterator[tuple[str, Path, list[str]]]:
 
 def names_in(fixed: Path) -> list[str]:
     """Return the files in a folder of fixed files, as paths below it."""
-    found = (path for path in fixed.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
-    return [str(path.relative_to(fixed)) for path in found]
+    paths = (path for path in fixed.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    return [str(path.relative_to(fixed)) for path in paths]

@@ -202,8 +202,8 @@ class Journal:
         """Return the noise as it was recorded last; None where a decision has come since."""
         rows = self.query("SELECT value FROM night WHERE fact = 'noise'")
         with self._legible():
-            known = msgspec.json.decode(rows[0][0], type=KnownNoise) if rows else None
-        return known if known is not None and known.decisions == self.changes()[0] else None
+            recorded = msgspec.json.decode(rows[0][0], type=KnownNoise) if rows else None
+        return recorded if recorded is not None and recorded.decisions == self.changes()[0] else None
 
     def calls(self) -> tuple[NightCall, ...]:
         """Return the calls of the night, in their order."""
@@ -245,8 +245,8 @@ class Journal:
     def changes(self) -> tuple[int, ...]:
         """Return counts that grow with the decisions, asks, runs and attempts of the night, in this order."""
         last = ("max(id) FROM decisions", "max(id) FROM asks", "max(id) FROM runs", "count(ended) FROM runs")
-        counts = [f"SELECT {one}" for one in (*last, "count(*) FROM attempts")]
-        return tuple(self.query(f"SELECT {', '.join(f'coalesce(({one}), 0)' for one in counts)}")[0])
+        counts = [f"SELECT {count}" for count in (*last, "count(*) FROM attempts")]
+        return tuple(self.query(f"SELECT {', '.join(f'coalesce(({count}), 0)' for count in counts)}")[0])
 
     def query(self, sql: str) -> list[sqlite3.Row]:
         """Return the rows of a SQL query that only reads."""
@@ -415,9 +415,9 @@ class Journal:
         """End the runs that were in progress when the harness or the machine died; return how many there were."""
         again = "EXISTS (SELECT 1 FROM runs e WHERE e.attempt = runs.attempt AND e.seed = runs.seed AND e.ending = ?)"
         ended = f"ending = CASE WHEN boot = ? THEN ? WHEN {again} THEN ? ELSE ? END"
-        told = "last_lines = CASE WHEN boot = ? THEN last_lines ELSE 'the machine went down during it' END"
+        words = "last_lines = CASE WHEN boot = ? THEN last_lines ELSE 'the machine went down during it' END"
         endings = boot, Ending.LOST, Ending.SPOILT, Ending.CRASHED, Ending.SPOILT, boot, Ending.RUNNING
-        return self._write((f"UPDATE runs SET {ended}, {told} WHERE ending = ?", endings)).rowcount
+        return self._write((f"UPDATE runs SET {ended}, {words} WHERE ending = ?", endings)).rowcount
 
     def give_reserve(self) -> bool:
         """Delete the reserve to make room on a full disk; return False if it is gone already."""

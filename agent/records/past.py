@@ -153,19 +153,19 @@ def past_nights(place: Place, except_tag: str) -> tuple[PastNight, ...]:
 
     A night that has both is read from its journal.
     """
-    found: dict[tuple[str, str], PastNight] = {}  # by start and tag
+    nights: dict[tuple[str, str], PastNight] = {}  # by start and tag
     read = 0
     for path in sorted(place.nights.glob("*/journal.sqlite"), key=_modified_at, reverse=True):
         if read < MOST and path.parent.name != except_tag:
             with suppress(NightError, OSError), Journal.read(path) as journal:
-                found[journal.night().started, path.parent.name] = past = of_journal(journal)
+                nights[journal.night().started, path.parent.name] = past = of_journal(journal)
                 read += len(past.attempts)
     for folder in place.shipped.glob("[!.]*/"):  # not what a `ship` that was killed left half-made
         with suppress(*DAMAGED):
             started, past = of_record(folder)
             if past.tag != except_tag:
-                found.setdefault((started, past.tag), past)
-    return tuple(found[key] for key in sorted(found))
+                nights.setdefault((started, past.tag), past)
+    return tuple(nights[key] for key in sorted(nights))
 
 
 def likeness(past: PastNight, night: Night) -> float:
@@ -183,15 +183,17 @@ def of_journal(journal: Journal) -> PastNight:
     """Read a night from its journal; raise NightError where that is damaged."""
     night = journal.night()
     attempts = journal.attempts()
-    known = noise(attempts)
+    learnt = noise(attempts)
     return PastNight(
         tag=night.tag,
         device=night.device,
         device_kind=night.device_kind,
         protocol=night.protocol,
         budget_s=night.budget_s,
-        sigma_bpb=known.sigma_bpb if known else None,
-        attempts=tuple(PastAttempt.of(one, night.device_kind) for one in (*attempts[:1], *attempts[1:][-LATEST:])),
+        sigma_bpb=learnt.sigma_bpb if learnt else None,
+        attempts=tuple(
+            PastAttempt.of(attempt, night.device_kind) for attempt in (*attempts[:1], *attempts[1:][-LATEST:])
+        ),
     )
 
 
@@ -251,8 +253,8 @@ def number_in(value: float | str | None) -> float | None:
 
 def _as_tuples(value: Any) -> Value:
     """Return a dial's value from JSON, which writes tuples as lists; None for what can be no value of a dial."""
-    known = tuple(map(_as_tuples, value)) if isinstance(value, list) else value
-    return known if _is_plain(known) else None
+    frozen = tuple(map(_as_tuples, value)) if isinstance(value, list) else value
+    return frozen if _is_plain(frozen) else None
 
 
 def _modified_at(path: Path) -> float:

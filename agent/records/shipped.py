@@ -33,9 +33,9 @@ def ship(place: Place, tag: str, folder: Path) -> tuple[Path, ...]:
     """
     with Journal.read(place.journal(tag)) as journal:
         night, history, asks, past = journal.night(), journal.attempts(), journal.asks(), of_journal(journal)
-        calls = [[one.began, one.workers] for one in journal.calls()]
-        dawn = next((one for one in reversed(journal.dawns()) if one.findings), None)
-    if not any(one.decision for one in history):
+        calls = [[call.began, call.workers] for call in journal.calls()]
+        dawn = next((dawn for dawn in reversed(journal.dawns()) if dawn.findings), None)
+    if not any(attempt.decision for attempt in history):
         raise NothingYet(f"night {tag} has no result yet; ship it once its first attempt is decided")
     best = incumbent(history)
     confirmed = _confirmed(best, dawn)
@@ -71,7 +71,10 @@ def _rows(night: Night, history: History, asks: Iterable[Ask]) -> str:
     asked_s: dict[int, float] = defaultdict(float)
     for ask in asks:
         asked_s[ask.attempt] += ask.wall_s
-    rows = (_row(night, one, base if one.number else {}) | {"asked_s": asked_s[one.number]} for one in history)
+    rows = (
+        _row(night, attempt, base if attempt.number else {}) | {"asked_s": asked_s[attempt.number]}
+        for attempt in history
+    )
     return "".join(map(_line, rows))
 
 

@@ -99,7 +99,7 @@ def as_words(asked: Mapping[str, Any]) -> list[str]:
             case bool():
                 words.append(option if value else option.replace("--", "--no-", 1))
             case tuple():
-                words += [option, ",".join(f"{one:g}" for one in value)]
+                words += [option, ",".join(f"{number:g}" for number in value)]
             case float():
                 words += [option, f"{value:g}"]
             case _:

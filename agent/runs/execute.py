@@ -71,9 +71,9 @@ def _measure(job: Measure, runner: Runner) -> Run:
         spoilt = spoilt or "with another seed it was in time"
     elif run.ending is Ending.FINISHED:
         spoilt = slow(run, job.usual_steps_s)
-    told = replace(run, last_lines=f"{run.last_lines}\n{spoilt}".strip())
+    explained = replace(run, last_lines=f"{run.last_lines}\n{spoilt}".strip())
     if spoilt is not None and job.may_be_void:
-        return replace(told, ending=Ending.SPOILT)
+        return replace(explained, ending=Ending.SPOILT)
     if spoilt is not None and job.attempt == 0 and run.ending in FAILED:
         again = typed("run", "--tag", runner.night.tag)
         raise MachineError(f"attempt 0 was ended twice: {spoilt}; repair that and go on with: {again}")
@@ -81,7 +81,7 @@ def _measure(job: Measure, runner: Runner) -> Run:
         return _scored(job, runner, run)
     if run.ending in FAILED and job.has_run_well:
         check_machine(job.machine, runner)
-    return told if spoilt is not None and run.ending is Ending.CRASHED else run
+    return explained if spoilt is not None and run.ending is Ending.CRASHED else run
 
 
 def _scored(job: Measure, runner: Runner, run: Run) -> Run:
@@ -95,7 +95,7 @@ def _scored(job: Measure, runner: Runner, run: Run) -> Run:
     if job.dawn and run.score and run.score.val_bpb is not None:
         run = replace(run, holdout=score(runner, job.attempt, job.script, job.seed, limit_s, "holdout"))
     scores = (run.score, run.holdout)
-    if job.has_run_well and any(one is not None and one.val_bpb is None for one in scores):
+    if job.has_run_well and any(score is not None and score.val_bpb is None for score in scores):
         check_machine(job.machine, runner)
     return run
 

@@ -43,8 +43,9 @@ def probe(folder: Path, data: str | None = None, dataset: str | None = None, lea
             raise MachineError(f"device and data could not be read (exit code {status}); run: {typed('doctor')}")
         facts = json.loads(answer.read_text())
     if "error" in facts:
-        told = {"nightshift doctor": typed("doctor"), "python prepare.py": typed("prepare")}
-        raise MachineError(re.sub("|".join(told), lambda found: told[found[0]], facts["error"]))  # as we were begun
+        commands = {"nightshift doctor": typed("doctor"), "python prepare.py": typed("prepare")}
+        # as we were begun
+        raise MachineError(re.sub("|".join(commands), lambda match: commands[match[0]], facts["error"]))
     return {**facts, "settings": settings_in(environment, facts["device_kind"])}
 
 
@@ -63,15 +64,15 @@ def lay_out_fixed(beside: Path, names: Iterable[str], to: Path) -> None:
 
 def keep_machine(folder: Path, facts: Mapping[str, Any]) -> None:
     """Keep the number of cores and the size of memory in a night's folder, for authors who are told of them."""
-    known = {name: facts[name] for name in ("cores", "memory_bytes") if facts.get(name)}
-    write_plain(folder / MACHINE, json.dumps(known) + "\n")
+    machine = {name: facts[name] for name in ("cores", "memory_bytes") if facts.get(name)}
+    write_plain(folder / MACHINE, json.dumps(machine) + "\n")
 
 
 def read_machine(folder: Path) -> tuple[int, float] | tuple[None, None]:
     """Return the cores, and the gigabytes of the GPU or of the machine; None for both if they are not known."""
     try:
-        known = json.loads((folder / MACHINE).read_bytes())
-        return int(known["cores"]), float(known["memory_bytes"]) / 2**30
+        machine = json.loads((folder / MACHINE).read_bytes())
+        return int(machine["cores"]), float(machine["memory_bytes"]) / 2**30
     except (OSError, ValueError, KeyError, TypeError):
         return None, None
 

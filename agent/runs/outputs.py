@@ -51,8 +51,8 @@ def read_progress(out: Path) -> Progress | None:
     """Return the progress in the last whole line of metrics.jsonl; None before there is one."""
     try:
         point = json.loads(read_end(out, METRICS, POINT_BYTES).rstrip(b"\n").rpartition(b"\n")[2])
-        known = {name: point[name] for name in ("step", "loss", "tokens_s") if is_finite(point.get(name))}
-        return Progress(fraction=point["progress"], **known) if is_finite(point["progress"]) else None
+        numbers = {name: point[name] for name in ("step", "loss", "tokens_s") if is_finite(point.get(name))}
+        return Progress(fraction=point["progress"], **numbers) if is_finite(point["progress"]) else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None  # not there yet, caught in the middle of a write, or nonsense
 

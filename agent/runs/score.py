@@ -94,8 +94,8 @@ def usual_scoring_s(history: History) -> float | None:
     """Return the median time of scoring attempt 0's runs, on the text that takes longer; None before it was scored."""
     runs = history[0].counted_runs if history else ()
     splits = [[run.score for run in runs], [run.holdout for run in runs]]
-    known = [[score.wall_s for score in split if score is not None and score.val_bpb is not None] for split in splits]
-    return max((statistics.median(split_s) for split_s in known if split_s), default=None)
+    times_s = [[score.wall_s for score in split if score is not None and score.val_bpb is not None] for split in splits]
+    return max((statistics.median(split_s) for split_s in times_s if split_s), default=None)
 
 
 def scoring_limit_s(usual_s: float | None, beyond_s: float, allowance_s: float) -> float:
@@ -196,8 +196,8 @@ def audit(
         try:
             logits, wall_s = _ask(runner, folder, script, "logits", weights, limit_s, work, len(places) * vocab_size)
         except Unscored as why:
-            told, spent_s = f"it could not be done: {why}", spent_s + why.wall_s
-            return Audit(len(places), len(places), 0.0, 0.0, spent_s, told, why.overran)
+            failure, spent_s = f"it could not be done: {why}", spent_s + why.wall_s
+            return Audit(len(places), len(places), 0.0, 0.0, spent_s, failure, why.overran)
         spent_s += wall_s
         plans.append(plan)
         answers.append(logits.reshape(len(places), vocab_size))

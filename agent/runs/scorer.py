@@ -51,10 +51,10 @@ def logits(model: Any, inputs: np.ndarray, rows: int, data: Any) -> Iterator[np.
     positions = np.load("positions.npy").tolist()
     for at in range(0, len(inputs), rows):
         batch = inputs[at : at + rows]
-        found = prepare.checked_logits(model, batch, rows, data)  # (rows, T, V)
+        computed = prepare.checked_logits(model, batch, rows, data)  # (rows, T, V)
         # slices, since compiling a kernel for a gather takes seconds on a GPU
-        asked = [found[row, position] for row, position in enumerate(positions[at : at + rows])]
-        yield np.array(mx.stack(asked).astype(mx.float32))
+        chosen = [computed[row, position] for row, position in enumerate(positions[at : at + rows])]
+        yield np.array(mx.stack(chosen).astype(mx.float32))
 
 
 def load_script(path: Path) -> ModuleType:

@@ -89,8 +89,8 @@ class EarlyStopCheck:
         """Return whether the run has failed a bound; read the whole metrics file only at a bound."""
         now = read_progress(self._out) if self._ahead else None
         if now is not None and now.fraction >= self._ahead[0].fraction:
-            known = read_losses(self._out)
-            self.verdict = next((why for bound in self._ahead if (why := bound.verdict(known)) is not None), None)
+            losses = read_losses(self._out)
+            self.verdict = next((why for bound in self._ahead if (why := bound.verdict(losses)) is not None), None)
             self._ahead = tuple(bound for bound in self._ahead if bound.fraction > now.fraction)
         return self.verdict is not None
 
@@ -100,10 +100,10 @@ def learnt_bounds(runner: Runner, history: History, best: Attempt | None) -> tup
     if best is None or best.val_bpb is None:
         return ()
     compared = (best, *(attempt for attempt in history[-MOST_CURVES:] if attempt.number != best.number))
-    known = {attempt.number: run for attempt in compared if (run := first_finished(runner, attempt)) is not None}
-    if best.number not in known:
+    finished = {attempt.number: run for attempt in compared if (run := first_finished(runner, attempt)) is not None}
+    if best.number not in finished:
         return ()
-    return bounds(tuple(known.values()), Finished(known[best.number].losses, best.val_bpb))
+    return bounds(tuple(finished.values()), Finished(finished[best.number].losses, best.val_bpb))
 
 
 def first_finished(runner: Runner, attempt: Attempt) -> Finished | None:
