@@ -39,6 +39,7 @@ class Ending(StrEnum):
 
 VOID = frozenset({Ending.RUNNING, Ending.SLEPT, Ending.STOPPED, Ending.LOST, Ending.SPOILT, Ending.BROKEN})
 RUNS_A_CHANCE = 4  # that count, for one more that the machine may spoil
+BASELINE_TRIES = 4  # of attempt 0 with a seed, the last of which counts though the machine spoils it
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,10 +321,13 @@ class Attempt:
         """Return whether a run with this seed is made again if the machine spoils it: once, then it counts.
 
         A script can look as if the machine had spoilt it, and would show the best of two runs with every seed. So an
-        edit has one such run, and one more for each RUNS_A_CHANCE that counted.
+        edit has one such run, and one more for each RUNS_A_CHANCE that counted. Attempt 0 is the user's own, and may be
+        spoilt more often: an edit that fills the disk beside it must not end the night.
         """
         spoilt = [run.seed for run in self.runs if run.ending is Ending.SPOILT]
-        return seed not in spoilt and (self.number == 0 or len(spoilt) <= len(self.counted_runs) // RUNS_A_CHANCE)
+        if self.number == 0:
+            return spoilt.count(seed) < BASELINE_TRIES - 1
+        return seed not in spoilt and len(spoilt) <= len(self.counted_runs) // RUNS_A_CHANCE
 
     @property
     def done_runs(self) -> tuple[Run, ...]:

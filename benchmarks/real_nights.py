@@ -47,7 +47,7 @@ import real_outcomes
 from fleet import Cut, Fleet, Planned, Slot, make_clone, origin, planned, slots_of
 
 from agent.errors import NightError
-from agent.files import write_plain
+from agent.files import read_plain, write_plain
 from agent.night.limits import expected_run_s
 from agent.proposers.registry import choices
 from agent.records.journal import Journal
@@ -108,7 +108,7 @@ def record(args: argparse.Namespace, night: Planned) -> None:
         ship(night.place, night.tag, args.out / night.tag)
         with Journal.read(night.place.journal(night.tag)) as journal:
             found = journal.night()
-            write_plain(rows, arranged("", {found.tag: lines_of(found, journal.attempts())}))
+            write_plain(rows, arranged(read_plain(rows), {found.tag: lines_of(found, journal.attempts())}))
         measure.write_json(args.json, args.flatten(args.out))
     except NightError as error:
         measure.say(f"{night.tag}: {error}")

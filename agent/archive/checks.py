@@ -15,7 +15,7 @@ from pathlib import Path
 from agent.errors import NightError
 from agent.experiment import Night, short
 from agent.git import COMMIT, is_of_night
-from agent.records.journal import SCHEMA, Journal
+from agent.records.journal import SCHEMA, Journal, check_format
 from agent.records.terms import Terms
 from agent.text import harmless
 
@@ -31,6 +31,8 @@ def check_passive(journal: Path, file: Path) -> None:
         ours = fresh.execute(TABLES).fetchall()
     try:
         with closing(sqlite3.connect(f"{journal.absolute().as_uri()}?mode=ro", uri=True)) as database:
+            (version,) = database.execute("PRAGMA user_version").fetchone()
+            check_format(version, file)
             is_ours = database.execute(TABLES).fetchall() == ours
             # the tables are strict, so this finds a text, such as a path, in a column of numbers
             problem = (
@@ -64,8 +66,11 @@ def _wrong_fact(night: Night) -> str | None:
         return "has a budget that none can have"
     if not is_of_night(night.branch, night.tag) or not night.branch.endswith(f"-{night.tag}"):
         return f"would move {harmless(short(night.branch))}, which is not the night's branch"
-    if Path(night.script).is_absolute() or ".." in Path(night.script).parts:
+    script = Path(night.script)
+    if script.is_absolute() or ".." in script.parts or ".git" in night.script.casefold().split("/"):
         return f"works on {harmless(night.script)}, which is no path in a repository"
+    if harmless(night.script) != night.script:
+        return "has a script whose name commands a terminal"
     return None
 
 
@@ -83,8 +88,13 @@ def _wrong_order(journal: Journal) -> str | None:
     rows = journal.query("SELECT number, parent, merges FROM attempts ORDER BY number")
     if [row["number"] for row in rows] != [*range(len(rows))]:
         return "lacks an attempt"
-    above = (one for row in rows for one in (row["parent"], row["merges"]) if one is not None and one >= row["number"])
-    return "has an attempt that is made from a later one" if any(True for _ in above) else None
+    bases = ((row["number"], base) for row in rows for base in (row["parent"], row["merges"]) if base is not None)
+    if not all(0 <= base < number for number, base in bases):
+        return "has an attempt that is made from a later one, or from none"
+    named = journal.query(
+        "SELECT attempt FROM runs UNION SELECT attempt FROM decisions UNION SELECT champion FROM dawns"
+    )
+    return None if all(0 <= number < len(rows) for (number,) in named) else "tells of an attempt that it lacks"
 
 
 def _wrong_script(journal: Journal) -> str | None:

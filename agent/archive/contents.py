@@ -49,6 +49,8 @@ class Contents:
             raise ValueError(f"its format is {contents.format}; this nightshift reads {FORMAT}")
         for path in (*contents.files, *contents.folders):
             _check_path(path, contents.files)
+        if contents.files.keys() & set(contents.folders):
+            raise ValueError("a file of it is named as a folder, too")
         if not all(COMMIT.fullmatch(sha) for sha in contents.refs.values()):
             raise ValueError("a ref of it leads to no commit")
         if "journal.sqlite" not in contents.files:

@@ -89,6 +89,7 @@ def unpack(place: Place, file: Path, at_home: Callable[[Night], Night | None]) -
         contents = extract_night(file, there, aside)
         with Journal.resume(aside / contents.tag / "journal.sqlite") as journal:
             check_facts(journal, file)
+            journal.leave_runs_behind()
             night = journal.night()
             home = at_home(night)
             journal.record_facts(id=new_id())  # where both go on, each has its own folder on the nodes of a cluster

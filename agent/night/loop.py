@@ -323,9 +323,10 @@ class Driver:
                 self._end_streak(ended)
             elif ended.result is not None:
                 self._record(job, ended.result, run_id)
-            elif ended.error is not None and isinstance(job, Measure):
-                broken = Run(job.seed, Ending.BROKEN, None, 0.0, None, str(ended.error))
-                self.state.end_run(job.attempt, run_id, broken)
+            elif isinstance(job, Measure):
+                ending = Ending.STOPPED if ended.error is None else Ending.BROKEN
+                run = Run(job.seed, ending, None, 0.0, None, str(ended.error or ""))
+                self.state.end_run(job.attempt, run_id, run)
             self.state.rest(ended.worker)
             self._clear_up(job)
         except Exception as error:

@@ -372,8 +372,9 @@ class Planner(Jobs):
         """Return the decision on a scored attempt, or the run or the audit that has to come before it."""
         decision = self.context.judge.judge(attempt, self.state.others(attempt.number))
         if decision.status is None:
-            further = None if self.context.stop.after_run else self._in_time(attempt, self.measure(attempt))
-            return further or self._audit_of(attempt)
+            if self.context.stop.after_run:
+                return self._audit_of(attempt)
+            return self._in_time(attempt, self.measure(attempt))
         audit = self._audit_of(attempt) if decision.status is Status.KEEP else None
         if audit is not None:
             return audit
@@ -382,7 +383,7 @@ class Planner(Jobs):
         return decision
 
     def _audit_of(self, attempt: Attempt) -> Job | None:
-        """Return the audit that an attempt lacks before it is kept, or before the night ends while it waits.
+        """Return the audit that an attempt lacks before it is kept, or before a wish ends the night while it waits.
 
         A night can then go on elsewhere without the weights of what waits.
         """

@@ -412,12 +412,22 @@ class Journal:
         self._write((f"UPDATE attempts SET settled = ({latest}) WHERE number = ?", (number,)))
 
     def mark_lost_runs(self, boot: str = "") -> int:
-        """End the runs that were in progress when the harness or the machine died; return how many there were."""
-        again = "EXISTS (SELECT 1 FROM runs e WHERE e.attempt = runs.attempt AND e.seed = runs.seed AND e.ending = ?)"
+        """End the runs that were in progress when the harness or the machine died; return how many there were.
+
+        A machine that went down twice during an edit's run may have been taken down by it; attempt 0 is the user's own.
+        """
+        again = (
+            "attempt > 0 AND EXISTS "
+            "(SELECT 1 FROM runs e WHERE e.attempt = runs.attempt AND e.seed = runs.seed AND e.ending = ?)"
+        )
         ended = f"ending = CASE WHEN boot = ? THEN ? WHEN {again} THEN ? ELSE ? END"
         words = "last_lines = CASE WHEN boot = ? THEN last_lines ELSE 'the machine went down during it' END"
         endings = boot, Ending.LOST, Ending.SPOILT, Ending.CRASHED, Ending.SPOILT, boot, Ending.RUNNING
         return self._write((f"UPDATE runs SET {ended}, {words} WHERE ending = ?", endings)).rowcount
+
+    def leave_runs_behind(self) -> None:
+        """End the runs that were in progress on another machine, which need not have gone down."""
+        self._write(("UPDATE runs SET ending = ? WHERE ending = ?", (Ending.LOST, Ending.RUNNING)))
 
     def give_reserve(self) -> bool:
         """Delete the reserve to make room on a full disk; return False if it is gone already."""
@@ -480,13 +490,21 @@ def _connect(path: Path, *, writing: bool) -> sqlite3.Connection:
         raise NightError(f"{path} cannot be opened ({error}); make it and its folder readable and writable") from error
     except sqlite3.Error as error:
         raise NightError(f"{path} is not a readable journal ({error}); move its folder away to start again") from error
-    if version != VERSION:
+    try:
+        check_format(version, path)
+    except NightError:
         database.close()
+        raise
+    return database
+
+
+def check_format(version: int, path: Path) -> None:
+    """Raise NightError for a journal, or a file that holds one, of another version of nightshift."""
+    if version != VERSION:
         raise NightError(
             f"{path} has format {version}, this nightshift reads {VERSION}; use the version that wrote it, or begin "
             f"another night with --tag"
         )
-    return database
 
 
 # ---- rows and records ------------------------------------------------------------------------------------------------

@@ -8,13 +8,21 @@ from dataclasses import replace
 
 from agent.clock import Stopwatch
 from agent.errors import MachineError
-from agent.experiment import Audit, DryRun, Ending, Run, Score
+from agent.experiment import BASELINE_TRIES, Audit, DryRun, Ending, Run, Score
 from agent.files import remove
-from agent.invocation import typed
 from agent.judging.failures import training_failure
 from agent.runs.jobs import AuditRun, Job, Measure, Trial
 from agent.runs.runner import WEIGHTS, Repeats, Runner, Stopped
-from agent.runs.score import Rows, Unscored, audit, committed_losses, score, scoring_limit_s, too_heavy
+from agent.runs.score import (
+    Rows,
+    Unscored,
+    audit,
+    check_not_baseline,
+    committed_losses,
+    score,
+    scoring_limit_s,
+    too_heavy,
+)
 from agent.runs.speed import slow
 from agent.runs.train import train, train_in
 from agent.sandbox.process import LOG
@@ -46,7 +54,8 @@ def rehearse(trial: Trial, runner: Runner) -> DryRun:
 
     Both use training text only, so their error messages may be shown to the author of the edit.
     """
-    watch, folder, repeats = Stopwatch(), runner.dry_folder(trial.attempt), Repeats(runner)
+    watch, folder = Stopwatch(), runner.dry_folder(trial.attempt)
+    repeats = Repeats(runner, 1 if trial.attempt else BASELINE_TRIES - 1)
     budget_s = min(TRIAL_S, runner.night.budget_s)
     while True:
         run, spoilt = train_in(runner, folder, trial.script, runner.night.seed, budget_s, trial.allowance_s)
@@ -74,11 +83,10 @@ def _measure(job: Measure, runner: Runner) -> Run:
     explained = replace(run, last_lines=f"{run.last_lines}\n{spoilt}".strip())
     if spoilt is not None and job.may_be_void:
         return replace(explained, ending=Ending.SPOILT)
-    if spoilt is not None and job.attempt == 0 and run.ending in FAILED:
-        again = typed("run", "--tag", runner.night.tag)
-        raise MachineError(f"attempt 0 was ended twice: {spoilt}; repair that and go on with: {again}")
+    if run.ending in FAILED:
+        check_not_baseline(runner, job.attempt, spoilt)
     if run.ending is Ending.FINISHED:
-        return _scored(job, runner, run)
+        return _scored(job, runner, explained)
     if run.ending in FAILED and job.has_run_well:
         check_machine(job.machine, runner)
     return explained if spoilt is not None and run.ending is Ending.CRASHED else run

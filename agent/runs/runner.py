@@ -229,8 +229,8 @@ class Repeats:
     The second time counts as the script's. Of a night's runs, which the journal lists, Attempt.may_be_void() says it.
     """
 
-    def __init__(self, runner: Runner) -> None:
-        self._runner, self._is_one_left = runner, True
+    def __init__(self, runner: Runner, left: int = 1) -> None:
+        self._runner, self._left = runner, left
 
     def wanted(self, ending: Ending, spoilt: str | None) -> bool:
         """Return whether to repeat a process that ended like this, after a rest where the machine has spoilt it.
@@ -239,9 +239,9 @@ class Repeats:
         """
         if ending is Ending.STOPPED:
             raise Stopped
-        if ending is Ending.SLEPT or spoilt is None or not self._is_one_left:
+        if ending is Ending.SLEPT or spoilt is None or not self._left:
             return ending is Ending.SLEPT
-        self._is_one_left = False
+        self._left -= 1
         self._runner.wait(self._runner.rest_s)
         return True
 

@@ -20,8 +20,10 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from agent.errors import MachineError
 from agent.experiment import Audit, Ending, History, Night, Progress, Run, Score, Split, is_look
 from agent.files import read_end
+from agent.invocation import typed
 from agent.lab.data import evaluation_rows, load_data
 from agent.records import checksums
 from agent.runs import audit as auditing
@@ -85,9 +87,10 @@ class Rows:
 class Unscored(Exception):
     """Say why a boxed process has left no numbers that can be used."""
 
-    def __init__(self, why: str, wall_s: float, *, overran: bool = False) -> None:
+    def __init__(self, why: str, wall_s: float, *, overran: bool = False, spoilt: str | None = None) -> None:
         super().__init__(why)
         self.wall_s, self.overran = wall_s, overran
+        self.spoilt = spoilt  # why the machine, and not the script, has ended it twice
 
 
 def usual_scoring_s(history: History) -> float | None:
@@ -139,12 +142,20 @@ def score(runner: Runner, number: int, script: str, seed: int, limit_s: float, s
         folder, weights = runner.score_folder(number, seed), runner.weights(number, seed)
         losses, wall_s = committed_losses(runner, folder, script, weights, limit_s, rows)
     except Unscored as why:
+        check_not_baseline(runner, number, why.spoilt)
         return Score(None, why.wall_s, str(why), overran=why.overran)
     with runner.losses(number, seed, split).open("wb") as file:
         losses.tofile(file)
         file.flush()
         os.fsync(file.fileno())  # before the journal records a score
     return Score(rows.bits_per_byte(losses), wall_s)
+
+
+def check_not_baseline(runner: Runner, number: int, spoilt: str | None) -> None:
+    """Raise MachineError where the machine has ended attempt 0 twice: without that attempt there is no night."""
+    if number == 0 and spoilt is not None:
+        again = typed("run", "--tag", runner.night.tag)
+        raise MachineError(f"attempt 0 was ended twice: {spoilt}; repair that and go on with: {again}")
 
 
 def committed_losses(
@@ -196,6 +207,7 @@ def audit(
         try:
             logits, wall_s = _ask(runner, folder, script, "logits", weights, limit_s, work, len(places) * vocab_size)
         except Unscored as why:
+            check_not_baseline(runner, number, why.spoilt)
             failure, spent_s = f"it could not be done: {why}", spent_s + why.wall_s
             return Audit(len(places), len(places), 0.0, 0.0, spent_s, failure, why.overran)
         spent_s += wall_s
@@ -241,7 +253,8 @@ def _ask(
     finally:
         runner.drop_all_but_log(folder)
     if outcome.ending is not Ending.FINISHED:
-        raise Unscored(_how_it_failed(outcome), spent_s, overran=outcome.ending is Ending.OVERRAN)
+        overran = outcome.ending is Ending.OVERRAN
+        raise Unscored(_how_it_failed(outcome), spent_s, overran=overran, spoilt=outcome.spoilt)
     if len(content) != 4 * count:
         raise Unscored(f"scoring left {mode}.f32 of another size: {count:,} numbers are due", spent_s)
     return np.frombuffer(content, np.float32), spent_s

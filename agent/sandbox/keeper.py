@@ -45,7 +45,7 @@ def main(order: Order, command: list[str]) -> None:
     prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     with cgroup.group(limits.memory_bytes, MAX_TASKS) if limits else nullcontext() as group:
         tasks = own_tasks()
-        start = partial(on_start, limits, group, tasks)
+        start = partial(on_start, limits, group, tasks, os.getpid())
         child = subprocess.Popen(command, stdout=sys.stderr, preexec_fn=start)  # safe: no threads here
         watch = Watch(limits, Path.cwd(), descendants, group) if limits else None
         over: Excess | None = None
@@ -82,9 +82,11 @@ def own_tasks() -> int:
     return sum(info["num_threads"] or 0 for info in facts if info["uids"] and info["uids"].real == os.getuid())
 
 
-def on_start(limits: ResourceLimits | None, group: cgroup.Group | None, tasks: int) -> None:
+def on_start(limits: ResourceLimits | None, group: cgroup.Group | None, tasks: int, keeper: int) -> None:
     """Apply the limits to the calling child before it becomes the command; `tasks` is the user's thread count."""
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != keeper:
+        os._exit(1)  # it was killed before this child could ask for the signal
     limit(resource.RLIMIT_CORE, 0)
     if group is not None:
         group.join()

@@ -93,7 +93,7 @@ def shares_lines(rows: Iterable[Share], width: int | None = None) -> list[str]:
 def failure_lines(rows: Iterable[Share]) -> list[str]:
     """Say of each source whose latest call failed how many did and why, since its cost goes on."""
     return [
-        f"{row.source}: {row.failures} of {counted(row.calls, 'call')} failed, the last because "
+        f"{one_line(row.source, SAID_CHARS)}: {row.failures} of {counted(row.calls, 'call')} failed, the last because "
         f"{one_line(row.last_failure, SAID_CHARS)}"
         for row in rows
         if row.last_failure is not None

@@ -84,7 +84,7 @@ def test_a_machine_that_breaks_at_dawn_brings_nobody_down(grounds, tmp_path):
     killed_at_dawn(grounds, 1)
     grounds.try_scripts("t", [best])
     attempt = grounds.attempts("t")[1]
-    assert [(run.seed, run.ending) for run in attempt.runs] == [(0, "finished"), (1000, "lost"), (1000, "finished")]
+    assert [(run.seed, run.ending) for run in attempt.runs] == [(0, "finished"), (1000, "broken"), (1000, "finished")]
     assert attempt.status is Status.KEEP
 
 

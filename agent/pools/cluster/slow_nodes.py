@@ -7,7 +7,7 @@ nothing. Several in a row that are slow, while those of other nodes are not, are
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from agent.experiment import Run
 from agent.pools.cluster.slots import node_of
@@ -77,8 +77,8 @@ class SlowNodes:
         self._blamed[job.attempt] += 1
         self._by[worker] = job.attempt
         first = job.machine
-        self.trials[worker] = replace(
-            job, attempt=0, script=first.script, seed=TRIAL_SEED, allowance_s=first.allowance_s, dawn=0, bounds=()
+        self.trials[worker] = Measure(
+            attempt=0, script=first.script, seed=TRIAL_SEED, allowance_s=first.allowance_s, machine=first
         )
         return f"node {node} gets no work until attempt 0 trains well there: {why}"
 

@@ -15,7 +15,7 @@ from itertools import chain, pairwise
 from operator import itemgetter
 from typing import NamedTuple
 
-from agent.experiment import Ask, Ending, History, NightCall, Run
+from agent.experiment import Ask, History, NightCall, Run
 from agent.view.facts.nouns import NightFacts
 
 LEAST_PAUSE_S = 60.0  # where nothing was at work for longer than this and than a run's budget, the night had paused
@@ -69,24 +69,19 @@ class RunTimes(NamedTuple):
     dawn: int
     ending: str | None  # None: it goes on
     began_s: float | None  # of the clock time.time()
-    trained_s: float | None  # when its training ended
+    ended_s: float | None  # when it was scored, too
     train_s: float
     scoring_s: float
-    is_scored: bool = True
 
     @classmethod
     def of(cls, attempt: int, run: Run) -> "RunTimes":
         times = seconds(run.began), seconds(run.ended), run.wall_s, run.spent_s - run.wall_s
-        return cls(run.worker, attempt, run.seed, run.dawn, run.ending, *times, is_scored=run.score is not None)
+        return cls(run.worker, attempt, run.seed, run.dawn, run.ending, *times)
 
     @property
     def is_cut_off(self) -> bool:
         """Return whether nothing tells when it ended: it goes on, or the harness died during it."""
-        return self.trained_s is None and not self.train_s
-
-    @property
-    def is_unscored(self) -> bool:
-        return self.ending == Ending.FINISHED and not self.is_scored
+        return self.ended_s is None and not self.train_s
 
 
 def in_order(name: str) -> tuple[tuple[str, int], ...]:
@@ -112,10 +107,10 @@ def busy_times(runs: Iterable[RunTimes], busy: Collection[str] = (), now_s: floa
     for worker in sorted(by_worker, key=in_order):
         own = sorted(by_worker[worker], key=itemgetter(0))
         _, last = own[-1]
-        goes_on = (last.is_cut_off or last.is_unscored) and worker in busy
+        goes_on = last.is_cut_off and worker in busy
         for (began_s, run), (later_s, _) in pairwise([*own, (math.inf, last)]):
-            trained_s = began_s + run.train_s if run.trained_s is None else run.trained_s
-            ending, ended_s = run.ending, trained_s + run.scoring_s
+            # an audit comes later, and is counted here as if it had followed at once
+            ending, ended_s = run.ending, max(run.ended_s or 0.0, began_s + run.train_s + run.scoring_s)
             if run is last and goes_on and now_s is not None:
                 ending, ended_s = None if run.is_cut_off else ending, now_s
             ended_s = max(began_s, min(ended_s, later_s))

@@ -49,14 +49,11 @@ def test_a_worker_is_busy_from_the_begin_of_its_run_to_the_end_of_its_scoring():
 
 
 def test_a_run_that_goes_on_is_told_from_one_that_the_harness_did_not_survive():
-    lost = ran("gpu 0", 1000, trained_s=None, train_s=0, scoring_s=0, ending=Ending.LOST)
+    lost = ran("gpu 0", 1000, ended_s=None, train_s=0, scoring_s=0, ending=Ending.LOST)
     (span,) = busy_times([lost])
     assert (span.began_s, span.ended_s, span.ending) == (1000, 1000, "lost")
     (span,) = busy_times([lost], {"gpu 0"}, now_s=1060)
     assert (span.ended_s, span.ending) == (1060, None)
-    unscored = ran("gpu 0", 1000, scoring_s=0, is_scored=False)
-    assert [one.ended_s for one in busy_times([unscored])] == [1100]
-    assert [one.ended_s for one in busy_times([unscored], {"gpu 0"}, now_s=1130)] == [1130]
     again = busy_times([lost, ran("gpu 0", 1100)], {"gpu 0"}, now_s=1300)
     assert [one.ended_s for one in again] == [1000, 1220]
 
