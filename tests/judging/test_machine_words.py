@@ -65,7 +65,8 @@ def test_an_edit_has_one_void_run_and_one_more_for_each_four_that_counted():
     assert attempt(1, spoilt, *counted).may_be_void(4)
     assert not attempt(1, spoilt, again, *counted).may_be_void(4)
     assert attempt(0, spoilt, again).may_be_void(2), "the user's own script is not suspected"
-    assert not attempt(0, spoilt, again).may_be_void(1)
+    assert attempt(0, spoilt, spoilt, again).may_be_void(0)
+    assert not attempt(0, spoilt, spoilt, spoilt).may_be_void(0)
     assert attempt(1, timed(1.0, Ending.SLEPT), timed(1.0, Ending.LOST)).may_be_void(0), "those no script can cause"
 
 

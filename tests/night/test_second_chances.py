@@ -119,10 +119,12 @@ def test_a_script_that_was_in_time_with_another_seed_is_given_a_second_chance_on
 
 @pytest.mark.usefixtures("busy_machine")
 def test_scoring_and_dry_runs_that_overrun_are_told_apart_from_those_that_fail(grounds):
-    with scripted_context(grounds.root, "t", []) as context:
+    with scripted_context(grounds.root, "t", [unigram(SHARPNESS=0.9)]) as context:
         run_night(context)
-        script = context.journal.attempt(0).proposal.script
-        measured = score(context.runner, 0, script, 0, limit_s=0.01)
+        script, edited = (context.journal.attempt(number).proposal.script for number in (0, 1))
+        measured = score(context.runner, 1, edited, 0, limit_s=0.01)
+        with pytest.raises(MachineError, match="attempt 0 was ended twice"):
+            score(context.runner, 0, script, 0, limit_s=0.01)
         tried = rehearse(Trial(attempt=0, script=script, allowance_s=TOO_SHORT_S, scoring_s=60.0), context.runner)
         in_time = rehearse(Trial(attempt=0, script=script, allowance_s=60.0, scoring_s=60.0), context.runner)
     assert in_time.failure is None
