@@ -377,7 +377,8 @@ class Driver:
             self.context.watcher.said("the machine slept during this run: it does not count and is done again")
         if run.ending is Ending.SPOILT:
             reason = run.last_lines.rpartition("\n")[2]
-            self.context.watcher.said(f"this run of #{job.attempt} does not count and is done again, once: {reason}")
+            again = "done again, once" if job.attempt else "done again"  # attempt 0 has more tries
+            self.context.watcher.said(f"this run of #{job.attempt} does not count and is {again}: {reason}")
 
     def _tell_holdout(self, job: Measure, run: Run) -> None:
         """Say what a run at dawn has scored on both texts."""

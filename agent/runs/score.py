@@ -152,10 +152,10 @@ def score(runner: Runner, number: int, script: str, seed: int, limit_s: float, s
 
 
 def check_not_baseline(runner: Runner, number: int, spoilt: str | None) -> None:
-    """Raise MachineError where the machine has ended attempt 0 twice: without that attempt there is no night."""
+    """Raise MachineError where the machine has spoilt attempt 0's last try: without that attempt there is no night."""
     if number == 0 and spoilt is not None:
         again = typed("run", "--tag", runner.night.tag)
-        raise MachineError(f"attempt 0 was ended twice: {spoilt}; repair that and go on with: {again}")
+        raise MachineError(f"attempt 0 was ended at its last try: {spoilt}; repair that and go on with: {again}")
 
 
 def committed_losses(
