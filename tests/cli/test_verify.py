@@ -14,8 +14,8 @@ import psutil
 import pytest
 from nights import PROJECT
 
-from agent.cli.machine.checks import ask_python
-from agent.cli.machine.verify import REPORT, anonymous, public_address, verified
+from agent.cli.machine.checks import Finding, ask_python
+from agent.cli.machine.verify import REPORT, _report, verified
 from agent.profile import steps
 
 
@@ -30,36 +30,6 @@ def test_a_machine_that_is_too_small_fills_nothing_to_check_its_memory():
     found = memory_check("0.0001")
     assert found["allowed_gb"] < 0.4
     assert (found["rows"], found["filled_gb"]) == ([], [])
-
-
-def test_the_report_tells_no_path_no_address_and_no_name():
-    told = {
-        "detail": "night: run failed: /home/jane/night/train_mlx.py: no '/Volumes/My Disk/x', ask jane@example.org",
-        "name": "AMD EPYC of Janes-Mac.local (2 cores)",
-        "checks": [{"detail": "see https://host.example/jane, ~/x and jane's file; 3,000 tokens/s, 2 of 3"}, 4, None],
-    }
-    assert anonymous(told, frozenset({"jane", "janes-mac"})) == {
-        "detail": "night: run failed: … no …, ask …",
-        "name": "AMD EPYC of ….local (2 cores)",
-        "checks": [{"detail": "see …, … and …'s file; 3,000 tokens/s, 2 of 3"}, 4, None],
-    }
-
-
-@pytest.mark.parametrize(
-    ("told", "left"),
-    [
-        ("no /Volumes/My Disk/The Project/x.py here", "no … here"),
-        ("(~/My Files/a.py) of secret/night/x.py", "(…) of …"),
-        ("KERNELS=_home_jane_k, train_jane.py, jane2, JaneDoe", "KERNELS=_home_…_k, train_….py, …2, …Doe"),
-        ("al: 2.1e-05 of memory, almost, by al_1", "…: 2.1e-05 of memory, almost, by …_1"),
-        ("192.168.1.17:8080, fe80::1c2a:bbff:fe00:1, 00:1b:44:11:3a:b7", "…:8080, …, …"),
-        ("git@github.com:jane/secret.git, user:word@proxy.corp:80", "…, …"),
-        ("GPU-123e4567-e89b-12d3-a456-426614174000", "GPU-…"),
-        ("6.8.0.4-microsoft, MLX 0.32.4, 3 tokens/s: 1.2e-05", "6.8.0.4-microsoft, MLX 0.32.4, 3 tokens/s: 1.2e-05"),
-    ],
-)  # fmt: skip
-def test_no_name_hides_in_a_word_a_path_with_spaces_or_an_address(told, left):
-    assert anonymous(told, frozenset({"jane", "al"})) == left
 
 
 @pytest.mark.slow
@@ -77,25 +47,14 @@ def test_a_doctor_that_is_ended_ends_the_check_that_it_waits_for(tmp_path):
     assert psutil.wait_procs(checks, timeout=60)[1] == []
 
 
-@pytest.mark.parametrize(
-    ("url", "address"),
-    [
-        ("https://github.com/someone/nightshift.git", "https://github.com/someone/nightshift"),
-        ("https://codeberg.org/someone/nightshift/", "https://codeberg.org/someone/nightshift"),
-        ("https://token@github.com/someone/nightshift", None),
-        ("https://git.corp/nightshift", None),
-        ("https://git.internal/nightshift", None),
-        ("https://10.0.0.7/nightshift", None),
-        ("https://example.org:8443/nightshift", None),
-        ("https://example.org:x/nightshift", None),
-        ("https://example.org/", None),
-        ("git@github.com:someone/nightshift.git", None),
-        ("/srv/nightshift", None),
-        ("", None),
-    ],
-)
-def test_an_issue_is_asked_for_at_a_public_address_alone(url, address):
-    assert public_address(url) == address
+def test_the_report_holds_no_text_of_a_user_a_script_or_a_machine(monkeypatch):
+    """No sentence of a check goes into it: that may name a folder, and a folder its owner."""
+    monkeypatch.setenv("NIGHTSHIFT_KERNELS", "/home/jane/kernels")
+    failed = Finding("night", False, "night: run failed: /home/jane/night/train_mlx.py", "ask jane")
+    text = json.dumps(_report([(failed, 1.5)]))
+    assert '"checks": [{"name": "night", "ok": false, "wall_s": 1.5}]' in text
+    for private in ("jane", "/home", socket.gethostname(), str(Path.home())):
+        assert private not in text
 
 
 @pytest.mark.slow

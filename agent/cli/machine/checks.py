@@ -8,8 +8,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
@@ -79,6 +79,7 @@ class Finding:
     what: str
     remedy: str = ""
     essential: bool = True  # a night needs it; else it only runs better with it
+    measured: Mapping[str, object] = field(default_factory=dict)  # for verify.json: no text of a user or a script
 
     @property
     def mark(self) -> str:

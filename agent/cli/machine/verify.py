@@ -3,37 +3,30 @@
 `nightshift doctor --verify` does this after its other checks, above all on a kind of machine that has not run it yet.
 """
 
-import getpass
-import importlib.metadata
-import ipaddress
 import json
 import os
 import platform
-import pwd
-import re
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
 
 from agent import __version__
 from agent.cli.machine.checks import Finding, ask, ask_python
 from agent.clock import SLEEP_TOLERANCE_S, Stopwatch, kept_awake
 from agent.experiment import Status
 from agent.files import throwaway_folder
-from agent.invocation import ABOVE, DISTRIBUTION, SCRIPT, STARTER, own_command
+from agent.invocation import SCRIPT, STARTER, own_command
 from agent.lab.hardware import MEMORY_SHARE
 from agent.profile import steps
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.sandbox.box import Mode, Open, choose
-from agent.sandbox.environment import TMP, boxed_env, settings_in
+from agent.sandbox.environment import SETTINGS, TMP, boxed_env
 from agent.sandbox.places import View
 
 BUDGET_S = 20.0
@@ -45,17 +38,6 @@ CLOSE = {"mlx.core.float32": 1e-4, "mlx.core.bfloat16": 0.02, "mlx.core.float16"
 NATS = {"bfloat16": 0.05, "float32": 0.02}  # of a loss beside float32 on a CPU; TF32 rounds to three bits more
 COMPILED_NATS = {"bfloat16": 0.05, "float32": 0.001}  # a compiled step rounds less often
 OPERATIONS = "from agent.lab.kernels.check import main; main()"
-COMMON = {"root", "user", "localhost", "linux", "darwin", "mac", "macbook", "ubuntu", "cpu", "cuda", "metal", "runner"}
-SHORT = 3  # letters of a name
-QUOTED = r"(['\"])[~/].*?\1"
-ADDRESS = (
-    r"(?i)[\w.+:-]+@[\w.-]+(?::[^\s,]*)?"  # mail, also as the user of a server
-    r"|(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w.-])"  # IPv4; kernels have such versions before a hyphen
-    r"|(?<!\w)(?:[\da-f]{0,4}:){2,7}[\da-f]{0,4}(?!\w)"  # IPv6, or of a network card
-    r"|[\da-f]{8}-(?:[\da-f]{4}-){3}[\da-f]{12}"  # of a device
-)
-# up to the last slash that could belong to it, since names of folders have spaces; relative ones from two slashes on
-PATH = r"(?<![\w/])(?:(?:\w+:/|~)?/(?:[^'\",;()]*/)?|(?:[\w.-]+/){2,})[^\s'\",;()]*"
 DEVICE = "import json; from agent.lab import hardware; hardware.tune(); print(json.dumps(hardware.describe()))"
 # Prints what a script in the box can do: compute, read a file of the user, reach a server on this machine.
 INSIDE = """
@@ -89,7 +71,7 @@ def verified(budget_s: float = BUDGET_S) -> Iterator[Finding]:
                 began = time.monotonic()
                 yield finding
     Path(REPORT).write_text(json.dumps(_report(found), indent=2) + "\n")
-    what = f"{REPORT}: written, without names and paths; open an issue in {_repository()} and attach it"
+    what = f"{REPORT}: written, without names and paths; attach it to an issue in nightshift's repository"
     yield Finding("report", True, what, essential=False)
 
 
@@ -110,7 +92,8 @@ def _operations() -> Iterator[Finding]:
             worst = max(errors, key=lambda name: errors[name])
             good = all(error < CLOSE[dtype] for error in errors.values())  # false for nan, too
             what = f"operations: {len(errors)} agree with float32, {worst} least ({errors[worst]:.1e}, {dtype})"
-            yield Finding("operations", good, what, f"beyond {CLOSE[dtype]:g}: train with NIGHTSHIFT_KERNELS=plain")
+            remedy = f"beyond {CLOSE[dtype]:g}: train with NIGHTSHIFT_KERNELS=plain"
+            yield Finding("operations", good, what, remedy, measured={"dtype": dtype, "errors": errors})
         case failure:
             yield Finding("operations", False, f"operations: {failure}")
 
@@ -128,7 +111,8 @@ def _steps() -> Iterator[Finding]:
     said = " and ".join(f"{nats:.1e} nats in {name}" for name, nats in apart.items())
     good = all(apart[name] < nats for name, nats in NATS.items())
     remedy = f"more than {' or '.join(f'{nats:g}' for nats in NATS.values())}: gradients on this device are wrong"
-    yield Finding("step", good, f"step: {len(truth)} losses are off those of float32 on the CPU by {said}", remedy)
+    what = f"step: {len(truth)} losses are off those of float32 on the CPU by {said}"
+    yield Finding("step", good, what, remedy, measured={"nats": apart})
     own, compiled = here["own"], here["compiled"]
     if isinstance(compiled, str):
         remedy = "install a C++ compiler such as g++, which MLX calls on a CPU; scripts that do not compile need none"
@@ -136,7 +120,8 @@ def _steps() -> Iterator[Finding]:
         return
     nats = _apart(compiled, here[own])
     what = f"compiled: the step's losses are off those without mx.compile by {nats:.1e} nats in {own}"
-    yield Finding("compiled", nats < COMPILED_NATS[own], what, "set COMPILE = False", essential=here["compiles"])
+    good, measured = nats < COMPILED_NATS[own], {"nats": {own: nats}}
+    yield Finding("compiled", good, what, "set COMPILE = False", essential=here["compiles"], measured=measured)
 
 
 def _estimate() -> Iterator[Finding]:
@@ -148,13 +133,13 @@ def _estimate() -> Iterator[Finding]:
         case {"rows": [], "allowed_gb": allowed_gb}:
             what = f"estimate: not checked, since one row takes more than {allowed_gb:.1f} GB, half of what is free"
             yield Finding("estimate", False, what, "close other programs", essential=False)
-        case {"rows": list(rows), "estimated_gb": list(estimated), "filled_gb": list(filled)}:
+        case {"rows": list(rows), "estimated_gb": list(estimated), "filled_gb": list(filled)} as measured:
             good = all(full <= told / MEMORY_SHARE for full, told in zip(filled, estimated, strict=True))
             what = (
                 f"estimate: {_listed(rows, 'd')} rows fill {_listed(filled, '.2f')} GB, "
                 f"and {_listed(estimated, '.2f')} GB were estimated"
             )
-            yield Finding("estimate", good, what, "correct gigabytes_of_a_step", essential=False)
+            yield Finding("estimate", good, what, "correct gigabytes_of_a_step", essential=False, measured=measured)
         case failure:
             yield Finding("estimate", False, f"estimate: {failure}", essential=False)
 
@@ -195,7 +180,8 @@ def _box() -> Iterator[Finding]:
     )
     lines = done.stderr.strip().splitlines()
     remedy = "it should compute, and neither read nor connect" if told else lines[-1] if lines else "it said nothing"
-    yield Finding("box", good, what if told else f"box: {box.name} runs no script", remedy)
+    what = what if told else f"box: {box.name} runs no script"
+    yield Finding("box", good, what, remedy, measured={"box": box.name, **told})
 
 
 def _clock() -> Iterator[Finding]:
@@ -203,7 +189,8 @@ def _clock() -> Iterator[Finding]:
     time.sleep(0.5)
     elapsed_s, slept_s = watch.elapsed_s, watch.slept_s
     good = 0.5 <= elapsed_s < 5 and slept_s < SLEEP_TOLERANCE_S
-    yield Finding("clock", good, f"clock: half a second took {elapsed_s:.2f} s, {slept_s:.2f} s of them asleep")
+    what = f"clock: half a second took {elapsed_s:.2f} s, {slept_s:.2f} s of them asleep"
+    yield Finding("clock", good, what, measured={"elapsed_s": elapsed_s, "slept_s": slept_s})
 
 
 def _assertion() -> Iterator[Finding]:
@@ -239,83 +226,31 @@ def _night(budget_s: float) -> Iterator[Finding]:
     audits = [run.score.audit for one in attempts for run in one.runs if run.score is not None and run.score.audit]
     good = attempts[0].status is Status.KEEP and all(audit.passed for audit in audits) and bool(audits)
     ends = ", ".join(f"#{one.number} {one.status} {one.val_bpb and round(one.val_bpb, 4)}" for one in attempts)
-    what = f"night: {ends}; {sum(audit.passed for audit in audits)} of {len(audits)} audits passed"
-    yield Finding("night", good, what, "attempt 0 should be kept and every audit passed")
+    passed = sum(audit.passed for audit in audits)
+    what = f"night: {ends}; {passed} of {len(audits)} audits passed"
+    scores = [{"status": one.status, "val_bpb": one.val_bpb} for one in attempts]
+    measured = {"attempts": scores, "audits": len(audits), "audits_passed": passed}
+    yield Finding("night", good, what, "attempt 0 should be kept and every audit passed", measured=measured)
 
 
 # ---- the report ------------------------------------------------------------------------------------------------------
 
 
-def _report(found: Sequence[tuple[Finding, float]]) -> Any:
-    """Return what a stranger may read: no path and no name of a user or a machine."""
+def _report(found: Sequence[tuple[Finding, float]]) -> dict[str, object]:
+    """Return what was measured under names of our own: nothing in it is a text of a user or a script."""
     device = ask(DEVICE)
-    facts = {key: device[key] for key in ("kind", "name", "memory_bytes", "mlx")} if isinstance(device, dict) else {}
-    settings = settings_in(os.environ, facts["kind"]) if facts else ""
-    checks = [{"name": one.name, "ok": one.good, "detail": one.what, "wall_s": round(took, 1)} for one, took in found]
-    system = {"system": platform.system(), "release": platform.release(), "machine": platform.machine()}
-    told = {"nightshift": __version__, "python": platform.python_version(), **system, "device": facts}
-    return anonymous({**told, "settings": settings, "checks": checks}, private_words())
-
-
-def private_words() -> frozenset[str]:
-    """Return the names of this user, the full one too, and of this machine, unless thousands have them."""
-    names = {socket.gethostname(), socket.gethostname().partition(".")[0], platform.node(), Path.home().name}
-    with suppress(KeyError, OSError):  # a container's user may have no name
-        names.add(getpass.getuser())
-        names.update(word for word in re.split(r"\W+", pwd.getpwuid(os.getuid()).pw_gecos) if len(word) >= SHORT)
-    return frozenset(name for name in names if name and name.lower() not in COMMON)
-
-
-def anonymous(value: Any, words: frozenset[str]) -> Any:
-    """Return a value with each text in it freed of paths, addresses and these words."""
-    if isinstance(value, Mapping):
-        return {key: anonymous(one, words) for key, one in value.items()}
-    if isinstance(value, list):
-        return [anonymous(one, words) for one in value]
-    if not isinstance(value, str):
-        return value
-    for path in sorted({str(Path.home()), str(Path.cwd())} - {"/"}, key=len, reverse=True):  # with spaces, perhaps
-        value = value.replace(path, "/")
-    for kind in (QUOTED, ADDRESS, PATH):
-        value = re.sub(kind, "…", value)
-    # inside other words as well, but not the short ones: "me" is in "memory"
-    longest_first = [
-        re.escape(word) if len(word) > SHORT else rf"(?<![^\W_]){re.escape(word)}(?![^\W_])"
-        for word in sorted(words, key=len, reverse=True)
-    ]
-    return re.sub("|".join(longest_first) or r"(?!)", "…", value, flags=re.IGNORECASE)
-
-
-def _repository() -> str:
-    """Return where an issue can be opened: the project's tracker, else the clone's public address, if it has one."""
-    return _tracker() or public_address(_origin()) or "the repository that you cloned"
-
-
-def _tracker() -> str | None:
-    with suppress(importlib.metadata.PackageNotFoundError):
-        urls = importlib.metadata.metadata(DISTRIBUTION).get_all("Project-URL") or ()
-        named = {label.lower(): url for label, _, url in (one.partition(", ") for one in urls)}
-        return named.get("issues") or named.get("tracker")
-    return None
-
-
-def _origin() -> str:
-    if not (ABOVE / ".git").exists():
-        return ""
-    command = ["git", "-C", str(ABOVE), "remote", "get-url", "origin"]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
-
-
-def public_address(url: str) -> str | None:
-    """Return the address of a repository without .git, if everybody can open it by its looks; else None."""
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname or "", parts.port
-    except ValueError:
-        return None
-    is_name = "." in host and not host.endswith((".local", ".lan", ".internal", ".home", ".corp", ".intranet"))
-    with suppress(ValueError):
-        ipaddress.ip_address(host)
-        is_name = False
-    plain = parts.scheme == "https" and port is None and "@" not in parts.netloc and not parts.query + parts.fragment
-    return url.removesuffix("/").removesuffix(".git") if plain and is_name and len(parts.path) > 1 else None
+    told = ("kind", "name", "memory_bytes", "mlx")
+    return {
+        "nightshift": __version__,
+        "python": platform.python_version(),
+        "system": platform.system(),
+        "release": platform.release().partition("-")[0],  # what follows may be a name
+        "machine": platform.machine(),
+        "device": {key: device[key] for key in ("kind", "name", "memory_bytes", "mlx")}
+        if isinstance(device, dict)
+        else {},
+        "settings": [one.name for one in SETTINGS if one.name in os.environ],
+        "checks": [
+            {"name": one.name, "ok": one.good, "wall_s": round(took_s, 1), **one.measured} for one, took_s in found
+        ],
+    }
