@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from agent import __version__
 from agent.cli.machine.checks import Finding, ask, ask_python
@@ -133,7 +134,8 @@ def _estimate() -> Iterator[Finding]:
         case {"rows": [], "allowed_gb": allowed_gb}:
             what = f"estimate: not checked, since one row takes more than {allowed_gb:.1f} GB, half of what is free"
             yield Finding("estimate", False, what, "close other programs", essential=False)
-        case {"rows": list(rows), "estimated_gb": list(estimated), "filled_gb": list(filled)} as measured:
+        case {"rows": list(rows), "estimated_gb": list(estimated), "filled_gb": list(filled)}:
+            measured = {"rows": rows, "estimated_gb": estimated, "filled_gb": filled}
             good = all(full <= told / MEMORY_SHARE for full, told in zip(filled, estimated, strict=True))
             what = (
                 f"estimate: {_listed(rows, 'd')} rows fill {_listed(filled, '.2f')} GB, "
@@ -236,19 +238,17 @@ def _night(budget_s: float) -> Iterator[Finding]:
 # ---- the report ------------------------------------------------------------------------------------------------------
 
 
-def _report(found: Sequence[tuple[Finding, float]]) -> dict[str, object]:
+def _report(found: Sequence[tuple[Finding, float]]) -> dict[str, Any]:
     """Return what was measured under names of our own: nothing in it is a text of a user or a script."""
-    device = ask(DEVICE)
-    told = ("kind", "name", "memory_bytes", "mlx")
+    device: Any = ask(DEVICE)
+    told = ("kind", "name", "memory_bytes", "mlx") if isinstance(device, dict) else ()
     return {
         "nightshift": __version__,
         "python": platform.python_version(),
         "system": platform.system(),
         "release": platform.release().partition("-")[0],  # what follows may be a name
         "machine": platform.machine(),
-        "device": {key: device[key] for key in ("kind", "name", "memory_bytes", "mlx")}
-        if isinstance(device, dict)
-        else {},
+        "device": {key: device[key] for key in told},
         "settings": [one.name for one in SETTINGS if one.name in os.environ],
         "checks": [
             {"name": one.name, "ok": one.good, "wall_s": round(took_s, 1), **one.measured} for one, took_s in found
