@@ -5,10 +5,12 @@ from collections.abc import Sequence
 from judged import decided
 
 from agent.experiment import (
+    LOCAL,
     Ask,
     Attempt,
     Dawn,
     Decision,
+    Doing,
     Ending,
     History,
     Night,
@@ -19,6 +21,7 @@ from agent.experiment import (
     Status,
     Summary,
     Weights,
+    Work,
 )
 from agent.judging.noise import noise
 from agent.records.journal import Journal
@@ -85,3 +88,8 @@ def status_lines(
     dawns = () if dawn is None else (dawn,)
     now = overview(night, history, asks, dawns, noise(history))
     return overview_lines(now, pid=pid, stopping=False, crew=crew_of(night, history, asks, calls))
+
+
+def doing(what: Doing, seed: int | None = None, worker: str = LOCAL) -> Work:
+    """What a worker does, for a screen: it has the attempt beside it."""
+    return Work(worker, what, 0, "", seed)

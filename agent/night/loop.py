@@ -244,16 +244,16 @@ class Driver:
         began = utc_now("milliseconds")
         match job:
             case Trial():
-                state.begin(Work(worker, Doing.REHEARSING, job.attempt, began))
-                watcher.dry_run_began(attempt, worker)
+                work = Work(worker, Doing.REHEARSING, job.attempt, began)
             case Measure():
-                state.begin(Work(worker, Doing.TRAINING, job.attempt, began, job.seed, job.dawn))
-                watcher.run_began(attempt, job.seed, worker)
-                run_id = state.start_run(job.attempt, job.seed, job.dawn, worker)
+                work = Work(worker, Doing.TRAINING, job.attempt, began, job.seed, job.dawn)
             case AuditRun():
                 dawn = next((run.dawn for run in attempt.runs if run.seed == job.seed), 0)
-                state.begin(Work(worker, Doing.AUDITING, job.attempt, began, job.seed, dawn))
-                watcher.audit_began(attempt, worker)
+                work = Work(worker, Doing.AUDITING, job.attempt, began, job.seed, dawn)
+        state.begin(work)
+        watcher.work_began(attempt, work)
+        if isinstance(job, Measure):
+            run_id = state.start_run(job.attempt, job.seed, job.dawn, worker)
         if self.ideas is not None and not isinstance(job, Trial):
             self.ideas.ask_ahead()
         self.flight.jobs[worker] = job, run_id
@@ -304,8 +304,9 @@ class Driver:
         if isinstance(job, Measure) and worker not in self._scoring:
             self._scoring.add(worker)
             began = utc_now("milliseconds")
-            self.state.begin(Work(worker, Doing.SCORING, job.attempt, began, job.seed, job.dawn))
-            self.context.watcher.scoring_began(self.state.attempts[job.attempt], worker)
+            work = Work(worker, Doing.SCORING, job.attempt, began, job.seed, job.dawn)
+            self.state.begin(work)
+            self.context.watcher.work_began(self.state.attempts[job.attempt], work)
 
     def abandon(self) -> None:
         """End all jobs, and record what they have brought nevertheless: an error ends the night."""

@@ -8,10 +8,10 @@ import pytest
 from judged import scored_attempt
 from rich.cells import cell_len
 from rich.console import Console
-from samples import NIGHT
+from samples import NIGHT, doing
 from terminals import Emulator
 
-from agent.experiment import Ask, Attempt, Progress, Proposal, Status
+from agent.experiment import Ask, Attempt, Doing, Progress, Proposal, Status
 from agent.judging.intervals import Interval
 from agent.judging.noise import noise
 from agent.proposers.briefing import Left
@@ -51,7 +51,7 @@ def shown_on(columns: int, rows: int = 24, title: str = TITLE, why: str = WHY) -
     screen.night_stands(MEASURED, ASKS, LEFT)
     attempt = proposed(title, why)
     screen.attempt_began(attempt)
-    screen.run_began(attempt, seed=7)
+    screen.work_began(attempt, doing(Doing.TRAINING, 7))
     screen.progressed(Progress(0.45, step=70, loss=4.25, tokens_s=1850), 140)
     return terminal, screen, console
 
@@ -185,31 +185,31 @@ def test_runs_are_told_apart_in_the_calibration_and_at_dawn():
     terminal, screen, console = shown_on(140)
     first = dataclasses.replace(MEASURED[0], decision=None, settled=False, runs=MEASURED[0].runs[:1])
     calibrating = Screen(console, 300, calibration=3)
-    calibrating.run_began(first, seed=1)
+    calibrating.work_began(first, doing(Doing.TRAINING, 1))
     assert "calibration run 2 of 3, seed 1" in terminal.text()
     narrow, _, on_it = shown_on(60)
-    Screen(on_it, 300, calibration=3).run_began(first, seed=1)
+    Screen(on_it, 300, calibration=3).work_began(first, doing(Doing.TRAINING, 1))
     assert "calibration run 2 of 3, seed 1" in narrow.text(), "its title leaves the room"
     screen.dawn_began(8)
     for seed in (1000, 1001):
-        screen.run_began(MEASURED[1], seed)
+        screen.work_began(MEASURED[1], doing(Doing.TRAINING, seed))
     assert "#1 LR 0.1 → 0.2 · dawn run 2 of up to 8, seed 1001" in terminal.text()
 
 
 def test_the_bar_of_a_scoring_goes_by_the_one_before():
     terminal, screen, _ = shown_on(80)
     for took_s in (20.0, 5.0):
-        screen.scoring_began(proposed("A 1 → 2"))
+        screen.work_began(proposed("A 1 → 2"), doing(Doing.SCORING))
         screen.progressed(None, took_s)
     assert "5 s of about 20 s" in terminal.text()
-    screen.scoring_began(proposed("A 1 → 2"))
+    screen.work_began(proposed("A 1 → 2"), doing(Doing.SCORING))
     screen.progressed(None, 7.0)
     assert "7 s of about 7 s" in terminal.text()
 
 
 def test_a_dry_run_shows_no_progress_of_the_second_that_it_trains():
     terminal, screen, _ = shown_on(80)
-    screen.dry_run_began(proposed("A 1 → 2"))
+    screen.work_began(proposed("A 1 → 2"), doing(Doing.REHEARSING))
     screen.progressed(Progress(1.0), 3.0)
     assert "dry run" in terminal.text()
     assert "100%" not in terminal.text()

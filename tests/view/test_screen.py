@@ -7,9 +7,9 @@ import re
 
 import pytest
 from rich.console import Console
-from samples import HISTORY
+from samples import HISTORY, doing
 
-from agent.experiment import Progress
+from agent.experiment import Doing, Progress
 from agent.view.live.screen import Screen
 from agent.view.live.verdicts import describe
 from agent.view.screen import print_folded, steadfast
@@ -22,11 +22,11 @@ def watched(*, terminal: bool) -> str:
     console = Console(width=120, file=io.StringIO(), force_terminal=terminal)
     screen = Screen(console, budget_s=300)
     screen.attempt_began(dataclasses.replace(HISTORY[1], runs=(), decision=None, settled=False))
-    screen.run_began(HISTORY[1], seed=0)
+    screen.work_began(HISTORY[1], doing(Doing.TRAINING, 0))
     screen.progressed(None, 0.5)
     for tenth in range(1200):
         screen.progressed(HALFWAY, tenth / 10)
-    screen.scoring_began(HISTORY[1])
+    screen.work_began(HISTORY[1], doing(Doing.SCORING))
     screen.progressed(None, 59.0)
     screen.progressed(None, 61.0)
     screen.attempt_settled(HISTORY[1], HISTORY[0])
@@ -46,11 +46,11 @@ def test_a_log_gets_a_plain_line_a_minute():
 def test_a_log_says_each_minute_that_an_author_is_asked_and_that_a_run_starts():
     console = Console(width=120, file=io.StringIO())
     screen = Screen(console, budget_s=300)
-    screen.scoring_began(HISTORY[0])
+    screen.work_began(HISTORY[0], doing(Doing.SCORING))
     screen.progressed(None, 90.0)
     screen.asking_began(1)
     screen.progressed(None, 60.0)
-    screen.run_began(dataclasses.replace(HISTORY[1], runs=()), seed=0)
+    screen.work_began(dataclasses.replace(HISTORY[1], runs=()), doing(Doing.TRAINING, 0))
     screen.progressed(None, 75.0)
     assert console.file.getvalue().splitlines() == [
         "   scoring · 90 s",
@@ -86,7 +86,7 @@ def test_a_reader_that_goes_away_is_no_error():
 def test_a_wish_to_stop_is_acknowledged_once(workers, sentence):
     console = Console(width=120, file=io.StringIO())
     screen = Screen(console, budget_s=300, stopping=lambda: True, workers=workers)
-    screen.run_began(HISTORY[1], seed=0)
+    screen.work_began(HISTORY[1], doing(Doing.TRAINING, 0))
     for second in range(5):
         screen.progressed(HALFWAY, second)
     assert console.file.getvalue().count(sentence) == 1
@@ -108,8 +108,8 @@ def test_an_attempt_that_is_measured_again_is_told_from_a_new_one():
 def test_a_log_tells_the_runs_of_one_attempt_apart():
     console = Console(width=120, file=io.StringIO())
     at_work = dataclasses.replace(HISTORY[0], decision=None, settled=False)
-    Screen(console, budget_s=300).run_began(dataclasses.replace(at_work, runs=()), seed=0)
-    Screen(console, budget_s=300).run_began(at_work, seed=1)
+    Screen(console, budget_s=300).work_began(dataclasses.replace(at_work, runs=()), doing(Doing.TRAINING, 0))
+    Screen(console, budget_s=300).work_began(at_work, doing(Doing.TRAINING, 1))
     assert console.file.getvalue() == "   run 2, seed 1\n"
 
 
@@ -128,8 +128,8 @@ def test_scoring_is_not_called_starting():
     console = Console(width=120, file=io.StringIO(), force_terminal=True)
     screen = Screen(console, budget_s=300)
     screen.attempt_began(HISTORY[1])
-    screen.run_began(HISTORY[1], seed=0)
-    screen.scoring_began(HISTORY[1])
+    screen.work_began(HISTORY[1], doing(Doing.TRAINING, 0))
+    screen.work_began(HISTORY[1], doing(Doing.SCORING))
     screen.progressed(None, 12.0)
     screen.close()
     drawn = console.file.getvalue().rpartition("scoring")[2]

@@ -10,10 +10,10 @@ from judged import scored_attempt
 from nights import make_repository, unigram
 from rich.cells import cell_len
 from rich.console import Console
-from samples import HISTORY
+from samples import HISTORY, doing
 from terminals import Emulator
 
-from agent.experiment import LOCAL, Attempt, Progress, Proposal, Run, Score
+from agent.experiment import LOCAL, Attempt, Doing, Progress, Proposal, Run, Score
 from agent.proposers.briefing import Left
 from agent.records.place import Place
 from agent.view.live.follow import Follower
@@ -41,13 +41,13 @@ def busy(count: int, columns: int = 80, rows: int = 24) -> tuple[Emulator, Scree
     for number, name in enumerate(GPUS[:count]):
         screen.attempt_began(idea(number + 4))
         if number == 1:
-            screen.dry_run_began(idea(number + 4), name)
+            screen.work_began(idea(number + 4), doing(Doing.REHEARSING, worker=name))
             screen.progressed(Progress(1.0), 2.0, name)
         elif number == 2:
-            screen.scoring_began(idea(number + 4, "DEPTH 4 → 6"), name)
+            screen.work_began(idea(number + 4, "DEPTH 4 → 6"), doing(Doing.SCORING, worker=name))
             screen.progressed(None, 7.0, name)
         else:
-            screen.run_began(idea(number + 4), 7, name)
+            screen.work_began(idea(number + 4), doing(Doing.TRAINING, 7, name))
             screen.progressed(HALFWAY, 140, name)
     screen.night_stands((scored_attempt(0, 1.5, 1.51),), (), LEFT)
     return terminal, screen
@@ -100,10 +100,10 @@ def test_a_worker_that_rests_has_no_line():
 
 def test_workers_are_shown_as_soon_as_there_are_two():
     terminal, screen = screen_on()
-    screen.run_began(idea(1), 7, "gpu 10")
+    screen.work_began(idea(1), doing(Doing.TRAINING, 7, "gpu 10"))
     screen.progressed(HALFWAY, 100, "gpu 10")
     assert "gpu" not in terminal.text()
-    screen.run_began(idea(2), 7, "gpu 9")
+    screen.work_began(idea(2), doing(Doing.TRAINING, 7, "gpu 9"))
     assert [line[:8].strip() for line in terminal.lines()[1:3]] == ["gpu 9", "gpu 10"]
 
 
@@ -111,8 +111,8 @@ def test_one_worker_has_the_screen_that_it_always_had():
     named, unnamed = screen_on(), screen_on()
     for (terminal, screen), worker in ((named, {"worker": LOCAL}), (unnamed, {})):
         screen.attempt_began(idea(1))
-        screen.dry_run_began(idea(1), **worker)
-        screen.run_began(idea(1), 7, **worker)
+        screen.work_began(idea(1), doing(Doing.REHEARSING))
+        screen.work_began(idea(1), doing(Doing.TRAINING, 7))
         screen.progressed(HALFWAY, 100, **worker)
         screen.night_stands(HISTORY, (), Left(31))
         screen.worker_rests(LOCAL)
@@ -124,7 +124,7 @@ def test_the_runs_of_a_calibration_that_go_on_beside_each_other_are_counted():
     terminal, screen = screen_on(140, workers=3)
     first = dataclasses.replace(HISTORY[0], decision=None, settled=False)
     for seed, name in enumerate(GPUS[:3], 1):
-        screen.run_began(first, seed, name)
+        screen.work_began(first, doing(Doing.TRAINING, seed, name))
     shown = [line.rpartition(" · ")[2] for line in terminal.lines() if line.startswith("gpu")]
     assert shown == [f"calibration run {seed + 1} of 4, seed {seed}" for seed in (1, 2, 3)]
 
@@ -134,11 +134,13 @@ def test_a_log_names_the_worker_of_each_line_and_tells_of_a_run_once_a_minute():
     screen = Screen(console, 300, workers=2)
     for number, name in enumerate(GPUS[:2]):
         screen.attempt_began(idea(number, f"A {number}"))
-        screen.run_began(idea(number), 0, name)
+        screen.work_began(idea(number), doing(Doing.TRAINING, 0, name))
     for tenth in range(1250):
         for name in GPUS[:2]:
             screen.progressed(HALFWAY, tenth / 10, name)
-    screen.run_began(dataclasses.replace(idea(1), runs=(Run(0, "finished", 0, 1.0, None, ""),)), 1, "gpu 1")
+    screen.work_began(
+        dataclasses.replace(idea(1), runs=(Run(0, "finished", 0, 1.0, None, ""),)), doing(Doing.TRAINING, 1, "gpu 1")
+    )
     about = "50% · step 70 · loss 4.250 · 1,850 tokens/s · 150 s left"
     assert console.file.getvalue().splitlines() == [
         "#0 A 0",

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from agent.clock import utc_now
 from agent.errors import MachineError, NightError
-from agent.experiment import WHOLE, Attempt, History, Lease, Night, Progress, Proposal, Run
+from agent.experiment import LOCAL, WHOLE, Attempt, Doing, History, Lease, Night, Progress, Proposal, Run, Work
 from agent.files import read_end
 from agent.judging.failures import run_failure, training_failure
 from agent.lab.hardware import cache_root
@@ -131,16 +131,20 @@ def run_again(original: Original, seed: int, runner: Runner, screen: Screen) -> 
     """Train, score and audit once; raise Stopped if the user stopped it."""
     number, attempt = original.attempt.number, original.as_attempt
     allowance_s = _allowance_s(original, runner.night)
+
+    def begins(doing: Doing) -> None:
+        screen.work_began(attempt, Work(LOCAL, doing, number, utc_now(), seed))
+
     screen.attempt_began(attempt)
     repeats = Repeats(runner)
     while True:
-        screen.run_began(attempt, seed)
+        begins(Doing.TRAINING)
         run, spoilt = train(runner, number, original.script, seed, allowance_s)
         if not repeats.wanted(run.ending, spoilt):
             break
     failure = training_failure(run)
     if failure is None:
-        screen.scoring_began(attempt)
+        begins(Doing.SCORING)
         limit_s = FIRST_LIMIT_S
         if _is_alike(original, runner.night):
             beyond_s = max(0.0, run.wall_s - runner.night.budget_s)
@@ -149,7 +153,7 @@ def run_again(original: Original, seed: int, runner: Runner, screen: Screen) -> 
         run = replace(run, score=score(runner, number, original.script, seed, limit_s))
         failure = run_failure(run)
     if failure is None and number > 0:
-        screen.audit_began(attempt)
+        begins(Doing.AUDITING)
         found = audit(runner, number, original.script, seed, limit_s, None)
         failure = f"audit: {found.failure}" if found.failure is not None else None
     return _again(original, runner.night, run, failure), run

@@ -127,18 +127,9 @@ class Follower:
 
     def _show_job(self, job: Work) -> None:
         attempt = self._history[job.attempt]
-        match job.doing:
-            case Doing.REHEARSING:
-                self._screen.dry_run_began(attempt, job.worker)
-            case Doing.TRAINING:
-                assert job.seed is not None
-                if job.dawn:
-                    self._screen.dawn_began(None, sum(len(one.dawn_runs(job.dawn)) for one in self._history))
-                self._screen.run_began(attempt, job.seed, job.worker)
-            case Doing.SCORING:
-                self._screen.scoring_began(attempt, job.worker)
-            case Doing.AUDITING:
-                self._screen.audit_began(attempt, job.worker)
+        if job.dawn and job.doing is Doing.TRAINING:
+            self._screen.dawn_began(None, sum(len(one.dawn_runs(job.dawn)) for one in self._history))
+        self._screen.work_began(attempt, job)
 
     def _show_progress(self) -> None:
         now = self._moment

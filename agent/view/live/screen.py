@@ -7,7 +7,7 @@ from dataclasses import replace
 from rich.console import Console
 from rich.text import Text
 
-from agent.experiment import LOCAL, Ask, Attempt, History, NightCall
+from agent.experiment import LOCAL, Ask, Attempt, Doing, History, NightCall, Work
 from agent.experiment import Progress as Point
 from agent.judging.noise import noise
 from agent.proposers.briefing import Left
@@ -103,13 +103,15 @@ class Screen:
         self._asking = None
         self._begin(AtWork.on(attempt), "committing")
 
-    def dry_run_began(self, attempt: Attempt, worker: str = LOCAL) -> None:
-        self._begin(AtWork.on(attempt), "dry run", worker)
-
-    def run_began(self, attempt: Attempt, seed: int, worker: str = LOCAL) -> None:
+    def work_began(self, attempt: Attempt, work: Work) -> None:
+        """Show what a worker begins to do with an attempt."""
+        worker = work.worker
+        if work.doing is not Doing.TRAINING:
+            self._begin(AtWork.on(attempt), work.doing, worker)
+            return
         self._workers.rest(worker)
-        words = f"{self._which_run(attempt)}, seed {seed}"
-        self._begin(replace(AtWork.on(attempt), seed=seed), words, worker)
+        words = f"{self._which_run(attempt)}, seed {work.seed}"
+        self._begin(replace(AtWork.on(attempt), seed=work.seed), words, worker)
         if self._panel is None and (self._dawn_runs is not None or (attempt.done_runs and not attempt.settled)):
             self.said(f"   {self._whose(worker)}{words}")  # why a log begins again at 0%
 
@@ -122,12 +124,6 @@ class Screen:
         if attempt.number == 0 and not attempt.settled and number <= self._calibration > 1:
             return f"calibration run {number} of {self._calibration}"
         return f"run {number}"
-
-    def scoring_began(self, attempt: Attempt, worker: str = LOCAL) -> None:
-        self._begin(AtWork.on(attempt), "scoring", worker)
-
-    def audit_began(self, attempt: Attempt, worker: str = LOCAL) -> None:
-        self._begin(AtWork.on(attempt), "auditing", worker)
 
     def worker_rests(self, worker: str) -> None:
         """Forget what this worker did: it has no job now."""
