@@ -162,12 +162,12 @@ def test_from_a_wheel_an_empty_folder_comes_to_a_result(install, wheel, tmp_path
     typed("nightshift plot --out progress.png")
     assert (tmp_path / "empty" / "progress.png").read_bytes().startswith(b"\x89PNG")
 
-    export = "nightshift export tensorboard --out runs"
+    export = "nightshift export trackio --out runs"
     remedy = typed(export, code=2).partition("install it with: ")[2]
-    assert "[cpu,tensorboard]" in remedy or "[tensorboard]" in remedy
+    assert "[cpu,trackio]" in remedy or "[trackio]" in remedy
     typed(remedy)
     typed(export)
-    assert list((tmp_path / "empty" / "runs").rglob("events.out.tfevents.*"))
+    assert list((tmp_path / "empty" / "runs").rglob("*.db"))
 
 
 @needs_uv

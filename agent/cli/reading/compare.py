@@ -17,12 +17,12 @@ from agent.text import harmless, harmless_lines, shorten
 from agent.view import table
 from agent.view.answer import Answer, AnswersTo
 from agent.view.comparison import Comparison, Side, attempts_compared, nights_compared
-from agent.view.export.rows import settings
 from agent.view.facts.json import plain
 from agent.view.facts.nouns import AttemptFacts, NightFacts
 from agent.view.scoring_words import without_scoring_words
 from agent.view.screen import print_folded, terminal_width
 from agent.view.table import Column
+from agent.view.tables import settings
 
 LEAST = 12  # places of a cell
 VERDICT = re.compile(r"[^:;(]+")  # the beginning of the sentence

@@ -1,0 +1,65 @@
+"""Rows of attempts hold all facts, the dials as they were in each, and texts that no reader trips over."""
+
+import csv
+import json
+
+import pyarrow.parquet as pq
+import pytest
+from facts import a_night, a_run, an_attempt
+
+from agent.view.tables import attempts, settings, write_csv, write_jsonl, write_parquet
+
+TREE = a_night(
+    an_attempt(a_run(0, 1.2), number=0),
+    an_attempt(number=1, dials={"LR": (0.1, 0.2)}),
+    an_attempt(number=2, dials={"LR": (0.1, 0.05), "DEPTH": (4, 6)}),
+    an_attempt(number=3, parent=1, dials={"LR": (0.2, 0.4), "WINDOW": ("SL", ("L", "S"))}),
+    an_attempt(number=4, parent=3, dials={"DEPTH": (4, 8)}),
+)
+
+
+def test_each_attempt_has_the_dials_of_its_parent_apart_from_those_that_it_turned():
+    assert settings(TREE) == {
+        0: {"LR": 0.1, "DEPTH": 4, "WINDOW": "SL"},
+        1: {"LR": 0.2, "DEPTH": 4, "WINDOW": "SL"},
+        2: {"LR": 0.05, "DEPTH": 6, "WINDOW": "SL"},
+        3: {"LR": 0.4, "DEPTH": 4, "WINDOW": ("L", "S")},
+        4: {"LR": 0.4, "DEPTH": 8, "WINDOW": ("L", "S")},
+    }
+
+
+def test_a_dial_has_a_column_of_its_values_and_one_of_several_types_is_text(tmp_path):
+    write_parquet(tmp_path / "t.parquet", attempts([TREE]))
+    table = pq.read_table(tmp_path / "t.parquet")
+    assert {name: str(table.schema.field(name).type) for name in ("attempt", "dial.DEPTH", "dial.LR")} == {
+        "attempt": "int64", "dial.DEPTH": "int64", "dial.LR": "double",
+    }  # fmt: skip
+    assert table["dial.WINDOW"].to_pylist() == ["SL", "SL", "SL", '["L", "S"]', '["L", "S"]']
+
+
+HOSTILE = "=cmd|' /C calc'!A1"
+WORDS = 'a "quoted", cell\nof two lines, \x1b[2J, \ud800 and 🧪'
+
+
+def test_hostile_texts_are_texts_in_every_format(tmp_path):
+    night = a_night(an_attempt(a_run(0, float("nan")), number=0, title=HOSTILE, words=WORDS, source="<script>"))
+    rows = attempts([night])
+    write_csv(tmp_path / "t.csv", rows)
+    write_jsonl(tmp_path / "t.jsonl", rows)
+    write_parquet(tmp_path / "t.parquet", rows)
+    (row,) = csv.DictReader((tmp_path / "t.csv").open(newline="", encoding="utf-8"))
+    assert row["title"] == f"'{HOSTILE}"  # no formula
+    assert row["words"] == 'a "quoted", cell\nof two lines, \\x1b[2J, \\ud800 and 🧪'
+    line = json.loads((tmp_path / "t.jsonl").read_text())
+    (packed,) = pq.read_table(tmp_path / "t.parquet").to_pylist()
+    for found in (line, packed):
+        assert (found["title"], found["source"]) == (HOSTILE, "<script>")
+        assert found["words"] == WORDS.replace("\ud800", "\\ud800")
+        assert found["runs"][0]["val_bpb"] is None  # JSON has no such number
+
+
+@pytest.mark.parametrize("title", ["\t=1+1", " =1+1", "\n@SUM(1)"])
+def test_a_formula_behind_a_blank_is_a_text_too(tmp_path, title):
+    write_csv(tmp_path / "t.csv", attempts([a_night(an_attempt(number=0, title=title))]))
+    (row,) = csv.DictReader((tmp_path / "t.csv").open(newline="", encoding="utf-8"))
+    assert row["title"] == f"'{title}"
