@@ -18,8 +18,7 @@ from agent.sandbox import seccomp
 pytestmark = pytest.mark.skipif(not seccomp.available(), reason="nothing here filters system calls")
 
 MACHINES = tuple(seccomp.ARCHITECTURES)
-NAMES = ("REFUSED", "PRETENDED", "BY_ARGUMENT", "REFUSED_TOO", "PRETENDED_TOO", "BY_ARGUMENT_TOO")
-ROWS = {name: row for table in NAMES for name, row in getattr(seccomp, table).items()}
+ROWS = {name: numbers for name, (numbers, _) in (seccomp.EVERYWHERE | seccomp.BESIDE_LANDLOCK).items()}
 HEADERS = {"x86_64": "/usr/include/x86_64-linux-gnu/asm/unistd_64.h", "aarch64": "/usr/include/asm-generic/unistd.h"}
 PRELUDE = f"""
 import ctypes, os, socket, sys
@@ -27,8 +26,8 @@ sys.path.insert(0, {str(Path(seccomp.__file__).parents[2])!r})
 from agent.sandbox import seccomp
 libc = ctypes.CDLL(None, use_errno=True)
 column = seccomp.ARCHITECTURES[os.uname().machine][1]
-tables = (getattr(seccomp, name) for name in {NAMES})
-numbers = {{name: row[column] for table in tables for name, row in table.items() if row[column] is not None}}
+table = seccomp.EVERYWHERE | seccomp.BESIDE_LANDLOCK
+numbers = {{name: row[column] for name, (row, _) in table.items() if row[column] is not None}}
 
 def call(number, *arguments):
     return ctypes.get_errno() if libc.syscall(ctypes.c_long(number), *map(ctypes.c_long, arguments)) < 0 else 0
@@ -65,8 +64,9 @@ def log(tmp_path: Path) -> Iterator[socket.socket]:
 
 def test_each_call_of_the_table_is_refused():
     code = """
-for answer, table in ((1, seccomp.REFUSED | seccomp.REFUSED_TOO), (0, seccomp.PRETENDED | seccomp.PRETENDED_TOO)):
-    print({name for name in table if name in numbers and call(numbers[name], -1, 0, 0, 0, 0) != answer}, end=' ')
+for error, answer in ((1, seccomp.REFUSE), (0, seccomp.PRETEND)):
+    always = [name for name, (_, steps) in table.items() if steps == [(seccomp.RETURN, 0, 0, answer)]]
+    print({name for name in always if name in numbers and call(numbers[name], -1, 0, 0, 0, 0) != error}, end=' ')
 """
     assert run(INSTALL + code) == "set() set()"
 
@@ -217,7 +217,7 @@ def answer(machine: str, name: str, *arguments: int, namespaces: bool = False, a
     number = (ROWS | {"read": (0, 63)})[name][column]
     data = {seccomp.NUMBER: number, seccomp.ARCHITECTURE: architecture or own}
     data |= {16 + 8 * at: argument for at, argument in enumerate(arguments)}
-    tests = {seccomp.EQUAL: int.__eq__, seccomp.AT_LEAST: int.__ge__, seccomp.ANY_OF: int.__and__}
+    tests = {seccomp.EQUAL: int.__eq__, seccomp.AT_LEAST: int.__ge__}
     program, at, held = seccomp.program(machine, namespaces=namespaces), 0, 0
     while program[at][0] != seccomp.RETURN:
         what, yes, no, value = program[at]
@@ -229,9 +229,10 @@ def answer(machine: str, name: str, *arguments: int, namespaces: bool = False, a
     return program[at][3]
 
 
-def there(machine: str, *tables: seccomp.Table) -> list[str]:
-    column = seccomp.ARCHITECTURES[machine][1]
-    return [name for table in tables for name, row in table.items() if row[column] is not None]
+def there(machine: str, table: seccomp.Table, answer: int | None = None) -> list[str]:
+    """Return the calls of a table that a machine has, all or those that always get this answer."""
+    column, always = seccomp.ARCHITECTURES[machine][1], [(seccomp.RETURN, 0, 0, answer)]
+    return [name for name, (row, steps) in table.items() if row[column] is not None and (not answer or steps == always)]
 
 
 @pytest.mark.parametrize("namespaces", [True, False], ids=["bubblewrap", "landlock"])
@@ -240,17 +241,17 @@ def test_on_either_machine_and_in_either_box_notes_are_refused(machine, namespac
     def said(name: str, *arguments: int) -> int:
         return answer(machine, name, *arguments, namespaces=namespaces)
 
-    assert {said(name) for name in there(machine, seccomp.REFUSED)} == {seccomp.REFUSE}
-    assert {said(name) for name in there(machine, seccomp.PRETENDED)} == {seccomp.DONE}
+    assert {said(name) for name in there(machine, seccomp.EVERYWHERE, seccomp.REFUSE)} == {seccomp.REFUSE}
+    assert {said(name) for name in there(machine, seccomp.EVERYWHERE, seccomp.PRETEND)} == {seccomp.PRETEND}
     assert said("read") == said("clone", 0x3D0F00) == seccomp.ALLOW
     assert said("clone", 0x10000011) == seccomp.REFUSE
-    assert said("clone3") == seccomp.UNKNOWN
+    assert said("clone3") == seccomp.ANSWERS["unknown"]
     advice = {value: said("madvise", 0, 0, value) for value in range(26)}
-    assert {value for value, told in advice.items() if told == seccomp.INVALID} == {20, 21}
-    assert {value for value, told in advice.items() if told == seccomp.DONE} == {1, 3}
+    assert {value for value, told in advice.items() if told == seccomp.ANSWERS["invalid"]} == {20, 21}
+    assert {value for value, told in advice.items() if told == seccomp.PRETEND} == {1, 3}
     assert advice[4] == seccomp.ALLOW  # allocators give memory back by it
     flags = [said("preadv2", 0, 0, 0, 0, 0, flag) for flag in (0, 1, 8, 9, 0x80)]
-    assert flags == [seccomp.ALLOW] * 2 + [seccomp.UNSUPPORTED] * 3
+    assert flags == [seccomp.ALLOW] * 2 + [seccomp.ANSWERS["unsupported"]] * 3
     options = [said("getsockopt", 3, level, name) for level, name in ((1, 57), (1, 71), (1, 3), (6, 57))]
     assert options == [seccomp.REFUSE] * 2 + [seccomp.ALLOW] * 2
     assert answer(machine, "read", architecture=0x40000003, namespaces=namespaces) == seccomp.KILL
@@ -258,24 +259,24 @@ def test_on_either_machine_and_in_either_box_notes_are_refused(machine, namespac
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_beside_landlock_more_is_refused(machine):
-    refused = there(machine, seccomp.REFUSED_TOO)
-    pretended = there(machine, seccomp.PRETENDED_TOO)
+    refused = there(machine, seccomp.BESIDE_LANDLOCK, seccomp.REFUSE)
+    pretended = there(machine, seccomp.BESIDE_LANDLOCK, seccomp.PRETEND)
     assert {answer(machine, name) for name in refused} == {seccomp.REFUSE}
-    assert {answer(machine, name) for name in pretended} == {seccomp.DONE}
+    assert {answer(machine, name) for name in pretended} == {seccomp.PRETEND}
     with_namespaces = [*refused, *pretended, "socket", "prlimit64", "setpriority", "ioctl"]
     assert {answer(machine, name, 2, 2, namespaces=True) for name in with_namespaces} == {seccomp.ALLOW}
     assert [answer(machine, "prlimit64", pid) for pid in (0, 7)] == [seccomp.ALLOW, seccomp.REFUSE]
     for name in ("sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr"):
-        assert [answer(machine, name, pid) for pid in (0, 7)] == [seccomp.ALLOW, seccomp.DONE]
+        assert [answer(machine, name, pid) for pid in (0, 7)] == [seccomp.ALLOW, seccomp.PRETEND]
     for name, own in (("setpriority", 0), ("ioprio_set", 1)):
         whose = [(own, 0), (own, 7), (own + 1, 0), (own + 2, 0)]
-        assert [answer(machine, name, *one) for one in whose] == [seccomp.ALLOW] + [seccomp.DONE] * 3
+        assert [answer(machine, name, *one) for one in whose] == [seccomp.ALLOW] + [seccomp.PRETEND] * 3
     path, given = 1 << 12, 1 << 13
-    for name in {"utime", "utimes"} & {*there(machine, seccomp.BY_ARGUMENT_TOO)}:
-        assert [answer(machine, name, path, times) for times in (0, given)] == [seccomp.REFUSE, seccomp.DONE]
-    for name in {"futimesat", "utimensat"} & {*there(machine, seccomp.BY_ARGUMENT_TOO)}:
+    for name in {"utime", "utimes"} & {*there(machine, seccomp.BESIDE_LANDLOCK)}:
+        assert [answer(machine, name, path, times) for times in (0, given)] == [seccomp.REFUSE, seccomp.PRETEND]
+    for name in {"futimesat", "utimensat"} & {*there(machine, seccomp.BESIDE_LANDLOCK)}:
         said = [answer(machine, name, 3, where, times) for where in (path, 0) for times in (0, given)]
-        assert said == [seccomp.REFUSE] + [seccomp.DONE] * 3
+        assert said == [seccomp.REFUSE] + [seccomp.PRETEND] * 3
     assert [answer(machine, "ioctl", 3, what) for what in (0x40086602, 0x5401)] == [seccomp.REFUSE, seccomp.ALLOW]
     kinds = [(1, 1), (1, 5 | 0x80000), (1, 2), (1, 3), (2, 1), (16, 3)]
     for maker in ("socket", "socketpair"):
