@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,6 @@ import msgspec
 import psutil
 
 sys.path[0] = str(Path(__file__).parents[2])  # import our own package, installed or not, and nothing of a run's folder
-from agent.sandbox import cgroup  # noqa: E402
 from agent.sandbox.watch import Excess, Order, Report, ResourceLimits, Watch, tree_cpu_s  # noqa: E402
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
@@ -43,31 +42,31 @@ def main(order: Order, command: list[str]) -> None:
         signal.signal(number, lambda number, frame: signals.append(number))
     prctl(PR_SET_CHILD_SUBREAPER, 1)  # descendants whose parents end become ours
     prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-    with cgroup.group(limits.memory_bytes, MAX_TASKS) if limits else nullcontext() as group:
-        tasks = own_tasks()
-        start = partial(on_start, limits, group, tasks, os.getpid())
-        child = subprocess.Popen(command, stdout=sys.stderr, preexec_fn=start)  # safe: no threads here
-        watch = Watch(limits, Path.cwd(), descendants, group) if limits else None
-        over: Excess | None = None
-        while child.poll() is None and not signals and over is None and os.getppid() == order.harness:
-            time.sleep(POLL_S)
-            alive(child)  # reaps zombies
-            over = watch.exceeded() if watch else None
-        if watch and over is None and child.poll():
-            over = watch.disk()  # the command may have failed on a full disk before the watch looked
-        cpu_s = tree_cpu_s([psutil.Process(), *descendants()])  # before a box kills processes that nobody then counts
-        # no grace for a command that exceeded a limit, nor for an orphan: a resumed night may need its folder
-        end_tree(child, group, order.grace_s if over is None and os.getppid() == order.harness else 0)
-        over = over or (watch.killed() if watch else None)
-    report = Report(exit_code(child), over, cpu_s, watch.peak_bytes if watch else None)
+    start = partial(on_start, limits, own_tasks(), os.getpid())
+    child = subprocess.Popen(command, stdout=sys.stderr, preexec_fn=start)  # safe: no threads here
+    watch = Watch(limits, Path.cwd(), descendants) if limits else None
+    over: Excess | None = None
+    while alive(child) and child.returncode is None and not signals and over is None and has_harness(order):
+        time.sleep(POLL_S)
+        over = watch.exceeded() if watch else None
+    if watch and over is None and child.poll():
+        over = watch.disk()  # the command may have failed on a full disk before the watch looked
+    cpu_s = tree_cpu_s([psutil.Process(), *descendants()])  # before a box kills processes that nobody then counts
+    # no grace for a command that exceeded a limit, nor for an orphan: a resumed night may need its folder
+    end_tree(child, order.grace_s if over is None and has_harness(order) else 0)
+    report = Report(exit_code(child.returncode), over, cpu_s, watch.peak_bytes if watch else None)
     with suppress(OSError):  # the harness may be gone
         os.write(sys.stdout.fileno(), msgspec.json.encode(report))
 
 
-def exit_code(child: subprocess.Popen[bytes]) -> int:
+def exit_code(status: int) -> int:
     """Return a command's exit code; a shell's and bubblewrap's 128 + n after signal n as -n, but 255 as it is."""
-    status = child.returncode
     return 128 - status if 128 < status <= 128 + max(signal.valid_signals()) else status
+
+
+def has_harness(order: Order) -> bool:
+    """Return whether the harness that has started this process still runs."""
+    return os.getppid() == order.harness
 
 
 def prctl(option: int, value: int) -> None:
@@ -82,14 +81,12 @@ def own_tasks() -> int:
     return sum(info["num_threads"] or 0 for info in facts if info["uids"] and info["uids"].real == os.getuid())
 
 
-def on_start(limits: ResourceLimits | None, group: cgroup.Group | None, tasks: int, keeper: int) -> None:
+def on_start(limits: ResourceLimits | None, tasks: int, keeper: int) -> None:
     """Apply the limits to the calling child before it becomes the command; `tasks` is the user's thread count."""
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != keeper:
         os._exit(1)  # it was killed before this child could ask for the signal
     limit(resource.RLIMIT_CORE, 0)
-    if group is not None:
-        group.join()
     if limits is not None:
         limit(resource.RLIMIT_FSIZE, limits.file_bytes)
         limit(resource.RLIMIT_NOFILE, MAX_OPEN_FILES)  # deleted files that are open are in no folder that is counted
@@ -105,7 +102,7 @@ def limit(resource_id: int, most: int) -> None:
     resource.setrlimit(resource_id, (most, most))
 
 
-def end_tree(child: subprocess.Popen[bytes], group: cgroup.Group | None, grace_s: float) -> None:
+def end_tree(child: subprocess.Popen[bytes], grace_s: float) -> None:
     """Send SIGTERM, then SIGKILL in rounds until no descendant is left: the next round finds one that forked."""
     if grace_s:
         tell(psutil.Process.terminate, but="bwrap")  # bubblewrap would kill the processes inside without grace
@@ -113,15 +110,11 @@ def end_tree(child: subprocess.Popen[bytes], group: cgroup.Group | None, grace_s
     while alive(child) and time.monotonic() < deadline:
         time.sleep(POLL_S)
     while alive(child):
-        if child.poll() is None:
-            child.kill()  # if it is bubblewrap, all processes inside end with it
-        if group is not None:
-            group.kill()
+        child.kill()  # if it is bubblewrap, all processes inside end with it
         tell(psutil.Process.suspend)  # a suspended process cannot fork while the others are killed
         tell(psutil.Process.kill)
         chase(child)
         time.sleep(POLL_S)
-    child.wait()
 
 
 def alive(child: subprocess.Popen[bytes]) -> bool:
@@ -129,18 +122,13 @@ def alive(child: subprocess.Popen[bytes]) -> bool:
 
     Ask the kernel for children to wait for: a list of all processes can miss one that forks and ends meanwhile.
     """
-    child.poll()
-    if sys.platform != "linux":
-        return bool(descendants())
     with suppress(ChildProcessError):  # no child is left
         for _ in range(MAX_TASKS):
-            dead = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            if dead is None:
-                return True
-            if dead.si_pid == child.pid and child.returncode is None:
-                child.poll()  # so that Popen keeps its exit code
-            else:
-                os.waitpid(dead.si_pid, 0)
+            dead, status = os.waitpid(-1, os.WNOHANG)
+            if dead == child.pid:
+                child.returncode = os.waitstatus_to_exitcode(status)  # Popen cannot ask for it any more
+            if dead == 0:
+                break
         return True
     return False
 

@@ -20,13 +20,12 @@ from agent.clock import SLEEP_TOLERANCE_S, Stopwatch
 from agent.experiment import WHOLE, Ending, Lease
 from agent.files import read_tail
 from agent.sandbox.box import Box, Open
-from agent.sandbox.cgroup import REMOVE_S
 from agent.sandbox.places import View
 from agent.sandbox.watch import Counters, Order, Report, ResourceLimits, busy
 from agent.text import harmless
 
 GRACE_S = 2.0  # between SIGTERM and SIGKILL
-SWEEP_S = GRACE_S + REMOVE_S + 5.0  # that a keeper may take to end its tree, which it does in rounds
+SWEEP_S = GRACE_S + 10.0  # that a keeper may take to end its tree, which it does in rounds
 POLL_S = 0.05
 LOG_CAP_BYTES, LOG_HEAD_BYTES, LOG_TAIL_BYTES = 8 << 20, 1 << 20, 4 << 10
 LOG_FLOOD_BYTES = 64 << 20  # cut even while it is written: the lines of that moment are lost
@@ -81,19 +80,20 @@ def supervise(
             cut_log(log, LOG_CAP_BYTES)
         wall_s, words = watch.elapsed_s, last_lines(log)
     report = report_of(keeper)
+    exit_code, spoilt = None, None
     if report.over is not None:
+        ending, words = Ending.EXCEEDED, f"{words}\n{report.over.words}".strip()
         spoilt = report.over.words if report.over.is_shortage else None
-        words = f"{words}\n{report.over.words}".strip()
-        return Outcome(Ending.EXCEEDED, None, wall_s, words, report.peak_bytes, spoilt)
-    if ending is None and watch.slept_s > SLEEP_TOLERANCE_S:
+    elif ending is Ending.OVERRAN:
+        spoilt = busy(before, Counters.now(cores=lease.cores), report.cpu_s)
+    elif ending is None and watch.slept_s > SLEEP_TOLERANCE_S:
         ending = Ending.SLEPT
-    if ending is not None:
-        why = busy(before, Counters.now(cores=lease.cores), report.cpu_s) if ending is Ending.OVERRAN else None
-        return Outcome(ending, None, wall_s, words, report.peak_bytes, why)
-    if report.exit_code is None:  # the keeper itself was killed, which no boxed script can do
-        return Outcome(Ending.CRASHED, keeper.returncode, wall_s, words, spoilt="its keeper was killed")
-    ending = Ending.FINISHED if report.exit_code == 0 else Ending.CRASHED
-    return Outcome(ending, report.exit_code, wall_s, words, report.peak_bytes)
+    elif ending is None:
+        exit_code = report.exit_code
+        ending = Ending.FINISHED if exit_code == 0 else Ending.CRASHED
+        if exit_code is None:  # the keeper itself was killed, which no boxed script can do
+            exit_code, spoilt = keeper.returncode, "its keeper was killed"
+    return Outcome(ending, exit_code, wall_s, words, report.peak_bytes, spoilt)
 
 
 def _due(watch: Stopwatch, limit_s: float, stopped: Callable[[], bool], hopeless: Callable[[], bool]) -> Ending | None:

@@ -1,7 +1,7 @@
 """Watch that one process tree stays within its part of the machine, and how busy others keep the rest.
 
-The kernel enforces some limits (agent/sandbox/cgroup.py and RLIMIT_*). The watch covers the others: memory on a Mac,
-the size of a folder, and the machine's reserves of memory and disk, which no run may use up.
+The kernel enforces some limits (RLIMIT_* in keeper.py). The watch covers the others: the memory of all processes
+together, the size of a folder, and the machine's reserves of memory and disk, which no run may use up.
 """
 
 import os
@@ -17,7 +17,6 @@ from pathlib import Path
 
 import psutil
 
-from agent.sandbox.cgroup import TREE, Group
 from agent.text import counted
 
 MOST_DEPTH = 64  # of folders in folders
@@ -27,8 +26,7 @@ BUSY_SHARE = 0.10  # of all processor time, taken by others: from here on, a run
 STALLED_SHARE = 0.10  # of wall time in which some program waited for the machine's disk or memory
 GPU_ASKED_S = 10.0  # longest wait for nvidia-smi
 PRESSURE = Path("/proc/pressure")  # Linux's pressure stall information
-STAT = Path("/proc/stat")  # Linux's counters of each core
-KINDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal", "guest", "guest_nice")  # in its order
+CONTAINER = Path("/sys/fs/cgroup")  # the limits of the container around this process
 NOT_WORK = ("idle", "iowait", "guest", "guest_nice")  # a guest's time is already counted in user and nice
 
 
@@ -65,16 +63,16 @@ class MachineMemory:
     available: int
 
 
-def memory(tree: Path = TREE) -> MachineMemory:
+def memory(container: Path = CONTAINER) -> MachineMemory:
     """Return the machine's memory, or that of the container around this process if it has less."""
     machine = psutil.virtual_memory()
     with suppress(OSError, ValueError):  # no control groups of version 2, or a limit of "max"
-        limit = int((tree / "memory.max").read_text())
+        limit = int((container / "memory.max").read_text())
         if limit < machine.total:
-            stat = dict(line.split() for line in (tree / "memory.stat").read_text().splitlines())
+            stat = dict(line.split() for line in (container / "memory.stat").read_text().splitlines())
             # pages of files, such as the corpus's, count as used, but are dropped when memory is needed
             droppable = int(stat["active_file"]) + int(stat["inactive_file"])
-            left = limit - int((tree / "memory.current").read_text()) + droppable
+            left = limit - int((container / "memory.current").read_text()) + droppable
             return MachineMemory(limit, min(machine.available, left))
     return MachineMemory(machine.total, machine.available)
 
@@ -108,23 +106,13 @@ class Report:
 
 
 class Watch:
-    """Check repeatedly whether a tree of processes and its folder stay within their limits.
+    """Check repeatedly whether a tree of processes and its folder stay within their limits."""
 
-    Where the tree has a control group, the kernel counts its memory; else its processes are asked.
-    """
-
-    def __init__(
-        self,
-        limits: ResourceLimits,
-        folder: Path,
-        tree: Callable[[], list[psutil.Process]],
-        group: Group | None = None,
-    ) -> None:
+    def __init__(self, limits: ResourceLimits, folder: Path, tree: Callable[[], list[psutil.Process]]) -> None:
         self.peak_bytes = 0  # the most memory filled at one time
         self._limits = limits
         self._folder = folder
         self._tree = tree
-        self._group = group
         self._processes: list[psutil.Process] = []
         self._disk_files = disk_files(folder)  # when the folder was last measured
         self._quick_s = self._thorough_s = 0.0
@@ -133,26 +121,16 @@ class Watch:
     def exceeded(self) -> Excess | None:
         """Return the first limit that is exceeded, else None; cheap enough for a call every few milliseconds."""
         # at each call: another run's files may soon be gone again
-        over, now_s = self.killed() or self.disk(), time.monotonic()
+        over, now_s = self.disk(), time.monotonic()
         # a script makes 100,000 files a second, and a folder of them is slow to remove
         are_many = disk_files(self._folder) - self._disk_files > self._limits.folder_files
         if over is not None or not (are_many or now_s - self._quick_s >= QUICK_S):
             return over
         self._quick_s = now_s
-        if not (are_many or now_s - self._thorough_s >= THOROUGH_S):
-            return self._memory()
-        self._thorough_s, self._shared_bytes = now_s, 0
-        self._processes = self._tree()
-        return self._crowd() or self._memory() or self._usage()
-
-    def killed(self) -> Excess | None:
-        """Return the excess if the kernel has killed a process of the tree for memory; the rest may wait for it."""
-        if self._group is None or not self._group.out_of_memory():
-            return None
-        if self._group.at_its_limit():
-            return Excess(f"out of memory: {self._limits.memory_bytes / GB:.1f} GB are allowed")
-        words = f"out of memory: this run used {self.peak_bytes / GB:.2f} GB when the machine had none left"
-        return Excess(words, is_shortage=True)
+        if are_many or now_s - self._thorough_s >= THOROUGH_S:
+            self._thorough_s, self._shared_bytes, self._processes = now_s, 0, self._tree()
+            over = self._crowd() or self._usage()
+        return over or self._memory()
 
     def disk(self) -> Excess | None:
         """Return an excess if the disk's reserve is used up."""
@@ -183,10 +161,7 @@ class Watch:
         return None
 
     def _used_bytes(self) -> int:
-        """Return the memory of the whole tree: its control group's count, else the sum with shared pages once."""
-        filled = self._group.filled_bytes() if self._group is not None else None
-        if filled is not None:
-            return filled
+        """Return the memory of the whole tree: the sum over its processes, with shared pages once."""
         summed = sum(map(footprint_bytes, self._processes))
         if summed - self._shared_bytes > self._limits.memory_bytes:  # only then: finding shared pages is slow
             self._shared_bytes = summed - sum(map(shared_out_bytes, self._processes))
@@ -284,12 +259,12 @@ class Counters:
     @classmethod
     def now(cls, cores: Sequence[int] = ()) -> "Counters":
         """Read the counters of these cores, or of the whole machine."""
-        times = _times_of(cores) if cores else psutil.cpu_times()._asdict()
-        own = os.times()
+        each, own = psutil.cpu_times(percpu=True), os.times()
+        counted = [each[core]._asdict() for core in cores or range(len(each)) if core < len(each)]
         return cls(
             at_s=time.monotonic(),
-            busy_s=sum(seconds for name, seconds in times.items() if name not in NOT_WORK),
-            idle_s=times["idle"] + times.get("iowait", 0.0),
+            busy_s=sum(seconds for times in counted for name, seconds in times.items() if name not in NOT_WORK),
+            idle_s=sum(times["idle"] + times.get("iowait", 0.0) for times in counted),
             own_s=time.thread_time() if cores else own.user + own.system,
             stalled_s={name: _stalled_s(PRESSURE / name) for name in ("io", "memory")},
             cores=len(cores) or None,
@@ -351,14 +326,6 @@ def tree_cpu_s(tree: list[psutil.Process]) -> float:
             taken = process.cpu_times()
             total_s += taken.user + taken.system + taken.children_user + taken.children_system
     return total_s
-
-
-def _times_of(cores: Sequence[int]) -> dict[str, float]:
-    """Return the seconds of these cores by kind, from lines `cpu3 1234 56 …` in ticks; a core that is gone counts 0."""
-    names = {f"cpu{core}" for core in cores}
-    lines = (line.split() for line in STAT.read_text().splitlines())
-    ticks = [dict(zip(KINDS, map(int, counts), strict=False)) for name, *counts in lines if name in names]
-    return {kind: sum(core.get(kind, 0) for core in ticks) / os.sysconf("SC_CLK_TCK") for kind in KINDS}
 
 
 def _stalled_s(file: Path) -> float:

@@ -24,7 +24,7 @@ PRELUDE = f"""
 import ctypes, mmap, os, sys
 libc = ctypes.CDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long
-NUMBERS = { {name: row[COLUMN] for name, row in seccomp.REFUSED.items()} }
+NUMBERS = { {name: numbers[COLUMN] for name, (numbers, _) in seccomp.EVERYWHERE.items()} }
 
 def call(name, *arguments):
     ctypes.set_errno(0)
