@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import statistics
@@ -15,10 +14,10 @@ from typing import Any
 import measure
 
 from agent.errors import NightError
-from agent.experiment import Status, source_name
+from agent.experiment import Ask, Attempt, Dawn, History, Night, Status, incumbent, source_name
 from agent.judging.intervals import Interval, Spread, difference
-from agent.records.past import ATTEMPTS, FACTS
-from agent.records.shipped import FINDINGS
+from agent.records.shipped import FACTS, read_record
+from agent.records.summary import gain_bpb
 
 ARM = re.compile(r"-([a-z]+)-(\d+)$")  # the end of a night's tag
 COMPARED_WITH = "search"
@@ -50,7 +49,8 @@ class Outcome:
     tag: str
     arm: str
     number: int
-    facts: Mapping[str, Any]  # of night.json
+    night: Night
+    ended: str | None
     runs: int  # dawn's included
     first_bpb: float | None
     recorded_bpb: float | None
@@ -65,10 +65,10 @@ class Outcome:
     @property
     def hours(self) -> float | None:
         """From the night's beginning to the end of its last run."""
-        began, ended = self.facts["started"], self.facts["ended"]
-        if ended is None:
+        if self.ended is None:
             return None
-        return (datetime.fromisoformat(ended) - datetime.fromisoformat(began)).total_seconds() / 3600
+        lasted = datetime.fromisoformat(self.ended) - datetime.fromisoformat(self.night.started)
+        return lasted.total_seconds() / 3600
 
 
 def read_all(folder: Path) -> list[Outcome]:
@@ -82,62 +82,54 @@ def read_all(folder: Path) -> list[Outcome]:
 
 
 def read(folder: Path, arm: str, number: int) -> Outcome:
-    facts = json.loads((folder / FACTS).read_text())
-    rows = [json.loads(line) for line in (folder / ATTEMPTS).read_text(encoding="utf-8").split("\n") if line]
-    first, best = rows[0]["val_bpb"], facts["incumbent"]
-    after = rows[best]["val_bpb"] if best is not None else None
-    honest, holdout = at_dawn(folder, best)
+    record = read_record(folder)
+    history, best = record.history, incumbent(record.history)
+    first = history[0].val_bpb
+    after = best.val_bpb if best is not None else None
+    honest, holdout = at_dawn(record.dawn, best)
     return Outcome(
-        tag=facts["tag"],
+        tag=record.night.tag,
         arm=arm,
         number=number,
-        facts=facts,
-        runs=sum(len(row["scores"]) for row in rows),
+        night=record.night,
+        ended=max((run.ended for one in history for run in one.runs if run.ended), default=None),
+        runs=sum(len(one.counted_runs) for one in history),
         first_bpb=first,
         recorded_bpb=None if first is None or after is None else first - after,
         honest=honest,
         holdout=holdout,
-        sources=dict(sources(rows)),
+        sources=dict(sources(history, record.asks)),
     )
 
 
-def at_dawn(folder: Path, best: int | None) -> tuple[Interval | None, Interval | None]:
+def at_dawn(dawn: Dawn | None, best: Attempt | None) -> tuple[Interval | None, Interval | None]:
     """Return the champion's gain over attempt 0 on both texts, by the last dawn's findings about it."""
-    if best in (0, None):
-        return (Interval(0.0, 0.0, 0.0),) * 2 if best == 0 else (None, None)
-    if not (folder / FINDINGS).exists():
+    if best is not None and best.number == 0:
+        return Interval(0.0, 0.0, 0.0), Interval(0.0, 0.0, 0.0)
+    if best is None or dawn is None or dawn.findings is None or dawn.champion != best.number:
         return None, None
-    dawn = json.loads((folder / FINDINGS).read_text())
-    if dawn["champion"] != best:
-        return None, None
-    honest, holdout = (dawn["findings"].get(name) for name in ("honest", "holdout"))
+    honest, holdout = (dawn.findings.get(name) for name in ("honest", "holdout"))
     return Interval(**honest) if honest else None, Interval(**holdout) if holdout else None
 
 
-def sources(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Share]]:
+def sources(history: History, asks: Sequence[Ask]) -> Iterator[tuple[str, Share]]:
     """Yield each source with what its ideas brought; dawn's questions are none."""
-    ideas = [row for row in rows if row["parent"] is not None and not row["without"]]
-    for name in sorted({source_name(row["source"]) for row in ideas}):
-        mine = [row for row in ideas if source_name(row["source"]) == name]
-        keeps = [row for row in mine if row["status"] == Status.KEEP]
+    ideas = [one for one in history if one.is_edit]
+    for name in sorted({source_name(one.proposal.source) for one in ideas}):
+        mine = [one for one in ideas if source_name(one.proposal.source) == name]
+        keeps = [one for one in mine if one.status is Status.KEEP]
+        numbers = {one.number for one in mine}
+        asked_s = sum(ask.wall_s for ask in asks if ask.attempt in numbers)
         yield (
             name,
             Share(
                 attempts=len(mine),
                 keeps=len(keeps),
-                crashes=sum(row["crashed"] for row in mine),
-                gain_bpb=sum(max(0.0, gain_of(row, rows)) for row in keeps),
-                hours=sum(row["spent_s"] + row["asked_s"] for row in mine) / 3600,
+                crashes=sum(one.status is Status.CRASH for one in mine),
+                gain_bpb=sum(gain_bpb(one, history) for one in keeps),
+                hours=(sum(one.spent_s for one in mine) + asked_s) / 3600,
             ),
         )
-
-
-def gain_of(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> float:
-    """Return an edit's gain by the judge's estimate; by the two scores where the judge makes none, as greedy."""
-    if row["gain_bpb"] is not None:
-        return row["gain_bpb"]
-    before, after = rows[row["parent"]]["val_bpb"], row["val_bpb"]
-    return before - after if before is not None and after is not None else 0.0
 
 
 # ---- over nights -----------------------------------------------------------------------------------------------------
@@ -170,13 +162,13 @@ def by_arm(nights: Sequence[Outcome]) -> dict[str, list[Outcome]]:
 
 def flatten(nights: Sequence[Outcome]) -> measure.Flat:
     """Return the flat keys; an interval that is not known has no keys. Raises NightError for nights of two kinds."""
-    protocols = {(one.facts["protocol"], one.facts["device"]) for one in nights}
+    protocols = {(one.night.protocol, one.night.device) for one in nights}
     if len(protocols) > 1:
-        told = ", ".join(f"{one.tag} ({one.facts['device']}, protocol {one.facts['protocol']})" for one in nights)
+        told = ", ".join(f"{one.tag} ({one.night.device}, protocol {one.night.protocol})" for one in nights)
         raise NightError(f"these nights do not compare: {told}; keep the nights of each device and corpus apart")
     flat: measure.Flat = {"nights": len(nights)}
     for name in ("device", "device_kind", "protocol", "budget_s"):
-        flat[name] = nights[0].facts[name] if nights else None
+        flat[name] = getattr(nights[0].night, name) if nights else None
     arms = by_arm(nights)
     for arm, mine in arms.items():
         total = sum((one.all for one in mine), Share())

@@ -1,29 +1,72 @@
 """The record of a night that is committed to the repository: small files of text, without its scripts.
 
 night.json holds the facts of the night, attempts.jsonl one attempt a line, champion.diff what its best script changed,
-findings.json what dawn found. past.py reads them again.
+findings.json what dawn found. A record may come from elsewhere: reading one, nothing in it is trusted.
 """
 
 import json
 import platform
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+import msgspec
 
 from agent.errors import NightError, NothingYet
-from agent.experiment import Ask, Attempt, Dawn, History, Night, Run, incumbent, memory_mb
-from agent.files import replaced_folder
+from agent.experiment import Ask, Attempt, Dawn, Night, NightCall, incumbent
+from agent.files import check_plain, replaced_folder
 from agent.records.journal import Journal
-from agent.records.past import ATTEMPTS, FACTS, PastAttempt, dials_in, of_journal
 from agent.records.place import Place
 from agent.records.terms import Terms
+from agent.script.dials import Value, dials_in, plain_value, skeleton_in
 
-FORMAT = 1
-FINDINGS, CHAMPION = "findings.json", "champion.diff"
+FORMAT = 2
+FACTS, ATTEMPTS, FINDINGS, CHAMPION = "night.json", "attempts.jsonl", "findings.json", "champion.diff"
 # of a night's options, those that say how it was judged: an agent's command line or a server's address is private
 TOLD = ("judge", "confirm", "plausible_gain", "early_stop", "sandbox", "proposer")
+MOST_BYTES = 64 << 20  # of such a file: an attempt takes some 2 KB
+NUMBERS = -1e15, 1e15  # beyond them, a number makes no number of all that is computed from it
+MEASURED = 1e-6, 1e9  # of a budget in seconds, and of a score
+DAMAGED = (  # what reading a record raises where a file is damaged
+    *(NightError, OSError, msgspec.MsgspecError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError),
+    RecursionError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """Hold an attempt without its script, and what of the script tells attempts apart."""
+
+    attempt: Attempt  # with "" in place of the script
+    dials: Mapping[str, Any]  # of its script, on the night's kind of device; empty if that cannot be read
+    skeleton: str  # skeleton_of its script, by the Python of the night; "" if that cannot be read
+    dials_gone: tuple[str, ...] = ()  # in a file, which has the dials that differ from attempt 0's: those that lack
+
+    @classmethod
+    def of(cls, attempt: Attempt, device_kind: str) -> "Outline":
+        script, proposal = attempt.proposal.script, replace(attempt.proposal, script="")
+        outlined = replace(attempt, proposal=proposal)
+        return cls(outlined, dials_in(script, device_kind), skeleton_in(script, device_kind))
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Hold a shipped night."""
+
+    format: Literal[2]  # FORMAT
+    night: Night  # without what is the user's own: where the data is, options that hold no judgement
+    calls: tuple[NightCall, ...]
+    asks: tuple[Ask, ...]  # without models and costs
+    outlines: tuple[Outline, ...] = ()
+    dawn: Dawn | None = None  # the latest one that has findings
+
+    @property
+    def history(self) -> tuple[Attempt, ...]:
+        return tuple(outline.attempt for outline in self.outlines)
+
+
+# ---- writing ---------------------------------------------------------------------------------------------------------
 
 
 def ship(place: Place, tag: str, folder: Path) -> tuple[Path, ...]:
@@ -32,30 +75,40 @@ def ship(place: Place, tag: str, folder: Path) -> tuple[Path, ...]:
     Return the files. Raise NightError if the folder holds anything else, or the night has no decision yet.
     """
     with Journal.read(place.journal(tag)) as journal:
-        night, history, asks, past = journal.night(), journal.attempts(), journal.asks(), of_journal(journal)
-        calls = [[call.began, call.workers] for call in journal.calls()]
+        night, history = journal.night(), journal.attempts()
+        calls, asks = journal.calls(), journal.asks()
         dawn = next((dawn for dawn in reversed(journal.dawns()) if dawn.findings), None)
     if not any(attempt.decision for attempt in history):
         raise NothingYet(f"night {tag} has no result yet; ship it once its first attempt is decided")
     best = incumbent(history)
     confirmed = _confirmed(best, dawn)
-    facts = _facts(night, history) | {
-        "sigma_bpb": past.sigma_bpb,
+    terms = asdict(Terms.from_json(night.terms))
+    told = json.dumps({name: terms[name] for name in TOLD})
+    public = [Ask(ask.attempt, ask.source, ask.started, ask.wall_s) for ask in asks]
+    facts = {
+        "format": FORMAT,
+        "night": replace(night, data="", pins="{}", terms=told),
+        "calls": calls,
+        "asks": public,
+        "ended": max((run.ended for attempt in history for run in attempt.runs if run.ended), default=None),
+        "python": ".".join(platform.python_version_tuple()[:2]),  # by which the skeletons were made
         "incumbent": best.number if best is not None else None,
         "confirmed": confirmed,
-        "calls": calls,
     }
-    texts = {FACTS: _json(facts), ATTEMPTS: _rows(night, history, asks)}
+    outlines = [Outline.of(attempt, night.device_kind) for attempt in history]
+    lines = (json.dumps(_line(outline, outlines[0].dials), ensure_ascii=False) for outline in outlines)
+    contents = {FACTS: _encoded(json.dumps(msgspec.to_builtins(facts), indent=1)), ATTEMPTS: _encoded("\n".join(lines))}
     champion = best if confirmed is None else history[confirmed]
     if champion is not None and champion.number and champion.commit and history[0].commit:
-        texts[CHAMPION] = place.repo.diff(history[0].commit, champion.commit) + "\n"
+        diff = place.repo.diff(history[0].commit, champion.commit) + "\n"
+        contents[CHAMPION] = diff.encode(errors="surrogateescape")
     if dawn is not None:
-        texts[FINDINGS] = _json(asdict(dawn))
+        contents[FINDINGS] = _encoded(json.dumps(asdict(dawn), indent=1))
     _check_free(folder, night)
     with replaced_folder(folder) as aside:
-        for name, text in texts.items():
-            (aside / name).write_text(text, encoding="utf-8", errors="surrogateescape")
-    return tuple(folder / name for name in texts)
+        for name, content in contents.items():
+            (aside / name).write_bytes(content)
+    return tuple(folder / name for name in contents)
 
 
 def _confirmed(best: Attempt | None, dawn: Dawn | None) -> int | None:
@@ -65,91 +118,22 @@ def _confirmed(best: Attempt | None, dawn: Dawn | None) -> int | None:
     return None if dawn.findings["script"] is None else int(dawn.findings["script"])
 
 
-def _rows(night: Night, history: History, asks: Iterable[Ask]) -> str:
-    """Return one line of JSON for each attempt."""
-    base = dials_in(history[0].proposal.script, night.device_kind)
-    asked_s: dict[int, float] = defaultdict(float)
-    for ask in asks:
-        asked_s[ask.attempt] += ask.wall_s
-    rows = (
-        _row(night, attempt, base if attempt.number else {}) | {"asked_s": asked_s[attempt.number]}
-        for attempt in history
-    )
-    return "".join(map(_line, rows))
+def _line(outline: Outline, base: Mapping[str, Any]) -> Any:
+    """Return an attempt as JSON has it, without the ends of its logs; of its dials, those that differ from attempt 0's.
+
+    base: the dials of attempt 0, which has all in its own line.
+    """
+    attempt, dials = outline.attempt, outline.dials
+    runs = tuple(replace(run, last_lines="") for run in attempt.runs)
+    if attempt.number:
+        dials = {name: value for name, value in dials.items() if name not in base or base[name] != value}
+    gone = tuple(name for name in base if name not in outline.dials)
+    return msgspec.to_builtins(replace(outline, attempt=replace(attempt, runs=runs), dials=dials, dials_gone=gone))
 
 
-def _line(row: Mapping[str, Any]) -> str:
-    """Return a row as people can read it: with its arrows and umlauts, unless UTF-8 cannot have a character."""
-    text = json.dumps(row, ensure_ascii=False)
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        text = json.dumps(row)
-    return text + "\n"
-
-
-def _json(facts: Mapping[str, Any]) -> str:
-    return json.dumps(facts, indent=1) + "\n"
-
-
-def _facts(night: Night, history: History) -> dict[str, Any]:
-    terms = asdict(Terms.from_json(night.terms))
-    ends = [run.ended for attempt in history for run in attempt.runs if run.ended is not None]
-    return {
-        "format": FORMAT,
-        "tag": night.tag,
-        "script": night.script,
-        "base": night.base,
-        "budget_s": night.budget_s,
-        "seed": night.seed,
-        "device_kind": night.device_kind,
-        "device": night.device,
-        "protocol": night.protocol,
-        "started": night.started,
-        "ended": max(ends, default=None),
-        "python": ".".join(platform.python_version_tuple()[:2]),  # by which the skeletons were made
-        "terms": {name: terms[name] for name in TOLD},
-        "attempts": len(history),
-    }
-
-
-def _row(night: Night, attempt: Attempt, base: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the facts of an attempt; of its dials, those that differ from attempt 0's (base, empty for that one)."""
-    proposal, decision = attempt.proposal, attempt.decision
-    past = PastAttempt.of(attempt, night.device_kind)
-    memory = memory_mb(night, attempt)
-    return asdict(past) | {
-        "dials": {name: value for name, value in past.dials.items() if name not in base or base[name] != value},
-        "dials_gone": [name for name in base if name not in past.dials],
-        "hypothesis": proposal.hypothesis,
-        "repairs": proposal.repairs,
-        "merges": proposal.merges,
-        "started": attempt.started,
-        "commit": attempt.commit,
-        "status": attempt.status,
-        "reason": decision.reason if decision else None,
-        "at_dawn": decision.at_dawn if decision else None,
-        "memory_gb": None if memory is None else memory / 1024,
-        "params": attempt.weights.params if attempt.weights else None,
-        "spent_s": attempt.spent_s,
-        "scores": [_run(run) for run in attempt.counted_runs],
-        "decisions": [[entry.at, entry.decision.kind] for entry in attempt.decisions],
-    }
-
-
-def _run(run: Run) -> dict[str, Any]:
-    """Return the facts of one run; dawn: 0 for the night's own."""
-    return {
-        "seed": run.seed,
-        "dawn": run.dawn,
-        "ending": run.ending,
-        "val_bpb": run.score.val_bpb if run.score else None,
-        "holdout_bpb": run.holdout.val_bpb if run.holdout else None,
-        "wall_s": round(run.wall_s, 3),
-        "tokens_s": None if run.tokens_s is None else round(run.tokens_s),
-        "began": run.began,
-        "worker": run.worker,
-    }
+def _encoded(text: str) -> bytes:
+    """Return JSON as people can read it; halves of surrogate pairs, which UTF-8 lacks, as the codes of JSON."""
+    return f"{text}\n".encode(errors="backslashreplace")
 
 
 def _check_free(folder: Path, night: Night) -> None:
@@ -157,9 +141,89 @@ def _check_free(folder: Path, night: Night) -> None:
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
     try:
-        there = json.loads((folder / FACTS).read_text())
-        is_ours = (there["tag"], there["started"]) == (night.tag, night.started)
-    except (OSError, ValueError, TypeError, LookupError):
+        there = facts_of(folder).night
+        is_ours = (there.tag, there.started) == (night.tag, night.started)
+    except DAMAGED:
         is_ours = False
     if not is_ours:
         raise NightError(f"{folder} holds something other than the record of night {night.tag}; name another with --to")
+
+
+# ---- reading ---------------------------------------------------------------------------------------------------------
+
+
+def read_record(folder: Path) -> Record:
+    """Read a shipped night; raise one of DAMAGED where a file is damaged."""
+    record = facts_of(folder)
+    # by line feeds alone: a title may hold what else splitlines() takes for the end of a line
+    lines = text_of(folder / ATTEMPTS).removesuffix("\n").split("\n")
+    outlines = tuple(msgspec.convert(json.loads(line), Outline) for line in lines)
+    base = outlines[0].dials
+    outlines = tuple(replace(outline, dials=_all_dials(outline, base)) for outline in outlines)
+    findings = folder / FINDINGS
+    dawn = msgspec.convert(json.loads(text_of(findings)), Dawn) if findings.exists() else None
+    record = replace(record, outlines=outlines, dawn=dawn)
+    _check(record)
+    return record
+
+
+def facts_of(folder: Path) -> Record:
+    """Read the facts of a shipped night, without its attempts; raise one of DAMAGED where the file is damaged."""
+    return msgspec.convert(json.loads(text_of(folder / FACTS)), Record)
+
+
+def _check(record: Record) -> None:
+    """Raise ValueError for attempts out of order, and for numbers that no night measures, such as NaN."""
+    for at, attempt in enumerate(record.history):
+        if attempt.number != at or (attempt.parent is not None and not 0 <= attempt.parent < at):
+            raise ValueError("its attempts are not numbered from 0 on, each after its parent")
+    scores = [
+        score.val_bpb
+        for attempt in record.history
+        for run in attempt.runs
+        for score in (run.score, run.holdout)
+        if score is not None and score.val_bpb is not None
+    ]
+    if not all(MEASURED[0] <= number <= MEASURED[1] for number in (record.night.budget_s, *scores)):
+        raise ValueError("it has scores or a budget that no night has")
+    _check_numbers(msgspec.to_builtins((record.history, record.calls, record.asks, record.dawn)))
+
+
+def _check_numbers(value: Any) -> None:
+    match value:
+        case int() | float():
+            number_in(value)
+        case list() | tuple():
+            for item in value:
+                _check_numbers(item)
+        case dict():
+            _check_numbers(list(value.values()))
+
+
+def number_in(value: float | str | None) -> float | None:
+    """Return a number of a record; raise ValueError for one that no night measures, as NaN."""
+    if value is None or (not isinstance(value, str) and NUMBERS[0] <= value <= NUMBERS[1]):
+        return value
+    raise ValueError(f"{value} is not from {NUMBERS[0]:g} to {NUMBERS[1]:g}")
+
+
+def _all_dials(outline: Outline, base: Mapping[str, Any]) -> dict[str, Value]:
+    """Return all dials of an attempt, whose line has only those that differ from attempt 0's."""
+    dials = {name: value for name, value in base.items() if name not in outline.dials_gone} | {**outline.dials}
+    return {name: _as_tuples(value) for name, value in dials.items()}
+
+
+def _as_tuples(value: Any) -> Value:
+    """Return a dial's value from JSON, which writes tuples as lists; None for what can be no value of a dial."""
+    frozen = tuple(map(_as_tuples, value)) if isinstance(value, list) else value
+    return frozen if plain_value(frozen) else None
+
+
+def text_of(file: Path) -> str:
+    """Return the text of a record's file; raise NightError for what is no plain file, or larger than any record."""
+    check_plain(file)
+    with file.open("rb") as opened:
+        content = opened.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise NightError(f"{file} has more than {MOST_BYTES:,} bytes, and is no record of a night")
+    return content.decode()

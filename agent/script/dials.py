@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import cast
+from typing import TypeGuard, cast
 
 from agent.errors import ScriptError
 from agent.experiment import History
@@ -49,6 +49,7 @@ MACHINERY = _words(
 MEMORY = _words("BETA[12S]? MOMENTUM EMA DECAY")
 SHARE = _words("DROPOUT FRACTION FRAC SHARE PROB PROBABILITY SMOOTHING WARMUP WARMDOWN")
 LEARNING_RATE = _words("LR RATE")
+MOST_WHOLE = 10**15  # a dial's value beyond it is shown nowhere
 FORMS = "[low, high]  or  [low, high] log  or  {a, b, c}"
 
 
@@ -325,6 +326,34 @@ def skeleton_of(source: str, device_kind: str) -> str:
 def values_of(source: str, device_kind: str) -> dict[str, Value]:
     """Return the value of every dial, with or without a range; raise ScriptError if the script cannot be read."""
     return dict(statement.dial for statement in _statements(source, device_kind) if statement.dial)
+
+
+def dials_in(script: str, device_kind: str) -> dict[str, Value]:
+    """Return dial → value, as far as JSON has such values; empty if the script cannot be read."""
+    with suppress(ScriptError, SyntaxError, ValueError):
+        return {name: value for name, value in values_of(script, device_kind).items() if plain_value(value)}
+    return {}
+
+
+def skeleton_in(script: str, device_kind: str) -> str:
+    """Return skeleton_of a script; "" if it cannot be read."""
+    with suppress(ScriptError, SyntaxError, ValueError):
+        return skeleton_of(script, device_kind)
+    return ""
+
+
+def plain_value(value: object) -> TypeGuard[Value]:
+    """Return whether a value of a dial is one that JSON has, and charts and tables have room for."""
+    match value:
+        case None | bool() | str():
+            return True
+        case int():  # it may have thousands of digits
+            return abs(value) <= MOST_WHOLE
+        case float():
+            return math.isfinite(value)
+        case tuple():
+            return all(map(plain_value, value))
+    return False
 
 
 def only_dials_differ(before: str, after: str, device_kind: str) -> bool:

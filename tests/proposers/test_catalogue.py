@@ -17,7 +17,8 @@ from agent.proposers.catalogue.applying import is_about
 from agent.proposers.catalogue.catalogue import Catalogue, bases_of
 from agent.proposers.catalogue.gains import Measured, estimates
 from agent.proposers.catalogue.idea import read_idea
-from agent.records.past import PastAttempt, PastNight
+from agent.records.past import PastNight
+from agent.records.shipped import Outline
 
 BASE = (
     "import math\n\nLR = 0.1  # step size  [0.01, 1.0] log\n\n\ndef main():\n    return 1\n\n\ndef load_model(): ...\n"
@@ -209,14 +210,14 @@ def test_what_failed_or_was_clearly_worse_gets_none(folder, fate):
 def night_before(gain: float | None, kind: str, **more: str) -> PastNight:
     """A night that tried `news` once."""
 
-    def row(number: int, source: str, bpb: float | None, kind: str) -> PastAttempt:
-        parent = None if number == 0 else 0
-        crashed = kind == "crashed"
-        return PastAttempt(number, parent, "", source, {}, "", bpb, 1, crashed, None, None, kind, None, None, ())
+    def outline(number: int, source: str, bpb: float | None, kind: str) -> Outline:
+        parent, runs = None if number == 0 else 0, () if bpb is None else (scored_run(0, bpb),)
+        proposal, decision = Proposal("", "", "", source), Decision(Kind(kind), "")
+        return Outline(Attempt(number, parent, proposal, "", runs=runs, decision=decision), {}, "")
 
-    rows = (row(0, "you", 2.0, "baseline"), row(1, "catalogue: news", None if gain is None else 2.0 - gain, kind))
-    facts = {"tag": "before", "device": NIGHT.device, "device_kind": NIGHT.device_kind, "protocol": NIGHT.protocol}
-    return PastNight(**(facts | more), budget_s=NIGHT.budget_s, sigma_bpb=0.002, attempts=rows)
+    after = None if gain is None else 2.0 - gain
+    attempts = outline(0, "you", 2.0, "baseline"), outline(1, "catalogue: news", after, kind)
+    return PastNight(replace(NIGHT, tag="before", **more), 0.002, attempts)
 
 
 def test_what_earlier_nights_found_to_be_worse_comes_later_and_the_proposal_says_so(folder):

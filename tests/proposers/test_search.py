@@ -16,7 +16,8 @@ from agent.proposers.briefing import Briefing, Refusal
 from agent.proposers.search.evidence import MOST, MOST_READ, Evidence, evidence_of, most_telling
 from agent.proposers.search.search import Search
 from agent.proposers.search.space import MIN_STEP, RADIUS, Axis
-from agent.records.past import PastAttempt, PastNight
+from agent.records.past import PastNight
+from agent.records.shipped import Outline
 from agent.script.dials import fingerprint, read_dials, searched, values_of
 
 SCRIPT = """\
@@ -156,8 +157,8 @@ def test_what_ruins_a_run_does_not_drown_what_helps():
 
 
 def past(night: list[Attempt], protocol: str = NIGHT.protocol, sigma_bpb: float | None = None) -> PastNight:
-    attempts = tuple(PastAttempt.of(one, "cpu") for one in night)
-    return PastNight("before", NIGHT.device, NIGHT.device_kind, protocol, NIGHT.budget_s, sigma_bpb, attempts)
+    attempts = tuple(Outline.of(one, "cpu") for one in night)
+    return PastNight(replace(NIGHT, tag="before", protocol=protocol), sigma_bpb, attempts)
 
 
 def taught(level: float, much: float = 0.1) -> list[Attempt]:
@@ -188,7 +189,7 @@ def test_nights_of_another_protocol_teach_less_and_in_units_of_their_noise():
     assert (same[0].runs, other[0].runs) == (1.0, 0.5)
     assert same[0].bpb - same[1].bpb == pytest.approx(0.5)
     assert other[0].bpb - other[1].bpb == pytest.approx(0.1), "ten of its sigma are ten of tonight's"
-    elsewhere = replace(past(taught(3.0)), device_kind="cuda")
+    elsewhere = replace(past(taught(3.0)), night=replace(NIGHT, device_kind="cuda"))
     assert len(evidence_of(axes, tonight, "cpu", [elsewhere])) == 1
 
 
@@ -196,7 +197,8 @@ def test_of_many_earlier_nights_the_most_alike_are_read_and_of_a_long_one_the_la
     tonight = brief([attempt(0, SCRIPT, 1.0, keep=True)])
     axes = [Axis.of(dial) for dial in searched(SCRIPT, "cpu")]
     long = past([attempt(0, SCRIPT, 1.0, keep=True), *(attempt(k, SCRIPT, 1.0 + k) for k in range(1, 600))])
-    alike, other = replace(past(taught(3.0)), tag="alike"), replace(long, tag="other", protocol="another")
+    alike = replace(past(taught(3.0)), night=replace(NIGHT, tag="alike"))
+    other = replace(long, night=replace(NIGHT, tag="other", protocol="another"))
     found = evidence_of(axes, tonight, "cpu", [alike, other])
     assert [one.group.split()[0] for one in found[-6:-1]] == ["alike"] * 5
     others = [one.bpb for one in found if one.group.startswith("other")]

@@ -19,9 +19,9 @@ from agent.invocation import typed
 from agent.judging.intervals import Interval
 from agent.night.lock import holder
 from agent.records.journal import Journal
-from agent.records.past import DAMAGED, number_in
 from agent.records.place import Place
 from agent.records.results import Row, read_rows
+from agent.records.shipped import DAMAGED, number_in
 from agent.text import budget
 from agent.view.answer import Answer, AnswersTo
 from agent.view.facts.json import plain
@@ -153,7 +153,7 @@ def all_nights(place: Place) -> list[NightRow]:
         rows.setdefault(row.get("tag", ""), []).append(row)
     who = holder(place.repo.common_dir)
     found = {tag: _of_rows(tag, told) for tag, told in rows.items() if valid_tag(tag)}
-    found |= {one.tag: one for one in _shipped(place, rows)}
+    found |= {one.tag: one for one in _shipped(place)}
     found |= {one.tag: one for one in _packed(place)}
     for path in place.nights.glob("*/journal.sqlite"):
         one = _of_journal(path)
@@ -212,11 +212,11 @@ def _of_summary(told: Mapping[str, Any]) -> NightRow:
     return NightRow(**{**told, "state": Stage.ARCHIVED, "honest": between, "device": device and str(device)})
 
 
-def _shipped(place: Place, rows: Mapping[str, list[Row]]) -> Iterator[NightRow]:
+def _shipped(place: Place) -> Iterator[NightRow]:
     for folder in place.shipped.glob("*/"):
         if valid_tag(folder.name):
             try:
-                now = overview_of(of_record(folder, rows.get(folder.name, ())))
+                now = overview_of(of_record(folder))
                 yield NightRow.of(now, Stage.SHIPPED, size_of(folder))
             except DAMAGED as error:
                 yield NightRow(folder.name, Stage.DAMAGED, bytes=size_of(folder), damage=str(error))

@@ -14,9 +14,9 @@ from agent.experiment import Attempt, Ending, Night, Run, attempt_ref
 from agent.invocation import typed
 from agent.model.best_script import BestScript
 from agent.night.lock import holder
-from agent.records.past import dials_in
 from agent.records.place import Place, run_folder
 from agent.sandbox.process import LOG
+from agent.script.dials import dials_in
 from agent.text import harmless_lines
 from agent.view import terminal
 from agent.view.answer import Answer, AnswersTo

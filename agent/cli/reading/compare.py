@@ -11,8 +11,8 @@ from agent.cli.reading.scripts import attempt_in, facts_of, script_of
 from agent.cli.reading.which import place_meant
 from agent.cli.words.parser import Subcommand
 from agent.errors import NightError, NothingYet
-from agent.records.past import dials_in, skeleton_in
 from agent.records.place import Place
+from agent.script.dials import dials_in, skeleton_in
 from agent.text import harmless, harmless_lines, shorten
 from agent.view import table
 from agent.view.answer import Answer, AnswersTo

@@ -7,7 +7,7 @@ from agent.experiment import Status
 from agent.proposers.author.attempts import TITLE_CHARS, AttemptRow, rows
 from agent.proposers.author.quoting import fenced, harmless_code, quoted
 from agent.proposers.briefing import Briefing
-from agent.records.past import skeleton_in
+from agent.script.dials import skeleton_in
 from agent.text import diff_lines
 
 MOST_DIFFS, DIFF_CHARS = 12, 1_500

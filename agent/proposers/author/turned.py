@@ -6,8 +6,7 @@ from agent.proposers.author.attempts import rows
 from agent.proposers.author.quoting import harmless_code
 from agent.proposers.author.sections import first
 from agent.proposers.briefing import Briefing
-from agent.records.past import dials_in
-from agent.script.dials import Dial, Value, is_number, legible_dials, show
+from agent.script.dials import Dial, Value, dials_in, is_number, legible_dials, show
 from agent.text import one_line
 
 HEAD = "Turned, from the value that the script had then (↑ up, ↓ down):"

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from agent.experiment import Attempt, History, Night, incumbent, source_name
+from agent.experiment import Attempt, History, Night, Status, incumbent, source_name
 from agent.proposers.author.near import FAILURES, was_near
 from agent.proposers.catalogue.gains import Estimate, Measured, estimates
 from agent.proposers.catalogue.idea import SMALL_GAIN_PERCENT, Idea
-from agent.records.past import PastAttempt, PastNight, likeness
+from agent.records.past import PastNight, likeness
 
 SOURCE = "catalogue"
 OTHER_KIND = 0.05  # the likeness of a night on another kind of device, which likeness() takes for no evidence
@@ -84,7 +84,9 @@ def slug_of(source: str) -> str | None:
 
 def _of_past(by_slug: Mapping[str, Idea], night: Night, past: Iterable[PastNight]) -> Iterator[Measured]:
     for other in past:
-        yield from _of_night(by_slug, other, max(likeness(other, night), OTHER_KIND))
+        attempts = [outline.attempt for outline in other.attempts]
+        alike = max(likeness(other.night, night), OTHER_KIND)
+        yield from _of_night(by_slug, other.night, attempts, other.sigma_bpb, alike)
 
 
 def _of_tonight(
@@ -96,34 +98,35 @@ def _of_tonight(
 ) -> Iterator[Measured]:
     tried = [one for ones in attempts.values() for one in ones]
     wanted = {one.number for one in tried} | {one.parent for one in tried if one.parent is not None}
-    rows = tuple(PastAttempt.of(history[number], night.device_kind) for number in sorted(wanted))
-    tonight = PastNight(night.tag, night.device, night.device_kind, night.protocol, night.budget_s, sigma_bpb, rows)
-    return _of_night(by_slug, tonight, 1.0)
+    return _of_night(by_slug, night, [history[number] for number in sorted(wanted)], sigma_bpb, 1.0)
 
 
-def _of_night(by_slug: Mapping[str, Idea], night: PastNight, alike: float) -> Iterator[Measured]:
-    rows = {row.number: row for row in night.attempts}
-    for row in night.attempts:
-        slug = slug_of(row.source)
-        if slug is None or slug not in by_slug or row.without:
+def _of_night(
+    by_slug: Mapping[str, Idea], night: Night, attempts: Sequence[Attempt], sigma_bpb: float | None, alike: float
+) -> Iterator[Measured]:
+    by_number = {attempt.number: attempt for attempt in attempts}
+    for attempt in attempts:
+        slug = slug_of(attempt.proposal.source)
+        if slug is None or slug not in by_slug or not attempt.is_idea:
             continue
-        parent = rows.get(row.parent) if row.parent is not None else None
-        failed = row.crashed or row.kind in FAILURES
-        gain, error = (None, 0.0) if failed or parent is None else _gain_percent(row, parent, night.sigma_bpb)
+        parent = by_number.get(attempt.parent) if attempt.parent is not None else None
+        failed = attempt.status is Status.CRASH or attempt.kind in FAILURES
+        gain, error = (None, 0.0) if failed or parent is None else _gain_percent(attempt, parent, sigma_bpb)
         promised = by_slug[slug].gain_percent.get(night.device_kind, SMALL_GAIN_PERCENT)
-        yield Measured(slug, night.tag, row.number, gain, error, promised, alike, failed)
+        yield Measured(slug, night.tag, attempt.number, gain, error, promised, alike, failed)
 
 
-def _gain_percent(row: PastAttempt, parent: PastAttempt, sigma_bpb: float | None) -> tuple[float | None, float]:
+def _gain_percent(attempt: Attempt, parent: Attempt, sigma_bpb: float | None) -> tuple[float | None, float]:
     """Return the gain over the parent and its standard deviation, by the scores: the judge's own estimate is shrunk.
 
     Of a run that was ended early there is only the forecast that the judge took.
     """
     if parent.val_bpb is None:
         return None, 0.0
-    gain_bpb = row.gain_bpb if row.val_bpb is None else parent.val_bpb - row.val_bpb
+    forecast_bpb = attempt.decision.gain_bpb if attempt.decision is not None else None
+    gain_bpb = forecast_bpb if attempt.val_bpb is None else parent.val_bpb - attempt.val_bpb
     sigma = sigma_bpb if sigma_bpb is not None else UNKNOWN_SIGMA * parent.val_bpb
-    error = sigma * math.sqrt(1 / max(1, row.runs) + 1 / max(1, parent.runs))
+    error = sigma * math.sqrt(1 / max(1, attempt.seeds) + 1 / max(1, parent.seeds))
     return None if gain_bpb is None else 100 * gain_bpb / parent.val_bpb, 100 * error / parent.val_bpb
 
 

@@ -10,8 +10,9 @@ from agent.experiment import Attempt, Ending, History, Status, incumbent
 from agent.judging.failures import too_slow
 from agent.proposers.briefing import Briefing
 from agent.proposers.search.space import Axis, Coordinates
-from agent.records.past import PastAttempt, PastNight, dials_in, likeness, skeleton_in
-from agent.script.dials import Value
+from agent.records.past import PastNight, likeness
+from agent.records.shipped import Outline
+from agent.script.dials import Value, dials_in, skeleton_in
 
 MOST_EARLIER, MOST_READ = 300, 500  # attempts of earlier nights and of this one that are read, the latest
 MOST = 300  # attempts that the model looks at, which bounds a proposal's time
@@ -57,11 +58,11 @@ def peaks(
     """Return dials and peak memory in GB of attempt 0 and the latest others, as the harness measured it."""
     first, others = briefing.history[:1], briefing.history[1:][-MOST:]
     past = [
-        (one.dials, one.peak_gb)
-        for night in earlier
-        if (night.device_kind, night.device) == (device_kind, briefing.night.device)
-        for one in night.attempts
-        if one.peak_gb is not None and one.dials
+        (outline.dials, outline.attempt.peak_bytes / 1e9)
+        for one in earlier
+        if (one.night.device_kind, one.night.device) == (device_kind, briefing.night.device)
+        for outline in one.attempts
+        if outline.attempt.peak_bytes is not None and outline.dials
     ]
     measured = [
         (values, attempt.peak_bytes / 1e9)
@@ -87,19 +88,20 @@ def _of_tonight(places: "Places", history: History, device_kind: str) -> Iterato
 def _of_earlier(places: "Places", briefing: Briefing, earlier: Sequence[PastNight]) -> Iterator[Evidence]:
     """Yield what earlier nights say, the most alike last: in this night's noise, each run by its night's likeness."""
     sigma_bpb = briefing.noise.sigma_bpb if briefing.noise else None
-    alike = [(like, past) for past in earlier if (like := likeness(past, briefing.night)) >= LEAST_LIKE]
+    alike = [(like, past) for past in earlier if (like := likeness(past.night, briefing.night)) >= LEAST_LIKE]
     for like, past, attempts in _most_alike(alike):
         scale = sigma_bpb / past.sigma_bpb if sigma_bpb and past.sigma_bpb and like < 1 else 1.0
-        for one in attempts:
-            place = places.of(one.dials)
+        for outline in attempts:
+            place, attempt = places.of(outline.dials), outline.attempt
             if place is not None:
-                bpb = None if one.val_bpb is None else one.val_bpb * scale
-                yield Evidence(place, bpb, max(1, one.runs) * like, one.crashed, _group(past.tag, one.skeleton), None)
+                bpb = None if attempt.val_bpb is None else attempt.val_bpb * scale
+                is_crash, group = attempt.status is Status.CRASH, _group(past.night.tag, outline.skeleton)
+                yield Evidence(place, bpb, max(1, attempt.seeds) * like, is_crash, group, None)
 
 
-def _most_alike(nights: Sequence[tuple[float, PastNight]]) -> list[tuple[float, PastNight, Sequence[PastAttempt]]]:
+def _most_alike(nights: Sequence[tuple[float, PastNight]]) -> list[tuple[float, PastNight, Sequence[Outline]]]:
     """Return the most alike nights, the latest among equals, with their first and latest attempts."""
-    found: list[tuple[float, PastNight, Sequence[PastAttempt]]] = []
+    found: list[tuple[float, PastNight, Sequence[Outline]]] = []
     left = MOST_EARLIER
     for like, past in sorted(nights, key=lambda pair: pair[0])[::-1]:
         attempts = past.attempts if len(past.attempts) <= left else (past.attempts[0], *past.attempts[1 - left :])

@@ -1,17 +1,20 @@
-"""Read the facts of a night from its journal."""
+"""Make the facts of a night of what its journal, or its shipped record, holds."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
 from agent.experiment import (
     Ask,
     Attempt,
+    Dawn,
     Ending,
     Entry,
     History,
     Night,
+    NightCall,
+    Noise,
     Run,
     Score,
     Status,
@@ -20,9 +23,8 @@ from agent.experiment import (
     params_M,
 )
 from agent.records.journal import Journal
-from agent.records.past import dials_in
 from agent.records.summary import noise_of_night
-from agent.script.dials import Value
+from agent.script.dials import Value, dials_in
 from agent.view.facts.nouns import AttemptFacts, DecisionFacts, NightFacts, RunFacts
 from agent.view.facts.overview import dawn_of, fixed_facts, sources_of
 
@@ -31,26 +33,42 @@ Turned = Mapping[str, tuple[Value, Value]]
 
 
 def of_journal(journal: Journal) -> NightFacts:
-    night, history, asks, dawns = journal.night(), journal.outlines(), journal.asks(), journal.dawns()
-    turned = _turned(night, history, journal)
-    found, best = noise_of_night(journal, history), incumbent(history)
+    night, history = journal.night(), journal.outlines()
+    noise, turned = noise_of_night(journal, history), _turned(night, history, journal)
+    return facts_of(night, history, journal.asks(), journal.dawns(), journal.calls(), noise, turned)
+
+
+def facts_of(
+    night: Night,
+    history: History,
+    asks: Sequence[Ask],
+    dawns: Iterable[Dawn],
+    calls: tuple[NightCall, ...],
+    noise: Noise | None,
+    turned: Mapping[int, Turned],
+    *,
+    shipped: bool = False,
+) -> NightFacts:
+    """Return the facts of a night; turned: attempt → the dials that it turned."""
+    best = incumbent(history)
     called: dict[int, list[Ask]] = defaultdict(list)
     for ask in asks:
         called[ask.attempt].append(ask)
-    attempts = with_merges(_attempt(night, one, called[one.number], turned.get(one.number, {})) for one in history)
+    attempts = _with_merges(_attempt(night, one, called[one.number], turned.get(one.number, {})) for one in history)
     ends = (run.ended for one in history for run in one.runs if run.ended is not None)
     return NightFacts(
         **fixed_facts(night),
         ended=max(ends, default=None),
-        sigma_bpb=found.sigma_bpb if found else None,
-        smallest_bpb=found.smallest_bpb if found else None,
+        sigma_bpb=noise.sigma_bpb if noise else None,
+        smallest_bpb=noise.smallest_bpb if noise else None,
         attempts=attempts,
         incumbent=best.number if best else None,
         sources=sources_of(attempts, asks),
         dawn=dawn_of(dawns, lambda number: history[number].proposal.title),
-        noise_runs=found.runs if found else None,
-        doubt=found.doubt if found else None,
-        calls=journal.calls(),
+        noise_runs=noise.runs if noise else None,
+        doubt=noise.doubt if noise else None,
+        calls=calls,
+        shipped=shipped,
     )
 
 
@@ -89,7 +107,7 @@ def _attempt(night: Night, attempt: Attempt, asks: Collection[Ask], dials: Turne
     )
 
 
-def with_merges(attempts: Iterable[AttemptFacts]) -> tuple[AttemptFacts, ...]:
+def _with_merges(attempts: Iterable[AttemptFacts]) -> tuple[AttemptFacts, ...]:
     """Name in each attempt the latest one that merges it."""
     found = tuple(attempts)
     merged_as = {one.merges: one.number for one in found if one.merges is not None}

@@ -10,13 +10,13 @@ from agent.files import read_end
 from agent.git import valid_tag
 from agent.proposers.briefing import Curve
 from agent.records.journal import Journal
-from agent.records.past import DAMAGED
 from agent.records.place import Place, run_folder
 from agent.records.results import read_rows
+from agent.records.shipped import DAMAGED, facts_of
 from agent.text import harmless, shorten
 from agent.view.facts.journal import of_journal
 from agent.view.facts.nouns import NightFacts
-from agent.view.facts.records import of_record, of_rows, started_of
+from agent.view.facts.records import of_record, of_rows
 
 MOST_POINTS = 300  # of a curve that is shown
 LOG_LINES, LINE_CHARS = 60, 300  # of a log that is shown
@@ -31,7 +31,7 @@ def night_facts(place: Place, tag: str) -> NightFacts:
     rows = [row for row in read_rows(place.ledger) if row.get("tag") == tag] if is_name else []
     if is_name and (place.shipped / tag).is_dir():
         try:
-            return of_record(place.shipped / tag, rows)
+            return of_record(place.shipped / tag)
         except DAMAGED as error:
             if not rows:
                 raise NightError(
@@ -54,7 +54,7 @@ def known_tags(place: Place) -> tuple[str, ...]:
             started[tag] = min(started.get(tag, began), began)
     for folder in place.shipped.glob("*/"):
         with suppress(*DAMAGED):
-            started[folder.name] = started_of(folder)
+            started[folder.name] = facts_of(folder).night.started
     for path in place.nights.glob("*/journal.sqlite"):
         with suppress(NightError), Journal.read(path) as journal:
             started[path.parent.name] = journal.night().started

@@ -101,7 +101,7 @@ def test_status_page_and_record_say_alike_how_busy_a_night_was_that_went_on_with
         (line,) = [line for line in status_lines(night, history, calls=journal.calls())
                    if line.startswith("workers: ")]  # fmt: skip
     assert f"busy for {status.utilisation:.0%} of " in line
-    for facts in (night_facts(place, "t"), of_record(place.shipped / "t", ())):
+    for facts in (night_facts(place, "t"), of_record(place.shipped / "t")):
         told = load_of(facts)
         assert told.workers == status.workers == 2
         assert told.utilisation == pytest.approx(status.utilisation, abs=0.01)
@@ -149,7 +149,7 @@ def test_an_overtaken_attempt_and_its_merge_name_each_other_in_journal_and_recor
     assert (facts.attempts[5].kind, facts.attempts[5].merged_as, facts.attempts[6].merges) == ("overtaken", 6, 5)
     assert [one.number for one in facts.attempts if one.merges is not None] == [6, 11]
     ship(place, "t", place.shipped / "t")
-    told = of_record(place.shipped / "t", ())
+    told = of_record(place.shipped / "t")
     assert [(one.merges, one.merged_as) for one in told.attempts] == [
         (one.merges, one.merged_as) for one in facts.attempts
     ]

@@ -10,6 +10,10 @@ from html.parser import HTMLParser
 import pytest
 from nights import PROJECT
 
+from agent.experiment import incumbent
+from agent.judging.noise import noise
+from agent.records.shipped import read_record
+
 TAG = "nov22-cpu-long"
 NORMAL_95 = 1.96
 
@@ -51,23 +55,21 @@ def shown(page):
 @pytest.fixture(scope="module")
 def record():
     folder = PROJECT / "experiments" / "shipped" / TAG
-    attempts = [json.loads(line) for line in (folder / "attempts.jsonl").read_text().splitlines()]
-    return json.loads((folder / "night.json").read_text()) | {"rows": attempts}
-
-
-def own_scores(attempt):
-    return [run["val_bpb"] for run in attempt["scores"] if not run["dawn"] and run["val_bpb"] is not None]
+    return read_record(folder).history
 
 
 def test_every_attempt_of_the_record_is_a_row_with_its_own_numbers(shown, record):
-    assert len(shown["rows"]) == len(record["rows"]) >= 20
-    for row, attempt in zip(sorted(shown["rows"], key=lambda row: row["number"]), record["rows"], strict=True):
-        for name in ("number", "parent", "title", "source", "status", "kind"):
-            assert row[name] == attempt[name]
-        assert row["val_bpb"] == pytest.approx(statistics.fmean(own_scores(attempt)), abs=1e-6)
-        assert row["seeds"] == len(own_scores(attempt))
+    assert len(shown["rows"]) == len(record) >= 20
+    for row, attempt in zip(sorted(shown["rows"], key=lambda row: row["number"]), record, strict=True):
+        for name in ("number", "parent", "status", "kind"):
+            assert row[name] == getattr(attempt, name)
+        for name in ("title", "source"):
+            assert row[name] == getattr(attempt.proposal, name)
+        assert row["val_bpb"] == pytest.approx(statistics.fmean(attempt.scores_bpb), abs=1e-6)
+        assert row["seeds"] == len(attempt.scores_bpb)
         for name, digits in (("gain_bpb", 1e-6), ("sure", 1e-3)):
-            assert row[name] == (None if attempt[name] is None else pytest.approx(attempt[name], abs=digits))
+            told = getattr(attempt.decision, name)
+            assert row[name] == (None if told is None else pytest.approx(told, abs=digits))
 
 
 def test_the_rows_are_those_of_the_ledger(shown):
@@ -85,19 +87,19 @@ def test_the_rows_are_those_of_the_ledger(shown):
 
 def test_the_head_says_what_the_record_comes_to(page, record):
     text = " ".join("".join(page.text).split())
-    ideas = [one for one in record["rows"] if one["number"] and not one["without"]]
-    kept = [one for one in ideas if one["status"] == "keep"]
-    first, best = record["rows"][0], record["rows"][record["incumbent"]]
-    before, after = (statistics.fmean(own_scores(one)) for one in (first, best))
+    ideas = [one for one in record if one.is_edit]
+    kept = [one for one in ideas if one.status == "keep"]
+    first, best, sigma_bpb = record[0], incumbent(record), noise(record).sigma_bpb
+    before, after = (statistics.fmean(one.scores_bpb) for one in (first, best))
     assert f"{len(ideas)} ideas tried, {len(kept)} kept" in text
     assert f"went down from {before:.4f} to {after:.4f}" in text
-    error_bpb = record["sigma_bpb"] * math.sqrt(sum(1 / len(own_scores(one)) for one in (first, best)))
+    error_bpb = sigma_bpb * math.sqrt(sum(1 / len(one.scores_bpb) for one in (first, best)))
     found = re.search(r"the best script gains ([\d.]+) \(([\d.]+) to ([\d.]+)\)", text)
     assert found is not None
     gain_bpb = before - after
     expected = (gain_bpb, gain_bpb - NORMAL_95 * error_bpb, gain_bpb + NORMAL_95 * error_bpb)
     assert [float(number) for number in found.groups()] == pytest.approx(expected, abs=1e-4)
-    assert f"σ {record['sigma_bpb']:.4f}" in text
+    assert f"σ {sigma_bpb:.4f}" in text
 
 
 def test_every_scored_attempt_is_a_dot_that_leads_to_its_row(record):
@@ -105,4 +107,4 @@ def test_every_scored_attempt_is_a_dot_that_leads_to_its_row(record):
     progress = drawn[drawn.index("<h2>Progress</h2>") :]
     broad = progress[: progress.index("</svg>")]
     links = set(re.findall(r'href="#attempt-(\d+)"', broad))
-    assert links == {str(one["number"]) for one in record["rows"] if one["val_bpb"] is not None}
+    assert links == {str(one.number) for one in record if one.val_bpb is not None}
