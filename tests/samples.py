@@ -25,7 +25,7 @@ from agent.experiment import (
 )
 from agent.judging.noise import noise
 from agent.records.journal import Journal
-from agent.view.facts.overview import overview
+from agent.view.facts.journal import overview
 from agent.view.facts.workers import crew_of
 from agent.view.status import overview_lines
 

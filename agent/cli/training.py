@@ -28,7 +28,8 @@ from agent.records.place import place_of_night
 from agent.text import counted
 from agent.view import terminal
 from agent.view.answer import STDOUT, Answer, AnswersTo
-from agent.view.facts.overview import Overview, overview
+from agent.view.facts.journal import overview
+from agent.view.facts.overview import Overview
 from agent.view.facts.workers import crew_of
 from agent.view.live.ending import HEADING, LastScreen, belief, tried_lines
 from agent.view.screen import print_folded, print_lines, terminal_width

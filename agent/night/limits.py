@@ -18,7 +18,7 @@ from agent.judging.noise import FEW_STEPS
 from agent.proposers.briefing import Left
 from agent.records.journal import Journal
 from agent.records.place import Place
-from agent.records.summary import Standing, summary
+from agent.records.summary import brought_by
 from agent.text import counted, duration
 
 LATEST = 20  # nights that are looked at
@@ -167,12 +167,13 @@ class Experience:
     tag: str | None = None  # of the night that it is known from; None: this one
 
     @classmethod
-    def of(cls, night: Standing, tag: str | None = None) -> "Experience | None":
+    def of(cls, history: History, tag: str | None = None) -> "Experience | None":
         """Sum up a night; None where its attempt 0 has no run that counts."""
-        first, sources = night.first, night.brought
-        runs_s = [run.spent_s for run in first.counted_runs if run.score is not None] if first is not None else []
-        if first is None or not runs_s:
+        sources = brought_by(history)
+        runs_s = [run.spent_s for first in history[:1] for run in first.counted_runs if run.score is not None]
+        if not runs_s:
             return None
+        first = history[0]
         ideas, run_s = sum(source.attempts for source in sources), statistics.median(runs_s)
         mean_s = sum(source.spent_s for source in sources) / ideas if ideas >= FEW_IDEAS else run_s
         return cls(run_s, mean_s, first.summary.num_steps if first.summary is not None else None, tag)
@@ -180,14 +181,14 @@ class Experience:
 
 def experience(place: Place, night: Night, history: History) -> Experience | None:
     """Return what this night knows, or else the latest other one that is comparable; None where neither is."""
-    measured = Experience.of(summary(history))
+    measured = Experience.of(history)
     for tag in [tag for tag in reversed(place.tags()) if tag != night.tag][:LATEST]:
         if measured is not None:
             break
         with suppress(NightError, OSError), Journal.read(place.journal(tag)) as journal:
             other = journal.night()
             if (other.protocol, other.device) == (night.protocol, night.device):
-                measured = Experience.of(summary(journal.outlines()), tag)
+                measured = Experience.of(journal.outlines(), tag)
     return measured
 
 

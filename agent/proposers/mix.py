@@ -21,7 +21,7 @@ from agent.errors import Exhausted, NoIdea, NotYet, Unanswered
 from agent.experiment import Ask, History, Kind, Proposal, Status, kept, source_name
 from agent.proposers.briefing import Briefing, Proposer
 from agent.proposers.checked import Claims
-from agent.records.summary import Brought, gain_bpb, summary
+from agent.records.summary import Brought, brought_by, gain_bpb
 
 Number = TypeVar("Number", int, float)
 
@@ -265,7 +265,7 @@ class Share:
 
 def shares(history: History, asks: Sequence[Ask]) -> tuple[Share, ...]:
     """Return a row for every source that has proposed or was asked, the one that gained most first."""
-    return shares_of(summary(history).brought, asks)
+    return shares_of(brought_by(history), asks)
 
 
 def shares_of(sources: Sequence[Brought], asks: Sequence[Ask]) -> tuple[Share, ...]:

@@ -2,10 +2,9 @@
 
 from agent.experiment import Noise
 from agent.judging.intervals import Interval
-from agent.records.summary import Stopped
 from agent.text import counted, duration, harmless, shown_difference
 from agent.view.facts.nouns import DawnFacts
-from agent.view.facts.overview import Overview
+from agent.view.facts.overview import Overview, Stopped
 from agent.view.facts.workers import Crew, WorkerFacts, runs_in_flight
 
 

@@ -21,11 +21,10 @@ from agent.proposers.briefing import Left
 from agent.proposers.mix import Share
 from agent.records.journal import Journal
 from agent.records.results import COLUMNS
-from agent.records.summary import Stopped
 from agent.view.answer import SCHEMA_VERSION
 from agent.view.facts.load import Load
 from agent.view.facts.nouns import AttemptFacts, DawnFacts, DecisionFacts, NightFacts, RunFacts
-from agent.view.facts.overview import Scored
+from agent.view.facts.overview import Scored, Stopped
 from agent.view.facts.workers import WorkerFacts
 
 BETTER = unigram(SHARPNESS=0.9)

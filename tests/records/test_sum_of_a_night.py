@@ -8,7 +8,8 @@ from test_journal import NIGHT
 from agent.experiment import Attempt, Audit, Decision, DryRun, Ending, Kind, Noise, Proposal, Run, Score, Status
 from agent.judging.noise import noise
 from agent.records.journal import Journal
-from agent.records.summary import noise_of_night, summary
+from agent.records.summary import brought_by, noise_of_night
+from agent.view.facts.journal import overview
 
 AUDIT = Audit(4, 0, 0.0, 0.0, 2.5)
 
@@ -46,14 +47,15 @@ def journal(tmp_path):
 
 
 def test_a_night_stands_where_its_attempts_say(journal):
-    now = summary(journal.attempts())
+    history = journal.attempts()
+    now, brought = overview(NIGHT, history, (), (), None), brought_by(history)
     assert now.best.number == 5
-    assert now.counts == {"keep": 2, "discard": 2, "crash": 1}  # of ideas: neither attempt 0 nor a question
+    assert (now.keep, now.discard, now.crash) == (2, 2, 1)  # of ideas: neither attempt 0 nor a question
     assert now.stopped.stopped == 1
-    assert now.spent.other_s == 99 + 98 + 4 + 3
-    assert now.unfinished == [(6, "title 6"), (8, "title 8")]
-    assert {one.source: (one.attempts, one.kept) for one in now.brought} == {"search": (4, 2), "llm": (3, 0)}
-    assert sum(one.gain_bpb for one in now.brought) == pytest.approx(0.02 + 0.01)
+    assert now.hours["other"] == pytest.approx((99 + 98 + 4 + 3) / 3600)
+    assert now.unfinished == ((6, "title 6"), (8, "title 8"))
+    assert {one.source: (one.attempts, one.kept) for one in brought} == {"search": (4, 2), "llm": (3, 0)}
+    assert sum(one.gain_bpb for one in brought) == pytest.approx(0.02 + 0.01)
 
 
 def test_the_noise_is_recorded_until_a_decision_comes(tmp_path):
@@ -69,8 +71,3 @@ def test_the_noise_is_recorded_until_a_decision_comes(tmp_path):
         assert noise_of_night(journal, history) == learnt
         journal.record_noise(None)
         assert noise_of_night(journal, history) is None
-
-
-def test_a_night_without_attempts_stands_at_its_beginning():
-    now = summary(())
-    assert (now.attempts, now.first, now.best, now.ended, now.brought) == (0, None, None, None, ())

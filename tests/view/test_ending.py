@@ -10,8 +10,9 @@ from samples import HISTORY, NIGHT
 from agent.experiment import Attempt, Decision, Kind, Status
 from agent.judging.intervals import Interval
 from agent.judging.noise import noise
+from agent.view.facts.journal import overview
 from agent.view.facts.nouns import DawnFacts
-from agent.view.facts.overview import Overview, overview
+from agent.view.facts.overview import Overview
 from agent.view.live.ending import BAR, BEYOND, SHADE, belief, tried_lines
 
 NOISE_BPB = 0.1

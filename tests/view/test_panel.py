@@ -15,7 +15,8 @@ from agent.experiment import Ask, Attempt, Doing, Progress, Proposal, Status
 from agent.judging.intervals import Interval
 from agent.judging.noise import noise
 from agent.proposers.briefing import Left
-from agent.view.facts.overview import Scored, overview
+from agent.view.facts.journal import overview
+from agent.view.facts.overview import Scored
 from agent.view.live.panel import countdown
 from agent.view.live.screen import Screen
 from agent.view.live.so_far import SoFar

@@ -17,8 +17,9 @@ from agent.records.summary import noise_of_night
 from agent.text import counted, duration
 from agent.tries.line import TryLine, tries_facts, tries_line
 from agent.view.answer import Answer, AnswersTo
+from agent.view.facts.journal import overview
 from agent.view.facts.json import plain
-from agent.view.facts.overview import Overview, overview
+from agent.view.facts.overview import Overview
 from agent.view.facts.workers import Crew, crew_of
 from agent.view.status import overview_lines
 

@@ -21,12 +21,15 @@ from agent.experiment import (
     incumbent,
     memory_mb,
     params_M,
+    short,
 )
+from agent.proposers.mix import shares
 from agent.records.journal import Journal
 from agent.records.summary import noise_of_night
+from agent.records.terms import Terms
 from agent.script.dials import Value, dials_in
 from agent.view.facts.nouns import AttemptFacts, DecisionFacts, NightFacts, RunFacts
-from agent.view.facts.overview import dawn_of, fixed_facts, sources_of
+from agent.view.facts.overview import Overview, dawn_of, overview_of
 
 LATEST = 1000  # attempts whose dials are read, beside the kept ones: a script takes half a millisecond
 Turned = Mapping[str, tuple[Value, Value]]
@@ -57,19 +60,33 @@ def facts_of(
     attempts = _with_merges(_attempt(night, one, called[one.number], turned.get(one.number, {})) for one in history)
     ends = (run.ended for one in history for run in one.runs if run.ended is not None)
     return NightFacts(
-        **fixed_facts(night),
+        tag=night.tag,
+        branch=short(night.branch),
+        device=night.device,
+        device_kind=night.device_kind,
+        budget_s=night.budget_s,
+        protocol=night.protocol,
+        started=night.started,
         ended=max(ends, default=None),
         sigma_bpb=noise.sigma_bpb if noise else None,
         smallest_bpb=noise.smallest_bpb if noise else None,
         attempts=attempts,
         incumbent=best.number if best else None,
-        sources=sources_of(attempts, asks),
+        sources=shares(history, asks),
         dawn=dawn_of(dawns, lambda number: history[number].proposal.title),
         noise_runs=noise.runs if noise else None,
         doubt=noise.doubt if noise else None,
+        most_usd=Terms.from_json(night.terms).max_cost,
         calls=calls,
         shipped=shipped,
     )
+
+
+def overview(
+    night: Night, history: History, asks: Sequence[Ask], dawns: Iterable[Dawn], noise: Noise | None
+) -> Overview:
+    """Return the overview of a night from what its journal holds; noise: of its scores, if that is known."""
+    return overview_of(facts_of(night, history, asks, dawns, (), noise, {}))
 
 
 def _attempt(night: Night, attempt: Attempt, asks: Collection[Ask], dials: Turned) -> AttemptFacts:

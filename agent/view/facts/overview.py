@@ -1,15 +1,13 @@
 """Sum up a night: where it stands, what each source of ideas brought and cost, and what dawn has found."""
 
+import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
 
-from agent.experiment import VOID, Ask, Attempt, Dawn, Ending, History, Night, Noise, Status, short, source_name
+from agent.experiment import VOID, Attempt, Dawn, Ending, Status
 from agent.judging.intervals import Interval
-from agent.proposers.mix import Share, shares_of
-from agent.records.summary import Brought, Stopped, summary
-from agent.records.terms import Terms
+from agent.proposers.mix import Share
 from agent.text import shown_difference
 from agent.view.facts.nouns import AttemptFacts, DawnFacts, NightFacts, RunFacts
 
@@ -29,6 +27,28 @@ class Scored:
     def of(cls, number: int, title: str, val_bpb: float, seeds: int, sigma_bpb: float | None) -> "Scored":
         around = Interval.of_runs(val_bpb, sigma_bpb, seeds)
         return cls(number, title, val_bpb, around.low_bpb, around.high_bpb, seeds)
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """Say how many runs were stopped early, and what that saved."""
+
+    stopped: int
+    runs: int  # all that count
+    saved_s: float
+    share: float  # of the training that there would have been
+
+    @classmethod
+    def of(cls, runs: Sequence[tuple[Ending, float]]) -> "Stopped | None":
+        """Compare the runs that were stopped with those that finished; None where there are not both."""
+        whole_s = [wall_s for ending, wall_s in runs if ending is Ending.FINISHED]
+        stopped_s = [wall_s for ending, wall_s in runs if ending is Ending.HOPELESS]
+        if not stopped_s or not whole_s:
+            return None
+        typical_s = statistics.median(whole_s)
+        saved_s = sum(max(0.0, typical_s - wall_s) for wall_s in stopped_s)
+        share = saved_s / (saved_s + sum(wall_s for _, wall_s in runs))
+        return cls(len(stopped_s), len(runs), saved_s, share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,44 +107,6 @@ def overview_of(facts: NightFacts) -> Overview:
     )
 
 
-def overview(
-    night: Night, history: History, asks: Sequence[Ask], dawns: Sequence[Dawn], noise: Noise | None
-) -> Overview:
-    """Return the overview of a night from what its journal holds; noise: of its scores."""
-    now = summary(history, noise)
-    sigma_bpb = now.noise.sigma_bpb if now.noise else None
-    baseline, best = (scored_attempt(one, sigma_bpb) for one in (now.first, now.best))
-    sources = shares_of(now.brought, asks)
-    spent_s = {
-        "training": now.spent.training_s,
-        "scoring": now.spent.scoring_s,
-        "asking": sum(ask.wall_s for ask in asks),
-        "other": now.spent.other_s,
-    }
-    return Overview(
-        **fixed_facts(night),
-        ended=now.ended,
-        attempts=now.attempts,
-        ideas=sum(one.attempts for one in now.brought),
-        keep=now.counts.get(Status.KEEP, 0),
-        discard=now.counts.get(Status.DISCARD, 0),
-        crash=now.counts.get(Status.CRASH, 0),
-        unfinished=tuple(now.unfinished),
-        baseline=baseline,
-        best=best,
-        gain=gain_of(baseline, best, sigma_bpb),
-        sigma_bpb=sigma_bpb,
-        smallest_bpb=now.noise.smallest_bpb if now.noise else None,
-        noise_runs=now.noise.runs if now.noise else None,
-        doubt=now.noise.doubt if now.noise else None,
-        stopped=now.stopped,
-        hours={what: wall_s / 3600 for what, wall_s in spent_s.items()},
-        usd=cost_usd(sources),
-        sources=sources,
-        dawn=dawn_of(dawns, lambda number: history[number].proposal.title),
-    )
-
-
 SHARED = {one.name for one in fields(Overview)} & {one.name for one in fields(NightFacts)} - {"attempts"}
 
 
@@ -162,13 +144,6 @@ def cost_usd(sources: Iterable[Share]) -> float | None:
     return sum(costs) if costs else None
 
 
-def fixed_facts(night: Night) -> dict[str, Any]:
-    """Return what NightFacts and Overview say of a night alike, by their names."""
-    same = ("tag", "device", "device_kind", "budget_s", "protocol", "started")
-    facts = {name: getattr(night, name) for name in same}
-    return facts | {"branch": short(night.branch), "most_usd": Terms.from_json(night.terms).max_cost}
-
-
 # ---- dawn ------------------------------------------------------------------------------------------------------------
 
 
@@ -190,25 +165,6 @@ def dawn_of(dawns: Iterable[Dawn], title_of: Callable[[int], str]) -> DawnFacts 
         passengers=tuple(found["passengers"]),
         title=None if found["script"] is None else title_of(found["script"]),
     )
-
-
-# ---- sources ---------------------------------------------------------------------------------------------------------
-
-
-def sources_of(attempts: Sequence[AttemptFacts], asks: Sequence[Ask] | None) -> tuple[Share, ...]:
-    """Return a row for every source, the one that gained most first.
-
-    asks: None where the calls themselves are not known, but the time that they took is.
-    """
-    known = {attempt.number: attempt for attempt in attempts}
-    brought: dict[str, Brought] = {}
-    for attempt in attempts:
-        if attempt.parent is not None and attempt.is_idea:
-            name, is_kept = source_name(attempt.source), attempt.status == Status.KEEP
-            spent_s = attempt.spent_s + (attempt.asked_s if asks is None else 0.0)
-            gain = max(0.0, gain_bpb(attempt, known) or 0.0) if is_kept else None
-            brought[name] = brought.get(name, Brought(name)).plus(gain, spent_s)
-    return shares_of(tuple(brought.values()), asks or ())
 
 
 def gain_bpb(attempt: AttemptFacts, known: Mapping[int, AttemptFacts]) -> float | None:

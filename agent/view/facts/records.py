@@ -6,14 +6,16 @@ from dataclasses import astuple
 from itertools import chain
 from pathlib import Path
 
-from agent.experiment import Status
+from agent.experiment import Status, source_name
 from agent.judging.champion import SOURCE as DAWN
 from agent.judging.noise import noise
+from agent.proposers.mix import Share, shares_of
 from agent.records.results import Row, number_of
 from agent.records.shipped import number_in, read_record
+from agent.records.summary import Brought
 from agent.view.facts.journal import facts_of, turned
 from agent.view.facts.nouns import AttemptFacts, DawnFacts, DecisionFacts, NightFacts
-from agent.view.facts.overview import sources_of
+from agent.view.facts.overview import gain_bpb
 
 NUMBER = re.compile(r"[0-9]{1,9}")  # of an attempt
 BUDGET = re.compile(r"([\d.]+)(min|s)-")  # at the beginning of a branch's name
@@ -81,10 +83,21 @@ def of_rows(tag: str, rows: Sequence[Row]) -> NightFacts:
         smallest_bpb=None,
         attempts=attempts,
         incumbent=max(kept, default=None),
-        sources=sources_of(attempts, None),
+        sources=_sources(attempts),
         dawn=None,
         lost=True,
     )
+
+
+def _sources(attempts: Sequence[AttemptFacts]) -> tuple[Share, ...]:
+    known = {attempt.number: attempt for attempt in attempts}
+    brought: dict[str, Brought] = {}
+    for attempt in attempts:
+        if attempt.parent is not None and attempt.is_idea:
+            name, is_kept = source_name(attempt.source), attempt.status == Status.KEEP
+            gain = max(0.0, gain_bpb(attempt, known) or 0.0) if is_kept else None
+            brought[name] = brought.get(name, Brought(name)).plus(gain, attempt.spent_s)
+    return shares_of(tuple(brought.values()), ())
 
 
 def _of_row(row: Row, number: int, parent: int | None) -> AttemptFacts:

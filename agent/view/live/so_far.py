@@ -1,13 +1,13 @@
 """Where a night stands, as its live panel shows it: computed when something was recorded, and not with each drawing."""
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from agent.experiment import Ask, History, Noise, Status
+from agent.experiment import Ask, History, Noise, Status, incumbent
 from agent.judging.intervals import Interval
 from agent.proposers.briefing import Left
-from agent.records.summary import summary
 from agent.view.facts.load import Load
 from agent.view.facts.overview import Scored, gain_of, scored_attempt
 
@@ -52,9 +52,10 @@ class SoFar:
         cls, history: History, noise: Noise | None, asks: Iterable[Ask], left: Left, load: Load | None = None
     ) -> "SoFar":
         """Compute it from the attempts of a night."""
-        now = summary(history, noise)
-        sigma_bpb = now.noise.sigma_bpb if now.noise is not None else None
-        scored, baseline = scored_attempt(now.best, sigma_bpb), scored_attempt(now.first, sigma_bpb)
+        counts = Counter(attempt.status for attempt in history if attempt.is_edit and attempt.status is not None)
+        sigma_bpb = noise.sigma_bpb if noise is not None else None
+        best, first = incumbent(history), history[0] if history else None
+        scored, baseline = scored_attempt(best, sigma_bpb), scored_attempt(first, sigma_bpb)
         gain = gain_of(baseline, scored, sigma_bpb)
         ends_s = None if left.seconds is None else time.time() + left.seconds
-        return cls(now.counts, baseline, scored, gain, now.noise, CostSoFar.of(asks), left.experiments, ends_s, load)
+        return cls(counts, baseline, scored, gain, noise, CostSoFar.of(asks), left.experiments, ends_s, load)
