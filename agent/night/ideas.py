@@ -13,6 +13,7 @@ from types import TracebackType
 from agent.errors import Exhausted, NightError, NoIdea, ScriptError
 from agent.experiment import TITLE_CHARS, Attempt, Proposal, Status, source_name
 from agent.judging.failures import too_slow
+from agent.judging.noise import noise
 from agent.night.briefing import briefing_of
 from agent.night.state import NightContext, State, why_and_where
 from agent.proposers.ahead import Question
@@ -99,10 +100,11 @@ class Ideas:
         over = [question for question in self._questions if question.is_over]  # their calls are in the outbox then
         asks = context.outbox.take_asks()
         for ask in asks:
-            self._state.record_ask(ask)
+            context.journal.record_ask(ask)
             for question in self._questions:
                 question.was_paid_for |= question.briefing.number == ask.attempt
         if asks:
+            self._state.read()
             context.tell_standing(self._state)
         for sentence in context.outbox.take_sentences():
             context.watcher.said(sentence)
@@ -138,7 +140,7 @@ class Ideas:
         context, state = self._context, self._state
         if not state.attempts:
             script = (context.baseline or read_script)(context.place)
-            state.add(None, Proposal(script, "baseline", "The script that the night began with.", "you"))
+            state.enter(None, Proposal(script, "baseline", "The script that the night began with.", "you"))
             return Supply.ENTERED
         if context.stop.after_run:
             return Supply.OVER  # an idea that was paid for is in its file
@@ -191,12 +193,12 @@ class Ideas:
         context, state = self._context, self._state
         proposal = None
         if idea.parent == best.number or not _is_free(idea):  # a free source would make another edit of another script
-            kind = context.runner.night.device_kind
+            kind = context.night.device_kind
             proposal = idea.for_parent(best, state.attempts, context.place.script, kind)
         if proposal is None:
             self._put_back(idea)
             return False
-        state.add(best.number, proposal)
+        state.enter(best.number, proposal)
         if idea.asked_for is not None:
             self._entered = {number for number in (*self._entered, idea.asked_for) if number >= len(state.attempts)}
         self._claims.release(idea.proposal)
@@ -255,9 +257,9 @@ class Ideas:
             self._consider_failures(best)
             return self._none_yet(best)
         finally:
-            state.read_asks()
+            state.read()
         check_proposal(proposal, state.attempts, context.place.script)
-        state.add(best.number, self._named(proposal))
+        state.enter(best.number, self._named(proposal))
         self._backoff.reset()
         return Supply.ENTERED
 
@@ -358,10 +360,10 @@ def brief(context: NightContext, state: State, best: Attempt) -> Briefing:
     """Return what a source is told before it proposes."""
     return briefing_of(
         context.place,
-        context.runner.night,
+        context.night,
         state.attempts,
         best,
-        state.noise,
+        noise(state.attempts),
         asks=state.asks,
         left=context.limits.left(state.ideas),
         has_reader=context.has_reader,
@@ -380,7 +382,7 @@ def as_repair(proposal: Proposal, broken: Proposal) -> Proposal:
 
 
 def _without_baseline(context: NightContext, first: Attempt) -> str:
-    night, what = context.runner.night, "attempt 0, the script as it stands, has no score that counts: "
+    night, what = context.night, "attempt 0, the script as it stands, has no score that counts: "
     what += why_and_where(context, first)
     if too_slow(first) is None:
         return f"{what}; repair it and start a new night"

@@ -1,7 +1,7 @@
 """Carry an overtaken edit onto the incumbent, as a new attempt that has to win again.
 
-Pure except for the one record at the end, so a kill in between leads to the same merge, and no edit is merged twice:
-the attempt that merges it says so in the journal.
+Pure, so after a kill the same state leads to the same merge, and no edit is merged twice: the attempt that merges it
+says so in the journal.
 """
 
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from agent.errors import NightError
 from agent.experiment import HYPOTHESIS_CHARS, TITLE_CHARS, Attempt, Decision, History, Kind, Proposal
-from agent.night.state import NightContext, State
+from agent.night.state import State
 from agent.script.dials import tried_as
 from agent.script.merge import merged
 from agent.text import one_line, paragraphs
@@ -34,8 +34,8 @@ def not_merged(history: History) -> set[int]:
     return overtaken - merged_already
 
 
-def merge(context: NightContext, state: State, number: int) -> None:
-    """Enter the edit of an overtaken attempt as an edit of the incumbent; decide that it is stale where that cannot be.
+def merge(state: State, number: int, device_kind: str) -> tuple[int, Proposal] | Decision:
+    """Return an overtaken attempt's edit as one of the incumbent, and its parent; that it is stale where none can be.
 
     Several edits may be overtaken at once. Each is merged onto the one before, which is being measured itself: one
     round of runs can keep all of them, instead of one a round. Where that one is discarded, those above it were made
@@ -43,18 +43,15 @@ def merge(context: NightContext, state: State, number: int) -> None:
 
     A merge asks no source, and counts as an attempt of the source that had the idea.
     """
-    best = state.best
+    best, decision = state.best, state.attempts[number].decision
     assert best is not None
+    assert decision is not None
     for onto in dict.fromkeys((tip(state.unsettled, state.attempts, best).number, best.number)):
         try:
-            state.add(onto, carried(context, state, number, state.attempts[onto]))
+            return onto, carried(state, number, state.attempts[onto], device_kind)
         except NightError as error:
             why = f"better than its parent, but {error}"
-        else:
-            return
-    decision = state.attempts[number].decision
-    assert decision is not None
-    state.decide(number, Decision(Kind.STALE, why, decision.gain_bpb, decision.sure))
+    return replace(decision, kind=Kind.STALE, reason=why)
 
 
 def tip(unsettled: Iterable[Attempt], history: History, best: Attempt) -> Attempt:
@@ -72,15 +69,14 @@ def waits_for_parent(state: State, attempt: Attempt) -> bool:
     return parent is not None and parent.decision is None
 
 
-def carried(context: NightContext, state: State, number: int, onto: Attempt) -> Proposal:
+def carried(state: State, number: int, onto: Attempt, device_kind: str) -> Proposal:
     """Return the proposal that makes an attempt's edit in another script; raise NightError where it cannot."""
     overtaken = state.attempts[number]
     base = state.parent_of(overtaken)
     assert base is not None
     script: str | None = overtaken.proposal.script
     if base.number != onto.number:  # it is again where the keeps since were revoked: then the very script is run again
-        kind = context.runner.night.device_kind
-        script = merged(onto.proposal.script, base.proposal.script, overtaken.proposal.script, kind)
+        script = merged(onto.proposal.script, base.proposal.script, overtaken.proposal.script, device_kind)
     if script is None:
         raise NightError(f"it conflicts with what was kept since #{base.number}, or adds nothing to it")
     tried = tried_as(script, state.others(number) if base.number == onto.number else state.attempts)

@@ -7,27 +7,21 @@ workers; anything else can be carried out at once, so what would follow it is no
 Nothing here writes or prints anything, so after a kill the same state leads to the same step.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from itertools import count
-from typing import TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
-from agent.experiment import Attempt, Decision, Ending, History, Kind, Review, Run, Split, Status
+from agent.experiment import Attempt, Decision, History, Kind, Proposal, Review, Status
 from agent.judging.champion import QUESTION, adoption
-from agent.judging.early_stop import Bound
 from agent.judging.failures import failure, fault, stopped_early, too_slow, trusted
 from agent.night import merging
+from agent.night.flight import Jobs
 from agent.night.limits import calibration_runs
-from agent.night.state import NightContext, State, lacks_audit, unaudited
-from agent.pools.pool import Pool
-from agent.runs.jobs import AuditRun, Job, Measure, Trial
+from agent.night.state import unaudited
+from agent.runs.jobs import Job, Measure, Trial
 from agent.runs.outputs import read_losses
-from agent.runs.score import most_weights_bytes, scoring_limit_s, usual_scoring_s
-from agent.runs.speed import usual_steps_s
-from agent.runs.train import FIRST_ALLOWANCE_S, learnt_allowance_s, learnt_bounds
+from agent.runs.train import learnt_bounds
 from agent.script.dials import only_dials_differ
 
-Other = TypeVar("Other")
 # of attempts that are kept no longer, and yet were measured: an edit of such a script may make up for it
 STILL_PARENTS = frozenset({Kind.REVOKED, Kind.PASSENGER, Kind.OVERTAKEN})
 
@@ -44,18 +38,11 @@ class Begin:
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
-    """Commit an attempt's script, before it is measured."""
-
-    attempt: int
-
-
-@dataclass(frozen=True, slots=True)
 class Decide:
-    """Record the decision on an attempt, and settle it."""
+    """Record decisions on attempts, first or later ones; each attempt is settled next."""
 
-    attempt: int
-    decision: Decision
+    decisions: Mapping[int, Decision]
+    sentences: tuple[str, ...] = ()  # to be said before
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +53,11 @@ class Settle:
 
 
 @dataclass(frozen=True, slots=True)
-class Reconsider:
-    """Record later decisions about settled attempts."""
+class Enter:
+    """Enter an edit of an attempt that needs no source: a merge, or a question of dawn."""
 
-    decisions: Mapping[int, Decision]
-    sentences: tuple[str, ...] = ()  # to be said before
-
-
-@dataclass(frozen=True, slots=True)
-class Merge:
-    """Carry an overtaken attempt's edit onto the incumbent, as an attempt of its own."""
-
-    overtaken: int
+    parent: int
+    proposal: Proposal
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,179 +72,25 @@ class Wait:
     """Wait until a job has ended, a worker has come, or a source has answered: nothing can begin before."""
 
 
-NextStep = Begin | Commit | Decide | Settle | Reconsider | Merge | EnterIdea | Wait
+NextStep = Begin | Decide | Settle | Enter | EnterIdea | Wait
 Candidate = Job | NextStep  # a job becomes a step, Begin, if a worker is free for it
-
-
-# ---- what workers do now ---------------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class Flight:
-    """Tell which workers are busy with which attempts. The driver changes it, the plan reads it."""
-
-    pool: Pool
-    jobs: dict[str, tuple[Job, int]] = field(default_factory=dict)  # worker → job, and id of the run that it makes or 0
-    awaits_idea: bool = False  # a source was asked, and has no answer yet
-    is_out_of_ideas: bool = False
-    is_held: bool = False  # nothing begins until all that is in flight has ended, and attempt 0 was tried
-
-    @property
-    def idle(self) -> int:
-        """Return how many workers have no job; one where there is no worker now, and one may come."""
-        if not self.pool.workers and not self.jobs:
-            return int(self.pool.expects_workers)
-        return sum(worker not in self.jobs for worker in self.pool.workers)
-
-    def has(self, attempt: int) -> bool:
-        return any(job.attempt == attempt for job, _ in self.jobs.values())
-
-    def seeds_of(self, attempt: int) -> Collection[int]:
-        """Return the seeds of the attempt's runs that are measured, scored or audited now."""
-        jobs = (job for job, _ in self.jobs.values())
-        return [job.seed for job in jobs if job.attempt == attempt and not isinstance(job, Trial)]
-
-    def worker_for(self, job: Job) -> str | None:
-        """Return a worker that can begin this job now."""
-        return None if self.is_held and not tries_machine(job) else self.pool.free_for(job)
-
-
-def tries_machine(job: Job) -> bool:
-    """Return whether a job shows if the machine is to blame for failures: attempt 0 is rehearsed for nothing else."""
-    return isinstance(job, Trial) and job.attempt == 0
-
-
-# ---- jobs, each with all that a worker has to know -------------------------------------------------------------------
-
-
-DAWN_SEED = 1000  # from one dawn to the next: each confirms with seeds that no choice before it has seen
-
-
-@dataclass(frozen=True, slots=True)
-class Jobs:
-    """Make jobs of a night as it stands now."""
-
-    context: NightContext
-    state: State
-
-    def measure(self, attempt: Attempt, dawn: int = 0, *, in_flight: Collection[int] = ()) -> Measure:
-        """Return the job of the attempt's next run; at night and at each dawn, all attempts use the same seeds.
-
-        in_flight: seeds of its runs that have begun.
-        """
-        runner = self.context.runner
-        taken = {*in_flight, *(run.seed for run in (attempt.dawn_runs(dawn) if dawn else attempt.done_runs))}
-        seed = next(seed for seed in count(runner.night.seed + DAWN_SEED * dawn) if seed not in taken)
-        was_spoilt = bool(attempt.runs) and attempt.runs[-1].ending is Ending.SPOILT
-        return Measure(
-            attempt=attempt.number,
-            script=attempt.proposal.script,
-            seed=seed,
-            allowance_s=self.allowed_s(attempt.number),
-            machine=self.trial(self.state.first),
-            dawn=dawn,
-            bounds=() if dawn else self._bounds_ahead(attempt),
-            has_run_well=bool(dawn) or has_run_well(attempt),
-            may_be_void=attempt.may_be_void(seed),
-            usual_steps_s=usual_steps_s(attempt),
-            usual_scoring_s=self._usual_scoring_s(attempt),
-            most_weights_bytes=most_weights_bytes(self.state.attempts),
-            wait_s=runner.rest_s if was_spoilt else 0.0,
-        )
-
-    def audit(self, attempt: Attempt, run: Run, split: Split = "validation") -> AuditRun:
-        """Return the job of an audit against the committed losses of the parent, hardest at the largest gains."""
-        beyond_s = max(0.0, run.wall_s - self.context.runner.night.budget_s)
-        return AuditRun(
-            attempt=attempt.number,
-            script=attempt.proposal.script,
-            seed=run.seed,
-            limit_s=self._scoring_limit_s(attempt, beyond_s),
-            machine=self.trial(self.state.first),
-            split=split,
-            reference=self.audit_reference(attempt, run, split),
-        )
-
-    def trial(self, attempt: Attempt) -> Trial:
-        """Return the job of an attempt's trial run; that of attempt 0 shows whether this machine still trains."""
-        return Trial(
-            attempt=attempt.number,
-            script=attempt.proposal.script,
-            allowance_s=self.allowed_s(attempt.number),
-            scoring_s=self._scoring_limit_s(attempt),
-            machine=self.trial(self.state.first) if attempt.number else None,
-        )
-
-    def _usual_scoring_s(self, attempt: Attempt) -> float | None:
-        return usual_scoring_s(self.state.attempts) if attempt.number else None
-
-    def _scoring_limit_s(self, attempt: Attempt, beyond_s: float = 0.0) -> float:
-        return scoring_limit_s(self._usual_scoring_s(attempt), beyond_s, self.allowed_s(attempt.number))
-
-    def allowed_s(self, number: int) -> float:
-        """Return the seconds that a run may take beyond its budget: the user's choice, else learnt from attempt 0.
-
-        Attempt 0 itself gets FIRST_ALLOWANCE_S, since the machine may become busy. The others get little more than its
-        slowest run took.
-        """
-        runner = self.context.runner
-        if runner.allowance_s is not None:
-            return runner.allowance_s
-        return learnt_allowance_s(self.state.attempts, runner.night.budget_s) if number else FIRST_ALLOWANCE_S
-
-    def _bounds_ahead(self, attempt: Attempt) -> tuple[Bound, ...]:
-        """Return the bounds that may stop an idea's first run early; further seeds are run to the end."""
-        state = self.state
-        if not self.context.early_stop or attempt.number == 0 or attempt.decision is not None or attempt.done_runs:
-            return ()
-        return learnt_bounds(self.context.runner, state.others(attempt.number), state.parent_of(attempt))
-
-    def audit_reference(self, attempt: Attempt, run: Run, split: Split) -> tuple[int, int] | None:
-        """Return the attempt and seed of the run that an audit counts gains from; None if no losses are there.
-
-        It is a run of the attempt's parent, else of attempt 0. Only runs at dawn have losses on the holdout; there
-        it is a run of the same dawn, at which attempt 0 always runs first.
-        """
-        parent = self.state.parent_of(attempt)
-        for before in (parent, self.state.first) if parent is not None else ():
-            for other in before.counted_runs if split == "validation" else before.dawn_runs(run.dawn):
-                if self.context.runner.losses(before.number, other.seed, split).is_file():
-                    return before.number, other.seed
-        return None
-
-
-def has_run_well(attempt: Attempt) -> bool:
-    """Return whether a run of the attempt was scored."""
-    return any(run.score is not None and run.score.val_bpb is not None for run in attempt.counted_runs)
 
 
 # ---- the plan --------------------------------------------------------------------------------------------------------
 
 
-def plan(context: NightContext, state: State, flight: Flight, *, idea_is_made: bool = False) -> NextStep | None:
-    """Return the next step that can be carried out now; None when the night is over.
-
-    After a wish to end the night, no run begins; those in flight end, and are scored and settled. No time is reserved
-    for asking if an idea is made already.
-    """
-    planner = Planner(context, state, flight)
-    return planner.first_possible(planner.candidates(idea_is_made=idea_is_made))
-
-
 @dataclass(frozen=True, slots=True)
-class Planner(Jobs):
-    """Find the candidates for the next step of a night as it stands now."""
+class Plan(Jobs):
+    """Find the next step of a night as it stands now."""
 
-    flight: Flight
-
-    def first_possible(self, candidates: Iterable[Job | Other]) -> Other | Begin | Wait | None:
-        """Return the first candidate that is no job, or for which a worker is free.
+    def next_step(self) -> NextStep | None:
+        """Return the first candidate that is no job, or for which a worker is free; None when the night is over.
 
         Else wait if anything is in flight, or if a worker for one of the jobs may come before the hours are over or the
-        user ends the night; without any of that return None.
+        user ends the night.
         """
         flight, lacks_worker = self.flight, False
-        for candidate in candidates:
+        for candidate in self.candidates():
             if not isinstance(candidate, Job):
                 return candidate
             worker = flight.worker_for(candidate)
@@ -276,42 +102,43 @@ class Planner(Jobs):
         is_over = self.context.stop.after_run or self.context.limits.is_over(self.state.pace)
         return Wait() if lacks_worker and flight.pool.expects_workers and not is_over else None
 
-    def candidates(self, *, idea_is_made: bool) -> Iterator[Candidate]:
+    def candidates(self) -> Iterator[Candidate]:
+        """Yield what may be done next. After a wish to end the night no run begins; those in flight are settled."""
         flight, stop = self.flight, self.context.stop
         if stop.now:
             return
         for step in self.steps_of(self.state.unsettled):
             if not (stop.after_run and isinstance(step, Trial | Measure)):
                 yield step
-        yield from self.loose_ends()
+        yield from self.missing_audits()
         if flight.is_held:
             if not flight.jobs:
                 yield self.trial(self.state.first)
         elif not stop.after_run:
-            yield from self._beside_attempts(idea_is_made=idea_is_made)
+            yield from self._beside_attempts()
 
-    def _beside_attempts(self, *, idea_is_made: bool) -> Iterator[Candidate]:
+    def _beside_attempts(self) -> Iterator[Candidate]:
         """Yield what is done beside unsettled attempts: reviews of keeps, runs of the incumbent, and new attempts."""
         context, state, flight = self.context, self.state, self.flight
         review = state.once("review", self._review)
         if review.decisions:
-            yield Reconsider(review.decisions)
+            yield Decide(review.decisions)
         is_calibrated = not state.attempts or state.first.settled
         if context.limits.has_enough_ideas(state.ideas) or not is_calibrated or flight.idle == 0:
             return
         confirmed = adoption(state.attempts, state.last_dawn) if state.dawns else {}
         if confirmed:
             if not flight.jobs and not context.limits.reached(state.ideas, state.pace):
-                yield adopted(confirmed, state.attempts)
+                yield _adopted(confirmed, state.attempts)
             return
-        due = state.once("due", self._to_measure_first)
-        again = review.again if due is None else due.number
+        unmeasured = self._to_measure_first()
+        again = review.again if unmeasured is None else unmeasured.number
         if again is not None and not flight.has(again) and context.limits.allows_run(again, state.pace):
             yield self.measure(state.attempts[again])
-        if due is None:
-            yield from self._new_attempts(idea_is_made=idea_is_made)
+        if unmeasured is None:
+            yield from self._new_attempts()
 
-    def _new_attempts(self, *, idea_is_made: bool) -> Iterator[Candidate]:
+    def _new_attempts(self) -> Iterator[Candidate]:
         """Yield a merge that is due, else the next idea, if a worker is free for it and the limits allow it."""
         context, state, flight = self.context, self.state, self.flight
         overtaken, left = merging.due(state), context.limits.left(state.ideas).experiments
@@ -321,11 +148,13 @@ class Planner(Jobs):
         wanted = flight.idle - queued
         if left is not None and state.attempts:
             wanted = min(wanted, left)
-        pace = replace(state.pace, asking_s=0.0) if idea_is_made or overtaken is not None else state.pace
+        asks_nobody = flight.has_idea or overtaken is not None
+        pace = replace(state.pace, asking_s=0.0) if asks_nobody else state.pace
         if wanted < 1 or context.limits.reached(state.ideas, pace):
             return
         if overtaken is not None:
-            yield Merge(overtaken)
+            merged = merging.merge(state, overtaken, context.night.device_kind)
+            yield Decide({overtaken: merged}) if isinstance(merged, Decision) else Enter(*merged)
         if left is not None and state.attempts:  # merges count as well: leave room for those of the attempts in flight
             wanted = min(wanted, left - int(merging.EXPECTED * len(flight.jobs)))
         if wanted >= 1 and not flight.awaits_idea and not flight.is_out_of_ideas:
@@ -347,10 +176,8 @@ class Planner(Jobs):
         calibrates = attempt.number == 0 and len(flight.pool.workers) > 1
         if flight.has(attempt.number) and not calibrates:
             return None
-        if attempt.commit is None:
-            return Commit(attempt.number)
         step = self._calibrate(attempt) if calibrates else self._measure_and_judge(attempt)
-        return Decide(attempt.number, step) if isinstance(step, Decision) else step
+        return Decide({attempt.number: step}) if isinstance(step, Decision) else step
 
     def _measure_and_judge(self, attempt: Attempt) -> Job | Decision | None:
         """Return the next job of an attempt without a decision, or the decision itself; None: another comes first."""
@@ -359,9 +186,11 @@ class Planner(Jobs):
             return Decision(Kind.QUESTION, QUESTION)
         if attempt.dry_run is None and self._wants_dry_run(attempt):
             return self._in_time(attempt, self.trial(attempt), state.pace.dry_run_s)
-        failed = _decided_by_failure(attempt)
-        if failed is not None:
-            return failed
+        slow = too_slow(attempt)
+        if slow is not None:
+            return Decision(Kind.TOO_SLOW, slow)
+        if attempt.dry_run is not None and attempt.dry_run.failure is not None:
+            return Decision(Kind.CRASHED, failure(attempt) or "dry run")
         if not attempt.done_runs:
             return self._in_time(attempt, self.measure(attempt))
         if merging.waits_for_parent(state, attempt):
@@ -375,11 +204,10 @@ class Planner(Jobs):
             if self.context.stop.after_run:
                 return self._audit_of(attempt)
             return self._in_time(attempt, self.measure(attempt))
-        audit = self._audit_of(attempt) if decision.status is Status.KEEP else None
-        if audit is not None:
+        if decision.status is Status.KEEP and (audit := self._audit_of(attempt)) is not None:
             return audit
         if decision.status is Status.KEEP or decision.kind is Kind.OVERTAKEN:
-            decision = trusted(decision, attempt, self.state.parent_of(attempt), self.context.plausible_gain)
+            return trusted(decision, attempt, self.state.parent_of(attempt), self.context.plausible_gain)
         return decision
 
     def _audit_of(self, attempt: Attempt) -> Job | None:
@@ -402,7 +230,7 @@ class Planner(Jobs):
         begun = {*busy, *(run.seed for run in first.done_runs)}
         if not first.scores_bpb or failure(first) is not None or len(begun) >= wanted:
             return step
-        return self._in_time(first, self.measure(first, in_flight=busy)) or step
+        return self._in_time(first, self.measure(first)) or step
 
     def _in_time(self, attempt: Attempt, job: Job, before_s: float = 0.0) -> Job | None:
         """Return the job, if a run of the attempt that begins `before_s` seconds later still ends within the hours.
@@ -418,8 +246,7 @@ class Planner(Jobs):
         parent = self.state.parent_of(attempt)
         if not self.context.dry_runs or parent is None or attempt.done_runs:
             return False
-        kind = self.context.runner.night.device_kind
-        return not only_dials_differ(parent.proposal.script, attempt.proposal.script, kind)
+        return not only_dials_differ(parent.proposal.script, attempt.proposal.script, self.context.night.device_kind)
 
     def _decided_by_early_stop(self, attempt: Attempt) -> Decision | None:
         """Return the decision on an attempt that was stopped early, with a forecast as its gain; None for any other."""
@@ -437,14 +264,12 @@ class Planner(Jobs):
 
     # ---- second thoughts on settled attempts -------------------------------------------------------------------------
 
-    def loose_ends(self) -> Iterator[Job]:
+    def missing_audits(self) -> Iterator[Job]:
         """Yield the audit that a further run of a kept attempt lacks; dawn's runs are left out."""
-        for attempt in self.state.once("loose ends", lambda: lacks_audit(self.state.attempts)):
-            if self.flight.has(attempt.number):
-                continue
-            suspect = unaudited(attempt)
-            if suspect is not None:
-                yield self.audit(attempt, suspect)
+        for attempt in self.state.attempts:
+            is_kept = attempt.settled and attempt.status is Status.KEEP
+            if is_kept and not self.flight.has(attempt.number) and (audit := self._audit_of(attempt)) is not None:
+                yield audit
 
     def _review(self) -> Review:
         """Return the judge's review of what is settled; before that, revoke keeps of which a further run has failed."""
@@ -475,16 +300,6 @@ class Planner(Jobs):
         return best
 
 
-def _decided_by_failure(attempt: Attempt) -> Decision | None:
-    """Return the decision on an attempt that was too slow, or whose dry run failed; None for any other."""
-    slow = too_slow(attempt)
-    if slow is not None:
-        return Decision(Kind.TOO_SLOW, slow)
-    if attempt.dry_run is not None and attempt.dry_run.failure is not None:
-        return Decision(Kind.CRASHED, failure(attempt) or "dry run")
-    return None
-
-
 def fallen_keeps(history: History) -> dict[int, Decision]:
     """Return decisions that revoke keeps: a later run failed, at dawn too, or its audit, or their parent has fallen."""
     kept = (attempt for attempt in history[1:] if attempt.status is Status.KEEP)
@@ -508,11 +323,11 @@ def _fall(attempt: Attempt, history: History) -> Decision | None:
     return verdict if verdict.status is not Status.KEEP else None
 
 
-def adopted(decisions: Mapping[int, Decision], history: History) -> Reconsider:
+def _adopted(decisions: Mapping[int, Decision], history: History) -> Decide:
     """Return the step that takes over dawn's decisions, as the night goes on after it."""
     sentences = []
     for number, decision in decisions.items():
         kept = decision.status is Status.KEEP
         where = f"#{number}, which dawn has confirmed" if kept else f"before #{number}"
         sentences.append(f"the night goes on from {where}: {history[number].proposal.title}")
-    return Reconsider(decisions, tuple(sentences))
+    return Decide(decisions, tuple(sentences))

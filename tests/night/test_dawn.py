@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from dawns import BEST, LUCKY, SHARPER, START, remember
 from json_page import faults
-from nights import Grounds, Quiet, make_repository, scripted_context, unigram
+from nights import Grounds, Quiet, jobs_of, make_repository, scripted_context, unigram
 
 from agent.experiment import LOCAL, Attempt, Decision, Ending, Kind, Run, Score, Status, incumbent
 from agent.judging.champion import Again, Findings, Without, findings, next_run
@@ -21,7 +21,6 @@ from agent.night.dawn import confirm, is_interrupted
 from agent.night.limits import Limits
 from agent.night.lock import AFTER_RUN, NOW, only_night
 from agent.night.loop import run_night
-from agent.night.plan import Jobs
 
 SCRIPTS = [SHARPER, LUCKY, BEST]
 RUNS = 10
@@ -162,7 +161,7 @@ def test_gains_on_the_holdout_are_counted_from_losses_of_the_same_dawn(morning):
     history = morning.attempts
     with scripted_context(morning.grounds.root, "t", []) as context:
         references = [
-            Jobs(context, context.state()).audit_reference(history[number], fresh(history[number])[-1], split)
+            jobs_of(context).audit_reference(history[number], fresh(history[number])[-1], split)
             for number, split in ((3, "holdout"), (4, "holdout"), (4, "validation"))
         ]
     assert references == [(0, 1003), (3, 1003), (3, 0)]  # those that were remembered have left no losses

@@ -12,10 +12,11 @@ from nights import Grounds, Quiet, make_repository, scripted_context, unigram
 
 from agent.experiment import LOCAL, Attempt, Ending, Lease, Proposal, Run
 from agent.night.dawn import confirm
+from agent.night.flight import Flight
 from agent.night.limits import Limits
 from agent.night.lock import AFTER_RUN, NOW
 from agent.night.loop import run_night
-from agent.night.plan import Flight, Wait, plan
+from agent.night.plan import Plan, Wait
 from agent.night.state import NightContext
 from agent.pools.local import LocalPool
 from agent.pools.pool import Ended
@@ -165,12 +166,12 @@ def test_a_worker_is_waited_for_until_the_hours_are_over_or_the_user_ends_the_ni
         assert context.pool is not None
         with closing(context.pool) as pool:
             state, flight = context.state(), Flight(pool)
-            state.add(None, Proposal(unigram(), "baseline", "", "you"))
-            state.record_commit(0, "0" * 40)
-            assert plan(context, state, flight) == Wait()
-            assert plan(dataclasses.replace(context, limits=Limits(hours=1e-6)), state, flight) is None
+            state.enter(None, Proposal(unigram(), "baseline", "", "you"))
+            assert Plan(context, state, flight).next_step() == Wait()
+            late = dataclasses.replace(context, limits=Limits(hours=1e-6))
+            assert Plan(late, state, flight).next_step() is None
             context.stop.wish(AFTER_RUN)
-            assert plan(context, state, flight) is None
+            assert Plan(context, state, flight).next_step() is None
 
 
 def test_as_many_experiments_are_made_as_were_asked_for(parallel):

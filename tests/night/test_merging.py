@@ -7,7 +7,8 @@ from judged import scored_run
 from nights import make_repository, scripted_context, unigram
 
 from agent.experiment import Decision, Kind, Proposal
-from agent.night.merging import due, merge, not_merged, waits_for_parent
+from agent.night import merging
+from agent.night.merging import due, not_merged, waits_for_parent
 from agent.night.state import NightContext, State
 
 TURNED = unigram(SMOOTHING=0.5)
@@ -37,13 +38,27 @@ def enter(
     """An attempt that is decided, measured and settled; in a state that is read from the journal."""
     state = context.state()
     title = str(more.pop("title", "an edit"))
-    number = state.add(parent, Proposal(script, title, "It learns more.", "search", **more)).number  # type: ignore[arg-type]
+    number = state.enter(parent, Proposal(script, title, "It learns more.", "search", **more)).number  # type: ignore[arg-type]
     journal = context.journal
     journal.end_run(journal.start_run(number, 0), scored_run(0, 1.5 - 0.01 * number))
     journal.record_score(number, 0, scored_run(0, 1.5 - 0.01 * number).score)  # type: ignore[arg-type]
     journal.record_decision(number, Decision(kind, "so it is", 0.01, sure))
     journal.settle(number)
     return context.state()
+
+
+def merge(context: NightContext, state: State, number: int) -> None:
+    """Carry out what is to be done with an overtaken attempt."""
+    merged = merging.merge(state, number, context.night.device_kind)
+    if isinstance(merged, Decision):
+        decide(context, state, number, merged)
+    else:
+        state.enter(*merged)
+
+
+def decide(context: NightContext, state: State, number: int, decision: Decision) -> None:
+    context.journal.record_decision(number, decision)
+    state.read(number)
 
 
 def overtaken(context: NightContext, best: str, edit: str) -> State:
@@ -91,7 +106,7 @@ def test_what_stands_on_another_merge_is_judged_once_that_is_decided(night, kind
     state = enter(night, Kind.OVERTAKEN, LINES)
     merge(night, state, 2)
     merge(night, state, 3)
-    state.decide(4, Decision(kind, "so it is"))
+    decide(night, state, 4, Decision(kind, "so it is"))
     assert not waits_for_parent(state, state.attempts[5])
     assert due(state) is None
 
@@ -101,8 +116,8 @@ def test_what_stood_on_a_script_that_does_not_count_is_merged_once_more(night):
     state = enter(night, Kind.OVERTAKEN, LINES)
     merge(night, state, 2)
     merge(night, state, 3)
-    state.decide(4, Decision(Kind.CRASHED, "exit code 1"))
-    state.decide(5, Decision(Kind.ORPHANED, "made from #4, whose scores do not count any more"))
+    decide(night, state, 4, Decision(Kind.CRASHED, "exit code 1"))
+    decide(night, state, 5, Decision(Kind.ORPHANED, "made from #4, whose scores do not count any more"))
     assert due(state) == due(night.state()) == 3
     merge(night, state, 3)
     assert (state.attempts[6].parent, state.attempts[6].proposal.merges) == (1, 3)

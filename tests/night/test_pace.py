@@ -205,8 +205,8 @@ def test_dawn_has_the_runs_it_was_given_over_the_whole_night_and_none_without_ho
 def test_a_question_of_dawn_is_no_experiment(grounds):
     with scripted_context(grounds.root, "t", []) as context:
         state = context.state()
-        state.add(None, Proposal(unigram(), "baseline", "", "you"))
-        state.add(0, Proposal(unigram(SHARPNESS=0.7), "#1 without #1", "", "dawn", without=(1,)))
+        state.enter(None, Proposal(unigram(), "baseline", "", "you"))
+        state.enter(0, Proposal(unigram(SHARPNESS=0.7), "#1 without #1", "", "dawn", without=(1,)))
         assert not Limits(experiments=1).has_enough_ideas(state.ideas)
-        state.add(0, Proposal(unigram(SHARPNESS=0.8), "an idea", "", "you"))
+        state.enter(0, Proposal(unigram(SHARPNESS=0.8), "an idea", "", "you"))
         assert Limits(experiments=1).has_enough_ideas(state.ideas)

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 from judged import decided
-from nights import run_once, scripted_context, unigram
+from nights import jobs_of, run_once, scripted_context, unigram
 
 from agent.errors import MachineError, ScriptError
 from agent.experiment import (
@@ -22,7 +22,6 @@ from agent.experiment import (
 from agent.judging.failures import too_slow
 from agent.night.ideas import brief
 from agent.night.loop import check_not_slow, is_streak, run_night
-from agent.night.plan import Jobs
 from agent.proposers.author.attempts import what_happened
 from agent.proposers.search.evidence import crashed
 from agent.runs.execute import rehearse
@@ -57,11 +56,11 @@ def test_every_run_of_attempt_0_gets_the_full_allowance_and_others_what_its_slow
     with scripted_context(grounds.root, "t", [], allowance_s=None) as context:
         run_night(context)
         first = context.journal.attempt(0)
-        jobs = Jobs(context, context.state())
+        jobs = jobs_of(context)
         assert (jobs.allowed_s(0), jobs.allowed_s(1)) == (300.0, LEAST_ALLOWANCE_S)
         slow = dataclasses.replace(first.runs[0], wall_s=40.05)
         context.journal.end_run(context.journal.start_run(0, 1), slow)
-        jobs = Jobs(context, context.state())
+        jobs = jobs_of(context)
         assert (jobs.allowed_s(0), jobs.allowed_s(1)) == (300.0, pytest.approx(1.5 * 40 + 0.05 * 0.05))
     assert learnt_allowance_s(grounds.attempts("t"), 0.05) == pytest.approx(60.0025)
 

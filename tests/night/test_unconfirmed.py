@@ -109,7 +109,7 @@ def test_a_confirmed_script_is_measured_by_the_night_even_after_a_kill_right_whe
         )
         context.journal.record_decision(2, Decision(Kind.ADOPTED, "confirmed at dawn: #1 without #1"))
         with at_work(context, context.state()) as driver:
-            driver.commit(context.journal.attempt(2))
+            driver.commit(2)
         run_night(dataclasses.replace(context, limits=Limits(experiments=2)))
     adopted = kept.attempts("t")[2]
     assert (adopted.status, adopted.settled, [run.seed for run in adopted.done_runs]) == (Status.KEEP, True, [0])
