@@ -228,10 +228,6 @@ class Filler:
         journal.record_commit(number, self.commits[number])
         for run in attempt.runs:
             journal.end_run(journal.start_run(number, run.seed), run)
-            if run.score is not None:
-                journal.record_score(number, run.seed, run.score)
-                if run.score.audit is not None:
-                    journal.record_audit(number, run.seed, run.score.audit)
         assert attempt.decision is not None
         journal.record_decision(number, attempt.decision)
         journal.settle(number)

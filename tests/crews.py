@@ -11,7 +11,7 @@ from judged import scored_run
 from nights import unigram
 from samples import NIGHT
 
-from agent.experiment import Attempt, Decision, Doing, DryRun, Ending, Kind, Proposal, Run, Work
+from agent.experiment import Attempt, Decision, Doing, DryRun, Ending, Kind, Proposal, Run, Score, Work
 from agent.records.journal import Journal
 from agent.records.place import Place
 
@@ -42,9 +42,7 @@ def record_crew(
             worker = min(workers, key=lambda name: free_s[name])
             wall_s = MINUTES_S + rng.uniform(0, 10)
             run_id = journal.start_run(number, seed, worker=worker)
-            made = replace(scored_run(seed, val_bpb), wall_s=wall_s)
-            journal.end_run(run_id, made)
-            journal.record_score(number, seed, replace(made.score, wall_s=SCORING_S))
+            journal.end_run(run_id, replace(scored_run(seed, val_bpb), wall_s=wall_s, score=Score(val_bpb, SCORING_S)))
             times.append((at(free_s[worker]), at(free_s[worker] + wall_s), run_id))
             free_s[worker] += wall_s + SCORING_S + BETWEEN_S
 
@@ -106,9 +104,8 @@ def _goes_on(
     journal.begin(Work(worker, Doing.TRAINING, number, began, 0))
     ended = None
     if rank < 3:
-        journal.end_run(run_id, Run(0, Ending.FINISHED, 0, MINUTES_S, None, ""))
+        score = scored_run(0, 1.1).score if rank == 2 else None
+        journal.end_run(run_id, Run(0, Ending.FINISHED, 0, MINUTES_S, None, "", score))
         ended = at(datetime.fromisoformat(began).timestamp() + MINUTES_S)
-        if rank == 2:
-            journal.record_score(number, 0, scored_run(0, 1.1).score)
         journal.begin(Work(worker, Doing.SCORING if rank == 1 else Doing.AUDITING, number, ended, 0))
     times.append((began, ended, run_id))

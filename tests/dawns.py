@@ -22,10 +22,6 @@ def remember(grounds: Grounds, number: int, aboves: Sequence[float]) -> None:
         assert first.score is not None
         for seed, above in enumerate(aboves, 1000):
             score = dataclasses.replace(first.score, val_bpb=attempt.val_bpb + above)
-            run = dataclasses.replace(first, seed=seed)
-            journal.end_run(journal.start_run(number, seed, dawn=1), run)
-            journal.record_score(number, seed, score)
             held = dataclasses.replace(score, val_bpb=attempt.val_bpb + above + 0.2)
-            journal.record_score(number, seed, held, "holdout")
-            if first.score.audit:
-                journal.record_audit(number, seed, first.score.audit)
+            run = dataclasses.replace(first, seed=seed, score=score, holdout=held)
+            journal.end_run(journal.start_run(number, seed, dawn=1), run)

@@ -70,7 +70,7 @@ def fill(place: Place) -> None:
         enter(journal, dataclasses.replace(scored_attempt(7, parent=4, dawn=(1.40, 1.41)), proposal=asked))
         for number, scores in ((0, (1.51, 1.49)), (4, (1.32, 1.30))):
             for seed, val_bpb in enumerate(scores, 1000):
-                journal.end_run(journal.start_run(number, seed, dawn=1), scored_run(seed, val_bpb))
-                journal.record_score(number, seed, Score(val_bpb, 2.0))
-                journal.record_score(number, seed, Score(val_bpb + 0.1, 1.0), "holdout")
+                scores = {"score": Score(val_bpb, 2.0), "holdout": Score(val_bpb + 0.1, 1.0)}
+                at_dawn = dataclasses.replace(scored_run(seed, val_bpb), **scores)
+                journal.end_run(journal.start_run(number, seed, dawn=1), at_dawn)
         journal.put_dawn(Dawn(1, 4, 2, "2026-01-02T05:00:00Z", "2026-01-02T06:00:00Z", FOUND))

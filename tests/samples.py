@@ -66,10 +66,6 @@ def enter(journal: Journal, attempt: Attempt, *decisions: Decision) -> None:
     journal.add_attempt(attempt.number, attempt.parent, attempt.proposal, "2026-01-02T03:04:05Z")
     for run in attempt.runs:
         journal.end_run(journal.start_run(attempt.number, run.seed, dawn=run.dawn), run)
-        if run.score is not None:
-            journal.record_score(attempt.number, run.seed, run.score)
-            if run.score.audit is not None:
-                journal.record_audit(attempt.number, run.seed, run.score.audit)
     for decision in decisions or filter(None, (attempt.decision,)):
         journal.record_decision(attempt.number, decision)
         journal.settle(attempt.number)

@@ -26,9 +26,7 @@ def ship_night(
             proposal = Proposal(f"A = {number}\n", "title", "why", source)
             attempt = Attempt(number, at if number else None, proposal, "")
             journal.add_attempt(number, attempt.parent, proposal, NIGHT.started)
-            journal.end_run(journal.start_run(number, 0), Run(0, ending, 0, 18.0, None, ""))
-            if score is not None:
-                journal.record_score(number, 0, score)
+            journal.end_run(journal.start_run(number, 0), Run(0, ending, 0, 18.0, None, "", score))
             is_kept = gain > 0 or not number
             kind = Kind.BASELINE if not number else Kind.KEPT if is_kept else Kind.WORSE if score else Kind.CRASHED
             journal.record_decision(number, Decision(kind, "", gain / 2 if score else None))

@@ -10,9 +10,9 @@ import json
 import os
 import sqlite3
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from itertools import groupby
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -36,7 +36,6 @@ from agent.experiment import (
     Noise,
     Proposal,
     Run,
-    Score,
     Split,
     Work,
 )
@@ -223,30 +222,32 @@ class Journal:
 
     def attempts(self) -> tuple[Attempt, ...]:
         """Return all attempts in the order of their numbers, each with its runs and decisions."""
-        return self._attempts("", ())
+        return self._attempts()
 
     def outlines(self) -> tuple[Attempt, ...]:
         """Return all attempts with "" in place of their scripts, which are most of a journal."""
-        return self._attempts("", (), with_scripts=False)
+        return self._attempts(with_scripts=False)
 
     def attempt(self, number: int) -> Attempt:
         """Return one attempt without reading the others; raises IndexError where there is none of this number."""
-        return self._attempts("WHERE attempt = ?", (number,))[0]
+        return self.attempts_among([number])[0]
 
     def attempts_among(self, numbers: Iterable[int]) -> tuple[Attempt, ...]:
         """Return the attempts with these numbers, in the order of their numbers."""
-        return self._attempts("WHERE attempt IN (SELECT value FROM json_each(?))", (json.dumps(sorted(numbers)),))
+        return self._attempts(json.dumps(sorted(numbers)))
 
     def last_at_work(self) -> str:
         """Return when the latest attempt began (ISO 8601, UTC); without attempts, when the night did."""
-        latest = "SELECT coalesce((SELECT started FROM attempts ORDER BY number DESC LIMIT 1),"
-        return str(self.query(latest + " (SELECT value FROM night WHERE fact = 'started'))")[0][0])
+        times = "SELECT started AS at FROM attempts UNION SELECT value FROM night WHERE fact = 'started'"
+        return str(self.query(f"SELECT max(at) FROM ({times})")[0][0])
 
     def changes(self) -> tuple[int, ...]:
         """Return counts that grow with the decisions, asks, runs and attempts of the night, in this order."""
-        last = ("max(id) FROM decisions", "max(id) FROM asks", "max(id) FROM runs", "count(ended) FROM runs")
-        counts = [f"SELECT {count}" for count in (*last, "count(*) FROM attempts")]
-        return tuple(self.query(f"SELECT {', '.join(f'coalesce(({count}), 0)' for count in counts)}")[0])
+        counts = (
+            *("count(*) FROM decisions", "count(*) FROM asks", "count(*) FROM runs", "count(ended) FROM runs"),
+            "count(*) FROM attempts",
+        )
+        return tuple(self.query(f"SELECT {', '.join(f'(SELECT {count})' for count in counts)}")[0])
 
     def query(self, sql: str) -> list[sqlite3.Row]:
         """Return the rows of a SQL query that only reads."""
@@ -257,43 +258,37 @@ class Journal:
         with self._legible():
             return tuple(msgspec.convert(_fields(row), kind) for row in self._db.execute(sql))
 
-    def _attempts(self, which: str, values: Sequence[object], *, with_scripts: bool = True) -> tuple[Attempt, ...]:
-        attempts = f"SELECT * FROM (SELECT *, number AS attempt FROM attempts) {which} ORDER BY number"
-        with self._legible(), self._one_moment():
-            runs = self._by_attempt("runs", which, values, lambda row: msgspec.convert(_fields(row), Run))
-            entries = self._by_attempt("decisions", which, values, _entry)
-            return tuple(
-                _attempt(
-                    row,
-                    self._script(row["script"]) if with_scripts else "",
-                    runs.get(row["number"], ()),
-                    entries.get(row["number"], ()),
+    def _attempts(self, numbers: str | None = None, *, with_scripts: bool = True) -> tuple[Attempt, ...]:
+        """Return the attempts with these numbers, a list in JSON, or all, as of one moment: a night may be writing."""
+        runs: dict[int, list[Run]] = defaultdict(list)
+        entries: dict[int, list[Entry]] = defaultdict(list)
+        with self._legible():
+            self._db.execute("BEGIN")
+            try:
+                for row in self._rows("runs", "attempt", numbers):
+                    runs[row["attempt"]].append(msgspec.convert(_fields(row), Run))
+                for row in self._rows("decisions", "attempt", numbers):
+                    decision = msgspec.convert(dict(row), Decision)
+                    entries[row["attempt"]].append(Entry(row["id"], row["at"], decision))
+                return tuple(
+                    _attempt(row, self._script(row["script"]) if with_scripts else "", runs[number], entries[number])
+                    for row in self._rows("attempts", "number", numbers)
+                    for number in (row["number"],)
                 )
-                for row in self._db.execute(attempts, values).fetchall()
-            )
+            finally:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
 
-    def _by_attempt(
-        self, table: str, which: str, values: Sequence[object], record: Callable[[sqlite3.Row], Record]
-    ) -> dict[int, tuple[Record, ...]]:
-        rows = self._db.execute(f"SELECT * FROM {table} {which} ORDER BY attempt, id", values)
-        groups = groupby(rows, key=lambda row: int(row["attempt"]))
-        return {number: tuple(map(record, group)) for number, group in groups}
+    def _rows(self, table: str, key: str, numbers: str | None) -> list[sqlite3.Row]:
+        among = f"WHERE {key} IN (SELECT value FROM json_each(?))" if numbers is not None else ""
+        values = () if numbers is None else (numbers,)
+        return self._db.execute(f"SELECT * FROM {table} {among} ORDER BY rowid", values).fetchall()
 
     def _script(self, sha256: str) -> str:
         if sha256 not in self._scripts:
             (packed,) = self._db.execute("SELECT packed FROM scripts WHERE sha256 = ?", (sha256,)).fetchone()
             self._scripts[sha256] = zlib.decompress(packed).decode(errors="surrogatepass")
         return self._scripts[sha256]
-
-    @contextmanager
-    def _one_moment(self) -> Iterator[None]:
-        """Read several tables as of one moment, though a night may be writing."""
-        self._db.execute("BEGIN")
-        try:
-            yield
-        finally:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
 
     @contextmanager
     def _legible(self) -> Iterator[None]:
@@ -367,9 +362,6 @@ class Journal:
     def lose_run(self, attempt: int, seed: int, why: str) -> None:
         """Make a finished run void: what it left is gone."""
         self._set_finished("ending = ?, last_lines = ?", (Ending.LOST, why), attempt, seed)
-
-    def record_score(self, attempt: int, seed: int, score: Score, split: Split = "validation") -> None:
-        self._set_finished(f"{_SCORE_ON[split]} = ?", (_json(score),), attempt, seed)
 
     def record_audit(self, attempt: int, seed: int, audit: Audit, split: Split = "validation") -> None:
         score = _SCORE_ON[split]
@@ -535,11 +527,7 @@ def _insert(table: str, how: str = "INSERT", **columns: object) -> Sql:
     return f"{how} INTO {table} ({names}) VALUES ({marks})", tuple(columns.values())
 
 
-def _entry(row: sqlite3.Row) -> Entry:
-    return Entry(row["id"], row["at"], msgspec.convert(dict(row), Decision))
-
-
-def _attempt(row: sqlite3.Row, script: str, runs: tuple[Run, ...], decisions: tuple[Entry, ...]) -> Attempt:
+def _attempt(row: sqlite3.Row, script: str, runs: Sequence[Run], decisions: Sequence[Entry]) -> Attempt:
     fields, last = _fields(row), decisions[-1] if decisions else None
     decided = last if last is not None and last.decision.kind is not Kind.VOID else None
     return Attempt(
@@ -548,9 +536,9 @@ def _attempt(row: sqlite3.Row, script: str, runs: tuple[Run, ...], decisions: tu
         proposal=msgspec.convert(fields | {"script": script}, Proposal),
         started=fields["started"],
         commit=fields["commit"],
-        runs=runs,
+        runs=tuple(runs),
         decision=decided.decision if decided is not None else None,
         settled=decided is not None and fields["settled"] == decided.id,
         dry_run=msgspec.convert(fields["dry_run"], DryRun | None),
-        decisions=decisions,
+        decisions=tuple(decisions),
     )

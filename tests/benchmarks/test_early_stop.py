@@ -1,5 +1,6 @@
 """The replay of benchmarks/early_stop.py: of nights known by hand, of a real one, of simulated ones."""
 
+import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -64,8 +65,8 @@ def record(journal: Journal, folder: Path, number: int, val_bpb: float, *, kept:
     out.mkdir(parents=True)
     points = [{"progress": mark, "loss": loss} for mark, loss in finished(val_bpb).losses.items()]
     (out / "metrics.jsonl").write_text("".join(json.dumps(point) + "\n" for point in points))
-    journal.end_run(journal.start_run(number, NIGHT.seed), RUN)
-    journal.record_score(number, NIGHT.seed, Score(val_bpb, wall_s=1.5))
+    run = dataclasses.replace(RUN, score=Score(val_bpb, wall_s=1.5))
+    journal.end_run(journal.start_run(number, NIGHT.seed), run)
     journal.record_decision(number, Decision(Kind.KEPT if kept else Kind.WORSE, "as it happened"))
     journal.settle(number)
 

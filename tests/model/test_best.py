@@ -244,9 +244,8 @@ def test_the_run_with_the_lowest_score_gives_the_weights(night, tmp_path):
     for seed, change_bpb in ((7, -0.1), (8, 0.1)):
         shutil.copytree(weights(night, 1).parents[1], weights(night, 1).parents[1].with_name(f"seed{seed}"))
         with Journal.resume(night.folder("t") / "journal.sqlite") as journal:
-            journal.end_run(journal.start_run(1, seed), dataclasses.replace(first, seed=seed))
             score = dataclasses.replace(first.score, val_bpb=first.score.val_bpb + change_bpb)
-            journal.record_score(1, seed, score)
+            journal.end_run(journal.start_run(1, seed), dataclasses.replace(first, seed=seed, score=score))
             journal.record_noise(noise(journal.attempts()))  # as a night does
     assert kept_weights(night).seed == 7
     card = write_model(night, tmp_path / "model")

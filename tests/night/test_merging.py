@@ -41,7 +41,6 @@ def enter(
     number = state.enter(parent, Proposal(script, title, "It learns more.", "search", **more)).number  # type: ignore[arg-type]
     journal = context.journal
     journal.end_run(journal.start_run(number, 0), scored_run(0, 1.5 - 0.01 * number))
-    journal.record_score(number, 0, scored_run(0, 1.5 - 0.01 * number).score)  # type: ignore[arg-type]
     journal.record_decision(number, Decision(kind, "so it is", 0.01, sure))
     journal.settle(number)
     return context.state()

@@ -150,7 +150,9 @@ def test_an_edit_whose_scoring_overran_is_a_discard(grounds):
         context.journal.add_attempt(1, 0, Proposal(unigram(SHARPNESS=0.9), "slow", "", "you"), "2026-11-21T00:00:00Z")
         run_once(context, 1)
         late = Score(None, 61.0, "scoring was still running: words", overran=True)
-        context.journal.record_score(1, 0, late)
+        (run,) = context.journal.attempt(1).runs
+        last = context.journal.query("SELECT max(id) FROM runs")[0][0]
+        context.journal.end_run(last, dataclasses.replace(run, score=late))
         run_night(context)
     edit = grounds.attempts("t")[1]
     assert (edit.status, edit.decision.reason) == (Status.DISCARD, "too slow to be scored: no end after 61 s")

@@ -14,6 +14,7 @@ from samples import NIGHT, RUN
 
 from agent.errors import NightError
 from agent.experiment import (
+    Audit,
     Dawn,
     Decision,
     Doing,
@@ -59,9 +60,9 @@ def test_an_attempt_grows_step_by_step(journal):
     journal.record_commit(0, "c" * 40)
     run_id = journal.start_run(0, 7)
     assert journal.attempt(0).runs[0].ending is Ending.RUNNING
-    journal.end_run(run_id, RUN)
-    assert journal.attempt(0).runs == (RUN,)
-    journal.record_score(0, 7, Score(1.25, 0.5))
+    run = dataclasses.replace(RUN, score=Score(1.25, 0.5))
+    journal.end_run(run_id, run)
+    assert journal.attempt(0).runs == (run,)
     journal.record_decision(0, Decision(Kind.BASELINE, "baseline"))
     journal.settle(0)
     attempt = journal.attempt(0)
@@ -70,10 +71,9 @@ def test_an_attempt_grows_step_by_step(journal):
 
 def test_what_overran_is_known_of_scores_and_dry_runs(journal):
     propose(journal)
-    journal.end_run(journal.start_run(0, 7), RUN)
     for score in (Score(None, 61.0, "scoring was still running", overran=True), Score(1.25, 0.5)):
-        journal.record_score(0, 7, score)
-        assert journal.attempt(0).runs[0].score == score
+        journal.end_run(journal.start_run(0, 7), dataclasses.replace(RUN, score=score))
+        assert journal.attempt(0).runs[-1].score == score
     dry_run = DryRun(30.0, "still running", overran=True)
     journal.record_dry_run(0, dry_run)
     assert journal.attempt(0).dry_run == dry_run
@@ -81,10 +81,10 @@ def test_what_overran_is_known_of_scores_and_dry_runs(journal):
 
 def test_a_void_attempt_is_undecided_and_keeps_what_was_scored(journal):
     propose(journal)
-    scored, cut, failed = RUN, Run(8, Ending.LOST, None, 0.0, None, ""), Run(8, Ending.CRASHED, 1, 2.0, None, "no GPU")
+    scored = dataclasses.replace(RUN, score=Score(1.25, 0.5))
+    cut, failed = Run(8, Ending.LOST, None, 0.0, None, ""), Run(8, Ending.CRASHED, 1, 2.0, None, "no GPU")
     for run in (scored, cut, failed):
         journal.end_run(journal.start_run(0, run.seed), run)
-    journal.record_score(0, 7, Score(1.25, 0.5))
     journal.record_dry_run(0, DryRun(1.0, None))
     journal.record_decision(0, Decision(Kind.CRASHED, "no GPU"))
     journal.settle(0)
@@ -174,9 +174,8 @@ def test_no_speed_is_told_where_the_script_says_nothing_that_can_be(tokens):
 def test_several_seeds_give_a_mean_and_a_spread(journal):
     propose(journal)
     for seed, bpb in ((0, 1.0), (1, 1.5)):
-        run = Run(seed, Ending.FINISHED, 0, 1.0, None, "")
+        run = Run(seed, Ending.FINISHED, 0, 1.0, None, "", Score(bpb, 0.1))
         journal.end_run(journal.start_run(0, seed), run)
-        journal.record_score(0, seed, Score(bpb, 0.1))
     assert journal.attempt(0).val_bpb == 1.25
     assert journal.attempt(0).val_bpb_std == pytest.approx(0.3535534)
 
@@ -189,13 +188,14 @@ def test_an_interrupted_run_is_marked_lost_once(journal):
     assert journal.attempt(0).done_runs == ()
 
 
-def test_a_score_belongs_to_the_run_that_finished(journal):
+def test_an_audit_belongs_to_the_run_that_finished(journal):
     propose(journal)
     journal.start_run(0, 7)
     journal.mark_lost_runs()
-    journal.end_run(journal.start_run(0, 7), RUN)
-    journal.record_score(0, 7, Score(1.0, 0.1))
-    assert [run.score for run in journal.attempt(0).runs] == [None, Score(1.0, 0.1)]
+    score, audit = Score(1.0, 0.1), Audit(4, 0, 0.0, 0.0, 2.5)
+    journal.end_run(journal.start_run(0, 7), dataclasses.replace(RUN, score=score))
+    journal.record_audit(0, 7, audit)
+    assert [run.score for run in journal.attempt(0).runs] == [None, dataclasses.replace(score, audit=audit)]
 
 
 def test_a_number_cannot_be_used_twice(journal):

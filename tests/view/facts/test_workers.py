@@ -190,7 +190,6 @@ def test_status_of_a_night_with_one_worker_tells_the_phase_and_seed_of_its_run(t
         journal.end_run(journal.start_run(4, 7), run)
         journal.begin(Work(LOCAL, Doing.SCORING, 4, at(time.time()), 7))
         assert at_work() == ["at work: scoring, seed 7: #4 blunter"]
-        journal.record_score(4, 7, run.score)
         journal.begin(Work(LOCAL, Doing.AUDITING, 4, at(time.time()), 7))
         assert at_work() == ["at work: auditing, seed 7: #4 blunter"]
         journal.begin(Work(LOCAL, Doing.TRAINING, 4, at(time.time()), 8))
