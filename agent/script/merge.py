@@ -1,7 +1,7 @@
 """Carry an edit over to another script, or take it back: by its dials, else by a three-way merge of its lines.
 
-The lines are merged by git, which calls two changes a conflict where they touch. Two insertions at one place are no
-contradiction, and neither is an insertion beside lines that the other side takes back. So these are united here.
+Git tells how lines differ. Changes that only touch are merged: two insertions at one place are no contradiction, and
+neither is an insertion beside lines that the other side takes back.
 """
 
 import ast
@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from agent.errors import ScriptError
 from agent.experiment import Attempt, History, Part, edit_of, incumbent, is_half, part_of
@@ -192,36 +193,35 @@ def _names(body: Iterable[ast.stmt]) -> Iterator[str]:
 
 # ---- lines -----------------------------------------------------------------------------------------------------------
 
-MARK = 64  # characters of git's conflict markers: no line of a script begins with so many of one kind
-MARKER = re.compile(rf"([<|=>])\1{{{MARK - 1}}}(?: \w+)?\r?\n?")
-NAMES = ("ours", "base", "theirs")
-Lines = tuple[str, ...]
+HUNK = re.compile(r"(?m)^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 
 
 class Conflict(ScriptError):
     """Say which lines of ours cannot be merged."""
 
-    def __init__(self, spans: Sequence[tuple[int, int]]) -> None:
-        """Take the first and the last line of each place, counted from 1."""
+    def __init__(self, edits: Iterable["_Edit"]) -> None:
+        spans = [(edit.at + 1, edit.at + max(1, len(edit.lines))) for edit in edits]
         shown = ", ".join(f"{first}" if first >= last else f"{first} to {last}" for first, last in spans)
         super().__init__(f"line{'' if shown.isdigit() else 's'} {shown}")
 
 
 @dataclass(frozen=True, slots=True)
-class _Region:
-    """Hold the three versions of lines that both sides have changed."""
+class _Edit:
+    """Hold the lines that take the place of lines start to end of a base; none of them: lines were taken out."""
 
-    ours: Lines
-    base: Lines
-    theirs: Lines
+    start: int  # counted from 0; the end is not among them
+    end: int
+    lines: tuple[str, ...]
+    at: int  # where the lines are in the edited text
 
-    def united(self, *, ours_first: bool = True) -> Lines | None:
-        """Return both changes; None if one side has changed lines that the other has changed, too."""
-        first, second = (self.ours, self.theirs) if ours_first else (self.theirs, self.ours)
-        ways = (
-            way(*pair, self.base) for way in (_one_after_other, _around) for pair in ((first, second), (second, first))
-        )
-        return next((lines for lines in ways if lines is not None), None)
+    def touches(self, other: "_Edit") -> bool:
+        return max(self.start, other.start) <= min(self.end, other.end)
+
+    def contradicts(self, other: "_Edit") -> bool:
+        """Return whether both change the same lines; two insertions at one place do not, nor one beside a change."""
+        if self.start == self.end or other.start == other.end:
+            return self.start < other.start < self.end or other.start < self.start < other.end
+        return max(self.start, other.start) < min(self.end, other.end)
 
 
 def merge_texts(ours: str, base: str, theirs: str) -> str:
@@ -229,22 +229,20 @@ def merge_texts(ours: str, base: str, theirs: str) -> str:
 
     The lines of two insertions at one place are ours and then theirs, if a script with either order keeps the contract.
     """
-    pieces = _merged(ours, base, theirs)
-    regions: list[tuple[_Region, tuple[int, int]]] = []
-    line = 1
-    for piece in pieces:
-        if isinstance(piece, _Region):
-            regions.append((piece, (line, line + max(1, len(piece.ours)) - 1)))
-        line += len(piece.ours) if isinstance(piece, _Region) else 1
-    contradictions = [span for region, span in regions if region.united() is None]
-    if contradictions:
+    with throwaway_folder() as folder:
+        (folder / "base").write_bytes(base.encode())
+        mine, others = _edits(folder, base, ours), _edits(folder, base, theirs)
+    said = {(edit.start, edit.end, edit.lines) for edit in mine}
+    others = [edit for edit in others if (edit.start, edit.end, edit.lines) not in said]
+    if contradictions := [edit for edit in mine if any(map(edit.contradicts, others))]:
         raise Conflict(contradictions)
-    orders = ["".join(line for piece in pieces for line in _resolved(piece, first)) for first in (True, False)]
-    for text in dict.fromkeys(orders if regions else ()):
+    orders = [_applied(base, edits) for edits in ([*mine, *others], [*others, *mine])]
+    touching = [edit for edit in mine if any(map(edit.touches, others))]
+    for text in dict.fromkeys(orders if touching else ()):
         try:
             check_script(text, "script")
         except ScriptError:
-            raise Conflict([span for _, span in regions]) from None
+            raise Conflict(touching) from None
     return orders[0]
 
 
@@ -256,54 +254,25 @@ def merge_lines(ours: str, base: str, theirs: str) -> str | None:
         return None
 
 
-def _resolved(piece: _Region | str, ours_first: bool) -> Lines:
-    return (piece,) if isinstance(piece, str) else piece.united(ours_first=ours_first) or ()
+def _edits(folder: Path, base: str, edited: str) -> list[_Edit]:
+    """Return how a text differs from the base, which is a file in the folder, as git sees it."""
+    (folder / "edited").write_bytes(edited.encode())
+    done = detached_git(folder, "diff", "--no-index", "--no-ext-diff", "--text", "-U0", "base", "edited")
+    lines, edits = _lines(edited), []
+    for hunk in HUNK.finditer(done.stdout.decode()):
+        start, count, at, length = (1 if number is None else int(number) for number in hunk.groups())
+        start, at = start - (count > 0), at - (length > 0)  # of no lines, git names the one before them
+        edits.append(_Edit(start, start + count, tuple(lines[at : at + length]), at))
+    return edits
 
 
-def _one_after_other(before: Lines, after: Lines, base: Lines) -> Lines | None:
-    """Return both changes of the base if one ends where the other begins, or earlier; None if they overlap."""
-    (_, end), (start, _) = _changed(base, before), _changed(base, after)
-    return before[: end + len(before) - len(base)] + base[end:start] + after[start:] if end <= start else None
+def _applied(base: str, edits: Sequence[_Edit]) -> str:
+    lines = _lines(base)
+    # from the last place to the first, so that earlier numbers stay true; an insertion comes before a change
+    for edit in sorted(edits, key=lambda edit: (edit.start, edit.end))[::-1]:
+        lines[edit.start : edit.end] = edit.lines
+    return "".join(lines)
 
 
-def _changed(base: Lines, edited: Lines) -> tuple[int, int]:
-    """Return where the changed lines of the base begin and end."""
-    same = [line == other for line, other in zip(base, edited, strict=False)]
-    start = same.index(False) if False in same else len(same)
-    rest = len(same) - start  # lines that may be equal at the end
-    end = next((at for at in range(rest) if base[-1 - at] != edited[-1 - at]), rest)
-    return start, len(base) - end
-
-
-def _around(inserted: Lines, changed: Lines, base: Lines) -> Lines | None:
-    """Return the changed lines between what the other side has inserted before and after them; None if it did more."""
-    places = [at for at in range(len(inserted) - len(base) + 1) if inserted[at : at + len(base)] == base]
-    if len(places) != 1:
-        return None
-    return inserted[: places[0]] + changed + inserted[places[0] + len(base) :]
-
-
-def _merged(ours: str, base: str, theirs: str) -> list[_Region | str]:
-    """Return the merged lines, and a region for every conflict, as git sees them."""
-    with throwaway_folder() as folder:
-        for name, text in zip(NAMES, (ours, base, theirs), strict=True):
-            (folder / name).write_bytes(text.encode())
-        done = detached_git(folder, "merge-file", "-p", "-q", "--diff3", f"--marker-size={MARK}", *NAMES)
-    if not 0 <= done.returncode < 128:
-        raise Conflict([(1, ours.count("\n") + 1)])
-    pieces: list[_Region | str] = []
-    sides: dict[str, list[str]] = {}
-    side: str | None = None  # the marker that began it
-    for line in re.split(r"(?<=\n)", done.stdout.decode()):
-        match = MARKER.fullmatch(line)
-        if match is not None and match[1] != ">":
-            side = match[1]
-            sides[side] = []
-        elif match is not None:
-            pieces.append(_Region(*(tuple(sides[mark]) for mark in "<|=")))
-            side = None
-        elif side is not None:
-            sides[side].append(line)
-        else:
-            pieces.append(line)
-    return pieces
+def _lines(text: str) -> list[str]:
+    return re.split(r"(?<=\n)", text)
