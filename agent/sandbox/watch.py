@@ -10,9 +10,9 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -23,9 +23,7 @@ MOST_DEPTH = 64  # of folders in folders
 QUICK_S, THOROUGH_S = 0.1, 1.0  # between checks: a gigabyte fills in 0.08 s, listing all processes costs milliseconds
 GB = 1 << 30
 BUSY_SHARE = 0.10  # of all processor time, taken by others: from here on, a run that overran gets a second chance
-STALLED_SHARE = 0.10  # of wall time in which some program waited for the machine's disk or memory
 GPU_ASKED_S = 10.0  # longest wait for nvidia-smi
-PRESSURE = Path("/proc/pressure")  # Linux's pressure stall information
 CONTAINER = Path("/sys/fs/cgroup")  # the limits of the container around this process
 NOT_WORK = ("idle", "iowait", "guest", "guest_nice")  # a guest's time is already counted in user and nice
 
@@ -114,7 +112,6 @@ class Watch:
         self._folder = folder
         self._tree = tree
         self._processes: list[psutil.Process] = []
-        self._disk_files = disk_files(folder)  # when the folder was last measured
         self._quick_s = self._thorough_s = 0.0
         self._shared_bytes = 0  # shared pages that the sum over processes counts again, as last measured
 
@@ -122,12 +119,10 @@ class Watch:
         """Return the first limit that is exceeded, else None; cheap enough for a call every few milliseconds."""
         # at each call: another run's files may soon be gone again
         over, now_s = self.disk(), time.monotonic()
-        # a script makes 100,000 files a second, and a folder of them is slow to remove
-        are_many = disk_files(self._folder) - self._disk_files > self._limits.folder_files
-        if over is not None or not (are_many or now_s - self._quick_s >= QUICK_S):
+        if over is not None or now_s - self._quick_s < QUICK_S:
             return over
         self._quick_s = now_s
-        if are_many or now_s - self._thorough_s >= THOROUGH_S:
+        if now_s - self._thorough_s >= THOROUGH_S:
             self._thorough_s, self._shared_bytes, self._processes = now_s, 0, self._tree()
             over = self._crowd() or self._usage()
         return over or self._memory()
@@ -168,7 +163,6 @@ class Watch:
         return summed - self._shared_bytes
 
     def _usage(self) -> Excess | None:
-        self._disk_files = disk_files(self._folder)
         used = folder_usage(self._folder, self._limits.folder_bytes, self._limits.folder_files)
         return Excess(f"its folder holds {used}") if used else None
 
@@ -202,14 +196,6 @@ def shared_out_bytes(process: psutil.Process) -> int:
     return 1024 * sum(map(int, re.findall(rb"(?m)^(?:Pss_Anon|Pss_Shmem|SwapPss):\s*(\d+) kB", rollup)))
 
 
-def disk_files(folder: Path) -> int:
-    """Return the number of files on the folder's disk; 0 if its file system does not count them."""
-    with suppress(FileNotFoundError):
-        disk = os.statvfs(folder)
-        return disk.f_files - disk.f_ffree
-    return 0
-
-
 def folder_usage(folder: Path, most_bytes: int, most_files: int) -> str | None:
     """Return in words which limit a folder exceeds, else None; stop reading at the first excess."""
     used_bytes = files = 0
@@ -241,7 +227,7 @@ def folder_usage(folder: Path, most_bytes: int, most_files: int) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """Hold processor and stall seconds since the machine's start, summed over all processors or over some cores.
+    """Hold processor seconds since the machine's start, summed over all processors or over some cores.
 
     A script that overran its time on a quiet machine is too slow; on a busy machine the overrun says little about it. A
     machine counts as quiet only if that was measured. Inside a container the counters may cover the whole host, so that
@@ -253,7 +239,6 @@ class Counters:
     busy_s: float
     idle_s: float
     own_s: float  # processor time of the harness itself; on some cores, of the calling thread, which uses these
-    stalled_s: Mapping[str, float] = field(default_factory=dict)  # by resource; zero if the kernel does not tell
     cores: int | None = None  # None: all of the machine
 
     @classmethod
@@ -266,7 +251,6 @@ class Counters:
             busy_s=sum(seconds for times in counted for name, seconds in times.items() if name not in NOT_WORK),
             idle_s=sum(times["idle"] + times.get("iowait", 0.0) for times in counted),
             own_s=time.thread_time() if cores else own.user + own.system,
-            stalled_s={name: _stalled_s(PRESSURE / name) for name in ("io", "memory")},
             cores=len(cores) or None,
         )
 
@@ -274,20 +258,14 @@ class Counters:
 def busy(before: Counters, after: Counters, tree_s: float | None) -> str | None:
     """Return why the machine may have been too busy for a process tree, or None if it was quiet.
 
-    tree_s is the processor time of the tree in seconds, or None if unknown. Pressure on processors is not read: the
-    threads of one run also wait for each other.
+    tree_s is the processor time of the tree in seconds, or None if unknown.
     """
-    wall_s = after.at_s - before.at_s
     others = None if tree_s is None else others_share(before, after, tree_s)
     if others is None:
         return "it is not known how busy the machine was"
     if others >= BUSY_SHARE:
         whose = f"the {counted(before.cores, 'core')} of this run" if before.cores else "the machine's processors"
         return f"other programs took {others:.0%} of {whose}"
-    for name, began_s in before.stalled_s.items():
-        share = (after.stalled_s[name] - began_s) / wall_s
-        if share >= STALLED_SHARE:
-            return f"programs waited for the machine's {'disk' if name == 'io' else name} {share:.0%} of the time"
     return None
 
 
@@ -326,10 +304,3 @@ def tree_cpu_s(tree: list[psutil.Process]) -> float:
             taken = process.cpu_times()
             total_s += taken.user + taken.system + taken.children_user + taken.children_system
     return total_s
-
-
-def _stalled_s(file: Path) -> float:
-    """Read the seconds from a line `some avg10=0.00 avg60=0.00 avg300=0.00 total=156259905` (microseconds)."""
-    with suppress(OSError, ValueError, IndexError):
-        return int(file.read_text().splitlines()[0].rpartition("total=")[2]) / 1e6
-    return 0.0

@@ -296,24 +296,6 @@ def test_the_disk_is_looked_at_each_time(tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a disk")
-def test_many_new_files_are_noticed_each_time(tmp_path, monkeypatch):
-    """Within the second to the next thorough look a script could make 100,000 of them."""
-    monkeypatch.setattr(watch_module, "QUICK_S", float("inf"))
-    with mounted(tmp_path / "disk", "size=40m") as disk:
-        (disk / "mine").mkdir()
-        watch = Watch(dataclasses.replace(PLENTY, folder_files=50), disk / "mine", list)
-        assert watch.exceeded() is None
-        for number in range(60):
-            (disk / f"another program's {number}").touch()
-        assert watch.exceeded() is None
-        for number in range(60):
-            (disk / "mine" / str(number)).touch()
-        over = watch.exceeded()
-        assert over is not None
-        assert over.words == "its folder holds more than the 50 files that are allowed"
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a disk")
 def test_a_script_that_fails_on_a_full_disk_before_the_watch_has_looked_is_no_crash(tmp_path):
     with mounted(tmp_path / "disk", "size=8m") as disk:
         (disk / "work").mkdir()

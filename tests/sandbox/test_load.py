@@ -11,13 +11,11 @@ from agent.sandbox import process
 from agent.sandbox.environment import scrubbed_env
 from agent.sandbox.watch import Counters, busy, tree_cpu_s
 
-BEFORE = Counters(at_s=100.0, busy_s=5000.0, idle_s=9000.0, own_s=3.0, stalled_s={"io": 7.0, "memory": 0.0})
+BEFORE = Counters(at_s=100.0, busy_s=5000.0, idle_s=9000.0, own_s=3.0)
 
 
-def later(wall_s: float, busy_s: float, idle_s: float, own_s: float = 0.0, **stalled_s: float) -> Counters:
-    stalls = {name: before + stalled_s.get(name, 0.0) for name, before in BEFORE.stalled_s.items()}
-    sums = (BEFORE.at_s + wall_s, BEFORE.busy_s + busy_s, BEFORE.idle_s + idle_s, BEFORE.own_s + own_s)
-    return Counters(*sums, stalls)
+def later(wall_s: float, busy_s: float, idle_s: float, own_s: float = 0.0) -> Counters:
+    return Counters(BEFORE.at_s + wall_s, BEFORE.busy_s + busy_s, BEFORE.idle_s + idle_s, BEFORE.own_s + own_s)
 
 
 def test_what_the_run_and_the_harness_take_themselves_makes_no_machine_busy():
@@ -38,19 +36,10 @@ def test_of_a_pinned_run_the_cores_are_named():
     )
 
 
-def test_so_does_waiting_for_disk_or_memory():
-    quiet = {"wall_s": 10, "busy_s": 1, "idle_s": 19}
-    assert busy(BEFORE, later(**quiet, io=0.5, memory=0.5), 1) is None
-    assert busy(BEFORE, later(**quiet, io=4), 1) == "programs waited for the machine's disk 40% of the time"
-    assert busy(BEFORE, later(**quiet, memory=9), 1) == "programs waited for the machine's memory 90% of the time"
-
-
 def test_a_machine_that_does_not_tell_is_not_taken_for_quiet():
     unknown = "it is not known how busy the machine was"
     assert busy(BEFORE, later(10, busy_s=0, idle_s=0), tree_s=1) == unknown  # counters that stand still
     assert busy(BEFORE, later(10, busy_s=1, idle_s=19), tree_s=None) == unknown  # the keeper was killed
-    silent = dataclasses.replace(BEFORE, stalled_s={})  # a kernel without pressure stall information
-    assert busy(silent, later(10, busy_s=1, idle_s=19), tree_s=1) is None
 
 
 def test_this_machine_counts_and_others_are_seen():
