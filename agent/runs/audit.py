@@ -7,7 +7,6 @@ that it has not seen. One process gets at most one position of a row, because th
 the answer to an earlier one; with few rows, several processes are asked in turn. Pure functions of arrays.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,55 +26,38 @@ CHUNK_TOKENS = 1 << 20
 SPARE_CANDIDATES = 16  # draws for each position wanted, since most of the weight may lie in few rows
 
 Array = npt.NDArray[np.generic]
+Losses = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Plan:
-    """Hold the rows for one process, and the committed losses that its answers must match."""
+class Sample:
+    """Name the targets that one process is asked about, in random order."""
 
-    rows: npt.NDArray[np.uint16]  # (K, T): true up to positions[k], a decoy after it
-    positions: npt.NDArray[np.int32]  # (K,)
-    targets: npt.NDArray[np.int64]  # (K,) the true next tokens, which no process gets
-    committed: npt.NDArray[np.float32]  # (K,) nats
     places: npt.NDArray[np.int64]  # (K,) flat indices into the evaluation rows
     uniform: npt.NDArray[np.bool_]  # (K,) drawn uniformly: their mean estimates the mean over the whole text
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
-    """Name a target of the evaluation rows to ask about."""
-
-    index: int  # flat
-    uniform: bool
-
-
-def unigram_losses(train: Array, targets: Array, vocab_size: int) -> npt.NDArray[np.float32]:
+def unigram_losses(train: Array, targets: Array, vocab_size: int) -> Losses:
     """Return the losses of targets (R, T) under the token frequencies of the training text, in nats (R, T).
 
     They are the reference for attempt 0, which has no parent.
     """
     counts = np.ones(vocab_size)
-    for chunk in _chunks(train):
-        counts += np.bincount(chunk, minlength=vocab_size)
+    for at in range(0, len(train), CHUNK_TOKENS):  # NumPy needs 8 bytes a token to count: gigabytes for a whole text
+        counts += np.bincount(train[at : at + CHUNK_TOKENS], minlength=vocab_size)
     nats = -np.log(counts / counts.sum())  # (V,)
     return np.asarray(nats[targets], np.float32)
 
 
-def _chunks(train: Array) -> Iterator[Array]:
-    """Yield chunks of the text: NumPy needs 8 bytes a token to count, which is gigabytes for a whole text."""
-    return (train[at : at + CHUNK_TOKENS] for at in range(0, len(train), CHUNK_TOKENS))
-
-
 def draw(
-    committed: npt.NDArray[np.float32],  # (R, T)
-    reference: npt.NDArray[np.float32],  # (R, T) losses of the incumbent
+    committed: Losses,  # (R, T)
+    reference: Losses,  # (R, T) losses of the incumbent
     counted: npt.NDArray[np.bool_],  # (R, T)
     vocab_size: int,
     rng: np.random.Generator,
-    count: int = POSITIONS,
     processes: int = MOST_PROCESSES,
-) -> list[list[Position]]:
-    """Draw the targets to ask about, one list for each process; fewer than `count` where the processes end first.
+) -> list[Sample]:
+    """Draw the targets to ask about, a sample for each process; fewer than POSITIONS where the processes end first.
 
     Half are uniform; a quarter is drawn in proportion to the gain over the reference, a quarter to its square. Uniform
     ones find frequent fakes. A rare fake needs large gains to pay, and the square finds those among the many small
@@ -83,99 +65,77 @@ def draw(
     """
     rows = len(committed)
     worst = np.float32(np.log(vocab_size) + ABOVE_GUESSING_NATS)
-    gain = np.where(counted, np.maximum(np.minimum(reference, worst) - committed, 0), 0).ravel()
-    share = min(count, max(1, rows // 2))  # at most every other row at once, so that there is a choice
+    gain = np.where(counted, np.maximum(np.minimum(reference, worst) - committed, 0), 0)
+    share = min(POSITIONS, max(1, rows // 2))  # at most every other row at once, so that there is a choice
+    kinds = [np.cumsum(weights, dtype=np.float64) for weights in (counted, gain, gain**2)]
     taken: set[int] = set()
     return [
-        _draw_once((counted.ravel().astype(np.float32), gain, gain**2), counted.shape, taken, rng, share)
-        for _ in range(min(processes, -(-count // share)))
+        _sample(kinds, committed.shape[1], taken, share, rng) for _ in range(min(processes, -(-POSITIONS // share)))
     ]
 
 
-def _draw_once(
-    weights: tuple[npt.NDArray[np.float32], ...],
-    shape: tuple[int, int],
-    taken: set[int],
-    rng: np.random.Generator,
-    share: int,
-) -> list[Position]:
-    """Draw targets for one process from rows that do not reveal each other, without targets already taken."""
-    length = shape[1]
+def _sample(
+    kinds: list[npt.NDArray[np.float64]], length: int, taken: set[int], share: int, rng: np.random.Generator
+) -> Sample:
+    """Draw targets for one process from rows that do not reveal each other, without targets already taken.
+
+    kinds: for each kind of weights their sums up to each target.
+    """
     blocked: set[int] = set()  # rows
-    chosen: list[Position] = []
-    for kind, until in enumerate((share - share // 2, share - share // 4, share)):
-        for index in _by_chance(weights[kind], rng, SPARE_CANDIDATES * share):
-            row, position = divmod(index, length)
+    chosen: list[int] = []
+    counts = []  # of targets, after each kind
+    for sums, until in zip(kinds, (share - share // 2, share - share // 4, share), strict=True):
+        drawn = np.searchsorted(sums, rng.random(SPARE_CANDIDATES * share) * sums[-1], side="right")
+        for place in drawn.tolist() if sums[-1] > 0 else ():
+            row, position = divmod(place, length)
             # a row's last target is the first token of the next row
             needed = {row, row + 1} if position == length - 1 else {row}
-            if len(chosen) < until and index not in taken and not needed & blocked:
+            if len(chosen) < until and place not in taken and not needed & blocked:
                 blocked |= needed
-                taken.add(index)
-                chosen.append(Position(index, uniform=kind == 0))
-    return chosen
+                taken.add(place)
+                chosen.append(place)
+        counts.append(len(chosen))
+    order = rng.permutation(len(chosen))
+    return Sample(np.array(chosen, np.int64)[order], order < counts[0])
 
 
-def _by_chance(weights: npt.NDArray[np.float32], rng: np.random.Generator, count: int) -> Iterator[int]:
-    """Draw indices in proportion to the weights; a caller that skips repeats has drawn without replacement."""
-    steps = np.cumsum(weights, dtype=np.float64)
-    if steps[-1] > 0:
-        yield from np.searchsorted(steps, rng.random(count) * steps[-1], side="right").tolist()
+def questions(
+    sample: Sample, inputs: Array, targets: Array, train: Array, rng: np.random.Generator
+) -> tuple[Array, npt.NDArray[np.int32]]:
+    """Return rows (K, T) that are true up to a position and hold a decoy after it, and these positions (K,).
 
-
-def plan(
-    inputs: npt.NDArray[np.uint16],  # (R, T)
-    targets: npt.NDArray[np.uint16],  # (R, T)
-    committed: npt.NDArray[np.float32],  # (R, T)
-    places: list[Position],  # K of them
-    train: Array,  # (N,) tokens of the training text, where decoys come from
-    rng: np.random.Generator,
-) -> Plan:
-    """Build the rows for these targets, in random order; a decoy's first token is never the true one."""
-    order = rng.permutation(len(places))
-    flat = np.array([places[k].index for k in order], np.int64)
-    row, position = np.unravel_index(flat, inputs.shape)
-    length = inputs.shape[1]
-    rows = inputs[row]  # a copy (K, T)
-    true = targets[row, position].astype(np.int64)
-    for k, p in enumerate(position):
+    inputs and targets are the evaluation rows (R, T). Decoys come from the training text, train (N,), and their first
+    token is never the true one.
+    """
+    row, positions = np.unravel_index(sample.places, inputs.shape)
+    length, rows = inputs.shape[1], inputs[row]  # rows: a copy
+    for asked, position, true in zip(rows, positions, targets[row, positions], strict=True):
         start = int(rng.integers(max(1, len(train) - length)))
-        decoy = np.resize(train[start : start + length], length - p - 1)
-        rows[k, p + 1 :] = decoy
-        if len(decoy) and decoy[0] == true[k]:
-            rows[k, p + 1] = next((part[part != true[k]][0] for part in _chunks(train) if (part != true[k]).any()), 0)
-    uniform = np.array([places[k].uniform for k in order], bool)
-    return Plan(rows, position.astype(np.int32), true, committed.ravel()[flat], flat, uniform)
+        text = train[start : start + length]
+        decoy = np.resize(text, length - position - 1)
+        if len(decoy) and decoy[0] == true:
+            decoy[0] = next((token for token in text if token != true), 0 if true else 1)
+        asked[position + 1 :] = decoy
+    return rows, positions.astype(np.int32)
 
 
-def audited_losses(logits: npt.NDArray[np.float32], targets: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+def audited_losses(logits: npt.NDArray[np.float32], targets: Array) -> npt.NDArray[np.float64]:
     """Return the cross-entropy (K,) in nats of logits (K, V), normalised here in float64."""
     wide = logits.astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
-        top = wide.max(axis=1, keepdims=True)
-        losses: npt.NDArray[np.float64] = np.log(np.exp(wide - top).sum(axis=1)) + top[:, 0]
-        return losses - wide[np.arange(len(wide)), targets]
+        wide -= wide.max(axis=1, keepdims=True)
+        losses: npt.NDArray[np.float64] = np.log(np.exp(wide).sum(axis=1)) - wide[np.arange(len(wide)), targets]
+    return losses
 
 
-def findings(plans: list[Plan], logits: list[npt.NDArray[np.float32]]) -> list[dict[str, float]]:
-    """Return place, position, target and both losses of each target that was asked about."""
-    return [
-        {"place": place, "position": position, "target": target, "committed": committed, "audited": audited}
-        for plan, answer in zip(plans, logits, strict=True)
-        for place, position, target, committed, audited in zip(
-            *(column.tolist() for column in (plan.places, plan.positions, plan.targets, plan.committed)),
-            audited_losses(answer, plan.targets).tolist(),
-            strict=True,
-        )
-    ]
-
-
-def compare(plans: list[Plan], logits: list[npt.NDArray[np.float32]], wall_s: float) -> Audit:
-    """Compare committed losses with the answers: one plan and its logits (K, V) for each process."""
-    audited = [audited_losses(answer, plan.targets) for plan, answer in zip(plans, logits, strict=True)]
+def compare(samples: list[Sample], logits: list[Losses], committed: Losses, targets: Array, wall_s: float) -> Audit:
+    """Compare committed losses of the targets, both (R, T), with the logits (K, V) of each sample's process."""
+    places = np.concatenate([sample.places for sample in samples])
+    uniform = np.concatenate([sample.uniform for sample in samples])
+    audited = audited_losses(np.concatenate(logits), targets.ravel()[places])
     with np.errstate(invalid="ignore"):  # off > 0: the committed loss is too low
-        off = np.concatenate(audited) - np.concatenate([plan.committed for plan in plans])
+        off = audited - committed.ravel()[places]
     off = np.where(np.isfinite(off), off, np.inf)
-    uniform = np.concatenate([plan.uniform for plan in plans])
     wrong = int((np.abs(off) > TOLERANCE_NATS).sum())
     mean, worst = float(off[uniform].mean()), float(np.abs(off).max())
     failure = None

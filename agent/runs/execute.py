@@ -12,7 +12,7 @@ from agent.experiment import BASELINE_TRIES, Audit, DryRun, Ending, Run, Score
 from agent.files import remove
 from agent.judging.failures import training_failure
 from agent.runs.jobs import AuditRun, Job, Measure, Trial
-from agent.runs.runner import WEIGHTS, Repeats, Runner, Stopped
+from agent.runs.runner import Repeats, Runner, Stopped, beside
 from agent.runs.score import (
     Rows,
     Unscored,
@@ -63,12 +63,12 @@ def rehearse(trial: Trial, runner: Runner) -> DryRun:
             break
     failure, overran = training_failure(run), run.ending is Ending.OVERRAN
     if failure is None:
-        aside, rows = folder.with_name(f"{folder.name}.score"), Rows.of_training(runner.night, TRIAL_ROWS)
         try:
-            committed_losses(runner, aside, trial.script, folder / WEIGHTS, trial.scoring_s, rows)
+            rows = Rows.of_training(runner.night, TRIAL_ROWS)
+            committed_losses(runner, folder, trial.script, trial.scoring_s, rows)
         except Unscored as why:
             failure, overran = str(why), why.overran
-        remove(aside)
+        remove(beside(folder, "score"))
     runner.drop_all_but_log(folder)
     return DryRun(watch.elapsed_s, failure, overran)
 

@@ -3,10 +3,10 @@
 A script may leave anything in its folder: agent/files.py reads its files safely.
 """
 
+import os
 import re
 import shutil
 import signal
-import stat
 import subprocess
 import threading
 import time
@@ -67,11 +67,11 @@ class Runner:
         return run_folder(self.folder, number, seed)
 
     def score_folder(self, number: int, seed: int) -> Path:
-        """Return the folder for scoring, beside the run's folder: inside it, a script could have placed a link."""
-        return self._beside(number, seed, "score")
+        """Return the folder for scoring."""
+        return beside(self.run_folder(number, seed), "score")
 
     def audit_folder(self, number: int, seed: int) -> Path:
-        return self._beside(number, seed, "audit")
+        return beside(self.run_folder(number, seed), "audit")
 
     def dry_folder(self, number: int) -> Path:
         """Return the folder of a dry run; several workers may try attempt 0 at the same time, to check the machine."""
@@ -80,11 +80,7 @@ class Runner:
 
     def losses(self, number: int, seed: int, split: str = "validation") -> Path:
         """Return the file of committed losses: float32 in nats, one for every token of the evaluation rows."""
-        return self._beside(number, seed, "losses.f32" if split == "validation" else f"{split}.f32")
-
-    def evidence(self, number: int, seed: int, split: str = "validation") -> Path:
-        """Return the file for the findings of a failed audit."""
-        return self._beside(number, seed, "audit.json" if split == "validation" else f"{split}.audit.json")
+        return beside(self.run_folder(number, seed), "losses.f32" if split == "validation" else f"{split}.f32")
 
     def weights(self, number: int, seed: int) -> Path:
         return self.run_folder(number, seed) / WEIGHTS
@@ -96,10 +92,6 @@ class Runner:
         if weights_bytes(self.run_folder(number, seed)) is not None:
             _reopen(self.weights(number, seed).parent)
             self.weights(number, seed).unlink(missing_ok=True)
-
-    def _beside(self, number: int, seed: int, what: str) -> Path:
-        folder = self.run_folder(number, seed)
-        return folder.with_name(f"{folder.name}.{what}")
 
     def log(self, number: int, run: Run) -> Path:
         """Return the log of the run's last process: scoring if the training finished, else training."""
@@ -210,9 +202,13 @@ class Runner:
             with suppress(OSError, RecursionError):  # unreadable or endlessly nested folders: not a compiler's
                 if self.warm.is_dir():
                     shutil.copytree(self.warm, fresh)
-                for name in WARM:
-                    if _is_folder_without_links(folder, f"{TMP}/{name}"):
-                        shutil.copytree(folder / TMP / name, fresh / name, ignore=_links_and_pipes, dirs_exist_ok=True)
+                for place, _, names in os.walk(folder):  # which follows no link
+                    compiled = any(Path(place).is_relative_to(folder / TMP / name) for name in WARM)
+                    for path in (Path(place, name) for name in names if compiled):
+                        copy = fresh / path.relative_to(folder / TMP)
+                        copy.parent.mkdir(parents=True, exist_ok=True)
+                        if plain_bytes(path) is not None:
+                            shutil.copyfile(path, copy)
                 if sum(path.stat().st_size for path in fresh.rglob("*") if path.is_file()) <= MAX_WARM_BYTES:
                     remove(self.warm)  # if killed here, the night goes on with cold caches
                     fresh.replace(self.warm)
@@ -246,14 +242,9 @@ class Repeats:
         return True
 
 
-def _is_folder_without_links(root: Path, name: str) -> bool:
-    steps = [root / name, *(root / step for step in Path(name).parents)]
-    return all(step.is_dir() and not step.is_symlink() for step in steps)
-
-
-def _links_and_pipes(folder: str, names: list[str]) -> list[str]:
-    kinds = {name: (Path(folder) / name).lstat().st_mode for name in names}
-    return [name for name, mode in kinds.items() if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))]
+def beside(run_folder: Path, what: str) -> Path:
+    """Return the path for what the harness makes of a run: inside its folder, a script could have placed a link."""
+    return run_folder.with_name(f"{run_folder.name}.{what}")
 
 
 def _reopen(folder: Path) -> None:

@@ -5,7 +5,6 @@ token of the validation text; bits per byte are computed here. Before an attempt
 knowledge of the first has to confirm a sample of these losses (agent/runs/audit.py).
 """
 
-import json
 import math
 import os
 import secrets
@@ -13,6 +12,7 @@ import shutil
 import statistics
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -27,15 +27,13 @@ from agent.invocation import typed
 from agent.lab.data import evaluation_rows, load_data
 from agent.records import checksums
 from agent.runs import audit as auditing
-from agent.runs.runner import Repeats, Runner
+from agent.runs.runner import WEIGHTS, Repeats, Runner, beside
 from agent.sandbox.process import Outcome
 
 # A forward pass over fixed rows takes seconds on a GPU and under a minute on two CPU cores: after an hour it hangs. An
 # honest model may be three times as slow as attempt 0's, and reading MLX again from a slow disk takes about 20 s.
 FIRST_LIMIT_S, LEAST_LIMIT_S, LIMIT_FACTOR = 3600.0, 20.0, 3.0
 WEIGHTS_FACTOR, LEAST_WEIGHTS_BYTES = 16, 256 << 20  # times attempt 0's: larger weights could store text
-ScorerMode = Literal["losses", "logits"]
-ScorerInput = Mapping[str, npt.NDArray[np.generic]]  # file name → array: the input of a scorer
 SCORER = Path(__file__).with_name("scorer.py")
 SPLITS: tuple[Split, ...] = ("validation", "holdout")
 SCORING = Progress(fraction=1.0, is_scoring=True)
@@ -87,7 +85,7 @@ class Rows:
 class Unscored(Exception):
     """Say why a boxed process has left no numbers that can be used."""
 
-    def __init__(self, why: str, wall_s: float, *, overran: bool = False, spoilt: str | None = None) -> None:
+    def __init__(self, why: str, wall_s: float, overran: bool = False, spoilt: str | None = None) -> None:
         super().__init__(why)
         self.wall_s, self.overran = wall_s, overran
         self.spoilt = spoilt  # why the machine, and not the script, has ended it twice
@@ -139,8 +137,7 @@ def score(runner: Runner, number: int, script: str, seed: int, limit_s: float, s
     checksums.verify(runner.night, runner.fixed)
     rows = Rows.of(runner.night, split)
     try:
-        folder, weights = runner.score_folder(number, seed), runner.weights(number, seed)
-        losses, wall_s = committed_losses(runner, folder, script, weights, limit_s, rows)
+        losses, wall_s = committed_losses(runner, runner.run_folder(number, seed), script, limit_s, rows)
     except Unscored as why:
         check_not_baseline(runner, number, why.spoilt)
         return Score(None, why.wall_s, str(why), overran=why.overran)
@@ -159,20 +156,23 @@ def check_not_baseline(runner: Runner, number: int, spoilt: str | None) -> None:
 
 
 def committed_losses(
-    runner: Runner, folder: Path, script: str, weights: Path, limit_s: float, rows: Rows
+    runner: Runner, run_folder: Path, script: str, limit_s: float, rows: Rows
 ) -> tuple[npt.NDArray[np.float32], float]:
     """Return the losses (R, T) of these rows in nats by a boxed process, and its seconds.
 
     It gets the rows in random order. Raise Unscored, and Stopped.
     """
     order = np.random.default_rng(secrets.randbits(128)).permutation(len(rows.inputs))
-    work: ScorerInput = {"inputs": rows.inputs[order], "targets": rows.targets[order]}
-    numbers, wall_s = _ask(runner, folder, script, "losses", weights, limit_s, work, rows.inputs.size)
-    losses = np.empty(rows.inputs.shape, np.float32)
-    losses[order] = numbers.reshape(rows.inputs.shape)
-    why = _implausible(losses[rows.counted])
-    if why is not None:
-        raise Unscored(why, wall_s)
+    work = {"inputs": rows.inputs[order], "targets": rows.targets[order]}
+    shuffled, wall_s = _ask(runner, run_folder, script, "losses", limit_s, work, rows.inputs.shape)
+    losses = np.empty_like(shuffled)
+    losses[order] = shuffled
+    counted = losses[rows.counted]
+    infinite = counted[~np.isfinite(counted)]
+    if len(infinite):
+        raise Unscored(f"{len(infinite):,} losses are not finite, the first is {infinite[0]}", wall_s)
+    if counted.min() < -ROUNDING_NATS:
+        raise Unscored(f"a loss of {counted.min():.3g} nats is below zero", wall_s)
     return losses, wall_s
 
 
@@ -185,7 +185,7 @@ def audit(
     incumbent: tuple[int, int] | None,  # attempt and seed
     split: Split = "validation",
 ) -> Audit:
-    """Audit committed losses with fresh processes; keep the findings of a failed audit beside the run's folder.
+    """Audit committed losses with fresh processes.
 
     Raise Stopped if the user stopped it in the middle, MachineError if a pinned file has changed.
     """
@@ -194,70 +194,61 @@ def audit(
     committed = read_committed(runner.losses(number, seed, split), rows)
     if committed is None:
         return Audit(0, 0, 0.0, 0.0, 0.0, "the committed losses are gone")
-    train, vocab_size = load_data(Path(runner.night.data), verify=False).split("train").tokens, rows.vocab_size
+    train = load_data(Path(runner.night.data), verify=False).split("train").tokens
     reference = read_committed(runner.losses(*incumbent, split), rows) if incumbent else None
     if reference is None:
-        reference = auditing.unigram_losses(train, rows.targets, vocab_size)
-    folder, weights = runner.audit_folder(number, seed), runner.weights(number, seed)
-    plans, answers, spent_s = [], [], 0.0
+        reference = auditing.unigram_losses(train, rows.targets, rows.vocab_size)
     processes = 1 if is_look(runner.night.budget_s) else auditing.MOST_PROCESSES
-    for places in auditing.draw(committed, reference, rows.counted, vocab_size, rng, processes=processes):
-        plan = auditing.plan(rows.inputs, rows.targets, committed, places, train, rng)
-        work: ScorerInput = {"inputs": plan.rows, "positions": plan.positions}
+    samples = auditing.draw(committed, reference, rows.counted, rows.vocab_size, rng, processes)
+    answers, spent_s = [], 0.0
+    for sample in samples:
+        inputs, positions = auditing.questions(sample, rows.inputs, rows.targets, train, rng)
+        work, shape = {"inputs": inputs, "positions": positions}, (len(inputs), rows.vocab_size)
         try:
-            logits, wall_s = _ask(runner, folder, script, "logits", weights, limit_s, work, len(places) * vocab_size)
+            logits, wall_s = _ask(runner, runner.run_folder(number, seed), script, "logits", limit_s, work, shape)
         except Unscored as why:
             check_not_baseline(runner, number, why.spoilt)
             failure, spent_s = f"it could not be done: {why}", spent_s + why.wall_s
-            return Audit(len(places), len(places), 0.0, 0.0, spent_s, failure, why.overran)
+            return Audit(len(inputs), len(inputs), 0.0, 0.0, spent_s, failure, why.overran)
+        answers.append(logits)
         spent_s += wall_s
-        plans.append(plan)
-        answers.append(logits.reshape(len(places), vocab_size))
-    verdict = auditing.compare(plans, answers, spent_s)
-    if not verdict.passed:
-        evidence = {"failure": verdict.failure, "positions": auditing.findings(plans, answers)}
-        runner.evidence(number, seed, split).write_text(json.dumps(evidence, indent=1))
-    return verdict
+    return auditing.compare(samples, answers, committed, rows.targets, spent_s)
 
 
 def _ask(
     runner: Runner,
-    folder: Path,
+    run_folder: Path,
     script: str,
-    mode: ScorerMode,
-    weights: Path,
+    mode: Literal["losses", "logits"],
     limit_s: float,
-    work: ScorerInput,
-    count: int,
+    work: Mapping[str, npt.NDArray[np.generic]],  # file name → array: the input of the scorer
+    shape: tuple[int, ...],
 ) -> tuple[npt.NDArray[np.float32], float]:
-    """Run the scorer on this work in a box; return its `count` numbers and its seconds. Raise Unscored, and Stopped.
+    """Run the scorer on a run's weights in a box; return its numbers and its seconds. Raise Unscored, and Stopped.
 
     Repeat it if the machine slept, and once if the machine has spoilt it: neither says anything about the script.
     """
+    folder, weights = beside(run_folder, "score" if mode == "losses" else "audit"), run_folder / WEIGHTS
+    command = [sys.executable, SCORER.name, mode, runner.script_name, str(weights)]
     spent_s, repeats = 0.0, Repeats(runner)
     while True:
         runner.lay_out(folder, script)
         shutil.copyfile(SCORER, folder / SCORER.name)
         for name, array in work.items():
             np.save(folder / f"{name}.npy", array)
-        command = [sys.executable, SCORER.name, mode, runner.script_name, str(weights)]
         outcome = runner.call(command, folder, limit_s, weights, progress=lambda: SCORING)
         spent_s += outcome.wall_s
         if not repeats.wanted(outcome.ending, outcome.spoilt):
             break
-    try:
-        # raw floats, without a header to parse
-        content = read_end(folder, f"{mode}.f32", 4 * count + 1) if outcome.ending is Ending.FINISHED else b""
-    except OSError as error:
-        raise Unscored(f"scoring left no readable {mode}.f32 ({error.strerror or error})", spent_s) from None
-    finally:
-        runner.drop_all_but_log(folder)
+    content = b""
+    with suppress(OSError):  # a link or a pipe in its place, say
+        content = read_end(folder, f"{mode}.f32", 4 * math.prod(shape) + 1)  # raw floats, without a header to parse
+    runner.drop_all_but_log(folder)
     if outcome.ending is not Ending.FINISHED:
-        overran = outcome.ending is Ending.OVERRAN
-        raise Unscored(_how_it_failed(outcome), spent_s, overran=overran, spoilt=outcome.spoilt)
-    if len(content) != 4 * count:
-        raise Unscored(f"scoring left {mode}.f32 of another size: {count:,} numbers are due", spent_s)
-    return np.frombuffer(content, np.float32), spent_s
+        raise Unscored(_how_it_failed(outcome), spent_s, outcome.ending is Ending.OVERRAN, outcome.spoilt)
+    if len(content) != 4 * math.prod(shape):
+        raise Unscored(f"scoring left no {mode}.f32 of the right size: {math.prod(shape):,} numbers are due", spent_s)
+    return np.frombuffer(content, np.float32).reshape(shape), spent_s
 
 
 def _how_it_failed(outcome: Outcome) -> str:
@@ -270,20 +261,9 @@ def _how_it_failed(outcome: Outcome) -> str:
     return f"scoring {how}: {lines[-1][:200] if lines else 'no output'}"
 
 
-def _implausible(losses: npt.NDArray[np.float32]) -> str | None:
-    """Return why no normalised distribution can have these losses, else None."""
-    if not np.isfinite(losses).all():
-        worst = losses[~np.isfinite(losses)][0]
-        return f"{(~np.isfinite(losses)).sum():,} losses are not finite, the first is {worst}"
-    if losses.min() < -ROUNDING_NATS:
-        return f"a loss of {losses.min():.3g} nats is below zero"
-    return None
-
-
 def read_committed(path: Path, rows: Rows) -> npt.NDArray[np.float32] | None:
     """Read committed losses (R, T) in nats; None if the file is missing or has another size."""
     try:
-        losses = np.fromfile(path, np.float32)
-    except OSError:
+        return np.fromfile(path, np.float32).reshape(rows.inputs.shape)
+    except (OSError, ValueError):
         return None
-    return losses.reshape(rows.inputs.shape) if losses.size == rows.inputs.size else None

@@ -1,7 +1,6 @@
 """What a night does not believe, does over, or lives through: one night of it all, with the reasons that it gives."""
 
 import dataclasses
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,16 +105,13 @@ def test_a_script_that_sees_the_next_token_is_caught_by_the_audit(doubts):
     assert "committed losses are not the model's" in doubts.reason(2)
     audit = doubts[2].runs[0].score.audit
     assert audit.wrong > audit.positions // 2
-    evidence = json.loads(doubts.context.runner.evidence(2, 0).read_text())
-    assert doubts.reason(2) == f"audit: {evidence['failure']}"
-    assert len(evidence["positions"]) == audit.positions
+    assert doubts.reason(2) == f"audit: {audit.failure}"
     assert not doubts.context.runner.weights(2, 0).exists()
 
 
-def test_honest_attempts_pass_their_audit_without_evidence(doubts):
+def test_honest_attempts_pass_their_audit(doubts):
     for number in (0, 1):
         assert doubts[number].runs[-1].score.audit.passed
-        assert not doubts.context.runner.evidence(number, 0).exists()
 
 
 def test_a_gain_that_another_seed_confirms_is_kept_by_its_mean(doubts):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from agent.runs import audit
-from agent.runs.audit import Plan, Position, compare, draw, plan, unigram_losses
+from agent.runs.audit import Sample, compare, draw, questions, unigram_losses
 
 ROWS, LENGTH, VOCABULARY = 512, 64, 100
 EVERYWHERE = np.ones((ROWS, LENGTH), bool)
@@ -30,12 +30,11 @@ def losses_of_two_models(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarr
 def an_audit(rng: np.random.Generator, lie: np.ndarray) -> audit.Audit:
     """Audit a model that answers honestly but committed to its losses minus a lie (R, T)."""
     incumbent, honest = losses_of_two_models(rng)
-    inputs, targets = text(rng, ROWS, LENGTH), text(rng, ROWS, LENGTH)
+    targets = text(rng, ROWS, LENGTH)
     committed = np.maximum(honest - lie, 0).astype(np.float32)
     drawn = draw(committed, incumbent, EVERYWHERE, VOCABULARY, rng)
-    asked = [plan(inputs, targets, committed, places, text(rng, 5000), rng) for places in drawn]
-    answers = [logits_with_losses(honest.ravel()[one.places], one.targets) for one in asked]
-    return compare(asked, answers, 0.1)
+    answers = [logits_with_losses(*(of.ravel()[sample.places] for of in (honest, targets))) for sample in drawn]
+    return compare(drawn, answers, committed, targets, 0.1)
 
 
 def logits_with_losses(losses: np.ndarray, targets: np.ndarray) -> np.ndarray:
@@ -89,10 +88,11 @@ def test_a_lie_below_the_tolerance_cannot_hide_behind_the_opposite_one_where_all
 
 @pytest.mark.parametrize("answer", [np.nan, np.inf, -np.inf])
 def test_answers_that_are_no_numbers_fail(rng, answer):
-    asked = a_plan(rng)
-    logits = np.zeros((len(asked.places), VOCABULARY), np.float32)
-    logits[3, asked.targets[3]] = answer
-    found = compare([asked], [logits], 0.1)
+    incumbent, committed = losses_of_two_models(rng)
+    sample, targets = draw(committed, incumbent, EVERYWHERE, VOCABULARY, rng)[0], text(rng, ROWS, LENGTH)
+    logits = np.zeros((len(sample.places), VOCABULARY), np.float32)
+    logits[3, targets.ravel()[sample.places[3]]] = answer
+    found = compare([sample], [logits], committed, targets, 0.1)
     assert not found.passed
     assert np.isfinite([found.worst_nats, found.mean_nats]).all()  # they go into a table
 
@@ -100,25 +100,27 @@ def test_answers_that_are_no_numbers_fail(rng, answer):
 def test_rows_are_true_up_to_their_position_and_not_true_right_after_it(rng):
     inputs, targets = text(rng, ROWS, LENGTH), text(rng, ROWS, LENGTH)
     targets[:, :-1] = inputs[:, 1:]
-    asked = a_plan(rng, inputs, targets)
-    for row, position, target, place in zip(asked.rows, asked.positions, asked.targets, asked.places, strict=True):
+    incumbent, candidate = losses_of_two_models(rng)
+    sample = draw(candidate, incumbent, EVERYWHERE, VOCABULARY, rng)[0]
+    rows, positions = questions(sample, inputs, targets, text(rng, 5000), rng)
+    for row, position, place in zip(rows, positions, sample.places, strict=True):
         true = inputs[place // LENGTH]
+        assert place % LENGTH == position
         assert (row[: position + 1] == true[: position + 1]).all()
-        assert target == targets.ravel()[place]
-        assert position + 1 == LENGTH or row[position + 1] != target
+        assert position + 1 == LENGTH or row[position + 1] != targets.ravel()[place]
 
 
 def test_a_decoy_of_one_repeated_token_still_differs_from_the_true_one(rng):
     targets = np.full((ROWS, LENGTH), 5, np.uint16)
     train = np.array([5] * 400 + [6], np.uint16)
-    places = [Position(index, uniform=True) for index in range(200)]
-    asked = plan(text(rng, ROWS, LENGTH), targets, np.zeros((ROWS, LENGTH), np.float32), places, train, rng)
-    inside = asked.positions + 1 < LENGTH
-    assert (asked.rows[inside, asked.positions[inside] + 1] != 5).all()
+    sample = Sample(np.arange(200), np.ones(200, bool))
+    rows, positions = questions(sample, text(rng, ROWS, LENGTH), targets, train, rng)
+    inside = positions + 1 < LENGTH
+    assert (rows[inside, positions[inside] + 1] != 5).all()
 
 
-def indices(drawn: list[list[Position]]) -> list[int]:
-    return [place.index for places in drawn for place in places]
+def indices(drawn: list[Sample]) -> list[int]:
+    return [place for sample in drawn for place in sample.places.tolist()]
 
 
 def test_positions_are_distinct_and_only_where_a_target_counts(rng):
@@ -137,8 +139,8 @@ def test_what_one_process_is_shown_holds_no_answer_to_what_it_is_asked(rng, rows
     candidate = np.full((rows, LENGTH), 0.9, np.float32)
     drawn = draw(candidate, incumbent, EVERYWHERE[:rows], VOCABULARY, rng)
     assert len(indices(drawn)) == len(set(indices(drawn))) == audit.POSITIONS
-    for places in drawn:
-        at = [divmod(place.index, LENGTH) for place in places]
+    for sample in drawn:
+        at = [divmod(place, LENGTH) for place in sample.places.tolist()]
         asked_rows = [row for row, _ in at]
         assert len(set(asked_rows)) == len(asked_rows)
         assert not {row + 1 for row, position in at if position == LENGTH - 1} & set(asked_rows)
@@ -167,14 +169,14 @@ def test_one_process_looks_at_half_of_the_rows_at_most_and_four_at_as_many_posit
     counted = np.ones_like(committed, bool)
     for processes, positions in ((1, [16]), (4, [16] * 4)):
         asked = draw(committed, committed + 1, counted, 512, rng, processes=processes)
-        assert [len(places) for places in asked] == positions
+        assert [len(sample.places) for sample in asked] == positions
 
 
 def test_a_candidate_without_any_gain_is_sampled_uniformly(rng):
     incumbent, _ = losses_of_two_models(rng)
     drawn = draw(incumbent + 1, incumbent, EVERYWHERE, VOCABULARY, rng)
     assert len(indices(drawn)) == audit.POSITIONS // 2
-    assert all(place.uniform for places in drawn for place in places)
+    assert all(sample.uniform.all() for sample in drawn)
 
 
 def test_the_reference_of_a_first_attempt_is_how_often_a_token_comes():
@@ -189,8 +191,8 @@ def test_the_whole_training_text_is_never_copied():
     one = np.zeros((4, 8), np.uint16)
     for name, deed in {
         "count": lambda: unigram_losses(train, one, vocab_size=3),
-        "decoys": lambda: plan(
-            one, one, np.zeros((4, 8), np.float32), [Position(0, True)], train, np.random.default_rng(1)
+        "decoys": lambda: questions(
+            Sample(np.zeros(1, int), np.ones(1, bool)), one, one, train, np.random.default_rng(1)
         ),
     }.items():
         tracemalloc.start()
@@ -198,11 +200,3 @@ def test_the_whole_training_text_is_never_copied():
         found[name] = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
     assert max(found.values()) < train.nbytes / 4, found
-
-
-def a_plan(rng: np.random.Generator, inputs: np.ndarray | None = None, targets: np.ndarray | None = None) -> Plan:
-    incumbent, candidate = losses_of_two_models(rng)
-    inputs = text(rng, ROWS, LENGTH) if inputs is None else inputs
-    targets = text(rng, ROWS, LENGTH) if targets is None else targets
-    places = draw(candidate, incumbent, EVERYWHERE, VOCABULARY, rng)[0]
-    return plan(inputs, targets, candidate, places, text(rng, 5000), rng)

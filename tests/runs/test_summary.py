@@ -1,21 +1,16 @@
 """A script's summary is read number by number: impossible ones are left out, and the others stay."""
 
-import dataclasses
 import json
 
 import pytest
 
 from agent.experiment import Summary
-from agent.runs.outputs import PLAUSIBLE, read_summary
+from agent.runs.outputs import read_summary
 
 TRUE = {
     "training_seconds": 300, "total_seconds": 310.5, "peak_vram_mb": 512.0, "mfu_percent": 0.0, "total_tokens_M": 0.0,
     "num_steps": 0, "num_params_M": 0.5, "depth": 0,
 }  # fmt: skip
-
-
-def test_every_number_has_its_bounds():
-    assert set(PLAUSIBLE) == set(TRUE) == {field.name for field in dataclasses.fields(Summary)}
 
 
 def test_true_numbers_are_read_zero_where_it_means_something(tmp_path):

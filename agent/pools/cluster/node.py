@@ -319,4 +319,3 @@ def _of_interest(runner: Runner, job: Job) -> Iterator[tuple[Path, int]]:
             yield runner.losses(job.attempt, job.seed, split), LOSSES_BYTES
     else:
         yield runner.audit_folder(job.attempt, job.seed) / LOG, LOG_BYTES
-        yield runner.evidence(job.attempt, job.seed, job.split), LOSSES_BYTES
