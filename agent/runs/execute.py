@@ -99,11 +99,12 @@ def _scored(job: Measure, runner: Runner, run: Run) -> Run:
         return replace(run, score=Score(None, 0.0, heavy))
     beyond_s = max(0.0, run.wall_s - runner.night.budget_s)
     limit_s = scoring_limit_s(job.usual_scoring_s, beyond_s, job.allowance_s)
-    run = replace(run, score=score(runner, job.attempt, job.script, job.seed, limit_s))
-    if job.dawn and run.score and run.score.val_bpb is not None:
-        run = replace(run, holdout=score(runner, job.attempt, job.script, job.seed, limit_s, "holdout"))
-    scores = (run.score, run.holdout)
-    if job.has_run_well and any(score is not None and score.val_bpb is None for score in scores):
+    last = scored = score(runner, job.attempt, job.script, job.seed, limit_s)
+    run = replace(run, score=scored)
+    if job.dawn and scored.val_bpb is not None:
+        last = score(runner, job.attempt, job.script, job.seed, limit_s, "holdout")
+        run = replace(run, holdout=last)
+    if job.has_run_well and last.val_bpb is None:
         check_machine(job.machine, runner)
     return run
 

@@ -166,23 +166,21 @@ class Runner:
         hidden = (root, Path.home(), data)
         return View(folder, (*shown, *readable), hidden, pinned=bool(self.lease.cores))
 
-    def drop_temporary(self, folder: Path) -> None:
-        remove(folder / TMP)
-
     def drop_hoard(self, folder: Path, *results: str) -> None:
         """Delete what a script left beside its log and these results, if that is much: many runs would fill the disk.
 
         results: paths in its folder. Only weights may be large, and only plain files are results.
         """
-        sizes = {folder / name: plain_bytes(folder / name) for name in (LOG, self.script_name, *results)}
-        kept = {path: size for path, size in sizes.items() if size is not None}
-        kept = {path: size for path, size in kept.items() if size <= MAX_LEFT_BYTES or path == folder / WEIGHTS}
+        kept: dict[Path, int] = {}
+        for path in (folder / name for name in (LOG, self.script_name, *results)):
+            size = plain_bytes(path)
+            if size is not None and (size <= MAX_LEFT_BYTES or path == folder / WEIGHTS):
+                kept[path] = size
         if folder_usage(folder, MAX_LEFT_BYTES + sum(kept.values()), MAX_LEFT_FILES) is None:
             return
-        out = folder / "out"
-        keeps_out = any(path.parent == out for path in kept)
-        for path in (*folder.iterdir(), *(out.iterdir() if keeps_out else ())):
-            if path not in kept and not (keeps_out and path == out):
+        out, folders = folder / "out", {path.parent for path in kept}
+        for path in (*folder.iterdir(), *(out.iterdir() if out in folders else ())):
+            if path not in kept and path not in folders:
                 remove(path)
 
     def drop_all_but_log(self, folder: Path) -> None:

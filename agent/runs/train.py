@@ -1,24 +1,23 @@
 """Train the committed script once, in its own box, under a budget and the harness's clock."""
 
-import dataclasses
 import sys
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
 from agent.experiment import Attempt, Ending, History, Run
-from agent.judging.early_stop import Bound, Finished, Losses, bounds
+from agent.files import remove
+from agent.judging.early_stop import Bound, Finished, bounds
 from agent.runs.outputs import METRICS, read_losses, read_progress, read_summary, read_weights
 from agent.runs.runner import WEIGHTS, Runner, weights_bytes
-from agent.sandbox.process import Outcome
-from agent.text import is_finite
+from agent.sandbox.environment import TMP
 
 # Start, compilation and saving come on top of the budget. The slowest honest start measured took 150 s (MLX compiled a
 # whole step for CUDA with cold caches). Attempt 0 gets twice that; a run that needs more hangs.
 FIRST_ALLOWANCE_S = 300.0
 # Later attempts get little more than attempt 0 needed: with more time a script could go on training.
 ALLOWANCE_FACTOR, LEAST_ALLOWANCE_S, ALLOWANCE_OF_BUDGET = 1.5, 10.0, 0.05
-MOST_CURVES = 400  # the latest, of whose first runs bounds are learnt: the time that takes grows with their square
+_losses_of_finished = cache(read_losses)  # every later attempt needs them
 
 
 def train(
@@ -32,7 +31,7 @@ def train(
     run, spoilt = train_in(runner, folder, script, seed, runner.night.budget_s, allowance_s, ahead)
     if number == 0 and run.ending is Ending.FINISHED:
         runner.keep_warm(folder)
-    runner.drop_temporary(folder)
+    remove(folder / TMP)
     weights = (WEIGHTS,) if run.ending is Ending.FINISHED else ()
     runner.drop_hoard(folder, f"out/{METRICS}", "out/summary.json", *weights)
     return run, spoilt
@@ -55,14 +54,33 @@ def train_in(
     out = folder / "out"
     out.mkdir()
     options = ["--budget-s", f"{budget_s:g}", "--seed", str(seed), "--out", "out", "--no-eval"]
-    command = [sys.executable, runner.script_name, *options]
-    check, limit_s = EarlyStopCheck(out, ahead), budget_s + allowance_s
+    check = EarlyStopCheck(out, ahead)
     outcome = runner.call(
-        command, folder, limit_s, trains=True, progress=lambda: read_progress(out), hopeless=check.has_failed
+        [sys.executable, runner.script_name, *options],
+        folder,
+        budget_s + allowance_s,
+        trains=True,
+        progress=lambda: read_progress(out),
+        hopeless=check.has_failed,
     )
-    run = _as_run(outcome, budget_s, allowance_s, out, seed)
-    if run.ending is Ending.HOPELESS:
-        run = dataclasses.replace(run, last_lines=f"{run.last_lines}\n{check.verdict}".strip())
+    ending, size, why = outcome.ending, weights_bytes(folder), None
+    if ending is Ending.HOPELESS:
+        why = check.verdict
+    elif ending is Ending.OVERRAN:
+        why = f"{budget_s:g} s of budget and {allowance_s:.3g} s for start and end are over"
+    elif ending is Ending.FINISHED and size is None:
+        ending, why = Ending.CRASHED, f"it left no {WEIGHTS}"
+    run = Run(
+        seed,
+        ending,
+        outcome.exit_code,
+        outcome.wall_s,
+        read_summary(out),
+        "\n".join(filter(None, (outcome.last_lines, why))),
+        weights_bytes=size,
+        weights=read_weights(out) if ending is Ending.FINISHED else None,
+        peak_bytes=outcome.peak_bytes,
+    )
     return run, outcome.spoilt
 
 
@@ -82,16 +100,15 @@ class EarlyStopCheck:
 
     def __init__(self, out: Path, ahead: Sequence[Bound]) -> None:
         self._out = out
-        self._ahead = tuple(ahead)
+        self._ahead = list(ahead)
         self.verdict: str | None = None  # why the run was stopped early
 
     def has_failed(self) -> bool:
         """Return whether the run has failed a bound; read the whole metrics file only at a bound."""
         now = read_progress(self._out) if self._ahead else None
         if now is not None and now.fraction >= self._ahead[0].fraction:
-            losses = read_losses(self._out)
-            self.verdict = next((why for bound in self._ahead if (why := bound.verdict(losses)) is not None), None)
-            self._ahead = tuple(bound for bound in self._ahead if bound.fraction > now.fraction)
+            bound, *self._ahead = self._ahead
+            self.verdict = bound.verdict(read_losses(self._out))
         return self.verdict is not None
 
 
@@ -99,45 +116,16 @@ def learnt_bounds(runner: Runner, history: History, best: Attempt | None) -> tup
     """Return the bounds for an attempt's first run, from earlier first runs, which had the same seed."""
     if best is None or best.val_bpb is None:
         return ()
-    compared = (best, *(attempt for attempt in history[-MOST_CURVES:] if attempt.number != best.number))
-    finished = {attempt.number: run for attempt in compared if (run := first_finished(runner, attempt)) is not None}
-    if best.number not in finished:
+    first = {attempt.number: run for attempt in history if (run := first_finished(runner, attempt)) is not None}
+    if best.number not in first:
         return ()
-    return bounds(tuple(finished.values()), Finished(finished[best.number].losses, best.val_bpb))
+    return bounds(tuple(first.values()), Finished(first[best.number].losses, best.val_bpb))
 
 
 def first_finished(runner: Runner, attempt: Attempt) -> Finished | None:
     """Return the losses and score of an attempt's first run; None without a score or after a failed audit."""
     run = next(iter(attempt.done_runs), None)
     score = run.score if run is not None else None
-    if run is None or score is None or not is_finite(score.val_bpb) or (score.audit and not score.audit.passed):
+    if run is None or score is None or score.val_bpb is None or (score.audit and not score.audit.passed):
         return None
-    assert score.val_bpb is not None
     return Finished(_losses_of_finished(runner.run_folder(attempt.number, run.seed) / "out"), score.val_bpb)
-
-
-@cache
-def _losses_of_finished(out: Path) -> Losses:
-    """Read the losses of a finished run, once: every later attempt needs them."""
-    return read_losses(out)
-
-
-def _as_run(outcome: Outcome, budget_s: float, allowance_s: float, out: Path, seed: int) -> Run:
-    ending, last_lines = outcome.ending, outcome.last_lines
-    if ending is Ending.OVERRAN:
-        allowed = f"{budget_s:g} s of budget and {allowance_s:.3g} s for start and end are over"
-        last_lines = "\n".join(filter(None, (last_lines, allowed)))
-    size = weights_bytes(out.parent)
-    if ending is Ending.FINISHED and size is None:
-        ending, last_lines = Ending.CRASHED, f"{last_lines}\nit left no {WEIGHTS}".strip()
-    return Run(
-        seed,
-        ending,
-        outcome.exit_code,
-        outcome.wall_s,
-        read_summary(out),
-        last_lines,
-        weights_bytes=size,
-        weights=read_weights(out) if ending is Ending.FINISHED else None,
-        peak_bytes=outcome.peak_bytes,
-    )

@@ -76,17 +76,12 @@ def leased_env(lease: Lease) -> dict[str, str]:
     """Return the variables by which libraries and agent/lab/hardware.py keep to a lease; none for the whole machine."""
     env = {} if lease.gpu is None else {"CUDA_VISIBLE_DEVICES": lease.gpu}
     if lease.cores:
-        env |= {name: _fewer(os.environ.get(name), len(lease.cores)) for name in THREADS}
+        env |= dict.fromkeys(THREADS, str(len(lease.cores)))
     if lease.of_cores is not None:
         env["NIGHTSHIFT_OF_CORES"] = str(lease.of_cores)
     if lease.share < 1:
         env["NIGHTSHIFT_MEMORY_SHARE"] = f"{lease.share:g}"
     return env
-
-
-def _fewer(chosen: str | None, cores: int) -> str:
-    """Return the number of threads: one a core, or the user's own choice if it is smaller."""
-    return str(min(cores, int(chosen)) if chosen is not None and chosen.isdecimal() and int(chosen) else cores)
 
 
 def _may_pass(name: str) -> bool:

@@ -19,7 +19,7 @@ import msgspec
 from agent.clock import SLEEP_TOLERANCE_S, Stopwatch
 from agent.experiment import WHOLE, Ending, Lease
 from agent.files import read_tail
-from agent.sandbox.box import Box, Open
+from agent.sandbox.box import Box
 from agent.sandbox.places import View
 from agent.sandbox.watch import Counters, Order, Report, ResourceLimits, busy
 from agent.text import harmless
@@ -28,7 +28,6 @@ GRACE_S = 2.0  # between SIGTERM and SIGKILL
 SWEEP_S = GRACE_S + 10.0  # that a keeper may take to end its tree, which it does in rounds
 POLL_S = 0.05
 LOG_CAP_BYTES, LOG_HEAD_BYTES, LOG_TAIL_BYTES = 8 << 20, 1 << 20, 4 << 10
-LOG_FLOOD_BYTES = 64 << 20  # cut even while it is written: the lines of that moment are lost
 LOG = "log.txt"
 KEEPER = Path(__file__).with_name("keeper.py")
 
@@ -64,20 +63,27 @@ def supervise(
     stopped() and hopeless() are called, and tick() gets the seconds elapsed. Without a box the command has the user's
     rights. It runs on the cores of the lease.
     """
-    command = (box or Open("not asked for")).wrap(command, view)
+    command = box.wrap(command, view) if box is not None else command
     watch, before = Stopwatch(), Counters.now(cores=lease.cores)
     with open_log(view.folder / LOG) as log:
         keeper = start_keeper(command, view.folder, env, limits, lease.cores)
         ending: Ending | None = None
         try:
             while keeper.poll() is None and ending is None:
-                ending = _due(watch, limit_s, stopped, hopeless)
+                if watch.slept_s > SLEEP_TOLERANCE_S:
+                    ending = Ending.SLEPT  # its budget is void: we cannot know whether its clock stood still
+                elif watch.elapsed_s > limit_s:
+                    ending = Ending.OVERRAN
+                elif stopped():
+                    ending = Ending.STOPPED
+                elif hopeless():
+                    ending = Ending.HOPELESS
                 tick(watch.elapsed_s)
-                cut_log(log, LOG_FLOOD_BYTES)
+                cut_log(log)
                 time.sleep(POLL_S)
         finally:
             end(keeper)
-            cut_log(log, LOG_CAP_BYTES)
+            cut_log(log)
         wall_s, words = watch.elapsed_s, last_lines(log)
     report = report_of(keeper)
     exit_code, spoilt = None, None
@@ -94,17 +100,6 @@ def supervise(
         if exit_code is None:  # the keeper itself was killed, which no boxed script can do
             exit_code, spoilt = keeper.returncode, "its keeper was killed"
     return Outcome(ending, exit_code, wall_s, words, report.peak_bytes, spoilt)
-
-
-def _due(watch: Stopwatch, limit_s: float, stopped: Callable[[], bool], hopeless: Callable[[], bool]) -> Ending | None:
-    """Return why the process has to end now, else None."""
-    if watch.slept_s > SLEEP_TOLERANCE_S:
-        return Ending.SLEPT  # its budget is void: we cannot know whether its clock stood still
-    if watch.elapsed_s > limit_s:
-        return Ending.OVERRAN
-    if stopped():
-        return Ending.STOPPED
-    return Ending.HOPELESS if hopeless() else None
 
 
 def start_keeper(
@@ -170,10 +165,13 @@ def open_log(path: Path) -> BinaryIO:
     return os.fdopen(os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644), "a+b", 0)
 
 
-def cut_log(log: BinaryIO, above_bytes: int) -> None:
-    """Cut a log above `above_bytes` to its head and tail; one that the script has spoilt stays as it is."""
+def cut_log(log: BinaryIO) -> None:
+    """Cut a log above LOG_CAP_BYTES to its head and tail; one that the script has spoilt stays as it is.
+
+    While it is written, the lines of that moment are lost.
+    """
     with suppress(OSError):
-        if os.fstat(log.fileno()).st_size > above_bytes:
+        if os.fstat(log.fileno()).st_size > LOG_CAP_BYTES:
             tail = read_tail(log, LOG_TAIL_BYTES)
             log.truncate(LOG_HEAD_BYTES)
             log.write(b"\n[... cut by nightshift ...]\n" + tail)

@@ -79,7 +79,8 @@ class Seatbelt:
 
     def wrap(self, command: Sequence[str], view: View) -> list[str]:
         system = around_hidden(map(Path, READABLE), view.hidden)
-        return wrap(profile([*system, *python_around(view.hidden), *view.readable], view.folder), command)
+        rules = profile([*system, *python_around(view.hidden), *view.readable], view.folder)
+        return [PROGRAM, "-p", rules, *command]
 
 
 def profile(read: Sequence[Path], folder: Path) -> str:
@@ -87,11 +88,6 @@ def profile(read: Sequence[Path], folder: Path) -> str:
     assert read  # a rule without a path would allow every path
     system = " ".join(f'(subpath "{place}")' for place in SYSTEM)
     return PROFILE.format(system=system, readable=" ".join(map(_below, read)), folder=_below(folder))
-
-
-def wrap(text: str, command: Sequence[str]) -> list[str]:
-    """Return the command that runs this command under a profile."""
-    return [PROGRAM, "-p", text, *command]
 
 
 def unusable(program: str = PROGRAM) -> str | None:

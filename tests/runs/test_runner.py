@@ -119,7 +119,7 @@ def test_a_run_that_closes_its_folder_is_tidied_all_the_same(runner):
     folder = runner.run_folder(1, 0)
     runner.lay_out(folder, "A = 1\n")
     runner.call(["sh", "-c", f"mkdir {TMP}/inner; touch {TMP}/inner/file; chmod 000 {TMP} ."], folder, 30)
-    runner.drop_temporary(folder)
+    remove(folder / TMP)
     assert not (folder / TMP).exists()
     runner.drop_all_but_log(folder)
     assert [path.name for path in folder.iterdir()] == ["log.txt"]
@@ -129,7 +129,7 @@ def test_a_run_that_removes_its_folder_is_tidied_all_the_same(runner):
     folder = runner.run_folder(1, 0)
     runner.lay_out(folder, "A = 1\n")
     runner.call(["sh", "-c", f"rm -r {folder}"], folder, 30)
-    runner.drop_temporary(folder)
+    remove(folder / TMP)
     runner.drop_all_but_log(folder)
     runner.keep_warm(folder)
     runner.drop_weights(1, 0)

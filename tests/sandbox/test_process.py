@@ -191,7 +191,6 @@ supervise([sys.executable, {str(SCRIPTS / "hangs.py")!r}], View(Path({str(tmp_pa
 
 def test_a_flooding_log_is_cut_to_head_and_tail(tmp_path, monkeypatch):
     monkeypatch.setattr(process, "LOG_CAP_BYTES", 1 << 20)
-    monkeypatch.setattr(process, "LOG_FLOOD_BYTES", 2 << 20)
     monkeypatch.setattr(process, "LOG_HEAD_BYTES", 1 << 10)
     outcome = run(
         tmp_path,
