@@ -1,7 +1,7 @@
 """Git, through GitPython: commits that touch nothing the user works on, and refs, diffs and bundles of them.
 
 The user's working tree, index and HEAD are never touched, except by commit_first, where nothing is committed yet. A
-commit is made without an index, a ref moves by compare-and-swap, and nothing is ever deleted.
+commit is made by an index of its own, a ref moves by compare-and-swap, and nothing is ever deleted.
 
 Of GitPython only the command runner is used. Its own readers know neither SHA-256 nor reftable, and the process that
 they leave open would die of a Ctrl-C that is meant for the night.
@@ -19,12 +19,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent.errors import NoRepository, RepoError
+from agent.files import throwaway_folder
 from agent.invocation import command_to_begin
 
 # ---- running git -----------------------------------------------------------------------------------------------------
 
 # hooks, fsmonitor and line ends: nothing planted in a repository runs in the middle of the night, or changes a script
-SAFE = ("core.hooksPath=/dev/null", "core.fsmonitor=false", "core.autocrlf=false", "gc.auto=0")
+SAFE = ("core.hooksPath=/dev/null", "core.fsmonitor=false", "core.autocrlf=false", "core.splitIndex=false", "gc.auto=0")
 DURABLE = "core.fsync=all"
 NO_SETTINGS = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
 NIGHTSHIFT_IDENTITY = {
@@ -196,30 +197,16 @@ class Repo:
         return self._commit_script(parent, path, script, message, when)
 
     def _commit_script(self, parent: str, path: str, script: str, message: str, when: str) -> str:
-        tree = self._tree_with(parent, path, script)
-        env = {**self._identity(), "GIT_AUTHOR_DATE": when, "GIT_COMMITTER_DATE": when}
-        return self.git("commit-tree", tree, "-p", parent, env=env, stdin=message)
-
-    def _tree_with(self, parent: str, path: str, script: str) -> str:
-        """Write the parent's tree with one file replaced, folder by folder from the file up; return its name."""
+        is_executable = self.git("ls-tree", "--full-tree", parent, path).startswith("100755")
+        mode = "100755" if is_executable else "100644"  # of a plain file, also in the place of a link
         made = self.git("hash-object", "-w", "--no-filters", "--stdin", stdin=script)
-        names = path.split("/")
-        for depth in reversed(range(len(names))):
-            entries = self._entries(parent, "/".join(names[:depth]))
-            if depth == len(names) - 1:  # executable if it was; a link becomes a plain file
-                is_executable = entries.get(names[depth], "").startswith("100755")
-                entry = f"{'100755' if is_executable else '100644'} blob {made}"
-            else:
-                entry = f"040000 tree {made}"
-            lines = (f"{entry}\t{name}\0" for name, entry in {**entries, names[depth]: entry}.items())
-            made = self.git("mktree", "-z", stdin="".join(lines))
-        return made
-
-    def _entries(self, commit: str, folder: str) -> Mapping[str, str]:
-        """Return name → mode, type and object of everything in a folder of a commit; nothing where there is none."""
-        listed = self.git("ls-tree", "-z", "--full-tree", commit, *([f"{folder}/"] if folder else [])).split("\0")
-        entries = (line.split("\t", 1) for line in listed if line)
-        return {name.removeprefix(f"{folder}/"): entry for entry, name in entries}
+        with throwaway_folder() as folder:
+            index = {"GIT_INDEX_FILE": str(folder / "index")}
+            self.git("read-tree", parent, env=index)
+            self.git("update-index", "--add", "--replace", "--cacheinfo", f"{mode},{made},{path}", env=index)
+            tree = self.git("write-tree", env=index)
+        dates = {"GIT_AUTHOR_DATE": when, "GIT_COMMITTER_DATE": when}
+        return self.git("commit-tree", tree, "-p", parent, env={**self._identity(), **dates}, stdin=message)
 
     # ---- refs ----
 

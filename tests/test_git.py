@@ -99,7 +99,7 @@ def stand_before_git(folder: Path, script: str, monkeypatch) -> None:
 
 
 def test_objects_swept_away_in_the_middle_of_a_commit_are_made_again(repo, root, tmp_path, monkeypatch):
-    sweep = f'case "$*" in *mktree*) mkdir {tmp_path}/once && $real -C {root} prune --expire=now;; esac 2>/dev/null'
+    sweep = f'case "$*" in *write-tree*) mkdir {tmp_path}/once && $real -C {root} prune --expire=now;; esac 2>/dev/null'
     stand_before_git(tmp_path / "bin", f'{sweep}\nexec $real "$@"', monkeypatch)
     sha = commit(repo)
     assert (tmp_path / "once").exists()
