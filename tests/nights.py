@@ -194,7 +194,7 @@ class Scripted:
     scripts: Sequence[str]
 
     def propose(self, briefing: Briefing) -> Proposal:
-        number = len(briefing.history)
+        number = briefing.number
         if number > len(self.scripts):
             raise Exhausted("no more scripts")
         return Proposal(self.scripts[number - 1], f"script {number}", "It might be better.", "scripted")

@@ -3,7 +3,7 @@
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from enum import Enum, auto
@@ -18,7 +18,6 @@ from agent.night.briefing import briefing_of
 from agent.night.state import NightContext, State, why_and_where
 from agent.proposers.ahead import Question
 from agent.proposers.briefing import Briefing
-from agent.proposers.checked import TRIES, Claims, check_proposal
 from agent.proposers.queue import waiting
 from agent.proposers.registry import FREE, REPAIRERS
 from agent.proposers.waiting import IdeaAhead, Waiting
@@ -51,20 +50,19 @@ class Ideas:
         self._questions: list[Question] = []
         self._ended = threading.Event()  # a question has ended
         self._answers: list[IdeaAhead] = []  # to questions that were asked when an idea was due
-        self._ahead: list[IdeaAhead] = []
-        self._failures: list[BaseException] = []  # of questions that were asked when an idea was due
+        self._failures: list[BaseException] = []  # of such questions
         self._entered: set[int] = set()  # questions whose ideas became attempts with lower numbers
         self._last_ahead = 0  # the highest number for which an idea was asked ahead
         self._told_of: Question | None = None  # that the watcher knows of
         # crashes of which no source is asked for a repair: of earlier calls, whose last attempt alone is repaired still
         self._passed = {attempt.number for attempt in state.attempts[:-1] if attempt.decision is not None}
-        self._backoff = Backoff()
-        self._refused = 0  # answers that could not be tried, since the last that could
-        self._claims = Claims() if context.outbox is None else context.outbox.claims
+        self._pauses = 0  # begun since the last idea
+        self._rests_until_s: float | None = None  # monotonic; infinite after the last pause
+        self._exhausted_at: int | None = None  # the incumbent about which no source has a further idea
+        self._claims = context.outbox.claims
         self._claims.follow(lambda: state.attempts)
         self._waiting = Waiting(context.runner.folder, self._claims)
-        if context.outbox is not None:
-            self._ahead += self._waiting.chosen(state.attempts)
+        self._ahead = self._waiting.chosen(state.attempts) if context.patience_s > 0 else []
         for idea in self._ahead:
             self._claim(idea)
 
@@ -73,13 +71,12 @@ class Ideas:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         """Close the outbox, wait at most CLOSE_S for the questions in progress, and record their calls."""
-        if self._context.outbox is not None:
-            self._context.outbox.close()
-            until_s = time.monotonic() + CLOSE_S
-            for question in self._questions:
-                question.wait(max(0.0, until_s - time.monotonic()))
-            with nullcontext() if error is None else suppress(Exception):  # which may be about the journal
-                self.note_news()
+        self._context.outbox.close()
+        until_s = time.monotonic() + CLOSE_S
+        for question in self._questions:
+            question.wait(max(0.0, until_s - time.monotonic()))
+        with nullcontext() if error is None else suppress(Exception):  # which may be about the journal
+            self.note_news()
 
     @property
     def is_one_made(self) -> bool:
@@ -95,8 +92,6 @@ class Ideas:
     def note_news(self) -> None:
         """Record the calls and say the sentences that sources have put into the outbox; collect answers."""
         context = self._context
-        if context.outbox is None:
-            return
         over = [question for question in self._questions if question.is_over]  # their calls are in the outbox then
         asks = context.outbox.take_asks()
         for ask in asks:
@@ -121,15 +116,13 @@ class Ideas:
         best, pace = state.best, state.pace
         if context.patience_s <= 0 or best is None or context.stop.after_run or self._due_repairs():
             return
-        shared = None
         # of questions, too, ideas may come
         while (under_way := len(self._questions) + len(self._ahead) + len(self._answers)) < state.workers:
             number = self._free_number(self._ahead)
             if number <= self._last_ahead or context.limits.reached(state.ideas + under_way, pace, pace.run_s):
                 return
             self._last_ahead = number
-            shared = shared or brief(context, state, best)
-            briefing = replace(shared, asked_for=number)
+            briefing = replace(brief(context, state, best), asked_for=number)
             self._questions.append(Question(context.proposer, briefing, self._ended, is_ahead=True))
 
     def enter_next(self, wanted: int) -> Supply:
@@ -142,22 +135,17 @@ class Ideas:
             script = (context.baseline or read_script)(context.place)
             state.enter(None, Proposal(script, "baseline", "The script that the night began with.", "you"))
             return Supply.ENTERED
-        if context.stop.after_run:
-            return Supply.OVER  # an idea that was paid for is in its file
         best = state.best
         if best is None:
             raise ScriptError(_without_baseline(context, state.first))
-        self.note_news()
         if self._enter(best, wanted):
-            self._backoff.reset()
-            self._refused = 0
+            self._pauses, self._rests_until_s, self._exhausted_at = 0, None, None
             return Supply.ENTERED
         if self._failures:
             self._consider_failures(best)
-        if not self._backoff.rests(best):
-            self._backoff.ask()
-            if context.outbox is None:
-                return self._ask_here(best)
+        rests = self._rests_until_s is not None and time.monotonic() < self._rests_until_s
+        if self._exhausted_at != best.number and not rests:
+            self._rests_until_s = None
             self._ask_for(best, wanted)
         if self._questions and state.workers == 1:
             question = self._questions[0]
@@ -165,7 +153,11 @@ class Ideas:
                 self._told_of = question
                 context.watcher.asking_began(len(state.attempts))
             context.watcher.progressed(None, question.asked_s)
-        return self._none_yet(best)
+        # one may come later: from a question, after a pause, or once another script is the best
+        if self._questions or (self._exhausted_at == best.number and state.unsettled):
+            return Supply.LATER
+        is_over = self._exhausted_at == best.number or self._rests_until_s == math.inf
+        return Supply.OVER if is_over else Supply.LATER
 
     # ---- entering ----------------------------------------------------------------------------------------------------
 
@@ -174,15 +166,12 @@ class Ideas:
         while self._answers:
             if self._enter_one(self._answers.pop(0), best):
                 return True
-            self._refused += 1
-            if self._refused % TRIES == 0:
-                self._failures.append(NoIdea(f"{TRIES} ideas could not be tried: equal ones were, or they conflict"))
         if wanted <= len(self._due_repairs()):
             return False  # the workers wait for repairs
         while self._ahead:
             idea = self._ahead.pop(0)
             # what somebody has submitted meanwhile is tried first; a paid idea is not lost
-            if (_is_free(idea) or idea.is_further) and waiting(self._context.place.queue):
+            if (_is_free(idea.proposal) or idea.is_further) and waiting(self._context.place.queue):
                 self._put_back(idea)
             elif self._enter_one(idea, best):
                 return True
@@ -190,11 +179,11 @@ class Ideas:
 
     def _enter_one(self, idea: IdeaAhead, best: Attempt) -> bool:
         """Enter an idea as an edit of the incumbent; return False where it cannot be tried."""
-        context, state = self._context, self._state
+        context, state, is_free = self._context, self._state, _is_free(idea.proposal)
         proposal = None
-        if idea.parent == best.number or not _is_free(idea):  # a free source would make another edit of another script
-            kind = context.night.device_kind
-            proposal = idea.for_parent(best, state.attempts, context.place.script, kind)
+        if idea.parent == best.number or not is_free:  # a free source would make another edit of another script
+            with suppress(NightError):
+                proposal = idea.carried_to(best, state.attempts, context.place.script, context.night.device_kind)
         if proposal is None:
             self._put_back(idea)
             return False
@@ -202,13 +191,13 @@ class Ideas:
         if idea.asked_for is not None:
             self._entered = {number for number in (*self._entered, idea.asked_for) if number >= len(state.attempts)}
         self._claims.release(idea.proposal)
-        if not _is_free(idea):
+        if not is_free:
             self._waiting.forget_entered(state.attempts)
         return True
 
     def _put_back(self, idea: IdeaAhead) -> None:
         self._claims.release(idea.proposal)
-        if not _is_free(idea):
+        if not _is_free(idea.proposal):
             self._waiting.put_back(idea, self._state.attempts)
 
     def _claim(self, idea: IdeaAhead) -> None:
@@ -225,50 +214,30 @@ class Ideas:
 
     def _due_repairs(self) -> list[Attempt]:
         """Return the crashed attempts whose source can read why, and has not answered yet."""
-        crashed = (
-            attempt for attempt in self._state.attempts if wants_repair(attempt) and attempt.number not in self._passed
-        )
-        return [attempt for attempt in crashed if source_name(attempt.proposal.source) in REPAIRERS]
+        return [
+            attempt
+            for attempt in self._state.attempts
+            if attempt.status is Status.CRASH and attempt.is_idea and attempt.proposal.repairs is None
+            if attempt.number not in self._passed and source_name(attempt.proposal.source) in REPAIRERS
+        ]
 
     def _ask_for(self, best: Attempt, wanted: int) -> None:
         """Ask for as many ideas as are due and neither made nor asked for; repairs come first."""
         context, state = self._context, self._state
         in_repair = {question.briefing.broken.number for question in self._questions if question.briefing.broken}
         broken = [attempt for attempt in self._due_repairs() if attempt.number not in in_repair]
-        left = context.limits.left(state.ideas).experiments
-        missing = (wanted if left is None else min(wanted, left)) - len(self._questions)
-        if missing <= 0:
-            return
-        shared = brief(context, state, best)
-        for _ in range(missing):
+        for _ in range(wanted - len(self._questions)):
             to_repair = broken.pop(0) if broken else None
-            briefing = replace(shared, asked_for=self._free_number(), broken=to_repair)
+            briefing = replace(brief(context, state, best), asked_for=self._free_number(), broken=to_repair)
             self._questions.append(Question(context.proposer, briefing, self._ended, is_ahead=False))
-
-    def _ask_here(self, best: Attempt) -> Supply:
-        """Ask a proposer that writes to the journal itself, in the driver's thread."""
-        context, state = self._context, self._state
-        context.watcher.asking_began(len(state.attempts))
-        try:
-            to_repair = state.attempts[-1] if wants_repair(state.attempts[-1]) else None
-            proposal = context.proposer.propose(replace(brief(context, state, best), broken=to_repair))
-        except (NoIdea, Exhausted) as error:
-            self._failures.append(error)
-            self._consider_failures(best)
-            return self._none_yet(best)
-        finally:
-            state.read()
-        check_proposal(proposal, state.attempts, context.place.script)
-        state.enter(best.number, self._named(proposal))
-        self._backoff.reset()
-        return Supply.ENTERED
 
     # ---- answers -----------------------------------------------------------------------------------------------------
 
     def _collect(self, question: Question) -> None:
         """Keep the idea of a question that is over, in its file if it was paid for.
 
-        If one that was asked ahead has failed, the sources are asked again when an idea is due, and then say why.
+        If one that was asked ahead has failed, the sources are asked again when an idea is due, and then say why. They
+        are also asked again for what a free source has made ahead: it takes a second, and knows the last run's result.
         """
         answer, briefing, history = question.answer, question.briefing, self._state.attempts
         if isinstance(answer, BaseException):
@@ -277,18 +246,16 @@ class Ideas:
             return
         if briefing.broken is not None:
             self._passed.add(briefing.broken.number)
-        idea = IdeaAhead(self._named(answer), briefing.parent.number, number=len(history), asked_for=briefing.number)
-        if _is_free(idea):
-            idea = replace(idea, is_free=question.is_ahead and not question.was_paid_for)
+        if _is_free(answer) and question.is_ahead and not question.was_paid_for:
+            self._claims.release(answer)
+            return
+        if answer.repairs is not None:
+            answer = as_repair(answer, history[answer.repairs].proposal)
+        idea = IdeaAhead(answer, briefing.parent.number, number=len(history), asked_for=briefing.number)
         self._claim(idea)
-        if not _is_free(idea):
+        if not _is_free(answer):
             idea = self._waiting.choose(idea, history)
         (self._ahead if question.is_ahead else self._answers).append(idea)
-
-    def _named(self, proposal: Proposal) -> Proposal:
-        if proposal.repairs is None:
-            return proposal
-        return as_repair(proposal, self._state.attempts[proposal.repairs].proposal)
 
     def _consider_failures(self, best: Attempt) -> None:
         """Say why there is no idea, and pause; the night ends after the last pause, or if all sources are exhausted.
@@ -303,57 +270,20 @@ class Ideas:
         for sentence in dict.fromkeys(map(str, failures)):
             context.watcher.said(sentence)
         if any(isinstance(error, Exhausted) for error in failures):
-            self._backoff.exhausted_at = best.number
-        elif self._backoff.until_s is None:
-            wait_s = self._backoff.pause(lambda wait_s: not context.limits.reached(state.ideas, state.pace, wait_s))
-            if wait_s is not None:
-                context.watcher.said(f"no source has an idea now; asking again in {wait_s:g} s")
-
-    def _none_yet(self, best: Attempt) -> Supply:
-        """Return whether an idea may come later: from a question, after a pause, or once another script is the best."""
-        if self._backoff.exhausted_at == best.number:
-            return Supply.LATER if self._state.unsettled or self._questions else Supply.OVER
-        return Supply.OVER if self._backoff.until_s == math.inf and not self._questions else Supply.LATER
+            self._exhausted_at = best.number
+        elif self._rests_until_s is None:
+            wait_s = WAITS_S[self._pauses] if self._pauses < len(WAITS_S) else math.inf
+            if wait_s == math.inf or context.limits.reached(state.ideas, state.pace, wait_s):
+                self._rests_until_s = math.inf
+                return
+            self._pauses += 1
+            self._rests_until_s = time.monotonic() + wait_s
+            context.watcher.said(f"no source has an idea now; asking again in {wait_s:g} s")
 
 
-class Backoff:
-    """Tell when sources that had no idea are asked again: after a pause, longer each time.
-
-    Exhausted ones are asked again only about another best script.
-    """
-
-    def __init__(self) -> None:
-        self._begun = 0  # pauses, since the last idea
-        self.until_s: float | None = None  # monotonic; infinite after the last pause; None: asked since the last one
-        self.exhausted_at: int | None = None  # the incumbent for which all sources were exhausted
-
-    def rests(self, best: Attempt) -> bool:
-        """Return whether no source is to be asked now."""
-        return self.exhausted_at == best.number or (self.until_s is not None and time.monotonic() < self.until_s)
-
-    def pause(self, has_time: Callable[[float], bool]) -> float | None:
-        """Begin the next pause, and return its seconds; None if it was the last, or if there is no time for it."""
-        wait_s = WAITS_S[self._begun] if self._begun < len(WAITS_S) else math.inf
-        self._begun += 1
-        if wait_s == math.inf or not has_time(wait_s):
-            self.until_s = math.inf
-            return None
-        self.until_s = time.monotonic() + wait_s
-        return wait_s
-
-    def ask(self) -> None:
-        """Note that the sources are asked again."""
-        self.until_s = self.exhausted_at = None
-
-    def reset(self) -> None:
-        """Note that there was an idea."""
-        self.ask()
-        self._begun = 0
-
-
-def _is_free(idea: IdeaAhead) -> bool:
+def _is_free(proposal: Proposal) -> bool:
     """Return whether its source costs nothing; an idea of any other lies in the night's file until it is entered."""
-    return source_name(idea.proposal.source) in FREE
+    return source_name(proposal.source) in FREE
 
 
 def brief(context: NightContext, state: State, best: Attempt) -> Briefing:
@@ -368,11 +298,6 @@ def brief(context: NightContext, state: State, best: Attempt) -> Briefing:
         left=context.limits.left(state.ideas),
         has_reader=context.has_reader,
     )
-
-
-def wants_repair(attempt: Attempt) -> bool:
-    """Return whether an attempt crashed and is no repair itself: its source may repair it, once."""
-    return attempt.status is Status.CRASH and attempt.is_idea and attempt.proposal.repairs is None
 
 
 def as_repair(proposal: Proposal, broken: Proposal) -> Proposal:

@@ -1,7 +1,7 @@
 """The parts that a night works with, and what it knows: read from its journal once, and changed together with it."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from agent.clock import utc_now
@@ -135,7 +135,7 @@ class NightContext:
     early_stop: bool = False  # end runs whose curve says that they will be no better than the incumbent
     dry_runs: bool = False  # seconds of training before the minutes, for edits of more than dials
     patience_s: float = 0.0  # how long one call to a source of ideas may take; above zero, ideas are made ahead
-    outbox: Outbox | None = None  # takes calls and sentences of the sources; None: they write to the journal themselves
+    outbox: Outbox = field(default_factory=lambda: Outbox(lambda: False))  # takes calls and sentences of the sources
     attempt_settled: Callable[[], None] = lambda: None  # told once the record of an attempt is complete
     measures_phases: bool = False  # find out once where the time of a step goes, since an author can read it
     has_reader: bool = False  # a source can read: tell it what surrounds the night

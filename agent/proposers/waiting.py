@@ -30,30 +30,17 @@ class IdeaAhead:
 
     proposal: Proposal
     parent: int
-    is_free: bool = False  # made ahead by a source that costs nothing
     number: int = 0  # the least that it can get as an attempt
     is_chosen: bool = True  # to be tried next
     is_further: bool = False  # of an answer that had several
     asked_for: int | None = None  # the number of the question that it answers
 
-    def for_parent(self, best: Attempt, history: History, script_name: str, device_kind: str) -> Proposal | None:
-        """Return the proposal as an edit of the incumbent; None if its source has to be asked again.
-
-        A free source is always asked again: that takes less than a second, and it then knows the last run's result.
-        (Without it, the search would propose a place near the one just tried.) An idea of a language model or an agent
-        cost money or minutes. It is used unchanged while its parent is the incumbent; otherwise it is merged onto the
-        incumbent, which takes milliseconds. Its source is asked again only if lines conflict. To judge it against its
-        own parent would cost a run, and to be kept it would still have to be merged.
-        """
-        if self.is_free:
-            return None
-        try:
-            return self.carried_to(best, history, script_name, device_kind)
-        except NightError:
-            return None
-
     def carried_to(self, best: Attempt, history: History, script_name: str, device_kind: str) -> Proposal:
-        """Return the proposal as an edit of the incumbent; raise NightError if it conflicts, or was tried by now."""
+        """Return the proposal as an edit of the incumbent; raise NightError if it conflicts, or was tried by now.
+
+        It is used unchanged while its parent is the incumbent; otherwise it is merged onto the incumbent, which takes
+        milliseconds. To judge it against its own parent would cost a run, and to be kept it would have to be merged.
+        """
         proposal = self.proposal
         if self.parent != best.number:
             base = history[self.parent].proposal.script

@@ -267,7 +267,7 @@ def test_what_was_paid_for_is_known_once_and_tried_after_a_kill(grounds):
 
 @pytest.mark.parametrize("text", ["", "null", "[]", '{"proposal": {}, "parent": 0}', '{"proposal": 7}', "[" * 10_000])
 def test_a_file_that_holds_no_idea_is_none(tmp_path, text):
-    idea = IdeaAhead(Proposal("A = 1", "title", "why", "llm:x"), 0, is_free=False)
+    idea = IdeaAhead(Proposal("A = 1", "title", "why", "llm:x"), 0)
     save(tmp_path, [idea])
     first = Attempt(0, None, idea.proposal, "now")
     assert load(tmp_path, [first]) == [idea]
@@ -279,7 +279,7 @@ def test_a_file_that_holds_no_idea_is_none(tmp_path, text):
 def test_a_file_without_an_end_or_a_link_is_no_idea_and_its_words_are_made_harmless(tmp_path):
     first = Attempt(0, None, Proposal("A = 0", "baseline", "", "you"), "now")
     proposal = Proposal("A = 1", "\x1b[2Jtitle\tof\ntwo lines \ud800", "why\0", "llm:x")
-    save(tmp_path, [IdeaAhead(proposal, 0, is_free=False)])
+    save(tmp_path, [IdeaAhead(proposal, 0)])
     (found,) = load(tmp_path, [first])
     assert found.proposal.title == "\\x1b[2Jtitle of two lines \\ud800"
     assert found.proposal.hypothesis == "why\\x00"
@@ -296,7 +296,7 @@ def test_an_idea_that_was_entered_before_its_night_could_forget_it_is_not_tried_
     words = "untitled", "", "command"
     in_flight = Attempt(1, 0, Proposal("A = 1", *words), "now")
     entered = Attempt(2, 1, Proposal("A = 1\nB = 2", *words), "now")  # merged with what the run before it has brought
-    idea = IdeaAhead(Proposal("A = 0\nB = 2", *words), 0, is_free=False, number=2)
+    idea = IdeaAhead(Proposal("A = 0\nB = 2", *words), 0, number=2)
     save(tmp_path, [idea])
     assert load(tmp_path, [first, in_flight]) == [idea]
     assert load(tmp_path, [first, in_flight, entered]) == []

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import sqlite3
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from agent.night.ideas import as_repair
 from agent.night.lock import only_night
 from agent.night.loop import run_night
 from agent.night.opening import Request, branch_name, free_tag, open_night
+from agent.proposers.checked import Checked
 from agent.records.journal import Journal
 from agent.records.place import Place
 
@@ -181,9 +183,11 @@ def test_a_streak_of_crashes_ends_the_night_and_resuming_goes_on(grounds):
         ("def main(): ...\n", "scripted proposed a script that cannot be run: train_mlx.py breaks the contract"),
     ],
 )
-def test_a_proposal_that_is_no_new_attempt_costs_no_run(grounds, script, sentence):
-    with pytest.raises(NightError, match=sentence):
-        grounds.try_scripts("t", [script])
+def test_a_proposal_that_is_no_new_attempt_costs_no_run(grounds, script, sentence, monkeypatch):
+    monkeypatch.setattr("agent.night.ideas.WAITS_S", ())
+    with scripted_context(grounds.root, "t", [script]) as context:
+        run_night(dataclasses.replace(context, proposer=Checked(context.proposer, context.place.script)))
+        assert re.search(sentence, context.watcher.sentences[-1])
     assert len(grounds.attempts("t")) == 1
 
 

@@ -134,10 +134,10 @@ class Mender:
         broken = briefing.broken
         self.seen.append(broken.number if broken else None)
         if broken is None:
-            return Proposal(BEST + f"\nassert {len(briefing.history)} == 0\n", "breaks", "", "mender")
+            return Proposal(BEST + f"\nassert {len(briefing.history)} == 0\n", "breaks", "", "llm:mender")
         fixed = broken.proposal.script.replace("\nassert", "\n# assert")
         fixed += f"\nMENDED = {broken.number}\n"
-        return Proposal(fixed, "mended", "", "mender", repairs=broken.number)
+        return Proposal(fixed, "mended", "", "llm:mender", repairs=broken.number)
 
 
 def test_who_broke_it_is_asked_once_to_mend_it(grounds):

@@ -13,7 +13,7 @@ from agent.experiment import Ask, Attempt, Status
 from agent.night.limits import Limits
 from agent.night.loop import run_night
 from agent.proposers import queue
-from agent.proposers.checked import Checked, Claims
+from agent.proposers.checked import Checked
 from agent.proposers.llm.chat import Patience
 from agent.proposers.llm.llm import LLM, Price
 from agent.proposers.llm.modes import AskMode
@@ -83,15 +83,15 @@ def morning(tmp_path_factory: pytest.TempPathFactory, tiny_data: object) -> Iter
                 context.place.queue, START.replace("=0.5,", "=0.55,"), "a person's idea", script=script, now="now"
             )
             llm = LLM(
-                server.spec("openai"), context.journal.record_ask, price=Price(1.0, 2.0), max_usd=5.0, patience=QUICK
+                server.spec("openai"), context.outbox.record_ask, price=Price(1.0, 2.0), max_usd=5.0, patience=QUICK
             )
-            waiting = Waiting(context.place.folder("t"), Claims())
+            waiting = Waiting(context.place.folder("t"), context.outbox.claims)
             sources = {
                 "queue": Queue(context.place.queue, context.place.nights),
                 "llm": FurtherFirst(llm.ideas, llm.source_of(AskMode.EDIT), waiting),
                 "search": Search("cpu", 0),
             }
-            asked = {name: Checked(source, script) for name, source in sources.items()}
+            asked = {name: Checked(source, script, context.outbox.claims) for name, source in sources.items()}
             mix = Mix(asked, "t 0", first=("queue",), repairers=("llm",))
             night = dataclasses.replace(context, proposer=mix, limits=Limits(experiments=EXPERIMENTS))
             run_night(night)

@@ -132,7 +132,7 @@ def test_a_file_that_it_did_not_write_holds_no_ideas(tmp_path, content):
 
 
 def test_the_files_of_a_night_that_an_earlier_version_began_are_read_and_joined(tmp_path):
-    chosen, waits = ({"proposal": asdict(one), "parent": 0, "is_free": False, "number": 1} for one in (SMOOTH, SHARE))
+    chosen, waits = ({"proposal": asdict(one), "parent": 0, "number": 1} for one in (SMOOTH, SHARE))
     (tmp_path / "ahead.json").write_text(json.dumps(chosen))  # of the first versions: not in a list
     (tmp_path / "pending.json").write_text(json.dumps([chosen, waits]))
     waiting = Waiting(tmp_path, Claims())
