@@ -14,7 +14,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TypeVar
 
 import msgspec
@@ -181,7 +180,7 @@ class Journal:
     def __enter__(self) -> "Journal":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.give_reserve()
         self._db.close()
 
@@ -260,29 +259,25 @@ class Journal:
 
     def _attempts(self, numbers: str | None = None, *, with_scripts: bool = True) -> tuple[Attempt, ...]:
         """Return the attempts with these numbers, a list in JSON, or all, as of one moment: a night may be writing."""
-        runs: dict[int, list[Run]] = defaultdict(list)
-        entries: dict[int, list[Entry]] = defaultdict(list)
-        with self._legible():
+        with self._legible(), self._db:
             self._db.execute("BEGIN")
-            try:
-                for row in self._rows("runs", "attempt", numbers):
-                    runs[row["attempt"]].append(msgspec.convert(_fields(row), Run))
-                for row in self._rows("decisions", "attempt", numbers):
-                    decision = msgspec.convert(dict(row), Decision)
-                    entries[row["attempt"]].append(Entry(row["id"], row["at"], decision))
-                return tuple(
-                    _attempt(row, self._script(row["script"]) if with_scripts else "", runs[number], entries[number])
-                    for row in self._rows("attempts", "number", numbers)
-                    for number in (row["number"],)
-                )
-            finally:
-                if self._db.in_transaction:
-                    self._db.execute("ROLLBACK")
+            runs, decisions = self._by_attempt("runs", numbers), self._by_attempt("decisions", numbers)
+            return tuple(
+                _attempt(row, self._script(row["script"]) if with_scripts else "", runs[number], decisions[number])
+                for row in self._rows("attempts", "number", numbers)
+                for number in (row["number"],)
+            )
 
-    def _rows(self, table: str, key: str, numbers: str | None) -> list[sqlite3.Row]:
+    def _by_attempt(self, table: str, numbers: str | None) -> dict[int, list[sqlite3.Row]]:
+        rows: dict[int, list[sqlite3.Row]] = defaultdict(list)
+        for row in self._rows(table, "attempt", numbers):
+            rows[row["attempt"]].append(row)
+        return rows
+
+    def _rows(self, table: str, key: str, numbers: str | None) -> sqlite3.Cursor:
         among = f"WHERE {key} IN (SELECT value FROM json_each(?))" if numbers is not None else ""
         values = () if numbers is None else (numbers,)
-        return self._db.execute(f"SELECT * FROM {table} {among} ORDER BY rowid", values).fetchall()
+        return self._db.execute(f"SELECT * FROM {table} {among} ORDER BY rowid", values)
 
     def _script(self, sha256: str) -> str:
         if sha256 not in self._scripts:
@@ -453,40 +448,26 @@ class Journal:
             return self._executed(statements)
 
     def _executed(self, statements: Sequence[Sql]) -> sqlite3.Cursor:
-        if len(statements) == 1:
-            return self._db.execute(*statements[0])
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
-            cursors = [self._db.execute(*statement) for statement in statements]
-            self._db.execute("COMMIT")
-        except BaseException:
-            if self._db.in_transaction:  # a full disk has taken it back already
-                self._db.execute("ROLLBACK")
-            raise
-        return cursors[-1]
+        with self._db:  # commits, or takes all of it back
+            self._db.execute("BEGIN IMMEDIATE")
+            return [self._db.execute(*statement) for statement in statements][-1]
 
 
 def _connect(path: Path, *, writing: bool) -> sqlite3.Connection:
     """Open a journal's file; raises NightError where it cannot be read, or has another format."""
+    address = f"{path.absolute().as_uri()}?mode={'rw' if writing else 'ro'}"
     try:
-        address = f"{path.absolute().as_uri()}?mode={'rw' if writing else 'ro'}"
         database = sqlite3.connect(address, uri=True, isolation_level=None, timeout=LOCKED_S)
-        try:
-            (version,) = database.execute("PRAGMA user_version").fetchone()
-        except sqlite3.Error:
-            database.close()  # a disk with an open file cannot be unmounted
-            raise
-    except sqlite3.OperationalError as error:
+        (version,) = database.execute("PRAGMA user_version").fetchone()
+    except sqlite3.Error as error:
         if disk_is_full(error) or disk_is_broken(error):
             raise
-        raise NightError(f"{path} cannot be opened ({error}); make it and its folder readable and writable") from error
-    except sqlite3.Error as error:
-        raise NightError(f"{path} is not a readable journal ({error}); move its folder away to start again") from error
-    try:
-        check_format(version, path)
-    except NightError:
-        database.close()
-        raise
+        if isinstance(error, sqlite3.OperationalError):
+            what, remedy = "cannot be opened", "make it and its folder readable and writable"
+        else:
+            what, remedy = "is not a readable journal", "move its folder away to start again"
+        raise NightError(f"{path} {what} ({error}); {remedy}") from error
+    check_format(version, path)
     return database
 
 
@@ -527,18 +508,14 @@ def _insert(table: str, how: str = "INSERT", **columns: object) -> Sql:
     return f"{how} INTO {table} ({names}) VALUES ({marks})", tuple(columns.values())
 
 
-def _attempt(row: sqlite3.Row, script: str, runs: Sequence[Run], decisions: Sequence[Entry]) -> Attempt:
+def _attempt(row: sqlite3.Row, script: str, runs: Sequence[sqlite3.Row], decisions: Sequence[sqlite3.Row]) -> Attempt:
     fields, last = _fields(row), decisions[-1] if decisions else None
-    decided = last if last is not None and last.decision.kind is not Kind.VOID else None
-    return Attempt(
-        number=fields["number"],
-        parent=fields["parent"],
-        proposal=msgspec.convert(fields | {"script": script}, Proposal),
-        started=fields["started"],
-        commit=fields["commit"],
-        runs=tuple(runs),
-        decision=decided.decision if decided is not None else None,
-        settled=decided is not None and fields["settled"] == decided.id,
-        dry_run=msgspec.convert(fields["dry_run"], DryRun | None),
-        decisions=tuple(decisions),
-    )
+    decided = last if last is not None and last["kind"] != Kind.VOID else None
+    facts = fields | {
+        "proposal": fields | {"script": script},
+        "runs": [_fields(run) for run in runs],
+        "decision": None if decided is None else dict(decided),
+        "settled": decided is not None and fields["settled"] == decided["id"],
+        "decisions": [{"id": entry["id"], "at": entry["at"], "decision": dict(entry)} for entry in decisions],
+    }
+    return msgspec.convert(facts, Attempt)
