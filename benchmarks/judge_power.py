@@ -64,7 +64,7 @@ from agent.experiment import (
     incumbent,
     is_half,
 )
-from agent.judging.champion import Again, Findings, Without, findings, next_run
+from agent.judging.champion import Ablation, Again, Findings, Without
 from agent.judging.judges import Balanced, Greedy, Strict
 
 DAWN_RUNS = 30
@@ -134,17 +134,26 @@ def think_again(judge: Judge, world: World, history: list[Attempt], runs_left: i
 def a_dawn(world: World, history: list[Attempt], divisible: Collection[int] = ()) -> int:
     """Follow agent/judging/champion.py; the runs that this took."""
     runs = 0
-    while (trial := next_run(history, DAWN_RUNS - runs, divisible=divisible)) is not None:
+    while (dawn := ablation(history, divisible)) and (trial := dawn.next_run(DAWN_RUNS - runs)) is not None:
         match trial:
             case Without(edits):
-                proposal = Proposal("", "", "", "dawn", without=edits)
+                proposal, parent = Proposal("", "", "", "dawn", without=edits), dawn.champion.number
                 decided = Decision(Kind.QUESTION, "a question of dawn")
-                best = incumbent(history)
-                assert best is not None
-                history.append(Attempt(len(history), best.number, proposal, "", "c", decision=decided, settled=True))
+                history.append(Attempt(len(history), parent, proposal, "", "c", decision=decided, settled=True))
             case Again(number):
                 history[number], runs = world.run(history[number], history, dawn=1), runs + 1
     return runs
+
+
+def ablation(history: Sequence[Attempt], divisible: Collection[int] = ()) -> Ablation | None:
+    """The dawn of the night's best script; None if that is attempt 0."""
+    best = incumbent(history)
+    return Ablation(history, best, divisible=divisible) if best is not None and best.number else None
+
+
+def found_by(history: Sequence[Attempt], divisible: Collection[int] = ()) -> Findings | None:
+    dawn = ablation(history, divisible)
+    return None if dawn is None else dawn.findings()
 
 
 @dataclass(frozen=True)
@@ -185,14 +194,14 @@ def outcomes(world: World, names: Sequence[str]) -> Iterator[tuple[str, Outcome,
     for name in names[: -len(at_dawn)]:
         history, thought_s = a_night(judges.get(name, Balanced()), world, told=name != "untold")
         kept = [attempt.number for attempt in history[1:] if attempt.status is Status.KEEP]
-        found = findings(history)
+        found = found_by(history)
         believed_bpb = 0.0 if found is None else found.recorded_bpb if name in judges else found.believed_bpb
         yield name, outcome(world, history, kept, believed_bpb), thought_s
     for name in at_dawn:
         confirmed = list(history)
         divisible = kept if name == "dawn" and world.dials.shape[1] > 1 else ()
         a_dawn(world, confirmed, divisible)
-        found = findings(confirmed, divisible=divisible)
+        found = found_by(confirmed, divisible)
         passengers = found.passengers if found is not None else ()
         left = [number for number in kept if number not in passengers]
         halves = [number for number in passengers if is_half(number)]

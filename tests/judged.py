@@ -1,9 +1,13 @@
 """Attempts with scores, for the tests of those who judge them."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
-from agent.experiment import Attempt, Decision, Ending, Kind, Proposal, Run, Score, Status, Weights
+from agent.experiment import Attempt, Decision, Ending, History, Kind, Proposal, Run, Score, Status, Weights, incumbent
+from agent.judging.champion import Ablation, DawnRun, Findings
 from agent.judging.early_stop import FRACTIONS, Finished
+from agent.judging.intervals import Spread
 
 PLAIN = {Status.KEEP: Kind.KEPT, Status.DISCARD: Kind.WORSE, Status.CRASH: Kind.CRASHED}
 
@@ -52,3 +56,19 @@ def stopped_attempt(number: int, parent: int, seed: int = 0) -> Attempt:
 def finished(val_bpb: float, *, above: float = 0.0) -> Finished:
     """A run whose losses are three times its score, and something else on top."""
     return Finished({mark: 3 * val_bpb + above + 1 - mark for mark in FRACTIONS}, val_bpb)
+
+
+def ablation(history: History, **known: Any) -> Ablation | None:
+    """The first dawn of the night's best script; None if that is attempt 0."""
+    best = incumbent(history)
+    return Ablation(history, best, **known) if best is not None and best.number else None
+
+
+def findings(history: History, texts: Mapping[str, Spread] | None = None, **known: Any) -> Findings | None:
+    dawn = ablation(history, **known)
+    return None if dawn is None else dawn.findings(texts)
+
+
+def next_run(history: History, runs_left: int, **known: Any) -> DawnRun | None:
+    dawn = ablation(history, **known)
+    return None if dawn is None else dawn.next_run(runs_left)

@@ -9,27 +9,34 @@ each discarded child of an attempt tells something about that attempt, and costs
 
 Merits live on a lattice of STEP; each attempt looks at the SIZE points around its own scores. The noise has a wider
 component, so that an outlier does not pass for a discovery (Box & Tiao 1968).
+
+Shapes: N attempts, of which the first is the root of the tree; K components of the mixture.
 """
 
+import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from agent.judging.intervals import Interval
+
 Array = NDArray[np.floating]
+Steps = NDArray[np.integer]  # places on the lattice, or distances between them
 
 STEP = 0.125  # sigma
 SIZE = 128  # points: 8 sigma to either side
+POINTS = np.arange(SIZE) - SIZE // 2  # of a window, from its centre
 DIFFERENCES = np.arange(1 - SIZE, SIZE)  # between two points of one window
 FAR = 8000  # steps: effects beyond a thousand sigma need not be told apart
 OUTLIERS, WIDER = 0.03, 3.5  # their share, and how much wider they spread
 NOISE = ((1 - OUTLIERS, 1.0), (OUTLIERS, WIDER))  # share and width of each component of the noise
 DEVIATION = (1 - OUTLIERS + OUTLIERS * WIDER**2) ** 0.5  # of one run, outliers included, in sigma
-SCALES = (0.5, 1.5, 4.5, 13.5, 40.5)  # sigma: mean sizes of effects, from hardly visible to unheard of
-PEAKED = (3.0, 9.0)  # sigma: mean sizes of harms that are never small, as where all edits cost a compilation
+SCALES = np.array([0.5, 1.5, 4.5, 13.5, 40.5])  # sigma: mean sizes of effects, from hardly visible to unheard of
+PEAKED = np.array([3.0, 9.0])  # sigma: mean sizes of harms that are never small, as where all edits cost a compilation
 GAINS = slice(1 + len(SCALES) + len(PEAKED), None)  # of the components: nothing, harms, gains
 # What edits bring before any was seen, worth as much as this many of them: most do harm, in this and every such night.
 PRIOR_EDITS = 5.0
@@ -38,27 +45,28 @@ OTHERS = 5.0  # edits of a source's own: what all edits of the other sources cou
 ALONE = 0.25  # the probability that an edit's effect on one script says nothing about its effect on another
 ROUNDS, EM_STEPS = 3, 30
 TINY = 1e-200
-ABOVE_CEILING = 48  # points of the window of an attempt without scores: 6 sigma
+BELOW_CEILING = 48 - SIZE // 2  # the centre of the window of a run that was stopped early: 6 sigma of it lie above
 
 
-def effects(differences: NDArray[np.int64]) -> Array:  # (K, differences)
+def effects(differences: Steps) -> Array:  # (K, differences)
     """Return the probability of each effect, in lattice steps, under each component, which has one sign.
 
-    Sizes are geometric; those of the peaked components are negative binomial, the sum of three geometric ones.
+    Sizes are geometric, (1 - q) q^(n - 1) for n steps; those of the peaked components are negative binomial, the sum of
+    three geometric ones.
     """
-    away, up = np.abs(differences), differences > 0
-    beyond = np.maximum(away - 1, 0)
-    stay = 1 - STEP / np.array(SCALES)[:, None]
-    sizes = np.where(away > 0, (1 - stay) * stay**beyond, 0.0)
-    stay = 1 - 3 * STEP / (np.array(PEAKED)[:, None] + 2 * STEP)
-    peaked = np.where(away > 0, (beyond + 1) * (beyond + 2) / 2 * (1 - stay) ** 3 * stay**beyond, 0.0)
-    return np.vstack([differences == 0, sizes * ~up, peaked * ~up, sizes * up])
+    beyond = np.abs(differences) - 1
+    stay = 1 - STEP / SCALES[:, None]
+    sizes = (1 - stay) * stay**beyond
+    stay = 1 - 3 * STEP / (PEAKED[:, None] + 2 * STEP)
+    peaked = (beyond + 1) * (beyond + 2) / 2 * (1 - stay) ** 3 * stay**beyond
+    down, up = differences < 0, differences > 0
+    return np.vstack([differences == 0, sizes * down, peaked * down, sizes * up])
 
 
 def noise_density(errors: Array) -> Array:
-    """Return the density of one run's noise at these errors, in units of sigma."""
-    scaled = ((share / (width * np.sqrt(2 * np.pi)), errors / width) for share, width in NOISE)
-    density: Array = sum(height * np.exp(-0.5 * error**2) for height, error in scaled)
+    """Return the density of one run's noise at these errors, in units of sigma: a mixture of two normal ones."""
+    heights = [(share / (width * math.sqrt(2 * math.pi)), width) for share, width in NOISE]
+    density: Array = sum(height * np.exp(-0.5 * (errors / width) ** 2) for height, width in heights)
     return density
 
 
@@ -70,44 +78,28 @@ def noise_below(errors: Array) -> Array:
     return below
 
 
+# ---- the evidence ----------------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
-    """Hold one attempt in the tree, in steps of the lattice; higher is better.
+    """Hold one attempt in the tree. Its scores may have any unit; higher is better.
 
-    Of a run that was ended early, nothing is known but that its score would have lain below some value. It is a
+    Of a run that was stopped early, nothing is known but that its score would have lain below some ceiling. It is a
     censored observation (Tobin 1958): to leave it out would make the edits that are seen look better than edits are.
     """
 
     parent: int  # its place in the tree, before this one; the root is its own
     scores: tuple[float, ...]
-    ceilings: tuple[float, ...] = ()  # upper limits of the scores of runs that were stopped early
     source: str = ""  # of its edit
     merges: int | None = None  # the place of an attempt whose edit it makes again, on another parent
-
-    @property
-    def centre(self) -> int:
-        """Return the centre of its window; with ceilings alone, most of the window lies below the lowest of them."""
-        if self.scores:
-            return round(statistics.median(self.scores))
-        return round(min(self.ceilings)) + ABOVE_CEILING - SIZE // 2
-
-    def likelihood(self) -> Array:  # (SIZE,)
-        """Return the likelihood of its runs at each merit of its window."""
-        points = self.centre + np.arange(SIZE) - SIZE // 2
-        likely: Array = noise_density((np.array(self.scores)[:, None] - points) * STEP).prod(axis=0)
-        if self.ceilings:
-            likely = likely * noise_below((np.array(self.ceilings)[:, None] - points) * STEP).prod(axis=0)
-        return likely + TINY
-
-
-# ---- messages --------------------------------------------------------------------------------------------------------
+    is_stopped: bool = False  # early: its scores are ceilings
 
 
 @lru_cache(maxsize=1024)
-def kernels(offset: int) -> tuple[Array, NDArray[np.complex128]]:
-    """Return the effects between the windows of a child and its parent, `offset` steps apart, and their spectrum."""
-    table = effects(DIFFERENCES + max(-FAR, min(FAR, offset)))
-    return table, np.fft.rfft(table[:, ::-1], 2 * SIZE)
+def kernel(offset: int) -> Array:  # (K, DIFFERENCES)
+    """Return the effects between the windows of a child and its parent, `offset` steps apart, by component."""
+    return effects(DIFFERENCES + max(-FAR, min(FAR, offset)))
 
 
 @cache
@@ -122,153 +114,171 @@ def beneath(offset: int) -> Array:  # (K, SIZE)
     return effects_up_to()[:, np.clip(most + FAR, 0, 2 * FAR - 1)]
 
 
-def upward(beliefs: Array, offsets: Sequence[int]) -> Array:  # (N, K, SIZE)
-    """Return the messages of children's beliefs (N, SIZE) to their parents: sum over d of effects(d) belief(v + d)."""
-    spectra = np.stack([kernels(offset)[1] for offset in offsets])
-    full = np.fft.irfft(spectra * np.fft.rfft(beliefs, 2 * SIZE)[:, None], 2 * SIZE)
-    return np.maximum(full[..., SIZE - 1 : 2 * SIZE - 1], TINY)
+@dataclass(frozen=True, slots=True, eq=False)
+class Evidence:
+    """Hold what was measured, on the lattice: nothing here depends on what edits bring."""
 
+    parents: Sequence[int]  # (N,): places
+    centres: Sequence[int]  # (N,): of the windows
+    offsets: Sequence[int]  # (N,): of the windows from those of the parents
+    runs: Array  # (N, SIZE): likelihood of each attempt's runs at each merit of its window
+    tails: Sequence[Array]  # N of (K, SIZE): each attempt's message to its parent from merits beyond its window
 
-def downward(effect: Array, apart: Array) -> Array:  # (SIZE,)
-    """Return the message of a parent to its child."""
-    return np.convolve(effect, apart, "valid") + TINY
-
-
-def without(log_message: Array, belief: Array) -> Array:
-    """Return a belief without this message."""
-    apart = belief * np.exp(log_message.max() - log_message)
-    before: Array = apart / apart.sum()
-    return before
+    @classmethod
+    def of(cls, nodes: Sequence[Node], sigma: float) -> "Evidence":
+        """Place attempts on the lattice. sigma: the standard deviation of the noise, in the unit of their scores."""
+        step, parents = sigma * STEP, [node.parent for node in nodes]
+        centres = [round(statistics.median(node.scores) / step) + BELOW_CEILING * node.is_stopped for node in nodes]
+        offsets = [centre - centres[parent] for centre, parent in zip(centres, parents, strict=True)]
+        places = np.repeat(np.arange(len(nodes)), [len(node.scores) for node in nodes])  # of all runs
+        scores = np.concatenate([node.scores for node in nodes])[:, None] / step
+        errors = (scores - np.array(centres)[places, None] - POINTS) * STEP  # (runs, SIZE)
+        likely, are_stopped = noise_density(errors), np.array([node.is_stopped for node in nodes])[places]
+        if are_stopped.any():
+            likely[are_stopped] = noise_below(errors[are_stopped])
+        runs = np.multiply.reduceat(likely, np.searchsorted(places, np.arange(len(nodes)))) + TINY
+        nothing = np.full((len(PRIOR), SIZE), TINY)
+        tails = [beneath(offset) if node.is_stopped else nothing for node, offset in zip(nodes, offsets, strict=True)]
+        return cls(parents, centres, offsets, runs, tails)
 
 
 # ---- the posterior ---------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Belief:
-    """Hold the posterior of a whole night under given weights of the components. Effects and merits in sigma."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Effect:
+    """Hold what an edit may bring, in sigma and in ascending order, and how probable each is."""
 
-    nodes: tuple[Node, ...]
-    offsets: tuple[int, ...]  # of every window from that of the parent
+    sizes: Array
+    probability: Array
+
+    @property
+    def mean(self) -> float:
+        return float(self.probability @ self.sizes)
+
+    @property
+    def sure(self) -> float:
+        """Return the probability of a gain."""
+        return float(self.probability[self.sizes > 0].sum())
+
+    def at(self, sizes: Array) -> Array:
+        """Return the probability of these sizes, by interpolation."""
+        found: Array = np.interp(sizes, self.sizes, self.probability, left=0, right=0) + TINY
+        return found
+
+    def given(self, likelihood: "Effect | None") -> "Effect":
+        """Return the posterior, given the likelihood of each size by other evidence, if there is any."""
+        if likelihood is None:
+            return self
+        joint = self.probability * likelihood.at(self.sizes)
+        return Effect(self.sizes, joint / joint.sum())
+
+    def interval(self, sigma_bpb: float) -> Interval:
+        """Return the mean, and the central 95 %, in bits per byte."""
+        ends = np.searchsorted(self.probability.cumsum(), (0.025, 0.975))
+        return Interval(*(float(size) * sigma_bpb for size in (self.mean, *self.sizes[ends])))
+
+    def worths(self, price: float) -> Array:
+        """Return each effect, less the price where it is no gain, times its probability; their sum is what it is worth
+        to keep the edit."""
+        return self.probability * (self.sizes - price * (self.sizes <= 0))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Belief:
+    """Hold the posterior of a whole night under given weights of the components."""
+
+    evidence: Evidence
     weights: Array  # (N, K): of every edit, by its source; the root's are those over all sources
-    runs: Array  # (N, SIZE): likelihood of every attempt's own runs
-    messages: Array  # (N, K, SIZE): of every edit to its parent, by component
-    merged: Array  # (N, SIZE): logarithms of the messages over all components
+    expected: Array  # (N, DIFFERENCES): the prior probability of every edit's effects, by its source
     below: Array  # (N, SIZE): belief about an attempt's merit from its own runs and its descendants
-    above: Mapping[int, Array]  # belief from the rest of the tree, for attempts with children
+    apart: Array  # (N, SIZE): about its parent's merit from all but those; the root's has no meaning
     log_evidence: float  # of all scores, in lattice steps
 
     @classmethod
-    def of(cls, nodes: tuple[Node, ...], weights: Array, earlier: "Belief | None" = None) -> "Belief":
+    def of(cls, evidence: Evidence, weights: Array) -> "Belief":
         """Compute the posterior in two passes along the tree: from the leaves up, then from the root down.
 
-        weights: (N, K), or (K,) for all edits. earlier: about the same tree, since the messages of attempts
-        without children do not depend on the weights.
+        weights: (N, K), or (K,) for all edits. Up goes the sum over d of expected(d) below(v + d), down that of
+        expected(d) apart(v - d).
         """
-        weights = np.broadcast_to(weights, (len(nodes), len(PRIOR)))
-        centres = [node.centre for node in nodes]
-        offsets = tuple(centre - centres[node.parent] for node, centre in zip(nodes, centres, strict=True))
-        if earlier is not None:
-            runs, messages = earlier.runs, earlier.messages.copy()
-        else:
-            runs = np.stack([node.likelihood() for node in nodes])
-            messages = upward(runs, offsets)
-            for i, node in enumerate(nodes):
-                if not node.scores:
-                    messages[i] += beneath(offsets[i])
-        inner = sorted({node.parent for node in nodes})
-        below, merged, logs, log_evidence = runs.copy(), np.zeros(runs.shape), np.log(runs), 0.0
-        for i, node in reversed(list(enumerate(nodes))):
-            if i in inner:
-                peak = float(logs[i].max())
-                log_evidence += peak
-                below[i] = np.exp(logs[i] - peak) + TINY
-                messages[i] = upward(below[i : i + 1], offsets[i : i + 1])[0]
-            merged[i] = np.log(weights[i] @ messages[i])
-            logs[node.parent] += merged[i]
+        parents = evidence.parents
+        weights = np.broadcast_to(weights, (len(parents), len(PRIOR)))
+        expected = np.array([row @ kernel(offset) for row, offset in zip(weights, evidence.offsets, strict=True)])
+        logs, log_evidence = np.log(evidence.runs), 0.0
+        below, upward, apart = (np.ones_like(logs) for _ in range(3))
+        for i in reversed(range(len(parents))):
+            peak = float(logs[i].max())
+            log_evidence += peak
+            below[i] = np.exp(logs[i] - peak)
+            if i:
+                upward[i] = np.correlate(expected[i], below[i], "valid")[::-1] + weights[i] @ evidence.tails[i]
+                logs[parents[i]] += np.log(upward[i])
         log_evidence += float(np.log(below[0].sum()))
-        above: dict[int, Array] = {0: np.ones(SIZE)}
-        for i in inner[1:]:
-            parent = nodes[i].parent
-            above[i] = downward(weights[i] @ kernels(offsets[i])[0], without(merged[i], above[parent] * below[parent]))
-        return cls(nodes, offsets, weights, runs, messages, merged, below, above, log_evidence)
+        belief = cls(evidence, weights, expected, below, apart, log_evidence)
+        merit = cache(belief.merit)  # of a parent: its own row of `apart` is known by then
+        for i in range(1, len(parents)):
+            before = merit(parents[i]) / upward[i]
+            apart[i] = before / before.sum()
+        return belief
 
-    def likelihood_of(self, i: int) -> Array:  # (K,)
-        """Return the likelihood of each component for one edit, given all other evidence."""
-        likely: Array = self.messages[i] @ self.apart(i)
-        return likely
+    def likelihoods(self) -> Array:  # (N, K)
+        """Return the likelihood of each component for every edit, given all other evidence."""
+        offsets, tails = self.evidence.offsets, self.evidence.tails
+        return np.array([kernel(offset) @ self.pairs(i) + tails[i] @ self.apart[i] for i, offset in enumerate(offsets)])
 
-    def sure(self, i: int) -> float:
-        """Return the probability that an edit is a gain."""
-        steps, probability = self.effect(i)
-        return float(probability[steps > 0].sum())
-
-    def gain(self, i: int) -> float:
-        """Return an edit's expected effect."""
-        steps, probability = self.effect(i)
-        return float(probability @ steps) * STEP
-
-    def value_of_keeping(self, i: int, price: float) -> float:
-        """Return an edit's expected effect, less the price times the probability that it brings no gain."""
-        steps, probability = self.effect(i)
-        return float(probability @ worths(steps, price))
-
-    def mean(self, i: int) -> float:
-        points = self.nodes[i].centre + np.arange(SIZE) - SIZE // 2
-        return float(self.merit(i) @ points) * STEP
+    def pairs(self, i: int) -> Array:  # (DIFFERENCES,)
+        """Return the evidence for each effect of an edit: the sum over v of below(v + d) apart(v)."""
+        return np.correlate(self.below[i], self.apart[i], "full")
 
     def merit(self, i: int) -> Array:  # (SIZE,)
         """Return the posterior of an attempt's merit over its window."""
-        above = self.above[i] if i in self.above else downward(self._expected(i), self.apart(i))
+        above = np.convolve(self.expected[i], self.apart[i], "valid") + TINY if i else 1.0
         both = above * self.below[i]
         posterior: Array = both / both.sum()
         return posterior
 
-    def effect(self, i: int) -> tuple[NDArray[np.int64], Array]:
-        """Return an edit's possible effects, in lattice steps, and the posterior probability of each."""
-        pairs = np.convolve(self.below[i], self.apart(i)[::-1])
-        joint = self._expected(i) * pairs
-        return DIFFERENCES + self.offsets[i], joint / joint.sum()
+    def mean(self, i: int) -> float:
+        """Return an attempt's expected merit, in sigma."""
+        return float(self.merit(i) @ (self.evidence.centres[i] + POINTS)) * STEP
 
-    def apart(self, i: int) -> Array:  # (SIZE,)
-        """Return the belief about the parent's merit without the evidence of this edit and its descendants."""
-        parent = self.nodes[i].parent
-        return without(self.merged[i], self.above[parent] * self.below[parent])
+    def effect(self, i: int) -> Effect:
+        """Return the posterior of an edit's effect."""
+        joint = self.expected[i] * self.pairs(i)
+        return Effect(self._sizes(i), joint / joint.sum())
 
-    def value_of_runs(self, i: int, price: float, most: int = 3) -> float:
-        """Return the expected value, per run, of measuring an edit again before it is kept or discarded.
-
-        It is the knowledge gradient (Frazier, Powell & Dayanik 2008) of one to `most` runs, the best of them: one run
-        alone may be too few to change the decision (Frazier & Powell 2010).
-        """
-        expected, apart = self._expected(i), self.apart(i)
-        worth = np.convolve(expected * worths(DIFFERENCES + self.offsets[i], price), apart, "valid")
-        joint = worth * self.below[i] / (downward(expected, apart) @ self.below[i])  # (SIZE,): by the attempt's merit
-        return knowledge_gradient(joint, [n**-0.5 for n in range(1, most + 1)])
+    def value_of_runs(self, i: int, price: float) -> float:
+        """Return the expected value, per run, of measuring an edit again before it is kept or discarded."""
+        worths = Effect(self._sizes(i), self.expected[i]).worths(price)
+        by_merit = np.convolve(worths, self.apart[i], "valid") * self.below[i]
+        probability = np.convolve(self.expected[i], self.apart[i], "valid") @ self.below[i]
+        return knowledge_gradient(by_merit / probability)
 
     def value_of_idea(self, price: float) -> float:
-        """Return the expected value of one run of a fresh edit."""
+        """Return the expected value of one run of a fresh edit: its knowledge gradient."""
         far = np.arange(-8 * SIZE, 8 * SIZE)
-        return knowledge_gradient(self.weights[0] @ effects(far) * worths(far, price), [1.0])
+        return knowledge_gradient(Effect(far * STEP, self.weights[0] @ effects(far)).worths(price), most=1)
 
-    def _expected(self, i: int) -> Array:
-        """Return the prior probability of an edit's effects, by its source."""
-        expected: Array = self.weights[i] @ kernels(self.offsets[i])[0]
-        return expected
+    def _sizes(self, i: int) -> Array:
+        """Return an edit's possible effects, in sigma."""
+        return (DIFFERENCES + self.evidence.offsets[i]) * STEP
 
 
-def knowledge_gradient(worth: Array, errors: Sequence[float]) -> float:
-    """Return the largest gain in value per run; errors: the error of the mean of 1, 2, … runs, in sigma."""
-    now = max(0.0, float(worth.sum()))
-    later = [float(np.maximum(np.convolve(worth, blur(error)), 0).sum()) for error in errors]
+def knowledge_gradient(worths: Array, variance: float = 0.0, most: int = 3) -> float:
+    """Return the largest gain in value per run, of one to `most` runs: (E max(0, later) - max(0, now)) / n.
+
+    `now` is the sum of the worths, `later` what that will be once n runs have told more (Frazier, Powell & Dayanik
+    2008); one run alone may be too few to change a decision (Frazier & Powell 2010). worths: of every effect or merit,
+    a STEP apart, times its probability. variance: of what the runs are compared with, in sigma squared.
+    """
+    now = max(0.0, float(worths.sum()))
+    errors = [(1 / runs + variance) ** 0.5 for runs in range(1, most + 1)]
+    later = [float(np.maximum(np.convolve(worths, blur(error)), 0).sum()) for error in errors]
     return max((value - now) / runs for runs, value in enumerate(later, 1))
 
 
-def worths(differences: NDArray[np.int64], price: float) -> Array:
-    return np.where(differences > 0, differences * STEP, differences * STEP - price)
-
-
 def blur(error: float) -> Array:
+    """Return the probability of each difference between a mean of runs and the merit, a STEP apart."""
     density = np.exp(-0.5 * (np.arange(1 - SIZE // 2, SIZE // 2) * STEP / error) ** 2)
     weights: Array = density / density.sum()
     return weights
@@ -277,17 +287,22 @@ def blur(error: float) -> Array:
 # ---- what a night teaches --------------------------------------------------------------------------------------------
 
 
-def learn(nodes: tuple[Node, ...]) -> Belief:
-    """Return the belief under the weights that fit the night and the prior best (MAP, by EM)."""
-    belief = Belief.of(nodes, PRIOR)
+@lru_cache(maxsize=8)  # a judge and its review ask the same; a belief takes 30 KB an attempt
+def learn(nodes: tuple[Node, ...], sigma: float = 1.0) -> Belief:
+    """Return the belief under the weights that fit the night and the prior best (MAP, by EM).
+
+    sigma: the standard deviation of the noise, in the unit of the scores.
+    """
+    evidence = Evidence.of(nodes, sigma)
+    belief = Belief.of(evidence, PRIOR)
     if len(nodes) == 1:
         return belief
     _, sources = np.unique([node.source for node in nodes[1:]], return_inverse=True)
     is_fresh = np.array([node.merges is None for node in nodes[1:]])
     for _ in range(ROUNDS):
-        likelihoods = np.stack([belief.likelihood_of(i) for i in range(len(nodes))])  # the root's is not used
+        likelihoods = belief.likelihoods()
         weights = fitted(likelihoods[1:], sources, belief.weights[1:], is_fresh)
-        belief = Belief.of(nodes, inherited(nodes, likelihoods, weights), belief)
+        belief = Belief.of(evidence, inherited(nodes, likelihoods, weights))
     return belief
 
 

@@ -7,17 +7,21 @@ import math
 import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+
+import numpy as np
 
 from agent.experiment import Attempt, Decision, History, Judge, Kind, Review, Status, incumbent, kept
 from agent.judging.failures import failure
 from agent.judging.noise import (
     SAME,
+    SUREST,
+    WIDENED,
     Knowledge,
     distinct_scores,
     doubt_of,
     is_believed,
     know,
+    line_of,
     measured,
     pooled_deviation,
 )
@@ -30,50 +34,57 @@ CONFIRMED = 0.9  # the probability of a gain from which a keep is no longer prov
 # ---- what all judges share -------------------------------------------------------------------------------------------
 
 
-class Rivals(NamedTuple):
-    """Name the attempt's parent, with which it is compared, and the incumbent; often they are the same attempt."""
-
-    parent: Attempt
-    incumbent: Attempt
-
-    @property
-    def is_overtaken(self) -> bool:
-        """Return whether another edit was kept while the attempt ran, so that its parent is the incumbent no longer."""
-        return self.parent.number != self.incumbent.number
-
-
-def rivals_of(attempt: Attempt, history: History, calibration: int) -> Rivals | Decision:
-    """Return what an attempt is compared with, or the decision on it where no comparison is needed.
+class Comparing:
+    """Compare an attempt with the script that it was made from: what all judges share.
 
     Attempts may end in any order, so the parent may no longer be the incumbent. It may even be revoked: the gain over
     it is measured all the same, and is the gain of this edit alone, whatever the parent's own edit was worth.
     """
-    why = failure(attempt)
-    if why is not None or attempt.val_bpb is None:
-        return Decision(Kind.CRASHED, why or "no score")
-    best = incumbent(history)
-    if best is None or best.val_bpb is None:
-        runs = len(attempt.done_runs)
-        if runs < calibration:
-            return Decision(Kind.UNDECIDED, f"calibration: run {runs + 1} of {calibration} tells the noise")
-        return Decision(Kind.BASELINE, "baseline")
-    if len(distinct_scores(attempt)) < len(attempt.scores_bpb):
-        return Decision(Kind.IGNORES_SEED, "it ignores its seed: two seeds gave the very same score")
-    parent = best if attempt.parent in (None, best.number) else history[attempt.parent]
-    if parent.val_bpb is None or parent.decision is None or not is_believed(parent.decision):
-        return orphaned(attempt)
-    return Rivals(parent, best)
+
+    __slots__ = ()
+    calibration: int
+
+    def judge(self, attempt: Attempt, history: History) -> Decision:
+        """Decide about an attempt, or ask for another seed."""
+        why = failure(attempt)
+        if why is not None or attempt.val_bpb is None:
+            return Decision(Kind.CRASHED, why or "no score")
+        best = incumbent(history)
+        if best is None or best.val_bpb is None:
+            runs = len(attempt.done_runs)
+            if runs < self.calibration:
+                return Decision(Kind.UNDECIDED, f"calibration: run {runs + 1} of {self.calibration} tells the noise")
+            return Decision(Kind.BASELINE, "baseline")
+        if len(distinct_scores(attempt)) < len(attempt.scores_bpb):
+            return Decision(Kind.IGNORES_SEED, "it ignores its seed: two seeds gave the very same score")
+        parent = best if attempt.parent in (None, best.number) else history[attempt.parent]
+        if parent.val_bpb is None or not is_believed(parent.decision):
+            return orphaned(attempt)
+        return self.compared(attempt, parent, best, history)
+
+    def compared(self, attempt: Attempt, parent: Attempt, best: Attempt, history: History) -> Decision:
+        """Decide about a scored edit; best: the incumbent, mostly the parent itself."""
+        raise NotImplementedError
+
+    def review(self, history: History) -> Review:
+        """Return an empty review: decisions are final."""
+        return Review()
 
 
-def compare(attempt: Attempt, rivals: Rivals) -> Decision:
+def compare(attempt: Attempt, parent: Attempt, best: Attempt) -> Decision:
     """Compare the means of all scores; a tie is a discard."""
-    whom = "its parent" if rivals.is_overtaken else "the incumbent"
-    val_bpb, parent_bpb = mean_bpb(attempt), mean_bpb(rivals.parent)
+    whom = "the incumbent" if parent is best else "its parent"
+    val_bpb, parent_bpb = mean_bpb(attempt), mean_bpb(parent)
     if math.isclose(val_bpb, parent_bpb, rel_tol=SAME):
         return Decision(Kind.TIE, f"a tie with {whom}")
     if val_bpb < parent_bpb:
         return Decision(Kind.KEPT, f"{shown_difference(parent_bpb, val_bpb):.6f} below {whom}")
     return Decision(Kind.WORSE, f"{shown_difference(val_bpb, parent_bpb):.6f} above {whom}")
+
+
+def mean_bpb(attempt: Attempt) -> float:
+    """Return the mean of an attempt's scores; the incumbent is valued by it, never by its minimum."""
+    return statistics.fmean(attempt.scores_bpb)
 
 
 def orphaned(attempt: Attempt) -> Decision:
@@ -90,16 +101,11 @@ def overtaken(verdict: Decision, best: Attempt) -> Decision:
     return replace(verdict, kind=Kind.OVERTAKEN, reason=f"{verdict.reason}; to be merged onto #{best.number}")
 
 
-def mean_bpb(attempt: Attempt) -> float:
-    """Return the mean of an attempt's scores; the incumbent is valued by it, never by its minimum."""
-    return statistics.fmean(attempt.scores_bpb)
-
-
 # ---- greedy ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Greedy:
+class Greedy(Comparing):
     """Keep what is strictly lower than the incumbent's mean, as most systems do.
 
     With confirm, what would be kept is measured with that many more seeds first, and judged by the mean.
@@ -108,29 +114,22 @@ class Greedy:
     confirm: int = 0
     calibration: int = 1
 
-    def judge(self, attempt: Attempt, history: History) -> Decision:
-        rivals = rivals_of(attempt, history, self.calibration)
-        if isinstance(rivals, Decision):
-            return rivals
-        verdict = compare(attempt, rivals)
+    def compared(self, attempt: Attempt, parent: Attempt, best: Attempt, history: History) -> Decision:
+        verdict = compare(attempt, parent, best)
         if verdict.status is not Status.KEEP:
             return verdict
-        if rivals.is_overtaken:
-            return overtaken(verdict, rivals.incumbent)
+        if parent is not best:
+            return overtaken(verdict, best)
         if len(attempt.done_runs) <= self.confirm:
             return Decision(Kind.UNDECIDED, "another seed has to confirm it")
         return verdict
-
-    def review(self, history: History) -> Review:
-        """Return an empty review: decisions are final."""
-        return Review()
 
 
 # ---- strict ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Strict:
+class Strict(Comparing):
     """Keep what a sequential t-test calls better: at most 0.5 false keeps among 100 edits without effect.
 
     Every look after the third run may err with the same small probability (Pocock 1977); sigma is the pooled deviation
@@ -142,34 +141,24 @@ class Strict:
     hopeful: float = 0.8  # standard errors below the incumbent that a further run is worth
     error: float = 0.008  # of each look; most edits are given up long before the last
 
-    def judge(self, attempt: Attempt, history: History) -> Decision:
-        rivals = rivals_of(attempt, history, self.calibration)
-        if isinstance(rivals, Decision):
-            return rivals
-        verdict = self._test(attempt, rivals, history)
-        is_hopeful = verdict.status is Status.KEEP or verdict.kind is Kind.UNDECIDED
-        return overtaken(verdict, rivals.incumbent) if rivals.is_overtaken and is_hopeful else verdict
-
-    def _test(self, attempt: Attempt, rivals: Rivals, history: History) -> Decision:
-        gain_bpb, t, luck = t_test(attempt, rivals.parent, history)
-        runs, verdict = len(attempt.scores_bpb), compare(attempt, rivals)
-        if math.isinf(t) or (runs >= 3 and luck <= self.error):
-            return Decision(verdict.kind, verdict.reason, gain_bpb, 1 - luck)
-        maybe = verdict.reason if gain_bpb <= 0 else f"{verdict.reason}, which may be luck"
-        if math.isnan(t) or (t >= self.hopeful and runs < self.most):
-            return Decision(Kind.UNDECIDED, maybe, gain_bpb, 1 - luck)
-        kind = Kind.LUCK if verdict.kind is Kind.KEPT else verdict.kind
-        return Decision(kind, maybe, gain_bpb, 1 - luck)
-
-    def review(self, history: History) -> Review:
-        """Return an empty review: decisions are final."""
-        return Review()
+    def compared(self, attempt: Attempt, parent: Attempt, best: Attempt, history: History) -> Decision:
+        verdict, runs = compare(attempt, parent, best), len(attempt.scores_bpb)
+        gain_bpb, t, luck = t_test(attempt, parent, history)
+        kind, reason = verdict.kind, verdict.reason
+        if not math.isinf(t) and (runs < 3 or luck > self.error):
+            is_open = math.isnan(t) or (t >= self.hopeful and runs < self.most)
+            kind = Kind.UNDECIDED if is_open else Kind.LUCK if kind is Kind.KEPT else kind
+            reason += ", which may be luck" if gain_bpb > 0 else ""
+        decision = Decision(kind, reason, gain_bpb, 1 - luck)
+        is_hopeful = kind in (Kind.KEPT, Kind.UNDECIDED)
+        return overtaken(decision, best) if parent is not best and is_hopeful else decision
 
 
 def t_test(attempt: Attempt, parent: Attempt, history: History) -> tuple[float, float, float]:
     """Return the gain in bits per byte, its Student's t, and the probability of as much by luck.
 
-    t is nan where no attempt was repeated. Sigma is doubled where attempt 0 says little about the noise.
+    t is the gain by sigma sqrt(1/n + 1/m), with n and m runs; nan where no attempt was repeated. Sigma is doubled where
+    attempt 0 says little about the noise.
     """
     from scipy.special import stdtr  # takes a third of a second to import, and most commands do without
 
@@ -177,8 +166,8 @@ def t_test(attempt: Attempt, parent: Attempt, history: History) -> tuple[float, 
     gain_bpb = mean_bpb(parent) - mean_bpb(attempt)
     if freedom == 0:
         return gain_bpb, math.nan, 0.5
-    widened = 1 if doubt_of(history[0], sigma_bpb) is None else 2
-    error_bpb = widened * sigma_bpb * math.sqrt(1 / len(attempt.scores_bpb) + 1 / len(parent.scores_bpb))
+    sigma_bpb *= 1.0 if doubt_of(history[0], sigma_bpb) is None else WIDENED
+    error_bpb = sigma_bpb * math.sqrt(1 / len(attempt.scores_bpb) + 1 / len(parent.scores_bpb))
     t = gain_bpb / error_bpb if error_bpb > 0 else math.copysign(math.inf, gain_bpb)
     return gain_bpb, t, float(stdtr(freedom, -t))
 
@@ -187,7 +176,7 @@ def t_test(attempt: Attempt, parent: Attempt, history: History) -> tuple[float, 
 
 
 @dataclass(frozen=True, slots=True)
-class Balanced:
+class Balanced(Comparing):
     """Keep what is expected to be worth it, and measure again where a run teaches more than a new idea would bring.
 
     Both are valued in the same unit: sigma of gain, less a price for every worthless edit that is kept. The estimates
@@ -200,19 +189,16 @@ class Balanced:
     most: int = 6  # runs of one attempt
     lead: float = 0.5  # sigma, over the incumbent, from which an edit of another script is kept in its place
 
-    def judge(self, attempt: Attempt, history: History) -> Decision:
-        rivals = rivals_of(attempt, history, self.calibration)
-        if isinstance(rivals, Decision):
-            return rivals
+    def compared(self, attempt: Attempt, parent: Attempt, best: Attempt, history: History) -> Decision:
         knowledge = know(measured(history, attempt))
         if knowledge is None:
-            return _decide_without_noise(attempt, rivals)
+            return _decide_without_noise(attempt, parent, best)
         if attempt.number not in knowledge.place:
             return orphaned(attempt)
         doubt = Doubt.of(knowledge, attempt, history, self.price)
-        if rivals.is_overtaken:
-            return self._decide_elsewhere(knowledge, doubt, rivals.incumbent)
-        if self._wants_run(knowledge, doubt):
+        if parent is not best:
+            return self._decide_elsewhere(knowledge, doubt, best)
+        if self._wants_run(doubt):
             sure = percent_sure(doubt.sure)
             return doubt.decide(Kind.UNDECIDED, f"{sure} sure: another seed tells more than another idea")
         if doubt.worth <= 0:
@@ -233,31 +219,39 @@ class Balanced:
         if doubt.sure >= CONFIRMED and knowledge.lead(doubt.attempt.number, best.number) >= self.lead:
             keep = doubt.keep()
             return replace(keep, reason=f"{keep.reason}, and better than #{best.number}")
-        promises = doubt.worth + doubt.value_of_run > knowledge.belief.value_of_idea(self.price)
+        promises = doubt.worth + doubt.value_of_run > doubt.value_of_idea
         if doubt.worth > 0 and (promises or doubt.simpler is not None):
             return overtaken(doubt.keep() if doubt.simpler is not None else doubt.discard(), best)
         return doubt.discard()
 
     def review(self, history: History) -> Review:
-        """Revoke the last keeps where later scores contradict them, confirm others, or ask for another run."""
-        beside = _beside_the_incumbent(history)
+        """Revoke the last keeps where later scores contradict them, confirm others, or ask for another run.
+
+        Keeps that the incumbent was not made from are overtaken. Of the others, the end that costs more than it brings
+        is revoked.
+        """
+        keeps = kept(history)
+        chain, knowledge = [attempt for attempt in keeps if attempt.is_edit], know(measured(history))
+        line = {attempt.number for attempt in line_of(keeps[-1], history)} if keeps else set()
+        beside = {attempt.number: attempt.decision for attempt in keeps if attempt.number not in line}
         if beside:
-            return Review(decisions=beside)
-        knowledge = know(measured(history))
-        chain = [attempt for attempt in kept(history) if attempt.number and attempt.is_idea]
+            return Review(
+                decisions={number: overtaken(verdict, keeps[-1]) for number, verdict in beside.items() if verdict}
+            )
         if knowledge is None or not chain or any(attempt.number not in knowledge.place for attempt in chain):
             return Review()
         doubts = [Doubt.of(knowledge, attempt, history, self.price) for attempt in chain]
-        revoked = doubts[_worthless_from(doubts) :]
+        endings = np.cumsum([0.0, *(doubt.worth for doubt in reversed(doubts))])  # the worth of the last 0, 1, … edits
+        revoked = doubts[len(doubts) - int(endings.argmin()) :]
         if revoked:
             return Review(decisions={doubt.attempt.number: doubt.revoke() for doubt in revoked})
         confirmed = {doubt.attempt.number: doubt.keep(Kind.CONFIRMED) for doubt in doubts if doubt.is_over}
-        again = chain[-1].number if self._wants_run(knowledge, doubts[-1]) else None
-        return Review(again, confirmed)
+        return Review(chain[-1].number if self._wants_run(doubts[-1]) else None, confirmed)
 
-    def _wants_run(self, knowledge: Knowledge, doubt: "Doubt") -> bool:
-        idea = knowledge.belief.value_of_idea(self.price)
-        return len(doubt.attempt.done_runs) < self.most and doubt.value_of_run > self.patience * idea
+    def _wants_run(self, doubt: "Doubt") -> bool:
+        """Return whether another run of an edit is worth more than another idea."""
+        is_worth_it = doubt.value_of_run > self.patience * doubt.value_of_idea
+        return is_worth_it and len(doubt.attempt.done_runs) < self.most
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,19 +263,23 @@ class Doubt:
     sure: float
     worth: float  # sigma: of keeping it
     value_of_run: float  # sigma: of measuring it again
+    value_of_idea: float  # sigma: of measuring another edit instead
     simpler: str | None  # in what, where that is why it is kept
 
     @classmethod
     def of(cls, knowledge: Knowledge, attempt: Attempt, history: History, price: float) -> "Doubt":
+        """Weigh an edit; where the noise is in doubt, nothing is sure after a single run."""
         belief, i = knowledge.belief, knowledge.place[attempt.number]
-        own_price, what = price_of(attempt, history, knowledge, price)
+        effect, (own_price, what) = belief.effect(i), price_of(attempt, history, knowledge, price)
+        most_sure = SUREST if knowledge.doubt is not None and len(attempt.scores_bpb) == 1 else 1.0
         return cls(
             attempt=attempt,
-            gain_bpb=knowledge.gain_bpb(attempt.number),
-            sure=knowledge.sure(attempt.number),
-            worth=belief.value_of_keeping(i, own_price),
+            gain_bpb=effect.mean * knowledge.sigma_bpb,
+            sure=min(max(effect.sure, 1 - most_sure), most_sure),
+            worth=float(effect.worths(own_price).sum()),
             value_of_run=belief.value_of_runs(i, own_price),
-            simpler=what if belief.value_of_keeping(i, price) <= 0 else None,
+            value_of_idea=belief.value_of_idea(price),
+            simpler=what if effect.worths(price).sum() <= 0 else None,
         )
 
     @property
@@ -298,12 +296,15 @@ class Doubt:
         return self.decide(kind, f"{self._estimate}, {percent_sure(self.sure)} sure")
 
     def discard(self) -> Decision:
+        """Discard the edit as worse than its parent, or as luck."""
         return self.decide(Kind.LUCK if self.gain_bpb > 0 else Kind.WORSE, self._against)
 
     def revoke(self) -> Decision:
+        """Discard an edit that was kept."""
         return self.decide(Kind.REVOKED, f"revoked: {self._against}")
 
     def decide(self, kind: Kind, reason: str) -> Decision:
+        """Return a decision with these estimates."""
         return Decision(kind, reason, self.gain_bpb, self.sure)
 
     @property
@@ -316,32 +317,12 @@ class Doubt:
         return f"{self._estimate}, {percent_sure(self.sure)} sure of a gain"
 
 
-def _beside_the_incumbent(history: History) -> dict[int, Decision]:
-    """Return decisions on keeps that the incumbent was not made from: they are overtaken."""
-    keeps = kept(history)
-    if not keeps:
-        return {}
-    best = keeps[-1]
-    line, parent = {best.number}, best.parent
-    while parent is not None:
-        line.add(parent)
-        parent = history[parent].parent
-    beside = (keep for keep in keeps if keep.number not in line)
-    return {keep.number: overtaken(keep.decision, best) for keep in beside if keep.decision is not None}
-
-
-def _worthless_from(chain: list[Doubt]) -> int:
-    """Return where the part of the chain begins that costs more than it brings; the chain's length if none does."""
-    endings = [sum(doubt.worth for doubt in chain[k:]) for k in range(len(chain) + 1)]
-    return min(reversed(range(len(endings))), key=endings.__getitem__)
-
-
-def _decide_without_noise(attempt: Attempt, rivals: Rivals) -> Decision:
+def _decide_without_noise(attempt: Attempt, parent: Attempt, best: Attempt) -> Decision:
     """Decide by one run, for scripts whose scores do not vary with the seed."""
-    verdict = compare(attempt, rivals)
+    verdict = compare(attempt, parent, best)
     is_better = verdict.status is Status.KEEP
-    exact = replace(verdict, gain_bpb=mean_bpb(rivals.parent) - mean_bpb(attempt), sure=1.0 if is_better else 0.0)
-    return overtaken(exact, rivals.incumbent) if rivals.is_overtaken and is_better else exact
+    exact = replace(verdict, gain_bpb=mean_bpb(parent) - mean_bpb(attempt), sure=float(is_better))
+    return overtaken(exact, best) if parent is not best and is_better else exact
 
 
 # ---- the table -------------------------------------------------------------------------------------------------------

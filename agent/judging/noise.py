@@ -2,12 +2,14 @@
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 
-from agent.experiment import NOT_BELIEVED, Attempt, Decision, Ending, History, Noise, Run, Status, source_name
-from agent.judging.belief import DEVIATION, STEP, Belief, Node, learn
+import numpy as np
+
+from agent.experiment import NOT_BELIEVED, Attempt, Decision, Ending, History, Noise, Status, source_name
+from agent.judging.belief import DEVIATION, DIFFERENCES, POINTS, STEP, Belief, Effect, Evidence, Node, learn
 from agent.judging.intervals import SURE
 
 SAME = 1e-6  # relative: the same weights, scored twice, differ by the order in which their rows were computed
@@ -19,7 +21,7 @@ RUNG = 1.1  # sigma is learnt to ten per cent: more is not known, and results of
 # enough to keep an edit: the second tells luck from gain, and costs little, since few edits come so far.
 FEW_STEPS, LARGE_SIGMA = 50, 0.1  # steps of a run; share of the gain over the uniform model
 UNIFORM_BPB = 8.0  # bits per byte of a model that knows nothing
-WIDENED = round(math.log(2, RUNG))  # rungs
+WIDENED = 2.0  # times sigma, where it is doubted
 SUREST = 0.9  # that anything is called by one run
 TELLING_APART = SURE * math.sqrt(2)
 LATEST, BLOCK = 300, 100  # attempts that are learnt from: so many, and less than a block more
@@ -32,29 +34,28 @@ class Knowledge:
     belief: Belief
     sigma_bpb: float
     place: Mapping[int, int]  # attempt's number → its node
-    reference_bpb: float  # where the lattice has its zero
+    reference_bpb: float  # the score of merit zero
     doubt: str | None = None  # why sigma is not believed, and was widened
 
-    def gain_bpb(self, number: int) -> float:
-        """Return the expected gain of an edit over its parent."""
-        return self.belief.gain(self.place[number]) * self.sigma_bpb
-
-    def sure(self, number: int) -> float:
-        """Return the probability of a gain; limit it after a single run if the noise is in doubt."""
-        place = self.place[number]
-        sure = self.belief.sure(place)
-        if self.doubt is None or len(self.belief.nodes[place].scores) > 1:
-            return sure
-        return min(max(sure, 1 - SUREST), SUREST)
+    def effect(self, number: int) -> Effect:
+        """Return the posterior of an edit's effect, in sigma."""
+        return self.belief.effect(self.place[number])
 
     def lead(self, number: int, over: int) -> float:
         """Return how much better one attempt is believed to be than another, in sigma."""
         return self.belief.mean(self.place[number]) - self.belief.mean(self.place[over])
 
-    def merits(self, attempt: Attempt) -> tuple[float, ...]:
-        """Return an attempt's scores in lattice steps, whether it is in the tree or not."""
-        step = self.sigma_bpb * STEP
-        return tuple((self.reference_bpb - value) / step for value in distinct_scores(attempt))
+    def variance(self, number: int) -> float:
+        """Return how well an attempt's merit is known, in sigma squared."""
+        merit, points = self.belief.merit(self.place[number]), POINTS * STEP
+        return float(merit @ points**2 - (merit @ points) ** 2)
+
+    def gap(self, number: int, scores_bpb: Sequence[float]) -> Effect:
+        """Return the likelihood of each lead of an attempt over a script outside the tree, which has these scores."""
+        node = Node(0, tuple(self.reference_bpb - value for value in scores_bpb))
+        measured, place = Evidence.of([node], self.sigma_bpb), self.place[number]
+        apart = self.belief.evidence.centres[place] - measured.centres[0]
+        return Effect((apart + DIFFERENCES) * STEP, np.correlate(self.belief.merit(place), measured.runs[0], "full"))
 
 
 # ---- which scores count ----------------------------------------------------------------------------------------------
@@ -64,51 +65,37 @@ def measured(history: History, judged: Attempt | None = None) -> tuple[Attempt, 
     """Return the attempts that the judge learns from: settled, not crashed, believed, and the one that is judged.
 
     A run that was stopped early counts as evidence of a bad score. Attempts made from a script that does not count are
-    left out as well. Of a long night, only the latest attempts and their ancestors count (see recent).
+    left out as well.
+
+    Of a long night, only the latest attempts count, and all their ancestors. A decision is about an edit and the line
+    of scripts that it stands on. All others only teach what edits bring and how far seeds move scores, and that changes
+    in the course of a night; hundreds of edits tell it as well as thousands. Old attempts leave by the block, so that
+    sigma stays good for many decisions.
     """
-    latest = recent(history)
-    if judged is not None:
-        latest = sorted((*latest, judged), key=lambda attempt: attempt.number)
     counting: dict[int, Attempt] = {}
-    for attempt in latest:
-        decision = attempt.decision
-        is_settled = attempt.settled and decision is not None and is_believed(decision)
-        if not (attempt is judged or is_settled) or not (attempt.parent is None or attempt.parent in counting):
-            continue
-        was_compared = attempt.parent is not None and _ended_early(attempt) and counting[attempt.parent].scores_bpb
-        if attempt.scores_bpb or was_compared:
+    for attempt in sorted((*history, *([judged] if judged else [])), key=lambda attempt: attempt.number):
+        parent = None if attempt.parent is None else counting.get(attempt.parent)
+        is_settled = attempt.settled and is_believed(attempt.decision)
+        was_compared = stopped_runs(attempt) and parent is not None and parent.scores_bpb
+        is_root = attempt.parent is None
+        if (attempt is judged or is_settled) and (parent or is_root) and (attempt.scores_bpb or was_compared):
             counting[attempt.number] = attempt
-    return tuple(counting.values())
+    first = (max(counting, default=0) + 1 - LATEST) // BLOCK * BLOCK
+    chosen: set[int | None] = set()
+    for attempt in reversed(counting.values()):
+        if attempt.number >= first or attempt.number in chosen:
+            chosen |= {attempt.number, attempt.parent}
+    return tuple(attempt for attempt in counting.values() if attempt.number in chosen)
 
 
-def recent(history: History) -> History:
-    """Return the latest attempts with all their ancestors, in their order; a night of LATEST attempts is whole.
-
-    A decision is about an edit and the line of scripts that it stands on, so that line is always there. All others only
-    teach what edits bring and how far seeds move scores, and that changes in the course of a night: early edits find
-    large gains, late ones hardly any, and the script that they edit is another one. Hundreds of edits tell it as well
-    as thousands. Old attempts leave by the block, so that sigma stays good for many decisions.
-    """
-    count = history[-1].number + 1 if history else 0
-    if count < LATEST + BLOCK:
-        return history
-    first = (count - LATEST) // BLOCK * BLOCK
-    by_number = {attempt.number: attempt for attempt in history}
-    chosen: set[int] = set()
-    for attempt in history:
-        number = attempt.number if attempt.number >= first else None
-        while number in by_number and number not in chosen:
-            chosen.add(number)
-            number = by_number[number].parent
-    return [attempt for attempt in history if attempt.number in chosen]
+def stopped_runs(attempt: Attempt) -> int:
+    """Count the runs that were stopped early."""
+    return sum(run.ending is Ending.HOPELESS for run in attempt.done_runs)
 
 
-def _ended_early(attempt: Attempt) -> tuple[Run, ...]:
-    return tuple(run for run in attempt.done_runs if run.ending is Ending.HOPELESS)
-
-
-def is_believed(decision: Decision) -> bool:
-    return decision.status is not Status.CRASH and decision.kind not in NOT_BELIEVED
+def is_believed(decision: Decision | None) -> bool:
+    """Return whether the scores that led to a decision are measurements."""
+    return decision is not None and decision.status is not Status.CRASH and decision.kind not in NOT_BELIEVED
 
 
 def distinct_scores(attempt: Attempt) -> tuple[float, ...]:
@@ -120,48 +107,46 @@ def distinct_scores(attempt: Attempt) -> tuple[float, ...]:
     return tuple(distinct)
 
 
+def line_of(attempt: Attempt, history: History) -> list[Attempt]:
+    """Return an attempt and all that it descends from, attempt 0 last."""
+    line = [attempt]
+    while (parent := line[-1].parent) is not None:
+        line.append(history[parent])
+    return line
+
+
 # ---- what they tell --------------------------------------------------------------------------------------------------
 
 
 def know(attempts: Sequence[Attempt]) -> Knowledge | None:
     """Learn noise and belief from these attempts; None without any, or if scores do not vary with the seed."""
-    if not attempts or (len(attempts[0].scores_bpb) > 1 and len(distinct_scores(attempts[0])) == 1):
+    if not attempts or len(attempts[0].scores_bpb) > len(distinct_scores(attempts[0])) == 1:
         return None
     place = {attempt.number: i for i, attempt in enumerate(attempts)}
     reference_bpb = attempts[0].scores_bpb[0]
-    tree = tuple(_as_node(attempt, attempts, place, reference_bpb) for attempt in attempts)
-    last_repeat = max((i for i, node in enumerate(tree) if len(node.scores) > 1), default=0)
-    rung = most_probable_rung(tree[: last_repeat + 1])  # later attempts add little
-    doubt = doubt_of(attempts[0], RUNG**rung)
-    rung += WIDENED if doubt is not None else 0
-    return Knowledge(believe(tree, rung), RUNG**rung, place, reference_bpb, doubt)
+    nodes = []
+    for attempt in attempts:
+        parent = 0 if attempt.parent is None else place[attempt.parent]
+        stopped, merges = stopped_runs(attempt), attempt.proposal.merges
+        scores_bpb = (ceiling_bpb(attempts[parent]),) * stopped or distinct_scores(attempt)
+        scores = tuple(reference_bpb - value for value in scores_bpb)
+        source, merged = source_name(attempt.proposal.source), None if merges is None else place.get(merges)
+        nodes.append(Node(parent, scores, source, merged, is_stopped=stopped > 0))
+    last_repeat = max((i for i, node in enumerate(nodes) if len(node.scores) > 1), default=0)
+    sigma_bpb = most_probable_sigma(tuple(nodes[: last_repeat + 1]))  # later attempts add little
+    doubt = doubt_of(attempts[0], sigma_bpb)
+    sigma_bpb *= 1.0 if doubt is None else WIDENED
+    return Knowledge(learn(tuple(nodes), sigma_bpb), sigma_bpb, place, reference_bpb, doubt)
 
 
-def _as_node(attempt: Attempt, attempts: Sequence[Attempt], place: Mapping[int, int], reference_bpb: float) -> Node:
-    """Return an attempt's place in the tree and its scores, in bits per byte below the reference."""
-    merges = attempt.proposal.merges
-    parent = 0 if attempt.parent is None else place[attempt.parent]
-    return Node(
-        parent,
-        tuple(reference_bpb - value for value in distinct_scores(attempt)),
-        tuple(reference_bpb - value for value in _limits_bpb(attempt, attempts[parent])),
-        source_name(attempt.proposal.source),
-        None if merges is None else place.get(merges),
-    )
-
-
-def _limits_bpb(attempt: Attempt, parent: Attempt) -> list[float]:
-    """Return a lower limit for the score of each run that was stopped early: its parent's mean at that time.
+def ceiling_bpb(parent: Attempt) -> float:
+    """Return a lower limit for the score of a run that was stopped early: its parent's mean at that time.
 
     It is not known which of the parent's runs came later, so the lowest mean of any time is taken. All runs of
     attempt 0 come first, so its last mean is right.
     """
-    stopped = _ended_early(attempt)
-    if not stopped:
-        return []
     scores = parent.scores_bpb
-    means_bpb = [statistics.fmean(scores[:k]) for k in range(1, len(scores) + 1)]
-    return [min(means_bpb) if parent.number else means_bpb[-1]] * len(stopped)
+    return min(statistics.fmean(scores[:k]) for k in range(1 if parent.number else len(scores), len(scores) + 1))
 
 
 def doubt_of(first: Attempt, sigma_bpb: float) -> str | None:
@@ -180,45 +165,35 @@ def doubt_of(first: Attempt, sigma_bpb: float) -> str | None:
     return None
 
 
-def pooled_deviation(attempts: Iterable[Sequence[float]]) -> tuple[float, int]:
-    """Return the standard deviation of scores within attempts, and its degrees of freedom; zeros without repeats."""
-    repeated = [scores for scores in attempts if len(scores) > 1]
-    freedom = sum(len(scores) - 1 for scores in repeated)
-    squares = sum(statistics.variance(scores) * (len(scores) - 1) for scores in repeated)
-    return math.sqrt(squares / freedom) if freedom else 0.0, freedom
+def pooled_deviation(attempts: Sequence[Sequence[float]]) -> tuple[float, int]:
+    """Return the standard deviation of scores within attempts, and its degrees of freedom; zeros without repeats.
 
-
-@lru_cache(maxsize=8)  # judge and review ask the same; a belief takes 2 KB an attempt
-def believe(tree: tuple[Node, ...], rung: int) -> Belief:
-    """Return what a tree of scores in bits per byte tells where sigma is this power of RUNG."""
-    step_bpb = RUNG**rung * STEP
-
-    def steps(values_bpb: tuple[float, ...]) -> tuple[float, ...]:
-        return tuple(value / step_bpb for value in values_bpb)
-
-    return learn(tuple(replace(node, scores=steps(node.scores), ceilings=steps(node.ceilings)) for node in tree))
+    It is the root of the sum of squared deviations from each attempt's mean, over runs less attempts.
+    """
+    errors = [value - statistics.fmean(scores) for scores in attempts for value in scores]
+    freedom = len(errors) - sum(1 for scores in attempts if scores)
+    return math.hypot(*errors) / math.sqrt(max(1, freedom)), freedom
 
 
 @lru_cache(maxsize=16)
-def most_probable_rung(tree: tuple[Node, ...]) -> int:
-    """Return the most probable sigma, as a power of RUNG.
+def most_probable_sigma(tree: tuple[Node, ...]) -> float:
+    """Return the most probable sigma of a tree, in the unit of its scores and as a power of RUNG.
 
-    It maximises the likelihood of all scores. The spread of repeated runs alone would mislead, since runs are repeated
-    because of their first score: it is only where the search begins.
+    It maximises the likelihood of all scores, times a log-normal prior. The spread of repeated runs alone would
+    mislead, since runs are repeated because of their first score: it is only where the search begins.
     """
-    pooled, freedom = pooled_deviation([node.scores for node in tree])
-    runs = sum(len(node.scores) for node in tree)
+    pooled_bpb, freedom = pooled_deviation([node.scores for node in tree])
+    runs = sum(len(node.scores) for node in tree if not node.is_stopped)
 
-    @cache
     def plausibility(rung: int) -> float:
         sigma_bpb = RUNG**rung
         prior = -0.5 * (math.log(sigma_bpb / TYPICAL_SIGMA_BPB) / TYPICAL_SPREAD) ** 2
-        return believe(tree, rung).log_evidence - (runs - 1) * math.log(sigma_bpb) + prior
+        return learn(tree, sigma_bpb).log_evidence - (runs - 1) * math.log(sigma_bpb) + prior
 
-    rung = round(math.log(pooled if freedom else TYPICAL_SIGMA_BPB, RUNG))
+    rung = round(math.log(pooled_bpb if freedom else TYPICAL_SIGMA_BPB, RUNG))
     while (best := max((rung - 1, rung, rung + 1), key=plausibility)) != rung:
         rung = best
-    return rung
+    return RUNG**rung
 
 
 def noise(history: History) -> Noise | None:

@@ -7,7 +7,7 @@ keeps for simplicity may cost is bounded over all of them, against the last atte
 import ast
 
 from agent.experiment import Attempt, History, Kind
-from agent.judging.noise import Knowledge
+from agent.judging.noise import Knowledge, line_of
 from agent.script.contract import parse
 from agent.script.dials import remembered
 
@@ -44,17 +44,9 @@ def price_of(attempt: Attempt, history: History, knowledge: Knowledge, price: fl
 
     Where the noise is doubted, a quarter of sigma may be more than any edit brings: no tie is kept then.
     """
-    assert attempt.parent is not None
-    what = simpler(attempt, history[attempt.parent]) if knowledge.doubt is None else None
-    if what is None or knowledge.lead(_last_gain(attempt, history).number, attempt.number) > TIE:
+    before = line_of(attempt, history)[1:]
+    what = simpler(attempt, before[0]) if knowledge.doubt is None else None
+    last_gain = next(kept for kept in before if kept.kind is not Kind.SIMPLER)
+    if what is None or knowledge.lead(last_gain.number, attempt.number) > TIE:
         return price, None
     return -TIE, what
-
-
-def _last_gain(attempt: Attempt, history: History) -> Attempt:
-    """Return the nearest ancestor that was kept for a gain, or attempt 0."""
-    while attempt.parent is not None:
-        attempt = history[attempt.parent]
-        if attempt.kind is not Kind.SIMPLER:
-            break
-    return attempt

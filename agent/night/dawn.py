@@ -35,15 +35,13 @@ from agent.judging.champion import (
     FRESH,
     QUESTION,
     SOURCE,
+    Ablation,
     DawnRun,
     Edit,
     Findings,
     Without,
-    as_expected,
     edits_of,
-    findings,
     names,
-    next_run,
 )
 from agent.judging.intervals import Pieces, Spread
 from agent.lab.data import load_data
@@ -78,7 +76,7 @@ def confirm(context: NightContext, most_runs: int) -> Findings | None:
         while driver.take_a_step(plan):
             pass
         dawn = plan.dawn()
-        return None if dawn is None else Conclusion(driver, dawn, plan.impossible, plan.divisible()).drawn()
+        return None if dawn is None else Conclusion(driver, dawn, plan.ablation(dawn)).drawn()
 
 
 def confirm_aloud(context: NightContext, most_runs: int) -> Findings | None:
@@ -185,18 +183,17 @@ class DawnPlan(Plan):
         left = self.until - runs_at_dawns(state.attempts) - len(begun)
 
         def ask() -> DawnRun | None:
-            return next_run(
-                as_expected(state.attempts, begun, dawn.number), left, impossible=self.impossible,
-                divisible=self.divisible(), at_least=dawn.fresh, dawn=dawn.number,
-            )  # fmt: skip
+            return self.ablation(dawn).expecting(begun).next_run(left, dawn.fresh)
 
         return state.once(f"the next run beside {begun}, without {sorted(self.impossible)}", ask)
 
-    def divisible(self) -> set[int]:
-        """Return the edits of the champion that turn many dials and change nothing else."""
-        history, best, kind = self.state.attempts, self.state.best, self.context.night.device_kind
-        edits = edits_of(best, history) if best is not None else ()
-        return {edit.number for edit in edits if len(dials_of(history, edit.number, kind)) >= LEAST_DIALS}
+    def ablation(self, dawn: Dawn) -> Ablation:
+        """Return what this dawn asks of the champion; edits that turn many dials and nothing else are divisible."""
+        history, kind = self.state.attempts, self.context.night.device_kind
+        champion = history[dawn.champion]
+        numbers = (edit.number for edit in edits_of(champion, history))
+        divisible = {number for number in numbers if len(dials_of(history, number, kind)) >= LEAST_DIALS}
+        return Ablation(history, champion, dawn.number, divisible, self.impossible)
 
     def _question(self, champion: Attempt, edits: Edits, script: str) -> Proposal:
         """Return the champion without these edits, so that it can be measured."""
@@ -211,17 +208,13 @@ class Conclusion:
 
     driver: Driver
     dawn: Dawn
-    impossible: set[Edits]
-    divisible: set[int]
+    ablation: Ablation
 
     def drawn(self) -> Findings:
         """Return what the runs say, once it is recorded and the branch …-confirmed is where it belongs."""
-        driver, state, dawn = self.driver, self.driver.state, self.dawn
+        driver, dawn = self.driver, self.dawn
         texts: dict[str, Spread] = {split: text for split in SPLITS if (text := self._text(split)) is not None}
-        concluded = findings(
-            state.attempts, impossible=self.impossible, divisible=self.divisible, dawn=dawn.number, texts=texts
-        )
-        assert concluded is not None
+        concluded = self.ablation.findings(texts)
         self._record(concluded)
         recorded = replace(dawn, findings=asdict(concluded))
         driver.journal.put_dawn(recorded)  # before the branch, which may be refused: hours were spent on these findings

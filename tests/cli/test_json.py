@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 from json_page import HEAD, PAGE, faults, keys_of, named, tables
+from judged import findings
 from known import write_idea
 from nights import Grounds, unigram
 
 from agent.cli.housekeeping.nights import NightRow
 from agent.cli.main import commands_for
 from agent.experiment import Dawn
-from agent.judging.champion import Edit, findings
+from agent.judging.champion import Edit
 from agent.judging.intervals import Interval
 from agent.pools.contention import Contention
 from agent.proposers.briefing import Left

@@ -4,11 +4,11 @@ import dataclasses
 import json
 
 import numpy as np
-from judged import scored_attempt, scored_run
+from judged import findings, next_run, scored_attempt, scored_run
 from test_confirmation import SIGMA, texts
 
 from agent.experiment import Attempt, Dawn, Decision, Ending, Kind, Run, Status, incumbent
-from agent.judging.champion import Again, Findings, adoption, edits_of, findings, next_run
+from agent.judging.champion import Again, Findings, adoption, edits_of
 
 
 def with_two_passengers(*last: Run) -> list[Attempt]:

@@ -233,4 +233,4 @@ def test_one_with_a_low_number_is_judged_by_what_later_ones_have_shown():
     known, whole = know(measured(others, late)), know(measured(history))
     assert known is not None
     assert whole is not None
-    assert known.gain_bpb(3) == whole.gain_bpb(3)
+    assert known.effect(3).mean == whole.effect(3).mean

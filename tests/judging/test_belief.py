@@ -7,31 +7,37 @@ import numpy as np
 import pytest
 
 from agent.judging.belief import (
-    DIFFERENCES,
     GAINS,
+    POINTS,
     PRIOR,
     SCALES,
     SIZE,
     STEP,
     Belief,
+    Effect,
+    Evidence,
     Node,
     effects,
     learn,
     noise_below,
     noise_density,
-    worths,
 )
-from agent.judging.noise import RUNG, most_probable_rung
+from agent.judging.noise import most_probable_sigma
 
 #  0 ─┬─ 1 ─┬─ 3
 #     └─ 2  └─ 4 ── 5
 PARENTS = (0, 0, 0, 1, 1, 4)
-SCORES = ((0.3, -2.0, 4.0), (6.2,), (-10.0,), (5.0,), (12.0, 7.0), (3.0,))
-TREE = tuple(Node(parent, scores) for parent, scores in zip(PARENTS, SCORES, strict=True))
+SCORES = ((0.3, -2.0, 4.0), (6.2,), (-10.0,), (5.0,), (12.0, 7.0), (3.0,))  # steps
+TREE = tuple(
+    Node(parent, tuple(score * STEP for score in scores)) for parent, scores in zip(PARENTS, SCORES, strict=True)
+)
+
+
+EVIDENCE = Evidence.of(TREE, 1.0)
 
 
 def points(i: int) -> np.ndarray:
-    return TREE[i].centre + np.arange(SIZE) - SIZE // 2
+    return EVIDENCE.centres[i] + POINTS
 
 
 def table(i: int) -> np.ndarray:  # (merit of the child, merit of its parent)
@@ -42,7 +48,7 @@ def table(i: int) -> np.ndarray:  # (merit of the child, merit of its parent)
 
 def joint(i: int) -> np.ndarray:
     """Of the merits of attempt 4 or 1 and its parent, by sums over all the others."""
-    own = [node.likelihood() for node in TREE]
+    own = EVIDENCE.runs
     four = own[4] * (own[5] @ table(5))
     three, two = own[3] @ table(3), own[2] @ table(2)
     if i == 4:
@@ -55,15 +61,21 @@ def joint(i: int) -> np.ndarray:
 
 @pytest.mark.parametrize("i", [1, 4])
 def test_messages_give_what_sums_over_all_merits_give(i):
-    belief, pairs = Belief.of(TREE, PRIOR), joint(i)
-    differences = points(i)[:, None] - points(PARENTS[i])
-    assert belief.sure(i) == pytest.approx(pairs[differences > 0].sum())
-    assert belief.gain(i) == pytest.approx((pairs * differences).sum() * STEP)
-    assert belief.value_of_keeping(i, 0.3) == pytest.approx((pairs * worths(differences, 0.3)).sum())
-    steps, probability = belief.effect(i)
-    assert list(steps) == list(DIFFERENCES + TREE[i].centre - TREE[PARENTS[i]].centre)
+    effect, pairs = Belief.of(EVIDENCE, PRIOR).effect(i), joint(i)
+    differences = (points(i)[:, None] - points(PARENTS[i])) * STEP
+    assert effect.sure == pytest.approx(pairs[differences > 0].sum())
+    assert effect.mean == pytest.approx((pairs * differences).sum())
+    assert worth(effect) == pytest.approx((pairs * np.where(differences > 0, differences, differences - 0.3)).sum())
     for step in (-3, 0, 5):
-        assert probability[steps == step] == pytest.approx(pairs[differences == step].sum())
+        assert effect.probability[effect.sizes == step * STEP] == pytest.approx(pairs[differences == step * STEP].sum())
+
+
+def worth(effect: Effect) -> float:
+    return float(effect.worths(0.3).sum())
+
+
+def believed(*nodes: Node) -> Belief:
+    return Belief.of(Evidence.of(nodes, 1.0), PRIOR)
 
 
 def night(rng: np.random.Generator, edits: int, shares: tuple[float, float, float]) -> tuple[Node, ...]:
@@ -71,7 +83,7 @@ def night(rng: np.random.Generator, edits: int, shares: tuple[float, float, floa
     kinds = rng.choice(3, size=edits, p=shares)
     sizes = rng.exponential(size=edits)
     merits = np.select([kinds == 0, kinds == 1], [-3.0 * sizes, 0.0 * sizes], 1.5 * sizes) + rng.normal(size=edits)
-    return (Node(0, tuple(rng.normal(size=12) / STEP)), *(Node(0, (float(merit) / STEP,)) for merit in merits))
+    return (Node(0, tuple(rng.normal(size=12))), *(Node(0, (float(merit),)) for merit in merits))
 
 
 def test_the_night_teaches_what_edits_bring():
@@ -100,10 +112,10 @@ def test_a_sources_record_is_part_of_the_prior_of_its_next_edit():
     for seed in range(3):
         told = two_sources(seed)
         sure = {
-            source: learn((*told, Node(0, (2.0 / STEP,), source=source))).sure(len(told))
+            source: learn((*told, Node(0, (2.0,), source=source))).effect(len(told)).sure
             for source in ("good", "poor", "new")
         }
-        untold = learn(tuple(replace(one, source="") for one in (*told, Node(0, (2.0 / STEP,))))).sure(len(told))
+        untold = learn(tuple(replace(one, source="") for one in (*told, Node(0, (2.0,))))).effect(len(told)).sure
         assert sure["good"] > untold + 0.03
         assert sure["poor"] < untold - 0.05
         assert sure["poor"] < sure["new"] < sure["good"]
@@ -111,7 +123,7 @@ def test_a_sources_record_is_part_of_the_prior_of_its_next_edit():
 
 def test_few_edits_of_a_source_say_little_against_many_of_the_others():
     """Three harmful ones are no proof that a source is worse than those that gain with every second edit."""
-    told = (*two_sources(0)[:151], *[Node(0, (-3.0 / STEP,), source="new")] * 3)
+    told = (*two_sources(0)[:151], *[Node(0, (-3.0,), source="new")] * 3)
     belief = learn(told)
     gains = {name: belief.weights[i][GAINS].sum() for name, i in (("good", 1), ("new", len(told) - 1))}
     assert 0.5 * gains["good"] < gains["new"] < gains["good"]
@@ -120,44 +132,42 @@ def test_few_edits_of_a_source_say_little_against_many_of_the_others():
 def test_with_one_source_its_name_changes_nothing():
     plain = night(np.random.default_rng(0), 40, (0.7, 0.18, 0.12))
     named = tuple(replace(one, source="search") for one in plain)
-    assert np.array_equal(learn(plain).merged, learn(named).merged)
+    assert np.array_equal(learn(plain).apart, learn(named).apart)
     assert learn(named).weights == pytest.approx(np.tile(learn(named).weights[0], (41, 1)))
 
 
 def test_discarded_children_tell_of_their_parent_at_no_cost():
-    kept = (Node(0, (0.0, 0.0, 0.0)), Node(0, (1.5 / STEP,)))
+    kept = (Node(0, (0.0, 0.0, 0.0)), Node(0, (1.5,)))
 
     def sure_with(child: float) -> float:
-        return Belief.of((*kept, *[Node(1, (child / STEP,))] * 6), PRIOR).sure(1)
+        return believed(*kept, *[Node(1, (child,))] * 6).effect(1).sure
 
-    assert sure_with(1.5) > Belief.of(kept, PRIOR).sure(1) > sure_with(-0.5)
+    assert sure_with(1.5) > believed(*kept).effect(1).sure > sure_with(-0.5)
 
 
 def test_an_outlier_is_no_discovery():
     """Two runs, one far out: the mean of a Gaussian would be sure of a gain."""
-    baseline = Node(0, (0.0, 0.3 / STEP, -0.3 / STEP))
-    odd, fine = (
-        Belief.of((baseline, Node(0, scores)), PRIOR) for scores in ((7 / STEP, 0.0), (3.5 / STEP, 3.5 / STEP))
-    )
-    assert odd.sure(1) < 0.8 < 0.98 < fine.sure(1)
+    baseline = Node(0, (0.0, 0.3, -0.3))
+    odd, fine = (believed(baseline, Node(0, scores)).effect(1) for scores in ((7.0, 0.0), (3.5, 3.5)))
+    assert odd.sure < 0.8 < 0.98 < fine.sure
 
 
 def test_what_is_beyond_all_doubt_is_beyond_all_doubt():
     """As where the noise is tiny and edits are not."""
-    baseline = Node(0, (0.0, 0.3 / STEP, -0.3 / STEP))
+    baseline = Node(0, (0.0, 0.3, -0.3))
     for far in (100.0, 1e4, 1e7):
-        worse, better = (learn((baseline, Node(0, (merit,)))) for merit in (-far / STEP, far / STEP))
-        assert worse.sure(1) < 1e-6
-        assert better.sure(1) > 1 - 1e-6
-        assert better.gain(1) == pytest.approx(far, rel=0.02)
-        assert better.value_of_keeping(1, 0.3) == pytest.approx(far, rel=0.02)
-        assert worse.value_of_keeping(1, 0.3) < -0.9 * far
+        worse, better = (learn((baseline, Node(0, (merit,)))).effect(1) for merit in (-far, far))
+        assert worse.sure < 1e-6
+        assert better.sure > 1 - 1e-6
+        assert better.mean == pytest.approx(far, rel=0.02)
+        assert worth(better) == pytest.approx(far, rel=0.02)
+        assert worth(worse) < -0.9 * far
 
 
 def test_a_run_is_worth_most_where_the_verdict_is_open():
     baseline = Node(0, (0.0, 0.0, 0.0))
     worse, open_, better = (
-        Belief.of((baseline, Node(0, (merit / STEP,) * 2)), PRIOR).value_of_runs(1, 0.3) for merit in (-3.0, 1.0, 5.0)
+        believed(baseline, Node(0, (merit,) * 2)).value_of_runs(1, 0.3) for merit in (-3.0, 1.0, 5.0)
     )
     assert open_ > 20 * max(worse, better)
     assert min(worse, better) >= -1e-12
@@ -168,16 +178,16 @@ def test_a_run_is_worth_most_where_the_verdict_is_open():
 
 def test_a_ceiling_says_what_the_sum_over_all_scores_below_it_says():
     """The window of the attempt holds most of its merits, and the rest is in one tail."""
-    baseline = Node(0, (0.0, 0.3 / STEP, -0.3 / STEP))
+    baseline = Node(0, (0.0, 0.3, -0.3))
     low = np.arange(-4000, 8 * int(1 / STEP))  # the score that it would have had: down to 500 sigma below
     ceiling = 0.5 / STEP
-    own = baseline.likelihood()
-    merits = baseline.centre + np.arange(SIZE) - SIZE // 2
+    evidence = Evidence.of((baseline, Node(0, (0.5,), is_stopped=True)), 1.0)
+    own, merits = evidence.runs[0], evidence.centres[0] + POINTS
     table = effects(np.arange(-5000, 5000))  # (K, differences)
     below = noise_below((ceiling - low) * STEP)
     spelled_out = np.stack([table[:, low - merit + 5000] @ below for merit in merits], axis=1)  # (K, SIZE)
     wanted = spelled_out @ (own / own.sum())
-    found = Belief.of((baseline, Node(0, (), (ceiling,))), PRIOR).likelihood_of(1)
+    found = Belief.of(evidence, PRIOR).likelihoods()[1]
     assert found / found.sum() == pytest.approx(wanted / wanted.sum(), rel=2e-3)
 
 
@@ -201,7 +211,7 @@ def test_sigma_is_learnt_though_only_the_lucky_are_measured_again():
             merit = 1.0 + 0.01 * rng.choice([0.0, 3.0, -1.5], p=[0.3, 0.6, 0.1]) * rng.exponential()
             first = rng.normal(merit, 0.01)
             scores.append((first, rng.normal(merit, 0.01)) if first < 0.99 else (first,))
-        found.append(RUNG ** most_probable_rung(tuple(Node(0, tuple(1.0 - value for value in one)) for one in scores)))
+        found.append(most_probable_sigma(tuple(Node(0, tuple(1.0 - value for value in one)) for one in scores)))
         naive.append(np.mean([np.var(one, ddof=1) for one in scores if len(one) == 2]) ** 0.5)
     assert np.mean(found) == pytest.approx(0.01, rel=0.2)
     assert np.mean(naive) > 0.011

@@ -4,19 +4,11 @@ import dataclasses
 
 import numpy as np
 import pytest
-from judged import scored_attempt, scored_run
+from judged import findings, next_run, scored_attempt, scored_run
 
 from agent.experiment import Attempt, Ending, Status, halves_of, incumbent, is_half
-from agent.judging.belief import PRIOR, STEP
-from agent.judging.champion import (
-    REACH,
-    Again,
-    Findings,
-    Without,
-    divided,
-    findings,
-    next_run,
-)
+from agent.judging.belief import PRIOR, STEP, Effect
+from agent.judging.champion import REACH, Again, Findings, Without, divided
 from agent.judging.intervals import Spread
 
 SIGMA = 0.01
@@ -165,16 +157,17 @@ def test_an_edit_that_is_dropped_is_dropped_whole():
 
 def test_what_one_half_is_found_to_bring_the_other_does_not():
     """The edit brings 2 sigma for sure; the script without the first half is 3 sigma worse, or 1 sigma better."""
-    steps, probability = np.arange(-50, 51), (np.arange(-50, 51) == 2 / STEP).astype(float)
+    sizes = np.arange(-50, 51) * STEP
+    whole = Effect(sizes, (sizes == 2).astype(float))
 
-    def told(effect: float) -> tuple[np.ndarray, np.ndarray]:
-        return REACH, np.exp(-0.5 * ((REACH * STEP - effect) / 0.3) ** 2)
+    def told(effect: float) -> Effect:
+        return Effect(REACH * STEP, np.exp(-0.5 * ((REACH * STEP - effect) / 0.3) ** 2))
 
     for effect in (3.0, -1.0):
-        first, second = (half @ REACH * STEP for half in divided(steps, probability, PRIOR, (told(effect), None)))
+        first, second = (half.mean for half in divided(whole, PRIOR, (told(effect), None)))
         assert first == pytest.approx(effect, abs=0.3)
         assert first + second == pytest.approx(2.0, abs=1e-6)
-    first, second = (half @ REACH * STEP for half in divided(steps, probability, PRIOR, (None, None)))
+    first, second = (half.mean for half in divided(whole, PRIOR, (None, None)))
     assert first == pytest.approx(second) == pytest.approx(1.0)
 
 

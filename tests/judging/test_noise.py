@@ -9,7 +9,7 @@ from samples import NIGHT, status_lines
 
 from agent.experiment import Attempt, Noise, Status, Summary
 from agent.judging.judges import Balanced, Strict
-from agent.judging.noise import BLOCK, LATEST, SUREST, know, measured, noise, recent
+from agent.judging.noise import BLOCK, LATEST, SUREST, ceiling_bpb, know, measured, noise
 from agent.view.status import noise_lines
 
 SIGMA = 0.006
@@ -54,7 +54,8 @@ def believed(history: list[Attempt]) -> tuple[float, float]:
     """Gain in sigma and sureness of a promising edit that is measured once."""
     attempt = scored_attempt(31, 1.489, parent=0, status=None)
     known = know(measured(history, attempt))
-    return known.gain_bpb(31) / SIGMA, known.sure(31)
+    effect = known.effect(31)
+    return effect.mean * known.sigma_bpb / SIGMA, effect.sure
 
 
 def test_runs_that_were_ended_early_are_not_left_out_of_what_edits_bring():
@@ -88,11 +89,8 @@ def test_runs_that_were_ended_early_do_not_move_sigma():
 def test_what_was_ended_early_is_worse_than_its_parent_was_then_not_than_it_is_now():
     """A lucky parent turned out to be worse: its children had to be above its first score only."""
     kept = scored_attempt(1, 1.480, 1.510, 1.510, parent=0, status=Status.KEEP)
-    once = know(measured([BASELINE, replace(kept, runs=kept.runs[:1]), stopped_attempt(2, parent=1)]))
-    often = know(measured([BASELINE, kept, stopped_attempt(2, parent=1)]))
-    reference = once.reference_bpb
-    ceilings = [reference - known.belief.nodes[2].ceilings[0] * known.sigma_bpb / 8 for known in (once, often)]
-    assert ceilings == pytest.approx([1.480, 1.480])
+    once = replace(kept, runs=kept.runs[:1])
+    assert [ceiling_bpb(parent) for parent in (kept, once, BASELINE)] == pytest.approx([1.480, 1.480, 1.5])
 
 
 def test_an_attempt_that_crashed_is_still_no_measurement():
@@ -178,7 +176,6 @@ def long_night(count: int) -> list[Attempt]:
 
 def test_a_night_of_some_hundred_attempts_is_learnt_from_as_a_whole():
     history = long_night(LATEST + BLOCK - 1)
-    assert recent(history) is history
     assert len(measured(history)) == len(history)
 
 
@@ -195,4 +192,4 @@ def test_a_long_night_is_learnt_from_by_its_latest_attempts_and_the_line_that_th
 
 def test_the_line_is_found_where_numbers_are_missing():
     history = [one for one in long_night(2000) if one.number % 10 != 5]
-    assert [one.number for one in recent(history)][:3] == [0, 7, 20]
+    assert [one.number for one in measured(history)][:3] == [0, 7, 20]

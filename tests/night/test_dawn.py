@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 from dawns import BEST, LUCKY, SHARPER, START, remember
 from json_page import faults
+from judged import findings, next_run
 from nights import Grounds, Quiet, jobs_of, make_repository, scripted_context, unigram
 
 from agent.experiment import LOCAL, Attempt, Decision, Ending, Kind, Run, Score, Status, incumbent
-from agent.judging.champion import Again, Findings, Without, findings, next_run
+from agent.judging.champion import Again, Findings, Without
 from agent.night.dawn import confirm, is_interrupted
 from agent.night.limits import Limits
 from agent.night.lock import AFTER_RUN, NOW, only_night

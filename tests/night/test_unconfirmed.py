@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 from dawns import BEST, SHARPER, START, remember
+from judged import findings
 from nights import Grounds, make_repository, run_once, scripted_context, unigram
 
 from agent.experiment import Dawn, Decision, Kind, Proposal, Status
-from agent.judging.champion import findings
 from agent.night.dawn import confirm_aloud
 from agent.night.limits import Limits
 from agent.night.loop import at_work, run_night

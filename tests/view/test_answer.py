@@ -11,14 +11,13 @@ from pathlib import Path
 
 import pytest
 from commands import nothing_yet, refused, training, wait_until
-from judged import scored_attempt
+from judged import findings, scored_attempt
 from nights import command, environment, unigram
 
 from agent.cli import main as command_line
 from agent.cli.training import answer_of_dawn
 from agent.cli.trying import TRY
 from agent.experiment import Status
-from agent.judging.champion import findings
 from agent.view.answer import STDOUT, Answer
 
 PIPES = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}

@@ -3,12 +3,12 @@
 import dataclasses
 
 import pytest
-from judged import scored_attempt
+from judged import findings, scored_attempt
 from nights import unigram
 from samples import NIGHT
 
 from agent.experiment import Dawn, Status, halves_of
-from agent.judging.champion import Edit, Findings, findings
+from agent.judging.champion import Edit, Findings
 from agent.judging.intervals import Interval
 from agent.view.facts.overview import dawn_of
 from agent.view.findings import findings_lines, runs_to_tell
