@@ -10,14 +10,14 @@ A script writes its own curve. All that it can win with a flattering one is the 
 honest one can lose more: an edit that raises the training loss alone, such as label smoothing, looks worse than it is.
 """
 
-import json
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Annotated
 
+import msgspec
 import numpy as np
-
-from agent.text import is_finite
 
 FRACTIONS = (0.4, 0.5, 0.6, 0.7, 0.8)  # of the budget: before, losses say little; later, there is little left to save
 WINDOW = 0.1  # of the budget: a loss is the mean over this much before it
@@ -60,40 +60,47 @@ class Bound:
         return f"stopped early at {self.fraction:.0%}: its loss was {above:.3f} above the incumbent's"
 
 
-def losses(curve: bytes) -> Losses:
-    """Read the losses at FRACTIONS from a metrics.jsonl; skip lines that are no point of a curve."""
-    points = points_of(curve)
-    reached = [mark for mark in FRACTIONS if points and points[0][0] <= mark <= points[-1][0]]
-    return {mark: _loss_at(mark, points) for mark in reached}
+class Point(msgspec.Struct):
+    """Hold what is read of a line of metrics.jsonl; anything else in it is passed over."""
+
+    progress: Annotated[float, msgspec.Meta(ge=0, le=1)]
+    loss: float
+
+
+DECODER = msgspec.json.Decoder(Point)
 
 
 def points_of(curve: bytes) -> list[tuple[float, float]]:
-    """Read fraction of the budget and loss from the lines of a metrics.jsonl, in the order of the fractions."""
-    return sorted(point for line in curve.splitlines() if (point := _point(line)) is not None)
+    """Read fraction of the budget and loss from the lines of a metrics.jsonl, in the order of the fractions.
+
+    A line that is no point of a curve, or is cut off in the middle of a write, is passed over.
+    """
+    points = []
+    for line in curve.splitlines():
+        with suppress(msgspec.MsgspecError, ValueError, RecursionError):
+            point = DECODER.decode(line)
+            points.append((point.progress, point.loss))
+    return sorted(points)
 
 
-def _point(line: bytes) -> tuple[float, float] | None:
-    """Parse progress and loss from a line; None if it has neither, or is cut off in the middle of a write."""
-    try:
-        said = json.loads(line)
-        fraction, loss = said["progress"], said["loss"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
-    plausible = is_finite(fraction) and is_finite(loss) and 0 <= fraction <= 1
-    return (float(fraction), float(loss)) if plausible else None
+def losses(curve: bytes) -> Losses:
+    """Return the losses at FRACTIONS from a metrics.jsonl, each the mean over the window before.
 
-
-def _loss_at(mark: float, points: Sequence[tuple[float, float]]) -> float:
-    """Return the mean loss over the window before; if it holds no step, interpolate between the steps around it."""
-    fractions, values = np.array(points).T  # (points,) each
-    window = values[(mark - WINDOW < fractions) & (fractions <= mark)]
-    return float(window.mean() if len(window) else np.interp(mark, fractions, values))
+    Where the window holds no step, interpolate between the steps around it.
+    """
+    fractions, values = np.array(points_of(curve)).reshape(-1, 2).T  # (points,) each
+    found = {}
+    for mark in FRACTIONS:
+        if fractions.size and fractions[0] <= mark <= fractions[-1]:
+            window = values[(mark - WINDOW < fractions) & (fractions <= mark)]
+            found[mark] = float(window.mean() if window.size else np.interp(mark, fractions, values))
+    return found
 
 
 def bounds(finished: Sequence[Finished], incumbent: Finished, sure: float = SURE) -> tuple[Bound, ...]:
     """Return a bound for each fraction at which the finished runs relate losses to scores."""
     learnt = (_bound(mark, finished, incumbent, sure) for mark in FRACTIONS if mark in incumbent.losses)
-    return tuple(bound for bound in learnt if bound is not None)
+    return tuple(filter(None, learnt))
 
 
 def _bound(mark: float, finished: Sequence[Finished], incumbent: Finished, sure: float) -> Bound | None:
@@ -108,11 +115,10 @@ def _bound(mark: float, finished: Sequence[Finished], incumbent: Finished, sure:
         return None  # no line through one point
     from scipy import stats  # takes a second to import; most nights do without
 
-    line = stats.theilslopes(val_bpb, loss)
-    slope, offset = float(line.slope), float(line.intercept)
+    slope, offset = map(float, stats.theilslopes(val_bpb, loss)[:2])
     if not slope > 0:
         return None  # a lower loss has not meant a lower score
-    runs = len(near)
-    sigma_bpb = math.sqrt(float(((val_bpb - offset - slope * loss) ** 2).sum()) / (runs - 2))
-    margin_bpb = float(stats.t.ppf(sure, runs - 2)) * sigma_bpb * math.sqrt(1 + 1 / runs)
+    errors, freedom = val_bpb - offset - slope * loss, len(near) - 2
+    error_bpb = math.sqrt(float(errors @ errors) / freedom * (1 + 1 / len(near)))  # of one forecast
+    margin_bpb = float(stats.t.ppf(sure, freedom)) * error_bpb
     return Bound(mark, max((incumbent.val_bpb + margin_bpb - offset) / slope, here), here, slope, offset)

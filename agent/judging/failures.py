@@ -1,6 +1,5 @@
 """Why an attempt has no score, or none that is believed, in one sentence. Pure."""
 
-import math
 import signal
 
 from agent.experiment import Attempt, Decision, Ending, Kind, Run
@@ -10,23 +9,15 @@ PLAUSIBLE_GAIN = 0.2  # of the incumbent's bits per byte
 
 
 def failure(attempt: Attempt) -> str | None:
-    """Return why an attempt failed: one bad run is enough; None if every run has a finite score."""
+    """Return why an attempt failed in the night: one bad run is enough; None if every run has a score."""
     if attempt.dry_run is not None and attempt.dry_run.failure is not None:
         return f"dry run: {attempt.dry_run.failure}"
-    if not attempt.done_runs:
-        return "it was never run"
-    return next((why for run in attempt.done_runs if (why := run_failure(run)) is not None), None)
+    return next(filter(None, map(run_failure, attempt.done_runs)), None)
 
 
 def fault(attempt: Attempt) -> str | None:
     """Return why one of its runs has failed, dawn's included; None if none has so far."""
-    for run in attempt.counted_runs:
-        why = run_failure(run) if run.score is not None else training_failure(run)
-        if why is not None:
-            return why
-        if run.holdout is not None and run.holdout.val_bpb is None:
-            return "it has no score on the holdout"  # whose text is not quoted
-    return None
+    return next(filter(None, map(run_failure, attempt.counted_runs)), None)
 
 
 def stopped_early(attempt: Attempt) -> str | None:
@@ -53,12 +44,11 @@ def too_slow(attempt: Attempt) -> str | None:
 def run_failure(run: Run) -> str | None:
     """Return why a run has no score that counts; None if it has one."""
     if run.score is None:
-        return training_failure(run) or "not scored"
+        return training_failure(run)
     if run.score.val_bpb is None:
         return run.score.failure or "no score"
-    if not math.isfinite(run.score.val_bpb) or run.score.val_bpb <= 0:
-        return f"val_bpb {run.score.val_bpb} is no score"
-    return None
+    is_scored = run.holdout is None or run.holdout.val_bpb is not None
+    return None if is_scored else "it has no score on the holdout"  # whose text is not quoted
 
 
 def training_failure(run: Run) -> str | None:
@@ -86,9 +76,8 @@ def _how_it_ended(exit_code: int | None) -> str:
 
 def trusted(verdict: Decision, attempt: Attempt, best: Attempt | None, plausible: float = PLAUSIBLE_GAIN) -> Decision:
     """Return a keep unchanged unless an audit failed or the gain is implausibly large; then, that decision."""
-    scores = [score for run in attempt.counted_runs for score in (run.score, run.holdout) if score is not None]
-    audits = [score.audit for score in scores if score.audit is not None]
-    failed = next((audit.failure for audit in audits if audit.failure is not None), None)
+    scores = (score for run in attempt.counted_runs for score in (run.score, run.holdout))
+    failed = next((score.audit.failure for score in scores if score and score.audit and score.audit.failure), None)
     if failed is not None:
         return Decision(Kind.FAILED_AUDIT, f"audit: {failed}")
     if best is not None and best.val_bpb and attempt.val_bpb is not None:

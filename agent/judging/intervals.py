@@ -57,7 +57,7 @@ class Spread:
         if error_bpb == 0:
             return self
         shares = [(spread.error_bpb / error_bpb) ** 4 / spread.freedom for spread in (self, other)]
-        return Spread(error_bpb, 1 / sum(shares) if sum(shares) > 0 else math.inf)
+        return Spread(error_bpb, 1 / sum(shares))
 
     def around(self, mean_bpb: float) -> Interval:
         """Return the 95 % interval around this estimate, by Student's t."""

@@ -1,7 +1,6 @@
 """The verdict: a pure function of scores."""
 
 import dataclasses
-import math
 import time
 
 import pytest
@@ -51,9 +50,9 @@ def test_the_incumbent_is_the_last_kept_and_its_value_a_mean():
     assert judged(attempt(2, 1.35), kept(0, 1.6), kept(1, 1.3, 1.5)).status is Status.KEEP
 
 
-def test_no_finite_score_is_a_crash_and_never_a_number():
-    for value in (None, math.nan, math.inf, -0.5, 0.0):
-        assert judged(attempt(1, value), kept(0, 1.5)).status is Status.CRASH
+def test_no_score_is_a_crash_and_never_a_number():
+    """Scoring gives none that is not finite: tests/cheats/caught has scripts that try."""
+    assert judged(attempt(1, None), kept(0, 1.5)).status is Status.CRASH
 
 
 def test_one_crashed_run_among_several_is_a_crash():

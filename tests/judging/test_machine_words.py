@@ -32,7 +32,8 @@ LOGS = {
 @pytest.mark.parametrize("log", LOGS)
 def test_the_words_of_each_platform_are_known(log):
     found = {kind: told_by(f"step 12\n{log}", kind) for kind in ("cpu", "metal", "cuda")}
-    own, _, meaning, remedy = next(row for row in MESSAGES if row[1] == LOGS[log])
+    rows = [(kind, *row) for kind, rows in MESSAGES.items() for row in rows]
+    own, _, meaning, remedy = next(row for row in rows if row[1] == LOGS[log])
     for kind, sentence in found.items():
         assert (sentence is not None) == (own in ("", kind)), "on its device alone"
         if sentence is not None:
@@ -51,7 +52,7 @@ def test_what_a_script_says_of_its_own_faults_is_not_the_machines(log):
 
 
 def test_every_message_is_written_as_it_is_compared():
-    words = [row[1] for row in MESSAGES]
+    words = [row[0] for rows in MESSAGES.values() for row in rows]
     assert words == [one.lower() for one in words]
     assert len(set(words)) == len(words)
 
