@@ -210,10 +210,6 @@ class Repo:
 
     # ---- refs ----
 
-    def set_ref(self, ref: str, new: str, why: str) -> None:
-        """Create a ref that only this night writes, or move it, wherever it was."""
-        self._update_ref(why, ref, new)
-
     def move_ref(self, ref: str, new: str, old: str | None, why: str) -> None:
         """Move a ref by compare-and-swap; raise RepoError if it is neither at old (None: missing) nor at new.
 
@@ -227,16 +223,19 @@ class Repo:
                 f"{ref} was moved to {now} by somebody else (expected {old or 'nothing'}); "
                 f"start a new night with another --tag"
             )
-        self._update_ref(why, ref, new, now or "0" * len(new))
+        self.set_ref(ref, new, why, now or "0" * len(new))
 
-    def _update_ref(self, why: str, ref: str, *values: str) -> None:
-        """Write a ref; remove the lock that a killed git left on it, since only the one night that runs writes it."""
+    def set_ref(self, ref: str, new: str, why: str, *old: str) -> None:
+        """Create a ref that only this night writes, or move it, from an old commit or wherever it was.
+
+        Remove the lock that a killed git left on it, since only the one night that runs writes it.
+        """
         lock = self.common_dir / f"{ref}.lock"
         deadline = time.monotonic() + STALE_LOCK_S
         while lock.exists() and time.monotonic() < deadline:
             time.sleep(0.05)
         lock.unlink(missing_ok=True)
-        self.git("update-ref", "--create-reflog", "-m", f"nightshift: {why}", ref, *values)
+        self.git("update-ref", "--create-reflog", "-m", f"nightshift: {why}", ref, new, *old)
 
 
 def _around(folder: Path) -> tuple[Repo | None, bool]:

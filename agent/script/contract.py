@@ -143,21 +143,15 @@ def _siblings(folder: Path, source: str | bytes) -> set[str]:
 def _package(folder: Path, package: Path) -> list[Path]:
     """Return every file of a package; raise ScriptError for a link out of the folder, or if it is too large."""
     files: list[Path] = []
-    size = 0
     for place, subfolders, names in os.walk(package):
-        subfolders[:] = sorted(name for name in subfolders if name != "__pycache__" and not name.startswith("."))
-        paths = [Path(place, name) for name in sorted(names) if not name.startswith(".")]
-        for path in [path for path in (*(Path(place, name) for name in subfolders), *paths) if path.is_symlink()]:
-            if path.is_dir() or not path.resolve().is_relative_to(folder.resolve()):
+        subfolders[:] = [name for name in subfolders if name != "__pycache__" and not name.startswith(".")]
+        for path in (Path(place, name) for name in (*subfolders, *names) if not name.startswith(".")):
+            if path.is_symlink() and (path.is_dir() or not path.resolve().is_relative_to(folder.resolve())):
                 raise ScriptError(f"{path} is a link that leads out of its package; replace it by a copy")
-        files += (path for path in paths if path.is_file())
-        size += sum(path.stat().st_size for path in paths if path.is_file())
-        if len(files) > MAX_PACKAGE_FILES:
-            raise ScriptError(
-                f"{package} holds more than {MAX_PACKAGE_FILES:,} files; every run gets a copy: take some out"
-            )
-        if size > MAX_PACKAGE_BYTES:
-            most = f"{MAX_PACKAGE_BYTES >> 20} MiB"
+            if path.is_file():
+                files.append(path)
+        if len(files) > MAX_PACKAGE_FILES or sum(path.stat().st_size for path in files) > MAX_PACKAGE_BYTES:
+            most = f"{MAX_PACKAGE_FILES:,} files or {MAX_PACKAGE_BYTES >> 20} MiB"
             raise ScriptError(f"{package} holds more than {most}; every run gets a copy: take data out of it")
     return files
 

@@ -19,7 +19,7 @@ import math
 import re
 import tokenize
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TypeGuard, cast
@@ -80,10 +80,9 @@ class Dial:
     line: int
 
 
-@contextmanager
-def _depth_is_told() -> Iterator[None]:
+def _parsed(source: str) -> ast.Module:
     try:
-        yield
+        return parse(source)
     except (RecursionError, MemoryError) as error:  # MemoryError: the parser's own stack is full
         raise ScriptError(
             "the script is nested too deep to be read; split its longest expression, or its longest chain of elif"
@@ -93,14 +92,12 @@ def _depth_is_told() -> Iterator[None]:
 # ---- dials and their ranges ------------------------------------------------------------------------------------------
 
 
-@_depth_is_told()
 def read_dials(source: str, device_kind: str) -> tuple[Dial, ...]:
     """Return the dials in the order of their lines; raise ScriptError for an unreadable range or preset."""
     return tuple(_read_dials(source, device_kind, strict=True))
 
 
 @remembered
-@_depth_is_told()
 def legible_dials(source: str, device_kind: str) -> tuple[Dial, ...]:
     """Return the dials of a script edited at night, without errors.
 
@@ -112,7 +109,7 @@ def legible_dials(source: str, device_kind: str) -> tuple[Dial, ...]:
 def _read_dials(source: str, device_kind: str, *, strict: bool) -> Iterator[Dial]:
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
     comments = {token.start[0]: token.string for token in tokens if token.type == tokenize.COMMENT}
-    for statement in parse(source).body:
+    for statement in _parsed(source).body:
         try:
             if (dial := _dial_of(statement, device_kind)) is None:
                 continue
@@ -254,13 +251,12 @@ def _elements(text: str) -> tuple[Value, ...]:
 # ---- turning dials ---------------------------------------------------------------------------------------------------
 
 
-@_depth_is_told()
 def set_dials(source: str, device_kind: str, values: Mapping[str, Value]) -> str:
     """Return the source with these dials set and every other character unchanged; in by_device(), set this device only.
 
     Raise ScriptError if the script has no such dial.
     """
-    constants = filter(None, map(_constant, parse(source).body))
+    constants = filter(None, map(_constant, _parsed(source).body))
     places = {name: _literal(node, name, device_kind) for name, node in constants if name in values}
     missing = sorted(set(values) - set(places))
     if missing:
@@ -270,23 +266,13 @@ def set_dials(source: str, device_kind: str, values: Mapping[str, Value]) -> str
     for name, node in sorted(places.items(), key=lambda place: (place[1].lineno, place[1].col_offset), reverse=True):
         first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
         head, tail = lines[first][: node.col_offset], lines[last][node.end_col_offset :]
-        lines[first : last + 1] = [head + _exact(values[name]).encode() + tail]
+        lines[first : last + 1] = [head + repr(values[name]).encode() + tail]
     return b"".join(lines).decode()
 
 
 def show(value: Value) -> str:
     """Return a value as Python source, floats with 4 significant digits."""
     return repr(float(f"{value:.4g}")) if isinstance(value, float) else repr(value)
-
-
-def _exact(value: Value) -> str:
-    """Return a value as Python source that means exactly this value."""
-    match value:
-        case float() if math.isinf(value):
-            return "1e999" if value > 0 else "-1e999"
-        case tuple():
-            return f"({', '.join(_exact(cast(Value, item)) for item in value)}{',' if len(value) == 1 else ''})"
-    return repr(value)
 
 
 def is_number(value: object) -> bool:
@@ -310,19 +296,16 @@ class _Statement:
 
 
 @remembered
-@_depth_is_told()
 def fingerprint(source: str) -> str:
     """Return a hash of the syntax tree, which comments, blank lines, layout and kinds of quotes do not change."""
     return _hash(statement.digest for statement in _statements(source, ""))
 
 
-@_depth_is_told()
 def skeleton_of(source: str, device_kind: str) -> str:
     """Return a hash of a script without the values of its dials: equal for two scripts that differ in those alone."""
     return _hash(statement.skeleton for statement in _statements(source, device_kind))
 
 
-@_depth_is_told()
 def values_of(source: str, device_kind: str) -> dict[str, Value]:
     """Return the value of every dial, with or without a range; raise ScriptError if the script cannot be read."""
     return dict(statement.dial for statement in _statements(source, device_kind) if statement.dial)
@@ -396,7 +379,7 @@ def _statements(source: str, device_kind: str) -> tuple[_Statement, ...]:
 
 @lru_cache(maxsize=1 << 14)
 def _statements_of_block(text: str, device_kind: str) -> tuple[_Statement, ...]:
-    return tuple(_statement(node, device_kind) for node in parse(text).body)
+    return tuple(_statement(node, device_kind) for node in _parsed(text).body)
 
 
 def _statement(node: ast.stmt, device_kind: str) -> _Statement:

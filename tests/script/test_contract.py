@@ -201,10 +201,10 @@ def test_a_package_leads_nowhere_else(package, tmp_path_factory, name):
 
 def test_a_package_of_half_a_disk_is_refused(package, monkeypatch):
     monkeypatch.setattr(contract, "MAX_PACKAGE_FILES", 3)
-    with pytest.raises(ScriptError, match=r"models holds more than 3 files"):
+    with pytest.raises(ScriptError, match=r"models holds more than 3 files or 256 MiB"):
         fixed_files(package.parent, "import models")
     monkeypatch.setattr(contract, "MAX_PACKAGE_FILES", 30)
     with (package / "blocks" / "big").open("wb") as file:
         file.truncate(contract.MAX_PACKAGE_BYTES + 1)
-    with pytest.raises(ScriptError, match=r"models holds more than 256 MiB"):
+    with pytest.raises(ScriptError, match=r"models holds more than 30 files or 256 MiB"):
         fixed_files(package.parent, "import models")

@@ -70,7 +70,7 @@ def test_half_of_an_edits_dials_are_set_back_where_no_later_edit_has_turned_them
 
 
 def test_half_of_an_edits_dials_are_set_back_to_the_last_digit():
-    written = ("A = 0.123456789\n", "B = 1e999\n", "C = (-1e999, 0.123456789)\n", "D = 1\n")
+    written = ("A = 0.123456789\n", "B = 1e-07\n", "C = (-1.5, 0.123456789)\n", "D = 1\n")
     turned = ("A = 0.2\n", "B = 0.5\n", "C = (1.0, 2.0)\n", "D = 2\n", "E = (1,)\n", "F = 2\n")
     before = "".join((*written, "E = (0.123456789,)\n", "F = 1\n"))
     chain = [
