@@ -6,7 +6,6 @@ from functools import partial
 
 from agent.errors import NightError
 from agent.experiment import Ask
-from agent.pools.leases import leases_of_night
 from agent.proposers.briefing import Proposer
 from agent.proposers.catalogue.catalogue import Catalogue
 from agent.proposers.catalogue.evidence import SOURCE
@@ -20,7 +19,6 @@ from agent.proposers.source import Need, Source, Surroundings
 from agent.proposers.waiting import FurtherFirst, Waiting
 from agent.records.terms import OF_THE_MODEL, Terms
 from agent.sandbox.environment import SECRET_WORDS
-from agent.sandbox.watch import limits_of_machine
 from agent.script.dials import searched
 
 ASSIGNMENT = re.compile(r"\b([A-Z_][A-Z0-9_]*)=(?=[^\s=]*[^\d\s=])(?=[^\s=]{8})")  # NAME=value, as after env
@@ -33,12 +31,7 @@ CALLS_AT_ONCE = 4  # to a language model: providers limit the rate, and a server
 def search_of(around: Surroundings) -> Proposer:
     """Build a search that has learnt from earlier nights, and so tries other things first than they did."""
     night = around.night
-    # a GPU's own memory is not the machine's: there the script itself refuses sizes that cannot fit, in seconds
-    limit_gb = None
-    if night.device_kind != "cuda":
-        limit_gb = limits_of_machine(leases_of_night(night)[0].share).memory_bytes / 1e9
-    seed = f"{night.tag} {night.seed}"
-    return Search(night.device_kind, seed, earlier=around.past, memory_limit_gb=limit_gb)
+    return Search(night.device_kind, f"{night.tag} {night.seed}", earlier=around.past)
 
 
 # The judge takes one edit in four for a gain before it has seen any (belief.PRIOR), and a turn of dials is no better

@@ -5,11 +5,11 @@ source's turn; they come before the next question to it. An idea stays in the fi
 killed night finds it when it is resumed.
 """
 
-import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from agent.errors import NightError, NoIdea
 from agent.experiment import Attempt, History, Proposal
@@ -20,7 +20,6 @@ from agent.script.contract import MAX_SCRIPT_BYTES
 from agent.script.merge import merged
 
 FILE = "waiting.json"  # in the night's folder
-CHOSEN, FURTHER = "ahead.json", "pending.json"  # where earlier versions kept the chosen idea, and the further ones
 MAX_FILE_BYTES = 512 * MAX_SCRIPT_BYTES  # of four scripts for each of 16 workers: in JSON an odd character takes six
 
 
@@ -138,7 +137,6 @@ class Waiting:
     # ---- the file ----------------------------------------------------------------------------------------------------
 
     def _load(self, history: History) -> list[IdeaAhead]:
-        """Read the ideas that fit this history and are no attempts yet."""
         with self._claims.lock:
             return load(self._folder, begun(history))
 
@@ -149,64 +147,18 @@ class Waiting:
 def save(folder: Path, ideas: Sequence[IdeaAhead]) -> None:
     """Write ideas durably to the file of the night; remove it where there are none."""
     if ideas:
-        write_plain(folder / FILE, json.dumps([asdict(idea) for idea in ideas]) + "\n")
-    for name in (CHOSEN, FURTHER, *(() if ideas else (FILE,))):
-        (folder / name).unlink(missing_ok=True)
+        write_plain(folder / FILE, msgspec.json.encode(ideas).decode() + "\n")
+    else:
+        (folder / FILE).unlink(missing_ok=True)
 
 
 def load(folder: Path, history: History) -> list[IdeaAhead]:
-    """Read ideas from the file, or those of earlier versions, without what does not fit this history or was entered."""
-    found: list[IdeaAhead] = []
-    for name in (FILE, CHOSEN, FURTHER):
-        said = _read(folder, name)
-        for facts in said if isinstance(said, list) else [said]:
-            idea = _fitting(facts, history, name)
-            if idea is not None:
-                _put(found, idea)
-    return found
-
-
-def _put(found: list[IdeaAhead], idea: IdeaAhead) -> None:
-    """Add an idea to others; earlier versions had a further idea that was chosen in both files."""
-    for at, one in enumerate(found):
-        if words_of(one.proposal) == words_of(idea.proposal):
-            found[at] = replace(one, is_further=one.is_further or idea.is_further)
-            return
-    found.append(idea)
-
-
-def _read(folder: Path, name: str) -> Any:
+    """Read the ideas that fit this history and are no attempts yet."""
     try:
-        return json.loads(read_end(folder.resolve(), name, MAX_FILE_BYTES))
-    except (OSError, ValueError, RecursionError):
-        return None
-
-
-def _fitting(said: Any, history: History, name: str) -> IdeaAhead | None:
-    try:
-        facts = said["proposal"]
-        texts = [facts[name] for name in ("script", "title", "hypothesis", "source")]
-        parent, number, repairs = said["parent"], said.get("number", 0), facts.get("repairs")
-        chosen, further = said.get("is_chosen", name == CHOSEN), said.get("is_further", name == FURTHER)
-        asked_for = said.get("asked_for")
-        texts[0].encode()  # a half of a surrogate pair cannot be merged, and no script of ours has one
-    except (KeyError, TypeError, AttributeError, UnicodeEncodeError):
-        return None
-    if not all(isinstance(text, str) for text in texts) or not isinstance(parent, int) or not isinstance(number, int):
-        return None
-    known = range(len(history))
-    if parent not in known or not (repairs is None or (isinstance(repairs, int) and repairs in known)):
-        return None
-    proposal = Proposal.of(*texts, repairs=repairs)
-    idea = IdeaAhead(
-        proposal,
-        parent,
-        number=number,
-        is_chosen=chosen is True,
-        is_further=further is True,
-        asked_for=asked_for if isinstance(asked_for, int) else None,
-    )
-    return None if _is_entered(idea, history) else idea
+        ideas = msgspec.json.decode(read_end(folder.resolve(), FILE, MAX_FILE_BYTES), type=list[IdeaAhead])
+    except (OSError, msgspec.MsgspecError):
+        return []
+    return [idea for idea in ideas if idea.parent < len(history) and not _is_entered(idea, history)]
 
 
 def _is_entered(idea: IdeaAhead, history: History) -> bool:

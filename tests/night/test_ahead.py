@@ -276,21 +276,6 @@ def test_a_file_that_holds_no_idea_is_none(tmp_path, text):
     assert load(tmp_path, [first]) == []
 
 
-def test_a_file_without_an_end_or_a_link_is_no_idea_and_its_words_are_made_harmless(tmp_path):
-    first = Attempt(0, None, Proposal("A = 0", "baseline", "", "you"), "now")
-    proposal = Proposal("A = 1", "\x1b[2Jtitle\tof\ntwo lines \ud800", "why\0", "llm:x")
-    save(tmp_path, [IdeaAhead(proposal, 0)])
-    (found,) = load(tmp_path, [first])
-    assert found.proposal.title == "\\x1b[2Jtitle of two lines \\ud800"
-    assert found.proposal.hypothesis == "why\\x00"
-    (tmp_path / FILE).rename(tmp_path / "other")
-    (tmp_path / FILE).symlink_to(tmp_path / "other")
-    assert load(tmp_path, [first]) == []
-    (tmp_path / FILE).unlink()
-    os.mkfifo(tmp_path / FILE)
-    assert load(tmp_path, [first]) == []
-
-
 def test_an_idea_that_was_entered_before_its_night_could_forget_it_is_not_tried_again(tmp_path):
     first = Attempt(0, None, Proposal("A = 0", "baseline", "", "you"), "now")
     words = "untitled", "", "command"

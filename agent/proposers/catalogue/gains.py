@@ -2,27 +2,21 @@
 
 A file's gain was measured by others, on other machines. So the true gain of an idea is taken to be
 
-    share * promised + scatter * size * z,    z standard normal
+    share * promised + size * z,    z standard normal
 
-where size is the promised gain, half of an expected loss, and LEAST_SIZE at least. share and scatter are common to all
-ideas: how much of a promise arrives on this script and device, and how far single ideas deviate from that. Their
-posterior is exact on a grid (hierarchical Bayes: Lindley & Smith 1972), and given the two every idea has a normal
-posterior. So one idea's measurement corrects that idea, and a little all others: if promised gains have come out at a
-tenth, a tenth is expected of the next. A measurement under other conditions counts as one of another gain, which
-deviates from this one by more the less the conditions are alike, and for share and scatter it counts by its likeness
-(a power prior: Ibrahim & Chen 2000). Measurements count as independent, although attempts of one parent share the error
-of its score, and nights on one other device whatever is different there.
+where size is the promised gain, half of an expected loss, and LEAST_SIZE at least. The share of a promise that arrives
+on this script and device is common to all ideas: a regression of what was measured on what was promised. Given it,
+every idea has a normal posterior. So one idea's measurement corrects that idea, and a little all others: if promised
+gains have come out at a tenth, less is expected of the next. A measurement under other conditions counts as one of
+another gain, which deviates from this one by more the less the conditions are alike.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 from statistics import NormalDist
 
-# All pairs are equally likely before anything is measured. Gains shrink where they are copied, and seldom grow.
-SHARES = (1.5, 1.0, 0.7, 0.5, 0.25, 0.1, 0.0)
-SCATTERS = (2.0, 1.0, 0.5)  # never less: that one promise came true says little about the next
+SHARE = NormalDist(0.6, 0.5)  # before anything is measured: gains shrink where they are copied, and seldom grow
 LEAST_SIZE = 0.1  # percent: so much is open even about an idea of which nothing is promised
 LEAST_ERROR = 0.01  # percent: a script that ignores its seed has no noise, and yet its next version differs
 WARNING = 0.5  # of the size of a loss that a file expects: few are wrong by all of it, and a gain is what counts
@@ -49,77 +43,63 @@ class Measured:
             return f"{'failed' if self.failed else 'no score'} in {self.tag}"
         return f"{self.gain_percent:+.2f} % ± {self.error_percent:.2f} in {self.tag}"
 
+    @property
+    def variance(self) -> float:
+        return max(self.error_percent, LEAST_ERROR) ** 2
+
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """Hold what an idea is expected to bring, in percent of val_bpb."""
 
-    mean_percent: float
-    spread_percent: float  # standard deviation
-    sure: float  # the probability of a gain
-    improvement_percent: float  # expected, if the edit is kept only where it is a gain (Mockus, 1975)
+    gain: NormalDist
 
+    @property
+    def mean_percent(self) -> float:
+        return self.gain.mean
 
-@dataclass(frozen=True, slots=True)
-class World:
-    """Hold the posterior of every gain, in percent, if this share of the promises arrives, with this scatter."""
+    @property
+    def spread_percent(self) -> float:
+        """Return the standard deviation."""
+        return self.gain.stdev
 
-    share: float
-    scatter: float
-    beliefs: Mapping[str, NormalDist]
-    log_evidence: float
+    @property
+    def sure(self) -> float:
+        """Return the probability of a gain."""
+        return STANDARD.cdf(self.gain.mean / self.gain.stdev)
 
-    @classmethod
-    def of(cls, share: float, scatter: float, promised: Mapping[str, float], measured: Iterable[Measured]) -> "World":
-        """Compute every posterior, one measurement after another, and the probability of all measurements (its log)."""
-        beliefs = {slug: NormalDist(share * gain, scatter * _size(gain)) for slug, gain in promised.items()}
-        log_evidence = 0.0
-        for one in measured:
-            if one.gain_percent is None or one.slug not in beliefs:
-                continue
-            belief = beliefs[one.slug]
-            # elsewhere another gain was promised: the news is how far the idea missed that one
-            expected = belief.mean + share * (one.promised_percent - promised[one.slug])
-            # which may differ from this one by the larger of both sizes: 8 % on a CPU tell little about 1 % here
-            size = max(_size(promised[one.slug]), _size(one.promised_percent))
-            unlike = (scatter * size) ** 2 * (1 / one.likeness - 1)
-            variance = belief.variance + max(one.error_percent, LEAST_ERROR) ** 2 + unlike
-            surprise = one.gain_percent - expected
-            log_evidence -= 0.5 * one.likeness * (surprise**2 / variance + math.log(variance))
-            pull = belief.variance / variance
-            beliefs[one.slug] = NormalDist(belief.mean + pull * surprise, math.sqrt(belief.variance * (1 - pull)))
-        return cls(share, scatter, beliefs, log_evidence)
+    @property
+    def improvement_percent(self) -> float:
+        """Return the mean of max(0, gain), as an idea is kept only where it is a gain (Mockus, 1975)."""
+        return self.gain.mean * self.sure + self.gain.stdev * STANDARD.pdf(self.gain.mean / self.gain.stdev)
 
 
 def estimates(promised: Mapping[str, float], measured: Iterable[Measured]) -> dict[str, Estimate]:
     """Return the estimate for each idea, given the promised gains and all measurements of ideas."""
-    known = [one for one in measured if one.likeness > 0]
-    worlds = [World.of(share, scatter, promised, known) for share, scatter in product(SHARES, SCATTERS)]
-    highest = max(world.log_evidence for world in worlds)
-    likely = [math.exp(world.log_evidence - highest) for world in worlds]
-    weights = [one / sum(likely) for one in likely]
-    return {
-        slug: _mixed([(weight, world.beliefs[slug]) for weight, world in zip(weights, worlds, strict=True)])
-        for slug in promised
-    }
+    known = [one for one in measured if one.gain_percent is not None and one.likeness > 0 and one.slug in promised]
+    share = _share(known)
+    found = {slug: NormalDist(share * gain, _size(gain)) for slug, gain in promised.items()}
+    for one in known:
+        before, here = found[one.slug], promised[one.slug]
+        # elsewhere another gain was promised: the news is how far the idea missed that one
+        surprise = (one.gain_percent or 0.0) - before.mean - share * (one.promised_percent - here)
+        # which may differ from this one by the larger of both sizes: 8 % on a CPU tell little about 1 % here
+        unlike = max(_size(here), _size(one.promised_percent)) ** 2 * (1 / one.likeness - 1)
+        pull = before.variance / (before.variance + one.variance + unlike)
+        found[one.slug] = NormalDist(before.mean + pull * surprise, math.sqrt(before.variance * (1 - pull)))
+    return {slug: Estimate(gain) for slug, gain in found.items()}
+
+
+def _share(known: Sequence[Measured]) -> float:
+    """Return the share of a promise that arrives here, 0 at least; a measurement counts by its likeness."""
+    weights = [one.likeness / (_size(one.promised_percent) ** 2 + one.variance) for one in known]
+    told = math.fsum(w * one.promised_percent**2 for w, one in zip(weights, known, strict=True))
+    arrived = math.fsum(
+        w * one.promised_percent * (one.gain_percent or 0.0) for w, one in zip(weights, known, strict=True)
+    )
+    return max(0.0, (SHARE.mean / SHARE.variance + arrived) / (1 / SHARE.variance + told))
 
 
 def _size(promised_percent: float) -> float:
-    """Return how large a deviation from the promise is, in percent, at a scatter of one."""
+    """Return how far an idea deviates from its promise, in percent."""
     return max(promised_percent, -WARNING * promised_percent, LEAST_SIZE)
-
-
-def _mixed(beliefs: Iterable[tuple[float, NormalDist]]) -> Estimate:
-    """Return the estimate of a mixture of normal beliefs with these shares."""
-    parts = list(beliefs)
-    mean = sum(weight * one.mean for weight, one in parts)
-    square = sum(weight * (one.variance + (one.mean - mean) ** 2) for weight, one in parts)
-    sure = sum(weight * STANDARD.cdf(one.mean / one.stdev) for weight, one in parts)
-    improvement = sum(weight * _improvement(one) for weight, one in parts)
-    return Estimate(mean, math.sqrt(square), sure, improvement)
-
-
-def _improvement(belief: NormalDist) -> float:
-    """Return the mean of max(0, gain)."""
-    z = belief.mean / belief.stdev
-    return belief.mean * STANDARD.cdf(z) + belief.stdev * STANDARD.pdf(z)

@@ -19,7 +19,6 @@ from agent.proposers.briefing import Briefing
 from agent.proposers.llm.chat import CallFailed, Chat, Patience, Reply, ask_in_time
 from agent.proposers.llm.cost_cap import CostCap
 from agent.proposers.llm.endpoint import Endpoint
-from agent.proposers.llm.likeness import least_alike_first, traits, tried_traits
 from agent.proposers.llm.modes import SOURCES, AskMode
 from agent.proposers.llm.prompt import Conversation, ask_again, compose
 from agent.proposers.llm.protocols import API_FORMATS
@@ -97,7 +96,7 @@ class LLM:
         return f"{mode}:{self._model}"[:SOURCE_CHARS]
 
     def ideas(self, briefing: Briefing, mode: AskMode = AskMode.EDIT) -> tuple[Proposal, ...]:
-        """Return the ideas of one answer, the one least like earlier attempts first; several only where it explores.
+        """Return the ideas of one answer; several only where it explores.
 
         What this model broke in this mode is repaired instead. Raise NotYet where there is nothing to combine,
         Unanswered where no call is possible, and NoIdea where no answer could be used.
@@ -175,7 +174,7 @@ class LLM:
             raise BadReply("the answer was declined: propose an ordinary edit of the training script")
         if mode is AskMode.EXPLORE:
             with suppress(BadReply) if reply.cut_off else nullcontext():
-                return _newest_first(read_ideas(reply.text, base, name, is_whole=not reply.cut_off), base, briefing)
+                return read_ideas(reply.text, base, name, is_whole=not reply.cut_off)
         if reply.cut_off:
             early = reply.tokens_out is not None and reply.tokens_out < limit
             where = "where the model's context was full" if early else f"at {limit:,} tokens"
@@ -189,12 +188,6 @@ class LLM:
 
     def _presentable(self, sentence: str) -> str:
         return self._endpoint.without_key(sentence, FAILURE_CHARS)
-
-
-def _newest_first(ideas: Sequence[Edited], base: str, briefing: Briefing) -> tuple[Edited, ...]:
-    """Order the ideas of one answer: the one that is least like earlier attempts comes first."""
-    edits = [traits(base, idea.script) for idea in ideas]
-    return tuple(ideas[at] for at in least_alike_first(edits, tried_traits(briefing.history)))
 
 
 def _hint(reply: Reply, asked: Conversation) -> str:

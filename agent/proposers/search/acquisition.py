@@ -1,7 +1,7 @@
 """Choose places to try, by the curves, by samples of them, and by the risk of a crash."""
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,8 +9,7 @@ import numpy as np
 from agent.proposers.search.curves import Array, Curves, Flags, Scores
 from agent.proposers.search.edges import edge_risk
 from agent.proposers.search.evidence import Evidence
-from agent.proposers.search.space import Axis, Coordinates, draw_near, turned
-from agent.script.dials import Value
+from agent.proposers.search.space import Axis, Coordinates, draw_near
 
 MOST_TURNED = 8  # dials at once
 LEAST = 0.05  # sigma: what a dial's turn has to bring
@@ -58,14 +57,12 @@ class Acquisition:
         centre = tonight[np.argmin(curves.at(tonight, curves.mean).sum(axis=-1))]
         return cls(axes, here, centre, curves, ran, np.array(crashed).reshape(-1, len(axes)), ordered)
 
-    def places(
-        self, fits: Callable[[dict[str, Value]], bool], rng: random.Random, *, by_mean: bool
-    ) -> Iterator[Coordinates]:
+    def places(self, rng: random.Random, *, by_mean: bool) -> Iterator[Coordinates]:
         """Yield places to try: those of the samples, the most promising first, and then places near the incumbent.
 
-        fits: whether a run with these turns fits in memory. by_mean: the best place by the mean curves comes first.
+        by_mean: the best place by the mean curves comes first.
         """
-        options = self._options(fits)
+        options = self._options()
         cost = CRASH * self.curves.unit * edge_risk(self.ran, self.crashed, options, self.ordered)
         samples = self.curves.samples
         some = [samples[k : k + SOME].mean(axis=0) for k in range(0, len(samples), SOME)]
@@ -78,17 +75,12 @@ class Acquisition:
         risk = CRASH * self.curves.unit * edge_risk(self.ran, self.crashed, others, self.ordered)
         yield from others[np.argsort((self.curves.at(others, self.curves.mean) + risk).sum(axis=-1), kind="stable")]
 
-    def _options(self, fits: Callable[[dict[str, Value]], bool]) -> Array:  # (L, D)
+    def _options(self) -> Array:  # (L, D)
         """Return the places of every dial that may be chosen, the present one first and where there are fewer."""
-        columns = []
-        for i, axis in enumerate(self.axes):
-            column = []
-            for place in axis.near(float(self.centre[i]), float(self.here[i])):
-                there = self.here.copy()
-                there[i] = place
-                if place == self.here[i] or fits(turned(self.axes, self.here, there)):
-                    column.append(place)
-            columns.append(column)
+        columns = [
+            axis.near(centre, here)
+            for axis, centre, here in zip(self.axes, self.centre.tolist(), self.here.tolist(), strict=True)
+        ]
         most = max(map(len, columns))
         return np.array([column + column[:1] * (most - len(column)) for column in columns]).T
 

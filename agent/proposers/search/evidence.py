@@ -52,26 +52,6 @@ def crashed(attempt: Attempt) -> bool:
     return attempt.status is Status.CRASH or too_slow(attempt) is not None
 
 
-def peaks(
-    briefing: Briefing, device_kind: str, earlier: Sequence[PastNight]
-) -> list[tuple[Mapping[str, Value], float]]:
-    """Return dials and peak memory in GB of attempt 0 and the latest others, as the harness measured it."""
-    first, others = briefing.history[:1], briefing.history[1:][-MOST:]
-    past = [
-        (outline.dials, outline.attempt.peak_bytes / 1e9)
-        for one in earlier
-        if (one.night.device_kind, one.night.device) == (device_kind, briefing.night.device)
-        for outline in one.attempts
-        if outline.attempt.peak_bytes is not None and outline.dials
-    ]
-    measured = [
-        (values, attempt.peak_bytes / 1e9)
-        for attempt in (*first, *others)
-        if attempt.peak_bytes is not None and (values := dials_in(attempt.proposal.script, device_kind))
-    ]
-    return [*measured[:1], *[*past, *measured[1:]][-MOST:]]
-
-
 def _of_tonight(places: "Places", history: History, device_kind: str) -> Iterator[Evidence]:
     best = incumbent(history)
     distant = [best] if best is not None and best.number < len(history) - MOST_READ else []

@@ -4,8 +4,8 @@ A night has tens of experiments, a script tens of dials, and the noise of a seed
 proposal turns several dials at once, up to eight from the best place so far: its run tells something about each. A
 model of the scores has a curve for every dial (curves.py). Thompson sampling (Thompson 1933; Chapelle & Li 2011) draws
 curves from what is known; each draw has a place that is best by it, near the best place so far. Of these, the one with
-the largest expected improvement is proposed, less what is likely to crash (edges.py) and what cannot fit in memory
-(memory.py). Later, every second proposal is the best place by the mean of the curves instead (acquisition.py).
+the largest expected improvement is proposed, less what is likely to crash (edges.py). Later, every second proposal is
+the best place by the mean of the curves instead (acquisition.py).
 
 A proposal is a function of the history and the seed alone: nothing is kept between calls, so a resumed night proposes
 what an undisturbed one would have. What else was tried and did not pay is in benchmarks/README.md.
@@ -21,8 +21,7 @@ from agent.errors import Exhausted, ScriptError
 from agent.experiment import Proposal, source_name
 from agent.proposers.briefing import Briefing
 from agent.proposers.search.acquisition import Acquisition
-from agent.proposers.search.evidence import evidence_of, peaks
-from agent.proposers.search.memory import Memory
+from agent.proposers.search.evidence import evidence_of
 from agent.proposers.search.space import Axis, Coordinates, turned
 from agent.records.past import PastNight
 from agent.script.dials import Dial, Value, fingerprint, first_with, legible_dials, searched, set_dials, show
@@ -35,22 +34,14 @@ NAMED = 3  # turns in a title
 class Search:
     """Propose turns of the script's dials, by all scores so far.
 
-    earlier: other nights, which count by their likeness to this one; memory_limit_gb: the most that a run may fill.
-    Raise ScriptError if the script has no dial to turn, Exhausted if all places were tried.
+    earlier: other nights, which count by their likeness to this one. Raise ScriptError if the script has no dial to
+    turn, Exhausted if all places were tried.
     """
 
-    def __init__(
-        self,
-        device_kind: str,
-        seed: int | str,
-        *,
-        earlier: Sequence[PastNight] = (),
-        memory_limit_gb: float | None = None,
-    ) -> None:
+    def __init__(self, device_kind: str, seed: int | str, *, earlier: Sequence[PastNight] = ()) -> None:
         self._device_kind = device_kind
         self._seed = seed
         self._earlier = earlier
-        self._memory_limit_gb = memory_limit_gb
 
     def propose(self, briefing: Briefing) -> Proposal:
         script, kind = briefing.parent.proposal.script, self._device_kind
@@ -59,15 +50,13 @@ class Search:
         rng = random.Random(f"{self._seed} {briefing.number} {len(briefing.refused)}")
         sigma_bpb = briefing.noise.sigma_bpb if briefing.noise else None
         acquisition = Acquisition.of(axes, here, evidence, sigma_bpb, np.random.default_rng(rng.getrandbits(64)))
-        memory = Memory.learnt(peaks(briefing, kind, self._earlier), self._memory_limit_gb)
-        now = {axis.dial.name: axis.dial.value for axis in axes}
         refused = [refusal.proposal for refusal in briefing.refused]
         turned_down = {fingerprint(proposal.script) for proposal in refused}
         own = sum(_is_own(one.proposal) for one in briefing.history) + sum(map(_is_own, refused))
         by_mean = own >= FIRST_DRAWN and own % 2 == 1
-        for there in acquisition.places(lambda changed: memory.fits(now | changed), rng, by_mean=by_mean):
+        for there in acquisition.places(rng, by_mean=by_mean):
             changed = turned(axes, here, there)
-            if changed and memory.fits(now | changed):
+            if changed:
                 candidate = set_dials(script, kind, changed)
                 found = fingerprint(candidate)
                 if found not in turned_down and first_with(found, briefing.history) is None:
