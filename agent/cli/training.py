@@ -39,7 +39,7 @@ from agent.view.status import overview_lines
 
 
 def run(options: RunOptions) -> int:
-    from agent.night.dawn import confirm_aloud, is_interrupted
+    from agent.night.dawn import confirm_night, is_interrupted
 
     asked, limits = options.night, Limits(options.experiments, options.hours, options.dawn)
     place = place_of_night(asked.script, asked.tag)
@@ -51,7 +51,7 @@ def run(options: RunOptions) -> int:
         if (runs or is_interrupted(context)) and not context.stop.after_run:
             most = f"dawn: up to {counted(runs, 'run')} to confirm what was found"
             context.watcher.said(most if runs else "dawn goes to its end")
-            confirm_aloud(context, runs)
+            confirm_night(context, runs)
         last = _last_screen(context, options)
     _show(last)
     return 0
@@ -157,7 +157,7 @@ def confirm(options: ConfirmOptions) -> int:
 
 
 def _confirm_now(options: ConfirmOptions) -> int:
-    from agent.night.dawn import confirm_aloud
+    from agent.night.dawn import confirm_night
 
     answer, asked, place = options.answer, options.night, place_of_night(options.night.script, options.night.tag)
     night, before = night_in(place, asked.tag)
@@ -166,7 +166,7 @@ def _confirm_now(options: ConfirmOptions) -> int:
     )
     with open_context(request) as context:
         context.watcher.said(f"dawn of night {night.tag}: up to {counted(options.runs, 'run')} of {night.budget_s:g} s")
-        found, go_on_with = confirm_aloud(context, options.runs), None
+        found, go_on_with = confirm_night(context, options.runs), None
         if context.stop.after_run:
             left = max(1, options.runs - (runs_at_dawns(context.journal.attempts()) - runs_at_dawns(before)))
             go_on_with = typed("confirm", "--tag", night.tag, "--runs", str(left), *script_words(asked))

@@ -60,8 +60,8 @@ Edits = tuple[Part, ...]
 LEAST_DIALS = 3  # that an edit has turned, if its halves are asked about
 
 
-def confirm(context: NightContext, most_runs: int) -> Findings | None:
-    """Make at most `most_runs` runs, then put the champion without its passengers on the branch …-confirmed.
+def confirm_night(context: NightContext, most_runs: int) -> Findings | None:
+    """Make at most `most_runs` runs, put the champion without its passengers on the branch …-confirmed, and say so.
 
     Return None if the night kept nothing. Earlier runs of this champion's dawn count.
     """
@@ -75,17 +75,11 @@ def confirm(context: NightContext, most_runs: int) -> Findings | None:
         plan = DawnPlan(driver.context, state, driver.flight, until)
         while driver.take_a_step(plan):
             pass
-        dawn = plan.dawn()
-        return None if dawn is None else Conclusion(driver, dawn, plan.ablation(dawn)).drawn()
-
-
-def confirm_aloud(context: NightContext, most_runs: int) -> Findings | None:
-    """Confirm the night's result, and tell the watcher the findings."""
-    findings = confirm(context, most_runs)
-    if findings is not None:
-        for line in in_words(context.place, context.night, context.journal.attempts(), findings):
+        concluded = _conclude(driver, plan)
+    if concluded is not None:
+        for line in in_words(context.place, context.night, state.attempts, concluded):
             context.watcher.said(line)
-    return findings
+    return concluded
 
 
 def in_words(place: Place, night: Night, history: History, findings: Findings) -> list[str]:
@@ -202,73 +196,72 @@ class DawnPlan(Plan):
         return Proposal.of(script, title, f"{hypothesis} {titles}", SOURCE, without=edits)
 
 
-@dataclass(frozen=True, slots=True)
-class Conclusion:
-    """Draw the conclusion from the runs of a dawn."""
+# ---- consequences ----------------------------------------------------------------------------------------------------
 
-    driver: Driver
-    dawn: Dawn
-    ablation: Ablation
 
-    def drawn(self) -> Findings:
-        """Return what the runs say, once it is recorded and the branch …-confirmed is where it belongs."""
-        driver, dawn = self.driver, self.dawn
-        texts: dict[str, Spread] = {split: text for split in SPLITS if (text := self._text(split)) is not None}
-        concluded = self.ablation.findings(texts)
-        self._record(concluded)
-        recorded = replace(dawn, findings=asdict(concluded))
-        driver.journal.put_dawn(recorded)  # before the branch, which may be refused: hours were spent on these findings
-        if concluded.script is not None:
-            branch, commit = confirmed_branch(driver.context.night.branch), driver.commit(concluded.script)
-            driver.point_branch(branch, commit, f"confirmed: attempt {concluded.script}")
-        if not driver.context.stop.after_run:
-            driver.journal.put_dawn(replace(recorded, ended=utc_now()))
-        return concluded
+def _conclude(driver: Driver, plan: DawnPlan) -> Findings | None:
+    """Return what the runs say, once it is recorded and the branch …-confirmed is where it belongs."""
+    journal, dawn = driver.journal, plan.dawn()
+    if dawn is None:
+        return None
+    texts: dict[str, Spread] = {split: text for split in SPLITS if (text := _text(driver, dawn, split)) is not None}
+    concluded = plan.ablation(dawn).findings(texts)
+    _record(driver, dawn, concluded)
+    recorded = replace(dawn, findings=asdict(concluded))
+    journal.put_dawn(recorded)  # before the branch, which may be refused: hours were spent on these findings
+    if concluded.script is not None:
+        branch, commit = confirmed_branch(driver.context.night.branch), driver.commit(concluded.script)
+        driver.point_branch(branch, commit, f"confirmed: attempt {concluded.script}")
+    if not driver.context.stop.after_run:
+        journal.put_dawn(replace(recorded, ended=utc_now()))
+    return concluded
 
-    def _text(self, split: Split) -> Spread | None:
-        """Return how far the champion's gain varies with the choice of documents, from committed losses.
 
-        None where attempt 0 or the champion has no losses on this text.
-        """
-        history, runner = self.driver.state.attempts, self.driver.context.runner
-        rows = Rows.of(runner.night, split)
-        bos = load_data(Path(runner.night.data), verify=False).bos
-        pieces = Pieces.of(rows.targets, rows.token_bytes, bos)
-        nats = []
-        for attempt in (history[0], history[self.dawn.champion]):
-            files = (runner.losses(attempt.number, run.seed, split) for run in attempt.dawn_runs(self.dawn.number))
-            committed = (losses for file in files if (losses := read_committed(file, rows)) is not None)
-            sums = [pieces.nats(losses, rows.counted) for losses in committed]
-            if not sums:
-                return None
-            nats.append(np.mean(sums, axis=0))
-        return pieces.spread(nats[0] - nats[1])
+def _text(driver: Driver, dawn: Dawn, split: Split) -> Spread | None:
+    """Return how far the champion's gain varies with the choice of documents, from committed losses.
 
-    def _record(self, findings: Findings) -> None:
-        """Record dawn's findings in the decisions of the kept edits and the questions, which the ledger shows."""
-        history = self.driver.state.attempts
-        for number in (edit_of(edit.number) for edit in findings.edits if not is_half(edit.number)):
-            effects = [_in_short(edit, findings) for edit in findings.edits if edit_of(edit.number) == number]
-            words, decision = ", and ".join(filter(None, effects)), history[number].decision
-            if words and decision is not None:
-                self._decide_again(history[number], replace(decision, at_dawn=f"at dawn {words}"))
-        for attempt in history:
-            if attempt.is_idea or attempt.status is Status.KEEP:
-                continue
-            for run in attempt.runs:
-                # of others, an interrupted dawn needs them when it goes on
-                if run.dawn and (run.dawn != self.dawn.number or _unaudited(attempt, run) is None):
-                    self.driver.pool.drop_weights(attempt.number, run.seed)
-            if attempt.decision and attempt.kind is Kind.QUESTION and attempt.dawn_runs():
-                reason = f"{QUESTION}: is #{attempt.parent} as good without {names(attempt.proposal.without)}?"
-                self._decide_again(attempt, replace(attempt.decision, reason=reason))
+    None where attempt 0 or the champion has no losses on this text.
+    """
+    history, runner = driver.state.attempts, driver.context.runner
+    rows = Rows.of(runner.night, split)
+    pieces = Pieces.of(rows.targets, rows.token_bytes, load_data(Path(runner.night.data), verify=False).bos)
+    nats = []
+    for attempt in (history[0], history[dawn.champion]):
+        files = (runner.losses(attempt.number, run.seed, split) for run in attempt.dawn_runs(dawn.number))
+        committed = (losses for file in files if (losses := read_committed(file, rows)) is not None)
+        sums = [pieces.nats(losses, rows.counted) for losses in committed]
+        if not sums:
+            return None
+        nats.append(np.mean(sums, axis=0))
+    return pieces.spread(nats[0] - nats[1])
 
-    def _decide_again(self, attempt: Attempt, decision: Decision) -> None:
-        """Record a decision with other words, if they differ from the present ones."""
-        if decision != attempt.decision:
-            self.driver.journal.record_decision(attempt.number, decision)
-            self.driver.state.read(attempt.number)
-            self.driver.settle(attempt.number)
+
+def _record(driver: Driver, dawn: Dawn, findings: Findings) -> None:
+    """Record dawn's findings in the decisions of the kept edits and the questions, which the ledger shows."""
+    history = driver.state.attempts
+    for number in (edit_of(edit.number) for edit in findings.edits if not is_half(edit.number)):
+        effects = [_in_short(edit, findings) for edit in findings.edits if edit_of(edit.number) == number]
+        words, decision = ", and ".join(filter(None, effects)), history[number].decision
+        if words and decision is not None:
+            _decide_again(driver, history[number], replace(decision, at_dawn=f"at dawn {words}"))
+    for attempt in history:
+        if attempt.is_idea or attempt.status is Status.KEEP:
+            continue
+        for run in attempt.runs:
+            # of others, an interrupted dawn needs them when it goes on
+            if run.dawn and (run.dawn != dawn.number or _unaudited(attempt, run) is None):
+                driver.pool.drop_weights(attempt.number, run.seed)
+        if attempt.decision and attempt.kind is Kind.QUESTION and attempt.dawn_runs():
+            reason = f"{QUESTION}: is #{attempt.parent} as good without {names(attempt.proposal.without)}?"
+            _decide_again(driver, attempt, replace(attempt.decision, reason=reason))
+
+
+def _decide_again(driver: Driver, attempt: Attempt, decision: Decision) -> None:
+    """Record a decision with other words, if they differ from the present ones."""
+    if decision != attempt.decision:
+        driver.journal.record_decision(attempt.number, decision)
+        driver.state.read(attempt.number)
+        driver.settle(attempt.number)
 
 
 def _unaudited(attempt: Attempt, run: Run) -> Split | None:

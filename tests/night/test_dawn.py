@@ -18,7 +18,7 @@ from nights import Grounds, Quiet, jobs_of, make_repository, scripted_context, u
 
 from agent.experiment import LOCAL, Attempt, Decision, Ending, Kind, Run, Score, Status, incumbent
 from agent.judging.champion import Again, Findings, Without
-from agent.night.dawn import confirm, is_interrupted
+from agent.night.dawn import confirm_night, is_interrupted
 from agent.night.limits import Limits
 from agent.night.lock import AFTER_RUN, NOW, only_night
 from agent.night.loop import run_night
@@ -61,7 +61,7 @@ def dawn(grounds: Grounds, watcher: Quiet, runs: int) -> None:
         runner = dataclasses.replace(context.runner, progressed=watcher.progressed)
         if isinstance(watcher, Ends):
             wish, watcher.end = watcher.end, lambda: context.stop.wish(wish)
-        confirm(dataclasses.replace(context, watcher=watcher, runner=runner), runs)
+        confirm_night(dataclasses.replace(context, watcher=watcher, runner=runner), runs)
         context.stop.forget()
 
 
@@ -311,7 +311,7 @@ def test_the_next_dawn_has_seeds_of_its_own_and_its_runs_are_counted_over_the_ni
         limits = Limits(experiments=4, dawn_runs=RUNS + 2)
         run_night(dataclasses.replace(context, limits=limits))
         assert limits.runs_at_dawn(context.state().pace) == 2
-        confirm(context, 2)
+        confirm_night(context, 2)
         run_night(dataclasses.replace(context, limits=limits))
         assert limits.runs_at_dawn(context.state().pace) == 0
         dawns = context.journal.dawns()
@@ -326,7 +326,7 @@ def test_the_next_dawn_has_seeds_of_its_own_and_its_runs_are_counted_over_the_ni
 def test_a_dawn_that_is_asked_for_again_adds_runs_with_further_seeds(morning, day):
     before = morning.grounds.attempts("t")
     with scripted_context(morning.grounds.root, "t", []) as context:
-        confirm(context, 2)
+        confirm_night(context, 2)
         assert [dawn.number for dawn in context.journal.dawns()] == [1, 2]
     for attempt in (before[0], before[4]):
         seeds = [run.seed for run in attempt.dawn_runs(2)]

@@ -8,7 +8,7 @@ from nights import Grounds, make_repository, scripted_context, unigram
 
 from agent.experiment import Kind, halves_of, incumbent
 from agent.judging.champion import Findings
-from agent.night.dawn import confirm_aloud
+from agent.night.dawn import confirm_night
 from agent.night.loop import run_night
 
 BEFORE = {"SHARPNESS": 0.5, "SMOOTHING": 1.0, "SHARE": 0.25, "JITTER": 0.02}
@@ -27,7 +27,7 @@ def test_the_harmful_half_is_dropped_and_the_night_goes_on_without_it(
     for number, aboves in ((0, (0.004, -0.003, 0.001, 0.0)), (1, (0.002, -0.004, 0.003, 0.001))):
         remember(grounds, number, aboves)
     with scripted_context(grounds.root, "t", []) as context:
-        found = confirm_aloud(context, 5)
+        found = confirm_night(context, 5)
         said = context.watcher.sentences  # type: ignore[attr-defined]
         assert found is not None
         stored = context.journal.dawns()[-1].findings

@@ -11,7 +11,7 @@ from dawns import BEST, LUCKY, SHARPER, START, remember
 from nights import Grounds, Quiet, make_repository, scripted_context, unigram
 
 from agent.experiment import LOCAL, Attempt, Ending, Lease, Proposal, Run
-from agent.night.dawn import confirm
+from agent.night.dawn import confirm_night
 from agent.night.flight import Flight
 from agent.night.limits import Limits
 from agent.night.lock import AFTER_RUN, NOW
@@ -219,7 +219,7 @@ def test_dawn_keeps_all_workers_busy_and_asks_for_as_many_runs_as_it_was_given(g
         remember(grounds, number, aboves)
     with scripted_context(grounds.root, "t", []) as context:
         watcher = Watching()
-        found = confirm(with_workers(context, watcher), 8)
+        found = confirm_night(with_workers(context, watcher), 8)
     attempts = grounds.attempts("t")
     assert found is not None
     runs = [run for one in attempts for run in one.dawn_runs()]

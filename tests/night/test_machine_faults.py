@@ -21,7 +21,7 @@ from agent.experiment import (
 )
 from agent.judging.judges import Greedy
 from agent.night import loop, opening
-from agent.night.dawn import confirm
+from agent.night.dawn import confirm_night
 from agent.night.loop import run_night
 from agent.night.state import NightContext
 
@@ -131,9 +131,9 @@ def test_scores_that_are_missing_on_a_broken_machine_are_taken_later(grounds, tm
         run_once(context, 1, dawn=1)
         device.unlink()
         with pytest.raises(MachineError, match=r"not even attempt 0 .* is done again"):
-            confirm(context, 0)
+            confirm_night(context, 0)
         device.touch()
-        confirm(context, 0)
+        confirm_night(context, 0)
     last = grounds.attempts("t")[1].runs[-1]
     assert last.score.val_bpb is not None
     assert last.holdout.audit.passed

@@ -10,7 +10,7 @@ from nights import Grounds, scripted_context, unigram
 
 from agent.experiment import Ask, DryRun, Ending, Proposal, Run, Score, Status
 from agent.judging.judges import Balanced
-from agent.night.dawn import confirm
+from agent.night.dawn import confirm_night
 from agent.night.limits import Limits, Pace, advised_hours
 from agent.night.loop import run_night
 from agent.night.state import NightContext
@@ -160,7 +160,7 @@ def test_an_idea_that_came_too_late_waits_for_the_next_call_and_dawn_passes_over
         late = out_of_time(dataclasses.replace(context, proposer=Dallies(run_s)), runs=1.5)
         run_night(late)
         assert late.watcher.sentences[0].startswith("no time is left for its run of #2 (late): it stays unfinished")
-        assert confirm(context, 2) is not None
+        assert confirm_night(context, 2) is not None
     attempts = grounds.attempts("t")
     assert (attempts[2].runs, attempts[2].decision, attempts[2].settled) == ((), None, False)
     assert sum(run.dawn for run in attempts[1].runs) == 1

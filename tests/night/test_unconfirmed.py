@@ -10,7 +10,7 @@ from judged import findings
 from nights import Grounds, make_repository, run_once, scripted_context, unigram
 
 from agent.experiment import Dawn, Decision, Kind, Proposal, Status
-from agent.night.dawn import confirm_aloud
+from agent.night.dawn import confirm_night
 from agent.night.limits import Limits
 from agent.night.loop import at_work, run_night
 
@@ -73,11 +73,11 @@ def test_what_fresh_seeds_do_not_confirm_gets_no_branch_and_what_stands_there_is
     for number, aboves in enumerate(((0.0, 0.01, 0.02, 0.03), (0.2, -0.3, 0.3, -0.1))):
         remember(kept, number, aboves)
     with scripted_context(kept.root, "t", []) as context:
-        confirm_aloud(context, 0)
+        confirm_night(context, 0)
         first, context.watcher.sentences = context.watcher.sentences, []  # type: ignore[attr-defined]
         assert refs(kept) == ["experiments/0.05s-t"]
         kept.git("branch", "experiments/0.05s-t-confirmed", "main")
-        confirm_aloud(context, 0)
+        confirm_night(context, 0)
         second = context.watcher.sentences  # type: ignore[attr-defined]
     assert [line for line in first if line.startswith("  NOT confirmed: on fresh seeds #1 gains +")]
     assert "no branch is made" in first[-3]
