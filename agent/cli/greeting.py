@@ -14,7 +14,7 @@ from agent.errors import MachineError
 from agent.experiment import WHOLE, Lease, Night, is_look, short
 from agent.invocation import typed
 from agent.judging.judges import judge_in_words
-from agent.night.limits import calibration_rounds, clock, expected_run_s, experience, few_steps, pace_words
+from agent.night.limits import calibration_rounds, clock, expected_run_s, experience, pace_words
 from agent.night.state import NightContext, State
 from agent.pools.leases import gpus_of_machine, gpus_unused, leases_of_night, ranges
 from agent.proposers.registry import ideas_from
@@ -92,9 +92,7 @@ def _pace(context: NightContext, state: State, calibration: int) -> list[str]:
         guess = workers * 3600 / expected_run_s(night.budget_s)
         return [f"pace     at a guess {guess:.0f} experiments an hour; the runs of attempt 0 will tell"]
     dawn = limits.runs_at_dawn(replace(state.pace, run_s=known.run_s, workers=workers))
-    few = few_steps(known)
-    words = pace_words(known, limits.left(state.ideas), calibration, dawn, workers)
-    return [f"pace     {words}", *([f"steps    {few}"] if few else [])]
+    return [f"pace     {pace_words(known, limits.left(state.ideas), calibration, dawn, workers)}"]
 
 
 def _on_cluster(context: NightContext, terms: Terms) -> list[str]:

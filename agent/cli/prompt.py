@@ -10,7 +10,6 @@ from agent.cli.words.parser import Subcommand
 from agent.errors import NothingYet
 from agent.experiment import incumbent
 from agent.invocation import typed
-from agent.judging.noise import noise
 from agent.night.briefing import briefing_of
 from agent.night.lock import holder
 from agent.proposers.author.pages import attempts_page, calls_page, facts_page
@@ -54,7 +53,7 @@ def _briefing(tag: str | None) -> Briefing:
     who = holder(place.repo.common_dir)
     tried = sum(one.is_idea for one in history[1:])
     left = who.left(tried) if who is not None and who.tag == night.tag else Left()
-    return briefing_of(place, night, history, best, noise(history), left=left, has_reader=True)
+    return briefing_of(place, night, history, best, left=left, has_reader=True)
 
 
 def _tell(options: TellingOptions, briefing: Briefing, answer: Mapping[str, object], text: str) -> int:

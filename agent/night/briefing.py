@@ -9,10 +9,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from agent.errors import NightError
 from agent.experiment import Ask, Attempt, Ending, History, Night, Noise, incumbent
 from agent.files import read_end
 from agent.judging.early_stop import points_of
+from agent.judging.noise import noise
 from agent.profile.of_night import phases_of
 from agent.proposers.author.calls import read_calls
 from agent.proposers.author.curves import compared, thinned
@@ -33,39 +33,43 @@ def briefing_of(
     place: Place,
     night: Night,
     history: History,
-    best: Attempt,
-    noise: Noise | None,
+    parent: Attempt,
     *,
     asks: Sequence[Ask] = (),
     left: Left,
     has_reader: bool,  # a source can read: tell it what surrounds the night
 ) -> Briefing:
-    """Return a briefing with the owner's program and notes as they stand now."""
+    """Return a briefing with the owner's program and notes as they stand now; `parent` is to be edited."""
+    known = noise(history)
     return Briefing(
         night=night,
         history=history,
-        parent=best,
-        noise=noise,
+        parent=parent,
+        noise=known,
         program=read_program(place.script_path.parent / "program.md"),
         notes=read_notes(place.folder(night.tag)),
         asks=asks,
         left=left,
-        setting=setting_of(place, night, history, noise) if has_reader else None,
+        setting=_setting(place, night, history, known) if has_reader else None,
     )
 
 
-def setting_of(place: Place, night: Night, history: History, noise: Noise | None) -> Setting:
+def _setting(place: Place, night: Night, history: History, known: Noise | None) -> Setting:
     """Return what surrounds a night, for a source that can read; what cannot change meanwhile is read once."""
-    folder = place.folder(night.tag)
+    folder, best = place.folder(night.tag), incumbent(history)
     cores, memory_gb = read_machine(folder)
+    ideas, _ = read_ideas(*idea_folders(place.script_path))  # whether a patch still fits is no matter here
+    sigma_bpb = known.sigma_bpb if known is not None and best is not None else None
+    ranked = prospects(ideas, night, history, sigma_bpb, _past(place, night.tag))
+    shown = compared(history, best) if best is not None else ()
     return Setting(
         cores=cores,
         memory_gb=memory_gb,
         corpus=_corpus(Path(night.data)),
         phases=phases_of(folder),
-        ideas=_known_ideas(place, night, history, noise),
+        ideas=tuple(KnownIdea(idea.idea.slug, idea.idea.title, Listed(idea, None).state) for idea in ranked),
         calls=_calls(folder / "fixed"),
-        curves=_curves(folder, history),
+        curves={attempt.number: curve for attempt in shown if (curve := _curve_of(folder, attempt))},
     )
 
 
@@ -87,25 +91,8 @@ def _corpus(data: Path) -> Corpus | None:
         return None
 
 
-def _known_ideas(place: Place, night: Night, history: History, noise: Noise | None) -> tuple[KnownIdea, ...]:
-    """Return the ideas of the catalogue, the most promising first; whether a patch still fits is no matter here."""
-    ideas, _ = read_ideas(*idea_folders(place.script_path))
-    sigma_bpb = noise.sigma_bpb if noise is not None and incumbent(history) is not None else None
-    try:
-        ranked = prospects(ideas, night, history, sigma_bpb, _past(place, night.tag))
-    except NightError:  # an earlier night's journal is damaged
-        ranked = prospects(ideas, night, history, sigma_bpb, ())
-    return tuple(KnownIdea(idea.idea.slug, idea.idea.title, Listed(idea, None).state) for idea in ranked)
-
-
-def _curves(folder: Path, history: History) -> dict[int, Curve]:
-    """Return the curves that are worth a comparison, each of an attempt's last run that has one."""
-    best = incumbent(history)
-    shown = compared(history, best) if best is not None else ()
-    return {attempt.number: curve for attempt in shown if (curve := _curve_of(folder, attempt))}
-
-
 def _curve_of(folder: Path, attempt: Attempt) -> Curve:
+    """Return the curve of an attempt's last run that has one."""
     ended = [run for run in attempt.done_runs if run.ending in (Ending.FINISHED, Ending.HOPELESS)]
     return _curve_in(run_folder(folder, attempt.number, ended[-1].seed) / "out") if ended else ()
 

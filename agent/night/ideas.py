@@ -13,7 +13,6 @@ from types import TracebackType
 from agent.errors import Exhausted, NightError, NoIdea, ScriptError
 from agent.experiment import TITLE_CHARS, Attempt, Proposal, Status, source_name
 from agent.judging.failures import too_slow
-from agent.judging.noise import noise
 from agent.night.briefing import briefing_of
 from agent.night.state import NightContext, State, why_and_where
 from agent.proposers.ahead import Question
@@ -293,7 +292,6 @@ def brief(context: NightContext, state: State, best: Attempt) -> Briefing:
         context.night,
         state.attempts,
         best,
-        noise(state.attempts),
         asks=state.asks,
         left=context.limits.left(state.ideas),
         has_reader=context.has_reader,

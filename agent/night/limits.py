@@ -14,7 +14,6 @@ from datetime import datetime, timedelta
 
 from agent.errors import NightError
 from agent.experiment import Ask, History, Night, runs_at_dawns
-from agent.judging.noise import FEW_STEPS
 from agent.proposers.briefing import Left
 from agent.records.journal import Journal
 from agent.records.place import Place
@@ -166,7 +165,6 @@ class Experience:
 
     run_s: float  # with start and scoring
     experiment_s: float  # all runs of an edit, on the mean
-    steps: int | None  # of a run, as attempt 0 reports it
     tag: str | None = None  # of the night that it is known from; None: this one
 
     @classmethod
@@ -176,10 +174,9 @@ class Experience:
         runs_s = [run.spent_s for first in history[:1] for run in first.counted_runs if run.score is not None]
         if not runs_s:
             return None
-        first = history[0]
         ideas, run_s = sum(source.attempts for source in sources), statistics.median(runs_s)
         mean_s = sum(source.spent_s for source in sources) / ideas if ideas >= FEW_IDEAS else run_s
-        return cls(run_s, mean_s, first.summary.num_steps if first.summary is not None else None, tag)
+        return cls(run_s, mean_s, tag)
 
 
 def experience(place: Place, night: Night, history: History) -> Experience | None:
@@ -219,16 +216,6 @@ def pace_words(
         ends = clock(now, first_s + math.ceil(left.experiments / workers) * known.experiment_s)
         return f"{words}; {counted(left.experiments, 'experiment')} will take until about {ends}"
     return words
-
-
-def few_steps(known: Experience) -> str | None:
-    """Return a warning for runs that have too few steps to tell a good edit from a bad one."""
-    if known.tag is None or known.steps is None or known.steps >= FEW_STEPS:
-        return None  # of this night's own runs, the words on its noise say so
-    return (
-        f"a run had {counted(known.steps, 'step')} in night {known.tag}, and below {FEW_STEPS} hardly trains: take a "
-        f"longer --budget-s or a smaller model, in a new night"
-    )
 
 
 def clock(now: datetime, seconds: float) -> str:

@@ -6,7 +6,7 @@ nothing of journal, git or screen. To record something twice does no harm.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 from itertools import takewhile
@@ -19,7 +19,6 @@ from agent.experiment import (
     Doing,
     DryRun,
     Ending,
-    History,
     Run,
     Status,
     Work,
@@ -27,7 +26,6 @@ from agent.experiment import (
     short,
 )
 from agent.invocation import typed
-from agent.judging.failures import too_slow
 from agent.judging.noise import noise
 from agent.night.flight import Flight, tries_machine
 from agent.night.ideas import Ideas, Supply
@@ -48,7 +46,6 @@ POLL_S, REPLAN_S = 0.05, 1.0
 # A lost GPU or data folder crashes every attempt within seconds, and the night would fill with them; five ideas that
 # are bad one after another are rare, and resuming costs a person one command. A dry run breaks more easily.
 CRASHES_IN_A_ROW, BROKEN_IN_A_ROW = 5, 15
-SLOW_IN_A_ROW = 10  # overruns, which cost minutes each and are rare, on a machine that is fit for the night
 
 
 def run_night(context: NightContext) -> None:
@@ -113,11 +110,10 @@ class Driver:
         if self.ideas is not None:
             self.ideas.note_news()
             flight.has_idea = self.ideas.is_one_made
-        # while the latest attempts have all failed, nothing begins; attempt 0 is tried first, to see why
-        latest = [self.state.attempts[number] for number in self._decided]
-        flight.is_held = is_streak(latest)
-        if flight.is_held and not flight.jobs:
-            check_not_slow(self.context, latest)
+        # while the latest attempts have all crashed, nothing begins; attempt 0 is tried first, to see why
+        crashes = self._latest_crashes()
+        after_minutes = sum(bool(attempt.done_runs) for attempt in crashes)
+        flight.is_held = after_minutes >= CRASHES_IN_A_ROW or len(crashes) >= BROKEN_IN_A_ROW
         step = plan.next_step()
         if step is not None:
             self._take(step)
@@ -336,12 +332,17 @@ class Driver:
             bpb = f"val_bpb {run.score.val_bpb:.6f}"
             self.say(f"#{job.attempt} · seed {job.seed} · {bpb} · on the holdout {on_holdout}")
 
+    def _latest_crashes(self) -> list[Attempt]:
+        """Return the unbroken series of crashes among the attempts decided last in this call, the last one first."""
+        latest = (self.state.attempts[number] for number in reversed(self._decided))
+        return list(takewhile(lambda attempt: attempt.status is Status.CRASH, latest))
+
     def _end_streak(self, ended: Ended) -> None:
         """End the night with the cause of the latest crashes, unless the user stopped attempt 0's trial run.
 
         The crashes are void if attempt 0 fails here as well, and are done again when the night goes on.
         """
-        context, crashed = self.context, _crashes([self.state.attempts[number] for number in self._decided])
+        context, crashed = self.context, self._latest_crashes()
         trial = DryRun(0.0, str(ended.error)) if isinstance(ended.error, MachineError) else ended.result
         if not isinstance(trial, DryRun):
             return
@@ -355,38 +356,6 @@ class Driver:
         self.state.read(*numbers)
         context.ledger.write(live=(context.night, self.state.attempts))
         raise MachineError(f"{crashes}; {why}; repair that and {go_on} (these crashes do not count and are done again)")
-
-
-def is_streak(latest: History) -> bool:
-    """Return whether the attempts that were decided last, in their order, have all failed in the same way."""
-    crashes = _crashes(latest)
-    after_minutes = sum(bool(attempt.done_runs) for attempt in crashes)
-    are_too_many = after_minutes >= CRASHES_IN_A_ROW or len(crashes) >= BROKEN_IN_A_ROW
-    return are_too_many or len(_slow(latest)) >= SLOW_IN_A_ROW
-
-
-def check_not_slow(context: NightContext, latest: History) -> None:
-    """Raise MachineError if the attempts that were decided last were all too slow."""
-    slow = _slow(latest)
-    if len(slow) >= SLOW_IN_A_ROW:
-        raise MachineError(
-            f"{len(slow)} attempts in a row were too slow, the last with: {why_and_where(context, slow[0])}; this "
-            f"machine is slower or busier than when attempt 0 ran: end what else is running and go on with: "
-            f"{typed('run', '--tag', context.night.tag)}, or allow more with --allowance-s in a new night"
-        )
-
-
-def _slow(latest: History) -> list[Attempt]:
-    return _last(latest, lambda attempt: too_slow(attempt) is not None)
-
-
-def _crashes(latest: History) -> list[Attempt]:
-    return _last(latest, lambda attempt: attempt.status is Status.CRASH)
-
-
-def _last(latest: History, alike: Callable[[Attempt], bool]) -> list[Attempt]:
-    """Return the unbroken series of latest attempts that are alike, the last one first."""
-    return list(takewhile(alike, reversed(latest)))
 
 
 def tell_settled(context: NightContext, state: State, attempt: Attempt) -> None:

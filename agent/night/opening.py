@@ -97,15 +97,13 @@ def open_context(request: Request) -> Iterator[NightContext]:
             box = choose(Mode(terms.sandbox))
             night = open_night(request, terms if cluster is None else cluster.divided(terms), cluster)
         folder = place.folder(night.tag)
-        undo.enter_context(_naming(night.tag))
+        journal = undo.enter_context(_open_journal(place, night.tag))
         tell(night.tag, folder, limits.hours, limits.experiments)
         stop = Stop(folder)
         stop.forget()
         undo.enter_context(stop.on_signals())
         undo.enter_context(kept_awake())
-        journal = undo.enter_context(Journal.resume(place.journal(night.tag)))
         journal.record_call(terms.workers)
-        undo.enter_context(_last_row(place, journal))
         judge = choose_judge(terms.judge, terms.confirm)
         screen = _screen(request, terms, night, journal, stop, judge)
         undo.callback(screen.close)
@@ -191,27 +189,25 @@ def _pool(runner: Runner, leases: Sequence[Lease], cluster: "Cluster | None", te
 
 
 @contextmanager
-def _naming(tag: str) -> Iterator[None]:
-    """Raise NightHalted, which names the night, for a failure of the machine."""
+def _open_journal(place: Place, tag: str) -> Iterator[Journal]:
+    """Yield the journal of a night. Where the machine fails, raise NightHalted, which names the night.
+
+    Where a full disk ends it, each attempt gets its row in the ledger before.
+    """
     try:
-        yield
+        with Journal.resume(place.journal(tag)) as journal:
+            try:
+                yield journal
+            except (OSError, sqlite3.OperationalError) as error:
+                if disk_is_full(error):
+                    journal.give_reserve()
+                    with suppress(OSError, sqlite3.OperationalError, NightError):
+                        Ledger(place).write(live=(journal.night(), journal.attempts()))
+                raise
     except BrokenPipeError:  # of stdout: the machine is well
         raise
     except (OSError, sqlite3.OperationalError) as error:
         raise NightHalted(tag, error) from error
-
-
-@contextmanager
-def _last_row(place: Place, journal: Journal) -> Iterator[None]:
-    """Write the ledger once more where a full disk ends the night, so that each attempt has its row."""
-    try:
-        yield
-    except (OSError, sqlite3.OperationalError) as error:
-        if disk_is_full(error):
-            journal.give_reserve()
-            with suppress(OSError, sqlite3.OperationalError, NightError):
-                Ledger(place).write(live=(journal.night(), journal.attempts()))
-        raise
 
 
 def _take_up_changes(before: Night, night: Night, journal: Journal, screen: Screen) -> None:

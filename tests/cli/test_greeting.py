@@ -16,7 +16,7 @@ from rich.text import Text
 
 from agent.cli.greeting import busy_lines, greet
 from agent.lab.hardware import usable_cores
-from agent.night.limits import Experience, Limits, calibration_rounds, clock, experience, few_steps, pace_words
+from agent.night.limits import Experience, Limits, calibration_rounds, clock, experience, pace_words
 from agent.night.loop import tell_settled
 from agent.night.state import NightContext
 from agent.pools.leases import leases_of_machine
@@ -26,7 +26,7 @@ from agent.sandbox.watch import Counters, gpu_in_use, others_share
 from agent.view.live.columns import folded
 
 EVENING = datetime(2026, 11, 22, 23, 12)
-LEARNT = Experience(run_s=300.0, experiment_s=360.0, steps=400)
+LEARNT = Experience(run_s=300.0, experiment_s=360.0)
 
 
 @pytest.fixture(scope="module")
@@ -100,17 +100,6 @@ def test_the_pace_of_a_new_night_is_that_of_the_latest_one_like_it(grounds, furt
     few = experience(place, night, attempts[:2])  # whose edits say less than attempt 0
     assert few is not None
     assert few.experiment_s == few.run_s == known.run_s > 0
-
-
-def test_runs_of_few_steps_are_warned_of_by_an_earlier_night():
-    warned = few_steps(dataclasses.replace(LEARNT, steps=12, tag="nov21"))
-    assert warned is not None
-    assert warned.startswith("a run had 12 steps in night nov21, and below 50 hardly trains: take a longer --budget-s")
-    assert few_steps(dataclasses.replace(LEARNT, steps=50, tag="nov21")) is None
-    assert few_steps(dataclasses.replace(LEARNT, steps=12)) is None  # its noise says so
-
-
-# ---- which night -----------------------------------------------------------------------------------------------------
 
 
 def test_a_further_night_without_a_name_says_how_the_last_one_goes_on(further):

@@ -21,7 +21,7 @@ from agent.experiment import (
 )
 from agent.judging.failures import too_slow
 from agent.night.ideas import brief
-from agent.night.loop import check_not_slow, is_streak, run_night
+from agent.night.loop import run_night
 from agent.proposers.author.attempts import what_happened
 from agent.proposers.search.evidence import crashed
 from agent.runs.execute import rehearse
@@ -184,20 +184,3 @@ def test_the_search_keeps_away_from_what_was_too_slow_as_from_what_crashed():
     assert all(crashed(one) for one in told)
     scored = dataclasses.replace(run(Ending.FINISHED), score=Score(1.0, 1.0))
     assert not crashed(attempt(scored, status=Status.DISCARD))
-
-
-# ---- streaks ---------------------------------------------------------------------------------------------------------
-
-
-def test_ten_that_were_too_slow_end_the_night_as_a_slow_machine_and_count_as_no_crashes(grounds):
-    grounds.try_scripts("t", [])
-    slow = [dataclasses.replace(SLOW[0], number=n, decision=Decision(Kind.TOO_SLOW, "too slow"), settled=True)
-            for n in range(1, 11)]  # fmt: skip
-    with scripted_context(grounds.root, "t", []) as context:
-        check_not_slow(context, slow[:9])
-        assert [is_streak(slow[:number]) for number in (9, 10)] == [False, True]
-        with pytest.raises(
-            MachineError, match=r"10 attempts in a row were too slow, .* this machine is slower"
-        ) as told:
-            check_not_slow(context, slow)
-    assert str(told.value).endswith(" run --tag t, or allow more with --allowance-s in a new night")  # it is fixed

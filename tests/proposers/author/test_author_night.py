@@ -10,8 +10,7 @@ import pytest
 from nights import PROJECT, Grounds, make_repository, scripted_context, unigram
 
 from agent.experiment import incumbent
-from agent.judging.noise import noise
-from agent.night.briefing import briefing_of, setting_of
+from agent.night.briefing import briefing_of
 from agent.night.ideas import brief
 from agent.night.limits import Limits
 from agent.night.lock import only_night
@@ -43,7 +42,8 @@ def night(grounds):
 
 def test_the_setting_is_read_from_the_night_its_data_and_its_fixed_files(night):
     place, facts, history = night
-    setting = setting_of(place, facts, history, noise(history))
+    setting = briefing_of(place, facts, history, history[0], left=Left(), has_reader=True).setting
+    assert setting is not None
     assert setting.cores is not None
     assert setting.cores > 0
     assert setting.memory_gb is not None
@@ -74,10 +74,11 @@ def test_a_night_that_did_not_keep_its_machine_is_told_without_it(grounds, night
     kept = place.folder("t") / "machine.json"
     text = kept.read_text()
     kept.write_text('{"cores": 4}\n')
-    setting = setting_of(place, facts, history, noise(history))
+    setting = briefing_of(place, facts, history, history[0], left=Left(), has_reader=True).setting
+    assert setting is not None
     kept.write_text(text)
     assert (setting.cores, setting.memory_gb) == (None, None)
-    briefing = briefing_of(place, facts, history, history[0], None, left=Left(), has_reader=True)
+    briefing = briefing_of(place, facts, history, history[0], left=Left(), has_reader=True)
     assert "cores" in next(lasting(briefing))
     assert next(lasting(replace(briefing, setting=setting))) == f"- device: {facts.device} ({facts.device_kind})"
 
@@ -86,7 +87,7 @@ def test_two_prompts_of_a_night_share_their_stable_beginning(night):
     place, facts, history = night
     best = incumbent(history)
     first, second = (
-        compose(briefing_of(place, facts, seen, best, noise(seen), left=Limits(9).left(len(seen)), has_reader=True))
+        compose(briefing_of(place, facts, seen, best, left=Limits(9).left(len(seen)), has_reader=True))
         for seen in (history[:3], history)
     )
     shared = first.messages[0].text[: first.stable_chars]
