@@ -161,13 +161,6 @@ def write_plain(path: Path, text: str | bytes) -> None:
     write_atomically(path, text if isinstance(text, bytes) else text.encode(errors="surrogateescape"))
 
 
-def write_own(path: Path, text: str) -> None:
-    """Write a file of a night's folder as write_plain() does; a link in its place goes, since a clone may bring one."""
-    if path.is_symlink():
-        path.unlink(missing_ok=True)
-    write_plain(path, text)
-
-
 def flush(folder: Path) -> None:
     """Flush the names in a folder to the disk."""
     opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

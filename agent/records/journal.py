@@ -184,10 +184,6 @@ class Journal:
         self.give_reserve()
         self._db.close()
 
-    @property
-    def folder(self) -> Path:
-        return self._path.parent
-
     # ---- reading; each raises NightError where the journal is damaged ------------------------------------------------
 
     def night(self) -> Night:

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent.errors import NightError
-from agent.experiment import History, Night
-from agent.judging.noise import noise
+from agent.experiment import Night, Noise
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.shipped import DAMAGED, Outline, read_record
+from agent.records.summary import noise_of_night
 
 MOST = 2000  # attempts that are read of all journals: a script takes half a millisecond
 OTHER_PROTOCOL, OTHER_DEVICE = 0.5, 0.5  # how much a night on another text, or another device of the kind, tells
@@ -40,7 +40,7 @@ def past_nights(place: Place, except_tag: str) -> tuple[PastNight, ...]:
         with suppress(*DAMAGED):
             record = read_record(folder)
             if record.night.tag != except_tag:
-                past = _past(record.night, record.history, record.outlines)
+                past = _past(record.night, record.noise, record.outlines)
                 nights.setdefault((record.night.started, record.night.tag), past)
     return tuple(nights[key] for key in sorted(nights))
 
@@ -59,12 +59,12 @@ def likeness(past: Night, night: Night) -> float:
 def of_journal(journal: Journal) -> PastNight:
     """Read a night from its journal; raise NightError where that is damaged."""
     night, history = journal.night(), journal.attempts()
-    return _past(night, history, tuple(Outline.of(attempt, night.device_kind) for attempt in history))
+    outlines = tuple(Outline.of(attempt, night.device_kind) for attempt in history)
+    return _past(night, noise_of_night(journal, history), outlines)
 
 
-def _past(night: Night, history: History, outlines: tuple[Outline, ...]) -> PastNight:
-    learnt = noise(history)
-    return PastNight(night, learnt.sigma_bpb if learnt else None, outlines)
+def _past(night: Night, noise: Noise | None, outlines: tuple[Outline, ...]) -> PastNight:
+    return PastNight(night, noise.sigma_bpb if noise is not None else None, outlines)
 
 
 def _modified_at(path: Path) -> float:

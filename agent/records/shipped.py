@@ -14,10 +14,11 @@ from typing import Any, Literal
 import msgspec
 
 from agent.errors import NightError, NothingYet
-from agent.experiment import Ask, Attempt, Dawn, Night, NightCall, incumbent
+from agent.experiment import Ask, Attempt, Dawn, Night, NightCall, Noise, incumbent
 from agent.files import check_plain, replaced_folder
 from agent.records.journal import Journal
 from agent.records.place import Place
+from agent.records.summary import noise_of_night
 from agent.records.terms import Terms
 from agent.script.dials import Value, dials_in, plain_value, skeleton_in
 
@@ -27,7 +28,7 @@ FACTS, ATTEMPTS, FINDINGS, CHAMPION = "night.json", "attempts.jsonl", "findings.
 TOLD = ("judge", "confirm", "plausible_gain", "early_stop", "sandbox", "proposer")
 MOST_BYTES = 64 << 20  # of such a file: an attempt takes some 2 KB
 NUMBERS = -1e15, 1e15  # beyond them, a number makes no number of all that is computed from it
-MEASURED = 1e-6, 1e9  # of a budget in seconds, and of a score
+MEASURED = 1e-12, 1e9  # of a budget in seconds, of a score, and of its noise
 DAMAGED = (  # what reading a record raises where a file is damaged
     *(NightError, OSError, msgspec.MsgspecError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError),
     RecursionError,
@@ -58,6 +59,7 @@ class Record:
     night: Night  # without what is the user's own: where the data is, options that hold no judgement
     calls: tuple[NightCall, ...]
     asks: tuple[Ask, ...]  # without models and costs
+    noise: Noise | None
     outlines: tuple[Outline, ...] = ()
     dawn: Dawn | None = None  # the latest one that has findings
 
@@ -76,7 +78,7 @@ def ship(place: Place, tag: str, folder: Path) -> tuple[Path, ...]:
     """
     with Journal.read(place.journal(tag)) as journal:
         night, history = journal.night(), journal.attempts()
-        calls, asks = journal.calls(), journal.asks()
+        calls, asks, noise = journal.calls(), journal.asks(), noise_of_night(journal, history)
         dawn = next((dawn for dawn in reversed(journal.dawns()) if dawn.findings), None)
     if not any(attempt.decision for attempt in history):
         raise NothingYet(f"night {tag} has no result yet; ship it once its first attempt is decided")
@@ -90,6 +92,7 @@ def ship(place: Place, tag: str, folder: Path) -> tuple[Path, ...]:
         "night": replace(night, data="", pins="{}", terms=told),
         "calls": calls,
         "asks": public,
+        "noise": noise,
         "ended": max((run.ended for attempt in history for run in attempt.runs if run.ended), default=None),
         "python": ".".join(platform.python_version_tuple()[:2]),  # by which the skeletons were made
         "incumbent": best.number if best is not None else None,
@@ -157,11 +160,11 @@ def read_record(folder: Path) -> Record:
     record = facts_of(folder)
     # by line feeds alone: a title may hold what else splitlines() takes for the end of a line
     lines = text_of(folder / ATTEMPTS).removesuffix("\n").split("\n")
-    outlines = tuple(msgspec.convert(json.loads(line), Outline) for line in lines)
+    outlines = tuple(msgspec.convert(_parsed(line), Outline) for line in lines)
     base = outlines[0].dials
     outlines = tuple(replace(outline, dials=_all_dials(outline, base)) for outline in outlines)
     findings = folder / FINDINGS
-    dawn = msgspec.convert(json.loads(text_of(findings)), Dawn) if findings.exists() else None
+    dawn = msgspec.convert(_parsed(text_of(findings)), Dawn) if findings.exists() else None
     record = replace(record, outlines=outlines, dawn=dawn)
     _check(record)
     return record
@@ -169,11 +172,11 @@ def read_record(folder: Path) -> Record:
 
 def facts_of(folder: Path) -> Record:
     """Read the facts of a shipped night, without its attempts; raise one of DAMAGED where the file is damaged."""
-    return msgspec.convert(json.loads(text_of(folder / FACTS)), Record)
+    return msgspec.convert(_parsed(text_of(folder / FACTS)), Record)
 
 
 def _check(record: Record) -> None:
-    """Raise ValueError for attempts out of order, and for numbers that no night measures, such as NaN."""
+    """Raise ValueError for attempts out of order, and for measures that no night has."""
     for at, attempt in enumerate(record.history):
         if attempt.number != at or (attempt.parent is not None and not 0 <= attempt.parent < at):
             raise ValueError("its attempts are not numbered from 0 on, each after its parent")
@@ -184,20 +187,19 @@ def _check(record: Record) -> None:
         for score in (run.score, run.holdout)
         if score is not None and score.val_bpb is not None
     ]
-    if not all(MEASURED[0] <= number <= MEASURED[1] for number in (record.night.budget_s, *scores)):
-        raise ValueError("it has scores or a budget that no night has")
-    _check_numbers(msgspec.to_builtins((record.history, record.calls, record.asks, record.dawn)))
+    sigma_bpb = () if record.noise is None else (record.noise.sigma_bpb, record.noise.smallest_bpb)
+    if not all(MEASURED[0] <= number <= MEASURED[1] for number in (record.night.budget_s, *sigma_bpb, *scores)):
+        raise ValueError("it has scores, noise or a budget that no night has")
 
 
-def _check_numbers(value: Any) -> None:
-    match value:
-        case int() | float():
-            number_in(value)
-        case list() | tuple():
-            for item in value:
-                _check_numbers(item)
-        case dict():
-            _check_numbers(list(value.values()))
+def _parsed(text: str) -> Any:
+    """Read JSON; raise ValueError for a number that no night measures, such as NaN."""
+    return json.loads(
+        text,
+        parse_constant=number_in,
+        parse_float=lambda number: number_in(float(number)),
+        parse_int=lambda number: number_in(int(number)),
+    )
 
 
 def number_in(value: float | str | None) -> float | None:

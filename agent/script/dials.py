@@ -49,7 +49,7 @@ MACHINERY = _words(
 MEMORY = _words("BETA[12S]? MOMENTUM EMA DECAY")
 SHARE = _words("DROPOUT FRACTION FRAC SHARE PROB PROBABILITY SMOOTHING WARMUP WARMDOWN")
 LEARNING_RATE = _words("LR RATE")
-MOST_WHOLE = 10**15  # a dial's value beyond it is shown nowhere
+MOST_VALUE = 10**15  # a dial's value beyond it is shown nowhere
 FORMS = "[low, high]  or  [low, high] log  or  {a, b, c}"
 
 
@@ -330,10 +330,8 @@ def plain_value(value: object) -> TypeGuard[Value]:
     match value:
         case None | bool() | str():
             return True
-        case int():  # it may have thousands of digits
-            return abs(value) <= MOST_WHOLE
-        case float():
-            return math.isfinite(value)
+        case int() | float():  # an int may have thousands of digits
+            return abs(value) <= MOST_VALUE
         case tuple():
             return all(map(plain_value, value))
     return False

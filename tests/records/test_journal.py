@@ -147,7 +147,7 @@ def test_one_attempt_is_read_alone(journal):
 def test_a_script_is_stored_once_and_held_once(journal):
     for number, script in enumerate(("A = 1", "A = 1", "\ud800")):  # the last as a proposer's JSON may have it
         journal.add_attempt(number, None, Proposal(script, "title", "why", "you"), "now")
-    with Journal.read(journal.folder / "journal.sqlite") as reader:
+    with Journal.read(journal._path) as reader:
         scripts = [attempt.proposal.script for attempt in reader.attempts()]
     assert scripts == ["A = 1", "A = 1", "\ud800"]
     assert scripts[0] is scripts[1]

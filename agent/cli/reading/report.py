@@ -10,7 +10,7 @@ from agent.cli.reading.scripts import latest_tag
 from agent.cli.reading.which import place_meant
 from agent.cli.words.parser import Subcommand
 from agent.errors import NightError
-from agent.files import write_own, write_plain
+from agent.files import write_plain
 from agent.invocation import typed
 from agent.records.place import Place
 from agent.text import counted
@@ -59,7 +59,9 @@ def _write(path: Path, content: str | bytes, *, is_own: bool = False) -> None:
         raise NightError(f"{path} is a folder; name a file, as in {typed('report', '--out', str(path / PAGE))}")
     path.parent.mkdir(parents=True, exist_ok=True)
     if isinstance(content, str):
-        (write_own if is_own else write_plain)(path, content)
+        if is_own and path.is_symlink():  # in a night's folder: a clone may bring one
+            path.unlink(missing_ok=True)
+        write_plain(path, content)
     else:
         path.write_bytes(content)
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from agent.experiment import Status, source_name
 from agent.judging.champion import SOURCE as DAWN
-from agent.judging.noise import noise
 from agent.proposers.mix import Share, shares_of
 from agent.records.results import Row, number_of
 from agent.records.shipped import number_in, read_record
@@ -34,7 +33,7 @@ def of_record(folder: Path) -> NightFacts:
     dials = [outline.dials for outline in record.outlines]
     moved = {one.number: turned(dials[one.parent], dials[one.number]) for one in history if one.parent is not None}
     dawns = () if record.dawn is None else (record.dawn,)
-    facts = facts_of(night, history, record.asks, dawns, record.calls, noise(history), moved, shipped=True)
+    facts = facts_of(night, history, record.asks, dawns, record.calls, record.noise, moved, shipped=True)
     if facts.dawn is not None:
         _check_dawn(facts.dawn, len(history))
     return facts

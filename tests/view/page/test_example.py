@@ -11,7 +11,6 @@ import pytest
 from nights import PROJECT
 
 from agent.experiment import incumbent
-from agent.judging.noise import noise
 from agent.records.shipped import read_record
 
 TAG = "nov22-cpu-long"
@@ -55,12 +54,12 @@ def shown(page):
 @pytest.fixture(scope="module")
 def record():
     folder = PROJECT / "experiments" / "shipped" / TAG
-    return read_record(folder).history
+    return read_record(folder)
 
 
 def test_every_attempt_of_the_record_is_a_row_with_its_own_numbers(shown, record):
-    assert len(shown["rows"]) == len(record) >= 20
-    for row, attempt in zip(sorted(shown["rows"], key=lambda row: row["number"]), record, strict=True):
+    assert len(shown["rows"]) == len(record.history) >= 20
+    for row, attempt in zip(sorted(shown["rows"], key=lambda row: row["number"]), record.history, strict=True):
         for name in ("number", "parent", "status", "kind"):
             assert row[name] == getattr(attempt, name)
         for name in ("title", "source"):
@@ -87,9 +86,9 @@ def test_the_rows_are_those_of_the_ledger(shown):
 
 def test_the_head_says_what_the_record_comes_to(page, record):
     text = " ".join("".join(page.text).split())
-    ideas = [one for one in record if one.is_edit]
+    ideas = [one for one in record.history if one.is_edit]
     kept = [one for one in ideas if one.status == "keep"]
-    first, best, sigma_bpb = record[0], incumbent(record), noise(record).sigma_bpb
+    first, best, sigma_bpb = record.history[0], incumbent(record.history), record.noise.sigma_bpb
     before, after = (statistics.fmean(one.scores_bpb) for one in (first, best))
     assert f"{len(ideas)} ideas tried, {len(kept)} kept" in text
     assert f"went down from {before:.4f} to {after:.4f}" in text
@@ -107,4 +106,4 @@ def test_every_scored_attempt_is_a_dot_that_leads_to_its_row(record):
     progress = drawn[drawn.index("<h2>Progress</h2>") :]
     broad = progress[: progress.index("</svg>")]
     links = set(re.findall(r'href="#attempt-(\d+)"', broad))
-    assert links == {str(one.number) for one in record if one.val_bpb is not None}
+    assert links == {str(one.number) for one in record.history if one.val_bpb is not None}
