@@ -146,15 +146,19 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Effect:
-    """Hold what an edit may bring, in sigma and in ascending order, and how probable each is."""
+class Distribution:
+    """Hold possible effects of an edit, or merits of an attempt, in ascending order, and how probable each is."""
 
-    sizes: Array
+    sizes: Array  # sigma
     probability: Array
 
     @property
     def mean(self) -> float:
         return float(self.probability @ self.sizes)
+
+    @property
+    def variance(self) -> float:
+        return float(self.probability @ (self.sizes - self.mean) ** 2)
 
     @property
     def sure(self) -> float:
@@ -166,12 +170,12 @@ class Effect:
         found: Array = np.interp(sizes, self.sizes, self.probability, left=0, right=0) + TINY
         return found
 
-    def given(self, likelihood: "Effect | None") -> "Effect":
+    def given(self, likelihood: "Distribution | None") -> "Distribution":
         """Return the posterior, given the likelihood of each size by other evidence, if there is any."""
         if likelihood is None:
             return self
         joint = self.probability * likelihood.at(self.sizes)
-        return Effect(self.sizes, joint / joint.sum())
+        return Distribution(self.sizes, joint / joint.sum())
 
     def interval(self, sigma_bpb: float) -> Interval:
         """Return the mean, and the central 95 %, in bits per byte."""
@@ -218,7 +222,7 @@ class Belief:
         belief = cls(evidence, weights, expected, below, apart, log_evidence)
         merit = cache(belief.merit)  # of a parent: its own row of `apart` is known by then
         for i in range(1, len(parents)):
-            before = merit(parents[i]) / upward[i]
+            before = merit(parents[i]).probability / upward[i]
             apart[i] = before / before.sum()
         return belief
 
@@ -231,25 +235,20 @@ class Belief:
         """Return the evidence for each effect of an edit: the sum over v of below(v + d) apart(v)."""
         return np.correlate(self.below[i], self.apart[i], "full")
 
-    def merit(self, i: int) -> Array:  # (SIZE,)
+    def merit(self, i: int) -> Distribution:
         """Return the posterior of an attempt's merit over its window."""
         above = np.convolve(self.expected[i], self.apart[i], "valid") + TINY if i else 1.0
         both = above * self.below[i]
-        posterior: Array = both / both.sum()
-        return posterior
+        return Distribution((self.evidence.centres[i] + POINTS) * STEP, both / both.sum())
 
-    def mean(self, i: int) -> float:
-        """Return an attempt's expected merit, in sigma."""
-        return float(self.merit(i) @ (self.evidence.centres[i] + POINTS)) * STEP
-
-    def effect(self, i: int) -> Effect:
+    def effect(self, i: int) -> Distribution:
         """Return the posterior of an edit's effect."""
         joint = self.expected[i] * self.pairs(i)
-        return Effect(self._sizes(i), joint / joint.sum())
+        return Distribution(self._sizes(i), joint / joint.sum())
 
     def value_of_runs(self, i: int, price: float) -> float:
         """Return the expected value, per run, of measuring an edit again before it is kept or discarded."""
-        worths = Effect(self._sizes(i), self.expected[i]).worths(price)
+        worths = Distribution(self._sizes(i), self.expected[i]).worths(price)
         by_merit = np.convolve(worths, self.apart[i], "valid") * self.below[i]
         probability = np.convolve(self.expected[i], self.apart[i], "valid") @ self.below[i]
         return knowledge_gradient(by_merit / probability)
@@ -257,7 +256,7 @@ class Belief:
     def value_of_idea(self, price: float) -> float:
         """Return the expected value of one run of a fresh edit: its knowledge gradient."""
         far = np.arange(-8 * SIZE, 8 * SIZE)
-        return knowledge_gradient(Effect(far * STEP, self.weights[0] @ effects(far)).worths(price), most=1)
+        return knowledge_gradient(Distribution(far * STEP, self.weights[0] @ effects(far)).worths(price), most=1)
 
     def _sizes(self, i: int) -> Array:
         """Return an edit's possible effects, in sigma."""

@@ -35,7 +35,7 @@ from agent.judging.belief import (
     STEP,
     TINY,
     Array,
-    Effect,
+    Distribution,
     effects,
     knowledge_gradient,
 )
@@ -117,12 +117,13 @@ class Findings:
 
 
 @dataclass(frozen=True, slots=True)
-class Doubt:
+class Posterior:
     """Hold what is known of one edit or half of the champion."""
 
     edit: Edit
     keeping: float  # sigma: the expected effect, less the price times the probability that it is no gain
     telling: float  # sigma: the knowledge gradient per run of the champion without the edit
+    testable: bool  # False where the champion cannot be had or does not run without it
 
 
 def edits_of(champion: Attempt, history: History) -> tuple[Attempt, ...]:
@@ -179,13 +180,13 @@ class Ablation:
         if scores or attempt is self.champion:
             return statistics.fmean(scores) if scores else None
         best_bpb, parts = self._expected_bpb(self.champion), attempt.proposal.without
-        lost_bpb = sum(doubt.edit.effect.mean_bpb for doubt in self.doubts if doubt.edit.number in parts)
+        lost_bpb = sum(doubt.edit.effect.mean_bpb for doubt in self.posteriors if doubt.edit.number in parts)
         return None if best_bpb is None else best_bpb + lost_bpb
 
     # ---- what is known of each edit ----------------------------------------------------------------------------------
 
     @cached_property
-    def doubts(self) -> list[Doubt]:
+    def posteriors(self) -> list[Posterior]:
         """Return what is known of each of the champion's edits, and of both halves of those that are divisible.
 
         An edit's effect has the night's posterior, times the likelihood of the runs without it. The champion's merit
@@ -195,37 +196,41 @@ class Ablation:
         knowledge, chain = know(measured(ideas)), edits_of(self.champion, self.history)
         if knowledge is None or not {self.champion.number, *(edit.number for edit in chain)} <= knowledge.place.keys():
             return []  # where seeds move nothing, the night's scores were exact
-        doubts = []
+        posteriors = []
         for edit in chain:
             number, effect = edit.number, knowledge.effect(edit.number)
-            if (
-                edit is not self.champion
-            ):  # without its last edit it is its parent, whose runs are in the belief already
+            # without its last edit, the champion is its parent, whose runs are in the belief already
+            if edit is not self.champion:
                 effect = effect.given(self._likelihood(number, knowledge))
-            doubts.append(self._doubt(number, effect, price_of(edit, self.history, knowledge, PRICE)[0], knowledge))
+            posteriors.append(
+                self._posterior(number, effect, price_of(edit, self.history, knowledge, PRICE)[0], knowledge)
+            )
             if number in self.divisible and abs(effect.mean) <= LARGEST:
                 weights, halves = knowledge.belief.weights[knowledge.place[number]], halves_of(number)
                 both = divided(effect, weights, [self._likelihood(half, knowledge) for half in halves])
-                doubts += [self._doubt(half, bring, 0.0, knowledge) for half, bring in zip(halves, both, strict=True)]
-        return doubts
+                posteriors += [
+                    self._posterior(half, bring, 0.0, knowledge) for half, bring in zip(halves, both, strict=True)
+                ]
+        return posteriors
 
     def _as_seen(self, attempt: Attempt) -> Attempt:
         """Return the attempt with this dawn's runs counted as the night's."""
         runs = (replace(run, dawn=0) if run.dawn == self.dawn else run for run in attempt.runs)
         return replace(attempt, runs=tuple(runs))
 
-    def _likelihood(self, part: Part, knowledge: Knowledge) -> Effect | None:
+    def _likelihood(self, part: Part, knowledge: Knowledge) -> Distribution | None:
         """Return the likelihood of each effect by the runs without an edit or a half; None without any run."""
         without = self.without(part)
         scores = distinct_scores(self._as_seen(without)) if without is not None else ()
         return knowledge.gap(self.champion.number, scores) if scores else None
 
-    def _doubt(self, part: Part, effect: Effect, price: float, knowledge: Knowledge) -> Doubt:
+    def _posterior(self, part: Part, effect: Distribution, price: float, knowledge: Knowledge) -> Posterior:
         without, worths = self.without(part), effect.worths(price)
         runs = 0 if without is None else len(self.fresh(without))
         edit = Edit(part, effect.interval(knowledge.sigma_bpb), 1 - effect.sure, runs)
-        variance = knowledge.variance(self.champion.number)
-        return Doubt(edit, float(worths.sum()), knowledge_gradient(worths, variance))
+        telling = knowledge_gradient(worths, knowledge.merit(self.champion.number).variance)
+        is_possible = (part,) not in self.impossible and (without is None or fault(without) is None)
+        return Posterior(edit, float(worths.sum()), telling, is_possible)
 
     # ---- the next run ------------------------------------------------------------------------------------------------
 
@@ -241,18 +246,12 @@ class Ablation:
             return Again(rival.number)
         wanted = self._last_runs()
         if runs_left > wanted:
-            open_ = [doubt for doubt in self.doubts if doubt.edit.runs < MOST and doubt.telling >= TELLING]
-            testable = filter(self._is_testable, open_)
-            best = max(testable, key=lambda doubt: round(doubt.telling, 9), default=None)  # halves can be alike
+            testable = (doubt for doubt in self.posteriors if doubt.testable and doubt.edit.runs < MOST)
+            telling = (doubt for doubt in testable if doubt.telling >= TELLING)
+            best = max(telling, key=lambda doubt: round(doubt.telling, 9), default=None)  # halves can be alike
             if best is not None:
                 return self._run_without(best.edit.number)
         return self._run_without(*self.passengers) if wanted > 0 else None
-
-    def _is_testable(self, doubt: Doubt) -> bool:
-        """Return whether the champion can be had without an edit, and runs without it."""
-        part = doubt.edit.number
-        without = self.without(part)
-        return (part,) not in self.impossible and (without is None or fault(without) is None)
 
     @cached_property
     def passengers(self) -> Parts:
@@ -261,7 +260,7 @@ class Ablation:
         Of an edit that is worth keeping, a half is dropped if runs without it, or without the other half, say that it
         does harm; without such runs, each half is expected to bring half of what the edit does.
         """
-        worthless = [doubt for doubt in self.doubts if doubt.keeping < 0 and self._is_testable(doubt)]
+        worthless = [doubt for doubt in self.posteriors if doubt.testable and doubt.keeping < 0]
         # of each edit itself, or else its worse half
         worthless.sort(key=lambda doubt: (is_half(doubt.edit.number), doubt.keeping), reverse=True)
         chosen = {edit_of(doubt.edit.number): doubt for doubt in worthless}
@@ -310,7 +309,7 @@ class Ablation:
             over="the choice of seeds"
             + (f" and of {held.freedom + 1:,.0f} pieces of text" if held is not None else ""),
             fitted=self._fitted(texts),
-            edits=tuple(doubt.edit for doubt in self.doubts if _is_told(doubt.edit, passengers)),
+            edits=tuple(doubt.edit for doubt in self.posteriors if _is_told(doubt.edit, passengers)),
             passengers=passengers,
             dropping=dropping,
             stays=stays,
@@ -364,20 +363,20 @@ def _is_told(edit: Edit, passengers: Parts) -> bool:
     return is_news or not is_half(edit.number)
 
 
-def divided(whole: Effect, weights: Array, likelihoods: Sequence[Effect | None]) -> list[Effect]:
+def divided(whole: Distribution, weights: Array, likelihoods: Sequence[Distribution | None]) -> list[Distribution]:
     """Return the posterior of each half's effect, over REACH, from that of the whole edit's.
 
     Before there are runs without it, a half is expected to bring what any edit of the same source brings, given that
     both halves together bring what the edit does: p(a, b) ~ alike(a) alike(b) whole(a + b) / sum of alike(x) alike(y)
     over x + y = a + b. likelihoods: by the runs without the one and the other half.
     """
-    alike = Effect(REACH * STEP, weights @ effects(REACH))
+    alike = Distribution(REACH * STEP, weights @ effects(REACH))
     one, other = (alike.given(likelihood).probability for likelihood in likelihoods)
     sums = np.arange(2 * REACH[0], 2 * REACH[-1] + 1) * STEP
     ratio = whole.at(sums) / (np.convolve(alike.probability, alike.probability) + TINY)
     joint = np.lib.stride_tricks.sliding_window_view(ratio, len(REACH)) * np.outer(one, other)
     joint /= joint.sum()
-    return [Effect(alike.sizes, joint.sum(axis=axis)) for axis in (1, 0)]
+    return [Distribution(alike.sizes, joint.sum(axis=axis)) for axis in (1, 0)]
 
 
 def names(edits: Collection[Part]) -> str:
@@ -393,11 +392,11 @@ def adoption(history: History, dawn: Dawn | None) -> dict[int, Decision]:
     if dawn is None or dawn.ended is None or not dawn.findings or champion is None:
         return {}
     confirmed = Findings.of(dawn.findings)
-    if confirmed.script is None or champion.number != confirmed.champion or confirmed.script == confirmed.champion:
+    if confirmed.script is None or champion.number != confirmed.champion:
         return {}
     script = history[confirmed.script]
     if script.number == champion.parent:
         return {champion.number: Decision(Kind.PASSENGER, "a passenger, by dawn's runs")}
     if script.kind is not Kind.QUESTION:
-        return {}  # it was taken over once, and has fallen since
+        return {}  # it is the champion itself, or was taken over once and has fallen since
     return {script.number: Decision(Kind.ADOPTED, f"confirmed at dawn: {script.proposal.title}")}

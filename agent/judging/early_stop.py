@@ -46,15 +46,14 @@ class Bound:
     slope: float  # of the line that it was read from: bits per byte for each nat of loss …
     offset_bpb: float  # … and at a loss of zero
 
-    def forecast_bpb(self, losses: Losses) -> float | None:
-        """Forecast the score of a run with these losses; None if it has not reached the fraction."""
-        loss = losses.get(self.fraction)
-        return None if loss is None else self.offset_bpb + self.slope * loss
+    def forecast_bpb(self, losses: Losses) -> float:
+        """Forecast the score of a run with these losses, which has reached the fraction."""
+        return self.offset_bpb + self.slope * losses[self.fraction]
 
     def verdict(self, losses: Losses) -> str | None:
         """Return why a run with these losses is hopeless; None if it is not, or has not reached the fraction."""
-        loss = losses.get(self.fraction)
-        if loss is None or not loss > self.loss:
+        loss = losses.get(self.fraction, -math.inf)
+        if loss <= self.loss:
             return None
         above = loss - self.incumbent_loss
         return f"stopped early at {self.fraction:.0%}: its loss was {above:.3f} above the incumbent's"

@@ -191,8 +191,10 @@ class Balanced(Comparing):
 
     def compared(self, attempt: Attempt, parent: Attempt, best: Attempt, history: History) -> Decision:
         knowledge = know(measured(history, attempt))
-        if knowledge is None:
-            return _decide_without_noise(attempt, parent, best)
+        if knowledge is None:  # seeds move nothing, so one run tells all
+            verdict = Greedy().compared(attempt, parent, best, history)
+            gain_bpb, is_better = mean_bpb(parent) - mean_bpb(attempt), verdict.kind in (Kind.KEPT, Kind.OVERTAKEN)
+            return replace(verdict, gain_bpb=gain_bpb, sure=float(is_better))
         if attempt.number not in knowledge.place:
             return orphaned(attempt)
         doubt = Doubt.of(knowledge, attempt, history, self.price)
@@ -315,14 +317,6 @@ class Doubt:
     @property
     def _against(self) -> str:
         return f"{self._estimate}, {percent_sure(self.sure)} sure of a gain"
-
-
-def _decide_without_noise(attempt: Attempt, parent: Attempt, best: Attempt) -> Decision:
-    """Decide by one run, for scripts whose scores do not vary with the seed."""
-    verdict = compare(attempt, parent, best)
-    is_better = verdict.status is Status.KEEP
-    exact = replace(verdict, gain_bpb=mean_bpb(parent) - mean_bpb(attempt), sure=float(is_better))
-    return overtaken(exact, best) if parent is not best and is_better else exact
 
 
 # ---- the table -------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 
 from agent.experiment import NOT_BELIEVED, Attempt, Decision, Ending, History, Noise, Status, source_name
-from agent.judging.belief import DEVIATION, DIFFERENCES, POINTS, STEP, Belief, Effect, Evidence, Node, learn
+from agent.judging.belief import DEVIATION, DIFFERENCES, POINTS, STEP, Belief, Distribution, Evidence, Node, learn
 from agent.judging.intervals import SURE
 
 SAME = 1e-6  # relative: the same weights, scored twice, differ by the order in which their rows were computed
@@ -37,25 +37,24 @@ class Knowledge:
     reference_bpb: float  # the score of merit zero
     doubt: str | None = None  # why sigma is not believed, and was widened
 
-    def effect(self, number: int) -> Effect:
+    def effect(self, number: int) -> Distribution:
         """Return the posterior of an edit's effect, in sigma."""
         return self.belief.effect(self.place[number])
 
+    def merit(self, number: int) -> Distribution:
+        """Return the posterior of an attempt's merit, in sigma."""
+        return self.belief.merit(self.place[number])
+
     def lead(self, number: int, over: int) -> float:
         """Return how much better one attempt is believed to be than another, in sigma."""
-        return self.belief.mean(self.place[number]) - self.belief.mean(self.place[over])
+        return self.merit(number).mean - self.merit(over).mean
 
-    def variance(self, number: int) -> float:
-        """Return how well an attempt's merit is known, in sigma squared."""
-        merit, points = self.belief.merit(self.place[number]), POINTS * STEP
-        return float(merit @ points**2 - (merit @ points) ** 2)
-
-    def gap(self, number: int, scores_bpb: Sequence[float]) -> Effect:
+    def gap(self, number: int, scores_bpb: Sequence[float]) -> Distribution:
         """Return the likelihood of each lead of an attempt over a script outside the tree, which has these scores."""
         node = Node(0, tuple(self.reference_bpb - value for value in scores_bpb))
-        measured, place = Evidence.of([node], self.sigma_bpb), self.place[number]
-        apart = self.belief.evidence.centres[place] - measured.centres[0]
-        return Effect((apart + DIFFERENCES) * STEP, np.correlate(self.belief.merit(place), measured.runs[0], "full"))
+        other, merit = Evidence.of([node], self.sigma_bpb), self.merit(number)
+        leads = merit.sizes[0] + (DIFFERENCES - POINTS[0] - other.centres[0]) * STEP
+        return Distribution(leads, np.correlate(merit.probability, other.runs[0], "full"))
 
 
 # ---- which scores count ----------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from agent.judging.belief import (
     SIZE,
     STEP,
     Belief,
-    Effect,
+    Distribution,
     Evidence,
     Node,
     effects,
@@ -70,7 +70,7 @@ def test_messages_give_what_sums_over_all_merits_give(i):
         assert effect.probability[effect.sizes == step * STEP] == pytest.approx(pairs[differences == step * STEP].sum())
 
 
-def worth(effect: Effect) -> float:
+def worth(effect: Distribution) -> float:
     return float(effect.worths(0.3).sum())
 
 

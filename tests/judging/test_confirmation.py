@@ -7,7 +7,7 @@ import pytest
 from judged import findings, next_run, scored_attempt, scored_run
 
 from agent.experiment import Attempt, Ending, Status, halves_of, incumbent, is_half
-from agent.judging.belief import PRIOR, STEP, Effect
+from agent.judging.belief import PRIOR, STEP, Distribution
 from agent.judging.champion import REACH, Again, Findings, Without, divided
 from agent.judging.intervals import Spread
 
@@ -158,10 +158,10 @@ def test_an_edit_that_is_dropped_is_dropped_whole():
 def test_what_one_half_is_found_to_bring_the_other_does_not():
     """The edit brings 2 sigma for sure; the script without the first half is 3 sigma worse, or 1 sigma better."""
     sizes = np.arange(-50, 51) * STEP
-    whole = Effect(sizes, (sizes == 2).astype(float))
+    whole = Distribution(sizes, (sizes == 2).astype(float))
 
-    def told(effect: float) -> Effect:
-        return Effect(REACH * STEP, np.exp(-0.5 * ((REACH * STEP - effect) / 0.3) ** 2))
+    def told(effect: float) -> Distribution:
+        return Distribution(REACH * STEP, np.exp(-0.5 * ((REACH * STEP - effect) / 0.3) ** 2))
 
     for effect in (3.0, -1.0):
         first, second = (half.mean for half in divided(whole, PRIOR, (told(effect), None)))
