@@ -38,7 +38,6 @@ import measure
 import real_nights
 import real_outcomes
 
-from agent.cli.words.values import agent_command, positive, price
 from agent.errors import NightError
 from agent.experiment import Ask
 from agent.proposers.registry import check_sources
@@ -59,6 +58,10 @@ NEXT_SHARPNESS = 0.05  # how far the scripted server turns its dial in each answ
 
 
 # ---- who the author is -----------------------------------------------------------------------------------------------
+
+
+def prices(text: str) -> tuple[float, ...]:
+    return tuple(float(part) for part in text.split(","))
 
 
 def asked_of(args: argparse.Namespace) -> dict[str, Any]:
@@ -181,10 +184,10 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     who = parser.add_argument_group("the author: a language model or a coding agent, as `nightshift run` takes it")
     who.add_argument("--llm", metavar="SPEC", help="PROVIDER:MODEL[@URL]")
     who.add_argument("--llm-url", metavar="URL", help="where the model is served, if not in SPEC")
-    who.add_argument("--price", type=price, metavar="IN,OUT[,CACHED]", help="in dollars for a million tokens")
-    who.add_argument("--max-cost", type=positive, metavar="USD", help="of each night")
-    who.add_argument("--command", dest="agent", type=agent_command, metavar="CMD", help="a coding agent's command line")
-    who.add_argument("--agent-minutes", type=positive, metavar="M", help="for one edit of the agent")
+    who.add_argument("--price", type=prices, metavar="IN,OUT[,CACHED]", help="in dollars for a million tokens")
+    who.add_argument("--max-cost", type=float, metavar="USD", help="of each night")
+    who.add_argument("--command", dest="agent", metavar="CMD", help="a coding agent's command line")
+    who.add_argument("--agent-minutes", type=float, metavar="M", help="for one edit of the agent")
     args = real_nights.completed(parser, parser.parse_args(argv), {"experiments": 12}, {})
     args.arms = [(arm, None) for arm in (AUTHOR, *OTHERS)]
     if args.llm and args.agent:

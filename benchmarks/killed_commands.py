@@ -74,13 +74,13 @@ def run(root: Path, *call: str) -> None:
 
 def arrived(root: Path) -> None:
     """Put a file of the night beside a repository that knows nothing of it."""
-    run(root, *command("pack", "../t.tar.gz"))
+    run(root, *command("pack", "--out", "../t.tar.gz"))
     shutil.rmtree(root)
     make_repository(root, unigram())
 
 
 def packed_away(root: Path) -> None:
-    run(root, *command("archive", "--tag", "t"))
+    run(root, *command("pack", "t", "--remove"))
     for ref in git(root, "for-each-ref", "--format=%(refname)", "refs/experiments", "refs/heads/experiments").split():
         git(root, "update-ref", "-d", ref)
 
@@ -114,12 +114,12 @@ def with_worker(root: Path) -> Iterator[None]:
 
 
 CASES = (
-    Case(("pack", "../t.tar.gz"), refusal="is there already"),
+    Case(("pack", "--out", "../t.tar.gz"), refusal="is there already"),
     Case(("unpack", "../t.tar.gz"), arrived, "holds this night already"),
-    Case(("archive", "--tag", "t")),
-    Case(("archive", "--unpack", "--tag", "t"), packed_away, "is here, and not packed"),
+    Case(("pack", "t", "--remove")),
+    Case(("unpack", "t"), packed_away, "is here, and not packed"),
     Case(("init",), emptied),
-    Case(("ship", "--tag", "t"), lambda root: run(root, *command("ship", "--tag", "t"))),
+    Case(("export", "record", "t"), lambda root: run(root, *command("export", "record", "t"))),
     Case(("submit", "idea.py", "-m", "sharper"), edited, "waits already"),
     Case(
         ("try", "--start", "--anyway", "--edit", "idea.py", "-m", "sharper"), edited, "has the same script", with_worker

@@ -36,7 +36,6 @@ from agent.runs.runner import Runner
 from agent.sandbox.box import Box, Mode, choose
 from agent.sandbox.watch import limits_of_machine
 from agent.script.contract import fixed_files
-from agent.view.answer import Answer
 
 PROJECT = Path(__file__).parents[1]
 SCRIPTS = Path(__file__).parent / "scripts"
@@ -156,11 +155,18 @@ def exit_code(arguments: Sequence[str]) -> int:
         return int(end.code or 0)
 
 
-def options_of(*words: str) -> Any:
-    """The record that a command line becomes."""
-    from agent.cli.main import commands_for, parse
+def options_of(*words: str) -> dict[str, Any]:
+    """The arguments that the words of a command line become."""
+    from agent.cli.main import app_of, command_named
 
-    return parse(commands_for(words), words, Answer(None))[1]
+    app = app_of(command_named(words[0]), words[0])
+    return dict(app.parse_args(list(words[1:]), exit_on_error=False, print_error=False)[1].arguments)
+
+
+def terms_of(*words: str) -> dict[str, Any]:
+    """The terms that the words of `run` name."""
+    given = options_of("run", *words)
+    return {name: value for part in ("night", "more") if part in given for name, value in given[part].terms.items()}
 
 
 @contextlib.contextmanager

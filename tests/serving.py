@@ -15,7 +15,7 @@ from judged import decided, scored_run
 from nights import make_repository, unigram
 from samples import NIGHT
 
-from agent.cli.reading.serve import Newest
+from agent.cli.report import Newest
 from agent.clock import utc_now
 from agent.experiment import Doing, Proposal, Status, Work, attempt_ref
 from agent.night.lock import only_night

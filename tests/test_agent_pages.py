@@ -8,20 +8,19 @@ from pathlib import Path
 
 import pytest
 from json_page import HEAD, tables
-from nights import PROJECT, environment
+from nights import PROJECT, environment, options_of
 from toolcallers import DONE, ToolCaller
 
-from agent.cli.housekeeping.init import SKILLS, text_of
-from agent.cli.main import FILES, commands_for
-from agent.cli.words.parser import parse
+from agent.cli.init import SKILLS, text_of
+from agent.cli.main import COMMANDS, without_json
 from agent.invocation import SKILL
-from agent.view.answer import Answer
+from agent.mcp import TOOLS as SERVED
 
 PAGE = (PROJECT / SKILL).read_text()
 AGENTS = (PROJECT / "AGENTS.md").read_text()
 # words in backticks that are no keys of an answer: values of keys, tools and commands
 VALUES = {"keep", "discard", "crash", "done", "waiting", "running", "confirm", "nightshift"}
-TOOLS = set(re.findall(r"\(tools\.(\w+), ", (PROJECT / "agent" / "mcp" / "server.py").read_text()))
+TOOLS = {tool.__name__ for tool in SERVED}
 
 
 def lines_typed() -> list[str]:
@@ -50,10 +49,9 @@ def test_every_command_with_its_options_is_one(line):
     words = shlex.split(line.replace(" N ", " 4 "), comments=True)[1:]
     words = [word for word in words if word != "…"]
     if len(words) == 1:
-        assert words[0] in FILES
+        assert words[0] in COMMANDS
         return
-    command, _ = parse(commands_for(words), words, Answer.asked_for(words, {}))
-    assert command.name == words[0]
+    assert options_of(*without_json(words)[0]) is not None
 
 
 def test_every_key_is_one_of_the_page_about_answers():

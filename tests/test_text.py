@@ -105,10 +105,10 @@ def test_no_title_ends_a_night_and_no_script_hides_from_who_reads_its_diff(groun
     assert attempts[2].proposal.title == (r"nul \x00, half \ud800, \x1b[1A\x1b[2K, \u202ebackwards second third")
     assert [len(part) for part in (attempts[3].proposal.title, attempts[3].proposal.hypothesis)] == [200, 4000]
 
-    edit = grounds.nightshift("diff", "2").stdout
+    edit = grounds.nightshift("show", "2", "--diff").stdout
     assert "+evil = 1\n" in edit
     assert "+# \\x1b[1A\\x1b[2K\\u202e\tharmless\\u200b\n" in edit
-    for question in (["show", "2"], ["show", "3"], ["results"], ["status"], ["diff", "3"]):
+    for question in (["show", "2"], ["show", "3"], ["results"], ["status"], ["show", "3", "--diff"]):
         answer = grounds.nightshift(*question)
         assert (answer.returncode, answer.stderr) == (0, "")
         assert all(one.isprintable() or one in "\n\t" for one in answer.stdout)

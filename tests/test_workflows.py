@@ -7,6 +7,8 @@ import sys
 import pytest
 from nights import PROJECT, options_of
 
+from agent.cli.main import without_json
+
 WORKFLOWS = sorted((PROJECT / ".github" / "workflows").glob("*.yml"))
 
 
@@ -25,4 +27,4 @@ def test_every_file_that_a_workflow_names_exists(workflow):
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
 def test_every_command_of_ours_that_a_workflow_gives_is_one(workflow):
     for words in re.findall(r"nightshift ([a-z].*)", workflow.read_text()):
-        assert options_of(*re.split(r" [|>]", words)[0].split())
+        assert options_of(*without_json(re.split(r" [|>]", words)[0].split())[0])

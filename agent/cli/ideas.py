@@ -1,56 +1,66 @@
-"""The command that lists the known ideas."""
+"""The known ideas, and what authors are told now: a language model in a prompt, and one who drives by commands."""
 
-import argparse
 import sys
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-from agent.cli.reading.which import known_tag, night_in, place_meant
-from agent.cli.words.parser import Subcommand
-from agent.errors import NightError
+from agent.cli.answer import Answer
+from agent.cli.find import known_tag, night_in, place_meant
+from agent.errors import NightError, NothingYet
 from agent.experiment import Attempt, Night, incumbent
 from agent.invocation import IDEAS as FOLDER
 from agent.invocation import typed
 from agent.lab.hardware import has_cuda_build
+from agent.night.briefing import briefing_of
+from agent.night.lock import holder
+from agent.proposers.author.pages import attempts_page, calls_page, facts_page
+from agent.proposers.briefing import Briefing, Left
 from agent.proposers.catalogue.listing import Listed, listing
+from agent.proposers.llm.prompt import compose
 from agent.records.past import past_nights
 from agent.records.place import Place, read_script
-from agent.view.answer import Answer, AnswersTo
+from agent.text import harmless_lines
 from agent.view.ideas import EXPECTED, LEGEND, idea_facts, idea_lines, ideas_lines
 from agent.view.screen import print_folded, print_lines, terminal_width
 
-
-@dataclass(frozen=True, slots=True)
-class IdeasOptions:
-    name: str | None
-    tag: str | None
-    answer: Answer
+# ---- ideas -----------------------------------------------------------------------------------------------------------
 
 
-def ideas(options: IdeasOptions) -> int:
-    place = place_meant(options.tag)
-    night, history = _night(place, options.tag)
+def ideas(name: str = "", /) -> Answer:
+    """List the known ideas: what is expected of each, what nights found, and whether it applies.
+
+    Args:
+        name: show this idea in full, with its patch; TAG:NAME, or TAG: for all: as that night knows them (default: the
+            latest)
+    """
+    before, _, slug = name.rpartition(":")
+    tag = before or None
+    place = place_meant(tag)
+    night, history = _night(place, tag)
     best = incumbent(history)
     script = best.proposal.script if best is not None else read_script(place)
     found, faults = listing(place.script_path, night, script, history, past_nights(place, night.tag))
     for fault in faults:
         print(fault, file=sys.stderr)
-    if options.name is not None:
-        found = [_named(options.name, found)]
+    if slug:
+        found = [one for one in found if one.prospect.idea.slug == slug]
+        if not found:
+            raise NightError(f"there is no idea {slug}; see them all with: {typed('ideas')}")
     if not found:
         raise NightError(f"there is no idea in {place.script_path.parent / FOLDER}; put patches of your script there")
     of = f"attempt {best.number} of night {night.tag}" if best is not None else place.script
-    if options.answer.on_stdout:
-        options.answer.give({"applies_to": of, "ideas": [idea_facts(one) for one in found], "faults": list(faults)})
-    elif options.name is not None:
-        print_lines(idea_lines(found[0], of, terminal_width()))
-    else:
-        lines = ideas_lines(found, terminal_width())
-        print("\n".join(lines))
-        applying = sum(one.why_not is None for one in found)
-        bad = f", {len(faults)} {'file' if len(faults) == 1 else 'files'} left out (see above)" if faults else ""
-        last = f"{len(found)} ideas, {applying} apply to {of}{bad}; one in full: {typed('ideas', 'NAME')}"
-        print_folded([*([LEGEND] if EXPECTED in lines[0] else []), last])
-    return 0
+    facts = {"applies_to": of, "ideas": [idea_facts(one) for one in found], "faults": list(faults)}
+    if slug:
+        return Answer(facts, lambda: print_lines(idea_lines(found[0], of, terminal_width())))
+    return Answer(facts, lambda: _show(found, of, len(faults)))
+
+
+def _show(found: Sequence[Listed], of: str, faults: int) -> None:
+    lines = ideas_lines(found, terminal_width())
+    print("\n".join(lines))
+    applying = sum(one.why_not is None for one in found)
+    bad = f", {faults} {'file' if faults == 1 else 'files'} left out (see above)" if faults else ""
+    last = f"{len(found)} ideas, {applying} apply to {of}{bad}; one in full: {typed('ideas', 'NAME')}"
+    print_folded([*([LEGEND] if EXPECTED in lines[0] else []), last])
 
 
 def _night(place: Place, tag: str | None) -> tuple[Night, tuple[Attempt, ...]]:
@@ -62,24 +72,42 @@ def _night(place: Place, tag: str | None) -> tuple[Night, tuple[Attempt, ...]]:
     return Night(**nothing, script=place.script, budget_s=300.0, seed=0, device_kind=kind), ()
 
 
-def _named(name: str, found: list[Listed]) -> Listed:
-    one = next((one for one in found if one.prospect.idea.slug == name), None)
-    if one is None:
-        raise NightError(f"there is no idea {name}; see them all with: {typed('ideas')}")
-    return one
+# ---- prompt ----------------------------------------------------------------------------------------------------------
 
 
-def _ideas_words(words: argparse.ArgumentParser) -> None:
-    words.add_argument("name", nargs="?", metavar="NAME", help="show this idea in full, with its patch")
-    words.add_argument("--tag", help="as this night knows them (default: the latest)")
-    words.add_argument("--json", action="store_true", help="print them as JSON, or why that failed")
+def prompt(tag: str | None = None, /, *, facts: bool = False) -> Answer:
+    """Tell what a language model would be told now, for its next idea.
+
+    Args:
+        tag: of this night (default: the latest)
+        facts: what an agent would be told: noise, speed, curves, dials, edits, ideas, what a script may call
+    """
+    briefing = _briefing(tag)
+    if facts:
+        pages = {"facts": facts_page(briefing), "attempts": attempts_page(briefing), "calls": calls_page(briefing)}
+        return Answer({"tag": briefing.night.tag, **pages}, lambda: _print("\n".join(pages.values()).rstrip()))
+    # where an attempt has just crashed, its own author is asked for a repair first; this is the question for all others
+    asked = compose(briefing)
+    system, user = asked.system, asked.messages[0].text
+    told = {"tag": briefing.night.tag, "system": system, "user": user, "stable_chars": asked.stable_chars}
+    return Answer(told, lambda: _print(f"{system}\n\n{user}"))
 
 
-IDEAS = Subcommand(
-    "ideas",
-    "the known ideas: what is expected of each, what nights found, and whether it applies",
-    IdeasOptions,
-    ideas,
-    _ideas_words,
-    answers=AnswersTo.STDOUT,
-)
+def _print(text: str) -> None:
+    print(harmless_lines(text) if sys.stdout.isatty() else text)  # a script may hold codes for a terminal
+
+
+def _briefing(tag: str | None) -> Briefing:
+    place = place_meant(tag)
+    night, history = night_in(place, tag)
+    best = incumbent(history)
+    if best is None:
+        go_on = typed("run", "--tag", night.tag)
+        raise NothingYet(
+            f"attempt 0 of night {night.tag} is not measured yet; wait for it, or where the night does not run, go on "
+            f"with: {go_on}"
+        )
+    who = holder(place.repo.common_dir)
+    tried = sum(one.is_idea for one in history[1:])
+    left = who.left(tried) if who is not None and who.tag == night.tag else Left()
+    return briefing_of(place, night, history, best, left=left, has_reader=True)

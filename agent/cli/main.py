@@ -1,123 +1,219 @@
-"""Run the command line: parse, act, return an exit code. All errors that a user can repair are reported here."""
+"""Run the command line: find the command, act, return an exit code. Every error becomes a sentence here."""
 
+import inspect
+import shutil
 import sqlite3
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+import textwrap
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext, redirect_stdout, suppress
+from dataclasses import replace
 from difflib import get_close_matches
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
 
-from agent.cli.words.parser import Subcommand, parse
-from agent.errors import NightHalted, NightshiftError, NothingYet, UsageError
+from agent import __version__
+from agent.cli.answer import Answer
+from agent.errors import NightHalted, NightshiftError, UsageError
 from agent.files import disk_is_broken, disk_is_full
 from agent.git import leave_surrounding_git
 from agent.invocation import typed
-from agent.text import harmless_lines
-from agent.view.answer import Answer
+from agent.text import harmless_lines, one_line
 
-# The file of each command, in the order of `nightshift --help`. To add one, describe it there as a Subcommand under the
-# command's name in capitals. Only the file of the command that is given is imported: some take a second.
-FILES = {
-    "init": "agent.cli.housekeeping.init",
-    "prepare": "agent.cli.housekeeping.prepare",
-    "run": "agent.cli.training",
-    "confirm": "agent.cli.training",
-    "try": "agent.cli.trying",
-    "submit": "agent.cli.steering",
-    "note": "agent.cli.steering",
-    "ideas": "agent.cli.ideas",
-    "prompt": "agent.cli.prompt",
-    "facts": "agent.cli.prompt",
-    "report": "agent.cli.reading.report",
-    "serve": "agent.cli.reading.serve",
-    "results": "agent.cli.reading.results",
-    "status": "agent.cli.reading.status",
-    "watch": "agent.cli.reading.watch",
-    "stop": "agent.cli.steering",
-    "show": "agent.cli.reading.attempt",
-    "diff": "agent.cli.reading.attempt",
-    "compare": "agent.cli.reading.compare",
-    "plot": "agent.cli.reading.plot",
-    "best": "agent.cli.taking.best",
-    "take": "agent.cli.taking.take",
-    "sample": "agent.cli.taking.sample",
-    "replay": "agent.cli.taking.replay",
-    "export": "agent.cli.taking.export",
-    "ship": "agent.cli.taking.ship",
-    "nights": "agent.cli.housekeeping.nights",
-    "archive": "agent.cli.housekeeping.archive",
-    "pack": "agent.cli.housekeeping.moving",
-    "unpack": "agent.cli.housekeeping.moving",
-    "profile": "agent.cli.machine.profile",
-    "doctor": "agent.cli.machine.doctor",
-    "mcp": "agent.cli.housekeeping.mcp",
+if TYPE_CHECKING:
+    from cyclopts import App
+
+# Where the function of each command is, and what `nightshift --help` says of it. Its options are the function's
+# parameters, and its own help is the docstring. Only the file of the command that is given is imported.
+COMMANDS = {
+    "init": ("agent.cli.init:init", "make a folder ready for nights"),
+    "prepare": ("agent.cli.init:prepare", "prepare a text to train on, as prepare.py does"),
+    "run": ("agent.cli.run:run", "run a night, or go on with one"),
+    "confirm": ("agent.cli.run:confirm", "re-test what a night has found, and drop what brings nothing"),
+    "try": ("agent.cli.trying:try_edit", "train, score, judge and record one edit of yours"),
+    "submit": ("agent.cli.steering:submit", "put a script or a patch into the queue of --proposer queue and mix"),
+    "note": ("agent.cli.steering:note", "tell a model or an agent something, from its next proposal on"),
+    "stop": ("agent.cli.steering:stop", "end the running night after its current run"),
+    "status": ("agent.cli.status:status", "what runs now, and how the latest night stands; --follow: live"),
+    "report": ("agent.cli.report:report", "a page for a browser, or a picture: what was tried, and what helped"),
+    "serve": ("agent.cli.report:serve", "the report as a live page on this machine"),
+    "results": ("agent.cli.results:results", "the ledger as a table"),
+    "show": ("agent.cli.show:show", "everything about one attempt, its log (--log) or its edit (--diff)"),
+    "compare": ("agent.cli.compare:compare", "two attempts or nights side by side"),
+    "ideas": ("agent.cli.ideas:ideas", "the known ideas: what is expected of each, and whether it applies"),
+    "prompt": ("agent.cli.ideas:prompt", "what a language model would be told now; --facts: an agent"),
+    "best": ("agent.cli.best:best", "the best script of a night, and its model for mlx-lm"),
+    "take": ("agent.cli.take:take", "put an attempt's script into the working tree"),
+    "sample": ("agent.cli.best:sample", "continue a text with a kept model"),
+    "replay": ("agent.cli.replay:replay", "run an attempt again, and compare"),
+    "export": ("agent.cli.export:export", "write attempts for other programs, or a night's record"),
+    "nights": ("agent.cli.nights:nights", "all nights here: state, attempts, best, honest gain, size"),
+    "pack": ("agent.cli.pack:pack", "write a night into one file, for another machine or to make room"),
+    "unpack": ("agent.cli.pack:unpack", "put a night that was packed beside those here"),
+    "profile": ("agent.cli.machine:profile", "where the time of a training step goes, phase by phase"),
+    "doctor": ("agent.cli.machine:doctor", "check Python, MLX, BLAS, script, git, disk, memory and data"),
+    "mcp": ("agent.mcp:mcp", "the commands as tools for coding agents"),
 }
-
-
-def commands_for(words: Sequence[str]) -> tuple[Subcommand[Any], ...]:
-    """Return the command that the words begin with; where they begin with none, as for --help, return all."""
-    if words and words[0] == "--version":
-        return ()
-    names = words[:1] if words and words[0] in FILES else FILES
-    return tuple(getattr(import_module(FILES[name]), name.upper()) for name in names)
+Command = Callable[..., Answer | int | None]
+RESEARCH = "Research on one training script overnight: propose, commit, train, score, keep what is better."
+EXAMPLES = {
+    "init night": "a folder with all that a night needs; it is named night",
+    "run": "five-minute experiments until you stop it",
+    "run --experiments 3 --budget-s 10": "a first look",
+    "run --hours 8 --tag wide": "a night; the same command with the tag goes on after a stop",
+    "run --llm openai:gpt-5": "ideas from a model, the catalogue, the search and the queue, as each earns them",
+    'try -m "warm up longer, to ..."': "one edit of yours: train, score, judge, record",
+    "status": "how it goes, and results: the ledger as a table",
+    "show 4": "one attempt: what, why, how it ended; show 4 --diff: its edit",
+}
+ADDRESSES = (
+    "A night is named by its TAG, an attempt by its number, best or confirmed, of the latest night; TAG:4 and TAG:best "
+    "are of another."
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     leave_surrounding_git()
-    words = tuple(sys.argv[1:] if argv is None else argv) or ("--help",)
-    if not words[0].startswith("-") and words[0] not in FILES:
-        return _refuse(Answer.asked_for(words, {}), _no_command(words[0]))
-    commands = commands_for(words)
-    answer = Answer.asked_for(words, {one.name: one.answers for one in commands if one.answers is not None})
+    given = tuple(sys.argv[1:] if argv is None else argv)
+    words, is_json = without_json(given)
+    stdout = sys.stdout
     try:
-        return _main(commands, words, answer)
-    except Exception as error:
-        answer.fail(f"{type(error).__name__}: {error}; this is a defect, please report it with what stderr says", 1)
-        raise
-
-
-def _main(commands: Sequence[Subcommand[Any]], words: Sequence[str], answer: Answer) -> int:
-    try:
-        command, options = parse(commands, words, answer)
-    except UsageError as error:
-        with suppress(OSError):
-            sys.stderr.write(error.usage)
-        return _refuse(answer, str(error), error.exit_code)
-    try:
-        code = command.act(options)
-        sys.stdout.flush()
-    except NothingYet as error:
-        return _refuse(answer, str(error), error.exit_code, **error.facts)
-    except NightshiftError as error:
-        return _refuse(answer, str(error), error.exit_code)
-    except KeyboardInterrupt:  # before a night has begun; a running one takes Ctrl-C as a wish
-        answer.fail("interrupted before anything was begun", 130, state="unfinished", go_on_with=typed(*words))
-        return 130
+        # with --json, words for people go to stderr
+        with redirect_stdout(sys.stderr) if is_json else nullcontext():
+            answer = _answer(words, given, is_json)
     except BrokenPipeError:
         from agent.view.screen import discard_output
 
-        discard_output(sys.stdout)
+        discard_output(stdout)
         return 0  # its reader, such as head, has seen enough
+    except Exception as error:
+        if is_json:
+            sentence = f"{type(error).__name__}: {error}; this is a defect, please report it with what stderr says"
+            print(Answer(error=sentence, exit_code=1).as_json(), flush=True)
+        raise
+    if is_json:
+        with suppress(OSError):
+            print(answer.as_json(), flush=True)
+    return answer.exit_code
+
+
+def without_json(words: Sequence[str]) -> tuple[tuple[str, ...], bool]:
+    """Take --json out of the words of a command line; what follows a -- stays as it is."""
+    end = words.index("--") if "--" in words else len(words)
+    if (words and words[0] == "prepare") or "--json" not in words[:end]:
+        return tuple(words), False
+    return (*(word for word in words[:end] if word != "--json"), *words[end:]), True
+
+
+def _answer(words: Sequence[str], given: Sequence[str], is_json: bool) -> Answer:
+    """Return how a command line ends, and show it to people where no program asked for it."""
+    try:
+        answer = _acted(words, is_json)
+        if not is_json:
+            answer.show()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except NightshiftError as error:
+        answer = Answer.refused(error)
+    except KeyboardInterrupt:  # before a night has begun; a running one takes Ctrl-C as a wish
+        answer = Answer({"state": "unfinished"}, error="interrupted before anything was begun", exit_code=130)
     except NightHalted as halted:
-        return _refuse(answer, _in_words(halted.cause, command.resume(options, halted.tag)))
+        answer = Answer(error=_in_words(halted.cause, _again(given, halted.tag)), exit_code=2)
     except (OSError, sqlite3.OperationalError) as error:
-        return _refuse(answer, _in_words(error, command.resume(options, None)))
-    return code
+        answer = Answer(error=_in_words(error, _again(given)), exit_code=2)
+    if (sentence := answer.error) is not None:
+        if answer.facts.get("state") == "unfinished":
+            answer = replace(answer, facts={"go_on_with": _again(given), **answer.facts})
+        with suppress(OSError):  # the terminal may be gone
+            more = f"; go on with: {answer.facts['go_on_with']}" if "go_on_with" in answer.facts else ""
+            print(f"nightshift: {harmless_lines(sentence)}{more}", file=sys.stderr)
+    return answer
 
 
-def _no_command(word: str) -> str:
-    """Say that there is no such command, and which has a similar name."""
-    near = get_close_matches(word, FILES, 1)
-    similar = f"; similar: {typed(near[0])}" if near else ""
-    return f"there is no command {word!r}{similar}; see all with: {typed('--help')}"
+def _acted(words: Sequence[str], is_json: bool) -> Answer:
+    if not words or words[0] in ("--help", "-h"):
+        print(overview())
+        return Answer()
+    if words[0] == "--version":
+        print(f"nightshift {__version__}")
+        return Answer()
+    name, *rest = words
+    command = command_named(name)
+    if is_json and inspect.signature(command).return_annotation is not Answer:
+        raise UsageError(f"{name} has no --json; see: {typed(name, '--help')}")
+    return called(command, name, rest)
 
 
-def _refuse(answer: Answer, sentence: str, exit_code: int = 2, **known: object) -> int:
-    with suppress(OSError):  # the terminal may be gone
-        print(f"nightshift: {harmless_lines(sentence)}", file=sys.stderr)
-    answer.fail(sentence, exit_code, **known)
-    return exit_code
+def command_named(name: str) -> Command:
+    """Return the function of a command; raise UsageError where there is none of this name."""
+    if name not in COMMANDS:
+        near = get_close_matches(name, COMMANDS, 1)
+        similar = f"; similar: {typed(near[0])}" if near else ""
+        raise UsageError(f"there is no command {name!r}{similar}; see all with: {typed('--help')}")
+    module, _, function = COMMANDS[name][0].partition(":")
+    found: Command = getattr(import_module(module), function)
+    return found
+
+
+def called(command: Command, name: str, words: Sequence[str]) -> Answer:
+    """Call a command with the values of its options; raise UsageError for words that it does not take."""
+    if name == "prepare":
+        command(*words)  # they are for another program, which explains them
+    from cyclopts import CycloptsError
+
+    app = app_of(command, name)
+    try:
+        found: Answer | int | None = app(list(words), exit_on_error=False, print_error=False)
+    except CycloptsError as error:
+        raise UsageError(f"{one_line(str(error), 500).rstrip('.')}; see: {typed(name, '--help')}") from error
+    return found if isinstance(found, Answer) else Answer(exit_code=found or 0)
+
+
+def app_of(command: Command, name: str) -> "App":
+    """Return what reads the words of a command by its signature."""
+    from cyclopts import App, Parameter
+
+    answers = inspect.signature(command).return_annotation is Answer
+    app = App(
+        name=typed(name),
+        default_parameter=Parameter(negative=(), show_default=False),
+        help_format="markdown",
+        help_epilogue="With --json: print the answer as one JSON object (docs/json.md)." if answers else None,
+        version_flags=[],
+        result_action="return_value",
+        suppress_keyboard_interrupt=False,
+    )
+    app["--help"].show = False
+    app.default(command)
+    return app
+
+
+def overview() -> str:
+    """Return the text of `nightshift --help`."""
+    width = max(map(len, COMMANDS)) + 2
+    columns = shutil.get_terminal_size().columns - 2
+    lines = [_beside(f"  {name:<{width}}", what, columns) for name, (_, what) in COMMANDS.items()]
+    examples = {f"  {typed()} {words}": what for words, what in EXAMPLES.items()}
+    width = max(map(len, examples)) + 2
+    if width + 24 > columns:
+        shown = [f"{line}\n{_beside(' ' * 6, what, columns)}" for line, what in examples.items()]
+    else:
+        shown = [_beside(f"{line:<{width}}", what, columns) for line, what in examples.items()]
+    each = f"{typed('COMMAND', '--help')} explains a command. {ADDRESSES}"
+    head = f"Usage: {typed()} COMMAND …\n\n{textwrap.fill(RESEARCH, columns)}\n\nCommands:"
+    return "\n".join([head, *lines, "", textwrap.fill(each, columns), "", "Examples:", *shown])
+
+
+def _beside(line: str, what: str, columns: int) -> str:
+    return textwrap.fill(what, columns, initial_indent=line, subsequent_indent=" " * len(line))
+
+
+def _again(words: Sequence[str], tag: str | None = None) -> str:
+    """Return the command that goes on: the same once more, for the night that it has opened."""
+    is_named = any(word.split("=")[0] == "--tag" for word in words)
+    opens = words[0] in ("run", "try") and tag is not None and not is_named
+    return typed(*words, *(["--tag", str(tag)] if opens else []))
 
 
 def _in_words(error: OSError | sqlite3.OperationalError, resume: str) -> str:

@@ -39,7 +39,7 @@ def _measured(best: BestScript, *, can_go_on: bool) -> Iterator[tuple[str, str]]
     elif attempt.number:
         yield "honest gain", "not measured on fresh seeds yet"
         if can_go_on:
-            yield "measure it", typed("confirm", "--tag", tag)
+            yield "measure it", typed("confirm", tag)
 
 
 def _places(best: BestScript, weights: KeptWeights | None, *, is_ref_here: bool) -> Iterator[tuple[str, str]]:
@@ -49,12 +49,12 @@ def _places(best: BestScript, weights: KeptWeights | None, *, is_ref_here: bool)
     if best.branch is not None:
         yield "branch", best.branch
     if is_ref_here:
-        yield "take it", typed("take", "--tag", tag)
+        yield "take it", typed("take", f"{tag}:best")
     else:
         yield "fetch it", f"git fetch REMOTE {best.ref}:{best.ref}"
     if weights is None:
         yield "weights", "none here"
-        yield "make them", typed("replay", str(attempt.number), "--tag", tag)
+        yield "make them", typed("replay", f"{tag}:{attempt.number}")
     else:
         yield "weights", str(weights.path)
-        yield "take them", typed("best", "--tag", tag, "--weights", "DIR")
+        yield "take them", typed("best", tag, "--weights", "DIR")

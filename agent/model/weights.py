@@ -55,7 +55,7 @@ def weights_of(place: Place, tag: str, number: int) -> KeptWeights:
     found = find_weights(place, tag, number)
     if found is not None:
         return found
-    again = typed("replay", str(number), "--tag", tag)
+    again = typed("replay", f"{tag}:{number}")
     if not place.journal(tag).exists():
         check_unpacked(place, tag)
         raise NightError(

@@ -247,7 +247,7 @@ def check_disk(folder: Path) -> None:
         raise MachineError(
             f"{free / 2**30:.2f} GB are free on the disk of {folder}, a night wants "
             f"{MIN_FREE_BYTES / 2**30:.0f} GB; see what earlier nights take with {typed('nights')}, and free it with "
-            f"{typed('archive', '--tag', 'TAG', '--prune-weights')}; then give the same command again"
+            f"{typed('pack', 'TAG', '--remove')}; then give the same command again"
         )
 
 

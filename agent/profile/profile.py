@@ -26,7 +26,6 @@ from agent.runs.fixed import probe
 from agent.sandbox.environment import scrubbed_env
 from agent.sandbox.places import View
 from agent.sandbox.process import Outcome, supervise
-from agent.view.answer import Answer
 
 LIMIT_S = 3600.0  # of one run, which takes a few steps and a few rows: after an hour it hangs
 
@@ -75,12 +74,11 @@ class CrashError(NightshiftError):
         super().__init__(f"{what} ended with {how}; its last lines:\n{outcome.last_lines}".rstrip())
 
 
-def profile(request: ProfileRequest, console: Console, answer: Answer) -> None:
-    """Profile a script and print the table; raise CrashError with its last lines, or NightshiftError for misuse."""
+def profile(request: ProfileRequest, console: Console) -> dict[str, object]:
+    """Profile a script, print the table and return its figures; raise CrashError with its last lines if it fails."""
     place = Place.of(request.script)
     read_script(place)
     check(request)
-    answer.check()
     facts = probe(place.script_path.parent)
     recorder = (
         record_command(facts["device_kind"], request.trace, training_command(place, request)) if request.trace else None
@@ -92,7 +90,7 @@ def profile(request: ProfileRequest, console: Console, answer: Answer) -> None:
     console.print(table(true, fenced))
     if recorder and request.trace:
         console.print(f"recorded {record(recorder, request.trace, env)}", markup=False, soft_wrap=True)
-    answer.give({"device": facts["device"], **flat(true, fenced)})
+    return {"device": facts["device"], **flat(true, fenced)}
 
 
 def check(request: ProfileRequest) -> None:

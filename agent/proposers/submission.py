@@ -52,7 +52,7 @@ def check_not_submitted(file: Path, text: str, place: Place, history: History, t
     wanted = _fingerprint(_becomes(text, place, history))
     known = None if wanted is None else first_with(wanted, history)
     if known is not None:
-        see = typed("show", str(known), "--tag", tag)
+        see = typed("show", f"{tag}:{known}")
         raise NightError(
             f"{file} {_outcome(history[known], tag)}; {NOTHING}, or submit it while another night runs; "
             f"see the attempt with: {see}"

@@ -77,7 +77,7 @@ class Place:
             )
 
     def packed(self, tag: str) -> Path:
-        """Return the file that a night is packed away in by `nightshift archive`."""
+        """Return the file that a night is packed away in by `nightshift pack --remove`."""
         return self.nights / f"{tag}.tar.gz"
 
     def tags(self) -> tuple[str, ...]:
@@ -133,7 +133,7 @@ def place_of_night(script: Path, tag: str | None) -> Place:
 def check_unpacked(place: Place, tag: str) -> None:
     """Raise NightError for a night that is packed away."""
     if place.packed(tag).exists():
-        unpack = typed("archive", "--unpack", "--tag", tag)
+        unpack = typed("unpack", tag)
         raise NightError(f"night {tag} is packed away in {place.packed(tag)}; unpack it first, with: {unpack}")
 
 

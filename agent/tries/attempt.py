@@ -17,7 +17,7 @@ from agent.night.opening import Request, committed, open_context
 from agent.proposers.given import Given
 from agent.records.journal import Journal
 from agent.records.place import Place
-from agent.tries.checks import Prepared, StaleEdit, TryAgain, remedy
+from agent.tries.checks import Prepared, StaleEdit, remedy
 from agent.tries.line import TryState
 from agent.view.verdict import TriedEdit, basis_facts
 
@@ -42,8 +42,8 @@ class TryOutcome:
         return cls(facts, (), str(error), error.exit_code)
 
 
-def attempt(prepared: Prepared, place: Place, again: TryAgain, *, aside: bool) -> TryOutcome:
-    """Try an edit and return how that ended; aside: all words go to stderr."""
+def attempt(prepared: Prepared, place: Place) -> TryOutcome:
+    """Try an edit and return how that ended."""
     check_no_night(place, prepared.request.file)
     request, known = prepared.request, prepared.known
     if known is not None and request.tag is not None:
@@ -53,7 +53,7 @@ def attempt(prepared: Prepared, place: Place, again: TryAgain, *, aside: bool) -
             return _verdict(prepared, place, night, history, known, is_last=False)
     night_request = Request(
         *(place, request.tag, request.budget_s, request.seed, request.terms),
-        proposer=Given(prepared.proposal), baseline=committed, aside=aside,
+        proposer=Given(prepared.proposal), baseline=committed,
     )  # fmt: skip
     with open_context(night_request) as context:
         before = context.journal.attempts()
@@ -64,8 +64,8 @@ def attempt(prepared: Prepared, place: Place, again: TryAgain, *, aside: bool) -
         mine = history[known] if known is not None else _tried(history[len(before) :], prepared.proposal)
         is_last = context.stop.after_run
     if mine is None or not mine.settled:
-        facts = {"tag": night.tag, "attempt": mine.number if mine else None, "go_on_with": again(night.tag)}
-        return TryOutcome({"state": TryState.UNFINISHED, **facts}, (), NO_VERDICT, UNFINISHED, is_last)
+        facts = {"state": TryState.UNFINISHED, "tag": night.tag, "attempt": mine.number if mine else None}
+        return TryOutcome(facts, (), NO_VERDICT, UNFINISHED, is_last)
     return _verdict(prepared, place, night, history, mine.number, is_last=is_last)
 
 

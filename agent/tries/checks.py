@@ -1,9 +1,8 @@
 """Check an edit before it costs a run, and before it opens a night."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from agent.errors import NightError, NightshiftError
+from agent.errors import NightError
 from agent.experiment import Attempt, History, Proposal, incumbent
 from agent.invocation import typed
 from agent.night.opening import check_kept, committed, terms_of
@@ -14,8 +13,6 @@ from agent.script.contract import check_script
 from agent.script.dials import fingerprint, tried_as
 from agent.script.merge import Basis, basis_of
 from agent.tries.request import TryRequest
-
-TryAgain = Callable[[str | None], str]  # the tag of the night → the command that gives the same try again
 
 
 class StaleEdit(NightError):
@@ -40,8 +37,8 @@ class Prepared:
     basis: Basis
 
 
-def prepare(request: TryRequest, place: Place, again: TryAgain, *, is_taken_up: bool = False) -> Prepared:
-    """Check all that can be known before a run; raise NightshiftError, with the command to give then.
+def prepare(request: TryRequest, place: Place, *, is_taken_up: bool = False) -> Prepared:
+    """Check all that can be known before a run; raise NightshiftError for what cannot be tried.
 
     This comes before a night is opened: a night that came of a slip would be in the way of the next. A request that is
     taken up may have been tried already, by a process that was killed before it could write down the answer.
@@ -51,12 +48,7 @@ def prepare(request: TryRequest, place: Place, again: TryAgain, *, is_taken_up: 
     before, _ = terms_of(place, request.tag, request.terms)  # first: a night with other terms can try no edit
     if before is not None:
         check_kept(before, request.budget_s, request.seed)
-    try:
-        return _checked(request, place, is_taken_up=is_taken_up)
-    except StaleEdit:
-        raise
-    except NightshiftError as error:
-        raise type(error)(f"{error}; then: {again(request.tag)}") from error
+    return _checked(request, place, is_taken_up=is_taken_up)
 
 
 def _checked(request: TryRequest, place: Place, *, is_taken_up: bool) -> Prepared:
@@ -88,5 +80,5 @@ def _stale(request: TryRequest, basis: Basis) -> str:
 
 def remedy() -> str:
     """Return what to do about a stale edit."""
-    take = typed("take", "best", "--anyway")  # which keeps a copy of the edit
+    take = typed("take", "best")  # which keeps a copy of the edit
     return f"take the best script with: {take}, and make your edit again; or try it as it stands, with --anyway"

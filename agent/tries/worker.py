@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 import traceback
-from contextlib import redirect_stderr, suppress
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from filelock import Timeout
 
 from agent.errors import NightError, NightHalted, NightshiftError
 from agent.files import read_plain
-from agent.invocation import own_command, typed
+from agent.invocation import own_command
 from agent.night.lock import NightIsRunning
 from agent.records.place import Place
 from agent.script.merge import kept_chain, merged
@@ -100,19 +100,17 @@ def _tried(line: TryLine, entry: LineEntry, root: Path) -> TryOutcome:
     assert entry.request is not None  # entries without one are not taken
     request, place = entry.request, Place.of(root / entry.request.path)
 
-    def again(tag: str | None) -> str:
-        return typed("try", "--wait", entry.id)
-
     with turn(place.repo.common_dir, say_that_it_waits):
         try:
-            prepared = prepare(request, place, again, is_taken_up=True)
+            prepared = prepare(request, place, is_taken_up=True)
         except StaleEdit as stale:
             request = _on_the_best(request, stale)
             line.rewrite(entry, request)
-            prepared = prepare(request, place, again, is_taken_up=True)
+            prepared = prepare(request, place, is_taken_up=True)
         if prepared.request.tag != request.tag:  # so that it goes on in this night, even if another is the latest then
             line.rewrite(entry, prepared.request)
-        return attempt(prepared, place, again, aside=True)
+        with redirect_stdout(sys.stderr):
+            return attempt(prepared, place)
 
 
 def say_that_it_waits() -> None:

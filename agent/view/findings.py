@@ -69,7 +69,7 @@ def _end(found: Findings, night: Night, is_branch_there: bool) -> list[str]:
         return [f"  {what} is on {branch}"]
     earlier = [f"  {branch} stays as an earlier dawn left it"] if is_branch_there else []
     if found.honest is None:
-        return [f"  not confirmed yet: too few runs; go on with: {typed('confirm', '--tag', night.tag)}", *earlier]
+        return [f"  not confirmed yet: too few runs; go on with: {typed('confirm', night.tag)}", *earlier]
     none = "is none" if found.honest.high_bpb <= 0 else "may be none at all"
     return [
         f"  NOT confirmed: on fresh seeds #{found.champion} gains {interval(found.honest)} over the baseline, which "
@@ -86,7 +86,7 @@ def _advice(found: Findings, honest: Interval, night: Night) -> list[str]:
         return [f"it is worse than the baseline; go back to that with: {back}"]
     runs = runs_to_tell(honest, found.fresh_runs)
     if runs is not None and runs <= MOST_RUNS:
-        confirm = typed("confirm", "--tag", night.tag, "--runs", str(runs))
+        confirm = typed("confirm", night.tag, "--runs", str(runs))
         more = f"if the gain is real, about {runs} more runs will show it: {confirm}"
     else:
         more = (

@@ -105,7 +105,7 @@ class TriedEdit:
             lines.append(f"best so far: #{best.number} {best.proposal.title}, val_bpb {best.val_bpb:.6f}")
         if self.way_back is not None:
             lines.append(f"go back to it with: {self.way_back}")
-        lines.append(f"more: {typed('show', str(self.number), '--tag', self.night.tag)}, {typed('results')}")
+        lines.append(f"more: {typed('show', f'{self.night.tag}:{self.number}')}, {typed('results')}")
         return [harmless(line) for line in lines]
 
     def next(self) -> str:
@@ -116,7 +116,7 @@ class TriedEdit:
             return f"{merged}, is the best script now: take it with: {typed('take', number)}, and edit on from there"
         if self.best is None or self.way_back is None:
             return f"edit on from here: attempt {self.number} is the best script now"
-        take_best = typed("take", str(self.best.number), "--tag", self.night.tag)  # a tool has the same name
+        take_best = typed("take", f"{self.night.tag}:{self.best.number}")  # a tool has the same name
         if self.attempt.status is Status.CRASH:
             read = "read traceback" if self._traceback() else "see reason and log"
             return f"it crashed: {read}, repair the script and try it again; or go back with: {take_best}"

@@ -30,11 +30,7 @@ class CommandLine:
         return facts
 
     def take_best(self) -> dict[str, Any]:
-        facts = self._json("take", "best")
-        if facts["error"] is None:
-            return facts
-        assert "add --anyway, which keeps them as " in facts["error"]  # an edit that was refused is in no attempt
-        return self._json("take", "best", "--anyway")
+        return self._json("take", "best")
 
     def status(self) -> dict[str, Any]:
         return self._json("status")

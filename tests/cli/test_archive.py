@@ -1,7 +1,6 @@
 """A night that is packed away in one file and comes back as it was, whatever happens in between."""
 
 import contextlib
-import dataclasses
 import gzip
 import json
 import os
@@ -18,7 +17,6 @@ from packings import Change, killed_at, tampered
 
 from agent.archive.reading import read_contents
 from agent.night.lock import only_night
-from agent.records.journal import Journal
 from agent.records.place import Place
 
 
@@ -54,7 +52,7 @@ def packed(grounds: Grounds) -> Path:
 
 
 def done(grounds: Grounds, *words: str) -> str:
-    found = grounds.nightshift("archive", "--tag", "t", *words)
+    found = grounds.nightshift(*(words or ("pack", "t", "--remove")))
     assert found.returncode == 0, found.stderr
     return found.stdout
 
@@ -71,7 +69,7 @@ def test_a_night_comes_back_as_it_was_with_its_commits_though_all_its_refs_are_g
         grounds.git("update-ref", "-d", ref)
     grounds.git("reflog", "expire", "--all", "--expire=now")
     grounds.git("gc", "-q", "--prune=now")
-    assert "unpacked night t" in done(grounds, "--unpack")
+    assert "unpacked night t" in done(grounds, "unpack", "t")
     assert everything(grounds) == before
     assert grounds.git("for-each-ref") == refs
     assert grounds.git("fsck") == ""
@@ -81,14 +79,14 @@ def test_a_night_comes_back_as_it_was_with_its_commits_though_all_its_refs_are_g
 
 def test_a_packed_night_can_be_listed_but_goes_on_only_once_it_is_unpacked(grounds):
     done(grounds)
-    for words in ("run --tag t", "status --tag t", "sample x --tag t", "best --weights model --tag t"):
+    for words in ("run --tag t", "status t", "sample x t:best", "best t --weights model"):
         said = refused(grounds.nightshift(*words.split()))
         assert "night t is packed away in" in said
-        assert "archive --unpack --tag t" in said
-    assert "script 3" in grounds.nightshift("results", "--tag", "t").stdout  # from the rows that stayed
+        assert "unpack t" in said
+    assert "script 3" in grounds.nightshift("results", "t").stdout  # from the rows that stayed
     assert "is packed in" in done(grounds)  # once more
-    assert grounds.nightshift("report", "--tag", "t").returncode == 0  # from its rows, into a folder of that name
-    assert "unpacked night t" in done(grounds, "--unpack")
+    assert grounds.nightshift("report", "t").returncode == 0  # from its rows, into a folder of that name
+    assert "unpacked night t" in done(grounds, "unpack", "t")
     assert len(grounds.attempts("t")) == 4
 
 
@@ -103,7 +101,7 @@ def test_any_tar_program_reads_the_file(grounds, tmp_path):
 def test_refs_that_lead_elsewhere_by_now_stay(grounds):
     done(grounds)
     grounds.git("update-ref", "refs/experiments/t/0001", "HEAD")
-    assert "refs/experiments/t/0001 leads to another commit by now" in done(grounds, "--unpack")
+    assert "refs/experiments/t/0001 leads to another commit by now" in done(grounds, "unpack", "t")
     assert grounds.git("rev-parse", "refs/experiments/t/0001") == grounds.git("rev-parse", "HEAD")
 
 
@@ -112,18 +110,8 @@ def test_without_the_commit_that_the_night_began_from_all_but_its_commits_comes_
     other = Grounds(make_repository(tmp_path / "other", unigram(SHARPNESS=0.3)))
     other.folder("t").parent.mkdir(parents=True)
     shutil.move(packed(grounds), other.folder("t").parent)
-    assert "its commits could not be brought back" in done(other, "--unpack")
+    assert "its commits could not be brought back" in done(other, "unpack", "t")
     assert other.attempts("t")[1].proposal.script == unigram(SHARPNESS=0.7)
-
-
-def test_a_dry_run_says_what_would_be_done_and_does_nothing(grounds):
-    before = everything(grounds)
-    assert "would become" in done(grounds, "--dry-run")
-    assert everything(grounds) == before
-    done(grounds)
-    assert "would take" in done(grounds, "--unpack", "--dry-run")
-    assert packed(grounds).exists()
-    assert not grounds.folder("t").exists()
 
 
 def test_what_reaches_out_of_an_unpacked_night_is_named(grounds):
@@ -133,7 +121,7 @@ def test_what_reaches_out_of_an_unpacked_night_is_named(grounds):
         journal.execute("UPDATE night SET value = ? WHERE fact = 'terms'", [json.dumps(terms)])
         journal.commit()
     done(grounds)
-    said = done(grounds, "--unpack")
+    said = done(grounds, "unpack", "t")
     assert "it goes on with --command 'sh -c '\"'\"'evil'\"'\"'' --llm 'openai:m@http://127.0.0.1:9/v1\\x1b[2J'" in said
     assert "where the file is somebody else's, look at that first" in said
 
@@ -153,16 +141,16 @@ def test_a_call_that_is_killed_at_any_step_loses_nothing_and_the_next_one_ends_i
     while True:
         step += 1
         kills_before = kills
-        kills += killed_at(step, is_step, grounds, "archive", "--tag", "t")
+        kills += killed_at(step, is_step, grounds, "pack", "t", "--remove")
         if grounds.folder("t").exists():
             assert everything(grounds) == before
         else:
             assert len(read_contents(packed(grounds)).files) == len([one for one in before.values() if one])
         done(grounds)
         assert not grounds.folder("t").exists()
-        kills += killed_at(step, is_step, grounds, "archive", "--unpack", "--tag", "t")
+        kills += killed_at(step, is_step, grounds, "unpack", "t")
         if packed(grounds).exists():
-            done(grounds, "--unpack")
+            done(grounds, "unpack", "t")
         assert everything(grounds) == before
         if kills == kills_before:
             break
@@ -178,7 +166,7 @@ def test_a_night_with_odd_files_in_it_is_not_packed(grounds, kind):
     odd = grounds.folder("t") / "runs" / "0001" / "seed0" / "odd"
     odd.symlink_to("/etc/passwd") if kind == "link" else os.mkfifo(odd)
     before = everything(grounds)
-    assert f"{odd} is a {kind}" in refused(grounds.nightshift("archive", "--tag", "t"))
+    assert f"{odd} is a {kind}" in refused(grounds.nightshift("pack", "t", "--remove"))
     assert everything(grounds) == before
     assert not packed(grounds).exists()
 
@@ -187,14 +175,15 @@ def test_nothing_is_packed_while_a_night_runs(grounds):
     place = Place.of(grounds.root / "train_mlx.py")
     with only_night(place.repo.common_dir) as tell:
         tell("t", grounds.folder("t"))
-        assert "night t (pid" in refused(grounds.nightshift("archive", "--tag", "t"))
+        assert "night t (pid" in refused(grounds.nightshift("pack", "t", "--remove"))
 
 
 def test_what_is_no_night_is_named(grounds):
-    assert "night x has no journal here; there are: t" in refused(grounds.nightshift("archive", "--tag", "x"))
+    assert "night x has no journal here; there are: t" in refused(grounds.nightshift("pack", "x", "--remove"))
     assert "night t has no attempt 7; there are: 0 to 3" in refused(grounds.nightshift("show", "7"))
-    assert "night t is here, and not packed" in refused(grounds.nightshift("archive", "--unpack", "--tag", "t"))
-    assert "'../t' is no tag" in refused(grounds.nightshift("archive", "--unpack", "--tag", "../t"))
+    assert "night t is here, and not packed" in refused(grounds.nightshift("unpack", "t"))
+    assert "there is no ../t" in refused(grounds.nightshift("unpack", "../t"))
+    assert "'../t' is no tag" in refused(grounds.nightshift("pack", "../t", "--remove"))
 
 
 def renamed(to: str) -> Change:
@@ -277,7 +266,7 @@ def test_a_hostile_file_puts_nothing_anywhere(packed_night, change, said):
     (grounds.root.parent / "precious.lock").touch()  # git's lock of a ref that a hostile file names, if it is believed
     before = sorted(path for path in grounds.root.parent.rglob("*") if ".git" not in path.parts)
     refs = grounds.git("for-each-ref")
-    assert said in refused(grounds.nightshift("archive", "--unpack", "--tag", "t"))
+    assert said in refused(grounds.nightshift("unpack", "t"))
     assert sorted(path for path in grounds.root.parent.rglob("*") if ".git" not in path.parts) == before
     assert grounds.git("for-each-ref") == refs
 
@@ -302,7 +291,7 @@ def test_commits_that_would_fill_the_disk_are_not_unpacked(packed_night, monkeyp
     all_bytes = read_contents(file).all_bytes
     free = shutil.disk_usage(file)._replace(free=all_bytes + 100)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: free)
-    assert "its commits take more than is free" in refused(grounds.nightshift("archive", "--unpack", "--tag", "t"))
+    assert "its commits take more than is free" in refused(grounds.nightshift("unpack", "t"))
     assert file.exists()
     assert not grounds.folder("t").exists()
 
@@ -311,18 +300,18 @@ def test_refs_that_are_the_users_own_are_not_packed(grounds):
     grounds.git("update-ref", "refs/experiments/t/mine/draft", "HEAD")
     done(grounds)
     assert "refs/experiments/t/mine/draft" not in read_contents(packed(grounds)).refs
-    assert "unpacked night t" in done(grounds, "--unpack")
+    assert "unpacked night t" in done(grounds, "unpack", "t")
 
 
 def test_a_file_that_is_cut_short_or_claims_gigabytes_of_headers_is_named(packed_night):
     grounds, file = packed_night
     whole = file.read_bytes()
     file.write_bytes(whole[: len(whole) // 2])
-    assert "is damaged, or no packed night" in refused(grounds.nightshift("archive", "--unpack", "--tag", "t"))
+    assert "is damaged, or no packed night" in refused(grounds.nightshift("unpack", "t"))
     header = tarfile.TarInfo("x")
     header.type, header.size = tarfile.XHDTYPE, 1 << 33
     file.write_bytes(gzip.compress(header.tobuf(tarfile.GNU_FORMAT) + bytes(1 << 16)))
-    assert "claims 8589934592 bytes" in refused(grounds.nightshift("archive", "--unpack", "--tag", "t"))
+    assert "claims 8589934592 bytes" in refused(grounds.nightshift("unpack", "t"))
     assert "damaged" in grounds.nightshift("nights").stdout
 
 
@@ -336,50 +325,3 @@ def test_a_summary_that_no_night_writes_is_listed_as_damaged(packed_night, fact,
     done = grounds.nightshift("nights")
     assert (done.returncode, done.stderr) == (0, "")
     assert "t is damaged: " in done.stdout
-
-
-# ---- weights ---------------------------------------------------------------------------------------------------------
-
-
-def test_weights_of_runs_that_are_not_the_best_are_deleted_and_nothing_else(grounds):
-    before = everything(grounds)
-    cache = grounds.folder("t") / "runs" / "0001" / "seed0" / "tmp" / "cache"
-    cache.mkdir(parents=True)
-    (cache / "compiled").write_bytes(bytes(3000))
-    weights = "runs/0001/seed0/out/model.safetensors"
-    assert weights in before
-    dry = done(grounds, "--prune-weights", "--dry-run")
-    assert f"  {weights}: " in dry
-    assert "would free" in dry
-    assert (grounds.folder("t") / weights).exists()
-    assert "freed" in done(grounds, "--prune-weights")
-    assert everything(grounds) == {path: one for path, one in before.items() if path != weights}
-    assert "no weights to delete" in done(grounds, "--prune-weights")
-
-
-def test_weights_stay_while_a_dawn_is_not_at_its_end(grounds):
-    from agent.experiment import Dawn
-
-    with Journal.resume(grounds.folder("t") / "journal.sqlite") as journal:
-        journal.put_dawn(Dawn(1, 2, 2, "2026-11-22T06:00:00Z"))
-    assert "go on with: nightshift confirm --tag t" in refused(
-        grounds.nightshift("archive", "--tag", "t", "--prune-weights")
-    )
-    with Journal.resume(grounds.folder("t") / "journal.sqlite") as journal:
-        journal.put_dawn(dataclasses.replace(journal.dawns()[0], ended="2026-11-22T06:30:00Z", champion=1))
-    assert "no weights to delete" in done(grounds, "--prune-weights")  # the first of that dawn's champion
-
-
-def test_weights_stay_that_are_to_be_audited_still(grounds):
-    """As of a night that was killed between a further run of an attempt and its audit."""
-    journal = grounds.folder("t") / "journal.sqlite"
-    with contextlib.closing(sqlite3.connect(journal)) as database:
-        database.execute("UPDATE runs SET score = json_remove(score, '$.audit') WHERE attempt = 1")
-        database.commit()
-    assert "no weights to delete" in done(grounds, "--prune-weights")
-
-
-def test_a_pipe_in_the_place_of_a_packed_night_is_not_waited_for(grounds):
-    os.mkfifo(packed(grounds).with_name("u.tar.gz"))
-    assert "is no plain file" in refused(grounds.nightshift("archive", "--unpack", "--tag", "u"))
-    assert grounds.nightshift("nights").returncode == 0

@@ -9,8 +9,8 @@ import pytest
 from json_page import faults
 from nights import git
 
-from agent.cli.machine import checks
-from agent.cli.machine.checks import DEVICE, Device, Finding, _disk, speed
+from agent.cli import checks
+from agent.cli.checks import DEVICE, Device, Finding, _disk, speed
 
 IDLE = Device("cpu", "a CPU (2 cores)", 200.0, "/cache/libopenblas.so", cores=2, others=0.1, machine_cores=2)
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="the BLAS is exchanged on Linux alone")
@@ -103,7 +103,7 @@ def test_a_cross_is_what_a_night_cannot_do_without_and_the_last_line_names_it(gr
     done = grounds.nightshift("doctor", NIGHTSHIFT_DATA=str(tmp_path))
     crossed = [line for line in done.stdout.splitlines() if line.startswith("✗")]
     assert [line.partition(":")[0] for line in crossed] == ["✗ data"]
-    assert done.stdout.splitlines()[-1] == "not ready for a night: see data above"
+    assert done.stderr.splitlines()[-1] == "nightshift: not ready for a night: see data"
     assert done.returncode == 1
 
 
@@ -113,7 +113,7 @@ def test_a_script_without_the_files_that_it_needs_is_not_ready_for_a_night(groun
     assert done.returncode == 1
     assert "✗ script: " in done.stdout
     assert "prepare.py is missing, and every run needs it" in done.stdout
-    assert "not ready for a night: see script above" in done.stdout
+    assert "not ready for a night: see script" in done.stderr
 
 
 def test_an_empty_folder_is_not_told_to_commit_nothing(tmp_path, monkeypatch):

@@ -11,8 +11,8 @@ from commands import refused
 from nights import PROJECT, environment, unigram
 
 from agent import __version__
-from agent.cli.words.parser import _examples
-from agent.cli.words.values import dataset
+from agent.cli.main import overview
+from agent.cli.run import named_text
 from agent.night.opening import Request, open_night
 from agent.records.place import Place
 
@@ -23,7 +23,7 @@ OWN_PREPARE = 'import sys\n\ndef main():\n    print("own", sys.argv[1:])\n    re
 def test_the_bare_name_and_version_are_answered(grounds, words):
     done = grounds.nightshift(*words)
     assert done.returncode == 0
-    assert done.stdout == f"nightshift {__version__}\n" if words else "examples:" in done.stdout
+    assert done.stdout == f"nightshift {__version__}\n" if words else "Examples:" in done.stdout
 
 
 def test_a_misspelt_command_is_told_from_the_one_with_a_similar_name(grounds):
@@ -40,7 +40,7 @@ def test_a_try_from_another_folder_than_the_scripts_says_where_to_go(grounds):
 @pytest.mark.parametrize("columns", [60, 80, 120])
 def test_the_examples_of_the_help_fit_into_any_terminal(monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", str(columns))
-    assert max(map(len, _examples().splitlines())) <= columns
+    assert max(map(len, overview().splitlines())) <= columns
 
 
 @pytest.mark.slow
@@ -48,7 +48,7 @@ def test_what_to_read_next_names_the_night_where_another_was_at_work_later(groun
     for tag in ("a", "b"):
         grounds.try_scripts(tag, [unigram(SHARPNESS=0.9)])
     done = grounds.nightshift("run", "--tag", "a", "--experiments", "1")
-    assert "  nightshift show 1 --tag a" in done.stdout
+    assert "  nightshift show a:1" in done.stdout
 
 
 def test_prepare_has_the_help_and_the_refusals_of_prepare_py_under_its_own_name(grounds):
@@ -90,12 +90,12 @@ def test_a_dataset_is_prepared_for_a_night_which_keeps_it_and_refuses_another(gr
     text = tmp_path / "words.jsonl"
     documents = (PROJECT / "train_mlx.py").read_text().split("\n")
     text.write_text("".join(json.dumps({"text": f"{number} {line}"}) + "\n" for number, line in enumerate(documents)))
-    request = Request(Place.of(grounds.root / "train_mlx.py"), "t", 0.05, dataset=dataset(str(text)))
+    request = Request(Place.of(grounds.root / "train_mlx.py"), "t", 0.05, dataset=named_text(str(text)))
     night = open_night(request)
     assert night.data.startswith(f"{tmp_path}/cache/data/words-tiny-")  # whatever $NIGHTSHIFT_DATA says
 
     monkeypatch.chdir(grounds.root)
-    same = replace(request, dataset=dataset("../words.jsonl"))
+    same = replace(request, dataset=named_text("../words.jsonl"))
     assert open_night(same) == night
     other = refused(grounds.nightshift("run", "--tag", "t", "--dataset", "stdlib"))
     assert other == (

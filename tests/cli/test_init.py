@@ -7,7 +7,7 @@ import pytest
 from commands import nothing_yet, refused, wait_until
 from nights import PROJECT, Grounds, command, environment, git
 
-from agent.cli.housekeeping.init import IGNORED
+from agent.cli.init import IGNORED
 from agent.invocation import OWN
 
 OURS = {

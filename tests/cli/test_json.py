@@ -1,6 +1,7 @@
 """docs/json.md and the answers of --json say the same: each key of one stands in the other, with its type."""
 
 import dataclasses
+import inspect
 import json
 import re
 import shutil
@@ -12,8 +13,9 @@ from judged import findings
 from known import write_idea
 from nights import Grounds, unigram
 
-from agent.cli.housekeeping.nights import NightRow
-from agent.cli.main import commands_for
+from agent.cli.answer import SCHEMA_VERSION, Answer
+from agent.cli.main import COMMANDS, command_named
+from agent.cli.nights import NightRow
 from agent.experiment import Dawn
 from agent.judging.champion import Edit
 from agent.judging.intervals import Interval
@@ -22,7 +24,6 @@ from agent.proposers.briefing import Left
 from agent.proposers.mix import Share
 from agent.records.journal import Journal
 from agent.records.results import COLUMNS
-from agent.view.answer import SCHEMA_VERSION
 from agent.view.facts.load import Load
 from agent.view.facts.nouns import AttemptFacts, DawnFacts, DecisionFacts, NightFacts, RunFacts
 from agent.view.facts.overview import Scored, Stopped
@@ -57,14 +58,15 @@ def told(night: Grounds, *words: str) -> dict[str, object]:
     "words",
     [
         "confirm --show", "status", "nights", "results", "results --all", "show 0", "show 1", "show 3",
-        "show --best", "show 1 --log", "diff 1", "diff best", "compare 0 1", "compare 0 3", "compare 0 1 --diff",
+        "show", "show t:best", "show 1 --log", "show 1 --diff", "show best --diff",
+        "compare 0 1", "compare 0 3", "compare 0 1 --diff",
         "take 1", "take best", "best", "note deeper", "submit idea.py -m wider", "ideas", "ideas sharper",
-        "prompt", "facts",
+        "prompt", "prompt --facts",
     ],
 )  # fmt: skip
 def test_an_answer_has_the_keys_and_types_of_the_page(night, words):
     command, *rest = words.split()
-    section = " ".join([command, *(word for word in rest if word in ("--log", "--diff"))])
+    section = " ".join([command, *(word for word in rest if word in ("--log", "--diff", "--facts"))])
     assert faults(section, told(night, command, *rest)) == []
 
 
@@ -88,7 +90,7 @@ def test_every_column_of_the_ledger_but_the_reason_is_on_the_page():
 
 def test_every_command_that_answers_has_a_section_and_every_object_is_part_of_an_answer():
     sections = set(tables())
-    assert {one.name for one in commands_for(()) if one.answers is not None} <= sections
+    assert {name for name in COMMANDS if inspect.signature(command_named(name)).return_annotation is Answer} <= sections
     links = {section for keys in tables().values() for kind in keys.values() for section in _sections_in(kind)}
     objects = re.findall(r"(?m)^### (.+)$", PAGE.read_text())
     assert set(objects) <= links <= sections
@@ -132,14 +134,14 @@ def test_a_crash_shows_its_traceback_and_where_its_log_lies(night):
     assert log == night.folder("t") / "runs" / "0003" / "seed0" / "log.txt"
     assert "ValueError: no such width" in log.read_text()
     assert told(night, "show", "1")["traceback"] is None
-    assert (told(night, "show", "best")["number"], told(night, "show", "--best")["is_incumbent"]) == (2, True)
+    assert (told(night, "show", "best")["number"], told(night, "show")["is_incumbent"]) == (2, True)
 
 
 def test_an_edit_names_its_dials(night):
-    facts = told(night, "diff", "best")
+    facts = told(night, "show", "best", "--diff")
     assert facts["dials"] == [{"name": "SHARPNESS", "before": 0.7, "after": 0.9}]
     assert "\n+SHARPNESS = 0.9" in str(facts["diff"])
-    assert told(night, "diff", "0")["dials"] == []
+    assert told(night, "show", "0", "--diff")["dials"] == []
 
 
 # ---- the log of an attempt -------------------------------------------------------------------------------------------
@@ -172,16 +174,13 @@ def test_a_log_that_is_gone_says_so(night):
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        ("show", "name one attempt by its number, as in nightshift show 4, or the best by: best"),
-        ("show 1 --best", "name one attempt by its number"),
-        ("show worst", "argument N: 'worst' is no attempt; give its number, or: best"),
+        ("show worst", "'worst' is no attempt; give its number, best or confirmed"),
         ("show 9", "night t has no attempt 9; there are: 0 to 3"),
         ("show 1 --seed 0", "--seed chooses a log; add --log"),
         ("show 1 --log --seed 5", "attempt 1 has no run with seed 5; there are: 0"),
-        ("diff", "name one attempt by its number, as in nightshift diff 4, or the best by: best"),
-        ("diff 1 --tag none", "night none has no journal here; there are: t"),
-        ("results --tag none", "results.tsv has no night none"),
-        ("status --tag none", "night none has no journal here; there are: t"),
+        ("show none:1 --diff", "no night none is known here; there are: t"),
+        ("results none", "results.tsv has no night none"),
+        ("status none", "night none has no journal here; there are: t"),
         ("ideas nothing", "there is no idea nothing"),
     ],
 )

@@ -40,7 +40,7 @@ def left(tmp_path_factory: pytest.TempPathFactory, trained_night: Path, tiny_dat
     (folder / "tmp" / "link").symlink_to("/etc/passwd")  # of a script; it stays behind with all that is temporary
     with Journal.resume(grounds.folder("t") / "journal.sqlite") as journal:
         journal.record_facts(data=str(above / "corpus"))
-    done = grounds.nightshift("pack", str(above / "night"))
+    done = grounds.nightshift("pack", "--out", str(above / "night"))
     assert done.returncode == 0, done.stderr
     assert "it stays here, too" in done.stdout
     shutil.rmtree(above / "corpus")
@@ -126,7 +126,7 @@ def test_another_program_stays_and_the_nights_lies_in_its_folder(file, other):
 
 
 def test_all_weights_come_along_where_they_are_asked_for(left, tmp_path):
-    assert left.nightshift("pack", "--tag", "t", "--weights", "all", str(tmp_path / "all")).returncode == 0
+    assert left.nightshift("pack", "t", "--weights", "all", "--out", str(tmp_path / "all")).returncode == 0
     names = {path for path in read_contents(tmp_path / "all").files if path.endswith("model.safetensors")}
     assert {"runs/0000/seed0/out/model.safetensors", "runs/0002/seed0/out/model.safetensors"} <= names
 
@@ -149,7 +149,7 @@ def test_a_night_that_was_stopped_goes_on_elsewhere_without_any_weights(tmp_path
         run_night(replace(context, watcher=StopsAtFirstIdea(context.stop)))
     waiting = here.attempts("t")[1]
     assert not waiting.settled  # it earned a further run
-    assert here.nightshift("pack", "--weights", "none", str(tmp_path / "light")).returncode == 0
+    assert here.nightshift("pack", "--weights", "none", "--out", str(tmp_path / "light")).returncode == 0
     brought = read_contents(tmp_path / "light").files
     assert not [path for path in brought if path.endswith((".safetensors", ".f32"))]
 
@@ -168,7 +168,7 @@ def test_weights_that_the_next_step_needs_are_not_left_behind(left, tmp_path):
         journal.execute(
             "UPDATE runs SET score = json_remove(score, '$.audit') WHERE attempt = 2"
         )  # as a kill before the audit leaves it
-    said = refused(copy.nightshift("pack", "--tag", "t", "--weights", "none", str(tmp_path / "light")))
+    said = refused(copy.nightshift("pack", "t", "--weights", "none", "--out", str(tmp_path / "light")))
     assert "attempt 2 of night t needs its weights until it is audited" in said
     assert not (tmp_path / "light").exists()
 
@@ -217,15 +217,15 @@ def test_a_night_is_not_unpacked_over_what_is_there(file, other, there, said):
 
 def test_a_file_that_is_there_is_not_written_over(left, tmp_path):
     (tmp_path / "mine").write_text("mine")
-    assert "is there already" in refused(left.nightshift("pack", str(tmp_path / "mine")))
-    assert "there is no folder" in refused(left.nightshift("pack", str(tmp_path / "no" / "folder")))
+    assert "is there already" in refused(left.nightshift("pack", "--out", str(tmp_path / "mine")))
+    assert "there is no folder" in refused(left.nightshift("pack", "--out", str(tmp_path / "no" / "folder")))
     assert (tmp_path / "mine").read_text() == "mine"
 
 
 def test_nothing_is_packed_or_unpacked_while_a_night_runs(left, file, tmp_path):
     with only_night(left.root / ".git") as tell:
         tell("t", left.folder("t"))
-        assert "night t (pid" in refused(left.nightshift("pack", str(tmp_path / "new")))
+        assert "night t (pid" in refused(left.nightshift("pack", "--out", str(tmp_path / "new")))
         assert "night t (pid" in refused(left.nightshift("unpack", str(file)))
     assert not (tmp_path / "new").exists()
 

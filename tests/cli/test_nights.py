@@ -14,7 +14,7 @@ from samples import NIGHT
 from serving import GrowingNight
 from terminals import Terminal
 
-from agent.cli.housekeeping.nights import COLUMNS, _cells, all_nights, size_words
+from agent.cli.nights import COLUMNS, _cells, all_nights, size_words
 from agent.experiment import Status
 from agent.night.lock import only_night
 from agent.records.journal import Journal
@@ -33,7 +33,7 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory, trained_night: Path) -> t
 def grounds(unpacked: tuple[Grounds, dict[str, Any]]) -> Grounds:
     """One night of each state: the real one is packed away, `open` was begun last."""
     found, _ = unpacked
-    assert found.nightshift("archive", "--tag", "t").returncode == 0
+    assert found.nightshift("pack", "t", "--remove").returncode == 0
     place = Place.of(found.root / "train_mlx.py")
     night = replace(NIGHT, tag="open", base=found.git("rev-parse", "HEAD"), started="2099-01-01T00:00:00Z")
     with Journal.create(place.journal("open"), night) as journal:
@@ -98,7 +98,7 @@ def test_the_table_fits_the_terminal_and_says_what_can_be_done(grounds):
     with Terminal(command("nights"), grounds.root, columns=80) as terminal:
         assert terminal.to_the_end() == 0
         shown = terminal.text()
-    assert "archive --unpack --tag t" in shown.replace("\n  ", " ")
+    assert "unpack t" in shown.replace("\n  ", " ")
     assert "run --tag open" in shown.replace("\n  ", " ")
     assert "0.2194 [0.1506, 0.2883]" in shown
     assert len([line for line in shown.splitlines() if line.startswith(("open", "nov20-cpu"))]) == 2
@@ -121,9 +121,9 @@ def test_where_no_night_has_run_the_first_command_is_named(tmp_path):
 
 @pytest.mark.parametrize("tag", ["nov22-cpu-mix-0", "nov20-cpu"])
 def test_a_command_that_needs_the_journal_of_a_night_from_elsewhere_names_one_that_does_not(grounds, tag):
-    said = refused(grounds.nightshift("status", "--tag", tag))
+    said = refused(grounds.nightshift("status", tag))
     assert said == (
-        f"night {tag} has no journal here, only its record or its rows; see it with: nightshift report --tag {tag}"
+        f"night {tag} has no journal here, only its record or its rows; see it with: nightshift report {tag}"
     )
 
 

@@ -1,4 +1,4 @@
-"""nightshift report: the page of the latest night, of a named one, or of several."""
+"""nightshift report: the page of the latest night, of or a named one."""
 
 import pytest
 from commands import nothing_yet, refused
@@ -16,7 +16,7 @@ def nights(tmp_path_factory) -> Grounds:
 def test_the_page_lies_in_the_night_s_folder_or_where_it_is_wanted(nights, tmp_path):
     done = nights.nightshift("report")
     assert done.stdout == f"wrote {nights.folder('u') / 'report.html'}: u, 2 attempts\n"
-    done = nights.nightshift("report", "--tag", "t", "--out", str(tmp_path / "new" / "t.html"))
+    done = nights.nightshift("report", "t", "--out", str(tmp_path / "new" / "t.html"))
     assert done.stdout == f"wrote {tmp_path / 'new' / 't.html'}: t, 3 attempts\n"
     text = (tmp_path / "new" / "t.html").read_text()
     assert "2 ideas tried, 1 kept: val_bpb went down from 1.5050 to 1.4100." in text
@@ -39,16 +39,15 @@ def test_looking_at_a_night_writes_through_no_link_that_a_clone_brought(nights, 
 
 
 @pytest.mark.slow
-def test_several_nights_are_compared_and_drawn(nights, tmp_path):
-    done = nights.nightshift("report", "--tag", "u", "--tag", "t", "--tag", "u", "--png", str(tmp_path / "p.png"))
-    both = nights.root / "experiments" / "nights" / "report.html"
-    assert done.stdout.splitlines() == [f"wrote {both}: u, t, 5 attempts", f"wrote {tmp_path / 'p.png'}"]
-    assert "2 nights compared" in both.read_text()
-    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+def test_a_picture_of_the_progress_is_drawn_beside_the_page(nights, tmp_path):
+    done = nights.nightshift("report", "t", "--png", str(tmp_path / "P.PNG"))
+    page = nights.folder("t") / "report.html"
+    assert done.stdout.splitlines() == [f"wrote {page}: t, 3 attempts", f"wrote {tmp_path / 'P.PNG'}"]
+    assert (tmp_path / "P.PNG").read_bytes().startswith(b"\x89PNG")
 
 
 def test_misuse_is_explained(nights, grounds, tmp_path):
-    assert "no night nope is known here; there are: t, u" in refused(nights.nightshift("report", "--tag", "nope"))
+    assert "no night nope is known here; there are: t, u" in refused(nights.nightshift("report", "nope"))
     assert f"{tmp_path} is a folder; name a file" in refused(nights.nightshift("report", "--out", str(tmp_path)))
     assert "no night has run here yet; begin with: nightshift run" in nothing_yet(grounds.nightshift("report"))
     assert "--png must end in .png, and p.gif does not" in refused(nights.nightshift("report", "--png", "p.gif"))
@@ -60,6 +59,6 @@ def test_a_browser_is_asked_to_show_it(nights, tmp_path):
     browser = tmp_path / "browser"
     browser.write_text(f'#!/bin/sh\nprintf %s "$1" > {shown}\n')
     browser.chmod(0o755)
-    done = nights.nightshift_process("report", "--tag", "t", "--open", BROWSER=f"{browser} %s")
+    done = nights.nightshift_process("report", "t", "--open", BROWSER=f"{browser} %s")
     assert done.returncode == 0, done.stderr
     assert shown.read_text() == (nights.folder("t") / "report.html").as_uri()

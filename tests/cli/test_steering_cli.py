@@ -132,7 +132,7 @@ def test_a_note_wants_a_night_and_words(grounds):
 
 
 @pytest.mark.parametrize(
-    "words", ["status", "results", "nights", "report", "show 0", "watch", "stop", "note hello", "export csv"]
+    "words", ["status", "results", "nights", "report", "show 0", "status --follow", "stop", "note hello", "export csv"]
 )
 def test_a_night_that_still_prepares_its_text_is_not_told_to_begin(grounds, words):
     with only_night(grounds.root / ".git"):
@@ -177,15 +177,15 @@ def test_options_that_do_not_fit_together_are_refused_before_anything_is_written
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--command", "'half"], 'argument --command: "\'half" is no command line (No closing quotation)'),
-        (["--command", " "], "argument --command: the command line is empty"),
-        (["--price", "1"], "argument --price: '1' is not two prices, or three, in dollars for a million tokens"),
-        (["--price", "-1,2"], "argument --price: "),
-        (["--price", "1,2,nan"], "argument --price: "),
-        (["--price", "1,2,3,4"], "argument --price: "),
-        (["--dawn", "-1"], "argument --dawn: '-1' is not a whole number from 0 to 999"),
-        (["--proposer", "oracle"], "argument --proposer: invalid choice: 'oracle'"),
-        (["--judge", "blind"], "argument --judge: invalid choice: 'blind'"),
+        (["--command", "'half"], "for --command. It is no command line (No closing quotation)"),
+        (["--command", " "], "for --command. It is no command line (the command line is empty)"),
+        (["--price", "1"], "--price: '1' is not two prices, or three, in dollars for a million tokens"),
+        (["--price", "-1,2"], "--price"),
+        (["--price", "1,2,nan"], "--price"),
+        (["--price", "1,2,3,4"], "--price"),
+        (["--dawn", "-1"], 'Invalid value "-1" for --dawn. Must be >= 0'),
+        (["--proposer", "oracle"], 'Invalid value "oracle" for --proposer. Choose from search,'),
+        (["--judge", "blind"], 'Invalid value "blind" for --judge. Choose from: "balanced"'),
     ],
 )
 def test_values_that_are_none_are_named(grounds, options, sentence):

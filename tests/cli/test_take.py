@@ -13,7 +13,7 @@ from nights import PROJECT, Grounds, git, make_repository, unigram
 from samples import NIGHT
 from serving import GrowingNight
 
-from agent.cli.taking.take import _replace
+from agent.cli.take import _replace
 from agent.errors import NightError
 from agent.experiment import Status
 from agent.records.journal import Journal
@@ -87,7 +87,9 @@ def test_what_was_there_comes_back_by_the_command_that_is_told(here, before):
     script(here).unlink()
     if before is not None:
         script(here).write_text(before)
-    facts = told(here, *(["--anyway"] if before == MINE else []))
+    facts = told(
+        here,
+    )
     assert (facts["tag"], facts["attempt"], facts["was_there"]) == ("t", 2, False)
     assert facts["ref"] == "refs/experiments/t/0002"
     assert facts["commit"] == here.git("rev-parse", "refs/experiments/t/0002")
@@ -97,17 +99,12 @@ def test_what_was_there_comes_back_by_the_command_that_is_told(here, before):
     assert (script(here).read_text() if script(here).exists() else None) == before
 
 
-def test_edits_that_would_be_lost_are_refused_and_kept_aside_with_anyway(here):
+def test_edits_that_nothing_else_keeps_are_kept_aside(here):
     script(here).write_text(MINE)
-    assert refused(here.nightshift("take", "1")) == (
-        "train_mlx.py has edits that neither HEAD nor an attempt of night t keeps; commit or stash them "
-        "(git stash push -- train_mlx.py), or add --anyway, which keeps them as train_mlx.py.before-take"
-    )
-    assert script(here).read_text() == MINE
     script(here).chmod(0o600)
-    told(here, "1", "--anyway")
+    told(here, "1")
     script(here).write_text(MINE + "\n")
-    facts = told(here, "2", "--anyway")
+    facts = told(here, "2")
     first, second = (here.root / f"train_mlx.py.before-take{end}" for end in ("", "-2"))
     assert (first.read_text(), second.read_text()) == (MINE, MINE + "\n")
     assert first.stat().st_mode & 0o777 == 0o600
@@ -115,17 +112,12 @@ def test_edits_that_would_be_lost_are_refused_and_kept_aside_with_anyway(here):
 
 
 def test_a_failure_is_an_answer_too(here):
-    script(here).write_text(MINE)
-    done = here.nightshift("take", "--json")
-    facts = json.loads(done.stdout)
-    assert (done.returncode, facts["exit_code"]) == (2, 2)
-    assert "commit or stash them" in facts["error"]
     for words, error in (
         (("7",), "night t has no attempt 7"),
-        (("--tag", "a b"), "'a b' is no tag"),
-        (("--tag", "none"), "no night none is known here; there are: t; fetch it from where it ran: git fetch REMOTE"),
-        (("confirmed",), "dawn of night t is still to come; measure it with: nightshift confirm --tag t"),
-        (("worst",), "argument N: 'worst' is no attempt; give its number, or: best"),
+        (("a b:best",), "'a b' is no tag"),
+        (("none:best",), "no night none is known here; there are: t; fetch it from where it ran: git fetch REMOTE"),
+        (("confirmed",), "dawn of night t is still to come; measure it with: nightshift confirm t"),
+        (("worst",), "'worst' is no attempt; give its number, best or confirmed"),
     ):
         assert json.loads(here.nightshift("take", "--json", *words).stdout)["error"].startswith(error)
 
@@ -183,7 +175,7 @@ def test_a_night_of_which_only_refs_are_here_is_taken_from_in_a_linked_worktree_
     linked = Grounds(tmp_path / "linked")
     assert told(linked)["ref"] == "refs/heads/experiments/30s-t"
     assert (script(linked).read_text(), script(here).read_text()) == (BEST, unigram())
-    assert told(linked, "0")["undo_with"] == "nightshift take 2 --tag t"
+    assert told(linked, "0")["before_take"] is not None  # without the journal
     assert script(linked).read_text() == BASELINE
 
     git(tmp_path, "clone", "-q", "--no-local", "--single-branch", str(here.root), "clone")

@@ -72,7 +72,7 @@ def test_an_edit_whose_commits_are_elsewhere_says_where_to_fetch_them(grounds, t
     git(tmp_path, "clone", "-q", "--no-local", "--single-branch", str(grounds.root), "clone")
     shutil.copytree(grounds.folder("t"), tmp_path / "clone" / "experiments" / "nights" / "t")
     refs = "refs/experiments/t/*:refs/experiments/t/*"
-    without = refused(Grounds(tmp_path / "clone").nightshift("diff", "1"))
+    without = refused(Grounds(tmp_path / "clone").nightshift("show", "1", "--diff"))
     assert "the edit of attempt 1 cannot be shown: commit " in without
     assert f"is not in this repository; fetch it from where the night ran: git fetch REMOTE '{refs}'" in without
 
@@ -81,13 +81,13 @@ def test_an_edit_whose_commits_are_elsewhere_says_where_to_fetch_them(grounds, t
 def test_a_night_of_which_only_record_and_commits_are_here_is_replayed_with_the_files_beside_the_script(
     grounds, tmp_path
 ):
-    assert grounds.nightshift("ship", "--tag", "t").returncode == 0
+    assert grounds.nightshift("export", "record", "t").returncode == 0
     elsewhere = tmp_path / "clone"
     git(tmp_path, "clone", "-q", "--no-local", "--single-branch", str(grounds.root), "clone")
     shutil.copytree(grounds.root / "experiments" / "shipped", elsewhere / "experiments" / "shipped")
     shutil.rmtree(grounds.root / "experiments" / "shipped")
     clone = Grounds(elsewhere)
-    without = refused(clone.nightshift("replay", "1", "--tag", "t"))
+    without = refused(clone.nightshift("replay", "t:1"))
     refs = "refs/experiments/t/*:refs/experiments/t/*"
     assert f"is not in this repository; fetch it from where the night ran: git fetch REMOTE '{refs}'" in without
 
@@ -97,7 +97,7 @@ def test_a_night_of_which_only_record_and_commits_are_here_is_replayed_with_the_
     )  # as they may come with a clone: without a journal, no checksum vouches for them
     fixed.mkdir(parents=True)
     (fixed / "prepare.py").write_text(f"open({str(tmp_path / 'has run')!r}, 'w')\nraise SystemExit(1)\n")
-    done = clone.nightshift("replay", "1", "--tag", "t", "--seed", "5", "--out", str(tmp_path / "kept"), "--json")
+    done = clone.nightshift("replay", "t:1", "--seed", "5", "--out", str(tmp_path / "kept"), "--json")
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert (told["attempt"], told["seed"], told["runs_then"], told["ending"]) == (1, 5, 1, "finished")
@@ -129,7 +129,7 @@ def test_a_replay_is_refused_while_a_night_runs_and_for_what_is_not_there(ground
     assert said.startswith("night wide (pid ")
     assert said.endswith("is running in this repository; end it with: nightshift stop")
     assert "night t has no attempt 9; there are: 0 to 3" in refused(grounds.nightshift("replay", "9"))
-    assert "no night nov01 is known here; there are: t" in refused(grounds.nightshift("replay", "1", "--tag", "nov01"))
+    assert "no night nov01 is known here; there are: t" in refused(grounds.nightshift("replay", "nov01:1"))
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_a_replay_that_is_ended_early_leaves_nothing(tmp_path, how):
     if how == "signal":
         replay.send_signal(signal.SIGINT)
     else:
-        assert "t/replays/0-" in refused(grounds.nightshift("watch"))
+        assert "t/replays/0-" in refused(grounds.nightshift("status", "--follow"))
         assert grounds.nightshift("stop").returncode == 0  # after its run, which goes on
         assert replay.poll() is None
         assert grounds.nightshift("stop", "--now").returncode == 0
@@ -231,7 +231,7 @@ def test_tables_have_a_row_for_each_attempt_with_its_dials_and_replace_earlier_o
     assert [one["kind"] for one in decisions] == ["baseline", "kept", "kept", "crashed"]
 
     for kind in ("jsonl", "parquet"):
-        done = grounds.nightshift("export", kind, "--tag", "t", "--out", str(tmp_path))  # a folder gets a file inside
+        done = grounds.nightshift("export", kind, "t", "--out", str(tmp_path))  # a folder gets a file inside
         assert done.stdout == f"wrote {tmp_path / f't.{kind}'}: 4 attempts of night t\n", done.stderr
     lines = [json.loads(line) for line in (tmp_path / "t.jsonl").read_text().splitlines()]
     table = pq.read_table(tmp_path / "t.parquet").to_pylist()
@@ -343,7 +343,7 @@ def test_two_attempts_stand_side_by_side_with_the_dials_that_differ(grounds):
 
 def test_what_cannot_be_compared_is_refused_with_what_can(grounds):
     assert refused(grounds.nightshift("compare", "t", "1")) == (
-        "t is a night and the other is an attempt; compare two of a kind, as its best attempt: t:2"
+        "t is a night and the other is an attempt; compare two of a kind, as its best attempt: t:best"
     )
     assert "night t has no attempt 7; there are: 0 to 3" in refused(grounds.nightshift("compare", "1", "7"))
     assert refused(grounds.nightshift("compare", "1", "t:1")).startswith("t:1 cannot be compared with itself; name")

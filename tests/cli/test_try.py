@@ -59,7 +59,7 @@ def test_the_first_try_is_measured_against_the_committed_script(tried):
     verdict = done.stdout.splitlines()[-3:]
     assert re.fullmatch(r"keep: 0\.\d{6} below the incumbent", verdict[0])
     assert verdict[1] == f"best so far: #1 sharper, val_bpb {one.val_bpb:.6f}"
-    assert verdict[2] == "more: nightshift show 1 --tag t, nightshift results"
+    assert verdict[2] == "more: nightshift show t:1, nightshift results"
 
 
 def test_a_worse_edit_is_discarded_and_the_way_back_is_told(tried):
@@ -140,7 +140,7 @@ def test_the_ledger_has_a_row_of_each(tried):
         (COMMITTED + "\n# words\n", "words", "train_mlx.py is as it was committed"),
         ("def main(:\n", "broken", "train_mlx.py line 1 does not parse"),
         ("x = 1\n", "empty", "train_mlx.py breaks the contract: define main()"),
-        (unigram(SHARPNESS=0.9), " \n ", "--message is empty; say what is tried and why; then: nightshift try -m "),
+        (unigram(SHARPNESS=0.9), " \n ", "--message is empty; say what is tried and why"),
     ],
 )
 @pytest.mark.parametrize("tag", [(), ("--tag", "t")])
@@ -154,17 +154,7 @@ def test_a_slip_leaves_no_night_behind(grounds, script, message, sentence, tag):
 def test_a_script_that_was_never_committed_has_no_baseline(grounds):
     (grounds.root / "new.py").write_text(COMMITTED)
     told = refused(grounds.nightshift("try", "-m", "new", "--script", "new.py"))
-    assert told.startswith("new.py is not committed; run: git add new.py && git commit -m start; then: nightshift try ")
-
-
-def test_a_slip_costs_none_of_the_options(grounds):
-    options = ("--budget-s", "30", "--judge", "greedy", "--sandbox", "off", "--seed", "3", "--json", "--no-dry-run")
-    told = grounds.nightshift("try", "-m", "sharper\nThe counts are large.", *options)
-    again = "nightshift try -m $'sharper\\nThe counts are large.' --json --budget-s 30 --seed 3"
-    assert refused(told).endswith(f"; then: {again} --judge greedy --sandbox off --no-dry-run")
-    grounds.try_scripts("t", [])
-    told = refused(grounds.nightshift("try", "-m", "sharper", "--edit", "train_mlx.py"))
-    assert told.endswith("; then: nightshift try -m sharper --edit train_mlx.py --tag t")  # the night has the rest
+    assert told.startswith("new.py is not committed; run: git add new.py && git commit -m start")
 
 
 def test_a_slip_in_another_file_is_told_of_that_file(grounds, tmp_path):
@@ -186,8 +176,7 @@ def test_a_try_that_was_interrupted_goes_on_when_it_is_tried_again(grounds):
         time.sleep(0.1)
     said = going.communicate(timeout=60)[0]
     assert going.returncode == 130, said
-    _, _, words = said.splitlines()[-1].partition("no verdict yet; go on with: ")
-    assert words == "nightshift try -m sharper --budget-s 0.6 --tag t --judge greedy --sandbox off"
+    assert "no verdict yet; go on with: nightshift try -m sharper " in said
     assert [one.settled for one in grounds.attempts("t")] == [True, False]
     done = grounds.nightshift(*again)
     assert done.returncode == 0, done.stderr

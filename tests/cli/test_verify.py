@@ -14,8 +14,8 @@ import psutil
 import pytest
 from nights import PROJECT
 
-from agent.cli.machine.checks import Finding, ask_python
-from agent.cli.machine.verify import REPORT, _report, verified
+from agent.cli.checks import Finding, ask_python
+from agent.cli.verify import REPORT, _report, verified
 from agent.profile import steps
 
 

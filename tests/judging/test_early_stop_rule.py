@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged import finished
-from nights import Grounds, make_repository, options_of, scripted_context, unigram
+from nights import Grounds, make_repository, scripted_context, terms_of, unigram
 
 from agent.experiment import Ending, Status
 from agent.judging.early_stop import FRACTIONS, LEAST_RUNS, Bound, Finished, bounds, losses
@@ -130,7 +130,7 @@ def test_a_bound_that_was_passed_is_not_asked_again(tmp_path):
 
 
 def test_it_is_off_unless_asked_for():
-    asked = (options_of("run", *more).night.terms for more in ([], ["--early-stop"]))
+    asked = (terms_of(*more) for more in ([], ["--early-stop"]))
     assert [terms.opened(one).early_stop for one in asked] == [False, True]
 
 

@@ -31,13 +31,13 @@ class Tools:
         return facts
 
     def take_best(self) -> dict[str, Any]:
-        return self._answer("take", attempt="best", anyway=True)
+        return self._answer("take", attempt="best")
 
     def status(self) -> dict[str, Any]:
         return self._answer("status")
 
     def log(self, attempt: int) -> dict[str, Any]:
-        return self._answer("show", n=attempt, log=True)
+        return self._answer("show", attempt=str(attempt), log=True)
 
 
 def test_an_agent_that_follows_the_rules_ends_with_the_best_script_in_its_tree(grounds: Grounds):

@@ -202,13 +202,13 @@ def test_weights_that_are_gone_are_said_with_the_remedy(night, tmp_path):
     weights(night, 1).unlink()
     sentence = refused(night.nightshift("best", "--weights", str(tmp_path / "model")))
     assert "attempt 1 of night t has no weights here" in sentence
-    assert "nightshift replay 1 --tag t" in sentence
+    assert "nightshift replay t:1" in sentence
     assert not (tmp_path / "model").exists()
-    assert "make them   nightshift replay 1 --tag t" in night.nightshift("best").stdout
+    assert "make them   nightshift replay t:1" in night.nightshift("best").stdout
 
 
 def test_of_a_night_that_ran_elsewhere_best_knows_the_record_and_not_the_weights(night, tmp_path):
-    night.nightshift("ship")
+    night.nightshift("export", "record")
     here = night.nightshift("best").stdout
     shutil.rmtree(night.folder("t"))
     there = night.nightshift("best").stdout
@@ -220,8 +220,8 @@ def test_of_a_night_that_ran_elsewhere_best_knows_the_record_and_not_the_weights
     assert "\nmeasure it " not in there, "confirm needs the journal"
     sentence = refused(night.nightshift("best", "--weights", str(tmp_path / "model")))
     assert "night t ran elsewhere" in sentence
-    assert "nightshift replay 1 --tag t" in sentence
-    assert "ran elsewhere" in refused(night.nightshift("sample", "x", "--tag", "t"))
+    assert "nightshift replay t:1" in sentence
+    assert "ran elsewhere" in refused(night.nightshift("sample", "x", "t:best"))
     assert night.nightshift("best", "--script", "best.py").returncode == 0, "its commit is here"
     assert (night.root / "best.py").read_text() == KEPT
     night.git("update-ref", "-d", "refs/experiments/t/0001")
@@ -275,7 +275,7 @@ def test_the_weights_of_a_replay_serve_where_those_of_the_night_are_gone(night, 
 @pytest.mark.slow
 def test_the_remedy_for_weights_that_are_gone_brings_them_back(night, tmp_path):
     weights(night, 1).unlink()
-    done = night.nightshift("replay", "1", "--tag", "t")
+    done = night.nightshift("replay", "t:1")
     assert done.returncode == 0, done.stderr
     assert "in a replay after the night" in write_model(night, tmp_path / "model")
     assert night.nightshift("sample", "x", "--tokens", "3").returncode == 0
@@ -295,8 +295,8 @@ def test_a_kept_model_continues_a_text(kept_night):
 
 def test_an_attempt_without_weights_continues_nothing(night):
     weights(night, 0).unlink()
-    assert "attempt 0 of night t has no weights" in refused(night.nightshift("sample", "x", "--attempt", "0"))
-    assert "no attempt 9" in refused(night.nightshift("sample", "x", "--attempt", "9"))
+    assert "attempt 0 of night t has no weights" in refused(night.nightshift("sample", "x", "0"))
+    assert "no attempt 9" in refused(night.nightshift("sample", "x", "9"))
     for wrong in ("-1", "nan", "11", "warm"):
         assert "is not a number from 0 to 10" in night.nightshift("sample", "x", "--temperature", wrong).stderr
 

@@ -15,9 +15,9 @@ from pathlib import Path
 import psutil
 import pytest
 from boxes import bubblewrap, kernels_own, usable
-from nights import PROJECT, Grounds, make_repository, options_of, unigram
+from nights import PROJECT, Grounds, make_repository, terms_of, unigram
 
-from agent.cli.machine import checks
+from agent.cli import checks
 from agent.errors import MachineError, NightError
 from agent.experiment import WHOLE, Ending, Lease
 from agent.lab import hardware
@@ -273,7 +273,7 @@ def test_only_what_others_take_of_its_own_cores_counts():
 
 def test_workers_are_terms_of_the_night():
     words = ("--workers", "2", "--cores-each", "4", "--pool", "ray", "--ray-address", "10.0.0.7:6379")
-    terms = opened(options_of("run", *words).night.terms)
+    terms = opened(terms_of(*words))
     assert (terms.workers, terms.cores_each, terms.pool, terms.ray_address) == (2, 4, "ray", "10.0.0.7:6379")
     assert resumed("t", terms, {"workers": 8}) == replace(terms, workers=8)
     assert resumed("t", terms, {"pool": "local"}) == replace(terms, pool="local", ray_address=None)

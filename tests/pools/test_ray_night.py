@@ -61,7 +61,7 @@ def test_a_night_on_ray_has_the_records_of_one_on_this_machine(grounds, monkeypa
     assert theirs[0].val_bpb == ours[0].val_bpb
     assert len(theirs[0].done_runs) == len(ours[0].done_runs)
     assert len({run.worker for attempt in theirs for run in attempt.runs}) == 2
-    assert grounds.nightshift("show", "--tag", "r", "0").returncode == 0
+    assert grounds.nightshift("show", "r:0").returncode == 0
     kept = [attempt.number for attempt in theirs if attempt.status is Status.KEEP]
     assert kept[0] == 0
     nodes = list((Path(os.environ["NIGHTSHIFT_CACHE"]) / "ray" / "nights").glob("r-*"))

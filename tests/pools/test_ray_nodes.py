@@ -68,4 +68,4 @@ def go_through(grounds: Grounds, nodes: Nodes, night: Followed) -> None:
     nodes.start("head", cpus=0)
     nodes.start("d")
     assert night.end() == 0, night.said
-    assert grounds.nightshift("show", "--tag", "n", "4").returncode == 0
+    assert grounds.nightshift("show", "n:4").returncode == 0

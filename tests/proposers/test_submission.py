@@ -195,7 +195,7 @@ def test_an_edit_that_was_tried_is_refused_with_its_attempt_and_result_until_ano
     ):
         assert refused(submit(text)) == (
             f"{tmp_path / 'idea'} was tried as attempt {number} of night t and ended as {result}; change something "
-            f"first, or submit it while another night runs; see the attempt with: nightshift show {number} --tag t"
+            f"first, or submit it while another night runs; see the attempt with: nightshift show t:{number}"
         )
     assert [path.name for path in waiting(grounds.root / "experiments" / "queue")] == ["0003.json"]  # tried by now
     grounds.try_scripts("u", [])

@@ -93,7 +93,7 @@ def nightshift(place: Place, *words: str) -> subprocess.CompletedProcess[str]:
 def test_a_shipped_night_tells_what_its_journal_does(place, tmp_path):
     night_of(place, "t")
     before = the_past(place)["t"]
-    assert nightshift(place, "ship", "--tag", "t").returncode == 0
+    assert nightshift(place, "export", "record", "t").returncode == 0
     assert "DEPTH 4 → 6" in (place.shipped / "t" / "attempts.jsonl").read_text()
     shutil.rmtree(place.nights)
     told = the_past(place)["t"]
@@ -109,7 +109,7 @@ def test_a_shipped_night_tells_what_its_journal_does(place, tmp_path):
 
 def test_a_night_with_journal_and_record_counts_once_and_another_of_its_name_beside_it(place):
     night_of(place, "t")
-    assert nightshift(place, "ship").returncode == 0
+    assert nightshift(place, "export", "record").returncode == 0
     assert len(past_nights(place, "")) == 1
     shutil.rmtree(place.nights)
     night_of(place, "t", "2026-02-01T00:00:00Z")
@@ -118,7 +118,7 @@ def test_a_night_with_journal_and_record_counts_once_and_another_of_its_name_bes
 
 def test_a_record_that_was_killed_half_made_is_not_read(place):
     night_of(place, "t")
-    assert nightshift(place, "ship").returncode == 0
+    assert nightshift(place, "export", "record").returncode == 0
     shutil.rmtree(place.nights)
     (place.shipped / "t").rename(place.shipped / ".t.nightshift-new")
     assert past_nights(place, "") == ()
@@ -130,7 +130,7 @@ def test_a_damaged_record_is_skipped(place, file, text):
     night_of(place, "t")
     night_of(place, "u")
     for tag in ("t", "u"):
-        assert nightshift(place, "ship", "--tag", tag).returncode == 0
+        assert nightshift(place, "export", "record", tag).returncode == 0
     shutil.rmtree(place.nights)
     (place.shipped / "t" / file).write_text(text, encoding="latin-1")
     assert list(the_past(place)) == ["u"]
@@ -152,7 +152,7 @@ SCORE = "attempts.jsonl", "attempt", "runs", 0, "score"
 )
 def test_a_record_of_numbers_that_no_night_measures_is_skipped(place, where, changed):
     night_of(place, "t")
-    assert nightshift(place, "ship", "--tag", "t").returncode == 0
+    assert nightshift(place, "export", "record", "t").returncode == 0
     shutil.rmtree(place.nights)
     file, *keys = where
     path = place.shipped / "t" / file
@@ -167,7 +167,7 @@ def test_a_record_of_numbers_that_no_night_measures_is_skipped(place, where, cha
 
 def test_of_a_records_dials_what_is_no_value_of_a_dial_tells_nothing(place):
     night_of(place, "t")
-    assert nightshift(place, "ship", "--tag", "t").returncode == 0
+    assert nightshift(place, "export", "record", "t").returncode == 0
     shutil.rmtree(place.nights)
     path = place.shipped / "t" / "attempts.jsonl"
     first, *others = path.read_text().split("\n")
@@ -186,7 +186,7 @@ def test_of_a_scripts_dials_a_number_that_no_table_has_room_for_tells_nothing():
 def test_a_record_that_is_a_device_or_has_no_end_is_skipped(place, monkeypatch):
     for tag in ("t", "u"):
         night_of(place, tag)
-        assert nightshift(place, "ship", "--tag", tag).returncode == 0
+        assert nightshift(place, "export", "record", tag).returncode == 0
     shutil.rmtree(place.nights)
     (place.shipped / "t" / "night.json").unlink()
     (place.shipped / "t" / "night.json").symlink_to("/dev/zero")
@@ -210,7 +210,7 @@ def test_a_real_night_is_shipped_with_its_champion_and_findings(place):
     grounds.try_scripts("t", [unigram(SHARPNESS=0.7)])
     with Journal.resume(place.journal("t")) as journal:
         journal.put_dawn(Dawn(1, 1, 4, "2026-01-02T03:04:05Z", None, {"script": 1, "honest": None}))
-    told = nightshift(place, "ship", "--to", str(place.repo.root / "record"))
+    told = nightshift(place, "export", "record", "--out", str(place.repo.root / "record"))
     assert told.returncode == 0, told.stderr
     files = {path.name: path.read_text() for path in (place.repo.root / "record").iterdir()}
     assert sorted(files) == ["attempts.jsonl", "champion.diff", "findings.json", "night.json"]
@@ -232,22 +232,22 @@ def test_a_record_is_written_again_and_replaces_no_other(place):
     night_of(place, "t")
     night_of(place, "u")
     record = place.shipped / "t"
-    assert nightshift(place, "ship", "--tag", "t").returncode == 0
+    assert nightshift(place, "export", "record", "t").returncode == 0
     (record / "champion.diff").write_text("an earlier one")
-    assert nightshift(place, "ship", "--tag", "t").returncode == 0
+    assert nightshift(place, "export", "record", "t").returncode == 0
     assert sorted(path.name for path in place.shipped.iterdir()) == ["t"]
     assert "something other than the record of night u" in refused(
-        nightshift(place, "ship", "--tag", "u", "--to", str(record))
+        nightshift(place, "export", "record", "u", "--out", str(record))
     )
     readme = Path(place.repo.root, "docs", "page.md")
     readme.parent.mkdir()
     readme.write_text("mine")
-    assert "something other" in refused(nightshift(place, "ship", "--tag", "u", "--to", str(readme.parent)))
+    assert "something other" in refused(nightshift(place, "export", "record", "u", "--out", str(readme.parent)))
     assert readme.read_text() == "mine"
 
 
 def test_a_night_without_a_result_is_not_shipped(place):
     with Journal.create(place.journal("t"), NIGHT):
         pass
-    assert "no result yet" in nothing_yet(nightshift(place, "ship"))
+    assert "no result yet" in nothing_yet(nightshift(place, "export", "record"))
     assert not place.shipped.exists()

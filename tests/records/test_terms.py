@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from nights import options_of
+from nights import terms_of
 
 from agent.errors import MachineError, NightError
 from agent.proposers.registry import check_sources
@@ -18,7 +18,7 @@ ASKED = Terms(
 
 
 def asked(*words: str) -> Mapping[str, Any]:
-    return options_of("run", *words).night.terms
+    return terms_of(*words)
 
 
 def test_terms_come_back_from_the_journal_as_they_went_in():
@@ -30,7 +30,7 @@ def test_terms_come_back_from_the_journal_as_they_went_in():
             Terms.from_json(damaged)
 
 
-def test_terms_are_the_options_of_their_names():
+def test_terms_are_the_terms_of_their_names():
     words = as_words({name: getattr(ASKED, name) for name in Terms.__dataclass_fields__ if getattr(ASKED, name)})
     words.append("--no-dry-run")
     assert opened(asked(*words)) == ASKED

@@ -51,7 +51,7 @@ def test_what_is_worse_than_the_baseline_sends_back_to_it():
 def test_a_gain_that_more_runs_may_tell_says_how_many():
     told = last_lines(Interval(0.02, -0.01, 0.05))
     assert "[-0.010000, +0.050000] over the baseline, which may be none at all; no branch is made" in told[0]
-    assert told[1] == "  if the gain is real, about 10 more runs will show it: nightshift confirm --tag t --runs 10"
+    assert told[1] == "  if the gain is real, about 10 more runs will show it: nightshift confirm t --runs 10"
     assert told[2].startswith("  until then the baseline may be as good, and it is simpler: git restore -s ")
 
 
@@ -67,7 +67,7 @@ def test_a_branch_of_an_earlier_dawn_is_called_that():
 
 
 def test_too_few_runs_are_no_verdict():
-    assert last_lines(None) == ["  not confirmed yet: too few runs; go on with: nightshift confirm --tag t"]
+    assert last_lines(None) == ["  not confirmed yet: too few runs; go on with: nightshift confirm t"]
 
 
 def test_an_interval_shrinks_with_the_root_of_its_runs():

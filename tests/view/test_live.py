@@ -28,7 +28,7 @@ def night_and_watcher(grounds: Grounds, *options: str, begun: str = "1,000,000 t
     with Terminal(run, grounds.root, columns=80, rows=40) as night:
         night.until(lambda: night.has_shown("#0 baseline", begun) and grounds.attempts("t")[0].runs)  # both see the run
         night.process.send_signal(signal.SIGSTOP)  # until the other process has begun to watch
-        with Terminal(command("watch"), grounds.root, columns=140, rows=30) as watch:
+        with Terminal(command("status", "--follow"), grounds.root, columns=140, rows=30) as watch:
             watch.until(lambda: watch.has_shown("#0 baseline"))
             night.process.send_signal(signal.SIGCONT)
             assert night.to_the_end() == 0
@@ -98,9 +98,9 @@ def test_watch_follows_a_pipe_in_plain_lines_and_leaves_the_night_alone(grounds)
     grounds.try_scripts("t", [])
     with only_night(grounds.root / ".git") as tell:
         tell("t", grounds.folder("t"), experiments=5)
-        assert "night u has no journal here; there are: t" in refused(grounds.nightshift("watch", "--tag", "u"))
-        piped = grounds.start("watch", "--tag", "t")
-        with Terminal(command("watch"), grounds.root, columns=80) as watch:
+        assert "night u has no journal here; there are: t" in refused(grounds.nightshift("status", "--follow", "u"))
+        piped = grounds.start("status", "--follow", "t")
+        with Terminal(command("status", "--follow"), grounds.root, columns=80) as watch:
             watch.until(
                 lambda: watch.has_shown("#0 · baseline · val_bpb", "#1 asking for an idea", "left   5 experiments")
             )
@@ -118,14 +118,15 @@ def test_watch_follows_a_pipe_in_plain_lines_and_leaves_the_night_alone(grounds)
         *("#0 · baseline", "#1 · script 1", "#2 · script 2"),
     ]
     assert said.splitlines()[-1].startswith("night t has ended; see: ")
-    assert "see how the latest stands with: " in nothing_yet(grounds.nightshift("watch"))
+    assert "see how the latest stands with: " in nothing_yet(grounds.nightshift("status", "--follow"))
 
 
 def test_watch_says_where_there_is_nothing_to_watch(grounds):
     assert re.match(
-        "no night is running in this repository; begin with: .* run", nothing_yet(grounds.nightshift("watch"))
+        "no night is running in this repository; begin with: .* run",
+        nothing_yet(grounds.nightshift("status", "--follow")),
     )
     with only_night(grounds.root / ".git") as tell:
-        assert "has no name yet; give the command again" in nothing_yet(grounds.nightshift("watch"))
+        assert "has no name yet; give the command again" in nothing_yet(grounds.nightshift("status", "--follow"))
         tell("t/replays/0001", grounds.folder("t"))
-        assert "t/replays/0001 is a replay" in refused(grounds.nightshift("watch"))
+        assert "t/replays/0001 is a replay" in refused(grounds.nightshift("status", "--follow"))

@@ -68,7 +68,7 @@ def test_so_is_one_of_a_dry_run(tmp_path):
 @pytest.mark.parametrize("kind", [kind for kind in Kind if kind.status in (Status.DISCARD, Status.CRASH)])
 def test_whatever_was_decided_the_next_step_is_told(kind):
     words = verdict(decided(scored_attempt(2, 2.0, parent=1), kind)).next()
-    assert words.endswith("take 1 --tag t")
+    assert words.endswith("take t:1")
     assert kind not in ADVICE or words.startswith(ADVICE[kind])
 
 

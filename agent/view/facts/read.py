@@ -35,7 +35,7 @@ def night_facts(place: Place, tag: str) -> NightFacts:
         except DAMAGED as error:
             if not rows:
                 raise NightError(
-                    f"{place.shipped / tag} is damaged ({error}); write it again with nightshift ship"
+                    f"{place.shipped / tag} is damaged ({error}); write it again with nightshift export record"
                 ) from error
     if rows:
         return of_rows(tag, rows)

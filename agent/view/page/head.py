@@ -46,7 +46,7 @@ def certainty(night: NightFacts) -> str:
     if gain is None:
         return _without_gain(night)
     looks = "The best of many attempts looks better than it is"
-    again = f": {_command('confirm', night)} measures it again."
+    again = f": {_command('confirm', night.tag)} measures it again."
     advice = again if night.is_here else "."
     return (
         f"By the night's own scores the best script gains <strong>{escape(_within(gain))}</strong> bits per byte."
@@ -62,7 +62,7 @@ def _without_gain(night: NightFacts) -> str:
             f"night with a longer <code>--budget-s</code> or a smaller model."
         )
     elif night.ideas and night.is_here:
-        words.append(f"{_command('run', night)} tries more ideas.")
+        words.append(f"{_command('run', '--tag', night.tag)} tries more ideas.")
     return " ".join(words)
 
 
@@ -94,12 +94,13 @@ def _next_step(night: NightFacts, dawn: DawnFacts) -> str:
     if not night.is_here:
         return ""
     if dawn.script is None:
-        return f" {_command('run', night)} looks further, {_command('confirm', night)} measures it with more seeds."
-    return f" {_command('take confirmed', night)} puts it into your working tree."
+        run, confirm = _command("run", "--tag", night.tag), _command("confirm", night.tag)
+        return f" {run} looks further, {confirm} measures it with more seeds."
+    return f" {_command('take', f'{night.tag}:confirmed')} puts it into your working tree."
 
 
-def _command(words: str, night: NightFacts) -> str:
-    return f"<code>{escape(typed(*words.split(), '--tag', night.tag))}</code>"
+def _command(*words: str) -> str:
+    return f"<code>{escape(typed(*words))}</code>"
 
 
 # ---- parts -----------------------------------------------------------------------------------------------------------

@@ -61,7 +61,7 @@ class PageWriter:
 
     def _start(self, gently: Sequence[str]) -> None:
         self._began_s = time.monotonic()
-        words = ("report", "--tag", self._tag, "--out", str(self.out))
+        words = ("report", self._tag, "--out", str(self.out))
         try:
             self._errors = tempfile.TemporaryFile()  # noqa: SIM115, it is read when the process has ended
             self._child = subprocess.Popen(
@@ -93,6 +93,6 @@ class PageWriter:
     def _tell(self, why: str) -> None:
         if not self._has_failed:
             self._has_failed = True
-            again = typed("report", "--tag", self._tag)
+            again = typed("report", self._tag)
             self._said(f"the report was not written ({one_line(why, SAID_CHARS)}); the night is not touched by that, "
                        f"and this writes it: {again}")  # fmt: skip

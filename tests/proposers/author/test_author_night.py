@@ -98,7 +98,7 @@ def test_two_prompts_of_a_night_share_their_stable_beginning(night):
 
 
 def test_the_prompt_command_shows_what_a_model_would_be_told(grounds):
-    done = grounds.nightshift("prompt", "--tag", "t")
+    done = grounds.nightshift("prompt", "t")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("You improve one training script, train_mlx.py")
     assert "Lower it." in done.stdout
@@ -110,19 +110,19 @@ def test_the_prompt_command_shows_what_a_model_would_be_told(grounds):
 
 
 def test_the_facts_command_tells_the_same_to_one_who_runs_commands(grounds):
-    text = grounds.nightshift("facts").stdout
+    text = grounds.nightshift("prompt", "--facts").stdout
     parts = "The night", "Loss curves", "Dials", "Known ideas", "Attempts", "Edits", "What the script may call"
     assert [line for line in text.splitlines() if line.startswith("# ")] == [f"# {part}" for part in parts]
     assert "answer once" not in text
-    assert json.loads(grounds.nightshift("facts", "--json").stdout)["calls"] in text + "\n"
+    assert json.loads(grounds.nightshift("prompt", "--facts", "--json").stdout)["calls"] in text + "\n"
 
 
 def test_what_is_left_of_a_running_night_is_told(grounds):
     common = Place.of(grounds.root / "train_mlx.py").repo.common_dir
     with only_night(common) as tell:
         tell("t", grounds.folder("t"), None, 7)
-        assert "- left of the night: 4 experiments\n" in grounds.nightshift("facts").stdout
-    assert "left of the night" not in grounds.nightshift("facts").stdout
+        assert "- left of the night: 4 experiments\n" in grounds.nightshift("prompt", "--facts").stdout
+    assert "left of the night" not in grounds.nightshift("prompt", "--facts").stdout
 
 
 def test_without_a_measured_script_there_is_no_question_yet(grounds, tmp_path):

@@ -10,7 +10,7 @@ import pytest
 from eventful import EFFECT, PEEKS, SCRIPT, fill
 from nights import PROJECT, Grounds, git, make_repository, unigram
 
-from agent.cli.reading.status import read_overview
+from agent.cli.status import read_overview
 from agent.errors import NightError
 from agent.experiment import (
     incumbent,

@@ -170,7 +170,7 @@ def test_status_has_a_line_for_each_worker_that_is_busy(place):
     assert "at work: #13" not in told
     assert faults("status", answer) == []
     assert [one["doing"] for one in answer["workers"]] == ["training", "training", "auditing", "scoring"]
-    assert "workers" not in grounds.nightshift("status", "--tag", "u").stdout
+    assert "workers" not in grounds.nightshift("status", "u").stdout
 
 
 def test_status_of_a_night_with_one_worker_tells_the_phase_and_seed_of_its_run(tmp_path):

@@ -168,18 +168,16 @@ def test_a_night_of_which_only_rows_are_left_is_not_advised_to_measure_again():
 
 def test_a_gain_that_dawn_has_not_confirmed_is_not_called_one():
     assert NIGHT.dawn is not None
-    assert ">confirmed</strong>. <code>nightshift take confirmed --tag t</code>" in certainty(NIGHT)
+    assert ">confirmed</strong>. <code>nightshift take t:confirmed</code>" in certainty(NIGHT)
     doubtful = replace(NIGHT.dawn, script=None, honest=Interval(0.002, -0.004, 0.008))
     assert "that may be luck, so it is <strong>not confirmed</strong>" in certainty(replace(NIGHT, dawn=doubtful))
-    assert "<code>nightshift confirm --tag t</code> measures it with more seeds" in certainty(
-        replace(NIGHT, dawn=doubtful)
-    )
+    assert "<code>nightshift confirm t</code> measures it with more seeds" in certainty(replace(NIGHT, dawn=doubtful))
     assert "<code>" not in certainty(replace(NIGHT, shipped=True))
     worse = replace(NIGHT.dawn, script=None, honest=Interval(-0.005, -0.008, -0.002))
     assert "it is worse, so it is <strong>not confirmed</strong>" in certainty(replace(NIGHT, dawn=worse))
     trimmed = replace(NIGHT.dawn, script=30)
     assert "#30 is the <strong>confirmed</strong> script" in certainty(replace(NIGHT, dawn=trimmed))
-    assert "<code>nightshift confirm --tag t</code>" in certainty(replace(NIGHT, dawn=None))
+    assert "<code>nightshift confirm t</code>" in certainty(replace(NIGHT, dawn=None))
 
 
 def test_a_night_without_a_gain_says_why_or_how_to_go_on():

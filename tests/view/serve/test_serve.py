@@ -13,7 +13,7 @@ from commands import wait_until
 from nights import PROJECT, git
 from serving import PERIOD_S, Client, GrowingNight, growing_night, make_place, points, served
 
-from agent.cli.reading.serve import Newest
+from agent.cli.report import Newest
 from agent.experiment import Doing, Status
 from agent.records.place import Place
 from agent.view.facts.json import as_json

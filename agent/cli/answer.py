@@ -1,0 +1,42 @@
+"""What a command answers: facts for a program, and the same for people.
+
+With --json a program gets one JSON object on stdout, also where the command failed, and needs neither the exit code nor
+stderr to know how it ended. docs/json.md explains the keys.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from agent.errors import NightshiftError, NothingYet
+from agent.view.facts.json import plain
+
+SCHEMA_VERSION = 1  # raised where a key is removed or its meaning changes, not where one is added
+
+
+def _nothing() -> None:
+    """Show nothing: the command has said all while it worked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Hold how a command ended; without an error, it succeeded."""
+
+    facts: Mapping[str, object] = field(default_factory=dict)
+    show: Callable[[], object] = _nothing  # prints the same for people
+    error: str | None = None  # one sentence, with the remedy
+    exit_code: int = 0
+
+    @classmethod
+    def refused(cls, error: NightshiftError) -> "Answer":
+        facts = error.facts if isinstance(error, NothingYet) else {}
+        return cls(facts, error=str(error), exit_code=error.exit_code)
+
+    def as_facts(self) -> dict[str, object]:
+        """Return the object that a program gets: schema version, error and exit code come first."""
+        head = {"schema_version": SCHEMA_VERSION, "error": self.error, "exit_code": self.exit_code}
+        facts: dict[str, object] = plain(head | dict(self.facts))
+        return facts
+
+    def as_json(self) -> str:
+        return json.dumps(self.as_facts(), indent=1)

@@ -1,0 +1,140 @@
+"""The best script of a night, its model as a folder, and text that a kept model writes."""
+
+import math
+import secrets
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+from rich.console import Console
+
+from agent.cli.answer import Answer
+from agent.cli.attempts import attempt_meant, facts_of, script_of
+from agent.cli.find import place_meant
+from agent.cli.options import PositiveInt, Seed
+from agent.errors import NightError
+from agent.files import write_plain
+from agent.model.best_script import BestScript
+from agent.model.lines import best_lines
+from agent.model.weights import find_weights, weights_of
+from agent.night.lock import like_ctrl_c
+from agent.records.journal import Journal
+from agent.records.place import Place
+from agent.text import harmless_lines
+from agent.view.facts.json import plain
+from agent.view.scoring_words import without_scoring_words
+from agent.view.screen import print_lines, terminal_width
+
+# ---- best ------------------------------------------------------------------------------------------------------------
+
+
+def best(tag: str | None = None, /, *, script: Path | None = None, weights: Path | None = None) -> Answer:
+    """Tell a night's best script, its gain and how to take it.
+
+    Or write it to a file, or its model to a folder: script, weights, tokenizer and a card. mlx-lm loads the folder
+    (docs/taking.md).
+
+    Args:
+        tag: of this night (default: the latest)
+        script: write the script to this file
+        weights: write script, weights, tokenizer and card to this folder
+    """
+    place = place_meant(tag)
+    found = BestScript.of(facts_of(place, tag))
+    number = found.attempt.number
+    if script is not None:
+        _write_script(script_of(place, found.facts, found.attempt), script)
+        print(f"wrote {script}: attempt {number} of night {found.facts.tag}")
+    if weights is not None:
+        _write_folder(place, found, weights)
+    kept = find_weights(place, found.facts.tag, number)
+    facts = {
+        "tag": found.facts.tag,
+        **without_scoring_words(plain(found.attempt)),
+        "ref": found.ref,
+        "branch": found.branch,
+        "gain": found.gain,
+        "dawn": found.dawn,
+        "weights": None if kept is None else str(kept.path),
+    }
+    if script is not None or weights is not None:
+        return Answer(facts)
+    is_ref_here = place.repo.find(found.ref) is not None
+    can_go_on = place.journal(found.facts.tag).exists()
+    lines = best_lines(found, kept, terminal_width(), is_ref_here=is_ref_here, can_go_on=can_go_on)
+    return Answer(facts, lambda: print_lines(lines))
+
+
+def _write_script(text: str, path: Path) -> None:
+    if path.exists():
+        raise NightError(f"{path} exists; name another file")
+    if not path.absolute().parent.is_dir():
+        raise NightError(f"{path.absolute().parent} is no folder; make it, or name another place")
+    write_plain(path, text)
+
+
+def _write_folder(place: Place, found: BestScript, folder: Path) -> None:
+    from agent.model.folder import check_folder, write_folder
+
+    check_folder(folder)
+    weights = weights_of(place, found.facts.tag, found.attempt.number)
+    write_folder(place, found, weights, folder)
+    print(f"wrote {folder}: attempt {found.attempt.number} of night {found.facts.tag}, seed {weights.seed}")
+    print(f"{folder / 'README.md'} says what it is, and how mlx-lm loads it")
+
+
+# ---- sample ----------------------------------------------------------------------------------------------------------
+
+
+def sample(
+    text: str,
+    attempt: str = "best",
+    /,
+    *,
+    tokens: PositiveInt = 200,
+    temperature: Annotated[float, Parameter(validator=Number(gte=0, lte=10))] = 0.8,
+    seed: Seed | None = None,
+) -> int:
+    """Continue a text with the weights that a night kept, in the night's sandbox.
+
+    The model has read little and knows nothing: look at its text to see what it has learnt. Ctrl-C ends it.
+
+    Args:
+        text: the beginning, which the model continues
+        attempt: whose weights, as in 4, wide:4, wide:best (default: best)
+        tokens: to add, at most (default: 200)
+        temperature: how freely it draws; 0 takes the likeliest token each time (default: 0.8)
+        seed: gives the same text again (default: another each time)
+    """
+    from agent.model.sampling import SampleRequest
+    from agent.model.sampling import sample as continue_text
+
+    if math.isnan(temperature):
+        raise NightError("--temperature nan is no number from 0 to 10")
+    place, facts, chosen = attempt_meant(attempt)
+    place.check_own(facts.tag)
+    weights = weights_of(place, facts.tag, chosen.number)
+    with Journal.read(place.journal(facts.tag)) as journal:
+        night, script = journal.night(), journal.attempt(chosen.number).proposal.script
+    asked = SampleRequest(text, tokens, temperature, secrets.randbits(32) if seed is None else seed)
+    waiting = Console(stderr=True).status(f"loading attempt {chosen.number} of night {night.tag}")
+    begun = False
+
+    def write(more: str) -> None:
+        nonlocal begun
+        if not begun:
+            waiting.stop()
+            print(harmless_lines(text), end="")
+        begun = True
+        print(more, end="", flush=True)
+
+    try:
+        with like_ctrl_c(), waiting:
+            continue_text(night, place.folder(facts.tag), script, weights.path, asked, write)
+    except KeyboardInterrupt:
+        return 130
+    finally:
+        if begun:
+            print(flush=True)
+    return 0

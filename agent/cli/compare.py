@@ -1,0 +1,144 @@
+"""Two attempts or two nights side by side: nightshift compare."""
+
+import difflib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+from agent.cli.answer import Answer
+from agent.cli.attempts import BEST, CONFIRMED, attempt_in, facts_of, script_of
+from agent.cli.find import place_meant
+from agent.errors import NightError, NothingYet
+from agent.records.place import Place
+from agent.script.dials import dials_in, skeleton_in
+from agent.text import harmless, harmless_lines, shorten
+from agent.view import table
+from agent.view.comparison import Comparison, Side, attempts_compared, nights_compared
+from agent.view.facts.json import plain
+from agent.view.facts.nouns import AttemptFacts, NightFacts
+from agent.view.scoring_words import without_scoring_words
+from agent.view.screen import print_folded, terminal_width
+from agent.view.table import Column
+from agent.view.tables import settings
+
+LEAST = 12  # places of a cell
+VERDICT = re.compile(r"[^:;(]+")  # the beginning of the sentence
+COLUMNS = Column(""), Column("A", least=LEAST), Column("B", least=LEAST), Column("A → B", right=True, rank=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Hold what one of the two words means."""
+
+    night: NightFacts
+    attempt: AttemptFacts | None  # None: the night as a whole
+
+    @property
+    def name(self) -> str:
+        return self.night.tag if self.attempt is None else f"{self.night.tag}:{self.attempt.number}"
+
+
+def compare(a: str, b: str, /, *, diff: bool = False) -> Answer:
+    """Compare two attempts or two nights.
+
+    It shows scores with their intervals, gains, dials, sizes, speed and time, and says in one sentence how sure the
+    difference is. Two nights are compared by their best scripts.
+
+    Args:
+        a: an attempt (4, best, wide:4, wide:best) or a night (its TAG)
+        b: another one
+        diff: show only how the script of A becomes that of B
+    """
+    place = place_meant()
+    facts = cache(lambda tag: facts_of(place, tag))
+    first, second = (_named(word, facts) for word in (a, b))
+    if diff:
+        return _diff(place, first, second)
+    if first.name == second.name:
+        raise NightError(f"{first.name} cannot be compared with itself; name another attempt or night")
+    if (first.attempt is None) != (second.attempt is None):
+        night = first if first.attempt is None else second
+        raise NightError(
+            f"{night.name} is a night and the other is an attempt; compare two of a kind, as its best attempt: "
+            f"{night.name}:best"
+        )
+    if first.attempt is not None and second.attempt is not None:
+        sides = _side(place, first.night, first.attempt), _side(place, second.night, second.attempt)
+        found = attempts_compared(*sides)
+    else:
+        found = nights_compared(first.night, second.night)
+    told = {
+        "a": _as_json(first),
+        "b": _as_json(second),
+        "dials": plain(found.dials),
+        "gain": plain(found.gain),
+        "by": found.by,
+        "winner": found.winner,
+        "sentence": found.sentence,
+    }
+    return Answer(told, lambda: _show(found, first, second))
+
+
+def _named(word: str, facts: Callable[[str | None], NightFacts]) -> Named:
+    """Return the attempt or night that a word of the command line means."""
+    tag, _, which = word.rpartition(":")
+    if which.isdecimal() or which in (BEST, CONFIRMED):
+        night = facts(tag or None)
+        return Named(night, attempt_in(night, int(which) if which.isdecimal() else which))
+    return Named(facts(word), None)
+
+
+def _side(place: Place, night: NightFacts, attempt: AttemptFacts) -> Side:
+    """Add the dials: of the script, where it is here, else those that the night has turned."""
+    try:
+        script = script_of(place, night, attempt)
+    except NightError:
+        return Side(night, attempt, settings(night).get(attempt.number))
+    return Side(night, attempt, dials_in(script, night.device_kind), skeleton_in(script, night.device_kind))
+
+
+def _show(found: Comparison, a: Named, b: Named) -> None:
+    for letter, one in (("A", a), ("B", b)):
+        title = f": {harmless(one.attempt.title)}" if one.attempt is not None else ""
+        print_folded([f"{letter}  {one.name}{title}"])
+    width = terminal_width()
+    most = None if width is None else _share(found, width)
+    lines = [(one.name, _cut(one.a, most), _cut(one.b, most), one.change) for one in found.lines if one.a or one.b]
+    print("\n".join(table.lines(COLUMNS, lines, width)))
+    print_folded([found.sentence], VERDICT)
+
+
+def _share(found: Comparison, width: int) -> int:
+    """Return the places that each of the two has on a terminal: they share alike what names and changes leave."""
+    taken = sum(
+        max(len(text) for text in column)
+        for column in zip(*((line.name, line.change) for line in found.lines), strict=True)
+    )
+    return max(LEAST, (width - taken - 3 * len(table.GAP)) // 2)
+
+
+def _cut(text: str, most: int | None) -> str:
+    return text if most is None else shorten(text, most)
+
+
+def _as_json(one: Named) -> object:
+    """Return all facts of an attempt, or those of a night without its attempts."""
+    night = {name: value for name, value in plain(one.night).items() if name != "attempts"}
+    return night if one.attempt is None else without_scoring_words(plain(one.attempt)) | {"tag": one.night.tag}
+
+
+def _diff(place: Place, a: Named, b: Named) -> Answer:
+    """Return how the script of A becomes that of B; of a night, that of its best attempt."""
+    before, after = (_script(place, one).splitlines(keepends=True) for one in (a, b))
+    lines = difflib.unified_diff(before, after, a.name, b.name)
+    text = "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
+    same = f"{a.name} and {b.name} are the same script"
+    shown = harmless_lines(text.removesuffix("\n")) if text else same
+    return Answer({"a": a.name, "b": b.name, "diff": text}, lambda: print(shown))
+
+
+def _script(place: Place, one: Named) -> str:
+    if one.attempt is None and one.night.incumbent is None:
+        raise NothingYet(f"night {one.name} has kept nothing yet, so it has no best script")
+    return script_of(place, one.night, one.attempt or attempt_in(one.night, one.night.incumbent or 0))

@@ -1,0 +1,196 @@
+"""What a night begins with: nightshift init makes a folder ready for it, nightshift prepare its text."""
+
+import os
+import shlex
+import sys
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from importlib.util import find_spec
+from pathlib import Path
+
+from agent.errors import NightError
+from agent.files import read_plain, write_plain
+from agent.git import Repo
+from agent.invocation import IDEAS, OWN, PACKAGE, SCRIPT, SKILL, STARTER, typed, typed_python
+from agent.text import harmless
+from agent.view.screen import print_folded
+
+IGNORE = ".gitignore"
+IGNORED = ("__pycache__/", ".venv/", "experiments/nights/", "experiments/tries/", "*.before-take")
+IMPORTED = {*OWN} - {SCRIPT, "program.md"}
+SKILLS = (SKILL, SKILL.replace(".agents", ".claude"))  # where Codex and where Claude Code look
+MESSAGE = "Begin with the script of nightshift"
+PREPARE = "prepare.py"
+# what is executed: the folder of prepare.py, what names a missing package, the name that its help shows, and its words;
+# what it does not take is said in one sentence, as of all commands
+CALL = """
+import argparse, sys
+argparse.ArgumentParser.error = lambda parser, why: parser.exit(2, f"nightshift: {why}; see: {parser.prog} --help\\n")
+_, folder, doctor, *sys.argv = sys.argv
+sys.path.insert(0, folder)
+try:
+    import prepare
+    sys.exit(prepare.main())
+except ImportError as error:
+    print(f"nightshift: {error}; install the missing package, as {doctor} says", file=sys.stderr)
+    sys.exit(2)
+"""
+
+
+class FileState(StrEnum):
+    """Name what became of a file; the value introduces its line."""
+
+    WRITTEN = "written"
+    ADDED = "lines added to"
+    KEPT = "left as they are"  # a user's own
+    SAME = "there already"
+
+
+def init(folder: Path = Path(), /) -> None:
+    """Make a folder one where a night can begin.
+
+    It gets nightshift's script and all that this needs, and a git repository with a first commit where there is none. A
+    file that is there is left as it is, except that .gitignore gets the lines that it lacks. Where something is
+    committed already, nothing is added to it. A second call goes on after a killed one.
+
+    Args:
+        folder: made if missing (default: this folder)
+    """
+    folder = folder.expanduser().resolve()
+    texts = _texts()
+    _check_links(folder, (*texts, IGNORE))
+    repo, is_made = _repository(folder)
+    done = {name: _write(folder / name, text) for name, text in texts.items()}
+    done[IGNORE] = _ignore(folder / IGNORE)
+    ours = [name for name, outcome in done.items() if outcome in (FileState.WRITTEN, FileState.SAME)]
+    ours = [name for name in ours if (folder / name).parent.resolve() == (folder / name).parent]  # behind a link, none
+    is_first = repo.find("HEAD") is None
+    if is_first:
+        repo.commit_first([(folder / name).relative_to(repo.root.resolve()).as_posix() for name in ours], MESSAGE)
+    changed = is_first or not {FileState.WRITTEN, FileState.ADDED}.isdisjoint(done.values())
+    print(f"{harmless(str(folder))} has all that a night needs{'' if changed else '; nothing was changed'}")
+    if repo.root.resolve() != folder:
+        print(f"  it is part of the git repository {harmless(str(repo.root))}, where its nights are recorded")
+    print_folded([f"  {line}" for line in _told(done, repo, is_made, is_first)])
+    for line in _next(folder, _uncommitted(repo, folder, done)):
+        print(line)
+
+
+def _check_links(folder: Path, names: Iterable[str]) -> None:
+    """Raise NightError where a file would be written through a link that leads out of the folder."""
+    above = {path for name in names for path in (folder / name).parents if path.is_relative_to(folder)} - {folder}
+    for path in (*sorted(above), folder / IGNORE):
+        if path.is_symlink() and not path.resolve().is_relative_to(folder):
+            raise NightError(
+                f"{path} is a link to {path.readlink()}, and init writes nothing out of its folder; remove it, or "
+                f"begin in another folder: {typed('init', 'night')}"
+            )
+
+
+def _repository(folder: Path) -> tuple[Repo, bool]:
+    """Return the repository of a folder, made where there is none, and whether it was made."""
+    if not folder.exists():
+        folder.mkdir(parents=True)
+    found = Repo.around(folder)
+    if found is not None:
+        return found, False
+    if folder in (Path.home().resolve(), Path(folder.anchor)):
+        raise NightError(
+            f"{folder} would become a git repository as a whole; name a folder, as in: {typed('init', 'night')}"
+        )
+    return Repo.begin(folder), True
+
+
+def _texts() -> dict[str, str]:
+    """Return the files that a night needs: the script, prepare.py, and what a user may steer a night by.
+
+    The catalogue stays where nightshift is installed: a copy would hide the ideas of later versions.
+    """
+    own = {name: (STARTER / name).read_text(encoding="utf-8") for name in OWN}
+    readme = (PACKAGE / IDEAS / "README.md").read_text(encoding="utf-8")
+    skill = (STARTER / SKILL).read_text(encoding="utf-8")
+    return {**own, f"{IDEAS}/README.md": readme, "AGENTS.md": text_of(skill), **dict.fromkeys(SKILLS, skill)}
+
+
+def text_of(skill: str) -> str:
+    """Return the text of a skill, without the header by which agents choose it."""
+    return skill.split("---\n", 2)[2].lstrip("\n")
+
+
+def _write(path: Path, text: str) -> FileState:
+    if path.exists() or path.is_symlink():
+        return FileState.SAME if read_plain(path) == text else FileState.KEPT
+    write_plain(path, text)
+    return FileState.WRITTEN
+
+
+def _ignore(path: Path) -> FileState:
+    """Have git ignore what nights and Python make."""
+    whole = "".join(f"{line}\n" for line in IGNORED)
+    before = read_plain(path)
+    missing = [line for line in IGNORED if line not in before.splitlines()]
+    if not missing:
+        return FileState.SAME if before == whole else FileState.KEPT
+    begun = before if not before or before.endswith("\n") else f"{before}\n"
+    write_plain(path, begun + "".join(f"{line}\n" for line in missing))
+    return FileState.ADDED if before else FileState.WRITTEN
+
+
+def _told(done: Mapping[str, FileState], repo: Repo, is_made: bool, is_first: bool) -> Iterable[str]:
+    if is_first:
+        made = "a git repository, with a first commit" if is_made else f"the first commit of {harmless(str(repo.root))}"
+        yield f"made {made} that holds nightshift's files alone"
+    for outcome in (FileState.WRITTEN, FileState.ADDED):
+        if names := _named(done, outcome):
+            yield f"{outcome} {', '.join(_short(names))}"
+    kept = [name for name in _named(done, FileState.KEPT) if name != IGNORE]
+    if kept:
+        yield f"{FileState.KEPT}: {', '.join(kept)}"
+    if any(name.partition("/")[0] in IMPORTED for name in kept):
+        elsewhere = typed("init", "night")
+        yield f"a night may fail with files that are not nightshift's; if it does, begin in another folder: {elsewhere}"
+
+
+def _named(done: Mapping[str, FileState], outcome: FileState) -> list[str]:
+    return [name for name, one in done.items() if one is outcome]
+
+
+def _short(names: Iterable[str]) -> list[str]:
+    """Name the folders of files in folders, once each."""
+    return list(dict.fromkeys(f"{name.partition('/')[0]}/" if "/" in name else name for name in names))
+
+
+def _uncommitted(repo: Repo, folder: Path, names: Iterable[str]) -> list[str]:
+    """Return which of these files of a folder are not in the latest commit."""
+    committed = set(repo.git("ls-tree", "-r", "-z", "--name-only", "HEAD").split("\0"))
+    return [name for name in names if (folder / name).relative_to(repo.root.resolve()).as_posix() not in committed]
+
+
+def _next(folder: Path, uncommitted: list[str]) -> Iterable[str]:
+    """Say which commands come next, as they are typed in the folder."""
+    lines = {typed("doctor"): "first of all: MLX is not installed yet"} if find_spec("mlx") is None else {}
+    lines |= {
+        typed("run", "--experiments", "3", "--budget-s", "30"): "a first look: minutes, no key, no data",
+        typed("run"): "five-minute experiments until you stop it",
+    }
+    width = max(map(len, lines))
+    lines[typed_python(SCRIPT)] = "one run by itself"  # often longer than all others
+    yield "next:"
+    if folder != Path.cwd():
+        yield f"  cd {shlex.quote(str(folder))}"
+    if SCRIPT in uncommitted:  # then `try` has nothing to compare an edit with
+        yield f"  git add {shlex.join(_short(uncommitted))} && git commit -m start"
+    yield from (f"  {line:<{width}}  {what}".rstrip() for line, what in lines.items())
+
+
+# ---- prepare ---------------------------------------------------------------------------------------------------------
+
+
+def prepare(*words: str) -> None:
+    """Become the process of prepare.py with these words, so that signals and exit code are its own."""
+    repo = Repo.around(Path.cwd())
+    places = (Path.cwd(), repo.root) if repo is not None else (Path.cwd(),)
+    folder = next((place for place in places if (place / PREPARE).is_file()), STARTER)
+    command = [sys.executable, "-c", CALL, str(folder), typed("doctor"), typed("prepare"), *words]
+    sys.stdout.flush()
+    os.execv(command[0], command)

@@ -1,0 +1,153 @@
+"""The options that several commands share, and the checks of their values."""
+
+import math
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cyclopts import Group, Parameter, Token
+from cyclopts.validators import Number
+
+from agent import invocation
+from agent.proposers.registry import choices, help_lines
+from agent.records.terms import Terms
+
+SCRIPT = Path(invocation.SCRIPT)
+
+
+def _above_zero(kind: object, number: float | None) -> None:
+    if number is not None and not 0 < number < math.inf:
+        raise ValueError("Give a number above zero")
+
+
+def _price(kind: object, tokens: Sequence[Token]) -> tuple[float, ...]:
+    """Read the prices of input, of output and, if it is named, of input from a cache."""
+    (token,) = tokens
+    try:
+        prices = tuple(float(part) for part in token.value.split(","))
+    except ValueError:
+        prices = ()
+    if len(prices) not in (2, 3) or not all(0 <= usd < 1e6 for usd in prices):
+        raise ValueError(
+            f"{token.value!r} is not two prices, or three, in dollars for a million tokens, as in 1.25,10 or "
+            f"1.25,10,0.125"
+        )
+    return prices
+
+
+def _program(kind: object, text: str | None) -> None:
+    try:
+        if text is not None and not shlex.split(text):
+            raise ValueError("the command line is empty")  # noqa: TRY301
+    except ValueError as error:
+        raise ValueError(f"It is no command line ({error})") from error
+
+
+def _source(kind: object, name: str | None) -> None:
+    if name is not None and name not in choices():
+        raise ValueError(f"Choose from {', '.join(choices())}")
+
+
+Positive = Annotated[float, Parameter(validator=_above_zero)]
+PositiveInt = Annotated[int, Parameter(validator=_above_zero)]
+Count = Annotated[int, Parameter(validator=Number(gte=0, lte=999))]
+Seed = Annotated[int, Parameter(validator=Number(gte=0, lte=2**32 - 1))]
+Message = Annotated[str, Parameter(name=["--message", "-m"], allow_leading_hyphen=True)]
+
+JUDGING, SAFETY = Parameter(group=Group("Judging")), Parameter(group=Group("Safety"))
+DEVICES, IDEAS = Parameter(group=Group("Several devices")), Parameter(group=Group("Where ideas come from"))
+
+
+class _Named:
+    """Tell which terms of a night the command line names."""
+
+    @property
+    def terms(self) -> dict[str, Any]:
+        names = {field.name for field in fields(Terms)}
+        named = {field.name: getattr(self, field.name) for field in fields(self) if field.name in names}  # type: ignore[arg-type]
+        return {name: value for name, value in named.items() if value is not None}
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class NightOptions(_Named):
+    """Hold the options of a night; None leaves the choice to the harness, or to a night that goes on.
+
+    Args:
+        budget_s: training time of every run (default: TIME_BUDGET_S of prepare.py, five minutes; a night keeps its own)
+        seed: of the first run of every attempt, and of the search (default: 0)
+        script: the training script (default: train_mlx.py)
+        report: write report.html into the night's folder after every attempt, where runs take five seconds or more
+            (default: yes)
+        judge: balanced: further seeds where they pay, provisional keeps; greedy: one lower run is enough; strict:
+            hardly ever wrong, and slow (default: balanced)
+        confirm: with --judge greedy: measure what would be kept with so many more seeds first (default: 0)
+        plausible_gain: a larger gain in one step, in percent, is shown, not kept (default: 20)
+        early_stop: end a run whose training loss, from 40% of the budget on, forecasts a score clearly above the
+            incumbent's, by what the night has learnt of losses and scores. An edit that changes what the training loss
+            means, such as label smoothing, looks worse to it than it is
+        sandbox: auto: the strongest that works here; require: bubblewrap or Seatbelt, or refuse; off: scripts run with
+            your rights (default: auto)
+        allowance_s: for start, compilation and saving, beyond the budget, before a run is killed (default: 300 for
+            attempt 0, then what that took and little more)
+        dry_run: a second of training and scoring before edits of code are given a minute or more (default: yes)
+    """
+
+    budget_s: Positive | None = None
+    seed: Seed | None = None
+    script: Path = SCRIPT
+    report: Annotated[bool | None, Parameter(negative="--no-report")] = None
+    judge: Annotated[Literal["balanced", "greedy", "strict"] | None, JUDGING] = None
+    confirm: Annotated[Count | None, JUDGING] = None
+    plausible_gain: Annotated[Positive | None, JUDGING] = None
+    early_stop: Annotated[bool | None, JUDGING, Parameter(negative="--no-early-stop")] = None
+    sandbox: Annotated[Literal["auto", "require", "off"] | None, SAFETY] = None
+    allowance_s: Annotated[Positive | None, SAFETY] = None
+    dry_run: Annotated[bool | None, SAFETY, Parameter(negative="--no-dry-run")] = None
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class RunOptions(_Named):
+    """Hold the options of a night on several devices, and of where its ideas come from.
+
+    Args:
+        workers: train N experiments at the same time, each on its own device: a GPU, or a set of cores; no two share
+            one (default: 1)
+        cores_each: give each worker so many cores; with one worker, this leaves the other cores free (default: all
+            cores, divided evenly)
+        pool: local: workers on this machine; ray: on a Ray cluster; keep it in a private network, since anyone who
+            reaches its ports can run programs there (default: local)
+        ray_address: of the cluster's head: HOST:PORT, or auto for one that runs on this machine (default: start one)
+        llm: PROVIDER:MODEL[@URL], as in openai:gpt-5, anthropic:claude-sonnet-4-5 or
+            openai:qwen3-coder@http://localhost:11434/v1
+        llm_url: where the model is served, if not in --llm
+        price: IN,OUT[,CACHED] of the model, in dollars for a million tokens, and of input that its server has in a
+            cache (default: as any other input): needed by --max-cost
+        llm_max_tokens: of one answer, thinking included
+        llm_stream: have answers streamed, for servers that drop silent connections
+        max_cost: ask language models nothing further once those of this night have cost this, in dollars
+        agent: a coding agent's command line, run in a throwaway clone (docs/agents.md); {task} in it is the task's
+            text, which otherwise comes on its standard input; it runs with your rights
+        agent_minutes: how long the agent may take for one proposal (default: 10)
+    """
+
+    workers: Annotated[PositiveInt | None, DEVICES] = None
+    cores_each: Annotated[PositiveInt | None, DEVICES] = None
+    pool: Annotated[Literal["local", "ray"] | None, DEVICES] = None
+    ray_address: Annotated[str | None, DEVICES] = None
+    proposer: Annotated[
+        str | None, IDEAS, Parameter(validator=_source, help=f"{help_lines()} (default: {Terms().proposer})")
+    ] = None
+    llm: Annotated[str | None, IDEAS] = None
+    llm_url: Annotated[str | None, IDEAS] = None
+    price: Annotated[tuple[float, ...] | None, IDEAS, Parameter(converter=_price, n_tokens=1)] = None
+    llm_max_tokens: Annotated[PositiveInt | None, IDEAS] = None
+    llm_stream: Annotated[bool | None, IDEAS, Parameter(negative="--no-llm-stream")] = None
+    max_cost: Annotated[Positive | None, IDEAS] = None
+    agent: Annotated[str | None, IDEAS, Parameter(name="--command", validator=_program, allow_leading_hyphen=True)] = (
+        None
+    )
+    agent_minutes: Annotated[Positive | None, IDEAS] = None

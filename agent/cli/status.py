@@ -1,0 +1,108 @@
+"""How a night stands, once or live: nightshift status."""
+
+import re
+import time
+
+from agent.cli.answer import Answer
+from agent.cli.find import known_tag, place_meant
+from agent.errors import NothingYet
+from agent.invocation import typed
+from agent.night.lock import Holder, Stop, holder
+from agent.proposers.briefing import Left
+from agent.records.journal import Journal
+from agent.records.place import Place
+from agent.records.summary import noise_of_night
+from agent.text import counted, duration
+from agent.tries.line import TryLine, tries_facts, tries_line
+from agent.view.facts.journal import overview
+from agent.view.facts.json import plain
+from agent.view.facts.overview import Overview
+from agent.view.facts.workers import Crew, crew_of
+from agent.view.status import overview_lines
+
+HEADS = re.compile(  # of the lines below, which a terminal shows in bold
+    r"night [^:]+|branch|[\d,]+ attempts?|best val_bpb|dawn \d+|noise|spent|left|workers|at work|unfinished|next"
+)
+
+
+def status(tag: str | None = None, /, *, follow: bool = False) -> Answer:
+    """Say what runs now, and how the latest night stands.
+
+    Args:
+        tag: the night (default: the one that runs, or the latest)
+        follow: show a night that runs in another terminal or as a service, until it ends; Ctrl-C ends the watching
+            alone
+    """
+    place = place_meant(tag)
+    if follow:
+        from agent.cli.follow import follow_night
+
+        return follow_night(place, tag)
+    who = holder(place.repo.common_dir)
+    if who is not None and tag in (None, who.tag) and place.journal(who.tag).exists():
+        tag = who.tag
+    else:
+        _check_opened(place)
+        tag = known_tag(place, tag)
+    who = who if who is not None and who.tag == tag else None
+    with Journal.read(place.journal(tag)) as journal:
+        work = journal.work()  # before the attempts that it names
+        night, history, asks, calls = journal.night(), journal.outlines(), journal.asks(), journal.calls()
+        now = read_overview(journal)
+        crew = crew_of(night, history, asks, calls, work, None if who is None else time.time())
+    stopping = who is not None and Stop(place.folder(tag)).after_run
+    facts = {
+        "running": None if who is None else {"pid": who.pid, "since": who.since, "stopping": stopping},
+        "left": None if who is None else plain(who.left(now.ideas)),
+        **plain(now),
+        **plain(crew),
+        "tries": tries_facts(place.repo.root),
+    }
+    return Answer(facts, lambda: _show(now, crew, who, tries_line(place.repo.root), stopping=stopping))
+
+
+def _check_opened(place: Place) -> None:
+    """Raise NightError where there is no night because the first try has not opened it yet."""
+    waiting = TryLine(place.repo.root).waiting()
+    if waiting and not place.tags():
+        follow = typed("try", "--wait", waiting[0].id)
+        raise NothingYet(f"{waiting[0].id}, the first try, has not opened its night yet; follow it with: {follow}")
+
+
+def read_overview(journal: Journal, *, with_noise: bool = True) -> Overview:
+    """Return the overview of a night from its journal; without noise, its gain has no interval."""
+    history = journal.outlines()
+    noise = noise_of_night(journal, history) if with_noise else None
+    return overview(journal.night(), history, journal.asks(), journal.dawns(), noise)
+
+
+def _show(now: Overview, crew: Crew, who: Holder | None, tries: str | None, *, stopping: bool) -> None:
+    from agent.view.screen import print_folded, terminal_width
+    from agent.view.terminal import failure_lines, shares_lines
+
+    left = None if who is None else _left_words(who.left(now.ideas))
+    shown = overview_lines(now, pid=who.pid if who else None, stopping=stopping, left=left, crew=crew)
+    print_folded(shown, HEADS)
+    for line in shares_lines(now.sources, terminal_width()) if now.sources else ():
+        print(line)
+    print_folded(failure_lines(now.sources))
+    if who is None:
+        print_folded([next_step(now)], HEADS)
+    if tries is not None:
+        print(tries)
+
+
+def next_step(now: Overview) -> str:
+    """Say what the owner of a night that does not run can do next."""
+    if now.dawn is not None and now.dawn.script is not None:
+        take = typed("take", f"{now.tag}:confirmed")
+        return f"next: take the confirmed script into your working tree with: {take}"
+    if now.dawn is None and now.gain is not None:
+        return f"next: measure that gain on fresh seeds with: {typed('confirm', now.tag)}"
+    return f"next: go on with: {typed('run', '--tag', now.tag)}"
+
+
+def _left_words(left: Left) -> str | None:
+    parts = [] if left.seconds is None else [duration(left.seconds / 3600)]
+    parts += [] if left.experiments is None else [counted(left.experiments, "experiment")]
+    return f"left: {', '.join(parts)}" if parts else None
