@@ -43,7 +43,7 @@ def test_content_of_another_type_is_an_empty_answer(text):
     body = {"choices": [{"message": {"content": text}, "finish_reason": "stop"}], "usage": {"prompt_tokens": "many"}}
     with Server(content(json.dumps(body).encode())) as server:
         model = Model(server)
-        assert "the reply is empty" in model.refusal()
+        assert "no SEARCH/REPLACE block" in model.refusal()
     assert model.asks[0].tokens_in is None
 
 

@@ -149,7 +149,7 @@ def test_anthropics_own_server_keeps_it_for_an_hour_which_is_longer_than_a_run()
 # ---- answers that cannot be used -------------------------------------------------------------------------------------
 
 UNUSABLE = {
-    "empty": ("", "the reply is empty"),
+    "empty": ("", "the reply has no SEARCH/REPLACE block"),
     "prose": ("As a language model I would try a larger batch.", "no SEARCH/REPLACE block"),
     "another file": (edit(file="prepare.py"), '"prepare.py"'),
     "a path out": (edit(file="../../.ssh/authorized_keys"), "authorized_keys"),
@@ -176,7 +176,7 @@ def test_an_unusable_answer_is_sent_back_once_with_what_is_wrong(name, provider,
 def test_after_two_unusable_answers_there_is_no_idea():
     with Server(says(edit(file="prepare.py")), says("")) as server:
         model = Model(server)
-        assert "the last because the reply is empty" in model.refusal()
+        assert "the last because the reply has no SEARCH/REPLACE block" in model.refusal()
     assert len(server.requests) == len(model.asks) == 2
     assert all(ask.tokens_out == TOKENS_OUT and ask.failure for ask in model.asks)
 
