@@ -373,21 +373,16 @@ class Journal:
 
         All of them in one transaction: half of it would leave a decision without runs, or crashes that were none.
         """
-        failed = (Ending.CRASHED, Ending.OVERRAN, Ending.EXCEEDED, Ending.FINISHED)
         broken = "UPDATE runs SET ending = ?, last_lines = ? WHERE attempt = ? AND score ->> '$.val_bpb' IS NULL"
         broken += " AND ending IN (?, ?, ?, ?)"
+        failed = (Ending.CRASHED, Ending.OVERRAN, Ending.EXCEEDED, Ending.FINISHED)
         void = _columns(Decision(Kind.VOID, why)) | {"at": utc_now("milliseconds")}
-        self._write(
-            *(
-                statement
-                for number in numbers
-                for statement in (
-                    (broken, (Ending.BROKEN, why, number, *failed)),
-                    ("UPDATE attempts SET dry_run = NULL WHERE number = ?", (number,)),
-                    _insert("decisions", attempt=number, **void),
-                )
-            )
-        )
+        statements: list[Sql] = []
+        for number in numbers:
+            statements.append((broken, (Ending.BROKEN, why, number, *failed)))
+            statements.append(("UPDATE attempts SET dry_run = NULL WHERE number = ?", (number,)))
+            statements.append(_insert("decisions", attempt=number, **void))
+        self._write(*statements)
 
     def settle(self, number: int) -> None:
         """Record that branch, ledger and weights follow the present decision."""

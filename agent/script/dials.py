@@ -109,22 +109,17 @@ def legible_dials(source: str, device_kind: str) -> tuple[Dial, ...]:
 def _read_dials(source: str, device_kind: str, *, strict: bool) -> Iterator[Dial]:
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
     comments = {token.start[0]: token.string for token in tokens if token.type == tokenize.COMMENT}
+    skipped = () if strict else (ScriptError,)
     for statement in _parsed(source).body:
-        try:
-            if (dial := _dial_of(statement, device_kind)) is None:
-                continue
+        dial = None
+        with suppress(*skipped):
+            dial = _dial_of(statement, device_kind)
+        if dial is not None:
             name, _, value = dial
-        except ScriptError:
-            if strict:
-                raise
-            continue
-        line, span = statement.end_lineno or statement.lineno, None
-        try:
-            span = _span(comments.get(line, ""), name, value, line)
-        except ScriptError:
-            if strict:
-                raise
-        yield Dial(name, value, span, line)
+            line, span = statement.end_lineno or statement.lineno, None
+            with suppress(*skipped):
+                span = _span(comments.get(line, ""), name, value, line)
+            yield Dial(name, value, span, line)
 
 
 def _constant(statement: ast.stmt) -> tuple[str, ast.expr] | None:
