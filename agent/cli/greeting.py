@@ -16,11 +16,11 @@ from agent.invocation import typed
 from agent.judging.judges import judge_in_words
 from agent.night.limits import calibration_rounds, clock, expected_run_s, experience, pace_words
 from agent.night.state import NightContext, State
-from agent.pools.leases import gpus_of_machine, gpus_unused, leases_of_night, ranges
+from agent.pools.leases import gpu_in_use, gpus_of_machine, gpus_unused, leases_of_night, ranges
 from agent.proposers.registry import ideas_from
 from agent.records.place import Place
 from agent.records.terms import Terms
-from agent.sandbox.watch import BUSY_SHARE, Counters, gpu_in_use, limits_of_machine, others_share
+from agent.sandbox.watch import BUSY_SHARE, Counters, limits_of_machine, others_share
 from agent.text import counted
 
 LOOK_S = 0.5  # how long the machine is looked at

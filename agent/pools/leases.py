@@ -17,10 +17,11 @@ from agent.experiment import WHOLE, Lease, Night
 from agent.invocation import typed
 from agent.lab.hardware import usable_cores
 from agent.records.terms import Terms
-from agent.sandbox.watch import GPU_ASKED_S
+from agent.sandbox.watch import BUSY_SHARE
 from agent.text import counted
 
 CPUS = Path("/sys/devices/system/cpu")
+GPU_ASKED_S = 10.0  # longest wait for nvidia-smi
 SHARED = "workers that share a device train fewer steps in the same budget, so their scores would not compare"
 GPU_LINE = re.compile(r"GPU (\d+): (.+) \(UUID: (GPU-[^)]+)\)")
 
@@ -157,6 +158,24 @@ def gpus_of_machine() -> tuple[Gpu, ...]:
     here = tuple(Gpu(int(index), name, uuid) for index, name, uuid in GPU_LINE.findall(done.stdout))
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     return here if visible is None else tuple(dict.fromkeys(_named_in(visible, here)))
+
+
+def gpu_in_use(gpu: str | None = None) -> str | None:
+    """Return how much others use a GPU, in words; None if little, or not known.
+
+    It is named as in CUDA_VISIBLE_DEVICES; None: the first one that this process may use.
+    """
+    first = gpu or os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0] or "0"
+    query = "--query-gpu=utilization.gpu,memory.used,memory.total"
+    command = ["nvidia-smi", "-i", first, query, "--format=csv,noheader,nounits"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=GPU_ASKED_S)
+        percent, used_mb, all_mb = (float(part) for part in done.stdout.splitlines()[0].split(","))
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError):
+        return None
+    if percent < 100 * BUSY_SHARE and used_mb < BUSY_SHARE * all_mb:
+        return None
+    return f"the GPU is in use already: {percent:.0f}% of its time, {used_mb / 1024:.1f} of {all_mb / 1024:.1f} GB"
 
 
 def gpus_unused(gpus: Sequence[Gpu], tag: str | None = None) -> list[str]:

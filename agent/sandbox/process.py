@@ -21,10 +21,9 @@ from agent.experiment import WHOLE, Ending, Lease
 from agent.files import read_tail
 from agent.sandbox.box import Box
 from agent.sandbox.places import View
-from agent.sandbox.watch import Counters, Order, Report, ResourceLimits, busy
+from agent.sandbox.watch import GRACE_S, Counters, Order, Report, ResourceLimits, busy
 from agent.text import harmless
 
-GRACE_S = 2.0  # between SIGTERM and SIGKILL
 SWEEP_S = GRACE_S + 10.0  # that a keeper may take to end its tree, which it does in rounds
 POLL_S = 0.05
 LOG_CAP_BYTES, LOG_HEAD_BYTES, LOG_TAIL_BYTES = 8 << 20, 1 << 20, 4 << 10
@@ -113,7 +112,7 @@ def start_keeper(
 
     The log is opened again for it, so that a script cannot change the flags and position of our file descriptor.
     """
-    order = Order(os.getpid(), GRACE_S, limits, tuple(cores))
+    order = Order(os.getpid(), limits, tuple(cores))
     log = os.open(folder / LOG, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
     try:
         return subprocess.Popen(

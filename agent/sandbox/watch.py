@@ -7,7 +7,6 @@ together, the size of a folder, and the machine's reserves of memory and disk, w
 import os
 import re
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -23,7 +22,7 @@ MOST_DEPTH = 64  # of folders in folders
 QUICK_S, THOROUGH_S = 0.1, 1.0  # between checks: a gigabyte fills in 0.08 s, listing all processes costs milliseconds
 GB = 1 << 30
 BUSY_SHARE = 0.10  # of all processor time, taken by others: from here on, a run that overran gets a second chance
-GPU_ASKED_S = 10.0  # longest wait for nvidia-smi
+GRACE_S = 2.0  # between SIGTERM and SIGKILL
 CONTAINER = Path("/sys/fs/cgroup")  # the limits of the container around this process
 NOT_WORK = ("idle", "iowait", "guest", "guest_nice")  # a guest's time is already counted in user and nice
 
@@ -88,7 +87,6 @@ class Order:
     """Tell a keeper how to keep its command."""
 
     harness: int  # process id: when this process is gone, the command is ended
-    grace_s: float  # between SIGTERM and SIGKILL
     limits: ResourceLimits | None  # None: none are enforced
     cores: tuple[int, ...]  # that the command is pinned to; empty: it is not pinned
 
@@ -276,24 +274,6 @@ def others_share(before: Counters, after: Counters, tree_s: float = 0.0) -> floa
     if all_s < (after.at_s - before.at_s) / 2:  # one processor alone would have counted all of it
         return None
     return (busy_s - tree_s - (after.own_s - before.own_s)) / all_s
-
-
-def gpu_in_use(gpu: str | None = None) -> str | None:
-    """Return how much others use a GPU, in words; None if little, or not known.
-
-    It is named as in CUDA_VISIBLE_DEVICES; None: the first one that this process may use.
-    """
-    first = gpu or os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0] or "0"
-    query = "--query-gpu=utilization.gpu,memory.used,memory.total"
-    command = ["nvidia-smi", "-i", first, query, "--format=csv,noheader,nounits"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=GPU_ASKED_S)
-        percent, used_mb, all_mb = (float(part) for part in done.stdout.splitlines()[0].split(","))
-    except (OSError, subprocess.SubprocessError, ValueError, IndexError):
-        return None
-    if percent < 100 * BUSY_SHARE and used_mb < BUSY_SHARE * all_mb:
-        return None
-    return f"the GPU is in use already: {percent:.0f}% of its time, {used_mb / 1024:.1f} of {all_mb / 1024:.1f} GB"
 
 
 def tree_cpu_s(tree: list[psutil.Process]) -> float:

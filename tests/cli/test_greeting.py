@@ -19,10 +19,10 @@ from agent.lab.hardware import usable_cores
 from agent.night.limits import Experience, Limits, calibration_rounds, clock, experience, pace_words
 from agent.night.loop import tell_settled
 from agent.night.state import NightContext
-from agent.pools.leases import leases_of_machine
+from agent.pools.leases import gpu_in_use, leases_of_machine
 from agent.proposers.briefing import Left
 from agent.records.terms import Terms
-from agent.sandbox.watch import Counters, gpu_in_use, others_share
+from agent.sandbox.watch import Counters, others_share
 from agent.view.live.columns import folded
 
 EVENING = datetime(2026, 11, 22, 23, 12)

@@ -15,7 +15,7 @@ from agent.night.loop import run_night
 from agent.night.state import NightContext
 from agent.runs.train import FIRST_ALLOWANCE_S, LEAST_ALLOWANCE_S, learnt_allowance_s, train
 from agent.sandbox import process
-from agent.sandbox.watch import GB
+from agent.sandbox.watch import GB, GRACE_S
 
 LOADS = "def load_model(weights_path: str) -> Unigram:\n"
 NEXT = "mx.concatenate([tokens[:, 1:], tokens[:, :1]], axis=1)"
@@ -136,7 +136,7 @@ def test_a_run_that_takes_too_much_memory_is_its_own_crash(doubts):
 def test_a_slowed_clock_buys_no_time(doubts):
     run, _ = train(doubts.context.runner, 9, SLOW_CLOCK, seed=0, allowance_s=1.2)
     assert run.ending is Ending.OVERRAN
-    assert 1.25 <= run.wall_s < 1.25 + 2 * process.GRACE_S + 5
+    assert 1.25 <= run.wall_s < 1.25 + 2 * GRACE_S + 5
     assert run.last_lines.endswith("0.05 s of budget and 1.2 s for start and end are over")
 
 

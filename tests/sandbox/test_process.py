@@ -17,6 +17,7 @@ from agent.sandbox import process
 from agent.sandbox.environment import SETTINGS, scrubbed_env
 from agent.sandbox.places import View
 from agent.sandbox.process import Outcome, supervise
+from agent.sandbox.watch import GRACE_S
 
 
 def run(folder: Path, *command: str, limit_s: float = 30.0, **options: object) -> Outcome:
@@ -90,7 +91,7 @@ def test_an_overrun_that_ignores_sigterm_is_killed_with_its_daemon(tmp_path):
     outcome = run(tmp_path, str(SCRIPTS / "hangs.py"), limit_s=1.0)
     daemon = int((tmp_path / "daemon.pid").read_text())
     assert outcome.ending is Ending.OVERRAN
-    assert outcome.wall_s < 1.0 + process.GRACE_S + 2
+    assert outcome.wall_s < 1.0 + GRACE_S + 2
     assert not is_alive(daemon)
 
 
@@ -135,7 +136,7 @@ def test_a_chain_of_forks_ends_and_leaves_no_zombies(tmp_path, pause_s, lasts_s,
 
     outcome = run(tmp_path, "-c", code, limit_s=limit_s, tick=count)
     assert outcome.ending is ending
-    assert outcome.wall_s < 1.5 + process.GRACE_S + 5
+    assert outcome.wall_s < 1.5 + GRACE_S + 5
     reached = last_link(tmp_path)
     assert reached > 100
     assert last_link(tmp_path) == reached
