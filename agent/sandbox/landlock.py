@@ -34,21 +34,18 @@ CANNOT_BOX, NOT_EXECUTABLE = 126, 127  # a shell's exit codes for a command that
 
 # ---- rights: bits of the kernel's interface --------------------------------------------------------------------------
 
-EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, REMOVE_DIR, REMOVE_FILE, MAKE_CHAR = (1 << bit for bit in range(7))
-MAKE_DIR, MAKE_REG, MAKE_SOCK, MAKE_FIFO, MAKE_BLOCK, MAKE_SYM, REFER, TRUNCATE, IOCTL_DEV = (
-    1 << bit for bit in range(7, 16)
+KNOWN = {1: 13, 2: 14, 3: 15, 5: 16}  # since which version how many rights to files are known, counted from the lowest
+EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, MAKE_CHAR, MAKE_BLOCK, TRUNCATE, IOCTL_DEV = (
+    1 << bit for bit in (0, 1, 2, 3, 6, 11, 14, 15)
 )
 BIND_TCP, CONNECT_TCP = 1, 2
 ABSTRACT_SOCKETS, SIGNALS = 1, 2
 
 READ = EXECUTE | READ_FILE | READ_DIR
-CHANGE = REMOVE_DIR | REMOVE_FILE | MAKE_DIR | MAKE_REG | MAKE_SOCK | MAKE_FIFO | MAKE_SYM | REFER
-WRITE = READ | WRITE_FILE | TRUNCATE | CHANGE  # no making of devices: root could make one for the whole disk
+WRITE = ~(MAKE_CHAR | MAKE_BLOCK | IOCTL_DEV)  # no making of devices: root could make one for the whole disk
 DEVICES = READ_FILE | READ_DIR | WRITE_FILE | TRUNCATE | IOCTL_DEV
 OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV  # the only rights that a plain file can have
 RIGHTS = {"read": READ, "write": WRITE, "devices": DEVICES}
-
-SINCE_1 = READ | WRITE_FILE | MAKE_CHAR | MAKE_BLOCK | CHANGE & ~REFER
 
 # ---- gaps ------------------------------------------------------------------------------------------------------------
 
@@ -120,7 +117,7 @@ def restrict(rules: Mapping[str, Iterable[str]], *, pinned: bool = False) -> Non
 
 def handled(version: int) -> tuple[int, int, int]:
     """Return the rights to files, networks and scopes that this version of Landlock can deny, as bits."""
-    files = SINCE_1 | REFER * (version >= 2) | TRUNCATE * (version >= 3) | IOCTL_DEV * (version >= 5)
+    files = (1 << max(bits for since, bits in KNOWN.items() if since <= version)) - 1
     return files, (BIND_TCP | CONNECT_TCP) * (version >= 4), (ABSTRACT_SOCKETS | SIGNALS) * (version >= 6)
 
 
