@@ -80,7 +80,7 @@ def _measure(job: Measure, runner: Runner) -> Run:
         spoilt = spoilt or "with another seed it was in time"
     elif run.ending is Ending.FINISHED:
         spoilt = slow(run, job.usual_steps_s)
-    explained = replace(run, last_lines=f"{run.last_lines}\n{spoilt}".strip())
+    explained = replace(run, last_lines="\n".join(filter(None, (run.last_lines, spoilt))))
     if spoilt is not None and job.may_be_void:
         return replace(explained, ending=Ending.SPOILT)
     if run.ending in FAILED:
@@ -89,7 +89,7 @@ def _measure(job: Measure, runner: Runner) -> Run:
         return _scored(job, runner, explained)
     if run.ending in FAILED and job.has_run_well:
         check_machine(job.machine, runner)
-    return explained if spoilt is not None and run.ending is Ending.CRASHED else run
+    return explained if run.ending is Ending.CRASHED else run
 
 
 def _scored(job: Measure, runner: Runner, run: Run) -> Run:

@@ -94,8 +94,8 @@ class Unscored(Exception):
 def usual_scoring_s(history: History) -> float | None:
     """Return the median time of scoring attempt 0's runs, on the text that takes longer; None before it was scored."""
     runs = history[0].counted_runs if history else ()
-    splits = [[run.score for run in runs], [run.holdout for run in runs]]
-    times_s = [[score.wall_s for score in split if score is not None and score.val_bpb is not None] for split in splits]
+    splits = ([run.score for run in runs], [run.holdout for run in runs])
+    times_s = ([score.wall_s for score in split if score and score.val_bpb is not None] for split in splits)
     return max((statistics.median(split_s) for split_s in times_s if split_s), default=None)
 
 

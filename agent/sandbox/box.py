@@ -133,10 +133,10 @@ class Landlock:
         seen = (*system_around((*view.hidden, MAKES_DISKS)), *facts, *python_around(view.hidden), *view.readable)
         devices = (*(Path("/dev") / name for name in PLAIN_DEVICES), *gpu_devices())
         rules = {
-            "read": list(map(str, seen)),
-            "write": [str(view.folder), "/proc/self"],  # CUDA names its threads there, and fails if it may not
-            "devices": list(map(str, devices)),
+            "read": seen,
+            "write": (view.folder, "/proc/self"),  # CUDA names its threads there, and fails if it may not
+            "devices": devices,
         }
         pinned = [seccomp.PINNED] if view.pinned else []
         # -I and -S: no code of the user's environment may run before the rules hold
-        return [sys.executable, "-I", "-S", landlock.__file__, json.dumps(rules), *pinned, *command]
+        return [sys.executable, "-I", "-S", landlock.__file__, json.dumps(rules, default=str), *pinned, *command]

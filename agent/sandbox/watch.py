@@ -122,7 +122,8 @@ class Watch:
         self._quick_s = now_s
         if now_s - self._thorough_s >= THOROUGH_S:
             self._thorough_s, self._shared_bytes, self._processes = now_s, 0, self._tree()
-            over = self._crowd() or self._usage()
+            usage = folder_usage(self._folder, self._limits.folder_bytes, self._limits.folder_files)
+            over = self._crowd() or (Excess(f"its folder holds {usage}") if usage else None)
         return over or self._memory()
 
     def disk(self) -> Excess | None:
@@ -136,11 +137,9 @@ class Watch:
 
     def _crowd(self) -> Excess | None:
         processes, threads = len(self._processes), sum(map(threads_of, self._processes))
-        if processes > self._limits.processes:
-            return Excess(f"too many processes: {processes}, {self._limits.processes} are allowed")
-        if threads > self._limits.threads:
-            return Excess(f"too many threads: {threads}, {self._limits.threads} are allowed")
-        return None
+        allowed = (("processes", processes, self._limits.processes), ("threads", threads, self._limits.threads))
+        beyond = (f"too many {name}: {count}, {most} are allowed" for name, count, most in allowed if count > most)
+        return next(map(Excess, beyond), None)
 
     def _memory(self) -> Excess | None:
         spare, least = memory().available, self._limits.spare_memory_bytes
@@ -159,10 +158,6 @@ class Watch:
         if summed - self._shared_bytes > self._limits.memory_bytes:  # only then: finding shared pages is slow
             self._shared_bytes = summed - sum(map(shared_out_bytes, self._processes))
         return summed - self._shared_bytes
-
-    def _usage(self) -> Excess | None:
-        used = folder_usage(self._folder, self._limits.folder_bytes, self._limits.folder_files)
-        return Excess(f"its folder holds {used}") if used else None
 
 
 def footprint_bytes(process: psutil.Process) -> int:

@@ -89,6 +89,10 @@ def test_a_scorer_that_a_signal_ended_is_asked_once_more(doubts):
     assert doubts[1].val_bpb is not None
 
 
+def test_the_last_lines_of_a_run_that_nothing_spoilt_are_its_own(doubts):
+    assert [run.last_lines for run in doubts[0].runs if "None" in run.last_lines] == []
+
+
 # ---- not believed ----------------------------------------------------------------------------------------------------
 
 
