@@ -14,8 +14,8 @@ from asking import BRIEFING, EDIT, MANNERS, PROVIDERS, QUICK, TWO_WAYS, WANTED, 
 from llm_servers import KEY, Server, breaks_off, content, hangs, says, status, trickles
 
 from agent.errors import NoIdea
-from agent.proposers.llm.chat import REPLY_BYTES
 from agent.proposers.llm.llm import LLM
+from agent.proposers.llm.protocols import REPLY_BYTES
 
 # ---- garbage ---------------------------------------------------------------------------------------------------------
 
@@ -174,7 +174,7 @@ def test_an_answer_that_does_not_come_is_not_waited_for(behaviour, provider, str
     with Server(behaviour) as server:
         model = Model(server, provider, stream=stream, patience=replace(QUICK, ask_s=0.4))
         start = time.monotonic()
-        assert re.search(r"no answer within 0\.4 s|did not answer in time", model.refusal())
+        assert re.search(r"no answer in 0\.4 s|did not answer in time", model.refusal())
         assert time.monotonic() - start < 10
         for thread in waiting():  # also where the server goes on
             thread.join(5)

@@ -72,7 +72,7 @@ def test_a_key_that_would_cross_the_network_in_the_clear_stays_here():
         model = Model(server)
         there = Endpoint.parse("openai:m@http://192.168.1.5/v1", None, {"OPENAI_API_KEY": KEY})
         model.llm._endpoint = replace(there, url=server.url)
-        assert "is not sent over plain http to another machine" in model.refusal()
+        assert "OPENAI_API_KEY is not sent to 127.0.0.1" in model.refusal()
     assert KEY not in str(server.requests[0].headers)
 
 
@@ -109,7 +109,7 @@ def test_the_key_stands_in_nothing_that_is_shown():
 
 def test_openais_own_models_are_told_their_limit_by_its_new_name():
     from agent.proposers.llm.prompt import Conversation
-    from agent.proposers.llm.protocols import OpenAI
+    from agent.proposers.llm.protocols import API_FORMATS
 
     home = Endpoint.parse("openai:gpt-5", None, {"OPENAI_API_KEY": KEY})
-    assert OpenAI().question(Conversation("", ()), home, 7)["max_completion_tokens"] == 7
+    assert API_FORMATS["openai"].question(Conversation("", ()), home, 7)["max_completion_tokens"] == 7

@@ -18,6 +18,12 @@ HOMES: Mapping[str, tuple[Provider, str]] = {
 SPEC = re.compile(r"([a-z]+):([^\s@]\S*?)(?:@(https?://\S+))?")
 EXAMPLES = "openai:gpt-5, anthropic:claude-sonnet-4-5 or openai:qwen3-coder@http://localhost:11434/v1"
 NO_KEY = "none"  # SDKs require a key even if the server needs none
+# how the two providers, and compatible servers, report an account without credit
+NO_MONEY = re.compile(
+    r"insufficient_quota|billing_error|billing_hard_limit_reached|spend_limit_reached"
+    r"|credit balance is too low|insufficient credits",
+    re.IGNORECASE,
+)
 KEY_LIKE = re.compile(r"\b(sk|key)-[\w*.-]{6,}")  # as providers quote a wrong key, partly as asterisks
 
 

@@ -16,12 +16,12 @@ from agent.errors import NightError, NoIdea, NotYet, Unanswered
 from agent.experiment import SOURCE_CHARS, Ask, Attempt, Proposal, source_name
 from agent.proposers.author.near import to_combine
 from agent.proposers.briefing import Briefing
-from agent.proposers.llm.chat import CallFailed, Chat, Patience, Reply, ask_in_time
+from agent.proposers.llm.chat import Chat, Patience
 from agent.proposers.llm.cost_cap import CostCap
 from agent.proposers.llm.endpoint import Endpoint
 from agent.proposers.llm.modes import SOURCES, AskMode
 from agent.proposers.llm.prompt import Conversation, ask_again, compose
-from agent.proposers.llm.protocols import API_FORMATS
+from agent.proposers.llm.protocols import API_FORMATS, CallFailed, Reply
 from agent.proposers.llm.reply import BadReply, Edited, read_combination, read_ideas, read_reply
 
 TRIES = 2  # one reply, and one correction
@@ -75,9 +75,8 @@ class LLM:
                 f"--max-cost {max_usd:g} cannot be kept without a price; give --price IN,OUT in dollars for a million "
                 f"tokens, 0,0 for a model of your own"
             )
-        self._api_format = API_FORMATS[self._endpoint.provider]
         self._record, self._stopped, self._patience, self._stream = record, stopped, patience, stream
-        self._chat().close()  # find errors of the setup before the night, not in it
+        self._chat().client.close()  # find errors of the setup before the night, not in it
         self._price, self._cap = price, CostCap(max_usd, stopped)
         self._refused: tuple[str, float] | None = None  # why the server refused, and until when (monotonic) not to ask
         self._model = re.sub(r"[^A-Za-z0-9._:/-]", "_", self._endpoint.model)
@@ -126,7 +125,7 @@ class LLM:
         raise NoIdea(self._presentable(f"no answer could be used, the last because {wrong}"))
 
     def _chat(self) -> Chat:
-        return Chat(self._api_format, self._endpoint, self._patience)
+        return Chat(self._endpoint, self._patience)
 
     def _check_not_refused(self) -> None:
         refused = self._refused
@@ -142,7 +141,7 @@ class LLM:
         """Return the reply and its record, not yet recorded; after a failure, record it and raise Unanswered."""
         start = time.monotonic()
         try:
-            reply = ask_in_time(self._chat(), asked, self._patience.ask_s, self._stopped, stream=self._stream)
+            reply = self._chat().ask(asked, self._patience.ask_s, self._stopped, stream=self._stream)
         except CallFailed as error:
             sentence = self._presentable(str(error))
             if error.lasting:
@@ -164,7 +163,7 @@ class LLM:
     def _most_usd(self, asked: Conversation) -> float | None:
         if self._price is None:
             return None
-        tokens_in = self._api_format.most_for_input * asked.chars / CHARS_PER_TOKEN
+        tokens_in = API_FORMATS[self._endpoint.provider].most_for_input * asked.chars / CHARS_PER_TOKEN
         return self._price.of(tokens_in, self._patience.max_tokens)
 
     def _read(self, reply: Reply, briefing: Briefing, broken: Attempt | None, mode: AskMode) -> tuple[Edited, ...]:
