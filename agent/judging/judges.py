@@ -200,7 +200,7 @@ class Balanced(Comparing):
         doubt = Doubt.of(knowledge, attempt, history, self.price)
         if parent is not best:
             return self._decide_elsewhere(knowledge, doubt, best)
-        if self._wants_run(doubt):
+        if self._wants_run(knowledge, doubt):
             sure = percent_sure(doubt.sure)
             return doubt.decide(Kind.UNDECIDED, f"{sure} sure: another seed tells more than another idea")
         if doubt.worth <= 0:
@@ -221,7 +221,7 @@ class Balanced(Comparing):
         if doubt.sure >= CONFIRMED and knowledge.lead(doubt.attempt.number, best.number) >= self.lead:
             keep = doubt.keep()
             return replace(keep, reason=f"{keep.reason}, and better than #{best.number}")
-        promises = doubt.worth + doubt.value_of_run > doubt.value_of_idea
+        promises = doubt.worth + doubt.value_of_run > knowledge.belief.value_of_idea(self.price)
         if doubt.worth > 0 and (promises or doubt.simpler is not None):
             return overtaken(doubt.keep() if doubt.simpler is not None else doubt.discard(), best)
         return doubt.discard()
@@ -248,12 +248,12 @@ class Balanced(Comparing):
         if revoked:
             return Review(decisions={doubt.attempt.number: doubt.revoke() for doubt in revoked})
         confirmed = {doubt.attempt.number: doubt.keep(Kind.CONFIRMED) for doubt in doubts if doubt.is_over}
-        return Review(chain[-1].number if self._wants_run(doubts[-1]) else None, confirmed)
+        return Review(chain[-1].number if self._wants_run(knowledge, doubts[-1]) else None, confirmed)
 
-    def _wants_run(self, doubt: "Doubt") -> bool:
+    def _wants_run(self, knowledge: Knowledge, doubt: "Doubt") -> bool:
         """Return whether another run of an edit is worth more than another idea."""
-        is_worth_it = doubt.value_of_run > self.patience * doubt.value_of_idea
-        return is_worth_it and len(doubt.attempt.done_runs) < self.most
+        idea = knowledge.belief.value_of_idea(self.price)
+        return len(doubt.attempt.done_runs) < self.most and doubt.value_of_run > self.patience * idea
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +265,6 @@ class Doubt:
     sure: float
     worth: float  # sigma: of keeping it
     value_of_run: float  # sigma: of measuring it again
-    value_of_idea: float  # sigma: of measuring another edit instead
     simpler: str | None  # in what, where that is why it is kept
 
     @classmethod
@@ -280,7 +279,6 @@ class Doubt:
             sure=min(max(effect.sure, 1 - most_sure), most_sure),
             worth=float(effect.worths(own_price).sum()),
             value_of_run=belief.value_of_runs(i, own_price),
-            value_of_idea=belief.value_of_idea(price),
             simpler=what if effect.worths(price).sum() <= 0 else None,
         )
 
