@@ -154,10 +154,12 @@ class Distribution:
 
     @property
     def mean(self) -> float:
+        """Return the sum of the sizes times their probabilities, in sigma."""
         return float(self.probability @ self.sizes)
 
     @property
     def variance(self) -> float:
+        """Return the sum of the squared differences from the mean times their probabilities, in sigma squared."""
         return float(self.probability @ (self.sizes - self.mean) ** 2)
 
     @property

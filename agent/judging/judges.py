@@ -247,7 +247,8 @@ class Balanced(Comparing):
         revoked = doubts[len(doubts) - int(endings.argmin()) :]
         if revoked:
             return Review(decisions={doubt.attempt.number: doubt.revoke() for doubt in revoked})
-        confirmed = {doubt.attempt.number: doubt.keep(Kind.CONFIRMED) for doubt in doubts if doubt.is_over}
+        sure = (doubt for doubt in doubts if doubt.attempt.kind is Kind.PROVISIONAL and doubt.sure >= CONFIRMED)
+        confirmed = {doubt.attempt.number: doubt.keep(Kind.CONFIRMED) for doubt in sure}
         return Review(chain[-1].number if self._wants_run(knowledge, doubts[-1]) else None, confirmed)
 
     def _wants_run(self, knowledge: Knowledge, doubt: "Doubt") -> bool:
@@ -281,11 +282,6 @@ class Doubt:
             value_of_run=belief.value_of_runs(i, own_price),
             simpler=what if effect.worths(price).sum() <= 0 else None,
         )
-
-    @property
-    def is_over(self) -> bool:
-        """Return whether the doubt is over: the edit was kept provisionally, and is sure by now."""
-        return self.attempt.kind is Kind.PROVISIONAL and self.sure >= CONFIRMED
 
     def keep(self, kind: Kind = Kind.KEPT) -> Decision:
         """Keep the edit: as this kind, or as simpler or provisional where that is why or how."""

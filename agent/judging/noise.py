@@ -71,20 +71,23 @@ def measured(history: History, judged: Attempt | None = None) -> tuple[Attempt, 
     in the course of a night; hundreds of edits tell it as well as thousands. Old attempts leave by the block, so that
     sigma stays good for many decisions.
     """
-    counting: dict[int, Attempt] = {}
-    for attempt in sorted((*history, *([judged] if judged else [])), key=lambda attempt: attempt.number):
-        parent = None if attempt.parent is None else counting.get(attempt.parent)
-        is_settled = attempt.settled and is_believed(attempt.decision)
-        was_compared = stopped_runs(attempt) and parent is not None and parent.scores_bpb
-        is_root = attempt.parent is None
-        if (attempt is judged or is_settled) and (parent or is_root) and (attempt.scores_bpb or was_compared):
-            counting[attempt.number] = attempt
-    first = (max(counting, default=0) + 1 - LATEST) // BLOCK * BLOCK
+    everyone = sorted((*history, *([judged] if judged else [])), key=lambda attempt: attempt.number)
+    first = (len(everyone) - LATEST) // BLOCK * BLOCK
     chosen: set[int | None] = set()
-    for attempt in reversed(counting.values()):
+    for attempt in reversed(everyone):
         if attempt.number >= first or attempt.number in chosen:
             chosen |= {attempt.number, attempt.parent}
-    return tuple(attempt for attempt in counting.values() if attempt.number in chosen)
+    counting: dict[int | None, Attempt] = {}
+    for attempt in everyone:
+        if attempt.number not in chosen or not (
+            attempt is judged or (attempt.settled and is_believed(attempt.decision))
+        ):
+            continue
+        parent = counting.get(attempt.parent)
+        was_compared = parent is not None and parent.scores_bpb and stopped_runs(attempt)
+        if (parent is not None or attempt.parent is None) and (attempt.scores_bpb or was_compared):
+            counting[attempt.number] = attempt
+    return tuple(counting.values())
 
 
 def stopped_runs(attempt: Attempt) -> int:
