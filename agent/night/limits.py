@@ -182,9 +182,9 @@ class Experience:
 def experience(place: Place, night: Night, history: History) -> Experience | None:
     """Return what this night knows, or else the latest other one that is comparable; None where neither is."""
     measured = Experience.of(history)
-    for tag in [tag for tag in reversed(place.tags()) if tag != night.tag][:LATEST]:
-        if measured is not None:
-            break
+    others = [tag for tag in reversed(place.tags()) if tag != night.tag][:LATEST]
+    while measured is None and others:
+        tag = others.pop(0)
         with suppress(NightError, OSError), Journal.read(place.journal(tag)) as journal:
             other = journal.night()
             if (other.protocol, other.device) == (night.protocol, night.device):

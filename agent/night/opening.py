@@ -236,7 +236,7 @@ def open_night(request: Request, terms: Terms | None = None, cluster: "Cluster |
     check_disk(request.place.repo.root)
     before = known_night(request.place, request.tag)
     if before is not None:
-        return _resume(request, before, terms, cluster)
+        return _resume(request, before, terms or Terms.from_json(before.terms), cluster)
     return _begin(request, terms or Terms(), cluster)
 
 
@@ -362,7 +362,7 @@ def check_kept(night: Night, budget_s: float | None, seed: int | None) -> None:
             )
 
 
-def _resume(request: Request, night: Night, terms: Terms | None, cluster: "Cluster | None") -> Night:
+def _resume(request: Request, night: Night, terms: Terms, cluster: "Cluster | None") -> Night:
     place, tag = request.place, night.tag
     with Journal.read(place.journal(tag)) as journal:
         check_hours(request.limits.hours, Pace.of(journal.attempts(), (), night.budget_s))
@@ -377,10 +377,10 @@ def _resume(request: Request, night: Night, terms: Terms | None, cluster: "Clust
     night = moved or night  # whose corpus was deleted: its checksums say so
     fixed = place.folder(tag) / "fixed"
     checksums.verify(night, fixed)
-    goes_on = night if terms is None else replace(night, terms=terms.as_json())
+    goes_on = replace(night, terms=terms.as_json())
     facts: Mapping[str, Any] = probe(fixed, night.data, lease=leases_of_night(goes_on)[0])
     if cluster is not None:
-        facts = cluster.facts(Terms.from_json(goes_on.terms), fixed, checksums.names_in(fixed), facts, night.device)
+        facts = cluster.facts(terms, fixed, checksums.names_in(fixed), facts, night.device)
     check_same_machine(night, facts)
     keep_machine(place.folder(tag), facts)
     return goes_on
