@@ -1,4 +1,4 @@
-"""Records of nights that never were, as `nightshift ship` writes them from real journals."""
+"""Records of nights that never were, as `nightshift export record` writes them from real journals."""
 
 import dataclasses
 import math

@@ -81,7 +81,7 @@ def ship(place: Place, tag: str, folder: Path) -> tuple[Path, ...]:
         calls, asks, noise = journal.calls(), journal.asks(), noise_of_night(journal, history)
         dawn = next((dawn for dawn in reversed(journal.dawns()) if dawn.findings), None)
     if not any(attempt.decision for attempt in history):
-        raise NothingYet(f"night {tag} has no result yet; ship it once its first attempt is decided")
+        raise NothingYet(f"night {tag} has no result yet; export its record once its first attempt is decided")
     best = incumbent(history)
     confirmed = _confirmed(best, dawn)
     terms = asdict(Terms.from_json(night.terms))
@@ -149,7 +149,9 @@ def _check_free(folder: Path, night: Night) -> None:
     except DAMAGED:
         is_ours = False
     if not is_ours:
-        raise NightError(f"{folder} holds something other than the record of night {night.tag}; name another with --to")
+        raise NightError(
+            f"{folder} holds something other than the record of night {night.tag}; name another with --out"
+        )
 
 
 # ---- reading ---------------------------------------------------------------------------------------------------------
