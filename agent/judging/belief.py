@@ -31,6 +31,7 @@ STEP = 0.125  # sigma
 SIZE = 128  # points: 8 sigma to either side
 POINTS = np.arange(SIZE) - SIZE // 2  # of a window, from its centre
 DIFFERENCES = np.arange(1 - SIZE, SIZE)  # between two points of one window
+BLUR = np.arange(1 - SIZE // 2, SIZE // 2) * STEP  # sigma: errors of a mean of runs
 FAR = 8000  # steps: effects beyond a thousand sigma need not be told apart
 OUTLIERS, WIDER = 0.03, 3.5  # their share, and how much wider they spread
 NOISE = ((1 - OUTLIERS, 1.0), (OUTLIERS, WIDER))  # share and width of each component of the noise
@@ -102,16 +103,12 @@ def kernel(offset: int) -> Array:  # (K, DIFFERENCES)
     return effects(DIFFERENCES + max(-FAR, min(FAR, offset)))
 
 
-@cache
-def effects_up_to() -> Array:  # (K, 2 FAR)
-    """Return the probability of an effect of at most k steps under each component, for k from -FAR on."""
-    return np.cumsum(effects(np.arange(-FAR, FAR)), axis=1)
-
-
+@lru_cache(maxsize=256)
 def beneath(offset: int) -> Array:  # (K, SIZE)
     """Return a censored child's message to its parent from merits below its window, where its likelihood is one."""
+    up_to = np.cumsum(effects(np.arange(-FAR, FAR)), axis=1)  # the probability of an effect of at most k steps
     most = offset - 1 - np.arange(SIZE)  # steps, from each point of the parent's window to the last one beneath
-    return effects_up_to()[:, np.clip(most + FAR, 0, 2 * FAR - 1)]
+    return up_to[:, np.clip(most + FAR, 0, 2 * FAR - 1)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -272,17 +269,12 @@ def knowledge_gradient(worths: Array, variance: float = 0.0, most: int = 3) -> f
     2008); one run alone may be too few to change a decision (Frazier & Powell 2010). worths: of every effect or merit,
     a STEP apart, times its probability. variance: of what the runs are compared with, in sigma squared.
     """
-    now = max(0.0, float(worths.sum()))
-    errors = [(1 / runs + variance) ** 0.5 for runs in range(1, most + 1)]
-    later = [float(np.maximum(np.convolve(worths, blur(error)), 0).sum()) for error in errors]
-    return max((value - now) / runs for runs, value in enumerate(later, 1))
-
-
-def blur(error: float) -> Array:
-    """Return the probability of each difference between a mean of runs and the merit, a STEP apart."""
-    density = np.exp(-0.5 * (np.arange(1 - SIZE // 2, SIZE // 2) * STEP / error) ** 2)
-    weights: Array = density / density.sum()
-    return weights
+    now, gains = max(0.0, float(worths.sum())), []
+    for runs in range(1, most + 1):
+        density = np.exp(-0.5 * BLUR**2 / (1 / runs + variance))  # of the error of the mean of these runs
+        later = np.maximum(np.convolve(worths, density / density.sum()), 0).sum()
+        gains.append((float(later) - now) / runs)
+    return max(gains)
 
 
 # ---- what a night teaches --------------------------------------------------------------------------------------------
