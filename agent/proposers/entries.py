@@ -12,7 +12,7 @@ from agent.proposers.catalogue.evidence import SOURCE
 from agent.proposers.command.command import Command, split
 from agent.proposers.llm.chat import MAX_TOKENS, Patience
 from agent.proposers.llm.llm import LLM, Price
-from agent.proposers.llm.modes import AskMode
+from agent.proposers.llm.prompt import AskMode
 from agent.proposers.mix import USUAL, Prior
 from agent.proposers.search.search import Search
 from agent.proposers.source import Need, Source, Surroundings

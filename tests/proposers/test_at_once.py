@@ -20,8 +20,7 @@ from agent.proposers.checked import TRIES, Checked, Claims
 from agent.proposers.command.command import _new_folder
 from agent.proposers.entries import CALLS_AT_ONCE
 from agent.proposers.llm.llm import Price, most_spent_usd
-from agent.proposers.llm.modes import AskMode
-from agent.proposers.llm.prompt import compose
+from agent.proposers.llm.prompt import AskMode, compose
 from agent.proposers.mix import USUAL, Prior, by_promise
 from agent.proposers.queue import Queue, submit, waiting
 from agent.proposers.registry import proposer_of

@@ -12,8 +12,7 @@ from agent.proposers.author.diffs import edits_of
 from agent.proposers.author.near import Combinable, to_combine
 from agent.proposers.briefing import Briefing
 from agent.proposers.llm.llm import Price
-from agent.proposers.llm.modes import AskMode, task_of
-from agent.proposers.llm.prompt import COMBINED_CHARS, PROMPT_CHARS, compose
+from agent.proposers.llm.prompt import COMBINED_CHARS, PROMPT_CHARS, AskMode, compose
 
 SMOOTHING = edit()
 SHARE = edit(
@@ -135,7 +134,6 @@ def test_of_many_near_misses_the_surest_are_offered():
     parts = to_combine(history)
     assert parts is not None
     assert parts.near == tuple(range(33, 41))
-    assert "33, 34" in task_of(AskMode.COMBINE, "train_mlx.py", parts)
 
 
 # ---- one account -----------------------------------------------------------------------------------------------------

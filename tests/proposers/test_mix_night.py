@@ -16,7 +16,7 @@ from agent.proposers import queue
 from agent.proposers.checked import Checked
 from agent.proposers.llm.chat import Patience
 from agent.proposers.llm.llm import LLM, Price
-from agent.proposers.llm.modes import AskMode
+from agent.proposers.llm.prompt import AskMode
 from agent.proposers.mix import Mix, shares
 from agent.proposers.queue import Queue
 from agent.proposers.search.search import Search

@@ -26,7 +26,7 @@ from agent.experiment import (
 )
 from agent.proposers.author.quoting import quoted
 from agent.proposers.briefing import Briefing, Refusal
-from agent.proposers.llm.prompt import PROMPT_CHARS, SYSTEM, ChatMessage, Conversation, ask_again, compose
+from agent.proposers.llm.prompt import PROMPT_CHARS, ChatMessage, Conversation, ask_again, compose
 from agent.proposers.llm.reply import read_reply
 
 SCRIPT = unigram()
@@ -236,7 +236,7 @@ def test_a_log_may_name_lines_that_are_not_there(line):
 
 
 def test_a_second_question_holds_the_answer_and_what_was_wrong_with_it():
-    asked = Conversation(SYSTEM, (ChatMessage("user", "edit it"),))
+    asked = Conversation("system", (ChatMessage("user", "edit it"),))
     again = ask_again(asked, "here you are \ud800", "it has no block")
     assert [message.role for message in again.messages] == ["user", "assistant", "user"]
     assert again.messages[1].text == "here you are ?"
@@ -244,6 +244,6 @@ def test_a_second_question_holds_the_answer_and_what_was_wrong_with_it():
 
 
 def test_an_empty_answer_is_no_turn_of_its_own():
-    again = ask_again(Conversation(SYSTEM, (ChatMessage("user", "edit it"),)), " \n", "the reply is empty")
+    again = ask_again(Conversation("system", (ChatMessage("user", "edit it"),)), " \n", "the reply is empty")
     assert [message.role for message in again.messages] == ["user"]
     assert again.messages[0].text.startswith("edit it\n\nThat cannot be used: the reply is empty.")

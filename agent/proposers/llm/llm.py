@@ -19,8 +19,7 @@ from agent.proposers.briefing import Briefing
 from agent.proposers.llm.chat import Chat, Patience
 from agent.proposers.llm.cost_cap import CostCap
 from agent.proposers.llm.endpoint import Endpoint
-from agent.proposers.llm.modes import SOURCES, AskMode
-from agent.proposers.llm.prompt import Conversation, ask_again, compose
+from agent.proposers.llm.prompt import SOURCES, AskMode, Conversation, ask_again, compose
 from agent.proposers.llm.protocols import API_FORMATS, CallFailed, Reply
 from agent.proposers.llm.reply import BadReply, Edited, read_combination, read_ideas, read_reply
 

@@ -18,8 +18,7 @@ from agent.proposers.author.known import UNTRIED, known_ideas
 from agent.proposers.author.pages import for_one_answer
 from agent.proposers.author.turned import turned_dials
 from agent.proposers.briefing import KnownIdea
-from agent.proposers.llm.modes import AskMode
-from agent.proposers.llm.prompt import compose
+from agent.proposers.llm.prompt import AskMode, compose
 
 ROOT = Path(__file__).parents[3]
 PLENTY = 100_000
