@@ -11,8 +11,8 @@ from agent.judging.intervals import Interval
 from agent.proposers.mix import Share
 from agent.records.place import Place
 from agent.script.dials import Value
-from agent.view.charts.parts.palette import Spec
 from agent.view.charts.render import SVG, svg
+from agent.view.charts.style import Spec
 from agent.view.facts.nouns import AttemptFacts, DawnFacts, DecisionFacts, NightFacts
 from agent.view.facts.read import night_facts
 

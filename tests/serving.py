@@ -21,10 +21,7 @@ from agent.experiment import Doing, Proposal, Status, Work, attempt_ref
 from agent.night.lock import only_night
 from agent.records.journal import Journal
 from agent.records.place import Place
-from agent.view.serve.address import Address, listen
-from agent.view.serve.app import application
-from agent.view.serve.feed import Feed, Watched
-from agent.view.serve.server import server
+from agent.view.serve import Feed, Watched, application, listen, server
 
 PERIOD_S = 0.05  # so that no test waits for a second
 
@@ -128,26 +125,29 @@ class Events:
 
     stream: http.client.HTTPResponse
 
-    def until(self, topic: str, holds: Callable[[Any], object]) -> Any:
-        """The first data of this topic of which it holds."""
-        name, deadline_s = "", time.monotonic() + 60
+    def until(self, holds: Callable[[Any], object]) -> Any:
+        """The first event of which it holds."""
+        deadline_s = time.monotonic() + 60
         while True:
-            assert time.monotonic() < deadline_s, f"no such event of {topic}"
+            assert time.monotonic() < deadline_s, "no such event"
             line = self.stream.readline().decode()
             assert line, "the stream has ended"
             key, _, value = line.rstrip("\n").partition(": ")
-            name = value if key == "event" else name
-            if key == "data" and name == topic and holds(data := json.loads(value)):
+            if key == "data" and holds(data := json.loads(value)):
                 return data
+
+    def shows(self, *words: str) -> Any:
+        """The first event whose panel has all these words."""
+        return self.until(lambda told: all(each in told["panel"] for each in words))
 
 
 @contextlib.contextmanager
-def served(place: Place, token: str | None = None, follow: Callable[[], Watched] | None = None) -> Iterator[Client]:
+def served(place: Place, follow: Callable[[], Watched] | None = None) -> Iterator[Client]:
     """A server in a thread of this process: the same as the command's, without the second that a process takes."""
     feed = Feed(follow or Newest(place, place.repo.common_dir, None).watched, PERIOD_S)
-    with listen("127.0.0.1", 0) as listening:
+    with listen(0) as listening:
         port = listening.getsockname()[1]
-        running = server(application(feed, Address("127.0.0.1", port, token)))
+        running = server(application(feed))
         thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
         thread.start()
         try:

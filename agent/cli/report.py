@@ -20,7 +20,7 @@ from agent.text import counted
 from agent.view.page.writer import PAGE
 
 if TYPE_CHECKING:
-    from agent.view.serve.feed import Watched
+    from agent.view.serve import Watched
 
 PORT = 8711
 LOOK_AGAIN = 10  # readings after which all nights are compared again: each journal has to be opened for it
@@ -40,19 +40,17 @@ def report(tag: str | None = None, /, *, open: bool = False, out: Path | None = 
     """
     from agent.view.facts.read import night_facts
     from agent.view.page.extras import gather
-    from agent.view.page.page import page
+    from agent.view.page.page import page, picture
 
     if png is not None and png.suffix.lower() != ".png":
         raise NightError(f"--png must end in .png, and {png} does not")
     place = place_meant(tag)
     night = night_facts(place, tag or latest_tag(place))
     path = out or place.folder(night.tag) / PAGE
-    _write(path, page([night], gather(place, [night])), is_own=out is None)
+    _write(path, page(night, gather(place, night)), is_own=out is None)
     print(f"wrote {path}: {night.tag}, {counted(len(night.attempts), 'attempt')}")
     if png is not None:
-        from agent.view.page.drawings import picture
-
-        _write(png, picture([night]))
+        _write(png, picture(night))
         print(f"wrote {png}")
     if open and not webbrowser.open(path.resolve().as_uri()):
         print(f"no browser can be opened here; open {path.resolve()} in one")
@@ -78,32 +76,24 @@ def serve(
     /,
     *,
     port: Annotated[int, Parameter(validator=Number(gte=0, lte=65535))] = PORT,
-    host: str = "127.0.0.1",
-    token: str | None = None,
 ) -> None:
     """Serve the report as a live page on this machine.
 
     Args:
         tag: of this night (default: the latest)
         port: 0: any free one (default: 8711)
-        host: 0.0.0.0: for other machines too, which need a token
-        token: that every request needs (default: a random one with --host)
     """
     # Imported here, since these packages take a while and no other command needs them.
-    from agent.view.serve.address import Address, listen, token_for
-    from agent.view.serve.app import application
-    from agent.view.serve.feed import Feed
-    from agent.view.serve.server import run
+    from agent.view.serve import LOOPBACK, Feed, application, listen, run
 
-    key = token_for(host, token)
     place = place_meant(tag)
     feed = Feed(Newest(place, place.repo.common_dir, tag).watched)
-    with listen(host, port) as listening:
-        address = Address(host, listening.getsockname()[1], key)
+    with listen(port) as listening:
+        address = f"http://{LOOPBACK}:{listening.getsockname()[1]}/"
         which = f"night {tag}" if tag else "the latest night"
-        print(f"{which} is at {address.url}\nCtrl-C ends the server, and leaves the night alone", flush=True)
+        print(f"{which} is at {address}\nCtrl-C ends the server, and leaves the night alone", flush=True)
         os.nice(NICE)
-        run(application(feed, address), listening)
+        run(application(feed), listening)
 
 
 @dataclass
@@ -118,7 +108,7 @@ class Newest:
 
     def watched(self) -> "Watched":
         """Return the night to show now; raise NightError where there is none."""
-        from agent.view.serve.feed import Watched
+        from agent.view.serve import Watched
 
         who = holder(self.git_folder)
         if who is not None and self.tag in (None, who.tag) and Path(who.folder, "journal.sqlite").is_file():

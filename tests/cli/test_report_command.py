@@ -1,4 +1,4 @@
-"""nightshift report: the page of the latest night, of or a named one."""
+"""nightshift report: the page of the latest night, or of a named one."""
 
 import pytest
 from commands import nothing_yet, refused
@@ -38,7 +38,6 @@ def test_looking_at_a_night_writes_through_no_link_that_a_clone_brought(nights, 
     assert nights.nightshift("report", "--out", str(page)).returncode == 0
 
 
-@pytest.mark.slow
 def test_a_picture_of_the_progress_is_drawn_beside_the_page(nights, tmp_path):
     done = nights.nightshift("report", "t", "--png", str(tmp_path / "P.PNG"))
     page = nights.folder("t") / "report.html"

@@ -1,94 +1,175 @@
-"""Draw the progress of nights: every attempt, the best so far, revocations, and the honest gain at dawn."""
+"""Draw the progress of a night: every attempt, the best so far, revocations, and the honest gain at dawn."""
 
 from collections.abc import Sequence
 
-from agent.text import budget, counted
-from agent.view.charts.panel import DAWN_PX, Panel, ends_of
-from agent.view.charts.parts.frame import Frame
-from agent.view.charts.parts.labels import Labelled, placed, sloped
-from agent.view.charts.parts.palette import Spec
-from agent.view.charts.parts.scatter import Mark, Sheet
-from agent.view.charts.parts.style import GUTTER_PX, chart, plot_px
-from agent.view.charts.parts.symbols import Symbol, dot, symbol, symbol_channels
-from agent.view.charts.parts.thin import apart, said, thinned
-from agent.view.charts.parts.words import heading
-from agent.view.charts.staircase import honest_gain, revocations, staircase
-from agent.view.facts.nouns import NightFacts
+from agent.experiment import Status
+from agent.text import budget, counted, one_line
+from agent.view.charts.style import (
+    PHONE_PX,
+    TICK,
+    Colour,
+    Spec,
+    Symbol,
+    chart,
+    domain_of,
+    dots,
+    drawn_as,
+    layer,
+    lines,
+    outcomes,
+    plot_px,
+    quantity,
+    said,
+    symbol,
+    thinned,
+)
+from agent.view.facts.nouns import AttemptFacts, NightFacts
 from agent.view.facts.overview import overview_of
+from agent.view.facts.series import Course, progress
 
-MOST_KEPT, MOST_REST = 300, 600  # dots of attempts that were kept once, and of the others
-MOST_NAMED = 7  # kept edits with a title beside their dot: more of them hide the dots
-LEAST_PANEL_PX = 440  # panels of several nights lie side by side where each has so much
-
-
-def progress_chart(nights: Sequence[NightFacts], width: int, *, titled: bool = True) -> Spec:
-    """Draw a panel for each night, each on its own vertical scale."""
-    columns = max(1, min(len(nights), width // LEAST_PANEL_PX))
-    plot = plot_px(width, columns)
-    height = 300 if plot > 420 else 260
-    panels = []
-    for night in nights:
-        frame = Frame.over(ends_of(night), [one.val_bpb for one in night.attempts], height)
-        panels.append(Panel.of(night, frame, plot))
-    shown = {one for panel in panels for one in _symbols(panel)}
-    shown -= {Symbol.BEST} if Symbol.BEST_IN_NOISE in shown else set()
-    channels = symbol_channels(shown, width - GUTTER_PX)
-    told = len({night.protocol for night in nights}) > 1  # scores of two protocols cannot be compared
-    drawn = []
-    for panel in panels:
-        dots, words = _dots(panel, Sheet(panel.night, len(nights) > 1, panel.frame, channels))
-        layers = [*staircase(panel), *revocations(panel), dots, *honest_gain(panel), *_labels(panel)]
-        words += [f"protocol {panel.night.protocol}"] if told else []
-        title = heading(_title(panel.night) if titled else "", [*_result(panel), *words], plot)
-        drawn.append({"width": plot, "height": height, "layer": layers, "title": title})
-    results = (f"{panel.night.tag}: {', '.join(_result(panel))}." for panel in panels)
-    return chart(drawn, " ".join(["Progress: the val_bpb of every attempt.", *results]), columns)
+MOST_KEPT, MOST_REST = 200, 300  # dots of attempts that were kept once, and of the others
+APART = 0.06  # of the night: kept edits that lie closer have one number beside their dots, that of the larger gain
+MOST_TITLES = 6  # in a picture that stands alone
+SILENT = {"aria": False}  # what another mark says already
+DESCRIBED = {"description": {"field": "label"}}
 
 
-def _symbols(panel: Panel) -> set[Symbol]:
-    shown = {dot(panel.frame, one, one.val_bpb)[0] for one in panel.shown}
-    if panel.course.staircase:
-        noisy = any(step.low_bpb < step.high_bpb for step in panel.course.staircase)
-        shown.add(Symbol.BEST_IN_NOISE if noisy else Symbol.BEST)
-        if panel.night.dawn is not None and panel.night.dawn.honest is not None:
-            shown.add(Symbol.HONEST)
-    return shown
+def progress_chart(night: NightFacts, width: int, *, titled: bool = False) -> Spec:
+    """Draw the progress of a night; titled: with its name, for a picture that stands alone."""
+    course = progress(night)
+    numbers = {spot.number for spot in course.points}
+    shown = [attempt for attempt in night.attempts if attempt.number in numbers]
+    last = max([1, *numbers])
+    # scores that the staircase begins and ends with, and those of the honest gain
+    ends = [step.mean_bpb for step in (*course.staircase[:1], *course.staircase[-1:])]
+    honest = night.dawn.honest if night.dawn is not None else None
+    more = [*ends, *(ends[0] - bpb for bpb in (honest.low_bpb, honest.high_bpb))] if honest and ends else ends
+    y = quantity("bpb", domain_of(night, lambda one: [] if one.val_bpb is None else [one.val_bpb], *more), tickCount=6)
+    x = quantity("n", [-0.02 * last, last * (1.08 if honest else 1.02)], title="attempt", grid=False, format=",d")
+    x["axis"]["tickMinStep"] = 1
 
-
-def _dots(panel: Panel, sheet: Sheet) -> tuple[Spec, list[str]]:
-    """Return the dots of the attempts, and words for those that are left out."""
-    kept, rest = apart(panel.shown, lambda one: symbol(one) in (Symbol.KEPT, Symbol.REVOKED))
-    few_kept, few_rest = thinned(kept, MOST_KEPT), thinned(rest, MOST_REST)
-    marks = [Mark(one, one.number, one.val_bpb) for one in (*few_rest, *few_kept)]
-    words = [*said(few_kept, kept, "kept attempts"), *said(few_rest, rest, "other attempts")]
-    return sheet.dots(marks, panel.x, 46 if panel.last < 100 else 26 if panel.last < 1000 else 18), words
-
-
-def _labels(panel: Panel) -> list[Spec]:
-    """Write the titles of the kept edits with the largest gains, where there is room."""
-    kept, others = apart(panel.shown, lambda one: symbol(one) is Symbol.KEPT)
-    first = sorted(kept, key=lambda one: (one.number > 0, -(one.gain_bpb or 0.0)))
-    named, unnamed = first[:MOST_NAMED], first[MOST_NAMED:]
-    points = [Labelled(panel.place(one.number, dot(panel.frame, one, one.val_bpb)[1]), one.title) for one in named]
-    dots = [
-        panel.place(one.number, dot(panel.frame, one, one.val_bpb)[1])
-        for one in (*unnamed, *thinned(others, MOST_REST))
+    once = [one for one in shown if symbol(one) in (Symbol.KEPT, Symbol.REVOKED)]
+    rest = [one for one in shown if symbol(one) not in (Symbol.KEPT, Symbol.REVOKED)]
+    most = MOST_REST if width >= PHONE_PX else MOST_REST // 3
+    few, few_rest = thinned(once, MOST_KEPT), thinned(rest, most)
+    top = y["scale"]["domain"][1]
+    symbols = {drawn_as(one, one.val_bpb, top) for one in shown}
+    if course.staircase:
+        is_noisy = any(step.low_bpb < step.high_bpb for step in course.staircase)
+        symbols.add(Symbol.BEST_IN_NOISE if is_noisy else Symbol.BEST)
+    symbols |= {Symbol.HONEST} if honest and ends else set()
+    named = _named(night)
+    size = 46 if last < 100 else 26 if last < 1000 else 18
+    places = [(one, one.number, one.val_bpb) for one in (*few_rest, *few)]
+    layers = [
+        *_staircase(course, last, x, y),
+        *_revocations(night, course, x, y),
+        dots(places, x, y, outcomes(symbols, width), size),
+        *(_honest_gain(night, ends[0], 1.05 * last, x, y) if ends else []),
+        *_numbers(named, x, y),
+        *(_titles(named, plot_px(width)) if titled else []),
     ]
-    return sloped(placed(points, dots, panel.width - 2 * DAWN_PX, panel.frame.height))
+    words = [*_result(night, course), *said(few, once, "kept attempts"), *said(few_rest, rest, "other attempts")]
+    plot, height = plot_px(width), 300 if width >= PHONE_PX else 260
+    spec = chart(
+        [{"width": plot, "height": height, "layer": layers}],
+        f"Progress: the val_bpb of every attempt. {', '.join(words)}.",
+        words,
+        width,
+    )
+    if titled:
+        name = one_line(f"{night.tag} · {budget(night.budget_s)} · {night.device}", 120)
+        head = {"text": name, "subtitle": lines(words, width), "fontSize": 13, "fontWeight": "bold"}
+        spec["title"] = {**head, "color": Colour.INK, "limit": width}
+    return spec
 
 
-# ---- in words --------------------------------------------------------------------------------------------------------
+def _staircase(course: Course, last: int, x: Spec, y: Spec) -> list[Spec]:
+    """Draw the incumbent after each attempt as a line, with the noise of its score as a band."""
+    values: list[dict[str, float]] = []
+    for step in course.staircase:
+        level = {"bpb": step.mean_bpb, "low": step.low_bpb, "high": step.high_bpb}
+        if not values or any(values[-1][name] != bpb for name, bpb in level.items()):
+            values.append({"n": step.number, **level})
+    if not values:
+        return []
+    label = f"best so far: {values[0]['bpb']:.6f} bpb at first, {values[-1]['bpb']:.6f} at the end"
+    values.append(values[-1] | {"n": last})
+    look = {"color": Colour.KEPT, "interpolate": "step-after"}
+    band = {"type": "area", "opacity": 0.14, **look, **SILENT}
+    line = {"type": "line", "strokeWidth": 1.75, "description": label, **look}
+    low_to_high = {"x": x, "y": y | {"field": "low"}, "y2": {"field": "high"}}
+    return [layer(values, band, low_to_high), layer(values, line, {"x": x, "y": y})]
 
 
-def _title(night: NightFacts) -> str:
-    return f"{night.tag} · {budget(night.budget_s)} · {night.device}"
+def _revocations(night: NightFacts, course: Course, x: Spec, y: Spec) -> list[Spec]:
+    """Draw how long each revoked attempt was kept, as a line that begins at it."""
+    values = [
+        {
+            "n": number,
+            "bpb": attempt.val_bpb,
+            "until": after,
+            "label": f"attempt {number} was kept until attempt {after}, then revoked",
+        }
+        for number, after in course.revocations
+        if (attempt := night.attempt(number)) is not None and attempt.val_bpb is not None
+    ]
+    look = {"stroke": Colour.REVOKED, "strokeWidth": 2.5}
+    end = {"type": "point", "shape": TICK, "size": 46, **look, **SILENT}
+    held = {"x": x, "x2": {"field": "until"}, "y": y, **DESCRIBED}
+    rules = layer(values, {"type": "rule", **look}, held)
+    return [rules, layer(values, end, {"x": x | {"field": "until"}, "y": y})] if values else []
 
 
-def _result(panel: Panel) -> list[str]:
+def _honest_gain(night: NightFacts, first_bpb: float, at: float, x: Spec, y: Spec) -> list[Spec]:
+    """Draw the honest gain below the first score, right of the last attempt."""
+    gain = night.dawn.honest if night.dawn is not None else None
+    if gain is None:
+        return []
+    label = f"honest gain at dawn {gain.mean_bpb:+.6f} bpb, 95 % {gain.low_bpb:+.6f} to {gain.high_bpb:+.6f}"
+    ends = {"bpb": first_bpb - gain.mean_bpb, "low": first_bpb - gain.high_bpb, "high": first_bpb - gain.low_bpb}
+    value = {"n": at, **ends, "label": label}
+    look = {"color": Colour.OPEN}
+    bar = {"type": "errorbar", "ticks": {"color": Colour.OPEN, "size": 9}, "rule": {"strokeWidth": 1.75}, **look}
+    dot = {"type": "point", "shape": "diamond", "filled": True, "size": 60, "opacity": 1, **look}
+    span = {"x": x, "y": y | {"field": "low"}, "y2": {"field": "high"}}
+    return [layer([value], bar, span), layer([value], dot, {"x": x, "y": y, **DESCRIBED})]
+
+
+def _named(night: NightFacts) -> list[AttemptFacts]:
+    """Return the kept edits that lie apart from each other, the largest gain first."""
+    kept = [one for one in night.ideas if one.status == Status.KEEP and one.val_bpb is not None]
+    named: list[AttemptFacts] = []
+    for attempt in sorted(kept, key=lambda one: -(one.gain_bpb or 0.0)):
+        if all(abs(attempt.number - other.number) > APART * len(night.attempts) for other in named):
+            named.append(attempt)
+    return named
+
+
+def _numbers(named: Sequence[AttemptFacts], x: Spec, y: Spec) -> list[Spec]:
+    """Write the numbers of edits below their dots; "What helped" has their titles."""
+    values = [{"n": one.number, "bpb": one.val_bpb, "text": f"#{one.number}"} for one in named]
+    mark = {"type": "text", "dy": 14, **SILENT}
+    return [layer(values, mark, {"x": x, "y": y, "text": {"field": "text"}})] if values else []
+
+
+def _titles(named: Sequence[AttemptFacts], width: int) -> list[Spec]:
+    """Write the titles of edits into the upper right corner, which is empty where scores fall."""
+    few = sorted(named[:MOST_TITLES], key=lambda attempt: attempt.number)
+    return [
+        layer(
+            [{"text": one_line(f"#{attempt.number} {attempt.title}", 200)}],
+            {"type": "text", "align": "right", "x": width - 4, "y": 20 + 16 * at, "limit": 0.6 * width},
+            {"text": {"field": "text"}},
+        )
+        for at, attempt in enumerate(few)
+    ]
+
+
+def _result(night: NightFacts, course: Course) -> list[str]:
     """Say how many edits were kept, from where to where the score went, and the honest gain."""
-    now = overview_of(panel.night)
+    now, steps, dawn = overview_of(night), course.staircase, night.dawn
     words = [f"{now.keep:,} kept of {counted(now.ideas, 'idea')}"]
-    steps, dawn = panel.course.staircase, panel.night.dawn
     if steps:
         words.append(f"val_bpb {steps[0].mean_bpb:.4f} → {steps[-1].mean_bpb:.4f}, lower is better")
         if dawn is not None and dawn.honest is not None:

@@ -6,11 +6,11 @@ from types import ModuleType
 
 from agent.errors import MachineError
 from agent.invocation import install_command
-from agent.view.charts.parts.palette import Colour, Spec, Theme, colours, painted
+from agent.view.charts.style import Colour, Spec, Theme, colours, painted
 
 VEGA_LITE = "6.4"
 SVG, LINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
-LONG_NUMBER = re.compile(r"(-?\d+\.\d\d)\d+")
+LONG_NUMBER = re.compile(r"(\.\d)\d+")
 SAID_BY_DEFAULT = ("class", "aria-roledescription")  # attributes that nothing reads
 NO_FILES: list[str] = []  # a chart holds its data; nothing may be loaded for it
 

@@ -1,6 +1,6 @@
 """What the report shows beside the facts of a night: edits as diffs, and loss curves."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -11,34 +11,30 @@ from agent.records.place import Place
 from agent.text import diff_lines
 from agent.view.facts.lineage import was_kept
 from agent.view.facts.nouns import AttemptFacts, NightFacts
-from agent.view.facts.read import curve, rounded
+from agent.view.facts.read import curve
 
-ALL, NEWEST = 200, 100  # a longer night shows the edits and curves of what was ever kept, and of its newest attempts
-POINTS, LINES, LINE_CHARS = 40, 300, 400  # of a curve, of a diff, of its lines
+ALL, NEWEST = 150, 75  # a longer night shows the edits and curves of what was ever kept, and of its newest attempts
+POINTS, LINES, LINE_CHARS = 30, 300, 400  # of a curve, of a diff, of its lines
 MOST_CHARS = 1_000_000  # of all diffs of a night
-Key = tuple[str, int]  # tag and attempt
 
 
 @dataclass(frozen=True, slots=True)
 class Extras:
-    """Edits and training losses of attempts, as far as they are known."""
+    """Hold edits and training losses of attempts by their numbers, as far as they are known."""
 
-    diffs: Mapping[Key, str] = field(default_factory=dict)
-    curves: Mapping[Key, Curve] = field(default_factory=dict)  # fraction of the budget, loss
+    diffs: Mapping[int, str] = field(default_factory=dict)
+    curves: Mapping[int, Curve] = field(default_factory=dict)  # fraction of the budget, loss
 
 
-def gather(place: Place, nights: Iterable[NightFacts]) -> Extras:
-    """Read the edits from the journals of nights, and the curves from the logs of their runs."""
-    diffs: dict[Key, str] = {}
-    curves: dict[Key, Curve] = {}
-    for night in nights:
-        shown = telling(night)
-        with suppress(NightError):  # a night without a journal here has neither scripts nor logs
-            diffs |= {(night.tag, number): text for number, text in _diffs(place, night, shown).items()}
-        for one in shown:
-            points = curve(place, night.tag, one.number, one.runs[0].seed, POINTS) if one.runs else ()
-            if len(points) > 1:
-                curves[night.tag, one.number] = rounded(points)
+def gather(place: Place, night: NightFacts) -> Extras:
+    """Read the edits from the journal of a night, and the curves from the logs of its runs."""
+    shown, diffs, curves = telling(night), dict[int, str](), dict[int, Curve]()
+    with suppress(NightError):  # a night without a journal here has neither scripts nor logs
+        diffs = _diffs(place, night, shown)
+    for attempt in shown:
+        points = curve(place, night.tag, attempt.number, attempt.runs[0].seed, POINTS) if attempt.runs else ()
+        if len(points) > 1:
+            curves[attempt.number] = points
     return Extras(diffs, curves)
 
 

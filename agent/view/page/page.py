@@ -1,4 +1,4 @@
-"""Put the report together: one HTML file that needs no network, with its style, its script and its data inside.
+"""Put the report together: one HTML file that needs no network, with its style, its script and its charts inside.
 
 Its Content-Security-Policy names the hashes of the style and of the scripts, and allows nothing else: no other script,
 no evaluation of text, no request. So a title cannot become a program, even if a defect let it become HTML.
@@ -6,99 +6,100 @@ no evaluation of text, no request. So a title cannot become a program, even if a
 
 import base64
 import hashlib
-import json
-import re
-from collections.abc import Sequence
-from html import escape
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache, partial
 from importlib.resources import files
 
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+from markupsafe import Markup
+
 from agent.clock import utc_now
-from agent.view.charts.parts.palette import Theme
-from agent.view.charts.parts.palette import css as chart_colours
-from agent.view.facts.nouns import NightFacts
-from agent.view.page.drawings import progress_part, story_parts
+from agent.experiment import LOCAL
+from agent.invocation import typed
+from agent.proposers.briefing import Curve
+from agent.text import duration, one_line, percent_sure
+from agent.view import words
+from agent.view.charts import story
+from agent.view.charts.progress import progress_chart
+from agent.view.charts.render import png, svg
+from agent.view.charts.style import Spec, Theme, css
+from agent.view.facts.nouns import AttemptFacts, NightFacts
+from agent.view.facts.overview import gain_bpb
 from agent.view.page.extras import Extras
-from agent.view.page.head import claim, comparison, head
-from agent.view.page.rows import first_rows, night_state
+from agent.view.page.head import head
 
-PageState = dict[str, object]
+BROAD_PX, NARROW_PX = 820, 358  # of the two drawings of each chart; between phone and desk, one is scaled
+PICTURE_PX = 1000
+TITLE_CHARS, TEXT_CHARS = 2000, 8000
+MINUTE_S = 60
+WORDS = {"keep": "kept", "discard": "discarded", "crash": "crashed"}
+CURVE_PX, STEEP = (480, 200, 40, 22), 0.08  # width, height, left and below; the first losses would flatten the rest
+Drawn = tuple[str, list[dict[str, Markup]]]  # a section's title, and its charts for wide and narrow pages
 
 
-def page(nights: Sequence[NightFacts], extras: Extras, live: str | None = None) -> str:
-    """Return the report of one night, or of several beside each other, as HTML.
+def page(night: NightFacts, extras: Extras | None = None, live: str = "", version: int = 0) -> str:
+    """Return the report of a night as HTML.
 
-    live: a further script, which may ask the server that the page came from, and calls `update(state)` of page.js.
+    live: a further script, which may ask the server that the page came from, and calls `renew(html)` of page.js.
+    version: of the night's facts, for that script.
     """
-    css, scripts = _style(), [_file("page.js"), *filter(None, [live])]
-    all_parts = parts(nights)
-    tags = [night.tag for night in nights]
-    before = [f"compare:{'+'.join(tags)}"] if len(nights) > 1 else []
-    fields = {
-        "policy": _policy(css, scripts, connect=live is not None),
-        "title": escape(
-            f"{', '.join(tags)}: {claim(nights[0])}" if len(nights) == 1 else f"{', '.join(tags)}, compared"
-        ),
-        "icon": "data:,",
-        "css": css,
-        "before": _placed(before, all_parts) + _chooser(tags) + _of_nights("head", tags, all_parts),
-        "rows": first_rows(nights[0]),
-        "after": _of_nights("charts", tags, all_parts),
-        "written": escape(utc_now().replace("T", " ").replace("Z", " UTC")),
-        "state": _in_script(json.dumps(state(nights, extras), separators=(",", ":"), ensure_ascii=False)),
-        "scripts": "\n".join(f"<script>{script}</script>" for script in scripts),
-    }
-    text = re.sub(r"\{(\w+)\}", lambda field: fields[field[1]], _file("page.html"))
+    style = "\n".join(
+        [
+            f":root {{ {css(Theme.LIGHT)} }}",
+            f"@media screen and (prefers-color-scheme: dark) {{ :root {{ {css(Theme.DARK)} }} }}",
+            file("page.css"),
+        ]
+    )
+    scripts = [file("page.js"), *filter(None, [live])]
+    attempts = {attempt.number: attempt for attempt in night.attempts}
+    shown = head(night)
+    text = (
+        templates()
+        .get_template("page.html")
+        .render(
+            night=night,
+            head=shown,
+            sections=list(_sections(night)),
+            rows=[_row(attempt, attempts, extras or Extras()) for attempt in night.attempts],
+            policy=_policy(style, scripts, connect=bool(live)),
+            style=Markup(style),
+            scripts=list(map(Markup, scripts)),
+            written=words.moment(utc_now()),
+            version=version,
+            program=typed(),
+        )
+    )
     return text.encode(errors="replace").decode()  # a record's title may hold half a surrogate pair, which no file can
 
 
-def state(nights: Sequence[NightFacts], extras: Extras) -> PageState:
-    """Return what page.js shows in the table."""
-    return {"nights": [night_state(night, extras) for night in nights]}
-
-
-def newer_state(nights: Sequence[NightFacts], extras: Extras) -> PageState:
-    """Return what `update(state)` of page.js takes to show the nights as they stand now, head and charts included."""
-    return state(nights, extras) | {"parts": parts(nights)}
-
-
-def parts(nights: Sequence[NightFacts]) -> dict[str, str]:
-    """Return the parts of the page around the table as HTML, by their names."""
-    found: dict[str, str] = {}
-    if len(nights) > 1:
-        name = f"compare:{'+'.join(night.tag for night in nights)}"
-        found[name] = comparison(nights) + progress_part(nights)
-    for night in nights:
-        alone = progress_part([night]) if len(nights) == 1 else ""
-        found[f"head:{night.tag}"] = head(night, among=len(nights)) + alone
-        found[f"charts:{night.tag}"] = story_parts(night, several=len(nights) > 1)
+@cache
+def templates() -> Environment:
+    """Return the templates, which escape all that a night tells."""
+    found = Environment(
+        loader=FunctionLoader(file), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
+    )
+    found.filters |= {
+        "bpb": words.bpb,
+        "moment": words.moment,
+        "duration": lambda seconds: duration(seconds / 3600),
+        "sure": lambda share: words.NONE if share is None else percent_sure(share),
+        "line": one_line,
+        "cut": lambda text, most=TITLE_CHARS: text if len(text) <= most else f"{text[: most - 1]}…",
+    }
     return found
 
 
-def _of_nights(kind: str, tags: Sequence[str], all_parts: dict[str, str]) -> str:
-    """Place a part for each night; the first night's is shown."""
-    return "".join(
-        f'<div data-part="{kind}:{escape(tag)}" data-night="{escape(tag)}"{" hidden" if at else ""}>'
-        f"{all_parts[f'{kind}:{tag}']}</div>"
-        for at, tag in enumerate(tags)
-    )
+def file(name: str) -> str:
+    """Return a file of this folder."""
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
-def _placed(names: Sequence[str], all_parts: dict[str, str]) -> str:
-    return "".join(f'<div data-part="{escape(name)}">{all_parts[name]}</div>' for name in names)
-
-
-def _chooser(tags: Sequence[str]) -> str:
-    if len(tags) == 1:
-        return ""
-    options = "".join(f"<option>{escape(tag)}</option>" for tag in tags)
-    return f'<section class="chooser"><label for="night">Night</label> <select id="night">{options}</select></section>'
-
-
-def _policy(css: str, scripts: Sequence[str], *, connect: bool) -> str:
+def _policy(style: str, scripts: list[str], *, connect: bool) -> str:
     rules = [
         "default-src 'none'",
         f"script-src {' '.join(map(_hash, scripts))}",
-        f"style-src {_hash(css)}",
+        f"style-src {_hash(style)}",
         "img-src data:",
         "base-uri 'none'",
         "form-action 'none'",
@@ -112,16 +113,122 @@ def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
-def _style() -> str:
-    """Return the style sheet, with the colours of the charts for both themes."""
-    light, dark = (f":root {{ {chart_colours(theme)} }}" for theme in (Theme.LIGHT, Theme.DARK))
-    return f"{light}\n@media screen and (prefers-color-scheme: dark) {{ {dark} }}\n{_file('page.css')}"
+# ---- charts ----------------------------------------------------------------------------------------------------------
 
 
-def _in_script(text: str) -> str:
-    """Return JSON in a form that cannot end the element that it stands in."""
-    return text.replace("<", "\\u003c")
+def _sections(night: NightFacts) -> Iterator[Drawn]:
+    """Yield the sections of charts; the first is the progress, which stands above the table."""
+    draws: dict[str, tuple[Callable[[NightFacts, int], Spec | None], ...]] = {
+        "Progress": (progress_chart,) if any(one.val_bpb is not None for one in night.attempts) else (),
+        "Which edit stands on which": (story.lineage_chart,),
+        "What a score costs": (story.tradeoffs_chart,),
+        "Which dials were turned": (story.dials_chart,),
+        "What each worker did": (story.workers_chart,),
+        "Hours and sources": (story.hours_chart, story.sources_chart),
+    }
+    for title, of in draws.items():
+        charts = [chart for draw in of if (chart := _drawn(partial(draw, night)))]
+        if charts or title == "Progress":
+            yield title, charts
 
 
-def _file(name: str) -> str:
-    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+def _drawn(draw: Callable[[int], Spec | None]) -> dict[str, Markup]:
+    """Draw a chart for a wide page and for a phone; the style shows one of the two."""
+    specs = {"broad": (draw(BROAD_PX), BROAD_PX), "narrow": (draw(NARROW_PX), NARROW_PX)}
+    return {name: Markup(svg(spec, whole_px=width)) for name, (spec, width) in specs.items() if spec is not None}
+
+
+def picture(night: NightFacts) -> bytes:
+    """Return a PNG of a night's progress, to share."""
+    return png(progress_chart(night, PICTURE_PX, titled=True))
+
+
+# ---- rows ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Hold an attempt as the template shows it."""
+
+    attempt: AttemptFacts
+    kind: str  # of the latest decision; of a night of which only rows are left, a word for the status
+    verdict: str
+    gain_bpb: float | None
+    facts: list[tuple[str, str]]
+    diff: list[str]
+    losses: "Curves | None"
+
+
+def _row(attempt: AttemptFacts, attempts: dict[int, AttemptFacts], extras: Extras) -> Row:
+    of_rows = "baseline" if attempt.number == 0 and attempt.status else WORDS.get(attempt.status or "")
+    kind = attempt.kind or of_rows or "not decided"
+    verdict = attempt.words or kind
+    verdict = verdict if verdict.startswith(kind) else f"{kind}: {verdict}"
+    mine = extras.curves.get(attempt.number)
+    parents = extras.curves.get(attempt.parent) if attempt.parent is not None else None
+    return Row(
+        attempt=attempt,
+        kind=kind,
+        verdict=verdict[:1].upper() + verdict[1:] + ("" if verdict[-1] in ".!?…" else "."),
+        gain_bpb=gain_bpb(attempt, attempts),
+        facts=list(_facts(attempt)),
+        diff=extras.diffs.get(attempt.number, "").splitlines(),
+        losses=curves(mine, parents or ()) if mine else None,
+    )
+
+
+def _facts(attempt: AttemptFacts) -> Iterator[tuple[str, str]]:
+    """Yield name and value of what is known of an attempt beside its cells."""
+    if attempt.val_bpb is not None:
+        yield "val_bpb", f"{attempt.val_bpb:.6f}"
+    yield "spent", duration(attempt.spent_s / 3600)
+    for name, (before, after) in attempt.dials.items():
+        yield name, f"{before!r} → {after!r}"
+    if attempt.params is not None:
+        yield "parameters", f"{attempt.params / 1e6:.2f} M" if attempt.params >= 1e5 else f"{attempt.params:,}"
+    if attempt.memory_gb:
+        yield "memory", words.memory(1024 * attempt.memory_gb)
+    if attempt.tokens_s is not None:
+        yield "speed", f"{attempt.tokens_s:,.0f} tokens/s"
+    if attempt.usd is not None:
+        yield "paid", f"${attempt.usd:.2f}"
+    workers = {run.worker for run in attempt.runs} - {LOCAL}
+    if workers:
+        yield "run on", ", ".join(sorted(workers))
+    yield "begun", words.moment(attempt.started)
+    if attempt.commit:
+        yield "commit", attempt.commit[:7]
+
+
+@dataclass(frozen=True, slots=True)
+class Curves:
+    """Hold the losses of an attempt, and those of another that it is compared with, as paths of a drawing."""
+
+    mine: str
+    others: str
+    low: float
+    high: float
+    last: float
+    last_y: float
+    others_y: float | None
+
+
+def curves(mine: Curve, others: Curve) -> Curves:
+    """Return the paths of an attempt's losses and of another's, on one scale."""
+    width, height, left, bottom = CURVE_PX
+    losses = [loss for curve in (mine, others) for at, loss in curve if at >= STEEP] or [mine[-1][1]]
+    low, high = min(losses), max(max(losses), min(losses) + 1e-6)
+    room = 0.06 * (high - low)
+
+    def y(loss: float) -> float:
+        return round(8 + (high + room - loss) / (high - low + 2 * room) * (height - bottom - 8), 1)
+
+    def path(curve: Curve) -> str:
+        places = (f"{left + at * (width - left - 60):.0f} {y(loss):.0f}" for at, loss in curve if loss <= high + room)
+        return f"M{'L'.join(places)}"
+
+    last_y, others_y = y(mine[-1][1]), y(others[-1][1]) if others else None
+    if others_y is not None and abs(others_y - last_y) < 13:  # the two numbers keep apart
+        middle, apart = (others_y + last_y) / 2, 7 if last_y >= others_y else -7
+        last_y, others_y = middle + apart, middle - apart
+    return Curves(path(mine), path(others) if others else "", low, high, mine[-1][1], last_y, others_y)

@@ -21,7 +21,7 @@ from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.results import Ledger
 from agent.records.shipped import ship
-from agent.view.charts.tradeoffs import front
+from agent.view.charts.story import front
 from agent.view.facts.json import as_json, plain
 from agent.view.facts.lineage import lineage
 from agent.view.facts.moves import Move, moves

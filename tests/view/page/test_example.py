@@ -1,7 +1,6 @@
 """The README's report says the same as the night's record and the ledger: all of it is computed again from those."""
 
 import csv
-import json
 import math
 import re
 import statistics
@@ -12,29 +11,42 @@ from nights import PROJECT
 
 from agent.experiment import incumbent
 from agent.records.shipped import read_record
+from agent.text import percent_sure
 
 TAG = "nov22-cpu-long"
 NORMAL_95 = 1.96
 
 
 class Words(HTMLParser):
-    """Collects the text of the page, and the JSON that its table is made of."""
+    """Collects the text of the page, and the cells and facts of each row."""
 
     def __init__(self):
         super().__init__()
-        self.text, self.state, self._in = [], "", ""
+        self.text, self.rows, self._in, self._names = [], {}, "", []
 
     def handle_starttag(self, tag, attrs):
-        self._in = "state" if dict(attrs).get("id") == "state" else tag
+        self._in = tag
+        if "row" in (dict(attrs).get("class") or "").split():
+            self._row = self.rows[int(dict(attrs)["id"].removeprefix("attempt-"))] = {"cells": [], "dt": [], "dd": []}
+            self._row["status"] = dict(attrs)["class"].split()[1]
+        if tag == "summary":
+            self._cells = True
+        if tag in ("dt", "dd") and self.rows:
+            self._row[tag].append("")
 
     def handle_endtag(self, tag):
         self._in = ""
+        if tag == "summary":
+            self._cells = False
 
     def handle_data(self, data):
-        if self._in == "state":
-            self.state += data
-        elif self._in not in ("script", "style"):
-            self.text.append(data)
+        if self._in in ("script", "style"):
+            return
+        self.text.append(data)
+        if self.rows and getattr(self, "_cells", False) and data.strip():
+            self._row["cells"].append(data)
+        if self.rows and self._in in ("dt", "dd", "a") and self._row["dd" if self._in == "a" else self._in]:
+            self._row["dd" if self._in == "a" else self._in][-1] += data.strip()
 
 
 @pytest.fixture(scope="module")
@@ -45,43 +57,38 @@ def page():
 
 
 @pytest.fixture(scope="module")
-def shown(page):
-    (night,) = json.loads(page.state)["nights"]
-    assert night["tag"] == TAG
-    return night | {"rows": [dict(zip(night["columns"], row, strict=True)) for row in night["rows"]]}
-
-
-@pytest.fixture(scope="module")
 def record():
     folder = PROJECT / "experiments" / "shipped" / TAG
     return read_record(folder)
 
 
-def test_every_attempt_of_the_record_is_a_row_with_its_own_numbers(shown, record):
-    assert len(shown["rows"]) == len(record.history) >= 20
-    for row, attempt in zip(sorted(shown["rows"], key=lambda row: row["number"]), record.history, strict=True):
-        for name in ("number", "parent", "status", "kind"):
-            assert row[name] == getattr(attempt, name)
-        for name in ("title", "source"):
-            assert row[name] == getattr(attempt.proposal, name)
-        assert row["val_bpb"] == pytest.approx(statistics.fmean(attempt.scores_bpb), abs=1e-6)
-        assert row["seeds"] == len(attempt.scores_bpb)
-        for name, digits in (("gain_bpb", 1e-6), ("sure", 1e-3)):
-            told = getattr(attempt.decision, name)
-            assert row[name] == (None if told is None else pytest.approx(told, abs=digits))
+def number(text):
+    return None if text == "–" else float(text.replace("−", "-"))
 
 
-def test_the_rows_are_those_of_the_ledger(shown):
+def test_every_attempt_of_the_record_is_a_row_with_its_own_numbers(page, record):
+    assert list(page.rows) == [one.number for one in record.history]
+    assert len(record.history) >= 20
+    for one in record.history:
+        cells = page.rows[one.number]["cells"]
+        assert cells[:3] == [str(one.number), one.proposal.title, one.kind]
+        assert number(cells[3]) == pytest.approx(statistics.fmean(one.scores_bpb), abs=5e-5)
+        assert cells[6:] == [str(len(one.scores_bpb)), one.proposal.source]
+        gain_bpb = one.decision.gain_bpb
+        assert number(cells[4]) == (None if gain_bpb is None else pytest.approx(gain_bpb, abs=5e-5))
+        assert cells[5] == ("–" if one.decision.sure is None else percent_sure(one.decision.sure))
+
+
+def test_the_rows_are_those_of_the_ledger(page):
     with (PROJECT / "results.tsv").open(newline="") as file:
         ledger = [row for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE) if row["tag"] == TAG]
-    assert [int(row["attempt"]) for row in ledger] == sorted(row["number"] for row in shown["rows"])
-    by_number = {row["number"]: row for row in shown["rows"]}
+    assert [int(row["attempt"]) for row in ledger] == list(page.rows)
     for line in ledger:
-        row, detail = by_number[int(line["attempt"])], shown["details"][line["attempt"]]
+        row = page.rows[int(line["attempt"])]
+        facts = dict(zip(row["dt"], row["dd"], strict=True))
         assert line["status"] == row["status"]
-        assert float(line["val_bpb"]) == pytest.approx(row["val_bpb"], abs=1e-6)
-        assert line["commit"] == detail["commit"]
-        assert float(line["params_M"]) == pytest.approx(detail["params"] / 1e6, abs=0.01)
+        assert (line["val_bpb"], line["commit"]) == (facts["val_bpb"], facts["commit"])
+        assert float(facts["parameters"].removesuffix(" M")) == pytest.approx(float(line["params_M"]), abs=0.011)
 
 
 def test_the_head_says_what_the_record_comes_to(page, record):

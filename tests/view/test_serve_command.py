@@ -41,7 +41,7 @@ def test_ctrl_c_ends_it_at_once_though_streams_are_open_and_a_reader_stands_stil
     process, url = started(grounds)
     client = Client(port_of(url))
     with client.events() as events, client.events(), socket.create_connection(("127.0.0.1", client.port)) as idle:
-        events.until("night", bool)
+        events.until(bool)
         stalled = socket.create_connection(("127.0.0.1", client.port))
         stalled.sendall(f"GET /facts.json HTTP/1.1\r\nHost: 127.0.0.1:{client.port}\r\n\r\n".encode() * 500)
         process.send_signal(signal.SIGINT)
@@ -49,18 +49,6 @@ def test_ctrl_c_ends_it_at_once_though_streams_are_open_and_a_reader_stands_stil
         stalled.close()
         assert idle.recv(1) == b""
     assert (process.returncode, err) == (0, "")
-
-
-def test_other_machines_need_the_token_that_it_printed(grounds: Grounds):
-    process, url = started(grounds, "--host", "0.0.0.0")
-    try:
-        client = Client(port_of(url))
-        token = re.search(r"\?token=(.{43})$", url)[1]
-        assert client.ask("/")[0] == 401
-        assert client.ask(f"/facts.json?token={token}", host="laptop.local")[0] == 200
-    finally:
-        process.terminate()
-        process.communicate(timeout=20)
 
 
 def test_what_it_cannot_do_is_one_sentence(grounds: Grounds, tmp_path):
@@ -71,10 +59,6 @@ def test_what_it_cannot_do_is_one_sentence(grounds: Grounds, tmp_path):
         said = refused(grounds.nightshift("serve", "--port", port))
     assert said.startswith(f"port {port} is in use by another program; take any free one with: ")
     assert 'Invalid value "70000" for --port' in refused(grounds.nightshift("serve", "--port", "70000"))
-    assert "no address of this machine" in refused(grounds.nightshift("serve", "--host", "no.such.host.invalid"))
-    assert "192.0.2.1" in refused(grounds.nightshift("serve", "--port", "0", "--host", "192.0.2.1"))
-    assert "can be guessed" in refused(grounds.nightshift("serve", "--token", "short"))
-    assert "a cookie cannot hold" in refused(grounds.nightshift("serve", "--token", "é" * 16))
     assert "no night nowhere" in refused(grounds.nightshift("serve", "nowhere")).lower()
     empty = make_place(tmp_path / "empty")
     assert "no night has run here yet" in nothing_yet(Grounds(empty.repo.root).nightshift("serve"))

@@ -1,0 +1,41 @@
+"""Say a gain, an interval, a time and a size, in the same words on every screen and page."""
+
+from agent.judging.intervals import Interval
+from agent.text import SCORE_DECIMALS
+
+NONE = "–"  # in a table, where there is no value
+
+
+def bpb(value: float | None, sign: str = "") -> str:
+    """Return a score or a gain in as many digits as a page shows; sign: "+" for a gain."""
+    return NONE if value is None else format(round(value, 4) + 0.0, f"{sign}.4f").replace("-", "−")
+
+
+def ends(interval: Interval) -> str:
+    """Return the ends of a 95 % interval, for a page."""
+    if not interval.has_width:
+        return "its noise is not known"
+    return f"{bpb(interval.low_bpb)} to {bpb(interval.high_bpb)}"
+
+
+def within(interval: Interval) -> str:
+    """Return a gain with its 95 % interval, for a page."""
+    return f"{bpb(interval.mean_bpb)} ({ends(interval)})" if interval.has_width else bpb(interval.mean_bpb)
+
+
+def interval_words(interval: Interval | None) -> str:
+    """Return a gain with its 95 % interval, for a terminal."""
+    if interval is None:
+        return "not measured: too few runs"
+    mean, low, high = (f"{bpb:+.{SCORE_DECIMALS}f}" for bpb in (interval.mean_bpb, interval.low_bpb, interval.high_bpb))
+    return f"{mean} [{low}, {high}]"
+
+
+def memory(megabytes: float) -> str:
+    """Return a size in GB, or in MB if it is below 0.1 GB."""
+    return f"{megabytes / 1024:.1f} GB" if megabytes >= 0.1 * 1024 else f"{megabytes:.0f} MB"
+
+
+def moment(at: str | None) -> str:
+    """Return a time of the journal as people read it, in UTC; "" where none was noted."""
+    return f"{at[:19].replace('T', ' ')} UTC" if at else ""

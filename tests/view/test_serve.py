@@ -1,0 +1,204 @@
+"""The live page: a real server on loopback, and a night that grows while it is shown."""
+
+import contextlib
+import json
+import re
+import time
+from itertools import pairwise
+
+import pytest
+from commands import wait_until
+from nights import git
+from serving import PERIOD_S, Client, GrowingNight, growing_night, make_place, points, served
+
+from agent.cli.report import Newest
+from agent.experiment import Doing, Status
+from agent.records.place import Place
+from agent.view.facts.json import as_json
+from agent.view.facts.read import night_facts
+from agent.view.serve import DOING, Watched
+
+HOSTILE = '<script>alert(1)</script> & "quotes"'
+
+
+@pytest.fixture(scope="module")
+def night(tmp_path_factory):
+    place = make_place(tmp_path_factory.mktemp("serve") / "user")
+    with growing_night(place, "first") as night:
+        night.add("baseline", 1.5, Status.KEEP)
+        night.add(HOSTILE, 1.4, Status.KEEP)
+        yield night
+
+
+@pytest.fixture(scope="module")
+def client(night: GrowingNight):
+    with served(night.place) as client:
+        yield client
+
+
+def test_the_page_shows_the_attempts_and_their_titles_as_text(client: Client):
+    status, headers, body = client.ask("/")
+    assert status == 200
+    assert headers["content-type"] == "text/html; charset=utf-8"
+    assert "<script>alert" not in body
+    assert "baseline" in body
+
+
+def test_the_page_may_load_nothing_from_elsewhere_and_run_only_its_own_scripts(client: Client):
+    _, headers, body = client.ask("/")
+    policy = headers["content-security-policy"]
+    rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
+    assert rules["default-src"] == "'none'"
+    assert rules["connect-src"] == "'self'"
+    assert rules["frame-ancestors"] == "'none'"
+    assert all(word.startswith("'sha256-") for name in ("script-src", "style-src") for word in rules[name].split())
+    assert body.count("http-equiv") == 1
+    for path in ("/", "/facts.json", "/nothing"):
+        headers = client.ask(path)[1]
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["referrer-policy"] == "no-referrer"
+        assert headers["cross-origin-resource-policy"] == "same-origin"  # what other sites ask for, they cannot read
+        assert not any(name.startswith("access-control") for name in headers)
+
+
+def test_the_facts_of_the_night_are_served_as_json(client: Client, night: GrowingNight):
+    _, headers, body = client.ask("/facts.json")
+    assert headers["content-type"] == "application/json"
+    assert json.loads(body) == json.loads(json.dumps(as_json(night_facts(night.place, "first"))))
+
+
+def test_a_run_is_followed_and_its_attempt_arrives_when_it_is_decided(client: Client, night: GrowingNight):
+    with client.events() as events:
+        before = events.shows("Asks for the next idea")
+        number = night.begin("a <b>new</b> idea", "Because it may help.")
+        end = night.train(number, 3, points(5.0, 4.0, 3.5), b"step 1\nstep 2 \x1b[2J\x00\xff\nstep <3>\n")
+        log = "step 1\nstep 2 \\x1b[2J\\xff\nstep &lt;3&gt;"
+        told = events.shows(
+            f"Attempt {number} trains with seed 3", "a &lt;b&gt;new&lt;/b&gt; idea", "20%", "loss 3.500", log
+        )
+        assert "Because it may help." in told["panel"]
+        assert "experiments left · " in told["panel"]
+        assert told["title"] == f"20% #{number} · first"
+        end(1.3, Status.KEEP)
+        after = events.shows("Asks for the next idea")
+        assert after["version"] > before["version"]
+    title = "a &lt;b&gt;new&lt;/b&gt; idea"
+    wait_until(lambda: title in client.ask("/")[2], 180)  # which is not drawn at each change
+
+
+def test_several_workers_are_followed_and_the_log_of_each_can_be_read(client: Client, night: GrowingNight):
+    with client.events() as events:
+        ends = []
+        for at in (10, 9):
+            number = night.begin(f"an idea of gpu {at}")
+            ends.append(night.train(number, at, points(5.0, 4.0), f"log of gpu {at}\n".encode(), f"gpu {at}"))
+        told = events.shows("2 of 2 workers busy", "an idea of gpu 9", "an idea of gpu 10", "loss 4.000")
+        assert re.findall(r'class="worker">([^<]+)', told["panel"]) == ["gpu 9", "gpu 10"]
+        assert client.ask(f"/attempt/{number - 1}/log")[2] == "log of gpu 10"
+        for end in ends:
+            end(1.6, Status.DISCARD)
+        events.shows("Asks for the next idea")
+
+
+def test_an_attempt_gives_its_log_its_edit_and_its_curve(client: Client, night: GrowingNight):
+    number = night.begin("of three files")
+    night.train(number, 5, points(4.0, 3.0), b"all went well\n")(1.6, Status.DISCARD)
+    wait_until(lambda: client.ask(f"/attempt/{number}/curve")[0] == 200)
+    assert client.ask(f"/attempt/{number}/log")[2] == "all went well"
+    assert client.ask(f"/attempt/{number}/log?seed=5&tag=first")[0] == 200
+    assert json.loads(client.ask(f"/attempt/{number}/curve")[2])["points"] == [[0.0, 4.0], [0.1, 3.0]]
+    assert re.search(r"^\+SHARPNESS = ", client.ask(f"/attempt/{number}/diff")[2], re.MULTILINE)
+    assert client.ask("/attempt/0/diff")[0] == 404
+
+
+def test_a_host_that_is_not_this_machine_is_refused(client: Client):
+    for name in ("127.0.0.1", "localhost"):
+        assert client.ask("/", host=f"{name}:{client.port}")[0] == 200
+    for host in ("evil.example", f"evil.example:{client.port}", f"127.0.0.1.:{client.port}", ""):
+        assert client.ask("/", host=host)[0] == 400, host
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
+def test_only_reading_is_answered(client: Client, method: str):
+    assert client.ask("/", method)[0] == 405
+
+
+def test_head_has_the_headers_and_no_body(client: Client):
+    for path in ("/", "/facts.json", "/events", "/attempt/0/log"):
+        assert client.ask(path, "HEAD")[2] == ""
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/../../etc/passwd", "/attempt/../../etc/passwd", "/attempt/%2e%2e%2f%2e%2e/log", "/attempt/-1/log",
+        "/attempt/0000000000/log", "/attempt/999/log", "/attempt/%D9%A3/log",
+        f"/attempt/{'9' * 5000}/log", "/attempt/0/log?seed=../../../../etc/passwd", "/attempt/0/log?seed=99",
+        "/attempt/0/log?tag=../first", "/attempt/0/journal.sqlite", "/attempt/0%00/log", "//etc/passwd", "/live.js",
+        "/journal.sqlite", "/attempt/0/log/..", "/attempt/1e0/diff",
+    ],
+)  # fmt: skip
+def test_no_path_leads_to_a_file(client: Client, path: str):
+    assert client.ask(path)[0] == 404
+
+
+def test_a_log_that_a_script_made_a_link_is_not_followed(client: Client, night: GrowingNight, tmp_path):
+    number = night.begin("leaves a link")
+    night.train(number)(1.7, Status.DISCARD)
+    secret = tmp_path / "secret"
+    secret.write_text("a secret")
+    log = night.place.folder("first") / "runs" / f"{number:04d}" / "seed0" / "log.txt"
+    log.unlink()
+    log.symlink_to(secret)
+    gone = (404, f"the log of attempt {number} with seed 0 is gone\n")
+    wait_until(lambda: client.ask(f"/attempt/{number}/log")[::2] == gone)
+
+
+def test_many_clients_share_one_reading_and_without_clients_there_is_none(night: GrowingNight):
+    readings: list[float] = []
+
+    def follow() -> Watched:
+        readings.append(time.monotonic())
+        return Watched(night.place, "first", is_running=True)
+
+    with served(night.place, follow=follow) as client:
+        with contextlib.ExitStack() as opened:
+            streams = [opened.enter_context(client.events()) for _ in range(12)]
+            for events in streams:
+                events.until(bool)
+            wait_until(lambda: len(readings) > 10)
+        wait_until(lambda: time.monotonic() > readings[-1] + 10 * PERIOD_S)
+    assert all(later - earlier >= PERIOD_S for earlier, later in pairwise(readings[1:]))
+
+
+def test_the_page_follows_the_newest_night_and_says_when_a_journal_is_gone(tmp_path):
+    place = make_place(tmp_path / "user")
+    with growing_night(place, "one") as night:
+        night.add("baseline", 1.5, Status.KEEP)
+    with served(place) as client, client.events() as events:
+        assert events.shows("Night one is not running")["tag"] == "one"
+        with growing_night(place, "two") as other:
+            other.add("baseline", 1.5, Status.KEEP)
+            events.until(lambda told: told["tag"] == "two")
+            wait_until(lambda: 'data-tag="two"' in client.ask("/")[2])
+        events.shows("Night two is not running")
+        place.journal("two").unlink()
+        events.shows('role="alert"')
+        assert client.ask("/")[0] == 200
+
+
+def test_a_night_in_another_working_tree_of_the_repository_is_found(tmp_path):
+    here = make_place(tmp_path / "user")
+    git(here.repo.root, "worktree", "add", "-q", str(tmp_path / "other"))
+    there = Place.of(tmp_path / "other" / "train_mlx.py")
+    newest = Newest(here, here.repo.common_dir, None)
+    with growing_night(here, "one") as night:
+        night.add("baseline", 1.5, Status.KEEP)
+    with growing_night(there, "two"):
+        assert newest.watched().place.journal("two") == there.journal("two")
+        assert Newest(here, here.repo.common_dir, "one").watched() == Watched(here, "one", is_running=False)
+    assert newest.watched() == Watched(here, "one", is_running=False)
+
+
+def test_the_page_has_words_for_all_that_a_worker_may_do():
+    assert DOING.keys() == set(Doing)
