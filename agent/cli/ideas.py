@@ -38,7 +38,8 @@ def ideas(name: str = "", /) -> Answer:
     night, history = _night(place, tag)
     best = incumbent(history)
     script = best.proposal.script if best is not None else read_script(place)
-    found, faults = listing(place.script_path, night, script, history, past_nights(place, night.tag))
+    past = past_nights(place, night.tag)
+    found, faults = listing(place.script_path, night, script, history, past, exactly=slug or None)
     for fault in faults:
         print(fault, file=sys.stderr)
     if slug:

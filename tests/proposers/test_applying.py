@@ -6,7 +6,7 @@ import pytest
 
 from agent.errors import ScriptError
 from agent.invocation import ABOVE, SCRIPT
-from agent.proposers.catalogue.applying import applied
+from agent.proposers.catalogue.applying import applied, may_apply
 from agent.proposers.catalogue.idea import Idea, read_idea
 from agent.script.dials import set_dials, values_of
 from agent.script.merge import undone
@@ -94,6 +94,13 @@ def test_an_idea_is_undone_though_its_dial_was_turned_since(idea_of):
     assert undone(tuned, SHIPPED, SCALED, "cpu") == set_dials(SHIPPED, "cpu", {"EMBEDDING_LR": 0.3})
 
 
+def test_a_look_at_the_lines_of_a_patch_tells_nearly_always_whether_it_applies(idea_of):
+    scaled = idea_of(SCALED)
+    assert may_apply(scaled.patch, set_dials(SHIPPED, "cpu", {"EMBEDDING_LR": 0.3}))
+    assert may_apply(scaled.patch, changed(SHIPPED, (MLP, f"{MLP}        hidden = 2 * hidden\n")))
+    assert not may_apply(idea_of(changed(SHIPPED, (MLP, ""))).patch, SHIPPED.replace("relu_squared", "gelu"))
+
+
 def test_a_conflict_is_told_with_the_lines_of_the_script(idea_of):
     now = changed(SHIPPED, (MLP, MLP.replace("relu_squared", "gelu")))
     idea = idea_of(changed(SHIPPED, (MLP, MLP.replace("relu_squared", "silu"))))
@@ -130,7 +137,7 @@ def test_a_script_by_others_takes_what_applies_and_the_rest_is_said_not_to(idea_
     assert applied(idea_of(mine, before=theirs), below, (below,), "cpu") == changed(
         below, ("1.0\n", "1.0\nDECAY = 0.1\n")
     )
-    with pytest.raises(ScriptError, match=r"idea mine does not apply to this script .patch failed"):
+    with pytest.raises(ScriptError, match=r"idea mine does not apply to this script; make"):
         applied(idea_of(mine, before=theirs), "def main(): ...\ndef load_model(path): ...\n", (), "cpu")
     with pytest.raises(ScriptError, match=r"idea mine (does not apply to this script|conflicts)"):
         applied(idea_of(SCALED), theirs, (), "cpu")

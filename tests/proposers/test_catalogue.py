@@ -13,10 +13,8 @@ from agent.errors import Exhausted
 from agent.experiment import Attempt, Decision, Kind, Noise, Proposal, Status
 from agent.proposers.briefing import Briefing
 from agent.proposers.catalogue import idea
-from agent.proposers.catalogue.applying import is_about
 from agent.proposers.catalogue.catalogue import Catalogue, bases_of
 from agent.proposers.catalogue.gains import Measured, estimates
-from agent.proposers.catalogue.idea import read_idea
 from agent.records.past import PastNight
 from agent.records.shipped import Outline
 
@@ -284,15 +282,6 @@ def test_without_ideas_it_is_exhausted(tmp_path, monkeypatch):
     monkeypatch.setattr(idea, "PACKAGE", tmp_path)
     with pytest.raises(Exhausted, match="there is no idea in "):
         catalogue(tmp_path).propose(brief(START))
-
-
-def test_a_patch_of_another_script_is_told_without_git_and_turned_dials_do_not_make_another_script(tmp_path):
-    one = read_idea(write_idea(tmp_path / "ideas", "news", BASE, NEWS))
-    assert is_about(one, BASE.replace("0.1", "0.7"))
-    assert not is_about(one, "x = 1\ny = 2\n")
-    dials = "".join(f"DIAL{name} = 1\n" for name in "ABCDEFGH")
-    turned = dials.replace("= 1", "= 2")
-    assert is_about(read_idea(write_idea(tmp_path / "ideas", "dial", dials, f"{dials}NEW = 3\n")), turned)
 
 
 def test_a_patch_is_tried_on_a_few_kept_scripts_however_many_there_are():

@@ -10,29 +10,67 @@ from agent.proposers.catalogue.idea import HUNK, Idea
 from agent.script.contract import read_text
 from agent.script.dials import DIAL
 from agent.script.merge import Conflict, carried, check_edit, holds
-from agent.script.patch import laid_out
 
-DIAL_LINE = re.compile(rf"({DIAL.pattern}) *=(?!=)")
-FAIR_SHARE = 1 / 3  # the rest may have been edited since
+DIAL_LINE = re.compile(rf"^({DIAL.pattern}) *=(?!=).*")
+
+# lines that follow each other in a hunk, added or taken away, with the line before and the line after them
+CHANGE = re.compile(r"(?<=\n)((?:[ \\].*)?)\n?((?:^[+-].*\n)+)(?=(.*))", re.MULTILINE)
 
 
-def is_about(idea: Idea, script: str) -> bool:
-    """Return whether a script has a fair share of the lines around each edit of a patch, whatever its dials are.
+def patched(patch: str, script: str) -> str | None:
+    """Return the script with a patch's hunks, each where its lines stand nearest to its number; None if one does not.
 
-    Git takes tens of milliseconds to say that a patch does not apply, and a folder may hold many for other scripts.
+    Line ends count only where the script has those of Windows: an editor may have changed the patch's. In Python, since
+    git takes ten milliseconds for a patch, and there may be a hundred.
     """
-    known = set(map(_gist, script.splitlines()))
-    for hunk in HUNK.split(idea.patch)[1:]:
-        around = {gist for line in hunk.splitlines()[1:] if line[:1] in (" ", "-") and (gist := _gist(line[1:]))}
-        if len(around & known) < FAIR_SHARE * len(around):
-            return False
-    return True
+    patch = patch if "\r\n" in script else patch.replace("\r\n", "\n")
+    lines = script.split("\n")
+    done, grown = 0, 0  # lines that earlier hunks have settled, and by how many the script has grown
+    for hunk in HUNK.finditer(f"{patch}\n"):
+        old, new = _sides(hunk)
+        expected = int(hunk[1]) - 1 + grown
+        places = [at for at in range(done, len(lines) - len(old) + 1) if lines[at : at + len(old)] == old]
+        if not old or not places:
+            return None
+        at = min(places, key=lambda place: abs(place - expected))
+        lines[at : at + len(old)] = new
+        done, grown = at + len(new), at - int(hunk[1]) + 1 + len(new) - len(old)
+    return "\n".join(lines)
 
 
-def _gist(line: str) -> str:
-    """Return the name in a line that sets a dial, else the line without its indentation."""
-    found = DIAL_LINE.match(line)
-    return found[1] if found is not None else line.strip()
+def _sides(hunk: re.Match[str]) -> tuple[list[str], list[str]]:
+    """Return the old and the new lines of a hunk, as many as its head says: a mail's signature may follow."""
+    most_old, most_new = (1 if count is None else int(count) for count in hunk.group(2, 3))
+    old: list[str] = []
+    new: list[str] = []
+    for line in hunk[4].split("\n"):
+        if len(old) < most_old and line[:1] in (" ", "-", ""):
+            old.append(line[1:])
+        if len(new) < most_new and line[:1] in (" ", "+", ""):
+            new.append(line[1:])
+    return old, new
+
+
+def may_apply(patch: str, script: str) -> bool:
+    """Return whether the lines that a patch takes away, and one beside each that it adds, are in a script.
+
+    What its dials are is no matter. To merge an idea with what was kept since would tell exactly, but takes a fifth of
+    a second, and there may be a hundred ideas.
+    """
+    text = _gist(script)
+    changes = (change for hunk in HUNK.finditer(f"{patch}\n") for change in CHANGE.finditer(f"\n{hunk[4]}"))
+    return all(any(_gist(part) in text for part in _old(change)) for change in changes)
+
+
+def _old(change: re.Match[str]) -> Sequence[str]:
+    """Return the lines that a change takes away, or else the line before and the one after it."""
+    gone = "\n".join(line[1:] for line in change[2].split("\n") if line.startswith("-"))
+    return (gone,) if gone else (change[1][1:], change[3][1:])
+
+
+def _gist(text: str) -> str:
+    """Return a text's lines without the values of its dials, between line breaks."""
+    return "\n" + "\n".join(DIAL_LINE.sub(r"\1", line) for line in text.split("\n")) + "\n"
 
 
 def applied(idea: Idea, script: str, bases: Sequence[str], device_kind: str) -> str:
@@ -41,16 +79,13 @@ def applied(idea: Idea, script: str, bases: Sequence[str], device_kind: str) -> 
     bases: scripts to which the patch may apply if it does not apply to this one, those nearest to it first. The shipped
     script is tried after them. Dials keep the script's values, except for those that the patch itself turns.
     """
-    with laid_out(idea.patch, idea.edits) as bench:
-        text = bench.edit(script)
-        if text is not None:
-            return _checked(idea, text, script)
-        said = bench.said
-        for base in dict.fromkeys((*bases, *_shipped())):
-            edited = bench.edit(base)
-            if edited is not None:
-                return _carried(idea, script, base, edited, device_kind)
-    raise ScriptError(f"idea {idea.slug} does not apply to this script ({said}); make its patch again, of this script")
+    text = patched(idea.patch, script)
+    if text is not None:
+        return _checked(idea, text, script)
+    for base in dict.fromkeys((*bases, *_shipped())):
+        if (edited := patched(idea.patch, base)) is not None:
+            return _carried(idea, script, base, edited, device_kind)
+    raise ScriptError(f"idea {idea.slug} does not apply to this script; make its patch again, of this script")
 
 
 def _shipped() -> tuple[str, ...]:

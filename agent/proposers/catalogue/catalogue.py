@@ -11,7 +11,7 @@ from agent.errors import Exhausted, ScriptError
 from agent.experiment import Attempt, History, Night, Proposal, kept
 from agent.invocation import typed
 from agent.proposers.briefing import Briefing
-from agent.proposers.catalogue.applying import applied, is_about
+from agent.proposers.catalogue.applying import applied
 from agent.proposers.catalogue.evidence import SOURCE, Prospect, prospects
 from agent.proposers.catalogue.idea import Idea, idea_folders, read_ideas
 from agent.records.past import PastNight
@@ -61,7 +61,7 @@ class Catalogue:
         """Return the best script with the idea's edit; None where it does not apply, which is added to `skipped`."""
         best = briefing.parent.proposal
         key = idea.patch, best.script
-        if key not in self._conflicts and is_about(idea, best.script):
+        if key not in self._conflicts:
             try:
                 return applied(idea, best.script, bases_of(briefing.history), briefing.night.device_kind)
             except ScriptError:

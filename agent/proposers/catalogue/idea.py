@@ -32,7 +32,7 @@ FIELD = re.compile(r"([A-Za-z]+):(?: +(.*))?")
 PERCENT = re.compile(r"(\w+) +([+-]?\d+(?:\.\d+)?) *%?")
 EDITED = re.compile(r"^--- (?:[abciow]/)?([^\t\r\n]++).*\n\+\+\+ (?:[abciow]/)?([^\t\r\n]++)", re.MULTILINE)
 SET = re.compile(rf"^([+-])({DIAL.pattern})(?: *+:[^=\n]++)? *+=(?!=)", re.MULTILINE)
-HUNK = re.compile(r"^@@ ", re.MULTILINE)
+HUNK = re.compile(r"^@@ -(\d+)(?:,(\d+))? \+\d+(?:,(\d+))? @@.*\n((?:[ +\\-].*\n|\n)*)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from agent.errors import ScriptError
 from agent.experiment import Attempt, History, Night, Status, incumbent
 from agent.judging.noise import noise
-from agent.proposers.catalogue.applying import applied, is_about
+from agent.proposers.catalogue.applying import applied, may_apply, patched
 from agent.proposers.catalogue.catalogue import bases_of
 from agent.proposers.catalogue.evidence import Prospect, prospects
 from agent.proposers.catalogue.idea import idea_folders, read_ideas
@@ -55,25 +55,31 @@ class Listed:
 
 
 def listing(
-    file: Path, night: Night, script: str, history: History, past: Sequence[PastNight]
+    file: Path, night: Night, script: str, history: History, past: Sequence[PastNight], *, exactly: str | None = None
 ) -> tuple[list[Listed], tuple[str, ...]]:
     """Return the ideas for the script in this file, and a sentence for each bad file.
 
     They come in the order in which the night tries them, the one first from which most is expected. At the end are
     those that it does not try now, and last those that do not apply.
-    script: the text to which they are to apply, which a night may have edited since.
+    script: the text to which they are to apply, which a night may have edited since; exactly: the idea of which it is
+    told to the last line whether it does.
     """
     ideas, faults = read_ideas(*idea_folders(file))
     found = noise(history) if incumbent(history) is not None else None
     known = prospects(ideas, night, history, found.sigma_bpb if found else None, past)
     bases = bases_of(history)
-    listed = [Listed(one, _why_not(one, script, bases, night.device_kind)) for one in known]
+    listed = [
+        Listed(one, _why_not(one, script, bases, night.device_kind, exactly=one.idea.slug == exactly)) for one in known
+    ]
     return sorted(listed, key=lambda one: (one.why_not is not None, one.state != "yes")), faults
 
 
-def _why_not(one: Prospect, script: str, bases: Sequence[str], device_kind: str) -> str | None:
-    if not is_about(one.idea, script):
-        return f"idea {one.idea.slug} is about lines that this script does not have"
+def _why_not(one: Prospect, script: str, bases: Sequence[str], device_kind: str, *, exactly: bool) -> str | None:
+    """Return why an idea does not apply; None where it does. exactly: merge it, instead of looking for its lines."""
+    patch, slug = one.idea.patch, one.idea.slug
+    if not exactly:
+        is_at_home = patched(patch, script) is not None or may_apply(patch, script)
+        return None if is_at_home else f"idea {slug} is about lines that this script does not have"
     try:
         applied(one.idea, script, bases, device_kind)
     except ScriptError as error:
