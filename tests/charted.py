@@ -8,8 +8,8 @@ from typing import Any
 
 from agent.experiment import Kind
 from agent.judging.intervals import Interval
-from agent.proposers.mix import Share
 from agent.records.place import Place
+from agent.records.summary import Share
 from agent.script.dials import Value
 from agent.view.charts.render import SVG, svg
 from agent.view.charts.style import Spec

@@ -11,9 +11,9 @@ from samples import NIGHT, enter
 
 from agent.experiment import Attempt, Decision, Kind, Proposal, Status
 from agent.judging.intervals import Interval
-from agent.proposers.mix import Share
 from agent.records.journal import Journal
 from agent.records.place import Place
+from agent.records.summary import Share
 from agent.view.facts.nouns import AttemptFacts, DawnFacts, DecisionFacts, NightFacts, RunFacts
 
 SIGMA_BPB = 0.004

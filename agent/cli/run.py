@@ -21,9 +21,9 @@ from agent.night.loop import run_night
 from agent.night.opening import Request, open_context
 from agent.night.state import NightContext
 from agent.proposers.given import NoSource
-from agent.proposers.mix import shares
 from agent.records.journal import Journal
 from agent.records.place import place_of_night
+from agent.records.summary import earned, merits
 from agent.text import counted
 from agent.view import terminal
 from agent.view.facts.journal import overview
@@ -89,7 +89,7 @@ def _last_screen(context: NightContext, limits: Limits, script: Path) -> LastScr
     history, night, asks = context.journal.attempts(), context.runner.night, context.journal.asks()
     dawns, calls = context.journal.dawns(), context.journal.calls()
     now = overview(night, history, asks, dawns, noise(history))
-    brought = shares(history, asks)
+    brought = earned(merits(history), asks)
     sources = (*terminal.shares_lines(brought), *terminal.failure_lines(brought)) if now.ideas else ()
     crew = crew_of(night, history, asks, calls)
     return LastScreen(

@@ -17,7 +17,7 @@ from agent.experiment import Ask, History, Night, runs_at_dawns
 from agent.proposers.briefing import Left
 from agent.records.journal import Journal
 from agent.records.place import Place
-from agent.records.summary import brought_by
+from agent.records.summary import merits
 from agent.text import counted, duration
 
 LATEST = 20  # nights that are looked at
@@ -170,12 +170,12 @@ class Experience:
     @classmethod
     def of(cls, history: History, tag: str | None = None) -> "Experience | None":
         """Sum up a night; None where its attempt 0 has no run that counts."""
-        sources = brought_by(history)
+        edits = merits(history)
         runs_s = [run.spent_s for first in history[:1] for run in first.counted_runs if run.score is not None]
         if not runs_s:
             return None
-        ideas, run_s = sum(source.attempts for source in sources), statistics.median(runs_s)
-        mean_s = sum(source.spent_s for source in sources) / ideas if ideas >= FEW_IDEAS else run_s
+        run_s = statistics.median(runs_s)
+        mean_s = statistics.fmean([edit.spent_s for edit in edits]) if len(edits) >= FEW_IDEAS else run_s
         return cls(run_s, mean_s, tag)
 
 

@@ -10,20 +10,17 @@ source stays that good for long, so one that has not been tried yet soon is.
 import random
 import statistics
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from typing import TypeVar
 
 from agent.errors import Exhausted, NoIdea, NotYet, Unanswered
-from agent.experiment import Ask, History, Kind, Proposal, Status, kept, source_name
+from agent.experiment import Ask, Kind, Proposal, Status, kept, source_name
 from agent.proposers.briefing import Briefing, Proposer
 from agent.proposers.checked import Claims
-from agent.records.summary import Brought, brought_by, gain_bpb
-
-Number = TypeVar("Number", int, float)
+from agent.records.summary import earned, gain_bpb, merits
 
 PRIOR_KEEPS = 1.0  # of a source that was never asked, in its prior's attempts
 RESTS_AFTER, MOST_RESTED = 2, 32  # turns: failed in a row, and attempts rested at most
@@ -48,7 +45,8 @@ class Mix:
     alike: for a source, those that make the same calls. priors: of the sources that are not as usual.
     at_once: how many questions a source is asked at the same time, where that is limited; claims: the proposals that
     are no attempts yet. Equal seeds, histories and asks give equal draws, so a resumed night goes on like an
-    undisturbed one. Several threads may ask at once: sources are drawn one after the other, and asked side by side.
+    undisturbed one. Several threads may ask at once: sources are drawn one after the other, and asked side by side. An
+    exhausted one is asked again when the script to be edited has changed.
     """
 
     def __init__(
@@ -65,153 +63,94 @@ class Mix:
         claims: Claims | None = None,
         say: Callable[[str], None] = lambda sentence: None,
     ) -> None:
-        self._turns = Turns(sources, repairers, alike or {}, at_once or {})
-        self._seed = seed
-        self._claims = claims or Claims()
+        self._sources, self._seed, self._claims = sources, seed, claims or Claims()
+        self._first, self._last, self._repairers = first, last, repairers
+        self._alike, self._priors, self._say = alike or {}, priors or {}, say
         self._lock = threading.Lock()  # never held while a source is asked
-        self._first, self._last = first, last
-        self._priors = priors or {}
-        self._say = say
+        self._exhausted: dict[str, tuple[int, str]] = {}  # source → the attempt that it was to edit, and why
+        self._asked: Counter[str | None] = Counter()  # source → how many questions it is being asked
         self._stands_in = False
+        limits = {min([name, *self._alike.get(name, ())]): most for name, most in (at_once or {}).items()}
+        slots = {name: threading.BoundedSemaphore(most) for name, most in limits.items()}
+        # sources that make the same calls have common slots
+        self._slots = {name: slots[min([name, *self._alike.get(name, ())])] for name in at_once or {}}
 
     def propose(self, briefing: Briefing) -> Proposal:
-        briefing = self._claims.told(briefing)
+        """Return the idea of the first source that has one; raise Exhausted if all are, or NoIdea with the reasons."""
+        briefing, failures = self._claims.told(briefing), list[str]()
         with self._lock:
-            priors = {name: self._priors.get(name, USUAL) for name in self._turns.names(briefing)}
-            order = by_promise(priors, briefing, self._seed, asked=self._turns.asked)
-            order.sort(key=lambda name: (name in self._last, name not in self._first))
-            turn = self._turns.begin(order, briefing, self._first)
-        idea = self._turns.first_idea(turn)
-        stands_in = idea.name in self._last
+            names = self._order(briefing, failures)
+            # the source that counts as being asked until another one is; the first answer at once, mostly with nothing
+            expected = next((name for name in names if name not in self._first), None)
+            self._asked[expected] += 1
+        name, proposal = self._first_idea(names, expected, briefing, failures)
+        stands_in = name in self._last
         with self._lock:
             has_changed, self._stands_in = stands_in is not self._stands_in, stands_in
         if has_changed:
-            self._say(" · ".join((*(idea.failures if stands_in else ()), f"ideas now come from {idea.name}")))
-        return idea.proposal
+            self._say(" · ".join((*(failures if stands_in else ()), f"ideas now come from {name}")))
+        return proposal
 
-
-# ---- taking turns ----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Taken:
-    name: str  # of the source
-    proposal: Proposal
-    failures: tuple[str, ...]  # why those that were asked before it had none
-
-
-@dataclass(frozen=True, slots=True)
-class Dry:
-    """Hold why a source is exhausted, and the attempt whose script it was asked to edit."""
-
-    why: str
-    parent: int
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """Hold in which order one question goes to the sources."""
-
-    names: tuple[str, ...]
-    briefing: Briefing
-    maker: tuple[str, ...]  # the source of the crash to repair
-    uncounted: Collection[str]  # sources that answer at once, mostly with nothing
-    expected: str | None  # the source that counts as being asked until another one is
-    failures: list[str]
-
-
-class Turns:
-    """Ask one source after another; ask an exhausted one again when the script to be edited has changed.
-
-    asked: how many questions each source is being asked.
-    """
-
-    def __init__(
-        self,
-        sources: Mapping[str, Proposer],
-        repairers: Collection[str],
-        alike: Mapping[str, Collection[str]],
-        at_once: Mapping[str, int],
-    ) -> None:
-        self._sources = dict(sources)
-        self._repairers = repairers
-        self._alike = alike
-        self._exhausted: dict[str, Dry] = {}
-        self._lock = threading.Lock()
-        self.asked = dict.fromkeys(sources, 0)
-        callers = {name: min([name, *alike.get(name, ())]) for name in at_once}  # that make the same calls
-        slots = {one: threading.BoundedSemaphore(at_once[name]) for name, one in callers.items()}
-        self._slots: dict[str, AbstractContextManager[object]] = {name: slots[one] for name, one in callers.items()}
-
-    def names(self, briefing: Briefing) -> tuple[str, ...]:
+    def _open(self, briefing: Briefing) -> list[str]:
         """List the sources that may still have ideas."""
-        with self._lock:
-            known = dict(self._exhausted)
-        return tuple(
-            name for name in self._sources if name not in known or known[name].parent != briefing.parent.number
+        parent = briefing.parent.number
+        return [name for name in self._sources if self._exhausted.get(name, (None, ""))[0] != parent]
+
+    def _order(self, briefing: Briefing, failures: list[str]) -> list[str]:
+        """Return in which order to ask: the source of a crash to repair first, and sources that rest last."""
+        priors = {name: self._priors.get(name, USUAL) for name in self._open(briefing)}
+        until = {}
+        for name in priors:
+            # one that can repair what crashed is not held to its crashes
+            counts_crashes, alike = name not in self._repairers, self._alike.get(name, ())
+            if (rest := rests_until(name, briefing, counts_crashes=counts_crashes, alike=alike)) is not None:
+                until[name] = rest
+        drawn = by_promise(priors, briefing, self._seed, asked=self._asked)
+        maker = self._maker(briefing)
+        order = sorted(
+            drawn, key=lambda name: (name != maker, name in until, name in self._last, name not in self._first)
         )
+        failures += [
+            f"{name} failed again and again and rests until attempt {until[name]}" for name in order if name in until
+        ]
+        return order
 
-    def begin(self, order: Sequence[str], briefing: Briefing, uncounted: Collection[str]) -> Turn:
-        """Return in which order to ask, and count the source that comes first as being asked from now on.
+    def _maker(self, briefing: Briefing) -> str | None:
+        """Return the source of the crash to repair, if it can read why."""
+        name = source_name(briefing.broken.proposal.source) if briefing.broken else None
+        return name if name in self._repairers else None
 
-        The source of a crash to repair comes first. Sources that rest, after several failures, come last.
-        """
-        until = {name: rest for name in order if (rest := self._rests_until(name, briefing)) is not None}
-        failures = [f"{name} failed again and again and rests until attempt {rest}" for name, rest in until.items()]
-        maker = self._repairer(briefing)
-        names = tuple(dict.fromkeys((*maker, *(name for name in order if name not in until), *until)))
-        expected = next((name for name in names if name not in uncounted), None)
-        self._count(None, expected)
-        return Turn(names, briefing, maker, uncounted, expected, failures)
-
-    def first_idea(self, turn: Turn) -> Taken:
-        """Return the idea of the first source that has one; raise Exhausted if all are, or NoIdea with the reasons."""
-        briefing, failures, at = turn.briefing, turn.failures, turn.expected
+    def _first_idea(
+        self, names: Sequence[str], at: str | None, briefing: Briefing, failures: list[str]
+    ) -> tuple[str, Proposal]:
         unanswered: set[str] = set()
         try:
-            for name in turn.names:
+            for name in names:
                 if name in unanswered:
                     continue
-                if name not in turn.uncounted:
-                    self._count(at, name)
+                if name not in self._first:
+                    with self._lock:
+                        self._asked[at] -= 1
+                        self._asked[name] += 1
                     at = name
-                mine = briefing if name in turn.maker else replace(briefing, broken=None)
+                mine = briefing if name == self._maker(briefing) else replace(briefing, broken=None)
                 try:
                     with self._slots.get(name, nullcontext()):
-                        return Taken(name, self._sources[name].propose(mine), tuple(failures))
+                        return name, self._sources[name].propose(mine)
                 except NotYet:
                     continue
-                except Unanswered as error:
-                    unanswered.update(self._alike.get(name, ()))
+                except (NoIdea, Exhausted) as error:
                     failures.append(f"{name}: {error}")
-                except NoIdea as error:
-                    failures.append(f"{name}: {error}")
-                except Exhausted as error:
-                    with self._lock:
-                        self._exhausted[name] = Dry(f"{name}: {error}", briefing.parent.number)
-                    failures.append(f"{name}: {error}")
+                    if isinstance(error, Unanswered):
+                        unanswered.update(self._alike.get(name, ()))
+                    if isinstance(error, Exhausted):
+                        self._exhausted[name] = briefing.parent.number, failures[-1]
         finally:
-            self._count(at, None)
-        if not self.names(briefing):
             with self._lock:
-                raise Exhausted("; ".join(dry.why for dry in self._exhausted.values()))
+                self._asked[at] -= 1
+        if not self._open(briefing):
+            raise Exhausted("; ".join(why for _, why in self._exhausted.values()))
         raise NoIdea("; ".join(failures) or "no source can have an idea yet")
-
-    def _count(self, before: str | None, now: str | None) -> None:
-        """Count one source as being asked instead of another; None: instead of none, or no other."""
-        with self._lock:
-            for name, more in ((before, -1), (now, 1)):
-                if name is not None:
-                    self.asked[name] += more
-
-    def _rests_until(self, name: str, briefing: Briefing) -> int | None:
-        """Return until when a source rests; one that can repair what crashed is not held to its crashes."""
-        alike = self._alike.get(name, ())
-        return rests_until(name, briefing, counts_crashes=name not in self._repairers, alike=alike)
-
-    def _repairer(self, briefing: Briefing) -> tuple[str, ...]:
-        name = source_name(briefing.broken.proposal.source) if briefing.broken else ""
-        return (name,) if name in self._repairers and name in self.names(briefing) else ()
 
 
 def rests_until(
@@ -245,58 +184,8 @@ def _failed_last(asks: Iterable[Ask]) -> list[int]:
 # ---- gains and costs -------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
-    """Sum up one source's part of a night: its gains and costs."""
-
-    source: str
-    attempts: int
-    kept: int
-    gain_bpb: float  # summed over its keeps, by the judge's shrunken estimates
-    hours: float  # of training, scoring and asking
-    calls: int
-    failures: int  # of the calls
-    tokens_in: int | None  # None: not told
-    tokens_out: int | None
-    usd: float | None
-    tokens_cached: int | None = None  # of tokens_in
-    last_failure: str | None = None  # why the latest call failed; None where it did not
-
-
-def shares(history: History, asks: Sequence[Ask]) -> tuple[Share, ...]:
-    """Return a row for every source that has proposed or was asked, the one that gained most first."""
-    return shares_of(brought_by(history), asks)
-
-
-def shares_of(sources: Sequence[Brought], asks: Sequence[Ask]) -> tuple[Share, ...]:
-    """Return the rows, given what the ideas of each source have brought."""
-    known = {one.source: one for one in sources}
-    asked: dict[str, list[Ask]] = defaultdict(list)
-    for ask in asks:
-        asked[source_name(ask.source)].append(ask)
-    rows = [_share(known.get(name, Brought(name)), asked[name]) for name in {*known, *asked}]
-    return tuple(sorted(rows, key=lambda row: (-row.gain_bpb, row.source)))
-
-
-def _share(ideas: Brought, asks: Sequence[Ask]) -> Share:
-    return Share(
-        source=ideas.source,
-        attempts=ideas.attempts,
-        kept=ideas.kept,
-        gain_bpb=ideas.gain_bpb,
-        hours=(ideas.spent_s + sum(ask.wall_s for ask in asks)) / 3600,
-        calls=len(asks),
-        failures=sum(ask.failure is not None for ask in asks),
-        tokens_in=_sum(ask.tokens_in for ask in asks),
-        tokens_out=_sum(ask.tokens_out for ask in asks),
-        usd=_sum(ask.usd for ask in asks),
-        tokens_cached=_sum(ask.tokens_cached for ask in asks),
-        last_failure=asks[-1].failure if asks else None,
-    )
-
-
 def by_promise(
-    priors: Mapping[str, Prior], briefing: Briefing, seed: int | str, *, asked: Mapping[str, int] | None = None
+    priors: Mapping[str, Prior], briefing: Briefing, seed: int | str, *, asked: Mapping[str | None, int] | None = None
 ) -> list[str]:
     """Order the sources by gains per hour, each drawn from its posterior; one whose first turn is due comes first.
 
@@ -306,12 +195,12 @@ def by_promise(
     """
     history, asks = briefing.history, briefing.asks
     rng = random.Random(f"{seed} {briefing.number} {len(asks)}")
-    known = {share.source: share for share in shares(history, asks)}
+    known = {share.source: share for share in earned(merits(history), asks)}
     typical_bpb = statistics.fmean([gain for one in kept(history) if (gain := gain_bpb(one, history)) > 0] or [1.0])
     done_s = [one.spent_s for one in history if one.decision is not None and one.is_idea]
     attempt_h = ((statistics.fmean(done_s) if done_s else 0.0) or briefing.night.budget_s) / 3600
     asked = asked or {}
-    open_h = defaultdict(float, {name: number * attempt_h for name, number in asked.items()})
+    open_h = defaultdict[str | None, float](float, {name: number * attempt_h for name, number in asked.items()})
     for one in history:
         if one.is_idea and one.decision is None:
             open_h[source_name(one.proposal.source)] += max(0.0, attempt_h - one.spent_s / 3600)
@@ -330,8 +219,3 @@ def by_promise(
     met = {*known, *(name for name, number in asked.items() if number)}
     tried = sum(share.attempts for share in known.values()) + sum(asked.values())
     return sorted(rates, key=lambda name: (name in met or tried < priors[name].first_turn, -rates[name]))
-
-
-def _sum(values: Iterable[Number | None]) -> Number | None:
-    told = [value for value in values if value is not None]
-    return sum(told) if told else None

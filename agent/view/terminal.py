@@ -19,8 +19,8 @@ from agent.experiment import (
     attempt_ref,
     memory_mb,
 )
-from agent.proposers.mix import Share
 from agent.records.results import Row, number_of
+from agent.records.summary import Share
 from agent.text import SAID_CHARS, counted, harmless_lines, one_line, percent_sure, shown_difference
 from agent.view import table
 from agent.view.live.verdicts import COLOURS

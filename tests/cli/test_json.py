@@ -21,9 +21,9 @@ from agent.judging.champion import Edit
 from agent.judging.intervals import Interval
 from agent.pools.contention import Contention
 from agent.proposers.briefing import Left
-from agent.proposers.mix import Share
 from agent.records.journal import Journal
 from agent.records.results import COLUMNS
+from agent.records.summary import Share
 from agent.view.facts.load import Load
 from agent.view.facts.nouns import AttemptFacts, DawnFacts, DecisionFacts, NightFacts, RunFacts
 from agent.view.facts.overview import Scored, Stopped

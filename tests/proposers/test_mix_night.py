@@ -17,10 +17,11 @@ from agent.proposers.checked import Checked
 from agent.proposers.llm.chat import Patience
 from agent.proposers.llm.llm import LLM, Price
 from agent.proposers.llm.prompt import AskMode
-from agent.proposers.mix import Mix, shares
+from agent.proposers.mix import Mix
 from agent.proposers.queue import Queue
 from agent.proposers.search.search import Search
 from agent.proposers.waiting import FurtherFirst, Waiting
+from agent.records.summary import earned, merits
 from agent.view.terminal import shares_lines
 
 # half a minute; the default mix is in the ordinary tests, by test_catalogue_night.py
@@ -129,7 +130,7 @@ def test_a_crash_went_back_to_the_model_in_quotes_and_was_mended(morning):
 
 
 def test_the_report_says_what_each_source_brought_and_cost(morning):
-    table = shares(morning.attempts, morning.asks)
+    table = earned(merits(morning.attempts), morning.asks)
     llm = next(share for share in table if share.source == "llm")
     assert llm.calls == len(morning.asks)
     assert llm.usd == pytest.approx(sum(ask.usd or 0 for ask in morning.asks))

@@ -8,7 +8,7 @@ from test_journal import NIGHT
 from agent.experiment import Attempt, Audit, Decision, DryRun, Ending, Kind, Noise, Proposal, Run, Score, Status
 from agent.judging.noise import noise
 from agent.records.journal import Journal
-from agent.records.summary import brought_by, noise_of_night
+from agent.records.summary import earned, merits, noise_of_night
 from agent.view.facts.journal import overview
 
 AUDIT = Audit(4, 0, 0.0, 0.0, 2.5)
@@ -48,7 +48,7 @@ def journal(tmp_path):
 
 def test_a_night_stands_where_its_attempts_say(journal):
     history = journal.attempts()
-    now, brought = overview(NIGHT, history, (), (), None), brought_by(history)
+    now, brought = overview(NIGHT, history, (), (), None), earned(merits(history), ())
     assert now.best.number == 5
     assert (now.keep, now.discard, now.crash) == (2, 2, 1)  # of ideas: neither attempt 0 nor a question
     assert now.stopped.stopped == 1

@@ -17,8 +17,8 @@ from samples import HISTORY, NIGHT, UPSTREAM, status_lines
 
 from agent.experiment import Attempt, Decision, Ending, Entry, Kind, Status
 from agent.judging.judges import Greedy
-from agent.proposers.mix import Share
 from agent.records.results import COLUMNS, Row, lines_of, read_rows
+from agent.records.summary import Share
 from agent.script.merge import Basis
 from agent.view import terminal as report
 from agent.view.live.verdicts import verdict

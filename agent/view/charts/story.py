@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from agent.experiment import NOT_BELIEVED
-from agent.proposers.mix import Share
+from agent.records.summary import Share
 from agent.script.dials import Value
 from agent.text import counted, duration, one_line, percent_sure
 from agent.view.charts.style import (

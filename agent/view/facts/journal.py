@@ -23,9 +23,8 @@ from agent.experiment import (
     params_M,
     short,
 )
-from agent.proposers.mix import shares
 from agent.records.journal import Journal
-from agent.records.summary import noise_of_night
+from agent.records.summary import earned, merits, noise_of_night
 from agent.records.terms import Terms
 from agent.script.dials import Value, dials_in
 from agent.view.facts.nouns import AttemptFacts, DecisionFacts, NightFacts, RunFacts
@@ -72,7 +71,7 @@ def facts_of(
         smallest_bpb=noise.smallest_bpb if noise else None,
         attempts=attempts,
         incumbent=best.number if best else None,
-        sources=shares(history, asks),
+        sources=earned(merits(history), asks),
         dawn=dawn_of(dawns, lambda number: history[number].proposal.title),
         noise_runs=noise.runs if noise else None,
         doubt=noise.doubt if noise else None,

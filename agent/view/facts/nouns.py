@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from agent.experiment import NightCall, Part
 from agent.judging.intervals import Interval
-from agent.proposers.mix import Share
+from agent.records.summary import Share
 from agent.script.dials import Value
 
 

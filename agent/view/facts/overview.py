@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 
 from agent.experiment import VOID, Attempt, Dawn, Ending, Status
 from agent.judging.intervals import Interval
-from agent.proposers.mix import Share
+from agent.records.summary import Share
 from agent.text import shown_difference
 from agent.view.facts.nouns import AttemptFacts, DawnFacts, NightFacts, RunFacts
 

@@ -8,10 +8,9 @@ from pathlib import Path
 
 from agent.experiment import Status, source_name
 from agent.judging.champion import SOURCE as DAWN
-from agent.proposers.mix import Share, shares_of
 from agent.records.results import Row, number_of
 from agent.records.shipped import number_in, read_record
-from agent.records.summary import Brought
+from agent.records.summary import Merit, Share, earned
 from agent.view.facts.journal import facts_of, turned
 from agent.view.facts.nouns import AttemptFacts, DawnFacts, DecisionFacts, NightFacts
 from agent.view.facts.overview import gain_bpb
@@ -90,13 +89,16 @@ def of_rows(tag: str, rows: Sequence[Row]) -> NightFacts:
 
 def _sources(attempts: Sequence[AttemptFacts]) -> tuple[Share, ...]:
     known = {attempt.number: attempt for attempt in attempts}
-    brought: dict[str, Brought] = {}
-    for attempt in attempts:
-        if attempt.parent is not None and attempt.is_idea:
-            name, is_kept = source_name(attempt.source), attempt.status == Status.KEEP
-            gain = max(0.0, gain_bpb(attempt, known) or 0.0) if is_kept else None
-            brought[name] = brought.get(name, Brought(name)).plus(gain, attempt.spent_s)
-    return shares_of(tuple(brought.values()), ())
+    edits = [
+        Merit(
+            source_name(attempt.source),
+            attempt.spent_s,
+            max(0.0, gain_bpb(attempt, known) or 0.0) if attempt.status == Status.KEEP else None,
+        )
+        for attempt in attempts
+        if attempt.parent is not None and attempt.is_idea
+    ]
+    return earned(edits, ())
 
 
 def _of_row(row: Row, number: int, parent: int | None) -> AttemptFacts:

@@ -6,7 +6,7 @@ import pytest
 from charted import attempt, dots, every_outcome, layers, links, long_night, night, revoked, shipped, tree
 
 from agent.experiment import Kind
-from agent.proposers.mix import Share
+from agent.records.summary import Share
 from agent.view.charts import story
 from agent.view.charts.render import SVG, svg
 from agent.view.facts.nouns import RunFacts
