@@ -38,7 +38,21 @@ from pathlib import Path
 import measure
 from filled_night import KIND, PASSED, TAG, Bowl, a_run, a_score, grow, make_night
 
-from agent.experiment import LOCAL, WHOLE, Ask, Attempt, Audit, History, Lease, Progress, Proposal, Run, Score, Work
+from agent.experiment import (
+    LOCAL,
+    WHOLE,
+    Ask,
+    Attempt,
+    Audit,
+    History,
+    Lease,
+    Night,
+    Progress,
+    Proposal,
+    Run,
+    Score,
+    Work,
+)
 from agent.judging.judges import choose_judge
 from agent.night.limits import Limits
 from agent.night.lock import Stop
@@ -74,7 +88,7 @@ class Unseen:
         self.settled: dict[int, float] = {}  # attempt → by the clock, the first time
         self.spent: list[float] = []  # processor seconds of this process, after each of them
 
-    def night_stands(self, history: History, asks: Sequence[Ask], left: Left) -> None: ...
+    def night_stands(self, night: Night, history: History, asks: Sequence[Ask], left: Left) -> None: ...
     def dawn_began(self, runs: int) -> None: ...
     def asking_began(self, number: int) -> None: ...
     def attempt_began(self, attempt: Attempt) -> None: ...

@@ -19,7 +19,7 @@ import pytest
 
 from agent.clock import Stopwatch
 from agent.errors import Exhausted
-from agent.experiment import LOCAL, Ask, Attempt, Doing, Progress, Proposal, Work
+from agent.experiment import LOCAL, Ask, Attempt, Doing, Night, Progress, Proposal, Work
 from agent.judging.judges import Greedy
 from agent.night.flight import Flight, Jobs
 from agent.night.limits import Limits
@@ -213,7 +213,7 @@ class Quiet:
         self.sentences: list[str] = []
         self.progress: list[Progress] = []
 
-    def night_stands(self, history: Sequence[Attempt], asks: Sequence[Ask], left: Left) -> None: ...
+    def night_stands(self, night: Night, history: Sequence[Attempt], asks: Sequence[Ask], left: Left) -> None: ...
     def dawn_began(self, runs: int) -> None: ...
     def asking_began(self, number: int) -> None: ...
     def attempt_began(self, attempt: Attempt) -> None: ...

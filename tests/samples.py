@@ -25,7 +25,8 @@ from agent.experiment import (
 )
 from agent.judging.noise import noise
 from agent.records.journal import Journal
-from agent.view.facts.journal import overview
+from agent.view.facts.journal import facts_of
+from agent.view.facts.overview import overview_of
 from agent.view.facts.workers import crew_of
 from agent.view.status import overview_lines
 
@@ -82,8 +83,8 @@ def status_lines(
 ) -> list[str]:
     """Return what `status` says of a night whose attempts are these."""
     dawns = () if dawn is None else (dawn,)
-    now = overview(night, history, asks, dawns, noise(history))
-    return overview_lines(now, pid=pid, stopping=False, crew=crew_of(night, history, asks, calls))
+    facts = facts_of(night, history, asks, dawns, tuple(calls), noise(history), {})
+    return overview_lines(overview_of(facts), pid=pid, stopping=False, crew=crew_of(facts, history))
 
 
 def doing(what: Doing, seed: int | None = None, worker: str = LOCAL) -> Work:

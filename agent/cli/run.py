@@ -23,11 +23,10 @@ from agent.night.state import NightContext
 from agent.proposers.given import NoSource
 from agent.records.journal import Journal
 from agent.records.place import place_of_night
-from agent.records.summary import earned, merits
 from agent.text import counted
 from agent.view import terminal
-from agent.view.facts.journal import overview
-from agent.view.facts.overview import Overview
+from agent.view.facts.journal import facts_of
+from agent.view.facts.overview import Overview, overview_of
 from agent.view.facts.workers import crew_of
 from agent.view.live.ending import HEADING, LastScreen, belief, tried_lines
 from agent.view.screen import print_folded, print_lines, terminal_width
@@ -88,10 +87,10 @@ def _last_screen(context: NightContext, limits: Limits, script: Path) -> LastScr
     """Sum up the night on one screen: what was tried, what to believe of it, and the commands that come next."""
     history, night, asks = context.journal.attempts(), context.runner.night, context.journal.asks()
     dawns, calls = context.journal.dawns(), context.journal.calls()
-    now = overview(night, history, asks, dawns, noise(history))
-    brought = earned(merits(history), asks)
+    facts = facts_of(night, history, asks, dawns, calls, noise(history), {})
+    now, brought = overview_of(facts), facts.sources
     sources = (*terminal.shares_lines(brought), *terminal.failure_lines(brought)) if now.ideas else ()
-    crew = crew_of(night, history, asks, calls)
+    crew = crew_of(facts, history)
     return LastScreen(
         chart=tried_lines(history, now.smallest_bpb, terminal_width()),
         sentences=[*overview_lines(replace(now, doubt=None), pid=None, stopping=False, crew=crew)[2:], *sources],

@@ -14,9 +14,9 @@ from agent.records.place import Place
 from agent.records.summary import noise_of_night
 from agent.text import counted, duration
 from agent.tries.line import TryLine, tries_facts, tries_line
-from agent.view.facts.journal import overview
+from agent.view.facts.journal import facts_of, overview
 from agent.view.facts.json import plain
-from agent.view.facts.overview import Overview
+from agent.view.facts.overview import Overview, overview_of
 from agent.view.facts.workers import Crew, crew_of
 from agent.view.status import overview_lines
 
@@ -47,9 +47,10 @@ def status(tag: str | None = None, /, *, follow: bool = False) -> Answer:
     who = who if who is not None and who.tag == tag else None
     with Journal.read(place.journal(tag)) as journal:
         work = journal.work()  # before the attempts that it names
-        night, history, asks, calls = journal.night(), journal.outlines(), journal.asks(), journal.calls()
-        now = read_overview(journal)
-        crew = crew_of(night, history, asks, calls, work, None if who is None else time.time())
+        history = journal.outlines()
+        noise = noise_of_night(journal, history)
+        seen = facts_of(journal.night(), history, journal.asks(), journal.dawns(), journal.calls(), noise, {})
+    now, crew = overview_of(seen), crew_of(seen, history, work, None if who is None else time.time())
     stopping = who is not None and Stop(place.folder(tag)).after_run
     facts = {
         "running": None if who is None else {"pid": who.pid, "since": who.since, "stopping": stopping},

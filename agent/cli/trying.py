@@ -201,8 +201,8 @@ def _progress(place: Place) -> dict[str, object]:
         return {}
     with Journal.read(place.journal(who.tag)) as journal:
         now = Moment.read(journal)
-    facts: dict[str, object] = {"tag": who.tag, "attempt": now.attempt, "doing": now.work}
-    if now.work is Doing.TRAINING and now.seed is not None:
+    facts: dict[str, object] = {"tag": who.tag, "attempt": now.attempt, "doing": now.doing}
+    if now.doing == Doing.TRAINING and now.seed is not None:
         point = read_progress(run_folder(place.folder(who.tag), now.attempt, now.seed) / "out")
         facts |= {} if point is None else {"fraction": point.fraction, "step": point.step, "loss": point.loss}
     return facts

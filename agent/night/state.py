@@ -106,7 +106,7 @@ def unaudited(attempt: Attempt) -> Run | None:
 class Watcher(Protocol):
     """Receive the events of a night, to show them: a terminal, a plain log, a test."""
 
-    def night_stands(self, history: History, asks: Sequence[Ask], left: Left) -> None: ...
+    def night_stands(self, night: Night, history: History, asks: Sequence[Ask], left: Left) -> None: ...
     def dawn_began(self, runs: int) -> None: ...
     def asking_began(self, number: int) -> None: ...
     def attempt_began(self, attempt: Attempt) -> None: ...
@@ -152,7 +152,7 @@ class NightContext:
 
     def tell_standing(self, state: State) -> None:
         """Show where the night stands now."""
-        self.watcher.night_stands(state.attempts, state.asks, self.limits.left(state.ideas))
+        self.watcher.night_stands(self.night, state.attempts, state.asks, self.limits.left(state.ideas))
 
 
 def why_and_where(context: NightContext, crashed: Attempt) -> str:

@@ -2,12 +2,17 @@
 
 import os
 import re
-import textwrap
 from collections.abc import Iterable
 from typing import Any, TextIO, cast
 
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
+
+from agent.text import CUT_WITH, harmless
+
+LABEL = re.compile(r" *\w+ {2,}(?=\S)")  # as in "  script   /home/…"
+WORD = re.compile(r"\s*(?:(?:val_bpb|σ|gain|±) )?\S+")  # a number stays with its name
 
 
 def print_lines(lines: Iterable[Text]) -> None:
@@ -30,14 +35,51 @@ def print_folded(lines: Iterable[str], heads: re.Pattern[str] | None = None) -> 
         if not console.is_terminal:
             print(line)
             continue
-        shown = Text("\n".join(_folded(line, console.width)))
+        text = Text(line)
         if heads is not None and (head := heads.match(line)) is not None:
-            shown.stylize("bold", 0, head.end())
-        console.print(shown, soft_wrap=True)
+            text.stylize("bold", 0, head.end())
+        for part in folded(text, console.width):
+            console.print(part, soft_wrap=True)
 
 
-def _folded(line: str, width: int) -> list[str]:
-    return textwrap.wrap(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False) or [""]
+def shown(text: str) -> str:
+    """Return foreign text as one line for a terminal: nothing in it moves the cursor, tabs included."""
+    return harmless(" ".join(text.split()))
+
+
+def folded(line: Text, width: int) -> list[Text]:
+    """Break a line between words, but do not break a word that no line has room for, such as a long path.
+
+    Later lines begin below the text behind the first one's label, or else two columns to the right of the first.
+    """
+    label = LABEL.match(line.plain)
+    indent = " " * (len(label[0]) if label else len(line.plain) - len(line.plain.lstrip()) + 2)
+    cuts, used = [], 0
+    for piece in WORD.finditer(line.plain):
+        needed, alone = cell_len(piece[0]), len(indent) + cell_len(piece[0].lstrip())
+        if piece.start() > 0 and used + needed > width >= alone:
+            cuts.append(piece.start())
+            used = alone
+        else:
+            used += needed
+    first, *later = line.divide(cuts)
+    return [first, *(Text.assemble(indent, part[len(part) - len(part.plain.lstrip()) :]) for part in later)]
+
+
+def shortened(text: str, columns: int) -> str:
+    """Shorten a text to so many columns at the end of a word, with an ellipsis as the last character.
+
+    A word longer than half of the columns is cut.
+    """
+    if cell_len(text) <= columns:
+        return text
+    if columns < 1:
+        return ""
+    kept = set_cell_size(text, columns - 1)
+    words = kept.rpartition(" ")[0] if text[len(kept.rstrip()) :][:1] != " " else kept
+    if cell_len(words) >= columns // 2:
+        kept = words
+    return f"{kept.rstrip(CUT_WITH)}…"
 
 
 def terminal_width() -> int | None:

@@ -40,10 +40,9 @@ from agent.records.place import Place, run_folder
 from agent.runs.outputs import read_progress
 from agent.text import counted, duration, harmless_lines
 from agent.view.facts.json import as_json
-from agent.view.facts.load import in_order
 from agent.view.facts.nouns import AttemptFacts, NightFacts
 from agent.view.facts.read import curve, log_tail, night_facts
-from agent.view.facts.workers import workers_of_call
+from agent.view.facts.workers import in_order, workers_of_call
 from agent.view.live.follow import seconds_since
 from agent.view.live.verdicts import progress_words, within_one
 from agent.view.page.extras import gather

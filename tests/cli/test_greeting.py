@@ -23,7 +23,7 @@ from agent.pools.leases import gpu_in_use, leases_of_machine
 from agent.proposers.briefing import Left
 from agent.records.terms import Terms
 from agent.sandbox.watch import Counters, others_share
-from agent.view.live.columns import folded
+from agent.view.screen import folded
 
 EVENING = datetime(2026, 11, 22, 23, 12)
 LEARNT = Experience(run_s=300.0, experiment_s=360.0)

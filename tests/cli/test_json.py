@@ -24,10 +24,9 @@ from agent.proposers.briefing import Left
 from agent.records.journal import Journal
 from agent.records.results import COLUMNS
 from agent.records.summary import Share
-from agent.view.facts.load import Load
 from agent.view.facts.nouns import AttemptFacts, DawnFacts, DecisionFacts, NightFacts, RunFacts
 from agent.view.facts.overview import Scored, Stopped
-from agent.view.facts.workers import WorkerFacts
+from agent.view.facts.workers import Load, WorkerFacts
 
 BETTER = unigram(SHARPNESS=0.9)
 

@@ -22,9 +22,11 @@ def verdicts(lines: list[str]) -> list[str]:
     return [line for line in lines if re.match(r"#\d+ · ", line)]
 
 
-def night_and_watcher(grounds: Grounds, *options: str, begun: str = "1,000,000 tokens/s") -> tuple[Terminal, Terminal]:
+def night_and_watcher(
+    grounds: Grounds, *options: str, begun: str = "1,000,000 tokens/s", experiments: int = 1
+) -> tuple[Terminal, Terminal]:
     """A night on a terminal of 80 columns, and one of 140 from which it is watched by another process."""
-    run = command("run", "--proposer", "search", "--experiments", "1", *options, "--tag", "t")
+    run = command("run", "--proposer", "search", "--experiments", str(experiments), *options, "--tag", "t")
     with Terminal(run, grounds.root, columns=80, rows=40) as night:
         night.until(lambda: night.has_shown("#0 baseline", begun) and grounds.attempts("t")[0].runs)  # both see the run
         night.process.send_signal(signal.SIGSTOP)  # until the other process has begun to watch
@@ -71,8 +73,8 @@ def test_calibration_and_dawn_are_told_apart_by_night_and_watcher(tmp_path):
 @pytest.mark.slow
 def test_two_workers_are_shown_by_night_and_watcher(tmp_path):
     grounds = Grounds(make_repository(tmp_path / "user", unigram(JITTER=0.002)))
-    options = ("--workers", "2", "--cores-each", "1", "--dawn", "0", "--budget-s", "2", "--experiments", "3")
-    for terminal in night_and_watcher(grounds, *options, begun="run 1 of 3"):
+    options = ("--workers", "2", "--cores-each", "1", "--dawn", "0", "--budget-s", "2")
+    for terminal in night_and_watcher(grounds, *options, begun="run 1 of 3", experiments=3):
         assert terminal.has_shown("calibration run 2 of 3, seed 1", "calibration run 3 of 3, seed 2", "2 of 2 busy")
         assert terminal.has_shown("#1 SH", "#2 SH", "workers 2 of 2 busy · ")
         assert len(verdicts(terminal.lines())) >= 4

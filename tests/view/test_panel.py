@@ -17,9 +17,8 @@ from agent.judging.noise import noise
 from agent.proposers.briefing import Left
 from agent.view.facts.journal import overview
 from agent.view.facts.overview import Scored
-from agent.view.live.panel import countdown
+from agent.view.live.panel import Standing, countdown
 from agent.view.live.screen import Screen
-from agent.view.live.so_far import SoFar
 
 TITLE = "WARMUP_FRACTION 0.0 → 0.07105, EMBEDDING_LR 0.3 → 0.25, MATRIX_LR 0.02 → 0.035, and the rest as it was"
 WHY = "The first steps are wild, and a slow start keeps the momentum from storing their directions for long."
@@ -49,7 +48,7 @@ def shown_on(columns: int, rows: int = 24, title: str = TITLE, why: str = WHY) -
     screen = Screen(console, 300)
     for attempt in MEASURED:
         screen.attempt_settled(attempt, None if attempt.parent is None else MEASURED[attempt.parent])
-    screen.night_stands(MEASURED, ASKS, LEFT)
+    screen.night_stands(NIGHT, MEASURED, ASKS, LEFT)
     attempt = proposed(title, why)
     screen.attempt_began(attempt)
     screen.work_began(attempt, doing(Doing.TRAINING, 7))
@@ -76,17 +75,12 @@ def test_the_panel_shows_each_fact_within_eight_lines_of_80_columns():
 def test_a_gain_is_green_where_its_whole_interval_is_one():
     for gain_bpb, colour in ((0.2, "\x1b[32m"), (0.05, "")):
         terminal, screen, _ = shown_on(80)
-        best = Scored.of(1, "title", 1.5 - gain_bpb, 1, None)
+        best = Scored(1, "title", 1.5 - gain_bpb, 1.0, 2.0, 1)
         gain = Interval(gain_bpb, gain_bpb - 0.1, gain_bpb + 0.1)
-        screen.stands(dataclasses.replace(SoFar.of(MEASURED, noise(MEASURED), ASKS, LEFT), best=best, gain=gain))
+        now = overview(NIGHT, MEASURED, ASKS, (), noise(MEASURED))
+        screen.stands(Standing.of(dataclasses.replace(now, best=best, gain=gain), LEFT))
         assert f"{colour}{gain_bpb:.6f} ± 0.100000 below the baseline" in terminal.raw
         assert ("\x1b[32m" in terminal.raw.rpartition("best")[2].partition("\n")[0]) == bool(colour)
-
-
-def test_the_panel_and_status_agree():
-    known = noise(MEASURED)
-    now, told = SoFar.of(MEASURED, known, ASKS, LEFT), overview(NIGHT, MEASURED, ASKS, (), known)
-    assert (now.baseline, now.best, now.gain) == (told.baseline, told.best, told.gain)
 
 
 def test_a_wide_terminal_has_room_for_more():
@@ -143,7 +137,7 @@ def test_a_terminal_that_changes_its_size_has_one_panel(columns):
     terminal, screen, console = shown_on(80)
     terminal.screen.resize(24, columns)
     console.width = columns
-    screen.night_stands(MEASURED, ASKS, LEFT)
+    screen.night_stands(NIGHT, MEASURED, ASKS, LEFT)
     screen.said("one more line")
     lines = terminal.lines()
     assert lines[4] == "one more line"

@@ -10,7 +10,7 @@ from judged import scored_attempt
 from nights import make_repository, unigram
 from rich.cells import cell_len
 from rich.console import Console
-from samples import HISTORY, doing
+from samples import HISTORY, NIGHT, doing
 from terminals import Emulator
 
 from agent.experiment import LOCAL, Attempt, Doing, Progress, Proposal, Run, Score
@@ -49,7 +49,7 @@ def busy(count: int, columns: int = 80, rows: int = 24) -> tuple[Emulator, Scree
         else:
             screen.work_began(idea(number + 4), doing(Doing.TRAINING, 7, name))
             screen.progressed(HALFWAY, 140, name)
-    screen.night_stands((scored_attempt(0, 1.5, 1.51),), (), LEFT)
+    screen.night_stands(NIGHT, (scored_attempt(0, 1.5, 1.51),), (), LEFT)
     return terminal, screen
 
 
@@ -114,7 +114,7 @@ def test_one_worker_has_the_screen_that_it_always_had():
         screen.work_began(idea(1), doing(Doing.REHEARSING))
         screen.work_began(idea(1), doing(Doing.TRAINING, 7))
         screen.progressed(HALFWAY, 100, **worker)
-        screen.night_stands(HISTORY, (), Left(31))
+        screen.night_stands(NIGHT, HISTORY, (), Left(31))
         screen.worker_rests(LOCAL)
         assert "workers" not in terminal.text()
     assert named[0].lines() == unnamed[0].lines()
@@ -170,8 +170,7 @@ def test_the_panel_says_how_busy_the_workers_were_and_how_many_experiments_an_ho
     ]
     first = dataclasses.replace(scored_attempt(0), runs=tuple(runs))
     ideas = [dataclasses.replace(scored_attempt(number, parent=0), runs=()) for number in range(1, 41)]
-    screen._load = None  # as some seconds later
-    screen.night_stands((first, *ideas), (), LEFT)
+    screen.night_stands(NIGHT, (first, *ideas), (), LEFT)
     assert "workers 2 of 2 busy · 75% of the night · 40 experiments an hour" in terminal.text()
 
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from agent.experiment import NOT_BELIEVED
 from agent.records.summary import Share
@@ -29,10 +29,9 @@ from agent.view.charts.style import (
     thinned,
 )
 from agent.view.facts.lineage import Kept, lineage, with_overtaken
-from agent.view.facts.load import busy_times_of, in_order, load_of, others_of, stretches
-from agent.view.facts.moves import Move, moves
 from agent.view.facts.nouns import AttemptFacts, NightFacts
-from agent.view.facts.overview import hours
+from agent.view.facts.overview import gain_bpb, hours
+from agent.view.facts.workers import busy_times, in_order, load_of, others_of, stretches
 
 NAMED = {"description": {"field": "label"}}
 FAINT_RULE = {"type": "rule", "color": Colour.FAINT, "strokeWidth": 1.25, "aria": False}
@@ -263,30 +262,41 @@ FEW_VALUES, VALUE_CHARS = 4, 14  # as many values are all written; of one that i
 LARGEST = 1e300
 
 
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Hold one dial as one attempt moved it, and the change of val_bpb by all that the attempt did."""
+
+    attempt: AttemptFacts
+    before: Value
+    after: Value
+    change: float | None
+
+
 def dials_chart(night: NightFacts, width: int) -> Spec | None:
     """Draw a panel for each dial that an attempt moved; None where none was moved."""
     known = {attempt.number: attempt for attempt in night.attempts}
     by_dial: dict[str, list[Move]] = {}
-    for move in moves(night):
-        by_dial.setdefault(move.dial, []).append(move)
+    for attempt in night.attempts:
+        gain = gain_bpb(attempt, known)
+        for dial, (before, after) in attempt.dials.items() if attempt.is_idea else ():
+            by_dial.setdefault(dial, []).append(Move(attempt, before, after, None if gain is None else -gain))
     best = _in_best(night, known)
     every = sorted(by_dial, key=lambda dial: (dial not in best, -len(by_dial[dial]), dial))
     few = every[:MOST_DIALS]
     if not few:
         return None
-    domain = domain_of(night, lambda one: [-gain for gain in _gains(by_dial, few, one.number)], 0.0)
+    moved = {move.attempt.number: move.change for dial in few for move in by_dial[dial] if move.change is not None}
+    domain = domain_of(night, lambda one: [moved[one.number]] if one.number in moved else [], 0.0)
     least_px = 125 if width < PHONE_PX else 170
     columns = max(1, min(len(few), (width - 50) // least_px))
     px = (width - 58 - (columns - 1) * 14) // columns - 8
-    shown = {drawn_as(known[move.attempt], _change(move), domain[1]) for dial in few for move in by_dial[dial]} | {
-        Symbol.START
-    }
+    shown = {drawn_as(move.attempt, move.change, domain[1]) for dial in few for move in by_dial[dial]} | {Symbol.START}
     shown |= {Symbol.IN_BEST} if any(dial in best for dial in few) else set()
     channels, panels = outcomes(shown, width), []
     for at, dial in enumerate(few):
         y = quantity("change", domain, tickCount=4)
         y["axis"] |= {} if at % columns == 0 else {"labels": False, "minExtent": 0, "maxExtent": 0}
-        panels.append(_dial_panel(dial, by_dial[dial], best.get(dial), known, y, channels, px, MOST_MOVES // len(few)))
+        panels.append(_dial_panel(dial, by_dial[dial], best.get(dial), y, channels, px, MOST_MOVES // len(few)))
     words = ["change of val_bpb against the parent", "below the line is better", *said(few, every, "dials")]
     description = f"Where {counted(len(every), 'dial')} were moved: {', '.join(words)}."
     return chart(panels, description, words, width, columns) | {"spacing": 14}
@@ -302,21 +312,10 @@ def _in_best(night: NightFacts, known: Mapping[int, AttemptFacts]) -> dict[str, 
     return values
 
 
-def _change(move: Move) -> float | None:
-    return None if move.gain_bpb is None else -move.gain_bpb
-
-
-def _gains(by_dial: Mapping[str, Sequence[Move]], few: Sequence[str], number: int) -> list[float]:
-    """Return the gain of an attempt that moved one of these dials."""
-    found = (move.gain_bpb for dial in few for move in by_dial[dial] if move.attempt == number)
-    return [gain for gain in found if gain is not None][:1]
-
-
 def _dial_panel(
     dial: str,
     moved: Sequence[Move],
     in_best: Value,
-    known: Mapping[int, AttemptFacts],
     y: Spec,
     channels: Spec,
     px: int,
@@ -327,7 +326,7 @@ def _dial_panel(
     marked += [] if in_best is None or in_best == start else [(in_best, Colour.KEPT, "in the best script")]
     values = [*(value for value, _, _ in marked), *(move.after for move in moved)]
     x, is_number = _dial_axis(values, px)
-    few = thinned(sorted(moved, key=lambda move: symbol(known[move.attempt]) is Symbol.KEPT), most)
+    few = thinned(sorted(moved, key=lambda move: symbol(move.attempt) is Symbol.KEPT), most)
 
     def shown(value: Value) -> Value:
         return value if is_number else _value_words(value)
@@ -347,7 +346,7 @@ def _dial_panel(
         for value, colour, where in marked
     ]
     zero = layer([{"change": 0}], {**FAINT_RULE, "strokeWidth": 1}, {"y": y})
-    places = [(known[move.attempt], shown(move.after), _change(move)) for move in few]
+    places = [(move.attempt, shown(move.after), move.change) for move in few]
     title = {"text": [one_line(dial, 60)], "fontWeight": "bold", "color": Colour.INK, "limit": px}
     size = 30 if len(few) < 50 else 16
     return {"width": px, "height": 112, "title": title, "layer": [zero, *rules, dots(places, x, y, channels, size)]}
@@ -386,7 +385,7 @@ MANY = 24  # rows of more workers are lower
 def workers_chart(night: NightFacts, width: int) -> Spec | None:
     """Draw the runs of all workers, without the pauses of the night; None where one worker made them all."""
     names = sorted({run.worker for one in night.attempts for run in one.runs}, key=in_order)
-    every = busy_times_of(night) if len(names) > 1 else []
+    every = busy_times(night) if len(names) > 1 else []
     if not every:
         return None
     few = sorted(every, key=lambda busy: busy.began_s)[-MOST_RUNS:]

@@ -23,11 +23,6 @@ class Scored:
     high_bpb: float
     seeds: int  # that have a score
 
-    @classmethod
-    def of(cls, number: int, title: str, val_bpb: float, seeds: int, sigma_bpb: float | None) -> "Scored":
-        around = Interval.of_runs(val_bpb, sigma_bpb, seeds)
-        return cls(number, title, val_bpb, around.low_bpb, around.high_bpb, seeds)
-
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
@@ -115,15 +110,9 @@ def scored_of(facts: NightFacts, attempt: AttemptFacts | None) -> Scored | None:
     if attempt is None or attempt.val_bpb is None:
         return None
     scores = sum(run.val_bpb is not None and not run.dawn for run in attempt.runs)
-    return Scored.of(attempt.number, attempt.title, attempt.val_bpb, scores or attempt.seeds, facts.sigma_bpb)
-
-
-def scored_attempt(attempt: Attempt | None, sigma_bpb: float | None) -> Scored | None:
-    """Return the same of an attempt that was read with its runs."""
-    if attempt is None or attempt.val_bpb is None:
-        return None
-    scores = len(attempt.scores_bpb)
-    return Scored.of(attempt.number, attempt.proposal.title, attempt.val_bpb, scores, sigma_bpb)
+    around = Interval.of_runs(attempt.val_bpb, facts.sigma_bpb, scores or attempt.seeds)
+    ends = around.low_bpb, around.high_bpb
+    return Scored(attempt.number, attempt.title, attempt.val_bpb, *ends, scores or attempt.seeds)
 
 
 def gain_of(baseline: Scored | None, best: Scored | None, sigma_bpb: float | None) -> Interval | None:

@@ -1,14 +1,62 @@
-"""Tell what each worker of a night has done, and what it does now."""
+"""Tell when each worker of a night was busy, what it does now, and how many experiments an hour that made."""
 
+import math
+import re
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import pairwise
+from typing import NamedTuple
 
-from agent.experiment import Ask, Doing, History, Night, NightCall, Work
+from agent.experiment import Doing, Ending, History, NightCall, Work
 from agent.pools.contention import Contention, contention_of
 from agent.records.journal import Journal
 from agent.records.terms import Terms
-from agent.view.facts.load import Load, RunTimes, busy_times, in_order, load_of_history
+from agent.view.facts.nouns import NightFacts
+
+LEAST_PAUSE_S = 60.0  # where nothing was at work for longer than this and than a run's budget, the night had paused
+ROUNDED_S = 0.001  # SQLite's times may be earlier by so much: what begins in a call's second is the call's
+NUMBERS = re.compile(r"(\d+)")
+Between = tuple[float, float]  # two times of the clock time.time()
+
+
+class BusyTime(NamedTuple):
+    """Hold when a worker was busy with a run: with its training, and with the scoring and the audits after it."""
+
+    worker: str
+    began_s: float  # of the clock time.time()
+    ended_s: float
+    attempt: int
+    seed: int
+    dawn: int
+    ending: str | None  # None: it goes on
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Hold a time in which a call of a night was at work without a pause, and how many workers it had."""
+
+    began_s: float  # of the clock time.time()
+    ended_s: float
+    workers: int  # as its call was recorded; else those that had a run in it, at least 1
+
+    @property
+    def length_s(self) -> float:
+        return self.ended_s - self.began_s
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Hold how busy the workers of a night were; pauses between its calls do not count."""
+
+    workers: int  # of its latest call
+    at_work_s: float  # that the night was at work
+    busy_s: float  # of all workers together
+    utilisation: float | None  # their share of the time of all workers, 0 to 1; None before the first run
+    experiments_an_hour: float | None  # ideas that were decided, dawn's questions not among them
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,40 +91,33 @@ class Crew:
         return tuple(worker for worker in self.workers if worker.attempt is not None)
 
 
-def crew_of(
-    night: Night,
-    history: History,
-    asks: Iterable[Ask],
-    calls: Sequence[NightCall],
-    work: Iterable[Work] = (),
-    now_s: float | None = None,
-) -> Crew:
+def crew_of(facts: NightFacts, history: History, work: Iterable[Work] = (), now_s: float | None = None) -> Crew:
     """Return the workers of a night; now_s: the time where the night runs, None where it does not."""
     jobs = {} if now_s is None else {job.worker: job for job in work if job.doing is not Doing.REHEARSING}
+    going_on = running(jobs.values(), history)
     spent_s: dict[str, list[float]] = defaultdict(list)
-    times = [RunTimes.of(attempt.number, run) for attempt in history for run in attempt.runs]
-    for busy in busy_times(times, jobs.keys(), now_s):
+    for busy in busy_times(facts, going_on, now_s):
         spent_s[busy.worker].append(busy.ended_s - busy.began_s)
-    workers = (
-        _worker(name, spent_s.get(name, ()), jobs.get(name), history)
-        for name in sorted({*spent_s, *jobs}, key=in_order)
-    )
-    load = load_of_history(history, asks, night.budget_s, calls, busy=jobs.keys(), now_s=now_s)
+    workers = []
+    for name in sorted({*spent_s, *jobs}, key=in_order):
+        done = WorkerFacts(name, len(spent_s[name]), sum(spent_s[name]))
+        if (job := jobs.get(name)) is not None:
+            title = history[job.attempt].proposal.title
+            now = job.attempt, title, job.doing, job.seed, job.dawn, job.began
+            done = WorkerFacts(name, done.runs, done.busy_s, *now)
+        workers.append(done)
+    load = load_of(facts, going_on, now_s)
     return Crew(tuple(workers), load, contention_of(history[:1]))  # as long as there were no other runs
 
 
-def read_crew(journal: Journal, now_s: float | None) -> Crew:
-    """Return the workers of a night as its journal tells; now_s: the time where the night runs, else None."""
-    work = journal.work()  # before the attempts that it names
-    return crew_of(journal.night(), journal.outlines(), journal.asks(), journal.calls(), work, now_s)
-
-
-def _worker(name: str, spent_s: Sequence[float], job: Work | None, history: History) -> WorkerFacts:
-    if job is None:
-        return WorkerFacts(name, len(spent_s), sum(spent_s))
-    title = history[job.attempt].proposal.title
-    now = job.attempt, title, job.doing, job.seed, job.dawn, job.began
-    return WorkerFacts(name, len(spent_s), sum(spent_s), *now)
+def running(work: Iterable[Work], history: History) -> list[Work]:
+    """Return the jobs that belong to a run which goes on, each since the run began: it is trained, then scored."""
+    return [
+        replace(job, began=run.began or job.began)
+        for job in work
+        for run in history[job.attempt].runs
+        if (run.ending, run.seed, run.worker) == (Ending.RUNNING, job.seed, job.worker)
+    ]
 
 
 def workers_of_call(journal: Journal) -> int:
@@ -90,16 +131,101 @@ def runs_in_flight(workers: int) -> str:
     return "this run" if workers == 1 else "the runs in flight"
 
 
-@dataclass(frozen=True, slots=True)
-class Busy:
-    """Hold what several workers do now."""
-
-    workers: int  # those that rest among them
-    jobs: tuple[Work, ...]  # in the order of the workers' names
+def in_order(name: str) -> tuple[tuple[str, int], ...]:
+    """Return a key that sorts names of workers as people do: gpu 2 comes before gpu 10."""
+    parts = NUMBERS.split(name)
+    return tuple((text, int(number or -1)) for text, number in zip(parts[::2], [*parts[1::2], ""], strict=True))
 
 
-def read_busy(journal: Journal) -> Busy | None:
-    """Return what several workers do now; None where the night has one, as far as is known."""
-    jobs = sorted(journal.work(), key=lambda job: in_order(job.worker))
-    workers = max(workers_of_call(journal), len(jobs))
-    return Busy(workers, tuple(jobs)) if workers > 1 else None
+# ---- when each was busy ----------------------------------------------------------------------------------------------
+
+
+def busy_times(facts: NightFacts, work: Iterable[Work] = (), now_s: float | None = None) -> list[BusyTime]:
+    """Return when each worker was busy, by worker and then by time.
+
+    work: the runs that go on at the present time. A run that the harness did not survive has no known length.
+    """
+    by_worker: dict[str, list[BusyTime]] = defaultdict(list)
+    for attempt in facts.attempts:
+        for run in attempt.runs:
+            if (began_s := seconds(run.began)) is not None:
+                # an audit comes later, and is counted here as if it had followed at once
+                ended_s = max(seconds(run.ended) or 0.0, began_s + run.train_s + run.scoring_s)
+                of = attempt.number, run.seed, run.dawn, run.ending
+                by_worker[run.worker].append(BusyTime(run.worker, began_s, ended_s, *of))
+    for job in work if now_s is not None else ():
+        began_s = seconds(job.began)
+        if began_s is not None and now_s is not None and job.seed is not None:
+            going = BusyTime(job.worker, began_s, now_s, job.attempt, job.seed, job.dawn, None)
+            by_worker[job.worker].append(going)
+    found = []
+    for worker in sorted(by_worker, key=in_order):
+        own = sorted(by_worker[worker], key=lambda busy: busy.began_s)
+        for busy, later in pairwise([*own, None]):
+            until_s = later.began_s if later is not None else math.inf
+            assert busy is not None
+            found.append(busy._replace(ended_s=max(busy.began_s, min(busy.ended_s, until_s))))
+    return found
+
+
+def seconds(at: str | None) -> float | None:
+    """Return a time of the journal as one of the clock time.time(); None where none was noted."""
+    with suppress(TypeError, ValueError):
+        return datetime.fromisoformat(at or "").timestamp()
+    return None
+
+
+def others_of(facts: NightFacts) -> list[Between]:
+    """Return when a night asked for ideas and made dry runs, as far as its facts tell."""
+    times = ((seconds(one.started), one) for one in facts.attempts)
+    return [
+        (at_s - one.asked_s, at_s + one.dry_run_s)
+        for at_s, one in times
+        if at_s is not None and one.asked_s + one.dry_run_s > 0
+    ]
+
+
+# ---- how busy all were -----------------------------------------------------------------------------------------------
+
+
+def load_of(facts: NightFacts, work: Iterable[Work] = (), now_s: float | None = None) -> Load:
+    """Return how busy the workers were; work: the runs that go on at the present time."""
+    busy, calls = busy_times(facts, work, now_s), facts.calls
+    found = stretches(busy, others_of(facts), facts.budget_s, calls)
+    at_work_s = sum(one.length_s for one in found)
+    available_s = sum(one.workers * one.length_s for one in found)
+    busy_s = sum(span.ended_s - span.began_s for span in busy) + sum(one.dry_run_s for one in facts.attempts)
+    ideas = sum(one.status is not None for one in facts.ideas)
+    return Load(
+        workers=calls[-1].workers if calls else found[-1].workers if found else 1,
+        at_work_s=at_work_s,
+        busy_s=busy_s,
+        utilisation=min(1.0, busy_s / available_s) if available_s else None,
+        experiments_an_hour=3600 * ideas / at_work_s if at_work_s else None,
+    )
+
+
+def stretches(
+    busy: Iterable[BusyTime], others: Iterable[Between], budget_s: float, calls: Sequence[NightCall] = ()
+) -> list[Stretch]:
+    """Return the times at which a night was at work, without its pauses; each call begins another.
+
+    others: when the night asked for ideas and made dry runs. calls: of the night, as far as they were recorded; not all
+    workers of a call may have had a run.
+    """
+    pause_s = max(LEAST_PAUSE_S, budget_s)
+    begun = sorted((at_s, one.workers) for one in calls if (at_s := seconds(one.began)) is not None)
+    every = [(one.began_s, one.ended_s, one.worker) for one in busy]
+    every += [(began_s, ended_s, "") for began_s, ended_s in others]
+    found: list[tuple[float, float, int, set[str]]] = []
+    for began_s, ended_s, worker in sorted(every):
+        call = bisect_right(begun, (began_s + ROUNDED_S, math.inf))  # 0: before the first that was recorded
+        if not found or call != found[-1][2] or began_s > found[-1][1] + pause_s:
+            found.append((began_s, ended_s, call, set()))
+        first_s, last_s, _, names = found[-1]
+        found[-1] = first_s, max(last_s, ended_s), call, names
+        names.add(worker)
+    return [
+        Stretch(first_s, last_s, begun[call - 1][1] if call else len(names - {""}) or 1)
+        for first_s, last_s, call, names in found
+    ]

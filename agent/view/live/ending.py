@@ -9,8 +9,8 @@ from rich.text import Text
 from agent.experiment import NOT_BELIEVED, Attempt, History
 from agent.text import counted
 from agent.view.facts.overview import Overview, estimated_gain_bpb
-from agent.view.live.columns import shortened, shown
 from agent.view.live.verdicts import COLOURS
+from agent.view.screen import shortened, shown
 
 MOST_SHOWN = 10  # edits: all of it has to fit on one screen
 LEAST_CELLS, MOST_CELLS = 12, 32  # of a bar

@@ -5,10 +5,9 @@ kept waiting.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
 
 from agent.experiment import LOCAL, Attempt, Doing, History, Kind, Work
@@ -17,51 +16,48 @@ from agent.records.journal import Journal
 from agent.records.place import run_folder
 from agent.records.summary import noise_of_night
 from agent.runs.outputs import read_progress
-from agent.view.facts.workers import read_busy, read_crew
+from agent.view.facts.journal import facts_of
+from agent.view.facts.overview import overview_of
+from agent.view.facts.workers import load_of, running, workers_of_call
+from agent.view.live.panel import Standing
 from agent.view.live.screen import Screen
-from agent.view.live.so_far import SoFar
 
 EARLIER = 3  # verdicts that are shown at the beginning
 
 
-class Activity(StrEnum):
-    """Name what a night can be at, beside the jobs of its workers."""
-
-    ASKING = "asking"
-    PREPARING = "preparing"  # commit
+ASKING, PREPARING = "asking", "preparing"  # what a night does beside the jobs of its workers
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
     """Hold what a night is at, as its journal tells."""
 
-    work: Activity | Doing
+    doing: str  # a Doing's word, ASKING or PREPARING
     attempt: int
     seed: int | None = None
-    dawn: int = 0  # 0: it is night
     began: str | None = None  # ISO 8601, UTC; None where no time was noted
 
     @classmethod
     def read(cls, journal: Journal) -> "Moment":
         work = journal.work()
         if work:
-            return cls(work[0].doing, work[0].attempt, work[0].seed, work[0].dawn, work[0].began)
+            return cls(work[0].doing, work[0].attempt, work[0].seed, work[0].began)
         *_, attempts = journal.changes()
-        if not attempts:
-            return cls(Activity.ASKING, 0)
-        last = journal.attempt(attempts - 1)
-        if last.decision is None:
-            return cls(Activity.PREPARING, last.number, began=last.started)
-        return cls(Activity.ASKING, last.number + 1, began=last.decisions[-1].at)
+        return cls.after(journal.attempt(attempts - 1) if attempts else None)
 
-    @property
-    def elapsed_s(self) -> float | None:
-        return seconds_since(self.began)
+    @classmethod
+    def after(cls, last: Attempt | None) -> "Moment":
+        """Return what a night does after its last attempt was begun, while no worker has a job."""
+        if last is None:
+            return cls(ASKING, 0)
+        if last.decision is None:
+            return cls(PREPARING, last.number, began=last.started)
+        return cls(ASKING, last.number + 1, began=last.decisions[-1].at)
 
 
 def seconds_since(began: str | None) -> float | None:
     """Return the seconds since a time of the journal; None where no time was noted."""
-    if began is None:
+    if not began:
         return None
     return max(0.0, (datetime.now(UTC) - datetime.fromisoformat(began)).total_seconds())
 
@@ -74,33 +70,37 @@ class Follower:
         self._changes: tuple[int, ...] = ()  # of the journal at the last look
         self._history: History = ()
         self._decision: int | None = None  # the last that was shown
-        self._moment: Moment | None = None  # of a night with one worker
-        self._jobs: Mapping[str, Work] | None = None  # of one with several; None: it has one, as far as is known
-        self._begun: set[int] = set()  # attempts whose beginning was shown
+        self._moment: Moment | None = None
+        self._jobs: dict[str, Work] = {}
+        self._begun: int | None = None  # the attempt whose beginning was shown last
 
     def look(self, left: Callable[[int], Left]) -> None:
         """Show what is new; left: what is left of the night, by the number of its ideas without attempt 0."""
         with Journal.read(self._path) as journal:
-            if self._jobs is None and read_busy(journal) is not None:
-                self._jobs = {}
-            now, work = Moment.read(journal), journal.work()  # before the attempts that they name
-            changes = journal.changes()
+            work, changes = journal.work(), journal.changes()  # before the attempts that they name
             if changes != self._changes:
                 self._history = journal.outlines()
                 self._show_verdicts()
-                load = None if self._jobs is None else read_crew(journal, time.time()).load
-                noise = noise_of_night(journal, self._history)
-                ideas = sum(attempt.is_edit for attempt in self._history)
-                self._screen.stands(SoFar.of(self._history, noise, journal.asks(), left(ideas), load))
+                self._show_standing(journal, left, work)
             self._changes = changes
-            if self._jobs is None:
-                self._show_work(now)
-            else:
-                self._show_jobs(work, self._jobs)
-        if self._jobs is None:
-            self._show_progress()
-        else:
-            self._show_progress_of(self._jobs)
+        self._show_jobs(work)
+        for job in work:
+            point = None
+            if job.doing is Doing.TRAINING and job.seed is not None:
+                point = read_progress(run_folder(self._folder, job.attempt, job.seed) / "out")
+            self._screen.progressed(point, seconds_since(job.began), job.worker)
+        if not work:
+            self._show_moment(Moment.after(self._history[-1] if self._history else None))
+
+    def _show_standing(self, journal: Journal, left: Callable[[int], Left], work: tuple[Work, ...]) -> None:
+        noise = noise_of_night(journal, self._history)
+        facts = facts_of(journal.night(), self._history, journal.asks(), (), journal.calls(), noise, {})
+        load = (
+            load_of(facts, running(work, self._history), time.time())
+            if max(workers_of_call(journal), len(work)) > 1
+            else None
+        )
+        self._screen.stands(Standing.of(overview_of(facts), left(len(facts.ideas)), load))
 
     def _show_verdicts(self) -> None:
         since = self._decision
@@ -112,54 +112,32 @@ class Follower:
                 self._moment = None
         self._decision = decided[-1].decisions[-1].id if decided else 0
 
-    def _show_work(self, now: Moment) -> None:
-        before, self._moment = self._moment, now
-        if now == before:
-            return
-        if now.work is Activity.ASKING:
-            self._screen.asking_began(now.attempt)
-            return
-        attempt = self._history[now.attempt]
-        if before is None or before.attempt != now.attempt or before.work is Activity.ASKING:
-            self._screen.attempt_began(attempt)
-        if isinstance(now.work, Doing):
-            self._show_job(Work(LOCAL, now.work, now.attempt, now.began or "", now.seed, now.dawn))
-
-    def _show_job(self, job: Work) -> None:
-        attempt = self._history[job.attempt]
-        if job.dawn and job.doing is Doing.TRAINING:
-            self._screen.dawn_began(None, sum(len(one.dawn_runs(job.dawn)) for one in self._history))
-        self._screen.work_began(attempt, job)
-
-    def _show_progress(self) -> None:
-        now = self._moment
-        assert now is not None
-        point = None
-        if now.work is Doing.TRAINING and now.seed is not None:
-            point = read_progress(run_folder(self._folder, now.attempt, now.seed) / "out")
-        self._screen.progressed(point, now.elapsed_s)
-
-    # ---- several workers ---------------------------------------------------------------------------------------------
-
-    def _show_jobs(self, work: Sequence[Work], before: Mapping[str, Work]) -> None:
+    def _show_jobs(self, work: tuple[Work, ...]) -> None:
         """Show what each worker does."""
-        self._jobs = {job.worker: job for job in work}
-        for job in self._jobs.values():
+        before, self._jobs = self._jobs, {job.worker: job for job in work}
+        for job in work:
             if job == before.get(job.worker):
                 continue
-            if job.attempt not in self._begun:
-                self._begun.add(job.attempt)
-                self._screen.attempt_began(self._history[job.attempt])
-            self._show_job(job)
+            attempt, self._moment = self._history[job.attempt], None
+            if self._begun is None or job.attempt > self._begun:
+                self._begun = job.attempt
+                self._screen.attempt_began(attempt)
+            if job.dawn and job.doing is Doing.TRAINING:
+                self._screen.dawn_began(None, sum(len(one.dawn_runs(job.dawn)) for one in self._history))
+            self._screen.work_began(attempt, job)
         for worker in before.keys() - self._jobs.keys():
             self._screen.worker_rests(worker)
 
-    def _show_progress_of(self, jobs: Mapping[str, Work]) -> None:
-        for job in jobs.values():
-            point = None
-            if job.doing is Doing.TRAINING and job.seed is not None:
-                point = read_progress(run_folder(self._folder, job.attempt, job.seed) / "out")
-            self._screen.progressed(point, seconds_since(job.began), job.worker)
+    def _show_moment(self, now: Moment) -> None:
+        """Show what the night does while no worker has a job."""
+        if now != self._moment:
+            self._moment = now
+            if now.doing == ASKING:
+                self._screen.asking_began(now.attempt)
+            else:
+                self._begun = now.attempt
+                self._screen.attempt_began(self._history[now.attempt])
+        self._screen.progressed(None, seconds_since(now.began), LOCAL)
 
 
 def _is_verdict(attempt: Attempt, since: int) -> bool:

@@ -24,7 +24,6 @@ from agent.records.shipped import ship
 from agent.view.charts.story import front
 from agent.view.facts.json import as_json, plain
 from agent.view.facts.lineage import lineage
-from agent.view.facts.moves import Move, moves
 from agent.view.facts.nouns import NightFacts
 from agent.view.facts.overview import hours, overview_of
 from agent.view.facts.read import MOST_POINTS, curve, known_tags, night_facts, thinned
@@ -114,14 +113,6 @@ def test_the_front_has_the_attempts_that_no_other_beats_and_no_cheat(facts):
     assert front(facts, lambda one: None) == frozenset()
 
 
-def test_moves_say_where_a_dial_was_moved_and_what_came_of_it(facts):
-    assert [(one.dial, one.attempt, one.before, one.after) for one in moves(facts)] == [
-        ("DEPTH", 1, 4, 6), ("DEPTH", 3, 6, 9), ("DEPTH", 5, 6, 7), ("DEPTH", 6, 6, 8),
-        ("WIDTH", 2, 64, 128), ("WIDTH", 4, 64, 128), ("WIDTH", 5, 128, 64), ("WIDTH", 6, 128, 64),
-    ]  # fmt: skip
-    assert moves(facts)[0] == Move("DEPTH", 1, 4, 6, 0.07, 0.99, "kept")
-
-
 def test_hours_add_up_to_all_that_was_measured(facts):
     spent = dict(hours(facts))
     assert spent["asking"] == pytest.approx(12 / 3600)
@@ -174,7 +165,7 @@ def test_a_shipped_night_has_the_facts_of_its_journal(place, facts, tmp_path):
         assert {name: getattr(shipped, name) for name in same} == {name: getattr(one, name) for name in same}
     assert progress(told) == progress(facts)
     assert lineage(told) == lineage(facts)
-    assert moves(told) == moves(facts)
+    assert [one.dials for one in told.attempts] == [one.dials for one in facts.attempts]
     assert dict(hours(told))["training"] == pytest.approx(dict(hours(facts))["training"])
     shutil.rmtree(there.shipped)
     rows = night_facts(there, "t")

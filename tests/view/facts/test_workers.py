@@ -8,21 +8,24 @@ import time
 from contextlib import closing
 
 import pytest
+from charted import attempt
+from charted import night as charted_night
 from crews import BETWEEN_S, GPUS, MINUTES_S, SCORING_S, at, record_crew
 from json_page import faults
 from judged import scored_run
 from nights import Grounds, make_repository, unigram
 from samples import status_lines
 
-from agent.experiment import LOCAL, Doing, Ending, NightCall, Proposal, Work
+from agent.experiment import LOCAL, Doing, Kind, NightCall, Proposal, Work
 from agent.night.lock import only_night
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.shipped import ship
-from agent.view.facts.load import RunTimes, busy_times, busy_times_of, in_order, load, load_of, load_of_history
+from agent.view.facts.journal import of_journal
+from agent.view.facts.nouns import NightFacts, RunFacts
 from agent.view.facts.read import night_facts
 from agent.view.facts.records import of_record
-from agent.view.facts.workers import read_crew
+from agent.view.facts.workers import Crew, busy_times, crew_of, in_order, load_of
 
 JOB_S = MINUTES_S + SCORING_S
 
@@ -36,54 +39,62 @@ def place(tmp_path_factory) -> Place:
     return found
 
 
-def ran(worker: str, began_s: float, train_s: float = 100, **facts: object) -> RunTimes:
-    return RunTimes(worker, 1, 0, 0, Ending.FINISHED, began_s, began_s + train_s, train_s, 20)._replace(**facts)
+def read_crew(journal: Journal, now_s: float | None) -> Crew:
+    work = journal.work()
+    return crew_of(of_journal(journal), journal.outlines(), work, now_s)
+
+
+def ran(worker: str, began_s: float, train_s: float = 100) -> RunFacts:
+    return RunFacts(0, 0, "finished", 1.0, None, None, train_s, 20.0, None, at(began_s), at(began_s + train_s), worker)
+
+
+def crew(*runs: RunFacts, asked_s: float = 0.0, **facts: object) -> NightFacts:
+    """A night of attempt 0, which had all these runs, and of three ideas without any."""
+    started = at(10_000 if asked_s else 0)
+    first = attempt(0, Kind.BASELINE, 1.0, runs=runs, started=started, asked_s=asked_s)
+    ideas = (attempt(number, Kind.WORSE, 1.0, started=at(0), asked_s=0.0) for number in (1, 2, 3))
+    return charted_night(first, *ideas, budget_s=100.0, **facts)
 
 
 def test_a_worker_is_busy_from_the_begin_of_its_run_to_the_end_of_its_scoring():
-    (first, second) = busy_times([ran("gpu 1", 1000), ran("gpu 0", 1010)])
+    (first, second) = busy_times(crew(ran("gpu 1", 1000), ran("gpu 0", 1010)))
     assert (first.worker, first.began_s, first.ended_s) == ("gpu 0", 1010, 1130)
     assert (second.worker, second.began_s, second.ended_s) == ("gpu 1", 1000, 1120)
-    early, late = busy_times([ran("gpu 0", 1000), ran("gpu 0", 1110)])  # scored elsewhere: it trains again already
+    early, late = busy_times(crew(ran("gpu 0", 1000), ran("gpu 0", 1110)))  # scored elsewhere: it trains again already
     assert (early.ended_s, late.began_s) == (1110, 1110)
 
 
 def test_a_run_that_goes_on_is_told_from_one_that_the_harness_did_not_survive():
-    lost = ran("gpu 0", 1000, ended_s=None, train_s=0, scoring_s=0, ending=Ending.LOST)
-    (span,) = busy_times([lost])
+    lost = dataclasses.replace(ran("gpu 0", 1000), ended=None, train_s=0, scoring_s=0, ending="lost")
+    (span,) = busy_times(crew(lost))
     assert (span.began_s, span.ended_s, span.ending) == (1000, 1000, "lost")
-    (span,) = busy_times([lost], {"gpu 0"}, now_s=1060)
+    going_on = Work("gpu 0", Doing.TRAINING, 0, at(1010), 5)
+    _, span = busy_times(crew(lost), [going_on], now_s=1060)
     assert (span.ended_s, span.ending) == (1060, None)
-    again = busy_times([lost, ran("gpu 0", 1100)], {"gpu 0"}, now_s=1300)
-    assert [one.ended_s for one in again] == [1000, 1220]
 
 
 def test_the_time_between_two_calls_of_a_night_is_no_idleness():
-    busy = busy_times([ran("a", 0), ran("b", 0), ran("a", 120), ran("b", 10_000), ran("b", 10_120)])
-    found = load(busy, [], dry_runs_s=0, ideas=3, budget_s=100)
+    runs = ran("a", 0), ran("b", 0), ran("a", 120), ran("b", 10_000), ran("b", 10_120)
+    found = load_of(crew(*runs))
     assert (found.workers, found.at_work_s, found.busy_s) == (1, 240 + 240, 600)
     assert found.utilisation == 600 / (2 * 240 + 240)  # two workers, later one
     assert found.experiments_an_hour == 3 / (480 / 3600)
-    asked = load(busy, [(240, 10_000)], dry_runs_s=0, ideas=3, budget_s=100)  # it waited for an idea
-    assert asked.at_work_s == 10_240
-    nothing = load([], [], dry_runs_s=0, ideas=0, budget_s=100)
+    assert load_of(crew(*runs, asked_s=9760)).at_work_s == 10_240  # it waited for an idea
+    nothing = load_of(crew())
     assert (nothing.utilisation, nothing.experiments_an_hour) == (None, None)
 
 
 @pytest.mark.parametrize(("before", "after"), [(2, 3), (3, 2), (4, 1)])
 def test_each_call_of_a_night_has_the_workers_that_were_recorded_of_it(before, after):
     """A worker without a run was idle, whether the night goes on with more or with fewer, after a pause or at once."""
-    busy = busy_times([ran("a", 1000), ran("b", 1000), ran("a", 1120), ran("a", 1250)])
-    calls = [NightCall(at(990), before), NightCall(at(1245), after)]
-    found = load(busy, [], dry_runs_s=0, ideas=3, budget_s=100, calls=calls)
+    runs = ran("a", 1000), ran("b", 1000), ran("a", 1120), ran("a", 1250)
+    calls = NightCall(at(990), before), NightCall(at(1245), after)
+    found = load_of(crew(*runs, calls=calls))
     assert (found.workers, found.at_work_s) == (after, 240 + 120)
     assert found.utilisation == 480 / (before * 240 + after * 120)
-    opened = load(busy, [], dry_runs_s=0, ideas=3, budget_s=100, calls=[*calls, NightCall(at(2000), 5)])
+    opened = load_of(crew(*runs, calls=(*calls, NightCall(at(2000), 5))))
     assert (opened.workers, opened.utilisation) == (5, found.utilisation)
-    asked = load(busy, [(1244.99996, 1250)], dry_runs_s=0, ideas=3, budget_s=100, calls=calls)  # at 1245, by SQLite
-    assert asked.at_work_s == pytest.approx(240 + 125)
-    assert asked.utilisation == pytest.approx(480 / (before * 240 + after * 125))
-    resumed = load(busy, [], dry_runs_s=0, ideas=3, budget_s=100, calls=calls[1:])  # the first was not recorded
+    resumed = load_of(crew(*runs, calls=calls[1:]))  # the first was not recorded
     assert resumed.utilisation == 480 / (2 * 240 + after * 120)
 
 
@@ -109,16 +120,13 @@ def test_status_page_and_record_say_alike_how_busy_a_night_was_that_went_on_with
 
 def test_a_journal_tells_who_is_at_work_and_how_busy_all_were(place):
     with Journal.read(place.journal("t")) as journal:
-        now_s = time.time()
-        crew, history, calls = read_crew(journal, now_s), journal.attempts(), journal.calls()
+        crew = read_crew(journal, time.time())
     assert [one.name for one in crew.workers] == list(GPUS[:4])
     assert [(one.name, one.doing, one.attempt) for one in crew.at_work] == [
         *(("gpu 0", "training", 13), ("gpu 1", "training", 14), ("gpu 2", "auditing", 15), ("gpu 3", "scoring", 16)),
     ]
     assert crew.load.workers == 4
     assert 0.5 < crew.load.utilisation <= 1
-    held = load_of_history(history, (), MINUTES_S, calls, busy={"gpu 0", "gpu 1", "gpu 3"}, now_s=now_s)
-    assert dataclasses.astuple(held) == pytest.approx(dataclasses.astuple(crew.load), rel=1e-3)
     with Journal.read(place.journal("u")) as journal:
         alone = read_crew(journal, None)
     assert not alone.has_several
@@ -141,7 +149,7 @@ def test_who_scores_or_audits_the_run_of_another_worker_is_told_by_the_journal(p
 def test_facts_leave_out_every_run_that_goes_on(place):
     facts = night_facts(place, "t")
     assert [len(one.runs) for one in facts.attempts[-4:]] == [0, 0, 1, 1]
-    assert {span.worker for span in busy_times_of(facts)} == set(GPUS[:4])
+    assert {span.worker for span in busy_times(facts)} == set(GPUS[:4])
 
 
 def test_an_overtaken_attempt_and_its_merge_name_each_other_in_journal_and_record(place):
@@ -154,7 +162,7 @@ def test_an_overtaken_attempt_and_its_merge_name_each_other_in_journal_and_recor
         (one.merges, one.merged_as) for one in facts.attempts
     ]
     assert [run.worker for run in told.attempts[0].runs] == [run.worker for run in facts.attempts[0].runs]
-    assert len(busy_times_of(told)) == len(busy_times_of(facts))
+    assert len(busy_times(told)) == len(busy_times(facts))
 
 
 def test_status_has_a_line_for_each_worker_that_is_busy(place):
