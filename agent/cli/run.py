@@ -20,7 +20,7 @@ from agent.night.limits import Limits
 from agent.night.loop import run_night
 from agent.night.opening import Request, open_context
 from agent.night.state import NightContext
-from agent.proposers.given import NoSource
+from agent.proposers.briefing import NoSource
 from agent.records.journal import Journal
 from agent.records.place import place_of_night
 from agent.text import counted

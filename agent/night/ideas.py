@@ -18,7 +18,7 @@ from agent.night.state import NightContext, State, why_and_where
 from agent.proposers.ahead import Question
 from agent.proposers.briefing import Briefing
 from agent.proposers.queue import waiting
-from agent.proposers.registry import FREE, REPAIRERS
+from agent.proposers.registry import COSTLY
 from agent.proposers.waiting import IdeaAhead, Waiting
 from agent.records.place import read_script
 from agent.text import one_line
@@ -217,7 +217,7 @@ class Ideas:
             attempt
             for attempt in self._state.attempts
             if attempt.status is Status.CRASH and attempt.is_idea and attempt.proposal.repairs is None
-            if attempt.number not in self._passed and source_name(attempt.proposal.source) in REPAIRERS
+            if attempt.number not in self._passed and source_name(attempt.proposal.source) in COSTLY
         ]
 
     def _ask_for(self, best: Attempt, wanted: int) -> None:
@@ -282,7 +282,7 @@ class Ideas:
 
 def _is_free(proposal: Proposal) -> bool:
     """Return whether its source costs nothing; an idea of any other lies in the night's file until it is entered."""
-    return source_name(proposal.source) in FREE
+    return source_name(proposal.source) not in COSTLY
 
 
 def brief(context: NightContext, state: State, best: Attempt) -> Briefing:

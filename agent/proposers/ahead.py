@@ -8,6 +8,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 
 from agent.experiment import Ask, Proposal
 from agent.proposers.briefing import Briefing, Proposer
@@ -57,25 +58,23 @@ class Question:
     def __init__(self, proposer: Proposer, briefing: Briefing, ended: threading.Event, *, is_ahead: bool) -> None:
         self.briefing, self.is_ahead = briefing, is_ahead
         self.was_paid_for = False  # a call was recorded: even if another source had the idea in the end
-        self._proposal: Proposal | None = None
-        self._error: BaseException | None = None
         self._began = time.monotonic()
-        self._thread = threading.Thread(
+        self._future: Future[Proposal] = Future()
+        threading.Thread(
             target=self._ask, args=(proposer, ended), name="question to a source of ideas", daemon=True
-        )
-        self._thread.start()
+        ).start()
 
     def _ask(self, proposer: Proposer, ended: threading.Event) -> None:
         try:
-            self._proposal = proposer.propose(self.briefing)
+            self._future.set_result(proposer.propose(self.briefing))
         except BaseException as error:  # raised where the answer is taken
-            self._error = error
+            self._future.set_exception(error)
         finally:
             ended.set()
 
     @property
     def is_over(self) -> bool:
-        return self._proposal is not None or self._error is not None
+        return self._future.done()
 
     @property
     def asked_s(self) -> float:
@@ -83,12 +82,10 @@ class Question:
 
     def wait(self, most_s: float) -> bool:
         """Wait at most `most_s` seconds; return whether the call is over."""
-        self._thread.join(most_s)
+        wait([self._future], most_s)
         return self.is_over
 
     @property
     def answer(self) -> Proposal | BaseException:
         """Return the proposal of a call that is over, or what the proposer raised."""
-        found = self._proposal if self._error is None else self._error
-        assert found is not None
-        return found
+        return self._future.exception() or self._future.result()

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from agent.errors import Exhausted
 from agent.experiment import Ask, Attempt, History, Night, Noise, Proposal
 
 Curve = tuple[tuple[float, float], ...]  # (fraction of the budget, training loss)
@@ -105,3 +106,20 @@ class Proposer(Protocol):
         Raise NoIdea if there is none this time, and Exhausted if there will never be another.
         """
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """Propose the edit of `nightshift try`."""
+
+    proposal: Proposal
+
+    def propose(self, briefing: Briefing) -> Proposal:
+        return self.proposal
+
+
+class NoSource:
+    """Propose nothing, for `nightshift confirm`."""
+
+    def propose(self, briefing: Briefing) -> Proposal:
+        raise Exhausted("no source is asked for ideas")

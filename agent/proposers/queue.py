@@ -244,5 +244,4 @@ QUEUE = Source(
     "what `nightshift submit` was given",
     lambda around: Queue(around.place.queue, around.place.nights, around.outbox.said),
     first=True,
-    is_free=True,
 )

@@ -1,33 +1,149 @@
 """The table of all sources of ideas: the command line, the checks, the night and the mix read it.
 
-To add a source, describe it as a Source in a file beside this one, and name it in SOURCES. An option that it needs is a
-field of Terms (agent/records/terms.py), and read in agent/cli/words/options.py.
+To add a source, describe it as a Source (agent/proposers/source.py) in a file of its own, and name it in SOURCES. An
+option that it needs is a field of Terms (agent/records/terms.py), and read in agent/cli/options.py.
 """
 
+import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from agent.errors import NightError
+from agent.experiment import Ask
 from agent.invocation import typed
-from agent.proposers import queue
 from agent.proposers.briefing import Proposer
+from agent.proposers.catalogue.catalogue import Catalogue
 from agent.proposers.checked import Checked
-from agent.proposers.entries import AGENT, CATALOGUE, MODEL, SEARCH
-from agent.proposers.mix import Mix
-from agent.proposers.source import MIX, Source, Surroundings
-from agent.records.terms import Terms, option_of
-from agent.script.dials import read_dials
+from agent.proposers.command.command import Command, split
+from agent.proposers.llm.chat import MAX_TOKENS, Patience
+from agent.proposers.llm.llm import LLM, Price
+from agent.proposers.llm.prompt import AskMode
+from agent.proposers.mix import USUAL, Mix, Prior
+from agent.proposers.queue import QUEUE
+from agent.proposers.search.search import Search
+from agent.proposers.source import MIX, Need, Source, Surroundings
+from agent.proposers.waiting import FurtherFirst, Waiting
+from agent.records.terms import OF_THE_MODEL, Terms, option_of
+from agent.sandbox.environment import SECRET_WORDS
+from agent.script.dials import read_dials, searched
 from agent.text import harmless
 
-SOURCES: tuple[Source, ...] = (
-    SEARCH,
-    CATALOGUE,
-    MODEL,
-    AGENT,
-    queue.QUEUE,
+ASSIGNMENT = re.compile(r"\b([A-Z_][A-Z0-9_]*)=(?=[^\s=]*[^\d\s=])(?=[^\s=]{8})")  # NAME=value, as after env
+KEY = re.compile(r"\bsk-[\w-]{16,}")  # as providers write theirs
+CALLS_AT_ONCE = 4  # to a language model: providers limit the rate, and a server at home is slower with more
+
+# ---- search ----------------------------------------------------------------------------------------------------------
+
+
+def _search_of(around: Surroundings) -> Proposer:
+    """Build a search that has learnt from earlier nights, and so tries other things first than they did."""
+    night = around.night
+    return Search(night.device_kind, f"{night.tag} {night.seed}", earlier=around.past)
+
+
+# The judge takes one edit in four for a gain before it has seen any (belief.PRIOR), and a turn of dials is no better
+# than others: near a tuned start, nine in a row on an H200 were losses. An idea of the catalogue was a gain elsewhere.
+SEARCH = Source(
+    "search",
+    "turns dials, needs no key",
+    _search_of,
+    check_script=searched,
+    last=True,
+    prior=Prior(4.0),
 )
-REPAIRERS = frozenset(name for source in SOURCES if source.repairs for name in source.priors)
-FREE = frozenset(source.name for source in SOURCES if source.is_free)
+
+# ---- the catalogue ---------------------------------------------------------------------------------------------------
+
+CATALOGUE = Source(
+    "catalogue",
+    "known ideas, one patch each in ideas/, needs no key",
+    lambda around: Catalogue(around.place.script_path, around.past, around.outbox.said),
+)
+
+# ---- a language model ------------------------------------------------------------------------------------------------
+
+
+def model_of(
+    terms: Terms,
+    record: Callable[[Ask], None],
+    stopped: Callable[[], bool],
+    say: Callable[[str], None] = lambda sentence: None,
+) -> LLM:
+    llm = LLM(
+        terms.llm or "",
+        record,
+        url=terms.llm_url,
+        stopped=stopped,
+        price=Price(*terms.price) if terms.price else None,
+        max_usd=terms.max_cost,
+        patience=Patience(max_tokens=terms.llm_max_tokens or MAX_TOKENS),
+        stream=terms.llm_stream,
+    )
+    if llm.warning is not None:
+        say(llm.warning)
+    return llm
+
+
+def _modes_of(around: Surroundings) -> dict[str, Proposer]:
+    """Build one model with a proposer for each mode of asking; further ideas are common to them."""
+    outbox = around.outbox
+    llm = model_of(around.terms, outbox.record_ask, outbox.stopped, outbox.said)
+    waiting = Waiting(around.place.folder(around.night.tag), outbox.claims, outbox.said)
+    return {mode.value: FurtherFirst(partial(llm.ideas, mode=mode), llm.source_of(mode), waiting) for mode in AskMode}
+
+
+def _check_model(terms: Terms) -> None:
+    model_of(terms, lambda ask: None, lambda: False)
+
+
+MODEL = Source(
+    "llm",
+    "a language model",
+    _modes_of,
+    Need("llm", "SPEC", "openai:gpt-5", "a language model", details=(*OF_THE_MODEL, "max_cost")),
+    check=_check_model,
+    patience_s=lambda terms: Patience().ask_s,
+    at_once=CALLS_AT_ONCE,
+    # Ideas unlike all others fail more often than the next step. But agents do not explore unless they are told to, and
+    # early in a night an idea that works has the most time to be built on.
+    modes={AskMode.EDIT.value: USUAL, AskMode.EXPLORE.value: Prior(3.0, 2), AskMode.COMBINE.value: Prior(3.0)},
+)
+
+# ---- a coding agent --------------------------------------------------------------------------------------------------
+
+
+def _agent_of(around: Surroundings) -> Command:
+    terms, outbox, folder = around.terms, around.outbox, around.place.folder(around.night.tag)
+    return Command(terms.agent or "", folder, outbox.record_ask, outbox.stopped, limit_s=60 * terms.agent_minutes)
+
+
+def _check_keyless(terms: Terms) -> None:
+    """Refuse a key: the journal keeps the command line, and every process of the machine may read it."""
+    for word in split(terms.agent or ""):
+        for found in (*ASSIGNMENT.finditer(word), *KEY.finditer(word)):
+            name = found[1] if found.re is ASSIGNMENT else "sk-"
+            if name == "sk-" or any(secret in name.upper() for secret in SECRET_WORDS):
+                raise NightError(
+                    f"--command holds what looks like a key ({name}…), which the journal would keep; export it "
+                    f"instead: the agent has your environment"
+                )
+
+
+AGENT = Source(
+    "command",
+    "any coding agent",
+    _agent_of,
+    Need("agent", "CMD", "claude -p", "a coding agent"),
+    check=_check_keyless,
+    patience_s=lambda terms: 60 * terms.agent_minutes,
+    at_once=None,
+)
+
+# ---- the table -------------------------------------------------------------------------------------------------------
+
+SOURCES: tuple[Source, ...] = (SEARCH, CATALOGUE, MODEL, AGENT, QUEUE)
+COSTLY = frozenset(name for source in SOURCES if source.costs for name in source.priors)
 OF_MIX = "all that is set up, each as it earns"
 
 
@@ -62,8 +178,9 @@ def _check_need(source: Source, terms: Terms, asked: Mapping[str, Any]) -> None:
     if terms.proposer == source.name and not source.is_set_up(terms):
         raise NightError(f"--proposer {source.name} needs {option}")
     if asked.get(need.term) is not None and not source.may_be_asked(terms):
-        others = f"{source.name} or {MIX}" if source.in_mix else source.name
-        raise NightError(f"{need.option} is set, but --proposer {terms.proposer} asks it nothing; use {others}")
+        raise NightError(
+            f"{need.option} is set, but --proposer {terms.proposer} asks it nothing; use {source.name} or {MIX}"
+        )
     named = next((term for term in need.details if asked.get(term)), None)
     if not source.is_set_up(terms) and named is not None:
         raise NightError(f"{option_of(named)} is about {need.means}; name it with {option}")
@@ -74,7 +191,7 @@ def dial_check(terms: Terms) -> Callable[[str, str], object]:
 
     A mix without a model or an agent needs dials: known ideas come to an end, and the queue may stay empty.
     """
-    if terms.proposer == MIX and not any(one.need is not None and one.can_be_asked(terms) for one in SOURCES):
+    if terms.proposer == MIX and not any(one.costs and one.can_be_asked(terms) for one in SOURCES):
         return next((source.check_script for source in SOURCES if source.last), read_dials)
     return next((source.check_script for source in SOURCES if source.name == terms.proposer), read_dials)
 
@@ -87,7 +204,7 @@ def patience_s(terms: Terms) -> float:
 
 def has_reader(terms: Terms) -> bool:
     """Return whether a source that may be asked can read: a language model or a coding agent."""
-    return any(source.repairs and source.can_be_asked(terms) for source in SOURCES)
+    return any(source.costs and source.can_be_asked(terms) for source in SOURCES)
 
 
 def ideas_from(terms: Terms) -> str:
@@ -112,7 +229,7 @@ def proposer_of(around: Surroundings) -> Proposer:
         first=[source.name for source in asked if source.first],
         # whatever fails, the night goes on with these
         last=[source.name for source in asked if source.last and terms.proposer not in (MIX, source.name)],
-        repairers=REPAIRERS,
+        repairers=COSTLY,
         alike={name: tuple(source.priors) for source in asked for name in source.priors},
         priors={name: prior for source in asked for name, prior in source.priors.items()},
         at_once={name: source.at_once for source in asked for name in source.priors if source.at_once is not None},

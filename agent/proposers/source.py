@@ -65,11 +65,8 @@ class Source:
     check_script: Callable[[str, str], object] = read_dials
     patience_s: Callable[[Terms], float] = lambda terms: 0.0  # how long one call to it may take
     at_once: int | None = 1  # how many questions it is asked at the same time; None: one for each worker
-    in_mix: bool = True
     first: bool = False  # asked before all others: a person waits for it
     last: bool = False  # asked where every other fails, so that the night goes on
-    repairs: bool = False  # it can read why something broke
-    is_free: bool = False  # it answers within a second and costs nothing, so its ideas need not be kept
     prior: Prior = USUAL
     modes: Mapping[str, Prior] = field(default_factory=dict)  # ways of asking it that earn a share each, by their names
 
@@ -77,6 +74,11 @@ class Source:
     def priors(self) -> Mapping[str, Prior]:
         """Return the names under which it earns shares, and what is expected of each."""
         return self.modes or {self.name: self.prior}
+
+    @property
+    def costs(self) -> bool:
+        """Return whether its ideas cost time or money, and are kept therefore; such a source can read why one broke."""
+        return self.need is not None
 
     def proposers(self, around: Surroundings) -> Mapping[str, Proposer]:
         """Build it, with a proposer for each of these names."""
@@ -88,7 +90,7 @@ class Source:
 
     def may_be_asked(self, terms: Terms) -> bool:
         """Return whether a night with these terms asks it, by its name or as part of the mix."""
-        return terms.proposer == self.name or (terms.proposer == MIX and self.in_mix and self.is_set_up(terms))
+        return terms.proposer == self.name or (terms.proposer == MIX and self.is_set_up(terms))
 
     def can_be_asked(self, terms: Terms) -> bool:
         return self.may_be_asked(terms) and self.is_set_up(terms)

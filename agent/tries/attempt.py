@@ -14,7 +14,7 @@ from agent.night.limits import Limits
 from agent.night.lock import BRIEFLY_S, NightIsRunning, holder, is_held
 from agent.night.loop import run_night
 from agent.night.opening import Request, committed, open_context
-from agent.proposers.given import Given
+from agent.proposers.briefing import Given
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.tries.checks import Prepared, StaleEdit, remedy

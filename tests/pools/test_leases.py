@@ -33,7 +33,7 @@ from agent.pools.leases import (
     ranges,
     sets_of_cores,
 )
-from agent.proposers.given import NoSource
+from agent.proposers.briefing import NoSource
 from agent.records.place import Place
 from agent.records.terms import Terms, opened, resumed
 from agent.runs.fixed import check_same_machine

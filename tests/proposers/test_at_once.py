@@ -18,12 +18,11 @@ from agent.proposers.ahead import Outbox
 from agent.proposers.briefing import Briefing
 from agent.proposers.checked import TRIES, Checked, Claims
 from agent.proposers.command.command import _new_folder
-from agent.proposers.entries import CALLS_AT_ONCE
 from agent.proposers.llm.llm import Price, most_spent_usd
 from agent.proposers.llm.prompt import AskMode, compose
 from agent.proposers.mix import USUAL, Prior, by_promise
 from agent.proposers.queue import Queue, submit, waiting
-from agent.proposers.registry import proposer_of
+from agent.proposers.registry import CALLS_AT_ONCE, proposer_of
 from agent.proposers.source import Surroundings
 from agent.records.place import Place
 from agent.records.terms import Terms

@@ -13,7 +13,7 @@ from agent.experiment import Decision, Kind, Proposal
 from agent.proposers import registry
 from agent.proposers.ahead import Outbox
 from agent.proposers.briefing import Briefing
-from agent.proposers.registry import REPAIRERS, SOURCES, check_sources, choices, patience_s, proposer_of
+from agent.proposers.registry import COSTLY, SOURCES, check_sources, choices, help_lines, patience_s, proposer_of
 from agent.proposers.source import Need, Source, Surroundings
 from agent.records.place import Place
 from agent.records.terms import Terms
@@ -46,10 +46,9 @@ def with_toy(monkeypatch):
 
 
 @pytest.mark.usefixtures("with_toy")
-def test_a_source_of_the_table_is_a_choice_and_is_explained(grounds):
-    told = " ".join(grounds.nightshift("run", "--help").stdout.split())
-    assert "--proposer {search,catalogue,llm,command,queue,toy,mix}" in told
-    assert "toy: one idea of a toy; mix: all that is set up" in told
+def test_a_source_of_the_table_is_a_choice_and_is_explained():
+    assert choices() == ("search", "catalogue", "llm", "command", "queue", "toy", "mix")
+    assert "toy: one idea of a toy; mix: all that is set up" in help_lines()
 
 
 @pytest.mark.usefixtures("with_toy")
@@ -63,10 +62,8 @@ def test_it_proposes_in_a_night_and_the_search_steps_in_for_it(grounds: Grounds)
 
 
 @pytest.mark.usefixtures("with_toy")
-def test_it_takes_part_in_a_mix_unless_its_entry_says_otherwise(monkeypatch):
+def test_it_takes_part_in_a_mix():
     assert patience_s(Terms(proposer="mix")) == patience_s(Terms(proposer="toy")) == 7.0
-    monkeypatch.setattr(registry, "SOURCES", (*SOURCES, replace(TOY, in_mix=False)))
-    assert patience_s(Terms(proposer="mix")) == 0.0
 
 
 def test_what_a_source_needs_is_asked_for_by_its_entry(monkeypatch):
@@ -126,4 +123,4 @@ def test_every_mode_of_a_model_is_asked_by_the_same_draws_and_what_waits_comes_f
 
 
 def test_what_any_mode_of_a_model_broke_goes_back_to_it():
-    assert {"llm", "explore", "combine", "command"} == REPAIRERS
+    assert {"llm", "explore", "combine", "command"} == COSTLY
