@@ -23,7 +23,7 @@ MADE = {
     "IDEA.md",
     "TASK.md",
     "notes.md",
-    "attempts.tsv",
+    "ATTEMPTS.md",
 }  # in an agent's folder, while it works
 FILES = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*")] + list(ROOT.glob("*"))
 PATHS = {str(path.relative_to(ROOT)) for path in FILES}

@@ -13,7 +13,7 @@ from samples import NIGHT
 from agent.errors import Exhausted, ScriptError
 from agent.experiment import Attempt, Decision, Ending, Kind, Noise, Proposal, Run, Score, Status, Summary, incumbent
 from agent.proposers.briefing import Briefing, Refusal
-from agent.proposers.search.evidence import MOST, MOST_READ, Evidence, evidence_of, most_telling
+from agent.proposers.search.evidence import MOST, Evidence, evidence_of, most_telling
 from agent.proposers.search.search import Search
 from agent.proposers.search.space import MIN_STEP, RADIUS, Axis
 from agent.records.past import PastNight
@@ -249,10 +249,10 @@ def test_the_model_looks_at_the_latest_of_the_incumbents_group_first():
 
 def test_what_a_proposal_reads_is_bounded_and_holds_the_incumbent():
     scripts = [SCRIPT.replace("LR = 0.04", f"LR = {0.04 + k / 1e5:.5f}") for k in range(30)]
-    history = [attempt(k, scripts[k % 30], 1.0 + k % 7 / 100, keep=k == 3) for k in range(MOST_READ + 500)]
+    history = [attempt(k, scripts[k % 30], 1.0 + k % 7 / 100, keep=k == 3) for k in range(1000)]
     axes = [Axis.of(dial) for dial in searched(SCRIPT, "cpu")]
     found = evidence_of(axes, brief(history), "cpu", [])
-    assert [one.number for one in found] == [3, *range(MOST_READ + 500 - (MOST - 1), MOST_READ + 500)]
+    assert [one.number for one in found] == [3, *range(1000 - (MOST - 1), 1000)]
     assert Search("cpu", 0).propose(brief(history)).hypothesis.count(f"what {MOST} attempts say") == 1
 
 

@@ -13,21 +13,18 @@ from agent.errors import NoIdea, RepoError, ScriptError
 from agent.experiment import Ending, Status
 from agent.files import read_end
 from agent.git import detached_git
-from agent.proposers.author.attempts import RUNNING, rows, what_happened
-from agent.proposers.author.pages import calls_page, facts_page, for_one_answer
+from agent.proposers.author.attempts import what_happened
+from agent.proposers.author.diffs import diff_of
+from agent.proposers.author.pages import attempts_page, calls_page, facts_page, for_one_answer
 from agent.proposers.author.quoting import quoted
 from agent.proposers.briefing import Briefing
 from agent.proposers.written import written
 from agent.script.contract import MAX_SCRIPT_BYTES, decoded
 from agent.text import SAID_CHARS, diff_lines, harmless_lines, one_line
 
-TASK, IDEA, FACTS, CALLS = "TASK.md", "IDEA.md", "FACTS.md", "CALLS.md"
+TASK, IDEA, FACTS, CALLS, ATTEMPTS = "TASK.md", "IDEA.md", "FACTS.md", "CALLS.md", "ATTEMPTS.md"
 IDEA_BYTES = 16 << 10
 MAX_DIFFS, DIFF_CHARS = 40, 20_000  # number of edits shown (kept ones first, then the latest); length of each
-COLUMNS = (
-    *("attempt", "edits", "status", "val_bpb", "difference_bpb", "interval_bpb", "gain_bpb", "sure", "runs"),
-    *("steps", "tokens_s", "speed", "memory_gb", "source", "title", "hypothesis", "what_went_wrong"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +52,7 @@ def lay_out(clone: Path, briefing: Briefing, fixed: Path, limit_s: float) -> str
         script_name(briefing): before(briefing),
         "program.md": for_one_answer(briefing.program),
         "notes.md": "".join(f"- {note}\n" for note in map(_indented, briefing.notes)),
-        "attempts.tsv": "".join("\t".join(row) + "\n" for row in _table(briefing)),
+        ATTEMPTS: attempts_page(briefing),
         FACTS: facts_page(briefing),
         CALLS: calls_page(briefing),
         TASK: task(briefing, limit_s),
@@ -122,37 +119,6 @@ def _indented(note: str) -> str:
     return note.replace("\n", "\n  ")
 
 
-def _table(briefing: Briefing) -> Iterator[tuple[str, ...]]:
-    yield COLUMNS
-    for row in rows(briefing):
-        one, difference = row.attempt, row.difference_bpb
-        gain, sure = (one.decision.gain_bpb, one.decision.sure) if one.decision else (None, None)
-        cells = (
-            str(one.number),
-            "" if one.parent is None else str(one.parent),
-            one.status or RUNNING,
-            _cell(one.val_bpb, ".6f"),
-            _cell(difference.mean_bpb if difference else None, "+.6f"),
-            _cell(difference.high_bpb - difference.mean_bpb if difference and difference.has_width else None, ".6f"),
-            _cell(gain, "+.6f"),
-            _cell(sure, ".2f"),
-            str(one.seeds),
-            _cell(row.steps, "d"),
-            _cell(one.tokens_s, ".0f"),
-            _cell(row.speed, ".3f"),
-            _cell(row.memory_gb, ".2f"),
-            one.proposal.source,
-            one.proposal.title,
-            one.proposal.hypothesis,
-            what_happened(one) or "",
-        )
-        yield tuple(one_line(cell, 2 * SAID_CHARS) for cell in cells)
-
-
-def _cell(value: float | None, form: str) -> str:
-    return "" if value is None else format(value, form)
-
-
 def _diffs(briefing: Briefing) -> Iterator[tuple[str, str]]:
     """Yield file names and edits: of kept attempts, of the latest others, and of proposals just turned down."""
     edits = [one for one in briefing.history if one.parent is not None and one.is_idea]
@@ -165,9 +131,7 @@ def _diffs(briefing: Briefing) -> Iterator[tuple[str, str]]:
 
 
 def _diff(old: str, new: str) -> str:
-    text = "\n".join(diff_lines(old.splitlines(), new.splitlines(), "before", "after"))
-    text = harmless_lines(text)
-    return text + "\n" if len(text) <= DIFF_CHARS else text[:DIFF_CHARS] + "\n[the rest is left out]\n"
+    return diff_of(old, new, DIFF_CHARS, context=3) + "\n"
 
 
 # ---- reading the edit ------------------------------------------------------------------------------------------------
