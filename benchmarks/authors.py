@@ -61,7 +61,11 @@ NEXT_SHARPNESS = 0.05  # how far the scripted server turns its dial in each answ
 
 
 def prices(text: str) -> tuple[float, ...]:
-    return tuple(float(part) for part in text.split(","))
+    """Return dollars for a million tokens in, out and, if named, cached."""
+    found = tuple(float(part) for part in text.split(","))
+    if len(found) not in (2, 3):
+        raise argparse.ArgumentTypeError(f"{text!r} is not two prices, or three, as in 1.25,10")
+    return found
 
 
 def asked_of(args: argparse.Namespace) -> dict[str, Any]:
