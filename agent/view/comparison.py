@@ -1,18 +1,18 @@
 """Two attempts, or two nights, side by side, and in one sentence how sure their difference is. Pure."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from agent.experiment import NOT_BELIEVED, Status
+from agent.experiment import NOT_BELIEVED
 from agent.invocation import typed
 from agent.judging.intervals import Interval, Spread, difference
 from agent.script.dials import Value
-from agent.text import SCORE_DECIMALS, counted, duration, percent_sure, shorten, shown_difference
+from agent.text import counted, duration, percent_sure, shorten, shown_difference
 from agent.view.facts.nouns import AttemptFacts, NightFacts, RunFacts
-from agent.view.facts.overview import cost_usd, hours, overview_of, scored_of
-from agent.view.terminal import memory
+from agent.view.facts.overview import Overview, Scored, overview_of, scored_of
+from agent.view.words import memory, score
 
 TITLE_CHARS = 40
 
@@ -69,26 +69,38 @@ def attempts_compared(a: Side, b: Side) -> Comparison:
     """Compare two attempts, of one night or of two."""
     gain, by = _gain(a, b)
     winner = _winner(a, b, gain)
-    dials = _other_dials(a, b)
-    turned = (Contrast(name, _shown(old), _shown(new)) for name, (old, new) in dials.items())
-    lines = (*_facts(a, b), *turned, *_code(a, b))
-    return Comparison(lines, dials, gain, by, winner, _sentence(a, b, gain, by, winner))
+    dials: dict[str, tuple[Value, Value]] = {}
+    if a.dials is not None and b.dials is not None:
+        names = dict.fromkeys((*a.dials, *b.dials))
+        both = {name: (a.dials.get(name), b.dials.get(name)) for name in names}
+        dials = {name: pair for name, pair in both.items() if pair[0] != pair[1]}
+    lines = [*_of_attempts(a, b)]
+    lines += [Contrast(name, *("none" if one is None else str(one) for one in pair)) for name, pair in dials.items()]
+    if a.skeleton and b.skeleton and a.skeleton != b.skeleton:
+        lines.append(Contrast("code", "", "differs, too: see --diff"))
+    return Comparison(tuple(lines), dials, gain, by, winner, _sentence(a, b, gain, by, winner))
 
 
 def nights_compared(a: NightFacts, b: NightFacts) -> Comparison:
     """Compare two nights by their best scripts, and show what each took."""
-    lines, best_a, best_b = tuple(_of_nights(a, b)), _best(a), _best(b)
-    if best_a is None or best_b is None:
-        without = a if best_a is None else b
+    lines, sides = tuple(_of_nights(a, b)), [_best(night) for night in (a, b)]
+    first, second = sides
+    if first is None or second is None:
+        without = a if first is None else b
         return Comparison(lines, {}, None, "", Winner.NO_SCORE, f"night {without.tag} has kept nothing yet")
-    gain, by = _gain(best_a, best_b)
-    winner = _winner(best_a, best_b, gain)
-    sentence = _sentence(best_a, best_b, gain, by, winner)
-    chosen = [len(side.night.ideas) for side in (best_a, best_b) if side.attempt.number]
+    gain, by = _gain(first, second)
+    winner = _winner(first, second, gain)
+    sentence = _sentence(first, second, gain, by, winner)
+    chosen = [len(side.night.ideas) for side in (first, second) if side.attempt.number]
     if gain is not None and winner in (Winner.A, Winner.B, Winner.OPEN) and chosen:
         among = " and of ".join(counted(count, "attempt") for count in chosen)
         sentence += f"; the best score of {among} is luck in part"
     return Comparison(lines, {}, gain, by, winner, sentence)
+
+
+def _best(night: NightFacts) -> Side | None:
+    found = night.attempt(night.incumbent)
+    return None if found is None or found.val_bpb is None else Side(night, found)
 
 
 # ---- the difference --------------------------------------------------------------------------------------------------
@@ -96,38 +108,28 @@ def nights_compared(a: NightFacts, b: NightFacts) -> Comparison:
 
 def _gain(a: Side, b: Side) -> tuple[Interval | None, str]:
     """Return how much lower B scores than A, and what that is learnt from; None without scores or noise."""
-    for dawn in _common_dawns(a, b):
-        both = _scores(a.attempt.runs, dawn), _scores(b.attempt.runs, dawn)
-        gain = difference(*both)
+    runs, sides = (a.attempt.runs, b.attempt.runs), (a, b)
+    dawns = [{run.dawn for run in own if run.dawn and run.val_bpb is not None} for own in runs]
+    for dawn in sorted(dawns[0] & dawns[1], reverse=True) if a.night.tag == b.night.tag else ():
+        gain, counts = _welch(runs, dawn)
         if gain is not None:
-            return gain, f"{_runs(*map(len, both))} at dawn, with seeds that no choice has seen"
+            return gain, f"{counts} at dawn, with seeds that no choice has seen"
     if a.attempt.val_bpb is None or b.attempt.val_bpb is None:
         return None, ""
-    errors = [_error(side) for side in (a, b)]
-    if errors[0] is not None and errors[1] is not None:  # σ of many runs tells more than the spread of two
-        spread = Spread(math.hypot(errors[0], errors[1]), math.inf)
-        counts = (max(1, side.attempt.seeds) for side in (a, b))
-        return spread.around(a.attempt.val_bpb - b.attempt.val_bpb), f"{_runs(*counts)} and the noise of the night"
-    both = _scores(a.attempt.runs, 0), _scores(b.attempt.runs, 0)
-    gain = difference(*both)
-    return gain, "" if gain is None else _runs(*map(len, both))
+    seeds = [max(1, side.attempt.seeds) for side in sides]
+    sigmas = [side.night.sigma_bpb for side in sides]
+    if sigmas[0] is not None and sigmas[1] is not None:  # σ of many runs tells more than the spread of two
+        error_bpb = math.hypot(sigmas[0] / math.sqrt(seeds[0]), sigmas[1] / math.sqrt(seeds[1]))
+        around = Spread(error_bpb, math.inf).around(a.attempt.val_bpb - b.attempt.val_bpb)
+        return around, f"{_runs(*seeds)} and the noise of the night"
+    gain, by = _welch(runs, 0)
+    return gain, "" if gain is None else by
 
 
-def _common_dawns(a: Side, b: Side) -> list[int]:
-    """Return the dawns at which both were run, the latest first."""
-    if a.night.tag != b.night.tag:
-        return []
-    at = [{run.dawn for run in side.attempt.runs if run.dawn and run.val_bpb is not None} for side in (a, b)]
-    return sorted(at[0] & at[1], reverse=True)
-
-
-def _scores(runs: Sequence[RunFacts], dawn: int) -> list[float]:
-    return [run.val_bpb for run in runs if run.dawn == dawn and run.val_bpb is not None]
-
-
-def _error(side: Side) -> float | None:
-    sigma_bpb = side.night.sigma_bpb
-    return None if sigma_bpb is None else sigma_bpb / math.sqrt(max(1, side.attempt.seeds))
+def _welch(runs: Sequence[Sequence[RunFacts]], dawn: int) -> tuple[Interval | None, str]:
+    """Return the gain by the runs of a dawn alone, or of the night (0), and how many those are."""
+    a, b = ([run.val_bpb for run in own if run.dawn == dawn and run.val_bpb is not None] for own in runs)
+    return difference(a, b), _runs(len(a), len(b))
 
 
 def _runs(a: int, b: int) -> str:
@@ -167,73 +169,77 @@ def _sentence(a: Side, b: Side, gain: Interval | None, by: str, winner: Winner) 
     assert gain is not None
     a_leads = winner is Winner.A or (winner is Winner.OPEN and gain.mean_bpb < 0)
     low, high = (-gain.high_bpb, -gain.low_bpb) if a_leads else (gain.low_bpb, gain.high_bpb)
-    width = f"95 %: {low:+.{SCORE_DECIMALS}f} to {high:+.{SCORE_DECIMALS}f}, by {by}"
+    size, width = f"{score(abs(gain.mean_bpb))} bpb", f"95 %: {score(low, '+')} to {score(high, '+')}, by {by}"
     if winner is Winner.OPEN:
         lower, higher = "AB" if a_leads else "BA"
-        size = f"{abs(gain.mean_bpb):.{SCORE_DECIMALS}f} bpb"
         sentence = f"no difference is certain: {lower} scores {size} lower than {higher} ({width})"
     else:
-        better, worse = (b, a) if winner is Winner.B else (a, b)
-        is_one = a.night.tag == b.night.tag
-        names = [f"#{side.attempt.number}" if is_one else side.name for side in (better, worse)]
-        sentence = f"{names[0]} is better than {names[1]} by {abs(gain.mean_bpb):.{SCORE_DECIMALS}f} bpb ({width})"
-    return sentence + _caution(a, b, by)
-
-
-def _caution(a: Side, b: Side, by: str) -> str:
-    """Return what the interval leaves out; "" if it leaves nothing out."""
+        sides = (b, a) if winner is Winner.B else (a, b)
+        better, worse = (f"#{one.attempt.number}" if a.night.tag == b.night.tag else one.name for one in sides)
+        sentence = f"{better} is better than {worse} by {size} ({width})"
     if a.night.device != b.night.device:
-        return "; they ran on different devices, and a faster one comes further within the budget"
+        return f"{sentence}; they ran on different devices, and a faster one comes further within the budget"
     if "dawn" in by or a.attempt.status == b.attempt.status:
-        return ""
-    return f"; the night chose by these scores, which flatters what it kept: {typed('confirm')} measures on fresh seeds"
+        return sentence
+    measures = f"{typed('confirm')} measures on fresh seeds"
+    return f"{sentence}; the night chose by these scores, which flatters what it kept: {measures}"
 
 
 # ---- the facts -------------------------------------------------------------------------------------------------------
 
 
-def _facts(a: Side, b: Side) -> Iterator[Contrast]:
-    one, two = a.attempt, b.attempt
+def _of_attempts(a: Side, b: Side) -> Iterator[Contrast]:
     if a.night.tag != b.night.tag:
         yield from _where(a.night, b.night)
-    yield Contrast("val_bpb", _score(a), _score(b), _bpb(_change(one.val_bpb, two.val_bpb), "+"))
-    yield Contrast("runs", str(one.seeds), str(two.seeds))
-    at_dawn = [_mean([run.val_bpb for run in side.runs if run.dawn]) for side in (one, two)]
-    yield Contrast("at dawn", *map(_bpb, at_dawn))
-    yield Contrast("verdict", one.kind or "not decided", two.kind or "not decided")
-    yield Contrast("parent", *("" if side.parent is None else f"#{side.parent}" for side in (one, two)))
-    yield Contrast("gain over it", _gained(one), _gained(two))
-    yield Contrast("parameters", _whole(one.params), _whole(two.params), _ratio(one.params, two.params))
-    yield Contrast("memory", _memory(one), _memory(two), _ratio(one.memory_gb, two.memory_gb))
-    yield Contrast("tokens/s", _whole(one.tokens_s), _whole(two.tokens_s), _ratio(one.tokens_s, two.tokens_s))
-    yield Contrast("time", f"{one.spent_s:,.0f} s", f"{two.spent_s:,.0f} s")
-    yield Contrast("source", one.source, two.source)
-    yield Contrast("commit", (one.commit or "")[:7], (two.commit or "")[:7])
-
-
-def _code(a: Side, b: Side) -> Iterator[Contrast]:
-    if a.skeleton and b.skeleton and a.skeleton != b.skeleton:
-        yield Contrast("code", "", "differs, too: see --diff")
+    first, second = a.attempt, b.attempt
+    before, after = (_within(scored_of(side.night, side.attempt), side.night.sigma_bpb) or "none" for side in (a, b))
+    yield Contrast("val_bpb", before, after, score(_change(first.val_bpb, second.val_bpb), "+"))
+    words: tuple[tuple[str, Callable[[AttemptFacts], str]], ...] = (
+        ("runs", lambda one: str(one.seeds)),
+        ("at dawn", lambda one: score(_mean([run.val_bpb for run in one.runs if run.dawn]))),
+        ("verdict", lambda one: one.kind or "not decided"),
+        ("parent", lambda one: "" if one.parent is None else f"#{one.parent}"),
+        ("gain over it", _gained),
+    )
+    for name, said in words:
+        yield Contrast(name, said(first), said(second))
+    for name, counted_as, one, other in (
+        ("parameters", _whole, first.params, second.params),
+        ("memory", _memory, first.memory_gb, second.memory_gb),
+        ("tokens/s", _whole, first.tokens_s, second.tokens_s),
+    ):
+        yield Contrast(
+            name, counted_as(one), counted_as(other), f"{other / one - 1:+.1%}" if one and other is not None else ""
+        )
+    yield Contrast("time", f"{first.spent_s:,.0f} s", f"{second.spent_s:,.0f} s")
+    yield Contrast("source", first.source, second.source)
+    yield Contrast("commit", (first.commit or "")[:7], (second.commit or "")[:7])
 
 
 def _of_nights(a: NightFacts, b: NightFacts) -> Iterator[Contrast]:
     yield from _where(a, b)
-    yield Contrast("ideas", *(f"{len(night.ideas):,}" for night in (a, b)))
-    for status in Status:
-        yield Contrast(status, *(f"{getattr(overview_of(night), status):,}" for night in (a, b)))
-    first, last = _first_bpb(a), _first_bpb(b)
-    best = _best(a), _best(b)
-    reached = [side.attempt.val_bpb if side else None for side in best]
-    yield Contrast("baseline", _bpb(first), _bpb(last), _bpb(_change(first, last), "+"))
-    yield Contrast("best", *(_score(side) if side else "" for side in best))
-    yield Contrast("found by", *(_titled(side.attempt) if side else "" for side in best))
-    gains = [_change(end, start) for start, end in zip((first, last), reached, strict=True)]
-    yield Contrast("recorded gain", *(_bpb(gain, "+") for gain in gains))
-    yield Contrast("honest gain", *(_interval(night.dawn.honest if night.dawn else None) for night in (a, b)))
-    yield Contrast("σ of a run", _bpb(a.sigma_bpb), _bpb(b.sigma_bpb))
-    for (what, spent_a), (_, spent_b) in zip(hours(a), hours(b), strict=True):
-        yield Contrast(f"time for {what}", duration(spent_a), duration(spent_b))
-    yield Contrast("cost", _cost(a), _cost(b))
+    nights = [overview_of(night) for night in (a, b)]
+    firsts, lasts = ([_bpb(getattr(now, name)) for now in nights] for name in ("baseline", "best"))
+    words: tuple[tuple[str, Callable[[Overview], str]], ...] = (
+        ("ideas", lambda now: f"{now.ideas:,}"),
+        ("keep", lambda now: f"{now.keep:,}"),
+        ("discard", lambda now: f"{now.discard:,}"),
+        ("crash", lambda now: f"{now.crash:,}"),
+        ("best", lambda now: _within(now.best, now.sigma_bpb)),
+        ("found by", lambda now: "" if now.best is None else f"#{now.best.number} {_short(now.best.title)}"),
+        ("honest gain", lambda now: _half(now.dawn.honest if now.dawn is not None else None)),
+        ("σ of a run", lambda now: score(now.sigma_bpb)),
+        ("cost", lambda now: "" if now.usd is None else f"${now.usd:.2f}"),
+    )
+    lines = {name: Contrast(name, *map(said, nights)) for name, said in words}
+    gains = [score(_change(last, first), "+") for first, last in zip(firsts, lasts, strict=True)]
+    yield from (lines[name] for name in ("ideas", "keep", "discard", "crash"))
+    yield Contrast("baseline", score(firsts[0]), score(firsts[1]), score(_change(*firsts), "+"))
+    yield from (lines["best"], lines["found by"], Contrast("recorded gain", *gains))
+    yield from (lines["honest gain"], lines["σ of a run"])
+    for what in nights[0].hours:
+        yield Contrast(f"time for {what}", *(duration(now.hours[what]) for now in nights))
+    yield lines["cost"]
 
 
 def _where(a: NightFacts, b: NightFacts) -> Iterator[Contrast]:
@@ -244,47 +250,31 @@ def _where(a: NightFacts, b: NightFacts) -> Iterator[Contrast]:
     yield Contrast("protocol", a.protocol, b.protocol)
 
 
-def _first_bpb(night: NightFacts) -> float | None:
-    return next((one.val_bpb for one in night.attempts if one.parent is None), None)
-
-
-def _best(night: NightFacts) -> Side | None:
-    found = night.attempt(night.incumbent)
-    return None if found is None or found.val_bpb is None else Side(night, found)
-
-
-def _other_dials(a: Side, b: Side) -> dict[str, tuple[Value, Value]]:
-    """Return the dials whose values differ; empty also where the dials of one are not known."""
-    if a.dials is None or b.dials is None:
-        return {}
-    names = dict.fromkeys((*a.dials, *b.dials))
-    return {name: (a.dials.get(name), b.dials.get(name)) for name in names if a.dials.get(name) != b.dials.get(name)}
-
-
 # ---- words -----------------------------------------------------------------------------------------------------------
 
 
-def _score(side: Side) -> str:
-    """Return the score with half the width of its 95 % interval by the noise of the night."""
-    known = scored_of(side.night, side.attempt)
+def _within(known: Scored | None, sigma_bpb: float | None) -> str:
+    """Return a score with half the width of its 95 % interval by the noise of the night."""
     if known is None:
-        return "none"
-    around = f" ± {_bpb(known.val_bpb - known.low_bpb)}" if side.night.sigma_bpb is not None else ""
-    return f"{_bpb(known.val_bpb)}{around}"
+        return ""
+    return score(known.val_bpb) + (f" ± {score(known.val_bpb - known.low_bpb)}" if sigma_bpb is not None else "")
 
 
-def _titled(attempt: AttemptFacts) -> str:
-    return f"#{attempt.number} {shorten(attempt.title, TITLE_CHARS)}"
+def _half(known: Interval | None) -> str:
+    return "" if known is None else f"{score(known.mean_bpb, '+')} ± {score((known.high_bpb - known.low_bpb) / 2)}"
 
 
 def _gained(attempt: AttemptFacts) -> str:
     sure = "" if attempt.sure is None else f", {percent_sure(attempt.sure)} sure"
-    return "" if attempt.gain_bpb is None else f"{attempt.gain_bpb:+.{SCORE_DECIMALS}f}{sure}"
+    return "" if attempt.gain_bpb is None else f"{score(attempt.gain_bpb, '+')}{sure}"
 
 
-def _interval(known: Interval | None) -> str:
-    half_bpb = (known.high_bpb - known.low_bpb) / 2 if known is not None else 0.0
-    return "" if known is None else f"{_bpb(known.mean_bpb, '+')} ± {_bpb(half_bpb)}"
+def _bpb(known: Scored | None) -> float | None:
+    return None if known is None else known.val_bpb
+
+
+def _short(title: str) -> str:
+    return shorten(title, TITLE_CHARS)
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
@@ -292,30 +282,13 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def _bpb(value: float | None, sign: str = "") -> str:
-    return "" if value is None else format(value, f"{sign}.{SCORE_DECIMALS}f")
-
-
 def _whole(value: float | None) -> str:
     return "" if value is None else f"{value:,.0f}"
 
 
+def _memory(gigabytes: float | None) -> str:
+    return "" if gigabytes is None else memory(1024 * gigabytes)
+
+
 def _change(a: float | None, b: float | None) -> float | None:
     return None if a is None or b is None else shown_difference(b, a)
-
-
-def _ratio(a: float | None, b: float | None) -> str:
-    return f"{b / a - 1:+.1%}" if a and b is not None else ""
-
-
-def _memory(attempt: AttemptFacts) -> str:
-    return "" if attempt.memory_gb is None else memory(1024 * attempt.memory_gb)
-
-
-def _cost(night: NightFacts) -> str:
-    known_usd = cost_usd(night.sources)
-    return "" if known_usd is None else f"${known_usd:.2f}"
-
-
-def _shown(value: Value) -> str:
-    return "none" if value is None else str(value)

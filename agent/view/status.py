@@ -1,11 +1,11 @@
 """Write where a night stands as lines for a terminal, without what takes long to import."""
 
 from agent.experiment import Noise
-from agent.judging.intervals import Interval
 from agent.text import counted, duration, harmless, shown_difference
 from agent.view.facts.nouns import DawnFacts
 from agent.view.facts.overview import Overview, Stopped
 from agent.view.facts.workers import Crew, WorkerFacts, runs_in_flight
+from agent.view.words import interval_words
 
 
 def overview_lines(
@@ -129,9 +129,3 @@ def dawn_line(dawn: DawnFacts, branch: str) -> str:
         return f"dawn {dawn.number}: #{dawn.champion} is not confirmed ({gain})"
     gain = "" if dawn.honest is None else f", an honest gain of {interval_words(dawn.honest)}"
     return f"dawn {dawn.number}: confirmed #{dawn.script} {dawn.title}, on {confirmed_branch(branch)}{gain}"
-
-
-def interval_words(found: Interval | None) -> str:
-    if found is None:
-        return "not measured: too few runs"
-    return f"{found.mean_bpb:+.6f} [{found.low_bpb:+.6f}, {found.high_bpb:+.6f}]"

@@ -25,6 +25,7 @@ from agent.text import SAID_CHARS, counted, harmless_lines, one_line, percent_su
 from agent.view import table
 from agent.view.live.verdicts import COLOURS
 from agent.view.table import Column
+from agent.view.words import memory, moment, score
 
 RESULTS = (  # on a narrow terminal the highest rank is left out first
     Column("tag", rank=1),
@@ -60,15 +61,15 @@ def results_lines(rows: Sequence[Row], width: int | None = None) -> list[Text]:
 
 def _cells(row: Row, parent_bpb: str, several: bool) -> tuple[str, ...]:
     numbers = (number_of(row.get(name, "")) for name in ("val_bpb", "gain_bpb", "sure", "memory_gb", "wall_s"))
-    score, gain, sure, memory_gb, wall_s = numbers
+    bpb, gain, sure, memory_gb, wall_s = numbers
     parent = number_of(parent_bpb)
-    if gain is None and score is not None and parent is not None:  # the judge has left no estimate
-        gain = shown_difference(parent, score)
+    if gain is None and bpb is not None and parent is not None:  # the judge has left no estimate
+        gain = shown_difference(parent, bpb)
     return (
         row.get("tag", "") if several else "",
         row.get("attempt", ""),
         row.get("val_bpb", ""),
-        "" if gain is None else f"{gain:+.6f}",
+        score(gain, "+"),
         "" if sure is None else percent_sure(sure),
         row.get("seeds", ""),
         row.get("status", ""),
@@ -78,11 +79,6 @@ def _cells(row: Row, parent_bpb: str, several: bool) -> tuple[str, ...]:
         "" if wall_s is None else f"{wall_s:.0f}",
         row.get("commit", ""),
     )
-
-
-def memory(megabytes: float) -> str:
-    """Format a size in GB, or in MB if it is below 0.1 GB."""
-    return f"{megabytes / 1024:.1f} GB" if megabytes >= 0.1 * 1024 else f"{megabytes:.0f} MB"
 
 
 def shares_lines(rows: Iterable[Share], width: int | None = None) -> list[str]:
@@ -133,12 +129,12 @@ def attempt_lines(
         ("merged as", "" if merged_as is None else f"#{merged_as}"),
         ("decision", f"{decision.status}: {decision.words}" if decision else "none yet"),
         ("before", "\n".join(_entry_words(entry) for entry in _earlier(attempt))),
-        ("val_bpb", "" if attempt.val_bpb is None else f"{attempt.val_bpb:.6f}"),
+        ("val_bpb", score(attempt.val_bpb)),
         ("gain", "" if decision is None else _gain_words(decision.gain_bpb, decision.sure)),
         ("memory", "" if peak_mb is None else memory(peak_mb)),
         ("commit", attempt.commit or ""),
         ("ref", attempt_ref(night.tag, attempt.number)),
-        ("started", _moment(attempt.started)),
+        ("started", moment(attempt.started)),
         ("folder", str(folder)),
     )
     shown = (line for name, value in facts if value for line in fact_lines(name, value, width))
@@ -154,12 +150,7 @@ def _earlier(attempt: Attempt) -> tuple[Entry, ...]:
 def _entry_words(entry: Entry) -> str:
     decision = entry.decision
     words = f"{decision.status or decision.kind}: {decision.words}"
-    return f"{_moment(entry.at)} {words}"
-
-
-def _moment(at: str) -> str:
-    """Write a time in UTC as the report does."""
-    return f"{at[:19].replace('T', ' ')} UTC" if at else ""
+    return f"{moment(entry.at)} {words}"
 
 
 def fact_lines(name: str, value: str, width: int | None) -> list[Text]:

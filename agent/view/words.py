@@ -11,6 +11,11 @@ def bpb(value: float | None, sign: str = "") -> str:
     return NONE if value is None else format(round(value, 4) + 0.0, f"{sign}.4f").replace("-", "−")
 
 
+def score(value: float | None, sign: str = "") -> str:
+    """Return a score or a gain in all its digits, as a terminal shows it; "" for None; sign: "+" for a gain."""
+    return "" if value is None else format(value, f"{sign}.{SCORE_DECIMALS}f")
+
+
 def ends(interval: Interval) -> str:
     """Return the ends of a 95 % interval, for a page."""
     if not interval.has_width:
@@ -27,8 +32,7 @@ def interval_words(interval: Interval | None) -> str:
     """Return a gain with its 95 % interval, for a terminal."""
     if interval is None:
         return "not measured: too few runs"
-    mean, low, high = (f"{bpb:+.{SCORE_DECIMALS}f}" for bpb in (interval.mean_bpb, interval.low_bpb, interval.high_bpb))
-    return f"{mean} [{low}, {high}]"
+    return f"{score(interval.mean_bpb, '+')} [{score(interval.low_bpb, '+')}, {score(interval.high_bpb, '+')}]"
 
 
 def memory(megabytes: float) -> str:

@@ -37,9 +37,8 @@ DESCRIBED = {"description": {"field": "label"}}
 def progress_chart(night: NightFacts, width: int, *, titled: bool = False) -> Spec:
     """Draw the progress of a night; titled: with its name, for a picture that stands alone."""
     course = progress(night)
-    numbers = {spot.number for spot in course.points}
-    shown = [attempt for attempt in night.attempts if attempt.number in numbers]
-    last = max([1, *numbers])
+    shown = [one for one in night.attempts if one.is_idea or one.status == Status.KEEP]  # not dawn's questions
+    last = max([1, *(attempt.number for attempt in shown)])
     # scores that the staircase begins and ends with, and those of the honest gain
     ends = [step.mean_bpb for step in (*course.staircase[:1], *course.staircase[-1:])]
     honest = night.dawn.honest if night.dawn is not None else None

@@ -9,17 +9,6 @@ from agent.view.facts.overview import Scored, scored_of
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
-    """Hold an attempt as a dot of the progress picture."""
-
-    number: int
-    val_bpb: float | None  # None: it has no score
-    status: str | None
-    kind: str | None
-    title: str
-
-
-@dataclass(frozen=True, slots=True)
 class Stair:
     """Hold the incumbent after an attempt, with the 95 % interval of its mean."""
 
@@ -34,7 +23,6 @@ class Stair:
 class Course:
     """Hold the progress of a night."""
 
-    points: tuple[Spot, ...]  # ideas, and what dawn made of them where that was kept
     staircase: tuple[Stair, ...]  # one for each attempt from the first incumbent on
     revocations: tuple[tuple[int, int], ...]  # the attempt that was kept before, and after which attempt it fell
 
@@ -55,11 +43,6 @@ def progress(facts: NightFacts) -> Course:
             fallen.append((number, after))
         best_after[after] = max(since, key=lambda one: (since[one], one), default=None)
     return Course(
-        points=tuple(
-            Spot(one.number, one.val_bpb, one.status, one.kind, one.title)
-            for one in facts.attempts
-            if one.is_idea or one.status == Status.KEEP
-        ),
         staircase=tuple(_steps(facts, known, best_after)),
         revocations=tuple(fallen),
     )

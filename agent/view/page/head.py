@@ -13,8 +13,6 @@ from agent.view.facts.nouns import DawnFacts, NightFacts
 from agent.view.facts.overview import Overview, overview_of
 from agent.view.words import bpb, ends, within
 
-MOST_HELPED = 6
-
 
 @dataclass(frozen=True, slots=True)
 class Head:

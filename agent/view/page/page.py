@@ -32,7 +32,6 @@ from agent.view.page.head import head
 BROAD_PX, NARROW_PX = 820, 358  # of the two drawings of each chart; between phone and desk, one is scaled
 PICTURE_PX = 1000
 TITLE_CHARS, TEXT_CHARS = 2000, 8000
-MINUTE_S = 60
 WORDS = {"keep": "kept", "discard": "discarded", "crash": "crashed"}
 CURVE_PX, STEEP = (480, 200, 40, 22), 0.08  # width, height, left and below; the first losses would flatten the rest
 Drawn = tuple[str, list[dict[str, Markup]]]  # a section's title, and its charts for wide and narrow pages
