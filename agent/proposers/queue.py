@@ -5,10 +5,9 @@ was taken when the night was killed is taken again, and one that was tried is ne
 """
 
 import hashlib
-import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -19,6 +18,7 @@ from agent.files import ignore_all, read_end, write_plain
 from agent.git import valid_tag
 from agent.invocation import typed
 from agent.proposers.briefing import Briefing
+from agent.proposers.catalogue.idea import read_header
 from agent.proposers.checked import begun, check_proposal
 from agent.proposers.source import Source
 from agent.records.journal import Journal
@@ -26,25 +26,47 @@ from agent.script.contract import MAX_SCRIPT_BYTES, check_script
 from agent.script.patch import apply_patch, check_patch, is_patch
 
 SOURCE = "queue"
-NAME = re.compile(r"[0-9]{4,9}\.json")
+FIELDS = ("Title", "Why", "Submitted", "Night", "Becomes")  # of an entry's header
+NAME = re.compile(r"[0-9]{4,9}\.patch")
 LAST_NUMBER = 999_999_999  # that a NAME has room for
 DONE, REFUSED = "done", "refused"  # folders in the queue's own, with a line in a .txt file beside each entry
-MAX_ENTRY_BYTES = 8 * MAX_SCRIPT_BYTES  # in JSON an odd character takes six
+MAX_ENTRY_BYTES = 2 * MAX_SCRIPT_BYTES
 MAX_WAITING = 1000  # more come from a loop that has run away
 LOCKED_S = 10.0  # a submission takes milliseconds
 
 
 @dataclass(frozen=True, slots=True)
 class QueueEntry:
-    """Hold a submission, and the night that last took it, which may not have tried it."""
+    """Hold a submission, and the night that last took it, which may not have tried it.
 
-    kind: str  # script or patch
+    Its file is one of the catalogue's: a header, and then the patch, or the script.
+    """
+
     text: str
     title: str
     hypothesis: str
     submitted: str  # ISO 8601, UTC
     night: str | None = None  # tag of the night that took it
     sha256: str | None = None  # of the script that it became there
+
+    @classmethod
+    def parsed(cls, content: bytes, file: Path) -> "QueueEntry":
+        """Parse an entry; raise NightError for a file that submit() cannot have written."""
+        if len(content) > MAX_ENTRY_BYTES:
+            raise NightError(f"it has more than {MAX_ENTRY_BYTES:,} bytes; submit it with: {typed('submit')}")
+        fields, text = read_header(content.decode(errors="replace"), FIELDS, file)
+        night = fields.get("Night")
+        if not fields.get("Title") or not text or (night is not None and not valid_tag(night)):
+            raise NightError(f"it is no entry of a queue; submit it with: {typed('submit')}")
+        told = fields.get("Why", ""), fields.get("Submitted", "")
+        return cls(text, fields["Title"], *told, night, fields.get("Becomes"))
+
+    def __str__(self) -> str:
+        """Return the text of its file."""
+        why = self.hypothesis.replace("\n", "\n  ")
+        values = (self.title, why, self.submitted, self.night, self.sha256)
+        header = [f"{name}: {value}\n" for name, value in zip(FIELDS, values, strict=True) if value]
+        return f"{''.join(header)}\n{self.text}"
 
 
 def submit(folder: Path, text: str, message: str, *, script: str, now: str) -> Path:
@@ -58,20 +80,19 @@ def submit(folder: Path, text: str, message: str, *, script: str, now: str) -> P
         raise NightError(
             f"say what is tried and why, as in: {typed('submit', 'FILE', '-m', 'wider MLP: it learns more a step')}"
         )
-    kind = "patch" if is_patch(text) else "script"
-    if kind == "patch":
+    if is_patch(text):
         check_patch_size(text)
         check_patch(text, script)
     else:
         check_script(text, script)
     idea = Proposal.of(text, title, why, SOURCE)
-    entry = QueueEntry(kind, text, idea.title, idea.hypothesis, now)
+    entry = QueueEntry(text, idea.title, idea.hypothesis, now)
     folder.mkdir(parents=True, exist_ok=True)
     ignore_all(folder)
     try:
         with FileLock(folder / ".lock", timeout=LOCKED_S):
-            path = folder / f"{_next_number(folder):04d}.json"
-            write_plain(path, _as_json(entry))
+            path = folder / f"{_next_number(folder):04d}.patch"
+            write_plain(path, str(entry))
     except Timeout as error:
         raise NightError(f"{folder / '.lock'} is held by another program; end it and submit again") from error
     return path
@@ -90,7 +111,7 @@ def waiting(folder: Path) -> list[Path]:
 
 
 def entries(
-    folder: Path, refuse: Callable[[Path, NightError], None] = lambda path, why: None
+    folder: Path, refuse: Callable[[Path, NightshiftError], None] = lambda path, why: None
 ) -> Iterator[tuple[Path, QueueEntry]]:
     """Read the entries, the oldest first; ignore links, pipes and files with other names.
 
@@ -103,8 +124,8 @@ def entries(
         except OSError:
             continue
         try:
-            yield path, _parsed(content)
-        except NightError as error:
+            yield path, QueueEntry.parsed(content, path)
+        except (NightError, ScriptError) as error:
             refuse(path, error)
 
 
@@ -118,7 +139,7 @@ def _next_number(folder: Path) -> int:
     last = max(everywhere, key=lambda path: int(path.stem), default=None)
     if last is not None and int(last.stem) >= LAST_NUMBER:
         raise NightError(
-            f"{last} has the last number that an entry can have; rename it to one below, such as 0001.json"
+            f"{last} has the last number that an entry can have; rename it to one below, such as 0001.patch"
         )
     return 1 if last is None else int(last.stem) + 1
 
@@ -151,7 +172,7 @@ class Queue:
                 self._refuse(path, error)
                 continue
             digest = _sha256(proposal.script)
-            write_plain(path, _as_json(replace(entry, night=briefing.night.tag, sha256=digest)))
+            write_plain(path, str(replace(entry, night=briefing.night.tag, sha256=digest)))
             return proposal
         raise NoIdea("the queue is empty")
 
@@ -186,7 +207,7 @@ def proposed(entry: QueueEntry, briefing: Briefing) -> Proposal:
     A script is taken as it stands, a patch applied; of an earlier best, it is merged with what was kept since.
     """
     script = entry.text
-    if entry.kind == "patch":
+    if is_patch(entry.text):
         script = on_kept(entry.text, briefing.night.script, briefing.parent, briefing.history)
     proposal = Proposal.of(script, entry.title, entry.hypothesis, SOURCE)
     check_proposal(proposal, briefing.history, briefing.night.script)
@@ -213,26 +234,6 @@ def _put_aside(path: Path, where: str, why: str) -> None:
     place.parent.mkdir(exist_ok=True)
     write_plain(place.with_suffix(".txt"), f"{why}\n")
     path.rename(place)
-
-
-def _as_json(entry: QueueEntry) -> str:
-    return json.dumps(asdict(entry), indent=1) + "\n"
-
-
-def _parsed(content: bytes) -> QueueEntry:
-    """Parse an entry; raise NightError for a file that submit() cannot have written."""
-    if len(content) > MAX_ENTRY_BYTES:
-        raise NightError(f"it has more than {MAX_ENTRY_BYTES:,} bytes; submit it with: {typed('submit')}")
-    try:
-        entry = QueueEntry(**json.loads(content))
-        texts = [getattr(entry, field.name) for field in fields(QueueEntry)]
-        sound = entry.kind in ("script", "patch") and all(isinstance(text, str) for text in texts[:5])
-        sound = sound and (entry.night is None or valid_tag(entry.night))
-    except (ValueError, TypeError, RecursionError):
-        sound = False
-    if not sound:
-        raise NightError(f"it is no entry of a queue; submit it with: {typed('submit')}")
-    return entry
 
 
 def _sha256(script: str) -> str:

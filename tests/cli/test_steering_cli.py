@@ -73,13 +73,13 @@ def test_every_attempt_is_that_of_the_source_that_was_named(mixed):
 
 
 def test_a_submission_is_tried_before_all_else_and_the_search_follows(mixed):
-    assert mixed.queued == "queued as 0001.json; a night with --proposer queue or mix tries it before all else\n"
+    assert mixed.queued == "queued as 0001.patch; a night with --proposer queue or mix tries it before all else\n"
     one = mixed.attempts[1]
     assert (one.proposal.title, one.proposal.hypothesis) == ("sharper", "The counts are large.")
     assert one.proposal.script == unigram(SHARPNESS=0.9)
     assert mixed.attempts[6].proposal.title == "blunter"
     done = waiting(mixed.grounds.root / "experiments" / "queue" / "done")
-    assert [path.name for path in done] == ["0001.json"]
+    assert [path.name for path in done] == ["0001.patch"]
 
 
 def test_an_agent_repairs_what_it_broke_and_the_repair_keeps_the_ideas_name(mixed):

@@ -1,6 +1,5 @@
 """The queue: what people drop in is tried in their order, each entry once, whatever happens in between."""
 
-import json
 import os
 import signal
 import subprocess
@@ -69,7 +68,7 @@ for k in range(15):
     crowd = [subprocess.Popen([sys.executable, "-c", code, name]) for name in "abc"]
     assert [one.wait() for one in crowd] == [0, 0, 0]
     assert [path.stem for path in waiting(folder)] == [f"{n:04d}" for n in range(1, 46)]
-    texts = [json.loads(path.read_text())["text"].rpartition("\n")[2] for path in waiting(folder)]
+    texts = [path.read_text().rpartition("\n")[2] for path in waiting(folder)]
     assert len(set(texts)) == 45
     for name in "abc":
         theirs = [text for text in texts if name in text]
@@ -81,19 +80,19 @@ def test_a_number_is_never_given_twice(folder, queue):
     with pytest.raises(NoIdea):
         queue.propose(brief(SCRIPT, queue.propose(brief(SCRIPT)).script))
     assert not first.exists()
-    assert put(folder, SCRIPT.replace("4", "6")).name == "0002.json"
+    assert put(folder, SCRIPT.replace("4", "6")).name == "0002.patch"
 
 
 @pytest.mark.parametrize("where", ["", "done", "refused"])
 def test_an_entry_with_the_last_number_has_no_other_written_over(folder, where):
     put(folder, SCRIPT)
     (folder / where).mkdir(exist_ok=True)
-    last = folder / where / "999999999.json"
+    last = folder / where / "999999999.patch"
     last.write_text("{}")
     with pytest.raises(NightError, match=rf"{last} has the last number that an entry can have; rename it to one below"):
         put(folder, SCRIPT.replace("4", "5"))
-    last.rename(folder / "0007.json")
-    assert put(folder, SCRIPT.replace("4", "5")).name == "0008.json"
+    last.rename(folder / "0007.patch")
+    assert put(folder, SCRIPT.replace("4", "5")).name == "0008.patch"
 
 
 def test_the_queue_is_nothing_for_git(folder):
@@ -151,7 +150,7 @@ def test_an_entry_taken_by_a_night_that_was_killed_is_taken_again(folder, queue)
         Queue(folder, folder).propose(brief(SCRIPT))
         os.kill(os.getpid(), signal.SIGKILL)
     assert os.waitstatus_to_exitcode(os.waitpid(night, 0)[1]) == -signal.SIGKILL
-    assert "sha256" in json.loads((folder / "0001.json").read_text())
+    assert "\nBecomes: " in (folder / "0001.patch").read_text()
     assert queue.propose(brief(SCRIPT)).script == SCRIPT.replace("DEPTH = 4", "DEPTH = 5")  # no attempt came of it
 
 
@@ -259,48 +258,51 @@ def test_what_was_refused_makes_room_for_the_next(folder, queue):
 
 
 def test_links_pipes_and_other_names_are_left_alone(tmp_path, folder, queue):
-    put(folder, SCRIPT.replace("4", "5")).rename(tmp_path / "elsewhere.json")
-    (folder / "0001.json").symlink_to(tmp_path / "elsewhere.json")
-    os.mkfifo(folder / "0002.json")
-    (folder / "0003.json").mkdir()
-    (folder / "0004 .json").write_text("{}")
-    (folder / "..0005.json").write_text("{}")
+    put(folder, SCRIPT.replace("4", "5")).rename(tmp_path / "elsewhere.patch")
+    (folder / "0001.patch").symlink_to(tmp_path / "elsewhere.patch")
+    os.mkfifo(folder / "0002.patch")
+    (folder / "0003.patch").mkdir()
+    (folder / "0004 .patch").write_text("{}")
+    (folder / "..0005.patch").write_text("{}")
     with pytest.raises(NoIdea, match="the queue is empty"):
         queue.propose(brief(SCRIPT))
     assert not (folder / "refused").exists()
-    assert put(folder, SCRIPT.replace("4", "6")).name == "0004.json"
+    assert put(folder, SCRIPT.replace("4", "6")).name == "0004.patch"
 
 
 @pytest.mark.parametrize(
     "content",
     [
         "",
-        "{",
-        "[]",
-        "null",
-        "[" * 100_000,
-        '{"kind": "script"}',
-        '{"kind": "rm -rf", "text": "", "title": "", "hypothesis": "", "submitted": ""}',
-        '{"kind": "script", "text": 7, "title": "", "hypothesis": "", "submitted": ""}',
-        '{"kind": "script", "text": "", "title": "", "hypothesis": "", "submitted": "", "night": "../../x"}',
+        "Title: it has no text\n",
+        SCRIPT,
+        f"Title: a tag that is none\nNight: ../../x\n\n{SCRIPT}",
         " " * (MAX_ENTRY_BYTES + 1),
     ],
 )
 def test_files_that_are_no_entries_are_put_aside(folder, queue, content):
     folder.mkdir(parents=True)
-    (folder / "0001.json").write_text(content)
+    (folder / "0001.patch").write_text(content)
     put(folder, SCRIPT.replace("DEPTH = 4", "DEPTH = 5"))
     assert queue.propose(brief(SCRIPT)).title == "an idea"
     assert "submit it with: nightshift submit" in aside(folder, "refused")["0001"]
 
 
 def test_a_script_dropped_in_by_hand_is_checked_like_any_other(folder, queue):
-    entry = {"kind": "script", "text": "x = '\ud800'", "title": "t", "hypothesis": "", "submitted": ""}
     folder.mkdir(parents=True)
-    (folder / "0001.json").write_text(json.dumps(entry))
+    (folder / "0001.patch").write_text("Title: t\n\nx = 1\n")
     with pytest.raises(NoIdea):
         queue.propose(brief(SCRIPT))
     assert aside(folder, "refused")["0001"].startswith("queue proposed a script that cannot be run")
+
+
+def test_an_idea_of_the_catalogue_is_an_entry_as_it_stands(folder, queue):
+    folder.mkdir(parents=True)
+    edit = patch(SCRIPT, SCRIPT.replace("LR = 0.04", "LR = 0.02"))
+    (folder / "0001.patch").write_text(f"Title: a smaller step\nWhy: It overshoots.\n  By far.\n\n{edit}")
+    proposal = queue.propose(brief(SCRIPT))
+    assert (proposal.title, proposal.hypothesis) == ("a smaller step", "It overshoots.\nBy far.")
+    assert proposal.script == SCRIPT.replace("LR = 0.04", "LR = 0.02")
 
 
 def test_a_title_fits_into_one_line(folder, queue):

@@ -149,11 +149,11 @@ def test_an_edit_that_waits_already_is_refused_at_once_whatever_form_it_has(grou
     for name in ("first.py", "again.py", "again.patch"):
         told = refused(grounds.nightshift("submit", str(tmp_path / name), "-m", "the same"))
         assert told == (
-            f"{tmp_path / name} waits already, as 0001.json of the queue (sharper); change something first, "
-            f"or take that one out by deleting {queue / '0001.json'}"
+            f"{tmp_path / name} waits already, as 0001.patch of the queue (sharper); change something first, "
+            f"or take that one out by deleting {queue / '0001.patch'}"
         )
-    assert [path.name for path in waiting(queue)] == ["0001.json", "0002.json"]
-    (queue / "0001.json").unlink()
+    assert [path.name for path in waiting(queue)] == ["0001.patch", "0002.patch"]
+    (queue / "0001.patch").unlink()
     assert grounds.nightshift("submit", str(tmp_path / "again.patch"), "-m", "the same").returncode == 0
 
 
@@ -161,10 +161,10 @@ def test_an_entry_that_another_program_wrote_is_named_in_one_line(grounds, tmp_p
     (tmp_path / "idea.py").write_text(BETTER)
     assert grounds.nightshift("submit", str(tmp_path / "idea.py"), "-m", "sharper").returncode == 0
     (entry,) = waiting(grounds.root / "experiments" / "queue")
-    title = "sharper\\nnightshift: all is well\\u001b[2J" + "!" * 1000
-    entry.write_text(entry.read_text().replace('"title": "sharper"', f'"title": "{title}"'))
+    title = "sharper\n  nightshift: all is well\x1b[2J" + "!" * 1000
+    entry.write_text(entry.read_text().replace("Title: sharper", f"Title: {title}"))
     told = refused(grounds.nightshift("submit", str(tmp_path / "idea.py"), "-m", "the same"))
-    assert "0001.json of the queue (sharper nightshift: all is well\\x1b[2J!!!" in told
+    assert "0001.patch of the queue (sharper nightshift: all is well\\x1b[2J!!!" in told
     assert len(told) < 1000
 
 
@@ -197,6 +197,6 @@ def test_an_edit_that_was_tried_is_refused_with_its_attempt_and_result_until_ano
             f"{tmp_path / 'idea'} was tried as attempt {number} of night t and ended as {result}; change something "
             f"first, or submit it while another night runs; see the attempt with: nightshift show t:{number}"
         )
-    assert [path.name for path in waiting(grounds.root / "experiments" / "queue")] == ["0003.json"]  # tried by now
+    assert [path.name for path in waiting(grounds.root / "experiments" / "queue")] == ["0003.patch"]  # tried by now
     grounds.try_scripts("u", [])
     assert submit(broken).returncode == 0

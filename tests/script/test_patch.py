@@ -60,7 +60,7 @@ def test_a_patch_against_what_was_kept_since_is_refused_with_the_reason(folder):
         Queue(folder, folder, said.append).propose(brief(SCRIPT, SCRIPT.replace("LR = 0.04", "LR = 0.03"), best=1))
     why = "the patch conflicts with edits kept since attempt 0; make it again, of the best script so far"
     assert aside(folder, "refused") == {"0001": why}
-    assert said == [f"0001.json of the queue was refused: {why}"]
+    assert said == [f"0001.patch of the queue was refused: {why}"]
 
 
 def test_a_patch_of_something_else_is_refused_in_gits_words(folder, queue):

@@ -4,7 +4,7 @@ agent/ideas/README.md describes the format. A file that cannot be read is skippe
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,8 +80,9 @@ def read_idea(file: Path) -> Idea:
     """Read the file of an idea; raise NightshiftError, with the remedy, for a damaged one."""
     if SLUG.fullmatch(file.stem) is None:
         raise ScriptError(f"{file} has a name of other characters than a-z, A-Z, 0-9, _, - and .; give it another one")
-    header, patch = _parts(_text(file))
-    fields = _fields(header, file)
+    text = _text(file)
+    fields, patch = read_header(text, FIELDS, file)
+    _check_fields(patch, text, file)
     edits = _edited_file(patch, file)
     if not fields.get("Title"):
         raise ScriptError(f"{file} has no title; begin it with a line such as: Title: Warm up longer")
@@ -93,7 +94,7 @@ def read_idea(file: Path) -> Idea:
     return Idea(
         slug=file.stem,
         title=one_line(fields["Title"], TITLE_CHARS),
-        why=paragraphs(fields.get("Why", ""), TEXT_CHARS),
+        why=paragraphs(fields.get("Why", "").replace("\n", " "), TEXT_CHARS),
         source=one_line(fields.get("Source", ""), TEXT_CHARS),
         reported=one_line(fields.get("Reported", ""), TEXT_CHARS),
         group=group,
@@ -118,32 +119,36 @@ def _text(file: Path) -> str:
         ) from error
 
 
-def _parts(text: str) -> tuple[str, str]:
-    """Split a file into its header and its patch, which begins with the first line of a diff."""
-    found = DIFF.search(text)
-    return (text, "") if found is None else (text[: found.start()], text[found.start() :])
+def read_header(text: str, names: Collection[str], file: Path) -> tuple[dict[str, str], str]:
+    """Return the fields of a file's header and the rest; a line that goes on begins with two spaces.
 
-
-def _fields(header: str, file: Path) -> dict[str, str]:
-    """Return the fields of a header, with continuation lines joined to theirs."""
+    Raise ScriptError for a field that is given twice.
+    """
     found: dict[str, str] = {}
-    name = ""
-    for number, line in enumerate(header.splitlines(), 1):
-        field = FIELD.fullmatch(line)
+    name, lines = "", text.split("\n")
+    for number, line in enumerate(lines):
+        field = FIELD.fullmatch(line.rstrip())
         if name and line.startswith("  "):
-            found[name] += f" {line.strip()}"
-        elif field is not None and field[1] in FIELDS:
+            found[name] += f"\n{line.strip()}"
+        elif field is not None and field[1] in names:
             name = field[1]
             if name in found:
-                raise ScriptError(f"{file} line {number} gives {name} a second time; keep one of the two")
+                raise ScriptError(f"{file} line {number + 1} gives {name} a second time; keep one of the two")
             found[name] = (field[2] or "").strip()
         elif line.strip():
-            shown = one_line(line, 40)
-            raise ScriptError(
-                f"{file} line {number}, {shown!r}, is no field of the header; write 'Name: value' with one of "
-                f"{', '.join(FIELDS)}, and two spaces before a line that goes on"
-            )
-    return found
+            return found, "\n".join(lines[number:])
+    return found, ""
+
+
+def _check_fields(patch: str, text: str, file: Path) -> None:
+    """Raise ScriptError where the header is followed by something other than a diff."""
+    if patch and DIFF.match(patch) is None:
+        first = patch.partition("\n")[0]
+        number = text[: len(text) - len(patch)].count("\n") + 1
+        raise ScriptError(
+            f"{file} line {number}, {one_line(first, 40)!r}, is no field of the header; write 'Name: value' with one "
+            f"of {', '.join(FIELDS)}, and two spaces before a line that goes on"
+        )
 
 
 def _edited_file(patch: str, file: Path) -> str:
