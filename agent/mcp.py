@@ -21,11 +21,10 @@ import anyio
 from agent import __version__
 from agent.cli.answer import Answer
 from agent.cli.attempts import BEST, attempt_meant, script_of
-from agent.cli.options import SCRIPT, NightOptions
+from agent.cli.options import NightOptions
 from agent.errors import MachineError, NightError, NightshiftError
 from agent.invocation import SKILL, STARTER, command_for
 from agent.proposers.notes import read_program
-from agent.records.place import Place
 from agent.text import harmless_lines, shown_difference
 
 try:
@@ -109,16 +108,12 @@ async def try_edit(
     verdict has status (keep, discard or crash), reason, val_bpb (lower is better), how far to believe it, the traceback
     of a crash, and what to do next.
     """
-    from agent.cli.trying import request_of, started
+    from agent.cli.trying import try_edit as command
 
-    def start() -> Answer:
-        place = Place.of(SCRIPT)
-        given = (script_text, "script_text") if script_text else None
-        request = request_of(place, message, given, tag or None, NightOptions(budget_s=budget_s), anyway=anyway)
-        return started(request, place, now=False)
-
+    options = NightOptions(budget_s=budget_s)
+    words = {"message": message, "text": script_text, "tag": tag or None, "anyway": anyway}
     with anyio.CancelScope(shield=True):  # a start that is cut off would be a try without an id
-        facts = await _ask(start)
+        facts = await _ask(command, start=True, night=options, **words)
     if facts.get("state") not in UNDER_WAY or wait_s <= 0:
         return result_of(facts)
     return result_of(await _verdict(ctx, str(facts["id"]), wait_s))
@@ -155,10 +150,10 @@ async def _verdict(ctx: Context[Any, Any], id: str, wait_s: float) -> Facts:
 
 def progress_words(facts: Facts) -> str:
     """Say in a line what a try without a verdict does now."""
-    if facts.get("state") != "running":
-        before = facts.get("in_line")
+    is_waiting, before, doing = facts.get("state") != "running", facts.get("in_line"), facts.get("doing")
+    if is_waiting and doing is None:
         return f"waiting, {before} before it" if before else "waiting"
-    words = str(facts.get("doing") or "at work")
+    words = f"waiting, {doing}" if is_waiting else str(doing or "at work")
     if facts.get("attempt") is not None:
         words += f" of attempt {facts['attempt']}"
     if facts.get("fraction") is not None:

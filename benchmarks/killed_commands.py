@@ -12,9 +12,9 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 
 import kills
@@ -25,9 +25,10 @@ from others import Fault
 from sweeps import BUDGET_S, Reference
 
 from agent.errors import NightshiftError
+from agent.night.lock import only_night
+from agent.proposers.queue import submit
 from agent.records.journal import Journal
-from agent.tries.line import TryLine
-from agent.tries.request import TryRequest
+from agent.records.place import Place
 
 QUICK_KILLS, MOST_KILLS = 4, 30  # of one command
 KILLED = "killed: "  # how the names of these faults begin
@@ -64,7 +65,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        words = (word for word in self.words if word in ("--unpack", "--start", "--work"))
+        words = (word for word in self.words if word in ("--remove", "--start", "--drain"))
         return "prepare" if self.words[0] == "python" else " ".join((self.words[0], *words))
 
 
@@ -94,23 +95,16 @@ def edited(root: Path) -> None:
     (root / "idea.py").write_text(unigram(SHARPNESS=0.77))
 
 
-def in_line(root: Path) -> None:
+def in_queue(root: Path) -> None:
     """Let a try wait, of a script that the night has tried."""
     tried = git(root, "show", "refs/experiments/t/0001:train_mlx.py")
-    facts: dict[str, object] = {"file": "idea.py", "path": "train_mlx.py", "message": "sharper", "tag": "t"}
-    rest = {field.name: None for field in fields(TryRequest)} | {"terms": {}, "anyway": True, "submitted": ""}
-    with (line := TryLine(root)).changing():
-        line.add(TryRequest(**{**rest, **facts, "script": f"{tried}\n"}))  # type: ignore[arg-type]
+    place = Place.of(root / "train_mlx.py")
+    submit(place.queue, f"{tried}\n", "sharper", script="train_mlx.py", now="", words=("--tag", "t"))
 
 
-@contextmanager
-def with_worker(root: Path) -> Iterator[None]:
-    """Stand in for the process that works through the line, so that a try stays there."""
-    line = TryLine(root)
-    with line.changing():
-        pass
-    with line.worker_lock:
-        yield
+def while_a_night_runs(root: Path) -> AbstractContextManager[object]:
+    """Hold the night's lock, so that a try stays in the queue."""
+    return only_night(root / ".git")
 
 
 CASES = (
@@ -122,9 +116,12 @@ CASES = (
     Case(("export", "record", "t"), lambda root: run(root, *command("export", "record", "t"))),
     Case(("submit", "idea.py", "-m", "sharper"), edited, "waits already"),
     Case(
-        ("try", "--start", "--anyway", "--edit", "idea.py", "-m", "sharper"), edited, "has the same script", with_worker
+        ("try", "--start", "--anyway", "--edit", "idea.py", "-m", "sharper"),
+        edited,
+        "has the same script",
+        while_a_night_runs,
     ),
-    Case(("try", "--work"), in_line),
+    Case(("run", "--drain", "--tag", "t"), in_queue),
     Case(("python", "-c", PREPARES)),
 )
 

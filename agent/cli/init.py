@@ -16,7 +16,7 @@ from agent.text import harmless
 from agent.view.screen import print_folded
 
 IGNORE = ".gitignore"
-IGNORED = ("__pycache__/", ".venv/", "experiments/nights/", "experiments/tries/", "*.before-take")
+IGNORED = ("__pycache__/", ".venv/", "experiments/nights/", "*.before-take")
 IMPORTED = {*OWN} - {SCRIPT, "program.md"}
 SKILLS = (SKILL, SKILL.replace(".agents", ".claude"))  # where Codex and where Claude Code look
 MESSAGE = "Begin with the script of nightshift"

@@ -1,6 +1,6 @@
 """The commands that train: a night, and the confirmation of what it found."""
 
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from rich.text import Text
@@ -9,8 +9,8 @@ from agent.cli.answer import Answer
 from agent.cli.find import night_in, place_meant
 from agent.cli.greeting import greet
 from agent.cli.options import SCRIPT, Count, NightOptions, Positive, PositiveInt, RunOptions
-from agent.errors import NightError, NothingYet
-from agent.experiment import History, is_look, runs_at_dawns
+from agent.errors import Exhausted, NightError, NoIdea, NothingYet
+from agent.experiment import History, Proposal, is_look, runs_at_dawns
 from agent.invocation import typed
 from agent.judging.champion import Findings
 from agent.judging.noise import noise
@@ -18,9 +18,10 @@ from agent.lab.corpus import DATASETS
 from agent.night.dawn import confirm_night, in_words, is_interrupted
 from agent.night.limits import Limits
 from agent.night.loop import run_night
-from agent.night.opening import Request, open_context
+from agent.night.opening import Request, committed, open_context
 from agent.night.state import NightContext
-from agent.proposers.briefing import NoSource
+from agent.proposers.briefing import Briefing, NoSource
+from agent.proposers.queue import Queue
 from agent.records.journal import Journal
 from agent.records.place import place_of_night
 from agent.text import counted
@@ -42,6 +43,7 @@ def run(
     dawn: Count | None = None,
     dataset: str | None = None,
     tag: str | None = None,
+    drain: bool = False,
     night: NightOptions = NightOptions(),  # noqa: B008, it is frozen
     more: RunOptions = RunOptions(),  # noqa: B008
 ) -> None:
@@ -61,11 +63,16 @@ def run(
         dataset: prepare this text first and train on it: a path, or a name that nightshift prepare --help lists
             (default: the corpus prepared last)
         tag: the night's name (default: the date, and a new night; one that is here already goes on)
+        drain: try what waits in the queue, ask no source, and end when it is empty; a new night begins from the script
+            as it is committed
     """
     limits = Limits(experiments, hours, dawn)
     place = place_of_night(night.script, tag)
     terms, text = night.terms | more.terms, None if dataset is None else named_text(dataset)
     request = Request(place, tag, night.budget_s, night.seed, terms, limits, dataset=text)
+    if drain:
+        place.check_own_queue()
+        request = replace(request, proposer=Drain(Queue(place.queue, place.nights, print)), baseline=committed)
     with open_context(request) as context:
         greet(context)
         run_night(context)
@@ -117,6 +124,19 @@ def _next_commands(
     if is_look(now.budget_s) and not context.stop.after_run:
         return [show, tried, (typed("run", *_script_words(script)), "a real night: 5 min a run")]
     return [show, tried if now.gain is None or now.dawn is not None else tested, go_on]
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """Propose what waits in the queue, and end the night when that is empty."""
+
+    queue: Queue
+
+    def propose(self, briefing: Briefing) -> Proposal:
+        try:
+            return self.queue.propose(briefing)
+        except NoIdea as empty:
+            raise Exhausted(str(empty)) from empty
 
 
 def run_on(limits: Limits, script: Path, tag: str, history: History) -> str:

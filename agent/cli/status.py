@@ -5,15 +5,13 @@ import time
 
 from agent.cli.answer import Answer
 from agent.cli.find import known_tag, place_meant
-from agent.errors import NothingYet
+from agent.cli.tries import facts_of_tries, tries_line
 from agent.invocation import typed
 from agent.night.lock import Holder, Stop, holder
 from agent.proposers.briefing import Left
 from agent.records.journal import Journal
-from agent.records.place import Place
 from agent.records.summary import noise_of_night
 from agent.text import counted, duration
-from agent.tries.line import TryLine, tries_facts, tries_line
 from agent.view.facts.journal import facts_of, overview
 from agent.view.facts.json import plain
 from agent.view.facts.overview import Overview, overview_of
@@ -42,7 +40,6 @@ def status(tag: str | None = None, /, *, follow: bool = False) -> Answer:
     if who is not None and tag in (None, who.tag) and place.journal(who.tag).exists():
         tag = who.tag
     else:
-        _check_opened(place)
         tag = known_tag(place, tag)
     who = who if who is not None and who.tag == tag else None
     with Journal.read(place.journal(tag)) as journal:
@@ -57,17 +54,9 @@ def status(tag: str | None = None, /, *, follow: bool = False) -> Answer:
         "left": None if who is None else plain(who.left(now.ideas)),
         **plain(now),
         **plain(crew),
-        "tries": tries_facts(place.repo.root),
+        "tries": list(facts_of_tries(place)),
     }
-    return Answer(facts, lambda: _show(now, crew, who, tries_line(place.repo.root), stopping=stopping))
-
-
-def _check_opened(place: Place) -> None:
-    """Raise NightError where there is no night because the first try has not opened it yet."""
-    waiting = TryLine(place.repo.root).waiting()
-    if waiting and not place.tags():
-        follow = typed("try", "--wait", waiting[0].id)
-        raise NothingYet(f"{waiting[0].id}, the first try, has not opened its night yet; follow it with: {follow}")
+    return Answer(facts, lambda: _show(now, crew, who, tries_line(place), stopping=stopping))
 
 
 def read_overview(journal: Journal, *, with_noise: bool = True) -> Overview:

@@ -108,16 +108,6 @@ class Proposer(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
-    """Propose the edit of `nightshift try`."""
-
-    proposal: Proposal
-
-    def propose(self, briefing: Briefing) -> Proposal:
-        return self.proposal
-
-
 class NoSource:
     """Propose nothing, for `nightshift confirm`."""
 

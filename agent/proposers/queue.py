@@ -6,6 +6,7 @@ was taken when the night was killed is taken again, and one that was tried is ne
 
 import hashlib
 import re
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,10 +24,11 @@ from agent.proposers.checked import begun, check_proposal
 from agent.proposers.source import Source
 from agent.records.journal import Journal
 from agent.script.contract import MAX_SCRIPT_BYTES, check_script
+from agent.script.merge import basis_of, merged
 from agent.script.patch import apply_patch, check_patch, is_patch
 
 SOURCE = "queue"
-FIELDS = ("Title", "Why", "Submitted", "Night", "Becomes")  # of an entry's header
+FIELDS = ("Title", "Why", "Submitted", "Night", "Becomes", "Basis", "For", "Options")  # of an entry's header
 NAME = re.compile(r"[0-9]{4,9}\.patch")
 LAST_NUMBER = 999_999_999  # that a NAME has room for
 DONE, REFUSED = "done", "refused"  # folders in the queue's own, with a line in a .txt file beside each entry
@@ -48,6 +50,9 @@ class QueueEntry:
     submitted: str  # ISO 8601, UTC
     night: str | None = None  # tag of the night that took it
     sha256: str | None = None  # of the script that it became there
+    based_on: int | None = None  # the attempt that a try was made from, in the night that it is for
+    made_for: str | None = None  # tag of that night; None: one that it may open
+    words: tuple[str, ...] = ()  # options of such a night
 
     @classmethod
     def parsed(cls, content: bytes, file: Path) -> "QueueEntry":
@@ -56,20 +61,44 @@ class QueueEntry:
             raise NightError(f"it has more than {MAX_ENTRY_BYTES:,} bytes; submit it with: {typed('submit')}")
         fields, text = read_header(content.decode(errors="replace"), FIELDS, file)
         night = fields.get("Night")
-        if not fields.get("Title") or not text or (night is not None and not valid_tag(night)):
+        tags = (night, fields.get("For"))
+        if not fields.get("Title") or not text or not all(tag is None or valid_tag(tag) for tag in tags):
             raise NightError(f"it is no entry of a queue; submit it with: {typed('submit')}")
         told = fields.get("Why", ""), fields.get("Submitted", "")
-        return cls(text, fields["Title"], *told, night, fields.get("Becomes"))
+        basis = fields.get("Basis", "")
+        made_from = int(basis) if basis.isdecimal() else None
+        words = tuple(shlex.split(fields.get("Options", "")))
+        return cls(text, fields["Title"], *told, night, fields.get("Becomes"), made_from, fields.get("For"), words)
 
     def __str__(self) -> str:
         """Return the text of its file."""
         why = self.hypothesis.replace("\n", "\n  ")
-        values = (self.title, why, self.submitted, self.night, self.sha256)
+        basis = None if self.based_on is None else str(self.based_on)
+        values = (
+            self.title,
+            why,
+            self.submitted,
+            self.night,
+            self.sha256,
+            basis,
+            self.made_for,
+            shlex.join(self.words),
+        )
         header = [f"{name}: {value}\n" for name, value in zip(FIELDS, values, strict=True) if value]
         return f"{''.join(header)}\n{self.text}"
 
 
-def submit(folder: Path, text: str, message: str, *, script: str, now: str) -> Path:
+def submit(
+    folder: Path,
+    text: str,
+    message: str,
+    *,
+    script: str,
+    now: str,
+    based_on: int | None = None,
+    made_for: str | None = None,
+    words: Sequence[str] = (),
+) -> Path:
     """Put a script, or a patch of it, at the end of the queue; message is a title line and why it should help.
 
     Returns the entry's file, whole and on disk. Raises ScriptError for what could never be tried, NightError for an
@@ -86,7 +115,9 @@ def submit(folder: Path, text: str, message: str, *, script: str, now: str) -> P
     else:
         check_script(text, script)
     idea = Proposal.of(text, title, why, SOURCE)
-    entry = QueueEntry(text, idea.title, idea.hypothesis, now)
+    entry = QueueEntry(
+        *(text, idea.title, idea.hypothesis, now), based_on=based_on, made_for=made_for, words=tuple(words)
+    )
     folder.mkdir(parents=True, exist_ok=True)
     ignore_all(folder)
     try:
@@ -164,7 +195,7 @@ class Queue:
                 continue  # another worker has it, and will soon have begun
             number = became(entry, self._nights, briefing.night.tag, history)
             if number is not None:
-                _put_aside(path, DONE, f"attempt {number} of night {entry.night}")
+                put_aside(path, DONE, f"attempt {number} of night {entry.night}")
                 continue
             try:
                 proposal = proposed(entry, briefing)
@@ -177,7 +208,7 @@ class Queue:
         raise NoIdea("the queue is empty")
 
     def _refuse(self, path: Path, why: NightshiftError) -> None:
-        _put_aside(path, REFUSED, str(why))
+        put_aside(path, REFUSED, str(why))
         self._say(f"{path.name} of the queue was refused: {why}")
 
 
@@ -206,15 +237,36 @@ def proposed(entry: QueueEntry, briefing: Briefing) -> Proposal:
 
     A script is taken as it stands, a patch applied; of an earlier best, it is merged with what was kept since.
     """
-    script = entry.text
+    script, why, best = entry.text, entry.hypothesis, briefing.parent
     if is_patch(entry.text):
-        script = on_kept(entry.text, briefing.night.script, briefing.parent, briefing.history)
-    proposal = Proposal.of(script, entry.title, entry.hypothesis, SOURCE)
+        script = on_kept(entry.text, briefing.night.script, best, briefing.history)
+    elif _has_aged(entry, briefing):
+        script = _merged(entry, best, briefing)
+        why += f"\n\nMerged onto attempt {best.number}, which was kept while it waited."
+    proposal = Proposal.of(script, entry.title, why, SOURCE)
     check_proposal(proposal, briefing.history, briefing.night.script)
     refusal = next((one.why for one in briefing.refused if one.proposal.script == script), None)
     if refusal is not None:
         raise NightError(refusal)
     return proposal
+
+
+def _has_aged(entry: QueueEntry, briefing: Briefing) -> bool:
+    """Return whether a try lacks what this night, which it was made for, has kept since."""
+    is_for_this = entry.based_on is not None and entry.made_for in (None, briefing.night.tag)
+    return is_for_this and bool(basis_of(entry.text, briefing.history, "").missing)
+
+
+def _merged(entry: QueueEntry, best: Attempt, briefing: Briefing) -> str:
+    """Return the best script with the edit of a try, which was made from an earlier one."""
+    base = briefing.history[entry.based_on or 0]
+    script = merged(best.proposal.script, base.proposal.script, entry.text, briefing.night.device_kind)
+    if script is None:
+        raise NightError(
+            f"it was made from attempt {base.number}, and conflicts with attempt {best.number}, which was kept while "
+            f"it waited; make it again from the best script"
+        )
+    return script
 
 
 def on_kept(patch: str, script: str, best: Attempt, history: History) -> str:
@@ -228,7 +280,7 @@ def _is_of(attempt: Attempt, entry: QueueEntry) -> bool:
     return attempt.proposal.source == SOURCE and _sha256(attempt.proposal.script) == entry.sha256
 
 
-def _put_aside(path: Path, where: str, why: str) -> None:
+def put_aside(path: Path, where: str, why: str) -> None:
     """Write the reason first, so that an entry never moves without one."""
     place = path.parent / where / path.name
     place.parent.mkdir(exist_ok=True)

@@ -39,10 +39,6 @@ class Place:
         return self.repo.root / "experiments" / "nights"
 
     @property
-    def tries(self) -> Path:
-        return self.repo.root / "experiments" / "tries"
-
-    @property
     def shipped(self) -> Path:
         return self.repo.root / "experiments" / "shipped"
 
@@ -64,9 +60,9 @@ class Place:
         """Raise NightError for a night that came with the repository: it says what runs here with the user's rights."""
         self._check_untracked(self.folder(tag), "it names programs")
 
-    def check_own_tries(self) -> None:
-        """Raise NightError for a line of tries that came with the repository: it says what runs, and how."""
-        self._check_untracked(self.tries, "it holds scripts")
+    def check_own_queue(self) -> None:
+        """Raise NightError for a queue that came with the repository: its tries say what runs, and how."""
+        self._check_untracked(self.queue, "it holds scripts")
 
     def _check_untracked(self, folder: Path, what: str) -> None:
         named = folder.relative_to(self.repo.root).as_posix()

@@ -78,7 +78,7 @@ def test_what_cannot_be_tried_is_refused_at_once_and_changes_nothing(night: Grou
         assert "breaks the contract" in agent.error("try_edit", message="no main", script_text="x = 1\n")
         for tag in ("../../x", "--help", "a b"):
             assert agent.call("try_edit", message="x", script_text=SHARPER, tag=tag).is_error
-        assert "--budget-s" in agent.error("try_edit", message="x", script_text=SHARPER, budget_s=1e-320)
+        assert "budget_s" in agent.error("try_edit", message="x", script_text=SHARPER, budget_s=1e-320)
         assert [one["attempt"] for one in agent.facts("history")["history"]] == [0]
     assert [path.name for path in (night.root / "experiments" / "nights").iterdir() if path.is_dir()] == [TAG]
 
@@ -94,12 +94,9 @@ def test_a_script_that_floods_or_crashes_leaves_a_bounded_verdict(night: Grounds
 
 
 def test_a_cancelled_call_ends_the_waiting_and_not_the_try(long_night: Grounds):
-    known = set(psutil.Process().children())
     with agent_in(long_night.root) as agent:
-        (server,) = set(psutil.Process().children()) - known
         with pytest.raises(MCPError):
             agent.call("try_edit", limit_s=3, message="sharper", script_text=SHARPER, wait_s=LONG_S)
-        wait_until(lambda: not server.children())
         (one,) = agent.facts("status")["tries"]
         facts = verdict(agent, "wait", id=one["id"])
     assert (facts["attempt"], facts["status"], facts["title"]) == (1, "keep", "sharper")

@@ -1,0 +1,111 @@
+"""The tries that the queue holds: where each stands, by the queue and the journals.
+
+A try is an entry of the queue with an id. Start with trying.py, which puts them there and waits.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from agent.errors import NightError
+from agent.experiment import Attempt, History, Night
+from agent.files import read_end
+from agent.proposers import queue
+from agent.records.journal import Journal
+from agent.records.place import Place
+from agent.text import one_line
+
+SHOWN_DONE = 10  # the latest of them
+WHY_BYTES = 4000
+
+
+class TryState(StrEnum):
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"
+    STALE = "stale"  # refused, since it lacks what was kept
+    REFUSED = "refused"  # it could not be tried when its turn came
+    UNFINISHED = "unfinished"  # no verdict yet, and its caller has stopped waiting
+
+
+@dataclass(frozen=True, slots=True)
+class Try:
+    """Hold one try, and the attempt that it became."""
+
+    id: str
+    entry: queue.QueueEntry
+    state: TryState
+    why: str | None = None  # it was refused
+    night: Night | None = None  # with the next two: once it was taken
+    history: History = ()
+    attempt: Attempt | None = None
+
+    def facts(self) -> dict[str, object]:
+        """Return what `nightshift status --json` says of it."""
+        return {
+            "id": self.id,
+            "state": self.state,
+            "title": self.entry.title,
+            "tag": self.entry.night,
+            "attempt": self.attempt.number if self.attempt else None,
+            "status": self.attempt.status if self.attempt else None,
+            "submitted": self.entry.submitted,
+            "error": self.why,
+        }
+
+
+def look(place: Place, number: str) -> Try:
+    """Return the try of this id; raise NightError where there is none."""
+    name = f"{number[1:]}.patch"
+    for folder in (place.queue, place.queue / queue.DONE, place.queue / queue.REFUSED):
+        for path, entry in queue.entries(folder):
+            if path.name == name:
+                return _read(place, path, entry)
+    there = ", ".join(one.id for one in latest(place)) or "none"
+    raise NightError(f"there is no try {one_line(number, 40)!r}; the latest are: {there}")
+
+
+def under_way(place: Place) -> list[Try]:
+    """Return the tries without a verdict, in the order in which they are taken."""
+    found = (_read(place, path, entry) for path, entry in queue.entries(place.queue))
+    return [one for one in found if one.state is not TryState.DONE]
+
+
+def latest(place: Place) -> list[Try]:
+    """Return all tries that wait or are at work, and the last that are done."""
+    ended = [*queue.entries(place.queue / queue.DONE), *queue.entries(place.queue / queue.REFUSED)]
+    ended = sorted(ended, key=lambda pair: int(pair[0].stem))[-SHOWN_DONE:]
+    return [_read(place, path, entry) for path, entry in (*ended, *queue.entries(place.queue))]
+
+
+def _read(place: Place, path: Path, entry: queue.QueueEntry) -> Try:
+    if path.parent.name == queue.REFUSED:
+        why = read_end(path.parent, f"{path.stem}.txt", WHY_BYTES).decode(errors="replace").strip()
+        return Try(id_of(path), entry, TryState.REFUSED, why)
+    if entry.night is not None:
+        with suppress(NightError), Journal.read(place.journal(entry.night)) as journal:
+            night, history = journal.night(), journal.attempts()
+            number = queue.became(entry, place.nights, entry.night, history)
+            if number is not None:
+                attempt = history[number]
+                state = TryState.DONE if attempt.settled else TryState.RUNNING
+                return Try(id_of(path), entry, state, None, night, history, attempt)
+    return Try(id_of(path), entry, TryState.WAITING)
+
+
+def id_of(path: Path) -> str:
+    return f"t{path.stem}"
+
+
+def tries_line(place: Place) -> str | None:
+    """Return a line for people on the tries that wait; None where none does."""
+    waiting = under_way(place)
+    now = next((f"{one.id} is at work, " for one in waiting if one.state is TryState.RUNNING), "")
+    return f"tries: {now}{sum(one.state is TryState.WAITING for one in waiting)} waiting" if waiting else None
+
+
+def facts_of_tries(place: Place) -> Iterator[dict[str, object]]:
+    """Yield what `nightshift status --json` says of the tries."""
+    yield from (one.facts() for one in latest(place))
