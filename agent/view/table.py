@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from rich import cells as widths
 
-from agent.text import harmless, shorten
+from agent.text import harmless
+from agent.view.screen import shortened
 
 GAP = "  "
 
@@ -57,10 +58,6 @@ def cell_len(text: str) -> int:
 
 
 def _padded(text: str, places: int, right: bool) -> str:
-    if len(text) <= places and text.isascii():
-        return text.rjust(places) if right else text.ljust(places)
-    most = places
-    while cell_len(cut := shorten(text, most)) > places:  # fewer wide characters fit
-        most -= 1
+    cut = shortened(text, places)
     blank = " " * (places - cell_len(cut))
     return blank + cut if right else cut + blank

@@ -38,16 +38,20 @@ def write_trackio(place: Place, folder: Path, nights: Sequence[NightFacts]) -> s
         except ImportError as error:
             install = command_for("trackio")
             raise MachineError(f"the export for Trackio needs trackio; install it with: {install}") from error
-        projects = _projects(nights)
         dials = {night.tag: settings(night) for night in nights}
         every = [(night, attempt) for night in nights for attempt in night.attempts]
         console = Console(stderr=True)
         for night, attempt in track(
             every, "writing attempts", console=console, transient=True, disable=not console.is_terminal
         ):
-            SQLiteStorage.bulk_log(**_run(place, night, attempt, dials[night.tag]), project=projects[night.tag])
-    first = f" --project {projects[nights[0].tag]}" if len(nights) == 1 else ""
+            SQLiteStorage.bulk_log(**_run(place, night, attempt, dials[night.tag]), project=_project(night))
+    first = f" --project {_project(nights[0])}" if len(nights) == 1 else ""
     return f"TRACKIO_DIR={folder} trackio show{first}"
+
+
+def _project(night: NightFacts) -> str:
+    """Return the name of a night's project, without dots, which Trackio would drop: v1.1 and v11 are two nights."""
+    return night.tag.replace(".", "--")
 
 
 def _check_replaceable(folder: Path) -> None:
@@ -59,17 +63,6 @@ def _check_replaceable(folder: Path) -> None:
         if json.loads((folder / MARK).read_text())["export"] == "trackio":
             return
     raise NightError(f"{folder} holds something other than an export for trackio; name another folder with --out")
-
-
-def _projects(nights: Sequence[NightFacts]) -> dict[str, str]:
-    """Return tag → project: Trackio drops the dots of a name, and then two nights might share a store."""
-    projects: dict[str, str] = {}
-    for night in nights:
-        name = night.tag.replace(".", "-")
-        while name in projects.values():
-            name += "-"
-        projects[night.tag] = name
-    return projects
 
 
 def _run(

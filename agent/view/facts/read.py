@@ -102,8 +102,3 @@ def log_tail(
     text = said.replace(b"\0", b"").decode(errors="backslashreplace")
     lines = text.splitlines()[1 if len(said) == most_bytes else 0 :]  # the first is a part of a line
     return "\n".join(shorten(harmless(line), LINE_CHARS) for line in lines[-most_lines:])
-
-
-def rounded(points: Curve) -> Curve:
-    """Return a curve with as many digits as a drawing of it can show."""
-    return tuple((round(fraction, 4), round(loss, 4)) for fraction, loss in points)

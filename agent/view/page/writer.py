@@ -4,12 +4,9 @@ The night never waits for it and never fails with it: one process at most, and a
 """
 
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from types import TracebackType
-from typing import IO
 
 from agent.invocation import own_command, typed
 from agent.records.place import Place
@@ -29,7 +26,6 @@ class PageWriter:
         self._tag, self._root = tag, place.repo.root
         self._said, self._hurried = said, hurried
         self._child: subprocess.Popen[bytes] | None = None
-        self._errors: IO[bytes] | None = None
         self._began_s = time.monotonic()
         self._has_failed = False
 
@@ -63,13 +59,12 @@ class PageWriter:
         self._began_s = time.monotonic()
         words = ("report", self._tag, "--out", str(self.out))
         try:
-            self._errors = tempfile.TemporaryFile()  # noqa: SIM115, it is read when the process has ended
             self._child = subprocess.Popen(
                 [*gently, *own_command(*words)],
                 cwd=self._root,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                stderr=self._errors,
+                stderr=subprocess.PIPE,
                 start_new_session=True,  # Ctrl-C is meant for the night
             )
         except OSError as error:
@@ -78,17 +73,12 @@ class PageWriter:
     def _has_ended_well(self) -> bool:
         """Forget the process, which has ended; tell why it failed, if it did."""
         child, self._child = self._child, None
-        if child is not None and child.returncode != 0:
-            self._tell(self._last_words() or f"exit code {child.returncode}")
-        return child is not None and child.returncode == 0
-
-    def _last_words(self) -> str:
-        with suppress(OSError):
-            if self._errors is not None:
-                self._errors.seek(0)
-                lines = self._errors.read().decode(errors="replace").strip().splitlines()
-                return lines[-1].removeprefix("nightshift: ") if lines else ""
-        return ""
+        if child is None:
+            return False
+        *_, last = ["", *child.communicate()[1].decode(errors="replace").strip().splitlines()]
+        if child.returncode != 0:
+            self._tell(last.removeprefix("nightshift: ") or f"exit code {child.returncode}")
+        return child.returncode == 0
 
     def _tell(self, why: str) -> None:
         if not self._has_failed:
