@@ -14,7 +14,7 @@ from agent.night.briefing import briefing_of
 from agent.night.lock import holder
 from agent.proposers.author.pages import attempts_page, calls_page, facts_page
 from agent.proposers.briefing import Briefing, Left
-from agent.proposers.catalogue.listing import Listed, listing
+from agent.proposers.catalogue.catalogue import Listed, listing
 from agent.proposers.llm.prompt import compose
 from agent.records.past import past_nights
 from agent.records.place import Place, read_script

@@ -17,9 +17,9 @@ from agent.profile.of_night import phases_of
 from agent.proposers.author.calls import read_calls
 from agent.proposers.author.curves import compared, thinned
 from agent.proposers.briefing import Briefing, Corpus, Curve, KnownIdea, Left, Setting
+from agent.proposers.catalogue.catalogue import Listed
 from agent.proposers.catalogue.evidence import prospects
 from agent.proposers.catalogue.idea import idea_folders, read_ideas
-from agent.proposers.catalogue.listing import Listed
 from agent.proposers.notes import read_notes, read_program
 from agent.records.past import PastNight, past_nights
 from agent.records.place import Place, run_folder

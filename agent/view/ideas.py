@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from rich.text import Text
 
-from agent.proposers.catalogue.listing import Listed
+from agent.proposers.catalogue.catalogue import Listed
 from agent.text import harmless_lines, percent_sure
 from agent.view import table
 from agent.view.table import Column

@@ -12,8 +12,7 @@ from samples import NIGHT
 from agent.experiment import Attempt, Decision, Kind, Proposal
 from agent.proposers.briefing import Briefing, Refusal
 from agent.proposers.catalogue import idea
-from agent.proposers.catalogue.catalogue import Catalogue
-from agent.proposers.catalogue.listing import listing
+from agent.proposers.catalogue.catalogue import Catalogue, listing
 from agent.script.contract import read_text
 from agent.view.ideas import ideas_lines
 

@@ -14,7 +14,7 @@ from agent.experiment import Attempt, Decision, Kind, Noise, Proposal, Status
 from agent.proposers.briefing import Briefing
 from agent.proposers.catalogue import idea
 from agent.proposers.catalogue.catalogue import Catalogue, bases_of
-from agent.proposers.catalogue.gains import Measured, estimates
+from agent.proposers.catalogue.evidence import Measured, estimates
 from agent.records.past import PastNight
 from agent.records.shipped import Outline
 

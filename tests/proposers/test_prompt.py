@@ -24,7 +24,7 @@ from agent.experiment import (
     Status,
     Summary,
 )
-from agent.proposers.author.quoting import quoted
+from agent.proposers.author.excerpts import quoted
 from agent.proposers.briefing import Briefing, Refusal
 from agent.proposers.llm.prompt import PROMPT_CHARS, ChatMessage, Conversation, ask_again, compose
 from agent.proposers.llm.reply import read_reply

@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from nights import unigram
 
-from agent.proposers.author.near import Combinable
+from agent.proposers.author.attempts import Combinable
 from agent.proposers.llm.reply import MAX_EDITS, REPLY_CHARS, BadReply, read_combination, read_ideas, read_reply
 from agent.script.dials import fingerprint
 

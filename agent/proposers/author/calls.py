@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from agent.proposers.author.sections import first
+from agent.proposers.author.excerpts import first
 from agent.proposers.briefing import Briefing, Call
 from agent.text import one_line
 

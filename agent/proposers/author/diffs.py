@@ -5,7 +5,7 @@ from itertools import chain, zip_longest
 
 from agent.experiment import Status
 from agent.proposers.author.attempts import TITLE_CHARS, AttemptRow, rows
-from agent.proposers.author.quoting import fenced, harmless_code, quoted
+from agent.proposers.author.excerpts import fenced, harmless_code, quoted
 from agent.proposers.briefing import Briefing
 from agent.script.dials import skeleton_in
 from agent.text import diff_lines

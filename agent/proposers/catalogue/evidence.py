@@ -1,15 +1,115 @@
-"""Collect what this night and earlier ones measured of known ideas."""
+"""Collect what this night and earlier ones measured of known ideas, and estimate what each would bring. Pure.
+
+A file's gain was measured by others, on other machines. So the true gain of an idea is taken to be
+
+    share * promised + size * z,    z standard normal
+
+where size is the promised gain, half of an expected loss, and LEAST_SIZE at least. The share of a promise that arrives
+on this script and device is common to all ideas: a regression of what was measured on what was promised. Given it,
+every idea has a normal posterior. So one idea's measurement corrects that idea, and a little all others: if promised
+gains have come out at a tenth, less is expected of the next. A measurement under other conditions counts as one of
+another gain, which deviates from this one by more the less the conditions are alike.
+"""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
+from statistics import NormalDist
 
 from agent.experiment import Attempt, History, Night, Status, incumbent, source_name
-from agent.proposers.author.near import FAILURES, was_near
-from agent.proposers.catalogue.gains import Estimate, Measured, estimates
+from agent.proposers.author.attempts import FAILURES, was_near
 from agent.proposers.catalogue.idea import SMALL_GAIN_PERCENT, Idea
 from agent.records.past import PastNight, likeness
+
+SHARE = NormalDist(0.6, 0.5)  # before anything is measured: gains shrink where they are copied, and seldom grow
+LEAST_SIZE = 0.1  # percent: so much is open even about an idea of which nothing is promised
+LEAST_ERROR = 0.01  # percent: a script that ignores its seed has no noise, and yet its next version differs
+WARNING = 0.5  # of the size of a loss that a file expects: few are wrong by all of it, and a gain is what counts
+STANDARD = NormalDist()
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Hold one attempt of an idea; gains are percent of val_bpb."""
+
+    slug: str
+    tag: str  # of the night
+    number: int
+    gain_percent: float | None  # over the attempt's parent; None if it failed, or is not decided
+    error_percent: float  # standard deviation of that gain
+    promised_percent: float  # by the idea's file, on the device of that night
+    likeness: float  # of that night to this one: 1 for this one, near 0 where it tells hardly anything
+    failed: bool = False  # crashed, too slow, or not believed
+
+    @property
+    def words(self) -> str:
+        """Say what was measured, and in which night."""
+        if self.gain_percent is None:
+            return f"{'failed' if self.failed else 'no score'} in {self.tag}"
+        return f"{self.gain_percent:+.2f} % ± {self.error_percent:.2f} in {self.tag}"
+
+    @property
+    def variance(self) -> float:
+        return max(self.error_percent, LEAST_ERROR) ** 2
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Hold what an idea is expected to bring, in percent of val_bpb."""
+
+    gain: NormalDist
+
+    @property
+    def mean_percent(self) -> float:
+        return self.gain.mean
+
+    @property
+    def spread_percent(self) -> float:
+        """Return the standard deviation."""
+        return self.gain.stdev
+
+    @property
+    def sure(self) -> float:
+        """Return the probability of a gain."""
+        return STANDARD.cdf(self.gain.mean / self.gain.stdev)
+
+    @property
+    def improvement_percent(self) -> float:
+        """Return the mean of max(0, gain), as an idea is kept only where it is a gain (Mockus, 1975)."""
+        return self.gain.mean * self.sure + self.gain.stdev * STANDARD.pdf(self.gain.mean / self.gain.stdev)
+
+
+def estimates(promised: Mapping[str, float], measured: Iterable[Measured]) -> dict[str, Estimate]:
+    """Return the estimate for each idea, given the promised gains and all measurements of ideas."""
+    known = [one for one in measured if one.gain_percent is not None and one.likeness > 0 and one.slug in promised]
+    share = _share(known)
+    found = {slug: NormalDist(share * gain, _size(gain)) for slug, gain in promised.items()}
+    for one in known:
+        before, here = found[one.slug], promised[one.slug]
+        # elsewhere another gain was promised: the news is how far the idea missed that one
+        surprise = (one.gain_percent or 0.0) - before.mean - share * (one.promised_percent - here)
+        # which may differ from this one by the larger of both sizes: 8 % on a CPU tell little about 1 % here
+        unlike = max(_size(here), _size(one.promised_percent)) ** 2 * (1 / one.likeness - 1)
+        pull = before.variance / (before.variance + one.variance + unlike)
+        found[one.slug] = NormalDist(before.mean + pull * surprise, math.sqrt(before.variance * (1 - pull)))
+    return {slug: Estimate(gain) for slug, gain in found.items()}
+
+
+def _share(known: Sequence[Measured]) -> float:
+    """Return the share of a promise that arrives here, 0 at least; a measurement counts by its likeness."""
+    weights = [one.likeness / (_size(one.promised_percent) ** 2 + one.variance) for one in known]
+    told = math.fsum(w * one.promised_percent**2 for w, one in zip(weights, known, strict=True))
+    arrived = math.fsum(
+        w * one.promised_percent * (one.gain_percent or 0.0) for w, one in zip(weights, known, strict=True)
+    )
+    return max(0.0, (SHARE.mean / SHARE.variance + arrived) / (1 / SHARE.variance + told))
+
+
+def _size(promised_percent: float) -> float:
+    """Return how far an idea deviates from its promise, in percent."""
+    return max(promised_percent, -WARNING * promised_percent, LEAST_SIZE)
+
 
 SOURCE = "catalogue"
 OTHER_KIND = 0.05  # the likeness of a night on another kind of device, which likeness() takes for no evidence
@@ -53,25 +153,20 @@ def prospects(
     Equal ones come in an order that is the night's alone, so that two nights at once try different ones first.
     """
     by_slug = {idea.slug: idea for idea in ideas}
-    attempts: dict[str, list[Attempt]] = {slug: [] for slug in by_slug}
-    for one in history:
-        if one.is_idea and (slug := slug_of(one.proposal.source)) in attempts:
-            attempts[slug].append(one)
-    measured: dict[str, list[Measured]] = {slug: [] for slug in by_slug}
-    for found in (*_of_past(by_slug, night, past), *_of_tonight(by_slug, night, history, attempts, sigma_bpb)):
-        measured[found.slug].append(found)
-    kind = night.device_kind
-    promised = {slug: idea.gain_percent[kind] for slug, idea in by_slug.items()}
-    expected = estimates(promised, [one for ones in measured.values() for one in ones])
-    known = [
-        Prospect(
-            idea, expected[slug], tuple(measured[slug]), tuple(attempts[slug]), _risk(measured[slug]),
-            _is_open(attempts[slug], history),
-        )
-        for slug, idea in by_slug.items()
-    ]  # fmt: skip
+    measured: list[Measured] = []
+    for other in past:
+        attempts, alike = [outline.attempt for outline in other.attempts], likeness(other.night, night)
+        measured += _of_night(by_slug, other.night, attempts, other.sigma_bpb, max(alike, OTHER_KIND))
+    measured += _of_night(by_slug, night, history, sigma_bpb, 1.0)
+    promised = {slug: idea.gain_percent[night.device_kind] for slug, idea in by_slug.items()}
+    expected = estimates(promised, measured)
+    found = []
+    for slug, idea in by_slug.items():
+        own = tuple(one for one in measured if one.slug == slug)
+        tried = tuple(one for one in history if one.is_idea and slug_of(one.proposal.source) == slug)
+        found.append(Prospect(idea, expected[slug], own, tried, _risk(own), _is_open(tried, history)))
     seed = f"{night.tag} {night.seed}"
-    return sorted(known, key=lambda one: (-one.worth_percent, Random(f"{seed} {one.idea.slug}").random()))
+    return sorted(found, key=lambda one: (-one.worth_percent, Random(f"{seed} {one.idea.slug}").random()))
 
 
 def slug_of(source: str) -> str | None:
@@ -80,25 +175,6 @@ def slug_of(source: str) -> str | None:
 
 
 # ---- measurements ----------------------------------------------------------------------------------------------------
-
-
-def _of_past(by_slug: Mapping[str, Idea], night: Night, past: Iterable[PastNight]) -> Iterator[Measured]:
-    for other in past:
-        attempts = [outline.attempt for outline in other.attempts]
-        alike = max(likeness(other.night, night), OTHER_KIND)
-        yield from _of_night(by_slug, other.night, attempts, other.sigma_bpb, alike)
-
-
-def _of_tonight(
-    by_slug: Mapping[str, Idea],
-    night: Night,
-    history: History,
-    attempts: Mapping[str, Sequence[Attempt]],
-    sigma_bpb: float | None,
-) -> Iterator[Measured]:
-    tried = [one for ones in attempts.values() for one in ones]
-    wanted = {one.number for one in tried} | {one.parent for one in tried if one.parent is not None}
-    return _of_night(by_slug, night, [history[number] for number in sorted(wanted)], sigma_bpb, 1.0)
 
 
 def _of_night(

@@ -49,7 +49,6 @@ class Idea:
     cost_percent: Mapping[str, float]  # device kind → the share of the tokens/s that it is expected to take
     patch: str
     dials: tuple[str, ...]  # that the patch adds
-    edits: str  # the script's path in the patch
     file: Path
 
 
@@ -83,7 +82,7 @@ def read_idea(file: Path) -> Idea:
     text = _text(file)
     fields, patch = read_header(text, FIELDS, file)
     _check_fields(patch, text, file)
-    edits = _edited_file(patch, file)
+    _check_patch(patch, file)
     if not fields.get("Title"):
         raise ScriptError(f"{file} has no title; begin it with a line such as: Title: Warm up longer")
     group = fields.get("Group", "other")
@@ -102,7 +101,6 @@ def read_idea(file: Path) -> Idea:
         cost_percent=_percent(fields, "Cost", NO_COST_PERCENT, file),
         patch=patch,
         dials=tuple(dict.fromkeys(name for sign, name in changes if sign == "+" and name not in gone)),
-        edits=edits,
         file=file,
     )
 
@@ -151,19 +149,17 @@ def _check_fields(patch: str, text: str, file: Path) -> None:
         )
 
 
-def _edited_file(patch: str, file: Path) -> str:
-    """Return the path of the one file that a patch edits, as the patch has it."""
+def _check_patch(patch: str, file: Path) -> None:
+    """Raise ScriptError for a patch that edits no file, or more than one."""
     pairs = EDITED.findall(patch)
     if not pairs or HUNK.search(patch) is None:
         raise ScriptError(f"{file} holds no patch; add one with: git diff --no-color train_mlx.py >> {file}")
     if len(pairs) > 1 or pairs[0][0] != pairs[0][1]:
         named = one_line(", ".join(dict.fromkeys(path for pair in pairs for path in pair)), SAID_CHARS)
         raise ScriptError(f"{file} edits more than the script ({named}); make its patch with: git diff train_mlx.py")
-    path: str = pairs[0][0]
-    if not is_below(path):
-        shown = one_line(path, SAID_CHARS)
+    if not is_below(pairs[0][0]):
+        shown = one_line(pairs[0][0], SAID_CHARS)
         raise ScriptError(f"{file} edits {shown}, which is no file of a repository; make its patch with: git diff")
-    return path
 
 
 def _percent(fields: Mapping[str, str], name: str, default: float, file: Path) -> dict[str, float]:

@@ -15,8 +15,8 @@ from agent.files import read_end
 from agent.git import detached_git
 from agent.proposers.author.attempts import what_happened
 from agent.proposers.author.diffs import diff_of
+from agent.proposers.author.excerpts import quoted
 from agent.proposers.author.pages import attempts_page, calls_page, facts_page, for_one_answer
-from agent.proposers.author.quoting import quoted
 from agent.proposers.briefing import Briefing
 from agent.proposers.written import written
 from agent.script.contract import MAX_SCRIPT_BYTES, decoded

@@ -18,17 +18,14 @@ from enum import StrEnum
 from typing import Literal
 
 from agent.experiment import Attempt
-from agent.proposers.author.attempts import TITLE_CHARS, history, what_happened
+from agent.proposers.author.attempts import TITLE_CHARS, Combinable, history, to_combine, what_happened
 from agent.proposers.author.calls import calls
 from agent.proposers.author.curves import curves
 from agent.proposers.author.diffs import diffs, edits_of
+from agent.proposers.author.excerpts import Section, cut, fenced, fit, newest, quoted
 from agent.proposers.author.facts import lasting, present
-from agent.proposers.author.known import known_ideas
-from agent.proposers.author.near import Combinable, to_combine
 from agent.proposers.author.pages import for_one_answer
-from agent.proposers.author.quoting import fenced, quoted
-from agent.proposers.author.sections import Section, cut, fit, newest
-from agent.proposers.author.turned import turned_dials
+from agent.proposers.author.tried import known_ideas, turned_dials
 from agent.proposers.briefing import Briefing
 from agent.proposers.written import written
 from agent.text import harmless_lines, paragraphs

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from agent.errors import ScriptError
-from agent.proposers.author.near import Combinable
+from agent.proposers.author.attempts import Combinable
 from agent.script.contract import check_script
 from agent.script.dials import fingerprint
 from agent.text import one_line

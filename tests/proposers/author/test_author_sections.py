@@ -3,7 +3,7 @@
 import pytest
 from briefings import told
 
-from agent.proposers.author.sections import Section, cut, fit
+from agent.proposers.author.excerpts import Section, cut, fit
 from agent.proposers.llm.prompt import CHANGING, STABLE
 
 

@@ -14,9 +14,8 @@ from agent.proposers.author.calls import calls, read_calls
 from agent.proposers.author.curves import compared, curves, thinned
 from agent.proposers.author.diffs import diffs, edits_of
 from agent.proposers.author.facts import lasting, present
-from agent.proposers.author.known import UNTRIED, known_ideas
 from agent.proposers.author.pages import for_one_answer
-from agent.proposers.author.turned import turned_dials
+from agent.proposers.author.tried import UNTRIED, known_ideas, turned_dials
 from agent.proposers.briefing import KnownIdea
 from agent.proposers.llm.prompt import AskMode, compose
 

@@ -1,13 +1,34 @@
-"""Tell which dials of the incumbent were turned in this night, how that ended, and which were never touched."""
+"""Tell which known ideas and which dials of the incumbent this night has tried, and which it has not."""
 
 from collections import defaultdict
 
 from agent.proposers.author.attempts import rows
-from agent.proposers.author.quoting import harmless_code
-from agent.proposers.author.sections import first
-from agent.proposers.briefing import Briefing
+from agent.proposers.author.excerpts import first, harmless_code, quoted
+from agent.proposers.briefing import Briefing, KnownIdea
 from agent.script.dials import Dial, Value, dials_in, is_number, legible_dials, show
 from agent.text import one_line
+
+TITLE_CHARS = 100
+UNTRIED = "Not tried yet, the most promising first; the night may try them without you:"
+
+
+def known_ideas(briefing: Briefing, most_chars: int) -> str:
+    """List the ideas that were not tried, the most promising first, then the others; the last go if room is short."""
+    ideas = briefing.setting.ideas if briefing.setting is not None else ()
+    tried = [f"- {_named(idea)}: {idea.state}" for idea in ideas if idea.state.startswith(("kept", "tried"))]
+    untried = [f"- {_named(idea)}" for idea in ideas if idea.state == "yes"]
+    doubted = [f"- {_named(idea)}" for idea in ideas if idea.state == "unlikely"]
+    text = ""
+    for head, lines in ((UNTRIED, untried), ("Tried:", tried), ("Not tried, and unlikely to help:", doubted)):
+        shown = first(lines, most_chars - len(text) - len(head) - 2)
+        if shown:
+            text += "\n".join([*(["", ""] if text else []), head, *shown])
+    return text
+
+
+def _named(idea: KnownIdea) -> str:
+    return quoted(idea.title, TITLE_CHARS)  # its patch may be anybody's
+
 
 HEAD = "Turned, from the value that the script had then (↑ up, ↓ down):"
 VALUE_CHARS = 60  # of one: a script may put any text into a dial
