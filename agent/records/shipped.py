@@ -14,7 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from agent.errors import NightError, NothingYet
-from agent.experiment import Ask, Attempt, Dawn, Night, NightCall, Noise, incumbent
+from agent.experiment import MEASURED, Ask, Attempt, Dawn, Night, NightCall, Noise, incumbent
 from agent.files import check_plain, replaced_folder
 from agent.records.journal import Journal
 from agent.records.place import Place
@@ -28,7 +28,6 @@ FACTS, ATTEMPTS, FINDINGS, CHAMPION = "night.json", "attempts.jsonl", "findings.
 TOLD = ("judge", "confirm", "plausible_gain", "early_stop", "sandbox", "proposer")
 MOST_BYTES = 64 << 20  # of such a file: an attempt takes some 2 KB
 NUMBERS = -1e15, 1e15  # beyond them, a number makes no number of all that is computed from it
-MEASURED = 1e-12, 1e9  # of a budget in seconds, of a score, and of its noise
 DAMAGED = (  # what reading a record raises where a file is damaged
     *(NightError, OSError, msgspec.MsgspecError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError),
     RecursionError,

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from agent.errors import MachineError
-from agent.experiment import Audit, Ending, History, Night, Progress, Run, Score, Split, is_look
+from agent.experiment import MEASURED, Audit, Ending, History, Night, Progress, Run, Score, Split, is_look
 from agent.files import read_end
 from agent.invocation import typed
 from agent.lab.data import evaluation_rows, load_data
@@ -173,6 +173,9 @@ def committed_losses(
         raise Unscored(f"{len(infinite):,} losses are not finite, the first is {infinite[0]}", wall_s)
     if counted.min() < -ROUNDING_NATS:
         raise Unscored(f"a loss of {counted.min():.3g} nats is below zero", wall_s)
+    val_bpb = rows.bits_per_byte(losses)
+    if not MEASURED[0] <= val_bpb <= MEASURED[1]:
+        raise Unscored(f"val_bpb {val_bpb:.3g} is no score", wall_s)
     return losses, wall_s
 
 
