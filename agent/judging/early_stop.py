@@ -63,7 +63,7 @@ class Point(msgspec.Struct):
     """Hold what is read of a line of metrics.jsonl; anything else in it is passed over."""
 
     progress: Annotated[float, msgspec.Meta(ge=0, le=1)]
-    loss: float
+    loss: Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]  # beyond, the mean of some is infinite, or no number
 
 
 DECODER = msgspec.json.Decoder(Point)

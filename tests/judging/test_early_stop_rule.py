@@ -51,6 +51,11 @@ def test_nonsense_is_passed_over():
     assert losses(nonsense + numbers + lines((0.4, 5.0)) + b'{"progress": 0.9, "lo') == {0.4: 5.0}
 
 
+def test_losses_whose_mean_would_be_infinite_are_passed_over():
+    """An incumbent that has them would stop every later run."""
+    assert losses(lines((0.35, -1.5e308), (0.36, -1.5e308), (0.4, 5.0))) == {0.4: 5.0}
+
+
 @given(st.binary(max_size=200) | st.lists(st.tuples(st.floats(), st.floats()), max_size=20).map(lambda p: lines(*p)))
 def test_whatever_is_written_there_losses_are_numbers(curve):
     assert all(math.isfinite(loss) for loss in losses(curve).values())
