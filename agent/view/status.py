@@ -5,7 +5,7 @@ from agent.text import counted, duration, harmless, shown_difference
 from agent.view.facts.nouns import DawnFacts
 from agent.view.facts.overview import Overview, Stopped
 from agent.view.facts.workers import Crew, WorkerFacts, runs_in_flight
-from agent.view.words import interval_words
+from agent.view.words import interval_words, load_words
 
 
 def overview_lines(
@@ -44,10 +44,7 @@ def crew_lines(crew: Crew, *, running: bool) -> list[str]:
     """Return a line on all workers of a night, and one for each that has a run now."""
     load = crew.load
     parts = [f"{len(crew.at_work)} of {load.workers} busy now"] if running else [str(load.workers)]
-    if load.utilisation is not None:
-        parts.append(f"busy for {load.utilisation:.0%} of the {duration(load.at_work_s / 3600)} at work")
-    if load.experiments_an_hour:
-        parts.append(f"{counted(round(load.experiments_an_hour), 'experiment')} an hour")
+    parts += load_words(load)
     names = max((len(one.name) for one in crew.at_work), default=0)
     return [
         f"workers: {', '.join(parts)}",

@@ -1,7 +1,8 @@
 """Say a gain, an interval, a time and a size, in the same words on every screen and page."""
 
 from agent.judging.intervals import Interval
-from agent.text import SCORE_DECIMALS
+from agent.text import SCORE_DECIMALS, counted, duration
+from agent.view.facts.workers import Load
 
 NONE = "–"  # in a table, where there is no value
 
@@ -33,6 +34,16 @@ def interval_words(interval: Interval | None) -> str:
     if interval is None:
         return "not measured: too few runs"
     return f"{score(interval.mean_bpb, '+')} [{score(interval.low_bpb, '+')}, {score(interval.high_bpb, '+')}]"
+
+
+def load_words(load: Load) -> list[str]:
+    """Say how busy the workers of a night were, and how many experiments an hour that made."""
+    words = []
+    if load.utilisation is not None:
+        words.append(f"busy for {load.utilisation:.0%} of the {duration(load.at_work_s / 3600)} at work")
+    if load.experiments_an_hour:
+        words.append(f"{counted(round(load.experiments_an_hour), 'experiment')} an hour")
+    return words
 
 
 def memory(megabytes: float) -> str:

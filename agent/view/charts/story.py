@@ -15,6 +15,7 @@ from agent.view.charts.style import (
     Colour,
     Spec,
     Symbol,
+    around,
     chart,
     domain_of,
     dots,
@@ -32,6 +33,7 @@ from agent.view.facts.lineage import Kept, lineage, with_overtaken
 from agent.view.facts.nouns import AttemptFacts, NightFacts
 from agent.view.facts.overview import gain_bpb, hours
 from agent.view.facts.workers import busy_times, in_order, load_of, others_of, stretches
+from agent.view.words import load_words
 
 NAMED = {"description": {"field": "label"}}
 FAINT_RULE = {"type": "rule", "color": Colour.FAINT, "strokeWidth": 1.25, "aria": False}
@@ -169,7 +171,6 @@ def _gain_words(edit: Kept, attempt: AttemptFacts) -> str:
 # ---- what a score costs ----------------------------------------------------------------------------------------------
 
 MOST_DOTS = 80  # in a panel, beside the front; on a phone half as many
-DECADE = 10.0
 Cost = Callable[[AttemptFacts], float | None]
 COSTS: Sequence[tuple[str, Cost, str, int]] = (  # title, number, format of the axis, and 1 where less is better
     ("parameters, fewer is better", lambda one: one.params, "~s", 1),
@@ -209,9 +210,8 @@ def _cost_panel(
     best = front(night, lambda one: None if (value := of(one)) is None else sign * value)
     rest = thinned([pair for pair in priced if pair[0].number not in best], most)
     on_front = [pair for pair in priced if pair[0].number in best]
-    x = quantity("cost", *_scale([value for _, value in priced]), title=title, grid=False, format=number_format)
-    x["scale"]["type"] = "log" if x["scale"]["domain"][0] > 0 and _spans_decade(priced) else "linear"
-    x["axis"]["tickCount"] = px // 70
+    axis = {"title": title, "grid": False, "format": number_format, "tickCount": px // 70}
+    x = around("cost", [value for _, value in priced], **axis)
     line = {"type": "line", "color": Colour.INK, "strokeWidth": 1.25, "description": "the best score for its cost"}
     line["interpolate"] = "step-after" if sign > 0 else "step-before"
     ringed = [{"cost": value, "bpb": one.val_bpb} for one, value in priced if one.number == night.incumbent]
@@ -222,20 +222,6 @@ def _cost_panel(
         layer(ringed, ring, {"x": x, "y": y}),
     ]
     return {"width": px, "height": 220, "layer": layers}
-
-
-def _spans_decade(priced: Sequence[tuple[AttemptFacts, float]]) -> bool:
-    values = [value for _, value in priced]
-    return min(values) > 0 and max(values) / min(values) >= DECADE
-
-
-def _scale(values: Sequence[float]) -> tuple[list[float]]:
-    """Return the ends of a scale around values, as the one further argument of a channel."""
-    low, high = min(values), max(values)
-    if low > 0 and high / low >= DECADE:
-        return ([low / 1.3, high * 1.3],)
-    room = 0.12 * (high - low) or 0.1 * abs(high) or 1.0
-    return ([low - room, high + room],)
 
 
 def front(facts: NightFacts, cost: Cost) -> frozenset[int]:
@@ -366,10 +352,7 @@ def _dial_axis(values: Sequence[Value], px: int) -> tuple[Spec, bool]:
     few, largest = sorted(set(numbers)), max(map(abs, numbers))
     axis |= {"values": few} if len(few) <= FEW_VALUES else {"tickCount": px // 48}
     axis["format"] = ".3~s" if largest >= 1000 else ".3~e" if 0 < largest < 0.001 else ".3~r"
-    x = quantity("value", *_scale(numbers), **axis)
-    is_log = min(numbers) > 0 and max(numbers) / min(numbers) >= DECADE
-    x["scale"]["type"] = "log" if is_log else "linear"
-    return x, True
+    return around("value", numbers, **axis), True
 
 
 def _value_words(value: Value) -> str:
@@ -426,20 +409,10 @@ def workers_chart(night: NightFacts, width: int) -> Spec | None:
             layer(values, bars, {"x": x, "x2": {"field": "ended"}, "y": y, **channels, **LINKED}),
         ],
     }
-    words = [*_load_words(night, len(names))]
+    words = [counted(len(names), "worker"), *load_words(load_of(night))]
     words += [f"{counted(len(pauses), 'pause')} of the night left out"] if pauses else []
     words += said(few, every, "runs, the latest,")
     return chart([panel], f"What each worker did when: {', '.join(words)}.", words, width)
-
-
-def _load_words(night: NightFacts, workers: int) -> list[str]:
-    load = load_of(night)
-    words = [counted(workers, "worker")]
-    if load.utilisation is not None:
-        words.append(f"busy for {load.utilisation:.0%} of {duration(load.at_work_s / 3600)} at work")
-    if load.experiments_an_hour:
-        words.append(f"{counted(round(load.experiments_an_hour), 'experiment')} an hour")
-    return words
 
 
 # ---- hours and sources -----------------------------------------------------------------------------------------------

@@ -163,6 +163,16 @@ def quantity(field: str, domain: Sequence[float], **axis: Any) -> Spec:
     return {"field": field, "type": "quantitative", "scale": scale, "axis": {"title": None, **axis}}
 
 
+def around(field: str, numbers: Sequence[float], **axis: Any) -> Spec:
+    """Return the channel of a field on a scale around numbers: logarithmic where positive ones span a decade."""
+    low, high = min(numbers), max(numbers)
+    is_log = low > 0 and high / low >= 10
+    room = 0.12 * (high - low) or 0.1 * abs(high) or 1.0
+    channel = quantity(field, [low / 1.3, high * 1.3] if is_log else [low - room, high + room], **axis)
+    channel["scale"]["type"] = "log" if is_log else "linear"
+    return channel
+
+
 # ---- outcomes --------------------------------------------------------------------------------------------------------
 
 HOLLOW = "transparent"
