@@ -22,8 +22,7 @@ from agent.night.lock import like_ctrl_c
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.text import harmless_lines
-from agent.view.facts.json import plain
-from agent.view.scoring_words import without_scoring_words
+from agent.view.facts.json import plain, without_scoring_words
 from agent.view.screen import print_lines, terminal_width
 
 # ---- best ------------------------------------------------------------------------------------------------------------

@@ -15,9 +15,8 @@ from agent.script.dials import dials_in, skeleton_in
 from agent.text import harmless, harmless_lines, shorten
 from agent.view import table
 from agent.view.comparison import Comparison, Side, attempts_compared, nights_compared
-from agent.view.facts.json import plain
+from agent.view.facts.json import plain, without_scoring_words
 from agent.view.facts.nouns import AttemptFacts, NightFacts
-from agent.view.scoring_words import without_scoring_words
 from agent.view.screen import print_folded, terminal_width
 from agent.view.table import Column
 from agent.view.tables import settings

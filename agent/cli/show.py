@@ -14,10 +14,9 @@ from agent.sandbox.process import LOG
 from agent.script.dials import dials_in
 from agent.text import harmless_lines
 from agent.view import terminal
-from agent.view.facts.json import plain
+from agent.view.facts.json import plain, without_scoring_words
 from agent.view.facts.nouns import AttemptFacts, NightFacts
 from agent.view.facts.read import LOG_LINES, log_tail
-from agent.view.scoring_words import without_scoring_words
 from agent.view.screen import print_lines, terminal_width
 
 MOST_LINES = 10_000

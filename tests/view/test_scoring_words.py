@@ -2,7 +2,7 @@
 
 import json
 
-from agent.view.scoring_words import UNSHOWN, without_scoring_words
+from agent.view.facts.json import UNSHOWN, without_scoring_words
 
 
 def test_words_of_a_process_that_has_read_validation_text_are_left_out():

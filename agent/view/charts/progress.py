@@ -23,9 +23,9 @@ from agent.view.charts.style import (
     symbol,
     thinned,
 )
+from agent.view.facts.course import Course, progress
 from agent.view.facts.nouns import AttemptFacts, NightFacts
 from agent.view.facts.overview import overview_of
-from agent.view.facts.series import Course, progress
 
 MOST_KEPT, MOST_REST = 200, 300  # dots of attempts that were kept once, and of the others
 APART = 0.06  # of the night: kept edits that lie closer have one number beside their dots, that of the larger gain

@@ -29,7 +29,7 @@ from agent.view.charts.style import (
     symbol,
     thinned,
 )
-from agent.view.facts.lineage import Kept, lineage, with_overtaken
+from agent.view.facts.course import Kept, lineage, with_overtaken
 from agent.view.facts.nouns import AttemptFacts, NightFacts
 from agent.view.facts.overview import gain_bpb, hours
 from agent.view.facts.workers import busy_times, in_order, load_of, others_of, stretches

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from agent.experiment import NOT_BELIEVED, Kind, Status
 from agent.text import harmless, one_line
-from agent.view.facts.lineage import was_kept
+from agent.view.facts.course import was_kept
 from agent.view.facts.nouns import AttemptFacts, NightFacts
 
 Spec = dict[str, Any]  # a Vega-Lite specification

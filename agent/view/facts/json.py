@@ -1,4 +1,7 @@
-"""Write facts as plain values that JSON has. Pure."""
+"""Write facts as plain values that JSON has, and leave out what its reader may not know. Pure.
+
+The reader of an answer to a program may be an author of scripts: it sees no words of processes that score.
+"""
 
 import math
 from collections.abc import Mapping
@@ -7,6 +10,8 @@ from functools import cache
 from typing import Any
 
 from agent.view.facts.nouns import NightFacts
+
+UNSHOWN = "its scoring or its audit failed (the words of that process are not shown: it has read the validation text)"
 
 
 def as_json(facts: NightFacts) -> dict[str, Any]:
@@ -39,3 +44,16 @@ def _encodable(text: str) -> str:
 @cache
 def _names(kind: Any) -> tuple[str, ...]:
     return tuple(field.name for field in fields(kind))
+
+
+def without_scoring_words(attempt: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts of an attempt without words that a scoring process may have written.
+
+    It has read the validation text. A script could print that text there for the next script to memorise.
+    """
+    runs = attempt["runs"]
+    if not any(run["failure"] for run in runs):
+        return dict(attempt)
+    runs = [run | {"failure": UNSHOWN if run["failure"] else None} for run in runs]
+    decisions = [one | {"words": UNSHOWN} for one in attempt["decisions"]]
+    return {**attempt, "runs": runs, "decisions": decisions, "words": UNSHOWN}

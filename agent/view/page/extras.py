@@ -9,7 +9,7 @@ from agent.proposers.briefing import Curve
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.text import diff_lines
-from agent.view.facts.lineage import was_kept
+from agent.view.facts.course import was_kept
 from agent.view.facts.nouns import AttemptFacts, NightFacts
 from agent.view.facts.read import curve
 

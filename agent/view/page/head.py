@@ -8,7 +8,7 @@ from agent.experiment import Kind
 from agent.invocation import typed
 from agent.judging.intervals import Interval
 from agent.text import budget, counted, duration
-from agent.view.facts.lineage import Kept, lineage
+from agent.view.facts.course import Kept, lineage
 from agent.view.facts.nouns import DawnFacts, NightFacts
 from agent.view.facts.overview import Overview, overview_of
 from agent.view.words import bpb, ends, within

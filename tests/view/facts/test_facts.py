@@ -22,12 +22,11 @@ from agent.records.place import Place
 from agent.records.results import Ledger
 from agent.records.shipped import ship
 from agent.view.charts.story import front
+from agent.view.facts.course import Stair, lineage, progress
 from agent.view.facts.json import as_json, plain
-from agent.view.facts.lineage import lineage
 from agent.view.facts.nouns import NightFacts
 from agent.view.facts.overview import hours, overview_of
 from agent.view.facts.read import MOST_POINTS, curve, known_tags, night_facts, thinned
-from agent.view.facts.series import Stair, progress
 
 
 @pytest.fixture(scope="module")
