@@ -1,12 +1,14 @@
 """All nights that are known here: nightshift nights."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from agent.cli.answer import Answer
 from agent.cli.find import none_yet, place_meant
@@ -20,7 +22,7 @@ from agent.night.lock import holder
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.results import Row, read_rows
-from agent.records.shipped import DAMAGED, number_in
+from agent.records.shipped import DAMAGED
 from agent.text import budget
 from agent.view.facts.json import plain
 from agent.view.facts.overview import Overview, overview_of
@@ -188,22 +190,10 @@ def _packed(place: Place) -> Iterator[NightRow]:
             size = file.stat().st_size
             try:
                 contents = read_contents(file)
-                told = _of_summary(contents.summary)
+                told = msgspec.convert({**contents.summary, "state": Stage.ARCHIVED}, NightRow)
                 yield replace(told, tag=tag, state=Stage.ARCHIVED, started=contents.started, bytes=size)
             except (NightError, *DAMAGED) as error:
                 yield NightRow(tag, Stage.DAMAGED, bytes=size, damage=str(error))
-
-
-def _of_summary(told: Mapping[str, Any]) -> NightRow:
-    """Read the row of a packed night; raise one of DAMAGED for what no night writes."""
-    honest = told["honest"]
-    for name in ("budget_s", "attempts", "kept", "val_bpb", "best_attempt"):
-        number_in(told[name])  # which takes neither texts nor numbers that no night measures
-    if not all(told[name] is None or type(told[name]) is int for name in ("attempts", "kept", "best_attempt")):
-        raise ValueError("its summary counts in parts")
-    between = None if honest is None else Interval(**{name: number_in(bpb) or 0.0 for name, bpb in honest.items()})
-    device = told["device"]
-    return NightRow(**{**told, "state": Stage.ARCHIVED, "honest": between, "device": device and str(device)})
 
 
 def _shipped(place: Place) -> Iterator[NightRow]:

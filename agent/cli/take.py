@@ -1,7 +1,6 @@
 """The script of an attempt, put into the working tree: nightshift take."""
 
 import os
-import secrets
 import shlex
 import stat
 from contextlib import suppress
@@ -15,7 +14,7 @@ from agent.cli.find import here, night_place
 from agent.cli.options import SCRIPT
 from agent.errors import NightError, NothingYet, RepoError
 from agent.experiment import attempt_ref
-from agent.files import check_plain
+from agent.files import check_plain, write_plain
 from agent.git import Repo, valid_tag
 from agent.invocation import typed
 from agent.records.journal import Journal
@@ -232,24 +231,23 @@ def _attempt_with(place: Place, taken: Taken, content: bytes) -> int | None:
 
 def _set_aside(file: Path, before: bytes) -> Path:
     """Keep a script beside itself, under a name that is free."""
-    for number in count(1):
-        aside = file.with_name(f"{file.name}.{ASIDE}" + (f"-{number}" if number > 1 else ""))
-        with suppress(FileExistsError):
-            _fill(aside, before, _mode(file))
-            break
+    names = (f"{file.name}.{ASIDE}" + (f"-{number}" if number > 1 else "") for number in count(1))
+    aside = next(path for name in names if not os.path.lexists(path := file.with_name(name)))
+    _write(aside, before, file.stat().st_mode)
     return aside
 
 
 def _replace(file: Path, before: bytes | None, content: bytes) -> None:
-    """Write a script whole, with the permissions that it has; raise NightError if an editor saved it meanwhile."""
-    aside = file.with_name(f".{file.name}.{os.getpid()}.{secrets.token_hex(4)}")
-    try:
-        _fill(aside, content, _mode(file))
-        if _content(file) != before:
-            raise NightError(f"{_shown(file)} was edited just now; give the command again")
-        aside.replace(file)
-    finally:
-        aside.unlink(missing_ok=True)
+    """Write a script, with the permissions that it has; raise NightError if an editor saved it meanwhile."""
+    if _content(file) != before:
+        raise NightError(f"{_shown(file)} was edited just now; give the command again")
+    _write(file, content, file.stat().st_mode if before is not None else None)
+
+
+def _write(file: Path, content: bytes, mode: int | None) -> None:
+    write_plain(file, content)
+    if mode is not None:
+        file.chmod(stat.S_IMODE(mode))
 
 
 def _shown(file: Path) -> str:
@@ -258,17 +256,3 @@ def _shown(file: Path) -> str:
 
 def _content(file: Path) -> bytes | None:
     return file.read_bytes() if file.exists() else None
-
-
-def _mode(file: Path) -> int | None:
-    return stat.S_IMODE(file.stat().st_mode) if file.exists() else None
-
-
-def _fill(path: Path, content: bytes, mode: int | None) -> None:
-    """Write a new file to disk; raise FileExistsError where there is one."""
-    with path.open("xb") as file:
-        if mode is not None:
-            os.fchmod(file.fileno(), mode)
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())

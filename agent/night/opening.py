@@ -75,7 +75,6 @@ class Request:
     limits: Limits = field(default_factory=Limits)
     proposer: Proposer | None = None  # None: as the night's terms say
     baseline: Callable[[Place], str] | None = None  # attempt 0's script; None: as it stands in the working tree
-    aside: bool = False  # print to stderr, since stdout is for a program
     dataset: str | None = None  # to be prepared for a new night; None: the corpus that is selected
 
 
@@ -144,7 +143,7 @@ def open_context(request: Request) -> Iterator[NightContext]:
 
 def _screen(request: Request, terms: Terms, night: Night, journal: Journal, stop: Stop, judge: Judge) -> Screen:
     return Screen(
-        Console(file=steadfast(sys.stderr if request.aside else sys.stdout)), night.budget_s, lambda: stop.after_run,
+        Console(file=steadfast(sys.stdout)), night.budget_s, lambda: stop.after_run,
         stopping_now=lambda: stop.now, calibration=judge.calibration, for_author=request.proposer is not None,
         workers=terms.workers, calls=journal.calls(),
     )  # fmt: skip
