@@ -68,7 +68,7 @@ class Comparison:
 def attempts_compared(a: Side, b: Side) -> Comparison:
     """Compare two attempts, of one night or of two."""
     gain, by = _gain(a, b)
-    winner = _winner(a, b, gain)
+    winner, sentence = _verdict(a, b, gain, by)
     dials: dict[str, tuple[Value, Value]] = {}
     if a.dials is not None and b.dials is not None:
         names = dict.fromkeys((*a.dials, *b.dials))
@@ -78,7 +78,7 @@ def attempts_compared(a: Side, b: Side) -> Comparison:
     lines += [Contrast(name, *("none" if one is None else str(one) for one in pair)) for name, pair in dials.items()]
     if a.skeleton and b.skeleton and a.skeleton != b.skeleton:
         lines.append(Contrast("code", "", "differs, too: see --diff"))
-    return Comparison(tuple(lines), dials, gain, by, winner, _sentence(a, b, gain, by, winner))
+    return Comparison(tuple(lines), dials, gain, by, winner, sentence)
 
 
 def nights_compared(a: NightFacts, b: NightFacts) -> Comparison:
@@ -89,8 +89,7 @@ def nights_compared(a: NightFacts, b: NightFacts) -> Comparison:
         without = a if first is None else b
         return Comparison(lines, {}, None, "", Winner.NO_SCORE, f"night {without.tag} has kept nothing yet")
     gain, by = _gain(first, second)
-    winner = _winner(first, second, gain)
-    sentence = _sentence(first, second, gain, by, winner)
+    winner, sentence = _verdict(first, second, gain, by)
     chosen = [len(side.night.ideas) for side in (first, second) if side.attempt.number]
     if gain is not None and winner in (Winner.A, Winner.B, Winner.OPEN) and chosen:
         among = " and of ".join(counted(count, "attempt") for count in chosen)
@@ -136,53 +135,40 @@ def _runs(a: int, b: int) -> str:
     return f"{counted(a, 'run')} of A, {b} of B" if a != b else f"{counted(a, 'run')} each"
 
 
-def _winner(a: Side, b: Side, gain: Interval | None) -> Winner:
-    if a.attempt.val_bpb is None or b.attempt.val_bpb is None:
-        return Winner.NO_SCORE
+def _verdict(a: Side, b: Side, gain: Interval | None, by: str) -> tuple[Winner, str]:
+    """Return the better one of the two, and how sure that is in a sentence."""
+    for side in (a, b):
+        if side.attempt.val_bpb is None:
+            why = side.attempt.words or side.attempt.kind or "it is not decided yet"
+            return Winner.NO_SCORE, f"nothing to compare: {side.name} has no score ({why})"
     if a.night.protocol != b.night.protocol:
-        return Winner.NOT_COMPARABLE
-    if a.attempt.kind in NOT_BELIEVED or b.attempt.kind in NOT_BELIEVED:
-        return Winner.NOT_BELIEVED
+        return Winner.NOT_COMPARABLE, (
+            f"not comparable: {a.name} has protocol {a.night.protocol}, {b.name} has {b.night.protocol} (another "
+            f"text, budget or kind of device), so their scores measure different things"
+        )
+    for side in (a, b):
+        if side.attempt.kind in NOT_BELIEVED:
+            doubt = f"no verdict: the score of {side.name} is not believed ({side.attempt.words})"
+            return Winner.NOT_BELIEVED, doubt
     if gain is None:
-        return Winner.UNKNOWN
-    if gain.low_bpb > 0 or gain.high_bpb < 0:
-        return Winner.B if gain.low_bpb > 0 else Winner.A
-    return Winner.OPEN
-
-
-def _sentence(a: Side, b: Side, gain: Interval | None, by: str, winner: Winner) -> str:
-    match winner:
-        case Winner.NO_SCORE:
-            without = a if a.attempt.val_bpb is None else b
-            why = without.attempt.words or without.attempt.kind or "it is not decided yet"
-            return f"nothing to compare: {without.name} has no score ({why})"
-        case Winner.NOT_COMPARABLE:
-            return (
-                f"not comparable: {a.name} has protocol {a.night.protocol}, {b.name} has {b.night.protocol} (another "
-                f"text, budget or kind of device), so their scores measure different things"
-            )
-        case Winner.NOT_BELIEVED:
-            doubted = a if a.attempt.kind in NOT_BELIEVED else b
-            return f"no verdict: the score of {doubted.name} is not believed ({doubted.attempt.words})"
-        case Winner.UNKNOWN:
-            return "no verdict: how much of the difference is chance is not known, since no attempt has two runs"
-    assert gain is not None
-    a_leads = winner is Winner.A or (winner is Winner.OPEN and gain.mean_bpb < 0)
+        unknown = "no verdict: how much of the difference is chance is not known, since no attempt has two runs"
+        return Winner.UNKNOWN, unknown
+    a_leads = gain.mean_bpb < 0
     low, high = (-gain.high_bpb, -gain.low_bpb) if a_leads else (gain.low_bpb, gain.high_bpb)
     size, width = f"{score(abs(gain.mean_bpb))} bpb", f"95 %: {score(low, '+')} to {score(high, '+')}, by {by}"
-    if winner is Winner.OPEN:
-        lower, higher = "AB" if a_leads else "BA"
+    if low <= 0:
+        winner, (lower, higher) = Winner.OPEN, "AB" if a_leads else "BA"
         sentence = f"no difference is certain: {lower} scores {size} lower than {higher} ({width})"
     else:
-        sides = (b, a) if winner is Winner.B else (a, b)
+        winner, sides = (Winner.A, (a, b)) if a_leads else (Winner.B, (b, a))
         better, worse = (f"#{one.attempt.number}" if a.night.tag == b.night.tag else one.name for one in sides)
         sentence = f"{better} is better than {worse} by {size} ({width})"
     if a.night.device != b.night.device:
-        return f"{sentence}; they ran on different devices, and a faster one comes further within the budget"
+        return winner, f"{sentence}; they ran on different devices, and a faster one comes further within the budget"
     if "dawn" in by or a.attempt.status == b.attempt.status:
-        return sentence
+        return winner, sentence
     measures = f"{typed('confirm')} measures on fresh seeds"
-    return f"{sentence}; the night chose by these scores, which flatters what it kept: {measures}"
+    return winner, f"{sentence}; the night chose by these scores, which flatters what it kept: {measures}"
 
 
 # ---- the facts -------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from agent.judging.noise import SAME
 from agent.text import SCORE_DECIMALS, counted, shown_difference
 from agent.view.facts.nouns import AttemptFacts, NightFacts
 from agent.view.facts.overview import scored_of
+from agent.view.words import score
 
 SLOWER = 0.05  # share of the speed that is worth a word
 
@@ -74,95 +75,67 @@ def before(night: NightFacts, attempt: AttemptFacts, seed: int) -> Before | None
 def replayed(night: NightFacts, attempt: AttemptFacts, again: Replay) -> Replayed:
     """Compare a replay with the night's own runs of the attempt."""
     then = before(night, attempt, again.seed)
-    difference = noise = None
+    difference_bpb = noise_bpb = None
     if then is not None and again.val_bpb is not None:
-        difference = shown_difference(again.val_bpb, then.val_bpb)
-        noise = None if night.sigma_bpb is None else Interval.of_runs(0.0, night.sigma_bpb, 1, then.runs).high_bpb
-    verdict = _verdict(night, again, then, noise)
-    return Replayed(verdict, _sentence(verdict, night, attempt, again, then, noise), then, difference, noise)
+        difference_bpb = shown_difference(again.val_bpb, then.val_bpb)
+        known = night.sigma_bpb is not None
+        noise_bpb = Interval.of_runs(0.0, night.sigma_bpb, 1, then.runs).high_bpb if known else None
+    verdict, sentence = _verdict(night, attempt, again, then, noise_bpb)
+    return Replayed(verdict, sentence, then, difference_bpb, noise_bpb)
 
 
-def _verdict(night: NightFacts, again: Replay, then: Before | None, noise_bpb: float | None) -> Verdict:
-    if again.val_bpb is None:
-        return Verdict.FAILED if then is not None else Verdict.FAILED_AGAIN
+def _verdict(
+    night: NightFacts, attempt: AttemptFacts, again: Replay, then: Before | None, noise_bpb: float | None
+) -> tuple[Verdict, str]:
+    """Return the verdict, in a sentence too."""
+    why_without = attempt.words or attempt.kind or "it was not decided"
+    if again.val_bpb is None and then is None:
+        return Verdict.FAILED_AGAIN, f"failed again: {again.failure}; then: {why_without}"
+    if again.val_bpb is None and then is not None:
+        return Verdict.FAILED, f"failed: {again.failure}; then it had {score(then.val_bpb)}"
     if again.failure is not None:
-        return Verdict.NOT_BELIEVED
-    if then is None:
-        return Verdict.SCORED_NOW
+        return Verdict.NOT_BELIEVED, f"not believed: {again.failure}"
+    if again.val_bpb is None or then is None:
+        return Verdict.SCORED_NOW, f"it has a score now; then it had none: {why_without}"
+    how = _how(again.val_bpb, then)
     if again.protocol != night.protocol:
-        return Verdict.NOT_COMPARABLE
+        return Verdict.NOT_COMPARABLE, (
+            f"not comparable: protocol {again.protocol} now, {night.protocol} then (another text, budget or kind "
+            f"of device), so a score that is {how} says nothing about the attempt"
+        )
     if then.seed is not None and math.isclose(again.val_bpb, then.val_bpb, rel_tol=SAME):
-        return Verdict.REPRODUCED
+        same = f"reproduced exactly: {score(then.val_bpb)} with seed {again.seed}, then and now"
+        return Verdict.REPRODUCED, same
     if noise_bpb is None:
-        return Verdict.UNKNOWN
-    return Verdict.WITHIN_NOISE if abs(again.val_bpb - then.val_bpb) <= noise_bpb else Verdict.DIFFERENT
-
-
-def _sentence(
-    verdict: Verdict,
-    night: NightFacts,
-    attempt: AttemptFacts,
-    again: Replay,
-    then: Before | None,
-    noise_bpb: float | None,
-) -> str:
-    score, how = _words(again, then)
-    match verdict:
-        case Verdict.FAILED:
-            return f"failed: {again.failure}; then it had {score}"
-        case Verdict.FAILED_AGAIN:
-            return f"failed again: {again.failure}; then: {_why_without(attempt)}"
-        case Verdict.NOT_BELIEVED:
-            return f"not believed: {again.failure}"
-        case Verdict.SCORED_NOW:
-            return f"it has a score now; then it had none: {_why_without(attempt)}"
-        case Verdict.REPRODUCED:
-            return f"reproduced exactly: {score} with seed {again.seed}, then and now"
-        case Verdict.NOT_COMPARABLE:
-            return (
-                f"not comparable: protocol {again.protocol} now, {night.protocol} then (another text, budget or kind "
-                f"of device), so a score that is {how} says nothing about the attempt"
-            )
-        case Verdict.UNKNOWN:
-            return f"{how}; how much is chance cannot be told, since the night has not measured its noise"
-    assert noise_bpb is not None
-    if verdict is Verdict.WITHIN_NOISE:
-        return f"within noise: {how}, and chance alone explains {noise_bpb:.{SCORE_DECIMALS}f}"
+        untold = "how much is chance cannot be told, since the night has not measured its noise"
+        return Verdict.UNKNOWN, f"{how}; {untold}"
+    if abs(again.val_bpb - then.val_bpb) <= noise_bpb:
+        return Verdict.WITHIN_NOISE, f"within noise: {how}, and chance alone explains {score(noise_bpb)}"
     why = "; ".join(_reasons(night, attempt, again, then))
-    return f"different: {how}, more than the {noise_bpb:.{SCORE_DECIMALS}f} that chance explains: {why}"
+    return Verdict.DIFFERENT, f"different: {how}, more than the {score(noise_bpb)} that chance explains: {why}"
 
 
-def _words(again: Replay, then: Before | None) -> tuple[str, str]:
-    """Return the score of then, and how far the score of now is from it."""
-    if then is None:
-        return "none", "no score"
-    score = f"{then.val_bpb:.{SCORE_DECIMALS}f}"
-    if again.val_bpb is None:
-        return score, "no score"
-    difference_bpb = shown_difference(again.val_bpb, then.val_bpb)
+def _how(val_bpb: float, then: Before) -> str:
+    """Say how far the score of now is from that of then."""
+    difference_bpb = shown_difference(val_bpb, then.val_bpb)
     than = "then" if then.seed is not None else f"the mean of its {counted(then.runs, 'run')}"
     if difference_bpb == 0:
-        return score, f"the same as {than} in {SCORE_DECIMALS} decimals"
-    way = "higher" if difference_bpb > 0 else "lower"
-    return score, f"{abs(difference_bpb):.{SCORE_DECIMALS}f} {way} than {than}"
+        return f"the same as {than} in {SCORE_DECIMALS} decimals"
+    return f"{score(abs(difference_bpb))} {'higher' if difference_bpb > 0 else 'lower'} than {than}"
 
 
-def _why_without(attempt: AttemptFacts) -> str:
-    return attempt.words or attempt.kind or "it was not decided"
-
-
-def _reasons(night: NightFacts, attempt: AttemptFacts, again: Replay, then: Before | None) -> list[str]:
+def _reasons(night: NightFacts, attempt: AttemptFacts, again: Replay, then: Before) -> list[str]:
     """Return what may have made the difference, the likeliest first."""
     found = []
     if again.device != night.device:
         found.append(f"it ran on {night.device} then and on {again.device} now")
     if again.changed_files:
         found.append(f"{', '.join(again.changed_files)} changed since")
-    if then is not None and then.tokens_s and again.tokens_s:
+    if then.tokens_s and again.tokens_s:
         change = again.tokens_s / then.tokens_s - 1
         if abs(change) > SLOWER:
             way = "more" if change > 0 else "fewer"
             found.append(f"it trained on {abs(change):.0%} {way} tokens a second: did other programs run beside it?")
-    if then is not None and then.seed is None and attempt.status == Status.KEEP and attempt.number:
+    if then.seed is None and attempt.status == Status.KEEP and attempt.number:
         found.append("it was kept for that score, which was luck in part")
     return found or ["MLX, Python or a driver may have another version, which a night does not record"]
