@@ -110,7 +110,9 @@ def submit(
             f"say what is tried and why, as in: {typed('submit', 'FILE', '-m', 'wider MLP: it learns more a step')}"
         )
     if is_patch(text):
-        check_patch_size(text)
+        if (size := len(text.encode(errors="surrogatepass"))) > MAX_SCRIPT_BYTES:
+            limit = f"beyond the limit of {MAX_SCRIPT_BYTES:,}"
+            raise ScriptError(f"the patch has {size:,} bytes, {limit}; make it smaller")
         check_patch(text, script)
     else:
         check_script(text, script)
@@ -127,12 +129,6 @@ def submit(
     except Timeout as error:
         raise NightError(f"{folder / '.lock'} is held by another program; end it and submit again") from error
     return path
-
-
-def check_patch_size(text: str) -> None:
-    size = len(text.encode(errors="surrogatepass"))
-    if size > MAX_SCRIPT_BYTES:
-        raise ScriptError(f"the patch has {size:,} bytes, beyond the limit of {MAX_SCRIPT_BYTES:,}; make it smaller")
 
 
 def waiting(folder: Path) -> list[Path]:

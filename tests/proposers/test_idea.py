@@ -91,17 +91,6 @@ def test_a_damaged_file_is_skipped_with_its_name_and_the_remedy(folder, text, to
         raise AssertionError(fault)
 
 
-@pytest.mark.parametrize(
-    "path", ["/home/you/.bashrc", "../../.bashrc", "lab/../../my.py", ".", "x" * 300, "my\x1b[2K.py"]
-)
-def test_a_patch_of_a_file_outside_the_repository_is_no_idea(folder, path):
-    outside = PATCH.replace("a/train_mlx.py", path).replace("b/train_mlx.py", path)
-    ideas, (fault,) = read_ideas(folder(outside=HEADER + outside))
-    assert ideas == ()
-    assert "which is no file of a repository" in fault
-    assert fault.isprintable()
-
-
 @pytest.mark.parametrize("name", ["\x1b[2J", "a\nSource: b", "a: b", "\udcff", "\u202eb", "", "x" * 200])
 def test_an_idea_has_a_name_that_may_stand_in_commits_and_on_terminals(folder, name):
     (folder(whole=HEADER + PATCH) / f"{name}.patch").write_text(HEADER + PATCH)

@@ -7,7 +7,7 @@ from queued import SCRIPT, aside, brief, patch, put
 
 from agent.errors import NoIdea, ScriptError
 from agent.proposers.queue import Queue
-from agent.script.patch import apply_patch, laid_out
+from agent.script.patch import apply_patch
 
 
 @pytest.fixture
@@ -37,16 +37,6 @@ def test_a_script_in_a_folder_may_be_named_by_its_path_or_alone():
         assert apply_patch(patch(SCRIPT, after, name), "lab/train_mlx.py", [(0, SCRIPT)]) == after
 
 
-def test_nothing_is_written_outside_the_folder_of_a_patch(tmp_path):
-    precious = tmp_path / "precious.py"
-    precious.write_text(SCRIPT)
-    for name in (str(precious), f"{'../' * 20}{str(precious)[1:]}"):
-        edit = patch(SCRIPT, SCRIPT.replace("DEPTH = 4", "DEPTH = 6"), name, a="", b="")
-        with pytest.raises(ScriptError, match="a patch may edit"), laid_out(edit, name) as bench:
-            bench.edit("# another text\n")
-    assert precious.read_text() == SCRIPT
-
-
 def test_a_patch_of_an_earlier_best_is_merged_with_what_was_kept_since(folder, queue):
     put(folder, patch(SCRIPT, SCRIPT.replace("LR = 0.04", "LR = 0.02")))
     better = SCRIPT.replace("WIDTH = 64", "WIDTH = 96")
@@ -63,12 +53,12 @@ def test_a_patch_against_what_was_kept_since_is_refused_with_the_reason(folder):
     assert said == [f"0001.patch of the queue was refused: {why}"]
 
 
-def test_a_patch_of_something_else_is_refused_in_gits_words(folder, queue):
+def test_a_patch_of_something_else_is_refused(folder, queue):
     put(folder, patch("a\nb\nc\n", "a\nB\nc\n"))
     with pytest.raises(NoIdea):
         queue.propose(brief(SCRIPT))
     assert aside(folder, "refused")["0001"].startswith(
-        "the patch does not apply to attempt 0, the best script so far (patch failed: train_mlx.py:1)"
+        "the patch does not apply to attempt 0, the best script so far; make it again"
     )
 
 

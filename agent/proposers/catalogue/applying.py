@@ -6,49 +6,16 @@ from contextlib import suppress
 
 from agent.errors import ScriptError
 from agent.invocation import SCRIPT, STARTER
-from agent.proposers.catalogue.idea import HUNK, Idea
+from agent.proposers.catalogue.idea import Idea
 from agent.script.contract import read_text
 from agent.script.dials import DIAL
 from agent.script.merge import Conflict, carried, check_edit, holds
+from agent.script.patch import HUNK, patched
 
 DIAL_LINE = re.compile(rf"^({DIAL.pattern}) *=(?!=).*")
 
 # lines that follow each other in a hunk, added or taken away, with the line before and the line after them
 CHANGE = re.compile(r"(?<=\n)((?:[ \\].*)?)\n?((?:^[+-].*\n)+)(?=(.*))", re.MULTILINE)
-
-
-def patched(patch: str, script: str) -> str | None:
-    """Return the script with a patch's hunks, each where its lines stand nearest to its number; None if one does not.
-
-    Line ends count only where the script has those of Windows: an editor may have changed the patch's. In Python, since
-    git takes ten milliseconds for a patch, and there may be a hundred.
-    """
-    patch = patch if "\r\n" in script else patch.replace("\r\n", "\n")
-    lines = script.split("\n")
-    done, grown = 0, 0  # lines that earlier hunks have settled, and by how many the script has grown
-    for hunk in HUNK.finditer(f"{patch}\n"):
-        old, new = _sides(hunk)
-        expected = int(hunk[1]) - 1 + grown
-        places = [at for at in range(done, len(lines) - len(old) + 1) if lines[at : at + len(old)] == old]
-        if not old or not places:
-            return None
-        at = min(places, key=lambda place: abs(place - expected))
-        lines[at : at + len(old)] = new
-        done, grown = at + len(new), at - int(hunk[1]) + 1 + len(new) - len(old)
-    return "\n".join(lines)
-
-
-def _sides(hunk: re.Match[str]) -> tuple[list[str], list[str]]:
-    """Return the old and the new lines of a hunk, as many as its head says: a mail's signature may follow."""
-    most_old, most_new = (1 if count is None else int(count) for count in hunk.group(2, 3))
-    old: list[str] = []
-    new: list[str] = []
-    for line in hunk[4].split("\n"):
-        if len(old) < most_old and line[:1] in (" ", "-", ""):
-            old.append(line[1:])
-        if len(new) < most_new and line[:1] in (" ", "+", ""):
-            new.append(line[1:])
-    return old, new
 
 
 def may_apply(patch: str, script: str) -> bool:

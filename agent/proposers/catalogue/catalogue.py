@@ -14,11 +14,12 @@ from agent.experiment import Attempt, History, Night, Proposal, Status, incumben
 from agent.invocation import typed
 from agent.judging.noise import noise
 from agent.proposers.briefing import Briefing
-from agent.proposers.catalogue.applying import applied, may_apply, patched
+from agent.proposers.catalogue.applying import applied, may_apply
 from agent.proposers.catalogue.evidence import SOURCE, Prospect, prospects
 from agent.proposers.catalogue.idea import Idea, idea_folders, read_ideas
 from agent.records.past import PastNight
 from agent.script.dials import fingerprint, tried_as
+from agent.script.patch import patched
 from agent.text import one_line, percent_sure
 
 
