@@ -427,9 +427,8 @@ def hours_chart(night: NightFacts, width: int) -> Spec | None:
     whole = sum(length for _, length in spent)
     if whole <= 0:
         return None
-    rows = [
-        (what, length, length, f"{duration(length)} · {length / whole:.0%}") for what, length in spent if length > 0
-    ]
+    shares = {what: f"{length / whole:.0%}" if length / whole >= 0.005 else "<1%" for what, length in spent}
+    rows = [(what, length, length, f"{duration(length)} · {shares[what]}") for what, length in spent if length > 0]
     return chart([_bars(rows, min(width, MOST_BARS_PX) - 100)], f"Where {duration(whole)} went.", (), width)
 
 
