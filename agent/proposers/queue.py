@@ -29,8 +29,7 @@ from agent.script.patch import apply_patch, check_patch, is_patch
 
 SOURCE = "queue"
 FIELDS = ("Title", "Why", "Submitted", "Night", "Becomes", "Basis", "For", "Options")  # of an entry's header
-NAME = re.compile(r"[0-9]{4,9}\.patch")
-LAST_NUMBER = 999_999_999  # that a NAME has room for
+NAME = re.compile(r"[0-9]{4,}\.patch")
 DONE, REFUSED = "done", "refused"  # folders in the queue's own, with a line in a .txt file beside each entry
 MAX_ENTRY_BYTES = 2 * MAX_SCRIPT_BYTES
 MAX_WAITING = 1000  # more come from a loop that has run away
@@ -163,12 +162,7 @@ def _next_number(folder: Path) -> int:
         raise NightError(f"{len(queued)} entries wait in {folder}; remove those that need not be tried")
     # in this order: an entry that moves meanwhile is seen in one place at least
     everywhere = (*queued, *waiting(folder / DONE), *waiting(folder / REFUSED))
-    last = max(everywhere, key=lambda path: int(path.stem), default=None)
-    if last is not None and int(last.stem) >= LAST_NUMBER:
-        raise NightError(
-            f"{last} has the last number that an entry can have; rename it to one below, such as 0001.patch"
-        )
-    return 1 if last is None else int(last.stem) + 1
+    return 1 + max((int(path.stem) for path in everywhere), default=0)
 
 
 class Queue:

@@ -83,18 +83,6 @@ def test_a_number_is_never_given_twice(folder, queue):
     assert put(folder, SCRIPT.replace("4", "6")).name == "0002.patch"
 
 
-@pytest.mark.parametrize("where", ["", "done", "refused"])
-def test_an_entry_with_the_last_number_has_no_other_written_over(folder, where):
-    put(folder, SCRIPT)
-    (folder / where).mkdir(exist_ok=True)
-    last = folder / where / "999999999.patch"
-    last.write_text("{}")
-    with pytest.raises(NightError, match=rf"{last} has the last number that an entry can have; rename it to one below"):
-        put(folder, SCRIPT.replace("4", "5"))
-    last.rename(folder / "0007.patch")
-    assert put(folder, SCRIPT.replace("4", "5")).name == "0008.patch"
-
-
 def test_the_queue_is_nothing_for_git(folder):
     put(folder, SCRIPT)
     assert (folder / ".gitignore").read_text() == "*\n"
