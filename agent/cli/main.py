@@ -160,11 +160,14 @@ def called(command: Command, name: str, words: Sequence[str]) -> Answer:
     """Call a command with the values of its options; raise UsageError for words that it does not take."""
     if name == "prepare":
         command(*words)  # they are for another program, which explains them
-    from cyclopts import CycloptsError
+    from cyclopts import CycloptsError, UnusedCliTokensError
 
     app = app_of(command, name)
     try:
         found: Answer | int | None = app(list(words), exit_on_error=False, print_error=False)
+    except UnusedCliTokensError as error:
+        further = " ".join(error.unused_tokens or ())
+        raise UsageError(f"{name} takes no such word: {further}; see: {typed(name, '--help')}") from error
     except CycloptsError as error:
         raise UsageError(f"{one_line(str(error), 500).rstrip('.')}; see: {typed(name, '--help')}") from error
     return found if isinstance(found, Answer) else Answer(exit_code=found or 0)

@@ -5,7 +5,7 @@ import time
 
 from agent.cli.answer import Answer
 from agent.cli.find import known_tag, place_meant
-from agent.cli.tries import facts_of_tries, tries_line
+from agent.cli.tries import latest, tries_line
 from agent.invocation import typed
 from agent.night.lock import Holder, Stop, holder
 from agent.proposers.briefing import Left
@@ -48,15 +48,16 @@ def status(tag: str | None = None, /, *, follow: bool = False) -> Answer:
         noise = noise_of_night(journal, history)
         seen = facts_of(journal.night(), history, journal.asks(), journal.dawns(), journal.calls(), noise, {})
     now, crew = overview_of(seen), crew_of(seen, history, work, None if who is None else time.time())
+    tries = latest(place)
     stopping = who is not None and Stop(place.folder(tag)).after_run
     facts = {
         "running": None if who is None else {"pid": who.pid, "since": who.since, "stopping": stopping},
         "left": None if who is None else plain(who.left(now.ideas)),
         **plain(now),
         **plain(crew),
-        "tries": list(facts_of_tries(place)),
+        "tries": [one.facts() for one in tries],
     }
-    return Answer(facts, lambda: _show(now, crew, who, tries_line(place), stopping=stopping))
+    return Answer(facts, lambda: _show(now, crew, who, tries_line(tries), stopping=stopping))
 
 
 def read_overview(journal: Journal, *, with_noise: bool = True) -> Overview:

@@ -3,7 +3,7 @@
 A try is an entry of the queue with an id. Start with trying.py, which puts them there and waits.
 """
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -99,13 +99,8 @@ def id_of(path: Path) -> str:
     return f"t{path.stem}"
 
 
-def tries_line(place: Place) -> str | None:
+def tries_line(tries: Sequence[Try]) -> str | None:
     """Return a line for people on the tries that wait; None where none does."""
-    waiting = under_way(place)
-    now = next((f"{one.id} is at work, " for one in waiting if one.state is TryState.RUNNING), "")
-    return f"tries: {now}{sum(one.state is TryState.WAITING for one in waiting)} waiting" if waiting else None
-
-
-def facts_of_tries(place: Place) -> Iterator[dict[str, object]]:
-    """Yield what `nightshift status --json` says of the tries."""
-    yield from (one.facts() for one in latest(place))
+    waiting = sum(one.state is TryState.WAITING for one in tries)
+    now = next((f"{one.id} is at work, " for one in tries if one.state is TryState.RUNNING), "")
+    return f"tries: {now}{waiting} waiting" if now or waiting else None

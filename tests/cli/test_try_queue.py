@@ -14,7 +14,7 @@ from commands import refused, training, wait_until
 from json_page import faults
 from nights import Grounds, make_repository, mounted, unigram
 
-from agent.cli.tries import facts_of_tries, latest, tries_line, under_way
+from agent.cli.tries import latest, tries_line, under_way
 from agent.night.lock import is_held, only_night
 from agent.records.place import Place
 
@@ -65,7 +65,7 @@ def test_tries_that_are_started_get_their_verdicts_one_after_the_other(lined):
         assert (second["id"], second["in_line"], second["title"]) == ("t0002", 1, "smoother")
         edit(lined, unigram(SHARPNESS=0.8))
         assert said(lined, "-m", "less", "--start", "--tag", "t", *QUICK)["in_line"] == 2
-        assert tries_line(place_of(lined)) == "tries: 3 waiting"
+        assert tries_line(latest(place_of(lined))) == "tries: 3 waiting"
         told = refused(lined.nightshift("try", "-m", "again", "--start", "--tag", "t", *QUICK))
         assert told.startswith("t0003, which waits for its verdict, has the same script; follow it with: ")
         assert said(lined, "--cancel", "t0003")["state"] == "cancelled"
@@ -90,13 +90,13 @@ def test_what_is_done_stays_and_what_was_cancelled_is_never_tried(lined):
     assert said(lined, "--wait", "t0001")["attempt"] == 1
     assert refused(lined.nightshift("try", "--wait", "t0003")) == "try t0003 was cancelled"
     assert len(lined.attempts("t")) == 3
-    tries = [(one["id"], one["state"], one["attempt"]) for one in facts_of_tries(place_of(lined))]
+    tries = [(one.id, one.state, one.attempt and one.attempt.number) for one in latest(place_of(lined))]
     assert sorted(tries) == [("t0001", "done", 1), ("t0002", "done", 2), ("t0003", "refused", None)]
     assert refused(lined.nightshift("try", "--cancel", "t0001")).startswith("try t0001 is done; only one that waits")
     facts = json.loads(lined.nightshift("status", "--json").stdout)
     assert faults("status", facts) == []
     assert len(facts["tries"]) == 3
-    assert tries_line(place_of(lined)) is None
+    assert tries_line(latest(place_of(lined))) is None
     assert lined.git("status", "--porcelain", "experiments") == ""  # the queue is none of the repository's files
 
 
