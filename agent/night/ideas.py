@@ -61,7 +61,7 @@ class Ideas:
         self._claims = context.outbox.claims
         self._claims.follow(lambda: state.attempts)
         self._waiting = Waiting(context.runner.folder, self._claims)
-        self._ahead = self._waiting.chosen(state.attempts) if context.patience_s > 0 else []
+        self._ahead = self._waiting.chosen(state.attempts) if context.asks_sources else []
         for idea in self._ahead:
             self._claim(idea)
 

@@ -131,6 +131,7 @@ def open_context(request: Request) -> Iterator[NightContext]:
             early_stop=terms.early_stop,
             dry_runs=terms.dry_run and night.budget_s >= DRY_RUN_FROM_S,
             patience_s=patience_s(terms) if asks_sources else 0.0,
+            asks_sources=asks_sources,
             outbox=outbox,
             measures_phases=reads and cluster is None and night.budget_s >= PROFILE_FROM_S,
             has_reader=reads,

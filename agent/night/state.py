@@ -138,6 +138,7 @@ class NightContext:
     outbox: Outbox = field(default_factory=lambda: Outbox(lambda: False))  # takes calls and sentences of the sources
     attempt_settled: Callable[[], None] = lambda: None  # told once the record of an attempt is complete
     measures_phases: bool = False  # find out once where the time of a step goes, since an author can read it
+    asks_sources: bool = True  # False: the queue alone, for a try; ideas that were paid for wait meanwhile
     has_reader: bool = False  # a source can read: tell it what surrounds the night
     pool: Pool | None = None  # of workers; None: of the runner alone
 

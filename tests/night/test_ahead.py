@@ -11,6 +11,7 @@ from asked_ahead import LATE_S, Dies, Source, dials, lab_with, night, turned, wh
 from nights import SCRIPTS, Quiet, scripted_context, unigram
 
 from agent.experiment import LOCAL, Ask, Attempt, Proposal, Status
+from agent.night.limits import Limits
 from agent.night.loop import run_night
 from agent.proposers.briefing import Briefing
 from agent.proposers.mix import Mix
@@ -263,6 +264,20 @@ def test_what_was_paid_for_is_known_once_and_tried_after_a_kill(grounds):
     with scripted_context(grounds.root, "t", []) as context:
         assert [ask.attempt for ask in context.journal.asks()] == [1, 2]
     assert not file.exists()
+
+
+def test_what_was_paid_for_is_tried_where_a_free_source_is_asked_now_and_not_in_place_of_a_try(grounds):
+    for source, experiments in (
+        (Source(whole(unigram(SHARPNESS=0.3)), name="queue"), 1),
+        (Source(SMOOTHER, name="search"), 3),
+    ):
+        with scripted_context(grounds.root, "t", []) as context:
+            save(grounds.folder("t"), [IdeaAhead(Proposal(BETTER, "paid", "", "llm:x"), 0)])
+            limits, asks_sources = Limits(experiments=experiments), source.name != "queue"
+            run_night(dataclasses.replace(context, proposer=source, limits=limits, asks_sources=asks_sources))
+    tried = [(one.proposal.source, one.proposal.title) for one in grounds.attempts("t")[1:]]
+    assert tried == [("queue", "idea 1"), ("llm:x", "paid"), ("search", "idea 1")]
+    assert not (grounds.folder("t") / FILE).exists()
 
 
 @pytest.mark.parametrize("text", ["", "null", "[]", '{"proposal": {}, "parent": 0}', '{"proposal": 7}', "[" * 10_000])
