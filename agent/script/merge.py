@@ -6,6 +6,7 @@ neither is an insertion beside lines that the other side takes back.
 
 import ast
 import re
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
@@ -193,6 +194,7 @@ def _names(body: Iterable[ast.stmt]) -> Iterator[str]:
 
 # ---- lines -----------------------------------------------------------------------------------------------------------
 
+MOST_SHOWN = 20  # places of a conflict, in its sentence
 HUNK = re.compile(r"(?m)^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 
 
@@ -201,7 +203,8 @@ class Conflict(ScriptError):
 
     def __init__(self, edits: Iterable["_Edit"]) -> None:
         spans = [(edit.at + 1, edit.at + max(1, len(edit.lines))) for edit in edits]
-        shown = ", ".join(f"{first}" if first >= last else f"{first} to {last}" for first, last in spans)
+        shown = ", ".join(f"{first}" if first >= last else f"{first} to {last}" for first, last in spans[:MOST_SHOWN])
+        shown += ", …" * (len(spans) > MOST_SHOWN)
         super().__init__(f"line{'' if shown.isdigit() else 's'} {shown}")
 
 
@@ -213,9 +216,6 @@ class _Edit:
     end: int
     lines: tuple[str, ...]
     at: int  # where the lines are in the edited text
-
-    def touches(self, other: "_Edit") -> bool:
-        return max(self.start, other.start) <= min(self.end, other.end)
 
     def contradicts(self, other: "_Edit") -> bool:
         """Return whether both change the same lines; two insertions at one place do not, nor one beside a change."""
@@ -234,10 +234,12 @@ def merge_texts(ours: str, base: str, theirs: str) -> str:
         mine, others = _edits(folder, base, ours), _edits(folder, base, theirs)
     said = {(edit.start, edit.end, edit.lines) for edit in mine}
     others = [edit for edit in others if (edit.start, edit.end, edit.lines) not in said]
-    if contradictions := [edit for edit in mine if any(map(edit.contradicts, others))]:
+    starts, ends = [edit.start for edit in others], [edit.end for edit in others]  # both ascending
+    beside = [(edit, others[bisect_left(ends, edit.start) : bisect_right(starts, edit.end)]) for edit in mine]
+    if contradictions := [edit for edit, touched in beside if any(map(edit.contradicts, touched))]:
         raise Conflict(contradictions)
     orders = [_applied(base, edits) for edits in ([*mine, *others], [*others, *mine])]
-    touching = [edit for edit in mine if any(map(edit.touches, others))]
+    touching = [edit for edit, touched in beside if touched]
     for text in dict.fromkeys(orders if touching else ()):
         try:
             check_script(text, "script")
@@ -267,11 +269,12 @@ def _edits(folder: Path, base: str, edited: str) -> list[_Edit]:
 
 
 def _applied(base: str, edits: Sequence[_Edit]) -> str:
-    lines = _lines(base)
-    # from the last place to the first, so that earlier numbers stay true; an insertion comes before a change
-    for edit in sorted(edits, key=lambda edit: (edit.start, edit.end))[::-1]:
-        lines[edit.start : edit.end] = edit.lines
-    return "".join(lines)
+    """Return the base with these edits, none of which contradicts another; an insertion comes before a change."""
+    lines, applied, done = _lines(base), list[str](), 0
+    for edit in sorted(edits, key=lambda edit: (edit.start, edit.end)):
+        applied += [*lines[done : edit.start], *edit.lines]
+        done = edit.end
+    return "".join([*applied, *lines[done:]])
 
 
 def _lines(text: str) -> list[str]:

@@ -149,6 +149,24 @@ def test_two_changes_of_one_line_conflict_and_the_lines_of_ours_are_told():
         merge_texts(edit(c="c = 30\n"), LINES, edit(c=""))
 
 
+def test_the_sentence_of_many_conflicts_names_the_first():
+    lines = [f"x{number} = 0\n" for number in range(60)]
+    ours, theirs = ("".join(lines[k] if k % 2 else f"x{k} = {new}\n" for k in range(60)) for new in (1, 2))
+    with pytest.raises(Conflict, match=r"^lines 3, 5, .*, 41, …$"):
+        merge_texts(PROMISED + ours, PROMISED + "".join(lines), PROMISED + theirs)
+
+
+def test_thousands_of_edits_on_both_sides_are_merged_in_a_moment():
+    """Each compared with each, they would take minutes, in which the night stands still."""
+    lines = [f"x = {number}\n" for number in range(6000)]
+    ours, theirs, both = (
+        PROMISED
+        + "".join(f"x = {-number - 1}\n" if number % 3 in turned else line for number, line in enumerate(lines))
+        for turned in ((0,), (1,), (0, 1))
+    )
+    assert merge_texts(ours, PROMISED + "".join(lines), theirs) == both
+
+
 def test_insertions_that_parse_in_one_order_only_conflict():
     base = PROMISED + "if a:\n    pass\nb = 1\n"
     ours = base.replace("    pass\n", "    pass\nelse:\n    pass\n")
