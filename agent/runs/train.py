@@ -17,6 +17,7 @@ from agent.sandbox.environment import TMP
 FIRST_ALLOWANCE_S = 300.0
 # Later attempts get little more than attempt 0 needed: with more time a script could go on training.
 ALLOWANCE_FACTOR, LEAST_ALLOWANCE_S, ALLOWANCE_OF_BUDGET = 1.5, 10.0, 0.05
+MOST_CURVES = 400  # of whose first runs bounds are learnt: the time that takes grows with their square
 _losses_of_finished = cache(read_losses)  # every later attempt needs them
 
 
@@ -116,7 +117,8 @@ def learnt_bounds(runner: Runner, history: History, best: Attempt | None) -> tup
     """Return the bounds for an attempt's first run, from earlier first runs, which had the same seed."""
     if best is None or best.val_bpb is None:
         return ()
-    first = {attempt.number: run for attempt in history if (run := first_finished(runner, attempt)) is not None}
+    latest = (*history[-MOST_CURVES:], best)
+    first = {attempt.number: run for attempt in latest if (run := first_finished(runner, attempt)) is not None}
     if best.number not in first:
         return ()
     return bounds(tuple(first.values()), Finished(first[best.number].losses, best.val_bpb))
