@@ -7,6 +7,7 @@ was taken when the night was killed is taken again, and one that was tried is ne
 import hashlib
 import re
 import shlex
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -175,27 +176,29 @@ class Queue:
         self._folder = folder.resolve()
         self._nights = nights
         self._say = say
+        self._lock = threading.Lock()  # workers may ask at the same time, and an entry is put aside once
 
     def propose(self, briefing: Briefing) -> Proposal:
         """Return the oldest entry that can be tried, putting the others aside; raise NoIdea while there is none."""
         history = begun(briefing.history)
         claimed = briefing.history[len(history) :]
-        for path, entry in entries(self._folder, self._refuse):
-            if any(_is_of(one, entry) for one in claimed):
-                continue  # another worker has it, and will soon have begun
-            number = became(entry, self._nights, briefing.night.tag, history)
-            if number is not None:
-                put_aside(path, DONE, f"attempt {number} of night {entry.night}")
-                continue
-            try:
-                proposal = proposed(entry, briefing)
-            except (ScriptError, NightError) as error:
-                self._refuse(path, error)
-                continue
-            digest = _sha256(proposal.script)
-            write_plain(path, str(replace(entry, night=briefing.night.tag, sha256=digest)))
-            return proposal
-        raise NoIdea("the queue is empty")
+        with self._lock:
+            for path, entry in entries(self._folder, self._refuse):
+                if any(_is_of(one, entry) for one in claimed):
+                    continue  # another worker has it, and will soon have begun
+                number = became(entry, self._nights, briefing.night.tag, history)
+                if number is not None:
+                    put_aside(path, DONE, f"attempt {number} of night {entry.night}")
+                    continue
+                try:
+                    proposal = proposed(entry, briefing)
+                except (ScriptError, NightError) as error:
+                    self._refuse(path, error)
+                    continue
+                digest = _sha256(proposal.script)
+                write_plain(path, str(replace(entry, night=briefing.night.tag, sha256=digest)))
+                return proposal
+            raise NoIdea("the queue is empty")
 
     def _refuse(self, path: Path, why: NightshiftError) -> None:
         put_aside(path, REFUSED, str(why))

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -211,6 +212,19 @@ def test_an_entry_that_became_an_attempt_is_not_tried_by_the_next_night(folder):
     with pytest.raises(NoIdea):
         queue.propose(elsewhere)
     assert aside(folder, "done") == {"0001": f"attempt 1 of night {NIGHT.tag}"}
+
+
+def test_workers_that_ask_together_put_what_was_tried_aside_once(folder, queue):
+    proposals = []
+    for depth in range(5, 25):
+        put(folder, SCRIPT.replace("DEPTH = 4", f"DEPTH = {depth}"))
+        told = [tried(0, SCRIPT, "you", Status.KEEP), *proposals]
+        proposals.append(tried(len(told), queue.propose(Briefing(NIGHT, told, told[0])).script))
+    asked = Briefing(NIGHT, [tried(0, SCRIPT, "you", Status.KEEP), *proposals], tried(0, SCRIPT, "you"))
+    with ThreadPoolExecutor() as workers:
+        answers = [workers.submit(queue.propose, asked) for _ in range(4)]
+    assert [str(answer.exception()) for answer in answers] == ["the queue is empty"] * 4
+    assert len(aside(folder, "done")) == 20
 
 
 def test_an_entry_of_a_night_whose_journal_is_gone_is_not_lost(folder, queue):
