@@ -249,7 +249,7 @@ def _elements(text: str) -> tuple[Value, ...]:
 def set_dials(source: str, device_kind: str, values: Mapping[str, Value]) -> str:
     """Return the source with these dials set and every other character unchanged; in by_device(), set this device only.
 
-    Raise ScriptError if the script has no such dial.
+    Raise ScriptError if the script has no such dial, or a value cannot be written.
     """
     constants = filter(None, map(_constant, _parsed(source).body))
     places = {name: _literal(node, name, device_kind) for name, node in constants if name in values}
@@ -261,8 +261,18 @@ def set_dials(source: str, device_kind: str, values: Mapping[str, Value]) -> str
     for name, node in sorted(places.items(), key=lambda place: (place[1].lineno, place[1].col_offset), reverse=True):
         first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
         head, tail = lines[first][: node.col_offset], lines[last][node.end_col_offset :]
-        lines[first : last + 1] = [head + repr(values[name]).encode() + tail]
+        lines[first : last + 1] = [head + _written(values[name]).encode() + tail]
     return b"".join(lines).decode()
+
+
+def _written(value: Value) -> str:
+    """Return a value as Python source; raise ScriptError for infinity and for integers of thousands of digits."""
+    try:
+        text = repr(value)
+        ast.literal_eval(text)
+    except ValueError as error:
+        raise ScriptError("a dial has a value that cannot be written as a literal") from error
+    return text
 
 
 def show(value: Value) -> str:

@@ -6,7 +6,7 @@ from judged import scored_attempt
 from nights import unigram
 
 from agent.experiment import Attempt, Status, halves_of
-from agent.script.merge import Basis, Conflict, basis_of, dials_of, merge_texts, undone, without_edits
+from agent.script.merge import Basis, Conflict, basis_of, dials_of, merge_texts, merged, undone, without_edits
 
 DIALS = unigram()
 
@@ -147,6 +147,11 @@ def test_two_changes_of_one_line_conflict_and_the_lines_of_ours_are_told():
         merge_texts(ours, LINES, edit(c="c = 31\n", e="e = 51\n"))
     with pytest.raises(Conflict, match=r"^line 5$"):
         merge_texts(edit(c="c = 30\n"), LINES, edit(c=""))
+
+
+def test_a_value_that_python_cannot_write_is_carried_over_as_its_line():
+    edited = edit(a="a = 1e999\n")
+    assert merged(edit(e="e = 50\n"), LINES, edited, "cpu") == edit(a="a = 1e999\n", e="e = 50\n")
 
 
 def test_the_sentence_of_many_conflicts_names_the_first():
