@@ -87,6 +87,7 @@ def _parse(source: str, name: str) -> ast.Module:
     try:
         tree = parse(source)
         _check_depth(tree)
+        ast.dump(tree)  # hashes and dials write every constant again, which Python refuses for an integer too long
     except (SyntaxError, ValueError) as error:
         line = f" line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
         message = error.msg if isinstance(error, SyntaxError) else error

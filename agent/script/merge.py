@@ -13,10 +13,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent.errors import ScriptError
+from agent.errors import MachineError, ScriptError
 from agent.experiment import Attempt, History, Part, edit_of, incumbent, is_half, part_of
 from agent.files import throwaway_folder
 from agent.git import detached_git
+from agent.invocation import typed
 from agent.script.contract import check_script, parse
 from agent.script.dials import Value, only_dials_differ, set_dials, values_of
 
@@ -260,6 +261,8 @@ def _edits(folder: Path, base: str, edited: str) -> list[_Edit]:
     """Return how a text differs from the base, which is a file in the folder, as git sees it."""
     (folder / "edited").write_bytes(edited.encode())
     done = detached_git(folder, "diff", "--no-index", "--no-ext-diff", "--text", "-U0", "base", "edited")
+    if done.returncode > 1:  # 1: they differ
+        raise MachineError(f"git could not compare two scripts (exit code {done.returncode}); see: {typed('doctor')}")
     lines, edits = _lines(edited), []
     for hunk in HUNK.finditer(done.stdout.decode()):
         start, count, at, length = (1 if number is None else int(number) for number in hunk.groups())

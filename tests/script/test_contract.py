@@ -120,6 +120,11 @@ def test_a_file_in_another_encoding_is_named_with_it(tmp_path):
         read_text(tmp_path / "train.py")
 
 
+def test_a_number_that_python_cannot_write_again_is_refused():
+    with pytest.raises(ScriptError, match=r"^train\.py does not parse: Exceeds the limit"):
+        check_script(f"{PROMISED}\nX = 0x{'f' * 5_000}\n", "train.py")
+
+
 DEEP = {
     "sum": "X = " + "+".join(["1"] * 50_000),
     "sum that parses": "X = " + "+".join(["1"] * (MAX_DEPTH + 1)),
