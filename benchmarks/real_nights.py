@@ -22,8 +22,8 @@ interval over nights is Student's. A night that keeps nothing has an honest gain
     cores:0-15/4     a night on each four of these cores
 
 When it is cut off (SIGTERM, Ctrl-C, --most-minutes), the nights are ended, and all that they have is reported. The same
-command goes on with nights that are not over. DIR/TAG is the record of each night, as `nightshift ship` writes it,
-DIR/results.tsv has their rows for the ledger, and DIR/work holds clones, journals and logs.
+command goes on with nights that are not over. DIR/TAG is the record of each night, as `nightshift export record`
+writes it, DIR/results.tsv has their rows for the ledger, and DIR/work holds clones, journals and logs.
 
 Flat keys of --json, for each ARM: ARM_nights, ARM_attempts, ARM_runs, ARM_keeps, ARM_crashes, ARM_hours,
 ARM_recorded, ARM_honest and ARM_holdout with _low and _high, ARM_over_search with _low and _high, ARM_times_search;

@@ -159,7 +159,7 @@ def test_from_a_wheel_an_empty_folder_comes_to_a_result(install, wheel, tmp_path
     assert "half the step size" in typed("nightshift results")
     typed("nightshift take 1")
     assert script.read_text() == text.replace("MATRIX_LR = 0.04", "MATRIX_LR = 0.02")
-    typed("nightshift plot --out progress.png")
+    typed("nightshift report --png progress.png")
     assert (tmp_path / "empty" / "progress.png").read_bytes().startswith(b"\x89PNG")
 
     export = "nightshift export trackio --out runs"
