@@ -180,6 +180,6 @@ def test_a_tool_without_mlx_names_the_command_that_installs_it(wheel, tmp_path, 
         said = typed(command, code=2)
         assert said == "nightshift: No module named 'mlx'; install the missing package, as nightshift doctor says\n"
     said = typed("nightshift doctor", code=1)
-    assert said.endswith("not ready for a night: see mlx above\n")
+    assert said.endswith("not ready for a night: see mlx\n")
     typed(re.search(r"MLX build: none: install it: (.*), or with an NVIDIA GPU: ", said)[1])
     assert "ready for a night; begin with: nightshift run" in typed("nightshift doctor")
