@@ -254,6 +254,8 @@ def said_by(path: Path, folder: str) -> object:
                 return {one.name: tar.extractfile(one).read() for one in tar if one.name != "contents.json"}  # type: ignore[union-attr]
         if path.suffix == ".json":
             return without_times(json.loads(path.read_text().replace(folder, "")))
+        if path.suffix == ".patch":  # an entry of the queue
+            return [line for line in path.read_text().splitlines() if not line.startswith("Submitted: ")]
     except (NightshiftError, OSError, EOFError, ValueError, tarfile.TarError) as error:
         return f"{type(error).__name__}: {error}"
     return path.read_bytes()
