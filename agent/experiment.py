@@ -8,6 +8,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from itertools import takewhile
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -274,7 +275,7 @@ class Noise:
     doubt: str | None = None  # why attempt 0 says little about it, so that it was widened
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots, so that what follows from an attempt is found out once
 class Attempt:
     """Hold one row of the ledger: an edit, its runs, and the decisions on it."""
 
@@ -297,7 +298,7 @@ class Attempt:
     def kind(self) -> Kind | None:
         return self.decision.kind if self.decision else None
 
-    @property
+    @cached_property
     def kept_since(self) -> int:
         """Return the id of the decision since which the attempt is kept without a break; 0 if it is not kept."""
         unbroken = takewhile(lambda entry: entry.decision.status is Status.KEEP, reversed(self.decisions))
@@ -313,7 +314,7 @@ class Attempt:
         """Return whether it is an idea that edits another attempt: attempt 0 does not."""
         return self.parent is not None and self.is_idea
 
-    @property
+    @cached_property
     def counted_runs(self) -> tuple[Run, ...]:
         """Return the runs that count, dawn's included: void ones are made again."""
         return tuple(run for run in self.runs if run.ending not in VOID)
@@ -330,7 +331,7 @@ class Attempt:
             return spoilt.count(seed) < BASELINE_TRIES - 1
         return seed not in spoilt and len(spoilt) <= len(self.counted_runs) // RUNS_A_CHANCE
 
-    @property
+    @cached_property
     def done_runs(self) -> tuple[Run, ...]:
         """Return the runs of the night, without dawn's: it judges and learns from these alone."""
         return tuple(run for run in self.counted_runs if not run.dawn)
@@ -344,7 +345,7 @@ class Attempt:
         """Return how many runs of the night it had, failed ones included; each has another seed."""
         return len(self.done_runs)
 
-    @property
+    @cached_property
     def scores_bpb(self) -> tuple[float, ...]:
         """Return the scores of the night's runs; dawn's scores are used for dawn's findings only."""
         scores = (run.score for run in self.done_runs)
@@ -361,7 +362,7 @@ class Attempt:
     def val_bpb_std(self) -> float | None:
         return statistics.stdev(self.scores_bpb) if len(self.scores_bpb) > 1 else None
 
-    @property
+    @cached_property
     def spent_s(self) -> float:
         """Return the seconds of all runs of the night."""
         return sum(run.spent_s for run in self.done_runs)
@@ -371,7 +372,7 @@ class Attempt:
         """Return the summary of the last run that left one."""
         return next((run.summary for run in reversed(self.counted_runs) if run.summary), None)
 
-    @property
+    @cached_property
     def weights(self) -> Weights | None:
         """Return the largest sizes that any of its runs saved; None if those of a run are not known."""
         saved = [run.weights for run in self.done_runs if run.ending is Ending.FINISHED]

@@ -34,7 +34,7 @@ from agent.experiment import (
 from agent.proposers.search.space import Axis
 from agent.records.journal import Journal
 from agent.records.place import Place
-from agent.records.results import Ledger
+from agent.records.results import write_ledger
 from agent.records.terms import Terms
 from agent.script.dials import Value, searched, set_dials, values_of
 
@@ -181,7 +181,7 @@ class Filler:
             for attempt in batch:
                 self.enter(attempt)
         night, history = self.night, self.journal.attempts()
-        Ledger(self.place).write((night, history))
+        write_ledger(self.place, (night, history))
         now = self.place.repo.find(night.branch)
         self.place.repo.move_ref(night.branch, self.commits[self.best.number], now, "filled")
 

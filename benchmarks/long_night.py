@@ -64,7 +64,6 @@ from agent.proposers.checked import Checked
 from agent.proposers.search.search import Search
 from agent.records.journal import Journal
 from agent.records.place import Place
-from agent.records.results import Ledger
 from agent.runs import score as scoring
 from agent.runs import train as training
 from agent.runs.runner import Runner
@@ -160,7 +159,7 @@ def live_on(root: Path, known: int, steps: int, workers: int = 1) -> measure.Fla
         with closing(LocalPool([replace(runner, lease=lease) for lease in leases])) as pool:
             run_night(
                 NightContext(
-                    place, journal, Ledger(place), runner, proposer, choose_judge("balanced"), watcher, stop, limits,
+                    place, journal, runner, proposer, choose_judge("balanced"), watcher, stop, limits,
                     dry_runs=True, pool=pool,
                 )
             )  # fmt: skip

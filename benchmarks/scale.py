@@ -51,7 +51,6 @@ from agent.pools.pool import Pool
 from agent.proposers.briefing import Briefing
 from agent.records.journal import Journal
 from agent.records.place import Place
-from agent.records.results import Ledger
 from agent.records.terms import Terms
 from agent.runs.runner import Runner
 from agent.sandbox.box import Open
@@ -106,7 +105,7 @@ def live(root: Path, args: argparse.Namespace) -> measure.Flat:
         with closing(opened_pool(runner)) as pool:
             run_night(
                 NightContext(
-                    place, journal, Ledger(place), runner, proposer, choose_judge("balanced"), watcher, stop,
+                    place, journal, runner, proposer, choose_judge("balanced"), watcher, stop,
                     Limits(experiments=runs), pool=pool,
                 )
             )  # fmt: skip

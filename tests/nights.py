@@ -30,7 +30,6 @@ from agent.night.state import NightContext
 from agent.proposers.briefing import Briefing, Left
 from agent.records.journal import Journal
 from agent.records.place import Place
-from agent.records.results import Ledger
 from agent.records.terms import Terms
 from agent.runs.runner import Runner
 from agent.sandbox.box import Box, Mode, choose
@@ -258,9 +257,7 @@ def scripted_context(
     runner = Runner(night, place.folder(tag), box, limits, allowance_s, lambda: stop.now, watcher.progressed)
     with Journal.resume(place.journal(tag)) as journal:
         proposer = Scripted(scripts)
-        yield NightContext(
-            place, journal, Ledger(place), runner, proposer, Greedy(confirm), watcher, stop, Limits(), plausible_gain
-        )
+        yield NightContext(place, journal, runner, proposer, Greedy(confirm), watcher, stop, Limits(), plausible_gain)
 
 
 def jobs_of(context: NightContext) -> Jobs:

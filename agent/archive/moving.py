@@ -26,7 +26,7 @@ from agent.files import flush
 from agent.git import read_bundle, refs_of_night, valid_tag
 from agent.records.journal import Journal
 from agent.records.place import Place, new_id
-from agent.records.results import Ledger
+from agent.records.results import write_ledger
 
 MANIFEST = "corpus.json"  # in the night's folder: the manifest.json of its corpus, which stays behind
 PROGRAM = "program.md"  # in the night's folder: the one beside the script, until it lies beside one again
@@ -83,7 +83,7 @@ def unpack(place: Place, file: Path, at_home: Callable[[Night], Night | None]) -
     there = read_contents(file)
     if valid_tag(there.tag) and place.journal(there.tag).exists():  # a call that was killed may have brought it
         sweep_aside(place)
-        Ledger(place).write()
+        write_ledger(place)
     _check_new(place, there, file)
     with work_folder(place) as aside:
         contents = extract_night(file, there, aside)
@@ -100,7 +100,7 @@ def unpack(place: Place, file: Path, at_home: Callable[[Night], Night | None]) -
             assert not moved  # as _check_new() has found
         program = _bring_program(place, aside / contents.tag / PROGRAM)
         give_name(aside / contents.tag, place.folder(contents.tag))
-    Ledger(place).write()
+    write_ledger(place)
     return Arrived(contents, home or night, home is not None, place.folder(contents.tag) / PROGRAM if program else None)
 
 

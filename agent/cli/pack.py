@@ -26,7 +26,7 @@ from agent.night.opening import at_home, missing_corpus
 from agent.night.state import unaudited
 from agent.records.journal import Journal
 from agent.records.place import Place
-from agent.records.results import Ledger
+from agent.records.results import write_ledger
 from agent.records.terms import SANDBOXES, Terms, as_words
 from agent.sandbox.environment import TMP
 from agent.text import counted, harmless
@@ -84,7 +84,7 @@ def _pack_away(place: Place, tag: str) -> None:
         return
     known_tag(place, tag)
     before, summary = size_of(folder), _summary(place, tag)
-    Ledger(place).write()  # whose rows stay when the journal is away
+    write_ledger(place)  # whose rows stay when the journal is away
     with _working(f"packing night {tag}: {size_words(before)}"):
         contents = away.pack(place, tag, summary)
     commits = f", with {counted(len(contents.refs), 'ref')}" if contents.refs else ""

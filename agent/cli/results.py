@@ -6,7 +6,7 @@ from agent.errors import NightError, NothingYet
 from agent.invocation import typed
 from agent.night.lock import is_held
 from agent.records.place import Place
-from agent.records.results import COLUMNS, Ledger, Row, number_of, read_rows
+from agent.records.results import COLUMNS, Row, number_of, read_rows, write_ledger
 from agent.view import terminal
 from agent.view.screen import print_lines, terminal_width
 
@@ -42,7 +42,7 @@ def results(tag: str | None = None, /, *, all: bool = False) -> Answer:
 
 def current_rows(place: Place) -> list[Row]:
     if not is_held(place.repo.common_dir):
-        Ledger(place).write()  # a running night does so itself: an older rendering must not overwrite the newer
+        write_ledger(place)  # a running night does so itself: an older rendering must not overwrite the newer
     return read_rows(place.ledger)
 
 

@@ -38,6 +38,7 @@ from agent.pools.contention import contention_of
 from agent.pools.local import LocalPool
 from agent.pools.pool import Ended
 from agent.profile.of_night import limit_s, measure_phases, phases_were_measured
+from agent.records.results import write_ledger
 from agent.runs.execute import broken_by
 from agent.runs.jobs import AuditRun, Job, Measure, Trial
 from agent.view.status import noise_lines
@@ -188,7 +189,7 @@ class Driver:
                 self.pool.drop_weights(number, run.seed)
         if best is not None:
             self.point_branch(context.night.branch, self.commit(best.number), f"best is attempt {best.number}")
-        context.ledger.write(live=(context.night, state.attempts))
+        write_ledger(context.place, (context.night, state.attempts))
         self.journal.settle(number)
         state.read(number)
         self.journal.check_in_place()
@@ -354,7 +355,7 @@ class Driver:
         numbers = [attempt.number for attempt in crashed]
         self.journal.make_void(numbers, why)
         self.state.read(*numbers)
-        context.ledger.write(live=(context.night, self.state.attempts))
+        write_ledger(context.place, (context.night, self.state.attempts))
         raise MachineError(f"{crashes}; {why}; repair that and {go_on} (these crashes do not count and are done again)")
 
 

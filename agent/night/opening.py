@@ -41,7 +41,7 @@ from agent.proposers.source import Surroundings
 from agent.records import checksums
 from agent.records.journal import Journal
 from agent.records.place import Place, known_night, new_id, read_script
-from agent.records.results import Ledger, tags_in
+from agent.records.results import tags_in, write_ledger
 from agent.records.terms import Terms, changes, opened, resumed
 from agent.runs.fixed import check_same_machine, device_kind, keep_machine, lay_out_fixed, probe, protocol, settings_of
 from agent.runs.runner import Runner
@@ -85,6 +85,7 @@ def open_context(request: Request) -> Iterator[NightContext]:
     Raise NightshiftError for a misuse, before anything is written, and NightHalted when the machine fails later.
     """
     place, limits, asks_sources = request.place, request.limits, request.proposer is None
+    place.check_own_ledger()
     with ExitStack() as undo:
         # the lock comes before the tag: two nights begun at once must not find the same tag free
         tell = undo.enter_context(only_night(place.repo.common_dir))
@@ -118,7 +119,6 @@ def open_context(request: Request) -> Iterator[NightContext]:
         context = NightContext(
             place=place,
             journal=journal,
-            ledger=Ledger(place),
             runner=runner,
             proposer=request.proposer or proposer_of(Surroundings(place, night, terms, outbox)),
             judge=judge,
@@ -202,7 +202,7 @@ def _open_journal(place: Place, tag: str) -> Iterator[Journal]:
                 if disk_is_full(error):
                     journal.give_reserve()
                     with suppress(OSError, sqlite3.OperationalError, NightError):
-                        Ledger(place).write(live=(journal.night(), journal.attempts()))
+                        write_ledger(place, (journal.night(), journal.attempts()))
                 raise
     except BrokenPipeError:  # of stdout: the machine is well
         raise

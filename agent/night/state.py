@@ -1,7 +1,7 @@
 """The parts that a night works with, and what it knows: read from its journal once, and changed together with it."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
 from agent.clock import utc_now
@@ -14,7 +14,6 @@ from agent.proposers.ahead import Outbox
 from agent.proposers.briefing import Left, Proposer
 from agent.records.journal import Journal
 from agent.records.place import Place
-from agent.records.results import Ledger
 from agent.runs.runner import Runner
 
 Answer = TypeVar("Answer")
@@ -43,7 +42,7 @@ class State:
     @property
     def best(self) -> Attempt | None:
         """Return the incumbent."""
-        return incumbent(self.attempts)
+        return self.once("best", lambda: incumbent(self.attempts))
 
     @property
     def ideas(self) -> int:
@@ -69,7 +68,8 @@ class State:
     @property
     def pace(self) -> Pace:
         """Return how long the next run, call and dry run will take."""
-        return Pace.of(self.attempts, self.asks, self._budget_s, self._patience_s, self.workers)
+        pace = self.once("pace", lambda: Pace.of(self.attempts, self.asks, self._budget_s, self._patience_s))
+        return replace(pace, workers=self.workers)
 
     def once(self, question: str, find: Callable[[], Answer]) -> Answer:
         """Return the answer of find(), which is kept until an attempt changes."""
@@ -123,7 +123,6 @@ class NightContext:
 
     place: Place
     journal: Journal
-    ledger: Ledger
     runner: Runner
     proposer: Proposer
     judge: Judge

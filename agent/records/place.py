@@ -64,6 +64,14 @@ class Place:
         """Raise NightError for a queue that came with the repository: its tries say what runs, and how."""
         self._check_untracked(self.queue, "it holds scripts")
 
+    def check_own_ledger(self) -> None:
+        """Raise NightError where a clone brought results.tsv as a link, which may lead to any file of the user."""
+        if self.ledger.is_symlink() and self.repo.tracks(self.ledger.name):
+            raise NightError(
+                f"git tracks {self.ledger} as a link, so somebody else may have chosen what it would overwrite; "
+                f"remove the link with: git rm {self.ledger.name}"
+            )
+
     def _check_untracked(self, folder: Path, what: str) -> None:
         named = folder.relative_to(self.repo.root).as_posix()
         if self.repo.tracks(named):

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from agent.errors import NightError
-from agent.experiment import Attempt, History, Night, Score, memory_mb, params_M, short
+from agent.experiment import History, Night, Score, Summary, memory_mb, params_M, short
 from agent.files import check_plain, read_plain, write_plain
 from agent.records.journal import Journal
 from agent.records.place import Place
@@ -33,43 +33,33 @@ FORMULA = re.compile(r"(?!-?\d+(\.\d+)?$)[=+\-@＝＋－＠]", re.ASCII)
 TEXT_MARK = "'"  # the spreadsheet's own sign that a cell is text
 
 
-class Ledger:
-    """Write the rows of nights into results.tsv."""
+def write_ledger(place: Place, live: tuple[Night, History] | None = None) -> None:
+    """Render the rows of every journal here into results.tsv; keep the rows of a journal that cannot be read.
 
-    def __init__(self, place: Place) -> None:
-        """Raise NightError where a clone brought results.tsv as a link, which may lead to any file of the user."""
-        if place.ledger.is_symlink() and place.repo.tracks(place.ledger.name):
-            raise NightError(
-                f"git tracks {place.ledger} as a link, so somebody else may have chosen what it would overwrite; "
-                f"remove the link with: git rm {place.ledger.name}"
-            )
-        self._path, self._nights = place.ledger, place.nights
+    live: the running night and its attempts: only its rows are rendered, unless the file is gone.
+    """
+    place.check_own_ledger()
+    before = read_plain(place.ledger)
+    nights: dict[str, tuple[Night, History]] = {}
+    if live is None or not before:
+        read = (_read(place, path) for path in place.nights.glob("*/journal.sqlite"))
+        nights = {night.tag: (night, history) for night, history in filter(None, read)}
+    if live is not None:
+        nights[live[0].tag] = live
+    in_order = sorted(nights.values(), key=lambda pair: pair[0].started)
+    after = arranged(before, {night.tag: lines_of(night, history) for night, history in in_order})
+    if after != before:
+        write_plain(place.ledger, after)
 
-    def write(self, live: tuple[Night, History] | None = None) -> None:
-        """Render the rows of every journal here; keep the rows of a journal that cannot be read.
 
-        live: the running night and its attempts: only its rows are rendered, unless the file is gone.
-        """
-        before = read_plain(self._path)
-        nights: dict[str, tuple[Night, History]] = {}
-        if live is None or not before:
-            read = filter(None, map(self._read, self._nights.glob("*/journal.sqlite")))
-            nights = {night.tag: (night, history) for night, history in read}
-        if live is not None:
-            nights[live[0].tag] = live
-        in_order = sorted(nights.values(), key=lambda pair: pair[0].started)
-        after = arranged(before, {night.tag: lines_of(night, history) for night, history in in_order})
-        if after != before:
-            write_plain(self._path, after)
-
-    def _read(self, path: Path) -> tuple[Night, History] | None:
-        """Return the night of a journal; None if it cannot be read, or is an older copy of another folder's."""
-        with suppress(NightError, OSError), Journal.read(path) as journal:
-            night = journal.night()
-            own = self._nights / night.tag / path.name
-            if path == own or not own.exists():
-                return night, journal.outlines()
-        return None
+def _read(place: Place, path: Path) -> tuple[Night, History] | None:
+    """Return the night of a journal; None if it cannot be read, or is an older copy of another folder's."""
+    with suppress(NightError, OSError), Journal.read(path) as journal:
+        night = journal.night()
+        own = place.journal(night.tag)
+        if path == own or not own.exists():
+            return night, journal.outlines()
+    return None
 
 
 def arranged(text: str, nights: Mapping[str, Sequence[str]]) -> str:
@@ -86,45 +76,46 @@ def arranged(text: str, nights: Mapping[str, Sequence[str]]) -> str:
 
 def lines_of(night: Night, history: History) -> list[str]:
     """Return the lines of all attempts that have a decision."""
-    commits: dict[int | None, str | None] = {attempt.number: attempt.commit for attempt in history}
-    commits[None] = night.base  # attempt 0 has no parent
-    decided = (attempt for attempt in history if attempt.decision is not None)
-    return [_line(night, attempt, commits.get(attempt.parent) or "") for attempt in decided]
-
-
-def _line(night: Night, attempt: Attempt, parent: str) -> str:
-    summary, decision, at_dawn = attempt.summary, attempt.decision, attempt.dawn_runs()
-    gain_bpb = decision.gain_bpb if decision else None
-    peak_mb = memory_mb(night, attempt)
-    gigabytes = None if peak_mb is None else peak_mb / 1024
-    cells = (
-        (attempt.commit or "")[:7],
-        _number(attempt.val_bpb, 6),
-        _number(gigabytes, 3 if gigabytes is not None and 0 < gigabytes < 0.05 else 1),  # else it would show zero
-        attempt.status or "",
-        cell_of(attempt.proposal.title),
-        str(attempt.number),
-        cell_of(night.tag),
-        cell_of(short(night.branch)),
-        parent[:7],
-        cell_of(decision.words) if decision else "",
-        str(attempt.seeds),
-        _number(attempt.val_bpb_std, 6),
-        _number(summary.total_tokens_M if summary else None, 3),
-        _number(params_M(attempt), 3),
-        _number(summary.training_seconds if summary else None, 1),
-        _number(sum(run.wall_s for run in attempt.counted_runs), 1),
-        cell_of(attempt.proposal.source),
-        cell_of(night.protocol),
-        cell_of(night.device),
-        cell_of(attempt.started),
-        "" if gain_bpb is None else f"{gain_bpb:.6f}",
-        _number(decision.sure if decision else None, 2),
-        _number(_mean(run.score for run in at_dawn), 6),
-        str(len(at_dawn)) if at_dawn else "",
-        _number(_mean(run.holdout for run in at_dawn), 6),
-    )
-    return "\t".join(cells)
+    parents = {attempt.number: (attempt.commit or "")[:7] for attempt in history}
+    tag, branch = cell_of(night.tag), cell_of(short(night.branch))
+    protocol, device = cell_of(night.protocol), cell_of(night.device)
+    lines = []
+    for attempt in history:
+        decision, summary, at_dawn = attempt.decision, attempt.summary or Summary(), attempt.dawn_runs()
+        if decision is None:
+            continue
+        parent = night.base[:7] if attempt.parent is None else parents.get(attempt.parent, "")
+        peak_mb = memory_mb(night, attempt)
+        gigabytes = None if peak_mb is None else peak_mb / 1024
+        cells = (
+            (attempt.commit or "")[:7],
+            _number(attempt.val_bpb, 6),
+            _number(gigabytes, 3 if gigabytes is not None and 0 < gigabytes < 0.05 else 1),  # else it would show zero
+            attempt.status or "",
+            cell_of(attempt.proposal.title),
+            str(attempt.number),
+            tag,
+            branch,
+            parent,
+            cell_of(decision.words),
+            str(attempt.seeds),
+            _number(attempt.val_bpb_std, 6),
+            _number(summary.total_tokens_M, 3),
+            _number(params_M(attempt), 3),
+            _number(summary.training_seconds, 1),
+            _number(sum(run.wall_s for run in attempt.counted_runs), 1),
+            cell_of(attempt.proposal.source),
+            protocol,
+            device,
+            cell_of(attempt.started),
+            "" if decision.gain_bpb is None else f"{decision.gain_bpb:.6f}",
+            _number(decision.sure, 2),
+            _number(_mean(run.score for run in at_dawn), 6),
+            str(len(at_dawn)) if at_dawn else "",
+            _number(_mean(run.holdout for run in at_dawn), 6),
+        )
+        lines.append("\t".join(cells))
+    return lines
 
 
 def _mean(scores: Iterable[Score | None]) -> float | None:

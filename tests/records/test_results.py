@@ -13,7 +13,7 @@ from agent.experiment import Attempt, History, Night, Status
 from agent.files import remove
 from agent.records.journal import Journal
 from agent.records.place import Place
-from agent.records.results import Ledger, read_rows
+from agent.records.results import read_rows, write_ledger
 
 
 def scored(number: int, parent: int | None = None) -> Attempt:
@@ -22,10 +22,10 @@ def scored(number: int, parent: int | None = None) -> Attempt:
 
 def test_what_has_changed_in_any_journal_is_in_the_ledger_when_it_is_written_again(grounds):
     place = Place.of(grounds.root / "train_mlx.py")
-    ledger, running = Ledger(place), (dataclasses.replace(NIGHT, tag="u"), HISTORY[:2])
+    running = (dataclasses.replace(NIGHT, tag="u"), HISTORY[:2])
 
     def written_again(live: tuple[Night, History] | None = None) -> list[str]:
-        ledger.write(live)
+        write_ledger(place, live)
         return [f"{row['tag']} {row['attempt']}" for row in read_rows(place.ledger)]
 
     with Journal.create(place.journal("t"), NIGHT) as journal:
@@ -43,13 +43,12 @@ def test_what_has_changed_in_any_journal_is_in_the_ledger_when_it_is_written_aga
     assert written_again((running[0], HISTORY[:1])) == ["t 0", "t 1", "u 0"]
 
 
-def test_two_ledgers_of_one_file_write_over_no_row_of_each_other(grounds):
+def test_two_nights_write_over_no_row_of_each_other(grounds):
     place = Place.of(grounds.root / "train_mlx.py")
-    first, second = Ledger(place), Ledger(place)
     nights = [dataclasses.replace(NIGHT, tag=tag) for tag in ("u", "v")]
-    first.write((nights[0], HISTORY[:1]))
-    second.write((nights[1], HISTORY[:2]))
-    first.write((nights[0], HISTORY[:2]))
+    write_ledger(place, (nights[0], HISTORY[:1]))
+    write_ledger(place, (nights[1], HISTORY[:2]))
+    write_ledger(place, (nights[0], HISTORY[:2]))
     assert [row["tag"] for row in read_rows(place.ledger)] == ["u", "u", "v", "v"]
 
 
@@ -57,7 +56,7 @@ def test_a_copied_folder_of_a_night_takes_no_row_from_the_night(grounds):
     place = Place.of(grounds.root / "train_mlx.py")
 
     def written_again(live: tuple[Night, History] | None = None) -> list[str]:
-        Ledger(place).write(live)
+        write_ledger(place, live)
         return [f"{row['tag']} {row['attempt']}" for row in read_rows(place.ledger)]
 
     with Journal.create(place.journal("t"), NIGHT) as journal:
@@ -82,9 +81,8 @@ def test_a_journal_whose_files_come_and_go_meanwhile_ends_no_night(grounds):
     code = "import pathlib, sys\nlog = pathlib.Path(sys.argv[1])\nwhile True:\n    log.touch()\n    log.unlink()"
     other = subprocess.Popen([sys.executable, "-c", code, str(log)])
     try:
-        ledger = Ledger(place)
         for _ in range(300):
-            ledger.write((dataclasses.replace(NIGHT, tag="u"), HISTORY[:1]))
+            write_ledger(place, (dataclasses.replace(NIGHT, tag="u"), HISTORY[:1]))
     finally:
         other.kill()
         other.wait()

@@ -19,7 +19,7 @@ from agent.judging.intervals import Interval
 from agent.judging.noise import noise
 from agent.records.journal import Journal
 from agent.records.place import Place
-from agent.records.results import Ledger
+from agent.records.results import write_ledger
 from agent.records.shipped import ship
 from agent.view.charts.story import front
 from agent.view.facts.course import Stair, lineage, progress
@@ -152,7 +152,7 @@ def test_a_shipped_night_has_the_facts_of_its_journal(place, facts, tmp_path):
     with Journal.resume(there.journal("t")) as journal:
         for number in range(len(facts.attempts)):
             journal.record_commit(number, f"{number}" * 40)
-    Ledger(there).write()
+    write_ledger(there)
     shutil.rmtree(there.nights)
     told = night_facts(there, "t")
     assert known_tags(there) == ("t",)
