@@ -113,6 +113,7 @@ class Run:
     weights_bytes: int | None = None  # None: it left none that are its own
     weights: Weights | None = None  # None where it saved none that can be read
     peak_bytes: int | None = None  # the most memory that its processes filled, by the harness's own watch
+    forecast_bpb: float | None = None  # of its score, by the curve at which it was stopped early
     worker: str = field(default="local", compare=False)  # who executed it
     began: str | None = field(default=None, compare=False)  # ISO 8601, UTC; None before it is recorded
     ended: str | None = field(default=None, compare=False)

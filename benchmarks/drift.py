@@ -6,7 +6,7 @@
 Nights of 60 runs are simulated: attempt 0 three times, then edits; six tenths of them have one run, the others up to
 four; every tenth run is one of the incumbent. The noise of a run's speed is drawn from that of real runs: `h200`, of
 40 s on one NVIDIA H200, and `cpu`, of 20 s on a Linux CPU that other nights shared. The rule is that of
-agent/runs/speed.py and Attempt.may_be_void().
+agent/runs/train.py and Attempt.may_be_void().
 
 A spell begins at a random run after the tenth: the machine loses 10, 20, 30 or 40 % of its speed for the next 12 runs.
 
@@ -27,7 +27,7 @@ import measure
 import numpy as np
 
 from agent.experiment import Attempt, Ending, Proposal, Run, Summary
-from agent.runs.speed import slow, usual_steps_s
+from agent.runs.train import slow, usual_steps_s
 
 RUNS = 60
 BUDGET_S, STEPS = 300.0, 3000

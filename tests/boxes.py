@@ -5,8 +5,7 @@ import shutil
 import pytest
 
 from agent.sandbox import landlock
-from agent.sandbox.box import Box, Landlock
-from agent.sandbox.bubblewrap import Bubblewrap
+from agent.sandbox.box import Box, Bubblewrap, Landlock
 
 
 def bubblewrap() -> Bubblewrap | str:

@@ -21,11 +21,11 @@ from agent.clock import Stopwatch
 from agent.errors import Exhausted
 from agent.experiment import LOCAL, Ask, Attempt, Doing, Night, Progress, Proposal, Work
 from agent.judging.judges import Greedy
-from agent.night.flight import Flight, Jobs
 from agent.night.limits import Limits
 from agent.night.lock import Stop
 from agent.night.loop import at_work, run_night
 from agent.night.opening import Request, open_night
+from agent.night.plan import Flight, Plan
 from agent.night.state import NightContext
 from agent.proposers.briefing import Briefing, Left
 from agent.records.journal import Journal
@@ -260,16 +260,16 @@ def scripted_context(
         yield NightContext(place, journal, runner, proposer, Greedy(confirm), watcher, stop, Limits(), plausible_gain)
 
 
-def jobs_of(context: NightContext) -> Jobs:
+def jobs_of(context: NightContext) -> Plan:
     """The jobs of a night in which nothing is in flight."""
-    return Jobs(context, context.state(), Flight(context.pool))  # type: ignore[arg-type]
+    return Plan(context, context.state(), Flight(context.pool))  # type: ignore[arg-type]
 
 
 def run_once(context: NightContext, number: int, dawn: int = 0) -> None:
     """One run of an attempt."""
     state = context.state()
     with at_work(context, state) as driver:
-        driver.begin(Jobs(driver.context, state, driver.flight).measure(state.attempts[number], dawn), LOCAL)
+        driver.begin(Plan(driver.context, state, driver.flight).measure(state.attempts[number], dawn), LOCAL)
         while driver.flight.jobs:
             driver.wait()
 

@@ -15,9 +15,8 @@ from agent.errors import Exhausted
 from agent.experiment import Attempt, Decision, Ending, History, Kind, Proposal, Review, Status
 from agent.judging.failures import PLAUSIBLE_GAIN, too_slow
 from agent.judging.judges import Greedy
-from agent.night import flight
 from agent.night import loop as night
-from agent.night.flight import Jobs
+from agent.night import plan
 from agent.proposers.briefing import Briefing
 from agent.runs import execute
 from agent.sandbox.box import Box
@@ -136,9 +135,11 @@ def try_all(here: World, scripts: Sequence[Script], box: Box, told: Told) -> lis
     with ExitStack() as undo:
         # most of these crash, which ends no night of trials; and one of them never answers
         undo.enter_context(mock.patch.object(night, "CRASHES_IN_A_ROW", len(scripts) + 1))
-        allowed_s = mock.patch.object(Jobs, "allowed_s", lambda jobs, number: seconds_for(jobs.state.attempts[number]))
+        allowed_s = mock.patch.object(
+            plan.Plan, "allowed_s", lambda jobs, number: seconds_for(jobs.state.attempts[number])
+        )
         undo.enter_context(allowed_s)
-        for module in (execute, flight):  # scoring gets as much
+        for module in (execute, plan):  # scoring gets as much
             alike = mock.patch.object(module, "scoring_limit_s", lambda usual_s, beyond_s, allowance_s: allowance_s)
             undo.enter_context(alike)
         context = undo.enter_context(scripted_context(here.repo, TAG, [], sandbox=box, budget_s=BUDGET_S))

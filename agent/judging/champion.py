@@ -41,8 +41,8 @@ from agent.judging.belief import (
 )
 from agent.judging.failures import fault, trusted
 from agent.judging.intervals import Interval, Spread, difference
+from agent.judging.judges import price_of
 from agent.judging.noise import Knowledge, distinct_scores, know, line_of, measured
-from agent.judging.simplicity import price_of
 
 FRESH = 4  # runs of attempt 0 and of the champion each, before any edit is doubted
 LAST = 2  # runs of the script without all passengers

@@ -27,12 +27,11 @@ from agent.experiment import (
 )
 from agent.invocation import typed
 from agent.judging.noise import noise
-from agent.night.flight import Flight, tries_machine
 from agent.night.ideas import Ideas, Supply
 from agent.night.limits import experience, pace_words
 from agent.night.merging import not_merged
 from agent.night.opening import check_disk
-from agent.night.plan import Begin, Decide, Enter, EnterIdea, NextStep, Plan, Settle, Wait
+from agent.night.plan import Begin, Decide, Enter, EnterIdea, Flight, NextStep, Plan, Settle, Wait, tries_machine
 from agent.night.state import NightContext, State, why_and_where
 from agent.pools.contention import contention_of
 from agent.pools.local import LocalPool

@@ -41,7 +41,7 @@ from agent.experiment import (
 from agent.files import disk_is_broken, disk_is_full, flush
 from agent.invocation import typed
 
-VERSION = 9
+VERSION = 10
 LOCKED_S = 600  # another program may look into the journal for long; a night can wait
 RESERVE_BYTES = 4 << 20  # several times what an attempt leaves in journal, ledger and repository
 DURABLE = "PRAGMA synchronous = FULL; PRAGMA fullfsync = 1"  # macOS: a plain fsync leaves it in the drive's cache
@@ -97,6 +97,7 @@ CREATE TABLE runs (
     dawn INTEGER NOT NULL,               -- 0: the night's own; k: of the k-th dawn
     weights_bytes INTEGER,               -- of the file; NULL: it left none of its own
     peak_bytes INTEGER,
+    forecast_bpb REAL,                   -- NULL where it was not stopped early
     worker TEXT NOT NULL,                -- who executed it
     began TEXT NOT NULL, ended TEXT
 ) STRICT;

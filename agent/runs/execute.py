@@ -23,8 +23,7 @@ from agent.runs.score import (
     scoring_limit_s,
     too_heavy,
 )
-from agent.runs.speed import slow
-from agent.runs.train import train, train_in
+from agent.runs.train import slow, train, train_in
 from agent.sandbox.process import LOG
 
 TRIAL_S, TRIAL_ROWS = 1.0, 2

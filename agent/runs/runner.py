@@ -17,7 +17,7 @@ from pathlib import Path
 
 from agent.experiment import LOCAL, WHOLE, Ending, Lease, Night, Progress, Run
 from agent.files import plain_bytes, remove
-from agent.judging.machine_words import told_by
+from agent.judging.failures import told_by
 from agent.records.place import run_folder
 from agent.sandbox.box import Box
 from agent.sandbox.environment import TMP, boxed_env

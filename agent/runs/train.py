@@ -1,5 +1,6 @@
 """Train the committed script once, in its own box, under a budget and the harness's clock."""
 
+import statistics
 import sys
 from collections.abc import Sequence
 from functools import cache
@@ -81,6 +82,7 @@ def train_in(
         weights_bytes=size,
         weights=read_weights(out) if ending is Ending.FINISHED else None,
         peak_bytes=outcome.peak_bytes,
+        forecast_bpb=check.forecast_bpb,
     )
     return run, outcome.spoilt
 
@@ -93,6 +95,32 @@ def learnt_allowance_s(history: History, budget_s: float) -> float:
     return max(LEAST_ALLOWANCE_S, ALLOWANCE_FACTOR * max(beyond_s) + ALLOWANCE_OF_BUDGET * budget_s)
 
 
+# ---- speed -----------------------------------------------------------------------------------------------------------
+
+# An edit changes the speed of its script, so only runs of the same script compare.
+MOST_LOST = 0.20  # of the speed; benchmarks/drift.py has the false alarms of it
+LEAST_S = 2.0  # of training: shorter runs, and seconds that scripts round, tell nothing
+
+
+def usual_steps_s(attempt: Attempt) -> float | None:
+    """Return the median speed of an attempt's runs that count, in steps a second; None if no run tells it.
+
+    The first run of attempt 0 is left out: it compiles, and was alone where the night has several workers.
+    """
+    runs = attempt.counted_runs if attempt.number else attempt.counted_runs[1:]
+    speeds = [speed for run in runs if run.ending is Ending.FINISHED and (speed := run.steps_s) is not None]
+    return statistics.median(speeds) if speeds else None
+
+
+def slow(run: Run, usual_steps_s: float | None) -> str | None:
+    """Return in words by how much a run was slower than others of its script; None if not, or not by much."""
+    trained_s = run.summary.training_seconds if run.summary is not None else None
+    if usual_steps_s is None or run.steps_s is None or trained_s is None or trained_s < LEAST_S:
+        return None
+    lost = 1 - run.steps_s / usual_steps_s
+    return f"it trained {lost:.0%} slower than other runs of its script" if lost > MOST_LOST else None
+
+
 # ---- early stop ------------------------------------------------------------------------------------------------------
 
 
@@ -103,13 +131,16 @@ class EarlyStopCheck:
         self._out = out
         self._ahead = list(ahead)
         self.verdict: str | None = None  # why the run was stopped early
+        self.forecast_bpb: float | None = None  # of its score then
 
     def has_failed(self) -> bool:
         """Return whether the run has failed a bound; read the whole metrics file only at a bound."""
         now = read_progress(self._out) if self._ahead else None
         if now is not None and now.fraction >= self._ahead[0].fraction:
             bound, *self._ahead = self._ahead
-            self.verdict = bound.verdict(read_losses(self._out))
+            losses = read_losses(self._out)
+            self.verdict = bound.verdict(losses)
+            self.forecast_bpb = bound.forecast_bpb(losses) if self.verdict else None
         return self.verdict is not None
 
 

@@ -1,7 +1,7 @@
 """Where machine-written code runs: the sandbox, its limits, and the processes that watch it.
 
 Start reading with box.py: which sandbox this machine has; places.py says what a process sees in it. process.py starts a
-command in it under the harness's clock. The network is denied by bubblewrap's namespaces (bubblewrap.py) or Landlock's
-rules (landlock.py), with a filter of system calls around either (seccomp.py), on a Mac by seatbelt.py. SECURITY.md
-lists all promises.
+command in it under the harness's clock. The network is denied by bubblewrap's namespaces or Landlock's rules
+(landlock.py), with a filter of system calls around either (seccomp.py), on a Mac by Seatbelt. SECURITY.md lists all
+promises.
 """

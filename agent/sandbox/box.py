@@ -9,7 +9,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -17,11 +17,18 @@ from typing import Protocol
 
 from agent.errors import MachineError
 from agent.files import throwaway_folder
-from agent.sandbox import landlock, seatbelt, seccomp
-from agent.sandbox.bubblewrap import Bubblewrap
+from agent.sandbox import landlock, seccomp
 from agent.sandbox.environment import TMP, boxed_env
-from agent.sandbox.places import ASKED, MAKES_DISKS, View, gpu_devices, python_around, system_around
-from agent.sandbox.seatbelt import Seatbelt
+from agent.sandbox.places import (
+    ASKED,
+    MAKES_DISKS,
+    View,
+    around_hidden,
+    counters,
+    gpu_devices,
+    python_around,
+    system_around,
+)
 
 PROBE_S = 120  # enough for a first import of MLX from a slow disk
 PLAIN_DEVICES = ("null", "zero", "full", "random", "urandom")
@@ -75,7 +82,7 @@ def choose(mode: Mode) -> Box:
 def candidates() -> Iterator["Box | str"]:
     """Yield the boxes of this platform, strongest first; in place of an unusable one yield a sentence that says why."""
     if sys.platform == "darwin":
-        yield seatbelt.unusable() or Seatbelt()
+        yield no_seatbelt() or Seatbelt()
     elif sys.platform == "linux":
         program = shutil.which("bwrap")
         yield Bubblewrap.on_this_kernel(program) if program else "bubblewrap is not installed (apt install bubblewrap)"
@@ -114,6 +121,83 @@ class Open:
         return list(command)
 
 
+# ---- bubblewrap ------------------------------------------------------------------------------------------------------
+
+TMPFS_BYTES = 64 << 20  # size of /tmp and of /dev/shm, which fill memory; TMPDIR is on disk, in the run's folder
+# Root may write these without any capability, and could start a program outside the box through
+# /proc/sys/kernel/core_pattern.
+SWITCHES = tuple(Path("/proc") / name for name in ("sys", "bus", "driver"))
+UNFILTERED = "notes to a later run in the kernel: in its keyrings, and in which pages of files are in its memory"
+# A newer bubblewrap can also forbid user namespaces inside, which open most of the kernel's attack surface. Root in a
+# container may not be allowed to make one, and then does not need one.
+ISOLATION = (("--unshare-user", "--disable-userns"), ("--unshare-user-try",))
+
+
+@dataclass(frozen=True, slots=True)
+class Bubblewrap:
+    """Give a command its own namespaces: paths that are not mounted do not exist in it."""
+
+    program: str
+    isolation: tuple[str, ...]
+    name = "bubblewrap"
+
+    @classmethod
+    def on_this_kernel(cls, program: str) -> "Bubblewrap | str":
+        """Return bubblewrap with the most isolation that works here, or a sentence if it does not work."""
+        error = ""
+        for isolation in ISOLATION:
+            box = cls(program, isolation)
+            trial = [*box._namespaces(), "--ro-bind", "/", "/", "--", "/bin/true"]
+            done = subprocess.run(trial, capture_output=True, text=True, check=False)
+            if done.returncode == 0:
+                return box
+            error = done.stderr.strip().partition("\n")[0]
+        return f"bubblewrap may not open namespaces here ({error}); SECURITY.md says what Ubuntu and containers need"
+
+    @property
+    def uncovered(self) -> tuple[str, ...]:
+        return () if seccomp.available() else (UNFILTERED,)
+
+    def wrap(self, command: Sequence[str], view: View) -> list[str]:
+        memory = ["--size", str(TMPFS_BYTES), "--tmpfs"]
+        mounts = ["--proc", "/proc", *_read_only(SWITCHES), "--dev", "/dev", *memory, "/dev/shm", *memory, "/tmp"]
+        for place in system_around(view.hidden, links=True):
+            # on most systems /bin and similar folders are links into /usr
+            is_link = place.is_symlink()
+            mounts += ["--symlink", str(place.readlink()), str(place)] if is_link else _read_only([place])
+        mounts += _read_only(sorted(python_around(view.hidden)))
+        in_memory = ["/dev", "/"]
+        for path in counters():
+            is_folder = path.is_dir()
+            mounts += ["--tmpfs", str(path)] if is_folder else ["--ro-bind", "/dev/null", str(path)]
+            in_memory[:0] = [str(path)] * is_folder
+        mounts += _read_only(view.readable)
+        for device in map(str, gpu_devices()):
+            mounts += ["--dev-bind-try", device, device]
+        mounts += ["--bind", str(view.folder), str(view.folder), "--chdir", str(view.folder)]
+        for place_in_memory in in_memory:  # a script must not fill it
+            mounts += ["--remount-ro", place_in_memory]
+        return [*_filtered(view), *self._namespaces(), *mounts, "--", *command]
+
+    def _namespaces(self) -> list[str]:
+        # no new cgroup namespace: libraries read their share of cores and memory there
+        unshared = ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"]
+        return [self.program, *self.isolation, *unshared, "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+
+
+def _read_only(places: Iterable[Path]) -> list[str]:
+    return [word for place in places for word in ("--ro-bind-try", str(place), str(place))]
+
+
+def _filtered(view: View) -> list[str]:
+    """Return the start of a command that adds a filter of system calls, or [] if this machine has none."""
+    pinned = [seccomp.PINNED] if view.pinned else []
+    return [sys.executable, "-I", "-S", seccomp.__file__, *pinned] if seccomp.available() else []
+
+
+# ---- Landlock --------------------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True)
 class Landlock:
     """Let the kernel refuse every path that is not listed; for machines that forbid user namespaces."""
@@ -140,3 +224,107 @@ class Landlock:
         pinned = [seccomp.PINNED] if view.pinned else []
         # -I and -S: no code of the user's environment may run before the rules hold
         return [sys.executable, "-I", "-S", landlock.__file__, json.dumps(rules, default=str), *pinned, *command]
+
+
+# ---- Seatbelt --------------------------------------------------------------------------------------------------------
+
+# The profiles of coding agents deny the GPU, and MLX then crashes during its import. Ours allows exactly the operations
+# that others have measured MLX to need (macOS 26, M4). It makes no cache of compiled GPU code writable, because a later
+# run would execute that code. Seatbelt does not limit memory, and it cannot be nested. Unverified on a Mac.
+SANDBOX_EXEC = "/usr/bin/sandbox-exec"
+HOMEBREW = tuple(f"/opt/homebrew/{part}" for part in ("Cellar", "Frameworks", "lib", "opt"))
+READABLE = ("/usr/bin", "/usr/lib", "/usr/share", "/bin", "/sbin", "/System/Library", "/Library/Developer", *HOMEBREW)
+# Where dyld, the frameworks and the time zones are. Not all of /System: it holds /System/Volumes/Data, a second path to
+# every user's files.
+FRAMEWORKS = (
+    *("/usr/lib", "/usr/share", "/System/Library", "/System/Cryptexes", "/System/Volumes/Preboot/Cryptexes"),
+    *("/Library/Apple", "/private/var/db/dyld", "/private/var/db/timezone", "/private/etc/localtime"),
+)
+# Of kern. only names are allowed that are listed: kern.procargs2 would reveal the arguments and the environment of
+# other processes.
+PROFILE = """(version 1)
+(deny default)
+; the GPU's driver, and the shared events that order MLX's work
+(allow iokit-open (iokit-user-client-class "AGXDeviceUserClient") (iokit-user-client-class "IOSurfaceRootUserClient"))
+; the compiler of Metal's kernels
+(allow mach-lookup (global-name "com.apple.MTLCompilerService"))
+; facts about the machine that libraries read
+(allow sysctl-read (sysctl-name-prefix "hw.") (sysctl-name-prefix "machdep.") (sysctl-name-prefix "vm.") \
+(sysctl-name-prefix "iogpu.") (sysctl-name-prefix "kern.os") (sysctl-name-prefix "sysctl.proc_"))
+; facts about the kernel, none about other processes
+(allow sysctl-read (sysctl-name "kern.argmax") (sysctl-name "kern.bootargs") (sysctl-name "kern.boottime") \
+(sysctl-name "kern.clockrate") (sysctl-name "kern.hostname") (sysctl-name "kern.iossupportversion") \
+(sysctl-name "kern.maxfilesperproc") (sysctl-name "kern.ngroups") (sysctl-name "kern.secure_kernel") \
+(sysctl-name "kern.tcsm_available") (sysctl-name "kern.tcsm_enable") (sysctl-name "kern.usrstack64") \
+(sysctl-name "kern.version"))
+; psutil and threads ask about the process itself
+(allow process-info* (target self))
+; abort() and Python's own handlers signal the process itself
+(allow signal (target self))
+; a Python of a virtual environment becomes another Python
+(allow process-exec* {readable})
+; it starts no other process, which might outlive it
+(deny process-fork)
+; no network, not even to this machine
+(deny network*)
+; every folder on the way to a path is asked about
+(allow file-read-metadata)
+; dyld wants to read the first of these folders
+(allow file-read* (literal "/"))
+; programs, libraries and data: the system's, and what the run may read
+(allow file-read* {system} {readable})
+; libraries are mapped as code
+(allow file-map-executable {system} {readable})
+; devices without data of their own
+(allow file-read* (literal "/dev/null") (literal "/dev/zero") (literal "/dev/random") (literal "/dev/urandom"))
+; what a program throws away
+(allow file-write-data (literal "/dev/null"))
+; its own folder, to read
+(allow file-read* {folder})
+; its own folder, to write
+(allow file-write* {folder})
+; all users' files under another name, should a path above have opened it
+(deny file-read* file-write* (subpath "/System/Volumes/Data"))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Seatbelt:
+    """Run a command in macOS's sandbox."""
+
+    name = "Seatbelt"
+    uncovered = ("unverified on a Mac", "memory is watched, not limited by the kernel")
+
+    def wrap(self, command: Sequence[str], view: View) -> list[str]:
+        system = around_hidden(map(Path, READABLE), view.hidden)
+        rules = profile([*system, *python_around(view.hidden), *view.readable], view.folder)
+        return [SANDBOX_EXEC, "-p", rules, *command]
+
+
+def profile(read: Sequence[Path], folder: Path) -> str:
+    """Return Seatbelt's rules for a process that reads the system and these paths, and writes only in its folder."""
+    assert read  # a rule without a path would allow every path
+    system = " ".join(f'(subpath "{place}")' for place in FRAMEWORKS)
+    return PROFILE.format(system=system, readable=" ".join(map(_below, read)), folder=_below(folder))
+
+
+def no_seatbelt(program: str = SANDBOX_EXEC) -> str | None:
+    """Return None if Seatbelt works here, else one sentence that says why not."""
+    try:
+        probe = [program, "-p", "(version 1)(allow default)", "/usr/bin/true"]
+        done = subprocess.run(probe, capture_output=True, text=True, errors="replace", timeout=PROBE_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{program} cannot be started ({error})"
+    if done.returncode == 0:
+        return None
+    words = done.stderr.strip() or f"exit code {done.returncode}"
+    return f"Seatbelt starts no sandbox here ({words}), as inside another one: run nightshift from a plain terminal"
+
+
+def _below(path: Path) -> str:
+    """Return the filter for a folder with links resolved, as Seatbelt compares: on macOS, /tmp is /private/tmp.
+
+    A quote in the path cannot end the string and add rules.
+    """
+    escaped = str(path.resolve()).replace("\\", "\\\\").replace('"', '\\"')
+    return f'(subpath "{escaped}")'

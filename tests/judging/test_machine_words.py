@@ -7,7 +7,7 @@ from drifting import attempt, timed
 from nights import Grounds, scripted_context, unigram
 
 from agent.experiment import Ending, Status
-from agent.judging.machine_words import MESSAGES, told_by
+from agent.judging.failures import MESSAGES, told_by
 from agent.night.loop import run_night
 
 WATCHDOG = (

@@ -6,8 +6,7 @@ import pytest
 from judged import scored_attempt
 
 from agent.experiment import Attempt, Decision, Kind, Status, Summary, Weights
-from agent.judging.judges import Balanced, Greedy, Strict
-from agent.judging.simplicity import code_size, simpler
+from agent.judging.judges import Balanced, Greedy, Strict, code_size, simpler
 
 CODE = '''\
 """What it is."""

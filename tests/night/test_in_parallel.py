@@ -12,11 +12,10 @@ from nights import Grounds, Quiet, make_repository, scripted_context, unigram
 
 from agent.experiment import LOCAL, Attempt, Ending, Lease, Proposal, Run
 from agent.night.dawn import confirm_night
-from agent.night.flight import Flight
 from agent.night.limits import Limits
 from agent.night.lock import AFTER_RUN, NOW
 from agent.night.loop import run_night
-from agent.night.plan import Plan, Wait
+from agent.night.plan import Flight, Plan, Wait
 from agent.night.state import NightContext
 from agent.pools.local import LocalPool
 from agent.pools.pool import Ended

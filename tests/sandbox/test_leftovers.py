@@ -11,8 +11,7 @@ import pytest
 from boxes import bubblewrap, kernels_own, usable
 
 from agent.sandbox import seccomp
-from agent.sandbox.box import Box
-from agent.sandbox.bubblewrap import UNFILTERED
+from agent.sandbox.box import UNFILTERED, Box
 from agent.sandbox.environment import boxed_env
 from agent.sandbox.places import View
 

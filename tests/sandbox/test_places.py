@@ -11,10 +11,9 @@ from boxes import bubblewrap, usable
 from nights import PROJECT
 
 from agent.errors import MachineError
-from agent.sandbox import places, seatbelt
-from agent.sandbox.box import Box, Landlock
+from agent.sandbox import places
+from agent.sandbox.box import Box, Landlock, Seatbelt
 from agent.sandbox.places import View, python_places
-from agent.sandbox.seatbelt import Seatbelt
 
 
 @pytest.fixture
@@ -31,7 +30,7 @@ def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (usr / "app").symlink_to("src/app")
     (usr / "usr").symlink_to(".")
     monkeypatch.setattr(places, "SYSTEM", (str(usr),))
-    monkeypatch.setattr(seatbelt, "READABLE", (str(usr),))
+    monkeypatch.setattr("agent.sandbox.box.READABLE", (str(usr),))
     return usr
 
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.sandbox import seatbelt
-from agent.sandbox.seatbelt import profile, unusable
+from agent.sandbox.box import FRAMEWORKS, SANDBOX_EXEC, no_seatbelt, profile
 
 READ, WRITE = Path("/opt/python"), Path("/runs/0001")
 # Names that the profiles in /System/Library/Sandbox/Profiles use. Seatbelt refuses a profile with a name unknown to it.
@@ -100,13 +99,13 @@ def test_it_writes_in_its_own_folder_alone(rules):
 
 def test_it_reads_the_system_and_what_it_is_given(rules):
     places = {value for kind, value in allowed(rules, "file-read*") if kind == "subpath"}
-    assert places == {*seatbelt.SYSTEM, str(READ), str(WRITE)}
+    assert places == {*FRAMEWORKS, str(READ), str(WRITE)}
     files = {value for kind, value in allowed(rules, "file-read*") if kind == "literal"}
     assert files == {"/", "/dev/null", "/dev/zero", "/dev/random", "/dev/urandom"}
 
 
 def test_no_users_files_come_with_the_system(rules):
-    for place in seatbelt.SYSTEM:
+    for place in FRAMEWORKS:
         assert not any(Path(place).is_relative_to(own) for own in ("/Users", "/Volumes", "/private/tmp", "/opt"))
         assert not Path("/System/Volumes/Data/Users").is_relative_to(place)
     assert parse(profile([Path("/System")], WRITE))[-1] == [
@@ -169,19 +168,19 @@ def stand_in(folder: Path, script: str) -> str:
 
 
 def test_a_missing_program_is_named(tmp_path):
-    assert "sandbox-exec cannot be started (" in str(unusable(str(tmp_path / "sandbox-exec")))
+    assert "sandbox-exec cannot be started (" in str(no_seatbelt(str(tmp_path / "sandbox-exec")))
 
 
 def test_inside_another_sandbox_it_says_so(tmp_path):
     program = stand_in(tmp_path, "echo 'sandbox-exec: sandbox_apply: Operation not permitted' >&2; exit 71")
-    reason = unusable(program)
+    reason = no_seatbelt(program)
     assert reason is not None
     assert "sandbox_apply: Operation not permitted), as inside another one" in reason
 
 
 def test_where_it_works_there_is_no_reason(tmp_path):
     program = stand_in(tmp_path, '[ "$1$2$3" = "-p(version 1)(allow default)/usr/bin/true" ]')
-    assert unusable(program) is None
+    assert no_seatbelt(program) is None
 
 
 @pytest.mark.skipif(sys.platform != "darwin", reason="Seatbelt is part of macOS")
@@ -190,7 +189,7 @@ def test_mlx_trains_inside_and_nothing_else_works(tmp_path):
     inside.mkdir()
     outside.write_text("key")
     text = profile([Path(sys.prefix), Path(sys.base_prefix)], inside)
-    boxed = [seatbelt.PROGRAM, "-p", text, sys.executable, "-c"]
+    boxed = [SANDBOX_EXEC, "-p", text, sys.executable, "-c"]
     code = "import mlx.core as mx; print(mx.sum(mx.ones((8, 8)) @ mx.ones((8, 8))).item())"
     done = subprocess.run([*boxed, code], cwd=inside, capture_output=True, text=True)
     assert done.stdout == "512.0\n", done.stderr
