@@ -455,6 +455,37 @@ class Work:
     dawn: int = 0  # 0: for the night
 
 
+# Honest edits move the score by a few percent. Halving it in one step is a sign that something else is measured.
+PLAUSIBLE_GAIN = 0.2  # of the incumbent's bits per byte
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Hold the options of a whole night: one field an option of the same name, with its default."""
+
+    judge: str = "balanced"
+    confirm: int = 0
+    plausible_gain: float = 100 * PLAUSIBLE_GAIN  # percent
+    allowance_s: float | None = None  # None: learnt
+    sandbox: str = "auto"
+    early_stop: bool = False
+    dry_run: bool = True
+    proposer: str = "mix"
+    llm: str | None = None
+    llm_url: str | None = None
+    price: tuple[float, ...] | None = None  # dollars for a million tokens: in, out and, if named, in from a cache
+    llm_max_tokens: int | None = None
+    llm_stream: bool = False
+    max_cost: float | None = None  # dollars
+    agent: str | None = None  # --command
+    agent_minutes: float = 10.0
+    report: bool = True  # write the page after every attempt
+    workers: int = 1  # that train at the same time
+    cores_each: int | None = None  # that a worker is pinned to; None: its share of a machine, or all of it
+    pool: str = "local"  # where the workers are
+    ray_address: str | None = None  # of a cluster; None: one is started on this machine
+
+
 LOOK_BUDGET_S = 60.0  # of training
 
 
@@ -473,8 +504,9 @@ class Night:
     protocol: str  # fingerprint of data, budget and device kind: only equals are compared
     data: str  # folder of the prepared corpus
     started: str  # ISO 8601, UTC
-    pins: str = "{}"  # JSON, kind → file → sha256: checked before every score (agent/records/checksums.py)
-    terms: str = "{}"  # JSON, the options that hold for all of it (agent/records/terms.py); it may change
+    # kind → file → sha256: checked before every score (agent/records/checksums.py)
+    pins: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    terms: Terms = field(default_factory=Terms)
     id: str = ""  # by chance: no other night has it, nor a copy of this one elsewhere
 
 

@@ -27,6 +27,7 @@ from agent.experiment import (
     Score,
     Status,
     Summary,
+    Terms,
     Weights,
     attempt_ref,
     incumbent,
@@ -35,7 +36,6 @@ from agent.proposers.search.space import Axis
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.results import write_ledger
-from agent.records.terms import Terms
 from agent.script.dials import Value, searched, set_dials, values_of
 
 TAG, KIND, BUDGET_S = "long", "cpu", 300.0
@@ -63,7 +63,7 @@ def make_night(root: Path) -> Place:
     night = Night(
         tag=TAG, branch=f"refs/heads/experiments/5min-{TAG}", script=place.script, base=place.repo.find("HEAD") or "",
         budget_s=BUDGET_S, seed=0, device_kind=KIND, device="a bowl", protocol="0" * 12, data=str(root / "data"),
-        started=utc_now(), terms=Terms().as_json(),
+        started=utc_now(), terms=Terms(),
     )  # fmt: skip
     with Journal.create(place.journal(TAG), night):
         return place

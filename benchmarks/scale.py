@@ -39,7 +39,7 @@ from filled_night import grow, make_night
 
 from agent.clock import utc_now
 from agent.errors import Exhausted
-from agent.experiment import Lease, Night, Proposal
+from agent.experiment import Lease, Night, Proposal, Terms
 from agent.judging.judges import choose_judge
 from agent.night.limits import Limits
 from agent.night.lock import Stop
@@ -51,7 +51,6 @@ from agent.pools.pool import Pool
 from agent.proposers.briefing import Briefing
 from agent.records.journal import Journal
 from agent.records.place import Place
-from agent.records.terms import Terms
 from agent.runs.runner import Runner
 from agent.sandbox.box import Open
 from agent.sandbox.watch import limits_of_machine
@@ -148,7 +147,7 @@ def opened_night(place: Place, args: argparse.Namespace) -> Iterator[tuple[Night
     night = Night(
         tag=TAG, branch=f"refs/heads/experiments/{args.run_s:g}s-{TAG}", script=place.script,
         base=place.repo.find("HEAD") or "", budget_s=args.run_s, seed=0, device_kind="cpu", device="asleep",
-        protocol="0" * 12, data=str(place.repo.root), started=utc_now(), terms=terms.as_json(),
+        protocol="0" * 12, data=str(place.repo.root), started=utc_now(), terms=terms,
     )  # fmt: skip
     with Journal.create(place.journal(TAG), night):
         yield night, local

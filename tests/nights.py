@@ -19,7 +19,7 @@ import pytest
 
 from agent.clock import Stopwatch
 from agent.errors import Exhausted
-from agent.experiment import LOCAL, Ask, Attempt, Doing, Night, Progress, Proposal, Work
+from agent.experiment import LOCAL, Ask, Attempt, Doing, Night, Progress, Proposal, Terms, Work
 from agent.judging.judges import Greedy
 from agent.night.limits import Limits
 from agent.night.lock import Stop
@@ -30,7 +30,6 @@ from agent.night.state import NightContext
 from agent.proposers.briefing import Briefing, Left
 from agent.records.journal import Journal
 from agent.records.place import Place
-from agent.records.terms import Terms
 from agent.runs.runner import Runner
 from agent.sandbox.box import Box, Mode, choose
 from agent.sandbox.watch import limits_of_machine

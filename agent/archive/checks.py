@@ -4,7 +4,6 @@ A night's own journal is trusted, as its folder is. One from a file may be someb
 paths, refs, arguments of git and lines of a terminal.
 """
 
-import json
 import re
 import sqlite3
 import zlib
@@ -16,7 +15,6 @@ from agent.errors import NightError
 from agent.experiment import Night, short
 from agent.git import COMMIT, is_of_night
 from agent.records.journal import SCHEMA, Journal, check_format
-from agent.records.terms import Terms
 from agent.text import harmless
 
 DO_NOT = "do not use it"
@@ -54,14 +52,11 @@ def check_facts(journal: Journal, file: Path) -> None:
         why = find(journal)
         if why is not None:
             raise NightError(f"the journal in {file} {why}; {DO_NOT}")
-    Terms.from_json(night.terms)
 
 
 def _wrong_fact(night: Night) -> str | None:
     if not re.fullmatch("[0-9a-f]*", night.id):  # it names a folder
         return "has an id that is none"
-    if not _is_table(night.pins):
-        return "has checksums that are none"
     if not 0 < night.budget_s < 1e9:
         return "has a budget that none can have"
     if not is_of_night(night.branch, night.tag) or not night.branch.endswith(f"-{night.tag}"):
@@ -72,15 +67,6 @@ def _wrong_fact(night: Night) -> str | None:
     if harmless(night.script) != night.script:
         return "has a script whose name commands a terminal"
     return None
-
-
-def _is_table(text: str) -> bool:
-    """Return whether a text is JSON as of checksums: kind → file → sha256."""
-    try:
-        kinds = json.loads(text)
-        return all(isinstance(one, str) for files in kinds.values() for one in files.values())
-    except (ValueError, AttributeError, RecursionError):
-        return False
 
 
 def _wrong_order(journal: Journal) -> str | None:

@@ -13,7 +13,6 @@ from agent.judging.judges import choose_judge
 from agent.night.lock import Holder, Stop, holder, is_held, like_ctrl_c
 from agent.records.journal import Journal
 from agent.records.place import Place
-from agent.records.terms import Terms
 from agent.view.facts.workers import workers_of_call
 from agent.view.live.follow import Follower
 from agent.view.live.screen import Screen
@@ -26,7 +25,7 @@ def follow_night(place: Place, tag: str | None) -> Answer:
     who = running_night(place, tag)
     with Journal.read(place.journal(who.tag)) as journal:
         night, workers = journal.night(), workers_of_call(journal)
-    terms, stop = Terms.from_json(night.terms), Stop(place.folder(who.tag))
+    terms, stop = night.terms, Stop(place.folder(who.tag))
     calibration = choose_judge(terms.judge, terms.confirm).calibration
     screen = Screen(
         Console(),

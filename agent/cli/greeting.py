@@ -11,7 +11,7 @@ from datetime import datetime
 import psutil
 
 from agent.errors import MachineError
-from agent.experiment import WHOLE, Lease, Night, is_look, short
+from agent.experiment import WHOLE, Lease, Night, Terms, is_look, short
 from agent.invocation import typed
 from agent.judging.judges import judge_in_words
 from agent.night.limits import calibration_rounds, clock, expected_run_s, experience, pace_words
@@ -19,7 +19,6 @@ from agent.night.state import NightContext, State
 from agent.pools.leases import gpu_in_use, gpus_of_machine, gpus_unused, leases_of_night, ranges
 from agent.proposers.registry import ideas_from
 from agent.records.place import Place
-from agent.records.terms import Terms
 from agent.sandbox.watch import BUSY_SHARE, Counters, limits_of_machine, others_share
 from agent.text import counted
 
@@ -30,7 +29,7 @@ LOOKED_FROM_S = 5.0  # of budget: a night of shorter runs is a test or a toy
 def greet(context: NightContext) -> None:
     """Say all of it, one line a fact."""
     night, runner, say = context.runner.night, context.runner, context.watcher.said
-    terms, state = Terms.from_json(night.terms), context.state()
+    terms, state = night.terms, context.state()
     say(f"night {night.tag} on branch {short(night.branch)}")
     for line in _earlier(context.place, night, state):
         say(f"  before   {line}")
@@ -86,7 +85,7 @@ def _until(context: NightContext, state: State) -> str:
 def _pace(context: NightContext, state: State, calibration: int) -> list[str]:
     """Return the lines on how fast the night will go, each with its label."""
     night, limits = context.runner.night, context.limits
-    workers = Terms.from_json(night.terms).workers
+    workers = night.terms.workers
     known = experience(context.place, night, state.attempts)
     if known is None:
         guess = workers * 3600 / expected_run_s(night.budget_s)

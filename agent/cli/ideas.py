@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from agent.cli.answer import Answer
 from agent.cli.find import known_tag, night_in, place_meant
@@ -16,8 +17,8 @@ from agent.proposers.author.pages import attempts_page, calls_page, facts_page
 from agent.proposers.briefing import Briefing, Left
 from agent.proposers.catalogue.catalogue import Listed, listing
 from agent.proposers.llm.prompt import compose
-from agent.records.past import past_nights
 from agent.records.place import Place, read_script
+from agent.records.shipped import past_nights
 from agent.text import harmless_lines
 from agent.view.ideas import EXPECTED, LEGEND, idea_facts, idea_lines, ideas_lines
 from agent.view.screen import print_folded, print_lines, terminal_width
@@ -69,7 +70,7 @@ def _night(place: Place, tag: str | None) -> tuple[Night, tuple[Attempt, ...]]:
     if tag is not None or place.tags():
         return night_in(place, known_tag(place, tag))
     kind = "metal" if sys.platform == "darwin" else "cuda" if has_cuda_build() else "cpu"
-    nothing = dict.fromkeys(("tag", "branch", "base", "device", "protocol", "data", "started"), "")
+    nothing: dict[str, Any] = dict.fromkeys(("tag", "branch", "base", "device", "protocol", "data", "started"), "")
     return Night(**nothing, script=place.script, budget_s=300.0, seed=0, device_kind=kind), ()
 
 

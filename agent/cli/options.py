@@ -11,8 +11,8 @@ from cyclopts import Group, Parameter, Token
 from cyclopts.validators import Number
 
 from agent import invocation
+from agent.experiment import Terms
 from agent.proposers.registry import choices, help_lines
-from agent.records.terms import Terms
 
 SCRIPT = Path(invocation.SCRIPT)
 

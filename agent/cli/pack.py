@@ -27,7 +27,7 @@ from agent.night.state import unaudited
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.results import write_ledger
-from agent.records.terms import SANDBOXES, Terms, as_words
+from agent.records.terms import SANDBOXES, as_words
 from agent.sandbox.environment import TMP
 from agent.text import counted, harmless
 
@@ -232,7 +232,7 @@ def _bring(place: Place, file: Path) -> None:
 def _outside(place: Place, tag: str) -> str:
     """Name the options of a night by which programs run with the user's rights, or servers get a key."""
     with Journal.read(place.journal(tag)) as journal:
-        terms = Terms.from_json(journal.night().terms)
+        terms = journal.night().terms
     named = {name: getattr(terms, name) for name in ("agent", "llm", "llm_url")}
     named |= {"sandbox": terms.sandbox} if terms.sandbox == SANDBOXES[0] else {}
     return harmless(shlex.join(as_words({name: value for name, value in named.items() if value is not None})))
@@ -244,7 +244,7 @@ def _other_device(night: Night) -> str | None:
     Of a night whose workers have some cores each, only the processor is compared, and of one on a cluster nothing.
     """
     hardware.tune()
-    here, terms = hardware.device_name(), Terms.from_json(night.terms)
+    here, terms = hardware.device_name(), night.terms
     if terms.pool != "local":
         return None
     names = here, night.device

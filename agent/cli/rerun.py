@@ -3,7 +3,6 @@
 Nothing of the night is written to: neither its journal, nor its branch, nor its run folders.
 """
 
-import json
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,7 +11,7 @@ from pathlib import Path
 
 from agent.clock import utc_now
 from agent.errors import MachineError, NightError
-from agent.experiment import LOCAL, WHOLE, Attempt, Doing, History, Lease, Night, Progress, Proposal, Run, Work
+from agent.experiment import LOCAL, WHOLE, Attempt, Doing, History, Lease, Night, Progress, Proposal, Run, Terms, Work
 from agent.files import read_end
 from agent.judging.failures import run_failure, training_failure
 from agent.lab.hardware import cache_root
@@ -20,7 +19,6 @@ from agent.pools.leases import leases_of_night
 from agent.records import checksums
 from agent.records.journal import Journal
 from agent.records.place import Place
-from agent.records.terms import Terms
 from agent.runs.fixed import lay_out_fixed, probe, protocol
 from agent.runs.outputs import METRICS, METRICS_BYTES, SUMMARY_BYTES
 from agent.runs.runner import WEIGHTS, Repeats, Runner, weights_bytes
@@ -70,7 +68,7 @@ class Original:
     @property
     def terms(self) -> Terms:
         """Return the night's terms; the defaults without a journal: a record from elsewhere turns no sandbox off."""
-        return Terms.from_json(self.night.terms) if self.night is not None else Terms()
+        return self.night.terms if self.night is not None else Terms()
 
     @property
     def lease(self) -> Lease:
@@ -123,7 +121,7 @@ def prepared(original: Original, seed: int, folder: Path) -> Night:
 
 def changed_files(original: Original, night: Night) -> tuple[str, ...]:
     """Return the fixed files that differ from those that the night took checksums of; none where it took none."""
-    then, now = (json.loads(one.pins if one else "{}").get("fixed", {}) for one in (original.night, night))
+    then, now = (one.pins.get("fixed", {}) if one else {} for one in (original.night, night))
     return tuple(sorted(name for name in then.keys() | now.keys() if then.get(name) != now.get(name))) if then else ()
 
 

@@ -30,8 +30,7 @@ from agent.records.terms import as_words
 from agent.runs.outputs import read_progress
 from agent.script.contract import check_script, no_script, read_text
 from agent.script.dials import fingerprint
-from agent.script.merge import Basis, basis_of
-from agent.script.patch import is_patch
+from agent.script.merge import Basis, basis_of, is_patch
 from agent.text import SAID_CHARS, one_line
 from agent.view.live.follow import Moment
 from agent.view.screen import print_folded

@@ -2,10 +2,7 @@
 
 import signal
 
-from agent.experiment import Attempt, Decision, Ending, Kind, Run
-
-# Honest edits move the score by a few percent. Halving it in one step is a sign that something else is measured.
-PLAUSIBLE_GAIN = 0.2  # of the incumbent's bits per byte
+from agent.experiment import PLAUSIBLE_GAIN, Attempt, Decision, Ending, Kind, Run
 
 
 def failure(attempt: Attempt) -> str | None:

@@ -19,7 +19,6 @@ from agent.experiment import Ending, Night
 from agent.files import open_plain, throwaway_folder
 from agent.lab.encode import load_encoding
 from agent.model.folder import corpus_of
-from agent.records.terms import Terms
 from agent.runs.runner import Runner
 from agent.runs.score import SCORER
 from agent.sandbox.box import Mode, choose
@@ -79,7 +78,7 @@ def sample(
     data = corpus_of(Path(night.data))
     encoding = load_encoding(data.folder / "tokenizer.tiktoken")
     prompt = np.array([data.bos, *encoding.encode_ordinary(asked.text)], np.int32)
-    box = choose(Mode(Terms.from_json(night.terms).sandbox))
+    box = choose(Mode(night.terms.sandbox))
     runner = Runner(night, folder, box, limits_of_machine(), None, lambda: False, lambda progress, elapsed_s: None)
     with throwaway_folder() as aside:
         inside = aside / "sample"  # laying out would replace the throwaway folder itself, and its lock with it

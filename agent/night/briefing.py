@@ -21,8 +21,8 @@ from agent.proposers.catalogue.catalogue import Listed
 from agent.proposers.catalogue.evidence import prospects
 from agent.proposers.catalogue.idea import idea_folders, read_ideas
 from agent.proposers.notes import read_notes, read_program
-from agent.records.past import PastNight, past_nights
 from agent.records.place import Place, run_folder
+from agent.records.shipped import PastNight, past_nights
 from agent.runs.fixed import read_machine
 from agent.runs.outputs import METRICS, METRICS_BYTES
 

@@ -21,7 +21,7 @@ from rich.console import Console
 from agent.archive.moving import MANIFEST
 from agent.clock import kept_awake, utc_now
 from agent.errors import MachineError, NightError, NightHalted, RepoError
-from agent.experiment import WHOLE, Judge, Lease, Night
+from agent.experiment import WHOLE, Judge, Lease, Night, Terms
 from agent.files import disk_is_full, ignore_all
 from agent.invocation import typed
 from agent.judging.judges import choose_judge
@@ -42,7 +42,7 @@ from agent.records import checksums
 from agent.records.journal import Journal
 from agent.records.place import Place, known_night, new_id, read_script
 from agent.records.results import tags_in, write_ledger
-from agent.records.terms import Terms, changes, opened, resumed
+from agent.records.terms import changes, opened, resumed
 from agent.runs.fixed import check_same_machine, device_kind, keep_machine, lay_out_fixed, probe, protocol, settings_of
 from agent.runs.runner import Runner
 from agent.sandbox.box import Mode, choose
@@ -155,7 +155,7 @@ def terms_of(place: Place, tag: str | None, asked: Mapping[str, Any]) -> tuple[N
     before = known_night(place, tag)
     if before is None:
         return None, opened(asked)
-    return before, resumed(before.tag, Terms.from_json(before.terms), asked)
+    return before, resumed(before.tag, before.terms, asked)
 
 
 def committed(place: Place) -> str:
@@ -217,7 +217,7 @@ def _take_up_changes(before: Night, night: Night, journal: Journal, screen: Scre
     if night.data != before.data:
         journal.record_facts(data=night.data, pins=night.pins)
         screen.said(f"night {night.tag} goes on with its corpus in {night.data}")
-    for change in changes(Terms.from_json(before.terms), Terms.from_json(night.terms)):
+    for change in changes(before.terms, night.terms):
         screen.said(f"night {night.tag} goes on with {change}")
     named = os.environ.get("NIGHTSHIFT_DATA")
     if named and Path(named).expanduser().resolve() != Path(night.data).resolve():
@@ -236,7 +236,7 @@ def open_night(request: Request, terms: Terms | None = None, cluster: "Cluster |
     check_disk(request.place.repo.root)
     before = known_night(request.place, request.tag)
     if before is not None:
-        return _resume(request, before, terms or Terms.from_json(before.terms), cluster)
+        return _resume(request, before, terms or before.terms, cluster)
     return _begin(request, terms or Terms(), cluster)
 
 
@@ -319,7 +319,7 @@ def _begin(request: Request, terms: Terms, cluster: "Cluster | None") -> Night:
         data=facts["data"],
         started=utc_now(),
         pins=checksums.take(laid_out, Path(facts["data"])),
-        terms=terms.as_json(),
+        terms=terms,
         id=new_id(),
     )
     keep_machine(place.folder(tag), facts)
@@ -377,7 +377,7 @@ def _resume(request: Request, night: Night, terms: Terms, cluster: "Cluster | No
     night = moved or night  # whose corpus was deleted: its checksums say so
     fixed = place.folder(tag) / "fixed"
     checksums.verify(night, fixed)
-    goes_on = replace(night, terms=terms.as_json())
+    goes_on = replace(night, terms=terms)
     facts: Mapping[str, Any] = probe(fixed, night.data, lease=leases_of_night(goes_on)[0])
     if cluster is not None:
         facts = cluster.facts(terms, fixed, checksums.names_in(fixed), facts, night.device)
@@ -415,12 +415,12 @@ def at_home(night: Night) -> Night | None:
     return None
 
 
-def _pins_here(night: Night, folder: Path) -> str:
+def _pins_here(night: Night, folder: Path) -> Mapping[str, Mapping[str, str]]:
     """Return the night's checksums; those of the manifest, which also says where its text lay, are taken here."""
-    pins = json.loads(night.pins)
+    pins = {kind: {**files} for kind, files in night.pins.items()}
     if "manifest.json" in pins.get("corpus", {}):
         pins["corpus"]["manifest.json"] = checksums.digest(folder / "manifest.json")
-    return json.dumps(pins)
+    return pins
 
 
 def missing_corpus(night: Night, folder: Path) -> str:

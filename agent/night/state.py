@@ -5,8 +5,20 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
 from agent.clock import utc_now
-from agent.experiment import Ask, Attempt, Dawn, History, Judge, Night, Progress, Proposal, Run, Work, incumbent
-from agent.judging.failures import PLAUSIBLE_GAIN
+from agent.experiment import (
+    PLAUSIBLE_GAIN,
+    Ask,
+    Attempt,
+    Dawn,
+    History,
+    Judge,
+    Night,
+    Progress,
+    Proposal,
+    Run,
+    Work,
+    incumbent,
+)
 from agent.night.limits import Limits, Pace
 from agent.night.lock import Stop
 from agent.pools.pool import Pool

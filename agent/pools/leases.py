@@ -16,7 +16,6 @@ from agent.errors import MachineError, NightError
 from agent.experiment import WHOLE, Lease, Night
 from agent.invocation import typed
 from agent.lab.hardware import usable_cores
-from agent.records.terms import Terms
 from agent.sandbox.watch import BUSY_SHARE
 from agent.text import counted
 
@@ -44,7 +43,7 @@ def leases_of_machine(device_kind: str, workers: int, cores_each: int | None) ->
 
 def leases_of_night(night: Night) -> tuple[Lease, ...]:
     """Return the leases of a night's workers on this machine, by its terms."""
-    terms = Terms.from_json(night.terms)
+    terms = night.terms
     if terms.pool != "local":
         return (WHOLE,)
     return leases_of_machine(night.device_kind, terms.workers, terms.cores_each)

@@ -25,8 +25,7 @@ from agent.proposers.checked import begun, check_proposal
 from agent.proposers.source import Source
 from agent.records.journal import Journal
 from agent.script.contract import MAX_SCRIPT_BYTES, check_script
-from agent.script.merge import basis_of, merged
-from agent.script.patch import apply_patch, check_patch, is_patch
+from agent.script.merge import apply_patch, basis_of, check_patch, is_patch, merged
 
 SOURCE = "queue"
 FIELDS = ("Title", "Why", "Submitted", "Night", "Becomes", "Basis", "For", "Options")  # of an entry's header

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from agent.errors import NightError
-from agent.experiment import Ask
+from agent.experiment import Ask, Terms
 from agent.invocation import typed
 from agent.proposers.briefing import Proposer
 from agent.proposers.catalogue.catalogue import Catalogue
@@ -24,7 +24,7 @@ from agent.proposers.queue import QUEUE
 from agent.proposers.search.search import Search
 from agent.proposers.source import MIX, Need, Source, Surroundings
 from agent.proposers.waiting import FurtherFirst, Waiting
-from agent.records.terms import OF_THE_MODEL, Terms, option_of
+from agent.records.terms import OF_THE_MODEL, option_of
 from agent.sandbox.environment import SECRET_WORDS
 from agent.script.dials import read_dials, searched
 from agent.text import harmless

@@ -4,13 +4,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from agent.experiment import Night
+from agent.experiment import Night, Terms
 from agent.proposers.ahead import Outbox
 from agent.proposers.briefing import Proposer
 from agent.proposers.mix import USUAL, Prior
-from agent.records.past import PastNight, past_nights
 from agent.records.place import Place
-from agent.records.terms import Terms, option_of
+from agent.records.shipped import PastNight, past_nights
+from agent.records.terms import option_of
 from agent.script.dials import read_dials
 
 

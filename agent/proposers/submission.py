@@ -13,7 +13,7 @@ from agent.proposers.queue import became, entries, on_kept
 from agent.records.place import Place
 from agent.script.contract import read_text
 from agent.script.dials import fingerprint, first_with
-from agent.script.patch import MORE_THAN_AN_EDIT, apply_patch, is_patch
+from agent.script.merge import MORE_THAN_AN_EDIT, apply_patch, is_patch
 from agent.text import one_line
 
 # the lines of `diff -u` and git before the first hunk; of a patch of one file there is one such pair

@@ -1,8 +1,7 @@
 """Take checksums of a night's fixed files and corpus when it opens, and verify them before every score."""
 
 import hashlib
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from agent.errors import MachineError
@@ -12,19 +11,15 @@ from agent.experiment import Night
 SCORED = ("manifest.json", "token_bytes.npy", "tokenizer.*", "validation.*", "holdout.*")
 
 
-def take(fixed: Path, data: Path) -> str:
-    """Return the checksums of a night as JSON, kind → file → sha256, for its journal."""
-    checksums = {kind: {name: digest(root / name) for name in names} for kind, root, names in _files(fixed, data)}
-    return json.dumps(checksums)
+def take(fixed: Path, data: Path) -> dict[str, dict[str, str]]:
+    """Return the checksums of a night, kind → file → sha256."""
+    return {kind: {name: digest(root / name) for name in names} for kind, root, names in _files(fixed, data)}
 
 
 def verify(night: Night, fixed: Path) -> None:
     """Raise MachineError with the first file that has changed since the night opened."""
-    checksums: Mapping[str, Mapping[str, str]] = json.loads(night.pins)
-    if not checksums:
-        raise MachineError(f"night {night.tag} was opened by a version that took no checksums; begin a new one")
     for kind, root, names in _files(fixed, Path(night.data)):
-        wanted = checksums.get(kind, {})
+        wanted = night.pins.get(kind, {})
         for name in sorted({*names, *wanted}):
             _verify(night, root / name, wanted.get(name))
 

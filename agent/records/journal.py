@@ -11,7 +11,7 @@ import os
 import sqlite3
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -115,7 +115,9 @@ CREATE TABLE asks (
 CREATE INDEX decisions_of ON decisions (attempt);
 CREATE INDEX runs_of ON runs (attempt);
 """
-AS_JSON = frozenset({"without", "dry_run", "summary", "score", "holdout", "weights", "findings"})
+AS_JSON = frozenset(
+    {"without", "dry_run", "summary", "score", "holdout", "weights", "findings", "pins", "terms", "noise"}
+)
 Sql = tuple[str, Sequence[object]]
 Record = TypeVar("Record")
 
@@ -189,9 +191,8 @@ class Journal:
 
     def night(self) -> Night:
         with self._legible():
-            return msgspec.convert(
-                {row["fact"]: row["value"] for row in self._db.execute("SELECT * FROM night")}, Night
-            )
+            facts = {row["fact"]: row["value"] for row in self._db.execute("SELECT * FROM night")}
+            return msgspec.convert(_decoded(facts), Night)
 
     def noise(self) -> KnownNoise | None:
         """Return the noise as it was recorded last; None where a decision has come since."""
@@ -294,13 +295,13 @@ class Journal:
 
     # ---- writing -----------------------------------------------------------------------------------------------------
 
-    def record_facts(self, **facts: str) -> None:
+    def record_facts(self, **facts: object) -> None:
         """Record other terms of the night, another place of its corpus with checksums, or another id."""
-        self._write(*(("REPLACE INTO night VALUES (?, ?)", fact) for fact in facts.items()))
+        self._write(*(("REPLACE INTO night VALUES (?, ?)", fact) for fact in _encoded(facts).items()))
 
     def record_noise(self, noise: Noise | None) -> None:
         """Record the noise as it is learnt from all that is decided now."""
-        self.record_facts(noise=_json(KnownNoise(self.changes()[0], noise)))
+        self.record_facts(noise=KnownNoise(self.changes()[0], noise))
 
     def record_call(self, workers: int) -> None:
         """Record that a call of the night begins, in whole seconds, as attempts and asks have their times."""
@@ -479,16 +480,23 @@ _SCORE_ON = {"validation": "score", "holdout": "holdout"}
 
 def _fields(row: sqlite3.Row) -> dict[str, Any]:
     """Return the columns of a row by name, JSON decoded."""
+    return _decoded(dict(row))
+
+
+def _decoded(columns: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: msgspec.json.decode(value) if name in AS_JSON and value is not None else value
-        for name, value in zip(row.keys(), row, strict=True)
+        for name, value in columns.items()
     }
 
 
 def _columns(record: Any) -> dict[str, Any]:
     """Return the fields of a record by name, as columns hold them; a frozen record is never changed by that."""
-    fields = ((field.name, getattr(record, field.name)) for field in dataclasses.fields(record))
-    return {name: _json(value) if name in AS_JSON and value is not None else value for name, value in fields}
+    return _encoded({field.name: getattr(record, field.name) for field in dataclasses.fields(record)})
+
+
+def _encoded(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _json(value) if name in AS_JSON and value is not None else value for name, value in fields.items()}
 
 
 def _json(value: object) -> str:

@@ -7,6 +7,7 @@ findings.json what dawn found. A record may come from elsewhere: reading one, no
 import json
 import platform
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -14,15 +15,14 @@ from typing import Any, Literal
 import msgspec
 
 from agent.errors import NightError, NothingYet
-from agent.experiment import MEASURED, Ask, Attempt, Dawn, Night, NightCall, Noise, incumbent
+from agent.experiment import MEASURED, Ask, Attempt, Dawn, Night, NightCall, Noise, Terms, incumbent
 from agent.files import check_plain, replaced_folder
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.summary import noise_of_night
-from agent.records.terms import Terms
 from agent.script.dials import Value, dials_in, plain_value, skeleton_in
 
-FORMAT = 2
+FORMAT = 3
 FACTS, ATTEMPTS, FINDINGS, CHAMPION = "night.json", "attempts.jsonl", "findings.json", "champion.diff"
 # of a night's options, those that say how it was judged: an agent's command line or a server's address is private
 TOLD = ("judge", "confirm", "plausible_gain", "early_stop", "sandbox", "proposer")
@@ -41,7 +41,6 @@ class Outline:
     attempt: Attempt  # with "" in place of the script
     dials: Mapping[str, Any]  # of its script, on the night's kind of device; empty if that cannot be read
     skeleton: str  # skeleton_of its script, by the Python of the night; "" if that cannot be read
-    dials_gone: tuple[str, ...] = ()  # in a file, which has the dials that differ from attempt 0's: those that lack
 
     @classmethod
     def of(cls, attempt: Attempt, device_kind: str) -> "Outline":
@@ -54,7 +53,7 @@ class Outline:
 class Record:
     """Hold a shipped night."""
 
-    format: Literal[2]  # FORMAT
+    format: Literal[3]  # FORMAT
     night: Night  # without what is the user's own: where the data is, options that hold no judgement
     calls: tuple[NightCall, ...]
     asks: tuple[Ask, ...]  # without models and costs
@@ -83,12 +82,11 @@ def ship(place: Place, tag: str, folder: Path) -> tuple[Path, ...]:
         raise NothingYet(f"night {tag} has no result yet; export its record once its first attempt is decided")
     best = incumbent(history)
     confirmed = _confirmed(best, dawn)
-    terms = asdict(Terms.from_json(night.terms))
-    told = json.dumps({name: terms[name] for name in TOLD})
+    told = Terms(**{name: getattr(night.terms, name) for name in TOLD})
     public = [Ask(ask.attempt, ask.source, ask.started, ask.wall_s) for ask in asks]
     facts = {
         "format": FORMAT,
-        "night": replace(night, data="", pins="{}", terms=told),
+        "night": replace(night, data="", pins={}, terms=told),
         "calls": calls,
         "asks": public,
         "noise": noise,
@@ -98,7 +96,7 @@ def ship(place: Place, tag: str, folder: Path) -> tuple[Path, ...]:
         "confirmed": confirmed,
     }
     outlines = [Outline.of(attempt, night.device_kind) for attempt in history]
-    lines = (json.dumps(_line(outline, outlines[0].dials), ensure_ascii=False) for outline in outlines)
+    lines = (json.dumps(_line(outline), ensure_ascii=False) for outline in outlines)
     contents = {FACTS: _encoded(json.dumps(msgspec.to_builtins(facts), indent=1)), ATTEMPTS: _encoded("\n".join(lines))}
     champion = best if confirmed is None else history[confirmed]
     if champion is not None and champion.number and champion.commit and history[0].commit:
@@ -120,17 +118,10 @@ def _confirmed(best: Attempt | None, dawn: Dawn | None) -> int | None:
     return None if dawn.findings["script"] is None else int(dawn.findings["script"])
 
 
-def _line(outline: Outline, base: Mapping[str, Any]) -> Any:
-    """Return an attempt as JSON has it, without the ends of its logs; of its dials, those that differ from attempt 0's.
-
-    base: the dials of attempt 0, which has all in its own line.
-    """
-    attempt, dials = outline.attempt, outline.dials
-    runs = tuple(replace(run, last_lines="") for run in attempt.runs)
-    if attempt.number:
-        dials = {name: value for name, value in dials.items() if name not in base or base[name] != value}
-    gone = tuple(name for name in base if name not in outline.dials)
-    return msgspec.to_builtins(replace(outline, attempt=replace(attempt, runs=runs), dials=dials, dials_gone=gone))
+def _line(outline: Outline) -> Any:
+    """Return an attempt as JSON has it, without the ends of its logs."""
+    runs = tuple(replace(run, last_lines="") for run in outline.attempt.runs)
+    return msgspec.to_builtins(replace(outline, attempt=replace(outline.attempt, runs=runs)))
 
 
 def _encoded(text: str) -> bytes:
@@ -162,8 +153,7 @@ def read_record(folder: Path) -> Record:
     # by line feeds alone: a title may hold what else splitlines() takes for the end of a line
     lines = text_of(folder / ATTEMPTS).removesuffix("\n").split("\n")
     outlines = tuple(msgspec.convert(_parsed(line), Outline) for line in lines)
-    base = outlines[0].dials
-    outlines = tuple(replace(outline, dials=_all_dials(outline, base)) for outline in outlines)
+    outlines = tuple(replace(outline, dials=_values(outline.dials)) for outline in outlines)
     findings = folder / FINDINGS
     dawn = msgspec.convert(_parsed(text_of(findings)), Dawn) if findings.exists() else None
     record = replace(record, outlines=outlines, dawn=dawn)
@@ -210,9 +200,7 @@ def number_in(value: float | str | None) -> float | None:
     raise ValueError(f"{value} is not from {NUMBERS[0]:g} to {NUMBERS[1]:g}")
 
 
-def _all_dials(outline: Outline, base: Mapping[str, Any]) -> dict[str, Value]:
-    """Return all dials of an attempt, whose line has only those that differ from attempt 0's."""
-    dials = {name: value for name, value in base.items() if name not in outline.dials_gone} | {**outline.dials}
+def _values(dials: Mapping[str, Any]) -> dict[str, Value]:
     return {name: _as_tuples(value) for name, value in dials.items()}
 
 
@@ -230,3 +218,68 @@ def text_of(file: Path) -> str:
     if len(content) > MOST_BYTES:
         raise NightError(f"{file} has more than {MOST_BYTES:,} bytes, and is no record of a night")
     return content.decode()
+
+
+# ---- what earlier nights measured, as evidence for a later one -------------------------------------------------------
+
+MOST_PAST = 2000  # attempts that are read of all journals: a script takes half a millisecond
+OTHER_PROTOCOL, OTHER_DEVICE = 0.5, 0.5  # how much a night on another text, or another device of the kind, tells
+
+
+@dataclass(frozen=True, slots=True)
+class PastNight:
+    """Hold an earlier night and its attempts, in the order of their numbers; attempt 0 is always there."""
+
+    night: Night
+    sigma_bpb: float | None  # standard deviation of one run; None where it is not known
+    attempts: tuple[Outline, ...]
+
+
+def past_nights(place: Place, except_tag: str) -> tuple[PastNight, ...]:
+    """Return all other nights with a journal or a shipped record here, the oldest first; skip damaged ones.
+
+    A night that has both is read from its journal.
+    """
+    nights: dict[tuple[str, str], PastNight] = {}  # by start and tag
+    read = 0
+    for path in sorted(place.nights.glob("*/journal.sqlite"), key=_modified_at, reverse=True):
+        if read < MOST_PAST and path.parent.name != except_tag:
+            with suppress(NightError, OSError), Journal.read(path) as journal:
+                nights[journal.night().started, path.parent.name] = past = of_journal(journal)
+                read += len(past.attempts)
+    for folder in place.shipped.glob("[!.]*/"):  # not what a `ship` that was killed left half-made
+        with suppress(*DAMAGED):
+            record = read_record(folder)
+            if record.night.tag != except_tag:
+                past = _past(record.night, record.noise, record.outlines)
+                nights.setdefault((record.night.started, record.night.tag), past)
+    return tuple(nights[key] for key in sorted(nights))
+
+
+def likeness(past: Night, night: Night) -> float:
+    """Return how much an earlier night tells about this one: 1 on the same device by the same protocol, 0 to 1 else."""
+    if past.device_kind != night.device_kind or min(past.budget_s, night.budget_s) <= 0:
+        return 0.0
+    alike = 1.0 if past.device == night.device else OTHER_DEVICE
+    if past.protocol != night.protocol:
+        budgets = past.budget_s, night.budget_s
+        alike *= OTHER_PROTOCOL * min(budgets) / max(budgets)
+    return alike
+
+
+def of_journal(journal: Journal) -> PastNight:
+    """Read a night from its journal; raise NightError where that is damaged."""
+    night, history = journal.night(), journal.attempts()
+    outlines = tuple(Outline.of(attempt, night.device_kind) for attempt in history)
+    return _past(night, noise_of_night(journal, history), outlines)
+
+
+def _past(night: Night, noise: Noise | None, outlines: tuple[Outline, ...]) -> PastNight:
+    return PastNight(night, noise.sigma_bpb if noise is not None else None, outlines)
+
+
+def _modified_at(path: Path) -> float:
+    """Return when a file was last written; 0 where that cannot be read."""
+    with suppress(OSError):
+        return path.stat().st_mtime
+    return 0.0

@@ -5,13 +5,11 @@ the night repeats none of them. No key is among them.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
-import msgspec
-
 from agent.errors import NightError
-from agent.judging.failures import PLAUSIBLE_GAIN
+from agent.experiment import Terms
 
 # A term that is not given stays as the night has it. Verdicts depend on these, and those before and after a change
 # would not compare: another value is refused. The night takes another value of any other term, and keeps it.
@@ -19,44 +17,6 @@ FIXED = ("judge", "confirm", "plausible_gain", "allowance_s")
 OF_THE_MODEL = ("llm_url", "price", "llm_max_tokens", "llm_stream")
 POOLS = ("local", "ray")  # devices of this machine, or of a cluster
 SANDBOXES = ("off", "auto", "require")  # each promises more than the one before it
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """Hold the options of a whole night: one field an option of the same name, with its default."""
-
-    judge: str = "balanced"
-    confirm: int = 0
-    plausible_gain: float = 100 * PLAUSIBLE_GAIN  # percent
-    allowance_s: float | None = None  # None: learnt
-    sandbox: str = "auto"
-    early_stop: bool = False
-    dry_run: bool = True
-    proposer: str = "mix"
-    llm: str | None = None
-    llm_url: str | None = None
-    price: tuple[float, ...] | None = None  # dollars for a million tokens: in, out and, if named, in from a cache
-    llm_max_tokens: int | None = None
-    llm_stream: bool = False
-    max_cost: float | None = None  # dollars
-    agent: str | None = None  # --command
-    agent_minutes: float = 10.0
-    report: bool = True  # write the page after every attempt
-    workers: int = 1  # that train at the same time
-    cores_each: int | None = None  # that a worker is pinned to; None: its share of a machine, or all of it
-    pool: str = "local"  # where the workers are
-    ray_address: str | None = None  # of a cluster; None: one is started on this machine
-
-    @classmethod
-    def from_json(cls, text: str) -> "Terms":
-        """Read terms from a journal; raise NightError for text that as_json() cannot have written."""
-        try:
-            return msgspec.json.decode(text, type=cls)
-        except msgspec.MsgspecError as error:
-            raise NightError(f"the night's terms are damaged ({error}); begin another one with --tag") from error
-
-    def as_json(self) -> str:
-        return msgspec.json.encode(self).decode()
 
 
 def opened(asked: Mapping[str, Any]) -> Terms:

@@ -15,13 +15,13 @@ from nights import Grounds, Quiet, scripted_context
 from rich.text import Text
 
 from agent.cli.greeting import busy_lines, greet
+from agent.experiment import Terms
 from agent.lab.hardware import usable_cores
 from agent.night.limits import Experience, Limits, calibration_rounds, clock, experience, pace_words
 from agent.night.loop import tell_settled
 from agent.night.state import NightContext
 from agent.pools.leases import gpu_in_use, leases_of_machine
 from agent.proposers.briefing import Left
-from agent.records.terms import Terms
 from agent.sandbox.watch import Counters, others_share
 from agent.view.screen import folded
 
@@ -122,7 +122,7 @@ def test_a_night_that_goes_on_names_no_other_and_counts_by_its_own_runs(grounds)
 @pytest.mark.skipif(usable_cores() < 2 or not hasattr(os, "sched_setaffinity"), reason="no cores can be lent here")
 def test_workers_are_told_with_their_part_of_the_machine(further):
     assert "  workers " not in greeted(further)
-    night = dataclasses.replace(further.runner.night, device_kind="cpu", terms=Terms(workers=2, cores_each=1).as_json())
+    night = dataclasses.replace(further.runner.night, device_kind="cpu", terms=Terms(workers=2, cores_each=1))
     said = greeted(dataclasses.replace(further, runner=dataclasses.replace(further.runner, night=night)))
     first, second = (lease.worker for lease in leases_of_machine("cpu", 2, 1))
     assert re.search(rf"workers  2: {first}; {second}; up to [\d.]+ GB of the machine's memory each\n", said)

@@ -66,7 +66,7 @@ def test_a_worse_edit_is_discarded_and_the_way_back_is_told(tried):
     done = tried.nightshift("try", "-m", "blunter")
     two = tried.attempts("t")[2]  # the night that is here goes on without being named
     assert (two.parent, two.status, len(two.runs)) == (1, "discard", 1)  # judged as the first was, and boxed so
-    assert json.loads(night_of(tried).terms)["sandbox"] == "off"
+    assert night_of(tried).terms.sandbox == "off"
     assert done.stdout.splitlines()[-4].startswith("discard: 0.")
     assert done.stdout.splitlines()[-2] == "go back to it with: git restore -s refs/experiments/t/0001 train_mlx.py"
     tried.git("restore", "-s", "refs/experiments/t/0001", "train_mlx.py")  # where the branch may have stayed behind

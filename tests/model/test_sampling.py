@@ -16,10 +16,9 @@ from samples import NIGHT
 
 import prepare
 from agent.errors import MachineError
-from agent.experiment import Night
+from agent.experiment import Night, Terms
 from agent.model.sampler import continuation
 from agent.model.sampling import SampleRequest, sample
-from agent.records.terms import Terms
 from agent.runs.fixed import lay_out_fixed
 from agent.script.contract import fixed_files
 
@@ -63,7 +62,7 @@ def bench(tmp_path: Path, tiny_data: Path, own_cache: None) -> Bench:
     logits = np.where(np.arange(data.vocab_size) == ord("a"), 3.0, 0.0)
     logits[data.bos] = -100  # no text ends early
     mx.save_safetensors(str(folder / "model.safetensors"), {"logits": mx.array(logits, mx.float32)})
-    terms = Terms(sandbox="off").as_json()
+    terms = Terms(sandbox="off")
     return Bench(dataclasses.replace(NIGHT, data=str(tiny_data), terms=terms), folder, folder / "model.safetensors")
 
 
@@ -183,6 +182,6 @@ def test_the_script_sees_neither_the_repository_nor_the_network(bench):
             free = False
         return 100 * mx.eye(table.size)[mx.full(tokens.shape, ord("y" if free else "n"))]"""
     assert bench.sample("x", with_model(looks)) == "yyyyy"
-    terms = Terms(sandbox="require").as_json()
+    terms = Terms(sandbox="require")
     bench = dataclasses.replace(bench, night=dataclasses.replace(bench.night, terms=terms))
     assert bench.sample("x", with_model(looks)) == "nnnnn"

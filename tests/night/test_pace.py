@@ -8,14 +8,13 @@ from commands import refused
 from judged import scored_attempt
 from nights import Grounds, scripted_context, unigram
 
-from agent.experiment import Ask, DryRun, Ending, Proposal, Run, Score, Status
+from agent.experiment import Ask, DryRun, Ending, Proposal, Run, Score, Status, Terms
 from agent.judging.judges import Balanced
 from agent.night.dawn import confirm_night
 from agent.night.limits import Limits, Pace, advised_hours
 from agent.night.loop import run_night
 from agent.night.state import NightContext
 from agent.proposers.registry import patience_s
-from agent.records.terms import Terms
 
 BASELINE = scored_attempt(0, 1.5, status=Status.KEEP)
 HISTORY = (BASELINE, scored_attempt(1, 1.4, parent=0))

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from nights import SCRIPTS, Grounds, make_repository, scripted_context, unigram
 
+from agent.experiment import Terms
 from agent.night.loop import run_night
 from agent.night.state import NightContext
 from agent.profile import of_night
 from agent.profile.of_night import FILE, phases_of
 from agent.proposers.briefing import Phase
 from agent.proposers.registry import has_reader
-from agent.records.terms import Terms
 from agent.sandbox.box import Mode
 
 BUDGET_S = 600.0  # which bigram.py does not use: a tenth of it is time enough on a busy machine

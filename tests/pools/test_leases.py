@@ -35,7 +35,7 @@ from agent.pools.leases import (
 )
 from agent.proposers.briefing import NoSource
 from agent.records.place import Place
-from agent.records.terms import Terms, opened, resumed
+from agent.records.terms import opened, resumed
 from agent.runs.fixed import check_same_machine
 from agent.sandbox.box import Box
 from agent.sandbox.environment import boxed_env, leased_env
@@ -300,8 +300,8 @@ def test_the_cores_of_a_worker_are_part_of_the_nights_device(tmp_path, tiny_data
     assert runner.resource_limits == limits_of_machine(0.5)
     each = len(runner.lease.cores)
     assert night.device.endswith(f" ({each} of {total} cores)")
-    assert Terms.from_json(night.terms).cores_each == each  # kept, so that it can go on with one worker
-    alone = replace(night, terms=replace(Terms.from_json(night.terms), workers=1).as_json())
+    assert night.terms.cores_each == each  # kept, so that it can go on with one worker
+    alone = replace(night, terms=replace(night.terms, workers=1))
     assert [len(lease.cores) for lease in leases_of_night(alone)] == [each]
     facts = {"device": night.device.replace(f"{each} of {total}", f"{total}"), "device_kind": "cpu"}
     facts |= {"fingerprint": "", "settings": ""}

@@ -13,7 +13,7 @@ from nights import Grounds
 from samples import NIGHT
 
 from agent.errors import NightError, NoIdea
-from agent.experiment import Proposal
+from agent.experiment import Proposal, Terms
 from agent.proposers.ahead import Outbox
 from agent.proposers.briefing import Briefing
 from agent.proposers.checked import TRIES, Checked, Claims
@@ -25,7 +25,6 @@ from agent.proposers.queue import Queue, submit, waiting
 from agent.proposers.registry import CALLS_AT_ONCE, proposer_of
 from agent.proposers.source import Surroundings
 from agent.records.place import Place
-from agent.records.terms import Terms
 from agent.script.dials import fingerprint, set_dials
 
 ASKED = 8

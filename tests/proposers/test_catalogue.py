@@ -15,8 +15,7 @@ from agent.proposers.briefing import Briefing
 from agent.proposers.catalogue import idea
 from agent.proposers.catalogue.catalogue import Catalogue, bases_of
 from agent.proposers.catalogue.evidence import Measured, estimates
-from agent.records.past import PastNight
-from agent.records.shipped import Outline
+from agent.records.shipped import Outline, PastNight
 
 BASE = (
     "import math\n\nLR = 0.1  # step size  [0.01, 1.0] log\n\n\ndef main():\n    return 1\n\n\ndef load_model(): ...\n"

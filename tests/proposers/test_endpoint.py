@@ -7,9 +7,9 @@ from asking import Model
 from llm_servers import KEY, Server, status
 
 from agent.errors import NightError
+from agent.experiment import Terms
 from agent.proposers.llm.endpoint import NO_KEY, Endpoint
 from agent.proposers.registry import model_of
-from agent.records.terms import Terms
 
 HTTPS = "https://openrouter.ai/api/v1"
 

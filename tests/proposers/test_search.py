@@ -16,8 +16,7 @@ from agent.proposers.briefing import Briefing, Refusal
 from agent.proposers.search.evidence import MOST, Evidence, evidence_of, most_telling
 from agent.proposers.search.search import Search
 from agent.proposers.search.space import MIN_STEP, RADIUS, Axis
-from agent.records.past import PastNight
-from agent.records.shipped import Outline
+from agent.records.shipped import Outline, PastNight
 from agent.script.dials import fingerprint, read_dials, searched, values_of
 
 SCRIPT = """\

@@ -13,7 +13,7 @@ from agent.errors import ScriptError
 from agent.proposers.queue import waiting
 from agent.proposers.submission import read_submission
 from agent.records.place import Place
-from agent.script.patch import apply_patch
+from agent.script.merge import apply_patch
 
 BETTER = unigram(SHARPNESS=0.9)
 

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import pytest
 from nights import PROJECT, environment
 from samples import NIGHT
@@ -26,12 +27,13 @@ pytestmark = [
     pytest.mark.skipif(shutil.which(os.environ.get("CC", "cc")) is None, reason="needs a C compiler for strike.c"),
 ]
 MAKES = """
-import dataclasses, sys
+import sys
 from pathlib import Path
+import msgspec
 from agent.experiment import Night
 from agent.records.journal import Journal
 
-with Journal.create(Path(sys.argv[1]), Night(**eval(sys.argv[2]))):
+with Journal.create(Path(sys.argv[1]), msgspec.json.decode(sys.argv[2], type=Night)):
     pass
 """
 OF_READERS = {"journal.sqlite-wal", "journal.sqlite-shm"}  # which leave them behind, empty
@@ -45,7 +47,7 @@ def strike(tmp_path, monkeypatch):
 
 def made(path: Path, strike: Strike) -> int:
     """Make a journal in a process that is struck; return its exit code."""
-    call = [sys.executable, "-c", MAKES, str(path), repr({name: getattr(NIGHT, name) for name in NIGHT.__slots__})]
+    call = [sys.executable, "-c", MAKES, str(path), msgspec.json.encode(NIGHT).decode()]
     trace = path.parents[1] / f"{path.parent.name}.txt"
     return subprocess.run(call, env=environment(**strike.env(trace)), check=False).returncode
 

@@ -15,9 +15,9 @@ from samples import NIGHT, enter
 from agent.experiment import Attempt, Dawn, Decision, Ending, Kind, Proposal, Run, Score, Status, Summary
 from agent.records import shipped
 from agent.records.journal import Journal
-from agent.records.past import PastNight, likeness, past_nights
 from agent.records.place import Place
-from agent.script.dials import dials_in, skeleton_of
+from agent.records.shipped import PastNight, likeness, past_nights
+from agent.script.dials import dials_in, skeleton_of, values_of
 
 SCRIPT = "DEPTH = 4\nWIDTHS = (1, (2.5, None))\nODD = {1}\nNAME = 'a'\n"
 
@@ -221,7 +221,8 @@ def test_a_real_night_is_shipped_with_its_champion_and_findings(place):
     row = json.loads(files["attempts.jsonl"].splitlines()[1])
     with Journal.read(place.journal("t")) as journal:
         attempt = journal.attempt(1)
-    assert row["dials"] == {"SHARPNESS": 0.7}
+    assert row["dials"] == values_of(attempt.proposal.script, "cpu")
+    assert row["dials"]["SHARPNESS"] == 0.7
     assert row["attempt"]["runs"][0]["score"]["val_bpb"] == attempt.scores_bpb[0]
     assert row["attempt"]["commit"] == attempt.commit
     git(place.repo.root, "apply", "record/champion.diff")  # of attempt 0's script, which stands in the working tree

@@ -1,15 +1,20 @@
 """The terms of a night: kept when it opens, never to be repeated, and changed only where no verdict depends on them."""
 
+import sqlite3
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from nights import terms_of
+from samples import NIGHT
 
 from agent.errors import MachineError, NightError
+from agent.experiment import Terms
 from agent.proposers.registry import check_sources
-from agent.records.terms import Terms, as_words, changes, opened, resumed
+from agent.records.journal import Journal
+from agent.records.terms import as_words, changes, opened, resumed
 
 LOCAL = "openai:toy@http://127.0.0.1:9/v1"
 ASKED = Terms(
@@ -21,13 +26,15 @@ def asked(*words: str) -> Mapping[str, Any]:
     return terms_of(*words)
 
 
-def test_terms_come_back_from_the_journal_as_they_went_in():
-    for terms in (ASKED, Terms()):
-        assert Terms.from_json(terms.as_json()) == terms
-    assert Terms.from_json("{}") == Terms()
-    for damaged in ("{half", '{"workers": "two"}', "[]"):
-        with pytest.raises(NightError, match="the night's terms are damaged"):
-            Terms.from_json(damaged)
+def test_terms_come_back_from_the_journal_as_they_went_in(tmp_path):
+    for at, terms in enumerate((ASKED, Terms())):
+        with Journal.create(tmp_path / f"{at}.sqlite", replace(NIGHT, terms=terms)) as journal:
+            assert journal.night().terms == terms
+            for damaged in ("{half", '{"workers": "two"}', "[]"):
+                with closing(sqlite3.connect(tmp_path / f"{at}.sqlite")) as database, database:
+                    database.execute("UPDATE night SET value = ? WHERE fact = 'terms'", (damaged,))
+                with pytest.raises(NightError, match="is damaged"):
+                    journal.night()
 
 
 def test_terms_are_the_terms_of_their_names():

@@ -7,7 +7,7 @@ from queued import SCRIPT, aside, brief, patch, put
 
 from agent.errors import NoIdea, ScriptError
 from agent.proposers.queue import Queue
-from agent.script.patch import apply_patch
+from agent.script.merge import apply_patch
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.errors import MachineError, NightError
+from agent.experiment import Terms
 from agent.invocation import command_for
 from agent.pools.cluster.checks import most_each, unfit, usual
 from agent.pools.cluster.content import digests_of
@@ -32,7 +33,6 @@ from agent.pools.cluster.messages import (
 )
 from agent.pools.cluster.node import versions
 from agent.pools.leases import SHARED
-from agent.records.terms import Terms
 from agent.text import counted
 
 ADDRESS = r"auto|([^:/\s]+|\[[0-9a-fA-F:]+\]):\d{1,5}"

@@ -9,8 +9,7 @@ from agent.invocation import SCRIPT, STARTER
 from agent.proposers.catalogue.idea import Idea
 from agent.script.contract import read_text
 from agent.script.dials import DIAL
-from agent.script.merge import Conflict, carried, check_edit, holds
-from agent.script.patch import HUNK, patched
+from agent.script.merge import HUNK, Conflict, carried, check_edit, holds, patched
 
 DIAL_LINE = re.compile(rf"^({DIAL.pattern}) *=(?!=).*")
 

@@ -17,9 +17,9 @@ from agent.proposers.briefing import Briefing
 from agent.proposers.catalogue.applying import applied, may_apply
 from agent.proposers.catalogue.evidence import SOURCE, Prospect, prospects
 from agent.proposers.catalogue.idea import Idea, idea_folders, read_ideas
-from agent.records.past import PastNight
+from agent.records.shipped import PastNight
 from agent.script.dials import fingerprint, tried_as
-from agent.script.patch import patched
+from agent.script.merge import patched
 from agent.text import one_line, percent_sure
 
 

@@ -20,7 +20,7 @@ from statistics import NormalDist
 from agent.experiment import Attempt, History, Night, Status, incumbent, source_name
 from agent.proposers.author.attempts import FAILURES, was_near
 from agent.proposers.catalogue.idea import SMALL_GAIN_PERCENT, Idea
-from agent.records.past import PastNight, likeness
+from agent.records.shipped import PastNight, likeness
 
 SHARE = NormalDist(0.6, 0.5)  # before anything is measured: gains shrink where they are copied, and seldom grow
 LEAST_SIZE = 0.1  # percent: so much is open even about an idea of which nothing is promised

@@ -13,7 +13,7 @@ from agent.files import check_plain
 from agent.invocation import IDEAS, PACKAGE
 from agent.script.contract import MAX_SCRIPT_BYTES, decoded
 from agent.script.dials import DIAL
-from agent.script.patch import EDITED, HUNK
+from agent.script.merge import EDITED, HUNK
 from agent.text import SAID_CHARS, harmless, one_line, paragraphs
 
 FIELDS = ("Title", "Why", "Source", "Reported", "Group", "Gain", "Cost")

@@ -9,7 +9,7 @@ from agent.experiment import Attempt, Ending, History, Status
 from agent.judging.failures import too_slow
 from agent.proposers.briefing import Briefing
 from agent.proposers.search.space import Axis, Coordinates
-from agent.records.past import PastNight, likeness
+from agent.records.shipped import PastNight, likeness
 from agent.script.dials import Value, dials_in, skeleton_in
 
 MOST = 300  # attempts that the model looks at, which bounds a proposal's time

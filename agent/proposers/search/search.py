@@ -23,7 +23,7 @@ from agent.proposers.briefing import Briefing
 from agent.proposers.search.acquisition import Acquisition
 from agent.proposers.search.evidence import evidence_of
 from agent.proposers.search.space import Axis, Coordinates, turned
-from agent.records.past import PastNight
+from agent.records.shipped import PastNight
 from agent.script.dials import Dial, Value, fingerprint, first_with, legible_dials, searched, set_dials, show
 
 SOURCE = "search"

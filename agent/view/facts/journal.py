@@ -25,7 +25,6 @@ from agent.experiment import (
 )
 from agent.records.journal import Journal
 from agent.records.summary import earned, merits, noise_of_night
-from agent.records.terms import Terms
 from agent.script.dials import Value, dials_in
 from agent.view.facts.nouns import AttemptFacts, DecisionFacts, NightFacts, RunFacts
 from agent.view.facts.overview import Overview, dawn_of, overview_of
@@ -75,7 +74,7 @@ def facts_of(
         dawn=dawn_of(dawns, lambda number: history[number].proposal.title),
         noise_runs=noise.runs if noise else None,
         doubt=noise.doubt if noise else None,
-        most_usd=Terms.from_json(night.terms).max_cost,
+        most_usd=night.terms.max_cost,
         calls=calls,
         shipped=shipped,
     )

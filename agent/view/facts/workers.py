@@ -14,7 +14,6 @@ from typing import NamedTuple
 from agent.experiment import Doing, Ending, History, NightCall, Work
 from agent.pools.contention import Contention, contention_of
 from agent.records.journal import Journal
-from agent.records.terms import Terms
 from agent.view.facts.nouns import NightFacts
 
 LEAST_PAUSE_S = 60.0  # where nothing was at work for longer than this and than a run's budget, the night had paused
@@ -123,7 +122,7 @@ def running(work: Iterable[Work], history: History) -> list[Work]:
 def workers_of_call(journal: Journal) -> int:
     """Return how many workers the latest call of a night has; where none was recorded, how many its terms name."""
     calls = journal.calls()
-    return calls[-1].workers if calls else Terms.from_json(journal.night().terms).workers
+    return calls[-1].workers if calls else journal.night().terms.workers
 
 
 def runs_in_flight(workers: int) -> str:
