@@ -5,7 +5,6 @@ import re
 from dataclasses import replace
 from functools import cache
 
-import numpy as np
 import pytest
 from judged import decided
 from samples import NIGHT
@@ -13,7 +12,7 @@ from samples import NIGHT
 from agent.errors import Exhausted, ScriptError
 from agent.experiment import Attempt, Decision, Ending, Kind, Noise, Proposal, Run, Score, Status, Summary, incumbent
 from agent.proposers.briefing import Briefing, Refusal
-from agent.proposers.search.evidence import MOST, Evidence, evidence_of, most_telling
+from agent.proposers.search.evidence import MOST, Candidate, evidence_of, most_telling
 from agent.proposers.search.search import Search
 from agent.proposers.search.space import MIN_STEP, RADIUS, Axis
 from agent.records.shipped import Outline, PastNight
@@ -235,8 +234,8 @@ def test_a_refused_proposal_is_not_made_again():
 
 
 def test_the_model_looks_at_the_latest_of_the_incumbents_group_first():
-    def of(group: str, count: int) -> list[Evidence]:
-        return [Evidence(np.zeros(1), 1.0, 1.0, False, group, k) for k in range(count)]
+    def of(group: str, count: int) -> list[Candidate]:
+        return [Candidate(group, k, lambda: None) for k in range(count)]
 
     mine, others, many = of("mine", MOST - 100), of("other", 500), of("mine", MOST + 5)
     many = [replace(one, number=1000 + k) for k, one in enumerate(many)]
