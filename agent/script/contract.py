@@ -86,8 +86,7 @@ def _check_encoding(source: str, name: str) -> None:
 def _parse(source: str, name: str) -> ast.Module:
     try:
         tree = parse(source)
-        _check_depth(tree)
-        ast.dump(tree)  # hashes and dials write every constant again, which Python refuses for an integer too long
+        _check_tree(tree)
     except (SyntaxError, ValueError) as error:
         line = f" line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
         message = error.msg if isinstance(error, SyntaxError) else error
@@ -99,9 +98,13 @@ def _parse(source: str, name: str) -> ast.Module:
     return tree
 
 
-def _check_depth(tree: ast.AST) -> None:
+def _check_tree(tree: ast.AST) -> None:
+    """Raise RecursionError where it is too deep, ValueError where Python refuses to write an integer that long."""
     depth, level = 0, [tree]
     while level:
+        for node in level:
+            if isinstance(node, ast.Constant):
+                repr(node.value)  # as hashes and dials do with every constant
         depth, level = depth + 1, [child for node in level for child in ast.iter_child_nodes(node)]
         if depth > MAX_DEPTH:
             raise RecursionError
