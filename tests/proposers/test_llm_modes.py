@@ -12,7 +12,7 @@ from agent.proposers.author.attempts import Combinable, to_combine
 from agent.proposers.author.diffs import edits_of
 from agent.proposers.briefing import Briefing
 from agent.proposers.llm.llm import Price
-from agent.proposers.llm.prompt import COMBINED_CHARS, PROMPT_CHARS, AskMode, compose
+from agent.proposers.llm.prompt import COMBINED_CHARS, AskMode, compose
 
 SMOOTHING = edit()
 SHARE = edit(
@@ -168,7 +168,7 @@ def test_the_beginning_of_a_question_is_the_same_in_every_mode_however_long_the_
     assert len(beginnings) == 1
     assert len({one.messages[0].text for one in asked}) == 3
     assert "# Edits to combine" in asked[2].messages[0].text
-    assert all(one.chars < PROMPT_CHARS for one in asked)
+    assert all(one.chars < len(SCRIPT) + 42_000 for one in asked)
 
 
 def test_long_edits_are_cut_so_that_each_is_shown():

@@ -1,15 +1,9 @@
-"""Quote what an author must not obey, and fit the parts of a question into a limit.
-
-The least important part is shortened first, and left out first if need be.
-"""
+"""Quote what an author must not obey, and shorten what is too long."""
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import product
+from collections.abc import Sequence
 
-from agent.proposers.briefing import Briefing
 from agent.text import harmless_lines, one_line
 
 QUOTE_CHARS, SENTENCE_CHARS = 200, 160
@@ -47,36 +41,6 @@ def harmless_code(text: str) -> str:
 
 def _as_code(sign: re.Match[str]) -> str:
     return f"\\u{ord(sign[0]):04x}"
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """Describe a part of a question; its text may be shorter than any of its limits."""
-
-    title: str
-    write: Callable[[Briefing, int], str]  # the text, of at most so many characters; empty: there is nothing to tell
-    worth: int  # of two parts the lesser is shortened first
-    least_chars: int  # it is shortened to this before any other is left out
-    most_chars: int
-
-
-def fit(parts: Sequence[Section], briefing: Briefing, most_chars: int) -> Mapping[str, str]:
-    """Return the texts by title, in the order of the parts, of at most most_chars characters together.
-
-    Shorten one part after the other to its least, from the least important on; then leave out in the same order.
-    """
-    texts = {part.title: part.write(briefing, part.most_chars) for part in parts}
-    by_worth = sorted(parts, key=lambda part: part.worth)
-    for may_leave_out, part in product((False, True), by_worth):
-        over = sum(map(len, texts.values())) - most_chars
-        if over <= 0:
-            break
-        length = len(texts[part.title])
-        if may_leave_out:
-            texts[part.title] = ""
-        elif length > part.least_chars:
-            texts[part.title] = part.write(briefing, max(length - over, part.least_chars))
-    return {title: text for title, text in texts.items() if text}
 
 
 def newest(lines: Sequence[str], most_chars: int) -> list[str]:

@@ -6,13 +6,13 @@ line of limited length, with codes in place of characters that could close the q
 control token. Code stands in fences that it cannot close. The output of a process that has read validation text is
 never quoted: a script could print that text for the next script to memorise.
 
-The whole has a limit, of which the script takes what it needs. STABLE and CHANGING are the tables of all other parts,
-with what each is worth and how short it may get. The stable parts come first and are fitted by themselves, so that
-they are the same from question to question, and a provider's cache can hold them.
+Every part beside the script has a limit of its own, 42,000 characters together: 13,000 tokens, as code and tables have
+3.3 characters in each. The stable parts come first, so that they are the same from question to question, and a
+provider's cache can hold them.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Literal
@@ -22,7 +22,7 @@ from agent.proposers.author.attempts import TITLE_CHARS, Combinable, history, to
 from agent.proposers.author.calls import calls
 from agent.proposers.author.curves import curves
 from agent.proposers.author.diffs import diffs, edits_of
-from agent.proposers.author.excerpts import Section, cut, fenced, fit, newest, quoted
+from agent.proposers.author.excerpts import cut, fenced, newest, quoted
 from agent.proposers.author.facts import lasting, present
 from agent.proposers.author.pages import for_one_answer
 from agent.proposers.author.tried import known_ideas, turned_dials
@@ -30,9 +30,7 @@ from agent.proposers.briefing import Briefing
 from agent.proposers.written import written
 from agent.text import harmless_lines, paragraphs
 
-PROMPT_CHARS = 52_000  # of all parts together: 16,000 tokens, as code and tables have 3.3 characters in each
-STABLE_CHARS, CHANGING_CHARS = 6_000, 9_000  # at least, beside a script that would leave less
-TASK_CHARS, COMBINED_CHARS = 1_500, 7_000  # of the longest task; of the edits that may be combined
+COMBINED_CHARS = 7_000  # of the edits that may be combined
 NOTE_CHARS, HYPOTHESIS_CHARS = 1_000, 600  # of one
 ANSWER_CHARS = 60_000  # of an unusable reply that is sent back with the error
 
@@ -100,53 +98,46 @@ def _offered(briefing: Briefing, most_chars: int) -> str:
     return "" if parts is None else edits_of(parts.near, briefing, most_chars)
 
 
-STABLE = (
-    Section("Program", _program, worth=2, least_chars=2_000, most_chars=12_000),
-    Section("What the script may call", calls, worth=1, least_chars=1_500, most_chars=5_000),
-    Section("The night", lambda briefing, _: "\n".join(lasting(briefing)), worth=3, least_chars=0, most_chars=1_000),
+# title, text of at most so many characters, that limit; what has nothing to tell is left out
+Part = tuple[str, Callable[[Briefing, int], str], int]
+STABLE: tuple[Part, ...] = (
+    ("Program", _program, 6_000),
+    ("What the script may call", calls, 3_000),
+    ("The night", lambda briefing, _: "\n".join(lasting(briefing)), 1_000),
 )
-CHANGING = (
-    Section("So far", lambda briefing, _: "\n".join(present(briefing)), worth=10, least_chars=0, most_chars=2_000),
-    Section("Attempts", history, worth=7, least_chars=3_500, most_chars=10_500),
-    Section("Loss curves", curves, worth=4, least_chars=1_500, most_chars=2_500),
-    Section("Dials", turned_dials, worth=5, least_chars=600, most_chars=2_500),
-    Section("Edits", diffs, worth=1, least_chars=1_500, most_chars=5_000),
-    Section("Known ideas", known_ideas, worth=3, least_chars=700, most_chars=2_000),
-    Section("Notes from the owner", _notes, worth=9, least_chars=1_000, most_chars=4_000),
-    Section("Turned down just now, before it cost a run", _refused, worth=8, least_chars=300, most_chars=2_000),
+EDITS: Part = ("Edits", diffs, 3_000)
+CHANGING: tuple[Part, ...] = (
+    ("So far", lambda briefing, _: "\n".join(present(briefing)), 2_000),
+    ("Attempts", history, 10_500),
+    ("Loss curves", curves, 2_000),
+    ("Dials", turned_dials, 2_000),
+    EDITS,
+    ("Known ideas", known_ideas, 1_200),
+    ("Notes from the owner", _notes, 2_500),
+    ("Turned down just now, before it cost a run", _refused, 1_200),
 )
 # the question for a combination needs the edits of all that may be combined, in place of those that teach most
-COMBINING = tuple(
-    Section("Edits to combine", _offered, worth=8, least_chars=4_000, most_chars=COMBINED_CHARS)
-    if part.write is diffs
-    else part
-    for part in CHANGING
-)
+TO_COMBINE: Part = ("Edits to combine", _offered, COMBINED_CHARS)
 
 
 def compose(briefing: Briefing, broken: Attempt | None = None, mode: AskMode = AskMode.EDIT) -> Conversation:
     """Write the question for an edit of the parent's script, or for a repair of a broken attempt of the same author."""
     name, script = briefing.night.script, (broken or briefing.parent).proposal.script
-    system, shown = written("system", script=name), _section(f"The script: {name}", fenced(script, "python"))
     parts = to_combine(briefing.history) if mode is AskMode.COMBINE and not broken else None
-    task = _section("Your task", _repair(broken, name) if broken else _task(mode, name, parts))
-    left = PROMPT_CHARS - len(system) - len(shown)
-    # whatever the task, so that the beginning is the same in every mode
-    stable = _sections(STABLE, briefing, max(STABLE_CHARS, left - CHANGING_CHARS - TASK_CHARS))
-    table = CHANGING if parts is None else COMBINING
-    changing = _sections(table, briefing, max(CHANGING_CHARS, left - len(stable) - len(task)))
-    beginning = "\n\n".join(filter(None, (stable, shown)))
-    text = "\n\n".join(filter(None, (beginning, changing, task)))
-    return Conversation(system, (ChatMessage("user", text),), 0 if broken else len(beginning))
+    stable = [*_sections(STABLE, briefing), _section(f"The script: {name}", fenced(script, "python"))]
+    table = CHANGING if parts is None else [TO_COMBINE if part is EDITS else part for part in CHANGING]
+    task = _repair(broken, name) if broken else _task(mode, name, parts)
+    beginning = "\n\n".join(stable)
+    text = "\n\n".join([beginning, *_sections(table, briefing), _section("Your task", task)])
+    return Conversation(written("system", script=name), (ChatMessage("user", text),), 0 if broken else len(beginning))
 
 
-def _sections(parts: Sequence[Section], briefing: Briefing, most_chars: int) -> str:
-    room = most_chars - sum(len(part.title) + 6 for part in parts)
-    return "\n\n".join(_section(title, text) for title, text in fit(parts, briefing, room).items())
+def _sections(parts: Iterable[Part], briefing: Briefing) -> list[str]:
+    return [_section(title, text) for title, write, most_chars in parts if (text := write(briefing, most_chars))]
 
 
 def _section(title: str, text: str) -> str:
-    return f"# {title}\n\n{text}" if text else ""
+    return f"# {title}\n\n{text}"
 
 
 def _task(mode: AskMode, script: str, parts: Combinable | None) -> str:

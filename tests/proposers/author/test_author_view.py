@@ -13,6 +13,7 @@ from agent.proposers.author.attempts import history, line_of, rows
 from agent.proposers.author.calls import calls, read_calls
 from agent.proposers.author.curves import compared, curves, thinned
 from agent.proposers.author.diffs import diffs, edits_of
+from agent.proposers.author.excerpts import cut
 from agent.proposers.author.facts import lasting, present
 from agent.proposers.author.pages import for_one_answer
 from agent.proposers.author.tried import UNTRIED, known_ideas, turned_dials
@@ -243,3 +244,8 @@ def test_our_own_program_tells_one_who_answers_once_to_run_nothing():
     assert "## What may not" in shown
     assert "uv run" not in shown
     assert "nightshift try" not in shown
+
+
+def test_a_cut_text_says_so():
+    assert cut("short", 10) == "short"
+    assert cut("x" * 99, 50) == "x" * 25 + "\n[… cut at 50 characters]"
