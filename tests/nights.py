@@ -244,11 +244,12 @@ def scripted_context(
     sandbox: Mode | Box = Mode.OFF,
     confirm: int = 0,
     plausible_gain: float = 1.0,
+    early_stop: bool = False,
     budget_s: float = BUDGET_S,
 ) -> Iterator[NightContext]:
     place = Place.of(root / "train_mlx.py")
     mode = sandbox if isinstance(sandbox, Mode) else Mode.AUTO
-    terms = Terms("greedy", confirm, 100 * plausible_gain, allowance_s, mode)
+    terms = Terms("greedy", confirm, 100 * plausible_gain, allowance_s, mode, early_stop)
     night = open_night(Request(place, tag, budget_s), terms)
     stop, watcher = Stop(place.folder(tag)), Quiet()
     box = choose(sandbox) if isinstance(sandbox, Mode) else sandbox
@@ -256,7 +257,7 @@ def scripted_context(
     runner = Runner(night, place.folder(tag), box, limits, allowance_s, lambda: stop.now, watcher.progressed)
     with Journal.resume(place.journal(tag)) as journal:
         proposer = Scripted(scripts)
-        yield NightContext(place, journal, runner, proposer, Greedy(confirm), watcher, stop, Limits(), plausible_gain)
+        yield NightContext(place, journal, runner, proposer, Greedy(confirm), watcher, stop, Limits())
 
 
 def jobs_of(context: NightContext) -> Plan:

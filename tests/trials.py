@@ -142,10 +142,12 @@ def try_all(here: World, scripts: Sequence[Script], box: Box, told: Told) -> lis
         for module in (execute, plan):  # scoring gets as much
             alike = mock.patch.object(module, "scoring_limit_s", lambda usual_s, beyond_s, allowance_s: allowance_s)
             undo.enter_context(alike)
-        context = undo.enter_context(scripted_context(here.repo, TAG, [], sandbox=box, budget_s=BUDGET_S))
+        context = undo.enter_context(
+            scripted_context(here.repo, TAG, [], sandbox=box, budget_s=BUDGET_S, plausible_gain=PLAUSIBLE_GAIN)
+        )
         runner = dataclasses.replace(context.runner, resource_limits=LIMITS, allowance_s=None)
         own = {"runner": runner, "proposer": InTurn(here, scripts), "judge": Fair(scripts), "watcher": observer}
-        night.run_night(dataclasses.replace(context, plausible_gain=PLAUSIBLE_GAIN, **own))
+        night.run_night(dataclasses.replace(context, **own))
     return observer.trials
 
 

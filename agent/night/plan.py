@@ -261,7 +261,9 @@ class Plan:
         if decision.status is Status.KEEP and (audit := self._audit_of(attempt)) is not None:
             return audit
         if decision.status is Status.KEEP or decision.kind is Kind.OVERTAKEN:
-            return trusted(decision, attempt, self.state.parent_of(attempt), self.context.plausible_gain)
+            return trusted(
+                decision, attempt, self.state.parent_of(attempt), self.context.night.terms.plausible_gain / 100
+            )
         return decision
 
     def _audit_of(self, attempt: Attempt) -> Job | None:
@@ -406,7 +408,12 @@ class Plan:
     def _bounds_ahead(self, attempt: Attempt) -> tuple[Bound, ...]:
         """Return the bounds that may stop an idea's first run early; further seeds are run to the end."""
         state = self.state
-        if not self.context.early_stop or attempt.number == 0 or attempt.decision is not None or attempt.done_runs:
+        if (
+            not self.context.night.terms.early_stop
+            or attempt.number == 0
+            or attempt.decision is not None
+            or attempt.done_runs
+        ):
             return ()
         return learnt_bounds(self.context.runner, state.others(attempt.number), state.parent_of(attempt))
 

@@ -6,7 +6,6 @@ from typing import Any, Protocol, TypeVar
 
 from agent.clock import utc_now
 from agent.experiment import (
-    PLAUSIBLE_GAIN,
     Ask,
     Attempt,
     Dawn,
@@ -141,9 +140,7 @@ class NightContext:
     watcher: Watcher
     stop: Stop
     limits: Limits
-    plausible_gain: float = PLAUSIBLE_GAIN
     baseline: Callable[[Place], str] | None = None  # attempt 0's script; None: as it stands in the working tree
-    early_stop: bool = False  # end runs whose curve says that they will be no better than the incumbent
     dry_runs: bool = False  # seconds of training before the minutes, for edits of more than dials
     patience_s: float = 0.0  # how long one call to a source of ideas may take; above zero, ideas are made ahead
     outbox: Outbox = field(default_factory=lambda: Outbox(lambda: False))  # takes calls and sentences of the sources

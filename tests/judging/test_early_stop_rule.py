@@ -1,6 +1,5 @@
 """Early stop: what a curve says in mid-run, what a night has learnt of such curves, and a night that acts on it."""
 
-import dataclasses
 import json
 import math
 
@@ -169,8 +168,9 @@ def morning(tmp_path_factory, tiny_data):
     grounds = Grounds(make_repository(root, trained(0.5)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
-        with scripted_context(root, "t", [*LEARNT, BAD, GOOD, BAD_LATER, MISLED, UNSEEN]) as context:
-            run_night(dataclasses.replace(context, early_stop=True))
+        scripts = [*LEARNT, BAD, GOOD, BAD_LATER, MISLED, UNSEEN]
+        with scripted_context(root, "t", scripts, early_stop=True) as context:
+            run_night(context)
     return grounds
 
 
