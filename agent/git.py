@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from agent.errors import NoRepository, RepoError
@@ -88,7 +89,7 @@ TRIES = 3  # at a commit: a `git gc --prune=now` may take its half-made objects 
 STALE_LOCK_S = 2.0  # git holds the lock of a ref for milliseconds
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Repo:
     root: Path  # the top of the working tree
     common_dir: Path  # the git folder that linked worktrees of one repository share
@@ -122,7 +123,7 @@ class Repo:
         literal, files = {"GIT_LITERAL_PATHSPECS": "1"}, ("--", *paths)
         self.git("add", "--force", *files, env=literal)
         how = ("--quiet", "--no-gpg-sign", "--only", "-m", message)
-        self.git("commit", *how, *files, env={**self._identity(), **literal})
+        self.git("commit", *how, *files, env={**self._identity, **literal})
 
     def git(self, *arguments: str, env: Mapping[str, str] | None = None, stdin: str = "") -> str:
         """Run one command and return its output without the last line end.
@@ -143,6 +144,7 @@ class Repo:
     ) -> subprocess.CompletedProcess[bytes]:
         return _run(self.root, (*SAFE, DURABLE), arguments, env or {}, stdin.encode(errors="surrogateescape"))
 
+    @cached_property
     def _identity(self) -> Mapping[str, str]:
         """Return an author for commits if git has none configured, so that the night can go on; else nothing."""
         done = self._run("-c", "user.useConfigOnly=true", "var", "GIT_COMMITTER_IDENT")
@@ -206,7 +208,7 @@ class Repo:
             self.git("update-index", "--add", "--replace", "--cacheinfo", f"{mode},{made},{path}", env=index)
             tree = self.git("write-tree", env=index)
         dates = {"GIT_AUTHOR_DATE": when, "GIT_COMMITTER_DATE": when}
-        return self.git("commit-tree", tree, "-p", parent, env={**self._identity(), **dates}, stdin=message)
+        return self.git("commit-tree", tree, "-p", parent, env={**self._identity, **dates}, stdin=message)
 
     # ---- refs ----
 
