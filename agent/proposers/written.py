@@ -4,13 +4,15 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agent.text import counted, one_line
+
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 
 def written(name: str, **facts: object) -> str:
     """Return the template prompts/NAME.md with these facts; raise jinja2.UndefinedError for one that is missing."""
-    return _templates().get_template(f"{name}.md").render(facts)
+    return _templates().get_template(f"{name}.md").render(facts).strip()
 
 
 @cache
@@ -19,4 +21,6 @@ def _templates() -> "Environment":
 
     folder = FileSystemLoader(Path(__file__).parent / "prompts")
     # plain text for a model, no page
-    return Environment(loader=folder, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    templates = Environment(loader=folder, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    templates.filters |= {"one_line": one_line, "counted": counted}
+    return templates

@@ -19,7 +19,7 @@ FENCE = re.compile(r"\s{0,3}(```+|~~~+)")
 def facts_page(briefing: Briefing) -> str:
     """Write what there is beside the attempts: the night, loss curves, dials and known ideas."""
     return _page(
-        ("The night", "\n".join([*lasting(briefing), *present(briefing)])),
+        ("The night", f"{lasting(briefing)}\n{present(briefing)}"),
         ("Loss curves", curves(briefing, PLENTY_CHARS)),
         ("Dials", turned_dials(briefing, PLENTY_CHARS)),
         ("Known ideas", known_ideas(briefing, PLENTY_CHARS)),

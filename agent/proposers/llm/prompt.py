@@ -103,11 +103,11 @@ Part = tuple[str, Callable[[Briefing, int], str], int]
 STABLE: tuple[Part, ...] = (
     ("Program", _program, 6_000),
     ("What the script may call", calls, 3_000),
-    ("The night", lambda briefing, _: "\n".join(lasting(briefing)), 1_000),
+    ("The night", lambda briefing, _: lasting(briefing), 1_000),
 )
 EDITS: Part = ("Edits", diffs, 3_000)
 CHANGING: tuple[Part, ...] = (
-    ("So far", lambda briefing, _: "\n".join(present(briefing)), 2_000),
+    ("So far", lambda briefing, _: present(briefing), 2_000),
     ("Attempts", history, 10_500),
     ("Loss curves", curves, 2_000),
     ("Dials", turned_dials, 2_000),

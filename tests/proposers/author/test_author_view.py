@@ -25,7 +25,7 @@ PLENTY = 100_000
 
 
 def test_the_lasting_facts_are_the_device_the_corpus_and_the_budget():
-    assert list(lasting(told())) == [
+    assert lasting(told()).splitlines() == [
         "- device: a CPU (cpu), 8 CPU cores, 32 GB of memory",
         "- corpus: stories, 4.20 bytes a token, rows of 1,024 tokens, a vocabulary of 8,192",
         "- training time of a run: 30 s",
@@ -33,7 +33,7 @@ def test_the_lasting_facts_are_the_device_the_corpus_and_the_budget():
 
 
 def test_the_present_facts_are_noise_incumbent_speed_headroom_phases_and_what_is_left():
-    noise, best, pace, size, memory, phases, left = present(told())
+    noise, best, pace, size, memory, phases, left = present(told()).splitlines()
     assert "moves val_bpb by 0.004000" in noise
     assert best == "- incumbent: attempt 2, val_bpb 1.500000, 1 run"
     assert pace.endswith("1,100 steps, 3.3 M tokens, 110,000 tokens a second, with start and end")
@@ -45,8 +45,8 @@ def test_the_present_facts_are_noise_incumbent_speed_headroom_phases_and_what_is
 
 def test_without_a_setting_only_the_journal_is_told():
     briefing = told(setting=None)
-    assert "GB" not in "\n".join(lasting(briefing))
-    assert "leaves" not in "\n".join(present(briefing))
+    assert "GB" not in lasting(briefing)
+    assert "leaves" not in present(briefing)
     assert curves(briefing, PLENTY) == calls(briefing, PLENTY) == known_ideas(briefing, PLENTY) == ""
 
 
