@@ -10,40 +10,37 @@ from agent.proposers.briefing import Briefing
 from agent.script.dials import skeleton_in
 from agent.text import diff_lines
 
-MOST_DIFFS, DIFF_CHARS = 12, 1_500
+DIFF_CHARS, USUAL_CHARS = 1_500, 600  # of an edit at most; on average
 LEAST_CHARS = 400  # of an edit that is worth showing, with the line above it
 
 
 def diffs(briefing: Briefing, most_chars: int) -> str:
-    """Show diffs, the newest of each sort first, until the room is full; a turned dial is told in the list of dials."""
+    """Show the edits that teach most, the newest of each sort first; a turned dial is told in the list of dials."""
     by_number = {row.attempt.number: row for row in rows(briefing)}
-    shown: list[str] = []
-    for row in _by_worth(tuple(by_number.values())):
-        if not _turns_dials_alone(row, by_number, briefing.night.device_kind):
-            shown.append(_edit(row, by_number, min(DIFF_CHARS, most_chars - _length(shown)), context=1))
-        if not all(shown) or len(shown) == MOST_DIFFS:
-            break
-    return "\n\n".join(filter(None, shown))
+    kind = briefing.night.device_kind
+    teaching = [row for row in _by_worth(tuple(by_number.values())) if not _turns_dials_alone(row, by_number, kind)]
+    return _edits(teaching[: max(1, most_chars // USUAL_CHARS)], by_number, most_chars, context=1)
 
 
 def edits_of(numbers: Sequence[int], briefing: Briefing, most_chars: int) -> str:
-    """Show the edits of these attempts, turned dials as well; what a short one leaves is room for the later ones."""
+    """Show the edits of these attempts, turned dials as well."""
     by_number = {row.attempt.number: row for row in rows(briefing)}
+    return _edits([by_number[number] for number in numbers], by_number, most_chars, context=0)
+
+
+def _edits(chosen: Sequence[AttemptRow], by_number: Mapping[int, AttemptRow], most_chars: int, *, context: int) -> str:
+    """Show these edits, each with the same room; what a short one leaves is room for the later ones."""
     shown: list[str] = []
-    for at, number in enumerate(numbers):
-        room = max(LEAST_CHARS, (most_chars - _length(shown)) // (len(numbers) - at))
-        shown.append(_edit(by_number[number], by_number, min(DIFF_CHARS, room), context=0))
+    for at, row in enumerate(chosen):
+        room = max(LEAST_CHARS, (most_chars - sum(len(text) + 2 for text in shown)) // (len(chosen) - at))
+        shown.append(_edit(row, by_number, min(DIFF_CHARS, room), context=context))
     return "\n\n".join(filter(None, shown))
 
 
-def _length(shown: Sequence[str]) -> int:
-    return sum(len(text) + 2 for text in shown)
-
-
 def _edit(row: AttemptRow, by_number: Mapping[int, AttemptRow], most_chars: int, *, context: int) -> str:
-    """Show the edit of an attempt under a line about it; return an empty string where the room is too short."""
+    """Show the edit of an attempt under a line about it; return an empty string where it has no parent."""
     parent = _parent(row, by_number)
-    if parent is None or most_chars < LEAST_CHARS:
+    if parent is None:
         return ""
     title = quoted(row.attempt.proposal.title, TITLE_CHARS)
     head = f"Attempt {row.attempt.number} (edits {parent.attempt.number}), {row.verdict}, {title}:\n\n"

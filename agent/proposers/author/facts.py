@@ -1,8 +1,8 @@
 """State the facts of a night: those that stay the same until its end, and those that hold now."""
 
 from agent.experiment import Attempt, Summary
+from agent.proposers.author.written import written
 from agent.proposers.briefing import Briefing, Left
-from agent.proposers.written import written
 from agent.text import counted
 
 

@@ -15,10 +15,9 @@ from agent.files import read_end
 from agent.git import detached_git
 from agent.proposers.author.attempts import what_happened
 from agent.proposers.author.diffs import diff_of
-from agent.proposers.author.excerpts import quoted
 from agent.proposers.author.pages import attempts_page, calls_page, facts_page, for_one_answer
+from agent.proposers.author.written import written
 from agent.proposers.briefing import Briefing
-from agent.proposers.written import written
 from agent.script.contract import MAX_SCRIPT_BYTES, decoded
 from agent.text import SAID_CHARS, diff_lines, harmless_lines, one_line
 
@@ -85,34 +84,17 @@ def before(briefing: Briefing) -> str:
 
 def task(briefing: Briefing, limit_s: float) -> str:
     """Write the agent's task; of a crash with the end of the log of its training, which has read no held-out text."""
-    night, best, broken, noise = briefing.night, briefing.parent, briefing.broken, briefing.noise
+    broken = briefing.broken
     log = next((run.last_lines for run in reversed(broken.runs) if run.ending is Ending.CRASHED), "") if broken else ""
-    return (
-        written(
-            "agent",
-            script=script_name(briefing),
-            budget=f"{night.budget_s:g}",
-            device=f"{one_line(night.device, SAID_CHARS)} ({night.device_kind})",
-            best=best,
-            score=f"val_bpb {best.val_bpb:.6f}" if best.val_bpb is not None else "no score",
-            luck=f"differences below {noise.smallest_bpb:.6f} are luck" if noise else "small differences are luck",
-            broken=broken,
-            title=quoted(broken.proposal.title) if broken else "",
-            why=(what_happened(broken) or "it crashed") if broken else "",
-            log="\n".join(f"> {line}" for line in harmless_lines(log).split("\n")) if log else "",
-            minutes=f"{limit_s / 60:.3g}",
-            refused=_refused(briefing),
-        )
-        + "\n"
+    words = written(
+        "agent",
+        script=script_name(briefing),
+        briefing=briefing,
+        why=(what_happened(broken) or "it crashed") if broken else "",
+        log=harmless_lines(log).split("\n") if log else [],
+        minutes=limit_s / 60,
     )
-
-
-def _refused(briefing: Briefing) -> str:
-    lines = [
-        f"- {quoted(one.proposal.title)} (`history/refused-{count}.diff`): {quoted(one.why, 400)}"
-        for count, one in enumerate(briefing.refused, 1)
-    ]
-    return "\n".join(["Turned down just now, before it cost a run:\n", *lines]) if lines else ""
+    return f"{words}\n"
 
 
 def _indented(note: str) -> str:

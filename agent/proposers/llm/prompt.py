@@ -26,12 +26,12 @@ from agent.proposers.author.excerpts import cut, fenced, newest, quoted
 from agent.proposers.author.facts import lasting, present
 from agent.proposers.author.pages import for_one_answer
 from agent.proposers.author.tried import known_ideas, turned_dials
+from agent.proposers.author.written import written
 from agent.proposers.briefing import Briefing
-from agent.proposers.written import written
 from agent.text import harmless_lines, paragraphs
 
 COMBINED_CHARS = 7_000  # of the edits that may be combined
-NOTE_CHARS, HYPOTHESIS_CHARS = 1_000, 600  # of one
+NOTE_CHARS = 1_000  # of one
 ANSWER_CHARS = 60_000  # of an unusable reply that is sent back with the error
 
 
@@ -149,15 +149,7 @@ def _task(mode: AskMode, script: str, parts: Combinable | None) -> str:
 
 def _repair(broken: Attempt, script: str) -> str:
     line, code = _where(broken, script)
-    return written(
-        "repair",
-        number=broken.number,
-        title=quoted(broken.proposal.title, TITLE_CHARS),
-        why=what_happened(broken) or "it crashed",
-        hypothesis=quoted(broken.proposal.hypothesis, HYPOTHESIS_CHARS),
-        line=line,
-        code=quoted(code),
-    )
+    return written("repair", broken=broken, why=what_happened(broken) or "it crashed", line=line, code=code)
 
 
 def _where(broken: Attempt, script: str) -> tuple[int, str]:

@@ -4,6 +4,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agent.proposers.author.excerpts import quoted
 from agent.text import counted, one_line
 
 if TYPE_CHECKING:
@@ -19,8 +20,8 @@ def written(name: str, **facts: object) -> str:
 def _templates() -> "Environment":
     from jinja2 import Environment, FileSystemLoader, StrictUndefined  # most commands write no prompt
 
-    folder = FileSystemLoader(Path(__file__).parent / "prompts")
+    folder = FileSystemLoader(Path(__file__).parents[1] / "prompts")
     # plain text for a model, no page
     templates = Environment(loader=folder, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    templates.filters |= {"one_line": one_line, "counted": counted}
+    templates.filters |= {"one_line": one_line, "counted": counted, "quoted": quoted}
     return templates
