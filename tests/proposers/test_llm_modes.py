@@ -8,8 +8,7 @@ from llm_servers import Server, says, status
 
 from agent.errors import NoIdea, NotYet, Unanswered
 from agent.experiment import Ask, Attempt, Decision, Ending, Kind, Run, Status
-from agent.proposers.author.attempts import Combinable, to_combine
-from agent.proposers.author.diffs import edits_of
+from agent.proposers.author.attempts import Combinable, edits_of, to_combine
 from agent.proposers.briefing import Briefing
 from agent.proposers.llm.llm import Price
 from agent.proposers.llm.prompt import COMBINED_CHARS, AskMode, compose

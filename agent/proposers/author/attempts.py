@@ -1,15 +1,16 @@
 """Describe the attempts of a night: what each came to, against the script that it edited and against the incumbent."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, zip_longest
 
 from agent.experiment import NOT_BELIEVED, Attempt, History, Kind, Noise, Status, kept, source_name
 from agent.judging.failures import stopped_early, too_slow, training_failure
 from agent.judging.intervals import Interval
-from agent.proposers.author.excerpts import newest, quoted, quoted_sentence
-from agent.proposers.author.facts import memory_gb
+from agent.proposers.author.excerpts import fenced, harmless_code, newest, quoted, quoted_sentence
 from agent.proposers.briefing import Briefing
-from agent.text import percent_sure
+from agent.script.dials import skeleton_in
+from agent.text import diff_lines, percent_sure
 
 FAILURES = frozenset({*NOT_BELIEVED, Kind.CRASHED, Kind.TOO_SLOW, Kind.IGNORES_SEED})
 NEAR_MISS = 0.3  # sure of a gain: an idea that is not kept may be one on another incumbent
@@ -113,6 +114,14 @@ def _difference(attempt: Attempt, parent: Attempt | None, noise: Noise | None) -
     return Interval.of_runs(attempt.val_bpb - parent.val_bpb, noise.sigma_bpb if noise else None, *runs)
 
 
+def memory_gb(attempt: Attempt, device_kind: str) -> float | None:
+    """Return the most memory that it filled: of a GPU by the script's count, else by the harness's watch."""
+    if device_kind == "cuda":
+        peak_mb = attempt.summary.peak_vram_mb if attempt.summary is not None else None
+        return peak_mb / 1024 if peak_mb is not None else None
+    return attempt.peak_bytes / 2**30 if attempt.peak_bytes is not None else None
+
+
 def _steps(attempt: Attempt) -> int | None:
     return attempt.summary.num_steps if attempt.summary is not None else None
 
@@ -121,7 +130,7 @@ def _share(value: float | None, other: float | None) -> float | None:
     return value / other if value is not None and other else None
 
 
-# ---- as lines --------------------------------------------------------------------------------------------------------
+# ---- as lines -------------------------------------------------------------------------------------------------------
 
 
 def history(briefing: Briefing, most_chars: int) -> str:
@@ -204,3 +213,74 @@ def reason_for_author(attempt: Attempt) -> str | None:
     if any(score.val_bpb is None or (score.audit and not score.audit.passed) for score in scores):
         return what_happened(attempt)
     return attempt.decision.words if attempt.decision else None
+
+
+# ---- their edits -----------------------------------------------------------------------------------------------------
+
+DIFF_CHARS, USUAL_CHARS = 1_500, 600  # of an edit at most; on average
+LEAST_CHARS = 400  # of an edit that is worth showing, with the line above it
+
+
+def diffs(briefing: Briefing, most_chars: int) -> str:
+    """Show the edits that teach most, the newest of each sort first; a turned dial is told in the list of dials."""
+    by_number = {row.attempt.number: row for row in rows(briefing)}
+    kind = briefing.night.device_kind
+    teaching = [row for row in _by_worth(tuple(by_number.values())) if not _turns_dials_alone(row, by_number, kind)]
+    return _edits(teaching[: max(1, most_chars // USUAL_CHARS)], by_number, most_chars, context=1)
+
+
+def edits_of(numbers: Sequence[int], briefing: Briefing, most_chars: int) -> str:
+    """Show the edits of these attempts, turned dials as well."""
+    by_number = {row.attempt.number: row for row in rows(briefing)}
+    return _edits([by_number[number] for number in numbers], by_number, most_chars, context=0)
+
+
+def _edits(chosen: Sequence[AttemptRow], by_number: Mapping[int, AttemptRow], most_chars: int, *, context: int) -> str:
+    """Show these edits, each with the same room; what a short one leaves is room for the later ones."""
+    shown: list[str] = []
+    for at, row in enumerate(chosen):
+        room = max(LEAST_CHARS, (most_chars - sum(len(text) + 2 for text in shown)) // (len(chosen) - at))
+        shown.append(_edit(row, by_number, min(DIFF_CHARS, room), context=context))
+    return "\n\n".join(filter(None, shown))
+
+
+def _edit(row: AttemptRow, by_number: Mapping[int, AttemptRow], most_chars: int, *, context: int) -> str:
+    """Show the edit of an attempt under a line about it; return an empty string where it has no parent."""
+    parent = _parent(row, by_number)
+    if parent is None:
+        return ""
+    title = quoted(row.attempt.proposal.title, TITLE_CHARS)
+    head = f"Attempt {row.attempt.number} (edits {parent.attempt.number}), {row.verdict}, {title}:\n\n"
+    before, after = (one.attempt.proposal.script for one in (parent, row))
+    return head + fenced(diff_of(before, after, most_chars - len(head) - 20, context), "diff")
+
+
+def _parent(row: AttemptRow, by_number: Mapping[int, AttemptRow]) -> AttemptRow | None:
+    return None if row.attempt.parent is None else by_number.get(row.attempt.parent)
+
+
+def _by_worth(found: Sequence[AttemptRow]) -> Iterator[AttemptRow]:
+    """Yield near misses, kept and crashed attempts in turn, the newest first."""
+    near = [row for row in reversed(found) if row.is_near]
+    kept = [row for row in reversed(found) if row.attempt.status is Status.KEEP]
+    crashed = [row for row in reversed(found) if row.attempt.status is Status.CRASH]
+    return (row for row in chain.from_iterable(zip_longest(near, kept, crashed)) if row and row.attempt.is_idea)
+
+
+def _turns_dials_alone(row: AttemptRow, by_number: Mapping[int, AttemptRow], device_kind: str) -> bool:
+    """Return whether an attempt differs from its parent in dials alone; so does attempt 0, which edits nothing."""
+    parent = _parent(row, by_number)
+    if parent is None:
+        return True
+    before, after = (skeleton_in(one.attempt.proposal.script, device_kind) for one in (parent, row))
+    return before == after != ""
+
+
+def diff_of(before: str, after: str, most_chars: int, context: int) -> str:
+    """Return a diff without its two first lines, harmless to read; a long one is cut at the end of a line."""
+    lines = diff_lines(before.splitlines(), after.splitlines(), context=context)[2:]
+    text = harmless_code("\n".join(lines))
+    if len(text) <= most_chars:
+        return text
+    end = "\n[the rest is left out]"
+    return text[: most_chars - len(end)].rpartition("\n")[0] + end

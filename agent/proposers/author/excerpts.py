@@ -1,10 +1,19 @@
-"""Quote what an author must not obey, and shorten what is too long."""
+"""Write text for an author: quote what it must not obey, shorten what is too long, and fill the templates of prompts.
+
+prompts/ holds one template each, in Jinja2's form, for people to read and change.
+"""
 
 import json
 import re
 from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from agent.text import harmless_lines, one_line
+from agent.text import counted, harmless_lines, one_line
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 QUOTE_CHARS, SENTENCE_CHARS = 200, 160
 # control tokens such as <|im_end|>, </s> or [INST], which some servers would obey inside a message
@@ -65,3 +74,19 @@ def cut(text: str, most_chars: int) -> str:
         return text
     end = f"\n[… cut at {most_chars:,} characters]"
     return f"{text[: max(0, most_chars - len(end))]}{end}"
+
+
+def written(name: str, **facts: object) -> str:
+    """Return the template prompts/NAME.md with these facts; raise jinja2.UndefinedError for one that is missing."""
+    return _templates().get_template(f"{name}.md").render(facts).strip()
+
+
+@cache
+def _templates() -> "Environment":
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # most commands write no prompt
+
+    folder = FileSystemLoader(Path(__file__).parents[1] / "prompts")
+    # plain text for a model, no page
+    templates = Environment(loader=folder, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    templates.filters |= {"one_line": one_line, "counted": counted, "quoted": quoted}
+    return templates

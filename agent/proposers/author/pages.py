@@ -2,12 +2,9 @@
 
 import re
 
-from agent.proposers.author.attempts import history
+from agent.proposers.author.attempts import diffs, history
 from agent.proposers.author.calls import calls
-from agent.proposers.author.curves import curves
-from agent.proposers.author.diffs import diffs
-from agent.proposers.author.facts import lasting, present
-from agent.proposers.author.tried import known_ideas, turned_dials
+from agent.proposers.author.night import curves, known_ideas, lasting, present, turned_dials
 from agent.proposers.briefing import Briefing
 
 PLENTY_CHARS = 60_000  # of a part: an agent reads as it needs

@@ -13,10 +13,9 @@ from agent.errors import NoIdea, RepoError, ScriptError
 from agent.experiment import Ending, Status
 from agent.files import read_end
 from agent.git import detached_git
-from agent.proposers.author.attempts import what_happened
-from agent.proposers.author.diffs import diff_of
+from agent.proposers.author.attempts import diff_of, what_happened
+from agent.proposers.author.excerpts import written
 from agent.proposers.author.pages import attempts_page, calls_page, facts_page, for_one_answer
-from agent.proposers.author.written import written
 from agent.proposers.briefing import Briefing
 from agent.script.contract import MAX_SCRIPT_BYTES, decoded
 from agent.text import SAID_CHARS, diff_lines, harmless_lines, one_line

@@ -18,15 +18,11 @@ from enum import StrEnum
 from typing import Literal
 
 from agent.experiment import Attempt
-from agent.proposers.author.attempts import TITLE_CHARS, Combinable, history, to_combine, what_happened
+from agent.proposers.author.attempts import TITLE_CHARS, Combinable, diffs, edits_of, history, to_combine, what_happened
 from agent.proposers.author.calls import calls
-from agent.proposers.author.curves import curves
-from agent.proposers.author.diffs import diffs, edits_of
-from agent.proposers.author.excerpts import cut, fenced, newest, quoted
-from agent.proposers.author.facts import lasting, present
+from agent.proposers.author.excerpts import cut, fenced, newest, quoted, written
+from agent.proposers.author.night import curves, known_ideas, lasting, present, turned_dials
 from agent.proposers.author.pages import for_one_answer
-from agent.proposers.author.tried import known_ideas, turned_dials
-from agent.proposers.author.written import written
 from agent.proposers.briefing import Briefing
 from agent.text import harmless_lines, paragraphs
 

@@ -14,7 +14,7 @@ from agent.night.briefing import briefing_of
 from agent.night.ideas import brief
 from agent.night.limits import Limits
 from agent.night.lock import only_night
-from agent.proposers.author.facts import lasting
+from agent.proposers.author.night import lasting
 from agent.proposers.briefing import Left
 from agent.proposers.llm.prompt import compose
 from agent.records.journal import Journal

@@ -9,14 +9,11 @@ from briefings import CURVE, HISTORY, SETTING, attempt, edited, reworked, told
 from queued import SCRIPT
 
 from agent.experiment import Kind
-from agent.proposers.author.attempts import history, line_of, rows
+from agent.proposers.author.attempts import diffs, edits_of, history, line_of, rows
 from agent.proposers.author.calls import calls, read_calls
-from agent.proposers.author.curves import compared, curves, thinned
-from agent.proposers.author.diffs import diffs, edits_of
 from agent.proposers.author.excerpts import cut
-from agent.proposers.author.facts import lasting, present
+from agent.proposers.author.night import UNTRIED, compared, curves, known_ideas, lasting, present, thinned, turned_dials
 from agent.proposers.author.pages import for_one_answer
-from agent.proposers.author.tried import UNTRIED, known_ideas, turned_dials
 from agent.proposers.briefing import KnownIdea
 from agent.proposers.llm.prompt import AskMode, compose
 
