@@ -74,12 +74,17 @@ def leased_env(lease: Lease) -> dict[str, str]:
     """Return the variables by which libraries and agent/lab/hardware.py keep to a lease; none for the whole machine."""
     env = {} if lease.gpu is None else {"CUDA_VISIBLE_DEVICES": lease.gpu}
     if lease.cores:
-        env |= dict.fromkeys(THREADS, str(len(lease.cores)))
+        env |= {name: _threads(os.environ.get(name, ""), len(lease.cores)) for name in THREADS}
     if lease.of_cores is not None:
         env["NIGHTSHIFT_OF_CORES"] = str(lease.of_cores)
     if lease.share < 1:
         env["NIGHTSHIFT_MEMORY_SHARE"] = f"{lease.share:g}"
     return env
+
+
+def _threads(asked: str, cores: int) -> str:
+    """Return the user's number of threads if it is smaller than the number of cores, else one thread a core."""
+    return asked if asked.isdecimal() and 0 < int(asked) < cores else str(cores)
 
 
 def _may_pass(name: str) -> bool:

@@ -224,7 +224,9 @@ def test_a_script_with_the_whole_machine_may_place_its_threads(tmp_path):
     assert run_leased(tmp_path, WHOLE, usable(bubblewrap()), narrow).last_lines == "1"
 
 
-def test_libraries_start_as_many_threads_as_there_are_cores():
+def test_libraries_start_as_many_threads_as_there_are_cores(monkeypatch):
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
     lease = Lease("cores 0-3", (0, 1, 2, 3), None, 0.25, 16)
     assert leased_env(WHOLE) == {}
     assert leased_env(lease) == {
@@ -232,6 +234,12 @@ def test_libraries_start_as_many_threads_as_there_are_cores():
         "NIGHTSHIFT_OF_CORES": "16",
         "NIGHTSHIFT_MEMORY_SHARE": "0.25",
     }
+
+
+@pytest.mark.parametrize(("asked", "had"), [("2", "2"), ("16", "4"), ("0", "4"), ("many", "4")])
+def test_a_smaller_number_of_threads_that_the_user_asks_for_holds_on_pinned_cores(monkeypatch, asked, had):
+    monkeypatch.setenv("OMP_NUM_THREADS", asked)
+    assert leased_env(Lease("cores 0-3", (0, 1, 2, 3), None))["OMP_NUM_THREADS"] == had
 
 
 def test_workers_divide_the_memory_and_the_reserve_stays_the_machines():

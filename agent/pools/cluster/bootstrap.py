@@ -36,7 +36,9 @@ def answer_with(digest: str, code: list[Any], call: bytes, board: Any, worker: s
             except OSError:  # another process was faster
                 shutil.rmtree(aside, ignore_errors=True)
         sys.path.insert(0, str(place))
-        os.environ.pop("OMP_NUM_THREADS", None)  # Ray's own default; a run takes the cores that it is pinned to
+    began = Path("/proc/self/environ")
+    if not began.exists() or b"\0OMP_NUM_THREADS=" not in b"\0" + began.read_bytes():
+        os.environ.pop("OMP_NUM_THREADS", None)  # Ray sets it for each call; the user has not
     from agent.pools.cluster import node
 
     return pickle.dumps(node.answer(pickle.loads(call), node.Reporter(board, worker) if worker else None))
