@@ -125,7 +125,7 @@ def open_context(request: Request) -> Iterator[NightContext]:
             watcher=screen,
             stop=stop,
             limits=limits,
-            pool=undo.enter_context(closing(_pool(runner, leases, cluster, terms, journal))),
+            pool=undo.enter_context(closing(_pool(runner, leases, cluster, terms))),
             baseline=request.baseline,
             dry_runs=terms.dry_run and night.budget_s >= DRY_RUN_FROM_S,
             patience_s=patience_s(terms) if asks_sources else 0.0,
@@ -176,14 +176,13 @@ def _cluster_of(terms: Terms) -> Iterator["Cluster | None"]:
         yield cluster
 
 
-def _pool(runner: Runner, leases: Sequence[Lease], cluster: "Cluster | None", terms: Terms, journal: Journal) -> Pool:
+def _pool(runner: Runner, leases: Sequence[Lease], cluster: "Cluster | None", terms: Terms) -> Pool:
     """Return the workers of a cluster, or of this machine, where each has its own cores or GPU."""
     if cluster is None:
         return LocalPool([replace(runner, lease=lease) for lease in leases])
     from agent.pools.cluster.pool import RayPool
 
-    first = next((attempt.done_runs for attempt in journal.attempts()), ())
-    return RayPool(cluster, runner, terms.workers, first)
+    return RayPool(cluster, runner, terms.workers)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Which nodes of a cluster take part in a night, which are slow, and what their workers are called."""
+"""Which nodes of a cluster take part in a night, and what their workers are called."""
 
 from dataclasses import replace
 
@@ -9,8 +9,7 @@ from agent.experiment import DryRun, Ending, Night, Run, Score, Summary
 from agent.pools.cluster.checks import different, most_each, unfit, unusable, usual
 from agent.pools.cluster.cluster import Cluster
 from agent.pools.cluster.messages import NodeDevice, NodeJoined, NodeShare, Returned, Versions
-from agent.pools.cluster.slots import node_of, shares_of_node
-from agent.pools.cluster.slow_nodes import SlowNodes
+from agent.pools.cluster.slots import shares_of_node
 from agent.runs.fixed import protocol
 from agent.runs.jobs import Measure, Trial
 from agent.sandbox.box import Open
@@ -126,62 +125,3 @@ def test_workers_are_named_after_their_node():
     assert shares_of_node(NODE, 16, 0) == {"10.0.0.7": NodeShare(16, 1.0)}
     assert shares_of_node(NODE, 5, 0) == {f"10.0.0.7 share {place}": NodeShare(5, 1 / 3) for place in range(3)}
     assert shares_of_node(NODE, 17, 0) == {}
-    assert {node_of(name) for name in ("10.0.0.7 gpu 0", "10.0.0.7", "10.0.0.7 share 11")} == {"10.0.0.7"}
-
-
-# ---- slow nodes ------------------------------------------------------------------------------------------------------
-
-
-def test_a_node_that_trains_attempt_0_slowly_gets_work_again_once_it_trains_it_well():
-    nodes = SlowNodes([run(1000.0), run(1010.0)])
-    why = nodes.note_run("10.0.0.8", measure(0), run(800.0))
-    assert why == "node 10.0.0.8 gets no work until attempt 0 trains well there: it trains #0 20% slower than others"
-    trial = nodes.trials["10.0.0.8"]
-    assert (trial.attempt, trial.script, trial.dawn) == (0, "first", 0)
-    assert not nodes.end_trial("10.0.0.8", run(850.0))
-    assert not nodes.end_trial("10.0.0.8", None)
-    assert nodes.trials
-    assert nodes.end_trial("10.0.0.8", run(950.0))
-    assert not nodes.trials
-
-
-def test_a_slow_edit_is_no_slow_node():
-    nodes = SlowNodes([run(1000.0), run(1000.0, "10.0.0.8")])
-    assert [nodes.note_run(node, measure(place), run(speed)) for place, (node, speed) in enumerate([
-        ("10.0.0.8", 990.0), ("10.0.0.7", 900.0), ("10.0.0.7", 1000.0), ("10.0.0.8", 400.0), ("10.0.0.7", 600.0),
-        ("10.0.0.8", 1000.0), ("10.0.0.7", 1000.0), ("10.0.0.8", 700.0),
-    ])] == [None] * 8  # fmt: skip
-
-
-def test_a_node_whose_edits_are_all_slow_is_tried():
-    nodes = SlowNodes([run(1000.0), run(1000.0, "10.0.0.8")])
-    for attempt in range(1, 5):
-        assert nodes.note_run("10.0.0.7", measure(attempt), run(1000.0)) is None
-    assert nodes.note_run("10.0.0.8", measure(5), run(700.0)) is None
-    assert nodes.note_run("10.0.0.8", measure(6), run(720.0)) is None
-    assert "its last 3 runs were more than 10% slower" in (nodes.note_run("10.0.0.8", measure(7), run(710.0)) or "")
-
-
-def test_the_same_edit_tells_two_nodes_apart():
-    nodes = SlowNodes([])
-    assert nodes.note_run("10.0.0.7", measure(3), run(500.0)) is None
-    assert nodes.note_run("10.0.0.8", measure(3), run(480.0)) is None
-    assert "it trains #3 29% slower" in (nodes.note_run("10.0.0.8", measure(3), run(355.0)) or "")
-
-
-def test_an_edit_that_says_another_speed_each_time_is_not_made_again_without_end():
-    nodes = SlowNodes([run(1000.0)])
-    assert nodes.note_run("10.0.0.7", measure(3), run(9000.0)) is None
-    blamed = [nodes.note_run(f"10.0.0.{place}", measure(3), run(900.0)) is not None for place in range(8, 13)]
-    assert blamed == [True, True, False, False, False]
-    another_seed = replace(measure(3), seed=1)
-    assert nodes.note_run("10.0.0.8", another_seed, run(900.0)) is None, "it would have more tries than others"
-    assert not nodes.end_trial("10.0.0.9", run(800.0))
-    assert nodes.note_run("10.0.0.8", another_seed, run(900.0)) is not None, "one of the nodes was slow indeed"
-    assert nodes.end_trial("10.0.0.8", run(1000.0))
-    assert nodes.note_run("10.0.0.8", another_seed, run(900.0)) is None
-
-
-def test_a_script_that_counts_nothing_makes_no_node_slow():
-    nodes = SlowNodes([run(1000.0)])
-    assert nodes.note_run("10.0.0.8", measure(0), replace(run(1.0), summary=None)) is None

@@ -7,7 +7,7 @@ import pytest
 from test_cluster_nodes import FACTS, H200, NIGHT, NODE, TRIAL, measure, run
 
 from agent.errors import MachineError
-from agent.experiment import DryRun, Ending, Run
+from agent.experiment import Ending, Run
 from agent.judging.failures import training_failure
 from agent.pools.cluster.cluster import Cluster
 from agent.pools.cluster.messages import (
@@ -109,7 +109,7 @@ def test_an_answer_that_cannot_be_is_no_result_and_its_node_rests(pool, cluster)
     assert (ended.result, "it sent a run with seed 99" in (ended.lost or "")) == (None, True)
     assert pool.free_for(measure(3)) is None
     (said,) = pool.news()
-    assert "gets no work for 1 min: it sent a run with seed 99 for one with seed 0" in said
+    assert "gets no work for 60 s: it sent a run with seed 99 for one with seed 0" in said
     assert not (pool._runner.folder / "runs").exists()
 
 
@@ -121,6 +121,11 @@ def test_where_all_nodes_have_left_no_worker_is_free_and_one_is_expected(pool, c
     assert pool.free_for(measure(3)) == pool.workers[0]
 
 
+def lost(order: BeginJob) -> Done:
+    """Word of a job that has no end, for its node."""
+    return Done(order.perform.worker, order.number, lost="its node has left")
+
+
 def done(order: BeginJob, returned: Returned | None) -> Done:
     """Word of a job that has ended; None: its process was killed."""
     if returned is not None:
@@ -129,30 +134,26 @@ def done(order: BeginJob, returned: Returned | None) -> Done:
 
 
 def fails(pool: RayPool, cluster: Played, attempt: int, *outcomes: Returned | None) -> list[Ended]:
-    """A job of the attempt for each outcome, all at the same time; None: its process was killed, and that of attempt
-    0's trial run after it. No worker rests.
-    """
+    """A job of the attempt for each outcome, all at the same time; None: it was lost. No worker rests then."""
     orders = []
     for worker in [one for one in pool.workers if one not in pool.at_work][: len(outcomes)]:
         pool.begin(worker, measure(attempt))
         orders.append(cluster.orders[-1])
-    found = []
+    ended = []
     for order, returned in zip(orders, outcomes, strict=True):
-        found += heard(pool, cluster, done(order, returned))
-        if returned is None:
-            found += heard(pool, cluster, done(cluster.orders[-1], None))
+        ended += heard(pool, cluster, done(order, returned) if returned is not None else lost(order))
     for slot in pool._slots.values():
         slot.rests_until = 0.0
-    return [*found, *heard(pool, cluster)]
+    return [*ended, *heard(pool, cluster)]
 
 
 @pytest.mark.parametrize("outcome", [UNWELL, None])
 def test_an_only_node_that_fails_again_and_again_ends_the_night_and_says_how_it_goes_on(pool, cluster, outcome):
-    why = "its disk is full" if outcome else "its process was killed"
+    why = "its disk is full" if outcome else "its node has left"
     for _ in range(2):
-        (lost,) = fails(pool, cluster, 3, outcome)
-        assert (lost.lost, lost.error) == (f"worker {lost.worker}: {why}", None)
-    rests = ["gets no work for 1 min", "gets no work for 2 min"] if outcome else []
+        (ended,) = fails(pool, cluster, 3, outcome)
+        assert (ended.lost, ended.error) == (f"worker {ended.worker}: {why}", None)
+    rests = ["gets no work for 60 s"] * 2 if outcome else []
     assert [said.partition(": ")[0] for said in pool.news()] == [f"node {HERE.name} {rest}" for rest in rests]
     (ended,) = fails(pool, cluster, 3, outcome)
     assert isinstance(ended.error, MachineError)
@@ -180,7 +181,7 @@ def test_a_night_goes_on_while_one_of_its_nodes_does_its_work(cluster, tmp_path)
     for _ in range(7):
         bad, good = fails(pool, cluster, 3, UNWELL, Returned(run(100.0)))
         assert (bad.error, good.error) == (None, None)
-    assert pool.news()[-1].startswith("node n2 gets no work for 15 min: ")
+    assert pool.news()[-1].startswith("node n2 gets no work for 60 s: ")
 
 
 def test_what_is_heard_of_an_earlier_job_is_not_taken_for_the_present_one(pool, cluster):
@@ -200,47 +201,36 @@ def test_what_is_heard_of_an_earlier_job_is_not_taken_for_the_present_one(pool, 
     assert ended.job.attempt == 4
 
 
-# ---- a script whose process is killed wherever it runs ---------------------------------------------------------------
-
-WELL = Returned(DryRun(2.0, None))
+# ---- a job whose process is killed -----------------------------------------------------------------------------------
 
 
 def killed(pool: RayPool, cluster: Played, job: Job) -> Ended | None:
-    """What comes of a job whose process is killed on the worker that it goes to, where attempt 0 runs well then."""
+    """What comes of a job whose process is killed on the worker that it goes to."""
     worker = pool.free_for(job)
     assert worker is not None
     pool.begin(worker, job)
-    assert heard(pool, cluster, done(cluster.orders[-1], None)) == []
-    assert cluster.orders[-1].perform.job == TRIAL
-    assert pool.at_work.keys() == {worker}
-    return next(iter(heard(pool, cluster, done(cluster.orders[-1], WELL))), None)
+    return next(iter(heard(pool, cluster, done(cluster.orders[-1], None))), None)
 
 
-def test_a_run_that_is_killed_again_where_attempt_0_runs_ends_as_too_large(pool, cluster):
-    found = [killed(pool, cluster, replace(measure(3), may_be_void=may_be)) for may_be in (True, False)]
-    assert [one.result.ending for one in found] == [Ending.SPOILT, Ending.EXCEEDED]
-    said = f"its process was killed on {HERE.name}, where a trial run of attempt 0 succeeds"
-    assert training_failure(found[-1].result) == said
-
-
-def test_a_run_that_was_killed_goes_to_another_node_and_attempt_0_ends_the_night(cluster, tmp_path):
-    cluster.nodes["other"] = replace(HERE, id="other", name="n2")
-    pool = pool_on(cluster, tmp_path, 2)
-    first = killed(pool, cluster, measure(3))
+def test_a_run_whose_process_is_killed_is_void_once_and_then_its_scripts(pool, cluster):
+    first, last = (killed(pool, cluster, replace(measure(3), may_be_void=may_be)) for may_be in (True, False))
+    assert first is not None
+    assert isinstance(first.result, Run)
     assert first.result.ending is Ending.SPOILT
-    again = killed(pool, cluster, replace(measure(3), may_be_void=False))
-    assert again.worker != first.worker
-    assert again.result.ending is Ending.EXCEEDED
-    assert " and " in again.result.last_lines
-    own = killed(pool, cluster, replace(measure(0), may_be_void=False))
-    assert isinstance(own.error, MachineError)
+    assert last is not None
+    assert isinstance(last.result, Run)
+    assert last.result.ending is Ending.EXCEEDED
+    assert training_failure(last.result) == f"its process was killed on {HERE.name}, for the second time"
 
 
-def test_a_dry_run_that_is_killed_again_has_failed(pool, cluster):
+def test_a_dry_run_that_is_killed_again_has_failed_and_attempt_0_ends_the_night(pool, cluster):
     job = replace(TRIAL, attempt=3, machine=TRIAL)
     first, last = (killed(pool, cluster, job) for _ in range(2))
-    assert first.lost == f"worker {HERE.name}: its process was killed"
+    assert first.lost == f"worker {HERE.name}: its process was killed on {HERE.name}"
     assert last.result.failure.startswith("its process was killed on ")
+    own = killed(pool, cluster, replace(measure(0), may_be_void=False))
+    assert isinstance(own.error, MachineError)
+    assert "nightshift run --tag t" in str(own.error)
 
 
 @pytest.mark.parametrize("attempt", [3, 0])
@@ -248,25 +238,18 @@ def test_an_audit_that_is_killed_is_done_again_where_the_weights_are_and_no_run_
     begun(pool, cluster, attempt)
     heard(pool, cluster, done(cluster.orders[-1], Returned(replace(run(100.0), weights_bytes=9))))
     job = AuditRun(attempt=attempt, script="", seed=0, limit_s=9.0, machine=TRIAL)
-    pool.begin(pool.workers[0], job)
-    for _ in range(2):
-        assert cluster.orders[-1].perform.job == job
-        assert heard(pool, cluster, done(cluster.orders[-1], None)) == []
-        found = heard(pool, cluster, done(cluster.orders[-1], WELL))
-    (last,) = found
+    assert killed(pool, cluster, job) is None
+    assert cluster.orders[-1].perform.job == job
+    (last,) = heard(pool, cluster, done(cluster.orders[-1], None))
     if attempt:
         assert "its process was killed on " in last.result.failure
     else:
-        assert "repair that and go on with: nightshift run --tag t" in str(last.error)
+        assert "go on with: nightshift run --tag t" in str(last.error)
 
 
-def test_a_node_that_leaves_or_whose_every_process_is_killed_is_not_the_edits_fault(cluster, tmp_path):
+def test_a_node_that_leaves_is_not_the_edits_fault(cluster, tmp_path):
     cluster.nodes["other"] = replace(HERE, id="other", name="n2")
     pool = pool_on(cluster, tmp_path, 2)
-    job = replace(measure(3), may_be_void=False)
-    for words, event in (("its process was killed", None), ("its node has left", NodeLeft("other"))):
-        pool.begin("n2", job)
-        assert heard(pool, cluster, done(cluster.orders[-1], None)) == []
-        (found,) = heard(pool, cluster, event or done(cluster.orders[-1], None))
-        assert found.lost == f"worker n2: {words}"
-    assert pool.free_for(job) == HERE.name
+    pool.begin("n2", replace(measure(3), may_be_void=False))
+    (ended,) = heard(pool, cluster, NodeLeft("other"))
+    assert ended.lost == "worker n2: its node has left"

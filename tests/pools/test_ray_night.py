@@ -113,7 +113,7 @@ def line(process: psutil.Process) -> str:
 def test_a_night_whose_only_node_is_full_ends_with_one_sentence_and_goes_on_with_the_same_command(
     grounds, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("agent.pools.cluster.slots.UNWELL_REST_S", 0.2)
+    monkeypatch.setattr("agent.pools.cluster.pool.UNWELL_REST_S", 0.2)
     words = ("run", "--tag", "f", "--pool", "ray", *SHORT)
     with mounted(tmp_path / "full", "size=900m") as full:
         done = grounds.nightshift(*words, NIGHTSHIFT_CACHE=str(full))

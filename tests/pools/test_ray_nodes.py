@@ -55,7 +55,7 @@ def go_through(grounds: Grounds, nodes: Nodes, night: Followed) -> None:
     for file in nodes.cache("c").glob("ray/corpora/*/validation*"):
         file.unlink()
         file.write_bytes(b"another text")
-    assert night.says("node c gets no work for 1 min"), night.said
+    assert night.says("node c gets no work for 60 s"), night.said
     assert "validation" in night.said
     assert night.says("#0 · baseline"), night.said
     nodes.kill("c")

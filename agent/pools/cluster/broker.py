@@ -64,6 +64,7 @@ from agent.pools.cluster.messages import (
 
 WATCH_S = 1.0  # between looks at the nodes and at the progress of jobs
 END_S = 6.0  # that a job has to end in once it was asked to; then its process is killed
+LEAVE_S = 6.0  # that Ray may take to notice that a node is gone, once its processes are
 CALLS_OF_A_PROCESS = 200  # starting another Python for every job would take a second of a core each time
 STORE_BYTES = 256 << 20  # of Ray's object store on this machine: results are small, and content goes in pieces
 
@@ -151,12 +152,20 @@ class Broker:
             self.jobs[worker] = job = self.call(order.node_id, order.perform, worker, order.cpus, order.gpus)
             done = Done(worker, order.number, read(ray.get(job)))
         except (RayError, OSError, NightshiftError) as error:
-            was_killed = job is not None and isinstance(error, WorkerCrashedError | OutOfMemoryError)
-            done = Done(worker, order.number, lost=sentence(error), was_killed=was_killed)
+            is_alone = job is not None and worker not in self.ending and self._was_killed(order.node_id, error)
+            done = Done(worker, order.number, lost=sentence(error), was_killed=is_alone)
         if self.jobs.get(worker) is job:  # of a node that came back, the worker may have another one by now
             self.jobs.pop(worker, None)
             self.ending.pop(worker, None)
         self.tell(done)
+
+    def _was_killed(self, node_id: str, error: Exception) -> bool:
+        """Return whether a process alone was killed; a node that goes takes its processes first."""
+        if isinstance(error, WorkerCrashedError | OutOfMemoryError):
+            time.sleep(LEAVE_S)
+            with suppress(RayError):
+                return any(node["NodeID"] == node_id and node["Alive"] for node in ray.nodes())
+        return False
 
     def end(self, worker: str) -> None:
         """Ask a job to end; the next exchange passes that on."""

@@ -6,8 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from agent.errors import MachineError
-from agent.experiment import DryRun, Run
+from agent.experiment import Audit, DryRun, Ending, Run
 from agent.files import remove
+from agent.invocation import typed
 from agent.pools.cluster.checks import different, given_up, unusable
 from agent.pools.cluster.cluster import Cluster
 from agent.pools.cluster.content import files_for, put_pieces, take_files
@@ -26,14 +27,14 @@ from agent.pools.cluster.messages import (
     Progressed,
     Returned,
 )
-from agent.pools.cluster.slots import Failures, Kills, Slot, needs_on, shares_of_node
-from agent.pools.cluster.slow_nodes import TRIAL_SEED, SlowNodes
+from agent.pools.cluster.slots import Failures, Slot, needs_on, shares_of_node
 from agent.pools.pool import Ended, Working
 from agent.records.checksums import digest
-from agent.runs.jobs import AuditRun, Job, Measure
+from agent.runs.execute import Result
+from agent.runs.jobs import AuditRun, Job, Measure, Trial
 from agent.runs.runner import Runner
 
-KILLED_REST_S, SLOW_REST_S = 5.0, 300.0  # before a worker gets work again
+LOST_REST_S, UNWELL_REST_S = 5.0, 60.0  # before a worker whose job was lost, and a node that is unwell, get work
 AGAIN_S = 10.0  # between attempts to reach a cluster that is gone
 FETCH_S = 600.0  # for the weights of a run
 ENTER_S = 120.0  # for a node to lay out the night's folder
@@ -44,13 +45,13 @@ class RayPool:
     """Execute jobs on workers of a cluster.
 
     The weights of a run stay on the node that has trained it until the run's attempt is kept. A job that needs them
-    goes there. Where the process of a job is killed, attempt 0 is tried on its node, before the edit is blamed.
+    goes there. A job whose process is killed is done again once; the second time counts as the script's.
     """
 
     expects_workers = True  # nodes that join, or are well again
 
-    def __init__(self, cluster: Cluster, runner: Runner, most: int, first: Sequence[Run] = ()) -> None:
-        """Give work to at most so many workers; `first` are attempt 0's runs so far, which tell how fast nodes are."""
+    def __init__(self, cluster: Cluster, runner: Runner, most: int) -> None:
+        """Give work to at most so many workers."""
         self._cluster = cluster
         self._runner = runner  # of the driver: its folder is the night's
         self._most = most
@@ -62,7 +63,9 @@ class RayPool:
         self._answer: Consulted | None = None
         self._next_start = 0.0
         self._is_open = self._closing = False
-        self._slow, self._failures, self._kills = SlowNodes(first), Failures(), Kills(runner)
+        self._failures = Failures()
+        # dry runs and audits whose process was killed once, by kind, attempt and seed; the journal counts runs
+        self._killed: set[tuple[type[Job], int, int]] = set()
         self._entering: dict[int, str] = {}  # question → the node that lays out the night's folder
         for joined in list(cluster.nodes.values()):
             self._welcome(joined)
@@ -82,17 +85,15 @@ class RayPool:
 
     @property
     def at_work(self) -> Mapping[str, Working]:
-        return {slot.name: slot.working_now for slot in self._slots.values() if self._works(slot)}
+        return {slot.name: slot.working_now for slot in self._slots.values() if slot.job is not None}
 
     def free_for(self, job: Job) -> str | None:
         unsaid = {one.worker for one in self._ended}
-        slots = [slot for slot in self._slots.values() if slot.job is None and slot.name not in unsaid]
+        slots = [slot for slot in self._slots.values() if slot.is_free and slot.name not in unsaid]
         if isinstance(job, AuditRun):
             nodes = self._held.get((job.attempt, job.seed), set()) & self._cluster.nodes.keys()
-        else:
-            nodes = self._kills.untried(job.attempt, self._well)
-        slots = [slot for slot in slots if slot.node.id in nodes] if nodes else slots
-        return next((slot.name for slot in slots if self._is_ready_for(slot, job)), None)
+            slots = [slot for slot in slots if slot.node.id in nodes] if nodes else slots
+        return next((slot.name for slot in slots), None)
 
     def begin(self, worker: str, job: Job) -> None:
         slot = self._slots[worker]
@@ -114,34 +115,12 @@ class RayPool:
         cpus, gpus = needs_on(slot.node, content)
         self._cluster.send(BeginJob(slot.number, slot.node.id, cpus, gpus, perform, places))
 
-    def _works(self, slot: Slot) -> bool:
-        """Return whether a worker has a job of the night."""
-        return slot.job is not None and slot.job is not self._slow.trials.get(slot.name)
-
-    def _is_ready_for(self, slot: Slot, job: Job) -> bool:
-        """Return whether a worker can take a job now; a slow node may still look at the weights that it has."""
-        if slot.node.id in self._on_trial:
-            return slot.job is None and self._has_weights(slot, job)
-        return slot.is_free
-
     def _has_weights(self, slot: Slot, job: Job) -> bool:
         return isinstance(job, AuditRun) and slot.node.id in self._held.get((job.attempt, job.seed), ())
-
-    @property
-    def _on_trial(self) -> set[str]:
-        """Return the nodes that have to train attempt 0 before they get work."""
-        return {self._slots[name].node.id for name in self._slow.trials if name in self._slots}
-
-    @property
-    def _well(self) -> set[str]:
-        """Return the nodes that do their work."""
-        nodes = {slot.node.id for slot in self._slots.values()} - self._on_trial
-        return {node for node in nodes if self._failures.is_well(node)}
 
     def ended(self, wait_s: float) -> Sequence[Ended]:
         if self._runner.stopped():
             self._end_jobs()
-        self._begin_trials()
         self._pump(0.0 if self._ended else wait_s)
         found, self._ended = self._ended, []
         return [replace(one, lost=None) for one in found] if self._runner.stopped() else found
@@ -208,12 +187,6 @@ class RayPool:
             return
         self._failures.forget(slot.node.id)
         if isinstance(job, Measure):
-            slow = self._slow.note_run(slot.name, job, result)
-            if slow is not None:
-                self._rest(slot.node.id, SLOW_REST_S, slow)
-                self._lose(slot, "its node is slow")
-                self._drop(slot.node.id, [(job.attempt, job.seed)])
-                return
             remove(self._runner.run_folder(job.attempt, job.seed))
             if isinstance(result, Run) and result.weights_bytes is not None:
                 self._held[job.attempt, job.seed] = {slot.node.id}
@@ -221,24 +194,29 @@ class RayPool:
         error = MachineError(returned.error) if returned.error is not None else None
         self._ended.append(Ended(slot.name, job, result, error))
 
-    def _blame(self, slot: Slot, job: Job, why: str, returned: Returned | None) -> None:
-        """Decide how a job ends whose process was killed, once attempt 0 was tried on its node."""
-        if returned is None or not isinstance(returned.result, DryRun) or returned.result.failure is not None:
-            self._fail(slot, job, why, KILLED_REST_S)
-            return
+    def _end_killed(self, slot: Slot, job: Job, why: str) -> None:
+        """End a job whose process was killed while its node went on: void once, and then the script's."""
         self._failures.forget(slot.node.id)
-        ended = self._kills.note(slot, job, why)
-        if ended is not None:
-            self._ended.append(ended)
-        elif isinstance(job, AuditRun):
-            self.begin(slot.name, job)
+        key = (type(job), job.attempt, 0 if isinstance(job, Trial) else job.seed)
+        why = f"{why} on {slot.node.name}"
+        if isinstance(job, Measure) and job.may_be_void:
+            self._ended.append(Ended(slot.name, job, Run(job.seed, Ending.SPOILT, None, 0.0, None, why)))
+        elif not isinstance(job, Measure) and key not in self._killed:
+            self._killed.add(key)
+            if isinstance(job, AuditRun):
+                self.begin(slot.name, job)  # where the weights are
+            else:
+                self._lose(slot, why)
+        elif job.attempt:
+            self._ended.append(Ended(slot.name, job, _counted(job, f"{why}, for the second time")))
         else:
-            self._lose(slot, why)
+            again = typed("run", "--tag", self._runner.night.tag)
+            self._ended.append(Ended(slot.name, job, error=MachineError(f"{why}; see why, and go on with: {again}")))
 
     def _fail(self, slot: Slot, job: Job, why: str, rest_s: float | None = None) -> None:
         """Lose a job that has failed by its node; end the night where all nodes have failed again and again.
 
-        rest_s: of this worker; None: its node rests, longer after each failure.
+        rest_s: of this worker; None: its node rests.
         """
         node = slot.node
         if self._failures.note(slot, self._slots.values()):
@@ -246,8 +224,7 @@ class RayPool:
             self._ended.append(Ended(slot.name, job, error=error))
             return
         if rest_s is None:
-            minutes = self._failures.rest_s(node.id) / 60
-            self._rest(node.id, 60 * minutes, f"node {node.name} gets no work for {minutes:.0f} min: {why}")
+            self._rest(node.id, UNWELL_REST_S, f"node {node.name} gets no work for {UNWELL_REST_S:.0f} s: {why}")
         else:
             slot.rests_until = time.monotonic() + rest_s
         self._lose(slot, why)
@@ -302,17 +279,12 @@ class RayPool:
         if slot is None or slot.job is None or slot.number != done.number:
             return
         job = slot.job
-        if not self._works(slot):
-            self._end_trial(slot, returned)
-        elif slot.killed is not None:
-            self._blame(slot, job, slot.killed, returned)
-        elif returned is not None:
+        if returned is not None:
             self._take(slot, job, returned)
-        elif done.was_killed and job.machine is not None and not self._closing:
-            self._send(slot, job.machine, [])
-            slot.job, slot.killed = job, done.lost
+        elif done.was_killed and not self._closing:
+            self._end_killed(slot, job, done.lost or "it was killed")
         else:
-            self._fail(slot, job, done.lost or "it is not known why", KILLED_REST_S)
+            self._fail(slot, job, done.lost or "it is not known why", LOST_REST_S)
         if slot.number == done.number:
             slot.job = None
 
@@ -335,23 +307,6 @@ class RayPool:
         if self._is_open:
             self._news.append(f"node {joined.name} has joined: {joined.device and joined.device.device}")
 
-    # ---- slow nodes ----
-
-    def _begin_trials(self) -> None:
-        """Train attempt 0 on slow nodes that have rested."""
-        for name, trial in self._slow.trials.items():
-            slot = self._slots.get(name)
-            if slot is not None and slot.is_free and not self._closing:
-                self._send(slot, trial, [])
-
-    def _end_trial(self, slot: Slot, returned: Returned | None) -> None:
-        """Give a node work again if attempt 0 has trained there as fast as elsewhere."""
-        node = slot.node
-        is_well = self._slow.end_trial(slot.name, returned.result if returned is not None else None)
-        said = f"node {node.name} trains attempt 0 well again, and gets work" if is_well else None
-        self._rest(node.id, 0.0 if is_well else SLOW_REST_S, said)
-        self._drop(node.id, [(0, TRIAL_SEED)])
-
     def _rest(self, node_id: str, rest_s: float, why: str | None) -> None:
         self._news += [why] if why is not None else []
         for slot in self._slots.values():
@@ -359,7 +314,7 @@ class RayPool:
                 slot.rests_until = time.monotonic() + rest_s
 
     def _lose(self, slot: Slot, why: str) -> None:
-        if self._works(slot) and slot.job is not None:
+        if slot.job is not None:
             self._ended.append(Ended(slot.name, slot.job, lost=f"worker {slot.name}: {why}"))
         slot.job = None
 
@@ -395,3 +350,13 @@ class RayPool:
         deadline = time.monotonic() + most_s
         while not is_so() and time.monotonic() < deadline:
             self._pump(0.1)
+
+
+def _counted(job: Job, why: str) -> Result:
+    """Return the result of a job that counts though its process was killed."""
+    match job:
+        case Measure():
+            return Run(job.seed, Ending.EXCEEDED, None, 0.0, None, why)
+        case Trial():
+            return DryRun(0.0, why)
+    return Audit(0, 0, 0.0, 0.0, 0.0, f"it could not be done: {why}")
