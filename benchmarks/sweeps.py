@@ -16,7 +16,7 @@ from kills import Outcome, Strike, Tally, Victim
 
 from agent.experiment import Ending
 
-COMMANDS = ("hash-object", "write-tree", "commit-tree", "update-ref")  # those that write
+COMMANDS = ("hash-object", "mktree", "commit-tree", "update-ref")  # those that write
 BUDGET_S, LONGER_S = 0.05, 0.4
 FOUND = 10  # points that an opening after a kill lacks at most, as its folders are there
 CHAIN = 10  # kills of one night at random moments

@@ -35,6 +35,20 @@ def test_a_commit_holds_the_script_alone(repo, root):
     assert git(root, "log", "-1", "--format=%B", sha).strip() == "title\n\nbody"
 
 
+@pytest.mark.parametrize("path", ["deep/er/train.py", "deep/er/new.py", "not/there/yet.py", "a link.py"])
+def test_a_script_anywhere_is_the_one_file_of_its_commit(repo, root, path):
+    (root / "deep" / "er").mkdir(parents=True)
+    for name in ("deep/er/train.py", "deep/er-too", "deep/beside ä.txt"):
+        (root / name).write_text(name)
+    (root / "a link.py").symlink_to("train_mlx.py")
+    git(root, "add", ".")
+    git(root, "commit", "-qm", "files in folders")
+    sha = repo.commit_script(repo.find("HEAD") or "", path, "A = 2\n", "title", WHEN)
+    assert git(root, "-c", "core.quotePath=off", "diff-tree", "-r", "--name-only", "HEAD", sha) == path
+    assert git(root, "ls-tree", "-r", "--full-tree", sha, path).startswith("100644 blob")
+    assert git(root, "fsck", "--strict", "--no-dangling") == ""
+
+
 def test_the_same_facts_give_the_same_commit(repo):
     assert commit(repo) == commit(repo)
 
@@ -99,7 +113,7 @@ def stand_before_git(folder: Path, script: str, monkeypatch) -> None:
 
 
 def test_objects_swept_away_in_the_middle_of_a_commit_are_made_again(repo, root, tmp_path, monkeypatch):
-    sweep = f'case "$*" in *write-tree*) mkdir {tmp_path}/once && $real -C {root} prune --expire=now;; esac 2>/dev/null'
+    sweep = f'case "$*" in *mktree*) mkdir {tmp_path}/once && $real -C {root} prune --expire=now;; esac 2>/dev/null'
     stand_before_git(tmp_path / "bin", f'{sweep}\nexec $real "$@"', monkeypatch)
     sha = commit(repo)
     assert (tmp_path / "once").exists()
