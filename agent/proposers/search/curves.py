@@ -4,7 +4,7 @@ A score is the sum of the dials' curves, an offset and the noise of its seeds. T
 dials act together, but every run says something about each dial that it turned: so an edit may turn many at once. A
 curve is a line and a parabola about the incumbent's place, and a level for each word where a dial's values are words.
 How large it may be is the dial's own scale: most are near zero, and the scores decide which are not (sparse Bayesian
-regression: Tipping 2001; here by Gibbs sampling, Geman & Geman 1984, with each dial's coefficients integrated out).
+regression: MacKay 1992; Tipping 2001).
 Curves are expected to bend upwards, since scripts are tuned. Each group of attempts has its offset, so only differences
 within it count: a group is one night's attempts whose scripts differ in dials alone.
 """
@@ -17,13 +17,11 @@ import numpy.typing as npt
 Array = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
-SCALES = np.array([0.05, 0.15, 0.4, 1.0, 2.5, 6.0, 15.0, 40.0])  # of a curve, in sigma of one run, over half a range
+SCALE = 3.0  # of a curve, in sigma of one run, over half a range: what is expected of a dial before it was turned
+STRENGTH = 0.1  # how many coefficients that expectation counts as
 BENT = 1.0  # expected curvature of a curve, in its scale
-BURNT, DRAWS, PARTS = 6, 24, 3  # sweeps that are thrown away, sweeps that are kept, parts of each
-# Variance beside the noise of seeds: dials that act together, curves that are no parabolas. Each is so much less likely
-# than the one before.
-MISFITS, RARER = np.array([1.0, 1.2, 1.5, 2.0, 3.0, 5.0]) ** 2 - 1, 1.5
-SHARES = np.array([0.03, 0.1, 0.2, 0.4, 0.7])  # of the scores' variance, where no repeated run has told the noise
+DRAWS, ROUNDS = 24, 8  # with more rounds, few scores would rule out dials too soon
+SHARE, LEAST_SHARE = 0.3, 0.03  # of the scores' variance that is noise, where no repeated run has told it
 MILD = 3.0  # typical differences: worse than bad is no further news
 
 
@@ -96,10 +94,13 @@ class Curves:
             bpb[scores.groups == group] = _tempered(bpb[scores.groups == group], sigma_bpb)
         tells = np.isin(scores.groups, [group for group in names if (scores.groups == group).sum() > 1])
         blocks = Blocks.of(scores.words)
-        features = blocks.features(scores.places[tells], origin)
-        gibbs = Gibbs(features, bpb[tells], scores.runs[tells], scores.groups[tells], blocks.bends, sigma_bpb)
-        mean, samples = gibbs.sample(rng, draws)
-        return cls(origin, blocks, mean * gibbs.unit, samples * gibbs.unit, gibbs.unit)
+        features = blocks.features(scores.places[tells], origin).reshape(-1, 2 * len(blocks.owner))
+        mean, covariance, unit = _posterior(
+            features, bpb[tells], scores.runs[tells], scores.groups[tells], blocks.bends, sigma_bpb
+        )
+        drawn = rng.standard_normal((draws, len(mean))) @ np.linalg.cholesky(covariance).T
+        shape = (-1, len(blocks.owner), 2)
+        return cls(origin, blocks, unit * mean.reshape(shape)[0], unit * (mean + drawn).reshape(shape), unit)
 
     def at(self, places: Array, coefficients: Array) -> Array:
         """Return every dial's part of the score at places (…, D), by coefficients (K, 2): (…, D)."""
@@ -124,97 +125,40 @@ def _tempered(bpb: Array, sigma_bpb: float | None) -> Array:
     return np.minimum(bpb, first + mild) if mild else bpb
 
 
-class Gibbs:
-    """Sample coefficients, the dials' scales and the misfit in turns; all in units of the noise."""
+def _posterior(
+    features: Array, bpb: Array, runs: Array, groups: npt.NDArray[np.int64], bends: Flags, sigma_bpb: float | None
+) -> tuple[Array, Array, float]:
+    """Return mean (2K,) and covariance of the coefficients in a unit, and that unit, which is the noise of one run.
 
-    def __init__(
-        self, features: Array, bpb: Array, runs: Array, groups: npt.NDArray[np.int64], bends: Flags,
-        sigma_bpb: float | None,
-    ) -> None:  # fmt: skip
-        self._blocks, self._each = features.shape[1:]
-        self._features, self._runs = features.reshape(len(bpb), self._blocks * self._each), runs
-        self._members = (groups[:, None] == np.unique(groups)).astype(np.float64)  # (N, groups)
-        centred = bpb - self._members @ (self._members.T @ bpb / np.maximum(self._members.sum(axis=0), 1))
-        spread = float(np.std(centred)) if len(bpb) else 0.0
-        self.unit = (max(sigma_bpb, 1e-3 * spread) if sigma_bpb is not None else spread) or 1e-6
-        self._values = centred / self.unit
-        if sigma_bpb is not None:
-            self._variances = 1 / runs + MISFITS[:, None]  # (choices, N)
-            self._log_prior = -RARER * np.arange(len(MISFITS))
-        else:
-            self._variances, self._log_prior = SHARES[:, None] / runs, np.zeros(len(SHARES))
-        self._expected = np.zeros((self._blocks, self._each))
-        self._expected[bends, 1] = BENT
-        self._scales = np.ones(self._blocks)
-        self._weights = np.full(len(SCALES), 1 / len(SCALES))
-        self._choose_variance(0)
+    Scales and misfit are those with the largest evidence, by expectation and maximisation. The misfit is variance
+    beside the noise of seeds: dials that act together, curves that are no parabolas.
+    """
+    spread = float(np.std(_without_offsets(bpb, groups, np.ones(len(bpb))))) if len(bpb) else 0.0
+    unit = (max(sigma_bpb, 1e-3 * spread) if sigma_bpb is not None else spread) or 1e-6
+    variance, misfit = (1.0, 0.0) if sigma_bpb is not None else (SHARE, 0.0)
+    expected = np.where(bends[:, None], [0.0, BENT], 0.0)  # (K, 2)
+    scales = np.full(len(bends), SCALE)
+    for _ in range(ROUNDS):
+        trust = 1 / (variance / runs + misfit)
+        told = _without_offsets(features, groups, trust)
+        values = _without_offsets(bpb / unit, groups, trust)
+        inverse = np.linalg.inv(told.T @ (told * trust[:, None]) + np.diag(np.repeat(scales**-2.0, 2)))
+        covariance = np.asarray((inverse + inverse.T) / 2, np.float64)
+        mean = covariance @ (told.T @ (values * trust) + (expected / scales[:, None]).ravel())
+        squares = (mean**2 + np.diagonal(covariance)).reshape(-1, 2).sum(axis=1) + STRENGTH * SCALE**2
+        along = (expected * mean.reshape(-1, 2)).sum(axis=1)
+        scales = (np.sqrt(along**2 + 4 * (2 + STRENGTH) * squares) - along) / (2 * (2 + STRENGTH))
+        left = (values - told @ mean) ** 2 + ((told @ covariance) * told).sum(axis=1)
+        if len(bpb) and sigma_bpb is not None:
+            misfit = float(max(0.0, (left - 1 / runs).mean()))
+        elif len(bpb):
+            variance = float(np.clip((left * runs).mean(), LEAST_SHARE, 1.0))
+    return mean, covariance, unit
 
-    def sample(self, rng: np.random.Generator, draws: int) -> tuple[Array, Array]:
-        """Return the mean coefficients (K, 2) and samples of them (S, K, 2)."""
-        means, samples = [], []
-        for _ in range(BURNT + draws):
-            for some in np.array_split(rng.permutation(self._blocks), min(PARTS, self._blocks)):
-                self._draw_scales(some, rng)
-            counts = (self._scales[:, None] == SCALES).sum(axis=0)
-            self._weights = rng.dirichlet(counts + 0.5)
-            mean, covariance = self._posterior()
-            drawn = mean + np.linalg.cholesky(covariance) @ rng.standard_normal(len(mean))
-            self._draw_variance(drawn, rng)
-            means.append(mean)
-            samples.append(drawn)
-        shape = (-1, self._blocks, self._each)
-        kept = np.array(samples[BURNT:]).reshape(shape)
-        return np.array(means[BURNT:]).reshape(shape).mean(axis=0), kept
 
-    def _posterior(self) -> tuple[Array, Array]:
-        """Return mean and covariance of all coefficients, given the scales and the misfit."""
-        precision = np.repeat(self._scales**-2, self._each)
-        covariance = np.linalg.inv(self._gram + np.diag(precision))
-        covariance = (covariance + covariance.T) / 2
-        return covariance @ (self._moment + (self._expected / self._scales[:, None]).ravel()), covariance
-
-    def _draw_scales(self, blocks: npt.NDArray[np.int64], rng: np.random.Generator) -> None:
-        """Draw the scales of some blocks, with all coefficients integrated out.
-
-        Each is drawn given the old scales of all others, also of those that are drawn with it: an approximation, which
-        spares an inversion for each block.
-        """
-        mean, covariance = self._posterior()
-        own = blocks[:, None] * self._each + np.arange(self._each)
-        inverse = np.linalg.inv(covariance[own[:, :, None], own[:, None, :]])
-        expected, old = self._expected[blocks], self._scales[blocks][:, None]
-        told = inverse - np.eye(self._each) / old[:, :, None] ** 2  # precision by the scores alone
-        towards = np.einsum("kij,kj->ki", inverse, mean[own]) - expected / old
-        size, axes = np.linalg.eigh(told)
-        size = np.maximum(size, 0)[:, None]
-        scales = SCALES[None, :, None]
-        along = (
-            np.einsum("kij,ki->kj", axes, towards)[:, None] + np.einsum("kij,ki->kj", axes, expected)[:, None] / scales
-        )
-        evidence = 0.5 * along**2 * scales**2 / (1 + size * scales**2) - 0.5 * np.log1p(size * scales**2)
-        logs = evidence.sum(axis=-1) + np.log(self._weights)
-        chances = np.exp(logs - logs.max(axis=1, keepdims=True)).cumsum(axis=1)
-        picked = (chances < rng.random((len(blocks), 1)) * chances[:, -1:]).sum(axis=1)
-        self._scales[blocks] = SCALES[picked]
-
-    def _draw_variance(self, drawn: Array, rng: np.random.Generator) -> None:
-        """Draw the misfit, given the coefficients; the groups' offsets are those by the present misfit."""
-        left = self._values - self._features @ drawn
-        left = left - self._members @ self._mean_by_group(left)
-        logs = self._log_prior - 0.5 * (left**2 / self._variances + np.log(self._variances)).sum(axis=1)
-        chances = np.exp(logs - logs.max()).cumsum()
-        self._choose_variance(int((chances < rng.random() * chances[-1]).sum()))
-
-    def _choose_variance(self, choice: int) -> None:
-        """Set the misfit, and compute what the posterior needs of the scores under it."""
-        self._trust = 1 / self._variances[choice]
-        features = self._features - self._members @ self._mean_by_group(self._features)
-        values = self._values - self._members @ self._mean_by_group(self._values)
-        self._gram = features.T @ (features * self._trust[:, None])
-        self._moment = features.T @ (values * self._trust)
-
-    def _mean_by_group(self, values: Array) -> Array:
-        """Return the weighted mean of (N, …) in each group: an offset of which nothing is known takes it away."""
-        weights = self._members * self._trust[:, None]
-        mean: Array = (weights / np.maximum(weights.sum(axis=0), 1e-300)).T @ values
-        return mean
+def _without_offsets(values: Array, groups: npt.NDArray[np.int64], trust: Array) -> Array:
+    """Take the weighted mean of each group from its values (N, …): an offset of which nothing is known."""
+    members = (groups[:, None] == np.unique(groups)).astype(np.float64)  # (N, groups)
+    weights = members * trust[:, None]
+    centred: Array = values - members @ ((weights / np.maximum(weights.sum(axis=0), 1e-300)).T @ values)
+    return centred
