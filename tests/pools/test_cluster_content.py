@@ -25,8 +25,8 @@ from agent.pools.cluster.content import (
     store,
     take_files,
 )
-from agent.pools.cluster.messages import Content, Drop, Fetch, Lacks, Missing, NodeShare, Perform, Piece, Returned
-from agent.pools.cluster.node import Reporter, answer, core_sets, leased, night_folder
+from agent.pools.cluster.messages import Content, NodeShare, Perform, Piece, Returned
+from agent.pools.cluster.node import Reporter, core_sets, drop, fetch, lacks, leased, night_folder, perform
 from agent.records.place import new_id
 from agent.runs.jobs import AuditRun, Trial
 from agent.runs.runner import Runner
@@ -85,9 +85,8 @@ def test_a_damaged_file_is_refused_and_asked_for_again(node):
 
 def test_a_node_takes_the_same_file_from_its_own_disk(node, tmp_path):
     (tmp_path / "file").write_bytes(TEXT)
-    lacks = answer(Missing({sent(): str(tmp_path / "file"), sent(b"other"): str(tmp_path / "file")}), None)
-    assert isinstance(lacks, Lacks)
-    assert lacks.digests == (sent(b"other"),)
+    _, digests = lacks({sent(): str(tmp_path / "file"), sent(b"other"): str(tmp_path / "file")})
+    assert digests == (sent(b"other"),)
 
 
 def test_a_folder_is_made_of_its_files_and_made_again_if_one_is_gone(node, tmp_path):
@@ -109,13 +108,13 @@ def test_weights_are_fetched_in_pieces_with_a_checksum_and_dropped(node, monkeyp
     weights = night_folder(NIGHT) / "runs" / "0003" / "seed7" / "out" / "model.safetensors"
     weights.parent.mkdir(parents=True)
     weights.write_bytes(TEXT)
-    first, last = (answer(Fetch(NIGHT, 3, 7, offset), None) for offset in (0, 60))
+    first, last = (fetch(NIGHT, 3, 7, offset) for offset in (0, 60))
     assert isinstance(first, Piece)
     assert isinstance(last, Piece)
     assert (first.content + last.content, first.digest, last.digest) == (TEXT, None, sent())
-    answer(Drop(NIGHT, ((3, 7),)), None)
+    drop(NIGHT, ((3, 7),))
     with pytest.raises(MachineError, match="the weights of #3 with seed 7 are gone"):
-        answer(Fetch(NIGHT, 3, 7, 0), None)
+        fetch(NIGHT, 3, 7, 0)
 
 
 def test_a_changed_file_is_replaced_when_the_node_is_looked_at_again(node, tmp_path):
@@ -159,7 +158,7 @@ def test_weights_are_not_received_through_a_link_that_a_script_has_left(node, tm
     weights = {"runs/0003/seed7/out/model.safetensors": sent()}
     there = Content(other, other, "", "", "off")
     asked = Perform(NIGHT, there, audit, "w", NodeShare(1), Open("a test"), None, weights)
-    returned = answer(asked, Alone(None, "w"))
+    returned = perform(asked, Alone(None, "w"))
     assert isinstance(returned, Returned)
     assert "came after night t had opened" in (returned.error or "")  # the weights were there by then
     assert (mine / "model.safetensors").read_bytes() == b"precious"
@@ -189,7 +188,7 @@ def test_a_node_whose_disk_is_full_takes_no_job(tmp_path, monkeypatch):
             NIGHT, Content({}, {}, "", "", "off"), trial, "w", NodeShare(1),
             Open("a test"), None, {},
         )  # fmt: skip
-        returned = answer(asked, Reporter(None, "w"))
+        returned = perform(asked, Reporter(None, "w"))
     assert isinstance(returned, Returned)
     assert "less than 1 GB are free on the disk" in (returned.unwell or "")
 

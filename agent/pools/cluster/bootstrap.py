@@ -7,7 +7,10 @@ from typing import Any
 
 
 def answer_with(digest: str, code: list[Any], call: bytes, board: Any, worker: str) -> bytes:
-    """Answer a pickled call with the code of this checksum; `code` holds the reference to the zip file with it."""
+    """Answer a pickled call, a function of node.py with its arguments, by the code of this checksum.
+
+    code: holds the reference to the zip file with it. worker: of a job, which reports its progress; "": no job.
+    """
     import hashlib
     import io
     import os
@@ -41,7 +44,8 @@ def answer_with(digest: str, code: list[Any], call: bytes, board: Any, worker: s
         os.environ.pop("OMP_NUM_THREADS", None)  # Ray sets it for each call; the user has not
     from agent.pools.cluster import node
 
-    return pickle.dumps(node.answer(pickle.loads(call), node.Reporter(board, worker) if worker else None))
+    reporter = (node.Reporter(board, worker),) if worker else ()
+    return pickle.dumps(pickle.loads(call)(*reporter))
 
 
 class Board:

@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from agent.errors import MachineError, NightshiftError
 from agent.lab.hardware import usable_cores
 from agent.pools.cluster import bootstrap
-from agent.pools.cluster.content import code_of_harness, pieces
+from agent.pools.cluster.content import code_of_harness, pieces, store
 from agent.pools.cluster.messages import (
     BeginJob,
     Connect,
@@ -49,18 +50,15 @@ from agent.pools.cluster.messages import (
     EndJob,
     FromBroker,
     Join,
-    Lacks,
-    Look,
-    Missing,
     NodeCall,
     NodeJoined,
     NodeLeft,
     NodeShare,
     Progressed,
-    Store,
     Unreachable,
     Versions,
 )
+from agent.pools.cluster.node import lacks, look, perform
 
 WATCH_S = 1.0  # between looks at the nodes and at the progress of jobs
 END_S = 6.0  # that a job has to end in once it was asked to; then its process is killed
@@ -127,19 +125,22 @@ class Broker:
                 places = {Path(content.fixed_at): content.fixed, Path(content.corpus_at): content.corpus}
                 files = {digest: str(place / name) for place, names in places.items() for name, digest in names.items()}
                 joined = replace(joined, versions=self.bring(joined.id, files))
-                look = Look(content, NodeShare(content.cores_of(joined.cpus, joined.gpus)))
-                joined = replace(joined, device=self.ask(joined.id, look, gpus=min(joined.gpus, 1)))
+                share = NodeShare(content.cores_of(joined.cpus, joined.gpus))
+                joined = replace(
+                    joined, device=self.ask(joined.id, partial(look, content, share), gpus=min(joined.gpus, 1))
+                )
         except (RayError, OSError, ImportError, NightshiftError) as error:
             joined = replace(joined, why=sentence(error))
         self.tell(joined)
 
     def bring(self, node_id: str, files: Mapping[str, str]) -> Versions:
         """Send those of the files that a node lacks (sha256 → their path here)."""
-        lacks: Lacks = self.ask(node_id, Missing(files))
-        for digest in lacks.digests:
+        versions: Versions
+        versions, digests = self.ask(node_id, partial(lacks, files))
+        for digest in digests:
             for offset, piece, last in pieces(Path(files[digest])):
-                self.ask(node_id, Store(digest, self.sender, offset, piece, last))
-        return lacks.versions
+                self.ask(node_id, partial(store, digest, self.sender, offset, piece, last=last))
+        return versions
 
     # ---- jobs ----
 
@@ -149,7 +150,9 @@ class Broker:
         try:
             if order.files:
                 self.bring(order.node_id, order.files)
-            self.jobs[worker] = job = self.call(order.node_id, order.perform, worker, order.cpus, order.gpus)
+            self.jobs[worker] = job = self.call(
+                order.node_id, partial(perform, order.perform), worker, order.cpus, order.gpus
+            )
             done = Done(worker, order.number, read(ray.get(job)))
         except (RayError, OSError, NightshiftError) as error:
             is_alone = job is not None and worker not in self.ending and self._was_killed(order.node_id, error)

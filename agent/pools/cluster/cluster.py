@@ -20,11 +20,9 @@ from agent.pools.cluster.messages import (
     Connected,
     Consult,
     Content,
-    Drop,
-    Enter,
-    Fetch,
     FromBroker,
     Join,
+    NodeCall,
     NodeDevice,
     NodeJoined,
     NodeLeft,
@@ -85,7 +83,7 @@ class Cluster:
         if self._link is not None:
             self._link.send(order)
 
-    def consult(self, node_id: str, call: Enter | Drop | Fetch) -> int:
+    def consult(self, node_id: str, call: NodeCall) -> int:
         """Send a question to a node, and return its number."""
         self._asked += 1
         self.send(Consult(self._asked, node_id, call))

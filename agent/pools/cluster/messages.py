@@ -1,6 +1,6 @@
-"""The calls that nodes answer, and the orders and events between the driver of a night and its broker."""
+"""The data of calls to nodes, and the orders and events between the driver of a night and its broker."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from agent.experiment import Night, Progress
@@ -9,6 +9,7 @@ from agent.runs.jobs import Job
 from agent.sandbox.box import Box
 
 Digests = Mapping[str, str]  # the path of a file below its folder → its sha256
+NodeCall = Callable[..., object]  # a function of node.py with its arguments; a job's takes a Reporter as well
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,40 +40,6 @@ class Content:
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
-    """Ask which files a node lacks; it takes a file from its own disk where the path leads to the same content."""
-
-    files: Mapping[str, str]  # sha256 → where the driver has it
-
-
-@dataclass(frozen=True, slots=True)
-class Store:
-    """Send a piece of a file to a node; the last piece completes the file if its checksum is right."""
-
-    digest: str
-    sender: str  # a name for its unfinished file: another driver may send the same one
-    offset: int
-    piece: bytes
-    last: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """Ask a node for its device, as one worker has it, once it has all content."""
-
-    content: Content
-    share: NodeShare
-
-
-@dataclass(frozen=True, slots=True)
-class Enter:
-    """Have a node lay out its folder of a night."""
-
-    night: Night
-    content: Content
-
-
-@dataclass(frozen=True, slots=True)
 class Perform:
     """Have a node execute a job."""
 
@@ -84,27 +51,6 @@ class Perform:
     box: Box  # that the node chose when it was looked at
     allowance_s: float | None
     sent: Digests  # files of the night's folder that the job needs and another machine made
-
-
-@dataclass(frozen=True, slots=True)
-class Fetch:
-    """Ask a node for a piece of a run's weights."""
-
-    night: Night
-    attempt: int
-    seed: int
-    offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class Drop:
-    """Have a node delete the weights and losses of runs."""
-
-    night: Night
-    runs: tuple[tuple[int, int], ...]  # attempt and seed
-
-
-NodeCall = Missing | Store | Look | Enter | Perform | Fetch | Drop
 
 
 # ---- answers of a node -----------------------------------------------------------------------------------------------
@@ -119,16 +65,8 @@ class Versions:
 
 
 @dataclass(frozen=True, slots=True)
-class Lacks:
-    """Answer Missing."""
-
-    versions: Versions
-    digests: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class NodeDevice:
-    """Answer Look."""
+    """Hold the device of a node, as one worker has it."""
 
     device_kind: str
     device: str
@@ -142,7 +80,7 @@ class NodeDevice:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Answer Fetch."""
+    """Hold a piece of a run's weights."""
 
     content: bytes
     total_bytes: int
@@ -151,7 +89,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """Answer Perform: the result and the small files of a job, or why there is none."""
+    """Hold the result and the small files of a job, or why there is none."""
 
     result: Result | None = None  # with neither of the others: the driver asked to end the job
     error: str | None = None  # of the machine, as a night on one machine would end with it
@@ -202,7 +140,7 @@ class Consult:
 
     number: int  # of the answer
     node_id: str
-    call: Enter | Drop | Fetch
+    call: NodeCall
 
 
 ToBroker = Connect | Join | BeginJob | EndJob | Consult

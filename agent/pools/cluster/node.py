@@ -27,23 +27,14 @@ from agent.pools.cluster.content import (
     missing,
     place_in,
     put_file,
-    store,
 )
 from agent.pools.cluster.messages import (
     Content,
-    Drop,
-    Enter,
-    Fetch,
-    Lacks,
-    Look,
-    Missing,
-    NodeCall,
     NodeDevice,
     NodeShare,
     Perform,
     Piece,
     Returned,
-    Store,
     Versions,
 )
 from agent.pools.leases import cores_of_machine, sets_of_cores
@@ -115,26 +106,9 @@ class Reporter:
                 self._to_end.set()
 
 
-def answer(call: NodeCall, reporter: Reporter | None) -> object:
-    """Answer a call; only a job, which takes long, has a reporter."""
-    match call:
-        case Missing():
-            return Lacks(versions(), missing(call.files))
-        case Store():
-            store(call.digest, call.sender, call.offset, call.piece, last=call.last)
-        case Look():
-            return look(call.content, call.share)
-        case Enter():
-            return enter(call.night, call.content)
-        case Fetch():
-            return fetch(call)
-        case Drop():
-            for run in call.runs:
-                _idle_runner(call.night).drop_weights(*run)
-        case Perform():
-            assert reporter is not None
-            return perform(call, reporter)
-    return None
+def lacks(files: Mapping[str, str]) -> tuple[Versions, tuple[str, ...]]:
+    """Return the versions here, and the checksums of those files (sha256 → the driver's path) that are not here."""
+    return versions(), missing(files)
 
 
 def versions() -> Versions:
@@ -192,16 +166,22 @@ def _forget_old(nights: Path) -> None:
                 remove(path)
 
 
-def fetch(call: Fetch) -> Piece:
+def fetch(night: Night, attempt: int, seed: int, offset: int) -> Piece:
     """Return a piece of a run's weights, and the checksum of all with the last one."""
-    weights = _idle_runner(call.night).weights(call.attempt, call.seed)
+    weights = _idle_runner(night).weights(attempt, seed)
     if weights_bytes(weights.parents[1]) is None:
-        raise MachineError(f"the weights of #{call.attempt} with seed {call.seed} are gone")
+        raise MachineError(f"the weights of #{attempt} with seed {seed} are gone")
     with weights.open("rb") as file:
         total = os.fstat(file.fileno()).st_size
-        file.seek(call.offset)
+        file.seek(offset)
         content = file.read(PIECE_BYTES)
-    return Piece(content, total, digest(weights) if call.offset + len(content) >= total else None)
+    return Piece(content, total, digest(weights) if offset + len(content) >= total else None)
+
+
+def drop(night: Night, runs: Sequence[tuple[int, int]]) -> None:
+    """Delete the weights and losses of runs, each an attempt and a seed."""
+    for run in runs:
+        _idle_runner(night).drop_weights(*run)
 
 
 def _idle_runner(night: Night) -> Runner:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from agent.errors import MachineError
@@ -16,17 +17,16 @@ from agent.pools.cluster.messages import (
     BeginJob,
     Consulted,
     Done,
-    Drop,
     EndJob,
-    Enter,
-    Fetch,
     FromBroker,
+    NodeCall,
     NodeJoined,
     NodeLeft,
     Perform,
     Progressed,
     Returned,
 )
+from agent.pools.cluster.node import drop, enter, fetch
 from agent.pools.cluster.slots import Failures, Slot, needs_on, shares_of_node
 from agent.pools.pool import Ended, Working
 from agent.records.checksums import digest
@@ -146,7 +146,7 @@ class RayPool:
                 return
 
     def _fetch(self, node_id: str, number: int, seed: int, at: Path) -> None:
-        put_pieces(at, lambda offset: self._ask(node_id, Fetch(self._runner.night, number, seed, offset)))
+        put_pieces(at, lambda offset: self._ask(node_id, partial(fetch, self._runner.night, number, seed, offset)))
 
     def drop_weights(self, number: int, seed: int) -> None:
         self._runner.drop_weights(number, seed)
@@ -154,7 +154,7 @@ class RayPool:
             self._drop(node_id, [(number, seed)])
 
     def _drop(self, node_id: str, runs: Sequence[tuple[int, int]]) -> None:
-        self._cluster.consult(node_id, Drop(self._runner.night, tuple(runs)))
+        self._cluster.consult(node_id, partial(drop, self._runner.night, tuple(runs)))
 
     def close(self) -> None:
         self._closing = True
@@ -303,7 +303,7 @@ class RayPool:
         shares = shares_of_node(joined, *needs_on(joined, content))
         for name, share in list(shares.items())[: self._most - len(self._slots)]:
             self._slots[name] = Slot(name, joined, share, rests_until=time.monotonic() + ENTER_S)
-        self._entering[self._cluster.consult(joined.id, Enter(self._runner.night, content))] = joined.id
+        self._entering[self._cluster.consult(joined.id, partial(enter, self._runner.night, content))] = joined.id
         if self._is_open:
             self._news.append(f"node {joined.name} has joined: {joined.device and joined.device.device}")
 
@@ -337,7 +337,7 @@ class RayPool:
                 self._held.setdefault(run, set()).add(node_id)
             self._rest(node_id, 0.0, None)
 
-    def _ask(self, node_id: str, call: Fetch, most_s: float = FETCH_S) -> object:
+    def _ask(self, node_id: str, call: NodeCall, most_s: float = FETCH_S) -> object:
         """Return a node's answer; raise MachineError without one."""
         self._answer, self._awaited = None, self._cluster.consult(node_id, call)
         self._wait_for(lambda: self._answer is not None or node_id not in self._cluster.nodes, most_s)
