@@ -22,6 +22,10 @@ from agent.text import (
     percent_sure,
     shorten,
 )
+from agent.view import table
+from agent.view.charts.style import Theme, colours, painted
+from agent.view.screen import shown
+from agent.view.terminal import fact_lines
 
 WIPES = "\x1b[1A\x1b[2K"  # the line above, and this one
 NASTY = f"nul \x00, half \ud800, {WIPES}, {chr(0x202E)}backwards\r\nsecond\u2028third"
@@ -143,3 +147,29 @@ def test_a_noun_agrees_with_its_number():
     assert [counted(number, "hour") for number in numbers] == [
         *("0 hours", "1 hour", "2 hours", "1,000,000 hours", "0.5 hours"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("hostile", "seen"),
+    [
+        ("a\x1b[2Kb", r"a\x1b[2Kb"),  # wipes the line
+        ("a\x9b2Kb", r"a\x9b2Kb"),  # the same in one byte
+        ("a\rb", r"a\rb"),
+        ("a\x08b", r"a\x08b"),
+        ("a\x00b", r"a\x00b"),
+        (f"a{chr(0x202E)}b", r"a\u202eb"),  # writes from right to left
+        (f"a{chr(0x200B)}b", r"a\u200bb"),  # has no width
+        (f"a{chr(0xFE0F)}b", r"a\ufe0fb"),
+        ("a\ud800b", r"a\ud800b"),  # no file can hold it
+        ("<b>[red]a[/]", "<b>[red]a[/]"),  # markup is no matter of characters: screens and pages quote it
+    ],
+)
+def test_hostile_text_is_harmless_on_every_way_to_a_screen(hostile, seen):
+    assert harmless(hostile) == seen
+    assert harmless_lines(f"{hostile}\n{hostile}") == f"{seen}\n{seen}"
+    assert table.lines([table.Column("title")], [[hostile]])[1] == seen
+    assert fact_lines("title", hostile, 80)[0].plain == f"title       {seen}"
+    painting = painted({"text": [hostile]}, colours(Theme.LIGHT))
+    assert painting == {"text": [seen]}
+    if "\r" not in hostile:  # which one_line takes for a blank
+        assert one_line(hostile, 80) == shown(hostile) == seen

@@ -25,31 +25,31 @@ def follow_night(place: Place, tag: str | None) -> Answer:
     who = running_night(place, tag)
     with Journal.read(place.journal(who.tag)) as journal:
         night, workers = journal.night(), workers_of_call(journal)
-    terms, stop = night.terms, Stop(place.folder(who.tag))
-    calibration = choose_judge(terms.judge, terms.confirm).calibration
-    screen = Screen(
-        Console(),
-        night.budget_s,
-        lambda: stop.after_run,
-        stopping_now=lambda: stop.now,
-        calibration=calibration,
-        heeds_ctrl_c=False,
-        workers=workers,
-    )
-    screen.said(f"night {who.tag} (pid {who.pid}, since {who.since}) on branch {short(night.branch)}")
-    follower = Follower(place.folder(who.tag), place.journal(who.tag), screen)
-    try:
-        with like_ctrl_c():
-            while holder(place.repo.common_dir) == who:
+        terms, stop = night.terms, Stop(place.folder(who.tag))
+        calibration = choose_judge(terms.judge, terms.confirm).calibration
+        screen = Screen(
+            Console(),
+            night.budget_s,
+            lambda: stop.after_run,
+            stopping_now=lambda: stop.now,
+            calibration=calibration,
+            heeds_ctrl_c=False,
+            workers=workers,
+        )
+        screen.said(f"night {who.tag} (pid {who.pid}, since {who.since}) on branch {short(night.branch)}")
+        follower = Follower(place.folder(who.tag), journal, screen)
+        try:
+            with like_ctrl_c():
+                while holder(place.repo.common_dir) == who:
+                    follower.look(who.left)
+                    time.sleep(LOOK_EVERY_S)
                 follower.look(who.left)
-                time.sleep(LOOK_EVERY_S)
-            follower.look(who.left)
-        last = f"night {who.tag} has ended; see: {typed('status')}, {typed('results')}"
-    except KeyboardInterrupt:
-        last = f"night {who.tag} goes on; end it with: {typed('stop')}"
-    finally:
-        screen.close()
-    screen.said(last)
+            last = f"night {who.tag} has ended; see: {typed('status')}, {typed('results')}"
+        except KeyboardInterrupt:
+            last = f"night {who.tag} goes on; end it with: {typed('stop')}"
+        finally:
+            screen.close()
+        screen.said(last)
     return Answer({"tag": who.tag})
 
 

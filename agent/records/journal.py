@@ -246,6 +246,10 @@ class Journal:
         )
         return tuple(self.query(f"SELECT {', '.join(f'(SELECT {count})' for count in counts)}")[0])
 
+    def data_version(self) -> int:
+        """Return a number that differs after each commit of another connection, read without any table."""
+        return int(self.query("PRAGMA data_version")[0][0])
+
     def query(self, sql: str) -> list[sqlite3.Row]:
         """Return the rows of a SQL query that only reads."""
         with self._legible():

@@ -282,7 +282,7 @@ class Feed:
         if self._journal is None and path.exists():
             self._journal, self._path = Journal.read(path), path
         if self._journal is not None:
-            return id(self._journal), self._journal.query("PRAGMA data_version")[0][0]
+            return id(self._journal), self._journal.data_version()
         with suppress(OSError):
             return watched.place.ledger.stat().st_mtime_ns
         return None

@@ -15,6 +15,7 @@ from terminals import Emulator
 
 from agent.experiment import LOCAL, Attempt, Doing, Progress, Proposal, Run, Score
 from agent.proposers.briefing import Left
+from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.view.live.follow import Follower
 from agent.view.live.screen import Screen
@@ -182,9 +183,10 @@ def test_watch_shows_each_worker_from_the_journal(tmp_path):
     place = Place.of(make_repository(tmp_path / "repository", unigram()) / "train_mlx.py")
     record_crew(place, GPUS[:4], 3, jobs=4, began_s=time.time() - 1500)
     terminal, screen = screen_on(100)
-    follower = Follower(place.folder("t"), place.journal("t"), screen)
-    for _ in range(2):
-        follower.look(lambda ideas: LEFT)
+    with Journal.read(place.journal("t")) as journal:
+        follower = Follower(place.folder("t"), journal, screen)
+        for _ in range(2):
+            follower.look(lambda ideas: LEFT)
     panel = terminal.lines()[terminal.lines().index("─" * 99) + 1 :]
     assert [line[:8].strip() for line in panel] == [*GPUS[:4], "best", "so far", "left", "workers"]
     assert "#4 WARMUP_FRACTION" in panel[0]

@@ -21,6 +21,7 @@ from agent.view.charts.style import (
     quantity,
     said,
     symbol,
+    text_layers,
     thinned,
 )
 from agent.view.facts.course import Course, progress
@@ -63,9 +64,9 @@ def progress_chart(night: NightFacts, width: int, *, titled: bool = False) -> Sp
     layers = [
         *_staircase(course, last, x, y),
         *_revocations(night, course, x, y),
+        *_numbers(named, x, y),  # below the dots, none of which a number may hide
         dots(places, x, y, outcomes(symbols, width), size),
         *(_honest_gain(night, ends[0], 1.05 * last, x, y) if ends else []),
-        *_numbers(named, x, y),
         *(_titles(named, plot_px(width)) if titled else []),
     ]
     words = [*_result(night, course), *said(few, once, "kept attempts"), *said(few_rest, rest, "other attempts")]
@@ -148,20 +149,19 @@ def _named(night: NightFacts) -> list[AttemptFacts]:
 def _numbers(named: Sequence[AttemptFacts], x: Spec, y: Spec) -> list[Spec]:
     """Write the numbers of edits below their dots; "What helped" has their titles."""
     values = [{"n": one.number, "bpb": one.val_bpb, "text": f"#{one.number}"} for one in named]
-    mark = {"type": "text", "dy": 14, **SILENT}
-    return [layer(values, mark, {"x": x, "y": y, "text": {"field": "text"}})] if values else []
+    return text_layers(values, {"dy": 14}, {"x": x, "y": y})
 
 
 def _titles(named: Sequence[AttemptFacts], width: int) -> list[Spec]:
     """Write the titles of edits into the upper right corner, which is empty where scores fall."""
     few = sorted(named[:MOST_TITLES], key=lambda attempt: attempt.number)
+    place = {"align": "right", "x": width - 4, "limit": 0.6 * width}
     return [
-        layer(
-            [{"text": one_line(f"#{attempt.number} {attempt.title}", 200)}],
-            {"type": "text", "align": "right", "x": width - 4, "y": 20 + 16 * at, "limit": 0.6 * width},
-            {"text": {"field": "text"}},
-        )
+        part
         for at, attempt in enumerate(few)
+        for part in text_layers(
+            [{"text": one_line(f"#{attempt.number} {attempt.title}", 200)}], {**place, "y": 20 + 16 * at}, {}, rim_px=12
+        )
     ]
 
 

@@ -157,6 +157,13 @@ def layer(values: Sequence[Mapping[str, Any]], mark: str | Spec, encoding: Spec)
     return {"data": {"values": list(values)}, "mark": mark, "encoding": encoding}
 
 
+def text_layers(values: Sequence[Mapping[str, Any]], mark: Spec, encoding: Spec, rim_px: int = 4) -> list[Spec]:
+    """Return the field `text` as words on a rim of paper, so that they can be read over lines and dots."""
+    words = {"type": "text", "aria": False, **mark}
+    rim = {**words, "stroke": Colour.PAPER, "strokeWidth": rim_px, "strokeJoin": "round", "color": Colour.PAPER}
+    return [layer(values, look, {**encoding, "text": {"field": "text"}}) for look in (rim, words)] if values else []
+
+
 def quantity(field: str, domain: Sequence[float], **axis: Any) -> Spec:
     """Return the channel of a field of numbers on a scale from one number to another; outliers lie at its ends."""
     scale = {"domain": list(domain), "nice": False, "zero": False, "clamp": True}

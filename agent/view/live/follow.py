@@ -1,7 +1,7 @@
 """Follow a night that runs in another process, by its journal and by the metrics of the run at work.
 
-Each look opens the journal to read, and closes it again. So no lock and no transaction lasts, and the night is never
-kept waiting.
+The journal stays open to read, without a transaction between two looks, so the night is never kept waiting. A look at a
+journal in which nothing was committed since reads nothing of it.
 """
 
 import time
@@ -65,9 +65,11 @@ def seconds_since(began: str | None) -> float | None:
 class Follower:
     """Show on a screen what has happened in a night since the last look."""
 
-    def __init__(self, folder: Path, journal: Path, screen: Screen) -> None:
-        self._folder, self._path, self._screen = folder, journal, screen
-        self._changes: tuple[int, ...] = ()  # of the journal at the last look
+    def __init__(self, folder: Path, journal: Journal, screen: Screen) -> None:
+        self._folder, self._journal, self._screen = folder, journal, screen
+        self._version: int | None = None  # of the journal at the last look
+        self._changes: tuple[int, ...] = ()
+        self._work: tuple[Work, ...] = ()
         self._history: History = ()
         self._decision: int | None = None  # the last that was shown
         self._moment: Moment | None = None
@@ -75,14 +77,20 @@ class Follower:
         self._begun: int | None = None  # the attempt whose beginning was shown last
 
     def look(self, left: Callable[[int], Left]) -> None:
-        """Show what is new; left: what is left of the night, by the number of its ideas without attempt 0."""
-        with Journal.read(self._path) as journal:
-            work, changes = journal.work(), journal.changes()  # before the attempts that they name
+        """Show what is new; raise NightError where the journal was removed.
+
+        left: what is left of the night, by the number of its ideas without attempt 0.
+        """
+        self._journal.check_in_place()
+        version = self._journal.data_version()
+        if version != self._version:
+            self._version = version
+            self._work, changes = self._journal.work(), self._journal.changes()  # before the attempts that they name
             if changes != self._changes:
-                self._history = journal.outlines()
+                self._changes, self._history = changes, self._journal.outlines()
                 self._show_verdicts()
-                self._show_standing(journal, left, work)
-            self._changes = changes
+                self._show_standing(left)
+        work = self._work
         self._show_jobs(work)
         for job in work:
             point = None
@@ -92,7 +100,8 @@ class Follower:
         if not work:
             self._show_moment(Moment.after(self._history[-1] if self._history else None))
 
-    def _show_standing(self, journal: Journal, left: Callable[[int], Left], work: tuple[Work, ...]) -> None:
+    def _show_standing(self, left: Callable[[int], Left]) -> None:
+        journal, work = self._journal, self._work
         noise = noise_of_night(journal, self._history)
         facts = facts_of(journal.night(), self._history, journal.asks(), (), journal.calls(), noise, {})
         load = (
