@@ -24,7 +24,7 @@ from agent.records.place import read_script
 from agent.text import one_line
 
 WAITS_S = (30.0, 120.0, 600.0)  # between questions that brought nothing; after the last, the night ends
-CLOSE_S = 30.0  # how long questions may take to come to their end
+CLOSE_S = 30.0  # how long a call may take to come to its end
 REPAIRED = ", repaired"
 
 
@@ -69,11 +69,9 @@ class Ideas:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """Close the outbox, wait at most CLOSE_S for the questions in progress, and record their calls."""
+        """Close the outbox, wait at most CLOSE_S for calls in progress, and record them."""
         self._context.outbox.close()
-        until_s = time.monotonic() + CLOSE_S
-        for question in self._questions:
-            question.wait(max(0.0, until_s - time.monotonic()))
+        self._context.outbox.wait_for_calls(self._questions, CLOSE_S)
         with nullcontext() if error is None else suppress(Exception):  # which may be about the journal
             self.note_news()
 

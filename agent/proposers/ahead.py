@@ -7,12 +7,15 @@ driver empties many times a second.
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
+from contextlib import contextmanager
 
 from agent.experiment import Ask, Proposal
 from agent.proposers.briefing import Briefing, Proposer
 from agent.proposers.checked import Claims
+
+CLOSING_POLL_S = 0.05
 
 
 class Outbox:
@@ -25,6 +28,8 @@ class Outbox:
         self.claims = Claims()
         self._asked_to_end = asked_to_end
         self._closed = False
+        self._computing = 0
+        self._lock = threading.Lock()
         self._asks: queue.SimpleQueue[Ask] = queue.SimpleQueue()
         self._sentences: queue.SimpleQueue[str] = queue.SimpleQueue()
 
@@ -41,6 +46,26 @@ class Outbox:
     def close(self) -> None:
         """Tell a source that is being asked to give up."""
         self._closed = True
+
+    @contextmanager
+    def computing(self) -> Iterator[None]:
+        """Note that a thread asks a source that only computes: it makes no call that would have to be recorded."""
+        with self._lock:
+            self._computing += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._computing -= 1
+
+    def wait_for_calls(self, questions: Sequence["Question"], most_s: float) -> None:
+        """Wait at most `most_s` seconds for the questions of which a source may still record a call."""
+        until_s = time.monotonic() + most_s
+        while time.monotonic() < until_s:
+            pending = [question for question in questions if not question.is_over]
+            if len(pending) <= self._computing:
+                return
+            pending[0].wait(CLOSING_POLL_S)
 
     def take_asks(self) -> list[Ask]:
         return [self._asks.get_nowait() for _ in range(self._asks.qsize())]

@@ -7,6 +7,7 @@ first is taken, and the source of the other is asked again.
 import sqlite3
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
 from agent.errors import Exhausted, NightError, NightshiftError, NoIdea, ScriptError
@@ -81,11 +82,15 @@ def begun(history: History) -> Sequence[Attempt]:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """Ask again, with what was wrong, until a proposal can be run; raise NoIdea after TRIES proposals."""
+    """Ask again, with what was wrong, until a proposal can be run; raise NoIdea after TRIES proposals.
+
+    asking: entered around each question to the source.
+    """
 
     proposer: Proposer
     script_name: str
     claims: Claims = field(default_factory=Claims)
+    asking: Callable[[], AbstractContextManager[None]] = nullcontext
 
     def propose(self, briefing: Briefing) -> Proposal:
         why, refused = "", briefing.refused
@@ -108,7 +113,8 @@ class Checked:
         Errors of the journal and of the disk pass through and end the night.
         """
         try:
-            return self.proposer.propose(briefing)
+            with self.asking():
+                return self.proposer.propose(briefing)
         except (NoIdea, Exhausted, sqlite3.Error):
             raise
         except ScriptError as error:

@@ -58,10 +58,12 @@ class QueueEntry:
         """Parse an entry; raise NightError for a file that submit() cannot have written."""
         if len(content) > MAX_ENTRY_BYTES:
             raise NightError(f"it has more than {MAX_ENTRY_BYTES:,} bytes; submit it with: {typed('submit')}")
-        fields, text = read_header(content.decode(errors="replace"), FIELDS, file)
+        # the first blank line ends the header: a script may begin with what looks like a field
+        header, _, text = content.decode(errors="replace").partition("\n\n")
+        fields, rest = read_header(header, FIELDS, file)
         night = fields.get("Night")
         tags = (night, fields.get("For"))
-        if not fields.get("Title") or not text or not all(tag is None or valid_tag(tag) for tag in tags):
+        if rest or not fields.get("Title") or not text or not all(tag is None or valid_tag(tag) for tag in tags):
             raise NightError(f"it is no entry of a queue; submit it with: {typed('submit')}")
         told = fields.get("Why", ""), fields.get("Submitted", "")
         basis = fields.get("Basis", "")

@@ -6,6 +6,7 @@ option that it needs is a field of Terms (agent/records/terms.py), and read in a
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -222,9 +223,13 @@ def proposer_of(around: Surroundings) -> Proposer:
     terms, night = around.terms, around.night
     asked = [source for source in SOURCES if source.may_be_asked(terms) or (source.last and terms.proposer != MIX)]
     asked.sort(key=lambda source: (source.last, not source.first))
-    proposers = {name: one for source in asked for name, one in source.proposers(around).items()}
+    outbox, script = around.outbox, around.place.script
     return Mix(
-        {name: Checked(one, around.place.script, around.outbox.claims) for name, one in proposers.items()},
+        {
+            name: Checked(one, script, outbox.claims, nullcontext if source.costs else outbox.computing)
+            for source in asked
+            for name, one in source.proposers(around).items()
+        },
         f"{night.tag} {night.seed}",
         first=[source.name for source in asked if source.first],
         # whatever fails, the night goes on with these
@@ -233,6 +238,6 @@ def proposer_of(around: Surroundings) -> Proposer:
         alike={name: tuple(source.priors) for source in asked for name in source.priors},
         priors={name: prior for source in asked for name, prior in source.priors.items()},
         at_once={name: source.at_once for source in asked for name in source.priors if source.at_once is not None},
-        claims=around.outbox.claims,
-        say=around.outbox.said,
+        claims=outbox.claims,
+        say=outbox.said,
     )

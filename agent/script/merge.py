@@ -232,7 +232,11 @@ def merge_texts(ours: str, base: str, theirs: str) -> str:
     """Return ours with the changes from base to theirs; raise Conflict where they contradict each other.
 
     The lines of two insertions at one place are ours and then theirs, if a script with either order keeps the contract.
+    A line break at the end is merged by itself: that one side lacks it changes no line.
     """
+    ends_line = [text.endswith("\n") for text in (ours, base, theirs)]
+    is_ended = ends_line[2] if ends_line[0] is ends_line[1] else ends_line[0]
+    ours, base, theirs = (text if text.endswith("\n") else f"{text}\n" for text in (ours, base, theirs))
     with throwaway_folder() as folder:
         (folder / "base").write_bytes(base.encode())
         mine, others = _edits(folder, base, ours), _edits(folder, base, theirs)
@@ -243,6 +247,7 @@ def merge_texts(ours: str, base: str, theirs: str) -> str:
     if contradictions := [edit for edit, touched in beside if any(map(edit.contradicts, touched))]:
         raise Conflict(contradictions)
     orders = [_applied(base, edits) for edits in ([*mine, *others], [*others, *mine])]
+    orders = orders if is_ended else [text.removesuffix("\n") for text in orders]
     touching = [edit for edit, touched in beside if touched]
     for text in dict.fromkeys(orders if touching else ()):
         try:

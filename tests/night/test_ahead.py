@@ -14,6 +14,7 @@ from agent.experiment import LOCAL, Ask, Attempt, Proposal, Status
 from agent.night.limits import Limits
 from agent.night.loop import run_night
 from agent.proposers.briefing import Briefing
+from agent.proposers.checked import Checked
 from agent.proposers.mix import Mix
 from agent.proposers.queue import Queue, submit
 from agent.proposers.waiting import FILE, FurtherFirst, IdeaAhead, Waiting, load, save
@@ -125,6 +126,31 @@ def test_a_question_ends_with_the_night_and_what_it_cost_is_known(grounds):
         context.stop.forget()
     assert endless.ended
     assert [one.settled for one in grounds.attempts("t")] == [True, True]
+
+
+class Computes(Source):
+    """Only computes, for longer than anybody would wait, and is asked as a source that costs nothing."""
+
+    ended = threading.Event()
+
+    def propose(self, briefing: Briefing) -> Proposal:
+        if len(briefing.history) > 1:
+            self.ended.wait(LATE_S)
+        return Source.propose(self, briefing)
+
+
+def test_a_night_that_ends_does_not_wait_for_a_source_that_only_computes(grounds):
+    computes, watcher = Computes(whole(WORSE), SHARPER, name="search"), Stops()
+    with lab_with(grounds, computes, 5, watcher) as context:
+        watcher.context = context
+        source = Checked(computes, "train_mlx.py", context.outbox.claims, context.outbox.computing)
+        began_s = time.monotonic()
+        run_night(dataclasses.replace(context, proposer=source))
+        took_s = time.monotonic() - began_s
+        context.stop.forget()
+    computes.ended.set()
+    assert len(computes.told) == 1, "it was still computing"
+    assert took_s < LATE_S / 2
 
 
 # ---- a parent that is no longer the best -----------------------------------------------------------------------------

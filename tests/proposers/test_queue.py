@@ -319,3 +319,14 @@ def test_the_history_of_a_mix_is_no_matter(folder, queue):
     put(folder, SCRIPT.replace("4", "5"))
     history = [tried(0, SCRIPT, "you", Status.KEEP), attempt(1, "search")]
     assert queue.propose(Briefing(NIGHT, history, history[0])).source == "queue"
+
+
+@pytest.mark.parametrize(
+    "first", ['Title: str = "mine"\n', "Why: str\n", '\n\nOptions: str = "x"\n', "# Night: x\n", "\n"]
+)
+@pytest.mark.parametrize("message", ["an idea", "an idea\nWhy: because\n\nTitle: of it"])
+def test_a_script_that_begins_like_a_header_is_tried_to_the_letter(folder, queue, first, message):
+    put(folder, first + SCRIPT.replace("LR = 0.04", "LR = 0.03"), message)
+    proposal = queue.propose(brief(SCRIPT))
+    assert (proposal.title, proposal.script) == ("an idea", first + SCRIPT.replace("LR = 0.04", "LR = 0.03"))
+    assert proposal.hypothesis == message.partition("\n")[2]

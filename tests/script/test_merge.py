@@ -235,3 +235,11 @@ def test_the_committed_script_may_be_none_of_the_attempts():
 
 def test_a_night_without_a_best_script_has_no_basis():
     assert basis_of(START, [scored_attempt(0, status=Status.CRASH, script=START)], START) == Basis(None)
+
+
+@pytest.mark.parametrize("without", [(0,), (1,), (2,), (0, 1), (1, 2), (0, 1, 2)])
+def test_a_missing_line_break_at_the_end_is_no_conflict(without):
+    texts = START + "MORE = 1\n", START, START + "A = 2\n"  # both sides insert at the end
+    ours, base, theirs = (text.rstrip("\n") if at in without else text for at, text in enumerate(texts))
+    found = merge_texts(ours, base, theirs)
+    assert found.rstrip("\n") == START + "MORE = 1\nA = 2"

@@ -9,7 +9,7 @@ from agent.invocation import SCRIPT, STARTER
 from agent.proposers.catalogue.idea import Idea
 from agent.script.contract import read_text
 from agent.script.dials import DIAL
-from agent.script.merge import HUNK, Conflict, carried, check_edit, holds, patched
+from agent.script.merge import PATCH_HUNK, Conflict, carried, check_edit, holds, patched
 
 DIAL_LINE = re.compile(rf"^({DIAL.pattern}) *=(?!=).*")
 
@@ -24,7 +24,7 @@ def may_apply(patch: str, script: str) -> bool:
     a second, and there may be a hundred ideas.
     """
     text = _gist(script)
-    changes = (change for hunk in HUNK.finditer(f"{patch}\n") for change in CHANGE.finditer(f"\n{hunk[4]}"))
+    changes = (change for hunk in PATCH_HUNK.finditer(f"{patch}\n") for change in CHANGE.finditer(f"\n{hunk[4]}"))
     return all(any(_gist(part) in text for part in _old(change)) for change in changes)
 
 

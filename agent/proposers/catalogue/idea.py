@@ -13,7 +13,7 @@ from agent.files import check_plain
 from agent.invocation import IDEAS, PACKAGE
 from agent.script.contract import MAX_SCRIPT_BYTES, decoded
 from agent.script.dials import DIAL
-from agent.script.merge import EDITED, HUNK
+from agent.script.merge import EDITED, PATCH_HUNK
 from agent.text import SAID_CHARS, harmless, one_line, paragraphs
 
 FIELDS = ("Title", "Why", "Source", "Reported", "Group", "Gain", "Cost")
@@ -150,7 +150,7 @@ def _check_fields(patch: str, text: str, file: Path) -> None:
 def _check_patch(patch: str, file: Path) -> None:
     """Raise ScriptError for a patch that edits no file, or more than one."""
     pairs = EDITED.findall(patch)
-    if not pairs or HUNK.search(patch) is None:
+    if not pairs or PATCH_HUNK.search(patch) is None:
         raise ScriptError(f"{file} holds no patch; add one with: git diff --no-color train_mlx.py >> {file}")
     if len(pairs) > 1 or pairs[0][0] != pairs[0][1]:
         named = one_line(", ".join(dict.fromkeys(path for pair in pairs for path in pair)), SAID_CHARS)
