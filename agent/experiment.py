@@ -135,10 +135,30 @@ class Run:
         return 1e6 * tokens_M / self.wall_s
 
     @property
+    def val_bpb(self) -> float | None:
+        return self.score.val_bpb if self.score else None
+
+    @property
+    def holdout_bpb(self) -> float | None:
+        return self.holdout.val_bpb if self.holdout else None
+
+    @property
+    def failure(self) -> str | None:
+        """Return why there is no score, or what an audit found, in the words of the process that scored."""
+        scores = (score for score in (self.score, self.holdout) if score is not None)
+        words = (score.failure or (score.audit.failure if score.audit else None) for score in scores)
+        return next(filter(None, words), None)
+
+    @property
+    def scoring_s(self) -> float:
+        """Return the seconds of scoring and audits, by the harness's clock."""
+        scores = [score for score in (self.score, self.holdout) if score is not None]
+        return sum(score.wall_s + (score.audit.wall_s if score.audit else 0.0) for score in scores)
+
+    @property
     def spent_s(self) -> float:
         """Return the seconds of training, scoring and audits, by the harness's clock."""
-        scores = [score for score in (self.score, self.holdout) if score is not None]
-        return self.wall_s + sum(score.wall_s + (score.audit.wall_s if score.audit else 0.0) for score in scores)
+        return self.wall_s + self.scoring_s
 
 
 @dataclass(frozen=True, slots=True)

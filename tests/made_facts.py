@@ -9,12 +9,12 @@ from judged import scored_attempt
 from nights import make_repository, unigram
 from samples import NIGHT, enter
 
-from agent.experiment import Attempt, Decision, Kind, Proposal, Status
+from agent.experiment import Attempt, Decision, Ending, Kind, Proposal, Run, Score, Status, Summary
 from agent.judging.intervals import Interval
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.summary import Share
-from agent.view.facts.nouns import AttemptFacts, DawnFacts, DecisionFacts, NightFacts, RunFacts
+from agent.view.facts.nouns import AttemptFacts, DawnFacts, DecisionFacts, NightFacts
 
 SIGMA_BPB = 0.004
 DIALS = ("MATRIX_LR", "WARMUP", "DEPTH", "WEIGHT_DECAY", "WINDOW")
@@ -79,11 +79,11 @@ def _attempt(
     seeds = 3 if number == 0 else 2 if status == "keep" else 1
     crashed = status == "crash"
     runs = tuple(
-        RunFacts(
-            seed=seed, dawn=0, ending="crashed" if crashed else "finished",
-            val_bpb=None if crashed else bpb + rng.gauss(0, SIGMA_BPB), holdout_bpb=None,
-            failure="ValueError: [matmul] 256 by 320" if crashed else None, train_s=300.0, scoring_s=14.0,
-            tokens_s=None if crashed else 41_000.0, began="2026-11-22T01:00:00Z",
+        Run(
+            seed=seed, ending=Ending.CRASHED if crashed else Ending.FINISHED, exit_code=1 if crashed else 0,
+            wall_s=300.0, summary=None if crashed else Summary(total_tokens_M=12.3), last_lines="",
+            score=Score(None, 14.0, "ValueError: [matmul] 256 by 320") if crashed
+            else Score(bpb + rng.gauss(0, SIGMA_BPB), 14.0), began="2026-11-22T01:00:00Z",
         )
         for seed in range(seeds)
     )  # fmt: skip

@@ -68,7 +68,7 @@ def _facts(
     ended = [run for run in attempt.runs if run.ending is not Ending.RUNNING]
     shape = without_scoring_words(plain(shown))
     for facts_of_run, run in zip(shape["runs"], ended, strict=False):
-        facts_of_run |= {"exit_code": run.exit_code, **_kept(place, night.tag, attempt.number, run.seed)}
+        facts_of_run |= _kept(place, night.tag, attempt.number, run.seed)
     failed: Run | None = ended[-1] if ended and ended[-1].ending is Ending.CRASHED else None
     latest = attempt.runs[-1].seed if attempt.runs else night.seed
     return {

@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from agent.experiment import NOT_BELIEVED
+from agent.experiment import NOT_BELIEVED, Run
 from agent.invocation import typed
 from agent.judging.intervals import Interval, Spread, difference
 from agent.script.dials import Value
 from agent.text import counted, duration, percent_sure, shorten, shown_difference
-from agent.view.facts.nouns import AttemptFacts, NightFacts, RunFacts
+from agent.view.facts.nouns import AttemptFacts, NightFacts
 from agent.view.facts.overview import Overview, Scored, overview_of, scored_of
 from agent.view.words import memory, score
 
@@ -125,7 +125,7 @@ def _gain(a: Side, b: Side) -> tuple[Interval | None, str]:
     return gain, "" if gain is None else by
 
 
-def _welch(runs: Sequence[Sequence[RunFacts]], dawn: int) -> tuple[Interval | None, str]:
+def _welch(runs: Sequence[Sequence[Run]], dawn: int) -> tuple[Interval | None, str]:
     """Return the gain by the runs of a dawn alone, or of the night (0), and how many those are."""
     a, b = ([run.val_bpb for run in own if run.dawn == dawn and run.val_bpb is not None] for own in runs)
     return difference(a, b), _runs(len(a), len(b))

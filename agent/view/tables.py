@@ -61,7 +61,14 @@ def _parts(rows: Sequence[Row], kind: str) -> Iterator[Row]:
     """Yield a row for each run, or each decision, of these attempts."""
     for row in rows:
         for part in row[kind]:
-            yield {name: row[name] for name in KEYS} | part
+            yield {name: row[name] for name in KEYS} | _flat(part)
+
+
+def _flat(part: Row) -> Row:
+    """Return a record with the fields of those in it beside its own: `score.val_bpb`."""
+    inner = {name: _flat(value) for name, value in part.items() if isinstance(value, dict)}
+    own = {name: value for name, value in part.items() if name not in inner}
+    return own | {f"{name}.{field}": value for name, fields in inner.items() for field, value in fields.items()}
 
 
 # ---- files -----------------------------------------------------------------------------------------------------------
@@ -81,7 +88,8 @@ def write_csv(path: Path, rows: Sequence[Row]) -> tuple[Path, ...]:
 
 def _csv(rows: Sequence[Row]) -> str:
     out = io.StringIO()
-    writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
+    names = dict.fromkeys(name for row in rows for name in row)
+    writer = csv.DictWriter(out, list(names), lineterminator="\n")
     writer.writeheader()
     writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
     return out.getvalue()

@@ -13,11 +13,12 @@ from rich.console import Console
 from rich.progress import track
 
 from agent.errors import MachineError, NightError
+from agent.experiment import Run
 from agent.files import replaced_folder
 from agent.invocation import command_for
 from agent.records.place import Place
 from agent.script.dials import Value
-from agent.view.facts.nouns import AttemptFacts, NightFacts, RunFacts
+from agent.view.facts.nouns import AttemptFacts, NightFacts
 from agent.view.facts.read import curve
 from agent.view.tables import settings
 
@@ -70,7 +71,7 @@ def _run(
 ) -> dict[str, Any]:
     """Return what Trackio logs of an attempt: the losses by the share of the budget, and the metrics at the end."""
     began = {run.seed: _seconds(run.began or attempt.started) for run in attempt.runs}
-    ended_s = max((began[run.seed] + run.train_s + run.scoring_s for run in attempt.runs), default=0.0)
+    ended_s = max((began[run.seed] + run.spent_s for run in attempt.runs), default=0.0)
     records: dict[int, tuple[float, dict[str, float]]] = {}
     for run in attempt.runs:
         for fraction, loss in () if run.dawn else curve(place, night.tag, attempt.number, run.seed):
@@ -90,7 +91,7 @@ def _run(
     }
 
 
-def _of_dawn(runs: Sequence[RunFacts]) -> dict[str, float]:
+def _of_dawn(runs: Sequence[Run]) -> dict[str, float]:
     scores = {
         "dawn_bpb": [run.val_bpb for run in runs if run.dawn and run.val_bpb is not None],
         "holdout_bpb": [run.holdout_bpb for run in runs if run.dawn and run.holdout_bpb is not None],

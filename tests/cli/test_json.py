@@ -16,7 +16,7 @@ from nights import Grounds, unigram
 from agent.cli.answer import SCHEMA_VERSION, Answer
 from agent.cli.main import COMMANDS, command_named
 from agent.cli.nights import NightRow
-from agent.experiment import Dawn
+from agent.experiment import Audit, Dawn, Run, Score, Summary, Weights
 from agent.judging.champion import Edit
 from agent.judging.intervals import Interval
 from agent.pools.contention import Contention
@@ -24,7 +24,7 @@ from agent.proposers.briefing import Left
 from agent.records.journal import Journal
 from agent.records.results import COLUMNS
 from agent.records.summary import Share
-from agent.view.facts.nouns import AttemptFacts, DawnFacts, DecisionFacts, NightFacts, RunFacts
+from agent.view.facts.nouns import AttemptFacts, DawnFacts, DecisionFacts, NightFacts
 from agent.view.facts.overview import Scored, Stopped
 from agent.view.facts.workers import Load, WorkerFacts
 
@@ -73,14 +73,15 @@ def test_an_answer_has_the_keys_and_types_of_the_page(night, words):
     ("section", "record"),
     [
         ("interval", Interval), ("score", Scored), ("limits", Left), ("early stops", Stopped), ("source", Share),
-        ("dawn", DawnFacts), ("attempt", AttemptFacts), ("run", RunFacts), ("decision", DecisionFacts),
-        ("night", NightFacts), ("edit", Edit), ("listed night", NightRow),
+        ("dawn", DawnFacts), ("attempt", AttemptFacts), ("run", Run), ("decision", DecisionFacts),
+        ("summary", Summary), ("scoring", Score), ("audit", Audit), ("weights", Weights), ("night", NightFacts),
+        ("edit", Edit), ("listed night", NightRow),
         ("worker", WorkerFacts), ("load", Load), ("contention", Contention),
     ],
 )  # fmt: skip
 def test_a_record_that_answers_hold_is_on_the_page_whole(section, record):
-    names = {field.name for field in dataclasses.fields(record)} - ({"attempts"} if record is NightFacts else set())
-    assert set(tables()[section]) == names
+    left_out = {"attempts"} if record is NightFacts else {"last_lines"} if record is Run else set()
+    assert set(tables()[section]) == {field.name for field in dataclasses.fields(record)} - left_out
 
 
 def test_every_column_of_the_ledger_but_the_reason_is_on_the_page():

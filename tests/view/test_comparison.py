@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from facts import a_night, a_run, an_attempt
 
-from agent.experiment import Kind
+from agent.experiment import Kind, Score
 from agent.judging.intervals import Interval
 from agent.view.comparison import Side, Winner, attempts_compared, nights_compared
 from agent.view.facts.nouns import DawnFacts
@@ -56,7 +56,7 @@ def test_a_single_run_is_compared_by_the_noise_of_the_night_which_may_leave_it_o
 def test_runs_at_the_same_dawn_come_before_those_that_the_night_chose_by():
     runs = [a_run(1000 + seed, 1.15 + seed / 1000, dawn=1) for seed in range(3)]
     lucky = an_attempt(*BETTER.runs, *runs, number=1)
-    first = an_attempt(*FIRST.runs, *(replace(run, val_bpb=run.val_bpb + 0.05) for run in runs), number=0)
+    first = an_attempt(*FIRST.runs, *(replace(run, score=Score(run.val_bpb + 0.05, 5.0)) for run in runs), number=0)
     found = compared(first, lucky)
     assert found.gain.mean_bpb == pytest.approx(0.05)
     assert "by 3 runs each at dawn, with seeds that no choice has seen" in found.sentence

@@ -3,16 +3,14 @@
 from dataclasses import replace
 
 import pytest
+from facts import a_run
 
-from agent.view.facts.nouns import AttemptFacts, NightFacts, RunFacts
+from agent.experiment import Run
+from agent.view.facts.nouns import AttemptFacts, NightFacts
 from agent.view.replayed import Replay, Verdict, replayed
 
 
-def a_run(seed: int, val_bpb: float | None, tokens_s: float | None = 1000.0) -> RunFacts:
-    return RunFacts(seed, 0, "finished", val_bpb, None, None, 300.0, 5.0, tokens_s, None)
-
-
-def an_attempt(*runs: RunFacts, words: str | None = None) -> AttemptFacts:
+def an_attempt(*runs: Run, words: str | None = None) -> AttemptFacts:
     scores = [run.val_bpb for run in runs if run.val_bpb is not None]
     return AttemptFacts(
         number=4, parent=0, title="wider", hypothesis="", source="search", status="keep", kind="kept", words=words,

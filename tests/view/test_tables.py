@@ -55,7 +55,7 @@ def test_hostile_texts_are_texts_in_every_format(tmp_path):
     for found in (line, packed):
         assert (found["title"], found["source"]) == (HOSTILE, "<script>")
         assert found["words"] == WORDS.replace("\ud800", "\\ud800")
-        assert found["runs"][0]["val_bpb"] is None  # JSON has no such number
+        assert found["runs"][0]["score"]["val_bpb"] is None  # JSON has no such number
 
 
 @pytest.mark.parametrize("title", ["\t=1+1", " =1+1", "\n@SUM(1)"])

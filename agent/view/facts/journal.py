@@ -15,8 +15,6 @@ from agent.experiment import (
     Night,
     NightCall,
     Noise,
-    Run,
-    Score,
     Status,
     incumbent,
     memory_mb,
@@ -26,7 +24,7 @@ from agent.experiment import (
 from agent.records.journal import Journal
 from agent.records.summary import earned, merits, noise_of_night
 from agent.script.dials import Value, dials_in
-from agent.view.facts.nouns import AttemptFacts, DecisionFacts, NightFacts, RunFacts
+from agent.view.facts.nouns import AttemptFacts, DecisionFacts, NightFacts
 from agent.view.facts.overview import Overview, dawn_of, overview_of
 
 LATEST = 1000  # attempts whose dials are read, beside the kept ones: a script takes half a millisecond
@@ -115,7 +113,7 @@ def _attempt(night: Night, attempt: Attempt, asks: Collection[Ask], dials: Turne
         commit=attempt.commit,
         without=proposal.without,
         dials=dials,
-        runs=tuple(_run(run) for run in attempt.runs if run.ending is not Ending.RUNNING),
+        runs=tuple(run for run in attempt.runs if run.ending is not Ending.RUNNING),
         decisions=tuple(map(_decision, attempt.decisions)),
         dry_run_s=attempt.dry_run.wall_s if attempt.dry_run else 0.0,
         merges=proposal.merges,
@@ -127,29 +125,6 @@ def _with_merges(attempts: Iterable[AttemptFacts]) -> tuple[AttemptFacts, ...]:
     found = tuple(attempts)
     merged_as = {one.merges: one.number for one in found if one.merges is not None}
     return tuple(replace(one, merged_as=merged_as[one.number]) if one.number in merged_as else one for one in found)
-
-
-def _run(run: Run) -> RunFacts:
-    return RunFacts(
-        seed=run.seed,
-        dawn=run.dawn,
-        ending=run.ending,
-        val_bpb=run.score.val_bpb if run.score else None,
-        holdout_bpb=run.holdout.val_bpb if run.holdout else None,
-        failure=next(filter(None, map(_failure, (run.score, run.holdout))), None),
-        train_s=run.wall_s,
-        scoring_s=run.spent_s - run.wall_s,
-        tokens_s=run.tokens_s,
-        began=run.began,
-        ended=run.ended,
-        worker=run.worker,
-    )
-
-
-def _failure(score: Score | None) -> str | None:
-    if score is None or score.failure is not None:
-        return score.failure if score else None
-    return score.audit.failure if score.audit else None
 
 
 def _decision(entry: Entry) -> DecisionFacts:

@@ -49,11 +49,18 @@ def _names(kind: Any) -> tuple[str, ...]:
 def without_scoring_words(attempt: Mapping[str, Any]) -> dict[str, Any]:
     """Return the facts of an attempt without words that a scoring process may have written.
 
-    It has read the validation text. A script could print that text there for the next script to memorise.
+    It has read the validation text. A script could print that text there for the next script to memorise. The last
+    lines of a run may quote a scoring process, too, where the machine spoilt it: the log has those of the training.
     """
-    runs = attempt["runs"]
-    if not any(run["failure"] for run in runs):
-        return dict(attempt)
-    runs = [run | {"failure": UNSHOWN if run["failure"] else None} for run in runs]
+    runs = [{name: _hidden(value) for name, value in run.items() if name != "last_lines"} for run in attempt["runs"]]
+    if all(run.items() <= before.items() for run, before in zip(runs, attempt["runs"], strict=True)):
+        return {**attempt, "runs": runs}
     decisions = [one | {"words": UNSHOWN} for one in attempt["decisions"]]
     return {**attempt, "runs": runs, "decisions": decisions, "words": UNSHOWN}
+
+
+def _hidden(value: Any) -> Any:
+    """Return a value of a run without the words of why a score, or an audit in it, failed."""
+    if not isinstance(value, dict):
+        return value
+    return {name: UNSHOWN if name == "failure" and words else _hidden(words) for name, words in value.items()}

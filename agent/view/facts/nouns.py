@@ -6,28 +6,10 @@ Terminal, JSON, page and exports show these records and those that are computed 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from agent.experiment import NightCall, Part
+from agent.experiment import NightCall, Part, Run
 from agent.judging.intervals import Interval
 from agent.records.summary import Share
 from agent.script.dials import Value
-
-
-@dataclass(frozen=True, slots=True)
-class RunFacts:
-    """Hold one training run of an attempt, scored or not."""
-
-    seed: int
-    dawn: int  # 0: the night's own; k: of the k-th dawn
-    ending: str
-    val_bpb: float | None
-    holdout_bpb: float | None
-    failure: str | None  # why there is no score, or what the audit found
-    train_s: float
-    scoring_s: float  # scoring and audits
-    tokens_s: float | None
-    began: str | None  # ISO 8601, UTC
-    ended: str | None = None  # the training
-    worker: str = "local"  # who executed it
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +52,7 @@ class AttemptFacts:
     without: tuple[Part, ...]  # the edits that a script of dawn leaves out; empty for an idea
     # dial → its value in the parent and here, where they differ; of a long night, of kept and late attempts alone
     dials: Mapping[str, tuple[Value, Value]]
-    runs: tuple[RunFacts, ...]  # those that have ended, dawn's and repeated ones included
+    runs: tuple[Run, ...]  # those that have ended, dawn's and repeated ones included
     decisions: tuple[DecisionFacts, ...]
     dry_run_s: float = 0.0
     merges: int | None = None  # the overtaken attempt whose edit it carries onto the best script of its time

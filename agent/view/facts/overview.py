@@ -5,11 +5,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 
-from agent.experiment import VOID, Attempt, Dawn, Ending, Status
+from agent.experiment import VOID, Attempt, Dawn, Ending, Run, Status
 from agent.judging.intervals import Interval
 from agent.records.summary import Share
 from agent.text import shown_difference
-from agent.view.facts.nouns import AttemptFacts, DawnFacts, NightFacts, RunFacts
+from agent.view.facts.nouns import AttemptFacts, DawnFacts, NightFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def overview_of(facts: NightFacts) -> Overview:
         baseline=baseline,
         best=best,
         gain=gain_of(baseline, best, facts.sigma_bpb),
-        stopped=Stopped.of([(Ending(run.ending), run.train_s) for run in counted]),
+        stopped=Stopped.of([(run.ending, run.wall_s) for run in counted]),
         hours=dict(hours(facts)),
         usd=cost_usd(facts.sources),
     )
@@ -122,7 +122,7 @@ def gain_of(baseline: Scored | None, best: Scored | None, sigma_bpb: float | Non
     return Interval.of_runs(baseline.val_bpb - best.val_bpb, sigma_bpb, baseline.seeds, best.seeds)
 
 
-def _counted(runs: Sequence[RunFacts]) -> list[RunFacts]:
+def _counted(runs: Sequence[Run]) -> list[Run]:
     """Return the runs of the night that count, as Attempt.done_runs does."""
     return [run for run in runs if not run.dawn and run.ending not in VOID]
 
@@ -186,12 +186,12 @@ def hours(facts: NightFacts) -> tuple[tuple[str, float], ...]:
     Ideas are asked for while runs go on, so the sum may exceed the hours by the clock.
     """
     runs = [run for one in facts.attempts for run in one.runs]
-    void_s = sum(run.train_s for run in runs if run.ending in VOID)
+    void_s = sum(run.wall_s for run in runs if run.ending in VOID)
     untold_s = sum(one.spent_s for one in facts.attempts if not one.runs)  # rows have one time for all that was trained
     asked_s = sum(one.asked_s for one in facts.attempts)
     ideas_s = sum(one.spent_s for one in facts.ideas)
     seconds = {
-        "training": sum(run.train_s for run in runs) - void_s + untold_s,
+        "training": sum(run.wall_s for run in runs) - void_s + untold_s,
         "scoring": sum(run.scoring_s for run in runs),
         # sources were asked for the next idea, too, which is no attempt yet
         "asking": max(asked_s, sum(3600 * one.hours for one in facts.sources) - ideas_s),

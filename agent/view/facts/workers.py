@@ -149,7 +149,7 @@ def busy_times(facts: NightFacts, work: Iterable[Work] = (), now_s: float | None
         for run in attempt.runs:
             if (began_s := seconds(run.began)) is not None:
                 # an audit comes later, and is counted here as if it had followed at once
-                ended_s = max(seconds(run.ended) or 0.0, began_s + run.train_s + run.scoring_s)
+                ended_s = max(seconds(run.ended) or 0.0, began_s + run.spent_s)
                 of = attempt.number, run.seed, run.dawn, run.ending
                 by_worker[run.worker].append(BusyTime(run.worker, began_s, ended_s, *of))
     for job in work if now_s is not None else ():

@@ -5,11 +5,10 @@ from dataclasses import replace
 import pytest
 from charted import attempt, dots, every_outcome, layers, links, long_night, night, revoked, shipped, tree
 
-from agent.experiment import Kind
+from agent.experiment import Ending, Kind, Run, Score
 from agent.records.summary import Share
 from agent.view.charts import story
 from agent.view.charts.render import SVG, svg
-from agent.view.facts.nouns import RunFacts
 
 DRAWS = (story.lineage_chart, story.tradeoffs_chart, story.dials_chart, story.hours_chart, story.sources_chart)
 HOSTILE = "</text><script>\n\u202e\x00"
@@ -180,10 +179,9 @@ def test_of_many_dials_some_are_shown_and_the_chart_says_so():
 # ---- workers, hours and sources --------------------------------------------------------------------------------------
 
 
-def ran(worker: str, minute: int, day: int = 2) -> RunFacts:
-    return RunFacts(
-        7, 0, "finished", 1.0, None, None, 280.0, 20.0, None, f"2026-01-0{day}T00:{minute:02d}:00Z", None, worker
-    )
+def ran(worker: str, minute: int, day: int = 2) -> Run:
+    began = f"2026-01-0{day}T00:{minute:02d}:00Z"
+    return Run(7, Ending.FINISHED, 0, 280.0, None, "", Score(1.0, 20.0), worker=worker, began=began)
 
 
 def test_each_worker_has_a_row_and_each_run_a_bar_in_it_and_pauses_have_no_room():
@@ -203,7 +201,7 @@ def test_each_worker_has_a_row_and_each_run_a_bar_in_it_and_pauses_have_no_room(
 
 
 def test_each_thing_that_took_time_has_a_bar_with_its_length_in_words():
-    run = RunFacts(0, 0, "finished", 1.2, None, None, 7200.0, 1800.0, None, None)
+    run = Run(0, Ending.FINISHED, 0, 7200.0, None, "", Score(1.2, 1800.0))
     spec = story.hours_chart(night(attempt(0, Kind.BASELINE, 1.2, asked_s=0.0, runs=(run,))), 820)
     assert {"training", "scoring", "2 h 00 min · 80%", "30 min · 20%"} <= texts(spec)
     assert {"asking", "other"}.isdisjoint(texts(spec))

@@ -16,13 +16,13 @@ from judged import scored_run
 from nights import Grounds, make_repository, unigram
 from samples import status_lines
 
-from agent.experiment import LOCAL, Doing, Kind, NightCall, Proposal, Work
+from agent.experiment import LOCAL, Doing, Ending, Kind, NightCall, Proposal, Run, Score, Work
 from agent.night.lock import only_night
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.shipped import ship
 from agent.view.facts.journal import of_journal
-from agent.view.facts.nouns import NightFacts, RunFacts
+from agent.view.facts.nouns import NightFacts
 from agent.view.facts.read import night_facts
 from agent.view.facts.records import of_record
 from agent.view.facts.workers import Crew, busy_times, crew_of, in_order, load_of
@@ -44,11 +44,13 @@ def read_crew(journal: Journal, now_s: float | None) -> Crew:
     return crew_of(of_journal(journal), journal.outlines(), work, now_s)
 
 
-def ran(worker: str, began_s: float, train_s: float = 100) -> RunFacts:
-    return RunFacts(0, 0, "finished", 1.0, None, None, train_s, 20.0, None, at(began_s), at(began_s + train_s), worker)
+def ran(worker: str, began_s: float, train_s: float = 100) -> Run:
+    ended = at(began_s + train_s)
+    score = Score(1.0, 20.0)
+    return Run(0, Ending.FINISHED, 0, train_s, None, "", score, worker=worker, began=at(began_s), ended=ended)
 
 
-def crew(*runs: RunFacts, asked_s: float = 0.0, **facts: object) -> NightFacts:
+def crew(*runs: Run, asked_s: float = 0.0, **facts: object) -> NightFacts:
     """A night of attempt 0, which had all these runs, and of three ideas without any."""
     started = at(10_000 if asked_s else 0)
     first = attempt(0, Kind.BASELINE, 1.0, runs=runs, started=started, asked_s=asked_s)
@@ -65,7 +67,7 @@ def test_a_worker_is_busy_from_the_begin_of_its_run_to_the_end_of_its_scoring():
 
 
 def test_a_run_that_goes_on_is_told_from_one_that_the_harness_did_not_survive():
-    lost = dataclasses.replace(ran("gpu 0", 1000), ended=None, train_s=0, scoring_s=0, ending="lost")
+    lost = dataclasses.replace(ran("gpu 0", 1000), ended=None, wall_s=0, score=None, ending=Ending.LOST)
     (span,) = busy_times(crew(lost))
     assert (span.began_s, span.ended_s, span.ending) == (1000, 1000, "lost")
     going_on = Work("gpu 0", Doing.TRAINING, 0, at(1010), 5)

@@ -115,7 +115,7 @@ def test_the_head_says_what_was_tried_what_helped_and_how_sure_that_is():
     assert f"{honest.mean_bpb:.4f} ({honest.low_bpb:.4f} to {honest.high_bpb:.4f})" in shown.lead
     assert len(shown.helped) == kept
     assert [bar.name for bar in shown.gains] == ["in the night", "on fresh seeds", "on the holdout"]
-    spent_h = sum(run.train_s + run.scoring_s for one in NIGHT.attempts for run in one.runs) / 3600
+    spent_h = sum(run.spent_s for one in NIGHT.attempts for run in one.runs) / 3600
     assert figures(shown)["Time spent"][0] == duration(spent_h)
 
 
