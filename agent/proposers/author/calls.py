@@ -13,7 +13,7 @@ from agent.proposers.briefing import Briefing, Call
 from agent.text import one_line
 
 LAB = "agent.lab."  # what is defined there counts as part of a module that imports it
-MODULES = ("agent.lab.kernels", "prepare", "agent.lab.hardware")
+MODULES = ("prepare", "agent.lab.kernels", "agent.lab.hardware")  # the last give way where a question is short
 # public functions that are of no use to a training script: they prepare, score, or set up a machine
 NOT_FOR_SCRIPTS = frozenset(
     {

@@ -98,7 +98,7 @@ def _offered(briefing: Briefing, most_chars: int) -> str:
 Part = tuple[str, Callable[[Briefing, int], str], int]
 STABLE: tuple[Part, ...] = (
     ("Program", _program, 6_000),
-    ("What the script may call", calls, 3_000),
+    ("What the script may call", calls, 3_500),
     ("The night", lambda briefing, _: lasting(briefing), 1_000),
 )
 EDITS: Part = ("Edits", diffs, 3_000)
