@@ -38,12 +38,13 @@ def night(tmp_path: Path) -> Ended:
     return Ended(record_nights(tmp_path / "user", t=("LR 0.1 → 0.2", "another")))
 
 
-def children() -> list[psutil.Process]:
-    """The processes that write a page now."""
-    found = []
+def children() -> dict[int, int]:
+    """The processes that write a page now, each with its niceness."""
+    found = {}
     for one in psutil.Process().children(recursive=True):
         with suppress(psutil.NoSuchProcess):  # also one that has ended, and was not asked about yet
-            found += [one] if "report" in one.cmdline() else []
+            if "report" in one.cmdline():
+                found[one.pid] = one.nice()
     return found
 
 
@@ -59,7 +60,7 @@ def test_attempts_that_follow_each_other_at_once_write_no_page(night):
     pages = night.writer()
     for _ in range(50):
         pages.attempt_settled()
-    assert children() == []
+    assert not children()
     assert not night.page.exists()
 
 
@@ -67,21 +68,21 @@ def test_attempts_that_follow_each_other_at_once_write_no_page(night):
 def test_one_page_is_written_at_a_time_and_gently(night, monkeypatch):
     monkeypatch.setattr(writer, "LEAST_S", 0.0)
     monkeypatch.setattr(writer, "GENTLY", ("nice", "-n", "1"))  # with 19 it would wait for all that runs here
-    pages = night.writer()
-    for _ in range(20):
-        pages.attempt_settled()
-        assert len(children()) == 1
-    (child,) = children()
-    wait_until(lambda: child.nice() == 1)
-    wait_until(lambda: not children())
-    assert night.page.exists()
-    night.page.unlink()
+    gently = psutil.Process().nice() + 1
+    pages, written_by = night.writer(), set[int]()
+    for page in range(2):  # the second begins when the first is over
 
-    def begins_again() -> bool:  # once the first is over, with all its threads
-        pages.attempt_settled()
-        return len(children()) == 1
+        def is_begun(before: int = page) -> bool:
+            pages.attempt_settled()
+            at_work = children()
+            assert len(at_work) <= 1
+            written_by.update(at_work)
+            return len(written_by) > before and gently in at_work.values()
 
-    wait_until(begins_again)
+        wait_until(is_begun)
+        for _ in range(20):  # attempts that settle meanwhile
+            pages.attempt_settled()
+            assert len(children()) <= 1
     wait_until(night.page.exists)
     assert night.said == []
 
