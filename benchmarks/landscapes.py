@@ -123,7 +123,7 @@ def cma(seed: int, generation: int = 8) -> Propose:
 
 
 ARMS: dict[str, Callable[[int], Propose]] = {
-    "search": lambda seed: Search(KIND, seed).propose,
+    "search": lambda seed: lambda briefing: Search(KIND, seed).ideas(briefing)[0],
     "random": turning(None),
     "steps": turning(0.25),
     "tpe": tpe,

@@ -109,11 +109,11 @@ class Timed:
     proposer: Proposer
     seconds: list[float] = field(default_factory=list)
 
-    def propose(self, briefing: Briefing) -> Proposal:
+    def ideas(self, briefing: Briefing) -> list[Proposal]:
         began = time.monotonic()
-        proposal = self.proposer.propose(briefing)
+        proposal = self.proposer.ideas(briefing)[0]
         self.seconds.append(time.monotonic() - began)
-        return proposal
+        return [proposal]
 
 
 def answer_at_once(bowl: Bowl) -> None:

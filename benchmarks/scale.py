@@ -79,13 +79,13 @@ class Numbered:
     script: str
     most: int
 
-    def propose(self, briefing: Briefing) -> Proposal:
+    def ideas(self, briefing: Briefing) -> list[Proposal]:
         number = len(briefing.history)
         if number > self.most:
             raise Exhausted("there are no more")
         tilt = random.Random(number).uniform(0.5, 2.0)
         text = self.script.replace("NOTE = 0", f"NOTE = {number}").replace("TILT = 1.0", f"TILT = {tilt:.4f}")
-        return Proposal(text, f"TILT to {tilt:.4f}", "It might be better.", "scale")
+        return [Proposal(text, f"TILT to {tilt:.4f}", "It might be better.", "scale")]
 
 
 def live(root: Path, args: argparse.Namespace) -> measure.Flat:

@@ -27,12 +27,12 @@ class Source:
         self.outbox: Outbox | None = None
         self.told: list[Briefing] = []
 
-    def propose(self, briefing: Briefing) -> Proposal:
+    def ideas(self, briefing: Briefing) -> list[Proposal]:
         self.told.append(briefing)
         edit = self.edits[len(self.told) - 1]
         script = edit((briefing.broken or briefing.parent).proposal.script)
         repairs = briefing.broken.number if briefing.broken else None
-        return Proposal(script, f"idea {len(self.told)}", "", self.name, repairs=repairs)
+        return [Proposal(script, f"idea {len(self.told)}", "", self.name, repairs=repairs)]
 
 
 def turned(**dials: object) -> Callable[[str], str]:

@@ -47,8 +47,8 @@ class Model:
         options = {"patience": QUICK, "environ": environ} | options
         self.llm = LLM(server.spec(provider), self.asks.append, **options)  # type: ignore[arg-type]
 
-    def propose(self, briefing: Briefing = BRIEFING) -> Proposal:
-        return self.llm.ideas(briefing)[0]
+    def ideas(self, briefing: Briefing = BRIEFING) -> list[Proposal]:
+        return self.llm.ideas(briefing)
 
     def refusal(self, briefing: Briefing = BRIEFING) -> str:
         with pytest.raises(NoIdea) as caught:

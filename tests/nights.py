@@ -197,11 +197,11 @@ class Scripted:
 
     scripts: Sequence[str]
 
-    def propose(self, briefing: Briefing) -> Proposal:
+    def ideas(self, briefing: Briefing) -> list[Proposal]:
         number = briefing.number
         if number > len(self.scripts):
             raise Exhausted("no more scripts")
-        return Proposal(self.scripts[number - 1], f"script {number}", "It might be better.", "scripted")
+        return [Proposal(self.scripts[number - 1], f"script {number}", "It might be better.", "scripted")]
 
 
 class Quiet:

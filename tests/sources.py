@@ -32,8 +32,8 @@ class Source:
     error: Exception | None = None
     briefings: list[Briefing] = field(default_factory=list)
 
-    def propose(self, briefing: Briefing) -> Proposal:
+    def ideas(self, briefing: Briefing) -> list[Proposal]:
         self.briefings.append(briefing)
         if self.error is not None:
             raise self.error
-        return Proposal(f"{SCRIPT}X = {len(self.briefings)}\n", "an idea", "", self.name)
+        return [Proposal(f"{SCRIPT}X = {len(self.briefings)}\n", "an idea", "", self.name)]

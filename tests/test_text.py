@@ -90,11 +90,11 @@ def test_a_diff_has_the_changed_lines_alone_and_one_of_many_lines_that_are_alike
 
 
 class Nasty(Scripted):
-    def propose(self, briefing: Briefing) -> Proposal:
-        plain = super().propose(briefing)
+    def ideas(self, briefing: Briefing) -> list[Proposal]:
+        plain = super().ideas(briefing)[0]
         odd = (("", "", ""), (NASTY, f"{NASTY}\nnext", NASTY), ("t" * 10**6, "h" * 10**6, "s" * 10**6))
         title, hypothesis, source = odd[len(briefing.history) - 1]
-        return Proposal.of(plain.script, title, hypothesis, source)
+        return [Proposal.of(plain.script, title, hypothesis, source)]
 
 
 @pytest.mark.slow

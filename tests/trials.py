@@ -89,12 +89,12 @@ class InTurn:
     world: World
     scripts: Sequence[Script]
 
-    def propose(self, briefing: Briefing) -> Proposal:
+    def ideas(self, briefing: Briefing) -> list[Proposal]:
         number = len(briefing.history)
         if number > len(self.scripts):
             raise Exhausted("no more scripts")
         script = self.scripts[number - 1]
-        return Proposal(script.compose(self.world.known(), self.world.base), script.name, script.tries, "cheats")
+        return [Proposal(script.compose(self.world.known(), self.world.base), script.name, script.tries, "cheats")]
 
 
 @dataclass

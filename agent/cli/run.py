@@ -132,9 +132,9 @@ class Drain:
 
     queue: Queue
 
-    def propose(self, briefing: Briefing) -> Proposal:
+    def ideas(self, briefing: Briefing) -> list[Proposal]:
         try:
-            return self.queue.propose(briefing)
+            return self.queue.ideas(briefing)
         except NoIdea as empty:
             raise Exhausted(str(empty)) from empty
 

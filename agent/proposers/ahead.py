@@ -91,7 +91,7 @@ class Question:
 
     def _ask(self, proposer: Proposer, ended: threading.Event) -> None:
         try:
-            self._future.set_result(proposer.propose(self.briefing))
+            self._future.set_result(proposer.ideas(self.briefing)[0])
         except BaseException as error:  # raised where the answer is taken
             self._future.set_exception(error)
         finally:

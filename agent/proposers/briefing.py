@@ -100,8 +100,8 @@ class Briefing:
 
 
 class Proposer(Protocol):
-    def propose(self, briefing: Briefing) -> Proposal:
-        """Return the next edit of the parent's script.
+    def ideas(self, briefing: Briefing) -> list[Proposal]:
+        """Return edits of the parent's script, at least one, the one to try first at the beginning.
 
         Raise NoIdea if there is none this time, and Exhausted if there will never be another.
         """
@@ -111,5 +111,5 @@ class Proposer(Protocol):
 class NoSource:
     """Propose nothing, for `nightshift confirm`."""
 
-    def propose(self, briefing: Briefing) -> Proposal:
+    def ideas(self, briefing: Briefing) -> list[Proposal]:
         raise Exhausted("no source is asked for ideas")

@@ -92,11 +92,12 @@ class Checked:
     claims: Claims = field(default_factory=Claims)
     asking: Callable[[], AbstractContextManager[None]] = nullcontext
 
-    def propose(self, briefing: Briefing) -> Proposal:
+    def ideas(self, briefing: Briefing) -> list[Proposal]:
         why, refused = "", briefing.refused
         for _ in range(TRIES):
             now = replace(self.claims.told(briefing), refused=refused)
-            proposal = self._ask(now)
+            proposals = self._ask(now)
+            proposal = proposals[0]
             try:
                 check_proposal(proposal, now.history, self.script_name)
                 self.claims.claim(proposal, briefing.parent.number)
@@ -104,17 +105,17 @@ class Checked:
                 why = str(error)
                 refused = (*refused, Refusal(proposal, why))
             else:
-                return proposal
+                return proposals
         raise NoIdea(f"{TRIES} proposals were refused, the last because {why}")
 
-    def _ask(self, briefing: Briefing) -> Proposal:
+    def _ask(self, briefing: Briefing) -> list[Proposal]:
         """Ask the source; raise NoIdea for almost any error, since another source may have an idea.
 
         Errors of the journal and of the disk pass through and end the night.
         """
         try:
             with self.asking():
-                return self.proposer.propose(briefing)
+                return self.proposer.ideas(briefing)
         except (NoIdea, Exhausted, sqlite3.Error):
             raise
         except ScriptError as error:

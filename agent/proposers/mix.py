@@ -75,21 +75,21 @@ class Mix:
         # sources that make the same calls have common slots
         self._slots = {name: slots[min([name, *self._alike.get(name, ())])] for name in at_once or {}}
 
-    def propose(self, briefing: Briefing) -> Proposal:
-        """Return the idea of the first source that has one; raise Exhausted if all are, or NoIdea with the reasons."""
+    def ideas(self, briefing: Briefing) -> list[Proposal]:
+        """Return the ideas of the first source that has one; raise Exhausted if all are, or NoIdea with the reasons."""
         briefing, failures = self._claims.told(briefing), list[str]()
         with self._lock:
             names = self._order(briefing, failures)
             # the source that counts as being asked until another one is; the first answer at once, mostly with nothing
             expected = next((name for name in names if name not in self._first), None)
             self._asked[expected] += 1
-        name, proposal = self._first_idea(names, expected, briefing, failures)
+        name, proposals = self._first_ideas(names, expected, briefing, failures)
         stands_in = name in self._last
         with self._lock:
             has_changed, self._stands_in = stands_in is not self._stands_in, stands_in
         if has_changed:
             self._say(" · ".join((*(failures if stands_in else ()), f"ideas now come from {name}")))
-        return proposal
+        return proposals
 
     def _open(self, briefing: Briefing) -> list[str]:
         """List the sources that may still have ideas."""
@@ -120,9 +120,9 @@ class Mix:
         name = source_name(briefing.broken.proposal.source) if briefing.broken else None
         return name if name in self._repairers else None
 
-    def _first_idea(
+    def _first_ideas(
         self, names: Sequence[str], at: str | None, briefing: Briefing, failures: list[str]
-    ) -> tuple[str, Proposal]:
+    ) -> tuple[str, list[Proposal]]:
         unanswered: set[str] = set()
         try:
             for name in names:
@@ -136,7 +136,7 @@ class Mix:
                 mine = briefing if name == self._maker(briefing) else replace(briefing, broken=None)
                 try:
                     with self._slots.get(name, nullcontext()):
-                        return name, self._sources[name].propose(mine)
+                        return name, self._sources[name].ideas(mine)
                 except NotYet:
                     continue
                 except (NoIdea, Exhausted) as error:

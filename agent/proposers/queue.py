@@ -179,7 +179,7 @@ class Queue:
         self._say = say
         self._lock = threading.Lock()  # workers may ask at the same time, and an entry is put aside once
 
-    def propose(self, briefing: Briefing) -> Proposal:
+    def ideas(self, briefing: Briefing) -> list[Proposal]:
         """Return the oldest entry that can be tried, putting the others aside; raise NoIdea while there is none."""
         history = begun(briefing.history)
         claimed = briefing.history[len(history) :]
@@ -198,7 +198,7 @@ class Queue:
                     continue
                 digest = _sha256(proposal.script)
                 write_plain(path, str(replace(entry, night=briefing.night.tag, sha256=digest)))
-                return proposal
+                return [proposal]
             raise NoIdea("the queue is empty")
 
     def _refuse(self, path: Path, why: NightshiftError) -> None:

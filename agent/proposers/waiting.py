@@ -185,17 +185,17 @@ class FurtherFirst:
     source: str
     waiting: Waiting
 
-    def propose(self, briefing: Briefing) -> Proposal:
+    def ideas(self, briefing: Briefing) -> list[Proposal]:
         if briefing.broken is not None and briefing.broken.proposal.source == self.source:
-            return self.ask(briefing)[0]
+            return [self.ask(briefing)[0]]
         known = self.waiting.next(briefing)
         if known is not None:
-            return known
+            return [known]
         ideas = self.ask(briefing)
         if len(ideas) == 1:
-            return ideas[0]
+            return list(ideas)
         self.waiting.keep(ideas, briefing)  # the first as well, in case the night is killed before it is an attempt
         first = self.waiting.next(briefing)
         if first is None:
             raise NoIdea("no idea of the answer can be tried")
-        return first
+        return [first]

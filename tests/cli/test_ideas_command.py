@@ -73,7 +73,7 @@ def test_ideas_come_in_the_order_in_which_the_night_tries_them_and_the_column_fa
     source = Catalogue(file)
     briefing = Briefing(NIGHT, (baseline, first), baseline)
     for name in names[:4]:
-        proposal = source.propose(briefing)
+        proposal = source.ideas(briefing)[0]
         assert proposal.source == f"catalogue: {name}"
         briefing = replace(briefing, refused=(*briefing.refused, Refusal(proposal, "no")))
 

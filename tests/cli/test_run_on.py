@@ -60,7 +60,7 @@ def test_a_night_of_another_script_goes_on_without_naming_it(grounds, monkeypatc
 
 
 class FullDisk:
-    def propose(self, briefing: Briefing) -> Proposal:
+    def ideas(self, briefing: Briefing) -> list[Proposal]:
         raise OSError(errno.ENOSPC, "No space left on device")
 
 

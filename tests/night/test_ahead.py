@@ -35,16 +35,16 @@ class Slow(Source):
         super().__init__(*edits)
         self.events, self.run_began, self.answered = events, threading.Event(), threading.Event()
 
-    def propose(self, briefing: Briefing) -> Proposal:
+    def ideas(self, briefing: Briefing) -> list[Proposal]:
         number = len(briefing.history)
         self.events.append(f"asked for {number}")
         if number == 2:
             assert self.run_began.wait(LATE_S)
-        proposal = super().propose(briefing)
+        proposal = super().ideas(briefing)[0]
         self.events.append(f"idea {number}")
         if number == 2:
             self.answered.set()
-        return proposal
+        return [proposal]
 
 
 class Listener(Quiet):
@@ -101,14 +101,14 @@ class Endless(Source):
 
     ended = False
 
-    def propose(self, briefing: Briefing) -> Proposal:
+    def ideas(self, briefing: Briefing) -> list[Proposal]:
         if len(briefing.history) > 1:
             deadline = time.monotonic() + LATE_S
             while not self.outbox.stopped() and time.monotonic() < deadline:  # type: ignore[union-attr]
                 time.sleep(0.01)
             self.ended = self.outbox.stopped()  # type: ignore[union-attr]
             self.outbox.record_ask(Ask(2, "llm:x", "", 1.0, failure="stopped"))  # type: ignore[union-attr]
-        return super().propose(briefing)
+        return super().ideas(briefing)
 
 
 class Stops(Quiet):
@@ -133,10 +133,10 @@ class Computes(Source):
 
     ended = threading.Event()
 
-    def propose(self, briefing: Briefing) -> Proposal:
+    def ideas(self, briefing: Briefing) -> list[Proposal]:
         if len(briefing.history) > 1:
             self.ended.wait(LATE_S)
-        return Source.propose(self, briefing)
+        return [Source.ideas(self, briefing)[0]]
 
 
 def test_a_night_that_ends_does_not_wait_for_a_source_that_only_computes(grounds):
@@ -176,9 +176,9 @@ def test_a_source_that_costs_nothing_is_asked_again_when_the_run_is_over(grounds
 class Paid(Source):
     """Calls somebody before each idea, who wants money for it."""
 
-    def propose(self, briefing: Briefing) -> Proposal:
+    def ideas(self, briefing: Briefing) -> list[Proposal]:
         self.outbox.record_ask(Ask(len(briefing.history), "llm:x", "", 1.0, usd=0.5))  # type: ignore[union-attr]
-        return super().propose(briefing)
+        return super().ideas(briefing)
 
 
 @pytest.mark.slow
@@ -192,11 +192,11 @@ def test_what_the_search_made_after_a_call_that_was_paid_for_is_taken(grounds):
 class Fails(Source):
     """Wants money for each call, and has no idea until the attempt in flight is settled."""
 
-    def propose(self, briefing: Briefing) -> Proposal:
+    def ideas(self, briefing: Briefing) -> list[Proposal]:
         self.outbox.record_ask(Ask(len(briefing.history), "llm:x", "", 1.0, usd=0.5))  # type: ignore[union-attr]
         if briefing.history[-1].decision is None:
             raise RuntimeError("none")
-        return super().propose(briefing)
+        return super().ideas(briefing)
 
 
 class Patient(Quiet):

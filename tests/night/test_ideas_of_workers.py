@@ -29,14 +29,14 @@ class Together(Source):
         self.barrier, self.lock, self.script = threading.Barrier(workers), threading.Lock(), script
         self.workers, self.numbers, self.threads = workers, list[int](), set[int]()
 
-    def propose(self, briefing: Briefing) -> Proposal:
+    def ideas(self, briefing: Briefing) -> list[Proposal]:
         with self.lock:
             self.numbers.append(briefing.number)
             self.threads.add(threading.get_ident())
         if briefing.number <= self.workers:
             self.barrier.wait(LATE_S)
         self.outbox.record_ask(Ask(briefing.number, self.name, "", 1.0, usd=0.5))  # type: ignore[union-attr]
-        return Proposal.of(self.script(briefing.number), f"idea {briefing.number}", "", self.name)
+        return [Proposal.of(self.script(briefing.number), f"idea {briefing.number}", "", self.name)]
 
 
 @contextmanager

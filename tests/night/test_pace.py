@@ -146,9 +146,9 @@ class Dallies:
     def __init__(self, wait_s: float) -> None:
         self.wait_s = wait_s
 
-    def propose(self, briefing: object) -> Proposal:
+    def ideas(self, briefing: object) -> list[Proposal]:
         time.sleep(self.wait_s)
-        return Proposal(unigram(SHARPNESS=0.8), "late", "", "command")
+        return [Proposal(unigram(SHARPNESS=0.8), "late", "", "command")]
 
 
 @pytest.mark.slow  # two nights

@@ -130,14 +130,14 @@ class Mender:
     def __init__(self) -> None:
         self.seen: list[int | None] = []
 
-    def propose(self, briefing: Briefing) -> Proposal:
+    def ideas(self, briefing: Briefing) -> list[Proposal]:
         broken = briefing.broken
         self.seen.append(broken.number if broken else None)
         if broken is None:
-            return Proposal(BEST + f"\nassert {len(briefing.history)} == 0\n", "breaks", "", "llm:mender")
+            return [Proposal(BEST + f"\nassert {len(briefing.history)} == 0\n", "breaks", "", "llm:mender")]
         fixed = broken.proposal.script.replace("\nassert", "\n# assert")
         fixed += f"\nMENDED = {broken.number}\n"
-        return Proposal(fixed, "mended", "", "llm:mender", repairs=broken.number)
+        return [Proposal(fixed, "mended", "", "llm:mender", repairs=broken.number)]
 
 
 def test_who_broke_it_is_asked_once_to_mend_it(grounds):
@@ -151,9 +151,11 @@ def test_who_broke_it_is_asked_once_to_mend_it(grounds):
 
 def test_a_crash_of_the_mending_itself_is_left_alone(grounds):
     class Hopeless(Mender):
-        def propose(self, briefing: Briefing) -> Proposal:
-            made = super().propose(briefing)
-            return dataclasses.replace(made, script=(SCRIPTS / "diverges.py").read_text() + f"\nN = {len(self.seen)}\n")
+        def ideas(self, briefing: Briefing) -> list[Proposal]:
+            made = super().ideas(briefing)[0]
+            return [
+                dataclasses.replace(made, script=(SCRIPTS / "diverges.py").read_text() + f"\nN = {len(self.seen)}\n")
+            ]
 
     mender = Hopeless()
     night(grounds, [], Doubtful(), proposer=mender, limits=Limits(experiments=3))
@@ -166,11 +168,11 @@ class Sometimes:
     def __init__(self) -> None:
         self.asked = 0
 
-    def propose(self, briefing: Briefing) -> Proposal:
+    def ideas(self, briefing: Briefing) -> list[Proposal]:
         self.asked += 1
         if self.asked != 3:
             raise NoIdea("the server is down")
-        return Proposal(BEST, "late", "", "sometimes")
+        return [Proposal(BEST, "late", "", "sometimes")]
 
 
 def test_a_night_waits_for_ideas_but_not_for_ever(grounds, monkeypatch):

@@ -77,7 +77,8 @@ def test_no_two_of_eight_who_ask_at_once_get_one_proposal(grounds: Grounds, monk
     with Server(slow) as server:
         around = Surroundings(place, NIGHT, Terms(proposer=terms, llm=server.spec("openai")), Outbox(lambda: False))
         briefings = [replace(BRIEFING, asked_for=number) for number in range(1, ASKED + 1)]
-        found = at_once(proposer_of(around).propose, briefings)
+        mix = proposer_of(around)
+        found = at_once(lambda briefing: mix.ideas(briefing)[0], briefings)
     proposals = [one for one in found if isinstance(one, Proposal)]
     assert len({fingerprint(one.script) for one in proposals}) == len(proposals) == ASKED
     assert slow.most == CALLS_AT_ONCE or terms == "mix"
@@ -90,7 +91,9 @@ def test_calls_in_flight_count_as_the_most_that_they_may_cost():
     with Server(slow) as server:
         model = Model(server, price=price, max_usd=cap_usd)
         most_usd = model.llm._most_usd(compose(BRIEFING, None, AskMode.EDIT)) or 0.0
-        found = at_once(model.propose, [replace(BRIEFING, asked_for=number) for number in range(1, 13)])
+        found = at_once(
+            lambda briefing: model.ideas(briefing)[0], [replace(BRIEFING, asked_for=number) for number in range(1, 13)]
+        )
     refusals = [str(one) for one in found if isinstance(one, NoIdea)]
     assert all("of --max-cost 0.25 are spent; raise it to ask on" in one for one in refusals)
     assert cap_usd <= most_spent_usd(model.asks) < cap_usd + each_usd
@@ -108,22 +111,22 @@ class Stubborn:
     """Proposes the next of its ideas; remembers what it was told."""
 
     def __init__(self, *ideas: Proposal) -> None:
-        self.ideas, self.told = list(ideas), []
+        self.proposals, self.told = list(ideas), []
 
-    def propose(self, briefing: Briefing) -> Proposal:
+    def ideas(self, briefing: Briefing) -> list[Proposal]:
         self.told.append(briefing)
-        return self.ideas.pop(0)
+        return [self.proposals.pop(0)]
 
 
 def test_a_proposal_that_another_worker_has_just_got_is_asked_for_again_and_not_for_ever():
     claims, equal = Claims(), turned(0.5).script.replace("SMOOTHING = 0.5", "SMOOTHING = 0.5  # the same")
-    assert Checked(Stubborn(turned(0.5)), "train_mlx.py", claims).propose(BRIEFING).title == "to 0.5"
+    assert Checked(Stubborn(turned(0.5)), "train_mlx.py", claims).ideas(BRIEFING)[0].title == "to 0.5"
     late = Stubborn(replace(turned(0.5), script=equal), turned(0.7))
-    assert Checked(late, "train_mlx.py", claims).propose(BRIEFING).title == "to 0.7"
+    assert Checked(late, "train_mlx.py", claims).ideas(BRIEFING)[0].title == "to 0.7"
     assert [one.proposal.title for one in late.told[0].history[1:]] == ["to 0.5"]
     assert "the script of attempt 1 again" in late.told[1].refused[0].why
     with pytest.raises(NoIdea, match=f"{TRIES} proposals were refused"):
-        Checked(Stubborn(*[turned(0.7)] * TRIES), "train_mlx.py", claims).propose(BRIEFING)
+        Checked(Stubborn(*[turned(0.7)] * TRIES), "train_mlx.py", claims).ideas(BRIEFING)[0]
 
 
 def test_a_source_that_waited_for_its_turn_is_told_of_the_attempts_that_were_entered_meanwhile():
@@ -182,10 +185,10 @@ def test_a_submission_that_a_worker_has_got_is_no_other_workers_and_stays_until_
     for value in (0.5, 0.7):
         submit(tmp_path / "queue", turned(value).script, f"to {value}", script="train_mlx.py", now="now")
     source = Checked(queue, "train_mlx.py", claims)
-    first, second = source.propose(BRIEFING), source.propose(BRIEFING)
+    first, second = source.ideas(BRIEFING)[0], source.ideas(BRIEFING)[0]
     assert [first.title, second.title] == ["to 0.5", "to 0.7"]
     with pytest.raises(NoIdea, match="the queue is empty"):
-        source.propose(BRIEFING)
+        source.ideas(BRIEFING)[0]
     assert len(waiting(tmp_path / "queue")) == 2
     claims.release(first)  # the night was killed before it began
-    assert source.propose(BRIEFING).title == "to 0.5"
+    assert source.ideas(BRIEFING)[0].title == "to 0.5"

@@ -143,29 +143,29 @@ def tried(number: int, name: str, kind: Kind, gain: float | None = None, sure: f
 
 
 def test_the_idea_that_promises_most_comes_first_and_says_what_is_known_of_it(folder):
-    proposal = catalogue(folder).propose(brief(START))
+    proposal = catalogue(folder).ideas(brief(START))[0]
     assert (proposal.script, proposal.title, proposal.source) == (NEWS, "Add news", "catalogue: news")
     for words in ("It may help.", "Source: a paper", "Reported: 1 % less", "with 1 % by the idea's file"):
         assert words in proposal.hypothesis
 
 
 def test_equal_histories_give_equal_proposals(folder):
-    first, again = (catalogue(folder).propose(brief(START)) for _ in range(2))
+    first, again = (catalogue(folder).ideas(brief(START))[0] for _ in range(2))
     assert first == again
 
 
 def test_two_nights_begin_with_different_ideas_of_equal_promise(folder):
     write_idea(folder / "ideas", "wider", BASE, WIDER, Gain="cpu 1.0")
     nights = [replace(brief(START), night=replace(NIGHT, tag=f"night{number}")) for number in range(12)]
-    assert {catalogue(folder).propose(one).source for one in nights} == {"catalogue: news", "catalogue: wider"}
+    assert {catalogue(folder).ideas(one)[0].source for one in nights} == {"catalogue: news", "catalogue: wider"}
 
 
 def test_what_was_tried_is_not_tried_again_on_the_same_script_and_then_there_is_none_left(folder):
     source = catalogue(folder)
     near = replace(tried(1, "news", Kind.LUCK, 0.001, 0.6), proposal=Proposal.of(NEWS, "", "", "catalogue: news"))
-    assert source.propose(brief(START, near)).source == "catalogue: wider"
+    assert source.ideas(brief(START, near))[0].source == "catalogue: wider"
     with pytest.raises(Exhausted, match="all 2 known ideas were tried, are unlikely to help"):
-        source.propose(brief(START, near, tried(2, "wider", Kind.WORSE, -0.01, 0.01)))
+        source.ideas(brief(START, near, tried(2, "wider", Kind.WORSE, -0.01, 0.01)))[0]
 
 
 def on_another(*others: Attempt) -> Briefing:
@@ -177,12 +177,12 @@ def on_another(*others: Attempt) -> Briefing:
 
 def test_a_near_miss_gets_a_second_try_on_another_incumbent_and_no_third(folder):
     near = tried(1, "news", Kind.LUCK, 0.001, 0.5)
-    again = catalogue(folder).propose(on_another(tried(2, "wider", Kind.WORSE, -0.01), near))
+    again = catalogue(folder).ideas(on_another(tried(2, "wider", Kind.WORSE, -0.01), near))[0]
     assert again.source == "catalogue: news"
     assert again.script == NEWS.replace("0.1", "0.2")
     assert "Attempt 1 tried it on another script and came near: so it is." in again.hypothesis
     with pytest.raises(Exhausted):
-        catalogue(folder).propose(on_another(tried(1, "wider", Kind.WORSE, -0.01), near, replace(near, number=3)))
+        catalogue(folder).ideas(on_another(tried(1, "wider", Kind.WORSE, -0.01), near, replace(near, number=3)))[0]
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_a_near_miss_gets_a_second_try_on_another_incumbent_and_no_third(folder)
     ids=lambda fate: str(fate.kind),
 )
 def test_what_failed_or_was_clearly_worse_gets_none(folder, fate):
-    assert catalogue(folder).propose(on_another(fate)).source == "catalogue: wider"
+    assert catalogue(folder).ideas(on_another(fate))[0].source == "catalogue: wider"
 
 
 # ---- what other nights measured --------------------------------------------------------------------------------------
@@ -219,9 +219,9 @@ def night_before(gain: float | None, kind: str, **more: str) -> PastNight:
 
 def test_what_earlier_nights_found_to_be_worse_comes_later_and_the_proposal_says_so(folder):
     worse = [night_before(-0.002, "worse")]
-    assert catalogue(folder, worse).propose(brief(START)).source == "catalogue: wider"
+    assert catalogue(folder, worse).ideas(brief(START))[0].source == "catalogue: wider"
     only = tried(1, "wider", Kind.WORSE, -0.01, 0.01)
-    later = catalogue(folder, worse).propose(brief(START, only))
+    later = catalogue(folder, worse).ideas(brief(START, only))[0]
     assert later.source == "catalogue: news"  # an earlier night is no reason not to try it in this one
     assert "Earlier nights: -0.10 % ± 0.14 in before." in later.hypothesis
 
@@ -229,18 +229,18 @@ def test_what_earlier_nights_found_to_be_worse_comes_later_and_the_proposal_says
 def test_what_the_same_device_has_shown_to_hurt_is_not_tried_at_all(folder):
     nights = [night_before(-0.02, "worse")] * 3
     with pytest.raises(Exhausted, match="unlikely to help"):
-        catalogue(folder, nights).propose(brief(START, tried(1, "wider", Kind.WORSE, -0.01, 0.01)))
+        catalogue(folder, nights).ideas(brief(START, tried(1, "wider", Kind.WORSE, -0.01, 0.01)))[0]
 
 
 def test_another_kind_of_device_says_less(folder):
     elsewhere = night_before(-0.01, "worse", device_kind="cuda", device="a GPU", protocol="q")
-    assert catalogue(folder, [elsewhere]).propose(brief(START)).source == "catalogue: news"
+    assert catalogue(folder, [elsewhere]).ideas(brief(START))[0].source == "catalogue: news"
 
 
 def test_what_crashed_before_comes_later(folder):
     write_idea(folder / "ideas", "wider", BASE, WIDER, Title="Widen it", Gain="cpu 0.9")
-    assert catalogue(folder).propose(brief(START)).source == "catalogue: news"
-    assert catalogue(folder, [night_before(None, "crashed")]).propose(brief(START)).source == "catalogue: wider"
+    assert catalogue(folder).ideas(brief(START))[0].source == "catalogue: news"
+    assert catalogue(folder, [night_before(None, "crashed")]).ideas(brief(START))[0].source == "catalogue: wider"
 
 
 # ---- what cannot be used ---------------------------------------------------------------------------------------------
@@ -251,12 +251,12 @@ def test_what_conflicts_is_skipped_and_said_once(folder):
     other = BASE.replace("    return 1\n", "    y = 2\n    return 0\n")
     write_idea(folder / "ideas", "best", BASE.replace("return 1", "return 7"), BASE, Gain="cpu 3")
     source = catalogue(folder, said=said)
-    assert source.propose(brief(START)).source == "catalogue: news"
-    source.propose(brief(START))
+    assert source.ideas(brief(START))[0].source == "catalogue: news"
+    source.ideas(brief(START))[0]
     assert len(said) == 1
     assert said[0].startswith("1 idea does not apply to attempt 0, and rests until it does: best; see: ")
     with pytest.raises(Exhausted):
-        source.propose(brief(replace(START, proposal=Proposal.of(other, "", "", "you"))))
+        source.ideas(brief(replace(START, proposal=Proposal.of(other, "", "", "you"))))[0]
     assert len(said) == 2
     assert said[1].startswith("2 ideas do not apply to attempt 0, and rest until they do: news, wider; see: ")
 
@@ -266,21 +266,21 @@ def test_a_file_that_is_no_idea_is_said_once_and_the_others_are_tried(folder):
     (folder / "ideas" / "broken.patch").write_text("Title: nothing\n")
     source = catalogue(folder, said=said)
     for _ in range(2):
-        assert source.propose(brief(START)).source == "catalogue: news"
+        assert source.ideas(brief(START))[0].source == "catalogue: news"
     assert [sentence.partition(" holds no patch")[0] for sentence in said] == [str(folder / "ideas" / "broken.patch")]
 
 
 def test_an_idea_that_is_dropped_in_during_the_night_is_the_next_one(folder):
     source = catalogue(folder)
-    source.propose(brief(START))
+    source.ideas(brief(START))[0]
     write_idea(folder / "ideas", "late", BASE, BASE.replace("...", "return None"), Gain="cpu 9")
-    assert source.propose(brief(START)).source == "catalogue: late"
+    assert source.ideas(brief(START))[0].source == "catalogue: late"
 
 
 def test_without_ideas_it_is_exhausted(tmp_path, monkeypatch):
     monkeypatch.setattr(idea, "PACKAGE", tmp_path)
     with pytest.raises(Exhausted, match="there is no idea in "):
-        catalogue(tmp_path).propose(brief(START))
+        catalogue(tmp_path).ideas(brief(START))[0]
 
 
 def test_a_patch_is_tried_on_a_few_kept_scripts_however_many_there_are():

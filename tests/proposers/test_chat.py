@@ -51,7 +51,7 @@ def test_content_in_parts_is_joined():
     parts = [{"type": "text", "text": EDIT[:40]}, {"type": "text", "text": EDIT[40:]}]
     body = {"choices": [{"message": {"content": parts}, "finish_reason": "stop"}]}
     with Server(content(json.dumps(body).encode())) as server:
-        assert Model(server).propose().script == WANTED
+        assert Model(server).ideas()[0].script == WANTED
 
 
 @PROVIDERS
@@ -107,7 +107,7 @@ def test_an_error_in_place_of_an_answer_may_be_about_credit():
 def test_a_rate_limit_is_waited_for_as_long_as_the_server_asks(provider, stream):
     with Server(status(429, retry_after="0.6"), says(EDIT)) as server:
         model = Model(server, provider, stream=stream)
-        assert model.propose().script == WANTED
+        assert model.ideas()[0].script == WANTED
     first, second = server.requests
     assert second.at - first.at > 0.55  # the SDK by itself waits for half a second at most
     assert len(model.asks) == 1
@@ -131,7 +131,7 @@ def test_nobody_waits_for_an_hour(wait, provider):
 @PROVIDERS
 def test_a_server_that_is_out_of_order_is_asked_again_and_then_left_alone(provider):
     with Server(status(500), says(EDIT)) as server:
-        assert Model(server, provider).propose().script == WANTED
+        assert Model(server, provider).ideas()[0].script == WANTED
     with Server(status(503, retry_after="0.01")) as server:
         assert "out of order" in Model(server, provider).refusal()
         assert len(server.requests) == 1 + QUICK.retries

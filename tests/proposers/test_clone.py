@@ -19,7 +19,7 @@ def test_the_desk_holds_what_was_promised_and_nothing_else(agent):
     (agent.folder / "fixed" / "__pycache__").mkdir()
     history = (BASE, attempt(1, SCRIPT.replace("4", "5")), attempt(2, SCRIPT.replace("64", "96"), Status.KEEP))
     with pytest.raises(NoIdea):
-        agent.does(f"git ls-files > '{agent.folder}/seen'\n").propose(brief(*history))
+        agent.does(f"git ls-files > '{agent.folder}/seen'\n").ideas(brief(*history))[0]
     texts = "ATTEMPTS.md CALLS.md FACTS.md TASK.md history/0001.diff history/0002.diff"
     sources = "agent/lab/kernels/plain.py notes.md prepare.py program.md train_mlx.py"
     assert sorted((agent.folder / "seen").read_text().split()) == sorted([*texts.split(), *sources.split()])
@@ -68,9 +68,9 @@ def test_what_a_scorer_has_said_is_not_passed_on(agent):
         attempt(2, SCRIPT.replace("4", "6"), runs=(audited,), decision=Decision(Kind.FAILED_AUDIT, f"audit: {leak}")),
     )
     with pytest.raises(NoIdea):
-        agent.does(f"cat .git/logs/HEAD $(git ls-files) > '{agent.folder}/seen'\n").propose(
+        agent.does(f"cat .git/logs/HEAD $(git ls-files) > '{agent.folder}/seen'\n").ideas(
             brief(*history, broken=history[1])
-        )
+        )[0]
     seen = (agent.folder / "seen").read_text()
     assert "Ishmael" not in seen
     assert "its scoring failed" in seen
@@ -85,7 +85,7 @@ def test_a_broken_attempt_is_shown_to_be_mended_with_the_end_of_its_log(agent):
     task = agent.saw("TASK.md", briefing)
     assert "> NameError: name 'WIDHT' is not defined\\x1b[2J" in task
     assert 'your attempt 1, "title 1"' in task
-    proposal = agent.does("sed -i.orig s/WIDHT/96/ train_mlx.py\n" + IDEA).propose(briefing)
+    proposal = agent.does("sed -i.orig s/WIDHT/96/ train_mlx.py\n" + IDEA).ideas(briefing)[0]
     assert (proposal.script, proposal.repairs) == (SCRIPT.replace("64", "96"), 1)
 
 
@@ -105,9 +105,9 @@ def test_a_long_night_fits_on_the_desk(agent):
         *(attempt(n, f"{SCRIPT}{long}B = {n}\n", Status.KEEP if n < 3 else Status.DISCARD) for n in range(1, 60)),
     )
     with pytest.raises(NoIdea):
-        agent.does(f"ls history > '{agent.folder}/seen'; wc -c history/0001.diff >> '{agent.folder}/seen'\n").propose(
+        agent.does(f"ls history > '{agent.folder}/seen'; wc -c history/0001.diff >> '{agent.folder}/seen'\n").ideas(
             brief(*history)
-        )
+        )[0]
     *names, size = (agent.folder / "seen").read_text().splitlines()
     assert len(names) == 40
     assert names[:2] == ["0001.diff", "0002.diff"]

@@ -32,7 +32,7 @@ def agent(tmp_path: Path) -> Agent:
 
 
 def test_an_agent_edits_the_script_and_says_why(agent):
-    proposal = agent.does(EDIT + IDEA).propose(brief())
+    proposal = agent.does(EDIT + IDEA).ideas(brief())[0]
     assert proposal == Proposal(EDITED, "half the step size", "It overshoots.", "command:agent.sh")
     (ask,) = agent.asks
     assert (ask.attempt, ask.source, ask.failure, ask.usd) == (1, "command:agent.sh", None, None)
@@ -40,24 +40,24 @@ def test_an_agent_edits_the_script_and_says_why(agent):
 
 
 def test_an_edit_without_words_is_titled_by_its_first_line(agent):
-    assert agent.does(EDIT).propose(brief()).title == "LR = 0.02"
-    assert agent.does("sed -i.orig /WIDTH.=/d train_mlx.py").propose(brief()).title == "without WIDTH = 64"
+    assert agent.does(EDIT).ideas(brief())[0].title == "LR = 0.02"
+    assert agent.does("sed -i.orig /WIDTH.=/d train_mlx.py").ideas(brief())[0].title == "without WIDTH = 64"
 
 
 def test_only_the_script_comes_back(agent, tmp_path):
     proposal = agent.does(
         EDIT + IDEA + f"echo cheat > prepare.py; echo x > new.py; pwd > '{tmp_path}/clone'; git commit -qam mine\n"
-    ).propose(brief())
+    ).ideas(brief())[0]
     assert proposal.script == EDITED
     assert not Path((tmp_path / "clone").read_text().strip()).exists()
     assert (agent.folder / "fixed" / "prepare.py").read_text() == "BUDGET_S = 300\n"
 
 
 def test_the_task_comes_on_stdin_or_in_the_place_of_the_hole(agent, tmp_path):
-    agent.does(f"cat > '{tmp_path}/stdin'\n" + EDIT).propose(brief())
-    agent.does(f"printf %s \"$2\" > '{tmp_path}/word'; cat > '{tmp_path}/rest'\n" + EDIT, "-p", "{task}").propose(
+    agent.does(f"cat > '{tmp_path}/stdin'\n" + EDIT).ideas(brief())[0]
+    agent.does(f"printf %s \"$2\" > '{tmp_path}/word'; cat > '{tmp_path}/rest'\n" + EDIT, "-p", "{task}").ideas(
         brief()
-    )
+    )[0]
     task = (agent.folder / "asks" / "0001-1" / "TASK.md").read_text()
     assert "Make `train_mlx.py` reach a lower val_bpb" in task
     assert (tmp_path / "stdin").read_text() == task == (tmp_path / "word").read_text()
@@ -65,7 +65,7 @@ def test_the_task_comes_on_stdin_or_in_the_place_of_the_hole(agent, tmp_path):
 
 
 def test_no_shell_reads_the_command_line(agent, tmp_path):
-    agent.does(f"printf '%s|' \"$@\" > '{tmp_path}/words'\n" + EDIT, "'$HOME; ls'", "*", "`id`").propose(brief())
+    agent.does(f"printf '%s|' \"$@\" > '{tmp_path}/words'\n" + EDIT, "'$HOME; ls'", "*", "`id`").ideas(brief())[0]
     assert (tmp_path / "words").read_text() == "$HOME; ls|*|`id`|"
 
 
@@ -82,7 +82,7 @@ def test_it_has_the_users_keys_and_no_way_to_the_users_repository(agent, monkeyp
     monkeypatch.setenv("VIRTUAL_ENV", str(user / ".venv"))
     look = f"env > '{tmp_path}/env'; git rev-parse --show-toplevel > '{tmp_path}/top'; pwd > '{tmp_path}/pwd'\n"
     keep = f"git add -A && git commit -qm mine && git remote >> '{tmp_path}/top'\n"
-    agent.does(look + EDIT + keep).propose(brief())
+    agent.does(look + EDIT + keep).ideas(brief())[0]
     seen = dict(line.partition("=")[::2] for line in (tmp_path / "env").read_text().splitlines())
     assert seen["SOME_API_KEY"] == "sk-123"
     assert [name for name in seen if name.startswith(("NIGHTSHIFT_", "GIT_")) or name == "VIRTUAL_ENV"] == []
@@ -98,7 +98,7 @@ def test_settings_and_hooks_of_the_user_do_not_reach_the_desk(agent, monkeypatch
         "[core]\nautocrlf = true\nexcludesFile = ignore-all\n[commit]\ngpgSign = true\n"
     )
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    assert agent.does(EDIT).propose(brief()).script == EDITED
+    assert agent.does(EDIT).ideas(brief())[0].script == EDITED
 
 
 # ---- what goes wrong -------------------------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ def test_settings_and_hooks_of_the_user_do_not_reach_the_desk(agent, monkeypatch
 
 def failure_of(agent: Agent, script: str, briefing: Briefing | None = None, **options: object) -> str:
     with pytest.raises(NoIdea) as caught:
-        agent.does(script, **options).propose(briefing or brief())
+        agent.does(script, **options).ideas(briefing or brief())[0]
     assert str(caught.value).startswith(agent.asks[-1].failure or "nothing")
     return str(caught.value)
 
@@ -148,7 +148,7 @@ def test_a_failed_agent_has_an_idea_only_if_it_came_to_its_end(agent):
     assert (
         "command:agent.sh ended with exit code 3, and its edit of train_mlx.py may be half of one; it said: out" in half
     )
-    assert agent.does(EDIT + IDEA + "exit 3\n").propose(brief()).script == EDITED
+    assert agent.does(EDIT + IDEA + "exit 3\n").ideas(brief())[0].script == EDITED
 
 
 def test_an_agent_that_hangs_is_ended_with_all_that_it_started(agent, tmp_path):
@@ -169,7 +169,7 @@ time.sleep(60)
 
 
 def test_what_an_agent_leaves_running_does_not_outlive_its_good_end(agent, tmp_path):
-    agent.does(EDIT + f"(sleep 60 & echo $! > '{tmp_path}/pid') &\nsleep 0.2\n").propose(brief())
+    agent.does(EDIT + f"(sleep 60 & echo $! > '{tmp_path}/pid') &\nsleep 0.2\n").ideas(brief())[0]
     assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
 
 
@@ -180,7 +180,9 @@ def test_a_stopped_night_waits_for_no_agent(agent):
 
 
 def test_a_flood_leaves_a_short_log_and_an_edit(agent):
-    assert agent.does(EDIT + "yes a flood of words | head -c 9000000; echo the end\n").propose(brief()).script == EDITED
+    assert (
+        agent.does(EDIT + "yes a flood of words | head -c 9000000; echo the end\n").ideas(brief())[0].script == EDITED
+    )
     log = agent.folder / "asks" / "0001-1" / "log.txt"
     assert log.stat().st_size <= LOG_BYTES
     assert log.read_text().endswith("the end\n")
@@ -188,7 +190,7 @@ def test_a_flood_leaves_a_short_log_and_an_edit(agent):
 
 def test_an_idea_of_nonsense_is_none(agent):
     for deed in ("head -c 20000 /dev/zero > IDEA.md", "ln -s /etc/passwd IDEA.md", "mkfifo IDEA.md", ": > IDEA.md"):
-        assert agent.does(f"{EDIT}{deed}\n").propose(brief()).title == "LR = 0.02"
+        assert agent.does(f"{EDIT}{deed}\n").ideas(brief())[0].title == "LR = 0.02"
 
 
 def test_every_call_of_an_attempt_has_a_log_of_its_own(agent):
@@ -215,7 +217,7 @@ def test_a_program_beside_the_user_is_found_from_the_desk(agent, monkeypatch):
     agent.does(EDIT)
     monkeypatch.chdir(agent.program.parent)
     command = Command("./agent.sh", agent.folder, agent.asks.append, lambda: False)
-    assert command.propose(brief()).script == EDITED
+    assert command.ideas(brief())[0].script == EDITED
 
 
 # ---- what it cost ----------------------------------------------------------------------------------------------------
@@ -238,13 +240,15 @@ CODEX = {"type": "turn.completed", "usage": {"input_tokens": 5000, "cached_input
 
 
 def test_an_agents_own_bill_is_recorded(agent):
-    agent.does(EDIT + f"echo thinking; echo '{json.dumps(CLAUDE)}'; echo a warning >&2\n").propose(brief())
+    agent.does(EDIT + f"echo thinking; echo '{json.dumps(CLAUDE)}'; echo a warning >&2\n").ideas(brief())[0]
     (ask,) = agent.asks
     assert (ask.usd, ask.tokens_in, ask.tokens_out, ask.model) == (0.1234, 32010, 400, "large")
 
 
 def test_events_line_by_line_tell_the_tokens(agent):
-    agent.does(EDIT + f"echo '{json.dumps({'type': 'thread.started'})}'; echo '{json.dumps(CODEX)}'\n").propose(brief())
+    agent.does(EDIT + f"echo '{json.dumps({'type': 'thread.started'})}'; echo '{json.dumps(CODEX)}'\n").ideas(brief())[
+        0
+    ]
     (ask,) = agent.asks
     assert (ask.usd, ask.tokens_in, ask.tokens_out, ask.model) == (None, 5000, 60, None)
     assert ask.tokens_cached == 4000
@@ -289,7 +293,7 @@ def test_no_log_can_break_the_reading_of_bills(log):
 def test_asks_can_be_kept_by_the_journal(agent, tmp_path):
     from agent.records.journal import Journal
 
-    agent.does(EDIT + f"echo '{json.dumps(CLAUDE)}'\n").propose(brief())
+    agent.does(EDIT + f"echo '{json.dumps(CLAUDE)}'\n").ideas(brief())[0]
     with Journal.create(tmp_path / "journal.sqlite", NIGHT) as journal:
         journal.record_ask(agent.asks[0])
         assert journal.asks() == tuple(agent.asks)

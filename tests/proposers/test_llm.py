@@ -20,7 +20,7 @@ from agent.proposers.llm.protocols import API_FORMATS
 def test_an_answer_becomes_a_proposal_and_its_tokens_are_recorded(provider, stream):
     with Server(says(EDIT)) as server:
         model = Model(server, provider, stream=stream, price=Price(3.0, 15.0))
-        proposal = model.propose()
+        proposal = model.ideas()[0]
     assert proposal == Proposal(WANTED, "less smoothing", "Counts are large.", "llm:toy")
     (ask,) = model.asks
     assert (ask.attempt, ask.source, ask.model, ask.failure) == (1, "llm:toy", "toy", None)
@@ -40,14 +40,14 @@ def test_an_answer_becomes_a_proposal_and_its_tokens_are_recorded(provider, stre
 def test_a_server_that_counts_nothing_leaves_the_cost_unknown(provider, stream):
     with Server(says(EDIT, usage=False)) as server:
         model = Model(server, provider, stream=stream, price=Price(3.0, 15.0))
-        model.propose()
+        model.ideas()[0]
     assert (model.asks[0].tokens_in, model.asks[0].usd) == (None, None)
 
 
 def test_without_a_price_the_cost_is_unknown():
     with Server(says(EDIT)) as server:
         model = Model(server)
-        model.propose()
+        model.ideas()[0]
     assert (model.asks[0].tokens_out, model.asks[0].usd) == (TOKENS_OUT, None)
 
 
@@ -66,7 +66,7 @@ READ = {"openai": TOKENS_IN, "anthropic": TOKENS_IN + 1000}  # the second API co
 def test_cached_tokens_are_recorded_and_cost_their_own_price_where_it_is_known(provider, stream, third, usd_cached):
     with Server(says(EDIT, usage=CACHED[provider])) as server:
         model = Model(server, provider, stream=stream, price=Price(3.0, 15.0, *third))
-        model.propose()
+        model.ideas()[0]
     (ask,) = model.asks
     assert (ask.tokens_in, ask.tokens_out, ask.tokens_cached) == (READ[provider], TOKENS_OUT, 1000)
     assert ask.usd == pytest.approx(((READ[provider] - 1000) * 3 + 1000 * usd_cached + TOKENS_OUT * 15) / 1e6)
@@ -92,7 +92,7 @@ def test_cached_tokens_are_recorded_and_cost_their_own_price_where_it_is_known(p
 def test_what_a_server_keeps_in_its_cache_costs_more(provider, said, read, usd_in):
     with Server(says(EDIT, usage=said)) as server:
         model = Model(server, provider, price=Price(1e6, 0.0, 0.0))
-        model.propose()
+        model.ideas()[0]
     (ask,) = model.asks
     assert (ask.tokens_in, ask.tokens_cached, ask.usd) == (read, None, pytest.approx(usd_in))
 
@@ -110,7 +110,7 @@ def test_what_a_server_keeps_in_its_cache_costs_more(provider, said, read, usd_i
 def test_nonsense_about_a_cache_is_not_counted(provider, said):
     with Server(says(EDIT, usage=said)) as server:
         model = Model(server, provider, price=Price(1.0, 1.0, 0.0))
-        model.propose()
+        model.ideas()[0]
     (ask,) = model.asks
     assert (ask.tokens_in, ask.tokens_cached) == (TOKENS_IN, None)
     assert ask.usd == pytest.approx((TOKENS_IN + TOKENS_OUT) / 1e6)
@@ -119,14 +119,14 @@ def test_nonsense_about_a_cache_is_not_counted(provider, said):
 def test_more_cached_tokens_than_were_read_cost_no_less_than_nothing():
     with Server(says(EDIT, usage={"prompt_tokens_details": {"cached_tokens": 10**8}})) as server:
         model = Model(server, price=Price(1.0, 0.0, 0.0))
-        model.propose()
+        model.ideas()[0]
     assert (model.asks[0].tokens_cached, model.asks[0].usd) == (TOKENS_IN, 0.0)
 
 
 def test_the_stable_beginning_of_a_question_is_marked_for_anthropics_cache():
     with Server(says("no edit"), says(EDIT)) as server:
-        Model(server, "anthropic").propose()
-        Model(server).propose()
+        Model(server, "anthropic").ideas()[0]
+        Model(server).ideas()[0]
     first, corrected, other = server.requests
     stable, rest = first.body["messages"][0]["content"]
     assert stable["cache_control"] == {"type": "ephemeral"}
@@ -165,7 +165,7 @@ def test_an_unusable_answer_is_sent_back_once_with_what_is_wrong(name, provider,
     text, why = UNUSABLE[name]
     with Server(says(text), says(EDIT)) as server:
         model = Model(server, provider, stream=stream)
-        assert model.propose().script == WANTED
+        assert model.ideas()[0].script == WANTED
     assert why in server.requests[1].messages[-1]
     assert server.requests[1].messages[1:-1] == ([text] if text else [])
     first, second = model.asks
@@ -193,7 +193,7 @@ def test_a_question_that_was_cut_down_to_a_short_context_is_noticed():
 @pytest.mark.parametrize(("provider", "finish"), [("openai", "length"), ("anthropic", "max_tokens")])
 def test_an_answer_that_was_cut_off_is_not_read(provider, finish, stream):
     with Server(says(EDIT, finish=finish), says(EDIT)) as server:
-        assert Model(server, provider, stream=stream).propose().script == WANTED
+        assert Model(server, provider, stream=stream).ideas()[0].script == WANTED
     assert "was cut off" in server.requests[1].messages[-1]
 
 
@@ -242,7 +242,7 @@ def test_what_an_agent_costs_is_not_charged_to_the_model():
     agent = Ask(1, "command:claude", "now", 1.0, usd=7.0)
     with Server(says(EDIT)) as server:
         model = Model(server, price=Price(1.0, 1.0), max_usd=1.0)
-        assert model.propose(replace(BRIEFING, asks=(agent,))).script == WANTED
+        assert model.ideas(replace(BRIEFING, asks=(agent,)))[0].script == WANTED
 
 
 def test_the_cap_is_the_nights_whichever_model_was_paid():
@@ -256,7 +256,7 @@ def test_a_model_of_ones_own_never_reaches_a_cap():
     with Server(says(EDIT)) as server:
         model = Model(server, price=Price(0.0, 0.0), max_usd=0.01)
         for _ in range(3):
-            model.propose(replace(BRIEFING, asks=tuple(model.asks)))
+            model.ideas(replace(BRIEFING, asks=tuple(model.asks)))[0]
     assert [ask.usd for ask in model.asks] == [0.0, 0.0, 0.0]
 
 
@@ -275,7 +275,7 @@ def test_a_traceback_reaches_the_model_in_quotes_alone(provider):
     crash = Run(0, Ending.CRASHED, 1, 3.0, None, "SECRET LOG LINE\n" * 20 + INJECTION)
     history = (BASELINE, attempt(1, SCRIPT, crash, status=Status.CRASH))
     with Server(says(EDIT)) as server:
-        Model(server, provider).propose(replace(BRIEFING, history=history))
+        Model(server, provider).ideas(replace(BRIEFING, history=history))[0]
     text = server.requests[0].text
     assert "print OPENAI_API_KEY" in text
     assert "<|im_" not in text
@@ -295,7 +295,7 @@ def test_the_author_of_a_crash_mends_its_own_script():
     one = broken("llm:toy")
     old = next(line for line in one.proposal.script.split("\n") if "SMOTHING" in line)
     with Server(says(edit(old.replace("SMOTHING", "0.1 * SMOOTHING"), old))) as server:
-        proposal = Model(server).propose(replace(BRIEFING, history=(BASELINE, one), broken=one))
+        proposal = Model(server).ideas(replace(BRIEFING, history=(BASELINE, one), broken=one))[0]
     assert proposal.repairs == 1
     assert proposal.script == SCRIPT.replace("counts + SMOOTHING", "counts + 0.1 * SMOOTHING")
     assert "SMOTHING" in server.requests[0].text
@@ -304,7 +304,7 @@ def test_the_author_of_a_crash_mends_its_own_script():
 def test_somebody_elses_crash_is_not_mended():
     one = broken("command:agent")
     with Server(says(EDIT)) as server:
-        proposal = Model(server).propose(replace(BRIEFING, history=(BASELINE, one), broken=one))
+        proposal = Model(server).ideas(replace(BRIEFING, history=(BASELINE, one), broken=one))[0]
     assert proposal.repairs is None
     assert proposal.script == WANTED
 

@@ -27,16 +27,16 @@ def asked(number: int, source: str, failure: str | None = None, wall_s: float = 
 
 def test_the_queue_comes_first_while_it_holds_something():
     sources = {"search": Source("search"), "queue": Source("queue"), "llm": Source("llm")}
-    assert [Mix(sources, seed, **ROLES).propose(brief([attempt(0, "you")])).source for seed in range(20)] == [
+    assert [Mix(sources, seed, **ROLES).ideas(brief([attempt(0, "you")]))[0].source for seed in range(20)] == [
         "queue"
     ] * 20
     sources["queue"].error = EMPTY
-    assert Mix(sources, 0, **ROLES).propose(brief([attempt(0, "you")])).source in ("search", "llm")
+    assert Mix(sources, 0, **ROLES).ideas(brief([attempt(0, "you")]))[0].source in ("search", "llm")
 
 
 def test_a_source_without_an_idea_is_passed_over():
     sources = {"search": Source("search"), "llm": Source("llm", NoIdea("the server is down"))}
-    assert [Mix(sources, seed, **ROLES).propose(brief([attempt(0, "you")])).source for seed in range(10)] == [
+    assert [Mix(sources, seed, **ROLES).ideas(brief([attempt(0, "you")]))[0].source for seed in range(10)] == [
         "search"
     ] * 10
 
@@ -44,7 +44,7 @@ def test_a_source_without_an_idea_is_passed_over():
 def test_when_nobody_has_an_idea_every_reason_is_told():
     sources = {"queue": Source("queue", EMPTY), "llm": Source("llm", NoIdea("the server is down"))}
     with pytest.raises(NoIdea, match=r"queue: nothing in it; llm: the server is down"):
-        Mix(sources, 0, **ROLES).propose(brief([attempt(0, "you")]))
+        Mix(sources, 0, **ROLES).ideas(brief([attempt(0, "you")]))[0]
 
 
 def test_an_exhausted_source_is_not_asked_again_until_the_best_script_is_another():
@@ -52,22 +52,22 @@ def test_an_exhausted_source_is_not_asked_again_until_the_best_script_is_another
     mix = Mix(sources, 0, **ROLES)
     fails = [attempt(number, "llm") for number in range(2, 20)]
     for count in range(len(fails)):
-        mix.propose(brief([attempt(0, "you"), *fails[:count]]))
+        mix.ideas(brief([attempt(0, "you"), *fails[:count]]))[0]
     assert len(sources["search"].briefings) == 1
     sources["search"].error = None
     kept = [attempt(0, "you"), attempt(1, "llm", 0.01)]
-    assert "search" in {mix.propose(brief([*kept, *fails[:count]])).source for count in range(len(fails))}
+    assert "search" in {mix.ideas(brief([*kept, *fails[:count]]))[0].source for count in range(len(fails))}
 
 
 def test_a_source_alone_is_asked_again_when_the_best_script_is_another():
     sources = {"search": Source("search", Exhausted("all settings tried"))}
     alone = Mix(sources, 0, repairers=())
     with pytest.raises(Exhausted):
-        alone.propose(brief([attempt(0, "you")]))
+        alone.ideas(brief([attempt(0, "you")]))[0]
     sources["search"].error = None
     with pytest.raises(Exhausted):
-        alone.propose(brief([attempt(0, "you")]))
-    assert alone.propose(brief([attempt(0, "you"), attempt(1, "llm", 0.01)])).source == "search"
+        alone.ideas(brief([attempt(0, "you")]))[0]
+    assert alone.ideas(brief([attempt(0, "you"), attempt(1, "llm", 0.01)]))[0].source == "search"
 
 
 def test_a_mix_is_exhausted_when_all_of_it_is():
@@ -75,20 +75,20 @@ def test_a_mix_is_exhausted_when_all_of_it_is():
     mix = Mix(sources, 0, **ROLES)
     for _ in range(2):
         with pytest.raises(Exhausted, match=r"search: all settings tried"):
-            mix.propose(brief([attempt(0, "you")]))
+            mix.ideas(brief([attempt(0, "you")]))[0]
     assert len(sources["llm"].briefings) == 1
 
 
 def test_an_exhausted_search_does_not_end_a_night_whose_queue_is_open():
     mix = Mix({"search": Source("search", Exhausted("done")), "queue": Source("queue", EMPTY)}, 0, **ROLES)
     with pytest.raises(NoIdea):
-        mix.propose(brief([attempt(0, "you")]))
+        mix.ideas(brief([attempt(0, "you")]))[0]
 
 
 def test_what_broke_goes_back_to_its_maker_alone():
     sources = {"queue": Source("queue"), "search": Source("search"), "llm": Source("llm", EMPTY)}
     broken = attempt(1, "llm:some-model", status=Status.CRASH)
-    assert Mix(sources, 0, **ROLES).propose(brief([attempt(0, "you"), broken], broken=broken)).source == "queue"
+    assert Mix(sources, 0, **ROLES).ideas(brief([attempt(0, "you"), broken], broken=broken))[0].source == "queue"
     assert [one.broken for one in sources["llm"].briefings] == [broken]
     assert [one.broken for one in sources["queue"].briefings] == [None]
 
@@ -97,7 +97,7 @@ def test_a_broken_turn_of_a_dial_is_nobodys_to_mend():
     sources = {"search": Source("search"), "llm": Source("llm")}
     broken = attempt(1, "search", status=Status.CRASH)
     for seed in range(10):
-        Mix(sources, seed, **ROLES).propose(brief([attempt(0, "you"), broken], broken=broken))
+        Mix(sources, seed, **ROLES).ideas(brief([attempt(0, "you"), broken], broken=broken))[0]
     assert {one.broken for source in sources.values() for one in source.briefings} == {None}
 
 
@@ -123,9 +123,9 @@ def test_a_resting_source_is_asked_when_all_others_have_nothing():
     sources = {"llm": Source("llm"), "search": Source("search", EMPTY)}
     down = tuple(asked(number, "llm", "no answer") for number in (1, 2, 3))
     history = [attempt(k, "search") for k in range(4)]
-    assert Mix(sources, 0, **ROLES).propose(brief(history, down)).source == "llm"
+    assert Mix(sources, 0, **ROLES).ideas(brief(history, down))[0].source == "llm"
     sources["search"].error = None
-    assert [Mix(sources, seed, **ROLES).propose(brief(history, down)).source for seed in range(20)] == ["search"] * 20
+    assert [Mix(sources, seed, **ROLES).ideas(brief(history, down))[0].source for seed in range(20)] == ["search"] * 20
 
 
 # ---- stand-ins -------------------------------------------------------------------------------------------------------
@@ -138,9 +138,9 @@ def test_search_stands_in_for_a_model_that_fails_and_it_is_said_once():
     llm = Source("llm", NoIdea("the server is down"))
     both = Mix({"llm": llm, "search": Source("search")}, 0, **STANDS_IN, say=said.append)
     history = [attempt(0, "you")]
-    assert [both.propose(brief(history)).source for _ in range(3)] == ["search"] * 3
+    assert [both.ideas(brief(history))[0].source for _ in range(3)] == ["search"] * 3
     llm.error = None
-    assert [both.propose(brief(history)).source for _ in range(2)] == ["llm"] * 2
+    assert [both.ideas(brief(history))[0].source for _ in range(2)] == ["llm"] * 2
     assert said == ["llm: the server is down · ideas now come from search", "ideas now come from llm"]
 
 
@@ -148,14 +148,14 @@ def test_a_resumed_night_says_why_search_stands_in():
     said: list[str] = []
     down = tuple(asked(number, "llm", "no answer") for number in (1, 2, 3))
     both = Mix({"llm": Source("llm"), "search": Source("search")}, 0, **STANDS_IN, say=said.append)
-    assert both.propose(brief([attempt(k, "search") for k in range(4)], down)).source == "search"
+    assert both.ideas(brief([attempt(k, "search") for k in range(4)], down))[0].source == "search"
     assert said == ["llm failed again and again and rests until attempt 6 · ideas now come from search"]
 
 
 def test_a_night_whose_stand_in_has_no_idea_either_says_all_reasons():
     both = Mix({"llm": Source("llm", EMPTY), "search": Source("search", Exhausted("done"))}, 0, **STANDS_IN)
     with pytest.raises(NoIdea, match="llm: nothing in it; search: done"):
-        both.propose(brief([attempt(0, "you")]))
+        both.ideas(brief([attempt(0, "you")]))[0]
 
 
 # ---- modes of one source ---------------------------------------------------------------------------------------------
@@ -171,7 +171,7 @@ def test_a_model_explores_early_whatever_is_drawn_and_is_mostly_asked_for_single
         sources["combine"].error = NotYet("nothing to combine yet")
         mix, history = Mix(sources, seed, repairers=MODES, priors=MODES, **ALIKE), [attempt(0, "you")]
         for number in range(1, 7):
-            history.append(attempt(number, mix.propose(brief(history)).source))
+            history.append(attempt(number, mix.ideas(brief(history))[0].source))
         names = [one.proposal.source for one in history[1:]]
         first.append(names.index("explore"))
         count.update(names)
@@ -185,7 +185,7 @@ def test_the_mode_that_gains_gets_the_larger_share():
     mix = Mix({name: Source(name) for name in MODES}, 0, repairers=MODES, priors=MODES, **ALIKE)
     history = [attempt(0, "you")]
     for number in range(1, 61):
-        name = mix.propose(brief(history)).source
+        name = mix.ideas(brief(history))[0].source
         count[name] += 1
         history.append(attempt(number, name, 0.01 if name == "combine" and count[name] % 2 else 0.0))
     assert count["combine"] > 2 * max(count["llm"], count["explore"])
@@ -197,7 +197,7 @@ def test_a_call_that_failed_is_not_made_again_by_another_mode():
     said: list[str] = []
     for seed in range(10):
         mix = Mix(sources, seed, last=("search",), repairers=MODES, say=said.append, **ALIKE)
-        assert mix.propose(brief([attempt(0, "you")])).source == "search"
+        assert mix.ideas(brief([attempt(0, "you")]))[0].source == "search"
     assert sum(len(sources[name].briefings) for name in MODES) == 10
     assert set(said) <= {f"{name}: the server is down · ideas now come from search" for name in MODES}
 
@@ -217,7 +217,7 @@ def test_calls_without_a_reply_rest_every_mode_and_unusable_answers_their_own():
 
 def test_where_all_can_have_none_yet_it_is_said():
     with pytest.raises(NoIdea, match="no source can have an idea yet"):
-        Mix({"combine": Source("combine", NotYet("nothing"))}, 0, repairers=()).propose(brief([attempt(0, "you")]))
+        Mix({"combine": Source("combine", NotYet("nothing"))}, 0, repairers=()).ideas(brief([attempt(0, "you")]))[0]
 
 
 # ---- the table -------------------------------------------------------------------------------------------------------
@@ -259,15 +259,15 @@ class Listed:
     scripts: list[str]
     briefings: list[Briefing] = field(default_factory=list)
 
-    def propose(self, briefing: Briefing) -> Proposal:
+    def ideas(self, briefing: Briefing) -> list[Proposal]:
         self.briefings.append(briefing)
-        return Proposal(self.scripts[len(self.briefings) - 1], "", "", "llm:some-model")
+        return [Proposal(self.scripts[len(self.briefings) - 1], "", "", "llm:some-model")]
 
 
 def test_a_refused_proposal_is_asked_for_again_with_the_reason():
     history = [attempt(0, "you")]
     listed = Listed(["def main(:", f"{SCRIPT}LR=0 # reworded\n", f"{SCRIPT}LR = 1\n"])
-    assert Checked(listed, "train_mlx.py").propose(brief(history)).script == f"{SCRIPT}LR = 1\n"
+    assert Checked(listed, "train_mlx.py").ideas(brief(history))[0].script == f"{SCRIPT}LR = 1\n"
     assert [len(one.refused) for one in listed.briefings] == [0, 1, 2]
     syntax, twice = (one.why for one in listed.briefings[-1].refused)
     assert syntax.startswith("llm:some-model proposed a script that cannot be run: train_mlx.py line 1 does not parse")
@@ -277,13 +277,13 @@ def test_a_refused_proposal_is_asked_for_again_with_the_reason():
 def test_who_keeps_proposing_nonsense_has_no_idea():
     listed = Listed(["nonsense("] * TRIES)
     with pytest.raises(NoIdea, match=f"{TRIES} proposals were refused, the last because llm:some-model proposed"):
-        Checked(listed, "train_mlx.py").propose(brief([attempt(0, "you")]))
+        Checked(listed, "train_mlx.py").ideas(brief([attempt(0, "you")]))[0]
     assert len(listed.briefings) == TRIES
 
 
 def test_a_parent_that_a_source_cannot_read_is_no_end_of_the_night():
     with pytest.raises(NoIdea, match="no dial with a range"):
-        Checked(Source("search", ScriptError("no dial with a range")), "t.py").propose(brief([attempt(0, "you")]))
+        Checked(Source("search", ScriptError("no dial with a range")), "t.py").ideas(brief([attempt(0, "you")]))[0]
 
 
 def test_a_new_script_passes():

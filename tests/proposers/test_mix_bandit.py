@@ -17,7 +17,7 @@ def run_bandit(rates: dict[str, float], attempts: int, gain_bpb: float = 0.01, s
     """A night in which the k-th attempt of a source is kept where its rate has summed up to a whole number."""
     mix, history, count = Mix({name: Source(name) for name in rates}, seed=0, **ROLES), [attempt(0, "you")], Counter()
     for number in range(1, attempts + 1):
-        name = mix.propose(brief(history)).source
+        name = mix.ideas(brief(history))[0].source
         count[name] += 1
         kept = int(count[name] * rates[name]) > int((count[name] - 1) * rates[name])
         history.append(attempt(number, name, gain_bpb if kept else 0.0, (spent_s or {}).get(name, 300.0)))
@@ -40,7 +40,7 @@ def test_a_new_night_tries_catalogue_and_search_early_and_more_of_the_catalogue(
         sources["queue"].error = EMPTY
         mix, history = Mix(sources, seed, **ROLES, priors=NEW_NIGHT), [attempt(0, "you")]
         for number in range(1, 6):
-            name = mix.propose(brief(history)).source
+            name = mix.ideas(brief(history))[0].source
             history.append(attempt(number, name, 0.01 if kept and name == "catalogue" else 0.0))
         names = [one.proposal.source for one in history[1:]]
         assert set(names) == {"catalogue", "search"}
@@ -57,7 +57,7 @@ def test_a_source_whose_ideas_all_crash_rests_longer_each_time():
     names, history = [], [attempt(0, "you")]
     mix = Mix(sources, 0, **ROLES, priors=NEW_NIGHT)
     for number in range(1, 31):
-        names.append(mix.propose(brief(history)).source)
+        names.append(mix.ideas(brief(history))[0].source)
         crashed = names[-1] == "catalogue"
         how = {"status": Status.CRASH, "spent_s": 1.0} if crashed else {}
         history.append(attempt(number, names[-1], **how))
@@ -101,7 +101,7 @@ def test_a_source_is_not_to_blame_that_its_gains_were_overtaken():
             kind = Kind.OVERTAKEN if overtaken else Kind.WORSE
             history.append(replace(lost, decision=Decision(kind, "", 0.01, 0.9)))
         mixes = (Mix({"search": Source("search"), "llm": Source("llm")}, seed, **ROLES) for seed in range(60))
-        return Counter(mix.propose(brief(history)).source for mix in mixes)
+        return Counter(mix.ideas(brief(history))[0].source for mix in mixes)
 
     assert chosen(overtaken=False)["llm"] < 15
     assert 20 < chosen(overtaken=True)["llm"] < 40
@@ -111,7 +111,7 @@ def test_time_spent_on_asking_counts_as_well():
     history = [attempt(0, "you")] + [attempt(n, "search" if n % 2 else "llm", 0.01) for n in range(1, 21)]
     slow = tuple(asked(number, "llm:large", wall_s=3000.0) for number in range(2, 21, 2))
     chosen = Counter(
-        Mix({"search": Source("search"), "llm": Source("llm")}, seed, **ROLES).propose(brief(history, slow)).source
+        Mix({"search": Source("search"), "llm": Source("llm")}, seed, **ROLES).ideas(brief(history, slow))[0].source
         for seed in range(40)
     )
     assert chosen["search"] > 35
@@ -122,11 +122,11 @@ def test_equal_seeds_and_histories_choose_alike():
     sources = {"search": Source("search"), "llm": Source("llm")}
     for asks in ((), (asked(2, "llm"),)):
         for seed in range(10):
-            first, again = (Mix(sources, seed, **ROLES).propose(brief(history, asks)).source for _ in range(2))
+            first, again = (Mix(sources, seed, **ROLES).ideas(brief(history, asks))[0].source for _ in range(2))
             assert first == again
 
 
 def test_seeds_differ():
     history = [attempt(0, "you")]
     sources = {"search": Source("search"), "llm": Source("llm")}
-    assert {Mix(sources, seed, **ROLES).propose(brief(history)).source for seed in range(20)} == {"search", "llm"}
+    assert {Mix(sources, seed, **ROLES).ideas(brief(history))[0].source for seed in range(20)} == {"search", "llm"}

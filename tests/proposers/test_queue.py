@@ -44,17 +44,17 @@ def test_entries_are_tried_in_their_order(folder, queue):
     for depth in (5, 6, 7):
         put(folder, SCRIPT.replace("DEPTH = 4", f"DEPTH = {depth}"), f"depth {depth}\nIt may help.")
     for depth in (5, 6, 7):
-        proposal = queue.propose(brief(*history))
+        proposal = queue.ideas(brief(*history))[0]
         assert (proposal.title, proposal.hypothesis, proposal.source) == (f"depth {depth}", "It may help.", "queue")
         history.append(proposal.script)
     with pytest.raises(NoIdea, match="the queue is empty"):
-        queue.propose(brief(*history))
+        queue.ideas(brief(*history))[0]
     assert aside(folder, "done") == {f"000{n}": f"attempt {n} of night {NIGHT.tag}" for n in (1, 2, 3)}
 
 
 def test_an_empty_queue_has_no_idea_and_makes_no_folder(folder, queue):
     with pytest.raises(NoIdea, match="the queue is empty"):
-        queue.propose(brief(SCRIPT))
+        queue.ideas(brief(SCRIPT))[0]
     assert not folder.exists()
 
 
@@ -79,7 +79,7 @@ for k in range(15):
 def test_a_number_is_never_given_twice(folder, queue):
     first = put(folder, SCRIPT.replace("4", "5"))
     with pytest.raises(NoIdea):
-        queue.propose(brief(SCRIPT, queue.propose(brief(SCRIPT)).script))
+        queue.ideas(brief(SCRIPT, queue.ideas(brief(SCRIPT))[0].script))[0]
     assert not first.exists()
     assert put(folder, SCRIPT.replace("4", "6")).name == "0002.patch"
 
@@ -136,11 +136,11 @@ def test_an_entry_taken_by_a_night_that_was_killed_is_taken_again(folder, queue)
     put(folder, SCRIPT.replace("DEPTH = 4", "DEPTH = 5"))
     night = os.fork()
     if night == 0:
-        Queue(folder, folder).propose(brief(SCRIPT))
+        Queue(folder, folder).ideas(brief(SCRIPT))[0]
         os.kill(os.getpid(), signal.SIGKILL)
     assert os.waitstatus_to_exitcode(os.waitpid(night, 0)[1]) == -signal.SIGKILL
     assert "\nBecomes: " in (folder / "0001.patch").read_text()
-    assert queue.propose(brief(SCRIPT)).script == SCRIPT.replace("DEPTH = 4", "DEPTH = 5")  # no attempt came of it
+    assert queue.ideas(brief(SCRIPT))[0].script == SCRIPT.replace("DEPTH = 4", "DEPTH = 5")  # no attempt came of it
 
 
 @dataclass
@@ -160,7 +160,7 @@ class Nights:
         with Journal.read(self.path(self.tag)) as journal:
             history = journal.attempts()
         briefing = Briefing(replace(NIGHT, tag=self.tag), history, history[0])
-        self.taken = Queue(self.folder / "queue", self.folder / "nights").propose(briefing)
+        self.taken = Queue(self.folder / "queue", self.folder / "nights").ideas(briefing)[0]
 
     def enter(self) -> None:
         if self.taken is not None:
@@ -204,13 +204,13 @@ def test_every_entry_is_tried_once_and_in_order_wherever_nights_are_killed(tmp_p
 def test_an_entry_that_became_an_attempt_is_not_tried_by_the_next_night(folder):
     put(folder, SCRIPT.replace("DEPTH = 4", "DEPTH = 5"))
     queue = Queue(folder, folder.parent / "nights")
-    proposal = queue.propose(brief(SCRIPT))
+    proposal = queue.ideas(brief(SCRIPT))[0]
     with Journal.create(folder.parent / "nights" / NIGHT.tag / "journal.sqlite", NIGHT) as journal:
         journal.add_attempt(0, None, Proposal(SCRIPT, "baseline", "", "you"), NOW)
         journal.add_attempt(1, 0, proposal, NOW)
     elsewhere = Briefing(ANOTHER_NIGHT, [tried(0, SCRIPT, "you", Status.KEEP)], tried(0, SCRIPT, "you"))
     with pytest.raises(NoIdea):
-        queue.propose(elsewhere)
+        queue.ideas(elsewhere)[0]
     assert aside(folder, "done") == {"0001": f"attempt 1 of night {NIGHT.tag}"}
 
 
@@ -219,26 +219,26 @@ def test_workers_that_ask_together_put_what_was_tried_aside_once(folder, queue):
     for depth in range(5, 25):
         put(folder, SCRIPT.replace("DEPTH = 4", f"DEPTH = {depth}"))
         told = [tried(0, SCRIPT, "you", Status.KEEP), *proposals]
-        proposals.append(tried(len(told), queue.propose(Briefing(NIGHT, told, told[0])).script))
+        proposals.append(tried(len(told), queue.ideas(Briefing(NIGHT, told, told[0]))[0].script))
     asked = Briefing(NIGHT, [tried(0, SCRIPT, "you", Status.KEEP), *proposals], tried(0, SCRIPT, "you"))
     with ThreadPoolExecutor() as workers:
-        answers = [workers.submit(queue.propose, asked) for _ in range(4)]
+        answers = [workers.submit(queue.ideas, asked) for _ in range(4)]
     assert [str(answer.exception()) for answer in answers] == ["the queue is empty"] * 4
     assert len(aside(folder, "done")) == 20
 
 
 def test_an_entry_of_a_night_whose_journal_is_gone_is_not_lost(folder, queue):
     put(folder, SCRIPT.replace("DEPTH = 4", "DEPTH = 5"))
-    proposal = queue.propose(brief(SCRIPT))
+    proposal = queue.ideas(brief(SCRIPT))[0]
     elsewhere = Briefing(ANOTHER_NIGHT, [tried(0, SCRIPT, "you", Status.KEEP)], tried(0, SCRIPT, "you"))
-    assert queue.propose(elsewhere) == proposal
+    assert queue.ideas(elsewhere)[0] == proposal
 
 
 def test_a_patch_that_was_kept_is_done_though_it_fits_no_more(folder, queue):
     put(folder, patch(SCRIPT, SCRIPT.replace("LR = 0.04", "LR = 0.02")))
-    better = queue.propose(brief(SCRIPT)).script
+    better = queue.ideas(brief(SCRIPT))[0].script
     with pytest.raises(NoIdea):
-        queue.propose(brief(SCRIPT, better, best=1))
+        queue.ideas(brief(SCRIPT, better, best=1))[0]
     assert list(aside(folder, "done")) == ["0001"]
     assert aside(folder, "refused") == {}
 
@@ -247,15 +247,15 @@ def test_what_somebody_else_has_tried_meanwhile_is_refused(folder, queue):
     put(folder, SCRIPT.replace("4", "5"))
     history = [tried(0, SCRIPT, "you", Status.KEEP), tried(1, SCRIPT.replace("4", "5") + "# the same\n", "llm")]
     with pytest.raises(NoIdea):
-        queue.propose(Briefing(NIGHT, history, history[0]))
+        queue.ideas(Briefing(NIGHT, history, history[0]))[0]
     assert aside(folder, "refused") == {"0001": "queue proposed the script of attempt 1 again; it has to be a new one"}
 
 
 def test_what_was_refused_makes_room_for_the_next(folder, queue):
     put(folder, SCRIPT.replace("DEPTH = 4", "DEPTH = 5"), "first")
     put(folder, SCRIPT.replace("DEPTH = 4", "DEPTH = 6"), "second")
-    first = queue.propose(brief(SCRIPT))
-    assert queue.propose(brief(SCRIPT, refused=(Refusal(first, "too large"),))).title == "second"
+    first = queue.ideas(brief(SCRIPT))[0]
+    assert queue.ideas(brief(SCRIPT, refused=(Refusal(first, "too large"),)))[0].title == "second"
     assert aside(folder, "refused") == {"0001": "too large"}
 
 
@@ -267,7 +267,7 @@ def test_links_pipes_and_other_names_are_left_alone(tmp_path, folder, queue):
     (folder / "0004 .patch").write_text("{}")
     (folder / "..0005.patch").write_text("{}")
     with pytest.raises(NoIdea, match="the queue is empty"):
-        queue.propose(brief(SCRIPT))
+        queue.ideas(brief(SCRIPT))[0]
     assert not (folder / "refused").exists()
     assert put(folder, SCRIPT.replace("4", "6")).name == "0004.patch"
 
@@ -286,7 +286,7 @@ def test_files_that_are_no_entries_are_put_aside(folder, queue, content):
     folder.mkdir(parents=True)
     (folder / "0001.patch").write_text(content)
     put(folder, SCRIPT.replace("DEPTH = 4", "DEPTH = 5"))
-    assert queue.propose(brief(SCRIPT)).title == "an idea"
+    assert queue.ideas(brief(SCRIPT))[0].title == "an idea"
     assert "submit it with: nightshift submit" in aside(folder, "refused")["0001"]
 
 
@@ -294,7 +294,7 @@ def test_a_script_dropped_in_by_hand_is_checked_like_any_other(folder, queue):
     folder.mkdir(parents=True)
     (folder / "0001.patch").write_text("Title: t\n\nx = 1\n")
     with pytest.raises(NoIdea):
-        queue.propose(brief(SCRIPT))
+        queue.ideas(brief(SCRIPT))[0]
     assert aside(folder, "refused")["0001"].startswith("queue proposed a script that cannot be run")
 
 
@@ -302,14 +302,14 @@ def test_an_idea_of_the_catalogue_is_an_entry_as_it_stands(folder, queue):
     folder.mkdir(parents=True)
     edit = patch(SCRIPT, SCRIPT.replace("LR = 0.04", "LR = 0.02"))
     (folder / "0001.patch").write_text(f"Title: a smaller step\nWhy: It overshoots.\n  By far.\n\n{edit}")
-    proposal = queue.propose(brief(SCRIPT))
+    proposal = queue.ideas(brief(SCRIPT))[0]
     assert (proposal.title, proposal.hypothesis) == ("a smaller step", "It overshoots.\nBy far.")
     assert proposal.script == SCRIPT.replace("LR = 0.04", "LR = 0.02")
 
 
 def test_a_title_fits_into_one_line(folder, queue):
     put(folder, SCRIPT.replace("4", "5"), "wide\x1b[2J\tMLP " + "x" * 500)
-    title = queue.propose(brief(SCRIPT)).title
+    title = queue.ideas(brief(SCRIPT))[0].title
     assert title.startswith("wide\\x1b[2J MLP xxx")
     assert len(title) == 200
 
@@ -318,7 +318,7 @@ def test_the_history_of_a_mix_is_no_matter(folder, queue):
     """Attempts of other sources do not count as entries."""
     put(folder, SCRIPT.replace("4", "5"))
     history = [tried(0, SCRIPT, "you", Status.KEEP), attempt(1, "search")]
-    assert queue.propose(Briefing(NIGHT, history, history[0])).source == "queue"
+    assert queue.ideas(Briefing(NIGHT, history, history[0]))[0].source == "queue"
 
 
 @pytest.mark.parametrize(
@@ -327,6 +327,6 @@ def test_the_history_of_a_mix_is_no_matter(folder, queue):
 @pytest.mark.parametrize("message", ["an idea", "an idea\nWhy: because\n\nTitle: of it"])
 def test_a_script_that_begins_like_a_header_is_tried_to_the_letter(folder, queue, first, message):
     put(folder, first + SCRIPT.replace("LR = 0.04", "LR = 0.03"), message)
-    proposal = queue.propose(brief(SCRIPT))
+    proposal = queue.ideas(brief(SCRIPT))[0]
     assert (proposal.title, proposal.script) == ("an idea", first + SCRIPT.replace("LR = 0.04", "LR = 0.03"))
     assert proposal.hypothesis == message.partition("\n")[2]

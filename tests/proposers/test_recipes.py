@@ -46,7 +46,7 @@ def proposed(program: str, folder: Path, model: ToolCaller) -> Agent:
     if shutil.which(program) is None:
         pytest.skip(f"{program} is not on PATH")
     agent = Agent(folder)
-    proposal = Command(recipe(program), agent.folder, agent.asks.append, lambda: False).propose(brief())
+    proposal = Command(recipe(program), agent.folder, agent.asks.append, lambda: False).ideas(brief())[0]
     assert (proposal.script, proposal.title, proposal.hypothesis) == (EDITED, "half the step size", "It overshoots.")
     assert len(model.results()) == len(model.calls)
     return agent

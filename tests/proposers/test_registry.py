@@ -29,11 +29,11 @@ class Toy:
     def __init__(self, around: Surroundings) -> None:
         self._say = around.outbox.said
 
-    def propose(self, briefing: Briefing) -> Proposal:
+    def ideas(self, briefing: Briefing) -> list[Proposal]:
         if len(briefing.history) > 1:
             raise NoIdea("the toy had one idea")
         self._say("the toy plays")
-        return Proposal(BETTER, "sharper", "It is nearer to one.", "toy")
+        return [Proposal(BETTER, "sharper", "It is nearer to one.", "toy")]
 
 
 TOY = Source("toy", "one idea of a toy", Toy, patience_s=lambda terms: 7.0)
@@ -109,11 +109,11 @@ def test_every_mode_of_a_model_is_asked_by_the_same_draws_and_what_waits_comes_f
             place.folder(night.tag).mkdir(parents=True)
             terms = Terms(proposer="llm", llm=server.spec("openai"))
             proposer = proposer_of(Surroundings(place, night, terms, Outbox(lambda: False)))
-            found.append(proposer.propose(briefing))
+            found.append(proposer.ideas(briefing)[0])
             if found[-1].source == "explore:toy":
                 entered = replace(attempt(3, ""), proposal=found[-1], parent=0, decision=None)
                 asked = len(server.requests)
-                assert proposer.propose(replace(briefing, history=(*briefing.history, entered))).title == "b"
+                assert proposer.ideas(replace(briefing, history=(*briefing.history, entered)))[0].title == "b"
                 assert len(server.requests) == asked
             if {one.source for one in found} == MODES:
                 break

@@ -44,7 +44,7 @@ def night(bpb_of, count: int, seed: int = 0, script: str = SCRIPT) -> list[Attem
     history = [attempt(0, script, bpb_of(values(script)), keep=True)]
     best = history[0].val_bpb
     for number in range(1, count + 1):
-        proposed = Search("cpu", seed).propose(brief(history)).script
+        proposed = Search("cpu", seed).ideas(brief(history))[0].script
         bpb = bpb_of(values(proposed))
         history.append(attempt(number, proposed, bpb, keep=bpb is not None and bpb < best))
         best = min(best, bpb if bpb is not None else best)
@@ -96,7 +96,7 @@ def test_steps_too_small_to_be_seen_are_not_made():
 def test_a_single_turn_is_no_leap():
     before = values(SCRIPT)
     for seed in range(40):
-        after = values(Search("cpu", seed).propose(brief([attempt(0, SCRIPT, 1.0, keep=True)])).script)
+        after = values(Search("cpu", seed).ideas(brief([attempt(0, SCRIPT, 1.0, keep=True)]))[0].script)
         assert abs(math.log(after["LR"] / before["LR"])) <= RADIUS * math.log(0.2 / 0.005) * 1.001
         assert abs(after["DECAY"] - before["DECAY"]) <= RADIUS * 0.6 * 1.001
         assert after["DEPTH"] in (2, 4, 6)
@@ -133,7 +133,7 @@ def test_what_was_bad_one_way_is_tried_the_other_way():
     history = [attempt(0, SCRIPT, 1.0, keep=True)]
     for number, rate in enumerate(("0.05", "0.07", "0.1"), 1):
         history.append(attempt(number, SCRIPT.replace("LR = 0.04", f"LR = {rate}"), 1.0 + 0.1 * number))
-    rates = [values(Search("cpu", seed).propose(brief(history)).script)["LR"] for seed in range(10)]
+    rates = [values(Search("cpu", seed).ideas(brief(history))[0].script)["LR"] for seed in range(10)]
     assert all(rate <= 0.04 for rate in rates)
     assert sum(rate < 0.04 for rate in rates) >= 8
 
@@ -142,7 +142,7 @@ def test_two_near_misses_are_put_together():
     lower, higher = SCRIPT.replace("LR = 0.04", "LR = 0.02"), SCRIPT.replace("HEADS = 2", "HEADS = 4")
     history = [attempt(0, SCRIPT, 1.0, keep=True), attempt(1, lower, 0.999), attempt(2, higher, 0.999)]
     history += [attempt(3 + i, SCRIPT.replace("cpu=0.2", f"cpu=0.{i}"), 1.01) for i in (1, 3, 4)]
-    found = [values(Search("cpu", seed).propose(brief(history)).script) for seed in range(5)]
+    found = [values(Search("cpu", seed).ideas(brief(history))[0].script) for seed in range(5)]
     assert sum(dials["LR"] < 0.04 and dials["HEADS"] > 2 for dials in found) >= 3
     assert all(dials["LR"] < 0.04 or dials["HEADS"] > 2 for dials in found)
 
@@ -150,7 +150,7 @@ def test_two_near_misses_are_put_together():
 def test_what_ruins_a_run_does_not_drown_what_helps():
     history = [attempt(0, SCRIPT, 1.0, keep=True), attempt(1, SCRIPT.replace("cpu=0.2", "cpu=0.4"), 50.0)]
     history += [attempt(2 + i, SCRIPT.replace("0.04", f"0.0{i + 1}"), 0.99 + 0.002 * i) for i in range(3)]
-    found = [values(Search("cpu", seed).propose(brief(history)).script) for seed in range(10)]
+    found = [values(Search("cpu", seed).ideas(brief(history))[0].script) for seed in range(10)]
     assert sum(dials["LR"] < 0.04 for dials in found) >= 8
 
 
@@ -169,7 +169,7 @@ def taught(level: float, much: float = 0.1) -> list[Attempt]:
 def test_earlier_nights_teach_by_their_differences_whatever_their_level():
     tonight = brief([attempt(0, SCRIPT, 1.0, keep=True)])
     for level in (0.5, 1.0, 3.0):
-        found = [Search("cpu", seed, earlier=[past(taught(level))]).propose(tonight).script for seed in range(6)]
+        found = [Search("cpu", seed, earlier=[past(taught(level))]).ideas(tonight)[0].script for seed in range(6)]
         rates = [values(script)["LR"] for script in found]
         assert sum(rate < 0.04 for rate in rates) >= 5, level
         assert max(rates) <= 0.04, level
@@ -208,7 +208,7 @@ def test_an_edit_of_more_than_dials_makes_a_group_of_its_own():
     edited = SCRIPT + "x = 1\n"
     history = [attempt(0, SCRIPT, 1.0, keep=True), attempt(1, SCRIPT.replace("0.04", "0.02"), 0.99)]
     history += [attempt(2, edited, 0.5, keep=True), attempt(3, edited.replace("0.04", "0.1"), 0.52)]
-    found = [values(Search("cpu", seed).propose(brief(history)).script) for seed in range(5)]
+    found = [values(Search("cpu", seed).ideas(brief(history))[0].script) for seed in range(5)]
     assert all(dials["LR"] < 0.04 for dials in found)
 
 
@@ -217,7 +217,7 @@ def test_a_crash_of_edited_code_says_nothing_about_its_dials():
     broken = [attempt(2 + i, SCRIPT + f"typo{i}\n", None) for i in range(3)]
     without, beside = (brief(some) for some in (history, history + broken))
     found = [
-        values(Search("cpu", seed).propose(briefing).script) for briefing in (without, beside) for seed in range(4)
+        values(Search("cpu", seed).ideas(briefing)[0].script) for briefing in (without, beside) for seed in range(4)
     ]
     assert all(dials["LR"] <= 0.04 for dials in found)
     assert sum(dials["LR"] < 0.04 for dials in found) >= 7
@@ -225,8 +225,8 @@ def test_a_crash_of_edited_code_says_nothing_about_its_dials():
 
 def test_a_refused_proposal_is_not_made_again():
     history = [attempt(0, SCRIPT, 1.0, keep=True)]
-    first = Search("cpu", 0).propose(brief(history))
-    second = Search("cpu", 0).propose(replace(brief(history), refused=(Refusal(first, "no"),)))
+    first = Search("cpu", 0).ideas(brief(history))[0]
+    second = Search("cpu", 0).ideas(replace(brief(history), refused=(Refusal(first, "no"),)))[0]
     assert fingerprint(first.script) != fingerprint(second.script)
 
 
@@ -251,7 +251,7 @@ def test_what_a_proposal_reads_is_bounded_and_holds_the_incumbent():
     axes = [Axis.of(dial) for dial in searched(SCRIPT, "cpu")]
     found = evidence_of(axes, brief(history), "cpu", [])
     assert [one.number for one in found] == [3, *range(1000 - (MOST - 1), 1000)]
-    assert Search("cpu", 0).propose(brief(history)).hypothesis.count(f"what {MOST} attempts say") == 1
+    assert Search("cpu", 0).ideas(brief(history))[0].hypothesis.count(f"what {MOST} attempts say") == 1
 
 
 def test_a_run_that_was_ended_early_counts_with_its_forecast():
@@ -262,7 +262,7 @@ def test_a_run_that_was_ended_early_counts_with_its_forecast():
         run = replace(one.runs[0], ending=Ending.HOPELESS, score=None)
         stopped = Decision(Kind.STOPPED_EARLY, "stopped early", gain_bpb=-0.1 * number)
         history.append(replace(one, parent=0, runs=(run,), decision=stopped))
-    rates = [values(Search("cpu", seed).propose(brief(history)).script)["LR"] for seed in range(10)]
+    rates = [values(Search("cpu", seed).ideas(brief(history))[0].script)["LR"] for seed in range(10)]
     assert all(rate <= 0.04 for rate in rates)
     assert sum(rate < 0.04 for rate in rates) >= 8
 
@@ -270,7 +270,7 @@ def test_a_run_that_was_ended_early_counts_with_its_forecast():
 def test_a_dial_whose_range_an_edit_misspelt_is_left_alone():
     broken = SCRIPT.replace("[0.005, 0.2] log", "[0.2, 0.005] log").replace("cpu=0.2, metal=0.1, cuda=0.1", "metal=0.1")
     for seed in range(5):
-        found = Search("cpu", seed).propose(brief([attempt(0, broken, 1.0, keep=True)])).script
+        found = Search("cpu", seed).ideas(brief([attempt(0, broken, 1.0, keep=True)]))[0].script
         assert values_of(found, "cpu")["LR"] == 0.04
 
 
@@ -281,17 +281,17 @@ def test_small_spaces_end_in_good_order():
 
 def test_a_value_outside_of_its_range_is_within_reach():
     script = "LR = 0.5  # [0.005, 0.2] log\n"
-    assert values(Search("cpu", 0).propose(brief([attempt(0, script, 1.0, keep=True)])).script)["LR"] <= 0.5
+    assert values(Search("cpu", 0).ideas(brief([attempt(0, script, 1.0, keep=True)]))[0].script)["LR"] <= 0.5
 
 
 def test_attempts_by_others_with_other_dials_do_no_harm():
     history = [attempt(0, SCRIPT, 1.0, keep=True), attempt(1, "LR = 'high'\nDEPTH = 5\n", 1.1)]
     history.append(attempt(2, "LR = 0.1  # [broken\n", None))
-    assert Search("cpu", 0).propose(brief(history)).source == "search"
+    assert Search("cpu", 0).ideas(brief(history))[0].source == "search"
 
 
 def test_title_and_hypothesis_name_what_is_turned():
-    proposal = Search("cpu", 0).propose(brief([attempt(0, "LR = 0.04  # [0.005, 0.2] log\n", 1.0, keep=True)]))
+    proposal = Search("cpu", 0).ideas(brief([attempt(0, "LR = 0.04  # [0.005, 0.2] log\n", 1.0, keep=True)]))[0]
     new = values(proposal.script)["LR"]
     assert proposal.title == f"LR 0.04 → {new}"
     assert f"LR = {new}" in proposal.hypothesis
@@ -302,8 +302,8 @@ def test_a_title_names_the_three_turns_that_matter_most_and_counts_the_rest():
     turned = [re.sub(r"A_LR = 0.1", f"A_LR = {rate}", script) for rate in (0.08, 0.07, 0.06, 0.05)]
     history = [attempt(0, script, 1.0, keep=True)]
     history += [attempt(k, text, 1.0 - 0.2 * k) for k, text in enumerate(turned, 1)]
-    proposals = [Search("cpu", seed).propose(brief(history)) for seed in range(8)]
-    unknown = [Search("cpu", seed).propose(brief(history[:1])) for seed in range(8)]
+    proposals = [Search("cpu", seed).ideas(brief(history))[0] for seed in range(8)]
+    unknown = [Search("cpu", seed).ideas(brief(history[:1]))[0] for seed in range(8)]
     for proposal in (*proposals, *unknown):
         now = {name for name, value in values(proposal.script).items() if value != 0.1}
         told = proposal.hypothesis.partition(": ")[0].split(" and ")
@@ -317,11 +317,11 @@ def test_a_title_names_the_three_turns_that_matter_most_and_counts_the_rest():
 
 def test_a_script_without_ranges_says_how_to_write_one():
     with pytest.raises(ScriptError, match=r"no dial with a range.*LR = 0.04  # step size"):
-        Search("cpu", 0).propose(brief([attempt(0, "NAME = 'x'\n", 1.0, keep=True)]))
+        Search("cpu", 0).ideas(brief([attempt(0, "NAME = 'x'\n", 1.0, keep=True)]))[0]
 
 
 def test_words_and_switches_are_turned_like_numbers():
-    night_of_one = Search("cpu", 0).propose(brief([attempt(0, "FLAG = True  # {True, False}\n", 1.0, keep=True)]))
+    night_of_one = Search("cpu", 0).ideas(brief([attempt(0, "FLAG = True  # {True, False}\n", 1.0, keep=True)]))[0]
     assert night_of_one.title == "FLAG True → False"
     patterns = [values(one.proposal.script)["PATTERN"] for one in where_all_is_alike()[1:]]
     assert sum(pattern != "SL" for pattern in patterns) >= 5

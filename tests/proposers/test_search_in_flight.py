@@ -40,7 +40,7 @@ def test_of_eight_proposals_without_a_result_no_two_are_the_same_and_they_turn_o
     history = list(KNOWN)
     for number in range(4, 12):
         briefing = Briefing(NIGHT, tuple(history), FIRST, noise=NOISE)
-        history.append(in_flight(number, Search("cpu", 0).propose(briefing)))
+        history.append(in_flight(number, Search("cpu", 0).ideas(briefing)[0]))
     scripts = [one.proposal.script for one in history[4:]]
     assert len({fingerprint(script) for script in scripts}) == 8
     changed = [{line for line in script.splitlines() if line not in SCRIPT.splitlines()} for script in scripts]
@@ -63,7 +63,7 @@ def test_what_is_in_flight_may_be_an_edit_of_an_older_incumbent():
     proposal = Proposal(set_dials(SCRIPT, "cpu", {"D0": 3.0, "D6": 0.3}), "", "", "search")
     kept = scored(5, 0.9, Status.KEEP, D0=3.0, D1=3.0)
     history = (*KNOWN, in_flight(4, proposal, parent=0), kept)
-    found = Search("cpu", 0).propose(Briefing(NIGHT, history, kept, noise=NOISE))
+    found = Search("cpu", 0).ideas(Briefing(NIGHT, history, kept, noise=NOISE))[0]
     tried = {fingerprint(one.proposal.script) for one in history}
     assert fingerprint(found.script) not in tried
 

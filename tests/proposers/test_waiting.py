@@ -52,7 +52,7 @@ def entered(briefing: Briefing, proposal: Proposal, status: Status | None = Stat
 def test_three_ideas_are_three_attempts_of_one_question(tmp_path):
     asked, briefing, titles = Asked([SMOOTH, SHARE, SHARP], [idea("more", SMOOTHING=9.0)]), BRIEFING, []
     for _ in range(4):
-        proposal = source(tmp_path, asked).propose(briefing)  # a fresh one each time, as after a kill
+        proposal = source(tmp_path, asked).ideas(briefing)[0]  # a fresh one each time, as after a kill
         assert (proposal.source, proposal.hypothesis) == (SOURCE, f"why {proposal.title}")
         titles.append(proposal.title)
         briefing = entered(briefing, proposal)
@@ -63,16 +63,16 @@ def test_three_ideas_are_three_attempts_of_one_question(tmp_path):
 
 def test_an_idea_that_never_became_an_attempt_is_proposed_again(tmp_path):
     asked = Asked([SMOOTH, SHARE])
-    assert [source(tmp_path, asked).propose(BRIEFING).title for _ in range(2)] == ["smooth", "smooth"]
+    assert [source(tmp_path, asked).ideas(BRIEFING)[0].title for _ in range(2)] == ["smooth", "smooth"]
     in_flight = entered(BRIEFING, SMOOTH, status=None)
-    assert source(tmp_path, asked).propose(in_flight).title == "share"
+    assert source(tmp_path, asked).ideas(in_flight)[0].title == "share"
 
 
 def test_what_waits_is_carried_over_to_the_best_script(tmp_path):
     asked = Asked([SMOOTH, SHARE, SHARP])
-    source(tmp_path, asked).propose(BRIEFING)
+    source(tmp_path, asked).ideas(BRIEFING)[0]
     kept = entered(BRIEFING, SMOOTH, Status.KEEP)
-    proposal = source(tmp_path, asked).propose(kept)
+    proposal = source(tmp_path, asked).ideas(kept)[0]
     values = values_of(proposal.script, "cpu")
     assert (values["SMOOTHING"], values["SHARE"]) == (0.5, 0.5)
     assert len(asked.briefings) == 1
@@ -81,18 +81,18 @@ def test_what_waits_is_carried_over_to_the_best_script(tmp_path):
 def test_what_conflicts_or_was_tried_is_dropped_with_a_reason(tmp_path):
     said: list[str] = []
     asked = Asked([SMOOTH, idea("smoother", SMOOTHING=0.1), SHARE, SHARP])
-    source(tmp_path, asked).propose(BRIEFING)
+    source(tmp_path, asked).ideas(BRIEFING)[0]
     kept = entered(BRIEFING, SMOOTH, Status.KEEP)
     both = set_dials(SMOOTH.script, "cpu", {"SHARE": 0.5})
     tried = entered(kept, replace(SHARE, script=both, title="by another", source="search"))
-    assert source(tmp_path, asked, said.append).propose(tried).title == "sharp"
+    assert source(tmp_path, asked, said.append).ideas(tried)[0].title == "sharp"
     smoother, share = said
     assert smoother.startswith("an idea of explore:toy is dropped, 'smoother': it conflicts with what was kept since")
     assert share == (
         "an idea of explore:toy is dropped, 'share': explore:toy proposed the script of attempt 2 again; "
         "it has to be a new one"
     )
-    source(tmp_path, asked, said.append).propose(tried)
+    source(tmp_path, asked, said.append).ideas(tried)[0]
     assert len(said) == 2
     assert len(asked.briefings) == 1
 
@@ -101,18 +101,18 @@ def test_an_answer_of_known_ideas_alone_is_no_idea(tmp_path):
     known = entered(entered(BRIEFING, replace(SMOOTH, source="you")), replace(SHARE, source="you"))
     asked = Asked([SMOOTH, SHARE])
     with pytest.raises(NoIdea, match="no idea of the answer can be tried"):
-        source(tmp_path, asked).propose(known)
+        source(tmp_path, asked).ideas(known)[0]
     assert not (tmp_path / FILE).exists()
 
 
 def test_a_repair_of_its_own_is_asked_for_before_what_waits(tmp_path):
     asked = Asked([SMOOTH, SHARE], [idea("smooth, repaired", SMOOTHING=0.6)])
-    source(tmp_path, asked).propose(BRIEFING)
+    source(tmp_path, asked).ideas(BRIEFING)[0]
     night = entered(BRIEFING, SMOOTH, Status.CRASH)
     broken: Attempt = night.history[-1]
-    assert source(tmp_path, asked).propose(replace(night, broken=broken)).title == "smooth, repaired"
+    assert source(tmp_path, asked).ideas(replace(night, broken=broken))[0].title == "smooth, repaired"
     others = replace(broken, proposal=replace(broken.proposal, source="llm:toy"))
-    assert source(tmp_path, asked).propose(replace(night, broken=others)).title == "share"
+    assert source(tmp_path, asked).ideas(replace(night, broken=others))[0].title == "share"
 
 
 @pytest.mark.parametrize("content", ["", "[", "{}", '["x", null, {"proposal": 1}]', '[{"proposal": {}, "parent": 0}]'])

@@ -22,13 +22,13 @@ def queue(folder):
 
 def test_a_patch_is_applied_to_the_best_script(folder, queue):
     put(folder, patch(SCRIPT, SCRIPT.replace("LR = 0.04", "LR = 0.02")))
-    assert queue.propose(brief(SCRIPT)).script == SCRIPT.replace("LR = 0.04", "LR = 0.02")
+    assert queue.ideas(brief(SCRIPT))[0].script == SCRIPT.replace("LR = 0.04", "LR = 0.02")
 
 
 @pytest.mark.parametrize(("a", "b"), [("a/", "b/"), ("", ""), ("i/", "w/")])
 def test_patches_come_as_git_and_diff_write_them(folder, queue, a, b):
     put(folder, patch(SCRIPT, SCRIPT.replace("DEPTH = 4", "DEPTH = 6"), a=a, b=b))
-    assert queue.propose(brief(SCRIPT)).script == SCRIPT.replace("DEPTH = 4", "DEPTH = 6")
+    assert queue.ideas(brief(SCRIPT))[0].script == SCRIPT.replace("DEPTH = 4", "DEPTH = 6")
 
 
 def test_a_script_in_a_folder_may_be_named_by_its_path_or_alone():
@@ -40,14 +40,14 @@ def test_a_script_in_a_folder_may_be_named_by_its_path_or_alone():
 def test_a_patch_of_an_earlier_best_is_merged_with_what_was_kept_since(folder, queue):
     put(folder, patch(SCRIPT, SCRIPT.replace("LR = 0.04", "LR = 0.02")))
     better = SCRIPT.replace("WIDTH = 64", "WIDTH = 96")
-    assert queue.propose(brief(SCRIPT, better, best=1)).script == better.replace("LR = 0.04", "LR = 0.02")
+    assert queue.ideas(brief(SCRIPT, better, best=1))[0].script == better.replace("LR = 0.04", "LR = 0.02")
 
 
 def test_a_patch_against_what_was_kept_since_is_refused_with_the_reason(folder):
     said: list[str] = []
     put(folder, patch(SCRIPT, SCRIPT.replace("LR = 0.04", "LR = 0.02")))
     with pytest.raises(NoIdea):
-        Queue(folder, folder, said.append).propose(brief(SCRIPT, SCRIPT.replace("LR = 0.04", "LR = 0.03"), best=1))
+        Queue(folder, folder, said.append).ideas(brief(SCRIPT, SCRIPT.replace("LR = 0.04", "LR = 0.03"), best=1))[0]
     why = "the patch conflicts with edits kept since attempt 0; make it again, of the best script so far"
     assert aside(folder, "refused") == {"0001": why}
     assert said == [f"0001.patch of the queue was refused: {why}"]
@@ -56,7 +56,7 @@ def test_a_patch_against_what_was_kept_since_is_refused_with_the_reason(folder):
 def test_a_patch_of_something_else_is_refused(folder, queue):
     put(folder, patch("a\nb\nc\n", "a\nB\nc\n"))
     with pytest.raises(NoIdea):
-        queue.propose(brief(SCRIPT))
+        queue.ideas(brief(SCRIPT))[0]
     assert aside(folder, "refused")["0001"].startswith(
         "the patch does not apply to attempt 0, the best script so far; make it again"
     )

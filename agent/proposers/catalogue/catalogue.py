@@ -114,13 +114,13 @@ class Catalogue:
         self._told: set[str] = set()
         self._conflicts: set[tuple[str, str]] = set()  # a patch, and the hash of a script to which it does not apply
 
-    def propose(self, briefing: Briefing) -> Proposal:
+    def ideas(self, briefing: Briefing) -> list[Proposal]:
         """Return the best idea that applies; raise Exhausted when there is none for this incumbent."""
-        ideas, faults = read_ideas(*self._folders)  # each time: a user may add one during the night
+        known, faults = read_ideas(*self._folders)  # each time: a user may add one during the night
         for fault in faults:
             self._say_once(fault, fault)
         sigma_bpb = briefing.noise.sigma_bpb if briefing.noise else None
-        found = prospects(ideas, briefing.night, briefing.history, sigma_bpb, self._past)
+        found = prospects(known, briefing.night, briefing.history, sigma_bpb, self._past)
         refused = {fingerprint(one.proposal.script) for one in briefing.refused}
         skipped: list[Idea] = []
         try:
@@ -129,10 +129,10 @@ class Catalogue:
                 if script is None or fingerprint(script) in refused:
                     continue
                 if tried_as(script, briefing.history) is None:
-                    return proposal_of(one, script, briefing.night)
+                    return [proposal_of(one, script, briefing.night)]
         finally:
             self._tell(skipped, briefing.parent)
-        raise Exhausted(_nothing_left(ideas, self._folders))
+        raise Exhausted(_nothing_left(known, self._folders))
 
     def _edited(self, idea: Idea, briefing: Briefing, skipped: list[Idea]) -> str | None:
         """Return the best script with the idea's edit; None where it does not apply, which is added to `skipped`."""

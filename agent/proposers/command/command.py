@@ -69,7 +69,7 @@ class Command:
         self._limit_s = limit_s
         self.source = f"command:{Path(self._words[0]).name}"
 
-    def propose(self, briefing: Briefing) -> Proposal:
+    def ideas(self, briefing: Briefing) -> list[Proposal]:
         """Run the agent, record its costs and return its edit; raise NoIdea if it left no whole edit."""
         number, started = briefing.number, utc_now()
         folder = _new_folder(self._folder / "asks", number)
@@ -88,7 +88,7 @@ class Command:
         if edit is None:
             raise NoIdea(f"{failure} (log: {folder / LOG})")
         repairs = briefing.broken.number if briefing.broken else None
-        return Proposal.of(edit.script, edit.title, edit.hypothesis, self.source, repairs=repairs)
+        return [Proposal.of(edit.script, edit.title, edit.hypothesis, self.source, repairs=repairs)]
 
     def _run(self, task: str, clone: Path, folder: Path) -> Outcome:
         start = WITHOUT_STDIN if HOLE in self._words else WITH_TASK_ON_STDIN

@@ -101,7 +101,7 @@ class LLM:
     """Propose edits by one language model.
 
     Raise NightError for an unusable spec, key or spending limit, and MachineError without the provider's SDK. record()
-    gets every call as soon as it is over, in the thread that called propose().
+    gets every call as soon as it is over, in the thread that called ideas().
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class LLM:
         """Return the source of the ideas that it has in this mode."""
         return f"{mode}:{self._model}"[:SOURCE_CHARS]
 
-    def ideas(self, briefing: Briefing, mode: AskMode = AskMode.EDIT) -> tuple[Proposal, ...]:
+    def ideas(self, briefing: Briefing, mode: AskMode = AskMode.EDIT) -> list[Proposal]:
         """Return the ideas of one answer; several only where it explores.
 
         What this model broke in this mode is repaired instead. Raise NotYet where there is nothing to combine,
@@ -169,7 +169,7 @@ class LLM:
                     continue
                 self._note(ask)
             repairs = broken.number if broken is not None else None
-            return tuple(Proposal.of(one.script, one.title, one.hypothesis, source, repairs=repairs) for one in edits)
+            return [Proposal.of(one.script, one.title, one.hypothesis, source, repairs=repairs) for one in edits]
         raise NoIdea(self._presentable(f"no answer could be used, the last because {wrong}"))
 
     def _chat(self) -> Chat:

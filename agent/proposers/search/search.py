@@ -43,7 +43,7 @@ class Search:
         self._seed = seed
         self._earlier = earlier
 
-    def propose(self, briefing: Briefing) -> Proposal:
+    def ideas(self, briefing: Briefing) -> list[Proposal]:
         script, kind = briefing.parent.proposal.script, self._device_kind
         axes, here = _axes(searched(script, kind, legible_dials))
         evidence = evidence_of(axes, briefing, kind, self._earlier)
@@ -60,7 +60,7 @@ class Search:
                 candidate = set_dials(script, kind, changed)
                 found = fingerprint(candidate)
                 if found not in turned_down and first_with(found, briefing.history) is None:
-                    return _proposal(candidate, acquisition, there, changed, len(evidence))
+                    return [_proposal(candidate, acquisition, there, changed, len(evidence))]
         raise Exhausted(f"search finds no untried setting of {len(axes)} dials; add dials or widen their ranges")
 
 
