@@ -1,11 +1,87 @@
-"""The commands that look at the machine: nightshift doctor and nightshift profile."""
+"""The commands that look at the machine: nightshift doctor and nightshift profile.
 
+Doctor says a line a check, with the remedy where something is missing; verify.py has the checks that take minutes.
+"""
+
+import importlib.metadata
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
+import psutil
 from rich.console import Console
 
 from agent.cli.answer import Answer
 from agent.cli.options import SCRIPT, PositiveInt, Seed
+from agent.errors import MachineError, NightshiftError
+from agent.git import Repo
+from agent.invocation import command_for, install_command, typed
+from agent.night.opening import MIN_FREE_BYTES
+from agent.pools.leases import gpus_of_machine, gpus_unused
+from agent.records.place import Place, read_script
+from agent.sandbox.box import Mode, choose
+from agent.script.contract import fixed_files
+
+LOOK_S = 120  # a first import of MLX on a slow disk
+SLOW_GFLOPS = 30  # MLX's reference BLAS reaches about 8, an optimised one over 100
+TRIES_OUT = "now the machine is tried out, which takes minutes: steps, their memory, a night of one experiment"
+CONTENDED_SHARE = 0.25  # of the cores that we may use: the share that others may take unnoticed
+
+# Asked of a short process each: a broken MLX must not take the doctor with it.
+# Speed is the best of several short measurements, with pauses in which other programs' load shows.
+DEVICE = """
+import json, os, time
+from agent.lab import hardware
+from agent.sandbox.watch import Counters, others_share
+blas = hardware.tune()
+from agent.lab.kernels.device import kernel_device
+kind, name, flops = hardware.device_kind(), hardware.device_name(), []
+before = Counters.now()
+while len(flops) < 3 or time.monotonic() - before.at_s < 1.2:
+    flops.append(hardware.matmul_flops(1024, repeats=2))
+    time.sleep(0.1)
+others, cores = others_share(before, Counters.now()) or 0.0, os.cpu_count()
+print(json.dumps(dict(
+    kind=kind, name=name, gflops=max(flops) / 1e9, blas=blas, cores=hardware.usable_cores(),
+    others=max(0.0, others * cores), machine_cores=cores, has_kernels=kernel_device() is not None,
+)))
+"""
+# Where there are none: whether a night could prepare them.
+DATA = """
+import json, os
+from agent.lab.data import data_dir, load_data
+from agent.lab.hardware import cache_root
+root = cache_root()
+there = next(place for place in (root, *root.parents) if place.exists())
+closed = not (there.is_dir() and os.access(there, os.W_OK | os.X_OK))
+folder = None if closed and "NIGHTSHIFT_DATA" not in os.environ else data_dir()
+if folder is not None:
+    print(json.dumps([str(folder), load_data(folder).fingerprint]))
+else:
+    import rustbpe, tiktoken
+    print(json.dumps({"closed": str(there)} if closed else None))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Hold what a check has found; a night can do without what is not essential."""
+
+    name: str
+    ok: bool
+    detail: str
+    remedy: str | None = None
+    essential: bool = True
+    measured: Mapping[str, object] = field(default_factory=dict)  # for verify.json: no text of a user or a script
 
 
 def doctor(*, script: Path = SCRIPT, verify: bool = False) -> Answer:
@@ -16,10 +92,33 @@ def doctor(*, script: Path = SCRIPT, verify: bool = False) -> Answer:
         verify: also try out the machine, which takes minutes: operations and steps against float32, memory, sandbox,
             clocks, and a night of one experiment; writes verify.json
     """
-    from agent.cli.checks import examine
-    from agent.cli.verify import verified
+    console, findings = Console(), []
 
-    return examine(Console(), script, [verified] if verify else [])
+    def examine(check: Callable[[], Iterator[Finding]]) -> None:
+        for finding in check():
+            mark = "[green]✓[/]" if finding.ok else "[red]✗[/]" if finding.essential else "[yellow]![/]"
+            console.print(mark, end=" ")
+            advice = f": {finding.remedy}" if finding.remedy and not finding.ok else ""
+            console.print(f"{finding.detail}{advice}", markup=False, highlight=False, soft_wrap=True)
+            findings.append(finding)
+
+    examine(_mlx)
+    for check in (_device, _sandbox) if findings[-1].ok else ():  # a box is tried with a program that imports MLX
+        examine(check)
+    for check in (lambda: _script(script), _git, _disk, _memory, _data):
+        examine(check)
+    if verify:
+        from agent.cli.verify import verified
+
+        console.print(TRIES_OUT, highlight=False, soft_wrap=True)
+        examine(verified)
+    missing = [finding.name for finding in findings if finding.essential and not finding.ok]
+    checks = [asdict(finding) | {"remedy": None if finding.ok else finding.remedy} for finding in findings]
+    facts = {"ready": not missing, "checks": checks}
+    if missing:
+        return Answer(facts, error=f"not ready for a night: see {', '.join(missing)}", exit_code=1)
+    other = () if script == SCRIPT else ("--script", str(script))
+    return Answer(facts, lambda: print(f"ready for a night; begin with: {typed('run', *other)}"))
 
 
 def profile(*, script: Path = SCRIPT, steps: PositiveInt = 16, seed: Seed = 0, trace: Path | None = None) -> Answer:
@@ -36,3 +135,159 @@ def profile(*, script: Path = SCRIPT, steps: PositiveInt = 16, seed: Seed = 0, t
     from agent.profile.profile import profile as take_apart
 
     return Answer(take_apart(ProfileRequest(script, steps, seed, trace), Console()))
+
+
+# ---- MLX and the device ----------------------------------------------------------------------------------------------
+
+
+def _mlx() -> Iterator[Finding]:
+    yield Finding("python", True, f"Python {platform.python_version()} on {platform.platform()}")
+    packages = []
+    for name in ("mlx", "mlx-metal", "mlx-cpu", "mlx-cuda-13", "mlx-cuda-12"):
+        with suppress(importlib.metadata.PackageNotFoundError):
+            packages.append(f"{name} {importlib.metadata.version(name)}")
+    yield Finding("mlx", bool(packages), f"MLX build: {', '.join(packages) or 'none'}", f"install it: {_mlx_command()}")
+
+
+def _mlx_command() -> str:
+    on_linux = f"{command_for('cpu')}, or with an NVIDIA GPU: {command_for('cuda')}"
+    return install_command("mlx") if sys.platform == "darwin" else on_linux
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """Hold what a short process has measured of the device."""
+
+    kind: str
+    name: str
+    gflops: float
+    blas: str | None  # the optimised one that was put in front of MLX's own
+    cores: int  # that we may use
+    others: float  # cores that other programs kept busy meanwhile
+    machine_cores: int
+    has_kernels: bool = False  # of our own, compiled for it
+
+    @property
+    def is_contended(self) -> bool:
+        """Return whether other programs use cores that we may use; a container may have fewer than the machine."""
+        return self.others > self.machine_cores - (1 - CONTENDED_SHARE) * self.cores
+
+
+def _device() -> Iterator[Finding]:
+    measured = ask(DEVICE)
+    if not isinstance(measured, dict):
+        yield Finding("device", False, f"MLX does not run ({measured})", f"reinstall it: {_mlx_command()}")
+        return
+    device = Device(**measured)
+    yield Finding("device", True, f"device: {device.name} ({device.kind})")
+    yield from gpus() if device.kind == "cuda" else ()
+    yield speed(device)
+    needs = "a C compiler such as gcc" if device.kind == "cpu" else "NVRTC, which comes with MLX's CUDA build"
+    is_expected = device.has_kernels or device.kind == "metal" or os.environ.get("NIGHTSHIFT_KERNELS") == "plain"
+    trains = "compiled for this device" if device.has_kernels else "none of our own, plain MLX trains"
+    yield Finding("kernels", is_expected, f"kernels: {trains}", f"install {needs}", essential=False)
+
+
+def gpus() -> Iterator[Finding]:
+    """Say how a night uses all GPUs, where there are several."""
+    try:
+        for line in gpus_unused(gpus_of_machine()):
+            yield Finding("gpus", True, f"GPUs: {line}")
+    except MachineError as error:
+        yield Finding("gpus", False, f"GPUs: {error}", "without it a night has one worker", essential=False)
+
+
+def speed(device: Device) -> Finding:
+    """Say how fast a matrix product is, and why it is slow if it is: a missing package, or other programs."""
+    said = f"float32 matmul: {device.gflops:,.0f} GFLOP/s"
+    if device.is_contended:
+        said += f" while other programs keep {device.others:.1f} of {device.machine_cores} cores busy"
+    is_slow = device.gflops < SLOW_GFLOPS
+    if is_slow and device.kind == "cpu" and device.blas is None and sys.platform == "linux":
+        remedy = f"an optimised BLAS is missing; install it: {command_for('cpu')}"
+        if os.environ.get("NIGHTSHIFT_BLAS") == "off":
+            remedy = "the optimised BLAS is turned off; unset NIGHTSHIFT_BLAS"
+    elif device.is_contended:
+        remedy = "the machine is busy; runs beside other programs get fewer steps, and their scores compare badly"
+    else:
+        remedy = "this machine is slow, and nothing that could be installed is missing"
+    return Finding("speed", not (is_slow or device.is_contended), said, remedy, essential=False)
+
+
+# ---- the folder and the rest of the machine --------------------------------------------------------------------------
+
+
+def _sandbox() -> Iterator[Finding]:
+    box = choose(Mode.AUTO)
+    gaps = f"; not covered: {', '.join(box.uncovered)}" if box.uncovered else ""
+    remedy = (
+        None if sys.platform == "darwin" else "install bubblewrap: apt install bubblewrap, dnf install bubblewrap …"
+    )
+    yield Finding("sandbox", not box.uncovered, f"sandbox: {box.name}{gaps}", remedy, essential=False)
+
+
+def _script(script: Path) -> Iterator[Finding]:
+    try:
+        place = Place.of(script)
+        fixed_files(place.script_path.parent, read_script(place))
+        yield Finding("script", True, f"script: {script}")
+    except NightshiftError as error:
+        yield Finding("script", False, f"script: {error}")
+
+
+def _git() -> Iterator[Finding]:
+    try:
+        yield Finding("git", True, f"git repository: {Repo.containing(Path.cwd()).root}")
+    except NightshiftError as error:
+        yield Finding("git", False, f"git: {error}")
+
+
+def _disk() -> Iterator[Finding]:
+    free, wanted = shutil.disk_usage(Path.cwd()).free, f"a night wants {MIN_FREE_BYTES / 2**30:.0f} GB"
+    yield Finding("disk", free >= MIN_FREE_BYTES, f"disk: {free / 2**30:,.1f} GB free", wanted)
+    try:
+        tempfile.TemporaryFile(dir=Path.cwd()).close()
+    except OSError as error:
+        said = f"folder: {Path.cwd()} cannot be written ({error.strerror})"
+        yield Finding("folder", False, said, "a night keeps its files there: make it writable, or clone it elsewhere")
+
+
+def _memory() -> Iterator[Finding]:
+    memory = psutil.virtual_memory()
+    said = f"memory: {memory.available / 2**30:,.1f} of {memory.total / 2**30:,.1f} GB free"
+    remedy = "close other programs or choose a smaller DEPTH"
+    yield Finding("memory", memory.available >= 2 << 30, said, remedy, essential=False)
+
+
+def _data() -> Iterator[Finding]:
+    match ask(DATA):
+        case [folder, fingerprint]:
+            yield Finding("data", True, f"data: {folder} ({fingerprint}), checksums verified")
+        case None:
+            yield Finding("data", True, "data: none yet; a night prepares the text of Python's standard library first")
+        case {"closed": str(place)}:
+            remedy = "make it a folder that can be written, or set NIGHTSHIFT_CACHE to one"
+            yield Finding("data", False, f"data: none, and {place} cannot hold any", remedy)
+        case failure:
+            yield Finding("data", False, f"data: {failure}", f"prepare it again: {typed('prepare')}")
+
+
+def ask(program: str) -> Any:
+    """Run a short Python program; return the JSON that it prints, or the last line of its error as a string."""
+    return ask_python("-c", program)
+
+
+def ask_python(*arguments: str, limit_s: float = LOOK_S, **variables: str) -> Any:
+    """Run Python with these arguments and environment variables, and return as ask() does."""
+    try:
+        command, env = [sys.executable, *arguments], {**os.environ, **variables}
+        done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False, env=env)
+    except subprocess.TimeoutExpired:
+        return f"no answer within {limit_s} s"
+    if done.returncode == 0:
+        return json.loads(done.stdout)
+    return last_line(done.stderr) or f"exit code {done.returncode}"
+
+
+def last_line(text: str) -> str:
+    return text.strip().rpartition("\n")[2]

@@ -9,8 +9,8 @@ import pytest
 from json_page import faults
 from nights import git
 
-from agent.cli import checks
-from agent.cli.checks import DEVICE, Device, Finding, _disk, speed
+from agent.cli import machine
+from agent.cli.machine import DEVICE, Device, Finding, _disk, speed
 
 IDLE = Device("cpu", "a CPU (2 cores)", 200.0, "/cache/libopenblas.so", cores=2, others=0.1, machine_cores=2)
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="the BLAS is exchanged on Linux alone")
@@ -21,7 +21,9 @@ def test_a_folder_that_cannot_be_written_is_named(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     assert "folder" not in {found.name for found in _disk()}
     monkeypatch.chdir("/proc")
-    assert next(found.what for found in _disk() if found.name == "folder").startswith("folder: /proc cannot be written")
+    assert next(found.detail for found in _disk() if found.name == "folder").startswith(
+        "folder: /proc cannot be written"
+    )
 
 
 def test_a_fast_and_idle_machine_is_well():
@@ -30,8 +32,8 @@ def test_a_fast_and_idle_machine_is_well():
 
 def test_a_busy_machine_is_told_to_be_busy_and_to_install_nothing():
     found = speed(replace(IDLE, gflops=26.0, others=1.6))
-    assert found.what == "float32 matmul: 26 GFLOP/s while other programs keep 1.6 of 2 cores busy"
-    assert (found.good, found.essential) == (False, False)
+    assert found.detail == "float32 matmul: 26 GFLOP/s while other programs keep 1.6 of 2 cores busy"
+    assert (found.ok, found.essential) == (False, False)
     assert found.remedy.startswith("the machine is busy")
     assert "install" not in found.remedy
 
@@ -53,7 +55,7 @@ def test_a_blas_that_was_turned_off_is_not_told_to_be_missing(monkeypatch):
 
 def test_an_idle_machine_that_lacks_nothing_and_is_slow_is_only_slow():
     found = speed(replace(IDLE, gflops=12.0))
-    assert (found.good, found.remedy) == (False, "this machine is slow, and nothing that could be installed is missing")
+    assert (found.ok, found.remedy) == (False, "this machine is slow, and nothing that could be installed is missing")
 
 
 def test_a_container_is_not_busy_by_what_its_neighbours_do_on_other_cores():
@@ -70,7 +72,7 @@ def test_what_other_programs_use_is_measured():
     spinner = multiprocessing.get_context("spawn").Process(target=_spin, daemon=True)
     spinner.start()
     try:
-        found = checks.ask(DEVICE)
+        found = machine.ask(DEVICE)
     finally:
         spinner.kill()
         spinner.join()
@@ -81,12 +83,12 @@ def test_what_other_programs_use_is_measured():
 def test_a_night_without_data_is_possible_where_they_can_be_prepared(tmp_path, monkeypatch):
     monkeypatch.delenv("NIGHTSHIFT_DATA", raising=False)
     monkeypatch.setenv("NIGHTSHIFT_CACHE", str(tmp_path / "not yet" / "there"))
-    assert [finding.good for finding in checks._data()] == [True]
+    assert [finding.ok for finding in machine._data()] == [True]
     (tmp_path / "file").touch()
     monkeypatch.setenv("NIGHTSHIFT_CACHE", str(tmp_path / "file" / "there"))
-    (finding,) = checks._data()
-    assert (finding.good, finding.essential) == (False, True)
-    assert f"{tmp_path / 'file'} cannot hold any" in finding.what
+    (finding,) = machine._data()
+    assert (finding.ok, finding.essential) == (False, True)
+    assert f"{tmp_path / 'file'} cannot hold any" in finding.detail
 
 
 def test_only_what_a_night_needs_makes_the_doctor_fail(grounds, tmp_path):
@@ -118,11 +120,11 @@ def test_a_script_without_the_files_that_it_needs_is_not_ready_for_a_night(groun
 
 def test_an_empty_folder_is_not_told_to_commit_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (outside,) = checks._git()
-    assert outside.what.endswith("is not in a git repository; run: nightshift init")
+    (outside,) = machine._git()
+    assert outside.detail.endswith("is not in a git repository; run: nightshift init")
     git(tmp_path, "init", "-q")
-    (empty,) = checks._git()
-    assert empty.what.endswith("has no commits yet; run: nightshift init")
+    (empty,) = machine._git()
+    assert empty.detail.endswith("has no commits yet; run: nightshift init")
     (tmp_path / "train_mlx.py").write_text("")
-    (begun,) = checks._git()
-    assert begun.what.endswith("has no commits yet; run: git add . && git commit -m start")
+    (begun,) = machine._git()
+    assert begun.detail.endswith("has no commits yet; run: git add . && git commit -m start")

@@ -17,7 +17,7 @@ import pytest
 from boxes import bubblewrap, kernels_own, usable
 from nights import PROJECT, Grounds, make_repository, terms_of, unigram
 
-from agent.cli import checks
+from agent.cli import machine
 from agent.errors import MachineError, NightError
 from agent.experiment import WHOLE, Ending, Lease
 from agent.lab import hardware
@@ -143,17 +143,17 @@ def test_every_worker_has_a_gpu(gpus):
 
 
 def test_a_machine_with_several_gpus_says_how_a_night_uses_them(gpus, monkeypatch):
-    (found,) = checks.gpus()
-    assert (found.good, found.what) == (
+    (found,) = machine.gpus()
+    assert (found.ok, found.detail) == (
         True,
         "GPUs: 2 GPUs of one kind are here: nightshift run --workers 2 trains on both",
     )
     assert "run --tag t --workers 2 trains" in gpus_unused(gpus_of_machine(), "t")[0]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,2")
-    assert list(checks.gpus()) == []  # they differ
+    assert list(machine.gpus()) == []  # they differ
     gpus.unlink()
-    (missing,) = checks.gpus()
-    assert (missing.good, missing.essential, missing.remedy) == (False, False, "without it a night has one worker")
+    (missing,) = machine.gpus()
+    assert (missing.ok, missing.essential, missing.remedy) == (False, False, "without it a night has one worker")
 
 
 @pytest.mark.parametrize(
