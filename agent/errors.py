@@ -18,17 +18,17 @@ import sqlite3
 
 
 class NightshiftError(Exception):
-    """Carry one sentence for the user, with the offending value and the remedy."""
+    """Carry one sentence for the user, with the offending value and the remedy; `facts` go into the JSON answer."""
 
     exit_code = 2
 
+    def __init__(self, sentence: str = "", **facts: object) -> None:
+        super().__init__(sentence)
+        self.facts = facts
+
 
 class UsageError(NightshiftError):
-    """Say that the command line is invalid; `usage` shows the valid forms, and is empty where a value is wrong."""
-
-    def __init__(self, sentence: str, usage: str = "") -> None:
-        super().__init__(sentence)
-        self.usage = usage
+    """Say that the command line is invalid."""
 
 
 class ScriptError(NightshiftError):
@@ -48,17 +48,13 @@ class NightError(NightshiftError):
 
 
 class NothingYet(NightError):
-    """Say that the command is right, and that what it is about is not there so far; `facts` go into its answer.
+    """Say that the command is right, and that what it is about is not there so far.
 
     It has an exit code of its own, so that a script that polls can tell it from a mistake in the command. It is that of
     `systemctl status` for a service that does not run.
     """
 
     exit_code = 3
-
-    def __init__(self, sentence: str, **facts: object) -> None:
-        super().__init__(sentence)
-        self.facts = facts
 
 
 class MachineError(NightshiftError):

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from agent.errors import NightshiftError, NothingYet
+from agent.errors import NightshiftError
 from agent.view.facts.json import plain
 
 SCHEMA_VERSION = 1  # raised where a key is removed or its meaning changes, not where one is added
@@ -29,8 +29,7 @@ class Answer:
 
     @classmethod
     def refused(cls, error: NightshiftError) -> "Answer":
-        facts = error.facts if isinstance(error, NothingYet) else {}
-        return cls(facts, error=str(error), exit_code=error.exit_code)
+        return cls(error.facts, error=str(error), exit_code=error.exit_code)
 
     def as_facts(self) -> dict[str, object]:
         """Return the object that a program gets: schema version, error and exit code come first."""

@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from agent.errors import NightError
-from agent.experiment import Attempt, History, Night
+from agent.experiment import Attempt
 from agent.files import read_end
 from agent.proposers import queue
 from agent.records.journal import Journal
@@ -34,13 +34,15 @@ class TryState(StrEnum):
 class Try:
     """Hold one try, and the attempt that it became."""
 
-    id: str
+    path: Path
     entry: queue.QueueEntry
     state: TryState
     why: str | None = None  # it was refused
-    night: Night | None = None  # with the next two: once it was taken
-    history: History = ()
-    attempt: Attempt | None = None
+    attempt: Attempt | None = None  # once it was taken
+
+    @property
+    def id(self) -> str:
+        return f"t{self.path.stem}"
 
     def facts(self) -> dict[str, object]:
         """Return what `nightshift status --json` says of it."""
@@ -58,45 +60,39 @@ class Try:
 
 def look(place: Place, number: str) -> Try:
     """Return the try of this id; raise NightError where there is none."""
-    name = f"{number[1:]}.patch"
     for folder in (place.queue, place.queue / queue.DONE, place.queue / queue.REFUSED):
         for path, entry in queue.entries(folder):
-            if path.name == name:
-                return _read(place, path, entry)
+            if path.name == f"{number[1:]}.patch":
+                return _try(place, path, entry)
     there = ", ".join(one.id for one in latest(place)) or "none"
     raise NightError(f"there is no try {one_line(number, 40)!r}; the latest are: {there}")
 
 
 def under_way(place: Place) -> list[Try]:
     """Return the tries without a verdict, in the order in which they are taken."""
-    found = (_read(place, path, entry) for path, entry in queue.entries(place.queue))
-    return [one for one in found if one.state is not TryState.DONE]
+    tries = (_try(place, *found) for found in queue.entries(place.queue))
+    return [one for one in tries if one.state is not TryState.DONE]
 
 
 def latest(place: Place) -> list[Try]:
     """Return all tries that wait or are at work, and the last that are done."""
     ended = [*queue.entries(place.queue / queue.DONE), *queue.entries(place.queue / queue.REFUSED)]
     ended = sorted(ended, key=lambda pair: int(pair[0].stem))[-SHOWN_DONE:]
-    return [_read(place, path, entry) for path, entry in (*ended, *queue.entries(place.queue))]
+    return [_try(place, *found) for found in (*ended, *queue.entries(place.queue))]
 
 
-def _read(place: Place, path: Path, entry: queue.QueueEntry) -> Try:
+def _try(place: Place, path: Path, entry: queue.QueueEntry) -> Try:
     if path.parent.name == queue.REFUSED:
         why = read_end(path.parent, f"{path.stem}.txt", WHY_BYTES).decode(errors="replace").strip()
-        return Try(id_of(path), entry, TryState.REFUSED, why)
+        return Try(path, entry, TryState.REFUSED, why)
     if entry.night is not None:
         with suppress(NightError), Journal.read(place.journal(entry.night)) as journal:
-            night, history = journal.night(), journal.attempts()
+            history = journal.attempts()
             number = queue.became(entry, place.nights, entry.night, history)
             if number is not None:
-                attempt = history[number]
-                state = TryState.DONE if attempt.settled else TryState.RUNNING
-                return Try(id_of(path), entry, state, None, night, history, attempt)
-    return Try(id_of(path), entry, TryState.WAITING)
-
-
-def id_of(path: Path) -> str:
-    return f"t{path.stem}"
+                state = TryState.DONE if history[number].settled else TryState.RUNNING
+                return Try(path, entry, state, None, history[number])
+    return Try(path, entry, TryState.WAITING)
 
 
 def tries_line(tries: Sequence[Try]) -> str | None:
