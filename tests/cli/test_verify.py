@@ -14,8 +14,7 @@ import psutil
 import pytest
 from nights import PROJECT
 
-from agent.cli.machine import Finding, ask_python
-from agent.cli.verify import REPORT, entry, verified
+from agent.cli.machine import REPORT, Finding, ask_python, entry, verified
 from agent.profile import steps
 
 
