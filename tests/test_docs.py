@@ -17,14 +17,7 @@ OTHERS = tuple(ROOT / folder / "README.md" for folder in ("agent/ideas", "benchm
 PAGES = (*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/*.md")), *OTHERS)
 FOLDERS = (".ci", ".github", "agent", "benchmarks", "docs", "tests")
 SUFFIXES = {".c", ".md", ".png", ".py", ".toml", ".tsv", ".yml"}
-MADE = {
-    "CALLS.md",
-    "FACTS.md",
-    "IDEA.md",
-    "TASK.md",
-    "notes.md",
-    "ATTEMPTS.md",
-}  # in an agent's folder, while it works
+MADE = {"FACTS.md", "IDEA.md", "TASK.md", "notes.md"}  # in an agent's folder, while it works
 FILES = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*")] + list(ROOT.glob("*"))
 PATHS = {str(path.relative_to(ROOT)) for path in FILES}
 NAMES = {path.name for path in FILES}

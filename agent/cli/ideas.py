@@ -13,7 +13,7 @@ from agent.invocation import typed
 from agent.lab.hardware import has_cuda_build
 from agent.night.briefing import briefing_of
 from agent.night.lock import holder
-from agent.proposers.author.pages import attempts_page, calls_page, facts_page
+from agent.proposers.author.pages import facts_page
 from agent.proposers.briefing import Briefing, Left
 from agent.proposers.catalogue.catalogue import Listed, listing
 from agent.proposers.llm.prompt import compose
@@ -86,8 +86,8 @@ def prompt(tag: str | None = None, /, *, facts: bool = False) -> Answer:
     """
     briefing = _briefing(tag)
     if facts:
-        pages = {"facts": facts_page(briefing), "attempts": attempts_page(briefing), "calls": calls_page(briefing)}
-        return Answer({"tag": briefing.night.tag, **pages}, lambda: _print("\n".join(pages.values()).rstrip()))
+        page = facts_page(briefing)
+        return Answer({"tag": briefing.night.tag, "facts": page}, lambda: _print(page.rstrip()))
     # where an attempt has just crashed, its own author is asked for a repair first; this is the question for all others
     asked = compose(briefing)
     system, user = asked.system, asked.messages[0].text

@@ -19,8 +19,8 @@ def test_the_desk_holds_what_was_promised_and_nothing_else(agent):
     (agent.folder / "fixed" / "__pycache__").mkdir()
     history = (BASE, attempt(1, SCRIPT.replace("4", "5")), attempt(2, SCRIPT.replace("64", "96"), Status.KEEP))
     with pytest.raises(NoIdea):
-        agent.does(f"git ls-files > '{agent.folder}/seen'\n").ideas(brief(*history))[0]
-    texts = "ATTEMPTS.md CALLS.md FACTS.md TASK.md history/0001.diff history/0002.diff"
+        agent.does(f"git ls-files > '{agent.folder}/seen'\n").ideas(brief(*history))
+    texts = "FACTS.md TASK.md history/0001.diff history/0002.diff"
     sources = "agent/lab/kernels/plain.py notes.md prepare.py program.md train_mlx.py"
     assert sorted((agent.folder / "seen").read_text().split()) == sorted([*texts.split(), *sources.split()])
 
@@ -37,7 +37,7 @@ def test_the_facts_are_those_that_a_model_is_told(agent):
     assert "- LR = 0.04: ↑0.08 worse #1" in facts
     assert "#2 incumbent" in facts
     assert '- "Smear tokens"' in facts
-    assert "- `kernels.linear(x, weight) -> array` Return x times" in agent.saw("CALLS.md", told())
+    assert "- `kernels.linear(x, weight) -> array` Return x times" in facts
     assert "nightshift try" not in agent.saw("program.md", brief(program=(PROJECT / "program.md").read_text()))
 
 
@@ -50,7 +50,7 @@ def test_the_script_is_that_of_the_best_attempt(agent):
 
 def test_earlier_attempts_are_told_and_shown(agent):
     briefing = brief(BASE, attempt(1, SCRIPT.replace("WIDTH = 64", "WIDTH = 96"), Status.KEEP))
-    told = agent.saw("ATTEMPTS.md", briefing)
+    told = agent.saw("FACTS.md", briefing)
     assert "- 1 (edits 0): keep 0.9900 (-0.0100); gain +0.0100, 90% sure" in told
     assert '"title 1"' in told
     assert {"-WIDTH = 64", "+WIDTH = 96"} <= set(agent.saw("history/0001.diff", briefing).splitlines())

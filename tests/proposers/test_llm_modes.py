@@ -8,10 +8,10 @@ from llm_servers import Server, says, status
 
 from agent.errors import NoIdea, NotYet, Unanswered
 from agent.experiment import Ask, Attempt, Decision, Ending, Kind, Run, Status
-from agent.proposers.author.attempts import Combinable, edits_of, to_combine
+from agent.proposers.author.attempts import Combinable, to_combine
 from agent.proposers.briefing import Briefing
 from agent.proposers.llm.llm import Price
-from agent.proposers.llm.prompt import COMBINED_CHARS, AskMode, compose
+from agent.proposers.llm.prompt import AskMode, compose
 
 SMOOTHING = edit()
 SHARE = edit(
@@ -168,15 +168,3 @@ def test_the_beginning_of_a_question_is_the_same_in_every_mode_however_long_the_
     assert len({one.messages[0].text for one in asked}) == 3
     assert "# Edits to combine" in asked[2].messages[0].text
     assert all(one.chars < len(SCRIPT) + 42_000 for one in asked)
-
-
-def test_long_edits_are_cut_so_that_each_is_shown():
-    added = [
-        "".join(f"X{number}_{line} = {line}  # a long line of code\n" for line in range(300)) for number in range(9)
-    ]
-    history = [BASELINE, *(near(number, SCRIPT + added[number]) for number in range(1, 9))]
-    parts = to_combine(history)
-    assert parts is not None
-    shown = edits_of(parts.near, replace(BRIEFING, history=history), COMBINED_CHARS)
-    assert len(shown) < COMBINED_CHARS
-    assert all(f"Attempt {number} (edits 0)" in shown and f"+X{number}_1 = 1" in shown for number in range(1, 9))

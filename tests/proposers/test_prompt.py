@@ -4,8 +4,6 @@ import re
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from judged import decided
 from nights import unigram
 from samples import NIGHT
@@ -24,7 +22,6 @@ from agent.experiment import (
     Status,
     Summary,
 )
-from agent.proposers.author.excerpts import quoted
 from agent.proposers.briefing import Briefing, Refusal
 from agent.proposers.llm.prompt import ChatMessage, Conversation, ask_again, compose
 from agent.proposers.llm.reply import read_reply
@@ -73,10 +70,6 @@ def test_the_owners_words_the_device_the_noise_and_the_whole_script_are_told():
     assert f"```python\n{SCRIPT.rstrip()}\n```" in text
 
 
-def test_the_same_briefing_gives_the_same_prompt():
-    assert told(notes=("a",), noise=NOISE) == told(notes=("a",), noise=NOISE)
-
-
 def test_the_form_of_the_answer_names_the_script():
     briefing = Briefing(replace(NIGHT, script="models/train.py"), (BASELINE,), BASELINE)
     assert "FILE: models/train.py" in compose(briefing).system
@@ -98,28 +91,6 @@ def test_two_questions_of_a_night_begin_alike_as_far_as_they_say():
     assert first.stable_chars == second.stable_chars > len(SCRIPT)
     assert first.system == second.system
     assert first.messages[0].text[: first.stable_chars] == second.messages[0].text[: first.stable_chars]
-
-
-def test_an_attempt_is_one_line_with_its_difference_and_how_sure_the_judge_is():
-    decision = Decision(Kind.WORSE, "0.005 above the incumbent", gain_bpb=-0.002, sure=0.31)
-    line = line_of(1, told(attempt(1, Status.DISCARD, trained(1.805), decision=decision), noise=NOISE))
-    assert line == (
-        "- 1 (edits 0): discard 1.8050 (+0.0050 ± 0.0111), near miss; gain -0.0020, 31% sure; "
-        '"an idea"; hypothesis "It may help."'
-    )
-
-
-def test_a_night_of_a_hundred_ideas_fits_whole():
-    decision = Decision(Kind.WORSE, "", gain_bpb=-0.01, sure=0.1)
-    history = [
-        attempt(number, Status.DISCARD, trained(1.81), title=f"MATRIX_LR 0.04 → 0.0{number}", decision=decision)
-        for number in range(1, 101)
-    ]
-    assert "earlier ones are left out" not in told(*history, noise=NOISE)
-
-
-def test_a_clear_loss_is_no_near_miss():
-    assert "near miss" not in line_of(1, told(attempt(1, Status.DISCARD, trained(1.9)), noise=NOISE))
 
 
 def test_a_crash_is_told_by_the_last_line_of_its_log_alone():
@@ -168,18 +139,6 @@ def test_a_traceback_cannot_leave_its_quotes():
     assert "\x1b" not in text
     assert "\u202e" not in text
     assert len(re.findall(r'(?<!\\)"', line)) == 6  # of title, hypothesis and log, and none that the script wrote
-
-
-@given(st.text(max_size=400))
-@settings(max_examples=100, deadline=None)
-def test_quoted_text_is_one_short_line_whatever_it_was(text):
-    line = quoted(text)
-    assert line.isprintable() or "\t" in line
-    assert len(line.splitlines()) == 1
-    assert "<" not in line
-    assert line[0] == line[-1] == '"'
-    assert not re.search(r'(?<!\\)(\\\\)*"', line[1:-1].replace("\\\\", ""))
-    assert len(line) <= 2 + 6 * 200
 
 
 def test_a_script_and_a_program_cannot_close_their_fences():

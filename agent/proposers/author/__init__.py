@@ -1,5 +1,5 @@
-"""The view of a night that every author of edits is given: in a prompt, as files in a clone, or on a terminal.
+"""Tell every author of edits the same of a night: in a model's question, as an agent's file, or on the screen.
 
-Start reading with pages.py, the whole view. Each other file makes one part of it, a pure function of the briefing. The
-text that an author must not obey is quoted or fenced by excerpts.py.
+Start reading with pages.py, which fills the templates of prompts/. attempts.py and calls.py give the facts; excerpts.py
+quotes the text that an author must not obey.
 """

@@ -5,11 +5,11 @@ The files are a user's, and importing them would run them. So their names, signa
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
-from agent.proposers.author.excerpts import first
-from agent.proposers.briefing import Briefing, Call
+from agent.proposers.briefing import Call
 from agent.text import one_line
 
 LAB = "agent.lab."  # what is defined there counts as part of a module that imports it
@@ -33,56 +33,44 @@ def read_calls(fixed: Path) -> tuple[Call, ...]:
 
     A module that is missing or does not parse has none.
     """
-    return tuple(call for module in MODULES for call in _of_module(fixed, module))
+    return tuple(call for module in MODULES for call in _calls_of(fixed, module))
 
 
-def _of_module(fixed: Path, module: str) -> Iterator[Call]:
-    known = _definitions(fixed, module)
-    for name in _exported(_parsed(fixed, module)) or [name for name in known if not name.startswith("_")]:
-        definition = known.get(name)
-        if definition is None or name in NOT_FOR_SCRIPTS:
-            continue
-        meaning = _meaning(definition)
-        if meaning or isinstance(definition, ast.FunctionDef):
-            yield Call(f"{module.removeprefix(LAB)}.{name}", _signature(definition), meaning)
+def _calls_of(fixed: Path, module: str) -> Iterator[Call]:
+    definitions: dict[object, Definition] = {}
+    exported: list[object] | None = None
+    for node in _statements(fixed, module):
+        match node:
+            case ast.FunctionDef() | ast.ClassDef():
+                definitions[node.name] = node
+            case ast.ImportFrom(module=str(other), names=names) if other.startswith(LAB):
+                imported = {name.name: name.asname or name.name for name in names}
+                theirs = [one for one in _statements(fixed, other) if isinstance(one, Definition)]
+                definitions |= {imported[one.name]: one for one in theirs if one.name in imported}
+            case ast.Assign(targets=[ast.Name(id="__all__")], value=ast.List(elts=names) | ast.Tuple(elts=names)):
+                exported = [name.value for name in names if isinstance(name, ast.Constant)]
+    for name in exported or [name for name in definitions if not str(name).startswith("_")]:
+        if name in definitions and name not in NOT_FOR_SCRIPTS:
+            definition = definitions[name]
+            meaning = _meaning(definition)
+            if meaning or isinstance(definition, ast.FunctionDef):
+                yield Call(f"{module.removeprefix(LAB)}.{name}", _signature(definition), meaning)
 
 
-def _parsed(fixed: Path, module: str) -> ast.Module:
+def _statements(fixed: Path, module: str) -> list[ast.stmt]:
     base = fixed.joinpath(*module.split("."))
     for path in (base.with_suffix(".py"), base / "__init__.py"):
-        try:
-            return ast.parse(path.read_bytes())
-        except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
-            continue
-    return ast.Module([], [])
-
-
-def _definitions(fixed: Path, module: str) -> Mapping[str, Definition]:
-    """Return the functions and classes of a module by name, with those that it imports from agent.lab."""
-    found: dict[str, Definition] = {}
-    for node in _parsed(fixed, module).body:
-        match node:
-            case ast.ImportFrom(module=str(other), names=names) if other.startswith(LAB):
-                theirs = {one.name: one for one in _parsed(fixed, other).body if isinstance(one, Definition)}
-                found |= {alias.asname or alias.name: theirs[alias.name] for alias in names if alias.name in theirs}
-            case ast.FunctionDef() | ast.ClassDef():
-                found[node.name] = node
-    return found
-
-
-def _exported(tree: ast.Module) -> Sequence[str]:
-    for node in tree.body:
-        match node:
-            case ast.Assign(targets=[ast.Name(id="__all__")], value=ast.List(elts=names) | ast.Tuple(elts=names)):
-                return [name.value for name in names if isinstance(name, ast.Constant) and isinstance(name.value, str)]
-    return ()
+        with suppress(OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+            return ast.parse(path.read_bytes()).body
+    return []
 
 
 def _signature(definition: Definition) -> str:
     """Write the arguments as they are passed, without types, and what is returned; of a class, its fields."""
     if isinstance(definition, ast.ClassDef):
-        fields = [node.target.id for node in definition.body if _is_field(node)]  # type: ignore[attr-defined]
-        return one_line(f"({', '.join(fields)})", SIGNATURE_CHARS)
+        fields = [node.target for node in definition.body if isinstance(node, ast.AnnAssign)]
+        names = [field.id for field in fields if isinstance(field, ast.Name) and not field.id.startswith("_")]
+        return one_line(f"({', '.join(names)})", SIGNATURE_CHARS)
     arguments = definition.args
     for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
         argument.annotation = None
@@ -90,25 +78,10 @@ def _signature(definition: Definition) -> str:
     return one_line(f"({ast.unparse(arguments)}){gives}", SIGNATURE_CHARS)
 
 
-def _is_field(node: ast.stmt) -> bool:
-    return isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and not node.target.id.startswith("_")
-
-
 def _meaning(definition: Definition) -> str:
     """Return the first paragraph of the docstring in a line; of a function without one that is a single line, this."""
-    if said := ast.get_docstring(definition):
-        return one_line(said.partition("\n\n")[0], MEANING_CHARS)
+    text = (ast.get_docstring(definition) or "").partition("\n\n")[0]
     match definition.body:
         case [ast.Return(value=ast.expr() as value)]:
-            return one_line(f"Return {ast.unparse(value)}.", MEANING_CHARS)
-    return ""
-
-
-def calls(briefing: Briefing, most_chars: int) -> str:
-    """List what may be called, as many functions as fit."""
-    known = briefing.setting.calls if briefing.setting is not None else ()
-    return "\n".join(first([call_line(call) for call in known], most_chars))
-
-
-def call_line(call: Call) -> str:
-    return f"- `{call.name}{call.signature}` {call.meaning}".rstrip()
+            text = f"Return {ast.unparse(value)}."
+    return one_line(text, MEANING_CHARS)

@@ -1,40 +1,87 @@
-"""Write the view of a night as pages, for an author that reads files or runs commands: no limit is as short there."""
+"""Write what an author of edits is told, from the templates in prompts/: the same for a model and for an agent.
+
+prompts/ holds one template each, in Jinja2's form, for people to read and change. A part that may grow long has a limit
+of its own there.
+"""
 
 import re
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from agent.proposers.author.attempts import diffs, history
-from agent.proposers.author.calls import calls
-from agent.proposers.author.night import curves, known_ideas, lasting, present, turned_dials
+from agent.experiment import Status, Summary
+from agent.proposers.author import attempts
+from agent.proposers.author.excerpts import cut, fenced, newest, quoted
 from agent.proposers.briefing import Briefing
+from agent.text import counted, duration, one_line, percent_sure
 
-PLENTY_CHARS = 60_000  # of a part: an agent reads as it needs
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
 HEADING = re.compile(r"(#{1,6})\s+\S.*")
 SELF_DRIVING = re.compile(r"\(self-driving agents\)\s*#*\s*$", re.IGNORECASE)  # ends the heading of such a section
 FENCE = re.compile(r"\s{0,3}(```+|~~~+)")
 
 
 def facts_page(briefing: Briefing) -> str:
-    """Write what there is beside the attempts: the night, loss curves, dials and known ideas."""
-    return _page(
-        ("The night", f"{lasting(briefing)}\n{present(briefing)}"),
-        ("Loss curves", curves(briefing, PLENTY_CHARS)),
-        ("Dials", turned_dials(briefing, PLENTY_CHARS)),
-        ("Known ideas", known_ideas(briefing, PLENTY_CHARS)),
-    )
+    """Write all that a model is told beside program, script, notes and task."""
+    return f"{written('lasting', briefing=briefing)}\n\n{written('facts', briefing=briefing, parts=None)}\n"
 
 
-def attempts_page(briefing: Briefing) -> str:
-    """Write the attempts, and the edits that teach most."""
-    return _page(("Attempts", history(briefing, PLENTY_CHARS)), ("Edits", diffs(briefing, PLENTY_CHARS)))
+def written(name: str, **facts: object) -> str:
+    """Return the template prompts/NAME.md with these facts; raise jinja2.UndefinedError for one that is missing."""
+    return _templates().get_template(f"{name}.md").render(facts).strip()
 
 
-def calls_page(briefing: Briefing) -> str:
-    """Write what the training script may call."""
-    return _page(("What the script may call", calls(briefing, PLENTY_CHARS) or "See the sources beside this file."))
+@cache
+def _templates() -> "Environment":
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # most commands write no prompt
+
+    folder = FileSystemLoader(Path(__file__).parents[1] / "prompts")
+    # plain text for a model, no page
+    templates = Environment(loader=folder, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    filters = (attempts.memory_gb, attempts.verdict, counted, cut, duration, fenced, one_line, percent_sure, quoted)
+    functions = (attempts.curve_table, attempts.edits_of, attempts.teaching_edits, attempts.turned_dials, attempt_lines)
+    templates.filters |= {"against": _against, "told": _told} | {function.__name__: function for function in filters}
+    templates.globals |= {"none_reported": Summary()} | {function.__name__: function for function in functions}
+    return templates
 
 
-def _page(*parts: tuple[str, str]) -> str:
-    return "\n".join(f"# {title}\n\n{text}\n" for title, text in parts if text)
+def _told(value: object, form: str) -> str:
+    """Write a number in this form; return an empty string for anything else."""
+    return form.format(value) if isinstance(value, int | float) else ""
+
+
+def _against(value: float | None, other: float | None, noun: str) -> str:
+    """Write by which part a number is more or less than another; return an empty string without either."""
+    return f"{noun} {value / other - 1:+.0%}" if value is not None and other else ""
+
+
+def attempt_lines(briefing: Briefing, most_chars: int) -> str:
+    """List the attempts. If that is too long, without hypotheses; then kept ones first to stay, and the newest."""
+    lines = _lines(briefing, brief=False)
+    if sum(len(line) + 1 for line in lines.values()) > most_chars:
+        lines = _lines(briefing, brief=True)
+    by_weight = sorted(briefing.history, key=lambda attempt: attempt.status is Status.KEEP)
+    shown = set(newest([lines[attempt.number] for attempt in by_weight], most_chars))
+    left_out = len(lines) - len(shown)
+    head = [f"({left_out} earlier ones are left out)"] if left_out else []
+    return "\n".join([*head, *(line for line in lines.values() if line in shown)])
+
+
+def _lines(briefing: Briefing, *, brief: bool) -> dict[int, str]:
+    return {
+        attempt.number: written(
+            "attempt",
+            attempt=attempt,
+            best=briefing.parent,
+            brief=brief,
+            device_kind=briefing.night.device_kind,
+            difference=attempts.difference_bpb(attempt, briefing),
+            happened=attempts.what_happened(attempt),
+        )
+        for attempt in briefing.history
+    }
 
 
 def for_one_answer(program: str) -> str:

@@ -13,14 +13,14 @@ from agent.errors import NoIdea, RepoError, ScriptError
 from agent.experiment import Ending, Status
 from agent.files import read_end
 from agent.git import detached_git
-from agent.proposers.author.attempts import diff_of, what_happened
-from agent.proposers.author.excerpts import written
-from agent.proposers.author.pages import attempts_page, calls_page, facts_page, for_one_answer
+from agent.proposers.author.attempts import script_diff, what_happened
+from agent.proposers.author.excerpts import cut
+from agent.proposers.author.pages import facts_page, for_one_answer, written
 from agent.proposers.briefing import Briefing
 from agent.script.contract import MAX_SCRIPT_BYTES, decoded
 from agent.text import SAID_CHARS, diff_lines, harmless_lines, one_line
 
-TASK, IDEA, FACTS, CALLS, ATTEMPTS = "TASK.md", "IDEA.md", "FACTS.md", "CALLS.md", "ATTEMPTS.md"
+TASK, IDEA, FACTS = "TASK.md", "IDEA.md", "FACTS.md"
 IDEA_BYTES = 16 << 10
 MAX_DIFFS, DIFF_CHARS = 40, 20_000  # number of edits shown (kept ones first, then the latest); length of each
 
@@ -50,9 +50,7 @@ def lay_out(clone: Path, briefing: Briefing, fixed: Path, limit_s: float) -> str
         script_name(briefing): before(briefing),
         "program.md": for_one_answer(briefing.program),
         "notes.md": "".join(f"- {note}\n" for note in map(_indented, briefing.notes)),
-        ATTEMPTS: attempts_page(briefing),
         FACTS: facts_page(briefing),
-        CALLS: calls_page(briefing),
         TASK: task(briefing, limit_s),
         **dict(_diffs(briefing)),
     }
@@ -112,7 +110,7 @@ def _diffs(briefing: Briefing) -> Iterator[tuple[str, str]]:
 
 
 def _diff(old: str, new: str) -> str:
-    return diff_of(old, new, DIFF_CHARS, context=3) + "\n"
+    return cut(script_diff(old, new, context=3), DIFF_CHARS) + "\n"
 
 
 # ---- reading the edit ------------------------------------------------------------------------------------------------

@@ -12,22 +12,18 @@ provider's cache can hold them.
 """
 
 import re
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Literal
 
 from agent.experiment import Attempt
-from agent.proposers.author.attempts import TITLE_CHARS, Combinable, diffs, edits_of, history, to_combine, what_happened
-from agent.proposers.author.calls import calls
-from agent.proposers.author.excerpts import cut, fenced, newest, quoted, written
-from agent.proposers.author.night import curves, known_ideas, lasting, present, turned_dials
-from agent.proposers.author.pages import for_one_answer
+from agent.proposers.author.attempts import to_combine, what_happened
+from agent.proposers.author.excerpts import cut, newest
+from agent.proposers.author.pages import for_one_answer, written
 from agent.proposers.briefing import Briefing
 from agent.text import harmless_lines, paragraphs
 
-COMBINED_CHARS = 7_000  # of the edits that may be combined
-NOTE_CHARS = 1_000  # of one
+NOTE_CHARS, NOTES_CHARS = 1_000, 2_400  # of one; of all, of which the newest stay
 ANSWER_CHARS = 60_000  # of an unusable reply that is sent back with the error
 
 
@@ -60,101 +56,38 @@ class Conversation:
 
     system: str
     messages: tuple[ChatMessage, ...]
-    stable_chars: int = 0  # at the beginning of the first message, that the night's next questions share
+    stable_chars: int = 0  # of the first message: the same in the next questions, until an attempt is kept
 
     @property
     def chars(self) -> int:
         return len(self.system) + sum(len(message.text) for message in self.messages)
 
 
-# ---- the parts -------------------------------------------------------------------------------------------------------
-
-
-def _program(briefing: Briefing, most_chars: int) -> str:
-    text = cut(harmless_lines(for_one_answer(briefing.program).strip()), most_chars - 40)
-    return fenced(text, "markdown")
-
-
-def _notes(briefing: Briefing, most_chars: int) -> str:
-    """Return the owner's notes, the newest last; if they are too long, the oldest are left out."""
-    lines = [paragraphs(note, NOTE_CHARS).replace("\n", "\n  ") for note in briefing.notes if note.strip()]
-    shown = newest([f"- {line}" for line in lines], most_chars - 80)
-    if not shown:
-        return ""
-    return "\n".join([*shown, "\nThe last one is the newest: where they differ, it counts."])
-
-
-def _refused(briefing: Briefing, most_chars: int) -> str:
-    lines = [f"- {quoted(one.proposal.title, TITLE_CHARS)}: {quoted(one.why)}" for one in briefing.refused]
-    return "\n".join(newest(lines, most_chars))
-
-
-def _offered(briefing: Briefing, most_chars: int) -> str:
-    parts = to_combine(briefing.history)
-    return "" if parts is None else edits_of(parts.near, briefing, most_chars)
-
-
-# title, text of at most so many characters, that limit; what has nothing to tell is left out
-Part = tuple[str, Callable[[Briefing, int], str], int]
-STABLE: tuple[Part, ...] = (
-    ("Program", _program, 6_000),
-    ("What the script may call", calls, 3_500),
-    ("The night", lambda briefing, _: lasting(briefing), 1_000),
-)
-EDITS: Part = ("Edits", diffs, 3_000)
-CHANGING: tuple[Part, ...] = (
-    ("So far", lambda briefing, _: present(briefing), 2_000),
-    ("Attempts", history, 10_500),
-    ("Loss curves", curves, 2_000),
-    ("Dials", turned_dials, 2_000),
-    EDITS,
-    ("Known ideas", known_ideas, 1_200),
-    ("Notes from the owner", _notes, 2_500),
-    ("Turned down just now, before it cost a run", _refused, 1_200),
-)
-# the question for a combination needs the edits of all that may be combined, in place of those that teach most
-TO_COMBINE: Part = ("Edits to combine", _offered, COMBINED_CHARS)
-
-
 def compose(briefing: Briefing, broken: Attempt | None = None, mode: AskMode = AskMode.EDIT) -> Conversation:
     """Write the question for an edit of the parent's script, or for a repair of a broken attempt of the same author."""
-    name, script = briefing.night.script, (broken or briefing.parent).proposal.script
+    name, edited = briefing.night.script, (broken or briefing.parent).proposal.script
     parts = to_combine(briefing.history) if mode is AskMode.COMBINE and not broken else None
-    stable = [*_sections(STABLE, briefing), _section(f"The script: {name}", fenced(script, "python"))]
-    table = CHANGING if parts is None else [TO_COMBINE if part is EDITS else part for part in CHANGING]
-    task = _repair(broken, name) if broken else _task(mode, name, parts)
-    beginning = "\n\n".join(stable)
-    text = "\n\n".join([beginning, *_sections(table, briefing), _section("Your task", task)])
-    return Conversation(written("system", script=name), (ChatMessage("user", text),), 0 if broken else len(beginning))
-
-
-def _sections(parts: Iterable[Part], briefing: Briefing) -> list[str]:
-    return [_section(title, text) for title, write, most_chars in parts if (text := write(briefing, most_chars))]
-
-
-def _section(title: str, text: str) -> str:
-    return f"# {title}\n\n{text}"
-
-
-def _task(mode: AskMode, script: str, parts: Combinable | None) -> str:
-    """Return the task that ends a prompt, with the form of the answer; `parts`: what may be combined."""
-    if mode is AskMode.COMBINE and parts is not None:
-        return written("combine", script=script, near=parts.near, keeps=parts.keeps)
-    return written("explore" if mode is AskMode.EXPLORE else "edit", script=script)
+    notes = [paragraphs(note, NOTE_CHARS).replace("\n", "\n  ") for note in briefing.notes]
+    beginning = written(
+        "question_beginning",
+        briefing=briefing,
+        program=harmless_lines(for_one_answer(briefing.program).strip()),
+        script=name,
+        edited=edited,
+    )
+    rest = written("question_rest", briefing=briefing, parts=parts, notes=newest(notes, NOTES_CHARS))
+    task = _repair(broken, name) if broken else written(mode.name.lower(), script=name, parts=parts)
+    message = ChatMessage("user", f"{beginning}\n\n{rest}\n\n{task}")
+    return Conversation(written("system", script=name), (message,), 0 if broken else len(beginning))
 
 
 def _repair(broken: Attempt, script: str) -> str:
-    line, code = _where(broken, script)
-    return written("repair", broken=broken, why=what_happened(broken) or "it crashed", line=line, code=code)
-
-
-def _where(broken: Attempt, script: str) -> tuple[int, str]:
-    """Return the script's line that a traceback names; 0: none. Only its number comes from the log."""
+    """Write the task of a repair, with the script's line that a traceback names. Only its number comes from the log."""
     log = next((run.last_lines for run in reversed(broken.done_runs)), "")
     named = re.findall(rf'File "[^"\n]*{re.escape(script.rpartition("/")[2])}", line (\d{{1,6}})', log)
-    lines = broken.proposal.script.split("\n")
     line = int(named[-1]) if named else 0
-    return (line, lines[line - 1]) if 0 < line <= len(lines) else (0, "")
+    code = dict(enumerate(broken.proposal.script.split("\n"), 1)).get(line)
+    return written("repair", broken=broken, why=what_happened(broken) or "it crashed", line=line, code=code)
 
 
 def ask_again(asked: Conversation, answer: str, wrong: str) -> Conversation:

@@ -14,7 +14,7 @@ from agent.night.briefing import briefing_of
 from agent.night.ideas import brief
 from agent.night.limits import Limits
 from agent.night.lock import only_night
-from agent.proposers.author.night import lasting
+from agent.proposers.author.pages import written
 from agent.proposers.briefing import Left
 from agent.proposers.llm.prompt import compose
 from agent.records.journal import Journal
@@ -79,10 +79,9 @@ def test_a_night_that_did_not_keep_its_machine_is_told_without_it(grounds, night
     kept.write_text(text)
     assert (setting.cores, setting.memory_gb) == (None, None)
     briefing = briefing_of(place, facts, history, history[0], left=Left(), has_reader=True)
-    assert "cores" in lasting(briefing)
-    assert (
-        lasting(replace(briefing, setting=setting)).splitlines()[0] == f"- device: {facts.device} ({facts.device_kind})"
-    )
+    assert "cores" in written("lasting", briefing=briefing)
+    page = written("lasting", briefing=replace(briefing, setting=setting))
+    assert f"- device: {facts.device} ({facts.device_kind})\n" in page
 
 
 def test_two_prompts_of_a_night_share_their_stable_beginning(night):
@@ -113,10 +112,19 @@ def test_the_prompt_command_shows_what_a_model_would_be_told(grounds):
 
 def test_the_facts_command_tells_the_same_to_one_who_runs_commands(grounds):
     text = grounds.nightshift("prompt", "--facts").stdout
-    parts = "The night", "Loss curves", "Dials", "Known ideas", "Attempts", "Edits", "What the script may call"
+    parts = (
+        "What the script may call",
+        "The night",
+        "So far",
+        "Attempts",
+        "Loss curves",
+        "Dials",
+        "Edits",
+        "Known ideas",
+    )
     assert [line for line in text.splitlines() if line.startswith("# ")] == [f"# {part}" for part in parts]
     assert "answer once" not in text
-    assert json.loads(grounds.nightshift("prompt", "--facts", "--json").stdout)["calls"] in text + "\n"
+    assert json.loads(grounds.nightshift("prompt", "--facts", "--json").stdout)["facts"] == text
 
 
 def test_what_is_left_of_a_running_night_is_told(grounds):
