@@ -99,7 +99,7 @@ def _number(gain_bpb: float | None) -> str:
 
 
 def _kind(attempt: Attempt) -> str:
-    """Return how the edit ended, in a word of docs/judging.md."""
+    """Return how the edit ended, in a word of docs/results.md."""
     return str(attempt.kind or "unfinished")
 
 
