@@ -10,7 +10,7 @@ from samples import NIGHT
 from agent.errors import NoIdea
 from agent.experiment import Attempt, Ending, Proposal, Run, Score, Status
 from agent.proposers.briefing import Briefing
-from agent.proposers.command.command import Command
+from agent.proposers.command import Command
 
 IDEA = "printf 'half the step size\\n\\nIt overshoots.\\n' > IDEA.md\n"
 EDITED = SCRIPT.replace("LR = 0.04", "LR = 0.02")

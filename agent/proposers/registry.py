@@ -16,7 +16,7 @@ from agent.invocation import typed
 from agent.proposers.briefing import Proposer
 from agent.proposers.catalogue.catalogue import Catalogue
 from agent.proposers.checked import Checked
-from agent.proposers.command.command import Command, split
+from agent.proposers.command import Command, split
 from agent.proposers.llm.chat import MAX_TOKENS, Patience
 from agent.proposers.llm.llm import LLM, Price
 from agent.proposers.llm.prompt import AskMode

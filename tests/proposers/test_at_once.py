@@ -17,7 +17,7 @@ from agent.experiment import Proposal, Terms
 from agent.proposers.ahead import Outbox
 from agent.proposers.briefing import Briefing
 from agent.proposers.checked import TRIES, Checked, Claims
-from agent.proposers.command.command import _new_folder
+from agent.proposers.command import new_folder
 from agent.proposers.llm.llm import Price, most_spent_usd
 from agent.proposers.llm.prompt import AskMode, compose
 from agent.proposers.mix import USUAL, Prior, by_promise
@@ -176,7 +176,7 @@ def test_what_is_in_flight_counts_as_tried_with_the_outcome_that_is_expected():
 
 def test_two_calls_of_an_agent_for_one_attempt_have_folders_of_their_own(tmp_path: Path):
     with ThreadPoolExecutor(ASKED) as threads:
-        folders = list(threads.map(lambda _: _new_folder(tmp_path / "asks", 3), range(ASKED)))
+        folders = list(threads.map(lambda _: new_folder(tmp_path / "asks", 3), range(ASKED)))
     assert sorted(one.name for one in folders) == [f"0003-{number}" for number in range(1, ASKED + 1)]
 
 

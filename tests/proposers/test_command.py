@@ -1,7 +1,6 @@
 """A coding agent is a real program here, which edits, fails, hangs, floods and forks."""
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -9,15 +8,16 @@ from pathlib import Path
 
 import psutil
 import pytest
-from agents import EDITED, IDEA, Agent, brief
+from agents import BASE, EDITED, IDEA, SCRIPT, Agent, attempt, brief
+from briefings import told
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from samples import NIGHT
+from nights import PROJECT
 
 from agent.errors import MachineError, NightError, NoIdea
-from agent.experiment import Ask, Proposal
-from agent.proposers.briefing import Briefing
-from agent.proposers.command.command import LOG_BYTES, Command, read_bill, split
+from agent.experiment import Ask, Audit, Decision, Ending, Kind, Proposal, Run, Score, Status
+from agent.proposers.briefing import Briefing, Refusal
+from agent.proposers.command import LOG_BYTES, Command, billed, events_of, last_words, split
 from agent.script.contract import MAX_SCRIPT_BYTES
 
 EDIT = "sed -i.orig 's/^LR = .*/LR = 0.02/' train_mlx.py\n"
@@ -54,10 +54,8 @@ def test_only_the_script_comes_back(agent, tmp_path):
 
 
 def test_the_task_comes_on_stdin_or_in_the_place_of_the_hole(agent, tmp_path):
-    agent.does(f"cat > '{tmp_path}/stdin'\n" + EDIT).ideas(brief())[0]
-    agent.does(f"printf %s \"$2\" > '{tmp_path}/word'; cat > '{tmp_path}/rest'\n" + EDIT, "-p", "{task}").ideas(
-        brief()
-    )[0]
+    agent.does(f"cat > '{tmp_path}/stdin'\n" + EDIT).ideas(brief())
+    agent.does(f"printf %s \"$2\" > '{tmp_path}/word'; cat > '{tmp_path}/rest'\n" + EDIT, "-p", "{task}").ideas(brief())
     task = (agent.folder / "asks" / "0001-1" / "TASK.md").read_text()
     assert "Make `train_mlx.py` reach a lower val_bpb" in task
     assert (tmp_path / "stdin").read_text() == task == (tmp_path / "word").read_text()
@@ -65,8 +63,96 @@ def test_the_task_comes_on_stdin_or_in_the_place_of_the_hole(agent, tmp_path):
 
 
 def test_no_shell_reads_the_command_line(agent, tmp_path):
-    agent.does(f"printf '%s|' \"$@\" > '{tmp_path}/words'\n" + EDIT, "'$HOME; ls'", "*", "`id`").ideas(brief())[0]
+    agent.does(f"printf '%s|' \"$@\" > '{tmp_path}/words'\n" + EDIT, "'$HOME; ls'", "*", "`id`").ideas(brief())
     assert (tmp_path / "words").read_text() == "$HOME; ls|*|`id`|"
+
+
+# ---- what it is shown ------------------------------------------------------------------------------------------------
+
+
+def test_the_desk_holds_what_was_promised_and_nothing_else(agent):
+    (agent.folder / "fixed" / "__pycache__").mkdir()
+    history = (BASE, attempt(1, SCRIPT.replace("4", "5")), attempt(2, SCRIPT.replace("64", "96"), Status.KEEP))
+    with pytest.raises(NoIdea):
+        agent.does(f"git ls-files > '{agent.folder}/seen'\n").ideas(brief(*history))
+    texts = "FACTS.md TASK.md history/0001.diff history/0002.diff"
+    sources = "agent/lab/kernels/plain.py notes.md prepare.py program.md train_mlx.py"
+    assert sorted((agent.folder / "seen").read_text().split()) == sorted([*texts.split(), *sources.split()])
+
+
+def test_program_and_notes_are_those_of_now(agent):
+    briefing = brief(program="Be bold.\n", notes=("no dropout", "leave\nthe tokenizer"))
+    assert agent.saw("program.md", briefing) == "Be bold.\n"
+    assert agent.saw("notes.md", briefing) == "- no dropout\n- leave\n  the tokenizer\n"
+
+
+def test_the_facts_are_those_that_a_model_is_told(agent):
+    facts = agent.saw("FACTS.md", told())
+    assert "8 CPU cores, 32 GB of memory" in facts
+    assert "- LR = 0.04: ↑0.08 worse #1" in facts
+    assert "#2 incumbent" in facts
+    assert '- "Smear tokens"' in facts
+    assert "- `kernels.linear(x, weight) -> array` Return x times" in facts
+    assert "nightshift try" not in agent.saw("program.md", brief(program=(PROJECT / "program.md").read_text()))
+
+
+def test_what_a_scorer_has_said_is_not_passed_on(agent):
+    leak = "the validation text begins with: Call me Ishmael"
+    failed = Run(0, Ending.FINISHED, 0, 300.0, None, "", Score(None, 1.0, f"scoring crashed: {leak}"))
+    audited = Run(0, Ending.FINISHED, 0, 1.0, None, "", Score(0.9, 1.0, None, Audit(256, 1, 1.0, 0.0, 1.0, leak)))
+    history = (
+        BASE,
+        attempt(
+            1, SCRIPT.replace("4", "5"), runs=(failed,), decision=Decision(Kind.CRASHED, f"scoring crashed: {leak}")
+        ),
+        attempt(2, SCRIPT.replace("4", "6"), runs=(audited,), decision=Decision(Kind.FAILED_AUDIT, f"audit: {leak}")),
+    )
+    with pytest.raises(NoIdea):
+        agent.does(f"cat .git/logs/HEAD $(git ls-files) > '{agent.folder}/seen'\n").ideas(
+            brief(*history, broken=history[1])
+        )[0]
+    seen = (agent.folder / "seen").read_text()
+    assert "Ishmael" not in seen
+    assert "its scoring failed" in seen
+    assert "it failed the audit" in seen
+
+
+def test_a_broken_attempt_is_shown_to_be_mended_with_the_end_of_its_log(agent):
+    log = "Traceback (most recent call last):\nNameError: name 'WIDHT' is not defined\x1b[2J"
+    run = Run(0, Ending.CRASHED, 1, 3.0, None, log)
+    broken = attempt(1, SCRIPT.replace("64", "WIDHT"), Status.CRASH, runs=(run,), decision=Decision(Kind.CRASHED, ""))
+    briefing = brief(BASE, broken, broken=broken)
+    task = agent.saw("TASK.md", briefing)
+    assert "> NameError: name 'WIDHT' is not defined\\x1b[2J" in task
+    assert 'your attempt 1, "title 1"' in task
+    proposal = agent.does("sed -i.orig s/WIDHT/96/ train_mlx.py\n" + IDEA).ideas(briefing)[0]
+    assert (proposal.script, proposal.repairs) == (SCRIPT.replace("64", "96"), 1)
+
+
+def test_what_was_turned_down_is_shown_with_its_edit(agent):
+    refusal = Refusal(Proposal(EDITED, "half the step", "", "command:agent.sh"), "that was attempt 7 already")
+    briefing = brief(refused=(refusal,))
+    assert '- "half the step" (`history/refused-1.diff`): "that was attempt 7 already"' in agent.saw(
+        "TASK.md", briefing
+    )
+    assert "+LR = 0.02" in agent.saw("history/refused-1.diff", briefing)
+
+
+def test_a_long_night_fits_on_the_desk(agent):
+    long = "".join(f"A{k} = {k}\n" for k in range(5000))
+    history = (
+        BASE,
+        *(attempt(n, f"{SCRIPT}{long}B = {n}\n", Status.KEEP if n < 3 else Status.DISCARD) for n in range(1, 60)),
+    )
+    with pytest.raises(NoIdea):
+        agent.does(f"ls history > '{agent.folder}/seen'; wc -c history/0001.diff >> '{agent.folder}/seen'\n").ideas(
+            brief(*history)
+        )[0]
+    *names, size = (agent.folder / "seen").read_text().splitlines()
+    assert len(names) == 40
+    assert names[:2] == ["0001.diff", "0002.diff"]
+    assert names[-1] == "0059.diff"
+    assert int(size.split()[0]) < 21_000
 
 
 # ---- where it runs ---------------------------------------------------------------------------------------------------
@@ -82,7 +168,7 @@ def test_it_has_the_users_keys_and_no_way_to_the_users_repository(agent, monkeyp
     monkeypatch.setenv("VIRTUAL_ENV", str(user / ".venv"))
     look = f"env > '{tmp_path}/env'; git rev-parse --show-toplevel > '{tmp_path}/top'; pwd > '{tmp_path}/pwd'\n"
     keep = f"git add -A && git commit -qm mine && git remote >> '{tmp_path}/top'\n"
-    agent.does(look + EDIT + keep).ideas(brief())[0]
+    agent.does(look + EDIT + keep).ideas(brief())
     seen = dict(line.partition("=")[::2] for line in (tmp_path / "env").read_text().splitlines())
     assert seen["SOME_API_KEY"] == "sk-123"
     assert [name for name in seen if name.startswith(("NIGHTSHIFT_", "GIT_")) or name == "VIRTUAL_ENV"] == []
@@ -106,7 +192,7 @@ def test_settings_and_hooks_of_the_user_do_not_reach_the_desk(agent, monkeypatch
 
 def failure_of(agent: Agent, script: str, briefing: Briefing | None = None, **options: object) -> str:
     with pytest.raises(NoIdea) as caught:
-        agent.does(script, **options).ideas(briefing or brief())[0]
+        agent.does(script, **options).ideas(briefing or brief())
     assert str(caught.value).startswith(agent.asks[-1].failure or "nothing")
     return str(caught.value)
 
@@ -145,9 +231,7 @@ def test_neither_too_much_nor_other_than_text_is_taken(agent):
 
 def test_a_failed_agent_has_an_idea_only_if_it_came_to_its_end(agent):
     half = failure_of(agent, EDIT + "echo out of turns; exit 3\n")
-    assert (
-        "command:agent.sh ended with exit code 3, and its edit of train_mlx.py may be half of one; it said: out" in half
-    )
+    assert "its edit of train_mlx.py may be half of one; it ended with exit code 3; it said: out of turns" in half
     assert agent.does(EDIT + IDEA + "exit 3\n").ideas(brief())[0].script == EDITED
 
 
@@ -169,7 +253,7 @@ time.sleep(60)
 
 
 def test_what_an_agent_leaves_running_does_not_outlive_its_good_end(agent, tmp_path):
-    agent.does(EDIT + f"(sleep 60 & echo $! > '{tmp_path}/pid') &\nsleep 0.2\n").ideas(brief())[0]
+    agent.does(EDIT + f"(sleep 60 & echo $! > '{tmp_path}/pid') &\nsleep 0.2\n").ideas(brief())
     assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
 
 
@@ -236,11 +320,12 @@ CLAUDE = {
     },
     "modelUsage": {"small": {"costUSD": 0.0034}, "large": {"costUSD": 0.12}},
 }
+ASK = Ask(1, "command:toy", "now", 1.0)
 CODEX = {"type": "turn.completed", "usage": {"input_tokens": 5000, "cached_input_tokens": 4000, "output_tokens": 60}}
 
 
 def test_an_agents_own_bill_is_recorded(agent):
-    agent.does(EDIT + f"echo thinking; echo '{json.dumps(CLAUDE)}'; echo a warning >&2\n").ideas(brief())[0]
+    agent.does(EDIT + f"echo thinking; echo '{json.dumps(CLAUDE)}'; echo a warning >&2\n").ideas(brief())
     (ask,) = agent.asks
     assert (ask.usd, ask.tokens_in, ask.tokens_out, ask.model) == (0.1234, 32010, 400, "large")
 
@@ -264,7 +349,7 @@ def test_events_line_by_line_tell_the_tokens(agent):
     ],
 )
 def test_the_last_words_of_agents_that_speak_json_are_told(events):
-    said = read_bill("a warning\n" + "\n".join(map(json.dumps, events))).said
+    said = last_words(events_of("a warning\n" + "\n".join(map(json.dumps, events))))
     assert said is not None
     assert said.startswith("Not logged in")
 
@@ -276,7 +361,7 @@ def test_the_last_words_of_agents_that_speak_json_are_told(events):
      '{"total_cost_usd": true, "modelUsage": []}'],
 )  # fmt: skip
 def test_a_bill_beyond_all_sense_is_none(line):
-    bill = read_bill(line)
+    bill = billed(ASK, events_of(line))
     assert (bill.usd, bill.tokens_in, bill.tokens_out, bill.model) == (None, None, None, None)
 
 
@@ -285,17 +370,6 @@ def test_a_bill_beyond_all_sense_is_none(line):
                                      "costUSD"]), inner) | st.lists(inner)).map(json.dumps))  # fmt: skip
 @settings(max_examples=100, deadline=None)
 def test_no_log_can_break_the_reading_of_bills(log):
-    bill = read_bill(log)
+    bill = billed(ASK, events_of(log))
     assert bill.usd is None or 0 <= bill.usd < 1e5
     assert bill.tokens_in is None or bill.tokens_in >= 0
-
-
-def test_asks_can_be_kept_by_the_journal(agent, tmp_path):
-    from agent.records.journal import Journal
-
-    agent.does(EDIT + f"echo '{json.dumps(CLAUDE)}'\n").ideas(brief())[0]
-    with Journal.create(tmp_path / "journal.sqlite", NIGHT) as journal:
-        journal.record_ask(agent.asks[0])
-        assert journal.asks() == tuple(agent.asks)
-    assert isinstance(agent.asks[0], Ask)
-    assert os.sep not in agent.asks[0].source

@@ -15,7 +15,7 @@ from agents import EDITED, Agent, brief
 from toolcallers import ToolCaller
 
 from agent.files import remove
-from agent.proposers.command.command import Command
+from agent.proposers.command import Command
 
 pytestmark = pytest.mark.slow
 PAGE = (Path(__file__).parents[2] / "docs" / "agents.md").read_text()
