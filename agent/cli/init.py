@@ -3,8 +3,7 @@
 import os
 import shlex
 import sys
-from collections.abc import Iterable, Mapping
-from enum import StrEnum
+from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -37,15 +36,6 @@ except ImportError as error:
 """
 
 
-class FileState(StrEnum):
-    """Name what became of a file; the value introduces its line."""
-
-    WRITTEN = "written"
-    ADDED = "lines added to"
-    KEPT = "left as they are"  # a user's own
-    SAME = "there already"
-
-
 def init(folder: Path = Path(), /) -> None:
     """Make a folder one where a night can begin.
 
@@ -58,22 +48,63 @@ def init(folder: Path = Path(), /) -> None:
     """
     folder = folder.expanduser().resolve()
     texts = _texts()
-    _check_links(folder, (*texts, IGNORE))
-    repo, is_made = _repository(folder)
-    done = {name: _write(folder / name, text) for name, text in texts.items()}
-    done[IGNORE] = _ignore(folder / IGNORE)
-    ours = [name for name, outcome in done.items() if outcome in (FileState.WRITTEN, FileState.SAME)]
-    ours = [name for name in ours if (folder / name).parent.resolve() == (folder / name).parent]  # behind a link, none
-    is_first = repo.find("HEAD") is None
-    if is_first:
-        repo.commit_first([(folder / name).relative_to(repo.root.resolve()).as_posix() for name in ours], MESSAGE)
-    changed = is_first or not {FileState.WRITTEN, FileState.ADDED}.isdisjoint(done.values())
-    print(f"{harmless(str(folder))} has all that a night needs{'' if changed else '; nothing was changed'}")
-    if repo.root.resolve() != folder:
-        print(f"  it is part of the git repository {harmless(str(repo.root))}, where its nights are recorded")
-    print_folded([f"  {line}" for line in _told(done, repo, is_made, is_first)])
-    for line in _next(folder, _uncommitted(repo, folder, done)):
+    _check_links(folder, texts)
+    if not folder.exists():
+        folder.mkdir(parents=True)
+    repo = Repo.around(folder)
+    is_made = repo is None
+    if repo is None:
+        if folder in (Path.home().resolve(), Path(folder.anchor)):
+            named = typed("init", "night")
+            raise NightError(f"{folder} would become a git repository as a whole; name a folder, as in: {named}")
+        repo = Repo.begin(folder)
+    root = repo.root.resolve()
+
+    written = [name for name in texts if not os.path.lexists(folder / name)]
+    for name in written:
+        write_plain(folder / name, texts[name])
+    kept = [name for name, text in texts.items() if read_plain(folder / name) != text]  # a user's own
+    has_more = _ignore(folder / IGNORE) and IGNORE not in written
+    said = [f"written {', '.join(_short(written))}"] if written else []
+    said += [f"lines added to {IGNORE}"] if has_more else []
+    left = [name for name in kept if name != IGNORE]
+    said += [f"left as they are: {', '.join(left)}"] if left else []
+    if any(name.partition("/")[0] in IMPORTED for name in kept):
+        elsewhere = typed("init", "night")
+        said += [f"a night may fail with files that are not nightshift's; if it does, begin elsewhere: {elsewhere}"]
+
+    in_repo = {name: (folder / name).relative_to(root).as_posix() for name in texts}
+    if is_first := repo.find("HEAD") is None:
+        behind_link = [name for name in texts if (folder / name).parent.resolve() != (folder / name).parent]
+        repo.commit_first([path for name, path in in_repo.items() if name not in (*kept, *behind_link)], MESSAGE)
+        made = "a git repository, with a first commit" if is_made else f"the first commit of {harmless(str(repo.root))}"
+        said = [f"made {made} that holds nightshift's files alone", *said]
+    committed = repo.git("ls-tree", "-r", "-z", "--name-only", "HEAD").split("\0")
+
+    unchanged = "" if is_first or written or has_more else "; nothing was changed"
+    print(f"{harmless(str(folder))} has all that a night needs{unchanged}")
+    if root != folder:
+        said = [f"it is part of the git repository {harmless(str(repo.root))}, where its nights are recorded", *said]
+    print_folded([f"  {line}" for line in said])
+    for line in _next(folder, [name for name, path in in_repo.items() if path not in committed]):
         print(line)
+
+
+def _texts() -> dict[str, str]:
+    """Return the files that a night needs: the script, prepare.py, and what a user may steer a night by.
+
+    The catalogue stays where nightshift is installed: a copy would hide the ideas of later versions.
+    """
+    own = {name: (STARTER / name).read_text(encoding="utf-8") for name in OWN}
+    readme = (PACKAGE / IDEAS / "README.md").read_text(encoding="utf-8")
+    skill = (STARTER / SKILL).read_text(encoding="utf-8")
+    ignore = {IGNORE: "".join(f"{line}\n" for line in IGNORED)}
+    return {**own, f"{IDEAS}/README.md": readme, "AGENTS.md": text_of(skill), **dict.fromkeys(SKILLS, skill), **ignore}
+
+
+def text_of(skill: str) -> str:
+    """Return the text of a skill, without the header by which agents choose it."""
+    return skill.split("---\n", 2)[2].lstrip("\n")
 
 
 def _check_links(folder: Path, names: Iterable[str]) -> None:
@@ -87,83 +118,19 @@ def _check_links(folder: Path, names: Iterable[str]) -> None:
             )
 
 
-def _repository(folder: Path) -> tuple[Repo, bool]:
-    """Return the repository of a folder, made where there is none, and whether it was made."""
-    if not folder.exists():
-        folder.mkdir(parents=True)
-    found = Repo.around(folder)
-    if found is not None:
-        return found, False
-    if folder in (Path.home().resolve(), Path(folder.anchor)):
-        raise NightError(
-            f"{folder} would become a git repository as a whole; name a folder, as in: {typed('init', 'night')}"
-        )
-    return Repo.begin(folder), True
-
-
-def _texts() -> dict[str, str]:
-    """Return the files that a night needs: the script, prepare.py, and what a user may steer a night by.
-
-    The catalogue stays where nightshift is installed: a copy would hide the ideas of later versions.
-    """
-    own = {name: (STARTER / name).read_text(encoding="utf-8") for name in OWN}
-    readme = (PACKAGE / IDEAS / "README.md").read_text(encoding="utf-8")
-    skill = (STARTER / SKILL).read_text(encoding="utf-8")
-    return {**own, f"{IDEAS}/README.md": readme, "AGENTS.md": text_of(skill), **dict.fromkeys(SKILLS, skill)}
-
-
-def text_of(skill: str) -> str:
-    """Return the text of a skill, without the header by which agents choose it."""
-    return skill.split("---\n", 2)[2].lstrip("\n")
-
-
-def _write(path: Path, text: str) -> FileState:
-    if path.exists() or path.is_symlink():
-        return FileState.SAME if read_plain(path) == text else FileState.KEPT
-    write_plain(path, text)
-    return FileState.WRITTEN
-
-
-def _ignore(path: Path) -> FileState:
-    """Have git ignore what nights and Python make."""
-    whole = "".join(f"{line}\n" for line in IGNORED)
+def _ignore(path: Path) -> bool:
+    """Have git ignore what nights and Python make; return whether lines were added to a file that is a user's own."""
     before = read_plain(path)
     missing = [line for line in IGNORED if line not in before.splitlines()]
-    if not missing:
-        return FileState.SAME if before == whole else FileState.KEPT
-    begun = before if not before or before.endswith("\n") else f"{before}\n"
-    write_plain(path, begun + "".join(f"{line}\n" for line in missing))
-    return FileState.ADDED if before else FileState.WRITTEN
-
-
-def _told(done: Mapping[str, FileState], repo: Repo, is_made: bool, is_first: bool) -> Iterable[str]:
-    if is_first:
-        made = "a git repository, with a first commit" if is_made else f"the first commit of {harmless(str(repo.root))}"
-        yield f"made {made} that holds nightshift's files alone"
-    for outcome in (FileState.WRITTEN, FileState.ADDED):
-        if names := _named(done, outcome):
-            yield f"{outcome} {', '.join(_short(names))}"
-    kept = [name for name in _named(done, FileState.KEPT) if name != IGNORE]
-    if kept:
-        yield f"{FileState.KEPT}: {', '.join(kept)}"
-    if any(name.partition("/")[0] in IMPORTED for name in kept):
-        elsewhere = typed("init", "night")
-        yield f"a night may fail with files that are not nightshift's; if it does, begin in another folder: {elsewhere}"
-
-
-def _named(done: Mapping[str, FileState], outcome: FileState) -> list[str]:
-    return [name for name, one in done.items() if one is outcome]
+    if missing:
+        begun = before if before.endswith("\n") or not before else f"{before}\n"
+        write_plain(path, begun + "".join(f"{line}\n" for line in missing))
+    return bool(missing)
 
 
 def _short(names: Iterable[str]) -> list[str]:
     """Name the folders of files in folders, once each."""
     return list(dict.fromkeys(f"{name.partition('/')[0]}/" if "/" in name else name for name in names))
-
-
-def _uncommitted(repo: Repo, folder: Path, names: Iterable[str]) -> list[str]:
-    """Return which of these files of a folder are not in the latest commit."""
-    committed = set(repo.git("ls-tree", "-r", "-z", "--name-only", "HEAD").split("\0"))
-    return [name for name in names if (folder / name).relative_to(repo.root.resolve()).as_posix() not in committed]
 
 
 def _next(folder: Path, uncommitted: list[str]) -> Iterable[str]:
@@ -174,13 +141,13 @@ def _next(folder: Path, uncommitted: list[str]) -> Iterable[str]:
         typed("run"): "five-minute experiments until you stop it",
     }
     width = max(map(len, lines))
-    lines[typed_python(SCRIPT)] = "one run by itself"  # often longer than all others
     yield "next:"
     if folder != Path.cwd():
         yield f"  cd {shlex.quote(str(folder))}"
     if SCRIPT in uncommitted:  # then `try` has nothing to compare an edit with
         yield f"  git add {shlex.join(_short(uncommitted))} && git commit -m start"
-    yield from (f"  {line:<{width}}  {what}".rstrip() for line, what in lines.items())
+    yield from (f"  {line:<{width}}  {what}" for line, what in lines.items())
+    yield f"  {typed_python(SCRIPT)}  one run by itself"  # often longer than all others
 
 
 # ---- prepare ---------------------------------------------------------------------------------------------------------
@@ -191,6 +158,6 @@ def prepare(*words: str) -> None:
     repo = Repo.around(Path.cwd())
     places = (Path.cwd(), repo.root) if repo is not None else (Path.cwd(),)
     folder = next((place for place in places if (place / PREPARE).is_file()), STARTER)
-    command = [sys.executable, "-c", CALL, str(folder), typed("doctor"), typed("prepare"), *words]
     sys.stdout.flush()
+    command = [sys.executable, "-c", CALL, str(folder), typed("doctor"), typed("prepare"), *words]
     os.execv(command[0], command)

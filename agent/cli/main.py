@@ -5,7 +5,7 @@ import shutil
 import sqlite3
 import sys
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, redirect_stdout, suppress
 from dataclasses import replace
 from difflib import get_close_matches
@@ -100,7 +100,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def without_json(words: Sequence[str]) -> tuple[tuple[str, ...], bool]:
     """Take --json out of the words of a command line; what follows a -- stays as it is."""
     end = words.index("--") if "--" in words else len(words)
-    if (words and words[0] == "prepare") or "--json" not in words[:end]:
+    if "prepare" in words[:1] or "--json" not in words[:end]:
         return tuple(words), False
     return (*(word for word in words[:end] if word != "--json"), *words[end:]), True
 
@@ -118,71 +118,84 @@ def _answer(words: Sequence[str], given: Sequence[str], is_json: bool) -> Answer
         answer = Answer.refused(error)
     except KeyboardInterrupt:  # before a night has begun; a running one takes Ctrl-C as a wish
         answer = Answer({"state": "unfinished"}, error="interrupted before anything was begun", exit_code=130)
-    except NightHalted as halted:
-        answer = Answer(error=_in_words(halted.cause, _again(given, halted.tag)), exit_code=2)
-    except (OSError, sqlite3.OperationalError) as error:
-        answer = Answer(error=_in_words(error, _again(given)), exit_code=2)
+    except (NightHalted, OSError, sqlite3.OperationalError) as error:
+        answer = Answer(error=_in_words(error, given), exit_code=2)
     if (sentence := answer.error) is not None:
         if answer.facts.get("state") == "unfinished":
-            answer = replace(answer, facts={"go_on_with": _again(given), **answer.facts})
+            answer = replace(answer, facts={"go_on_with": typed(*given), **answer.facts})
         with suppress(OSError):  # the terminal may be gone
             more = f"; go on with: {answer.facts['go_on_with']}" if "go_on_with" in answer.facts else ""
             print(f"nightshift: {harmless_lines(sentence)}{more}", file=sys.stderr)
     return answer
 
 
+def _in_words(error: NightHalted | OSError | sqlite3.OperationalError, given: Sequence[str]) -> str:
+    """Explain a full disk or a missing permission; raise any other error of SQLite again, since it is a defect."""
+    if isinstance(error, NightHalted):
+        is_named = given[0] not in ("run", "try") or any(word.split("=")[0] == "--tag" for word in given)
+        return _in_words(error.cause, given if is_named else (*given, "--tag", error.tag))
+    resume = f"resume with: {typed(*given)} (nothing is lost)"
+    if disk_is_full(error):
+        return f"no space left on the disk; free some and {resume}"
+    if disk_is_broken(error):
+        see = "see what the system's log says about it"
+        return f"the disk failed ({error}); {see}, free space if there is none, and {resume}"
+    if isinstance(error, OSError):
+        named = f"cannot use {error.filename}: " if error.filename else ""
+        return f"{named}{error.strerror or error}; check its path, owner and permissions"
+    if any(words in str(error) for words in ("unable to open", "readonly", "read-only")):
+        return f"cannot use the night's journal: {error}; make experiments/nights writable"
+    raise error
+
+
 def _acted(words: Sequence[str], is_json: bool) -> Answer:
     if not words or words[0] in ("--help", "-h"):
-        print(overview())
-        return Answer()
+        return Answer(show=lambda: print(overview()))
     if words[0] == "--version":
-        print(f"nightshift {__version__}")
-        return Answer()
+        return Answer(show=lambda: print(f"nightshift {__version__}"))
     name, *rest = words
     command = command_named(name)
-    if is_json and inspect.signature(command).return_annotation is not Answer:
+    if is_json and not answers(command):
         raise UsageError(f"{name} has no --json; see: {typed(name, '--help')}")
-    return called(command, name, rest)
+    if name == "prepare":
+        command(*rest)  # they are for another program, which explains them
+    from cyclopts import CycloptsError, UnusedCliTokensError
+
+    try:
+        ended: Answer | int | None = app_of(command, name)(rest, exit_on_error=False, print_error=False)
+    except CycloptsError as error:
+        sentence = one_line(str(error), 500).rstrip(".")
+        if isinstance(error, UnusedCliTokensError):
+            sentence = f"{name} takes no such word: {' '.join(error.unused_tokens or ())}"
+        raise UsageError(f"{sentence}; see: {typed(name, '--help')}") from error
+    return ended if isinstance(ended, Answer) else Answer(exit_code=ended or 0)
 
 
 def command_named(name: str) -> Command:
     """Return the function of a command; raise UsageError where there is none of this name."""
     if name not in COMMANDS:
-        near = get_close_matches(name, COMMANDS, 1)
-        similar = f"; similar: {typed(near[0])}" if near else ""
+        similar = "".join(f"; similar: {typed(near)}" for near in get_close_matches(name, COMMANDS, 1))
         raise UsageError(f"there is no command {name!r}{similar}; see all with: {typed('--help')}")
     module, _, function = COMMANDS[name][0].partition(":")
-    found: Command = getattr(import_module(module), function)
-    return found
+    command: Command = getattr(import_module(module), function)
+    return command
 
 
-def called(command: Command, name: str, words: Sequence[str]) -> Answer:
-    """Call a command with the values of its options; raise UsageError for words that it does not take."""
-    if name == "prepare":
-        command(*words)  # they are for another program, which explains them
-    from cyclopts import CycloptsError, UnusedCliTokensError
-
-    app = app_of(command, name)
-    try:
-        found: Answer | int | None = app(list(words), exit_on_error=False, print_error=False)
-    except UnusedCliTokensError as error:
-        further = " ".join(error.unused_tokens or ())
-        raise UsageError(f"{name} takes no such word: {further}; see: {typed(name, '--help')}") from error
-    except CycloptsError as error:
-        raise UsageError(f"{one_line(str(error), 500).rstrip('.')}; see: {typed(name, '--help')}") from error
-    return found if isinstance(found, Answer) else Answer(exit_code=found or 0)
+def answers(command: Command) -> bool:
+    """Return whether a command answers with facts, and so has --json."""
+    return inspect.signature(command).return_annotation is Answer
 
 
 def app_of(command: Command, name: str) -> "App":
     """Return what reads the words of a command by its signature."""
     from cyclopts import App, Parameter
 
-    answers = inspect.signature(command).return_annotation is Answer
+    with_json = "With --json: print the answer as one JSON object (docs/json.md)."
     app = App(
         name=typed(name),
         default_parameter=Parameter(negative=(), show_default=False),
         help_format="markdown",
-        help_epilogue="With --json: print the answer as one JSON object (docs/json.md)." if answers else None,
+        help_epilogue=with_json if answers(command) else None,
         version_flags=[],
         result_action="return_value",
         suppress_keyboard_interrupt=False,
@@ -194,43 +207,22 @@ def app_of(command: Command, name: str) -> "App":
 
 def overview() -> str:
     """Return the text of `nightshift --help`."""
-    width = max(map(len, COMMANDS)) + 2
     columns = shutil.get_terminal_size().columns - 2
-    lines = [_beside(f"  {name:<{width}}", what, columns) for name, (_, what) in COMMANDS.items()]
-    examples = {f"  {typed()} {words}": what for words, what in EXAMPLES.items()}
-    width = max(map(len, examples)) + 2
-    if width + 24 > columns:
-        shown = [f"{line}\n{_beside(' ' * 6, what, columns)}" for line, what in examples.items()]
-    else:
-        shown = [_beside(f"{line:<{width}}", what, columns) for line, what in examples.items()]
-    each = f"{typed('COMMAND', '--help')} explains a command. {ADDRESSES}"
-    head = f"Usage: {typed()} COMMAND …\n\n{textwrap.fill(RESEARCH, columns)}\n\nCommands:"
-    return "\n".join([head, *lines, "", textwrap.fill(each, columns), "", "Examples:", *shown])
+    commands = _table({f"  {name}": summary for name, (_, summary) in COMMANDS.items()}, columns)
+    examples = _table({f"  {typed()} {words}": what for words, what in EXAMPLES.items()}, columns)
+    each = textwrap.fill(f"{typed('COMMAND', '--help')} explains a command. {ADDRESSES}", columns)
+    head = [f"Usage: {typed()} COMMAND …", "", textwrap.fill(RESEARCH, columns), "", "Commands:"]
+    return "\n".join([*head, *commands, "", each, "", "Examples:", *examples])
 
 
-def _beside(line: str, what: str, columns: int) -> str:
-    return textwrap.fill(what, columns, initial_indent=line, subsequent_indent=" " * len(line))
-
-
-def _again(words: Sequence[str], tag: str | None = None) -> str:
-    """Return the command that goes on: the same once more, for the night that it has opened."""
-    is_named = any(word.split("=")[0] == "--tag" for word in words)
-    opens = words[0] in ("run", "try") and tag is not None and not is_named
-    return typed(*words, *(["--tag", str(tag)] if opens else []))
-
-
-def _in_words(error: OSError | sqlite3.OperationalError, resume: str) -> str:
-    """Explain a full disk or a missing permission; raise any other error of SQLite again, since it is a defect."""
-    if disk_is_full(error):
-        return f"no space left on the disk; free some and resume with: {resume} (nothing is lost)"
-    if disk_is_broken(error):
-        return (
-            f"the disk failed ({error}); see what the system's log says about it, free space if there is none, "
-            f"and resume with: {resume} (nothing is lost)"
+def _table(rows: Mapping[str, str], columns: int) -> Iterator[str]:
+    """Write words beside their names; below them where the names are wide."""
+    width = max(map(len, rows)) + 2
+    is_wide = width + 24 > columns
+    indent = " " * (6 if is_wide else width)
+    for name, words in rows.items():
+        if is_wide:
+            yield name
+        yield textwrap.fill(
+            words, columns, initial_indent=indent if is_wide else f"{name:<{width}}", subsequent_indent=indent
         )
-    if isinstance(error, OSError):
-        what = f"cannot use {error.filename}: " if error.filename else ""
-        return f"{what}{error.strerror or error}; check its path, owner and permissions"
-    if any(words in str(error) for words in ("unable to open", "readonly", "read-only")):
-        return f"cannot use the night's journal: {error}; make experiments/nights writable"
-    raise error
