@@ -251,7 +251,8 @@ def said_by(path: Path, folder: str) -> object:
                 return night.tag, night.started, night.pins, frozenset(known(journal.attempts()))
         if path.name.endswith(".tar.gz"):
             with closing(tarfile.open(path)) as tar:
-                return {one.name: tar.extractfile(one).read() for one in tar if one.name != "contents.json"}  # type: ignore[union-attr]
+                files = (one for one in tar if one.isreg() and one.name != "contents.json")
+                return {one.name: tar.extractfile(one).read() for one in files}  # type: ignore[union-attr]
         if path.suffix == ".json":
             return without_times(json.loads(path.read_text().replace(folder, "")))
         if path.suffix == ".patch":  # an entry of the queue

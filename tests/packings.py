@@ -3,9 +3,11 @@
 import io
 import json
 import os
+import sqlite3
 import sys
 import tarfile
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,21 +15,35 @@ from nights import Grounds, exit_code
 
 KILLED = 9
 
-Change = Callable[[dict[str, Any], list[tuple[tarfile.TarInfo, bytes]]], None]
+Members = dict[str, tuple[tarfile.TarInfo, bytes]]
+Change = Callable[[dict[str, Any], Members], None]
 
 
 def tampered(file: Path, change: Change) -> None:
-    """Write the file again after a change of what it says and of what it holds."""
+    """Write the file again after a change of what it says and of the members that it holds."""
     with tarfile.open(file) as tar:
-        members = [(one, tar.extractfile(one).read()) for one in tar]
-    said = json.loads(members.pop(0)[1])
+        members = {one.name: (one, tar.extractfile(one).read() if one.isreg() else b"") for one in tar}
+    first, text = members.pop("contents.json")
+    said = json.loads(text)
     change(said, members)
-    text = json.dumps(said).encode()
-    first = tarfile.TarInfo("contents.json")
-    first.size = len(text)
     with tarfile.open(file, "w:gz", format=tarfile.PAX_FORMAT) as tar:
-        for member, content in [(first, text), *members]:
+        for member, content in [(first, json.dumps(said).encode()), *members.values()]:
+            if member.isreg():
+                member.size = len(content)
             tar.addfile(member, io.BytesIO(content))
+
+
+def with_journal(statement: str) -> Change:
+    """Change the journal in the file."""
+
+    def change(said: dict[str, Any], members: Members) -> None:
+        member, content = members["night/journal.sqlite"]
+        with closing(sqlite3.connect(":memory:", isolation_level=None)) as database:
+            database.deserialize(content.replace(b"\x02\x02", b"\x01\x01", 1))  # a WAL cannot be in memory
+            database.execute(statement)
+            members["night/journal.sqlite"] = member, database.serialize()
+
+    return change
 
 
 def killed_at(step: int, is_step: Callable[[str, tuple[Any, ...]], bool], grounds: Grounds, *words: str) -> bool:

@@ -1,4 +1,5 @@
-"""A night in one file: packed away beside the others, or carried to another machine. One format, one reader.
+"""A night in one file, carried to another machine or packed away to make room: pack.py writes it, unpack.py reads it.
 
-Start reading with writing.py, which packs, and reading.py, which unpacks. away.py and moving.py use them.
+The file is a tar.gz of the night's folder and of a git bundle with its commits. Its first member, contents.json, says
+what night it is, so that it can be listed without unpacking it.
 """

@@ -179,13 +179,13 @@ def row_of(journal: Journal) -> NightRow:
 
 
 def _packed(place: Place) -> Iterator[NightRow]:
-    if not any(place.nights.glob(place.packed("*").name)):
-        return
-    from agent.archive.away import packed_tags  # rarely needed
-    from agent.archive.reading import read_contents
+    ending = place.packed("").name
+    for file in sorted(place.nights.glob(f"[!.]*{ending}")):
+        from agent.archive.unpack import read_contents  # rarely needed
 
-    for tag in filter(valid_tag, packed_tags(place)):
-        file = place.packed(tag)
+        tag = file.name.removesuffix(ending)
+        if not valid_tag(tag):
+            continue
         with suppress(OSError):  # unpacked meanwhile
             size = file.stat().st_size
             try:

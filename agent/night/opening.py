@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from agent.archive.moving import MANIFEST
+from agent.archive.unpack import MANIFEST
 from agent.clock import kept_awake, utc_now
 from agent.errors import MachineError, NightError, NightHalted, RepoError
 from agent.experiment import WHOLE, Judge, Lease, Night, Terms

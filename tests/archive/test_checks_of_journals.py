@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from samples import HISTORY, NIGHT, enter
 
-from agent.archive.checks import check_facts, check_passive
+from agent.archive.unpack import check_passive
+from agent.archive.unpack import check_records as check_facts
 from agent.errors import NightError
 from agent.records.journal import Journal
 

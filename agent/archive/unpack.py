@@ -1,0 +1,429 @@
+"""Unpack a night: put one that came in a file beside the nights of this repository.
+
+The file may be anybody's. It is extracted within a work folder, and its journal is checked before a record is believed.
+Nothing that came in it runs outside of a sandbox: the fixed files are those installed here, or the night cannot go on,
+and the options that name programs and servers have to be given again.
+
+    extract aside → check the journal, and take such options out → bring refs → bring program.md
+    → give the folder its name → write its rows → delete the file of a night that was packed away here
+
+A call that is killed is given again: until the folder has its name, the second one does all of it once more.
+"""
+
+import gzip
+import os
+import re
+import shutil
+import sqlite3
+import tarfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from agent.errors import NightError, RepoError
+from agent.experiment import MEASURED, Night, Terms, short
+from agent.files import flush, ignore_all, remove
+from agent.git import COMMIT, is_of_night, read_bundle, refs_of_night, valid_tag
+from agent.invocation import STARTER
+from agent.judging.champion import Findings
+from agent.records.checksums import digest, names_in
+from agent.records.journal import SCHEMA, Journal, check_format
+from agent.records.place import Place, new_id
+from agent.records.results import write_ledger
+from agent.records.terms import OF_THE_MODEL, SANDBOXES
+from agent.runs.fixed import lay_out_fixed
+from agent.sandbox.box import Mode, Open, choose
+from agent.script.contract import ROOTS, check_script, fixed_files
+from agent.text import harmless
+
+FORMAT = 2
+CONTENTS, FOLDER, BUNDLE = "contents.json", "night", "refs.bundle"  # members of the file
+JOURNAL, FIXED = "journal.sqlite", "fixed"  # in the night's folder, as the next ones
+REPORT = "report.html"  # which a night has whose rows alone are here
+MANIFEST = "corpus.json"  # the manifest.json of the corpus, which stays behind
+PROGRAM = "program.md"  # the one beside the script, until it lies beside one again
+UNLIKE_FIXED = "fixed-unlike-here"  # fixed files that came in the file, where others are installed here
+MOST_MEMBERS, MOST_READ_BYTES = 400_000, 64 << 20
+MOST_SCRIPT_BYTES = 16 << 20  # unpacked
+OUTSIDE = ("agent", "llm", *OF_THE_MODEL, "ray_address")  # terms by which programs run, or servers get keys
+DAMAGED = (
+    *(OSError, EOFError, ValueError, OverflowError, RecursionError),
+    *(msgspec.MsgspecError, tarfile.TarError, zlib.error),
+)
+TIMES = ("began", "ended", "started", "at")
+SCORES = ("val_bpb", "forecast_bpb", "sigma_bpb", "smallest_bpb")
+MOST = 1e18  # of any other number
+TABLES = "SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY name"
+DO_NOT = "do not use it"
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """Say what a packed night holds."""
+
+    tag: str
+    started: str
+    packed: str  # ISO 8601, UTC
+    summary: Mapping[str, Any]  # where the night stands, as `nights` shows it
+    refs: Mapping[str, str]  # ref → commit
+    format: int = FORMAT
+
+
+@dataclass(frozen=True, slots=True)
+class Unpacked:
+    """Hold a night that was unpacked, and what of it is not as it was."""
+
+    night: Night  # as it goes on here
+    has_corpus: bool = True
+    asked_again: Mapping[str, object] = field(default_factory=dict)  # the terms that were taken out
+    obstacle: str | None = None  # why it can be read here, and not go on
+    notes: tuple[str, ...] = ()  # about its refs and its program.md
+
+
+def unpack(place: Place, file: Path, at_home: Callable[[Night], Night | None]) -> Unpacked:
+    """Put a packed night beside the others; raise NightError where it is damaged, hostile or would overwrite anything.
+
+    at_home returns the night with its corpus on this machine, and None where that is not here. The file stays, except
+    that of a night that was packed away here.
+    """
+    contents = read_contents(file)
+    if not valid_tag(contents.tag):
+        raise NightError(f"{file} holds a night whose tag is {contents.tag!r}; {DO_NOT}")
+    packed_away = place.packed(contents.tag)
+    is_own = file.resolve() == packed_away.resolve() and not place.repo.tracks(
+        str(packed_away.relative_to(place.repo.root))
+    )
+    with work_folder(place) as aside:
+        if place.journal(contents.tag).exists():
+            unpacked = Unpacked(_night_there(place, contents, file, is_own=is_own))
+        else:
+            _check_new(place, contents, file, is_own=is_own)
+            _extract(file, aside)
+            unpacked = _settled_in(place, contents, file, aside, at_home, is_own=is_own)
+            _give_name(aside, place.folder(contents.tag))
+            write_ledger(place)
+        if is_own:
+            os.sync()  # all that was extracted is on the disk before its other copy is gone
+            packed_away.unlink()
+    return unpacked
+
+
+@contextmanager
+def work_folder(place: Place) -> Iterator[Path]:
+    """Yield an empty folder beside the nights, without what a killed call left; it is removed in the end."""
+    aside = place.nights / ".packing"  # the journal of a night in it is two folders down, where no night is looked for
+    remove(aside)
+    aside.mkdir(parents=True)
+    try:
+        yield aside
+    finally:
+        remove(aside)
+
+
+# ---- the file --------------------------------------------------------------------------------------------------------
+
+
+def read_contents(file: Path) -> Contents:
+    """Return what a packed night says of itself, from its first bytes; raise NightError where it is damaged."""
+    with _opened(file) as (_, contents):
+        return contents
+
+
+class _Bounded(gzip.GzipFile):
+    """Decompress a stream, and refuse a header of a tar file that claims gigabytes of memory."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        if size is None or not 0 <= size <= MOST_READ_BYTES:
+            raise ValueError(f"a part of it claims {size} bytes")
+        return super().read(size)
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[tuple[tarfile.TarFile, Contents]]:
+    """Yield a file after its first member, and what that says; raise NightError where the file is damaged."""
+    try:
+        with _Bounded(file, "rb") as stream, tarfile.open(fileobj=stream, mode="r:") as tar:
+            first = tar.next()
+            text = tar.extractfile(first) if first is not None and first.isreg() and first.name == CONTENTS else None
+            if text is None:
+                raise ValueError("it does not begin with what it holds")
+            contents = msgspec.json.decode(text.read(MOST_READ_BYTES), type=Contents)
+            if contents.format != FORMAT:
+                raise ValueError(f"its format is {contents.format}; this nightshift reads {FORMAT}")
+            yield tar, contents
+    except FileNotFoundError:
+        raise NightError(f"there is no {file}") from None
+    except DAMAGED as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # of the disk
+        raise NightError(f"{file} is damaged, or no packed night ({error}); put it back from a backup") from error
+
+
+def _extract(file: Path, aside: Path) -> None:
+    """Extract files and folders within a folder, as far as the disk has room for them."""
+    free = room = shutil.disk_usage(aside).free
+    count = 0
+    with _opened(file) as (tar, _):
+        while (member := tar.next()) is not None:
+            count += 1
+            if not (member.isreg() or member.isdir()) or member.size < 0 or count > MOST_MEMBERS:
+                raise ValueError(f"{member.name!r} in it is no plain file, or beyond {MOST_MEMBERS:,} files")
+            room -= member.size
+            if room < 0:
+                raise NightError(f"{file} holds more than the {free / 1e9:.2f} GB that are free here; free some")
+            tar.extract(member, aside, filter="data")
+            tar.members.clear()  # type: ignore[attr-defined]  # else it remembers each
+        while tar.fileobj is not None and tar.fileobj.read(MOST_READ_BYTES):  # up to the checksum at its end
+            pass
+
+
+# ---- what is here already --------------------------------------------------------------------------------------------
+
+
+def _night_there(place: Place, contents: Contents, file: Path, *, is_own: bool) -> Night:
+    """Return the night that a call which was killed had put back; raise NightError for any other of this tag."""
+    write_ledger(place)  # that call may have left it to do
+    with Journal.read(place.journal(contents.tag)) as journal:
+        night = journal.night()
+    if is_own and night.started == contents.started:
+        return night
+    which = "this night" if night.started == contents.started else f"another night of that tag, begun {night.started}"
+    raise NightError(f"{place.folder(night.tag)} holds {which} already; move it away to unpack {file}")
+
+
+def _check_new(place: Place, contents: Contents, file: Path, *, is_own: bool) -> None:
+    """Raise NightError where unpacking would overwrite something, or set a ref that is not the night's."""
+    tag, folder, packed_away = contents.tag, place.folder(contents.tag), place.packed(contents.tag)
+    for ref, sha in contents.refs.items():
+        if not is_of_night(ref, tag) or not COMMIT.fullmatch(sha):
+            raise NightError(f"{file} would set {harmless(ref)} to {harmless(sha)}, which is not the night's; {DO_NOT}")
+    place.check_own(tag)
+    if folder.exists() and {path.name for path in folder.iterdir()} - {REPORT}:
+        raise NightError(f"{folder} is there, and holds no journal; move it away, and unpack the night again")
+    if is_own:
+        return
+    if packed_away.exists():
+        raise NightError(f"a night {tag} is packed away in {packed_away}; move it away to unpack {file}")
+    for ref, sha in refs_of_night(place.repo, tag).items():
+        if contents.refs.get(ref) != sha:
+            raise NightError(
+                f"{ref} leads to {sha[:7]} here, which is not the night's in {file}; delete it to unpack the night: "
+                f"git update-ref -d {ref}"
+            )
+
+
+def _give_name(aside: Path, folder: Path) -> None:
+    """Give an extracted night its folder's name, in place of the report of its rows; git ignores it as any night."""
+    ignore_all(folder.parent)
+    if folder.exists():
+        folder.rename(aside / "report")
+    (aside / FOLDER).rename(folder)
+    flush(folder.parent)
+
+
+# ---- settling in -----------------------------------------------------------------------------------------------------
+
+
+def _settled_in(
+    place: Place,
+    contents: Contents,
+    file: Path,
+    aside: Path,
+    at_home: Callable[[Night], Night | None],
+    *,
+    is_own: bool,
+) -> Unpacked:
+    """Check an extracted night, make it one that can go on here, and bring what of it lies outside of its folder."""
+    folder = aside / FOLDER
+    check_passive(folder / JOURNAL, file)
+    with Journal.resume(folder / JOURNAL) as journal:
+        check_records(journal, file)
+        night = journal.night()
+        if (night.tag, night.started) != (contents.tag, contents.started):
+            raise NightError(f"the journal in {file} is that of another night; put it back from a backup")
+        first_script = next((attempt.proposal.script for attempt in journal.attempts_among([0])), None)
+        unlike = _install_fixed(place, night, first_script, aside)
+        home = at_home(night)
+        terms, asked_again, obstacle = _terms_here(night.terms)
+        here = replace(home or night, terms=terms)
+        if not is_own:
+            journal.leave_runs_behind()
+            here = replace(here, id=new_id())  # where both go on, each has its own folder on the nodes of a cluster
+        if here != night:
+            journal.record_facts(id=here.id, data=here.data, pins=here.pins, terms=here.terms)
+    if unlike is not None:
+        obstacle = f"its {unlike} is another than the one installed here, and none that came in the file runs"
+    notes = (*_bring_refs(place, contents, aside / BUNDLE), *_bring_program(place, folder / PROGRAM, night.tag))
+    return Unpacked(here, home is not None, asked_again, obstacle, notes)
+
+
+def _install_fixed(place: Place, night: Night, first_script: str | None, aside: Path) -> str | None:
+    """Put the fixed files that are installed here in place of those that came; return the first that is not as pinned.
+
+    By its checksums the night cannot go on then. Those that came are kept beside, to be looked at.
+    """
+    beside = place.script_path.parent
+    if not all((beside / name).is_file() for name in ROOTS):
+        beside = STARTER
+    if first_script is not None:
+        check_script(first_script, place.script)
+    came, kept, installed = aside / FOLDER / FIXED, aside / FOLDER / UNLIKE_FIXED, aside / FIXED
+    lay_out_fixed(beside, fixed_files(beside, first_script or ""), installed)
+    sums = {name: digest(installed / name) for name in names_in(installed)}
+    pins = night.pins.get("fixed", {})
+    unlike = min((name for name in pins.keys() | sums.keys() if pins.get(name) != sums.get(name)), default=None)
+    if unlike is not None and came.exists() and not kept.exists():
+        came.rename(kept)
+    remove(came)
+    installed.rename(came)
+    return None if unlike is None else harmless(unlike)
+
+
+def _terms_here(terms: Terms) -> tuple[Terms, dict[str, object], str | None]:
+    """Return the terms without those that reach outside, these, and why no sandbox works here; None: one does."""
+    inside = replace(terms, **{name: getattr(Terms(), name) for name in OUTSIDE})
+    asked_again = {name: getattr(terms, name) for name in OUTSIDE if getattr(terms, name) != getattr(inside, name)}
+    box = choose(Mode.AUTO)
+    if isinstance(box, Open):
+        return replace(inside, sandbox=Mode.REQUIRE.value), asked_again, f"there is {box.name}"
+    return replace(inside, sandbox=max(terms.sandbox, Mode.AUTO.value, key=SANDBOXES.index)), asked_again, None
+
+
+def _bring_refs(place: Place, contents: Contents, bundle: Path) -> Iterator[str]:
+    """Bring the night's refs with their commits; yield a sentence for each that is not as it was."""
+    if not contents.refs or refs_of_night(place.repo, contents.tag) == dict(contents.refs):
+        return
+    try:
+        for ref in read_bundle(place.repo, bundle, contents.refs):
+            yield f"{ref} leads to another commit by now, and stays; it was {contents.refs[ref][:7]}"
+    except RepoError as error:
+        yield f"its commits could not be brought back ({error}); the journal has its scripts"
+
+
+def _bring_program(place: Place, ours: Path, tag: str) -> Iterator[str]:
+    """Put program.md beside the script where there is none; yield a sentence about where it is."""
+    theirs = place.script_path.parent / PROGRAM
+    if not ours.is_file():
+        return
+    if not theirs.exists() and not theirs.is_symlink():
+        theirs.parent.mkdir(parents=True, exist_ok=True)
+        ours.rename(theirs)
+        yield f"{theirs} is the night's, and is told to all who propose edits here"
+    elif theirs.is_file() and theirs.read_bytes() == ours.read_bytes():
+        ours.unlink()
+    else:
+        there = place.folder(tag) / PROGRAM
+        yield f"the program.md here is another than the night's, and stays; the night's is {there}"
+
+
+# ---- the journal -----------------------------------------------------------------------------------------------------
+
+
+def check_passive(journal: Path, file: Path) -> None:
+    """Raise NightError for a journal with other tables than a night's: SQLite could compute in them without end."""
+    with closing(sqlite3.connect(":memory:")) as fresh:
+        fresh.executescript(SCHEMA)
+        ours = fresh.execute(TABLES).fetchall()
+    try:
+        with closing(sqlite3.connect(f"{journal.absolute().as_uri()}?mode=ro", uri=True)) as database:
+            (version,) = database.execute("PRAGMA user_version").fetchone()
+            check_format(version, file)
+            is_ours = database.execute(TABLES).fetchall() == ours
+            # the tables are strict, so this finds a text, such as a path, in a column of numbers
+            problem = (
+                database.execute("PRAGMA quick_check(1)").fetchone()[0] if is_ours else "other tables than a night's"
+            )
+    except sqlite3.Error as error:
+        raise NightError(f"{file} holds no readable journal ({error}); put it back from a backup") from error
+    if problem != "ok":
+        raise NightError(f"the journal in {file} has {harmless(problem)}; {DO_NOT}")
+
+
+def check_records(journal: Journal, file: Path) -> None:
+    """Raise NightError for records that lead to another place than the night's own, or that nothing can compute with.
+
+    They become paths, refs, arguments of git and lines of a terminal.
+    """
+    for find in (_wrong_facts, _wrong_tables, _wrong_values):  # scripts are measured before they are read
+        why = next(find(journal), None)
+        if why is not None:
+            raise NightError(f"the journal in {file} {why}; {DO_NOT}")
+
+
+def _wrong_facts(journal: Journal) -> Iterator[str]:
+    night = journal.night()
+    script = Path(night.script)
+    if not re.fullmatch("[0-9a-f]*", night.id):  # it names a folder
+        yield "has an id that is none"
+    if not 0 < night.budget_s < MEASURED[1]:
+        yield "has a budget that none can have"
+    if not is_of_night(night.branch, night.tag) or not night.branch.endswith(f"-{night.tag}"):
+        yield f"would move {harmless(short(night.branch))}, which is not the night's branch"
+    if script.is_absolute() or ".." in script.parts or ".git" in night.script.casefold().split("/"):
+        yield f"works on {harmless(night.script)}, which is no path in a repository"
+    if harmless(night.script) != night.script:
+        yield "has a script whose name commands a terminal"
+
+
+def _wrong_tables(journal: Journal) -> Iterator[str]:
+    """Attempts are found by their numbers, and a chain of parents that leads back would be followed without end."""
+    rows = journal.query('SELECT number, parent, merges, "commit" FROM attempts ORDER BY number')
+    if [row["number"] for row in rows] != [*range(len(rows))]:
+        yield "lacks an attempt"
+    for row in rows:
+        if not all(base is None or 0 <= base < row["number"] for base in (row["parent"], row["merges"])):
+            yield "has an attempt that is made from a later one, or from none"
+    named = journal.query(
+        "SELECT attempt FROM runs UNION SELECT attempt FROM decisions UNION SELECT champion FROM dawns"
+    )
+    if not all(0 <= number < len(rows) for (number,) in named):
+        yield "tells of an attempt that it lacks"
+    commits = [journal.night().base, *(row["commit"] for row in rows if row["commit"] is not None)]
+    if not all(COMMIT.fullmatch(sha) for sha in commits):
+        yield "names a commit that is none"
+    for (packed,) in journal.query("SELECT packed FROM scripts"):  # some kilobytes may unpack to gigabytes
+        try:
+            is_huge = len(zlib.decompressobj().decompress(packed, MOST_SCRIPT_BYTES)) == MOST_SCRIPT_BYTES
+        except zlib.error:
+            yield "has a script that cannot be unpacked"
+        if is_huge:
+            yield f"has a script of more than {MOST_SCRIPT_BYTES >> 20} MB"
+
+
+def _wrong_values(journal: Journal) -> Iterator[str]:
+    """Read all records by their types, which raises NightError for a damaged one, and bound what is computed with."""
+    records = (journal.attempts(), journal.dawns(), journal.asks(), journal.calls(), journal.work(), journal.noise())
+    for name, value in _leaves(msgspec.to_builtins(records)):
+        if isinstance(value, str) and name in TIMES:
+            try:
+                datetime.fromisoformat(value)
+            except ValueError:
+                yield f"has {harmless(value)!r} in place of a time"
+        elif isinstance(value, int | float):
+            least, most = MEASURED if name in SCORES else (-MOST, MOST)
+            if not least <= value <= most:
+                yield f"has {value:g} as {harmless(name)}, which none can have"
+    for dawn in journal.dawns():
+        try:
+            if dawn.findings is not None:
+                Findings.of(dawn.findings)
+        except msgspec.ValidationError as error:
+            yield f"has findings of a dawn that are none ({harmless(str(error))})"
+
+
+def _leaves(value: object, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield all texts and numbers in records, each with the name of its field."""
+    if isinstance(value, dict):
+        for key, inside in value.items():
+            yield from _leaves(inside, str(key))
+    elif isinstance(value, list | tuple):
+        for inside in value:
+            yield from _leaves(inside, name)
+    else:
+        yield name, value
