@@ -10,7 +10,7 @@ import os
 import signal
 import sqlite3
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import redirect_stdout
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from agent.cli.options import NightOptions
 from agent.errors import MachineError, NightError, NightshiftError
 from agent.invocation import SKILL, STARTER, command_for
 from agent.proposers.notes import read_program
-from agent.text import harmless_lines, shown_difference
+from agent.text import harmless_lines
 
 try:
     from mcp.server import MCPServer
@@ -57,9 +57,10 @@ PAGES = {
 WAIT_S = 50.0  # below the minute after which many clients give up on a call
 STEPS_S = (1.0, 2.0, 5.0)  # between two reports of progress
 UNDER_WAY = ("waiting", "running")
-MOST_CHARS, MOST_ENTRIES = 16_000, 300  # of a text, of a list: clients take some 25,000 tokens of an answer
-AT_THE_END = frozenset({"log_text", "traceback"})  # their last lines say what happened
+MOST_CHARS, MOST_ENTRIES = 40_000, 300  # of a text, of a list: clients take some 25,000 tokens of an answer
+LOGS = frozenset({"text", "traceback"})  # their last lines say what happened
 HEAD = ("schema_version", "error", "exit_code")
+SHORT = ("attempt", "commit", "parent", "status", "val_bpb", "gain_bpb", "sure", "description", "source")  # of a row
 Facts = dict[str, Any]
 
 Tag = Annotated[str, Field(description="The name of another night than the latest.", max_length=100)]
@@ -111,12 +112,12 @@ async def try_edit(
     from agent.cli.trying import try_edit as command
 
     options = NightOptions(budget_s=budget_s)
-    words = {"message": message, "text": script_text, "tag": tag or None, "anyway": anyway}
+    words = {"message": message, "text": script_text or None, "tag": tag or None, "anyway": anyway}
     with anyio.CancelScope(shield=True):  # a start that is cut off would be a try without an id
         facts = await _ask(command, start=True, night=options, **words)
     if facts.get("state") not in UNDER_WAY or wait_s <= 0:
         return result_of(facts)
-    return result_of(await _verdict(ctx, str(facts["id"]), wait_s))
+    return await wait(ctx, facts["id"], wait_s)
 
 
 async def wait(
@@ -128,11 +129,6 @@ async def wait(
 
     Of a try that ended long ago it returns the verdict at once. status has the ids of all tries that are under way.
     """
-    return result_of(await _verdict(ctx, id, wait_s))
-
-
-async def _verdict(ctx: Context[Any, Any], id: str, wait_s: float) -> Facts:
-    """Ask for a verdict until it is there or the time is over; report progress between the questions."""
     from agent.cli.trying import try_edit as command
 
     began_s, asked = anyio.current_time(), 0
@@ -141,24 +137,11 @@ async def _verdict(ctx: Context[Any, Any], id: str, wait_s: float) -> Facts:
         facts = await _ask(command, wait=id, for_s=min(left_s, STEPS_S[min(asked, len(STEPS_S) - 1)]))
         spent_s = anyio.current_time() - began_s
         if facts.get("state") not in UNDER_WAY or facts.get("error"):
-            return facts
+            return result_of(facts)
         if spent_s >= wait_s:
-            return facts | {"next": f"there is no verdict yet; call wait with id {id}"}
-        await ctx.report_progress(spent_s, wait_s, progress_words(facts))
+            return result_of(facts | {"next": f"there is no verdict yet; call wait with id {id}"})
+        await ctx.report_progress(spent_s, wait_s, facts["progress"])
         asked += 1
-
-
-def progress_words(facts: Facts) -> str:
-    """Say in a line what a try without a verdict does now."""
-    is_waiting, before, doing = facts.get("state") != "running", facts.get("in_line"), facts.get("doing")
-    if is_waiting and doing is None:
-        return f"waiting, {before} before it" if before else "waiting"
-    words = f"waiting, {doing}" if is_waiting else str(doing or "at work")
-    if facts.get("attempt") is not None:
-        words += f" of attempt {facts['attempt']}"
-    if facts.get("fraction") is not None:
-        words += f", {facts['fraction']:.0%} of its budget"
-    return words + (f", loss {facts['loss']:.3f}" if facts.get("loss") is not None else "")
 
 
 # ---- reading ---------------------------------------------------------------------------------------------------------
@@ -191,21 +174,19 @@ async def history(
     """
     from agent.cli.results import results
 
-    answer = await _ask(results, tag or None)
-    return result_of(answer if answer.get("error") else history_of(answer, limit))
+    facts = await _ask(results, tag or None)
+    rows = facts.pop("rows", [])
+    latest = [{column: row[column] for column in SHORT} for row in rows[-limit:]]
+    return result_of(facts | {"attempts": len(rows), "history": latest})
 
 
 async def show(
-    attempt: Address, log: Annotated[bool, Field(description="Also the end of its training log, as log_text.")] = False
+    attempt: Address, log: Annotated[bool, Field(description="The end of its training log instead.")] = False
 ) -> CallToolResult:
     """Tell everything about one attempt: hypothesis, verdict and its reasons, runs, the traceback of a crash."""
     from agent.cli.show import show as command
 
-    answer = await _ask(command, attempt)
-    if log and not answer.get("error"):
-        told = await _ask(command, attempt, log=True)
-        answer |= {"log_text": told.get("error") or told.get("text")}
-    return result_of(answer)
+    return result_of(await _ask(command, attempt, log=log))
 
 
 async def diff(attempt: Address) -> CallToolResult:
@@ -221,8 +202,7 @@ async def best(tag: Tag = "") -> CallToolResult:
 
     def with_script() -> Answer:
         place, night, attempt = attempt_meant(f"{tag}:{BEST}")
-        shown = {name: told for name, told in command(tag or None).facts.items() if name not in ("runs", "decisions")}
-        return Answer(shown | {"script": script_of(place, night, attempt)})
+        return Answer({**command(tag or None).facts, "script": script_of(place, night, attempt)})
 
     return result_of(await _ask(with_script))
 
@@ -271,52 +251,30 @@ async def _ask(command: Callable[..., Answer], *values: object, **options: objec
 def result_of(answer: Facts) -> CallToolResult:
     """Return an answer as structured content, and as text for clients that read no other."""
     shown: Facts = _cut(answer)
-    error = shown.get("error")
-    more = {name: value for name, value in shown.items() if name not in HEAD} if error else shown
-    text = json.dumps(more, ensure_ascii=False)
+    error = shown["error"]
+    text = json.dumps(
+        {name: value for name, value in shown.items() if not error or name not in HEAD}, ensure_ascii=False
+    )
     if error:
-        text = f"{error}\n{text}" if more else str(error)
+        text = f"{error}\n{text}".removesuffix("\n{}")
     return CallToolResult(content=[TextContent(text=text)], structured_content=shown, is_error=bool(error))
 
 
-def _cut(value: Any, *, at_the_end: bool = False) -> Any:
+def _cut(value: Any, *, is_log: bool = False) -> Any:
     """Cut texts and lists that are longer than a client takes, and make texts harmless."""
-    if isinstance(value, str):
-        text = harmless_lines(value)
-        left_out = f"[{len(text) - MOST_CHARS:,} characters are left out]"
-        if len(text) <= MOST_CHARS:
-            return text
-        return f"{left_out}\n{text[-MOST_CHARS:]}" if at_the_end else f"{text[:MOST_CHARS]}\n{left_out}"
-    if isinstance(value, list):
-        shown = [_cut(one) for one in value[:MOST_ENTRIES]]
-        return [*shown, f"and {len(value) - MOST_ENTRIES:,} more"] if len(value) > MOST_ENTRIES else shown
-    if isinstance(value, dict):
-        return {name: _cut(one, at_the_end=name in AT_THE_END) for name, one in value.items()}
+    match value:
+        case str():
+            text = harmless_lines(value)
+            left_out = f"[{len(text) - MOST_CHARS:,} characters are left out]"
+            if len(text) <= MOST_CHARS:
+                return text
+            return f"{left_out}\n{text[-MOST_CHARS:]}" if is_log else f"{text[:MOST_CHARS]}\n{left_out}"
+        case list():
+            more = [f"and {len(value) - MOST_ENTRIES:,} more"] if len(value) > MOST_ENTRIES else []
+            return [*map(_cut, value[:MOST_ENTRIES]), *more]
+        case dict():
+            return {name: _cut(inner, is_log=name in LOGS) for name, inner in value.items()}
     return value
-
-
-def history_of(answer: Facts, limit: int) -> Facts:
-    """Return the latest rows of `nightshift results --json` with the columns that matter to the next idea."""
-    rows = answer["rows"]
-    by_commit = {row["commit"]: row for row in rows if row["commit"]}
-    shown = [_row(row, by_commit.get(row["parent"])) for row in rows[-limit:]]
-    head = {name: answer[name] for name in (*HEAD, "tag") if name in answer}
-    return {**head, "attempts": len(rows), "earlier": len(rows) - len(shown), "history": shown}
-
-
-def _row(row: Facts, parent: Facts | None) -> Facts:
-    score, before = row["val_bpb"], parent["val_bpb"] if parent else None
-    measured = None if score is None or before is None else round(shown_difference(before, score), 6) + 0.0
-    return {
-        "attempt": row["attempt"],
-        "parent": parent["attempt"] if parent else None,
-        "status": row["status"],
-        "val_bpb": score,
-        "gain_bpb": measured if row["gain_bpb"] is None else row["gain_bpb"],
-        "sure": row["sure"],
-        "title": row["description"],
-        "source": row["source"],
-    }
 
 
 # ---- the server ------------------------------------------------------------------------------------------------------
@@ -324,7 +282,7 @@ def _row(row: Facts, parent: Facts | None) -> Facts:
 READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 ADDS = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=False)
 PUTS = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
-TOOLS: Mapping[Callable[..., Awaitable[CallToolResult]], ToolAnnotations] = {
+TOOLS: Mapping[Callable[..., Any], ToolAnnotations] = {
     try_edit: ADDS,
     wait: READS,
     **dict.fromkeys((status, facts, history, show, diff, best), READS),

@@ -211,7 +211,7 @@ def _standing(place: Place, tried: Try, facts: dict[str, object]) -> Answer:
     before = ids.index(tried.id) if tried.id in ids else 0
     facts |= {"state": tried.state, "in_line": before, "title": tried.entry.title}
     facts |= dict.fromkeys(("tag", "attempt", "doing", "fraction", "step", "loss"))
-    said = f"{tried.id}: {tried.state}{f', {before} before it' if before else ''}"
+    said = f"{tried.state}{f', {before} before it' if before else ''}"
     tag = None if before else running_tag(place)
     if tag is not None:
         with Journal.read(place.journal(tag)) as journal:
@@ -222,8 +222,10 @@ def _standing(place: Place, tried: Try, facts: dict[str, object]) -> Answer:
             point = read_progress(run_folder(place.folder(tag), now.attempt, now.seed) / "out")
             if point is not None:
                 facts |= {"fraction": point.fraction, "step": point.step, "loss": point.loss}
-                said += f", {point.fraction:.0%} of its budget"
-    return Answer(facts, lambda: print_folded([said, f"its verdict: {facts['wait_with']}"]))
+                loss = "" if point.loss is None else f", loss {point.loss:.3f}"
+                said += f", {point.fraction:.0%} of its budget{loss}"
+    facts |= {"progress": said}
+    return Answer(facts, lambda: print_folded([f"{tried.id}: {said}", f"its verdict: {facts['wait_with']}"]))
 
 
 def _verdict(place: Place, tried: Try) -> Answer:

@@ -34,20 +34,21 @@ def agent(night: Grounds) -> Iterator[Agent]:
 
 def test_the_history_is_a_short_list(agent):
     found = agent.facts("history")
-    rows = [(row["attempt"], row["parent"], row["status"]) for row in found["history"]]
-    assert rows == [(0, None, "keep"), (1, 0, "keep"), (2, 1, "discard"), (3, 1, "crash")]
-    assert found["history"][2]["gain_bpb"] < 0 < found["history"][1]["gain_bpb"]
-    assert found["history"][1]["title"] == "script 1"
-    assert "script 2" in agent.facts("facts")["attempts"]
+    rows = [(row["attempt"], row["status"]) for row in found["history"]]
+    assert rows == [(0, "keep"), (1, "keep"), (2, "discard"), (3, "crash")]
+    assert [row["parent"] == found["history"][1]["commit"] for row in found["history"]] == [False, False, True, True]
+    assert found["history"][1]["description"] == "script 1"
+    assert "reason" not in found["history"][3]  # which may quote a scoring process
+    assert "script 2" in agent.facts("facts")["facts"]
     latest = agent.facts("history", limit=1)
-    assert ([row["attempt"] for row in latest["history"]], latest["earlier"]) == ([3], 3)
+    assert ([row["attempt"] for row in latest["history"]], latest["attempts"]) == ([3], 4)
 
 
 def test_an_attempt_is_shown_with_its_log_and_its_edit(agent):
-    shown = agent.facts("show", attempt="3", log=True)
+    shown = agent.facts("show", attempt="3")
     assert (shown["number"], shown["hypothesis"], shown["status"]) == (3, "It might be better.", "crash")
     assert "AssertionError: no data" in shown["traceback"]
-    assert "AssertionError: no data" in shown["log_text"]
+    assert "AssertionError: no data" in agent.facts("show", attempt="3", log=True)["text"]
     assert "+SHARPNESS = 0.9" in agent.facts("diff", attempt="t:1")["diff"]
     assert agent.error("show", attempt="99") == "night t has no attempt 99; there are: 0 to 3"
 
@@ -83,8 +84,8 @@ def test_what_a_scoring_process_said_is_not_shown(agent, night):
     night.try_scripts("leaks", [leaks])
     assert "a secret" in night.nightshift("show", "leaks:1").stdout  # which is for people
     with agent_in(night.root) as one:
-        shown = one.facts("show", attempt="leaks:1", log=True)
+        shown = one.facts("show", attempt="leaks:1")
         assert shown["status"] == "crash"
         told = [one.facts(tool, tag="leaks") for tool in ("history", "facts", "status")]
-        for facts in (shown, *told):
+        for facts in (shown, one.facts("show", attempt="leaks:1", log=True), *told):
             assert "secret" not in json.dumps(facts)
