@@ -23,7 +23,7 @@ def edit(new: str = OLD.replace("1.0", "0.5"), old: str = OLD, file: str = "trai
 
 EDIT = edit()
 WANTED = SCRIPT.replace(OLD, OLD.replace("1.0", "0.5"))
-QUICK = Patience(ask_s=30.0, wait_s=1.0, retries=1, max_tokens=1000)
+QUICK = Patience(ask_s=30.0, retries=1, max_tokens=1000)
 PROVIDERS = pytest.mark.parametrize("provider", ["openai", "anthropic"])
 MANNERS = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 TWO_WAYS = pytest.mark.parametrize(("provider", "stream"), [("openai", False), ("anthropic", True)])

@@ -8,7 +8,9 @@ from llm_servers import KEY, Server, status
 
 from agent.errors import NightError
 from agent.experiment import Terms
+from agent.proposers.llm.chat import cache_price, question
 from agent.proposers.llm.endpoint import NO_KEY, Endpoint
+from agent.proposers.llm.prompt import Conversation
 from agent.proposers.registry import model_of
 
 HTTPS = "https://openrouter.ai/api/v1"
@@ -108,8 +110,11 @@ def test_the_key_stands_in_nothing_that_is_shown():
 
 
 def test_openais_own_models_are_told_their_limit_by_its_new_name():
-    from agent.proposers.llm.prompt import Conversation
-    from agent.proposers.llm.protocols import API_FORMATS
-
     home = Endpoint.parse("openai:gpt-5", None, {"OPENAI_API_KEY": KEY})
-    assert API_FORMATS["openai"].question(Conversation("", ()), home, 7)["max_completion_tokens"] == 7
+    assert question(Conversation("", ()), home, 7)["max_completion_tokens"] == 7
+
+
+def test_what_anthropics_own_server_keeps_for_an_hour_costs_twice_the_input():
+    environ = {"ANTHROPIC_API_KEY": KEY}
+    home, other = (Endpoint.parse("anthropic:m", url, environ) for url in (None, "http://localhost:1"))
+    assert (cache_price(home), cache_price(other)) == (2.0, 1.25)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from nights import unigram
 
 from agent.proposers.author.attempts import Combinable
-from agent.proposers.llm.reply import MAX_EDITS, REPLY_CHARS, BadReply, read_combination, read_ideas, read_reply
+from agent.proposers.llm.reply import MAX_EDITS, REPLY_CHARS, BadReply, combined, read_ideas, read_reply
 from agent.script.dials import fingerprint
 
 SCRIPT = unigram()
@@ -275,7 +275,7 @@ PARTS = Combinable(near=(3, 7), keeps=(2,))
 
 @pytest.mark.parametrize("said", ["3, 7", "#3 and #7", "attempts 3, 7", "7 + 3"])
 def test_a_combination_names_its_parts(said):
-    edited = read_combination(FIRST.replace("HYPO", f"COMBINES: {said}\nHYPO"), SCRIPT, NAME, PARTS)
+    edited = combined(read_reply(FIRST.replace("HYPO", f"COMBINES: {said}\nHYPO"), SCRIPT, NAME), PARTS)
     assert (edited.script, edited.hypothesis) == (WANTED, "Combines #3 and #7. It may help.")
 
 
@@ -284,8 +284,8 @@ def test_a_combination_names_its_parts(said):
     [
         (None, "has no line COMBINES:"),
         ("the best ones", "has no line COMBINES:"),
-        ("3, 4", "two or more attempts of 2, 3, 7, at least one of them of 3, 7"),
-        ("9" * 5000, "of 2, 3, 7"),
+        ("3, 4", "two or more attempts of [2, 3, 7], at least one of them of [3, 7]"),
+        ("9" * 5000, "of [2, 3, 7]"),
         ("3", "two or more"),
         ("2", "two or more"),
         ("2, 2", "two or more"),
@@ -294,4 +294,4 @@ def test_a_combination_names_its_parts(said):
 def test_a_combination_of_anything_else_is_refused(said, why):
     text = FIRST if said is None else FIRST.replace("HYPO", f"COMBINES: {said}\nHYPO")
     with pytest.raises(BadReply, match=re.escape(why)):
-        read_combination(text, SCRIPT, NAME, PARTS)
+        combined(read_reply(text, SCRIPT, NAME), PARTS)

@@ -47,7 +47,6 @@ def newest(lines: Sequence[str], most_chars: int) -> list[str]:
 
 def cut(text: str, most_chars: int) -> str:
     """Cut a text that is too long, at the end of a line where it has several, and say so in its last line."""
-    text = text.rstrip()
     if len(text) <= most_chars:
         return text
     end = f"\n[… cut at {most_chars:,} characters]"

@@ -1,12 +1,14 @@
 """Ask a language model one question by an official SDK, with limits of time and size, and explain failures.
 
-Both providers' SDKs come from one generator, so their clients, errors and retries are alike. Their differences are in
-agent/proposers/llm/protocols.py.
+Two APIs are spoken: OpenAI's chat completions, which many other servers offer, and Anthropic's messages. Both SDKs come
+from one generator, so their clients, errors and retries are alike. They do not check a server's reply, and servers
+differ in which fields may be missing or empty. So replies are read as plain JSON here: a whole one is read as a stream
+of one event.
 """
 
-import email.utils
 import json
 import queue
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,16 +17,29 @@ from importlib import import_module
 from operator import attrgetter
 from typing import Any
 
-from agent.errors import MachineError
+from agent.errors import MachineError, NightshiftError
 from agent.invocation import command_for
-from agent.proposers.llm.endpoint import NO_MONEY, Endpoint
+from agent.proposers.llm.endpoint import Endpoint
 from agent.proposers.llm.prompt import Conversation
-from agent.proposers.llm.protocols import API_FORMATS, REPLY_BYTES, CallFailed, Event, Reply
 from agent.text import SAID_CHARS
 
 MAX_TOKENS = 16_000
+REPLY_BYTES = 4 << 20
 POLL_S = 0.1
 CONNECT_S = 10.0
+CLIENTS = {"openai": "OpenAI", "anthropic": "Anthropic"}
+METHODS = {"openai": "chat.completions", "anthropic": "messages"}
+# The cost of a token that the server writes to its cache, in tokens of input, by how long the server keeps it.
+# These are Anthropic's prices. OpenAI's format can count such tokens, too, as servers do that pass Anthropic's on.
+MINUTES_5, HOUR = 1.25, 2.0
+# how the two providers, and compatible servers, report an account without credit
+NO_MONEY = re.compile(
+    r"insufficient_quota|billing_error|billing_hard_limit_reached|spend_limit_reached"
+    r"|credit balance is too low|insufficient credits",
+    re.IGNORECASE,
+)
+# seconds: a server that asks to wait longer, or until a date, is not asked again for this idea
+SHORT_WAIT = re.compile(r"\d{1,2}(\.\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,105 +47,143 @@ class Patience:
     """Limit how long one question may take and how large its reply may be."""
 
     ask_s: float = 600.0  # until the whole reply has arrived, retries included
-    wait_s: float = 60.0  # if a server asks to wait longer, the call fails
     retries: int = 4  # by the SDK: after 429, 5xx and lost connections
     max_tokens: int = MAX_TOKENS  # of a reply, thinking included
     rest_s: float = 1800.0  # pause after a server has refused the key or reported no credit
 
 
-class Chat:
-    """Ask one question.
+class CallFailed(NightshiftError):
+    """Say why a call brought no reply."""
+
+    def __init__(self, sentence: str, *, lasting: bool = False, charged: bool = False) -> None:
+        super().__init__(sentence)
+        self.lasting = lasting  # key or credit: asking again soon would fail, too
+        self.charged = charged  # the call may have cost money
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Hold a model's reply and the server's counts of tokens; None for those that it does not count."""
+
+    text: str
+    tokens_in: int | None  # those of its cache included
+    tokens_out: int | None
+    tokens_cached: int | None  # of tokens_in, those that the server had in its cache
+    tokens_written: int  # of tokens_in, those that the server put into its cache
+    cut_off: bool  # at max_tokens, or because the context was full
+    declined: bool  # the model, or a filter, refused to answer
+
+
+def cache_price(endpoint: Endpoint) -> float:
+    """Return what a token that the server puts into its cache costs, in tokens of input; no other costs more."""
+    return HOUR if endpoint.provider == "anthropic" and endpoint.is_home else MINUTES_5
+
+
+def client_of(endpoint: Endpoint, patience: Patience) -> Any:
+    """Return a client of the provider's SDK.
 
     Raise MachineError if the SDK is missing or cannot be set up, for example with an invalid proxy.
     """
+    provider = endpoint.provider
+    try:
+        sdk = import_module(provider)
+    except ImportError as error:
+        raise MachineError(f"the {provider} SDK is not installed; run: {command_for(provider)}") from error
+    try:
+        client = getattr(sdk, CLIENTS[provider])(
+            api_key=endpoint.key,
+            base_url=endpoint.url,
+            timeout=sdk.Timeout(patience.ask_s, connect=min(CONNECT_S, patience.ask_s)),
+            max_retries=patience.retries,
+            # a redirect would send the key and the script to another server
+            http_client=sdk.DefaultHttpxClient(follow_redirects=False, event_hooks={"response": [_limit_retries]}),
+        )
+        attrgetter(METHODS[provider])(client)  # imports more, which takes seconds
+    except Exception as error:  # caused by certificates, proxies and other settings of the environment
+        said = endpoint.without_key(str(error))
+        raise MachineError(f"the {provider} SDK cannot be set up ({said}); repair that and try again") from error
+    return client
 
-    def __init__(self, endpoint: Endpoint, patience: Patience) -> None:
-        self._endpoint, self._patience, provider = endpoint, patience, endpoint.provider
-        self._api_format = API_FORMATS[provider]
+
+def _limit_retries(response: Any) -> None:
+    """Forbid useless retries, by a header that both SDKs obey.
+
+    Else both would ask again without credit, and one would sleep as long as a server asks.
+    """
+    if response.status_code >= 400:
+        response.read()
+        if NO_MONEY.search(response.text) or not SHORT_WAIT.fullmatch(response.headers.get("retry-after", "0")):
+            response.headers["x-should-retry"] = "false"
+
+
+def ask(
+    endpoint: Endpoint, patience: Patience, asked: Conversation, stopped: Callable[[], bool], *, stream: bool
+) -> Reply:
+    """Return the reply; raise CallFailed after patience.ask_s, or soon after the night was asked to stop.
+
+    The call runs in a daemon thread, because a silent socket and the SDK's sleep before a retry cannot be interrupted.
+    Closing the client ends it, at the latest when the server sends something.
+    """
+    outcomes: queue.SimpleQueue[Reply | Exception] = queue.SimpleQueue()
+    client = client_of(endpoint, patience)
+
+    def work() -> None:
         try:
-            self._sdk = sdk = import_module(provider)
-        except ImportError as error:
-            raise MachineError(f"the {provider} SDK is not installed; run: {command_for(provider)}") from error
-        hooks = {"response": [_retries_within(patience.wait_s)]}
-        try:
-            self.client = getattr(sdk, self._api_format.client)(
-                api_key=endpoint.key,
-                base_url=endpoint.url,
-                timeout=sdk.Timeout(patience.ask_s, connect=min(CONNECT_S, patience.ask_s)),
-                max_retries=patience.retries,
-                # a redirect would send the key and the script to another server
-                http_client=sdk.DefaultHttpxClient(follow_redirects=False, event_hooks=hooks),
-            )
-            self._method = attrgetter(self._api_format.method)(self.client)  # imports more, which takes seconds
-        except Exception as error:  # caused by certificates, proxies and other settings of the environment
-            said = endpoint.without_key(str(error), SAID_CHARS)
-            raise MachineError(f"the {provider} SDK cannot be set up ({said}); repair that and try again") from error
+            create = attrgetter(METHODS[endpoint.provider])(client).with_streaming_response.create
+            with create(**question(asked, endpoint, patience.max_tokens, stream=stream)) as response:
+                chunks = _capped(response.iter_bytes())
+                outcomes.put(_read(_events(chunks) if stream else [_event(b"".join(chunks))]))
+        except Exception as error:  # no failure of an SDK may end the night
+            outcomes.put(error)
 
-    def ask(self, asked: Conversation, limit_s: float, stopped: Callable[[], bool], *, stream: bool = False) -> Reply:
-        """Return the reply; raise CallFailed after limit_s, or soon after the night was asked to stop.
-
-        The call runs in a daemon thread, because a silent socket and the SDK's sleep before a retry cannot be
-        interrupted. Closing the client ends it, at the latest when the server sends something.
-        """
-        outcomes: queue.SimpleQueue[Reply | Exception] = queue.SimpleQueue()
-
-        def work() -> None:
+    end = time.monotonic() + patience.ask_s
+    try:
+        threading.Thread(target=work, name="question to a language model", daemon=True).start()
+        while True:
+            is_over = stopped() or time.monotonic() >= end
             try:
-                outcomes.put(self._reply(asked, stream=stream))
-            except Exception as error:  # no failure of an SDK may end the night
-                outcomes.put(error)
-
-        end = time.monotonic() + limit_s
-        try:
-            threading.Thread(target=work, name="question to a language model", daemon=True).start()
-            outcome = _wait(outcomes, end, stopped)
-        finally:
-            self.client.close()
-        if outcome is None:
-            why = "the night was asked to stop before the answer came" if stopped() else f"no answer in {limit_s:g} s"
-            raise CallFailed(why, charged=True)
-        if isinstance(outcome, Exception):
-            raise self._explained(outcome) from outcome
-        return outcome
-
-    def _reply(self, asked: Conversation, *, stream: bool) -> Reply:
-        question = self._api_format.question(asked, self._endpoint, self._patience.max_tokens)
-        options = self._api_format.streaming if stream else {}
-        with self._method.with_streaming_response.create(**question, **options) as response:
-            chunks = _capped(response.iter_bytes())
-            return self._api_format.read(_events(chunks) if stream else [_event(b"".join(chunks))])
-
-    def _explained(self, error: Exception) -> CallFailed:
-        """Translate an exception into a CallFailed with a sentence for the owner of the night."""
-        if isinstance(error, CallFailed):
-            return error
-        host, sdk = self._endpoint.host, self._sdk
-        cause = str(error.__cause__ or "")  # the SDK's own message is only 'Connection error.'
-        said = self._endpoint.without_key(cause or str(error) or type(error).__name__, SAID_CHARS)
-        if isinstance(error, sdk.APIStatusError):
-            return _refusal(error, said, self._endpoint)
-        if isinstance(error, sdk.APITimeoutError):
-            return CallFailed(f"{host} did not answer in time ({said})", charged=True)
-        if isinstance(error, sdk.APIConnectionError):
-            reached = not type(error.__cause__).__name__.startswith("Connect")  # httpx's ConnectError, ConnectTimeout
-            sentence = f"{host} cannot be reached ({said}); is the server running, and is the URL right?"
-            return CallFailed(sentence, charged=reached)
-        if isinstance(error, ValueError):  # from JSON or Unicode decoding
-            hint = f"is {self._endpoint.url} its base URL, which often ends in /v1?"
-            return CallFailed(f"{host} answered with something other than JSON; {hint}", charged=True)
-        return CallFailed(f"the call to {host} failed ({type(error).__name__}: {said})", charged=True)
+                outcome = outcomes.get(timeout=0 if is_over else POLL_S)
+            except queue.Empty:
+                if is_over:
+                    late = f"no answer in {patience.ask_s:g} s"
+                    why = "the night was asked to stop before the answer came" if stopped() else late
+                    raise CallFailed(why, charged=True) from None
+            else:
+                break
+    finally:
+        client.close()
+    if isinstance(outcome, Exception):
+        raise _explained(outcome, endpoint) from outcome
+    return outcome
 
 
-def _wait(
-    outcomes: "queue.SimpleQueue[Reply | Exception]", end: float, stopped: Callable[[], bool]
-) -> Reply | Exception | None:
-    """Wait for the outcome; return None on a stop or at the end of time, unless a reply has already arrived."""
-    while True:
-        try:
-            return outcomes.get(timeout=max(0.0, min(POLL_S, end - time.monotonic())))
-        except queue.Empty:
-            if stopped() or time.monotonic() >= end:
-                return None
+# ---- the question ----------------------------------------------------------------------------------------------------
+
+
+def question(asked: Conversation, endpoint: Endpoint, max_tokens: int, *, stream: bool = False) -> dict[str, Any]:
+    """Return the arguments of the SDK's method for one question."""
+    messages: list[dict[str, Any]] = [{"role": message.role, "content": message.text} for message in asked.messages]
+    common = {"model": endpoint.model, "stream": stream}
+    if endpoint.provider == "openai":
+        # OpenAI's newer models refuse the old name, and many other servers do not know the new one
+        limit = "max_completion_tokens" if endpoint.is_home else "max_tokens"
+        counted = {"stream_options": {"include_usage": True}} if stream else {}
+        return {
+            **common,
+            **counted,
+            limit: max_tokens,
+            "messages": [{"role": "system", "content": asked.system}, *messages],
+        }
+    if 0 < asked.stable_chars < len(messages[0]["content"]):
+        # A night asks about once a run, which mostly takes more than the five minutes that a cache lasts by default.
+        kept = {"type": "ephemeral"} | ({"ttl": "1h"} if endpoint.is_home else {})  # which not every server knows
+        text, end = messages[0]["content"], asked.stable_chars
+        stable = {"type": "text", "text": text[:end], "cache_control": kept}
+        messages[0]["content"] = [stable, {"type": "text", "text": text[end:]}]
+    return {**common, "max_tokens": max_tokens, "system": asked.system, "messages": messages}
+
+
+# ---- the reply -------------------------------------------------------------------------------------------------------
 
 
 def _capped(chunks: Iterable[bytes]) -> Iterator[bytes]:
@@ -143,52 +196,112 @@ def _capped(chunks: Iterable[bytes]) -> Iterator[bytes]:
         yield chunk
 
 
-def _events(chunks: Iterable[bytes]) -> Iterator[Event]:
+def _events(chunks: Iterable[bytes]) -> Iterator[Mapping[str, Any]]:
     """Yield the server-sent events of a stream; a line may come in several chunks."""
     rest = b""
     for chunk in chunks:
         *lines, rest = (rest + chunk).split(b"\n")
         for line in lines:
-            said = line.removeprefix(b"data:").strip()
-            if line.startswith(b"data:") and said != b"[DONE]":
-                yield _event(said)
+            content = line.removeprefix(b"data:").strip()
+            if line.startswith(b"data:") and content != b"[DONE]":
+                yield _event(content)
 
 
-def _event(content: bytes) -> Event:
-    found = json.loads(content)
-    return found if isinstance(found, dict) else {}
+def _event(content: bytes) -> Mapping[str, Any]:
+    event = json.loads(content)
+    return event if isinstance(event, dict) else {}
 
 
-def _retries_within(wait_s: float) -> Callable[[Any], None]:
-    """Return a hook of the HTTP client that forbids useless retries, by a header that both SDKs obey.
+def _read(events: Iterable[Mapping[str, Any]]) -> Reply:
+    """Read the events of either API; raise CallFailed for an answer that broke off, or is an error or none."""
+    text, finish = "", None
+    usage: dict[str, Any] = {}
+    for event in events:
+        match event:
+            case {"error": error} if error:  # which a server (OpenRouter, for one) reports with a status of success
+                code = error.get("code") if isinstance(error, dict) else None
+                lasting = code in (401, 402, 403) or NO_MONEY.search(str(error)) is not None
+                sentence = f"the server reports an error ({str(error)[:SAID_CHARS]})"
+                raise CallFailed(sentence, lasting=lasting, charged=not lasting)
+            case {"choices": [{"message": dict(message)} as choice, *_]}:
+                text, finish = _text(message, "content"), choice.get("finish_reason") or "stop"
+            case {"content": [*parts]}:
+                text, finish = _text(parts), event.get("stop_reason") or "end_turn"
+            case {"choices": [{"delta": delta} as choice, *_]}:
+                text += _text(delta, "content")
+                finish = choice.get("finish_reason") or finish
+            case {"type": "content_block_delta", "delta": delta}:
+                text += _text(delta)
+            case {"type": "message_delta", "delta": {"stop_reason": reason}}:
+                finish = reason or finish
+        for part in (event, event.get("message")):
+            counts = part.get("usage") if isinstance(part, dict) else None
+            usage |= counts if isinstance(counts, dict) else {}
+    if finish is None:
+        raise CallFailed("the answer broke off, or is none of this API: is the provider the right one?", charged=True)
+    details = usage.get("prompt_tokens_details")
+    usage |= details if isinstance(details, dict) else {}
+    cached = _count(usage, "cached_tokens", "cache_read_input_tokens")
+    written = _count(usage, "cache_write_tokens", "cache_creation_input_tokens") or 0
+    tokens_in = _count(usage, "prompt_tokens")
+    if tokens_in is None and (uncached := _count(usage, "input_tokens")) is not None:
+        tokens_in = uncached + (cached or 0) + written  # which Anthropic's API counts apart
+    return Reply(
+        text,
+        tokens_in,
+        _count(usage, "completion_tokens", "output_tokens"),
+        tokens_cached=None if cached is None or tokens_in is None else min(cached, tokens_in),
+        tokens_written=min(written, tokens_in or 0),
+        cut_off=finish in ("length", "max_tokens", "model_context_window_exceeded"),
+        declined=finish in ("content_filter", "refusal"),
+    )
 
-    Otherwise both would ask again without credit, and one would sleep as long as a server asks.
-    """
 
-    def mark(response: Any) -> None:
-        if response.status_code >= 400:
-            response.read()
-            if NO_MONEY.search(response.text) or _asked_wait_s(response.headers) > wait_s:
-                response.headers["x-should-retry"] = "false"
+def _text(content: object, key: str = "text") -> str:
+    """Return the text of a string, a field or a list of parts; a model's thoughts, in other fields, are left out."""
+    match content:
+        case str():
+            return content
+        case {**fields} if key in fields:
+            return _text(fields[key])
+        case [*parts]:
+            return "".join(map(_text, parts))
+    return ""
 
-    return mark
+
+def _count(usage: Mapping[str, Any], *names: str) -> int | None:
+    """Return the first plausible number of tokens under these names, or None."""
+    values = (usage.get(name) for name in names)
+    return next((value for value in values if type(value) is int and 0 <= value < 10**9), None)
 
 
-def _asked_wait_s(headers: Mapping[str, str]) -> float:
-    """Return the seconds of a Retry-After header, given as a number or a date; 0.0 without one."""
-    said = headers.get("retry-after", "")
-    try:
-        return float(said)
-    except ValueError:
-        date = email.utils.parsedate_tz(said)
-        return 0.0 if date is None else email.utils.mktime_tz(date) - time.time()
+# ---- failures --------------------------------------------------------------------------------------------------------
+
+
+def _explained(error: Exception, endpoint: Endpoint) -> CallFailed:
+    """Translate an exception into a CallFailed with a sentence for the owner of the night."""
+    if isinstance(error, CallFailed):
+        return error
+    sdk, host = import_module(endpoint.provider), endpoint.host
+    cause = str(error.__cause__ or "")  # the SDK's own message is only 'Connection error.'
+    said = endpoint.without_key(cause or str(error) or type(error).__name__)
+    if isinstance(error, sdk.APIStatusError):
+        return _refusal(error, said, endpoint)
+    if isinstance(error, sdk.APITimeoutError):
+        return CallFailed(f"{host} did not answer in time ({said})", charged=True)
+    if isinstance(error, sdk.APIConnectionError):
+        reached = not type(error.__cause__).__name__.startswith("Connect")  # httpx's ConnectError, ConnectTimeout
+        sentence = f"{host} cannot be reached ({said}); is the server running, and is the URL right?"
+        return CallFailed(sentence, charged=reached)
+    if isinstance(error, ValueError):  # from JSON or Unicode decoding
+        hint = f"is {endpoint.url} its base URL, which often ends in /v1?"
+        return CallFailed(f"{host} answered with something other than JSON; {hint}", charged=True)
+    return CallFailed(f"the call to {host} failed ({type(error).__name__}: {said})", charged=True)
 
 
 def _refusal(error: Any, said: str, endpoint: Endpoint) -> CallFailed:
     """Return the failure for a reply with an HTTP status of 300 or more."""
     host, status, variable = endpoint.host, error.status_code, endpoint.key_variable
-    wait_s = _asked_wait_s(error.response.headers)
-    later = f" and asks to wait {wait_s:.0f} s" if wait_s > 0 else ""
     if status == 402 or NO_MONEY.search(f"{error.body} {error}"):
         return CallFailed(f"{host} says that the account of {variable} has no credit left ({said})", lasting=True)
     if status in (401, 403):
@@ -196,5 +309,11 @@ def _refusal(error: Any, said: str, endpoint: Endpoint) -> CallFailed:
         return CallFailed(f"{host} does not accept the key ({said}); {hint}", lasting=True)
     if status == 404:
         return CallFailed(f"{host} knows no model {endpoint.model}, or nothing is at {endpoint.url} ({said})")
-    what = "gets too many requests" if status == 429 else "is out of order" if status >= 500 else ""
-    return CallFailed(f"{host} {what}{later} ({said})" if what else f"{host} does not take the question ({said})")
+    what = (
+        "gets too many requests"
+        if status == 429
+        else "is out of order"
+        if status >= 500
+        else "does not take the question"
+    )
+    return CallFailed(f"{host} {what} ({said})")

@@ -4,26 +4,15 @@ import ipaddress
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 from urllib.parse import urlsplit
 
 from agent.errors import NightError
-from agent.text import one_line
+from agent.text import SAID_CHARS, one_line
 
-Provider = Literal["openai", "anthropic"]
-HOMES: Mapping[str, tuple[Provider, str]] = {
-    "openai": ("openai", "https://api.openai.com/v1"),
-    "anthropic": ("anthropic", "https://api.anthropic.com"),
-}
+HOMES = {"openai": "https://api.openai.com/v1", "anthropic": "https://api.anthropic.com"}
 SPEC = re.compile(r"([a-z]+):([^\s@]\S*?)(?:@(https?://\S+))?")
 EXAMPLES = "openai:gpt-5, anthropic:claude-sonnet-4-5 or openai:qwen3-coder@http://localhost:11434/v1"
 NO_KEY = "none"  # SDKs require a key even if the server needs none
-# how the two providers, and compatible servers, report an account without credit
-NO_MONEY = re.compile(
-    r"insufficient_quota|billing_error|billing_hard_limit_reached|spend_limit_reached"
-    r"|credit balance is too low|insufficient credits",
-    re.IGNORECASE,
-)
 KEY_LIKE = re.compile(r"\b(sk|key)-[\w*.-]{6,}")  # as providers quote a wrong key, partly as asterisks
 
 
@@ -31,7 +20,7 @@ KEY_LIKE = re.compile(r"\b(sk|key)-[\w*.-]{6,}")  # as providers quote a wrong k
 class Endpoint:
     """Name a model, its server and the key."""
 
-    provider: Provider
+    provider: str
     model: str
     url: str
     key: str = field(default=NO_KEY, repr=False)
@@ -46,20 +35,21 @@ class Endpoint:
         match = SPEC.fullmatch(spec.strip())
         if match is None or match[1] not in HOMES or not match[2].isprintable():
             raise NightError(f"{spec!r} names no language model; write PROVIDER:MODEL, as in {EXAMPLES}")
-        if re.search(r"@(localhost|[\w.-]+:\d+)", match[2]):
+        provider, model, in_spec = match.groups()
+        if re.search(r"@(localhost|[\w.-]+:\d+)", model):
             raise NightError(f"the URL in {spec!r} lacks its http:// or https://; write it as in {EXAMPLES}")
-        if match[3] and url:
+        if in_spec and url:
             raise NightError(f"{spec!r} holds a URL and --llm-url names {url}; give one of them")
-        (provider, home), name = HOMES[match[1]], match[1].upper()
-        named = match[3] or url or environ.get(f"{name}_BASE_URL")
+        name = provider.upper()
+        named = in_spec or url or environ.get(f"{name}_BASE_URL")
         key = environ.get(f"{name}_API_KEY", "").strip()
         if not (key.isascii() and key.isprintable()):
             raise NightError(f"{name}_API_KEY holds characters that no key has; copy the key into it once more")
         if not key and not named:
             raise NightError(f"{name}_API_KEY is not set; put your key into it, or name a server as in {EXAMPLES}")
-        where = _checked(named) if named else home
+        where = _checked(named) if named else HOMES[provider]
         withheld = bool(key) and _is_overheard(where)
-        return cls(provider, match[2], where, NO_KEY if withheld or not key else key, withheld)
+        return cls(provider, model, where, NO_KEY if withheld or not key else key, withheld)
 
     @property
     def host(self) -> str:
@@ -68,7 +58,7 @@ class Endpoint:
     @property
     def is_home(self) -> bool:
         """Return whether the server is the provider's own, not a compatible one."""
-        return self.url == HOMES[self.provider][1]
+        return self.url == HOMES[self.provider]
 
     @property
     def warning(self) -> str | None:
@@ -84,7 +74,7 @@ class Endpoint:
     def key_variable(self) -> str:
         return f"{self.provider.upper()}_API_KEY"
 
-    def without_key(self, text: str, most_chars: int) -> str:
+    def without_key(self, text: str, most_chars: int = SAID_CHARS) -> str:
         """Shorten a message of a server or an SDK to one line, and remove the key from it."""
         hidden = text.replace(self.key, "…") if self.key != NO_KEY else text
         return one_line(KEY_LIKE.sub("…", hidden), most_chars)

@@ -18,7 +18,7 @@ one does not cost the others.
 
 import json
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -87,7 +87,13 @@ def read_reply(text: str, base: str, name: str) -> Edited:
     if not edits and len(code) != 1:
         found_code = f"{len(code)} code blocks" if code else "no SEARCH/REPLACE block and no code block"
         raise BadReply(f"the reply has {found_code}: {ANSWER}")
-    script = _checked(_apply(edits, base, name) if edits else code[0].strip("\n") + "\n", base, name)
+    script = _apply(edits, base, name) if edits else code[0].strip("\n") + "\n"
+    try:
+        check_script(script, name)
+    except ScriptError as error:
+        raise BadReply(f"with this edit {one_line(str(error), 3 * QUOTE_CHARS)}") from error
+    if fingerprint(script) == fingerprint(base):
+        raise BadReply("the edit changes nothing that runs, at most comments or layout: change the code")
     for wanted in ("TITLE", "HYPOTHESIS"):
         if not fields.get(wanted):
             raise BadReply(f"the reply has no line that begins with {wanted}: and says something; {ANSWER}")
@@ -116,23 +122,18 @@ def read_ideas(text: str, base: str, name: str, *, is_whole: bool = True) -> tup
     return tuple(sound.values())
 
 
-def read_combination(text: str, base: str, name: str, parts: Combinable) -> Edited:
-    """Read a reply that combines some of these parts; say in its hypothesis which."""
-    edited = read_reply(text, base, name)
+def combined(edited: Edited, parts: Combinable) -> Edited:
+    """Say in the hypothesis of a combination what it combines; raise BadReply unless it names some of these parts."""
     numbers = sorted({int(number) for number in re.findall("[0-9]{1,6}", edited.combines)})
-    offered = {*parts.near, *parts.keeps}
-    is_sound = NUMBERS.fullmatch(edited.combines) and len(numbers) > 1 and offered.issuperset(numbers)
-    if not is_sound or not set(numbers) & set(parts.near):
+    offered = sorted({*parts.near, *parts.keeps})
+    names_parts = NUMBERS.fullmatch(edited.combines) and len(numbers) > 1 and set(numbers) <= set(offered)
+    if not names_parts or not set(numbers) & set(parts.near):
         raise BadReply(
-            f"the reply has no line COMBINES: with the numbers of two or more attempts of {_listed(offered)}, at least "
-            f"one of them of {_listed(parts.near)}: correct that line"
+            f"the reply has no line COMBINES: with the numbers of two or more attempts of {offered}, at least one of "
+            f"them of {list(parts.near)}: correct that line"
         )
     together = " and ".join(f"#{number}" for number in numbers)
     return replace(edited, hypothesis=f"Combines {together}. {edited.hypothesis}")
-
-
-def _listed(numbers: Collection[int]) -> str:
-    return ", ".join(map(str, sorted(numbers)))
 
 
 def _answer(text: str) -> str:
@@ -156,52 +157,37 @@ def _split(text: str) -> list[str]:
     return [part for part in parts if CONTENT.search(part)] or [text]
 
 
-def _checked(script: str, base: str, name: str) -> str:
-    try:
-        check_script(script, name)
-    except ScriptError as error:
-        raise BadReply(f"with this edit {one_line(str(error), 3 * QUOTE_CHARS)}") from error
-    if fingerprint(script) == fingerprint(base):
-        raise BadReply("the edit changes nothing that runs, at most comments or layout: change the code")
-    return script
-
-
 def _apply(edits: Sequence[tuple[str, str]], base: str, name: str) -> str:
     """Apply all edits; each refers to the unedited base, so their order does not matter."""
     lines = base.split("\n")
     text = "\n".join(["", *map(str.rstrip, lines), ""])  # models do not copy blanks at the end of a line
     spans = []
     for number, (search, new) in enumerate(edits, 1):
-        wanted = [line.rstrip() for line in search.split("\n")[:-1]]
-        start = _only_place("\n".join(["", *wanted, ""]), text, number, name)
-        spans.append((start, start + len(wanted), new.split("\n")[:-1]))
+        wanted = "\n".join(["", *map(str.rstrip, search.split("\n"))])
+        first = text.find(wanted) if wanted.strip() else -1
+        second = text.find(wanted, first + 1)
+        if first < 0:
+            known = set(text.split("\n"))
+            strange = next((line for line in wanted.split("\n") if line not in known), None)
+            hint = f"; no line there is {_quoted(strange)}" if strange is not None else ""
+            raise BadReply(
+                f"the SEARCH of block {number} does not stand in {name}{hint}: copy whole lines exactly, "
+                f"with their indentation and without leaving one out"
+            )
+        if second >= 0:
+            places = " and ".join(str(text.count("\n", 0, at) + 1) for at in (first, second))
+            raise BadReply(
+                f"the SEARCH of block {number} stands in {name} at lines {places}: "
+                f"copy more of the lines around it, so that it matches exactly one place"
+            )
+        start = text.count("\n", 0, first)
+        spans.append((start, start + wanted.count("\n") - 1, new.split("\n")[:-1]))
     spans.sort()
     if any(end > following for (_, end, _), (following, _, _) in pairwise(spans)):
         raise BadReply("two blocks edit the same lines: join them into one")
     for start, end, new_lines in reversed(spans):
         lines[start:end] = new_lines
     return "\n".join(lines)
-
-
-def _only_place(wanted: str, text: str, number: int, name: str) -> int:
-    """Return the index of the line where the wanted lines begin; raise BadReply unless there is exactly one."""
-    first = text.find(wanted) if wanted.strip() else -1
-    second = text.find(wanted, first + 1)
-    if first < 0:
-        known = set(text.split("\n"))
-        strange = next((line for line in wanted.split("\n") if line not in known), None)
-        hint = f"; no line there is {_quoted(strange)}" if strange is not None else ""
-        raise BadReply(
-            f"the SEARCH of block {number} does not stand in {name}{hint}: copy whole lines exactly, "
-            f"with their indentation and without leaving one out"
-        )
-    if second >= 0:
-        places = " and ".join(str(text.count("\n", 0, at) + 1) for at in (first, second))
-        raise BadReply(
-            f"the SEARCH of block {number} stands in {name} at lines {places}: "
-            f"copy more of the lines around it, so that it matches exactly one place"
-        )
-    return text.count("\n", 0, first)
 
 
 def _quoted(text: str) -> str:
