@@ -210,6 +210,7 @@ class Kind(StrEnum):
     FAILED_AUDIT = "failed audit", Status.DISCARD
     QUARANTINED = "quarantined", Status.DISCARD  # its gain is too large to be believed
     QUESTION = "question", Status.DISCARD  # dawn's, and no idea
+    DISCARDED = "discarded", Status.DISCARD  # why is not known: a row of results.tsv is all that is left
 
     CRASHED = "crashed", Status.CRASH
 
@@ -319,6 +320,34 @@ class Attempt:
     def kind(self) -> Kind | None:
         return self.decision.kind if self.decision else None
 
+    @property
+    def words(self) -> str | None:
+        """Return why it has its status, for people; None before it is decided."""
+        return self.decision.words if self.decision else None
+
+    @property
+    def gain_bpb(self) -> float | None:
+        """Return the gain over its parent by the judge's shrunken estimate; None where there is none."""
+        return self.decision.gain_bpb if self.decision else None
+
+    @property
+    def sure(self) -> float | None:
+        return self.decision.sure if self.decision else None
+
+    @property
+    def title(self) -> str:
+        return self.proposal.title
+
+    @property
+    def source(self) -> str:
+        """Return who proposed it, as in "catalogue: smear"."""
+        return self.proposal.source
+
+    @cached_property
+    def was_kept(self) -> bool:
+        """Return whether it was kept, for a time or to the end."""
+        return any(entry.decision.status is Status.KEEP for entry in self.decisions)
+
     @cached_property
     def kept_since(self) -> int:
         """Return the id of the decision since which the attempt is kept without a break; 0 if it is not kept."""
@@ -401,6 +430,14 @@ class Attempt:
         if not counted or len(counted) < len(saved):
             return None
         return Weights(max(one.params for one in counted), max(one.data_bytes for one in counted))
+
+    @property
+    def params(self) -> int | None:
+        """Return the number of parameters: counted in the saved weights, else as the script says."""
+        if self.weights is not None:
+            return self.weights.params
+        millions = self.summary.num_params_M if self.summary else None
+        return None if millions is None else round(1e6 * millions)
 
     @property
     def peak_bytes(self) -> int | None:
@@ -542,13 +579,6 @@ def short(ref: str) -> str:
 
 def attempt_ref(tag: str, number: int) -> str:
     return f"refs/experiments/{tag}/{number:04d}"
-
-
-def params_M(attempt: Attempt) -> float | None:  # noqa: N802, the name of the column
-    """Return millions of parameters: counted in the saved weights, else as the script says."""
-    if attempt.weights is not None:
-        return attempt.weights.params / 1e6
-    return attempt.summary.num_params_M if attempt.summary else None
 
 
 def memory_mb(night: Night, attempt: Attempt) -> float | None:

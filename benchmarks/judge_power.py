@@ -64,7 +64,8 @@ from agent.experiment import (
     incumbent,
     is_half,
 )
-from agent.judging.champion import Ablation, Again, Findings, Without
+from agent.judging.champion import Ablation, Again, Without
+from agent.judging.findings import Findings
 from agent.judging.judges import Balanced, Greedy, Strict
 
 DAWN_RUNS = 30

@@ -14,10 +14,11 @@ from typing import Any
 import measure
 
 from agent.errors import NightError
-from agent.experiment import Ask, Attempt, Dawn, History, Night, Status, incumbent, source_name
+from agent.experiment import Ask, Attempt, History, Night, Status, source_name
+from agent.judging.findings import Findings
 from agent.judging.intervals import Interval, Spread, difference
-from agent.records.shipped import FACTS, read_record
-from agent.records.summary import gain_bpb
+from agent.records.shipped import FACTS, of_folder
+from agent.records.summary import kept_gains_bpb
 
 ARM = re.compile(r"-([a-z]+)-(\d+)$")  # the end of a night's tag
 COMPARED_WITH = "search"
@@ -82,17 +83,17 @@ def read_all(folder: Path) -> list[Outcome]:
 
 
 def read(folder: Path, arm: str, number: int) -> Outcome:
-    record = read_record(folder)
-    history, best = record.history, incumbent(record.history)
+    record = of_folder(folder)
+    history, best = record.attempts, record.best
     first = history[0].val_bpb
     after = best.val_bpb if best is not None else None
-    honest, holdout = at_dawn(record.dawn, best)
+    honest, holdout = at_dawn(record.findings, best)
     return Outcome(
         tag=record.night.tag,
         arm=arm,
         number=number,
         night=record.night,
-        ended=max((run.ended for one in history for run in one.runs if run.ended), default=None),
+        ended=record.ended,
         runs=sum(len(one.counted_runs) for one in history),
         first_bpb=first,
         recorded_bpb=None if first is None or after is None else first - after,
@@ -102,19 +103,18 @@ def read(folder: Path, arm: str, number: int) -> Outcome:
     )
 
 
-def at_dawn(dawn: Dawn | None, best: Attempt | None) -> tuple[Interval | None, Interval | None]:
+def at_dawn(found: Findings | None, best: Attempt | None) -> tuple[Interval | None, Interval | None]:
     """Return the champion's gain over attempt 0 on both texts, by the last dawn's findings about it."""
     if best is not None and best.number == 0:
         return Interval(0.0, 0.0, 0.0), Interval(0.0, 0.0, 0.0)
-    if best is None or dawn is None or dawn.findings is None or dawn.champion != best.number:
+    if best is None or found is None or found.champion != best.number:
         return None, None
-    honest, holdout = (dawn.findings.get(name) for name in ("honest", "holdout"))
-    return Interval(**honest) if honest else None, Interval(**holdout) if holdout else None
+    return found.honest, found.holdout
 
 
 def sources(history: History, asks: Sequence[Ask]) -> Iterator[tuple[str, Share]]:
     """Yield each source with what its ideas brought; dawn's questions are none."""
-    ideas = [one for one in history if one.is_edit]
+    ideas, gains_bpb = [one for one in history if one.is_edit], kept_gains_bpb(history)
     for name in sorted({source_name(one.proposal.source) for one in ideas}):
         mine = [one for one in ideas if source_name(one.proposal.source) == name]
         keeps = [one for one in mine if one.status is Status.KEEP]
@@ -126,7 +126,7 @@ def sources(history: History, asks: Sequence[Ask]) -> Iterator[tuple[str, Share]
                 attempts=len(mine),
                 keeps=len(keeps),
                 crashes=sum(one.status is Status.CRASH for one in mine),
-                gain_bpb=sum(gain_bpb(one, history) for one in keeps),
+                gain_bpb=sum(gains_bpb[one.number] for one in keeps),
                 hours=(sum(one.spent_s for one in mine) + asked_s) / 3600,
             ),
         )

@@ -1,19 +1,38 @@
-"""Facts of nights, made up or shipped, for tests of charts and of what compares them."""
+"""Facts of nights, made up or shipped, and what charts of them draw."""
 
 import random
-from dataclasses import replace
+import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+from dataclasses import asdict, fields, replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from agent.experiment import Kind
+from agent.experiment import (
+    Ask,
+    Attempt,
+    Dawn,
+    Decision,
+    Ending,
+    Entry,
+    Kind,
+    Night,
+    Noise,
+    Proposal,
+    Run,
+    Score,
+    Summary,
+    Weights,
+)
+from agent.judging.findings import Findings
 from agent.judging.intervals import Interval
 from agent.records.place import Place
-from agent.records.summary import Share
+from agent.records.reading import read_night
+from agent.records.record import Record, Turned
 from agent.script.dials import Value
-from agent.view.facts.nouns import AttemptFacts, DawnFacts, DecisionFacts, NightFacts
-from agent.view.facts.read import night_facts
+from agent.view.charts.render import SVG, svg
+from agent.view.charts.style import Spec
 
-SVG = "http://www.w3.org/2000/svg"
 HERE = Place.of(Path(__file__).parents[1] / "train_mlx.py")
 STARTED = "2026-01-02T03:04:05Z"
 DIALS: dict[str, tuple[Value, tuple[Value, ...]]] = {
@@ -25,60 +44,111 @@ DIALS: dict[str, tuple[Value, tuple[Value, ...]]] = {
 }
 
 
-def attempt(number: int, kind: Kind | None, val_bpb: float | None, title: str = "title", **more: Any) -> AttemptFacts:
-    status = kind.status if kind is not None else None
-    words = None if kind is None else "a reason"
-    decided = [] if kind is None else [DecisionFacts(STARTED, kind, status, "a reason", None, None, order=10 * number)]
-    made = AttemptFacts(
-        number=number, parent=0 if number else None, title=title, hypothesis="why", source="search", status=status,
-        kind=kind, words=words, val_bpb=val_bpb, seeds=1, gain_bpb=None, sure=None, memory_gb=0.5 + number % 3,
-        params=(1 + number % 7) * 10**6, tokens_s=1000.0 + number % 5 * 100, spent_s=300.0, asked_s=5.0, usd=None,
-        started=STARTED, commit=None, without=(), dials={}, runs=(), decisions=tuple(decided),
+def attempt(
+    number: int,
+    kind: Kind | None,
+    val_bpb: float | None,
+    title: str = "title",
+    *,
+    seeds: int = 1,
+    words: str = "a reason",
+    gain_bpb: float | None = None,
+    sure: float | None = None,
+    dials: Turned | None = None,
+    runs: Sequence[Run] | None = None,
+    decisions: Sequence[Entry] = (),
+    asked_s: float = 0.0,
+    source: str = "search",
+    merges: int | None = None,
+    without: tuple[int, ...] = (),
+    costs: tuple[float | None, float | None, int] | None = None,
+    **more: Any,
+) -> Attempt:
+    """An attempt whose runs all have this score; `night` reads its dials and the time of its question.
+
+    costs: memory in GiB, tokens a second and parameters.
+    """
+    decision = None if kind is None else Decision(kind, words, gain_bpb, sure)
+    decided = [] if decision is None else [Entry(10 * number, STARTED, decision)]
+    memory_gb, tokens_s, params = costs or (0.5 + number % 3, 1000.0 + number % 5 * 100, (1 + number % 7) * 10**6)
+    told = Summary(
+        peak_vram_mb=None if memory_gb is None else 1024 * memory_gb,
+        total_tokens_M=None if tokens_s is None else tokens_s * 300 / 1e6,
+    )
+    weights = Weights(params, 0)
+    score, ending = Score(val_bpb, 0.0), Ending.CRASHED if kind is Kind.CRASHED else Ending.FINISHED
+    equal = [Run(seed, ending, 0, 300.0, told, "", score, weights=weights) for seed in range(seeds)]
+    proposal = Proposal("", title, "why", source, without=without, merges=merges)
+    facts = {"parent": 0 if number else None, "started": STARTED, "decision": decision} | more
+    made = Attempt(
+        number, proposal=proposal, runs=tuple(equal if runs is None else runs), decisions=tuple(decisions or decided),
+        **facts,
     )  # fmt: skip
-    return replace(made, **more)
+    made.__dict__.update(dials=dials or {}, asked_s=asked_s)  # which no attempt holds
+    return made
 
 
-def revoked(number: int, val_bpb: float, after: int) -> AttemptFacts:
+def revoked(number: int, val_bpb: float, after: int) -> Attempt:
     """An attempt that was kept until another one was decided."""
-    kept = DecisionFacts(STARTED, Kind.PROVISIONAL, Kind.PROVISIONAL.status, "lower", 0.01, 0.9, order=10 * number)
-    lost = DecisionFacts(STARTED, Kind.REVOKED, Kind.REVOKED.status, "luck", None, 0.4, order=10 * after + 5)
+    kept = Entry(10 * number, STARTED, Decision(Kind.PROVISIONAL, "lower", 0.01, 0.9))
+    lost = Entry(10 * after + 5, STARTED, Decision(Kind.REVOKED, "luck", None, 0.4))
     return attempt(number, Kind.REVOKED, val_bpb, "revoked edit", decisions=(kept, lost))
 
 
-def night(*attempts: AttemptFacts, **more: Any) -> NightFacts:
-    incumbent = max((one.number for one in attempts if one.status == "keep"), default=None)
-    made = NightFacts(
-        tag="t", branch="experiments/5min-t", device="a CPU", device_kind="cpu", budget_s=300.0, protocol="p" * 12,
-        started=STARTED, ended=None, sigma_bpb=0.004, smallest_bpb=0.01, attempts=attempts, incumbent=incumbent,
-        sources=(), dawn=None,
+def night(*attempts: Attempt, sigma_bpb: float | None = 0.004, dawn: Findings | None = None, **more: Any) -> Record:
+    """The record of a night with these attempts; more: fields of the night or of its record."""
+    of_record = {field.name for field in fields(Record)}
+    facts = {name: value for name, value in more.items() if name not in of_record}
+    made = Night(
+        **{"tag": "t", "branch": "refs/heads/experiments/5min-t", "script": "train_mlx.py", "base": "", "seed": 0,
+           "device": "a CPU", "device_kind": "cpu", "budget_s": 300.0, "protocol": "p" * 12, "data": "",
+           "started": STARTED} | facts
     )  # fmt: skip
+    asks = tuple(
+        Ask(one.number, one.source, at(one.started, -one.__dict__["asked_s"]), one.__dict__["asked_s"])
+        for one in attempts if one.__dict__.get("asked_s")
+    )  # fmt: skip
+    record = Record(
+        made, attempts, asks, noise=None if sigma_bpb is None else Noise(sigma_bpb, 3, 0.01),
+        dawns=() if dawn is None else (Dawn(1, dawn.champion, 4, STARTED, findings=asdict(dawn)),),
+        turned={one.number: one.__dict__.get("dials", {}) for one in attempts},
+    )  # fmt: skip
+    return replace(record, **{name: value for name, value in more.items() if name in of_record})
+
+
+def at(moment: str, later_s: float) -> str:
+    return (datetime.fromisoformat(moment) + timedelta(seconds=later_s)).isoformat()
+
+
+def findings(honest: Interval | None, holdout: Interval | None = None, *, champion: int, **more: Any) -> Findings:
+    """What a dawn found: it confirmed the champion."""
+    made = Findings(champion, champion, 8, 0.1, 0.09, honest, holdout, "", None, (), (), None, None)
     return replace(made, **more)
 
 
-def every_outcome() -> NightFacts:
+def every_outcome() -> Record:
     """A night of every outcome."""
-    dawn = DawnFacts(1, 3, 3, 0.1, 0.09, Interval(0.08, 0.07, 0.09), None, (), ())
-    sources = (
-        Share("search", 6, 1, 0.04, 0.5, 0, 0, None, None, None),
-        Share("llm: a model", 2, 1, 0.05, 0.2, 3, 1, 12000, 3400, 0.12),
+    asks = (
+        Ask(3, "llm:a", STARTED, 30.0, "a model", 12000, 3400, 0.12),
+        Ask(9, "llm:a", STARTED, 30.0, failure="overloaded"),
     )
     return night(
         attempt(0, Kind.BASELINE, 1.2, "baseline", seeds=3),
         attempt(1, Kind.WORSE, 1.22, gain_bpb=-0.02, sure=0.1, dials={"DEPTH": (4, 2), "MATRIX_LR": (0.04, 0.3)}),
         attempt(2, Kind.KEPT, 1.15, "a wider MLP", gain_bpb=0.05, sure=0.99, dials={"DEPTH": (4, 6)}),
-        attempt(3, Kind.PROVISIONAL, 1.11, "a longer warm-up", gain_bpb=0.04, sure=0.9, parent=2),
+        attempt(3, Kind.PROVISIONAL, 1.11, "a longer warm-up", gain_bpb=0.04, sure=0.9, parent=2, source="llm:a"),
         attempt(4, Kind.CRASHED, None, dials={"DEPTH": (4, 8)}),
         revoked(5, 1.09, after=7),
         attempt(6, Kind.QUARANTINED, 0.3),
         attempt(7, Kind.WORSE, 3.5, gain_bpb=-2.4, dials={"MATRIX_LR": (0.04, 0.001)}),
         attempt(8, Kind.STOPPED_EARLY, None),
         attempt(9, None, None),
-        sources=sources,
-        dawn=dawn,
+        asks=asks,
+        dawn=findings(Interval(0.08, 0.07, 0.09), champion=3),
     )  # fmt: skip
 
 
-def long_night(size: int) -> NightFacts:
+def long_night(size: int) -> Record:
     """A night whose scores fall, with a kept edit in a hundred and a crash in twenty."""
     rng = random.Random("long")
     best, attempts = 1.2, [attempt(0, Kind.BASELINE, 1.2, "baseline")]
@@ -97,6 +167,48 @@ def long_night(size: int) -> NightFacts:
     return night(*attempts)
 
 
-def shipped(tag: str) -> NightFacts:
+def shipped(tag: str) -> Record:
     """Return the facts of a night that came with the repository."""
-    return night_facts(HERE, tag)
+    return read_night(HERE, tag)
+
+
+# ---- what is drawn ---------------------------------------------------------------------------------------------------
+
+
+def tree(spec: Spec) -> ET.Element:
+    """Draw a specification for a page."""
+    return ET.fromstring(svg(spec))
+
+
+def layers(spec: Spec) -> list[Spec]:
+    """Return the layers of all panels."""
+    return [layer for panel in spec.get("concat", [spec]) for layer in panel["layer"]]
+
+
+def dots(spec: Spec) -> list[dict[str, Any]]:
+    """Return the data of all marks that have an outcome."""
+    return [value for layer in layers(spec) for value in layer["data"]["values"] if "outcome" in value]
+
+
+def links(root: ET.Element) -> dict[str, str]:
+    """Return where each link of a drawing leads, and how it is named."""
+    return {one.attrib["href"]: one.attrib["aria-label"] for one in root.iter(f"{{{SVG}}}a")}
+
+
+def changed(record: Record, **more: Any) -> Record:
+    """A night with other fields of its own, of its `Night` or of its noise; dawn: what one has found, or None."""
+    if "dawn" in more:
+        found = more.pop("dawn")
+        more["dawns"] = () if found is None else (Dawn(1, found.champion, 4, STARTED, findings=asdict(found)),)
+    of_noise = {name: more.pop(name) for name in ("sigma_bpb", "doubt") if name in more}
+    of_record = {name: more.pop(name) for name in [field.name for field in fields(Record)] if name in more}
+    if of_noise.get("sigma_bpb", 0) is None:
+        of_record["noise"] = None
+    elif of_noise and record.noise is not None:
+        of_record["noise"] = replace(record.noise, **of_noise)
+    return replace(record, night=replace(record.night, **more), **of_record)
+
+
+def renamed(attempt: Attempt, **words: Any) -> Attempt:
+    """An attempt whose proposal has other words."""
+    return replace(attempt, proposal=replace(attempt.proposal, **words))

@@ -8,7 +8,7 @@ from typing import Any
 from nights import PROJECT
 
 PAGE = PROJECT / "docs" / "json.md"
-ROW = re.compile(r"\| `([^`]+)` \| (.+?) \| .+ \|")
+ROW = re.compile(r"\| `([^`]+)` \| (.+?) \| .* ?\|")
 HEAD, ALL = "What does `--json` answer?", "..."
 KINDS: dict[str, tuple[type, ...]] = {
     "string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,), "null": (type(None),),

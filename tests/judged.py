@@ -5,8 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 from agent.experiment import Attempt, Decision, Ending, History, Kind, Proposal, Run, Score, Status, Weights, incumbent
-from agent.judging.champion import Ablation, DawnRun, Findings
+from agent.judging.champion import Ablation, DawnRun
 from agent.judging.early_stop import FRACTIONS, Finished
+from agent.judging.findings import Findings
 from agent.judging.intervals import Spread
 
 PLAIN = {Status.KEEP: Kind.KEPT, Status.DISCARD: Kind.WORSE, Status.CRASH: Kind.CRASHED}

@@ -2,19 +2,35 @@
 
 import math
 import random
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from judged import scored_attempt
 from nights import make_repository, unigram
 from samples import NIGHT, enter
 
-from agent.experiment import Attempt, Decision, Ending, Kind, Proposal, Run, Score, Status, Summary
+from agent.experiment import (
+    Ask,
+    Attempt,
+    Dawn,
+    Decision,
+    Ending,
+    Entry,
+    Kind,
+    Night,
+    Noise,
+    Proposal,
+    Run,
+    Score,
+    Status,
+    Summary,
+    Weights,
+)
+from agent.judging.findings import Edit, Findings
 from agent.judging.intervals import Interval
 from agent.records.journal import Journal
 from agent.records.place import Place
-from agent.records.summary import Share
-from agent.view.facts.nouns import AttemptFacts, DawnFacts, DecisionFacts, NightFacts
+from agent.records.record import Record
 
 SIGMA_BPB = 0.004
 DIALS = ("MATRIX_LR", "WARMUP", "DEPTH", "WEIGHT_DECAY", "WINDOW")
@@ -30,7 +46,7 @@ HOSTILE = (
 )
 
 
-def made_night(size: int, tag: str = "t", titles: tuple[str, ...] = (), dawn: bool = True) -> NightFacts:
+def made_night(size: int, tag: str = "t", titles: tuple[str, ...] = (), dawn: bool = True) -> Record:
     """A night of so many attempts, each an edit of the best before it; the first ones have these titles."""
     rng, best, best_bpb = random.Random(tag), 0, 1.2
     attempts = [_attempt(0, None, "baseline", best_bpb, "keep", 0.0, rng)]
@@ -45,11 +61,17 @@ def made_night(size: int, tag: str = "t", titles: tuple[str, ...] = (), dawn: bo
             best, best_bpb = number, best_bpb - gain_bpb
     if size > 12:
         attempts = _one_revoked(attempts, best)
-    return NightFacts(
-        tag=tag, branch=f"refs/heads/experiments/5min-{tag}", device="Apple M3 Max", device_kind="metal",
-        budget_s=300.0, protocol="p" * 12, started="2026-11-21T21:04:05Z", ended="2026-11-22T06:40:00Z",
-        sigma_bpb=SIGMA_BPB, smallest_bpb=1.96 * math.sqrt(2) * SIGMA_BPB, attempts=tuple(attempts), incumbent=best,
-        sources=_sources(attempts), dawn=_dawn(attempts, best) if dawn and best else None,
+    asks = tuple(
+        Ask(one.number, one.source, one.started, 0.4, usd=0.01 if "gpt" in one.source else None) for one in attempts[1:]
+    )
+    night = Night(
+        tag, f"refs/heads/experiments/5min-{tag}", "train_mlx.py", "", 300.0, 0, "metal", "Apple M3 Max", "p" * 12, "",
+        "2026-11-21T21:04:05Z",
+    )  # fmt: skip
+    return Record(
+        night, tuple(attempts), asks, _dawn(attempts, best) if dawn and best else (),
+        noise=Noise(SIGMA_BPB, 3, 1.96 * math.sqrt(2) * SIGMA_BPB),
+        turned={number: {DIALS[number % 5]: (0.02, 0.02 + 0.001 * number)} for number in range(1, size)},
     )  # fmt: skip
 
 
@@ -75,68 +97,48 @@ def _title(number: int, rng: random.Random) -> str:
 
 def _attempt(
     number: int, parent: int | None, title: str, bpb: float, status: str, gain_bpb: float, rng: random.Random
-) -> AttemptFacts:
+) -> Attempt:
     seeds = 3 if number == 0 else 2 if status == "keep" else 1
     crashed = status == "crash"
+    told = Summary(total_tokens_M=12.3 + rng.gauss(0, 0.6), peak_vram_mb=1024 * (1.25 + rng.random()))
+    params = 7_900_000 + 1000 * rng.randrange(900)
     runs = tuple(
         Run(
             seed=seed, ending=Ending.CRASHED if crashed else Ending.FINISHED, exit_code=1 if crashed else 0,
-            wall_s=300.0, summary=None if crashed else Summary(total_tokens_M=12.3), last_lines="",
+            wall_s=300.0, summary=None if crashed else told, last_lines="",
             score=Score(None, 14.0, "ValueError: [matmul] 256 by 320") if crashed
             else Score(bpb + rng.gauss(0, SIGMA_BPB), 14.0), began="2026-11-22T01:00:00Z",
+            ended="2026-11-22T06:40:00Z", weights=None if crashed else Weights(params, 4 * params),
         )
         for seed in range(seeds)
     )  # fmt: skip
-    kind = "baseline" if number == 0 else {"keep": "kept", "discard": "worse", "crash": "crashed"}[status]
+    kind = Kind.BASELINE if number == 0 else {"keep": Kind.KEPT, "discard": Kind.WORSE, "crash": Kind.CRASHED}[status]
     sure = None if crashed or number == 0 else 1 / (1 + math.exp(-gain_bpb / SIGMA_BPB * 2))
     side = "below" if gain_bpb >= 0 else "above"
     words = "exit code 1: ValueError" if crashed else f"an estimated {abs(gain_bpb):.6f} {side} its parent"
-    gain = gain_bpb if sure else None
-    decision = DecisionFacts("2026-11-22T01:10:00Z", kind, status, words, gain, sure, number)
-    scores = [run.val_bpb for run in runs if run.val_bpb is not None]
-    source = "you" if number == 0 else SOURCES[number % 3]
-    return AttemptFacts(
-        number=number, parent=parent, title=title, hypothesis=f"It might be better, since it was so in #{number}.",
-        source=source, status=status, kind=kind, words=words,
-        val_bpb=sum(scores) / len(scores) if scores else None, seeds=seeds, gain_bpb=gain_bpb if sure else None,
-        sure=sure, memory_gb=1.25 + rng.random(), params=7_900_000 + 1000 * rng.randrange(900), tokens_s=40_000.0
-        + rng.gauss(0, 2000), spent_s=314.0 * seeds, asked_s=0.4, usd=0.01 if "gpt" in source else None,
-        started=f"2026-11-22T0{number % 10}:00:00Z", commit=f"{number:040x}", without=(),
-        dials={} if number == 0 else {DIALS[number % 5]: (0.02, 0.02 + 0.001 * number)}, runs=runs,
-        decisions=(decision,),
+    decision = Decision(kind, words, gain_bpb if sure else None, sure)
+    source, why = "you" if number == 0 else SOURCES[number % 3], f"It might be better, since it was so in #{number}."
+    return Attempt(
+        number, parent, Proposal("", title, why, source), f"2026-11-22T0{number % 10}:00:00Z", f"{number:040x}", runs,
+        decision, decisions=(Entry(number, "2026-11-22T01:10:00Z", decision),),
     )  # fmt: skip
 
 
-def _one_revoked(attempts: list[AttemptFacts], best: int) -> list[AttemptFacts]:
+def _one_revoked(attempts: list[Attempt], best: int) -> list[Attempt]:
     """Take back the first keep that is not the best: no other attempt has it as its parent from then on."""
     first = next((one for one in attempts if one.number and one.status == "keep" and one.number != best), None)
     if first is None:
         return attempts
-    words = "more seeds say that it brings nothing"
-    later = DecisionFacts("2026-11-22T02:00:00Z", "revoked", "discard", words, -0.0004, 0.4, len(attempts))
-    taken = replace(
-        first, status="discard", kind="revoked", words=words, gain_bpb=-0.0004, sure=0.4,
-        decisions=(*first.decisions, later),
-    )  # fmt: skip
+    later = Decision(Kind.REVOKED, "more seeds say that it brings nothing", -0.0004, 0.4)
+    entries = *first.decisions, Entry(len(attempts), "2026-11-22T02:00:00Z", later)
+    taken = replace(first, decision=later, decisions=entries)
     return [taken if one.number == first.number else one for one in attempts]
 
 
-def _sources(attempts: list[AttemptFacts]) -> tuple[Share, ...]:
-    mine = {name: [one for one in attempts if one.source == name] for name in SOURCES}
-    return tuple(
-        Share(
-            source=name.partition(":")[0], attempts=len(ones), kept=sum(one.status == "keep" for one in ones),
-            gain_bpb=sum(one.gain_bpb or 0 for one in ones if one.status == "keep"),
-            hours=sum(one.spent_s for one in ones) / 3600, calls=len(ones), failures=0, tokens_in=None,
-            tokens_out=None, usd=sum(one.usd or 0 for one in ones) or None,
-        )
-        for name, ones in mine.items()
-    )  # fmt: skip
-
-
-def _dawn(attempts: list[AttemptFacts], best: int) -> DawnFacts:
+def _dawn(attempts: list[Attempt], best: int) -> tuple[Dawn, ...]:
     gain_bpb = (attempts[0].val_bpb or 0) - (attempts[best].val_bpb or 0)
     honest = Interval(0.8 * gain_bpb, 0.6 * gain_bpb, gain_bpb)
     holdout = Interval(0.75 * gain_bpb, 0.4 * gain_bpb, 1.1 * gain_bpb)
-    edits = ((best, Interval(0.004, 0.001, 0.007)),)
-    return DawnFacts(1, best, best, gain_bpb, 0.9 * gain_bpb, honest, holdout, edits, ())
+    edits = (Edit(best, Interval(0.004, 0.001, 0.007), 0.01, 2),)
+    found = Findings(best, best, 8, gain_bpb, 0.9 * gain_bpb, honest, holdout, "", None, edits, (), None, None)
+    return (Dawn(1, best, 4, "2026-11-22T06:00:00Z", findings=asdict(found)),)

@@ -25,10 +25,10 @@ from agent.experiment import (
 )
 from agent.judging.noise import noise
 from agent.records.journal import Journal
-from agent.view.facts.journal import facts_of
-from agent.view.facts.overview import overview_of
-from agent.view.facts.workers import crew_of
-from agent.view.status import overview_lines
+from agent.records.record import Record
+from agent.records.summary import summary_of
+from agent.view.status import status_lines as lines_of_status
+from agent.view.workers import crew_of
 
 NIGHT = Night(
     tag="t", branch="refs/heads/experiments/30s-t", script="train_mlx.py", base="b" * 40, budget_s=30.0, seed=7,
@@ -83,8 +83,8 @@ def status_lines(
 ) -> list[str]:
     """Return what `status` says of a night whose attempts are these."""
     dawns = () if dawn is None else (dawn,)
-    facts = facts_of(night, history, asks, dawns, tuple(calls), noise(history), {})
-    return overview_lines(overview_of(facts), pid=pid, stopping=False, crew=crew_of(facts, history))
+    record = Record(night, tuple(history), tuple(asks), dawns, tuple(calls), noise(history))
+    return lines_of_status(record, summary_of(record), crew_of(record), pid=pid, stopping=False)
 
 
 def doing(what: Doing, seed: int | None = None, worker: str = LOCAL) -> Work:

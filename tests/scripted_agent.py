@@ -81,7 +81,7 @@ class ScriptedAgent:
         good = self._try(
             "sharper, and shifted\nThe counts are large.", dial("SHARPNESS", 0.9), replaced(LOGITS, SHIFTED)
         )
-        assert (good["status"], good["attempt"], good["best_attempt"]) == ("keep", 1, 1)
+        assert (good["status"], good["attempt"], good["best"]["number"]) == ("keep", 1, 1)
         assert good["next"] == "edit on from here: attempt 1 is the best script now"
 
         broken = self._try("without its colon", replaced("def main() -> None:", "def main() -> None"))
@@ -134,7 +134,7 @@ class ScriptedAgent:
     def _end(self) -> str:
         assert self.tries == 10
         facts = self._hands.status()
-        best = facts["best"]["number"]
+        best = facts["summary"]["best"]["number"]
         assert best in (5, 7)  # the same score with less code may be kept
         assert [one["state"] for one in facts["tries"]] == ["done"] * len(facts["tries"])
         assert self._hands.take_best()["attempt"] == best

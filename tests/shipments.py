@@ -8,6 +8,8 @@ from pathlib import Path
 from samples import NIGHT
 
 from agent.experiment import Ask, Attempt, Dawn, Decision, Ending, Kind, Proposal, Run, Score
+from agent.judging.findings import Findings
+from agent.judging.intervals import Interval
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.shipped import ship
@@ -35,6 +37,7 @@ def ship_night(
         for ask in asks or (Ask(1, "search", NIGHT.started, 36.0),):
             journal.record_ask(ask)
         if honest is not None:
-            around = {"mean_bpb": honest, "low_bpb": honest - 0.1, "high_bpb": honest + 0.1}
-            journal.put_dawn(Dawn(1, at, 4, "", "", {"script": at, "honest": around, "holdout": around}))
+            around = Interval(honest, honest - 0.1, honest + 0.1)
+            found = Findings(at, at, 8, None, None, around, around, "", None, (), (), None, None)
+            journal.put_dawn(Dawn(1, at, 4, "", "", dataclasses.asdict(found)))
     ship(place, tag, out / tag)

@@ -31,7 +31,7 @@ from agent.experiment import MEASURED, Night, Terms, short
 from agent.files import flush, ignore_all, remove
 from agent.git import COMMIT, is_of_night, read_bundle, refs_of_night, valid_tag
 from agent.invocation import STARTER
-from agent.judging.champion import Findings
+from agent.judging.findings import Findings
 from agent.records.checksums import digest, names_in
 from agent.records.journal import SCHEMA, Journal, check_format
 from agent.records.place import Place, new_id

@@ -7,9 +7,10 @@ stderr to know how it ended. docs/json.md explains the keys.
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from agent.errors import NightshiftError
-from agent.view.facts.json import plain
+from agent.view.answer import plain
 
 SCHEMA_VERSION = 1  # raised where a key is removed or its meaning changes, not where one is added
 
@@ -22,7 +23,7 @@ def _nothing() -> None:
 class Answer:
     """Hold how a command ended; without an error, it succeeded."""
 
-    facts: Mapping[str, object] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)  # a record of agent/view/answer.py as JSON has it
     show: Callable[[], object] = _nothing  # prints the same for people
     error: str | None = None  # one sentence, with the remedy
     exit_code: int = 0

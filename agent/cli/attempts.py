@@ -2,12 +2,13 @@
 
 from agent.cli.find import none_yet, place_meant
 from agent.errors import NightError, NothingYet
+from agent.experiment import Attempt
 from agent.invocation import typed
 from agent.model.best_script import BestScript
 from agent.records.journal import Journal
 from agent.records.place import Place, check_unpacked
-from agent.view.facts.nouns import AttemptFacts, NightFacts
-from agent.view.facts.read import known_tags, night_facts
+from agent.records.reading import known_tags, read_night
+from agent.records.record import Record
 
 BEST, CONFIRMED = "best", "confirmed"
 
@@ -20,9 +21,9 @@ def latest_tag(place: Place) -> str:
     return tags[-1]
 
 
-def facts_of(place: Place, tag: str | None) -> NightFacts:
+def facts_of(place: Place, tag: str | None) -> Record:
     """Return the facts of this night, or of the latest; raise NightError where there is none."""
-    return night_facts(place, latest_tag(place) if tag is None else tag)
+    return read_night(place, latest_tag(place) if tag is None else tag)
 
 
 def address(text: str) -> tuple[str | None, int | str]:
@@ -36,7 +37,7 @@ def address(text: str) -> tuple[str | None, int | str]:
     return tag or None, int(which) if which.isdecimal() else which
 
 
-def attempt_meant(text: str) -> tuple[Place, NightFacts, AttemptFacts]:
+def attempt_meant(text: str) -> tuple[Place, Record, Attempt]:
     """Return the attempt of this address with its night; raise NightError where there is none."""
     tag, which = address(text)
     place = place_meant(tag)
@@ -44,14 +45,14 @@ def attempt_meant(text: str) -> tuple[Place, NightFacts, AttemptFacts]:
     return place, facts, attempt_in(facts, which)
 
 
-def attempt_in(facts: NightFacts, which: int | str) -> AttemptFacts:
+def attempt_in(facts: Record, which: int | str) -> Attempt:
     """Return an attempt of a night; raise NightError for one that it does not have."""
     if which == BEST:
         return BestScript.of(facts).attempt
     if which == CONFIRMED:
-        found = facts.attempt(facts.dawn.script) if facts.dawn is not None else None
+        found = facts.attempt(facts.findings.script) if facts.findings is not None else None
         if found is None:
-            why = "has confirmed no script" if facts.dawn is not None else "is still to come"
+            why = "has confirmed no script" if facts.findings is not None else "is still to come"
             raise NothingYet(f"dawn of night {facts.tag} {why}; measure it with: {typed('confirm', facts.tag)}")
         return found
     found = facts.attempt(int(which))
@@ -62,7 +63,7 @@ def attempt_in(facts: NightFacts, which: int | str) -> AttemptFacts:
     return found
 
 
-def script_of(place: Place, facts: NightFacts, attempt: AttemptFacts) -> str:
+def script_of(place: Place, facts: Record, attempt: Attempt) -> str:
     """Return an attempt's script from the journal, else from its commit; raise NightError where neither is here."""
     journal = place.journal(facts.tag)
     if journal.exists():

@@ -22,7 +22,7 @@ from agent.night.lock import like_ctrl_c
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.text import harmless_lines
-from agent.view.facts.json import plain, without_scoring_words
+from agent.view.answer import BestAnswer, Measured, for_author, plain
 from agent.view.screen import print_lines, terminal_width
 
 # ---- best ------------------------------------------------------------------------------------------------------------
@@ -48,21 +48,22 @@ def best(tag: str | None = None, /, *, script: Path | None = None, weights: Path
     if weights is not None:
         _write_folder(place, found, weights)
     kept = find_weights(place, found.facts.tag, number)
-    facts = {
-        "tag": found.facts.tag,
-        **without_scoring_words(plain(found.attempt)),
-        "ref": found.ref,
-        "branch": found.branch,
-        "gain": found.gain,
-        "dawn": found.dawn,
-        "weights": None if kept is None else str(kept.path),
-    }
+    answer = BestAnswer(
+        tag=found.facts.tag,
+        attempt=for_author(found.attempt),
+        measured=Measured.of(found.facts, found.attempt),
+        ref=found.ref,
+        branch=found.branch,
+        gain=found.gain,
+        dawn=found.dawn,
+        weights=None if kept is None else str(kept.path),
+    )
     if script is not None or weights is not None:
-        return Answer(facts)
+        return Answer(plain(answer))
     is_ref_here = place.repo.find(found.ref) is not None
     can_go_on = place.journal(found.facts.tag).exists()
     lines = best_lines(found, kept, terminal_width(), is_ref_here=is_ref_here, can_go_on=can_go_on)
-    return Answer(facts, lambda: print_lines(lines))
+    return Answer(plain(answer), lambda: print_lines(lines))
 
 
 def _write_script(text: str, path: Path) -> None:

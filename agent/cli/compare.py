@@ -10,13 +10,15 @@ from agent.cli.answer import Answer
 from agent.cli.attempts import BEST, CONFIRMED, attempt_in, facts_of, script_of
 from agent.cli.find import place_meant
 from agent.errors import NightError, NothingYet
+from agent.experiment import Attempt
 from agent.records.place import Place
+from agent.records.record import Record
+from agent.records.summary import NightSummary, summary_of
 from agent.script.dials import dials_in, skeleton_in
 from agent.text import harmless, harmless_lines, shorten
 from agent.view import table
+from agent.view.answer import AttemptOfNight, CompareAnswer, Measured, ScriptsCompared, for_author, plain
 from agent.view.comparison import Comparison, Side, attempts_compared, nights_compared
-from agent.view.facts.json import plain, without_scoring_words
-from agent.view.facts.nouns import AttemptFacts, NightFacts
 from agent.view.screen import print_folded, terminal_width
 from agent.view.table import Column
 from agent.view.tables import settings
@@ -30,8 +32,8 @@ COLUMNS = Column(""), Column("A", least=LEAST), Column("B", least=LEAST), Column
 class Named:
     """Hold what one of the two words means."""
 
-    night: NightFacts
-    attempt: AttemptFacts | None  # None: the night as a whole
+    night: Record
+    attempt: Attempt | None  # None: the night as a whole
 
     @property
     def name(self) -> str:
@@ -67,19 +69,19 @@ def compare(a: str, b: str, /, *, diff: bool = False) -> Answer:
         found = attempts_compared(*sides)
     else:
         found = nights_compared(first.night, second.night)
-    told = {
-        "a": _as_json(first),
-        "b": _as_json(second),
-        "dials": plain(found.dials),
-        "gain": plain(found.gain),
-        "by": found.by,
-        "winner": found.winner,
-        "sentence": found.sentence,
-    }
-    return Answer(told, lambda: _show(found, first, second))
+    told = CompareAnswer(
+        a=_told(first),
+        b=_told(second),
+        dials=found.dials,
+        gain=found.gain,
+        by=found.by,
+        winner=found.winner,
+        sentence=found.sentence,
+    )
+    return Answer(plain(told), lambda: _show(found, first, second))
 
 
-def _named(word: str, facts: Callable[[str | None], NightFacts]) -> Named:
+def _named(word: str, facts: Callable[[str | None], Record]) -> Named:
     """Return the attempt or night that a word of the command line means."""
     tag, _, which = word.rpartition(":")
     if which.isdecimal() or which in (BEST, CONFIRMED):
@@ -88,13 +90,13 @@ def _named(word: str, facts: Callable[[str | None], NightFacts]) -> Named:
     return Named(facts(word), None)
 
 
-def _side(place: Place, night: NightFacts, attempt: AttemptFacts) -> Side:
+def _side(place: Place, night: Record, attempt: Attempt) -> Side:
     """Add the dials: of the script, where it is here, else those that the night has turned."""
     try:
         script = script_of(place, night, attempt)
     except NightError:
         return Side(night, attempt, settings(night).get(attempt.number))
-    return Side(night, attempt, dials_in(script, night.device_kind), skeleton_in(script, night.device_kind))
+    return Side(night, attempt, dials_in(script, night.night.device_kind), skeleton_in(script, night.night.device_kind))
 
 
 def _show(found: Comparison, a: Named, b: Named) -> None:
@@ -121,10 +123,10 @@ def _cut(text: str, most: int | None) -> str:
     return text if most is None else shorten(text, most)
 
 
-def _as_json(one: Named) -> object:
-    """Return all facts of an attempt, or those of a night without its attempts."""
-    night = {name: value for name, value in plain(one.night).items() if name != "attempts"}
-    return night if one.attempt is None else without_scoring_words(plain(one.attempt)) | {"tag": one.night.tag}
+def _told(one: Named) -> AttemptOfNight | NightSummary:
+    if one.attempt is None:
+        return summary_of(one.night)
+    return AttemptOfNight(one.night.tag, for_author(one.attempt), Measured.of(one.night, one.attempt))
 
 
 def _diff(place: Place, a: Named, b: Named) -> Answer:
@@ -134,7 +136,7 @@ def _diff(place: Place, a: Named, b: Named) -> Answer:
     text = "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
     same = f"{a.name} and {b.name} are the same script"
     shown = harmless_lines(text.removesuffix("\n")) if text else same
-    return Answer({"a": a.name, "b": b.name, "diff": text}, lambda: print(shown))
+    return Answer(plain(ScriptsCompared(a.name, b.name, text)), lambda: print(shown))
 
 
 def _script(place: Place, one: Named) -> str:

@@ -8,10 +8,10 @@ from agent.cli.attempts import facts_of
 from agent.cli.find import known_tag, none_yet, place_meant
 from agent.errors import NightError, NothingYet
 from agent.records.place import Place
+from agent.records.reading import known_tags
+from agent.records.record import Record
 from agent.records.shipped import ship
 from agent.text import counted
-from agent.view.facts.nouns import NightFacts
-from agent.view.facts.read import known_tags
 from agent.view.tables import Row, attempts, write_csv, write_jsonl, write_parquet
 from agent.view.trackio import write_trackio
 
@@ -68,7 +68,7 @@ def export(
     print(f"wrote {', '.join(map(str, files))}: {written}")
 
 
-def _nights(place: Place, tags: Sequence[str], *, all: bool) -> tuple[NightFacts, ...]:
+def _nights(place: Place, tags: Sequence[str], *, all: bool) -> tuple[Record, ...]:
     """Return the nights that are meant, those with attempts; raise NightError where there are none."""
     if all and not tags:
         raise none_yet(place)

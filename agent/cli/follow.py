@@ -13,9 +13,9 @@ from agent.judging.judges import choose_judge
 from agent.night.lock import Holder, Stop, holder, is_held, like_ctrl_c
 from agent.records.journal import Journal
 from agent.records.place import Place
-from agent.view.facts.workers import workers_of_call
 from agent.view.live.follow import Follower
 from agent.view.live.screen import Screen
+from agent.view.workers import workers_of_call
 
 LOOK_EVERY_S = 0.5
 

@@ -20,6 +20,7 @@ from agent.proposers.llm.prompt import compose
 from agent.records.place import Place, read_script
 from agent.records.shipped import past_nights
 from agent.text import harmless_lines
+from agent.view.answer import plain
 from agent.view.ideas import EXPECTED, LEGEND, idea_facts, idea_lines, ideas_lines
 from agent.view.screen import print_folded, print_lines, terminal_width
 
@@ -50,7 +51,7 @@ def ideas(name: str = "", /) -> Answer:
     if not found:
         raise NightError(f"there is no idea in {place.script_path.parent / FOLDER}; put patches of your script there")
     of = f"attempt {best.number} of night {night.tag}" if best is not None else place.script
-    facts = {"applies_to": of, "ideas": [idea_facts(one) for one in found], "faults": list(faults)}
+    facts = {"applies_to": of, "ideas": [plain(idea_facts(one)) for one in found], "faults": list(faults)}
     if slug:
         return Answer(facts, lambda: print_lines(idea_lines(found[0], of, terminal_width())))
     return Answer(facts, lambda: _show(found, of, len(faults)))
@@ -90,7 +91,7 @@ def prompt(tag: str | None = None, /, *, facts: bool = False) -> Answer:
         return Answer({"tag": briefing.night.tag, "facts": page}, lambda: _print(page.rstrip()))
     # where an attempt has just crashed, its own author is asked for a repair first; this is the question for all others
     asked = compose(briefing)
-    system, user = asked.system, asked.messages[0]
+    system, user = asked.system, asked.messages[0].text
     told = {"tag": briefing.night.tag, "system": system, "user": user, "stable_chars": asked.stable_chars}
     return Answer(told, lambda: _print(f"{system}\n\n{user}"))
 

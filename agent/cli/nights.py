@@ -3,8 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,21 +11,20 @@ import msgspec
 
 from agent.cli.answer import Answer
 from agent.cli.find import none_yet, place_meant
-from agent.cli.status import read_overview
 from agent.errors import NightError
 from agent.experiment import Status
 from agent.git import valid_tag
 from agent.invocation import typed
-from agent.judging.intervals import Interval
 from agent.night.lock import holder
 from agent.records.journal import Journal
 from agent.records.place import Place
+from agent.records.reading import of_rows
+from agent.records.record import of_journal
 from agent.records.results import Row, read_rows
-from agent.records.shipped import DAMAGED
+from agent.records.shipped import DAMAGED, of_folder
+from agent.records.summary import summary_of
 from agent.text import budget
-from agent.view.facts.json import plain
-from agent.view.facts.overview import Overview, overview_of
-from agent.view.facts.records import of_record, of_rows
+from agent.view.answer import ListedNight, NightsAnswer, Stage, plain
 from agent.view.table import Column, lines
 
 UNITS = ("B", "kB", "MB", "GB", "TB")
@@ -43,51 +41,6 @@ COLUMNS = (
 )
 
 
-class Stage(StrEnum):
-    """Say where a night is: what can still be done with it follows from that."""
-
-    RUNNING = "running"
-    OPEN = "can go on"
-    ARCHIVED = "archived"
-    SHIPPED = "shipped"  # its record alone is here
-    ROWS = "rows only"  # in results.tsv
-    DAMAGED = "damaged"
-
-
-@dataclass(frozen=True, slots=True)
-class NightRow:
-    """Sum up one night; what is not known of it is None."""
-
-    tag: str
-    state: Stage
-    started: str = ""
-    device: str | None = None
-    budget_s: float | None = None
-    attempts: int | None = None  # attempt 0 included
-    kept: int | None = None
-    best_attempt: int | None = None
-    val_bpb: float | None = None  # of the best
-    honest: Interval | None = None  # gain, as dawn has measured it
-    bytes: int | None = None  # on disk: its folder, its packed file or its record
-    damage: str | None = None  # why it cannot be read
-
-    @classmethod
-    def of(cls, now: Overview, state: Stage, size: int | None) -> "NightRow":
-        return cls(
-            tag=now.tag,
-            state=state,
-            started=now.started,
-            device=now.device or None,
-            budget_s=now.budget_s or None,
-            attempts=now.attempts,
-            kept=now.keep,
-            best_attempt=now.best.number if now.best is not None else None,
-            val_bpb=now.best.val_bpb if now.best is not None else None,
-            honest=now.dawn.honest if now.dawn is not None else None,
-            bytes=size,
-        )
-
-
 def nights() -> Answer:
     """List all nights that are known here, the oldest first.
 
@@ -98,10 +51,10 @@ def nights() -> Answer:
     found = all_nights(place)
     if not found:
         raise none_yet(place, nights=[])
-    return Answer({"nights": [plain(one) for one in found]}, lambda: _show(found))
+    return Answer(plain(NightsAnswer(tuple(found))), lambda: _show(found))
 
 
-def _show(found: list[NightRow]) -> None:
+def _show(found: list[ListedNight]) -> None:
     from agent.view.screen import print_folded, terminal_width
 
     for line in lines(COLUMNS, map(_cells, found), terminal_width()):
@@ -115,7 +68,7 @@ def _show(found: list[NightRow]) -> None:
     print_folded(hints)
 
 
-def _cells(one: NightRow) -> tuple[str, ...]:
+def _cells(one: ListedNight) -> tuple[str, ...]:
     honest = one.honest
     return (
         one.tag,
@@ -142,7 +95,7 @@ def size_words(size: float) -> str:
 # ---- gather ----------------------------------------------------------------------------------------------------------
 
 
-def all_nights(place: Place) -> list[NightRow]:
+def all_nights(place: Place) -> list[ListedNight]:
     """Return all nights that are known here, the oldest first."""
     rows: dict[str, list[Row]] = {}
     for row in read_rows(place.ledger):
@@ -158,27 +111,27 @@ def all_nights(place: Place) -> list[NightRow]:
     return sorted(found.values(), key=lambda one: (one.started, one.tag))
 
 
-def summary_of(one: NightRow) -> dict[str, Any]:
+def told_of(one: ListedNight) -> dict[str, Any]:
     """Return what a packed night says of itself: the facts of its row."""
     facts: dict[str, Any] = plain(one)
     return {name: value for name, value in facts.items() if name not in ("state", "bytes", "damage")}
 
 
-def _of_journal(path: Path) -> NightRow:
+def _of_journal(path: Path) -> ListedNight:
     folder = path.parent
     try:
         with Journal.read(path) as journal:
             return replace(row_of(journal), bytes=size_of(folder), tag=folder.name)
     except (NightError, OSError) as error:
-        return NightRow(folder.name, Stage.DAMAGED, bytes=size_of(folder), damage=str(error))
+        return ListedNight(folder.name, Stage.DAMAGED, bytes=size_of(folder), damage=str(error))
 
 
-def row_of(journal: Journal) -> NightRow:
+def row_of(journal: Journal) -> ListedNight:
     """Sum up a night from its journal; its gain has no interval."""
-    return NightRow.of(read_overview(journal, with_noise=False), Stage.OPEN, None)
+    return ListedNight.of(summary_of(replace(of_journal(journal), noise=None)), Stage.OPEN, None)
 
 
-def _packed(place: Place) -> Iterator[NightRow]:
+def _packed(place: Place) -> Iterator[ListedNight]:
     ending = place.packed("").name
     for file in sorted(place.nights.glob(f"[!.]*{ending}")):
         from agent.archive.unpack import read_contents  # rarely needed
@@ -190,26 +143,26 @@ def _packed(place: Place) -> Iterator[NightRow]:
             size = file.stat().st_size
             try:
                 contents = read_contents(file)
-                told = msgspec.convert({**contents.summary, "state": Stage.ARCHIVED}, NightRow)
+                told = msgspec.convert({**contents.summary, "state": Stage.ARCHIVED}, ListedNight)
                 yield replace(told, tag=tag, state=Stage.ARCHIVED, started=contents.started, bytes=size)
             except (NightError, *DAMAGED) as error:
-                yield NightRow(tag, Stage.DAMAGED, bytes=size, damage=str(error))
+                yield ListedNight(tag, Stage.DAMAGED, bytes=size, damage=str(error))
 
 
-def _shipped(place: Place) -> Iterator[NightRow]:
+def _shipped(place: Place) -> Iterator[ListedNight]:
     for folder in place.shipped.glob("*/"):
         if valid_tag(folder.name):
             try:
-                now = overview_of(of_record(folder))
-                yield NightRow.of(now, Stage.SHIPPED, size_of(folder))
+                now = summary_of(of_folder(folder))
+                yield ListedNight.of(now, Stage.SHIPPED, size_of(folder))
             except DAMAGED as error:
-                yield NightRow(folder.name, Stage.DAMAGED, bytes=size_of(folder), damage=str(error))
+                yield ListedNight(folder.name, Stage.DAMAGED, bytes=size_of(folder), damage=str(error))
 
 
-def _of_rows(tag: str, rows: list[Row]) -> NightRow:
+def _of_rows(tag: str, rows: list[Row]) -> ListedNight:
     facts = of_rows(tag, rows)
     scores = [one.val_bpb for one in facts.attempts if one.status == Status.KEEP and one.val_bpb is not None]
-    row = NightRow.of(overview_of(facts), Stage.ROWS, None)
+    row = ListedNight.of(summary_of(facts), Stage.ROWS, None)
     return row if row.val_bpb is not None else replace(row, val_bpb=min(scores, default=None))
 
 

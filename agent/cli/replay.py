@@ -3,7 +3,7 @@
 import json
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,8 +23,9 @@ from agent.night.lock import NOW, Stop, handling, like_ctrl_c, only_night
 from agent.night.opening import check_disk
 from agent.runs.runner import Stopped
 from agent.text import SCORE_DECIMALS
+from agent.view.answer import Replay, ReplayAnswer, plain
 from agent.view.live.screen import Screen
-from agent.view.replayed import Replay, Replayed, replayed
+from agent.view.replayed import Replayed, replayed
 from agent.view.screen import steadfast
 
 ENDING = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
@@ -68,7 +69,7 @@ def replay(attempt: str, /, *, seed: Seed | None = None, out: Path | None = None
         screen.close()
         taken_out(runner, original, run, kept)
         found = replayed(facts, chosen, again)
-        told = _told(original, again, run, found, kept)
+        told = plain(_told(original, again, run, found, kept))
         (kept / weights.REPLAY).write_text(json.dumps(told, indent=1) + "\n")
         for line in _lines(original, again, found, kept):
             screen.said(line)
@@ -96,36 +97,26 @@ def _folders(original: Original, out: Path | None) -> Iterator[tuple[Path, Path]
                 folder.rmdir()  # only an empty one
 
 
-def _told(original: Original, again: Replay, run: Run, found: Replayed, kept: Path) -> Mapping[str, object]:
-    """Return the facts of a replay as JSON has them."""
-    facts, attempt, then = original.facts, original.attempt, found.before
-    return {
-        "tag": facts.tag,
-        "attempt": attempt.number,
-        "title": attempt.title,
-        "commit": attempt.commit,
-        "seed": again.seed,
-        "budget_s": facts.budget_s,
-        "verdict": found.verdict,
-        "sentence": found.sentence,
-        "val_bpb": again.val_bpb,
-        "val_bpb_then": then.val_bpb if then else None,
-        "runs_then": then.runs if then else 0,
-        "difference_bpb": found.difference_bpb,
-        "noise_bpb": found.noise_bpb,
-        "sigma_bpb": facts.sigma_bpb,
-        "failure": again.failure,
-        "ending": run.ending,
-        "wall_s": round(run.wall_s, 3),
-        "tokens_s": again.tokens_s,
-        "tokens_s_then": then.tokens_s if then else None,
-        "device": again.device,
-        "device_then": facts.device,
-        "protocol": again.protocol,
-        "protocol_then": facts.protocol,
-        "changed_files": again.changed_files,
-        "folder": str(kept),
-    }
+def _told(original: Original, again: Replay, run: Run, found: Replayed, kept: Path) -> ReplayAnswer:
+    facts, attempt = original.facts, original.attempt
+    return ReplayAnswer(
+        tag=facts.tag,
+        attempt=attempt.number,
+        title=attempt.title,
+        commit=attempt.commit,
+        budget_s=facts.budget_s,
+        verdict=found.verdict,
+        sentence=found.sentence,
+        now=again,
+        then=found.before,
+        difference_bpb=found.difference_bpb,
+        noise_bpb=found.noise_bpb,
+        device_then=facts.device,
+        protocol_then=facts.protocol,
+        ending=run.ending,
+        wall_s=run.wall_s,
+        folder=str(kept),
+    )
 
 
 def _lines(original: Original, again: Replay, found: Replayed, kept: Path) -> list[str]:

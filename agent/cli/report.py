@@ -2,7 +2,7 @@
 
 import os
 import webbrowser
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +14,7 @@ from agent.cli.find import place_meant
 from agent.errors import NightError
 from agent.files import write_plain
 from agent.invocation import typed
-from agent.night.lock import holder
+from agent.night.lock import Holder, holder
 from agent.records.place import Place
 from agent.text import counted
 from agent.view.page.writer import PAGE
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from agent.view.serve import Watched
 
 PORT = 8711
+LOOK_AGAIN = 10  # readings after which all nights are compared again: each journal has to be opened for it
 NICE = 10  # the night goes first where they share processors
 
 # ---- report ----------------------------------------------------------------------------------------------------------
@@ -37,14 +38,14 @@ def report(tag: str | None = None, /, *, open: bool = False, out: Path | None = 
         out: the file (default: report.html in the night's folder)
         png: draw the progress as a picture there, too: a .png file
     """
-    from agent.view.facts.read import night_facts
-    from agent.view.page.charts import picture
-    from agent.view.page.page import gather, page
+    from agent.records.reading import read_night
+    from agent.view.page.extras import gather
+    from agent.view.page.page import page, picture
 
     if png is not None and png.suffix.lower() != ".png":
         raise NightError(f"--png must end in .png, and {png} does not")
     place = place_meant(tag)
-    night = night_facts(place, tag or latest_tag(place))
+    night = read_night(place, tag or latest_tag(place))
     path = out or place.folder(night.tag) / PAGE
     _write(path, page(night, gather(place, night)), is_own=out is None)
     print(f"wrote {path}: {night.tag}, {counted(len(night.attempts), 'attempt')}")
@@ -86,7 +87,7 @@ def serve(
     from agent.view.serve import LOOPBACK, Feed, application, listen, run
 
     place = place_meant(tag)
-    feed = Feed(lambda: watched(place, tag))
+    feed = Feed(Newest(place, place.repo.common_dir, tag).watched)
     with listen(port) as listening:
         address = f"http://{LOOPBACK}:{listening.getsockname()[1]}/"
         which = f"night {tag}" if tag else "the latest night"
@@ -95,15 +96,35 @@ def serve(
         run(application(feed), listening)
 
 
-def watched(here: Place, tag: str | None) -> "Watched":
-    """Return the night to show now: the one that was named, else the one that runs, else the latest.
+@dataclass
+class Newest:
+    """Find the night to show: the one that was named, else the one that runs, else the latest."""
 
-    The one that runs may be in another working tree of the repository. Raise NightError where there is none.
-    """
-    from agent.view.serve import Watched
+    here: Place
+    git_folder: Path
+    tag: str | None
+    _latest: str | None = field(default=None, init=False)
+    _look_again_in: int = field(default=0, init=False)
 
-    running = holder(here.repo.common_dir)
-    if running is not None and tag in (None, running.tag) and Path(running.folder, "journal.sqlite").is_file():
-        root = Path(running.folder).parents[2]
-        return Watched(replace(here, repo=replace(here.repo, root=root)), running.tag, running.left)
-    return Watched(here, tag or latest_tag(here))
+    def watched(self) -> "Watched":
+        """Return the night to show now; raise NightError where there is none."""
+        from agent.view.serve import Watched
+
+        who = holder(self.git_folder)
+        if who is not None and self.tag in (None, who.tag) and Path(who.folder, "journal.sqlite").is_file():
+            self._look_again_in = 0  # once it has ended, it may or may not be the latest
+            return Watched(self._place_of(who), who.tag, True, who.until, who.experiments)
+        return Watched(self.here, self.tag or self._latest_tag(), False)
+
+    def _place_of(self, who: Holder) -> Place:
+        """Return this place, or the other working tree of the repository in which the night runs."""
+        there = Path(who.folder)
+        if there == self.here.folder(who.tag):
+            return self.here
+        return replace(self.here, repo=replace(self.here.repo, root=there.parents[2]))
+
+    def _latest_tag(self) -> str:
+        self._look_again_in -= 1
+        if self._latest is None or self._look_again_in < 0:
+            self._latest, self._look_again_in = latest_tag(self.here), LOOK_AGAIN
+        return self._latest

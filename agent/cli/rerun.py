@@ -19,6 +19,7 @@ from agent.pools.leases import leases_of_night
 from agent.records import checksums
 from agent.records.journal import Journal
 from agent.records.place import Place
+from agent.records.record import Record
 from agent.runs.fixed import lay_out_fixed, probe, protocol
 from agent.runs.outputs import METRICS, METRICS_BYTES, SUMMARY_BYTES
 from agent.runs.runner import WEIGHTS, Repeats, Runner, weights_bytes
@@ -28,9 +29,8 @@ from agent.sandbox.box import Mode, choose
 from agent.sandbox.process import LOG
 from agent.sandbox.watch import limits_of_machine
 from agent.script.contract import check_script, fixed_files
-from agent.view.facts.nouns import AttemptFacts, NightFacts
+from agent.view.answer import Replay
 from agent.view.live.screen import Screen
-from agent.view.replayed import Replay
 
 LOG_BYTES = 16 << 20
 COMPILED = ("kernels", "blas")  # machine code in the user's cache
@@ -42,14 +42,14 @@ class Original:
     """Hold an attempt, its script, and all that is known here of how it ran."""
 
     place: Place
-    facts: NightFacts
-    attempt: AttemptFacts
+    facts: Record
+    attempt: Attempt
     script: str
     night: Night | None  # None: its journal is not here
     history: History  # empty without a journal
 
     @classmethod
-    def of(cls, place: Place, facts: NightFacts, attempt: AttemptFacts, script: str) -> "Original":
+    def of(cls, place: Place, facts: Record, attempt: Attempt, script: str) -> "Original":
         """Add the journal's facts, if it is here."""
         check_script(script, place.script)
         if facts.budget_s <= 0:
@@ -81,7 +81,7 @@ class Original:
     @property
     def as_attempt(self) -> Attempt:
         """Return the attempt as it was before it had any run."""
-        proposal = Proposal.of(self.script, self.attempt.title, self.attempt.hypothesis, self.attempt.source)
+        proposal = Proposal.of(self.script, self.attempt.title, self.attempt.proposal.hypothesis, self.attempt.source)
         return Attempt(self.attempt.number, self.attempt.parent, proposal, utc_now())
 
 

@@ -1,6 +1,6 @@
 """The commands that train: a night, and the confirmation of what it found."""
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.text import Text
@@ -12,8 +12,7 @@ from agent.cli.options import SCRIPT, Count, NightOptions, Positive, PositiveInt
 from agent.errors import Exhausted, NightError, NoIdea, NothingYet
 from agent.experiment import History, Proposal, is_look, runs_at_dawns
 from agent.invocation import typed
-from agent.judging.champion import Findings
-from agent.judging.noise import noise
+from agent.judging.findings import Findings
 from agent.lab.corpus import DATASETS
 from agent.night.dawn import confirm_night, in_words, is_interrupted
 from agent.night.limits import Limits
@@ -24,14 +23,15 @@ from agent.proposers.briefing import Briefing, NoSource
 from agent.proposers.queue import Queue
 from agent.records.journal import Journal
 from agent.records.place import place_of_night
+from agent.records.record import of_journal
+from agent.records.summary import NightSummary, summary_of
 from agent.text import counted
 from agent.view import terminal
-from agent.view.facts.journal import facts_of
-from agent.view.facts.overview import Overview, overview_of
-from agent.view.facts.workers import crew_of
+from agent.view.answer import plain
 from agent.view.live.ending import HEADING, LastScreen, belief, tried_lines
 from agent.view.screen import print_folded, print_lines, terminal_width
-from agent.view.status import overview_lines
+from agent.view.status import status_lines
+from agent.view.workers import crew_of
 
 # ---- run -------------------------------------------------------------------------------------------------------------
 
@@ -92,22 +92,22 @@ def named_text(dataset: str) -> str:
 
 def _last_screen(context: NightContext, limits: Limits, script: Path) -> LastScreen:
     """Sum up the night on one screen: what was tried, what to believe of it, and the commands that come next."""
-    history, night, asks = context.journal.attempts(), context.runner.night, context.journal.asks()
-    dawns, calls = context.journal.dawns(), context.journal.calls()
-    facts = facts_of(night, history, asks, dawns, calls, noise(history), {})
-    now, brought = overview_of(facts), facts.sources
+    record = of_journal(context.journal)
+    history, now = record.attempts, summary_of(record)
+    brought, noise = now.sources, now.noise
     sources = (*terminal.shares_lines(brought), *terminal.failure_lines(brought)) if now.ideas else ()
-    crew = crew_of(facts, history)
+    shown = replace(now, noise=replace(noise, doubt=None) if noise else None)  # `belief` says it
+    lines = status_lines(record, shown, crew_of(record), pid=None, stopping=False)[2:]
     return LastScreen(
-        chart=tried_lines(history, now.smallest_bpb, terminal_width()),
-        sentences=[*overview_lines(replace(now, doubt=None), pid=None, stopping=False, crew=crew)[2:], *sources],
+        chart=tried_lines(history, noise.smallest_bpb if noise else None, terminal_width()),
+        sentences=[*lines, *sources],
         belief=belief(now) if now.ideas else None,
         commands=_next_commands(context, limits, script, history, now),
     )
 
 
 def _next_commands(
-    context: NightContext, limits: Limits, script: Path, history: History, now: Overview
+    context: NightContext, limits: Limits, script: Path, history: History, now: NightSummary
 ) -> list[tuple[str, str]]:
     """Return the commands that come next, each with what it is for."""
     tag, last = context.runner.night.tag, len(history) - 1
@@ -121,7 +121,7 @@ def _next_commands(
     show = typed("show", f"{before}{number}"), what
     tried = typed("results", *of), "all that was tried, one line each"
     tested = typed("confirm", *of), "is it better? by fresh seeds and another text"
-    if is_look(now.budget_s) and not context.stop.after_run:
+    if is_look(now.night.budget_s) and not context.stop.after_run:
         return [show, tried, (typed("run", *_script_words(script)), "a real night: 5 min a run")]
     return [show, tried if now.gain is None or now.dawn is not None else tested, go_on]
 
@@ -206,7 +206,7 @@ def confirm(
 
 def answer_of_dawn(tag: str, found: Findings | None, go_on_with: str | None) -> Answer:
     """Return how a dawn ended; go_on_with is None where it came to its end."""
-    facts = {"tag": tag, **(asdict(found) if found is not None else {})}
+    facts: dict[str, object] = {"tag": tag, "findings": plain(found)}
     if go_on_with is not None:
         facts |= {"state": "unfinished", "go_on_with": go_on_with}
         return Answer(facts, error="dawn was ended early", exit_code=130)
@@ -225,5 +225,5 @@ def _findings(tag: str | None) -> Answer:
     ended = f"ended {dawn.ended}" if dawn.ended else "not at its end yet"
     lines = in_words(place, night, history, Findings.of(dawn.findings))
     text = "\n".join([f"dawn {dawn.number} of night {night.tag}, {ended}", *lines])
-    facts = {"tag": night.tag, **dawn.findings, "state": "finished" if dawn.ended else "unfinished"}
+    facts = {"tag": night.tag, "findings": dawn.findings, "state": "finished" if dawn.ended else "unfinished"}
     return Answer(facts, lambda: print(text))

@@ -7,16 +7,15 @@ from agent.cli.attempts import attempt_meant, not_here
 from agent.cli.find import night_in
 from agent.cli.options import PositiveInt, Seed
 from agent.errors import NightError, NothingYet
-from agent.experiment import Attempt, Ending, Night, Run, attempt_ref
+from agent.experiment import Attempt, Ending, Night, attempt_ref
 from agent.night.lock import holder
 from agent.records.place import Place, run_folder
 from agent.sandbox.process import LOG
 from agent.script.dials import dials_in
 from agent.text import harmless_lines
 from agent.view import terminal
-from agent.view.facts.json import plain, without_scoring_words
-from agent.view.facts.nouns import AttemptFacts, NightFacts
-from agent.view.facts.read import LOG_LINES, log_tail
+from agent.view.answer import DiffAnswer, LogAnswer, Measured, ShowAnswer, for_author, plain
+from agent.view.run_files import LOG_LINES, log_tail
 from agent.view.screen import print_lines, terminal_width
 
 MOST_LINES = 10_000
@@ -58,35 +57,26 @@ def show(
         width = terminal_width()
         print_lines(terminal.attempt_lines(night, known, folder, width, running=is_running, merged_as=merged_as))
 
-    return Answer(_facts(place, night, known, facts, shown, running=is_running), print_all)
+    ended = [run for run in known.runs if run.ending is not Ending.RUNNING]
+    last_lines = ended[-1].last_lines if ended and ended[-1].ending is Ending.CRASHED else ""
+    answer = ShowAnswer(
+        tag=night.tag,
+        attempt=for_author(shown),
+        measured=Measured.of(facts, shown),
+        running=is_running and len(ended) < len(known.runs),
+        is_incumbent=facts.incumbent == known.number,
+        ref=attempt_ref(night.tag, known.number),
+        branch=facts.branch,
+        folder=str(folder) if folder.exists() else None,
+        log=_log_file(place, night.tag, known.number, known.runs[-1].seed if known.runs else night.seed),
+        traceback=harmless_lines(last_lines) or None,
+    )
+    return Answer(plain(answer), print_all)
 
 
-def _facts(
-    place: Place, night: Night, attempt: Attempt, facts: NightFacts, shown: AttemptFacts, *, running: bool
-) -> dict[str, object]:
-    """Return all facts about an attempt for programs; a folder or log that is gone is None."""
-    ended = [run for run in attempt.runs if run.ending is not Ending.RUNNING]
-    shape = without_scoring_words(plain(shown))
-    for facts_of_run, run in zip(shape["runs"], ended, strict=False):
-        facts_of_run |= _kept(place, night.tag, attempt.number, run.seed)
-    failed: Run | None = ended[-1] if ended and ended[-1].ending is Ending.CRASHED else None
-    latest = attempt.runs[-1].seed if attempt.runs else night.seed
-    return {
-        "tag": night.tag,
-        **shape,
-        "running": running and len(ended) < len(attempt.runs),
-        "is_incumbent": facts.incumbent == attempt.number,
-        "ref": attempt_ref(night.tag, attempt.number),
-        "branch": facts.branch,
-        **_kept(place, night.tag, attempt.number, latest),
-        "traceback": harmless_lines(failed.last_lines) if failed is not None and failed.last_lines else None,
-    }
-
-
-def _kept(place: Place, tag: str, number: int, seed: int) -> dict[str, str | None]:
-    folder = run_folder(place.folder(tag), number, seed)
-    paths = {"run_folder": folder, "log": folder / LOG}
-    return {name: str(path) if path.exists() else None for name, path in paths.items()}
+def _log_file(place: Place, tag: str, number: int, seed: int) -> str | None:
+    log = run_folder(place.folder(tag), number, seed) / LOG
+    return str(log) if log.exists() else None
 
 
 def _log(place: Place, night: Night, attempt: Attempt, seed: int | None, lines: int) -> Answer:
@@ -107,9 +97,8 @@ def _log(place: Place, night: Night, attempt: Attempt, seed: int | None, lines: 
         raise NightError(
             f"the log of attempt {attempt.number} with seed {seed} is gone; the journal keeps no line of it"
         )
-    log = _kept(place, night.tag, attempt.number, seed)["log"]
-    facts = {"tag": night.tag, "attempt": attempt.number, "seed": seed, "log": log, "text": text}
-    return Answer(facts, lambda: print(f"{head}{text}"))
+    answer = LogAnswer(night.tag, attempt.number, seed, _log_file(place, night.tag, attempt.number, seed), text)
+    return Answer(plain(answer), lambda: print(f"{head}{text}"))
 
 
 def _edit(place: Place, night: Night, history: Sequence[Attempt], attempt: Attempt) -> Answer:
@@ -123,15 +112,9 @@ def _edit(place: Place, night: Night, history: Sequence[Attempt], attempt: Attem
             raise NightError(f"the edit of attempt {attempt.number} cannot be shown: {not_here(night.tag, commit)}")
     text = place.repo.diff(base, attempt.commit)
     before = place.repo.read(base, night.script) if parent is None else parent.proposal.script
-    facts = {"tag": night.tag, "attempt": attempt.number, "parent": attempt.parent}
-    facts |= {"base": base, "commit": attempt.commit, "diff": text}
-    facts |= {"dials": _turned(before, attempt.proposal.script, night.device_kind)}
+    old, new = (dials_in(script, night.device_kind) for script in (before, attempt.proposal.script))
+    both = {name: (old.get(name), new.get(name)) for name in {**old, **new}}
+    dials = {name: pair for name, pair in both.items() if pair[0] != pair[1]}
+    answer = DiffAnswer(night.tag, attempt.number, attempt.parent, base, attempt.commit, text, dials)
     same = f"attempt {attempt.number} is the script as it stands in {base[:7]}"
-    return Answer(facts, lambda: print(harmless_lines(text) if text else same))
-
-
-def _turned(before: str, after: str, device_kind: str) -> list[dict[str, object]]:
-    """Return the dials whose values differ; None is the value of one that a script lacks."""
-    old, new = dials_in(before, device_kind), dials_in(after, device_kind)
-    names = [name for name in {**old, **new} if name not in old or name not in new or old[name] != new[name]]
-    return [{"name": name, "before": old.get(name), "after": new.get(name)} for name in names]
+    return Answer(plain(answer), lambda: print(harmless_lines(text) if text else same))

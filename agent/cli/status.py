@@ -10,16 +10,15 @@ from agent.invocation import typed
 from agent.night.lock import Holder, Stop, holder
 from agent.proposers.briefing import Left
 from agent.records.journal import Journal
-from agent.records.summary import noise_of_night
+from agent.records.record import Record, of_journal
+from agent.records.summary import NightSummary, summary_of
 from agent.text import counted, duration
-from agent.view.facts.journal import facts_of, overview
-from agent.view.facts.json import plain
-from agent.view.facts.overview import Overview, overview_of
-from agent.view.facts.workers import Crew, crew_of
-from agent.view.status import overview_lines
+from agent.view.answer import Process, StatusAnswer, plain
+from agent.view.status import status_lines
+from agent.view.workers import Crew, crew_of
 
 HEADS = re.compile(  # of the lines below, which a terminal shows in bold
-    r"night [^:]+|branch|[\d,]+ attempts?|best val_bpb|dawn \d+|noise|spent|left|workers|at work|unfinished|next"
+    r"night [^:]+|branch|[\d,]+ attempts?|best val_bpb|dawn|noise|spent|left|workers|at work|unfinished|next"
 )
 
 
@@ -44,35 +43,29 @@ def status(tag: str | None = None, /, *, follow: bool = False) -> Answer:
     who = who if who is not None and who.tag == tag else None
     with Journal.read(place.journal(tag)) as journal:
         work = journal.work()  # before the attempts that it names
-        history = journal.outlines()
-        noise = noise_of_night(journal, history)
-        seen = facts_of(journal.night(), history, journal.asks(), journal.dawns(), journal.calls(), noise, {})
-    now, crew = overview_of(seen), crew_of(seen, history, work, None if who is None else time.time())
+        record = of_journal(journal)
+    now, crew = summary_of(record), crew_of(record, work, None if who is None else time.time())
     tries = latest(place)
     stopping = who is not None and Stop(place.folder(tag)).after_run
-    facts = {
-        "running": None if who is None else {"pid": who.pid, "since": who.since, "stopping": stopping},
-        "left": None if who is None else plain(who.left(now.ideas)),
-        **plain(now),
-        **plain(crew),
-        "tries": [one.facts() for one in tries],
-    }
-    return Answer(facts, lambda: _show(now, crew, who, tries_line(tries), stopping=stopping))
+    answer = StatusAnswer(
+        tag=tag,
+        running=None if who is None else Process(who.pid, who.since, stopping),
+        left=None if who is None else who.left(now.ideas),
+        summary=now,
+        crew=crew,
+        tries=tuple(one.in_line for one in tries),
+    )
+    return Answer(plain(answer), lambda: _show(record, now, crew, who, tries_line(tries), stopping=stopping))
 
 
-def read_overview(journal: Journal, *, with_noise: bool = True) -> Overview:
-    """Return the overview of a night from its journal; without noise, its gain has no interval."""
-    history = journal.outlines()
-    noise = noise_of_night(journal, history) if with_noise else None
-    return overview(journal.night(), history, journal.asks(), journal.dawns(), noise)
-
-
-def _show(now: Overview, crew: Crew, who: Holder | None, tries: str | None, *, stopping: bool) -> None:
+def _show(
+    record: Record, now: NightSummary, crew: Crew, who: Holder | None, tries: str | None, *, stopping: bool
+) -> None:
     from agent.view.screen import print_folded, terminal_width
     from agent.view.terminal import failure_lines, shares_lines
 
     left = None if who is None else _left_words(who.left(now.ideas))
-    shown = overview_lines(now, pid=who.pid if who else None, stopping=stopping, left=left, crew=crew)
+    shown = status_lines(record, now, crew, pid=who.pid if who else None, stopping=stopping, left=left)
     print_folded(shown, HEADS)
     for line in shares_lines(now.sources, terminal_width()) if now.sources else ():
         print(line)
@@ -83,14 +76,14 @@ def _show(now: Overview, crew: Crew, who: Holder | None, tries: str | None, *, s
         print(tries)
 
 
-def next_step(now: Overview) -> str:
+def next_step(now: NightSummary) -> str:
     """Say what the owner of a night that does not run can do next."""
     if now.dawn is not None and now.dawn.script is not None:
-        take = typed("take", f"{now.tag}:confirmed")
+        take = typed("take", f"{now.night.tag}:confirmed")
         return f"next: take the confirmed script into your working tree with: {take}"
     if now.dawn is None and now.gain is not None:
-        return f"next: measure that gain on fresh seeds with: {typed('confirm', now.tag)}"
-    return f"next: go on with: {typed('run', '--tag', now.tag)}"
+        return f"next: measure that gain on fresh seeds with: {typed('confirm', now.night.tag)}"
+    return f"next: go on with: {typed('run', '--tag', now.night.tag)}"
 
 
 def _left_words(left: Left) -> str | None:

@@ -12,7 +12,9 @@ from agent.night.lock import AFTER_RUN, NOW, Stop, holder, is_held
 from agent.proposers import queue
 from agent.proposers.notes import add_note
 from agent.proposers.submission import check_not_submitted, read_submission
+from agent.records.journal import Journal
 from agent.records.place import Place
+from agent.view.workers import workers_of_call
 
 
 def submit(file: Path, /, *, message: Message, script: Path = SCRIPT) -> Answer:
@@ -62,5 +64,13 @@ def stop(*, now: bool = False) -> Answer:
     if who is None or not place.folder(who.tag).is_dir():
         raise NothingYet(f"no night is running in this repository; see: {typed('status')}")
     Stop(place.folder(who.tag)).wish(NOW if now else AFTER_RUN)
-    when = "now" if now else "after what it runs now"
+    when = "now" if now else f"after its {_runs_of(place.journal(who.tag))}"
     return Answer({"tag": who.tag}, lambda: print(f"night {who.tag} ends {when}"))
+
+
+def _runs_of(journal_path: Path) -> str:
+    """Return what a night waits for before it ends; a replay has no journal here, nor has a night that just begins."""
+    if not journal_path.exists():
+        return "current run"
+    with Journal.read(journal_path) as journal:
+        return "current run" if workers_of_call(journal) == 1 else "runs in flight"

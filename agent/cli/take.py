@@ -19,8 +19,8 @@ from agent.git import Repo, refs_of_night, valid_tag
 from agent.invocation import typed
 from agent.records.journal import Journal
 from agent.records.place import Place
+from agent.records.reading import known_tags
 from agent.text import harmless
-from agent.view.facts.read import known_tags
 from agent.view.screen import print_folded
 from agent.view.status import confirmed_branch
 

@@ -16,6 +16,7 @@ from agent.proposers import queue
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.text import one_line
+from agent.view.answer import TryInLine
 
 SHOWN_DONE = 10  # the latest of them
 WHY_BYTES = 4000
@@ -44,18 +45,12 @@ class Try:
     def id(self) -> str:
         return f"t{self.path.stem}"
 
-    def facts(self) -> dict[str, object]:
+    @property
+    def in_line(self) -> TryInLine:
         """Return what `nightshift status --json` says of it."""
-        return {
-            "id": self.id,
-            "state": self.state,
-            "title": self.entry.title,
-            "tag": self.entry.night,
-            "attempt": self.attempt.number if self.attempt else None,
-            "status": self.attempt.status if self.attempt else None,
-            "submitted": self.entry.submitted,
-            "error": self.why,
-        }
+        entry, attempt = self.entry, self.attempt
+        number, status = (attempt.number, attempt.status) if attempt else (None, None)
+        return TryInLine(self.id, self.state, entry.title, entry.night, number, status, entry.submitted, self.why)
 
 
 def look(place: Place, number: str) -> Try:

@@ -30,9 +30,10 @@ from agent.script.contract import check_script, no_script, read_text
 from agent.script.dials import fingerprint
 from agent.script.merge import Basis, basis_of, is_patch
 from agent.text import SAID_CHARS, one_line
+from agent.view.answer import plain
 from agent.view.live.follow import Moment
 from agent.view.screen import print_folded
-from agent.view.verdict import TriedEdit, basis_facts
+from agent.view.verdict import TriedEdit, missing_edits
 
 LOG = "drain.log"  # in the queue's folder: what the process says that works on it
 LOG_BYTES = 4000
@@ -149,7 +150,8 @@ def _stale(file: str, basis: Basis) -> NightError:
     take = typed("take", "best")  # which keeps a copy of the edit
     remedy = f"take the best script with: {take}, and make your edit again; or try it as it stands, with --anyway"
     sentence = f"{file} lacks {what} {edits}: it was made from {base}; {remedy}"
-    return NightError(sentence, state=TryState.STALE, **basis_facts(basis), next=remedy)
+    missing = plain(missing_edits(basis))
+    return NightError(sentence, state=TryState.STALE, based_on=basis.number, missing_edits=missing, next=remedy)
 
 
 # ---- out of the queue ------------------------------------------------------------------------------------------------
@@ -239,5 +241,4 @@ def _verdict(place: Place, tried: Try) -> Answer:
     basis = Basis(parent) if is_merged else basis_of(entry.text, before, committed(place))
     folder, merged_onto = place.folder(night.tag), parent if is_merged else None
     verdict = TriedEdit(night, history, tried.attempt.number, folder, noise(history), basis, merged_onto)
-    facts = {"state": TryState.DONE, **verdict.facts(), "id": tried.id}
-    return Answer(facts, lambda: print_folded(verdict.lines()))
+    return Answer(plain(verdict.answer(tried.id, TryState.DONE)), lambda: print_folded(verdict.lines()))

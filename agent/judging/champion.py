@@ -9,9 +9,7 @@ import statistics
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
-import msgspec
 import numpy as np
 
 from agent.experiment import (
@@ -40,6 +38,7 @@ from agent.judging.belief import (
     knowledge_gradient,
 )
 from agent.judging.failures import fault, trusted
+from agent.judging.findings import Edit, Findings, Parts
 from agent.judging.intervals import Interval, Spread, difference
 from agent.judging.judges import price_of
 from agent.judging.noise import Knowledge, distinct_scores, know, line_of, measured
@@ -48,23 +47,11 @@ FRESH = 4  # runs of attempt 0 and of the champion each, before any edit is doub
 LAST = 2  # runs of the script without all passengers
 MOST = 8  # runs without one edit
 TELLING = 0.002  # sigma: a run that is expected to bring less is not worth its minutes
-SOURCE = "dawn"
 QUESTION = "a question of dawn"  # no idea: the reason of its discard
 
 PRICE = 2.0  # sigma that a person would pay to be rid of a worthless edit: it is read, understood and kept for good
 REACH = np.arange(-384, 385)  # steps: 48 sigma to either side, for the effects of halves …
 LARGEST = 32.0  # … of edits that bring up to so many sigma
-Parts = tuple[Part, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Edit:
-    """Hold the effect on the champion of a kept edit or a half, by the night's runs and by those without it."""
-
-    number: Part
-    effect: Interval
-    worthless: float  # the probability that it brings nothing or does harm
-    runs: int  # of the champion without it
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,35 +69,6 @@ class Without:
 
 
 DawnRun = Again | Without
-
-
-@dataclass(frozen=True, slots=True)
-class Findings:
-    """Hold what a dawn has found; the names of its fields are those of the journal and of `confirm --json`."""
-
-    champion: int
-    script: int | None  # the attempt whose script is confirmed; None where no gain is
-    fresh_runs: int  # at this dawn, of attempt 0 and the champion together
-    recorded_bpb: float | None  # the champion's gain over attempt 0, by the night's own scores
-    believed_bpb: float | None  # the same gain, by the shrunken estimates of the judge
-    honest: Interval | None  # on fresh seeds; None until attempt 0 and champion have two each
-    holdout: Interval | None  # the same runs on text that no run was judged by; over its documents, too, where known
-    over: str  # what the holdout's interval covers
-    fitted: Interval | None  # the gain on the validation text less that on the holdout, over seeds and both texts
-    edits: tuple[Edit, ...]  # in the order in which they were kept; after each, its halves that were asked about
-    passengers: Parts  # to be dropped
-    dropping: Interval | None  # measured gain of dropping them over the champion; None if it was not measured
-    stays: str | None  # why doubtful edits are not dropped after all
-
-    @property
-    def is_fitted(self) -> bool:
-        """Return whether the gain on the validation text exceeds that on the holdout by more than chance."""
-        return self.fitted is not None and self.fitted.low_bpb > 0
-
-    @classmethod
-    def of(cls, facts: Mapping[str, Any]) -> "Findings":
-        """Read findings from the facts in a journal."""
-        return msgspec.convert(facts, cls)
 
 
 # ---- the champion without some of its edits --------------------------------------------------------------------------

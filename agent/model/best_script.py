@@ -3,11 +3,12 @@
 from dataclasses import dataclass
 
 from agent.errors import NothingYet
-from agent.experiment import attempt_ref, short
+from agent.experiment import Attempt, attempt_ref, short
 from agent.invocation import typed
+from agent.judging.findings import Findings
 from agent.judging.intervals import Interval
-from agent.view.facts.nouns import AttemptFacts, DawnFacts, NightFacts
-from agent.view.facts.overview import Scored, gain_of, scored_of
+from agent.records.record import Record
+from agent.records.summary import Scored, gain_of
 from agent.view.status import confirmed_branch
 
 
@@ -15,12 +16,12 @@ from agent.view.status import confirmed_branch
 class BestScript:
     """Hold the best script of a night: the one that dawn confirmed, else the one that was kept last."""
 
-    facts: NightFacts
-    attempt: AttemptFacts
-    dawn: DawnFacts | None  # the last one, where it is about this script
+    facts: Record
+    attempt: Attempt
+    dawn: Findings | None  # the last one, where it is about this script
 
     @classmethod
-    def of(cls, facts: NightFacts) -> "BestScript":
+    def of(cls, facts: Record) -> "BestScript":
         """Choose it; raise NightError before anything is kept."""
         kept = facts.attempt(facts.incumbent)
         if kept is None:
@@ -28,7 +29,7 @@ class BestScript:
                 f"night {facts.tag} has kept no script yet, not even attempt 0; wait for it, or where it does not run, "
                 f"go on with: {typed('run', '--tag', facts.tag)}"
             )
-        dawn = facts.dawn
+        dawn = facts.findings
         if dawn is None or kept.number not in (dawn.champion, dawn.script):
             return cls(facts, kept, None)
         return cls(facts, facts.attempt(dawn.script) or kept, dawn)
@@ -48,9 +49,9 @@ class BestScript:
     @property
     def score(self) -> Scored | None:
         """Return the mean of the night's scores; None without one, as for a script that only dawn has measured."""
-        return scored_of(self.facts, self.attempt)
+        return Scored.of(self.facts, self.attempt)
 
     @property
     def gain(self) -> Interval | None:
         """Return the gain over attempt 0 by the night's own scores; None for attempt 0 itself."""
-        return gain_of(scored_of(self.facts, self.facts.attempt(0)), self.score, self.facts.sigma_bpb)
+        return gain_of(Scored.of(self.facts, self.facts.attempt(0)), self.score, self.facts.sigma_bpb)

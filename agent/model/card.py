@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agent.experiment import Attempt
 from agent.invocation import SCRIPT
 from agent.judging.intervals import Interval
 from agent.model.best_script import BestScript
 from agent.model.weights import KeptWeights
+from agent.records.record import Record
+from agent.records.summary import Scored
 from agent.script.dials import Value, legible_dials, show
 from agent.text import counted, one_line
-from agent.view.facts.nouns import AttemptFacts, NightFacts
-from agent.view.facts.overview import Scored
 
 MOST_CHARS = 300  # of a title or a hypothesis
 TERMS = {  # of the corpora that prepare.py knows
@@ -43,7 +44,7 @@ class Scripts:
 
 def model_card(best: BestScript, scripts: Scripts, weights: KeptWeights, manifest: Mapping[str, Any]) -> str:
     """Return the card as Markdown. Titles and hypotheses, which a model may have written, are plain text in it."""
-    night, attempt = best.facts, best.attempt
+    night, attempt, kind = best.facts, best.attempt, best.facts.night.device_kind
     sections = (
         HEADER,
         f"# {_plain(attempt.title)}\n",
@@ -61,8 +62,8 @@ def model_card(best: BestScript, scripts: Scripts, weights: KeptWeights, manifes
         "## Data\n",
         _table(("", ""), _data(night, manifest)),
         "## Dials\n",
-        f"The values in `{SCRIPT}` on {night.device_kind}, and those of the night's first script where they differ:\n",
-        _table(("dial", "value", "at first"), _dials(scripts, night.device_kind)),
+        f"The values in `{SCRIPT}` on {kind}, and those of the night's first script where they differ:\n",
+        _table(("dial", "value", "at first"), _dials(scripts, kind)),
         "## How to load it\n",
         _loading(manifest),
         "## Licence\n",
@@ -78,8 +79,10 @@ def _plain(text: str) -> str:
     return html.escape(marked, quote=False)
 
 
-def _hypothesis(attempt: AttemptFacts) -> str:
-    return f"The last edit, in the words of its author: {_plain(attempt.hypothesis)}\n" if attempt.number else ""
+def _hypothesis(attempt: Attempt) -> str:
+    return (
+        f"The last edit, in the words of its author: {_plain(attempt.proposal.hypothesis)}\n" if attempt.number else ""
+    )
 
 
 def _table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
@@ -126,12 +129,12 @@ def _origin(best: BestScript, weights: KeptWeights) -> list[tuple[str, str]]:
         ("ref", f"`{best.ref}`" + (f", branch `{best.branch}`" if best.branch else "")),
         ("source of the last edit", _plain(attempt.source)),
         ("trained", f"{weights.trained or attempt.started}, {night.budget_s:g} s, seed {weights.seed}{again}"),
-        ("device", f"{weights.device} ({night.device_kind})"),
+        ("device", f"{weights.device} ({night.night.device_kind})"),
         ("parameters", f"{weights.params:,}"),
     ]
 
 
-def _data(night: NightFacts, manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _data(night: Record, manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
     splits = ((name, split) for name, split in manifest["splits"].items())
     return [
         ("corpus", f"{_plain(_corpus(manifest))}, scale {manifest['scale']}"),

@@ -31,18 +31,8 @@ from agent.experiment import (
     named,
     runs_at_dawns,
 )
-from agent.judging.champion import (
-    FRESH,
-    QUESTION,
-    SOURCE,
-    Ablation,
-    DawnRun,
-    Edit,
-    Findings,
-    Without,
-    edits_of,
-    names,
-)
+from agent.judging.champion import FRESH, QUESTION, Ablation, DawnRun, Without, edits_of, names
+from agent.judging.findings import SOURCE, Edit, Findings
 from agent.judging.intervals import Pieces, Spread
 from agent.lab.data import load_data
 from agent.night.loop import Driver, at_work

@@ -17,7 +17,6 @@ from agent.experiment import Ask, History, Night, runs_at_dawns
 from agent.proposers.briefing import Left
 from agent.records.journal import Journal
 from agent.records.place import Place
-from agent.records.summary import merits
 from agent.text import counted, duration
 
 LATEST = 20  # nights that are looked at
@@ -170,7 +169,7 @@ class Experience:
     @classmethod
     def of(cls, history: History, tag: str | None = None) -> "Experience | None":
         """Sum up a night; None where its attempt 0 has no run that counts."""
-        edits = merits(history)
+        edits = [attempt for attempt in history if attempt.is_edit]
         runs_s = [run.spent_s for first in history[:1] for run in first.counted_runs if run.score is not None]
         if not runs_s:
             return None

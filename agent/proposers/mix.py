@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from agent.errors import Exhausted, NoIdea, NotYet, Unanswered
-from agent.experiment import Ask, Kind, Proposal, Status, kept, source_name
+from agent.experiment import Ask, Kind, Proposal, Status, source_name
 from agent.proposers.briefing import Briefing, Proposer
 from agent.proposers.checked import Claims
-from agent.records.summary import earned, gain_bpb, merits
+from agent.records.summary import earned, kept_gains_bpb
 
 PRIOR_KEEPS = 1.0  # of a source that was never asked, in its prior's attempts
 RESTS_AFTER, MOST_RESTED = 2, 32  # turns: failed in a row, and attempts rested at most
@@ -195,8 +195,8 @@ def by_promise(
     """
     history, asks = briefing.history, briefing.asks
     rng = random.Random(f"{seed} {briefing.number} {len(asks)}")
-    known = {share.source: share for share in earned(merits(history), asks)}
-    typical_bpb = statistics.fmean([gain for one in kept(history) if (gain := gain_bpb(one, history)) > 0] or [1.0])
+    known = {share.source: share for share in earned(history, asks)}
+    typical_bpb = statistics.fmean([gain for gain in kept_gains_bpb(history).values() if gain > 0] or [1.0])
     done_s = [one.spent_s for one in history if one.decision is not None and one.is_idea]
     attempt_h = ((statistics.fmean(done_s) if done_s else 0.0) or briefing.night.budget_s) / 3600
     asked = asked or {}

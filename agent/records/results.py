@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from agent.errors import NightError
-from agent.experiment import History, Night, Score, Summary, memory_mb, params_M, short
+from agent.experiment import History, Night, Score, Summary, memory_mb, short
 from agent.files import check_plain, read_plain, write_plain
 from agent.records.journal import Journal
 from agent.records.place import Place
@@ -101,7 +101,7 @@ def lines_of(night: Night, history: History) -> list[str]:
             str(attempt.seeds),
             _number(attempt.val_bpb_std, 6),
             _number(summary.total_tokens_M, 3),
-            _number(params_M(attempt), 3),
+            _number(None if attempt.params is None else attempt.params / 1e6, 3),
             _number(summary.training_seconds, 1),
             _number(sum(run.wall_s for run in attempt.counted_runs), 1),
             cell_of(attempt.proposal.source),

@@ -15,17 +15,15 @@ from typing import Any, Literal
 import msgspec
 
 from agent.errors import NightError, NothingYet
-from agent.experiment import MEASURED, Ask, Attempt, Dawn, Night, NightCall, Noise, Terms, incumbent
+from agent.experiment import MEASURED, Ask, Attempt, Dawn, Night, NightCall, Noise, incumbent
 from agent.files import check_plain, replaced_folder
 from agent.records.journal import Journal
 from agent.records.place import Place
-from agent.records.summary import noise_of_night
+from agent.records.record import Home, Record, dials_turned, noise_of_night, public
 from agent.script.dials import Value, dials_in, plain_value, skeleton_in
 
 FORMAT = 3
 FACTS, ATTEMPTS, FINDINGS, CHAMPION = "night.json", "attempts.jsonl", "findings.json", "champion.diff"
-# of a night's options, those that say how it was judged: an agent's command line or a server's address is private
-TOLD = ("judge", "confirm", "plausible_gain", "early_stop", "sandbox", "proposer")
 MOST_BYTES = 64 << 20  # of such a file: an attempt takes some 2 KB
 NUMBERS = -1e15, 1e15  # beyond them, a number makes no number of all that is computed from it
 DAMAGED = (  # what reading a record raises where a file is damaged
@@ -50,20 +48,14 @@ class Outline:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
-    """Hold a shipped night."""
+class Facts:
+    """Hold what night.json says."""
 
     format: Literal[3]  # FORMAT
-    night: Night  # without what is the user's own: where the data is, options that hold no judgement
+    night: Night  # as others may see it
     calls: tuple[NightCall, ...]
     asks: tuple[Ask, ...]  # without models and costs
     noise: Noise | None
-    outlines: tuple[Outline, ...] = ()
-    dawn: Dawn | None = None  # the latest one that has findings
-
-    @property
-    def history(self) -> tuple[Attempt, ...]:
-        return tuple(outline.attempt for outline in self.outlines)
 
 
 # ---- writing ---------------------------------------------------------------------------------------------------------
@@ -82,13 +74,12 @@ def ship(place: Place, tag: str, folder: Path) -> tuple[Path, ...]:
         raise NothingYet(f"night {tag} has no result yet; export its record once its first attempt is decided")
     best = incumbent(history)
     confirmed = _confirmed(best, dawn)
-    told = Terms(**{name: getattr(night.terms, name) for name in TOLD})
-    public = [Ask(ask.attempt, ask.source, ask.started, ask.wall_s) for ask in asks]
+    asked = [Ask(ask.attempt, ask.source, ask.started, ask.wall_s) for ask in asks]
     facts = {
         "format": FORMAT,
-        "night": replace(night, data="", pins={}, terms=told),
+        "night": public(night),
         "calls": calls,
-        "asks": public,
+        "asks": asked,
         "noise": noise,
         "ended": max((run.ended for attempt in history for run in attempt.runs if run.ended), default=None),
         "python": ".".join(platform.python_version_tuple()[:2]),  # by which the skeletons were made
@@ -147,40 +138,47 @@ def _check_free(folder: Path, night: Night) -> None:
 # ---- reading ---------------------------------------------------------------------------------------------------------
 
 
-def read_record(folder: Path) -> Record:
+def of_folder(folder: Path) -> Record:
     """Read a shipped night; raise one of DAMAGED where a file is damaged."""
-    record = facts_of(folder)
-    # by line feeds alone: a title may hold what else splitlines() takes for the end of a line
-    lines = text_of(folder / ATTEMPTS).removesuffix("\n").split("\n")
-    outlines = tuple(msgspec.convert(_parsed(line), Outline) for line in lines)
-    outlines = tuple(replace(outline, dials=_values(outline.dials)) for outline in outlines)
+    facts, outlines = facts_of(folder), outlines_of(folder)
+    history, dials = tuple(outline.attempt for outline in outlines), [outline.dials for outline in outlines]
     findings = folder / FINDINGS
-    dawn = msgspec.convert(_parsed(text_of(findings)), Dawn) if findings.exists() else None
-    record = replace(record, outlines=outlines, dawn=dawn)
+    dawns = (msgspec.convert(_parsed(text_of(findings)), Dawn),) if findings.exists() else ()
+    turned = dials_turned(history, dials)
+    record = Record(facts.night, history, facts.asks, dawns, facts.calls, facts.noise, turned, Home.SHIPPED)
     _check(record)
     return record
 
 
-def facts_of(folder: Path) -> Record:
+def facts_of(folder: Path) -> Facts:
     """Read the facts of a shipped night, without its attempts; raise one of DAMAGED where the file is damaged."""
-    return msgspec.convert(_parsed(text_of(folder / FACTS)), Record)
+    return msgspec.convert(_parsed(text_of(folder / FACTS)), Facts)
+
+
+def outlines_of(folder: Path) -> tuple[Outline, ...]:
+    """Read the attempts of a shipped night; raise one of DAMAGED where they are no attempts of a night."""
+    # by line feeds alone: a title may hold what else splitlines() takes for the end of a line
+    lines = text_of(folder / ATTEMPTS).removesuffix("\n").split("\n")
+    outlines = [msgspec.convert(_parsed(line), Outline) for line in lines]
+    for at, outline in enumerate(outlines):
+        attempt = outline.attempt
+        if attempt.number != at or (attempt.parent is not None and not 0 <= attempt.parent < at):
+            raise ValueError("its attempts are not numbered from 0 on, each after its parent")
+    return tuple(replace(outline, dials=_values(outline.dials)) for outline in outlines)
 
 
 def _check(record: Record) -> None:
-    """Raise ValueError for attempts out of order, and for measures that no night has."""
-    for at, attempt in enumerate(record.history):
-        if attempt.number != at or (attempt.parent is not None and not 0 <= attempt.parent < at):
-            raise ValueError("its attempts are not numbered from 0 on, each after its parent")
-    scores = [
-        score.val_bpb
-        for attempt in record.history
-        for run in attempt.runs
-        for score in (run.score, run.holdout)
-        if score is not None and score.val_bpb is not None
-    ]
+    """Raise ValueError for measures that no night has, and for findings about attempts that it does not have."""
+    runs = [run for attempt in record.attempts for run in attempt.runs]
+    scores = [bpb for run in runs for bpb in (run.val_bpb, run.holdout_bpb) if bpb is not None]
     sigma_bpb = () if record.noise is None else (record.noise.sigma_bpb, record.noise.smallest_bpb)
     if not all(MEASURED[0] <= number <= MEASURED[1] for number in (record.night.budget_s, *sigma_bpb, *scores)):
         raise ValueError("it has scores, noise or a budget that no night has")
+    found = record.findings
+    if found is not None:
+        about = (found.champion, found.script or 0, *(edit.number for edit in found.edits), *found.passengers)
+        if not all(0 <= number < len(record.attempts) for number in about):
+            raise ValueError("its findings are about attempts that it does not have")
 
 
 def _parsed(text: str) -> Any:
@@ -231,8 +229,12 @@ class PastNight:
     """Hold an earlier night and its attempts, in the order of their numbers; attempt 0 is always there."""
 
     night: Night
-    sigma_bpb: float | None  # standard deviation of one run; None where it is not known
+    noise: Noise | None
     attempts: tuple[Outline, ...]
+
+    @property
+    def sigma_bpb(self) -> float | None:
+        return self.noise.sigma_bpb if self.noise else None
 
 
 def past_nights(place: Place, except_tag: str) -> tuple[PastNight, ...]:
@@ -245,14 +247,16 @@ def past_nights(place: Place, except_tag: str) -> tuple[PastNight, ...]:
     for path in sorted(place.nights.glob("*/journal.sqlite"), key=_modified_at, reverse=True):
         if read < MOST_PAST and path.parent.name != except_tag:
             with suppress(NightError, OSError), Journal.read(path) as journal:
-                nights[journal.night().started, path.parent.name] = past = of_journal(journal)
-                read += len(past.attempts)
+                night, history = journal.night(), journal.attempts()
+                outlines = tuple(Outline.of(attempt, night.device_kind) for attempt in history)
+                nights[night.started, path.parent.name] = PastNight(night, noise_of_night(journal, history), outlines)
+                read += len(history)
     for folder in place.shipped.glob("[!.]*/"):  # not what a `ship` that was killed left half-made
         with suppress(*DAMAGED):
-            record = read_record(folder)
-            if record.night.tag != except_tag:
-                past = _past(record.night, record.noise, record.outlines)
-                nights.setdefault((record.night.started, record.night.tag), past)
+            record = of_folder(folder)
+            if record.tag != except_tag:
+                past = PastNight(record.night, record.noise, outlines_of(folder))
+                nights.setdefault((record.night.started, record.tag), past)
     return tuple(nights[key] for key in sorted(nights))
 
 
@@ -265,17 +269,6 @@ def likeness(past: Night, night: Night) -> float:
         budgets = past.budget_s, night.budget_s
         alike *= OTHER_PROTOCOL * min(budgets) / max(budgets)
     return alike
-
-
-def of_journal(journal: Journal) -> PastNight:
-    """Read a night from its journal; raise NightError where that is damaged."""
-    night, history = journal.night(), journal.attempts()
-    outlines = tuple(Outline.of(attempt, night.device_kind) for attempt in history)
-    return _past(night, noise_of_night(journal, history), outlines)
-
-
-def _past(night: Night, noise: Noise | None, outlines: tuple[Outline, ...]) -> PastNight:
-    return PastNight(night, noise.sigma_bpb if noise is not None else None, outlines)
 
 
 def _modified_at(path: Path) -> float:

@@ -1,22 +1,43 @@
-"""What the ideas of a night have brought, and how its scores vary with the seed."""
+"""Sum up a night: where it stands, what each source of ideas brought and cost, how often runs stopped early. Pure."""
 
-from collections.abc import Iterable, Sequence
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from agent.experiment import Ask, Attempt, History, Noise, Status, source_name
-from agent.records.journal import Journal
+from agent.experiment import VOID, Ask, Attempt, Ending, History, Night, Noise, Run, Status, source_name
+from agent.judging.findings import Findings
+from agent.judging.intervals import Interval
+from agent.records.record import Record, public
+from agent.text import shown_difference
 
 Number = TypeVar("Number", int, float)
 
 
-@dataclass(frozen=True, slots=True)
-class Merit:
-    """Hold what an edit has brought and taken."""
+# ---- gains -----------------------------------------------------------------------------------------------------------
 
-    source: str
-    spent_s: float
-    gain_bpb: float | None  # None: it is not kept
+
+def gain_bpb(attempt: Attempt, parent: Attempt | None) -> float | None:
+    """Return the gain of an attempt over its parent, by the judge's estimate or else by the two scores as shown."""
+    return attempt.gain_bpb if attempt.gain_bpb is not None else measured_gain_bpb(attempt, parent)
+
+
+def measured_gain_bpb(attempt: Attempt, parent: Attempt | None) -> float | None:
+    """Return by how much the score of an attempt, as shown, is below its parent's; None where one of them has none."""
+    if parent is None or parent.val_bpb is None or attempt.val_bpb is None:
+        return None
+    return shown_difference(parent.val_bpb, attempt.val_bpb)
+
+
+def kept_gains_bpb(history: History) -> dict[int, float]:
+    """Return the gain, at least 0, of each edit that is kept now; dawn's questions are none."""
+    by_number: dict[int | None, Attempt] = {attempt.number: attempt for attempt in history}
+    kept = (attempt for attempt in history if attempt.is_edit and attempt.status is Status.KEEP)
+    return {one.number: max(0.0, gain_bpb(one, by_number.get(one.parent)) or 0.0) for one in kept}
+
+
+# ---- sources ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,62 +45,45 @@ class Share:
     """Sum up one source's part of a night: its gains and costs."""
 
     source: str
-    attempts: int
-    kept: int
+    attempts: int  # that it proposed
+    kept: int  # of them
     gain_bpb: float  # summed over its keeps, by the judge's shrunken estimates
     hours: float  # of training, scoring and asking
-    calls: int
+    calls: int  # to a model or an agent
     failures: int  # of the calls
-    tokens_in: int | None  # None: not told
-    tokens_out: int | None
+    tokens_in: int | None  # that were read; None: not told
+    tokens_out: int | None  # that were written
     usd: float | None
-    tokens_cached: int | None = None  # of tokens_in
+    tokens_cached: int | None = None  # of tokens_in, those that the server had in its cache
     last_failure: str | None = None  # why the latest call failed; None where it did not
 
 
-def merits(history: History) -> list[Merit]:
-    """Return what each edit has brought: neither the baseline nor dawn's questions count."""
-    return [
-        Merit(
-            source_name(one.proposal.source),
-            one.spent_s,
-            gain_bpb(one, history) if one.status is Status.KEEP else None,
+def earned(history: History, asks: Sequence[Ask]) -> tuple[Share, ...]:
+    """Return what every source that has proposed or was asked has brought, the one that gained most first."""
+    edits, gains = [attempt for attempt in history if attempt.is_edit], kept_gains_bpb(history)
+    names = {source_name(attempt.source) for attempt in edits} | {source_name(ask.source) for ask in asks}
+    shares = []
+    for name in names:
+        own = [attempt for attempt in edits if source_name(attempt.source) == name]
+        calls = [ask for ask in asks if source_name(ask.source) == name]
+        kept_bpb = [gains[attempt.number] for attempt in own if attempt.number in gains]
+        shares.append(
+            Share(
+                source=name,
+                attempts=len(own),
+                kept=len(kept_bpb),
+                gain_bpb=sum(kept_bpb),
+                hours=(sum(attempt.spent_s for attempt in own) + sum(ask.wall_s for ask in calls)) / 3600,
+                calls=len(calls),
+                failures=sum(ask.failure is not None for ask in calls),
+                tokens_in=_sum(ask.tokens_in for ask in calls),
+                tokens_out=_sum(ask.tokens_out for ask in calls),
+                usd=_sum(ask.usd for ask in calls),
+                tokens_cached=_sum(ask.tokens_cached for ask in calls),
+                last_failure=calls[-1].failure if calls else None,
+            )
         )
-        for one in history
-        if one.is_edit
-    ]
-
-
-def earned(edits: Sequence[Merit], asks: Sequence[Ask]) -> tuple[Share, ...]:
-    """Return a row for every source that has proposed or was asked, the one that gained most first."""
-    names = {edit.source for edit in edits} | {source_name(ask.source) for ask in asks}
-    rows = [
-        _share(
-            name,
-            [edit for edit in edits if edit.source == name],
-            [ask for ask in asks if source_name(ask.source) == name],
-        )
-        for name in names
-    ]
-    return tuple(sorted(rows, key=lambda row: (-row.gain_bpb, row.source)))
-
-
-def _share(name: str, edits: Sequence[Merit], asks: Sequence[Ask]) -> Share:
-    gains = [edit.gain_bpb for edit in edits if edit.gain_bpb is not None]
-    return Share(
-        source=name,
-        attempts=len(edits),
-        kept=len(gains),
-        gain_bpb=sum(gains),
-        hours=(sum(edit.spent_s for edit in edits) + sum(ask.wall_s for ask in asks)) / 3600,
-        calls=len(asks),
-        failures=sum(ask.failure is not None for ask in asks),
-        tokens_in=_sum(ask.tokens_in for ask in asks),
-        tokens_out=_sum(ask.tokens_out for ask in asks),
-        usd=_sum(ask.usd for ask in asks),
-        tokens_cached=_sum(ask.tokens_cached for ask in asks),
-        last_failure=asks[-1].failure if asks else None,
-    )
+    return tuple(sorted(shares, key=lambda share: (-share.gain_bpb, share.source)))
 
 
 def _sum(values: Iterable[Number | None]) -> Number | None:
@@ -87,21 +91,121 @@ def _sum(values: Iterable[Number | None]) -> Number | None:
     return sum(told) if told else None
 
 
-def noise_of_night(journal: Journal, history: History) -> Noise | None:
-    """Return the noise of a night as it was recorded last; learn it where a decision has come since."""
-    recorded = journal.noise()
-    if recorded is not None:
-        return recorded.noise
-    from agent.judging.noise import noise  # with numpy, which takes a tenth of a second to import
-
-    return noise(history)
+# ---- the night -------------------------------------------------------------------------------------------------------
 
 
-def gain_bpb(attempt: Attempt | None, history: History) -> float:
-    """Return the gain of a kept attempt, by the judge's estimate or else the two scores; 0 if it is not kept."""
-    if attempt is None or attempt.status is not Status.KEEP or attempt.decision is None or attempt.parent is None:
-        return 0.0
-    if attempt.decision.gain_bpb is not None:
-        return max(0.0, attempt.decision.gain_bpb)
-    before, after = history[attempt.parent].val_bpb, attempt.val_bpb
-    return max(0.0, before - after) if before is not None and after is not None else 0.0
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """Hold the score of an attempt: its mean with the 95 % interval that the noise of seeds leaves."""
+
+    number: int  # of the attempt
+    title: str  # what it changes
+    val_bpb: float  # mean over its seeds
+    low_bpb: float
+    high_bpb: float
+    seeds: int  # that have a score
+
+    @classmethod
+    def of(cls, record: Record, attempt: Attempt | None) -> "Scored | None":
+        """Return None without a score."""
+        if attempt is None or attempt.val_bpb is None:
+            return None
+        seeds = len(attempt.scores_bpb)
+        around = Interval.of_runs(attempt.val_bpb, record.sigma_bpb, seeds)
+        return cls(attempt.number, attempt.title, attempt.val_bpb, around.low_bpb, around.high_bpb, seeds)
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """Say how many runs were stopped early, and what that saved."""
+
+    stopped: int
+    runs: int  # all that count
+    saved_s: float  # of training
+    share: float  # of the training that there would have been
+
+    @classmethod
+    def of(cls, runs: Iterable[Run]) -> "Stopped | None":
+        """Compare the runs that were stopped with those that finished; None where there are not both."""
+        counted = [run for run in runs if not run.dawn and run.ending not in VOID]
+        whole_s = [run.wall_s for run in counted if run.ending is Ending.FINISHED]
+        stopped_s = [run.wall_s for run in counted if run.ending is Ending.HOPELESS]
+        if not stopped_s or not whole_s:
+            return None
+        typical_s = statistics.median(whole_s)
+        saved_s = sum(max(0.0, typical_s - wall_s) for wall_s in stopped_s)
+        return cls(len(stopped_s), len(counted), saved_s, saved_s / (saved_s + sum(run.wall_s for run in counted)))
+
+
+@dataclass(frozen=True, slots=True)
+class NightSummary:
+    """Hold where a night stands. Kept, discarded and crashed count ideas; attempt 0 and dawn's questions are none."""
+
+    night: Night  # without what is its owner's own
+    ended: str | None  # when its last run ended
+    attempts: int  # attempt 0 included
+    ideas: int  # of them, without attempt 0 and dawn's questions
+    kept: int  # ideas that are kept now
+    discarded: int
+    crashed: int
+    unfinished: tuple[tuple[int, str], ...]  # number and title of those not decided; the first goes on first
+    baseline: Scored | None  # of attempt 0
+    best: Scored | None
+    gain: Interval | None  # of best over baseline, by the night's own scores; luck chose it, so it flatters
+    noise: Noise | None
+    stopped: Stopped | None  # runs that were ended early
+    hours: Mapping[str, float]  # of training, scoring, asking for ideas, and other: dry runs, and runs made again
+    usd: float | None  # what the ideas have cost
+    most_usd: float | None  # the limit of that
+    sources: tuple[Share, ...]  # where ideas came from
+    dawn: Findings | None  # the latest findings of dawn
+
+
+def summary_of(record: Record) -> NightSummary:
+    """Sum up a night."""
+    statuses = Counter(attempt.status for attempt in record.ideas)
+    baseline, best = Scored.of(record, record.attempt(0)), Scored.of(record, record.best)
+    sources = earned(record.attempts, record.asks)
+    return NightSummary(
+        night=public(record.night),
+        ended=record.ended,
+        attempts=len(record.attempts),
+        ideas=len(record.ideas),
+        kept=statuses[Status.KEEP],
+        discarded=statuses[Status.DISCARD],
+        crashed=statuses[Status.CRASH],
+        unfinished=tuple((one.number, one.title) for one in record.attempts if one.status is None),
+        baseline=baseline,
+        best=best,
+        gain=gain_of(baseline, best, record.sigma_bpb),
+        noise=record.noise,
+        stopped=Stopped.of(run for attempt in record.attempts for run in attempt.runs),
+        hours=_hours(record),
+        usd=_sum(share.usd for share in sources),
+        most_usd=record.night.terms.max_cost,
+        sources=sources,
+        dawn=record.findings,
+    )
+
+
+def gain_of(baseline: Scored | None, best: Scored | None, sigma_bpb: float | None) -> Interval | None:
+    """Return the gain by the night's own scores; None where one of them is missing, and for attempt 0 itself."""
+    if baseline is None or best is None or baseline.number == best.number:
+        return None
+    return Interval.of_runs(baseline.val_bpb - best.val_bpb, sigma_bpb, baseline.seeds, best.seeds)
+
+
+def _hours(record: Record) -> dict[str, float]:
+    """Return the hours of training, scoring, asking and other things.
+
+    Ideas are asked for while runs go on, so the sum may exceed the hours by the clock.
+    """
+    runs = [run for attempt in record.attempts for run in attempt.runs]
+    void_s = sum(run.wall_s for run in runs if run.ending in VOID)
+    seconds = {
+        "training": sum(run.wall_s for run in runs) - void_s,
+        "scoring": sum(run.scoring_s for run in runs),
+        "asking": sum(ask.wall_s for ask in record.asks),
+        "other": void_s + sum(attempt.dry_run.wall_s for attempt in record.attempts if attempt.dry_run),
+    }
+    return {what: spent_s / 3600 for what, spent_s in seconds.items()}

@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from agent.experiment import NOT_BELIEVED, Run
+from agent.experiment import NOT_BELIEVED, Attempt, Run
 from agent.invocation import typed
 from agent.judging.intervals import Interval, Spread, difference
+from agent.records.record import Record
+from agent.records.summary import NightSummary, Scored, summary_of
 from agent.script.dials import Value
 from agent.text import counted, duration, percent_sure, shorten, shown_difference
-from agent.view.facts.nouns import AttemptFacts, NightFacts
-from agent.view.facts.overview import Overview, Scored, overview_of, scored_of
 from agent.view.words import memory, score
 
 TITLE_CHARS = 40
@@ -33,8 +33,8 @@ class Winner(StrEnum):
 class Side:
     """Hold one of the two: an attempt, or a night by its incumbent."""
 
-    night: NightFacts
-    attempt: AttemptFacts
+    night: Record
+    attempt: Attempt
     dials: Mapping[str, Value] | None = None  # of its script; None: not known
     skeleton: str | None = None  # of its script without the dials; None: not known
 
@@ -81,7 +81,7 @@ def attempts_compared(a: Side, b: Side) -> Comparison:
     return Comparison(tuple(lines), dials, gain, by, winner, sentence)
 
 
-def nights_compared(a: NightFacts, b: NightFacts) -> Comparison:
+def nights_compared(a: Record, b: Record) -> Comparison:
     """Compare two nights by their best scripts, and show what each took."""
     lines, sides = tuple(_of_nights(a, b)), [_best(night) for night in (a, b)]
     first, second = sides
@@ -97,7 +97,7 @@ def nights_compared(a: NightFacts, b: NightFacts) -> Comparison:
     return Comparison(lines, {}, gain, by, winner, sentence)
 
 
-def _best(night: NightFacts) -> Side | None:
+def _best(night: Record) -> Side | None:
     found = night.attempt(night.incumbent)
     return None if found is None or found.val_bpb is None else Side(night, found)
 
@@ -178,9 +178,9 @@ def _of_attempts(a: Side, b: Side) -> Iterator[Contrast]:
     if a.night.tag != b.night.tag:
         yield from _where(a.night, b.night)
     first, second = a.attempt, b.attempt
-    before, after = (_within(scored_of(side.night, side.attempt), side.night.sigma_bpb) or "none" for side in (a, b))
+    before, after = (_within(Scored.of(side.night, side.attempt)) or "none" for side in (a, b))
     yield Contrast("val_bpb", before, after, score(_change(first.val_bpb, second.val_bpb), "+"))
-    words: tuple[tuple[str, Callable[[AttemptFacts], str]], ...] = (
+    words: tuple[tuple[str, Callable[[Attempt], str]], ...] = (
         ("runs", lambda one: str(one.seeds)),
         ("at dawn", lambda one: score(_mean([run.val_bpb for run in one.runs if run.dawn]))),
         ("verdict", lambda one: one.kind or "not decided"),
@@ -191,7 +191,7 @@ def _of_attempts(a: Side, b: Side) -> Iterator[Contrast]:
         yield Contrast(name, said(first), said(second))
     for name, counted_as, one, other in (
         ("parameters", _whole, first.params, second.params),
-        ("memory", _memory, first.memory_gb, second.memory_gb),
+        ("memory", _memory, a.night.memory_gb(first), b.night.memory_gb(second)),
         ("tokens/s", _whole, first.tokens_s, second.tokens_s),
     ):
         yield Contrast(
@@ -202,24 +202,24 @@ def _of_attempts(a: Side, b: Side) -> Iterator[Contrast]:
     yield Contrast("commit", (first.commit or "")[:7], (second.commit or "")[:7])
 
 
-def _of_nights(a: NightFacts, b: NightFacts) -> Iterator[Contrast]:
+def _of_nights(a: Record, b: Record) -> Iterator[Contrast]:
     yield from _where(a, b)
-    nights = [overview_of(night) for night in (a, b)]
+    nights = [summary_of(night) for night in (a, b)]
     firsts, lasts = ([_bpb(getattr(now, name)) for now in nights] for name in ("baseline", "best"))
-    words: tuple[tuple[str, Callable[[Overview], str]], ...] = (
+    words: tuple[tuple[str, Callable[[NightSummary], str]], ...] = (
         ("ideas", lambda now: f"{now.ideas:,}"),
-        ("keep", lambda now: f"{now.keep:,}"),
-        ("discard", lambda now: f"{now.discard:,}"),
-        ("crash", lambda now: f"{now.crash:,}"),
-        ("best", lambda now: _within(now.best, now.sigma_bpb)),
+        ("kept", lambda now: f"{now.kept:,}"),
+        ("discarded", lambda now: f"{now.discarded:,}"),
+        ("crashed", lambda now: f"{now.crashed:,}"),
+        ("best", lambda now: _within(now.best)),
         ("found by", lambda now: "" if now.best is None else f"#{now.best.number} {_short(now.best.title)}"),
         ("honest gain", lambda now: _half(now.dawn.honest if now.dawn is not None else None)),
-        ("σ of a run", lambda now: score(now.sigma_bpb)),
+        ("σ of a run", lambda now: score(now.noise.sigma_bpb if now.noise else None)),
         ("cost", lambda now: "" if now.usd is None else f"${now.usd:.2f}"),
     )
     lines = {name: Contrast(name, *map(said, nights)) for name, said in words}
     gains = [score(_change(last, first), "+") for first, last in zip(firsts, lasts, strict=True)]
-    yield from (lines[name] for name in ("ideas", "keep", "discard", "crash"))
+    yield from (lines[name] for name in ("ideas", "kept", "discarded", "crashed"))
     yield Contrast("baseline", score(firsts[0]), score(firsts[1]), score(_change(*firsts), "+"))
     yield from (lines["best"], lines["found by"], Contrast("recorded gain", *gains))
     yield from (lines["honest gain"], lines["σ of a run"])
@@ -228,7 +228,7 @@ def _of_nights(a: NightFacts, b: NightFacts) -> Iterator[Contrast]:
     yield lines["cost"]
 
 
-def _where(a: NightFacts, b: NightFacts) -> Iterator[Contrast]:
+def _where(a: Record, b: Record) -> Iterator[Contrast]:
     yield Contrast("night", a.tag, b.tag)
     yield Contrast("began", a.started[:10], b.started[:10])
     yield Contrast("device", a.device, b.device)
@@ -239,18 +239,20 @@ def _where(a: NightFacts, b: NightFacts) -> Iterator[Contrast]:
 # ---- words -----------------------------------------------------------------------------------------------------------
 
 
-def _within(known: Scored | None, sigma_bpb: float | None) -> str:
+def _within(known: Scored | None) -> str:
     """Return a score with half the width of its 95 % interval by the noise of the night."""
     if known is None:
         return ""
-    return score(known.val_bpb) + (f" ± {score(known.val_bpb - known.low_bpb)}" if sigma_bpb is not None else "")
+    return score(known.val_bpb) + (
+        f" ± {score(known.val_bpb - known.low_bpb)}" if known.low_bpb < known.val_bpb else ""
+    )
 
 
 def _half(known: Interval | None) -> str:
     return "" if known is None else f"{score(known.mean_bpb, '+')} ± {score((known.high_bpb - known.low_bpb) / 2)}"
 
 
-def _gained(attempt: AttemptFacts) -> str:
+def _gained(attempt: Attempt) -> str:
     sure = "" if attempt.sure is None else f", {percent_sure(attempt.sure)} sure"
     return "" if attempt.gain_bpb is None else f"{score(attempt.gain_bpb, '+')}{sure}"
 

@@ -4,7 +4,8 @@ import math
 
 from agent.experiment import History, Night, Part, attempt_ref, edit_of, is_half, named, short
 from agent.invocation import typed
-from agent.judging.champion import Findings, names
+from agent.judging.champion import names
+from agent.judging.findings import Findings
 from agent.judging.intervals import Interval
 from agent.script.merge import dials_of
 from agent.text import harmless, percent_sure

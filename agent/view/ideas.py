@@ -7,6 +7,7 @@ from rich.text import Text
 from agent.proposers.catalogue.catalogue import Listed
 from agent.text import harmless_lines, percent_sure
 from agent.view import table
+from agent.view.answer import IdeaFacts, IdeaTrial
 from agent.view.table import Column
 from agent.view.terminal import fact_lines
 
@@ -76,36 +77,36 @@ def _percents(by_kind: Mapping[str, float]) -> str:
     return ", ".join(f"{kind} {percent:g} %" for kind, percent in by_kind.items())
 
 
-def idea_facts(one: Listed) -> dict[str, object]:
+def idea_facts(one: Listed) -> IdeaFacts:
     """Return an idea's facts for JSON."""
     idea, expected = one.prospect.idea, one.prospect.estimate
-    return {
-        "name": idea.slug,
-        "title": idea.title,
-        "why": idea.why,
-        "group": idea.group,
-        "source": idea.source,
-        "reported": idea.reported,
-        "dials": list(idea.dials),
-        "promised_percent": dict(idea.gain_percent),
-        "cost_percent": dict(idea.cost_percent),
-        "expected_percent": expected.mean_percent,
-        "spread_percent": expected.spread_percent,
-        "sure": expected.sure,
-        "nights": list(one.nights),
-        "gain_percent": one.gain_percent,
-        "tried": [
-            {
-                "night": measured.tag,
-                "attempt": measured.number,
-                "gain_percent": measured.gain_percent,
-                "error_percent": measured.error_percent if measured.gain_percent is not None else None,
-                "failed": measured.failed,
-            }
+    return IdeaFacts(
+        name=idea.slug,
+        title=idea.title,
+        why=idea.why,
+        group=idea.group,
+        source=idea.source,
+        reported=idea.reported,
+        dials=tuple(idea.dials),
+        promised_percent=idea.gain_percent,
+        cost_percent=idea.cost_percent,
+        expected_percent=expected.mean_percent,
+        spread_percent=expected.spread_percent,
+        sure=expected.sure,
+        nights=one.nights,
+        gain_percent=one.gain_percent,
+        tried=tuple(
+            IdeaTrial(
+                measured.tag,
+                measured.number,
+                measured.gain_percent,
+                measured.error_percent if measured.gain_percent is not None else None,
+                measured.failed,
+            )
             for measured in one.prospect.measured
-        ],
-        "applies": one.why_not is None,
-        "why_not": one.why_not,
-        "may_be_tried": one.state == "yes",
-        "file": str(idea.file),
-    }
+        ),
+        applies=one.why_not is None,
+        why_not=one.why_not,
+        may_be_tried=one.state == "yes",
+        file=str(idea.file),
+    )

@@ -4,12 +4,13 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
-from agent.experiment import Status
+from agent.experiment import Attempt, Status
 from agent.judging.intervals import Interval
 from agent.judging.noise import SAME
+from agent.records.record import Record
+from agent.records.summary import Scored
 from agent.text import SCORE_DECIMALS, counted, shown_difference
-from agent.view.facts.nouns import AttemptFacts, NightFacts
-from agent.view.facts.overview import scored_of
+from agent.view.answer import Before, Replay
 from agent.view.words import score
 
 SLOWER = 0.05  # share of the speed that is worth a word
@@ -30,29 +31,6 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Replay:
-    """Hold a replay as it went."""
-
-    seed: int
-    val_bpb: float | None
-    failure: str | None  # why there is no score, or what the audit found
-    tokens_s: float | None
-    device: str
-    protocol: str
-    changed_files: tuple[str, ...]  # fixed files that are others than the night's
-
-
-@dataclass(frozen=True, slots=True)
-class Before:
-    """Hold the score that a replay is compared with."""
-
-    val_bpb: float
-    runs: int  # whose mean it is
-    seed: int | None  # None: it had no scored run with the replay's seed
-    tokens_s: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class Replayed:
     """Hold the comparison of a replay with the attempt of the night."""
 
@@ -63,16 +41,16 @@ class Replayed:
     noise_bpb: float | None  # what chance explains, 19 times in 20
 
 
-def before(night: NightFacts, attempt: AttemptFacts, seed: int) -> Before | None:
+def before(night: Record, attempt: Attempt, seed: int) -> Before | None:
     """Return the score with this seed, or else the attempt's mean; None without a score."""
     for run in attempt.runs:
         if run.seed == seed and run.val_bpb is not None:
             return Before(run.val_bpb, 1, seed, run.tokens_s)
-    known = scored_of(night, attempt)
+    known = Scored.of(night, attempt)
     return None if known is None else Before(known.val_bpb, max(1, known.seeds), None, attempt.tokens_s)
 
 
-def replayed(night: NightFacts, attempt: AttemptFacts, again: Replay) -> Replayed:
+def replayed(night: Record, attempt: Attempt, again: Replay) -> Replayed:
     """Compare a replay with the night's own runs of the attempt."""
     then = before(night, attempt, again.seed)
     difference_bpb = noise_bpb = None
@@ -85,7 +63,7 @@ def replayed(night: NightFacts, attempt: AttemptFacts, again: Replay) -> Replaye
 
 
 def _verdict(
-    night: NightFacts, attempt: AttemptFacts, again: Replay, then: Before | None, noise_bpb: float | None
+    night: Record, attempt: Attempt, again: Replay, then: Before | None, noise_bpb: float | None
 ) -> tuple[Verdict, str]:
     """Return the verdict, in a sentence too."""
     why_without = attempt.words or attempt.kind or "it was not decided"
@@ -124,7 +102,7 @@ def _how(val_bpb: float, then: Before) -> str:
     return f"{score(abs(difference_bpb))} {'higher' if difference_bpb > 0 else 'lower'} than {than}"
 
 
-def _reasons(night: NightFacts, attempt: AttemptFacts, again: Replay, then: Before) -> list[str]:
+def _reasons(night: Record, attempt: Attempt, again: Replay, then: Before) -> list[str]:
     """Return what may have made the difference, the likeliest first."""
     found = []
     if again.device != night.device:

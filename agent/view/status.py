@@ -1,40 +1,40 @@
 """Write where a night stands as lines for a terminal, without what takes long to import."""
 
 from agent.experiment import Noise
+from agent.judging.findings import Findings
+from agent.records.record import Record
+from agent.records.summary import NightSummary, Stopped
 from agent.text import counted, duration, harmless, shown_difference
-from agent.view.facts.nouns import DawnFacts
-from agent.view.facts.overview import Overview, Stopped
-from agent.view.facts.workers import Crew, WorkerFacts, runs_in_flight
 from agent.view.words import interval_words, load_words
+from agent.view.workers import Crew, Worker, runs_in_flight
 
 
-def overview_lines(
-    now: Overview, *, pid: int | None, stopping: bool, left: str | None = None, crew: Crew | None = None
+def status_lines(
+    record: Record, now: NightSummary, crew: Crew, *, pid: int | None, stopping: bool, left: str | None = None
 ) -> list[str]:
-    """Return the lines on a night's state; left: how much is left of its limits, in words; crew: its workers."""
+    """Return the lines on a night's state; left: how much is left of its limits, in words."""
+    night = record.night
     state = f"running (pid {pid})" if pid else "not running"
     if pid and stopping:
-        state += f", ends after {runs_in_flight(1 if crew is None else crew.load.workers)}"
-    counts = [f"{now.keep} keep", f"{now.discard} discard", f"{now.crash} crash"]
+        state += f", ends after {runs_in_flight(crew.load.workers)}"
+    counts = [f"{now.kept} kept", f"{now.discarded} discarded", f"{now.crashed} crashed"]
     counts += [f"{len(now.unfinished)} unfinished"] if now.unfinished else []
     counts += ["the baseline has no score"] if now.attempts and now.baseline is None and not now.unfinished else []
     lines = [
-        f"night {now.tag}: {state}; {_times(now)}",
-        f"branch {now.branch}, {now.budget_s:g} s a run, {now.device}, protocol {now.protocol}",
+        f"night {night.tag}: {state}; {_times(now)}",
+        f"branch {record.branch}, {night.budget_s:g} s a run, {night.device}, protocol {night.protocol}",
         f"{counted(now.attempts, 'attempt')}, {now.ideas} of them ideas: {', '.join(counts)}",
         None if now.stopped is None else stopped_line(now.stopped),
         _best_line(now),
-        None if now.dawn is None else dawn_line(now.dawn, now.branch),
+        None if now.dawn is None else dawn_line(now.dawn, record),
     ]
-    if now.sigma_bpb is not None and now.smallest_bpb is not None:
-        lines += noise_lines(Noise(now.sigma_bpb, now.noise_runs or 0, now.smallest_bpb, now.doubt))
+    lines += [] if now.noise is None else noise_lines(now.noise)
     lines += [_spent_line(now), left]
-    at_work = () if crew is None else crew.at_work
-    if crew is not None and crew.has_several:
+    if crew.has_several:
         lines += crew_lines(crew, running=pid is not None)
     else:
-        lines += [f"at work: {_doing(one)}" for one in at_work]
-    if now.unfinished and not at_work:  # the first is resumed first
+        lines += [f"at work: {_doing(worker)}" for worker in crew.at_work]
+    if now.unfinished and not crew.at_work:  # the first is resumed first
         number, title = now.unfinished[0]
         lines.append(f"{'at work' if pid else 'unfinished, goes on when the night does'}: #{number} {title}")
     return [harmless(line) for line in lines if line is not None]
@@ -53,20 +53,22 @@ def crew_lines(crew: Crew, *, running: bool) -> list[str]:
     ]
 
 
-def _doing(one: WorkerFacts) -> str:
-    return f"{one.doing}, seed {one.seed}: #{one.attempt} {one.title}"
+def _doing(one: Worker) -> str:
+    work = one.work
+    assert work is not None
+    return f"{work.doing}, seed {work.seed}: #{work.attempt} {one.title}"
 
 
-def _times(now: Overview) -> str:
+def _times(now: NightSummary) -> str:
     last = "" if now.ended is None else f", its last run ended {_minute(now.ended)}"
-    return f"it began {_minute(now.started)}{last}"
+    return f"it began {_minute(now.night.started)}{last}"
 
 
 def _minute(at: str) -> str:
     return f"{at[:16].replace('T', ' ')} UTC"
 
 
-def _best_line(now: Overview) -> str | None:
+def _best_line(now: NightSummary) -> str | None:
     best, first = now.best, now.baseline
     if best is None or first is None:
         return None
@@ -75,11 +77,11 @@ def _best_line(now: Overview) -> str | None:
         return f"{told}, the baseline"
     side = "below" if best.val_bpb <= first.val_bpb else "above"  # after further seeds, a lucky keep may be above
     gain = f"{abs(shown_difference(first.val_bpb, best.val_bpb)):.6f} {side} the baseline's {first.val_bpb:.6f}"
-    around = f" (95 %: {now.gain.low_bpb:+.6f} to {now.gain.high_bpb:+.6f})" if now.sigma_bpb else ""
+    around = f" (95 %: {now.gain.low_bpb:+.6f} to {now.gain.high_bpb:+.6f})" if now.gain.has_width else ""
     return f"{told}, {gain}{around}"
 
 
-def _spent_line(now: Overview) -> str | None:
+def _spent_line(now: NightSummary) -> str | None:
     spent_h = sum(now.hours.values())
     if not spent_h:
         return None
@@ -119,10 +121,11 @@ def confirmed_branch(branch: str) -> str:
     return f"{branch}-confirmed"
 
 
-def dawn_line(dawn: DawnFacts, branch: str) -> str:
+def dawn_line(found: Findings, record: Record) -> str:
     """Return a line on the findings of the latest dawn."""
-    if dawn.script is None:
-        gain = "too few runs" if dawn.honest is None else f"a gain of {interval_words(dawn.honest)}"
-        return f"dawn {dawn.number}: #{dawn.champion} is not confirmed ({gain})"
-    gain = "" if dawn.honest is None else f", an honest gain of {interval_words(dawn.honest)}"
-    return f"dawn {dawn.number}: confirmed #{dawn.script} {dawn.title}, on {confirmed_branch(branch)}{gain}"
+    confirmed = record.attempt(found.script)
+    if confirmed is None:
+        gain = "too few runs" if found.honest is None else f"a gain of {interval_words(found.honest)}"
+        return f"dawn: #{found.champion} is not confirmed ({gain})"
+    gain = "" if found.honest is None else f", an honest gain of {interval_words(found.honest)}"
+    return f"dawn: confirmed #{confirmed.number} {confirmed.title}, on {confirmed_branch(record.branch)}{gain}"

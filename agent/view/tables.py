@@ -11,14 +11,16 @@ from typing import Any
 from agent.errors import NightError
 from agent.files import check_plain, write_plain
 from agent.lab.hardware import write_atomically
+from agent.records.record import Record
 from agent.records.results import FORMULA, TEXT_MARK
 from agent.script.dials import Value
 from agent.text import harmless_lines
-from agent.view.facts.json import plain
-from agent.view.facts.nouns import NightFacts
+from agent.view.answer import Measured, plain
 
 Row = dict[str, Any]
-OF_NIGHT = ("device", "device_kind", "budget_s", "protocol", "sigma_bpb")  # in each row of an attempt
+OF_NIGHT = ("device", "budget_s", "protocol", "sigma_bpb")  # in each row of an attempt
+OF_ATTEMPT = ("parent", "title", "source", "words", "started", "commit")
+OF_PROPOSAL = ("hypothesis", "without", "merges")
 KEYS = ("tag", "attempt")  # in each row, and first: by them an earlier export is known
 PARTS = ("runs", "decisions")
 DIAL = "dial."  # before the names of the columns that hold the values of dials
@@ -27,7 +29,7 @@ DIAL = "dial."  # before the names of the columns that hold the values of dials
 # ---- rows ------------------------------------------------------------------------------------------------------------
 
 
-def settings(night: NightFacts) -> dict[int, dict[str, Value]]:
+def settings(night: Record) -> dict[int, dict[str, Value]]:
     """Return attempt → dial → value, for each dial that an attempt of the night has turned.
 
     An attempt has the values of its parent, apart from those that it turned. Attempt 0 has the values from which its
@@ -36,19 +38,24 @@ def settings(night: NightFacts) -> dict[int, dict[str, Value]]:
     values: dict[int, dict[str, Value]] = {}
     first: dict[str, Value] = {}
     for attempt in night.attempts:  # a parent comes before its children
+        turned = night.turned.get(attempt.number, {})
         above = values.get(attempt.parent, {}) if attempt.parent is not None else {}
-        first |= {name: before for name, (before, _) in attempt.dials.items() if name not in above.keys() | first}
-        values[attempt.number] = above | {name: after for name, (_, after) in attempt.dials.items()}
+        first |= {name: before for name, (before, _) in turned.items() if name not in above.keys() | first}
+        values[attempt.number] = above | {name: after for name, (_, after) in turned.items()}
     return {number: first | turned for number, turned in values.items()}
 
 
-def attempts(nights: Sequence[NightFacts]) -> list[Row]:
+def attempts(nights: Sequence[Record]) -> list[Row]:
     """Return a row for each attempt: its night, all its facts, and a column for each dial that any of them turned."""
     dials = [(night, settings(night)) for night in nights]
     names = sorted({name for _, values in dials for turned in values.values() for name in turned})
     return [
         {"tag": night.tag, "attempt": attempt.number}
-        | {name: value for name, value in plain(attempt).items() if name != "number"}
+        | {name: plain(getattr(attempt, name)) for name in OF_ATTEMPT}
+        | {name: plain(getattr(attempt.proposal, name)) for name in OF_PROPOSAL}
+        | plain(Measured.of(night, attempt))
+        | {"runs": plain(attempt.runs)}
+        | {"decisions": [{"at": entry.at} | plain(entry.decision) for entry in attempt.decisions]}
         | {"is_incumbent": attempt.number == night.incumbent}
         | {name: plain(getattr(night, name)) for name in OF_NIGHT}
         | {f"{DIAL}{name}": plain(values[attempt.number].get(name)) for name in names}

@@ -13,13 +13,14 @@ from rich.console import Console
 from rich.progress import track
 
 from agent.errors import MachineError, NightError
-from agent.experiment import Run
+from agent.experiment import Attempt, Run
 from agent.files import replaced_folder
 from agent.invocation import command_for
 from agent.records.place import Place
+from agent.records.record import Record
 from agent.script.dials import Value
-from agent.view.facts.nouns import AttemptFacts, NightFacts
-from agent.view.facts.read import curve
+from agent.view.answer import Measured
+from agent.view.run_files import curve
 from agent.view.tables import settings
 
 MARK = "nightshift-export.json"
@@ -28,7 +29,7 @@ WORDS = ("title", "source", "status", "kind", "parent", "seeds", "started", "com
 METRICS = ("val_bpb", "gain_bpb", "sure", "memory_gb", "params", "tokens_s", "spent_s")
 
 
-def write_trackio(place: Place, folder: Path, nights: Sequence[NightFacts]) -> str:
+def write_trackio(place: Place, folder: Path, nights: Sequence[Record]) -> str:
     """Write the store; return the command that shows it. Raise MachineError without the extra, or if it fails."""
     _check_replaceable(folder)
     with replaced_folder(folder) as aside:
@@ -50,7 +51,7 @@ def write_trackio(place: Place, folder: Path, nights: Sequence[NightFacts]) -> s
     return f"TRACKIO_DIR={folder} trackio show{first}"
 
 
-def _project(night: NightFacts) -> str:
+def _project(night: Record) -> str:
     """Return the name of a night's project, without dots, which Trackio would drop: v1.1 and v11 are two nights."""
     return night.tag.replace(".", "--")
 
@@ -66,9 +67,7 @@ def _check_replaceable(folder: Path) -> None:
     raise NightError(f"{folder} holds something other than an export for trackio; name another folder with --out")
 
 
-def _run(
-    place: Place, night: NightFacts, attempt: AttemptFacts, dials: Mapping[int, Mapping[str, Value]]
-) -> dict[str, Any]:
+def _run(place: Place, night: Record, attempt: Attempt, dials: Mapping[int, Mapping[str, Value]]) -> dict[str, Any]:
     """Return what Trackio logs of an attempt: the losses by the share of the budget, and the metrics at the end."""
     began = {run.seed: _seconds(run.began or attempt.started) for run in attempt.runs}
     ended_s = max((began[run.seed] + run.spent_s for run in attempt.runs), default=0.0)
@@ -77,7 +76,8 @@ def _run(
         for fraction, loss in () if run.dawn else curve(place, night.tag, attempt.number, run.seed):
             point = records.setdefault(round(PARTS * fraction), (began[run.seed] + fraction * night.budget_s, {}))
             point[1][f"loss/seed{run.seed}"] = loss
-    metrics = {name: getattr(attempt, name) for name in METRICS} | _of_dawn(attempt.runs)
+    measured = Measured.of(night, attempt)
+    metrics = {name: getattr(measured, name) for name in METRICS} | _of_dawn(attempt.runs)
     last = records.setdefault(PARTS, (ended_s or _seconds(attempt.started), {}))
     last[1].update({name: float(value) for name, value in metrics.items() if value is not None})
     facts = {name: getattr(attempt, name) for name in WORDS} | {"night": night.tag, "device": night.device}

@@ -10,10 +10,12 @@ from agent.invocation import typed
 from agent.judging.failures import training_failure
 from agent.proposers.author.attempts import reason_for_author
 from agent.records.place import run_folder
+from agent.records.record import Record
+from agent.records.summary import Scored, gain_bpb
 from agent.sandbox.process import LOG, last_lines
 from agent.script.merge import Basis
 from agent.text import harmless
-from agent.view.facts.overview import estimated_gain_bpb
+from agent.view.answer import MissingEdit, TryAnswer
 
 TRACEBACK = "Traceback (most recent call last)"
 # What to do after a decision of this kind, beside going back.
@@ -59,43 +61,42 @@ class TriedEdit:
             return None
         return f"git restore -s {attempt_ref(self.night.tag, self.best.number)} {self.night.script}"
 
-    def facts(self) -> dict[str, object]:
-        """Return the facts that `nightshift try --json` prints (docs/agents.md)."""
-        attempt, best, noise = self.attempt, self.best, self.noise
-        decision, summary, log = attempt.decision, attempt.summary, self._log()
+    def answer(self, id_of_try: str, state: str) -> TryAnswer:
+        """Return what `nightshift try --json` prints."""
+        attempt, best, log = self.attempt, self.best, self._log()
         parent = None if attempt.parent is None else self.history[attempt.parent]
-        return {
-            "tag": self.night.tag,
-            "attempt": self.number,
-            "parent": attempt.parent,
-            "commit": attempt.commit,
-            "title": attempt.proposal.title,
-            "status": attempt.status,
-            "reason": reason_for_author(attempt),
-            "next": self.next(),
-            "traceback": self._traceback(),
-            "val_bpb": attempt.val_bpb,
-            "sigma_bpb": noise.sigma_bpb if noise else None,
-            "smallest_bpb": noise.smallest_bpb if noise else None,
-            "seeds": attempt.seeds,
-            "gain_bpb": _rounded(estimated_gain_bpb(attempt, parent), 6),
-            "sure": _rounded(decision.sure, 4) if decision else None,
-            "num_steps": summary.num_steps if summary else None,
-            "total_tokens_M": summary.total_tokens_M if summary else None,
-            "tokens_s": _rounded(attempt.tokens_s, 0),
-            "peak_vram_mb": summary.peak_vram_mb if summary else None,
-            "budget_s": self.night.budget_s,  # of training, in each run
-            "spent_s": round(attempt.spent_s, 1),  # training, scoring and audit, of all its runs
-            "best_attempt": best.number if best else None,
-            "best_val_bpb": best.val_bpb if best else None,
-            "best_ref": attempt_ref(self.night.tag, best.number) if best else None,
-            "branch": short(self.night.branch),
-            "go_back_with": self.way_back,
-            **basis_facts(self.basis),
-            "merged_onto": self.merged_onto,
-            "run_folder": None if log is None else str(log.parent),
-            "log": None if log is None else str(log),
-        }
+        record = Record(self.night, tuple(self.history), noise=self.noise)
+        return TryAnswer(
+            id=id_of_try,
+            state=state,
+            tag=self.night.tag,
+            attempt=self.number,
+            parent=attempt.parent,
+            commit=attempt.commit,
+            title=attempt.title,
+            status=attempt.status,
+            reason=reason_for_author(attempt),
+            next=self.next(),
+            traceback=self._traceback(),
+            val_bpb=attempt.val_bpb,
+            noise=self.noise,
+            seeds=attempt.seeds,
+            gain_bpb=gain_bpb(attempt, parent),
+            sure=attempt.sure,
+            summary=attempt.summary,
+            tokens_s=attempt.tokens_s,
+            budget_s=self.night.budget_s,
+            spent_s=attempt.spent_s,
+            best=Scored.of(record, best),
+            best_ref=attempt_ref(self.night.tag, best.number) if best else None,
+            branch=short(self.night.branch),
+            go_back_with=self.way_back,
+            based_on=self.basis.number,
+            missing_edits=missing_edits(self.basis),
+            merged_onto=self.merged_onto,
+            run_folder=None if log is None else str(log.parent),
+            log=None if log is None else str(log),
+        )
 
     def lines(self) -> list[str]:
         """Return the verdict as lines for people, with the next commands."""
@@ -148,17 +149,12 @@ class TriedEdit:
         return None
 
 
-def basis_facts(basis: Basis) -> dict[str, object]:
-    """Return what a script was made from, and the kept edits that it lacks."""
-    missing = [{"attempt": one.number, "title": one.proposal.title} for one in basis.missing]
-    return {"based_on": basis.number, "missing_edits": missing}
+def missing_edits(basis: Basis) -> tuple[MissingEdit, ...]:
+    """Return the kept edits that a script lacks."""
+    return tuple(MissingEdit(attempt.number, attempt.title) for attempt in basis.missing)
 
 
 def _telling(attempt: Attempt) -> Run | None:
     """Return the night's run whose training failed, or else the last."""
     runs = attempt.done_runs
     return next((run for run in runs if training_failure(run) is not None), runs[-1] if runs else None)
-
-
-def _rounded(value: float | None, decimals: int) -> float | None:
-    return None if value is None else round(value, decimals) + 0.0  # no minus zero

@@ -2,7 +2,7 @@
 
 from agent.judging.intervals import Interval
 from agent.text import SCORE_DECIMALS, counted, duration
-from agent.view.facts.workers import Load
+from agent.view.workers import Load
 
 NONE = "–"  # in a table, where there is no value
 

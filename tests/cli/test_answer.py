@@ -177,5 +177,10 @@ def test_a_dawn_that_was_ended_early_answers_with_what_it_has_found():
     history = [scored_attempt(0, 1.0, status=Status.KEEP), scored_attempt(1, 0.9, parent=0, status=Status.KEEP)]
     answer = answer_of_dawn("t", findings(history), "nightshift confirm t")
     facts = answer.as_facts()
-    assert (answer.exit_code, facts["exit_code"], facts["state"], facts["champion"]) == (130, 130, "unfinished", 1)
+    assert (answer.exit_code, facts["exit_code"], facts["state"], facts["findings"]["champion"]) == (
+        130,
+        130,
+        "unfinished",
+        1,
+    )
     assert facts["go_on_with"] == "nightshift confirm t"

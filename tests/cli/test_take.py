@@ -4,6 +4,7 @@ import json
 import shutil
 import sqlite3
 from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from samples import NIGHT
 from serving import GrowingNight
 
 from agent.experiment import Status
+from agent.judging.findings import Findings
 from agent.records.journal import Journal
 from agent.records.place import Place
 
@@ -161,9 +163,9 @@ def test_where_only_records_of_other_nights_are_the_first_edit_begins_with_the_s
 
 
 def test_the_confirmed_script_is_that_of_dawn(here):
-    found = {"champion": 2, "script": 1, "recorded_bpb": 0.1, "believed_bpb": 0.1, "honest": None, "holdout": None}
+    found = asdict(Findings(2, 1, 8, 0.1, 0.1, None, None, "", None, (), (), None, None))
     with closing(sqlite3.connect(here.folder("t") / "journal.sqlite")) as journal, journal:
-        findings = json.dumps(found | {"edits": [], "passengers": []})
+        findings = json.dumps(found)
         journal.execute("INSERT INTO dawns VALUES (1, 2, 4, 'then', 'now', ?)", (findings,))
     assert told(here, "confirmed")["attempt"] == 1
     assert told(here, "best")["attempt"] == 1

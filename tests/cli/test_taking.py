@@ -63,7 +63,7 @@ def test_a_replay_without_chance_gives_the_same_score_and_touches_nothing_of_the
     assert {path.name for path in folder.iterdir()} - {"metrics.jsonl"} == names  # busy machines make no point of it
     assert (folder / "train_mlx.py").read_text() == grounds.attempts("t")[2].proposal.script
     told = json.loads((folder / "replay.json").read_text())
-    assert (told["verdict"], told["difference_bpb"], told["seed"]) == ("reproduced", 0.0, 0)
+    assert (told["verdict"], told["difference_bpb"], told["now"]["seed"]) == ("reproduced", 0.0, 0)
     assert faults("replay", {"schema_version": 1, "error": None, "exit_code": 0} | told) == []
     shutil.rmtree(folder)
 
@@ -328,7 +328,11 @@ def test_two_attempts_stand_side_by_side_with_the_dials_that_differ(grounds):
 
     told = json.loads(grounds.nightshift("compare", "0", "2", "--json").stdout)
     assert told["dials"] == {"SHARPNESS": [0.5, 0.9]}
-    assert (told["a"]["number"], told["b"]["title"], told["winner"]) == (0, "script 2", "unknown")
+    assert (told["a"]["attempt"]["number"], told["b"]["attempt"]["proposal"]["title"], told["winner"]) == (
+        0,
+        "script 2",
+        "unknown",
+    )
     assert "(exit code 1: ValueError: no such width)" in grounds.nightshift("compare", "0", "3").stdout
 
     edit = grounds.nightshift("compare", "1", "2", "--diff").stdout.splitlines()

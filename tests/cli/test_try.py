@@ -83,8 +83,8 @@ def test_a_crash_says_why_as_json_alone_on_stdout(tried, tmp_path):
     assert (facts["tag"], facts["attempt"], facts["parent"], facts["status"]) == ("t", 3, 1, "crash")
     assert facts["reason"] == "exit code 1: AssertionError: no data"
     assert facts["val_bpb"] is None
-    assert facts["best_attempt"] == 1
-    assert facts["best_val_bpb"] == tried.attempts("t")[1].val_bpb
+    assert facts["best"]["number"] == 1
+    assert facts["best"]["val_bpb"] == tried.attempts("t")[1].val_bpb
     assert facts["commit"] == tried.git("rev-parse", "refs/experiments/t/0003")
     assert facts["go_back_with"] == "git restore -s refs/experiments/t/0001 train_mlx.py"
     assert (done.returncode, tried.attempts("t")[3].dry_run) == (0, None)  # a dry run is for budgets above a minute

@@ -135,7 +135,7 @@ def test_a_verdict_has_what_an_agent_goes_on_with(lined):
     assert facts["traceback"].splitlines()[-1] == "AssertionError: no data"
     assert Path(facts["log"]).read_text().strip().endswith("AssertionError: no data")
     assert facts["run_folder"] == str(Path(facts["log"]).parent)
-    best = facts["best_attempt"]
+    best = facts["best"]["number"]
     assert facts["best_ref"] == f"refs/experiments/t/{best:04d}"
     assert facts["go_back_with"] == f"git restore -s {facts['best_ref']} train_mlx.py"
     assert facts["next"].startswith("it crashed: read traceback, repair the script and try it again; or go back with:")

@@ -8,7 +8,8 @@ from judged import findings, next_run, scored_attempt, scored_run
 from test_confirmation import SIGMA, texts
 
 from agent.experiment import Attempt, Dawn, Decision, Ending, Kind, Run, Status, incumbent
-from agent.judging.champion import Again, Findings, adoption, edits_of
+from agent.judging.champion import Again, adoption, edits_of
+from agent.judging.findings import Findings
 
 
 def with_two_passengers(*last: Run) -> list[Attempt]:

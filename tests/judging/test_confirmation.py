@@ -8,7 +8,8 @@ from judged import findings, next_run, scored_attempt, scored_run
 
 from agent.experiment import Attempt, Ending, Status, halves_of, incumbent, is_half
 from agent.judging.belief import PRIOR, STEP, Distribution
-from agent.judging.champion import REACH, Again, Findings, Without, divided
+from agent.judging.champion import REACH, Again, Without, divided
+from agent.judging.findings import Findings
 from agent.judging.intervals import Spread
 
 SIGMA = 0.01

@@ -14,9 +14,9 @@ from agent.experiment import Ending, Status
 from agent.judging.early_stop import FRACTIONS, LEAST_RUNS, Bound, Finished, bounds, losses
 from agent.night.loop import run_night
 from agent.records import terms
+from agent.records.summary import Stopped
 from agent.runs.outputs import read_losses
 from agent.runs.train import EarlyStopCheck
-from agent.view.facts.overview import Stopped
 from agent.view.status import stopped_line
 
 

@@ -10,7 +10,7 @@ from agent.experiment import Attempt, Audit, Decision, Ending, Kind, Noise, Prop
 from agent.judging.failures import trusted
 from agent.judging.judges import Balanced, Greedy, Strict, choose_judge
 from agent.judging.noise import measured, noise
-from agent.records.summary import earned, merits
+from agent.records.summary import earned
 
 
 def attempt(number: int, *scores: float | None, ending: Ending = Ending.FINISHED, **details: object) -> Attempt:
@@ -301,7 +301,7 @@ def test_what_dawn_measures_is_not_for_the_night_to_judge_by():
         tried = candidate(len(seen), 1.39, 1.41)
         assert judge.judge(tried, seen) == judge.judge(tried, history)
     assert noise(seen) == noise(history)
-    assert earned(merits(seen), ()) == earned(merits(history), ())
+    assert earned(seen, ()) == earned(history, ())
     assert [(one.val_bpb, one.val_bpb_std, one.spent_s) for one in seen[:-1]] == [
         (one.val_bpb, one.val_bpb_std, one.spent_s) for one in history
     ]

@@ -46,7 +46,7 @@ def test_the_history_is_a_short_list(agent):
 
 def test_an_attempt_is_shown_with_its_log_and_its_edit(agent):
     shown = agent.facts("show", attempt="3")
-    assert (shown["number"], shown["hypothesis"], shown["status"]) == (3, "It might be better.", "crash")
+    assert (shown["attempt"]["proposal"]["hypothesis"], shown["measured"]["status"]) == ("It might be better.", "crash")
     assert "AssertionError: no data" in shown["traceback"]
     assert "AssertionError: no data" in agent.facts("show", attempt="3", log=True)["text"]
     assert "+SHARPNESS = 0.9" in agent.facts("diff", attempt="t:1")["diff"]
@@ -55,8 +55,8 @@ def test_an_attempt_is_shown_with_its_log_and_its_edit(agent):
 
 def test_the_best_script_is_read_and_taken(agent, night):
     best = agent.facts("best")
-    assert (best["number"], best["script"]) == (1, BEST)
-    assert agent.facts("status")["best"]["number"] == 1
+    assert (best["attempt"]["number"], best["script"]) == (1, BEST)
+    assert agent.facts("status")["summary"]["best"]["number"] == 1
     script = night.root / "train_mlx.py"
     script.write_text("# an edit that nothing else keeps\n")
     taken = agent.facts("take", attempt="1")

@@ -12,9 +12,9 @@ import pytest
 from commands import nothing_yet, refused
 from nights import Grounds, command, environment, make_repository, unigram
 
-from agent.experiment import Dawn
+from agent.experiment import Dawn, Noise, Proposal
 from agent.files import PREFIX
-from agent.judging.champion import Findings
+from agent.judging.findings import Findings
 from agent.judging.intervals import Interval
 from agent.judging.noise import noise
 from agent.model.best_script import BestScript
@@ -23,7 +23,7 @@ from agent.model.folder import write_folder
 from agent.model.weights import KeptWeights, weights_of
 from agent.records.journal import Journal
 from agent.records.place import Place
-from agent.view.facts.read import night_facts
+from agent.records.reading import read_night
 
 FIRST, KEPT = (unigram(SHARPNESS=sharpness) for sharpness in (0.5, 0.9))
 
@@ -50,7 +50,7 @@ def place_of(night: Grounds) -> Place:
 
 
 def best_of(night: Grounds) -> BestScript:
-    return BestScript.of(night_facts(place_of(night), "t"))
+    return BestScript.of(read_night(place_of(night), "t"))
 
 
 def kept_weights(night: Grounds) -> KeptWeights:
@@ -92,7 +92,7 @@ def test_an_interval_is_given_once_the_noise_is_known(kept_night):
     known = best_of(kept_night)
     assert known.gain is not None
     assert interval(known.gain) == f"{known.gain.mean_bpb:.6f}"
-    several = dataclasses.replace(known, facts=dataclasses.replace(known.facts, sigma_bpb=0.01))
+    several = dataclasses.replace(known, facts=dataclasses.replace(known.facts, noise=Noise(0.01, 3, 0.03)))
     assert several.gain.high_bpb - several.gain.mean_bpb == pytest.approx(1.96 * 0.01 * 2**0.5)
     assert several.score.high_bpb - several.score.val_bpb == pytest.approx(1.96 * 0.01)
     assert interval(several.gain).endswith("]")
@@ -132,7 +132,7 @@ def test_the_card_says_what_the_model_is_and_how_good(kept_night, tmp_path):
 def test_words_of_a_model_are_plain_text_in_the_card(kept_night):
     known = best_of(kept_night)
     hostile = "<script>x</script> [a](https://b.example) ![](c) `d` **e** | f\x1b[2J\n# g"
-    attempt = dataclasses.replace(known.attempt, title=hostile, hypothesis=hostile, source=hostile)
+    attempt = dataclasses.replace(known.attempt, proposal=Proposal("", hostile, hostile, hostile))
     known = dataclasses.replace(known, attempt=attempt)
     script = KEPT.replace('NOTE = "unigram"  # not searched', 'NOTE = "`x` | y"  # {"`x` | y", "z"}')
     assert script != KEPT

@@ -17,7 +17,8 @@ from judged import findings, next_run
 from nights import Grounds, Quiet, jobs_of, make_repository, scripted_context, unigram
 
 from agent.experiment import LOCAL, Attempt, Decision, Ending, Kind, Run, Score, Status, incumbent
-from agent.judging.champion import Again, Findings, Without
+from agent.judging.champion import Again, Without
+from agent.judging.findings import Findings
 from agent.night.dawn import confirm_night, is_interrupted
 from agent.night.limits import Limits
 from agent.night.lock import AFTER_RUN, NOW, only_night
@@ -189,19 +190,19 @@ def test_interruptions_change_neither_the_runs_nor_the_findings(morning):
     assert found is not None
     facts = json.loads(json.dumps(dataclasses.asdict(found)))
     of_losses = {"holdout", "over", "fitted"}  # and not of scores alone
-    assert {name for name in facts if facts[name] != morning.facts[name]} == of_losses
-    assert Findings.of(morning.facts).holdout.mean_bpb == pytest.approx(found.holdout.mean_bpb)
+    assert {name for name in facts if facts[name] != morning.facts["findings"][name]} == of_losses
+    assert Findings.of(morning.facts["findings"]).holdout.mean_bpb == pytest.approx(found.holdout.mean_bpb)
 
 
 def test_the_interval_on_the_holdout_covers_the_choice_of_text(morning):
-    found = Findings.of(morning.facts)
+    found = Findings.of(morning.facts["findings"])
     assert re.fullmatch(r"the choice of seeds and of \d+ pieces of text", found.over)
     assert found.fitted.low_bpb < 0 < found.fitted.high_bpb
     assert not found.is_fitted
 
 
 def test_the_passenger_is_found_and_the_champion_without_it_is_an_attempt(morning):
-    assert (morning.facts["champion"], morning.facts["passengers"]) == (3, [2])
+    assert (morning.facts["findings"]["champion"], morning.facts["findings"]["passengers"]) == (3, [2])
     question = morning.attempts[4]
     assert question.proposal.without == (2,)
     assert question.proposal.title == "#3 without #2"
@@ -238,7 +239,7 @@ def test_dawns_scores_have_columns_of_their_own(morning):
 
 
 def test_status_names_the_confirmed_script(morning):
-    told = "dawn 1: confirmed #4 #3 without #2, on experiments/0.05s-t-confirmed"
+    told = "dawn: confirmed #4 #3 without #2, on experiments/0.05s-t-confirmed"
     assert f"{told}, an honest gain of +" in morning.grounds.nightshift("status").stdout
 
 

@@ -7,7 +7,7 @@ from dawns import remember
 from nights import Grounds, make_repository, scripted_context, unigram
 
 from agent.experiment import Kind, halves_of, incumbent
-from agent.judging.champion import Findings
+from agent.judging.findings import Findings
 from agent.night.dawn import confirm_night
 from agent.night.loop import run_night
 

@@ -22,7 +22,7 @@ from agent.pools.pool import Ended
 from agent.records.journal import Journal
 from agent.runs.jobs import AuditRun, Job, Measure, Trial
 from agent.runs.runner import Runner
-from agent.view.facts.workers import Work
+from agent.view.workers import Work
 
 WORKERS = ("left", "right")
 TRAINS = "    while (elapsed := "

@@ -12,7 +12,7 @@ from agent.proposers.briefing import Briefing
 from agent.proposers.checked import TRIES, Checked, check_proposal
 from agent.proposers.mix import MOST_RESTED, Mix, rests_until
 from agent.proposers.registry import SOURCES
-from agent.records.summary import earned, merits
+from agent.records.summary import earned
 
 EMPTY = NoIdea("nothing in it")
 ROLES = {"first": ("queue",), "repairers": ("llm", "command")}
@@ -236,10 +236,10 @@ def test_shares_tell_what_each_source_brought_and_cost():
         asked(3, "llm:other-model", "garbage", wall_s=300.0, tokens_in=500),
         asked(3, "llm:other-model", wall_s=300.0, usd=0.01),
     )
-    llm, search = earned(merits(history), asks)
+    llm, search = earned(history, asks)
     assert (llm.source, llm.attempts, llm.kept, llm.gain_bpb, llm.calls, llm.failures) == ("llm", 2, 1, 0.01, 3, 1)
     assert llm.hours == pytest.approx((2 * 300 + 1200) / 3600)
-    assert (llm.last_failure, earned(merits(history), asks[:2])[0].last_failure) == (None, "garbage")
+    assert (llm.last_failure, earned(history, asks[:2])[0].last_failure) == (None, "garbage")
     assert (llm.tokens_in, llm.tokens_cached, llm.tokens_out, llm.usd) == (1500, 900, 200, pytest.approx(0.03))
     assert (search.source, search.attempts, search.calls, search.tokens_in, search.usd) == ("search", 1, 0, None, None)
 
@@ -247,7 +247,7 @@ def test_shares_tell_what_each_source_brought_and_cost():
 def test_a_gain_without_an_estimate_is_read_from_the_scores():
     kept = attempt(1, "search", 0.002)
     greedy = Attempt(1, 0, kept.proposal, "", "c", kept.runs, Decision(Kind.KEPT, ""), True)
-    (row,) = earned(merits([attempt(0, "you"), greedy]), ())
+    (row,) = earned([attempt(0, "you"), greedy], ())
     assert row.gain_bpb == pytest.approx(0.001)
 
 

@@ -21,7 +21,7 @@ from agent.proposers.mix import Mix
 from agent.proposers.queue import Queue
 from agent.proposers.search.search import Search
 from agent.proposers.waiting import FurtherFirst, Waiting
-from agent.records.summary import earned, merits
+from agent.records.summary import earned
 from agent.view.terminal import shares_lines
 
 # half a minute; the default mix is in the ordinary tests, by test_catalogue_night.py
@@ -130,7 +130,7 @@ def test_a_crash_went_back_to_the_model_in_quotes_and_was_mended(morning):
 
 
 def test_the_report_says_what_each_source_brought_and_cost(morning):
-    table = earned(merits(morning.attempts), morning.asks)
+    table = earned(morning.attempts, morning.asks)
     llm = next(share for share in table if share.source == "llm")
     assert llm.calls == len(morning.asks)
     assert llm.usd == pytest.approx(sum(ask.usd or 0 for ask in morning.asks))

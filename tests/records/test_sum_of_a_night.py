@@ -8,8 +8,8 @@ from test_journal import NIGHT
 from agent.experiment import Attempt, Audit, Decision, DryRun, Ending, Kind, Noise, Proposal, Run, Score, Status
 from agent.judging.noise import noise
 from agent.records.journal import Journal
-from agent.records.summary import earned, merits, noise_of_night
-from agent.view.facts.journal import overview
+from agent.records.record import Record, noise_of_night
+from agent.records.summary import earned, summary_of
 
 AUDIT = Audit(4, 0, 0.0, 0.0, 2.5)
 
@@ -48,9 +48,9 @@ def journal(tmp_path):
 
 def test_a_night_stands_where_its_attempts_say(journal):
     history = journal.attempts()
-    now, brought = overview(NIGHT, history, (), (), None), earned(merits(history), ())
+    now, brought = summary_of(Record(NIGHT, history)), earned(history, ())
     assert now.best.number == 5
-    assert (now.keep, now.discard, now.crash) == (2, 2, 1)  # of ideas: neither attempt 0 nor a question
+    assert (now.kept, now.discarded, now.crashed) == (2, 2, 1)  # of ideas: neither attempt 0 nor a question
     assert now.stopped.stopped == 1
     assert now.hours["other"] == pytest.approx((99 + 98 + 4 + 3) / 3600)
     assert now.unfinished == ((6, "title 6"), (8, "title 8"))

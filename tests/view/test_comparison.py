@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 import pytest
+from charted import findings
 from facts import a_night, a_run, an_attempt
 
 from agent.experiment import Kind, Score
 from agent.judging.intervals import Interval
 from agent.view.comparison import Side, Winner, attempts_compared, nights_compared
-from agent.view.facts.nouns import DawnFacts
 
 FIRST = an_attempt(*(a_run(seed, bpb) for seed, bpb in enumerate((1.20, 1.21, 1.19))), number=0)
 BETTER = an_attempt(*(a_run(seed, bpb) for seed, bpb in enumerate((1.10, 1.11, 1.09))), number=1)
@@ -105,7 +105,7 @@ def test_dials_that_differ_are_named_with_both_values():
 
 
 def test_nights_are_compared_by_their_best_scripts_and_a_choice_among_many_is_called_luck_in_part():
-    honest = DawnFacts(1, 1, 1, 0.1, 0.09, Interval(0.08, 0.06, 0.10), None, (), ())
+    honest = findings(Interval(0.08, 0.06, 0.10), champion=1)
     other = a_night(FIRST, tag="u")
     found = nights_compared(a_night(FIRST, BETTER, dawn=honest), other)
     assert found.winner is Winner.A
@@ -114,6 +114,6 @@ def test_nights_are_compared_by_their_best_scripts_and_a_choice_among_many_is_ca
     lines = {line.name: (line.a, line.b) for line in found.lines}
     assert lines["recorded gain"] == ("+0.100000", "+0.000000")
     assert lines["honest gain"] == ("+0.080000 ± 0.020000", "")
-    assert [lines[name] for name in ("ideas", "keep", "discard")] == [("1", "0"), ("1", "0"), ("0", "0")]
+    assert [lines[name] for name in ("ideas", "kept", "discarded")] == [("1", "0"), ("1", "0"), ("0", "0")]
     assert lines["time for training"] == ("30 min", "15 min")
     assert nights_compared(a_night(FIRST), a_night(tag="u")).sentence == "night u has kept nothing yet"

@@ -3,6 +3,7 @@
 import dataclasses
 
 import pytest
+from charted import findings
 from judged import scored_attempt
 from rich.cells import cell_len
 from samples import HISTORY, NIGHT
@@ -10,9 +11,8 @@ from samples import HISTORY, NIGHT
 from agent.experiment import Attempt, Decision, Kind, Status
 from agent.judging.intervals import Interval
 from agent.judging.noise import noise
-from agent.view.facts.journal import overview
-from agent.view.facts.nouns import DawnFacts
-from agent.view.facts.overview import Overview
+from agent.records.record import Record
+from agent.records.summary import NightSummary, summary_of
 from agent.view.live.ending import BAR, BEYOND, SHADE, belief, tried_lines
 
 NOISE_BPB = 0.1
@@ -85,8 +85,8 @@ def test_a_night_without_an_edit_and_one_without_noise_are_drawn_as_well():
 # ---- whether to believe it -------------------------------------------------------------------------------------------
 
 
-def standing(*history: Attempt) -> Overview:
-    return overview(NIGHT, history, (), (), noise(history))
+def standing(*history: Attempt) -> NightSummary:
+    return summary_of(Record(NIGHT, tuple(history), noise=noise(history)))
 
 
 def test_what_was_kept_is_believed_only_where_runs_train_and_the_interval_is_above_zero():
@@ -94,8 +94,8 @@ def test_what_was_kept_is_believed_only_where_runs_train_and_the_interval_is_abo
     clear = standing(baseline, scored_attempt(1, 1.2, 1.21, parent=0, status=Status.KEEP))
     doubtful = standing(baseline, scored_attempt(1, 1.49, 1.50, parent=0, status=Status.KEEP))
     nothing = standing(baseline, scored_attempt(1, 1.9, parent=0))
-    short = dataclasses.replace(clear, doubt="its runs have 9 steps")
-    honest = dataclasses.replace(clear, dawn=DawnFacts(1, 1, 1, 0.3, 0.3, Interval(0.2, 0.1, 0.3), None, (), (), "LR"))
+    short = dataclasses.replace(clear, noise=dataclasses.replace(clear.noise, doubt="its runs have 9 steps"))
+    honest = dataclasses.replace(clear, dawn=findings(Interval(0.2, 0.1, 0.3), champion=1))
     answers = [belief(night).removeprefix("Believe it? ") for night in (clear, doubtful, nothing, short, honest)]
     assert [answer.split()[0] for answer in answers] == ["Probably:", "Not", "Nothing", "No:", "By"]
     assert "9 steps" in answers[3]

@@ -1,16 +1,14 @@
 """Dawn's findings are told to people with the next command."""
 
-import dataclasses
+from dataclasses import replace
 
 import pytest
 from judged import findings, scored_attempt
-from nights import unigram
 from samples import NIGHT
 
-from agent.experiment import Dawn, Status, halves_of
-from agent.judging.champion import Edit, Findings
+from agent.experiment import Status
 from agent.judging.intervals import Interval
-from agent.view.facts.overview import dawn_of
+from agent.records.record import Record
 from agent.view.findings import findings_lines, runs_to_tell
 from agent.view.status import dawn_line
 
@@ -24,7 +22,7 @@ assert FOUND is not None
 
 def last_lines(honest: Interval | None, *, is_branch_there: bool = False) -> list[str]:
     assert FOUND is not None
-    found = dataclasses.replace(FOUND, honest=honest, script=None, passengers=())
+    found = replace(FOUND, honest=honest, script=None, passengers=())
     lines = findings_lines(found, HISTORY, NIGHT, is_branch_there=is_branch_there)
     ends = ("NOT confirmed", "not confirmed")
     return lines[next(i for i, line in enumerate(lines) if line.strip().startswith(ends)) :]
@@ -33,10 +31,10 @@ def last_lines(honest: Interval | None, *, is_branch_there: bool = False) -> lis
 def test_where_the_champion_is_one_edit_its_gain_is_told_once():
     """With two lines, "it stays" would stand above "NOT confirmed"."""
     assert FOUND is not None
-    edit = dataclasses.replace(FOUND.edits[0], runs=2)
-    found = dataclasses.replace(FOUND, edits=(edit,), passengers=())
+    edit = replace(FOUND.edits[0], runs=2)
+    found = replace(FOUND, edits=(edit,), passengers=())
     assert not any("#1 brings" in line for line in findings_lines(found, HISTORY, NIGHT, is_branch_there=False))
-    two = dataclasses.replace(found, edits=(edit, dataclasses.replace(edit, number=0)))
+    two = replace(found, edits=(edit, replace(edit, number=0)))
     assert any("#1 brings" in line for line in findings_lines(two, HISTORY, NIGHT, is_branch_there=False))
 
 
@@ -78,7 +76,7 @@ def test_an_interval_shrinks_with_the_root_of_its_runs():
 
 def test_an_alarm_says_by_how_much_and_over_what():
     assert FOUND is not None
-    fitted = dataclasses.replace(FOUND, fitted=Interval(0.01, 0.005, 0.015))
+    fitted = replace(FOUND, fitted=Interval(0.01, 0.005, 0.015))
     lines = findings_lines(fitted, HISTORY, NIGHT, is_branch_there=True)
     alarm = next(line for line in lines if "ALARM" in line)
     assert "gains +0.010000 [+0.005000, +0.015000] more than on the holdout, over seeds and both texts" in alarm
@@ -86,32 +84,12 @@ def test_an_alarm_says_by_how_much_and_over_what():
 
 
 def test_status_tells_of_the_latest_dawn():
-    def told(found: Findings | None) -> str | None:
-        dawn = Dawn(2, 1, 4, "then", None, dataclasses.asdict(found) if found else None)
-        facts = dawn_of((dawn,), lambda number: f"LR 0.{number}")
-        return dawn_line(facts, "experiments/30s-t") if facts else None
-
+    record = Record(replace(NIGHT, branch="experiments/30s-t"), tuple(HISTORY))
     assert FOUND is not None
-    assert told(FOUND) == (
-        "dawn 2: confirmed #1 LR 0.1, on experiments/30s-t-confirmed, an honest gain of "
+    assert dawn_line(FOUND, record) == (
+        f"dawn: confirmed #1 {HISTORY[1].title}, on experiments/30s-t-confirmed, an honest gain of "
         "+0.100000 [+0.098587, +0.101413]"
     )
-    assert told(None) is None
-    no_gain = dataclasses.replace(FOUND, script=None, honest=Interval(0.0, -0.1, 0.1))
-    assert told(no_gain) == "dawn 2: #1 is not confirmed (a gain of +0.000000 [-0.100000, +0.100000])"
-    assert told(dataclasses.replace(no_gain, honest=None)) == "dawn 2: #1 is not confirmed (too few runs)"
-
-
-def test_a_half_is_told_by_its_dials():
-    scripts = unigram(), unigram(SMOOTHING=2.0, SHARE=0.5, JITTER=0.1)
-    history = [
-        dataclasses.replace(one, proposal=dataclasses.replace(one.proposal, script=script, title=f"edit {one.number}"))
-        for one, script in zip(HISTORY, scripts, strict=True)
-    ]
-    assert FOUND is not None
-    half = Edit(halves_of(1)[1], Interval(-0.02, -0.03, -0.01), 0.99, 3)
-    found = dataclasses.replace(FOUND, edits=(*FOUND.edits, half), passengers=(half.number,), script=2)
-    lines = findings_lines(found, history, NIGHT, is_branch_there=True)
-    told = "  the second half of #1 brings -0.020000 [-0.030000, -0.010000], a passenger, dropped: JITTER"
-    assert told in lines
-    assert lines[-1] == "  the confirmed script is on experiments/30s-t-confirmed"
+    no_gain = replace(FOUND, script=None, honest=Interval(0.0, -0.1, 0.1))
+    assert dawn_line(no_gain, record) == "dawn: #1 is not confirmed (a gain of +0.000000 [-0.100000, +0.100000])"
+    assert dawn_line(replace(no_gain, honest=None), record) == "dawn: #1 is not confirmed (too few runs)"

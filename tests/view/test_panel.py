@@ -15,8 +15,8 @@ from agent.experiment import Ask, Attempt, Doing, Progress, Proposal, Status
 from agent.judging.intervals import Interval
 from agent.judging.noise import noise
 from agent.proposers.briefing import Left
-from agent.view.facts.journal import overview
-from agent.view.facts.overview import Scored
+from agent.records.record import Record
+from agent.records.summary import Scored, summary_of
 from agent.view.live.panel import Standing, countdown
 from agent.view.live.screen import Screen
 
@@ -77,7 +77,7 @@ def test_a_gain_is_green_where_its_whole_interval_is_one():
         terminal, screen, _ = shown_on(80)
         best = Scored(1, "title", 1.5 - gain_bpb, 1.0, 2.0, 1)
         gain = Interval(gain_bpb, gain_bpb - 0.1, gain_bpb + 0.1)
-        now = overview(NIGHT, MEASURED, ASKS, (), noise(MEASURED))
+        now = summary_of(Record(NIGHT, tuple(MEASURED), ASKS, noise=noise(MEASURED)))
         screen.stands(Standing.of(dataclasses.replace(now, best=best, gain=gain), LEFT))
         assert f"{colour}{gain_bpb:.6f} ± 0.100000 below the baseline" in terminal.raw
         assert ("\x1b[32m" in terminal.raw.rpartition("best")[2].partition("\n")[0]) == bool(colour)

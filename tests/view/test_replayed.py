@@ -3,29 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from facts import a_run
+from facts import a_night, a_run, an_attempt
 
-from agent.experiment import Run
-from agent.view.facts.nouns import AttemptFacts, NightFacts
 from agent.view.replayed import Replay, Verdict, replayed
-
-
-def an_attempt(*runs: Run, words: str | None = None) -> AttemptFacts:
-    scores = [run.val_bpb for run in runs if run.val_bpb is not None]
-    return AttemptFacts(
-        number=4, parent=0, title="wider", hypothesis="", source="search", status="keep", kind="kept", words=words,
-        val_bpb=sum(scores) / len(scores) if scores else None, seeds=len(runs), gain_bpb=None, sure=None,
-        memory_gb=None, params=None, tokens_s=1000.0, spent_s=0.0, asked_s=0.0, usd=None,
-        started="2026-11-22T01:00:00Z", commit=None, without=(), dials={}, runs=runs, decisions=(),
-    )  # fmt: skip
-
-
-def a_night(attempt: AttemptFacts, sigma_bpb: float | None = 0.01) -> NightFacts:
-    return NightFacts(
-        tag="t", branch="", device="a Mac", device_kind="metal", budget_s=300.0, protocol="abc", started="",
-        ended=None, sigma_bpb=sigma_bpb, smallest_bpb=None, attempts=(attempt,), incumbent=4, sources=(), dawn=None,
-    )  # fmt: skip
-
 
 REPLAY = Replay(seed=0, val_bpb=1.2, failure=None, tokens_s=1000.0, device="a Mac", protocol="abc", changed_files=())
 ONE = an_attempt(a_run(0, 1.2))

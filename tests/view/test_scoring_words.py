@@ -1,20 +1,25 @@
 """An author of scripts reads no words of a process that has read the validation text."""
 
 import json
+from dataclasses import replace
 
-from agent.view.facts.json import UNSHOWN, without_scoring_words
+from facts import an_attempt
+
+from agent.experiment import Audit, Ending, Kind, Run, Score
+from agent.view.answer import UNSHOWN, for_author, plain
+
+SECRET = "the secret text"
 
 
 def test_words_of_a_process_that_has_read_validation_text_are_left_out():
-    audit = {"failure": "the secret text", "wrong": 1}
-    run = {"seed": 0, "score": {"val_bpb": 1.0, "failure": None, "audit": audit}, "holdout": None}
-    unscored = run | {"score": {"val_bpb": None, "failure": "the secret text", "audit": None}}
-    held = run | {"score": None, "holdout": {"val_bpb": None, "failure": "the secret text", "audit": None}}
-    whole = run | {"score": {"val_bpb": 1.0, "failure": None, "audit": audit | {"failure": None}}}
-    decision = {"kind": "crashed", "words": "scoring failed: the secret text"}
-    facts = {"words": decision["words"], "runs": [run, unscored, held, whole], "decisions": [decision]}
-    shown = without_scoring_words(facts)
-    assert "secret" not in json.dumps(shown)
-    assert (shown["words"], shown["runs"][3]) == (UNSHOWN, whole)
-    honest = {"words": "worse", "runs": [whole], "decisions": [{"words": "worse"}]}
-    assert without_scoring_words(honest) == honest
+    audit = Audit(4, 1, 1.0, 1.0, 2.0, SECRET)
+    run = Run(0, Ending.FINISHED, 0, 300.0, None, f"the log quotes {SECRET}", Score(1.0, 2.0, audit=audit))
+    unscored, held = replace(run, score=Score(None, 2.0, SECRET)), replace(run, holdout=Score(None, 2.0, SECRET))
+    whole = replace(run, score=Score(1.0, 2.0, audit=replace(audit, failure=None)))
+    for failed in (run, unscored, held):
+        shown = for_author(an_attempt(failed, whole, kind=Kind.CRASHED, words=f"scoring failed: {SECRET}"))
+        assert "secret" not in json.dumps(plain(shown))
+        assert (shown.words, shown.decisions[0].decision.reason, shown.runs[1]) == (UNSHOWN, UNSHOWN, whole)
+    honest = an_attempt(whole, words="worse")
+    assert for_author(honest) == honest
+    assert "secret" not in json.dumps(plain(honest))  # the end of a log is in no answer

@@ -1,6 +1,7 @@
 """What the author of an edit is told: why, where to read on, and what to do next."""
 
 import dataclasses
+import json
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from samples import HISTORY, NIGHT
 
 from agent.experiment import Attempt, Audit, Decision, DryRun, Ending, Kind, Noise, Proposal, Run, Score, Status
 from agent.script.merge import Basis
+from agent.view.answer import plain
 from agent.view.verdict import ADVICE, TriedEdit
 
 SECRET = "the end of the validation text"
@@ -40,18 +42,19 @@ def trained(score: Score) -> Run:
 )
 def test_the_words_of_a_process_that_has_read_the_validation_text_are_not_told(run, kind, words):
     found = verdict(ended(run, kind, f"crash: {SECRET}"))
-    assert found.facts()["reason"].startswith(words)
-    assert found.facts()["traceback"] is None
-    assert SECRET not in f"{found.facts()} {found.lines()}"
+    answer = found.answer("t0001", "done")
+    assert answer.reason.startswith(words)
+    assert answer.traceback is None
+    assert SECRET not in f"{json.dumps(plain(answer))} {found.lines()}"
 
 
 def test_a_crash_of_the_training_is_told_with_the_end_of_its_log(tmp_path):
     log = tmp_path / "runs" / "0002" / "seed0" / "log.txt"
     log.parent.mkdir(parents=True)
     log.write_text(f"step 1\n{CRASH}\n")
-    facts = verdict(ended(Run(0, Ending.CRASHED, 1, 1.0, None, CRASH)), tmp_path).facts()
-    assert (facts["traceback"], facts["log"], facts["run_folder"]) == (CRASH, str(log), str(log.parent))
-    assert facts["next"].startswith("it crashed: read traceback, repair the script")
+    answer = verdict(ended(Run(0, Ending.CRASHED, 1, 1.0, None, CRASH)), tmp_path).answer("t0001", "done")
+    assert (answer.traceback, answer.log, answer.run_folder) == (CRASH, str(log), str(log.parent))
+    assert answer.next.startswith("it crashed: read traceback, repair the script")
 
 
 def test_so_is_one_of_a_dry_run(tmp_path):
@@ -59,10 +62,9 @@ def test_so_is_one_of_a_dry_run(tmp_path):
     log.parent.mkdir(parents=True)
     log.write_text(f"step 1\n{CRASH}\n")
     attempt = dataclasses.replace(ended(trained(Score(1.0, 1.0))), runs=(), dry_run=DryRun(1.0, "ValueError"))
-    facts = verdict(attempt, tmp_path).facts()
-    assert facts["traceback"].endswith(CRASH)
+    assert verdict(attempt, tmp_path).answer("t0001", "done").traceback.endswith(CRASH)
     log.write_text("step 1\n")  # it broke in scoring, of which there is no log
-    assert verdict(attempt, tmp_path).facts()["traceback"] is None
+    assert verdict(attempt, tmp_path).answer("t0001", "done").traceback is None
 
 
 @pytest.mark.parametrize("kind", [kind for kind in Kind if kind.status in (Status.DISCARD, Status.CRASH)])
@@ -81,8 +83,8 @@ def test_an_edit_that_was_late_beside_other_programs_need_not_be_slow():
 
 
 def test_the_difference_is_to_the_parent_and_beside_it_stands_how_much_may_be_luck():
-    facts = verdict(scored_attempt(2, 1.2, parent=1), noise=Noise(0.01, 4, 0.03)).facts()
-    assert (facts["gain_bpb"], facts["sigma_bpb"], facts["smallest_bpb"]) == (0.05, 0.01, 0.03)
+    answer = verdict(scored_attempt(2, 1.2, parent=1), noise=Noise(0.01, 4, 0.03)).answer("t0001", "done")
+    assert (answer.gain_bpb, answer.noise.smallest_bpb) == (pytest.approx(0.05), 0.03)
 
 
 def test_an_edit_that_was_merged_is_taken_before_it_is_edited_further():

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from agent.experiment import NOT_BELIEVED, Attempt, History
+from agent.records.summary import NightSummary, gain_bpb
 from agent.text import counted
-from agent.view.facts.overview import Overview, estimated_gain_bpb
 from agent.view.live.verdicts import COLOURS
 from agent.view.screen import shortened, shown
 
@@ -28,7 +28,7 @@ def tried_lines(history: History, smallest_bpb: float | None, columns: int | Non
     Of many edits, those with the largest gains are shown. columns: of the terminal; None: the output goes elsewhere.
     """
     edits = [
-        (attempt, None if attempt.kind in NOT_BELIEVED else estimated_gain_bpb(attempt, _parent(attempt, history)))
+        (attempt, None if attempt.kind in NOT_BELIEVED else gain_bpb(attempt, _parent(attempt, history)))
         for attempt in history[1:]
         if attempt.is_idea
     ]
@@ -39,15 +39,15 @@ def tried_lines(history: History, smallest_bpb: float | None, columns: int | Non
     kinds = max(len(_kind(attempt)) for attempt, _ in rows)
     room = (columns or PIPED_COLUMNS) - kinds - BESIDE  # for bar and title
     cells = min(MOST_CELLS, max(LEAST_CELLS, room - USUAL_TITLE))
-    gains_bpb = [gain_bpb for _, gain_bpb in rows if gain_bpb is not None]
+    gains_bpb = [estimated_bpb for _, estimated_bpb in rows if estimated_bpb is not None]
     scale = BarScale.of(gains_bpb, smallest_bpb or 0.0, cells)
     lines = []
-    for attempt, gain_bpb in rows:
+    for attempt, estimated_bpb in rows:
         colour = COLOURS[attempt.status] if attempt.status else ""
-        number, gain = f"#{attempt.number}", _number(gain_bpb)
+        number, gain = f"#{attempt.number}", _number(estimated_bpb)
         title = shortened(shown(attempt.proposal.title), max(LEAST_TITLE, room - cells))
         line = Text.assemble(f"  {number:<6}", (f"{_kind(attempt):<{kinds}}", colour), f"  {gain:>9}  ")
-        lines.append(line + scale.bar(gain_bpb, colour) + Text(f"  {title}"))
+        lines.append(line + scale.bar(estimated_bpb, colour) + Text(f"  {title}"))
     if len(edits) > len(rows):
         lines.append(Text(f"  and {counted(len(edits) - len(rows), 'further edit')}"))
     return lines
@@ -103,16 +103,16 @@ def _kind(attempt: Attempt) -> str:
     return str(attempt.kind or "unfinished")
 
 
-def belief(now: Overview) -> str:
+def belief(now: NightSummary) -> str:
     """Return in one sentence whether to believe what the night has kept."""
     if now.gain is None:
         return "Believe it? Nothing was kept: the script as it stood is still the best."
     if now.dawn is not None and now.dawn.honest is not None:
         return "Believe it? By the interval of dawn above, which fresh seeds have measured."
-    if now.doubt is not None:
+    if now.noise is not None and now.noise.doubt is not None:
         return (
-            f"Believe it? No: runs of {now.budget_s:g} s hardly train ({now.doubt}), and how far they come depends on "
-            f"what else the machine does. What helps them need not help longer ones."
+            f"Believe it? No: runs of {now.night.budget_s:g} s hardly train ({now.noise.doubt}), and how far they come "
+            f"depends on what else the machine does. What helps them need not help longer ones."
         )
     if now.gain.low_bpb <= 0:
         return "Believe it? Not yet: the interval of the gain includes zero, so it may be luck."

@@ -14,13 +14,12 @@ from agent.experiment import LOCAL, Attempt, Doing, History, Kind, Work
 from agent.proposers.briefing import Left
 from agent.records.journal import Journal
 from agent.records.place import run_folder
-from agent.records.summary import noise_of_night
+from agent.records.record import of_journal
+from agent.records.summary import summary_of
 from agent.runs.outputs import read_progress
-from agent.view.facts.journal import facts_of
-from agent.view.facts.overview import overview_of
-from agent.view.facts.workers import load_of, running, workers_of_call
 from agent.view.live.panel import Standing
 from agent.view.live.screen import Screen
+from agent.view.workers import load_of, running, workers_of_call
 
 EARLIER = 3  # verdicts that are shown at the beginning
 
@@ -102,14 +101,13 @@ class Follower:
 
     def _show_standing(self, left: Callable[[int], Left]) -> None:
         journal, work = self._journal, self._work
-        noise = noise_of_night(journal, self._history)
-        facts = facts_of(journal.night(), self._history, journal.asks(), (), journal.calls(), noise, {})
+        record = of_journal(journal)
         load = (
-            load_of(facts, running(work, self._history), time.time())
+            load_of(record, running(work, record), time.time())
             if max(workers_of_call(journal), len(work)) > 1
             else None
         )
-        self._screen.stands(Standing.of(overview_of(facts), left(len(facts.ideas)), load))
+        self._screen.stands(Standing.of(summary_of(record), left(len(record.ideas)), load))
 
     def _show_verdicts(self) -> None:
         since = self._decision

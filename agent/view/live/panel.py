@@ -12,11 +12,11 @@ from rich.text import Text
 
 from agent.experiment import Attempt, Progress, Status
 from agent.proposers.briefing import Left
+from agent.records.summary import NightSummary
 from agent.text import counted, shown_difference
-from agent.view.facts.overview import Overview
-from agent.view.facts.workers import Load, in_order
 from agent.view.live.verdicts import COLOURS, progress_words, within_one
 from agent.view.screen import shortened, shown
+from agent.view.workers import Load, in_order
 
 NIGHT = ""  # the key of what no worker does: asking for an idea, committing it
 RULE, BETWEEN = "─", " · "
@@ -68,13 +68,13 @@ class Job:
 class Standing:
     """Hold where a night stands, and what is left of it."""
 
-    now: Overview
+    now: NightSummary
     experiments_left: int | None  # None: no limit
     ends_s: float | None  # of the clock time.time(); None: no limit
     load: Load | None = None  # of several workers; None: the night has one
 
     @classmethod
-    def of(cls, now: Overview, left: Left, load: Load | None = None) -> "Standing":
+    def of(cls, now: NightSummary, left: Left, load: Load | None = None) -> "Standing":
         return cls(now, left.experiments, None if left.seconds is None else time.time() + left.seconds, load)
 
 
@@ -157,9 +157,9 @@ def _standing_lines(standing: Standing) -> Iterator[tuple[str, Sequence[str | Te
     """Yield name and parts of each line, the most important part first."""
     now = standing.now
     yield "best", _best_words(now)
-    numbers = zip((now.keep, now.discard, now.crash), ("kept", "discarded", "crashed"), Status, strict=True)
+    numbers = zip((now.kept, now.discarded, now.crashed), ("kept", "discarded", "crashed"), Status, strict=True)
     counts = [Text(f"{number} {word}", COLOURS[status] if number else "") for number, word, status in numbers]
-    yield "so far", [*counts, *([f"σ {now.sigma_bpb:.6f}"] if now.sigma_bpb is not None else [])]
+    yield "so far", [*counts, *([f"σ {now.noise.sigma_bpb:.6f}"] if now.noise is not None else [])]
     left = [] if standing.experiments_left is None else [counted(standing.experiments_left, "experiment")]
     left += [] if standing.ends_s is None else [countdown(max(0.0, standing.ends_s - time.time()))]
     yield "left", left or ["no limit; it runs until it is stopped"]
@@ -175,7 +175,7 @@ def _standing_lines(standing: Standing) -> Iterator[tuple[str, Sequence[str | Te
         yield "cost", cost
 
 
-def _best_words(now: Overview) -> Sequence[str | Text]:
+def _best_words(now: NightSummary) -> Sequence[str | Text]:
     best, baseline, gain = now.best, now.baseline, now.gain
     if best is None or baseline is None:
         return ["the baseline is measured first"]

@@ -10,13 +10,13 @@ from rich.text import Text
 from agent.experiment import LOCAL, Ask, Attempt, Doing, History, Night, NightCall, Progress, Work
 from agent.judging.noise import noise
 from agent.proposers.briefing import Left
+from agent.records.record import Record
+from agent.records.summary import summary_of
 from agent.text import harmless, harmless_lines
-from agent.view.facts.journal import facts_of
-from agent.view.facts.overview import overview_of
-from agent.view.facts.workers import load_of, running, runs_in_flight
 from agent.view.live.panel import NIGHT, Job, Standing, lines_of_several, panel_lines
 from agent.view.live.verdicts import describe, verdict
 from agent.view.screen import folded
+from agent.view.workers import load_of, running, runs_in_flight
 
 PLAIN_EVERY_S = 60.0
 DRAWN_EVERY_S = 0.2  # a drawing takes a millisecond, which a run on a CPU would have used
@@ -70,9 +70,9 @@ class Screen:
 
     def night_stands(self, night: Night, history: History, asks: Sequence[Ask], left: Left) -> None:
         if self._panel is not None:
-            facts = facts_of(night, history, asks, (), self._calls, noise(history), {})
-            load = load_of(facts, running(self._work.values(), history), time.time()) if self._has_several else None
-            self.stands(Standing.of(overview_of(facts), left, load))
+            record = Record(night, tuple(history), tuple(asks), calls=self._calls, noise=noise(history))
+            load = load_of(record, running(self._work.values(), record), time.time()) if self._has_several else None
+            self.stands(Standing.of(summary_of(record), left, load))
 
     def stands(self, standing: Standing) -> None:
         self._standing = standing

@@ -4,8 +4,8 @@ from rich.markup import escape
 
 from agent.experiment import NOT_BELIEVED, Attempt, Kind, Progress, Status
 from agent.proposers.author.attempts import reason_for_author
+from agent.records.summary import gain_bpb, measured_gain_bpb
 from agent.text import ABSURD, harmless
-from agent.view.facts.overview import estimated_gain_bpb, measured_gain_bpb
 
 COLOURS = {Status.KEEP: "green", Status.DISCARD: "bright_black", Status.CRASH: "red"}
 # whose reasons are shown
@@ -21,11 +21,11 @@ def verdict(attempt: Attempt, before: Attempt | None, *, for_author: bool = Fals
     """
     status = attempt.status or Status.CRASH
     words = [f"#{attempt.number}", escape(harmless(attempt.proposal.title))]
-    measured_bpb, gain_bpb = measured_gain_bpb(attempt, before), estimated_gain_bpb(attempt, before)
+    measured_bpb, estimated_bpb = measured_gain_bpb(attempt, before), gain_bpb(attempt, before)
     if attempt.val_bpb is not None:
         words.append(f"val_bpb {attempt.val_bpb:.6f}")
     if measured_bpb is not None:
-        words.append(f"gain {gain_bpb:+.6f}")
+        words.append(f"gain {estimated_bpb:+.6f}")
     why = reason_for_author(attempt) if for_author else attempt.decision and attempt.decision.words
     explained = attempt.decision is not None and why and _wants_a_reason(attempt, measured_bpb)
     words.append(f"[{COLOURS[status]}]{status}[/]{f' ({escape(harmless(why))})' if why and explained else ''}")

@@ -6,107 +6,85 @@ no evaluation of text, no request. So a title cannot become a program, even if a
 
 import base64
 import hashlib
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cache, partial
 from importlib.resources import files
-from typing import Any
 
-from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
+from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from agent.clock import utc_now
-from agent.errors import NightError
-from agent.experiment import LOCAL
+from agent.experiment import LOCAL, Attempt
 from agent.invocation import typed
 from agent.proposers.briefing import Curve
-from agent.records.journal import Journal
-from agent.records.place import Place
-from agent.text import budget, counted, diff_lines, duration, one_line, percent_sure
+from agent.records.record import Record
+from agent.records.summary import gain_bpb
+from agent.text import duration, one_line, percent_sure
 from agent.view import words
-from agent.view.facts.course import Kept, lineage, was_kept, with_overtaken
-from agent.view.facts.nouns import AttemptFacts, NightFacts
-from agent.view.facts.overview import gain_bpb, hours, overview_of
-from agent.view.facts.read import curve
-from agent.view.page import charts
+from agent.view.charts import story
+from agent.view.charts.progress import progress_chart
+from agent.view.charts.render import png, svg
+from agent.view.charts.style import Spec, Theme, css
+from agent.view.page.extras import Extras
+from agent.view.page.head import head
 
-ALL, NEWEST = 150, 75  # a longer night shows the edits and curves of what was ever kept, and of its newest attempts
-POINTS, LINES, LINE_CHARS = 30, 300, 400  # of a curve, of a diff, of its lines
-MOST_CHARS = 1_000_000  # of all diffs of a night
-TITLE_CHARS, MOST_BRANCHES = 2000, 60
-STEEP = 0.08  # of the budget: the first losses would flatten the rest
-WORDS = {"keep": "kept", "discard": "discarded", "crash": "crashed"}
-
-
-@dataclass(frozen=True, slots=True)
-class Extras:
-    """Hold edits and training losses of attempts by their numbers, as far as they are known."""
-
-    diffs: Mapping[int, str] = field(default_factory=dict)
-    curves: Mapping[int, Curve] = field(default_factory=dict)  # fraction of the budget, loss
+BROAD_PX, NARROW_PX = 820, 358  # of the two drawings of each chart; between phone and desk, one is scaled
+PICTURE_PX = 1000
+TITLE_CHARS, TEXT_CHARS = 2000, 8000
+CURVE_PX, STEEP = (480, 200, 40, 22), 0.08  # width, height, left and below; the first losses would flatten the rest
+Drawn = tuple[str, list[dict[str, Markup]]]  # a section's title, and its charts for wide and narrow pages
 
 
-def page(night: NightFacts, extras: Extras | None = None, live: str = "", version: int = 0) -> str:
+def page(night: Record, extras: Extras | None = None, live: str = "", version: int = 0) -> str:
     """Return the report of a night as HTML.
 
     live: a further script, which may ask the server that the page came from, and calls `renew(html)` of page.js.
     version: of the night's facts, for that script.
     """
-    style, scripts = file("page.css"), [file("page.js"), *filter(None, [live])]
-    attempts = {attempt.number: attempt for attempt in night.attempts}
-    now, dawn = overview_of(night), night.dawn
-    ideas = {idea.number: idea for idea in night.ideas}
-    kept = [(edit, ideas[edit.number]) for edit in lineage(night) if edit.still_kept and edit.number in ideas]
-    gains = {
-        "in the night": now.gain,
-        "on fresh seeds": dawn.honest if dawn else None,
-        "on the holdout": dawn.holdout if dawn else None,
-    }
-    text = template("page.html").render(
-        night=night,
-        now=now,
-        kept=sorted(kept, key=lambda pair: -(pair[0].gain_bpb or 0.0)),
-        gains={name: gain for name, gain in gains.items() if gain is not None},
-        workers=len({run.worker for attempt in night.attempts for run in attempt.runs}),
-        progress=charts.progress_of(night),
-        charts=[drawn for of in (charts.costs_of, charts.dials_of, charts.workers_of) if (drawn := of(night))],
-        tree=branches(night),
-        hours=[(what, spent) for what, spent in hours(night) if spent > 0],
-        rows=[_row(attempt, attempts, extras or Extras()) for attempt in night.attempts],
-        policy=_policy(style, scripts, connect=bool(live)),
-        style=Markup(style),
-        scripts=list(map(Markup, scripts)),
-        version=version,
+    style = "\n".join(
+        [
+            f":root {{ {css(Theme.LIGHT)} }}",
+            f"@media screen and (prefers-color-scheme: dark) {{ :root {{ {css(Theme.DARK)} }} }}",
+            file("page.css"),
+        ]
+    )
+    scripts = [file("page.js"), *filter(None, [live])]
+    shown = head(night)
+    text = (
+        templates()
+        .get_template("page.html")
+        .render(
+            night=night,
+            head=shown,
+            sections=list(_sections(night)),
+            rows=[_row(night, attempt, extras or Extras()) for attempt in night.attempts],
+            policy=_policy(style, scripts, connect=bool(live)),
+            style=Markup(style),
+            scripts=list(map(Markup, scripts)),
+            written=words.moment(utc_now()),
+            version=version,
+            program=typed(),
+        )
     )
     return text.encode(errors="replace").decode()  # a record's title may hold half a surrogate pair, which no file can
 
 
-def template(name: str) -> Template:
-    """Return a template of this folder, which escapes all that a night tells."""
-    return _environment().get_template(name)
-
-
 @cache
-def _environment() -> Environment:
-    environment = Environment(
+def templates() -> Environment:
+    """Return the templates, which escape all that a night tells."""
+    found = Environment(
         loader=FunctionLoader(file), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
     )
-    environment.filters |= {
+    found.filters |= {
         "bpb": words.bpb,
-        "within": words.within,
-        "ends": words.ends,
         "moment": words.moment,
-        "budget": budget,
-        "counted": counted,
         "duration": lambda seconds: duration(seconds / 3600),
         "sure": lambda share: words.NONE if share is None else percent_sure(share),
         "line": one_line,
         "cut": lambda text, most=TITLE_CHARS: text if len(text) <= most else f"{text[: most - 1]}…",
     }
-    environment.globals |= {"typed": typed, "written": lambda: words.moment(utc_now())}
-    return environment
+    return found
 
 
 def file(name: str) -> str:
@@ -114,7 +92,7 @@ def file(name: str) -> str:
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
-def _policy(style: str, scripts: Sequence[str], *, connect: bool) -> str:
+def _policy(style: str, scripts: list[str], *, connect: bool) -> str:
     rules = [
         "default-src 'none'",
         f"script-src {' '.join(map(_hash, scripts))}",
@@ -132,82 +110,84 @@ def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
-# ---- the tree of kept edits ------------------------------------------------------------------------------------------
+# ---- charts ----------------------------------------------------------------------------------------------------------
 
 
-def branches(night: NightFacts) -> list[tuple[Kept, AttemptFacts, int]]:
-    """Return the edits that were ever kept, each behind its parent, with how far from the best script's line it is.
-
-    Of a long night they are those of the largest gains, each below its nearest ancestor that is shown.
-    """
-    every = lineage(night)
-    parents = {edit.number: edit.parent for edit in every}
-    shown = {
-        edit.number for edit in sorted(every, key=lambda edit: edit.number and -(edit.gain_bpb or 0.0))[:MOST_BRANCHES]
+def _sections(night: Record) -> Iterator[Drawn]:
+    """Yield the sections of charts; the first is the progress, which stands above the table."""
+    draws: dict[str, tuple[Callable[[Record, int], Spec | None], ...]] = {
+        "Progress": (progress_chart,) if any(one.val_bpb is not None for one in night.attempts) else (),
+        "Which edit stands on which": (story.lineage_chart,),
+        "What a score costs": (story.tradeoffs_chart,),
+        "Which dials were turned": (story.dials_chart,),
+        "What each worker did": (story.workers_chart,),
+        "Hours and sources": (story.hours_chart, story.sources_chart),
     }
+    for title, of in draws.items():
+        charts = [chart for draw in of if (chart := _drawn(partial(draw, night)))]
+        if charts or title == "Progress":
+            yield title, charts
 
-    def ancestor(number: int | None) -> int | None:
-        while number is not None and number not in shown:
-            number = parents.get(number)
-        return number
 
-    line, at = set[int](), night.incumbent
-    while at is not None and at in parents:
-        line.add(at)
-        at = parents[at]
-    few = with_overtaken(night, [replace(edit, parent=ancestor(edit.parent)) for edit in every if edit.number in shown])
-    children = defaultdict[int | None, list[Kept]](list)
-    for edit in few:
-        children[edit.parent].append(edit)
+def _drawn(draw: Callable[[int], Spec | None]) -> dict[str, Markup]:
+    """Draw a chart for a wide page and for a phone; the style shows one of the two."""
+    specs = {"broad": (draw(BROAD_PX), BROAD_PX), "narrow": (draw(NARROW_PX), NARROW_PX)}
+    return {name: Markup(svg(spec, whole_px=width)) for name, (spec, width) in specs.items() if spec is not None}
 
-    def below(parent: int | None, depth: int) -> Iterator[tuple[Kept, AttemptFacts, int]]:
-        for edit in sorted(children[parent], key=lambda edit: (edit.number in line, edit.number)):
-            further = depth if edit.number in line or parent is None else depth + 1
-            attempt = night.attempt(edit.number)
-            assert attempt is not None, "an edit that was kept is an attempt"
-            yield edit, attempt, further
-            yield from below(edit.number, further)
 
-    return list(below(None, 0))
+def picture(night: Record) -> bytes:
+    """Return a PNG of a night's progress, to share."""
+    return png(progress_chart(night, PICTURE_PX, titled=True))
 
 
 # ---- rows ------------------------------------------------------------------------------------------------------------
 
 
-def _row(attempt: AttemptFacts, attempts: Mapping[int, AttemptFacts], extras: Extras) -> dict[str, Any]:
-    """Return what the template shows of an attempt."""
-    of_rows = "baseline" if attempt.number == 0 and attempt.status else WORDS.get(attempt.status or "")
-    kind = attempt.kind or of_rows or "not decided"
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Hold an attempt as the template shows it."""
+
+    attempt: Attempt
+    kind: str  # of the latest decision
+    verdict: str
+    gain_bpb: float | None
+    facts: list[tuple[str, str]]
+    diff: list[str]
+    losses: "Curves | None"
+
+
+def _row(night: Record, attempt: Attempt, extras: Extras) -> Row:
+    kind = str(attempt.kind or "not decided")
     verdict = attempt.words or kind
     verdict = verdict if verdict.startswith(kind) else f"{kind}: {verdict}"
     mine = extras.curves.get(attempt.number)
     parents = extras.curves.get(attempt.parent) if attempt.parent is not None else None
-    return {
-        "attempt": attempt,
-        "kind": kind,
-        "verdict": verdict[:1].upper() + verdict[1:] + ("" if verdict[-1] in ".!?…" else "."),
-        "gain_bpb": gain_bpb(attempt, attempts),
-        "facts": list(_facts(attempt)),
-        "diff": extras.diffs.get(attempt.number, "").splitlines(),
-        "losses": Losses(mine, parents or ()) if mine else None,
-    }
+    return Row(
+        attempt=attempt,
+        kind=kind,
+        verdict=verdict[:1].upper() + verdict[1:] + ("" if verdict[-1] in ".!?…" else "."),
+        gain_bpb=gain_bpb(attempt, night.parent(attempt)),
+        facts=list(_facts(night, attempt)),
+        diff=extras.diffs.get(attempt.number, "").splitlines(),
+        losses=curves(mine, parents or ()) if mine else None,
+    )
 
 
-def _facts(attempt: AttemptFacts) -> Iterator[tuple[str, str]]:
+def _facts(night: Record, attempt: Attempt) -> Iterator[tuple[str, str]]:
     """Yield name and value of what is known of an attempt beside its cells."""
     if attempt.val_bpb is not None:
         yield "val_bpb", f"{attempt.val_bpb:.6f}"
     yield "spent", duration(attempt.spent_s / 3600)
-    for name, (before, after) in attempt.dials.items():
+    for name, (before, after) in night.turned.get(attempt.number, {}).items():
         yield name, f"{before!r} → {after!r}"
     if attempt.params is not None:
         yield "parameters", f"{attempt.params / 1e6:.2f} M" if attempt.params >= 1e5 else f"{attempt.params:,}"
-    if attempt.memory_gb:
-        yield "memory", words.memory(1024 * attempt.memory_gb)
+    if memory_gb := night.memory_gb(attempt):
+        yield "memory", words.memory(1024 * memory_gb)
     if attempt.tokens_s is not None:
         yield "speed", f"{attempt.tokens_s:,.0f} tokens/s"
-    if attempt.usd is not None:
-        yield "paid", f"${attempt.usd:.2f}"
+    if (usd := night.usd(attempt)) is not None:
+        yield "paid", f"${usd:.2f}"
     workers = {run.worker for run in attempt.runs} - {LOCAL}
     if workers:
         yield "run on", ", ".join(sorted(workers))
@@ -217,56 +197,34 @@ def _facts(attempt: AttemptFacts) -> Iterator[tuple[str, str]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Losses:
-    """Hold the losses of an attempt, and those of another that it is compared with, for a drawing on one scale."""
+class Curves:
+    """Hold the losses of an attempt, and those of another that it is compared with, as paths of a drawing."""
 
-    mine: Curve
-    others: Curve
-
-    @property
-    def scale(self) -> tuple[float, float]:
-        """Return the lowest and the highest loss of the scale."""
-        losses = [loss for at, loss in (*self.mine, *self.others) if at >= STEEP] or [self.mine[-1][1]]
-        return min(losses), max(*losses, min(losses) + 1e-6)
-
-
-# ---- edits and curves ------------------------------------------------------------------------------------------------
+    mine: str
+    others: str
+    low: float
+    high: float
+    last: float
+    last_y: float
+    others_y: float | None
 
 
-def gather(place: Place, night: NightFacts) -> Extras:
-    """Read the edits from the journal of a night, and the curves from the logs of its runs."""
-    shown, diffs = telling(night), dict[int, str]()
-    with suppress(NightError):  # a night without a journal here has neither scripts nor logs
-        diffs = _diffs(place, night, shown)
-    of_run = partial(curve, place, night.tag, most=POINTS)
-    curves = {attempt.number: of_run(attempt.number, attempt.runs[0].seed) for attempt in shown if attempt.runs}
-    return Extras(diffs, {number: points for number, points in curves.items() if len(points) > 1})
+def curves(mine: Curve, others: Curve) -> Curves:
+    """Return the paths of an attempt's losses and of another's, on one scale."""
+    width, height, left, bottom = CURVE_PX
+    losses = [loss for curve in (mine, others) for at, loss in curve if at >= STEEP] or [mine[-1][1]]
+    low, high = min(losses), max(max(losses), min(losses) + 1e-6)
+    room = 0.06 * (high - low)
 
+    def y(loss: float) -> float:
+        return round(8 + (high + room - loss) / (high - low + 2 * room) * (height - bottom - 8), 1)
 
-def telling(night: NightFacts) -> list[AttemptFacts]:
-    """Return the attempts whose edits and curves are shown."""
-    if len(night.attempts) <= ALL:
-        return list(night.attempts)
-    newest = night.attempts[-NEWEST].number
-    return [attempt for attempt in night.attempts if attempt.number >= newest or was_kept(attempt)]
+    def path(curve: Curve) -> str:
+        places = (f"{left + at * (width - left - 60):.0f} {y(loss):.0f}" for at, loss in curve if loss <= high + room)
+        return f"M{'L'.join(places)}"
 
-
-def _diffs(place: Place, night: NightFacts, shown: Sequence[AttemptFacts]) -> dict[int, str]:
-    """Return the edits of attempts, those of the newest first, as far as there is room."""
-    pairs = {attempt.number: attempt.parent for attempt in shown if attempt.parent is not None}
-    with Journal.read(place.journal(night.tag)) as journal:
-        scripts = {one.number: one.proposal.script for one in journal.attempts_among({*pairs, *pairs.values()})}
-    diffs, left = dict[int, str](), MOST_CHARS
-    for number, parent in sorted(pairs.items(), reverse=True):
-        diffs[number] = diff(scripts[parent].splitlines(), scripts[number].splitlines())
-        left -= len(diffs[number])
-        if left < 0:
-            break
-    return diffs
-
-
-def diff(before: Sequence[str], after: Sequence[str]) -> str:
-    """Return the difference of two scripts as unified diff without its first two lines; a long one is cut."""
-    lines = [line[:LINE_CHARS] for line in diff_lines(before, after)][2:]
-    cut = [f"… {len(lines) - LINES} more lines"] if len(lines) > LINES else []
-    return "\n".join(lines[:LINES] + cut)
+    last_y, others_y = y(mine[-1][1]), y(others[-1][1]) if others else None
+    if others_y is not None and abs(others_y - last_y) < 13:  # the two numbers keep apart
+        middle, apart = (others_y + last_y) / 2, 7 if last_y >= others_y else -7
+        last_y, others_y = middle + apart, middle - apart
+    return Curves(path(mine), path(others) if others else "", low, high, mine[-1][1], last_y, others_y)

@@ -10,7 +10,7 @@ import pytest
 from nights import PROJECT
 
 from agent.experiment import incumbent
-from agent.records.shipped import read_record
+from agent.records.shipped import of_folder
 from agent.text import percent_sure
 
 TAG = "nov22-cpu-long"
@@ -59,7 +59,7 @@ def page():
 @pytest.fixture(scope="module")
 def record():
     folder = PROJECT / "experiments" / "shipped" / TAG
-    return read_record(folder)
+    return of_folder(folder)
 
 
 def number(text):
@@ -67,9 +67,9 @@ def number(text):
 
 
 def test_every_attempt_of_the_record_is_a_row_with_its_own_numbers(page, record):
-    assert list(page.rows) == [one.number for one in record.history]
-    assert len(record.history) >= 20
-    for one in record.history:
+    assert list(page.rows) == [one.number for one in record.attempts]
+    assert len(record.attempts) >= 20
+    for one in record.attempts:
         cells = page.rows[one.number]["cells"]
         assert cells[:3] == [str(one.number), one.proposal.title, one.kind]
         assert number(cells[3]) == pytest.approx(statistics.fmean(one.scores_bpb), abs=5e-5)
@@ -93,9 +93,9 @@ def test_the_rows_are_those_of_the_ledger(page):
 
 def test_the_head_says_what_the_record_comes_to(page, record):
     text = " ".join("".join(page.text).split())
-    ideas = [one for one in record.history if one.is_edit]
+    ideas = [one for one in record.attempts if one.is_edit]
     kept = [one for one in ideas if one.status == "keep"]
-    first, best, sigma_bpb = record.history[0], incumbent(record.history), record.noise.sigma_bpb
+    first, best, sigma_bpb = record.attempts[0], incumbent(record.attempts), record.noise.sigma_bpb
     before, after = (statistics.fmean(one.scores_bpb) for one in (first, best))
     assert f"{len(ideas)} ideas tried, {len(kept)} kept" in text
     assert f"went down from {before:.4f} to {after:.4f}" in text
@@ -110,7 +110,7 @@ def test_the_head_says_what_the_record_comes_to(page, record):
 
 def test_every_scored_attempt_is_a_dot_that_leads_to_its_row(record):
     drawn = (PROJECT / "docs" / "example-report.html").read_text()
-    progress = drawn[drawn.index('<div class="broad">') :]
+    progress = drawn[drawn.index("<h2>Progress</h2>") :]
     broad = progress[: progress.index("</svg>")]
     links = set(re.findall(r'href="#attempt-(\d+)"', broad))
-    assert links == {str(one.number) for one in record.history if one.val_bpb is not None}
+    assert links == {str(one.number) for one in record.attempts if one.val_bpb is not None}

@@ -2,20 +2,21 @@
 
 import base64
 import hashlib
-import re
 from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
-from charted import attempt, every_outcome, revoked
-from charted import night as night_of
+from charted import changed, renamed
 from made_facts import HOSTILE, made_night
 
 from agent.experiment import Kind
 from agent.judging.intervals import Interval
+from agent.records.record import Home, Record
+from agent.records.summary import summary_of
 from agent.text import duration
-from agent.view.facts.nouns import NightFacts
-from agent.view.page.page import Extras, branches, diff, page, telling
+from agent.view.page.extras import Extras, diff, telling
+from agent.view.page.head import Head, certainty, head
+from agent.view.page.page import page
 
 NIGHT = made_night(31, titles=HOSTILE)
 FIRST, BEST = NIGHT.attempts[0], NIGHT.attempts[NIGHT.incumbent or 0]
@@ -53,23 +54,13 @@ class Elements(HTMLParser):
         return dict(rule.split(" ", 1) for rule in text.split("; "))
 
 
-def said(night: NightFacts) -> str:
+def said(night: Record) -> str:
     """How sure the gain is, as HTML."""
-    return part(page(night), '<p class="lead">', "</p>")
+    return str(certainty(night, summary_of(night)))
 
 
-def part(text: str, begin: str, end: str) -> str:
-    """What stands between two parts of a page, with single blanks."""
-    return " ".join(text.partition(begin)[2].partition(end)[0].split())
-
-
-def figures(night: NightFacts) -> dict[str, tuple[str, str]]:
-    found = re.findall("<dt>(.*?)</dt><dd>(.*?)<small>(.*?)</small>", page(night))
-    return {name: (value, more) for name, value, more in found}
-
-
-def where(night: NightFacts) -> str:
-    return part(page(night), '<p class="eyebrow">', "</p>")
+def figures(shown: Head) -> dict[str, tuple[str, str]]:
+    return {name: (value, more) for name, value, more in shown.figures}
 
 
 @pytest.fixture(scope="module")
@@ -116,96 +107,90 @@ def test_every_attempt_is_a_row_that_links_lead_to(elements):
 
 
 def test_the_head_says_what_was_tried_what_helped_and_how_sure_that_is():
-    text, kept = page(NIGHT), sum(one.status == "keep" for one in NIGHT.attempts[1:])
-    assert part(text, '<h1 class="claim">', "</h1>") == (
+    shown, kept = head(NIGHT), sum(one.status == "keep" for one in NIGHT.attempts[1:])
+    assert shown.claim == (
         f"30 ideas tried, {kept} kept: val_bpb went down from {FIRST.val_bpb:.4f} to {BEST.val_bpb:.4f}."
     )
-    assert NIGHT.dawn is not None
-    assert NIGHT.dawn.honest is not None
-    honest = NIGHT.dawn.honest
-    assert f"{honest.mean_bpb:.4f} ({honest.low_bpb:.4f} to {honest.high_bpb:.4f})" in said(NIGHT)
-    assert part(text, '<ol class="helped">', "</ol>").count("<li>") == min(6, kept)
-    for name in ("in the night", "on fresh seeds", "on the holdout"):
-        assert f'<span class="soft">{name}</span>' in text
+    assert NIGHT.findings is not None
+    assert NIGHT.findings.honest is not None
+    honest = NIGHT.findings.honest
+    assert f"{honest.mean_bpb:.4f} ({honest.low_bpb:.4f} to {honest.high_bpb:.4f})" in shown.lead
+    assert len(shown.helped) == kept
+    assert [bar.name for bar in shown.gains] == ["in the night", "on fresh seeds", "on the holdout"]
     spent_h = sum(run.spent_s for one in NIGHT.attempts for run in one.runs) / 3600
-    assert figures(NIGHT)["Time spent"][0] == duration(spent_h)
+    assert figures(shown)["Time spent"][0] == duration(spent_h)
 
 
 def test_where_the_noise_is_not_known_no_interval_is_shown():
-    unknown = replace(NIGHT, sigma_bpb=None, smallest_bpb=None, dawn=None)
+    unknown = changed(NIGHT, sigma_bpb=None, dawn=None)
     gain = f"{(FIRST.val_bpb or 0) - (BEST.val_bpb or 0):.4f}"
     assert f"<strong>{gain}</strong> bits per byte. How sure that is, is not known." in said(unknown)
-    assert figures(unknown)["Gain in the night"] == (gain, "its noise is not known")
-    assert "How sure<" not in page(unknown)
+    assert figures(head(unknown))["Gain in the night"] == (gain, "its noise is not known")
+    assert not head(unknown).gains
 
 
 def test_a_gain_that_noise_explains_and_a_baseline_that_hardly_trains_are_said_first():
-    assert "includes zero" not in said(replace(NIGHT, dawn=None))
-    noisy = said(replace(NIGHT, dawn=None, sigma_bpb=1.0, doubt="its runs have 5 steps"))
+    assert "includes zero" not in said(changed(NIGHT, dawn=None))
+    noisy = said(changed(NIGHT, dawn=None, sigma_bpb=1.0, doubt="its runs have 5 steps"))
     assert " The interval includes zero, so all of it may be luck. The baseline hardly trains (its runs have" in noisy
     kept = next(one for one in NIGHT.attempts[1:] if one.status == "keep")
-    rest = tuple(replace(one, kind="provisional") if one is kept else one for one in NIGHT.attempts)
-    assert f"{kept.source} · provisional" in page(replace(NIGHT, attempts=rest))
+    provisional = replace(kept, decision=replace(kept.decision, kind=Kind.PROVISIONAL))
+    rest = tuple(provisional if one is kept else one for one in NIGHT.attempts)
+    assert f"{kept.source} · provisional" in [origin for _, origin in head(changed(NIGHT, attempts=rest)).helped]
 
 
 def test_the_head_names_a_day_once_and_the_workers_whose_time_it_adds_up():
-    assert where(NIGHT).endswith("2026-11-21 21:04 to 2026-11-22 06:40 UTC")
-    assert where(replace(NIGHT, ended="2026-11-21T23:59:59Z")).endswith("2026-11-21 21:04 to 23:59 UTC")
-    assert where(replace(NIGHT, ended=NIGHT.started)).endswith(" 2026-11-21 21:04 UTC")
+    assert head(NIGHT).where.endswith("2026-11-21 21:04 to 2026-11-22 06:40 UTC")
+    early = changed(NIGHT, attempts=(replace(FIRST, runs=(replace(FIRST.runs[0], ended="2026-11-21T23:59:59Z"),)),))
+    assert head(early).where.endswith("2026-11-21 21:04 to 23:59 UTC")
+    assert head(changed(NIGHT, attempts=(replace(FIRST, runs=()),))).where.endswith(" 2026-11-21 21:04 UTC")
     one = replace(FIRST, runs=tuple(replace(run, worker=f"gpu {at}") for at, run in enumerate(FIRST.runs)))
-    free = tuple(replace(each, usd=None) for each in NIGHT.sources)
-    several = replace(NIGHT, attempts=(one, *NIGHT.attempts[1:]), sources=free)
-    assert figures(several)["Time spent"][1] == f"{len(FIRST.runs) + 1} workers together"
+    several = changed(NIGHT, attempts=(one, *NIGHT.attempts[1:]), asks=())
+    assert figures(head(several))["Time spent"][1] == f"{len(FIRST.runs) + 1} workers together"
 
 
 def test_a_night_of_which_only_rows_are_left_is_not_advised_to_measure_again():
-    lost = replace(NIGHT, lost=True, dawn=None)
+    lost = changed(NIGHT, home=Home.ROWS, dawn=None)
     assert "nightshift confirm" not in said(lost)
-    assert "nightshift confirm" not in said(replace(NIGHT, shipped=True, dawn=None))
-    assert where(lost).endswith("only its rows of results.tsv are left")
-    rows = tuple(replace(one, kind=None, gain_bpb=None) for one in lost.attempts[:3])
-    words = {"keep": "kept", "discard": "discarded", "crash": "crashed"}
-    text = page(replace(lost, attempts=rows, incumbent=0))
-    for one in rows[1:]:
-        assert f"<span>{words[one.status or '']}</span>" in text
-    assert f"<span>{(rows[0].val_bpb or 0) - (rows[1].val_bpb or 0):+.4f}</span>".replace("-", "−") in text
+    assert "nightshift confirm" not in said(changed(NIGHT, home=Home.SHIPPED, dawn=None))
+    assert head(lost).where.endswith("only its rows of results.tsv are left")
 
 
 def test_a_gain_that_dawn_has_not_confirmed_is_not_called_one():
-    assert NIGHT.dawn is not None
+    assert NIGHT.findings is not None
     assert ">confirmed</strong>. <code>nightshift take t:confirmed</code>" in said(NIGHT)
-    doubtful = replace(NIGHT, dawn=replace(NIGHT.dawn, script=None, honest=Interval(0.002, -0.004, 0.008)))
+    doubtful = changed(NIGHT, dawn=replace(NIGHT.findings, script=None, honest=Interval(0.002, -0.004, 0.008)))
     assert "that may be luck, so it is <strong>not confirmed</strong>" in said(doubtful)
     assert "<code>nightshift confirm t</code> measures it with more seeds" in said(doubtful)
-    assert "<code>" not in said(replace(NIGHT, shipped=True))
-    worse = replace(NIGHT.dawn, script=None, honest=Interval(-0.005, -0.008, -0.002))
-    assert "it is worse, so it is <strong>not confirmed</strong>" in said(replace(NIGHT, dawn=worse))
-    trimmed = replace(NIGHT.dawn, script=30)
-    assert "#30 is the <strong>confirmed</strong> script" in said(replace(NIGHT, dawn=trimmed))
-    assert "<code>nightshift confirm t</code>" in said(replace(NIGHT, dawn=None))
+    assert "<code>" not in said(changed(NIGHT, home=Home.SHIPPED))
+    worse = replace(NIGHT.findings, script=None, honest=Interval(-0.005, -0.008, -0.002))
+    assert "it is worse, so it is <strong>not confirmed</strong>" in said(changed(NIGHT, dawn=worse))
+    trimmed = replace(NIGHT.findings, script=30)
+    assert "#30 is the <strong>confirmed</strong> script" in said(changed(NIGHT, dawn=trimmed))
+    assert "<code>nightshift confirm t</code>" in said(changed(NIGHT, dawn=None))
 
 
 def test_a_night_without_a_gain_says_why_or_how_to_go_on():
-    fruitless = replace(NIGHT, attempts=(FIRST, NIGHT.attempts[1]), incumbent=0, dawn=None)
+    fruitless = changed(NIGHT, attempts=(FIRST, NIGHT.attempts[1]), dawn=None)
     assert "<code>nightshift run --tag t</code> tries more ideas." in said(fruitless)
-    assert "<code>" not in said(replace(fruitless, lost=True))
-    told = said(replace(fruitless, doubt="its runs have <1> step"))
+    assert "<code>" not in said(changed(fruitless, home=Home.ROWS))
+    told = said(changed(fruitless, doubt="its runs have <1> step"))
     assert "The baseline hardly trains (its runs have &lt;1&gt; step)" in told
     assert "longer <code>--budget-s</code>" in told
 
 
 def test_a_night_without_a_gain_says_so():
-    unfinished = replace(FIRST, val_bpb=None, status=None, kind=None, words=None, runs=(), decisions=())
+    unfinished = replace(FIRST, decision=None, runs=(), decisions=())
     begun = f"The baseline scores {FIRST.val_bpb:.4f} bits per byte, and no idea was tried yet."
     fruitless = f"1 idea tried, 0 kept: the baseline is still the best script, at {FIRST.val_bpb:.4f}."
-    for attempts, best, sentence in (
-        ((), None, "No idea was tried yet: the baseline is measured first."),
-        ((unfinished,), None, "No idea was tried yet: the baseline is measured first."),
-        ((unfinished, NIGHT.attempts[1]), None, "1 idea tried, and no script has a score yet."),
-        ((FIRST,), 0, begun),
-        ((FIRST, NIGHT.attempts[1]), 0, fruitless),
+    for attempts, sentence in (
+        ((), "No idea was tried yet: the baseline is measured first."),
+        ((unfinished,), "No idea was tried yet: the baseline is measured first."),
+        ((unfinished, NIGHT.attempts[1]), "1 idea tried, and no script has a score yet."),
+        ((FIRST,), begun),
+        ((FIRST, NIGHT.attempts[1]), fruitless),
     ):
-        text = page(replace(NIGHT, attempts=attempts, incumbent=best, dawn=None))
+        text = page(changed(NIGHT, attempts=attempts, dawn=None))
         assert [said.strip() for said in Elements(text).texts_of("h1")] == [sentence]
         assert ("<h2>Progress</h2>" in text) == any(one.val_bpb for one in attempts)
 
@@ -221,7 +206,7 @@ def test_the_page_stays_small(size, most_bytes):
 
 def test_of_a_long_night_the_edits_of_all_that_was_kept_and_of_the_newest_are_shown():
     night = made_night(400)
-    kept = {one.number for one in night.attempts if any(made.status == "keep" for made in one.decisions)}
+    kept = {one.number for one in night.attempts if one.was_kept}
     assert {one.number for one in telling(night)} == kept | set(range(325, 400))
 
 
@@ -235,55 +220,7 @@ def test_an_edit_is_shown_as_a_unified_diff_and_cut_where_it_is_long():
 
 
 def test_half_a_surrogate_pair_in_a_title_is_written_as_a_question_mark():
-    first = replace(FIRST, title="half \ud800 of a pair")
-    text = page(replace(NIGHT, attempts=(first, *NIGHT.attempts[1:])))
+    first = renamed(FIRST, title="half \ud800 of a pair")
+    text = page(changed(NIGHT, attempts=(first, *NIGHT.attempts[1:])))
     assert "half ? of a pair" in text
     assert text.encode()
-
-
-# ---- the tree of kept edits, hours and sources -----------------------------------------------------------------------
-
-
-def depths(night: NightFacts) -> list[tuple[int, int]]:
-    return [(edit.number, depth) for edit, _, depth in branches(night)]
-
-
-def test_the_best_scripts_ancestors_lie_in_one_line_and_others_below_their_parents_beside_it():
-    assert depths(every_outcome()) == [(0, 0), (5, 1), (2, 0), (3, 0)]
-    kept = attempt(5, Kind.KEPT, 1.0, gain_bpb=0.2, parent=0)
-    off = [replace(revoked(number, 1.1, after=9), parent=parent) for number, parent in ((1, 0), (2, 0), (3, 1), (4, 2))]
-    last = replace(revoked(6, 1.1, after=9), parent=5)
-    tree = depths(night_of(attempt(0, Kind.BASELINE, 1.2), *off, kept, last))
-    assert tree == [(0, 0), (1, 1), (3, 2), (2, 1), (4, 2), (5, 0), (6, 1)]
-    text = " ".join(page(every_outcome()).split())
-    assert '<a class="title" dir="auto" href="#attempt-3">#3 a longer warm-up</a>' in text
-    assert "+0.0400 · 90%</span>" in text
-    assert "+0.1100 · revoked</span>" in text
-
-
-def test_of_many_kept_edits_those_of_the_largest_gains_are_shown_below_their_nearest_ancestors():
-    kept = [attempt(at, Kind.KEPT, 2 - at / 1000, gain_bpb=at % 7 / 1000, parent=at - 1) for at in range(1, 200)]
-    tree = depths(night_of(attempt(0, Kind.BASELINE, 2.0), *kept))
-    assert len(tree) == 60
-    assert {(number, 0) for number in range(6, 200, 7)} < set(tree)
-
-
-def test_an_edit_that_was_overtaken_names_the_one_that_merges_it():
-    attempts = (
-        attempt(0, Kind.BASELINE, 1.2),
-        attempt(1, Kind.KEPT, 1.15, gain_bpb=0.05),
-        attempt(2, Kind.OVERTAKEN, 1.16, "a wider MLP", gain_bpb=0.04, merged_as=3),
-        attempt(3, Kind.KEPT, 1.11, "a wider MLP, merged", gain_bpb=0.04, parent=1, merges=2),
-        attempt(4, Kind.OVERTAKEN, 1.17, "which none merges yet", parent=0),
-    )
-    assert depths(night_of(*attempts)) == [(0, 0), (2, 1), (1, 0), (3, 0)]
-    assert 'merged as <a href="#attempt-3">#3</a>' in page(night_of(*attempts))
-
-
-def test_hours_and_sources_say_what_they_took_brought_and_cost_as_far_as_that_is_known():
-    text = re.sub("<[^>]*>", "|", page(every_outcome()))
-    for words in ("50 min · 98%", "|1 of 6|0.0400|30 min|", "|1 of 2|0.0500|12 min|3, 1 failed|12,000, 3,400|$0.12|"):
-        assert words in text
-    free = re.sub("<[^>]*>", "|", page(replace(every_outcome(), sources=every_outcome().sources[:1])))
-    assert "US dollars" not in free
-    assert "calls of a model" not in free

@@ -11,15 +11,15 @@ import pytest
 from eventful import SCRIPT, fill
 from nights import Grounds, environment, make_repository
 
-from agent.cli.status import next_step, read_overview
+from agent.cli.status import next_step
 from agent.judging.noise import noise
 from agent.night.lock import only_night
 from agent.records.journal import Journal
 from agent.records.place import Place
-from agent.view.facts.json import plain
-from agent.view.facts.overview import Overview, overview_of
-from agent.view.facts.read import night_facts
-from agent.view.facts.workers import Crew
+from agent.records.reading import read_night
+from agent.records.record import of_journal
+from agent.records.summary import summary_of
+from agent.view.answer import plain
 
 
 @pytest.fixture(scope="module")
@@ -43,31 +43,28 @@ def minute(at: str) -> str:
 
 def test_status_says_what_its_json_has_and_that_is_what_all_facts_say(place):
     facts = json.loads(told(place, "--json"))
-    known = plain(overview_of(night_facts(place, "t")))
-    head = {"schema_version", "error", "exit_code"}
-    records = (field.name for record in (Overview, Crew) for field in dataclasses.fields(record))
-    assert set(facts) == {*head, "running", "left", "tries", *records}
-    assert (facts["running"], facts["left"]) == (None, None)
-    assert facts["best"] == known["best"]
-    assert facts["hours"] == pytest.approx(known["hours"])
-    best, gain = facts["best"], facts["gain"]
+    record = read_night(place, "t")
+    assert facts["summary"] == plain(summary_of(record))
+    assert (facts["running"], facts["left"], facts["tag"]) == (None, None, "t")
+    now, night = facts["summary"], facts["summary"]["night"]
+    best, gain, dawn = now["best"], now["gain"], now["dawn"]
     shown = told(place)
     for words in (
-        f"night {facts['tag']}: not running; it began {minute(facts['started'])}, "
-        f"its last run ended {minute(facts['ended'])}",
-        f"branch {facts['branch']}, {facts['budget_s']:g} s a run, {facts['device']}, protocol {facts['protocol']}",
-        f"8 attempts, {facts['ideas']} of them ideas: "
-        f"{facts['keep']} keep, {facts['discard']} discard, {facts['crash']} crash, 1 unfinished",
+        f"night {facts['tag']}: not running; it began {minute(night['started'])}, "
+        f"its last run ended {minute(now['ended'])}",
+        f"branch {record.branch}, {night['budget_s']:g} s a run, {night['device']}, protocol {night['protocol']}",
+        f"8 attempts, {now['ideas']} of them ideas: "
+        f"{now['kept']} kept, {now['discarded']} discarded, {now['crashed']} crashed, 1 unfinished",
         f"best val_bpb {best['val_bpb']:.6f} (#{best['number']})",
         f"(95 %: {gain['low_bpb']:+.6f} to {gain['high_bpb']:+.6f})",
-        f"dawn 1: confirmed #{facts['dawn']['script']} {facts['dawn']['title']}, on {facts['branch']}-confirmed",
-        f"an honest gain of {facts['dawn']['honest']['mean_bpb']:+.6f}",
-        f"σ {facts['sigma_bpb']:.6f} from {facts['noise_runs']} repeated runs; a difference of two single runs "
-        f"below {facts['smallest_bpb']:.6f} may be luck",
-        f"{3600 * facts['hours']['asking']:.0f} s asking",
-        f"${facts['usd']:.2f}",
-        "#{} {}".format(*facts["unfinished"][0]),
-        *(f"{one['source']:<8}" for one in facts["sources"]),
+        f"dawn: confirmed #{dawn['script']} both, on {record.branch}-confirmed",
+        f"an honest gain of {dawn['honest']['mean_bpb']:+.6f}",
+        f"σ {now['noise']['sigma_bpb']:.6f} from {now['noise']['runs']} repeated runs; a difference of two single runs "
+        f"below {now['noise']['smallest_bpb']:.6f} may be luck",
+        f"{3600 * now['hours']['asking']:.0f} s asking",
+        f"${now['usd']:.2f}",
+        "#{} {}".format(*now["unfinished"][0]),
+        *(f"{one['source']:<8}" for one in now["sources"]),
         "next: take the confirmed script into your working tree with: ",
         "take t:confirmed\n",
     ):
@@ -82,7 +79,7 @@ def test_a_night_that_runs_says_what_is_left_of_its_limits(place):
         endless = json.loads(told(place, "--json"))
     assert facts["running"]["stopping"] is False
     assert 7000 < facts["left"]["seconds"] <= 7200
-    assert facts["left"]["experiments"] == 9 - facts["ideas"] == 3
+    assert facts["left"]["experiments"] == 9 - facts["summary"]["ideas"] == 3
     assert "3 experiments" in shown
     assert "next:" not in shown  # it goes on by itself
     assert endless["left"] == {"seconds": None, "experiments": None}
@@ -90,7 +87,7 @@ def test_a_night_that_runs_says_what_is_left_of_its_limits(place):
 
 def test_status_names_the_next_step(place):
     with Journal.read(place.journal("t")) as journal:
-        now = read_overview(journal)
+        now = summary_of(of_journal(journal))
     assert now.dawn is not None
     assert next_step(dataclasses.replace(now, dawn=None)).endswith("confirm t")
     assert next_step(dataclasses.replace(now, dawn=dataclasses.replace(now.dawn, script=None))).endswith("run --tag t")

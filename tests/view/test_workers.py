@@ -20,12 +20,10 @@ from agent.experiment import LOCAL, Doing, Ending, Kind, NightCall, Proposal, Ru
 from agent.night.lock import only_night
 from agent.records.journal import Journal
 from agent.records.place import Place
-from agent.records.shipped import ship
-from agent.view.facts.journal import of_journal
-from agent.view.facts.nouns import NightFacts
-from agent.view.facts.read import night_facts
-from agent.view.facts.records import of_record
-from agent.view.facts.workers import Crew, busy_times, crew_of, in_order, load_of
+from agent.records.reading import read_night
+from agent.records.record import Record, of_journal
+from agent.records.shipped import of_folder, ship
+from agent.view.workers import Crew, busy_times, crew_of, in_order, load_of
 
 JOB_S = MINUTES_S + SCORING_S
 
@@ -41,7 +39,7 @@ def place(tmp_path_factory) -> Place:
 
 def read_crew(journal: Journal, now_s: float | None) -> Crew:
     work = journal.work()
-    return crew_of(of_journal(journal), journal.outlines(), work, now_s)
+    return crew_of(of_journal(journal), work, now_s)
 
 
 def ran(worker: str, began_s: float, train_s: float = 100) -> Run:
@@ -50,7 +48,7 @@ def ran(worker: str, began_s: float, train_s: float = 100) -> Run:
     return Run(0, Ending.FINISHED, 0, train_s, None, "", score, worker=worker, began=at(began_s), ended=ended)
 
 
-def crew(*runs: Run, asked_s: float = 0.0, **facts: object) -> NightFacts:
+def crew(*runs: Run, asked_s: float = 0.0, **facts: object) -> Record:
     """A night of attempt 0, which had all these runs, and of three ideas without any."""
     started = at(10_000 if asked_s else 0)
     first = attempt(0, Kind.BASELINE, 1.0, runs=runs, started=started, asked_s=asked_s)
@@ -114,7 +112,7 @@ def test_status_page_and_record_say_alike_how_busy_a_night_was_that_went_on_with
         (line,) = [line for line in status_lines(night, history, calls=journal.calls())
                    if line.startswith("workers: ")]  # fmt: skip
     assert f"busy for {status.utilisation:.0%} of " in line
-    for facts in (night_facts(place, "t"), of_record(place.shipped / "t")):
+    for facts in (read_night(place, "t"), of_folder(place.shipped / "t")):
         told = load_of(facts)
         assert told.workers == status.workers == 2
         assert told.utilisation == pytest.approx(status.utilisation, abs=0.01)
@@ -124,7 +122,7 @@ def test_a_journal_tells_who_is_at_work_and_how_busy_all_were(place):
     with Journal.read(place.journal("t")) as journal:
         crew = read_crew(journal, time.time())
     assert [one.name for one in crew.workers] == list(GPUS[:4])
-    assert [(one.name, one.doing, one.attempt) for one in crew.at_work] == [
+    assert [(one.name, one.work.doing, one.work.attempt) for one in crew.at_work] == [
         *(("gpu 0", "training", 13), ("gpu 1", "training", 14), ("gpu 2", "auditing", 15), ("gpu 3", "scoring", 16)),
     ]
     assert crew.load.workers == 4
@@ -141,28 +139,26 @@ def test_who_scores_or_audits_the_run_of_another_worker_is_told_by_the_journal(p
         journal.begin(Work("gpu 2", Doing.SCORING, 16, at(time.time()), 0))  # which gpu 3 has trained
         journal.begin(Work("gpu 9", Doing.AUDITING, 15, at(time.time()), 0))  # its first job
         crew = read_crew(journal, time.time())
-        assert [(one.name, one.runs > 0, one.doing, one.attempt) for one in crew.workers[2:]] == [
+        assert [(one.name, one.runs > 0, one.work.doing, one.work.attempt) for one in crew.workers[2:]] == [
             *(("gpu 2", True, "scoring", 16), ("gpu 3", True, "scoring", 16), ("gpu 9", False, "auditing", 15)),
         ]
         journal.record_call(4)
         assert journal.work() == ()  # what an earlier call began is over
 
 
-def test_facts_leave_out_every_run_that_goes_on(place):
-    facts = night_facts(place, "t")
-    assert [len(one.runs) for one in facts.attempts[-4:]] == [0, 0, 1, 1]
+def test_a_run_that_goes_on_has_no_time_yet(place):
+    facts = read_night(place, "t")
+    assert {span.attempt for span in busy_times(facts)} & {13, 14, 15, 16} == {15, 16}
     assert {span.worker for span in busy_times(facts)} == set(GPUS[:4])
 
 
 def test_an_overtaken_attempt_and_its_merge_name_each_other_in_journal_and_record(place):
-    facts = night_facts(place, "t")
-    assert (facts.attempts[5].kind, facts.attempts[5].merged_as, facts.attempts[6].merges) == ("overtaken", 6, 5)
-    assert [one.number for one in facts.attempts if one.merges is not None] == [6, 11]
+    facts = read_night(place, "t")
+    assert (facts.attempts[5].kind, facts.merged_as[5], facts.attempts[6].proposal.merges) == ("overtaken", 6, 5)
+    assert [one.number for one in facts.attempts if one.proposal.merges is not None] == [6, 11]
     ship(place, "t", place.shipped / "t")
-    told = of_record(place.shipped / "t")
-    assert [(one.merges, one.merged_as) for one in told.attempts] == [
-        (one.merges, one.merged_as) for one in facts.attempts
-    ]
+    told = of_folder(place.shipped / "t")
+    assert told.merged_as == facts.merged_as
     assert [run.worker for run in told.attempts[0].runs] == [run.worker for run in facts.attempts[0].runs]
     assert len(busy_times(told)) == len(busy_times(facts))
 
@@ -173,13 +169,18 @@ def test_status_has_a_line_for_each_worker_that_is_busy(place):
         tell("t", place.folder("t"))
         told = grounds.nightshift("status").stdout
         answer = json.loads(grounds.nightshift("status", "--json").stdout)
-        assert grounds.nightshift("stop").stdout == "night t ends after what it runs now\n"
+        assert grounds.nightshift("stop").stdout == "night t ends after its runs in flight\n"
         assert ", ends after the runs in flight; it began" in grounds.nightshift("status").stdout
     assert "\nworkers: 4 of 4 busy now, busy for " in told
     assert "\n  gpu 0  training, seed 0: #13 WARMUP_FRACTION 0.0 → 0.0013" in told
     assert "at work: #13" not in told
     assert faults("status", answer) == []
-    assert [one["doing"] for one in answer["workers"]] == ["training", "training", "auditing", "scoring"]
+    assert [one["work"]["doing"] for one in answer["crew"]["workers"]] == [
+        "training",
+        "training",
+        "auditing",
+        "scoring",
+    ]
     assert "workers" not in grounds.nightshift("status", "u").stdout
 
 

@@ -1,4 +1,4 @@
-"""The facts of a night: from its journal, its shipped record and its rows, and what is computed from them."""
+"""A night is read from its journal, its shipped record or its rows, and summed up alike."""
 
 import dataclasses
 import json
@@ -10,7 +10,6 @@ import pytest
 from eventful import EFFECT, PEEKS, SCRIPT, fill
 from nights import PROJECT, Grounds, git, make_repository, unigram
 
-from agent.cli.status import read_overview
 from agent.errors import NightError
 from agent.experiment import (
     incumbent,
@@ -19,13 +18,15 @@ from agent.judging.intervals import Interval
 from agent.judging.noise import noise
 from agent.records.journal import Journal
 from agent.records.place import Place
+from agent.records.reading import known_tags, read_night
+from agent.records.record import Home, Record
 from agent.records.results import write_ledger
 from agent.records.shipped import ship
-from agent.view.facts.course import Stair, lineage, progress
-from agent.view.facts.json import as_json, plain
-from agent.view.facts.nouns import NightFacts
-from agent.view.facts.overview import hours, overview_of
-from agent.view.facts.read import MOST_POINTS, curve, known_tags, night_facts, thinned
+from agent.records.summary import summary_of
+from agent.view.answer import Measured, plain
+from agent.view.charts.story import front
+from agent.view.course import Stair, lineage, progress
+from agent.view.run_files import MOST_POINTS, curve, thinned
 
 
 @pytest.fixture(scope="module")
@@ -37,35 +38,34 @@ def place(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def facts(place):
-    return night_facts(place, "t")
+    return read_night(place, "t")
 
 
-def test_facts_are_what_the_attempts_say(place, facts):
+def test_a_record_is_what_the_attempts_say(place, facts):
     with Journal.read(place.journal("t")) as journal:
-        history = journal.attempts()
+        history = journal.outlines()
     assert facts.incumbent == incumbent(history).number == 4
     assert facts.sigma_bpb == noise(history).sigma_bpb
-    for told, attempt in zip(facts.attempts, history, strict=True):
-        assert (told.number, told.parent, told.status, told.kind) == (
-            attempt.number, attempt.parent, attempt.status, attempt.kind
-        )  # fmt: skip
-        assert (told.val_bpb, told.seeds, told.spent_s) == (attempt.val_bpb, attempt.seeds, attempt.spent_s)
-        assert [run.seed for run in told.runs] == [run.seed for run in attempt.runs]
-        assert sum(run.spent_s for run in told.runs) == sum(run.spent_s for run in attempt.runs)
+    assert facts.attempts == history
     first, kept, lucky, crash, _, cheat, later, question = facts.attempts
-    assert (kept.memory_gb, kept.params, kept.tokens_s) == (1.0, 100, 50_000)
-    assert (crash.usd, crash.asked_s) == (0.75, 12.0)
-    assert [decision.kind for decision in lucky.decisions] == ["provisional", "revoked"]
+    measured = Measured.of(facts, kept)
+    assert (measured.memory_gb, measured.params, measured.tokens_s) == (1.0, 100, 50_000)
+    assert facts.usd(crash) == 0.75
+    assert [entry.decision.kind for entry in lucky.decisions] == ["provisional", "revoked"]
     assert cheat.runs[0].failure == PEEKS.failure
-    assert (later.status, later.kind, [one.kind for one in later.decisions]) == (None, None, ["crashed", "void"])
+    assert (later.status, later.kind, [one.decision.kind for one in later.decisions]) == (
+        None,
+        None,
+        ["crashed", "void"],
+    )
     assert first.runs[-1].holdout_bpb == pytest.approx(1.59)
     assert not question.is_idea
-    assert facts.dawn.honest == Interval(**EFFECT)
-    assert facts.dawn.edits == ((1, Interval(**EFFECT)), (4, None))  # dawn has not taken the last one out
+    assert facts.findings.honest == Interval(**EFFECT)
+    assert [(edit.number, edit.runs) for edit in facts.findings.edits] == [(1, 2), (4, 0)]
 
 
 def test_sources_say_what_they_brought_and_cost(facts):
-    sources = {one.source: one for one in facts.sources}
+    sources = {one.source: one for one in summary_of(facts).sources}
     assert (sources["search"].attempts, sources["search"].kept) == (5, 2)
     assert sources["search"].gain_bpb == pytest.approx(0.07 + 0.11)
     llm = sources["llm"]
@@ -88,8 +88,8 @@ def test_the_staircase_follows_the_decisions_and_rises_where_one_is_revoked(fact
 
 def test_a_night_that_keeps_again_what_it_revoked_goes_on_from_there(place, facts):
     again = facts.attempts[2].decisions[0]
-    orders = [decision.order for one in facts.attempts for decision in one.decisions]
-    decisions = *facts.attempts[2].decisions, dataclasses.replace(again, order=max(orders) + 1)
+    latest = max(entry.id for one in facts.attempts for entry in one.decisions)
+    decisions = *facts.attempts[2].decisions, dataclasses.replace(again, id=latest + 1)
     attempts = list(facts.attempts)
     attempts[2] = dataclasses.replace(attempts[2], decisions=decisions)
     course = progress(dataclasses.replace(facts, attempts=tuple(attempts)))
@@ -103,38 +103,43 @@ def test_lineage_has_all_that_was_ever_kept(facts):
     ]  # fmt: skip
 
 
+def test_the_front_has_the_attempts_that_no_other_beats_and_no_cheat(facts):
+    assert front(facts, lambda one: one.params) == {4}
+    assert front(facts, lambda one: one.tokens_s) == {4}
+    assert front(facts, lambda one: None if one.tokens_s is None else -one.tokens_s) == {2, 4}
+    assert front(facts, lambda one: None) == frozenset()
+
+
 def test_hours_add_up_to_all_that_was_measured(facts):
-    spent = dict(hours(facts))
+    spent = summary_of(facts).hours
     assert spent["asking"] == pytest.approx(12 / 3600)
     assert spent["other"] == pytest.approx((20 + 6) / 3600)  # a run that is repeated, and a dry run
     runs = [run for one in facts.attempts for run in one.runs]
     assert spent["training"] + spent["scoring"] + 20 / 3600 == pytest.approx(sum(run.spent_s for run in runs) / 3600)
 
 
-def test_json_has_all_facts_and_no_number_that_json_lacks(facts):
-    odd = dataclasses.replace(facts.attempts[1], gain_bpb=math.nan, dials={"A": (1, math.inf)})
-    told = json.loads(json.dumps(as_json(dataclasses.replace(facts, attempts=(odd,))), allow_nan=False))
-    assert set(told) == {field.name for field in dataclasses.fields(NightFacts)}
-    attempt = told["attempts"][0]
-    assert (attempt["gain_bpb"], attempt["dials"], attempt["val_bpb"]) == (None, {"A": [1, None]}, odd.val_bpb)
-    assert told["dawn"]["honest"] == EFFECT
+def test_a_night_is_summed_up(facts):
+    now = summary_of(facts)
+    assert (now.kept, now.discarded, now.crashed, now.ideas) == (2, 2, 1, 6)  # one goes on
+    assert now.best.number == 4
+    assert now.gain.mean_bpb == pytest.approx(1.5 - 1.3)
+    assert (now.usd, now.dawn) == (0.75, facts.findings)
 
 
-def test_status_shows_the_numbers_of_all_facts(place, facts):
-    with Journal.read(place.journal("t")) as journal:
-        by_facts = plain(read_overview(journal))
-    assert by_facts == plain(overview_of(facts))
-    assert (by_facts["keep"], by_facts["discard"], by_facts["crash"], by_facts["ideas"]) == (2, 2, 1, 6)  # one goes on
-    assert by_facts["best"]["number"] == 4
-    assert by_facts["gain"]["mean_bpb"] == pytest.approx(1.5 - 1.3)
-    assert by_facts["usd"] == 0.75
-    assert by_facts["dawn"]["title"] == "both"
+def test_json_has_no_number_that_json_lacks(facts):
+    decision = dataclasses.replace(facts.attempts[1].decision, gain_bpb=math.nan)
+    odd = dataclasses.replace(facts.attempts[1], decision=decision)
+    odd_night = dataclasses.replace(facts, attempts=(odd,), turned={1: {"A": (1, math.inf)}})
+    told = json.loads(json.dumps(plain(odd_night), allow_nan=False))
+    assert set(told) == {field.name for field in dataclasses.fields(Record)}
+    assert (told["attempts"][0]["decision"]["gain_bpb"], told["turned"]["1"]) == (None, {"A": [1, None]})
+    assert "script" not in told["attempts"][0]["proposal"]
 
 
 # ---- without a journal -----------------------------------------------------------------------------------------------
 
 
-def test_a_shipped_night_has_the_facts_of_its_journal(place, facts, tmp_path):
+def test_a_shipped_night_says_what_its_journal_says(place, facts, tmp_path):
     here = tmp_path / "there"
     shutil.copytree(place.repo.root, here)
     there = Place.of(here / "train_mlx.py")
@@ -144,28 +149,29 @@ def test_a_shipped_night_has_the_facts_of_its_journal(place, facts, tmp_path):
             journal.record_commit(number, f"{number}" * 40)
     write_ledger(there)
     shutil.rmtree(there.nights)
-    told = night_facts(there, "t")
+    told = read_night(there, "t")
     assert known_tags(there) == ("t",)
-    for field in ("tag", "branch", "device", "budget_s", "sigma_bpb", "smallest_bpb", "incumbent", "dawn", "lost"):
+    for field in ("tag", "branch", "device", "budget_s", "noise", "incumbent", "findings", "turned"):
         assert getattr(told, field) == getattr(facts, field), field
-    same = [field.name for field in dataclasses.fields(facts.attempts[0]) if field.name != "usd"]
     for shipped, one in zip(told.attempts, facts.attempts, strict=True):
-        own = dataclasses.replace(one, runs=tuple(dataclasses.replace(run, last_lines="") for run in one.runs))
-        assert {name: getattr(shipped, name) for name in same} == {name: getattr(own, name) for name in same}
+        assert shipped == dataclasses.replace(
+            one, runs=tuple(dataclasses.replace(run, last_lines="") for run in one.runs)
+        )
     assert progress(told) == progress(facts)
     assert lineage(told) == lineage(facts)
-    assert [one.dials for one in told.attempts] == [one.dials for one in facts.attempts]
-    assert dict(hours(told))["training"] == pytest.approx(dict(hours(facts))["training"])
+    hours = [summary_of(record).hours["training"] for record in (told, facts)]
+    assert hours[0] == pytest.approx(hours[1])
     shutil.rmtree(there.shipped)
-    rows = night_facts(there, "t")
-    assert (rows.lost, rows.incumbent, rows.device, rows.budget_s, rows.branch) == (
-        True, 4, facts.device, facts.budget_s, facts.branch
+    rows = read_night(there, "t")
+    assert (rows.home, rows.incumbent, rows.device, rows.budget_s, rows.branch) == (
+        Home.ROWS, 4, facts.device, facts.budget_s, facts.branch
     )  # fmt: skip
     assert Counter(one.status for one in rows.attempts) == Counter(one.status for one in facts.attempts if one.status)
     for one in rows.attempts:
         known = facts.attempts[one.number]
         assert one.val_bpb == (None if known.val_bpb is None else pytest.approx(known.val_bpb, abs=1e-6))
-        assert (one.parent, one.without, one.words) == (known.parent, known.without, known.words or None)
+        assert (one.parent, one.proposal.without) == (known.parent, known.proposal.without)
+        assert (one.words, one.seeds) == (known.words, known.seeds)
 
 
 def test_every_night_that_came_with_the_project_has_facts():
@@ -174,20 +180,20 @@ def test_every_night_that_came_with_the_project_has_facts():
     assert tags
     assert set(tags) <= set(known_tags(project))
     for tag in known_tags(project):
-        told = night_facts(project, tag)
+        told = read_night(project, tag)
         steps = progress(told).staircase
         assert steps[-1].incumbent == told.incumbent
-        assert json.dumps(as_json(told), allow_nan=False)
+        assert json.dumps(plain(told), allow_nan=False)
 
 
 def test_an_unknown_or_damaged_night_is_refused_in_one_sentence(place):
     for tag in ("u", "../t", ""):
         with pytest.raises(NightError, match="there are: t"):
-            night_facts(place, tag)
+            read_night(place, tag)
     (place.shipped / "broken").mkdir(parents=True)
     (place.shipped / "broken" / "night.json").write_text("[]")
     with pytest.raises(NightError, match="broken is damaged"):
-        night_facts(place, "broken")
+        read_night(place, "broken")
     assert known_tags(place) == ("t",)
 
 
@@ -203,11 +209,11 @@ def test_a_record_whose_attempts_descend_from_later_ones_is_damaged_and_such_row
         odd_rows = [*rows[:3], rows[3] | {"attempt": fourth | changed}, *rows[4:]]
         path.write_text("\n".join(map(json.dumps, odd_rows)))
         with pytest.raises(NightError, match="t is damaged"):
-            night_facts(there, "t")
+            read_night(there, "t")
     header = "commit\tval_bpb\tmemory_gb\tstatus\tdescription\tattempt\ttag\tparent\tstarted"
     odd = "a\t1.5\t1.0\tKEEP\tone\t0\tt\tb\t2026", "b\tnan\t\tdiscard\t<b>two\t1\tt\tb\t2026"
     (there.repo.root / "results.tsv").write_text("\n".join([header, *odd]))
-    lost = night_facts(there, "t")  # of a damaged record, the rows are left
+    lost = read_night(there, "t")  # of a damaged record, the rows are left
     assert [(one.parent, one.status, one.val_bpb) for one in lost.attempts] == [
         (None, "keep", 1.5), (None, "discard", None)
     ]  # fmt: skip
@@ -224,7 +230,7 @@ def test_rows_whose_tag_is_no_name_of_a_folder_are_no_night(place):
     (place.shipped / "a b" / "night.json").write_text('{"started": "2999"}')
     assert known_tags(place) == ("t",)
     with pytest.raises(NightError, match=r"there are: t$"):
-        night_facts(place, "../../../evil")
+        read_night(place, "../../../evil")
 
 
 def test_absurd_numbers_in_rows_are_no_numbers(place, tmp_path):
@@ -234,9 +240,9 @@ def test_absurd_numbers_in_rows_are_no_numbers(place, tmp_path):
         f"b\t1e-320\t1e-320\tdiscard\twithout #{many}\t1\tu\t\t2026\t1",
     )
     (place.repo.root / "results.tsv").write_text("\n".join([HEADER, *rows]))
-    told = night_facts(place, "u")
-    assert [(one.number, one.memory_gb, one.seeds, one.without) for one in told.attempts] == [
-        (0, None, 0, ()), (1, 1e-320, 1, ())
+    told = read_night(place, "u")
+    assert [(one.number, told.memory_gb(one), one.seeds, one.proposal.without) for one in told.attempts] == [
+        (0, None, 1, ()), (1, 1e-320, 1, ())
     ]  # fmt: skip
     assert told.budget_s == 0
     (place.repo.root / "results.tsv").write_text("commit\ttag\na\tu\n")  # of another tool
@@ -246,8 +252,9 @@ def test_absurd_numbers_in_rows_are_no_numbers(place, tmp_path):
 def _findings(**changed: object) -> str:
     bpb = {"mean_bpb": 0.1, "low_bpb": 0.05, "high_bpb": 0.15}
     found = {
-        "champion": 1, "script": 1, "recorded_bpb": 1.0, "believed_bpb": 1.1, "honest": bpb, "holdout": None,
-        "edits": [{"number": 1.1, "effect": bpb, "runs": 2}], "passengers": [],
+        "champion": 1, "script": 1, "fresh_runs": 8, "over": "", "fitted": None, "dropping": None,
+        "stays": None, "recorded_bpb": 1.0, "believed_bpb": 1.1, "honest": bpb, "holdout": None,
+        "edits": [{"number": 1.1, "effect": bpb, "worthless": 0.1, "runs": 2}], "passengers": [],
     }  # fmt: skip
     facts = {"number": 1, "champion": 1, "fresh": 4, "began": "2026-01-01T00:00:00Z", "findings": found | changed}
     return json.dumps(facts)
@@ -259,24 +266,24 @@ def test_a_record_of_another_night_or_with_findings_that_no_dawn_makes_is_damage
     ship(there, "t", there.shipped / "t")
     shutil.copytree(there.shipped / "t", there.shipped / "other")
     with pytest.raises(NightError, match=r"other is damaged \(it is the record of another night, 't'"):
-        night_facts(there, "other")
+        read_night(there, "other")
     shutil.rmtree(there.nights)
     path = there.shipped / "t" / "findings.json"
     path.write_text(_findings())
-    assert night_facts(there, "t").dawn is not None
+    assert read_night(there, "t").findings is not None
     markup = '<meta http-equiv="refresh" content="0; url=https://example.org">'
     width = {"mean_bpb": 0.1, "low_bpb": None, "high_bpb": markup}
     for changed in ({"champion": markup}, {"script": -1}, {"champion": 99}, {"honest": width}, {"passengers": ["x"]}):
         path.write_text(_findings(**changed))
         with pytest.raises(NightError, match="t is damaged"):
-            night_facts(there, "t")
+            read_night(there, "t")
     path.unlink()
     first, *others = (path := there.shipped / "t" / "attempts.jsonl").read_text().split("\n")
     row = json.loads(first)
     for changed in ({"parent": 0}, {"runs": [row["attempt"]["runs"][0] | {"ending": "odd"}]}):
         path.write_text("\n".join([json.dumps(row | {"attempt": row["attempt"] | changed}), *others]))
         with pytest.raises(NightError, match="t is damaged"):
-            night_facts(there, "t")
+            read_night(there, "t")
 
 
 # ---- curves ----------------------------------------------------------------------------------------------------------
@@ -310,5 +317,5 @@ def test_the_curve_of_a_real_run_is_read_and_one_without_a_log_is_empty(tmp_path
     assert points
     assert all(0 <= fraction <= 1 and loss > 0 for fraction, loss in points)
     assert curve(place, "t", 1, 0) == curve(place, "../t", 0, 0) == ()
-    facts = night_facts(place, "t")
+    facts = read_night(place, "t")
     assert (facts.incumbent, facts.attempts[0].commit) == (0, git(root, "rev-parse", facts.branch))

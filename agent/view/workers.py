@@ -11,10 +11,10 @@ from datetime import datetime
 from itertools import pairwise
 from typing import NamedTuple
 
-from agent.experiment import Doing, Ending, History, NightCall, Work
+from agent.experiment import Doing, Ending, NightCall, Work
 from agent.pools.contention import Contention, contention_of
 from agent.records.journal import Journal
-from agent.view.facts.nouns import NightFacts
+from agent.records.record import Record
 
 LEAST_PAUSE_S = 60.0  # where nothing was at work for longer than this and than a run's budget, the night had paused
 ROUNDED_S = 0.001  # SQLite's times may be earlier by so much: what begins in a call's second is the call's
@@ -59,25 +59,21 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerFacts:
-    """Hold what one worker has done, and what it does now; without an attempt, it has no run now."""
+class Worker:
+    """Hold what one worker has done, and what it does now."""
 
-    name: str
-    runs: int
-    busy_s: float
-    attempt: int | None = None
-    title: str | None = None
-    doing: str | None = None  # training, scoring or auditing
-    seed: int | None = None
-    dawn: int | None = None
-    since: str | None = None  # ISO 8601, UTC
+    name: str  # such as gpu 1; local for the one worker of a night that has no others
+    runs: int  # that it has begun
+    busy_s: float  # training, scoring and audits, by the journal
+    work: Work | None = None  # what it does now
+    title: str | None = None  # of the attempt that it works on
 
 
 @dataclass(frozen=True, slots=True)
 class Crew:
     """Hold the workers of a night, and how busy they were."""
 
-    workers: tuple[WorkerFacts, ...]
+    workers: tuple[Worker, ...]
     load: Load
     contention: Contention | None = None  # None: attempt 0 was not measured both alone and beside itself
 
@@ -86,35 +82,32 @@ class Crew:
         return max(self.load.workers, len(self.workers)) > 1
 
     @property
-    def at_work(self) -> tuple[WorkerFacts, ...]:
-        return tuple(worker for worker in self.workers if worker.attempt is not None)
+    def at_work(self) -> tuple[Worker, ...]:
+        return tuple(worker for worker in self.workers if worker.work is not None)
 
 
-def crew_of(facts: NightFacts, history: History, work: Iterable[Work] = (), now_s: float | None = None) -> Crew:
+def crew_of(record: Record, work: Iterable[Work] = (), now_s: float | None = None) -> Crew:
     """Return the workers of a night; now_s: the time where the night runs, None where it does not."""
     jobs = {} if now_s is None else {job.worker: job for job in work if job.doing is not Doing.REHEARSING}
-    going_on = running(jobs.values(), history)
+    going_on = running(jobs.values(), record)
     spent_s: dict[str, list[float]] = defaultdict(list)
-    for busy in busy_times(facts, going_on, now_s):
+    for busy in busy_times(record, going_on, now_s):
         spent_s[busy.worker].append(busy.ended_s - busy.began_s)
     workers = []
     for name in sorted({*spent_s, *jobs}, key=in_order):
-        done = WorkerFacts(name, len(spent_s[name]), sum(spent_s[name]))
-        if (job := jobs.get(name)) is not None:
-            title = history[job.attempt].proposal.title
-            now = job.attempt, title, job.doing, job.seed, job.dawn, job.began
-            done = WorkerFacts(name, done.runs, done.busy_s, *now)
-        workers.append(done)
-    load = load_of(facts, going_on, now_s)
-    return Crew(tuple(workers), load, contention_of(history[:1]))  # as long as there were no other runs
+        job = jobs.get(name)
+        title = record.attempts[job.attempt].title if job is not None else None
+        workers.append(Worker(name, len(spent_s[name]), sum(spent_s[name]), job, title))
+    load = load_of(record, going_on, now_s)
+    return Crew(tuple(workers), load, contention_of(record.attempts[:1]))  # as long as there were no other runs
 
 
-def running(work: Iterable[Work], history: History) -> list[Work]:
+def running(work: Iterable[Work], record: Record) -> list[Work]:
     """Return the jobs that belong to a run which goes on, each since the run began: it is trained, then scored."""
     return [
         replace(job, began=run.began or job.began)
         for job in work
-        for run in history[job.attempt].runs
+        for run in record.attempts[job.attempt].runs
         if (run.ending, run.seed, run.worker) == (Ending.RUNNING, job.seed, job.worker)
     ]
 
@@ -139,15 +132,15 @@ def in_order(name: str) -> tuple[tuple[str, int], ...]:
 # ---- when each was busy ----------------------------------------------------------------------------------------------
 
 
-def busy_times(facts: NightFacts, work: Iterable[Work] = (), now_s: float | None = None) -> list[BusyTime]:
+def busy_times(record: Record, work: Iterable[Work] = (), now_s: float | None = None) -> list[BusyTime]:
     """Return when each worker was busy, by worker and then by time.
 
     work: the runs that go on at the present time. A run that the harness did not survive has no known length.
     """
     by_worker: dict[str, list[BusyTime]] = defaultdict(list)
-    for attempt in facts.attempts:
+    for attempt in record.attempts:
         for run in attempt.runs:
-            if (began_s := seconds(run.began)) is not None:
+            if run.ending is not Ending.RUNNING and (began_s := seconds(run.began)) is not None:
                 # an audit comes later, and is counted here as if it had followed at once
                 ended_s = max(seconds(run.ended) or 0.0, began_s + run.spent_s)
                 of = attempt.number, run.seed, run.dawn, run.ending
@@ -174,27 +167,26 @@ def seconds(at: str | None) -> float | None:
     return None
 
 
-def others_of(facts: NightFacts) -> list[Between]:
-    """Return when a night asked for ideas and made dry runs, as far as its facts tell."""
-    times = ((seconds(one.started), one) for one in facts.attempts)
-    return [
-        (at_s - one.asked_s, at_s + one.dry_run_s)
-        for at_s, one in times
-        if at_s is not None and one.asked_s + one.dry_run_s > 0
-    ]
+def others_of(record: Record) -> list[Between]:
+    """Return when a night asked for ideas and made dry runs, as far as its record tells."""
+    asked = [(ask.started, ask.wall_s) for ask in record.asks]
+    tried = [(one.started, one.dry_run.wall_s) for one in record.attempts if one.dry_run is not None]
+    return [(at_s, at_s + spent_s) for at, spent_s in (*asked, *tried) if (at_s := seconds(at)) is not None]
 
 
 # ---- how busy all were -----------------------------------------------------------------------------------------------
 
 
-def load_of(facts: NightFacts, work: Iterable[Work] = (), now_s: float | None = None) -> Load:
+def load_of(record: Record, work: Iterable[Work] = (), now_s: float | None = None) -> Load:
     """Return how busy the workers were; work: the runs that go on at the present time."""
-    busy, calls = busy_times(facts, work, now_s), facts.calls
-    found = stretches(busy, others_of(facts), facts.budget_s, calls)
+    busy, calls = busy_times(record, work, now_s), record.calls
+    found = stretches(busy, others_of(record), record.budget_s, calls)
     at_work_s = sum(one.length_s for one in found)
     available_s = sum(one.workers * one.length_s for one in found)
-    busy_s = sum(span.ended_s - span.began_s for span in busy) + sum(one.dry_run_s for one in facts.attempts)
-    ideas = sum(one.status is not None for one in facts.ideas)
+    busy_s = sum(span.ended_s - span.began_s for span in busy) + sum(
+        one.dry_run.wall_s for one in record.attempts if one.dry_run
+    )
+    ideas = sum(one.status is not None for one in record.ideas)
     return Load(
         workers=calls[-1].workers if calls else found[-1].workers if found else 1,
         at_work_s=at_work_s,

@@ -1,0 +1,52 @@
+"""What a dawn has found, without numpy, which takes a tenth of a second to import."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from agent.experiment import Part
+from agent.judging.intervals import Interval
+
+SOURCE = "dawn"  # of its proposals
+Parts = tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Hold the effect on the champion of a kept edit or a half, by the night's runs and by those without it."""
+
+    number: Part
+    effect: Interval
+    worthless: float  # the probability that it brings nothing or does harm
+    runs: int  # of the champion without it
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """Hold what a dawn has found; the names of its fields are those of the journal and of `confirm --json`."""
+
+    champion: int
+    script: int | None  # the attempt whose script is confirmed; None where no gain is
+    fresh_runs: int  # at this dawn, of attempt 0 and the champion together
+    recorded_bpb: float | None  # the champion's gain over attempt 0, by the night's own scores
+    believed_bpb: float | None  # the same gain, by the shrunken estimates of the judge
+    honest: Interval | None  # on fresh seeds; None until attempt 0 and champion have two each
+    holdout: Interval | None  # the same runs on text that no run was judged by; over its documents, too, where known
+    over: str  # what the holdout's interval covers
+    fitted: Interval | None  # the gain on the validation text less that on the holdout, over seeds and both texts
+    edits: tuple[Edit, ...]  # in the order in which they were kept; after each, its halves that were asked about
+    passengers: Parts  # to be dropped
+    dropping: Interval | None  # measured gain of dropping them over the champion; None if it was not measured
+    stays: str | None  # why doubtful edits are not dropped after all
+
+    @property
+    def is_fitted(self) -> bool:
+        """Return whether the gain on the validation text exceeds that on the holdout by more than chance."""
+        return self.fitted is not None and self.fitted.low_bpb > 0
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> "Findings":
+        """Read findings from the facts in a journal."""
+        return msgspec.convert(facts, cls)

@@ -1,0 +1,176 @@
+"""All that is recorded of a night, whether its journal, its shipped record or only its rows in results.tsv are here."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import cached_property
+
+import msgspec
+
+from agent.experiment import Ask, Attempt, Dawn, Night, NightCall, Noise, Terms, incumbent, memory_mb, short
+from agent.judging.findings import Findings
+from agent.records.journal import Journal
+from agent.script.dials import Value, dials_in
+
+Turned = Mapping[str, tuple[Value, Value]]  # dial → its value in the parent and in the attempt, where they differ
+# of a night's options, those that say how it was judged: an agent's command line or a server's address is private
+PUBLIC = ("judge", "confirm", "plausible_gain", "early_stop", "sandbox", "proposer")
+
+
+class Home(StrEnum):
+    """Name where a record was read from."""
+
+    JOURNAL = "journal"
+    SHIPPED = "shipped"  # its journal and its commits are elsewhere
+    ROWS = "rows"  # of results.tsv: no hypotheses, and for each attempt as many equal runs as it had seeds
+
+
+@dataclass(frozen=True)  # without slots, so that what follows from a record is found out once
+class Record:
+    """Hold a night with all that happened in it. Every view draws this, and `summary_of` sums it up."""
+
+    night: Night
+    attempts: tuple[Attempt, ...]  # by number, without scripts; where rows alone are left, some may be missing
+    asks: tuple[Ask, ...] = ()
+    dawns: tuple[Dawn, ...] = ()
+    calls: tuple[NightCall, ...] = ()
+    noise: Noise | None = None
+    turned: Mapping[int, Turned] = field(default_factory=dict)  # attempt → what it turned, where scripts were read
+    home: Home = Home.JOURNAL
+
+    @property
+    def tag(self) -> str:
+        return self.night.tag
+
+    @property
+    def branch(self) -> str:
+        """Return the branch as people name it."""
+        return short(self.night.branch)
+
+    @property
+    def device(self) -> str:
+        return self.night.device
+
+    @property
+    def protocol(self) -> str:
+        return self.night.protocol
+
+    @property
+    def started(self) -> str:
+        return self.night.started
+
+    @property
+    def budget_s(self) -> float:
+        return self.night.budget_s
+
+    @property
+    def sigma_bpb(self) -> float | None:
+        """Return the standard deviation of one run; None where it is not known."""
+        return self.noise.sigma_bpb if self.noise else None
+
+    @property
+    def is_here(self) -> bool:
+        """Return whether the night can go on here."""
+        return self.home is Home.JOURNAL
+
+    @cached_property
+    def ended(self) -> str | None:
+        """Return when its last run ended; None before any has."""
+        return max((run.ended for one in self.attempts for run in one.runs if run.ended is not None), default=None)
+
+    @cached_property
+    def ideas(self) -> tuple[Attempt, ...]:
+        """Return the attempts that were proposed: neither attempt 0 nor dawn's questions."""
+        return tuple(attempt for attempt in self.attempts if attempt.is_idea and attempt.number > 0)
+
+    @cached_property
+    def by_number(self) -> dict[int, Attempt]:
+        return {attempt.number: attempt for attempt in self.attempts}
+
+    def attempt(self, number: int | None) -> Attempt | None:
+        """Return the attempt of this number; None where there is none."""
+        return None if number is None else self.by_number.get(number)
+
+    def parent(self, attempt: Attempt) -> Attempt | None:
+        """Return the attempt that this one edits; None for attempt 0, and where it is not known."""
+        return self.attempt(attempt.parent)
+
+    @cached_property
+    def best(self) -> Attempt | None:
+        """Return the attempt that was kept last."""
+        return incumbent(self.attempts)
+
+    @property
+    def incumbent(self) -> int | None:
+        return self.best.number if self.best else None
+
+    @cached_property
+    def findings(self) -> Findings | None:
+        """Return what the latest dawn that has found anything has found."""
+        found = next((dawn.findings for dawn in reversed(self.dawns) if dawn.findings), None)
+        return None if found is None else msgspec.convert(found, Findings)
+
+    @cached_property
+    def merged_as(self) -> dict[int, int]:
+        """Return overtaken attempt → the latest one that carries its edit."""
+        return {one.proposal.merges: one.number for one in self.attempts if one.proposal.merges is not None}
+
+    @cached_property
+    def asks_for(self) -> Mapping[int, Sequence[Ask]]:
+        """Return attempt → the calls that were made for it."""
+        calls = defaultdict[int, list[Ask]](list)
+        for ask in self.asks:
+            calls[ask.attempt].append(ask)
+        return calls
+
+    def usd(self, attempt: Attempt) -> float | None:
+        """Return what the proposal of an attempt has cost; None where no cost is known."""
+        costs = [ask.usd for ask in self.asks_for.get(attempt.number, ()) if ask.usd is not None]
+        return sum(costs) if costs else None
+
+    def memory_gb(self, attempt: Attempt) -> float | None:
+        """Return the peak memory of an attempt in GiB; None where it is not known."""
+        peak_mb = memory_mb(self.night, attempt)
+        return None if peak_mb is None else peak_mb / 1024
+
+
+def public(night: Night) -> Night:
+    """Return a night without what is its owner's own: where the data is, options that hold no judgement."""
+    terms = Terms(**{name: getattr(night.terms, name) for name in PUBLIC})
+    return replace(night, data="", pins={}, terms=terms)
+
+
+def of_journal(journal: Journal, *, with_dials: bool = False) -> Record:
+    """Read a night from its journal.
+
+    with_dials: read the scripts for the dials that were turned, which takes half a millisecond each.
+    """
+    night, history = journal.night(), journal.outlines()
+    turned: dict[int, Turned] = {}
+    if with_dials:
+        dials = [dials_in(attempt.proposal.script, night.device_kind) for attempt in journal.attempts()]
+        turned = dials_turned(history, dials)
+    noise = noise_of_night(journal, history)
+    return Record(night, history, journal.asks(), journal.dawns(), journal.calls(), noise, turned)
+
+
+def dials_turned(history: Sequence[Attempt], dials: Sequence[Mapping[str, Value]]) -> dict[int, Turned]:
+    """Return attempt → the dials that its script and its parent's both have and set otherwise; dials: of each."""
+    turned: dict[int, Turned] = {}
+    for attempt, after in zip(history, dials, strict=False):  # a running night may have entered another one
+        before = dials[attempt.parent] if attempt.parent is not None else after
+        turned[attempt.number] = {
+            name: (before[name], value) for name, value in after.items() if name in before and before[name] != value
+        }
+    return turned
+
+
+def noise_of_night(journal: Journal, history: Sequence[Attempt]) -> Noise | None:
+    """Return the noise of a night as it was recorded last; learn it where a decision has come since."""
+    recorded = journal.noise()
+    if recorded is not None:
+        return recorded.noise
+    from agent.judging.noise import noise  # with numpy, which takes a tenth of a second to import
+
+    return noise(history)

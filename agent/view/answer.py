@@ -1,0 +1,580 @@
+"""The objects that `--json` prints: records of the night, and for each command one that holds them.
+
+`python docs/write_json_page.py` writes docs/json.md from these records and from the comments beside their fields. The
+reader of an answer may be an author of scripts: it sees no words of processes that score.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from enum import StrEnum
+from functools import cache
+from typing import Any
+
+from agent.experiment import Attempt, Kind, Noise, Proposal, Run, Score, Status, Summary
+from agent.judging.findings import Findings
+from agent.judging.intervals import Interval
+from agent.proposers.briefing import Left
+from agent.records.record import Record, Turned
+from agent.records.summary import NightSummary, Scored
+from agent.script.dials import Value
+from agent.view.workers import Crew
+
+UNSHOWN = "its scoring or its audit failed (the words of that process are not shown: it has read the validation text)"
+UNTOLD = {Proposal: {"script"}, Run: {"last_lines"}}  # too long, and perhaps words of a scoring process
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON has it: records as objects, tuples as lists, and None for what is no finite number."""
+    match value:
+        case None | bool() | int():
+            return value
+        case str():
+            return _encodable(str(value))  # of an enum, too
+        case float():
+            return value if math.isfinite(value) else None
+        case Mapping():
+            return {str(name): plain(one) for name, one in value.items()}
+        case tuple() | list():
+            return [plain(one) for one in value]
+    return {name: plain(getattr(value, name)) for name in _names(value.__class__)}
+
+
+def _encodable(text: str) -> str:
+    """Replace halves of surrogate pairs, which UTF-8 does not have, by codes."""
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
+
+
+@cache
+def _names(kind: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind) if field.name not in UNTOLD.get(kind, ()))
+
+
+def for_author(attempt: Attempt) -> Attempt:
+    """Return an attempt without words that a scoring process may have written.
+
+    It has read the validation text. A script could print that text there for the next script to memorise.
+    """
+    if not any(run.failure for run in attempt.runs):
+        return attempt
+    runs = tuple(replace(run, score=_hushed(run.score), holdout=_hushed(run.holdout)) for run in attempt.runs)
+    entries = [
+        replace(entry, decision=replace(entry.decision, reason=UNSHOWN, at_dawn=None)) for entry in attempt.decisions
+    ]
+    decision = attempt.decision and replace(attempt.decision, reason=UNSHOWN, at_dawn=None)
+    return replace(attempt, runs=runs, decision=decision, decisions=tuple(entries))
+
+
+def _hushed(score: Score | None) -> Score | None:
+    if score is None:
+        return None
+    audit = score.audit and replace(score.audit, failure=score.audit.failure and UNSHOWN)
+    return replace(score, failure=score.failure and UNSHOWN, audit=audit)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Hold what follows from an attempt's runs and decisions, and from its night."""
+
+    status: Status | None  # keep, discard or crash; null: not decided yet
+    kind: Kind | None  # why, in a word for programs
+    val_bpb: float | None  # mean over its runs of the night that count
+    seeds: int  # these runs
+    gain_bpb: float | None  # over its parent, by the judge's estimate
+    sure: float | None  # the probability of a gain, 0 to 1
+    memory_gb: float | None  # peak memory
+    params: int | None  # parameters
+    tokens_s: float | None  # tokens per second
+    spent_s: float  # training, scoring and audits of these runs
+    usd: float | None  # what the proposal has cost
+    dials: Turned  # that it turned: the parent's value and its own
+    merged_as: int | None  # the attempt that carries its edit on: it was better than its parent, and overtaken
+
+    @classmethod
+    def of(cls, record: Record, attempt: Attempt) -> "Measured":
+        return cls(
+            attempt.status,
+            attempt.kind,
+            attempt.val_bpb,
+            attempt.seeds,
+            attempt.gain_bpb,
+            attempt.sure,
+            record.memory_gb(attempt),
+            attempt.params,
+            attempt.tokens_s,
+            attempt.spent_s,
+            record.usd(attempt),
+            record.turned.get(attempt.number, {}),
+            record.merged_as.get(attempt.number),
+        )
+
+
+# ---- the answers of the commands -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """Hold the process that runs a night."""
+
+    pid: int
+    since: str
+    stopping: bool  # whether it ends after the current run
+
+
+@dataclass(frozen=True, slots=True)
+class TryInLine:
+    """Hold a try that waits or runs, or one of the latest that are done."""
+
+    id: str  # as in t0003
+    state: str  # waiting, running, done or refused
+    title: str
+    tag: str | None  # its night; null: not taken yet
+    attempt: int | None  # that it became
+    status: Status | None  # the verdict
+    submitted: str
+    error: str | None  # why there is no verdict
+
+
+@dataclass(frozen=True, slots=True)
+class StatusAnswer:
+    """Hold where a night stands, and what it does now."""
+
+    tag: str
+    running: Process | None  # null: no process runs it
+    left: Left | None  # of the limits of a night that runs
+    summary: NightSummary
+    crew: Crew
+    tries: tuple[TryInLine, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptOfNight:
+    """Hold an attempt, and what follows from it in its night."""
+
+    tag: str
+    attempt: Attempt
+    measured: Measured
+
+
+@dataclass(frozen=True, slots=True)
+class ShowAnswer(AttemptOfNight):
+    """Hold all that is known of one attempt."""
+
+    running: bool  # whether it trains or is scored right now
+    is_incumbent: bool  # whether it is the best of the night
+    ref: str  # the git ref of its commit
+    branch: str  # of the night
+    folder: str | None  # of its runs: seedN/ has what the run with seed N left; null: gone
+    log: str | None  # the training log of its last run
+    traceback: str | None  # the last lines of that log where the training crashed
+
+
+@dataclass(frozen=True, slots=True)
+class LogAnswer:
+    """Hold the end of a training log."""
+
+    tag: str
+    attempt: int
+    seed: int  # of the run
+    log: str | None  # the whole file; null: it is gone, and text is what the journal keeps
+    text: str  # its last lines, without control characters
+
+
+@dataclass(frozen=True, slots=True)
+class DiffAnswer:
+    """Hold the edit of an attempt."""
+
+    tag: str
+    attempt: int
+    parent: int | None  # the attempt that it was made from; null for attempt 0
+    base: str  # the commit that the edit starts from
+    commit: str  # the commit that it leads to
+    diff: str  # unified
+    dials: Mapping[str, tuple[Value, Value]]  # that it changes; null where a script has no such dial
+
+
+@dataclass(frozen=True, slots=True)
+class BestAnswer(AttemptOfNight):
+    """Hold the best script of a night: the one that dawn confirmed, else the one that was kept last."""
+
+    ref: str  # the git ref of its commit
+    branch: str | None  # whose tip it is
+    gain: Interval | None  # over attempt 0, by the night's own scores
+    dawn: Findings | None  # the latest findings, where they are about this script
+    weights: str | None  # the file of its weights; null: none are here
+
+
+@dataclass(frozen=True, slots=True)
+class CompareAnswer:
+    """Hold two attempts or two nights, and which is better."""
+
+    a: AttemptOfNight | NightSummary
+    b: AttemptOfNight | NightSummary
+    dials: Mapping[str, tuple[Value, Value]]  # that differ; null where a script has no such dial
+    gain: Interval | None  # of B over A
+    by: str  # what the interval is learnt from
+    winner: str  # a, b, open, unknown, no score, not believed, or not comparable
+    sentence: str  # the same for people
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptsCompared:
+    """Hold how the first script becomes the second."""
+
+    a: str
+    b: str
+    diff: str  # unified
+
+
+@dataclass(frozen=True, slots=True)
+class MissingEdit:
+    """Hold a kept edit that a script lacks."""
+
+    attempt: int
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class TryAnswer:
+    """Hold the verdict on one edit. A stale edit is refused with `state`, `based_on`, `missing_edits` and `next`."""
+
+    id: str  # of the try, as in t0003
+    state: str  # done; beside an error: stale, refused or unfinished
+    tag: str
+    attempt: int  # the number that the edit got
+    parent: int | None  # the attempt that it was judged against
+    commit: str | None
+    title: str  # the first line of --message
+    status: Status | None
+    reason: str | None  # why, for people
+    next: str  # what to do now, in a sentence
+    traceback: str | None  # the last lines of the log where the training crashed
+    val_bpb: float | None  # mean over its seeds
+    noise: Noise | None
+    seeds: int  # runs that count
+    gain_bpb: float | None  # over its parent, by the judge's estimate, else the difference of the two scores
+    sure: float | None  # the probability of a gain, 0 to 1
+    summary: Summary | None  # of its last run
+    tokens_s: float | None
+    budget_s: float  # of training, in each run
+    spent_s: float  # training, scoring and audits of all its runs
+    best: Scored | None  # the best of the night now
+    best_ref: str | None  # the git ref of its commit
+    branch: str  # of the night
+    go_back_with: str | None  # the command that puts the best script into the working tree; null: the edit is the best
+    based_on: int | None  # the kept attempt whose script is nearest to the edit's; null: the committed script
+    missing_edits: tuple[MissingEdit, ...]  # what was kept after that attempt
+    merged_onto: int | None  # the attempt that the edit was merged onto; null: tried as it was
+    run_folder: str | None  # of the run that tells most
+    log: str | None  # its training log
+
+
+@dataclass(frozen=True, slots=True)
+class TryStanding:
+    """Hold where a try without a verdict stands. From tag on it is null where no night is at work, or not on this."""
+
+    id: str
+    state: str  # waiting, or running
+    in_line: int  # tries before it
+    title: str
+    try_log: str  # what the process that works on the queue has printed
+    wait_with: str  # the command that waits for its verdict
+    progress: str  # where it stands, in words
+    tag: str | None = None
+    attempt: int | None = None  # the number that it got
+    doing: str | None = None  # training, scoring, …
+    fraction: float | None = None  # of the budget that the training has used, 0 to 1
+    step: float | None = None  # of the training
+    loss: float | None = None  # of the training
+
+
+@dataclass(frozen=True, slots=True)
+class CancelAnswer:
+    """Hold a try that was taken out of the queue."""
+
+    id: str
+    state: str  # cancelled
+
+
+@dataclass(frozen=True, slots=True)
+class ResultsAnswer:
+    """Hold the rows of results.tsv, by its columns ([results.md](results.md)).
+
+    `reason` is left out: that of a crash may hold words of a process that has read the validation text, which an author
+    of scripts must not see.
+    """
+
+    tag: str | None  # the night; null with --all
+    rows: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TakeAnswer:
+    """Hold what was put into the working tree."""
+
+    tag: str
+    attempt: int | None  # null: the tip of ref, and no attempt's ref names it here
+    title: str
+    val_bpb: float | None
+    ref: str  # that it was taken from
+    commit: str | None
+    script: str  # the file that holds it now
+    was_there: bool  # whether the file held it before; then nothing was written
+    before_take: str | None  # the file that keeps the edits that were there; null: HEAD or an attempt keeps them
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmAnswer:
+    """Hold what the latest dawn of a night has found; `confirm --show` answers the same, without a run."""
+
+    tag: str
+    state: str  # finished, or unfinished: further runs would tell more
+    findings: Findings
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """Hold one more run of an attempt, as it went."""
+
+    seed: int
+    val_bpb: float | None
+    failure: str | None  # why there is no score, or what the audit found
+    tokens_s: float | None
+    device: str
+    protocol: str
+    changed_files: tuple[str, ...]  # beside the script, that differ from the night's
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """Hold the score of the night that a replay is compared with."""
+
+    val_bpb: float
+    runs: int  # whose mean it is
+    seed: int | None  # None: it had no scored run with the replay's seed
+    tokens_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayAnswer:
+    """Hold a replay beside the night's own score."""
+
+    tag: str
+    attempt: int
+    title: str
+    commit: str | None
+    budget_s: float
+    verdict: str  # reproduced, within noise, different, unknown, not comparable, not believed, failed, failed again
+    sentence: str  # the same for people
+    now: Replay
+    then: Before | None
+    difference_bpb: float | None  # now minus then
+    noise_bpb: float | None  # a difference that chance exceeds once in 20 times
+    device_then: str
+    protocol_then: str
+    ending: str  # how the training ended
+    wall_s: float  # of training
+    folder: str  # where weights, curve and logs are kept
+
+
+@dataclass(frozen=True, slots=True)
+class IdeaTrial:
+    """Hold how an idea went in a night."""
+
+    night: str
+    attempt: int
+    gain_percent: float | None
+    error_percent: float | None  # its standard error
+    failed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class IdeaFacts:
+    """Hold a known idea, and what was measured of it."""
+
+    name: str  # as in `nightshift ideas NAME`
+    title: str
+    why: str  # it should help
+    group: str  # what it is about
+    source: str
+    reported: str  # of it there
+    dials: tuple[str, ...]  # that it adds
+    promised_percent: Mapping[str, float]  # gain by kind of device
+    cost_percent: Mapping[str, float]  # of tokens per second, by kind of device
+    expected_percent: float  # gain, by all that is known
+    spread_percent: float  # the standard deviation of that
+    sure: float  # the probability of a gain, 0 to 1
+    nights: tuple[str, ...]  # in which it was tried
+    gain_percent: float | None  # the mean of what they measured
+    tried: tuple[IdeaTrial, ...]
+    applies: bool  # whether its patch applies to the script
+    why_not: str | None
+    may_be_tried: bool  # whether the night may still try it
+    file: str  # the patch
+
+
+@dataclass(frozen=True, slots=True)
+class IdeasAnswer:
+    """Hold the ideas that are known here, or the one that was named."""
+
+    applies_to: str  # the script that they were tried on
+    ideas: tuple[IdeaFacts, ...]
+    faults: tuple[str, ...]  # files that are no ideas, and why
+
+
+@dataclass(frozen=True, slots=True)
+class PromptAnswer:
+    """Hold what a language model would be told for the next idea ([ideas.md](ideas.md#what-is-a-model-told))."""
+
+    tag: str
+    system: str  # the system prompt
+    user: str  # the message
+    stable_chars: int  # of the message's beginning, which the next questions share until an attempt is kept
+
+
+@dataclass(frozen=True, slots=True)
+class PagesAnswer:
+    """Hold what an author who runs commands is told: without program, script, notes and task."""
+
+    tag: str
+    # what a script may call, device, text, noise, attempts, loss curves, dials, edits, known ideas, in Markdown
+    facts: str
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitAnswer:
+    """Hold what was put into the queue."""
+
+    file: str  # the entry
+
+
+@dataclass(frozen=True, slots=True)
+class TagAnswer:
+    """Name the night."""
+
+    tag: str
+
+
+class Stage(StrEnum):
+    """Say where a night is: what can still be done with it follows from that."""
+
+    RUNNING = "running"
+    OPEN = "can go on"
+    ARCHIVED = "archived"
+    SHIPPED = "shipped"  # its record alone is here
+    ROWS = "rows only"  # in results.tsv
+    DAMAGED = "damaged"
+
+
+@dataclass(frozen=True, slots=True)
+class ListedNight:
+    """Hold a night in a line; what is not known of it is null."""
+
+    tag: str
+    state: Stage  # running, can go on, archived, shipped (its record alone is here), rows only, or damaged
+    started: str = ""
+    device: str | None = None
+    budget_s: float | None = None
+    attempts: int | None = None  # attempt 0 included
+    kept: int | None = None  # ideas that are kept now
+    best_attempt: int | None = None
+    val_bpb: float | None = None  # of the best
+    honest: Interval | None = None  # gain, as dawn has measured it
+    bytes: int | None = None  # on disk: its folder, its packed file or its record
+    damage: str | None = None  # why it cannot be read
+
+    @classmethod
+    def of(cls, now: NightSummary, state: Stage, size: int | None) -> "ListedNight":
+        return cls(
+            tag=now.night.tag,
+            state=state,
+            started=now.night.started,
+            device=now.night.device or None,
+            budget_s=now.night.budget_s or None,
+            attempts=now.attempts,
+            kept=now.kept,
+            best_attempt=now.best.number if now.best is not None else None,
+            val_bpb=now.best.val_bpb if now.best is not None else None,
+            honest=now.dawn.honest if now.dawn is not None else None,
+            bytes=size,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NightsAnswer:
+    """Hold all nights that are known here, the oldest first."""
+
+    nights: tuple[ListedNight, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Hold what doctor found of one need."""
+
+    name: str  # such as mlx, script, data
+    ok: bool
+    detail: str  # what was found
+    remedy: str | None  # what to do where it does not pass
+    essential: bool  # whether a night needs it
+    measured: Mapping[str, Any]  # the figures of --verify, as in verify.json
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorAnswer:
+    """Hold whether a night can run. The exit code is 1 where an essential check fails."""
+
+    ready: bool
+    checks: tuple[Check, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileAnswer:
+    """Hold where the time of a step goes; null is what could not be measured."""
+
+    device: str
+    step_s: float | None  # of a step, as in training
+    tokens_s: float | None  # tokens per second, as in training
+    mfu: float | None  # share of the device's peak arithmetic
+    peak_gb: float | None  # memory of MLX
+    process_gb: float | None  # memory of the process
+    fenced_step_s: float | None  # of a step in which each phase waits for the one before
+    fenced_steps: int | None  # steps that the phases are means of
+    data_s: float | None  # of it, waiting for a batch
+    forward_backward_s: float | None  # of it, forward and backward
+    optimizer_s: float | None  # of it, the optimizer
+    python_s: float | None  # of it, all else
+    start_import_s: float | None  # of the start: imports
+    start_data_s: float | None  # of the start: opening and verifying the corpus
+    start_model_s: float | None  # of the start: model, optimizer and first batch
+    start_first_step_s: float | None  # of the start: the first step
+    scoring_s: float | None  # of scoring all validation text
+    scoring_measured_rows: int | None  # rows that this is extrapolated from
+    scoring_rows: int | None  # rows of the validation text
+
+
+ANSWERS: Mapping[str, type] = {
+    "try": TryAnswer,
+    "try --start": TryStanding,
+    "try --wait": TryAnswer,
+    "try --cancel": CancelAnswer,
+    "status": StatusAnswer,
+    "nights": NightsAnswer,
+    "results": ResultsAnswer,
+    "show": ShowAnswer,
+    "show --log": LogAnswer,
+    "show --diff": DiffAnswer,
+    "compare": CompareAnswer,
+    "compare --diff": ScriptsCompared,
+    "take": TakeAnswer,
+    "best": BestAnswer,
+    "confirm": ConfirmAnswer,
+    "ideas": IdeasAnswer,
+    "prompt": PromptAnswer,
+    "prompt --facts": PagesAnswer,
+    "replay": ReplayAnswer,
+    "submit": SubmitAnswer,
+    "note": TagAnswer,
+    "stop": TagAnswer,
+    "doctor": DoctorAnswer,
+    "profile": ProfileAnswer,
+}

@@ -1,0 +1,57 @@
+"""Read the loss curve and the log of a run from the files that it left."""
+
+import statistics
+from collections import defaultdict
+from collections.abc import Sequence
+
+from agent.files import read_end
+from agent.git import valid_tag
+from agent.proposers.briefing import Curve
+from agent.records.place import Place, run_folder
+from agent.text import harmless, shorten
+
+MOST_POINTS = 300  # of a curve that is shown
+LOG_LINES, LINE_CHARS = 60, 300  # of a log that is shown
+
+
+def curve(place: Place, tag: str, number: int, seed: int, most: int = MOST_POINTS) -> Curve:
+    """Return fraction of the budget and training loss of a run, thinned; empty where its log is gone."""
+    from agent.judging.early_stop import points_of
+    from agent.runs.outputs import METRICS, METRICS_BYTES
+
+    if not valid_tag(tag):
+        return ()
+    try:
+        points = points_of(read_end(run_folder(place.folder(tag), number, seed) / "out", METRICS, METRICS_BYTES))
+    except OSError:
+        return ()
+    return thinned(points, most)
+
+
+def thinned(points: Sequence[tuple[float, float]], most: int) -> Curve:
+    """Return a curve as the means of at most so many equal parts of the budget, where it has more points."""
+    if len(points) <= most:
+        return tuple(points)
+    parts: dict[int, list[tuple[float, float]]] = defaultdict(list)
+    for point in points:
+        parts[min(int(point[0] * most), most - 1)].append(point)
+    return tuple(tuple(map(statistics.fmean, zip(*part, strict=True))) for part in parts.values())  # type: ignore[misc]
+
+
+def log_tail(
+    place: Place, tag: str, number: int, seed: int, most_lines: int = LOG_LINES, *, scoring: bool = False
+) -> str | None:
+    """Return the last lines of a run's log; None where the file is gone.
+
+    A script writes it. So it is read as bytes, up to a limit, from a plain file only, and shown as text.
+    """
+    from agent.sandbox.process import LOG
+
+    folder, most_bytes = run_folder(place.folder(tag), number, seed), most_lines * LINE_CHARS
+    try:
+        said = read_end(folder.with_name(f"{folder.name}.score") if scoring else folder, LOG, most_bytes)
+    except OSError:
+        return None
+    text = said.replace(b"\0", b"").decode(errors="backslashreplace")
+    lines = text.splitlines()[1 if len(said) == most_bytes else 0 :]  # the first is a part of a line
+    return "\n".join(shorten(harmless(line), LINE_CHARS) for line in lines[-most_lines:])
