@@ -5,15 +5,16 @@ git repository that holds copies: nothing in it leads to the user's repository o
 of a scoring process. The agent is ended with all its processes.
 """
 
-import json
 import os
 import shlex
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated
+
+import msgspec
 
 from agent.clock import utc_now
 from agent.errors import MachineError, NightError, NoIdea, RepoError, ScriptError
@@ -27,7 +28,7 @@ from agent.proposers.briefing import Briefing
 from agent.sandbox.places import View
 from agent.sandbox.process import LOG, Outcome, supervise
 from agent.script.contract import MAX_SCRIPT_BYTES, decoded
-from agent.text import SAID_CHARS, diff_lines, harmless_lines, one_line
+from agent.text import SAID_CHARS, harmless_lines, one_line
 
 LIMIT_S = 600.0
 # not for an agent, beside variables of git and nightshift: where a tool would install packages, and the user's folder
@@ -37,11 +38,8 @@ LOG_BYTES = 256 << 10  # kept of each log, its end
 TASK, IDEA = "TASK.md", "IDEA.md"
 IDEA_BYTES = 16 << 10  # at most: a longer one is none
 MAX_DIFFS, DIFF_CHARS = 40, 20_000  # number of edits shown (kept ones first, then the latest); length of each
-MOST_USD = 1e5  # of one call
-TOKENS_IN = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 # the folder and the words come as arguments, so that the shell does not interpret them
 WITH_TASK_ON_STDIN, WITHOUT_STDIN = f'cd "$0" && exec "$@" < {TASK}', 'cd "$0" && exec "$@"'
-Event = Mapping[str, Any]
 
 
 class Command:
@@ -69,7 +67,10 @@ class Command:
 
     def ideas(self, briefing: Briefing) -> list[Proposal]:
         """Run the agent, record its costs and return its edit; raise NoIdea if it left no whole edit."""
-        folder, started = new_folder(self._folder / "asks", briefing.number), utc_now()
+        asks, started = self._folder / "asks", utc_now()
+        earlier = len(list(asks.glob(f"{briefing.number:04d}-*")))  # of those at work now, each has another number
+        folder = asks / f"{briefing.number:04d}-{earlier + 1}"
+        folder.mkdir(parents=True)
         proposal, failure = None, None
         with throwaway_folder() as aside:
             clone = aside / "clone"
@@ -136,19 +137,6 @@ def split(command: str) -> list[str]:
     if program is None:
         raise MachineError(f"{words[0]}, the program of --command, is not on PATH; install it or give its path")
     return [str(Path(program).absolute()), *words[1:]]
-
-
-def new_folder(asks: Path, number: int) -> Path:
-    """Make a new folder for one call; an attempt may have several, also at the same time."""
-    count = 1
-    while True:
-        folder = asks / f"{number:04d}-{count}"
-        try:
-            folder.mkdir(parents=True)
-        except FileExistsError:
-            count += 1
-        else:
-            return folder
 
 
 def _end_of_log(folder: Path) -> str:
@@ -265,66 +253,84 @@ def take_edit(clone: Path, briefing: Briefing, source: str, *, is_whole: bool) -
 
 
 def _first_change(old: str, new: str) -> str:
-    """Return a substitute for a title: the first added line, else the first removed one."""
-    lines = [line for line in diff_lines(old.splitlines(), new.splitlines(), context=0)[2:] if line[1:].strip()]
-    added = [line[1:].strip() for line in lines if line.startswith("+")]
-    removed = [f"without {line[1:].strip()}" for line in lines if line.startswith("-")]
-    return next(iter(added + removed), "blank lines")
+    """Return a substitute for a title: the first line that is new, else the first that is gone."""
+    before, after = ([line.strip() for line in text.splitlines() if line.strip()] for text in (old, new))
+    added = [line for line in after if line not in set(before)]
+    removed = [f"without {line}" for line in before if line not in set(after)]
+    return next(iter(added + removed), "")
 
 
 # ---- costs -----------------------------------------------------------------------------------------------------------
 
+Usd = Annotated[float, msgspec.Meta(ge=0, le=1e5)]  # of one call
+Tokens = Annotated[int, msgspec.Meta(ge=0, le=10**12)]
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """Hold counts of tokens: Claude Code counts those of a cache apart, Codex includes them."""
+
+    input_tokens: Tokens = 0
+    cache_creation_input_tokens: Tokens = 0
+    cache_read_input_tokens: Tokens | None = None
+    cached_input_tokens: Tokens | None = None
+    output_tokens: Tokens | None = None
+
+
+class ModelUsage(msgspec.Struct, frozen=True):
+    """Hold what one of an agent's models cost."""
+
+    costUSD: Usd = 0.0  # noqa: N815, as Claude Code calls it
+
+
+class Message(msgspec.Struct, frozen=True):
+    """Hold a part of an event of Codex that may have words for people."""
+
+    text: str | None = None
+    message: str | None = None
+
+
+class Event(msgspec.Struct, frozen=True):
+    """Hold what is read of a line of JSON: Claude Code's result, or an event of Codex."""
+
+    total_cost_usd: Usd | None = None
+    usage: Usage | None = None
+    modelUsage: dict[str, ModelUsage] = {}  # noqa: N815
+    result: str | None = None
+    message: str | None = None
+    item: Message = Message()
+    error: Message = Message()
+
 
 def events_of(log: str) -> list[Event]:
-    """Return the lines that are JSON objects, the last first."""
-    events: list[Event] = []
+    """Return the lines of a log that are such objects, the last first."""
+    events = []
     for line in reversed(log.splitlines()):
-        with suppress(ValueError, RecursionError):
-            event = json.loads(line)
-            events += [event] if isinstance(event, dict) else []
+        with suppress(msgspec.MsgspecError, RecursionError):
+            events.append(msgspec.json.decode(line, type=Event))
     return events
 
 
 def billed(ask: Ask, events: Sequence[Event]) -> Ask:
-    """Add the costs of the last event that has some: Claude Code's result, or the end of a turn of Codex."""
-    bill = next((event for event in events if "total_cost_usd" in event or _part(event, "usage")), {})
-    usage, costs = _part(bill, "usage"), _part(bill, "modelUsage")
-    # Claude Code counts tokens written to and read from a cache apart; Codex includes them
-    tokens_in = [count for name in TOKENS_IN if (count := _count(usage.get(name))) is not None]
-    usd_by_model = {name: _number(_part(costs, name).get("costUSD"), MOST_USD) or 0.0 for name in costs}
+    """Add the costs of the last event that has some."""
+    bill = next((event for event in events if event.total_cost_usd is not None or event.usage is not None), Event())
+    models, usage = bill.modelUsage, bill.usage or Usage()
+    cached = usage.cache_read_input_tokens
+    tokens_in = usage.input_tokens + usage.cache_creation_input_tokens + (cached or 0)
     return replace(
         ask,
-        model=one_line(max(usd_by_model, key=usd_by_model.__getitem__), SAID_CHARS) if usd_by_model else None,
-        usd=_number(bill.get("total_cost_usd"), MOST_USD),
-        tokens_in=sum(tokens_in) if tokens_in else None,
-        tokens_out=_count(usage.get("output_tokens")),
-        tokens_cached=_count(usage.get("cache_read_input_tokens", usage.get("cached_input_tokens"))),
+        model=one_line(max(models, key=lambda name: models[name].costUSD), SAID_CHARS) if models else None,
+        usd=bill.total_cost_usd,
+        tokens_in=tokens_in or None,
+        tokens_out=usage.output_tokens,
+        tokens_cached=usage.cached_input_tokens if cached is None else cached,
     )
 
 
 def last_words(events: Sequence[Event]) -> str | None:
-    """Return the last text for people: Claude Code's result, a message or an error of Codex."""
+    """Return the last text for people."""
     texts = (
-        part.get(key)
+        text
         for event in events
-        for part in (event, _part(event, "item"), _part(event, "error"))
-        for key in ("result", "message", "text")
+        for text in (event.result, event.message, event.item.text, event.item.message, event.error.message)
     )
-    return next((text for text in texts if isinstance(text, str) and text.strip()), None)
-
-
-def _part(event: Event, name: str) -> Event:
-    """Return a part that is an object; an empty one where it is something else."""
-    part = event.get(name)
-    return part if isinstance(part, dict) else {}
-
-
-def _number(value: object, most: float) -> float | None:
-    """Return a number of dollars or tokens; None if the value is impossible."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return value if is_number and 0 <= value < most else None  # type: ignore[operator, return-value]
-
-
-def _count(value: object) -> int | None:
-    number = _number(value, 1e12)
-    return None if number is None else int(number)
+    return next((text for text in texts if text and text.strip()), None)

@@ -17,7 +17,6 @@ from agent.experiment import Proposal, Terms
 from agent.proposers.ahead import Outbox
 from agent.proposers.briefing import Briefing
 from agent.proposers.checked import TRIES, Checked, Claims
-from agent.proposers.command import new_folder
 from agent.proposers.llm.llm import Price, most_spent_usd
 from agent.proposers.llm.prompt import AskMode, compose
 from agent.proposers.mix import USUAL, Prior, by_promise
@@ -172,12 +171,6 @@ def test_what_is_in_flight_counts_as_tried_with_the_outcome_that_is_expected():
     seeds = range(400)
     share = sum(by_promise(priors, BRIEFING, seed, asked={"a": 10_000})[0] == "a" for seed in seeds) / 400
     assert 0.63 - 0.08 < share < 0.63 + 0.08  # one minus 1/e, of an exponential draw
-
-
-def test_two_calls_of_an_agent_for_one_attempt_have_folders_of_their_own(tmp_path: Path):
-    with ThreadPoolExecutor(ASKED) as threads:
-        folders = list(threads.map(lambda _: new_folder(tmp_path / "asks", 3), range(ASKED)))
-    assert sorted(one.name for one in folders) == [f"0003-{number}" for number in range(1, ASKED + 1)]
 
 
 def test_a_submission_that_a_worker_has_got_is_no_other_workers_and_stays_until_it_is_tried(tmp_path: Path):

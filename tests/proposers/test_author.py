@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from queued import SCRIPT
 
 from agent.experiment import Attempt, Kind
-from agent.proposers.author.attempts import compared, curve_table, edits_of, teaching_edits, thinned, to_combine
+from agent.proposers.author.attempts import compared, edits_of, teaching_edits, thinned, to_combine
 from agent.proposers.author.calls import read_calls
 from agent.proposers.author.excerpts import cut, quoted
 from agent.proposers.author.pages import attempt_lines, facts_page, for_one_answer
-from agent.proposers.briefing import Briefing, KnownIdea
+from agent.proposers.briefing import Briefing, Curve, KnownIdea
 
 ROOT = Path(__file__).parents[2]
 PLENTY = 100_000
@@ -100,23 +100,29 @@ def test_a_night_of_a_hundred_ideas_fits_whole():
 # ---- curves ----------------------------------------------------------------------------------------------------------
 
 
-def test_curves_stand_beside_the_incumbents_with_the_loss_at_equal_tokens():
+def curves_told(**curves: Curve) -> list[str]:
+    setting = replace(SETTING, curves={int(name[1:]): curve for name, curve in curves.items()})
+    page = facts_page(replace(told(), setting=setting))
+    return page.partition("# Loss curves\n\n")[2].partition("\n\n")[2].partition("\n\n#")[0].splitlines()
+
+
+def test_curves_stand_below_the_incumbents_with_the_loss_at_equal_tokens():
     slow = tuple((fraction, loss - 0.1) for fraction, loss in CURVE)  # a lower loss at every time, at half the speed
-    briefing = replace(told(), setting=replace(SETTING, curves={2: CURVE, 4: slow}))
-    table = curve_table(briefing).splitlines()
-    assert table[0].split() == ["time", "#2", "incumbent", "#4", "near", "miss"]
-    assert table[1].split() == ["10%", "4.800", "4.700"]
-    assert table[-2].split() == ["tokens/s", "-55%"]
-    assert float(table[-1].split()[-1]) == pytest.approx(-0.1 - 0.2 * 5 * (1 - 500 / 1100), abs=0.001)
-    stopped = replace(briefing, setting=replace(SETTING, curves={2: CURVE, 4: slow[:1]}))
-    assert curve_table(stopped).splitlines()[-1].split() == ["equal", "tokens"]
+    head, best, other = curves_told(a2=CURVE, a4=slow)
+    assert head.split() == ["time", *(f"{tenth}0%" for tenth in range(1, 11)), "tokens/s", "equal", "tokens"]
+    assert best.split() == ["#2", "incumbent", *(f"{loss:.4g}" for _, loss in CURVE)]
+    assert other.split()[:4] == ["#4", "near", "miss", "4.7"]
+    assert other.split()[-2] == "-55%"
+    assert float(other.split()[-1]) == pytest.approx(-0.1 - 0.2 * 5 * (1 - 500 / 1100), abs=0.001)
+    stopped = curves_told(a2=CURVE, a4=slow[:1])[2]
+    assert stopped.split() == ["#4", "near", "miss", "4.7", "-55%"]
+    assert curves_told(a4=CURVE, a3=CURVE) == []
 
 
 def test_a_curve_that_a_script_made_up_does_not_fill_the_table():
-    wild = tuple((fraction, 1e300) for fraction, _ in CURVE)
-    text = curve_table(replace(told(), setting=replace(SETTING, curves={2: CURVE, 4: wild})))
-    assert "1e+300" in text
-    assert max(map(len, text.splitlines())) <= 120
+    lines = curves_told(a2=CURVE, a4=tuple((fraction, 1e300) for fraction, _ in CURVE))
+    assert "1e+300" in lines[2]
+    assert {len(line) for line in lines} <= set(range(104, 130))
 
 
 def test_the_compared_are_the_incumbent_the_keep_before_it_and_the_latest_losers():

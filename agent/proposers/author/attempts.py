@@ -168,7 +168,6 @@ def script_diff(before: str, after: str, context: int) -> str:
 # ---- their loss curves -----------------------------------------------------------------------------------------------
 
 POINTS, LOSERS = 10, 3
-ABSURD = 1e4  # no loss is as large
 HALF = 0.5  # of the budget: later, learning rates fall with the time, and losses at equal tokens mislead
 
 
@@ -193,46 +192,29 @@ def thinned(points: Sequence[tuple[float, float]]) -> Curve:
     return tuple((tenth / POINTS, sum(losses[tenth]) / len(losses[tenth])) for tenth in sorted(losses))
 
 
-def curve_table(briefing: Briefing) -> str:
-    """Draw the curves side by side, a column each; return an empty string where there are no two to compare."""
-    best = briefing.parent
-    drawn = briefing.setting.curves if briefing.setting is not None else {}
-    shown = [attempt for attempt in compared(briefing.history, best) if drawn.get(attempt.number)]
-    if best not in shown or len(shown) < 2:
-        return ""
-    columns = [["time", *(f"{tenth / POINTS:.0%}" for tenth in range(1, POINTS + 1)), "tokens/s", "equal tokens"]]
-    for attempt in shown:
-        curve, speed = drawn[attempt.number], (attempt.tokens_s or 0.0) / (best.tokens_s or math.inf)
-        losses = {round(fraction * POINTS): _loss_words(loss) for fraction, loss in curve}
-        cells = [losses.get(tenth, "") for tenth in range(1, POINTS + 1)]
-        is_best = attempt is best
-        cells += ["", ""] if is_best or not speed else [f"{speed - 1:+.0%}", _behind(curve, drawn[best.number], speed)]
-        columns.append([f"#{attempt.number} {'incumbent' if is_best else verdict(attempt)}", *cells])
-    widths = [max(map(len, column)) for column in columns]
-    lines = zip(*columns, strict=True)
-    return "\n".join(
-        "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
-    )
+def curve_rows(briefing: Briefing) -> list[tuple[Attempt, dict[float, float], float | None]]:
+    """Return attempts with their curves, the incumbent's first; nothing where there are no two to compare.
 
-
-def _loss_words(loss: float, sign: str = "") -> str:
-    """Write a loss; one that a script made up may have hundreds of digits."""
-    return format(loss, f"{sign}.3f" if abs(loss) < ABSURD else f"{sign}.0e")
-
-
-def _behind(curve: Curve, best: Curve, speed: float) -> str:
-    """Write how far a loss is above the incumbent's, after the tokens that the slower has read by half of its time.
-
-    Return an empty string where one of the curves does not reach that point.
+    With each goes how far its loss is above the incumbent's, after the tokens that the slower has read by half of its
+    time; None where one of the curves does not reach that point.
     """
     import numpy as np
 
-    losses = [
-        # a point is the mean of its tenth, and so is the loss in the middle of that
-        np.interp(at, [end - 0.5 / POINTS for end, _ in points], [loss for _, loss in points], np.nan, np.nan)
-        for points, at in ((curve, HALF / max(1.0, speed)), (best, HALF * min(1.0, speed)))
-    ]
-    return "" if np.isnan(losses).any() else _loss_words(float(losses[0] - losses[1]), "+")
+    best, rows = briefing.parent, []
+    drawn = briefing.setting.curves if briefing.setting is not None else {}
+    for attempt in compared(briefing.history, best):
+        speed = (attempt.tokens_s or 0.0) / (best.tokens_s or math.inf)
+        places = {attempt.number: HALF / max(1.0, speed), best.number: HALF * min(1.0, speed)}
+        losses = [
+            # a point is the mean of its tenth, and so is the loss in the middle of that
+            np.interp(place, [end - 0.5 / POINTS for end, _ in curve], [loss for _, loss in curve], np.nan, np.nan)
+            for number, place in places.items()
+            if (curve := drawn.get(number))
+        ]
+        if len(losses) == len(places):
+            behind = float(losses[0] - losses[-1])
+            rows.append((attempt, dict(drawn[attempt.number]), behind if speed and math.isfinite(behind) else None))
+    return rows if rows[1:] else []
 
 
 # ---- the dials that they turned --------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ def _templates() -> "Environment":
     # plain text for a model, no page
     templates = Environment(loader=folder, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     filters = (attempts.memory_gb, attempts.verdict, counted, cut, duration, fenced, one_line, percent_sure, quoted)
-    functions = (attempts.curve_table, attempts.edits_of, attempts.teaching_edits, attempts.turned_dials, attempt_lines)
+    functions = (attempts.curve_rows, attempts.edits_of, attempts.teaching_edits, attempts.turned_dials, attempt_lines)
     templates.filters |= {"against": _against, "told": _told} | {function.__name__: function for function in filters}
     templates.globals |= {"none_reported": Summary()} | {function.__name__: function for function in functions}
     return templates
@@ -52,9 +52,9 @@ def _told(value: object, form: str) -> str:
     return form.format(value) if isinstance(value, int | float) else ""
 
 
-def _against(value: float | None, other: float | None, noun: str) -> str:
+def _against(value: float | None, other: float | None, noun: str = "") -> str:
     """Write by which part a number is more or less than another; return an empty string without either."""
-    return f"{noun} {value / other - 1:+.0%}" if value is not None and other else ""
+    return f"{noun} {value / other - 1:+.0%}".strip() if value is not None and other else ""
 
 
 def attempt_lines(briefing: Briefing, most_chars: int) -> str:
