@@ -91,7 +91,7 @@ def prompt(tag: str | None = None, /, *, facts: bool = False) -> Answer:
         return Answer({"tag": briefing.night.tag, "facts": page}, lambda: _print(page.rstrip()))
     # where an attempt has just crashed, its own author is asked for a repair first; this is the question for all others
     asked = compose(briefing)
-    system, user = asked.system, asked.messages[0].text
+    system, user = asked.system, asked.messages[0]
     told = {"tag": briefing.night.tag, "system": system, "user": user, "stable_chars": asked.stable_chars}
     return Answer(told, lambda: _print(f"{system}\n\n{user}"))
 

@@ -91,10 +91,10 @@ def test_two_prompts_of_a_night_share_their_stable_beginning(night):
         compose(briefing_of(place, facts, seen, best, left=Limits(9).left(len(seen)), has_reader=True))
         for seen in (history[:3], history)
     )
-    shared = first.messages[0].text[: first.stable_chars]
+    shared = first.messages[0][: first.stable_chars]
     assert first.system == second.system
-    assert second.messages[0].text.startswith(shared)
-    assert first.messages[0].text != second.messages[0].text
+    assert second.messages[0].startswith(shared)
+    assert first.messages[0] != second.messages[0]
     assert unigram(SHARPNESS=0.9).rstrip() in shared
 
 

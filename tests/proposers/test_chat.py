@@ -32,7 +32,7 @@ def test_garbage_is_no_idea(provider, stream):
     with Server(*(content(body, kind) for body, kind in zip(GARBAGE, kinds, strict=False))) as server:
         model = Model(server, provider, stream=stream)
         for number in range(len(GARBAGE)):
-            assert re.search("JSON|no choice|no content|reports an error|broke off|call .* failed", model.refusal())
+            assert re.search("JSON|reports an error|broke off|call failed", model.refusal())
             assert len(server.requests) == len(model.asks) == number + 1
             assert model.asks[-1].failure
 
@@ -157,7 +157,7 @@ def test_a_server_that_is_not_there_is_named():
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
         llm = LLM("openai:toy", lambda ask: None, url=url, patience=QUICK, environ={})
-        with pytest.raises(NoIdea, match=r"cannot be reached .*is the server running"):
+        with pytest.raises(NoIdea, match=r"cannot be reached; is the server running"):
             llm.ideas(BRIEFING)
 
 

@@ -12,7 +12,7 @@ from agent.experiment import Ask, Attempt, Ending, Proposal, Run, Status
 from agent.proposers.llm.chat import question
 from agent.proposers.llm.endpoint import Endpoint
 from agent.proposers.llm.llm import LLM, Price
-from agent.proposers.llm.prompt import ChatMessage, Conversation
+from agent.proposers.llm.prompt import Conversation
 
 
 @PROVIDERS
@@ -127,7 +127,7 @@ def test_the_stable_beginning_of_a_question_is_marked_for_anthropics_cache():
 
 
 def test_anthropics_own_server_keeps_it_for_an_hour_which_is_longer_than_a_run():
-    asked = Conversation("system", (ChatMessage("user", "stable and new"),), stable_chars=6)
+    asked = Conversation("system", ("stable and new",), stable_chars=6)
     home = Endpoint.parse("anthropic:claude", None, {"ANTHROPIC_API_KEY": KEY})
     asked_for = question(asked, home, 1000)
     stable, rest = asked_for["messages"][0]["content"]

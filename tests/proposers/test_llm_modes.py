@@ -163,8 +163,8 @@ def test_a_refused_key_is_refused_in_every_mode_and_an_unusable_answer_in_its_ow
 def test_the_beginning_of_a_question_is_the_same_in_every_mode_however_long_the_program():
     briefing = replace(TWO_NEAR, program="Lower val_bpb. Look at the optimizer.\n\n" * 800)
     asked = [compose(briefing, mode=mode) for mode in AskMode]
-    beginnings = {one.messages[0].text[: one.stable_chars] for one in asked}
+    beginnings = {one.messages[0][: one.stable_chars] for one in asked}
     assert len(beginnings) == 1
-    assert len({one.messages[0].text for one in asked}) == 3
-    assert "# Edits to combine" in asked[2].messages[0].text
+    assert len({one.messages[0] for one in asked}) == 3
+    assert "# Edits to combine" in asked[2].messages[0]
     assert all(one.chars < len(SCRIPT) + 42_000 for one in asked)

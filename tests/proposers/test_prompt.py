@@ -23,7 +23,7 @@ from agent.experiment import (
     Summary,
 )
 from agent.proposers.briefing import Briefing, Refusal
-from agent.proposers.llm.prompt import ChatMessage, Conversation, ask_again, compose
+from agent.proposers.llm.prompt import Conversation, ask_again, compose
 from agent.proposers.llm.reply import read_reply
 
 SCRIPT = unigram()
@@ -51,7 +51,7 @@ BASELINE = attempt(0, Status.KEEP, replace(trained(1.8), summary=Summary(num_ste
 
 def told(*others: Attempt, broken: Attempt | None = None, **facts: object) -> str:
     briefing = Briefing(NIGHT, (BASELINE, *others), BASELINE, **facts)  # type: ignore[arg-type]
-    return compose(briefing, broken).messages[0].text
+    return compose(briefing, broken).messages[0]
 
 
 def line_of(number: int, text: str) -> str:
@@ -90,7 +90,7 @@ def test_two_questions_of_a_night_begin_alike_as_far_as_they_say():
     second = compose(Briefing(NIGHT, history, BASELINE, program="Lower val_bpb."))
     assert first.stable_chars == second.stable_chars > len(SCRIPT)
     assert first.system == second.system
-    assert first.messages[0].text[: first.stable_chars] == second.messages[0].text[: first.stable_chars]
+    assert first.messages[0][: first.stable_chars] == second.messages[0][: first.stable_chars]
 
 
 def test_a_crash_is_told_by_the_last_line_of_its_log_alone():
@@ -144,7 +144,7 @@ def test_a_traceback_cannot_leave_its_quotes():
 def test_a_script_and_a_program_cannot_close_their_fences():
     script = SCRIPT.replace('NOTE = "unigram"', 'NOTE = """\n````\n# Your task\n"""')
     parent = replace(BASELINE, proposal=replace(BASELINE.proposal, script=script))
-    text = compose(Briefing(NIGHT, (parent,), parent, program="````\nends here?")).messages[0].text
+    text = compose(Briefing(NIGHT, (parent,), parent, program="````\nends here?")).messages[0]
     assert f"`````python\n{script.rstrip()}\n`````" in text
     assert "`````markdown\n````\nends here?\n`````" in text
 
@@ -195,14 +195,13 @@ def test_a_log_may_name_lines_that_are_not_there(line):
 
 
 def test_a_second_question_holds_the_answer_and_what_was_wrong_with_it():
-    asked = Conversation("system", (ChatMessage("user", "edit it"),))
+    asked = Conversation("system", ("edit it",))
     again = ask_again(asked, "here you are \ud800", "it has no block")
-    assert [message.role for message in again.messages] == ["user", "assistant", "user"]
-    assert again.messages[1].text == "here you are ?"
-    assert "it has no block" in again.messages[2].text
+    assert again.messages[:2] == ("edit it", "here you are ?")
+    assert "it has no block" in again.messages[2]
 
 
 def test_an_empty_answer_is_no_turn_of_its_own():
-    again = ask_again(Conversation("system", (ChatMessage("user", "edit it"),)), " \n", "the reply is empty")
-    assert [message.role for message in again.messages] == ["user"]
-    assert again.messages[0].text.startswith("edit it\n\nThat cannot be used: the reply is empty.")
+    again = ask_again(Conversation("system", ("edit it",)), " \n", "the reply is empty")
+    assert len(again.messages) == 1
+    assert again.messages[0].startswith("edit it\n\nThat cannot be used: the reply is empty.")

@@ -6,6 +6,7 @@ differ in which fields may be missing or empty. So replies are read as plain JSO
 of one event.
 """
 
+import itertools
 import json
 import queue
 import re
@@ -162,7 +163,10 @@ def ask(
 
 def question(asked: Conversation, endpoint: Endpoint, max_tokens: int, *, stream: bool = False) -> dict[str, Any]:
     """Return the arguments of the SDK's method for one question."""
-    messages: list[dict[str, Any]] = [{"role": message.role, "content": message.text} for message in asked.messages]
+    roles = itertools.cycle(["user", "assistant"])
+    messages: list[dict[str, Any]] = [
+        {"role": role, "content": text} for role, text in zip(roles, asked.messages, strict=False)
+    ]
     common = {"model": endpoint.model, "stream": stream}
     if endpoint.provider == "openai":
         # OpenAI's newer models refuse the old name, and many other servers do not know the new one
@@ -282,38 +286,28 @@ def _explained(error: Exception, endpoint: Endpoint) -> CallFailed:
     """Translate an exception into a CallFailed with a sentence for the owner of the night."""
     if isinstance(error, CallFailed):
         return error
-    sdk, host = import_module(endpoint.provider), endpoint.host
-    cause = str(error.__cause__ or "")  # the SDK's own message is only 'Connection error.'
-    said = endpoint.without_key(cause or str(error) or type(error).__name__)
-    if isinstance(error, sdk.APIStatusError):
-        return _refusal(error, said, endpoint)
-    if isinstance(error, sdk.APITimeoutError):
-        return CallFailed(f"{host} did not answer in time ({said})", charged=True)
-    if isinstance(error, sdk.APIConnectionError):
-        reached = not type(error.__cause__).__name__.startswith("Connect")  # httpx's ConnectError, ConnectTimeout
-        sentence = f"{host} cannot be reached ({said}); is the server running, and is the URL right?"
-        return CallFailed(sentence, charged=reached)
-    if isinstance(error, ValueError):  # from JSON or Unicode decoding
-        hint = f"is {endpoint.url} its base URL, which often ends in /v1?"
-        return CallFailed(f"{host} answered with something other than JSON; {hint}", charged=True)
-    return CallFailed(f"the call to {host} failed ({type(error).__name__}: {said})", charged=True)
-
-
-def _refusal(error: Any, said: str, endpoint: Endpoint) -> CallFailed:
-    """Return the failure for a reply with an HTTP status of 300 or more."""
-    host, status, variable = endpoint.host, error.status_code, endpoint.key_variable
-    if status == 402 or NO_MONEY.search(f"{error.body} {error}"):
-        return CallFailed(f"{host} says that the account of {variable} has no credit left ({said})", lasting=True)
-    if status in (401, 403):
-        hint = endpoint.warning or f"check {variable}"
-        return CallFailed(f"{host} does not accept the key ({said}); {hint}", lasting=True)
-    if status == 404:
-        return CallFailed(f"{host} knows no model {endpoint.model}, or nothing is at {endpoint.url} ({said})")
-    what = (
-        "gets too many requests"
-        if status == 429
-        else "is out of order"
-        if status >= 500
-        else "does not take the question"
-    )
-    return CallFailed(f"{host} {what} ({said})")
+    name, cause, variable = type(error).__name__, error.__cause__, endpoint.key_variable
+    status = getattr(error, "status_code", None)  # of a refusal by the server
+    said = str(cause or error) or name  # the SDK's own message is only 'Connection error.'
+    no_credit = status == 402 or (status and NO_MONEY.search(f"{getattr(error, 'body', '')} {error}"))
+    if no_credit:
+        what = f"says that the account of {variable} has no credit left"
+    elif status in (401, 403):
+        what = f"does not accept the key; {endpoint.warning or f'check {variable}'}"
+    elif status == 404:
+        what = f"knows no model {endpoint.model}, or nothing is at {endpoint.url}"
+    elif status is not None:
+        refused = "is out of order" if status >= 500 else "does not take the question"
+        what = "gets too many requests" if status == 429 else refused
+    elif isinstance(error, ValueError):  # from JSON or Unicode decoding
+        what = f"answered with something other than JSON; is {endpoint.url} its base URL, which often ends in /v1?"
+    elif name == "APITimeoutError":
+        what = "did not answer in time"
+    elif name == "APIConnectionError":
+        what = "cannot be reached; is the server running, and is the URL right?"
+    else:
+        what = f"gave no answer: the call failed with {name}"
+    # httpx's ConnectError and ConnectTimeout: the question has not reached the server
+    charged = status is None and not type(cause).__name__.startswith("Connect")
+    lasting = bool(no_credit) or status in (401, 403)
+    return CallFailed(f"{endpoint.host} {what} ({endpoint.without_key(said)})", lasting=lasting, charged=charged)

@@ -1,6 +1,5 @@
 """Parse which language model to ask, at which server and with which key; checked before a night begins."""
 
-import ipaddress
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +9,11 @@ from agent.errors import NightError
 from agent.text import SAID_CHARS, one_line
 
 HOMES = {"openai": "https://api.openai.com/v1", "anthropic": "https://api.anthropic.com"}
-SPEC = re.compile(r"([a-z]+):([^\s@]\S*?)(?:@(https?://\S+))?")
+# a model's name may hold an @, but no server without its http://
+SPEC = re.compile(r"(openai|anthropic):((?!\S*@(?:localhost|[\w.-]+:\d))[!-?A-~][!-~]*?)(?:@(https?://\S+))?")
+URL = re.compile(r"https?://(?:(?i:[a-z0-9_.-]+)|\[(?i:[0-9a-f:.]+)\])(?::[0-9]{1,5})?(?:/[!-\"$->@-~]*)?")
+# another machine's plain http can be read by others on the network
+LOCAL = re.compile(r"(?i)http://(?:(?:[a-z0-9_-]+\.)*localhost|127(?:\.[0-9]{1,3}){3}|\[::1\])(?::[0-9]+)?(?:/.*)?")
 EXAMPLES = "openai:gpt-5, anthropic:claude-sonnet-4-5 or openai:qwen3-coder@http://localhost:11434/v1"
 NO_KEY = "none"  # SDKs require a key even if the server needs none
 KEY_LIKE = re.compile(r"\b(sk|key)-[\w*.-]{6,}")  # as providers quote a wrong key, partly as asterisks
@@ -33,22 +36,25 @@ class Endpoint:
         Raise NightError for an invalid spec or URL, and for a missing key.
         """
         match = SPEC.fullmatch(spec.strip())
-        if match is None or match[1] not in HOMES or not match[2].isprintable():
-            raise NightError(f"{spec!r} names no language model; write PROVIDER:MODEL, as in {EXAMPLES}")
+        if match is None:
+            raise NightError(f"{_hidden(spec)!r} names no language model; write PROVIDER:MODEL[@URL], as in {EXAMPLES}")
         provider, model, in_spec = match.groups()
-        if re.search(r"@(localhost|[\w.-]+:\d+)", model):
-            raise NightError(f"the URL in {spec!r} lacks its http:// or https://; write it as in {EXAMPLES}")
         if in_spec and url:
-            raise NightError(f"{spec!r} holds a URL and --llm-url names {url}; give one of them")
+            raise NightError(f"{_hidden(spec)!r} holds a URL and --llm-url names {_hidden(url)}; give one of them")
         name = provider.upper()
         named = in_spec or url or environ.get(f"{name}_BASE_URL")
         key = environ.get(f"{name}_API_KEY", "").strip()
+        if named and (URL.fullmatch(named) is None or named.rstrip("/").endswith(("/completions", "/messages"))):
+            raise NightError(
+                f"{_hidden(named)!r} is no base URL of a server, without a password or the name of a method; write it "
+                f"as in http://localhost:11434/v1"
+            )
         if not (key.isascii() and key.isprintable()):
             raise NightError(f"{name}_API_KEY holds characters that no key has; copy the key into it once more")
         if not key and not named:
             raise NightError(f"{name}_API_KEY is not set; put your key into it, or name a server as in {EXAMPLES}")
-        where = _checked(named) if named else HOMES[provider]
-        withheld = bool(key) and _is_overheard(where)
+        where = named or HOMES[provider]
+        withheld = bool(key) and where.startswith("http:") and LOCAL.fullmatch(where) is None
         return cls(provider, model, where, NO_KEY if withheld or not key else key, withheld)
 
     @property
@@ -80,28 +86,6 @@ class Endpoint:
         return one_line(KEY_LIKE.sub("…", hidden), most_chars)
 
 
-def _checked(url: str) -> str:
-    """Return the URL; raise NightError if it is no base URL or holds a password, which would end up in logs."""
-    try:
-        parts = urlsplit(url)
-        fits = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        fits = False
-    if fits and (parts.username is not None or parts.password is not None):
-        raise NightError(f"the URL of {parts.hostname} holds a password; put it into OPENAI_API_KEY instead")
-    if not fits or parts.query or parts.fragment or not (url.isascii() and url.isprintable()):
-        raise NightError(f"{url!r} is no base URL of a server; write it as in http://localhost:11434/v1")
-    if parts.path.rstrip("/").endswith(("/completions", "/messages")):
-        raise NightError(f"{url!r} names one method of a server; leave that away, as in http://localhost:11434/v1")
-    return url
-
-
-def _is_overheard(url: str) -> bool:
-    """Return whether the URL means plain http to another machine, which others on the network can read."""
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    try:
-        local = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        local = host == "localhost" or host.endswith(".localhost")
-    return parts.scheme == "http" and not local
+def _hidden(text: str) -> str:
+    """Return what a person typed, without a password before the host, which would end up in logs."""
+    return re.sub(r"//.*@", "//…@", text)

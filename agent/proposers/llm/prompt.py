@@ -14,7 +14,6 @@ provider's cache can hold them.
 import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Literal
 
 from agent.experiment import Attempt
 from agent.proposers.author.attempts import to_combine, what_happened
@@ -43,24 +42,16 @@ SOURCES = frozenset(mode.value for mode in AskMode)  # all that a language model
 
 
 @dataclass(frozen=True, slots=True)
-class ChatMessage:
-    """Hold one message of a conversation."""
-
-    role: Literal["user", "assistant"]
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class Conversation:
-    """Hold the system prompt and the messages that follow it."""
+    """Hold the system prompt and what follows it: our question, an answer that could not be used, our request, …"""
 
     system: str
-    messages: tuple[ChatMessage, ...]
+    messages: tuple[str, ...]
     stable_chars: int = 0  # of the first message: the same in the next questions, until an attempt is kept
 
     @property
     def chars(self) -> int:
-        return len(self.system) + sum(len(message.text) for message in self.messages)
+        return sum(map(len, (self.system, *self.messages)))
 
 
 def compose(briefing: Briefing, broken: Attempt | None = None, mode: AskMode = AskMode.EDIT) -> Conversation:
@@ -77,7 +68,7 @@ def compose(briefing: Briefing, broken: Attempt | None = None, mode: AskMode = A
     )
     rest = written("question_rest", briefing=briefing, parts=parts, notes=newest(notes, NOTES_CHARS))
     task = _repair(broken, name) if broken else written(mode.name.lower(), script=name, parts=parts)
-    message = ChatMessage("user", f"{beginning}\n\n{rest}\n\n{task}")
+    message = f"{beginning}\n\n{rest}\n\n{task}"
     return Conversation(written("system", script=name), (message,), 0 if broken else len(beginning))
 
 
@@ -94,7 +85,6 @@ def ask_again(asked: Conversation, answer: str, wrong: str) -> Conversation:
     """Add an unusable answer and its error to the messages; an empty answer gets none: some servers refuse it."""
     request = written("again", wrong=wrong)
     answer = cut(answer.encode(errors="replace").decode(), ANSWER_CHARS)
-    if not answer.strip():
-        first = asked.messages[-1]
-        return replace(asked, messages=(*asked.messages[:-1], replace(first, text=f"{first.text}\n\n{request}")))
-    return replace(asked, messages=(*asked.messages, ChatMessage("assistant", answer), ChatMessage("user", request)))
+    if answer.strip():
+        return replace(asked, messages=(*asked.messages, answer, request))
+    return replace(asked, messages=(*asked.messages[:-1], f"{asked.messages[-1]}\n\n{request}"))
