@@ -20,7 +20,7 @@ import anyio
 
 from agent import __version__
 from agent.cli.answer import Answer
-from agent.cli.attempts import BEST, attempt_meant, script_of
+from agent.cli.find import BEST, attempt_meant, script_of
 from agent.cli.options import NightOptions
 from agent.errors import MachineError, NightError, NightshiftError
 from agent.invocation import SKILL, STARTER, command_for

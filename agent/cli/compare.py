@@ -1,21 +1,17 @@
 """Two attempts or two nights side by side: nightshift compare."""
 
-import difflib
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 
 from agent.cli.answer import Answer
-from agent.cli.attempts import BEST, CONFIRMED, attempt_in, facts_of, script_of
-from agent.cli.find import place_meant
-from agent.errors import NightError, NothingYet
+from agent.cli.find import BEST, CONFIRMED, address, attempt_in, place_meant, record_of, script_of
+from agent.errors import NightError
 from agent.experiment import Attempt
 from agent.records.place import Place
 from agent.records.record import Record
 from agent.records.summary import NightSummary, summary_of
 from agent.script.dials import dials_in, skeleton_in
-from agent.text import harmless, harmless_lines, shorten
+from agent.text import diff_lines, harmless, harmless_lines, shorten
 from agent.view import table
 from agent.view.answer import AttemptOfNight, CompareAnswer, Measured, ScriptsCompared, for_author, plain
 from agent.view.comparison import Comparison, Side, attempts_compared, nights_compared
@@ -52,8 +48,7 @@ def compare(a: str, b: str, /, *, diff: bool = False) -> Answer:
         diff: show only how the script of A becomes that of B
     """
     place = place_meant()
-    facts = cache(lambda tag: facts_of(place, tag))
-    first, second = (_named(word, facts) for word in (a, b))
+    first, second = (_named(place, word) for word in (a, b))
     if diff:
         return _diff(place, first, second)
     if first.name == second.name:
@@ -81,13 +76,14 @@ def compare(a: str, b: str, /, *, diff: bool = False) -> Answer:
     return Answer(plain(told), lambda: _show(found, first, second))
 
 
-def _named(word: str, facts: Callable[[str | None], Record]) -> Named:
+def _named(place: Place, word: str) -> Named:
     """Return the attempt or night that a word of the command line means."""
-    tag, _, which = word.rpartition(":")
-    if which.isdecimal() or which in (BEST, CONFIRMED):
-        night = facts(tag or None)
-        return Named(night, attempt_in(night, int(which) if which.isdecimal() else which))
-    return Named(facts(word), None)
+    which = word.rpartition(":")[2]
+    if not which.isdecimal() and which not in (BEST, CONFIRMED):
+        return Named(record_of(place, word), None)
+    tag, number = address(word)
+    night = record_of(place, tag)
+    return Named(night, attempt_in(night, number))
 
 
 def _side(place: Place, night: Record, attempt: Attempt) -> Side:
@@ -104,23 +100,16 @@ def _show(found: Comparison, a: Named, b: Named) -> None:
         title = f": {harmless(one.attempt.title)}" if one.attempt is not None else ""
         print_folded([f"{letter}  {one.name}{title}"])
     width = terminal_width()
-    most = None if width is None else _share(found, width)
-    lines = [(one.name, _cut(one.a, most), _cut(one.b, most), one.change) for one in found.lines if one.a or one.b]
-    print("\n".join(table.lines(COLUMNS, lines, width)))
+    shown = [line for line in found.lines if line.a or line.b]
+    most = None
+    if width is not None:  # names and changes leave the two what they share alike
+        taken = max(len(line.name) for line in shown) + max(len(line.change) for line in shown)
+        most = max(LEAST, (width - taken - 3 * len(table.GAP)) // 2)
+    rows = [
+        (line.name, *(shorten(text, most or len(text)) for text in (line.a, line.b)), line.change) for line in shown
+    ]
+    print("\n".join(table.lines(COLUMNS, rows, width)))
     print_folded([found.sentence], VERDICT)
-
-
-def _share(found: Comparison, width: int) -> int:
-    """Return the places that each of the two has on a terminal: they share alike what names and changes leave."""
-    taken = sum(
-        max(len(text) for text in column)
-        for column in zip(*((line.name, line.change) for line in found.lines), strict=True)
-    )
-    return max(LEAST, (width - taken - 3 * len(table.GAP)) // 2)
-
-
-def _cut(text: str, most: int | None) -> str:
-    return text if most is None else shorten(text, most)
 
 
 def _told(one: Named) -> AttemptOfNight | NightSummary:
@@ -131,15 +120,10 @@ def _told(one: Named) -> AttemptOfNight | NightSummary:
 
 def _diff(place: Place, a: Named, b: Named) -> Answer:
     """Return how the script of A becomes that of B; of a night, that of its best attempt."""
-    before, after = (_script(place, one).splitlines(keepends=True) for one in (a, b))
-    lines = difflib.unified_diff(before, after, a.name, b.name)
-    text = "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
+    before, after = (
+        script_of(place, one.night, one.attempt or attempt_in(one.night, BEST)).splitlines() for one in (a, b)
+    )
+    text = "".join(f"{line}\n" for line in diff_lines(before, after, a.name, b.name))
     same = f"{a.name} and {b.name} are the same script"
     shown = harmless_lines(text.removesuffix("\n")) if text else same
     return Answer(plain(ScriptsCompared(a.name, b.name, text)), lambda: print(shown))
-
-
-def _script(place: Place, one: Named) -> str:
-    if one.attempt is None and one.night.incumbent is None:
-        raise NothingYet(f"night {one.name} has kept nothing yet, so it has no best script")
-    return script_of(place, one.night, one.attempt or attempt_in(one.night, one.night.incumbent or 0))

@@ -4,8 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
-from agent.cli.attempts import facts_of
-from agent.cli.find import known_tag, none_yet, place_meant
+from agent.cli.find import known_tag, none_yet, place_meant, record_of
 from agent.errors import NightError, NothingYet
 from agent.records.place import Place
 from agent.records.reading import known_tags
@@ -72,7 +71,7 @@ def _nights(place: Place, tags: Sequence[str], *, all: bool) -> tuple[Record, ..
     """Return the nights that are meant, those with attempts; raise NightError where there are none."""
     if all and not tags:
         raise none_yet(place)
-    read = [facts_of(place, tag) for tag in dict.fromkeys(tags or (None,))]
+    read = [record_of(place, tag) for tag in dict.fromkeys(tags or (None,))]
     nights = tuple(night for night in read if night.attempts)
     if not nights:
         raise NothingYet(f"night {read[0].tag} has no attempt yet; export it once its first attempt has begun")

@@ -1,4 +1,4 @@
-"""Find the night that a command is about: by its TAG, the one that runs, or the latest."""
+"""Find the night or the attempt that a command is about: TAG, and [TAG:]N, [TAG:]best or [TAG:]confirmed."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,10 +7,14 @@ from agent.errors import NightError, NoRepository, NothingYet, ScriptError
 from agent.experiment import Attempt, Night
 from agent.git import valid_tag
 from agent.invocation import SCRIPT, typed
-from agent.night.lock import holder, is_held
+from agent.night.lock import Holder, holder, is_held
 from agent.records.journal import Journal
 from agent.records.place import Place, check_unpacked
+from agent.records.reading import known_tags, read_night
+from agent.records.record import Record
 from agent.records.results import tags_in
+
+BEST, CONFIRMED = "best", "confirmed"
 
 
 def here(script: Path = Path(SCRIPT)) -> Place:
@@ -36,16 +40,34 @@ def night_place(place: Place, tag: str | None) -> Place:
     return replace(place, repo=replace(place.repo, root=Path(who.folder).parents[2]))
 
 
-def running_tag(place: Place) -> str | None:
-    """Return the tag of the night that runs here, if one does."""
+def none_yet(place: Place, **facts: object) -> NothingYet:
+    """Return the error for a place without a night; facts go into its answer."""
+    if is_held(place.repo.common_dir):  # it may be preparing its text first
+        return NothingYet(
+            "a night has just begun here and has no name yet; give the command again in a moment", **facts
+        )
+    return NothingYet(f"no night has run here yet; begin with: {typed('run')}", **facts)
+
+
+# ---- a night ---------------------------------------------------------------------------------------------------------
+
+
+def find_night(tag: str | None = None) -> tuple[Place, str, Holder | None]:
+    """Return the place of a night with a journal, its tag, and the process that runs it, if one does.
+
+    tag: None is the night that runs, or else the latest. Raise NightError where there is none.
+    """
+    place = place_meant(tag)
+    who = holder_here(place)
+    if who is not None and tag in (None, who.tag):
+        return place, who.tag, who
+    return place, known_tag(place, tag), None
+
+
+def holder_here(place: Place) -> Holder | None:
+    """Return the process that runs a night here; None where there is none, and for a replay, which has no journal."""
     who = holder(place.repo.common_dir)
-    return who.tag if who and place.journal(who.tag).exists() else None
-
-
-def night_in(place: Place, tag: str | None) -> tuple[Night, tuple[Attempt, ...]]:
-    """Return the night of this tag, or the latest, and its attempts; raise NightError where it has no journal here."""
-    with Journal.read(place.journal(known_tag(place, tag))) as journal:
-        return journal.night(), journal.attempts()
+    return who if who is not None and place.journal(who.tag).exists() else None
 
 
 def known_tag(place: Place, tag: str | None) -> str:
@@ -63,13 +85,86 @@ def known_tag(place: Place, tag: str | None) -> str:
     return tag or tags[-1]
 
 
-def none_yet(place: Place, **known: object) -> NothingYet:
-    """Return the error for a place without a night; known: goes into its answer."""
-    if is_held(place.repo.common_dir):
-        return just_begun(**known)
-    return NothingYet(f"no night has run here yet; begin with: {typed('run')}", **known)
+def night_in(place: Place, tag: str) -> tuple[Night, tuple[Attempt, ...]]:
+    """Return the night of this tag and its attempts, scripts included; raise NightError without its journal."""
+    with Journal.read(place.journal(tag)) as journal:
+        return journal.night(), journal.attempts()
 
 
-def just_begun(**known: object) -> NothingYet:
-    """Return the error for a night that has no name yet: it may be preparing its text first."""
-    return NothingYet("a night has just begun here and has no name yet; give the command again in a moment", **known)
+def latest_tag(place: Place) -> str:
+    """Return the tag of the latest night that ran here, or else of all that are known; raise NightError without one."""
+    tags = place.tags() or known_tags(place)
+    if not tags:
+        raise none_yet(place)
+    return tags[-1]
+
+
+def record_of(place: Place, tag: str | None) -> Record:
+    """Return the record of this night, or of the latest; raise NightError where there is none."""
+    return read_night(place, latest_tag(place) if tag is None else tag)
+
+
+# ---- an attempt ------------------------------------------------------------------------------------------------------
+
+
+def address(text: str) -> tuple[str | None, int | str]:
+    """Read [TAG:]N, [TAG:]best or [TAG:]confirmed; return the tag, None for the latest night, and which attempt."""
+    tag, _, which = text.rpartition(":")
+    if which not in (BEST, CONFIRMED) and not (which.isdecimal() and len(which) < 10):
+        raise NightError(
+            f"{text!r} is no attempt; give its number, {BEST} or {CONFIRMED}, and TAG: before that for another night "
+            f"than the latest"
+        )
+    return tag or None, int(which) if which.isdecimal() else which
+
+
+def attempt_meant(text: str) -> tuple[Place, Record, Attempt]:
+    """Return the attempt of this address with its night; raise NightError where there is none."""
+    tag, which = address(text)
+    place = place_meant(tag)
+    record = record_of(place, tag)
+    return place, record, attempt_in(record, which)
+
+
+def attempt_in(record: Record, which: int | str) -> Attempt:
+    """Return an attempt of a night; raise NightError for one that it does not have."""
+    from agent.model.best_script import BestScript
+
+    if which == BEST:
+        return BestScript.of(record).attempt
+    if which == CONFIRMED:
+        findings = record.findings
+        confirmed = record.attempt(findings.script) if findings is not None else None
+        if confirmed is None:
+            why = "is still to come" if findings is None else "has confirmed no script"
+            raise NothingYet(f"dawn of night {record.tag} {why}; measure it with: {typed('confirm', record.tag)}")
+        return confirmed
+    attempt = record.attempt(int(which))
+    if attempt is None:
+        numbers = sorted(record.by_number)
+        there = f"{numbers[0]} to {numbers[-1]}" if numbers else "none yet"
+        raise NightError(f"night {record.tag} has no attempt {which}; there are: {there}")
+    return attempt
+
+
+def script_of(place: Place, record: Record, attempt: Attempt) -> str:
+    """Return an attempt's script from the journal, else from its commit; raise NightError where neither is here."""
+    if record.is_here:
+        with Journal.read(place.journal(record.tag)) as journal:
+            return journal.attempt(attempt.number).proposal.script
+    if attempt.commit is None or place.repo.find(attempt.commit) is None:
+        check_unpacked(place, record.tag)
+        raise NightError(
+            f"the script of attempt {attempt.number} of night {record.tag} is not here: the night has no journal here, "
+            f"and {not_here(record.tag, attempt.commit)}"
+        )
+    return place.repo.read(attempt.commit, place.script)
+
+
+def not_here(tag: str, commit: str | None) -> str:
+    """Say that a commit of a night is missing, and how to fetch it."""
+    refs = f"refs/experiments/{tag}/*"
+    return (
+        f"commit {(commit or 'none')[:7]} is not in this repository; fetch it from where the night ran: "
+        f"git fetch REMOTE '{refs}:{refs}'"
+    )

@@ -5,16 +5,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from agent.cli.answer import Answer
-from agent.cli.find import known_tag, night_in, place_meant
+from agent.cli.find import find_night, known_tag, night_in, place_meant
 from agent.errors import NightError, NothingYet
 from agent.experiment import Attempt, Night, incumbent
 from agent.invocation import IDEAS as FOLDER
 from agent.invocation import typed
 from agent.lab.hardware import has_cuda_build
 from agent.night.briefing import briefing_of
-from agent.night.lock import holder
 from agent.proposers.author.pages import facts_page
-from agent.proposers.briefing import Briefing, Left
+from agent.proposers.briefing import Left
 from agent.proposers.catalogue.catalogue import Listed, listing
 from agent.proposers.llm.prompt import compose
 from agent.records.place import Place, read_script
@@ -85,32 +84,23 @@ def prompt(tag: str | None = None, /, *, facts: bool = False) -> Answer:
         tag: of this night (default: the latest)
         facts: what an agent would be told: noise, speed, curves, dials, edits, ideas, what a script may call
     """
-    briefing = _briefing(tag)
+    place, tag, who = find_night(tag)
+    night, history = night_in(place, tag)
+    best = incumbent(history)
+    if best is None:
+        go_on = f"wait for it, or where the night does not run, go on with: {typed('run', '--tag', tag)}"
+        raise NothingYet(f"attempt 0 of night {tag} is not measured yet; {go_on}")
+    left = Left() if who is None else who.left(sum(attempt.is_idea for attempt in history[1:]))
+    briefing = briefing_of(place, night, history, best, left=left, has_reader=True)
     if facts:
         page = facts_page(briefing)
-        return Answer({"tag": briefing.night.tag, "facts": page}, lambda: _print(page.rstrip()))
+        return Answer({"tag": tag, "facts": page}, lambda: _print(page.rstrip()))
     # where an attempt has just crashed, its own author is asked for a repair first; this is the question for all others
     asked = compose(briefing)
     system, user = asked.system, asked.messages[0]
-    told = {"tag": briefing.night.tag, "system": system, "user": user, "stable_chars": asked.stable_chars}
+    told = {"tag": tag, "system": system, "user": user, "stable_chars": asked.stable_chars}
     return Answer(told, lambda: _print(f"{system}\n\n{user}"))
 
 
 def _print(text: str) -> None:
     print(harmless_lines(text) if sys.stdout.isatty() else text)  # a script may hold codes for a terminal
-
-
-def _briefing(tag: str | None) -> Briefing:
-    place = place_meant(tag)
-    night, history = night_in(place, tag)
-    best = incumbent(history)
-    if best is None:
-        go_on = typed("run", "--tag", night.tag)
-        raise NothingYet(
-            f"attempt 0 of night {night.tag} is not measured yet; wait for it, or where the night does not run, go on "
-            f"with: {go_on}"
-        )
-    who = holder(place.repo.common_dir)
-    tried = sum(one.is_idea for one in history[1:])
-    left = who.left(tried) if who is not None and who.tag == night.tag else Left()
-    return briefing_of(place, night, history, best, left=left, has_reader=True)

@@ -1,7 +1,6 @@
 """All nights that are known here: nightshift nights."""
 
 import os
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -12,21 +11,20 @@ import msgspec
 from agent.cli.answer import Answer
 from agent.cli.find import none_yet, place_meant
 from agent.errors import NightError
-from agent.experiment import Status
 from agent.git import valid_tag
 from agent.invocation import typed
 from agent.night.lock import holder
-from agent.records.journal import Journal
 from agent.records.place import Place
-from agent.records.reading import of_rows
-from agent.records.record import of_journal
-from agent.records.results import Row, read_rows
-from agent.records.shipped import DAMAGED, of_folder
+from agent.records.reading import read_night
+from agent.records.record import Home
+from agent.records.results import read_rows
+from agent.records.shipped import DAMAGED
 from agent.records.summary import summary_of
 from agent.text import budget
 from agent.view.answer import ListedNight, NightsAnswer, Stage, plain
 from agent.view.table import Column, lines
 
+STATES = {Home.JOURNAL: Stage.OPEN, Home.SHIPPED: Stage.SHIPPED, Home.ROWS: Stage.ROWS}
 UNITS = ("B", "kB", "MB", "GB", "TB")
 COLUMNS = (
     Column("night"),
@@ -97,84 +95,45 @@ def size_words(size: float) -> str:
 
 def all_nights(place: Place) -> list[ListedNight]:
     """Return all nights that are known here, the oldest first."""
-    rows: dict[str, list[Row]] = {}
-    for row in read_rows(place.ledger):
-        rows.setdefault(row.get("tag", ""), []).append(row)
-    who = holder(place.repo.common_dir)
-    found = {tag: _of_rows(tag, told) for tag, told in rows.items() if valid_tag(tag)}
-    found |= {one.tag: one for one in _shipped(place)}
-    found |= {one.tag: one for one in _packed(place)}
-    for path in place.nights.glob("*/journal.sqlite"):
-        one = _of_journal(path)
-        is_running = who is not None and who.tag == one.tag and one.state is Stage.OPEN
-        found[one.tag] = replace(one, state=Stage.RUNNING) if is_running else one
-    return sorted(found.values(), key=lambda one: (one.started, one.tag))
+    ending = place.packed("").name
+    tags = {row.get("tag", "") for row in read_rows(place.ledger)}
+    tags |= {folder.name for folder in place.shipped.glob("*/")}
+    tags |= {file.name.removesuffix(ending) for file in place.nights.glob(f"*{ending}")}
+    tags |= {path.parent.name for path in place.nights.glob("*/journal.sqlite")}
+    found = (listed(place, tag) for tag in tags if valid_tag(tag))
+    return sorted(found, key=lambda one: (one.started, one.tag))
 
 
-def told_of(one: ListedNight) -> dict[str, Any]:
+def listed(place: Place, tag: str) -> ListedNight:
+    """Sum up a night; its gain has no interval."""
+    is_here, packed, shipped = place.journal(tag).exists(), place.packed(tag), place.shipped / tag
+    size = size_of(place.folder(tag) if is_here else packed if packed.exists() else shipped)
+    try:
+        if packed.exists() and not is_here:
+            from agent.archive.unpack import read_contents  # rarely needed
+
+            contents = read_contents(packed)
+            row = msgspec.convert({**contents.summary, "state": Stage.ARCHIVED}, ListedNight)
+            return replace(row, tag=tag, state=Stage.ARCHIVED, started=contents.started, bytes=size)
+        record = read_night(place, tag, with_dials=False)
+        who = holder(place.repo.common_dir)
+        state = Stage.RUNNING if who is not None and who.tag == tag else STATES[record.home]
+        return ListedNight.of(summary_of(replace(record, noise=None)), state, size)
+    except (NightError, OSError, *DAMAGED) as error:
+        return ListedNight(tag, Stage.DAMAGED, bytes=size, damage=str(error))
+
+
+def told_of(place: Place, tag: str) -> dict[str, Any]:
     """Return what a packed night says of itself: the facts of its row."""
-    facts: dict[str, Any] = plain(one)
+    facts: dict[str, Any] = plain(listed(place, tag))
     return {name: value for name, value in facts.items() if name not in ("state", "bytes", "damage")}
 
 
-def _of_journal(path: Path) -> ListedNight:
-    folder = path.parent
-    try:
-        with Journal.read(path) as journal:
-            return replace(row_of(journal), bytes=size_of(folder), tag=folder.name)
-    except (NightError, OSError) as error:
-        return ListedNight(folder.name, Stage.DAMAGED, bytes=size_of(folder), damage=str(error))
-
-
-def row_of(journal: Journal) -> ListedNight:
-    """Sum up a night from its journal; its gain has no interval."""
-    return ListedNight.of(summary_of(replace(of_journal(journal), noise=None)), Stage.OPEN, None)
-
-
-def _packed(place: Place) -> Iterator[ListedNight]:
-    ending = place.packed("").name
-    for file in sorted(place.nights.glob(f"[!.]*{ending}")):
-        from agent.archive.unpack import read_contents  # rarely needed
-
-        tag = file.name.removesuffix(ending)
-        if not valid_tag(tag):
-            continue
-        with suppress(OSError):  # unpacked meanwhile
-            size = file.stat().st_size
-            try:
-                contents = read_contents(file)
-                told = msgspec.convert({**contents.summary, "state": Stage.ARCHIVED}, ListedNight)
-                yield replace(told, tag=tag, state=Stage.ARCHIVED, started=contents.started, bytes=size)
-            except (NightError, *DAMAGED) as error:
-                yield ListedNight(tag, Stage.DAMAGED, bytes=size, damage=str(error))
-
-
-def _shipped(place: Place) -> Iterator[ListedNight]:
-    for folder in place.shipped.glob("*/"):
-        if valid_tag(folder.name):
-            try:
-                now = summary_of(of_folder(folder))
-                yield ListedNight.of(now, Stage.SHIPPED, size_of(folder))
-            except DAMAGED as error:
-                yield ListedNight(folder.name, Stage.DAMAGED, bytes=size_of(folder), damage=str(error))
-
-
-def _of_rows(tag: str, rows: list[Row]) -> ListedNight:
-    facts = of_rows(tag, rows)
-    scores = [one.val_bpb for one in facts.attempts if one.status == Status.KEEP and one.val_bpb is not None]
-    row = ListedNight.of(summary_of(facts), Stage.ROWS, None)
-    return row if row.val_bpb is not None else replace(row, val_bpb=min(scores, default=None))
-
-
-def size_of(folder: Path) -> int:
-    """Return the bytes of all files below a folder; links are not followed."""
-    total, waiting = 0, [str(folder)]
-    while waiting:
-        with suppress(OSError), os.scandir(waiting.pop()) as inside:  # a running night deletes folders
-            for entry in inside:
-                if entry.is_dir(follow_symlinks=False):
-                    waiting.append(entry.path)
-                else:
-                    with suppress(OSError):
-                        total += entry.stat(follow_symlinks=False).st_size
-    return total
+def size_of(path: Path) -> int | None:
+    """Return the bytes of a file, or of all files below a folder; links are not followed. None where it is not here."""
+    files = [path] if path.is_file() else [Path(parent, name) for parent, _, names in os.walk(path) for name in names]
+    total = 0
+    for file in files:
+        with suppress(OSError):  # a running night deletes folders
+            total += file.lstat().st_size
+    return total if path.exists() else None

@@ -12,7 +12,7 @@ from agent.archive.pack import pack as write_file
 from agent.archive.unpack import unpack as read_file
 from agent.archive.unpack import work_folder
 from agent.cli.find import known_tag
-from agent.cli.nights import row_of, size_words, told_of
+from agent.cli.nights import size_words, told_of
 from agent.cli.options import SCRIPT
 from agent.errors import NightError
 from agent.experiment import Night, Status, incumbent
@@ -66,7 +66,7 @@ def pack(
         file = place.packed(tag) if remove else (out or Path(f"nightshift-{tag}.tar.gz")).expanduser()
         with Journal.read(place.journal(tag)) as journal:
             is_left_out = left_out(journal, weights or ("all" if remove else "best"))
-            summary = told_of(row_of(journal))
+            summary = told_of(place, tag)
         if remove:
             write_ledger(place)  # whose rows stay when the journal is away
         with _working(f"packing night {tag}"):

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from agent.cli.attempts import latest_tag
-from agent.cli.find import place_meant
+from agent.cli.find import latest_tag, place_meant
 from agent.errors import NightError
 from agent.files import write_plain
 from agent.invocation import typed

@@ -6,7 +6,7 @@ from pathlib import Path
 from rich.text import Text
 
 from agent.cli.answer import Answer
-from agent.cli.find import night_in, place_meant
+from agent.cli.find import find_night, known_tag, record_of
 from agent.cli.greeting import greet
 from agent.cli.options import SCRIPT, Count, NightOptions, Positive, PositiveInt, RunOptions
 from agent.errors import Exhausted, NightError, NoIdea, NothingYet
@@ -18,17 +18,16 @@ from agent.night.dawn import confirm_night, in_words, is_interrupted
 from agent.night.limits import Limits
 from agent.night.loop import run_night
 from agent.night.opening import Request, committed, open_context
-from agent.night.state import NightContext
 from agent.proposers.briefing import Briefing, NoSource
 from agent.proposers.queue import Queue
-from agent.records.journal import Journal
 from agent.records.place import place_of_night
-from agent.records.record import of_journal
+from agent.records.record import Record, of_journal
 from agent.records.summary import NightSummary, summary_of
+from agent.records.terms import as_words
 from agent.text import counted
 from agent.view import terminal
 from agent.view.answer import plain
-from agent.view.live.ending import HEADING, LastScreen, belief, tried_lines
+from agent.view.live.ending import HEADING, belief, tried_lines
 from agent.view.screen import print_folded, print_lines, terminal_width
 from agent.view.status import status_lines
 from agent.view.workers import crew_of
@@ -81,8 +80,8 @@ def run(
             most = f"dawn: up to {counted(runs, 'run')} to confirm what was found"
             context.watcher.said(most if runs else "dawn goes to its end")
             confirm_night(context, runs)
-        last = _last_screen(context, limits, night.script)
-    _show(last)
+        record, was_stopped = of_journal(context.journal), context.stop.after_run
+    _show_end(record, limits, night.script, was_stopped=was_stopped)
 
 
 def named_text(dataset: str) -> str:
@@ -90,40 +89,40 @@ def named_text(dataset: str) -> str:
     return dataset if dataset in DATASETS else str(Path(dataset).expanduser().absolute())
 
 
-def _last_screen(context: NightContext, limits: Limits, script: Path) -> LastScreen:
-    """Sum up the night on one screen: what was tried, what to believe of it, and the commands that come next."""
-    record = of_journal(context.journal)
-    history, now = record.attempts, summary_of(record)
-    brought, noise = now.sources, now.noise
-    sources = (*terminal.shares_lines(brought), *terminal.failure_lines(brought)) if now.ideas else ()
-    shown = replace(now, noise=replace(noise, doubt=None) if noise else None)  # `belief` says it
-    lines = status_lines(record, shown, crew_of(record), pid=None, stopping=False)[2:]
-    return LastScreen(
-        chart=tried_lines(history, noise.smallest_bpb if noise else None, terminal_width()),
-        sentences=[*lines, *sources],
-        belief=belief(now) if now.ideas else None,
-        commands=_next_commands(context, limits, script, history, now),
-    )
+def _show_end(record: Record, limits: Limits, script: Path, *, was_stopped: bool) -> None:
+    """Print what was tried, what to believe of it, and the commands that come next, on one screen."""
+    now = summary_of(record)
+    chart = tried_lines(record.attempts, now.noise.smallest_bpb if now.noise else None, terminal_width())
+    print_folded(["", *([HEADING] if chart else [])])
+    print_lines(chart)
+    undoubted = replace(now, noise=replace(now.noise, doubt=None) if now.noise else None)  # `belief` says it
+    print_folded(status_lines(record, undoubted, crew_of(record), pid=None, stopping=False)[2:])
+    if now.ideas:
+        print_folded([*terminal.shares_lines(now.sources), *terminal.failure_lines(now.sources), belief(now)])
+    print("next:")
+    commands = _next_commands(record, now, limits, script, was_stopped=was_stopped)
+    width = max(map(len, commands))
+    print_lines([Text.assemble(f"  {command:<{width}}  ", (what, "dim")) for command, what in commands.items()])
 
 
 def _next_commands(
-    context: NightContext, limits: Limits, script: Path, history: History, now: NightSummary
-) -> list[tuple[str, str]]:
+    record: Record, now: NightSummary, limits: Limits, script: Path, *, was_stopped: bool
+) -> dict[str, str]:
     """Return the commands that come next, each with what it is for."""
-    tag, last = context.runner.night.tag, len(history) - 1
-    is_latest = context.place.tags()[-1] == tag  # this call may have made no run
-    of, before = ((), "") if is_latest else ((tag,), f"{tag}:")
-    go_on = run_on(limits, script, tag, history), "go on with this night"
+    tag = record.tag
+    go_on = {run_on(limits, script, tag, record.attempts): "go on with this night"}
     if not now.ideas:
-        return [(typed("status", *of), "how far it is"), go_on]
-    number = last if now.gain is None or now.best is None else now.best.number
-    what = "why nothing was kept" if now.gain is None else "the best edit, and how it was judged"
-    show = typed("show", f"{before}{number}"), what
-    tried = typed("results", *of), "all that was tried, one line each"
-    tested = typed("confirm", *of), "is it better? by fresh seeds and another text"
-    if is_look(now.night.budget_s) and not context.stop.after_run:
-        return [show, tried, (typed("run", *_script_words(script)), "a real night: 5 min a run")]
-    return [show, tried if now.gain is None or now.dawn is not None else tested, go_on]
+        return {typed("status", tag): "how far it is", **go_on}
+    tried = {typed("results", tag): "all that was tried, one line each"}
+    if now.gain is None or now.best is None:
+        show = {typed("show", f"{tag}:{record.attempts[-1].number}"): "why nothing was kept"}
+    else:
+        show = {typed("show", f"{tag}:{now.best.number}"): "the best edit, and how it was judged"}
+    if is_look(record.budget_s) and not was_stopped:
+        return {**show, **tried, typed("run", *_script_words(script)): "a real night: 5 min a run"}
+    if now.gain is None or now.dawn is not None:
+        return {**show, **tried, **go_on}
+    return {**show, typed("confirm", tag): "is it better? by fresh seeds and another text", **go_on}
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,32 +140,23 @@ class Drain:
 
 def run_on(limits: Limits, script: Path, tag: str, history: History) -> str:
     """Return the command that goes on with a night for as long again; its journal knows all other options."""
-    words = ["run", "--tag", tag, *_script_words(script)]
     ideas = sum(attempt.is_idea for attempt in history[1:])
-    if limits.experiments is not None:
-        words += ["--experiments", _as_many_more(limits.experiments, ideas)]
-    words += ["--hours", f"{limits.hours:g}"] if limits.hours is not None else []
-    words += ["--dawn", _as_many_more(limits.dawn_runs, runs_at_dawns(history))] if limits.dawn_runs is not None else []
-    return typed(*words)
+    asked = {
+        "experiments": _as_many_more(limits.experiments, ideas),
+        "hours": limits.hours,
+        "dawn": _as_many_more(limits.dawn_runs, runs_at_dawns(history)),
+    }
+    given = as_words({name: limit for name, limit in asked.items() if limit is not None})
+    return typed("run", "--tag", tag, *_script_words(script), *given)
 
 
-def _as_many_more(most: int, done: int) -> str:
+def _as_many_more(most: int | None, done: int) -> int | None:
     """Keep a limit that counts over the whole night while it is not used up; else raise it by as many again."""
-    return str(done + most if 0 < most <= done else most)
+    return done + most if most is not None and 0 < most <= done else most
 
 
 def _script_words(script: Path) -> list[str]:
     return ["--script", str(script)] if script != SCRIPT else []
-
-
-def _show(last: LastScreen) -> None:
-    """Print the last screen; a terminal folds its sentences between words."""
-    print_folded(["", *([HEADING] if last.chart else [])])
-    if last.chart:
-        print_lines(last.chart)
-    print_folded([*last.sentences, *filter(None, [last.belief]), "next:"])
-    width = max(len(command) for command, _ in last.commands)
-    print_lines([Text.assemble(f"  {command:<{width}}  ", (what, "dim")) for command, what in last.commands])
 
 
 # ---- confirm ---------------------------------------------------------------------------------------------------------
@@ -193,15 +183,16 @@ def confirm(
     if show:
         return _findings(tag)
     place = place_of_night(night.script, tag)
-    known, before = night_in(place, tag)
-    request = Request(place, known.tag, night.budget_s, night.seed, night.terms, proposer=NoSource())
+    tag = known_tag(place, tag)
+    request = Request(place, tag, night.budget_s, night.seed, night.terms, proposer=NoSource())
     with open_context(request) as context:
-        context.watcher.said(f"dawn of night {known.tag}: up to {counted(runs, 'run')} of {known.budget_s:g} s")
+        context.watcher.said(f"dawn of night {tag}: up to {counted(runs, 'run')} of {context.night.budget_s:g} s")
+        before = runs_at_dawns(context.journal.attempts())
         found = confirm_night(context, runs)
+        left = max(1, runs + before - runs_at_dawns(context.journal.attempts()))
         ended_early = context.stop.after_run
-        left = max(1, runs - (runs_at_dawns(context.journal.attempts()) - runs_at_dawns(before)))
-    again = typed("confirm", known.tag, "--runs", str(left), *_script_words(night.script))
-    return answer_of_dawn(known.tag, found, again if ended_early else None)
+    again = typed("confirm", tag, "--runs", str(left), *_script_words(night.script))
+    return answer_of_dawn(tag, found, again if ended_early else None)
 
 
 def answer_of_dawn(tag: str, found: Findings | None, go_on_with: str | None) -> Answer:
@@ -216,14 +207,13 @@ def answer_of_dawn(tag: str, found: Findings | None, go_on_with: str | None) -> 
 
 
 def _findings(tag: str | None) -> Answer:
-    place = place_meant(tag)
-    night, history = night_in(place, tag)
-    with Journal.read(place.journal(night.tag)) as journal:
-        dawn = next((one for one in reversed(journal.dawns()) if one.findings), None)
-    if dawn is None or dawn.findings is None:
-        raise NothingYet(f"night {night.tag} has no findings yet; begin with: {typed('confirm', night.tag)}")
+    place, tag, _ = find_night(tag)
+    record = record_of(place, tag)
+    dawn = next((dawn for dawn in reversed(record.dawns) if dawn.findings), None)
+    if dawn is None or record.findings is None:
+        raise NothingYet(f"night {tag} has no findings yet; begin with: {typed('confirm', tag)}")
     ended = f"ended {dawn.ended}" if dawn.ended else "not at its end yet"
-    lines = in_words(place, night, history, Findings.of(dawn.findings))
-    text = "\n".join([f"dawn {dawn.number} of night {night.tag}, {ended}", *lines])
-    facts = {"tag": night.tag, "findings": dawn.findings, "state": "finished" if dawn.ended else "unfinished"}
+    lines = in_words(place, record.night, record.attempts, record.findings)
+    text = "\n".join([f"dawn {dawn.number} of night {tag}, {ended}", *lines])
+    facts = {"tag": tag, "findings": dawn.findings, "state": "finished" if dawn.ended else "unfinished"}
     return Answer(facts, lambda: print(text))

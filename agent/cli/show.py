@@ -1,17 +1,14 @@
 """One attempt in full, its log, and its edit: nightshift show."""
 
-from collections.abc import Sequence
-
 from agent.cli.answer import Answer
-from agent.cli.attempts import attempt_meant, not_here
-from agent.cli.find import night_in
+from agent.cli.find import attempt_meant, not_here
 from agent.cli.options import PositiveInt, Seed
 from agent.errors import NightError, NothingYet
-from agent.experiment import Attempt, Ending, Night, attempt_ref
+from agent.experiment import Attempt, Ending, attempt_ref
 from agent.night.lock import holder
 from agent.records.place import Place, run_folder
+from agent.records.record import Record
 from agent.sandbox.process import LOG
-from agent.script.dials import dials_in
 from agent.text import harmless_lines
 from agent.view import terminal
 from agent.view.answer import DiffAnswer, LogAnswer, Measured, ShowAnswer, for_author, plain
@@ -39,38 +36,39 @@ def show(
         seed: with --log: of the run with this seed (default: last)
         lines: with --log: at most so many (default: 60)
     """
-    place, facts, shown = attempt_meant(attempt)
-    night, history = night_in(place, facts.tag)
-    known = history[shown.number]
+    place, record, chosen = attempt_meant(attempt)
     if diff:
-        return _edit(place, night, history, known)
+        return _edit(place, record, chosen)
     if log:
-        return _log(place, night, known, seed, min(lines, MOST_LINES))
+        return _log(place, record, chosen, seed, min(lines, MOST_LINES))
     if seed is not None:
         raise NightError("--seed chooses a log; add --log")
     who = holder(place.repo.common_dir)
-    is_running = who is not None and who.tag == night.tag
-    folder = run_folder(place.folder(night.tag), known.number, night.seed).parent
-    merged_as = max((one.number for one in history if one.proposal.merges == known.number), default=None)
-
-    def print_all() -> None:
-        width = terminal_width()
-        print_lines(terminal.attempt_lines(night, known, folder, width, running=is_running, merged_as=merged_as))
-
-    ended = [run for run in known.runs if run.ending is not Ending.RUNNING]
+    is_running = who is not None and who.tag == record.tag
+    latest_seed = chosen.runs[-1].seed if chosen.runs else record.night.seed
+    folder = run_folder(place.folder(record.tag), chosen.number, latest_seed).parent
+    ended = [run for run in chosen.runs if run.ending is not Ending.RUNNING]
     last_lines = ended[-1].last_lines if ended and ended[-1].ending is Ending.CRASHED else ""
+    measured = Measured.of(record, chosen)
     answer = ShowAnswer(
-        tag=night.tag,
-        attempt=for_author(shown),
-        measured=Measured.of(facts, shown),
-        running=is_running and len(ended) < len(known.runs),
-        is_incumbent=facts.incumbent == known.number,
-        ref=attempt_ref(night.tag, known.number),
-        branch=facts.branch,
+        tag=record.tag,
+        attempt=for_author(chosen),
+        measured=measured,
+        running=is_running and len(ended) < len(chosen.runs),
+        is_incumbent=record.incumbent == chosen.number,
+        ref=attempt_ref(record.tag, chosen.number),
+        branch=record.branch,
         folder=str(folder) if folder.exists() else None,
-        log=_log_file(place, night.tag, known.number, known.runs[-1].seed if known.runs else night.seed),
+        log=_log_file(place, record.tag, chosen.number, latest_seed),
         traceback=harmless_lines(last_lines) or None,
     )
+
+    def print_all() -> None:
+        width, merged_as = terminal_width(), measured.merged_as
+        print_lines(
+            terminal.attempt_lines(record.night, chosen, folder, width, running=is_running, merged_as=merged_as)
+        )
+
     return Answer(plain(answer), print_all)
 
 
@@ -79,42 +77,37 @@ def _log_file(place: Place, tag: str, number: int, seed: int) -> str | None:
     return str(log) if log.exists() else None
 
 
-def _log(place: Place, night: Night, attempt: Attempt, seed: int | None, lines: int) -> Answer:
+def _log(place: Place, record: Record, attempt: Attempt, seed: int | None, lines: int) -> Answer:
     """Return the end of the training log of a run; where the file is gone, the last lines that the journal keeps."""
-    seeds = [run.seed for run in attempt.runs]
-    if not seeds:
-        raise NightError(f"attempt {attempt.number} of night {night.tag} has not run, so it has no log")
-    if seed is not None and seed not in seeds:
-        there = ", ".join(map(str, dict.fromkeys(seeds)))
-        raise NightError(f"attempt {attempt.number} has no run with seed {seed}; there are: {there}")
-    seed = seeds[-1] if seed is None else seed
-    text, head = log_tail(place, night.tag, attempt.number, seed, lines), ""
+    runs = [run for run in attempt.runs if seed in (None, run.seed)]
+    if not runs:
+        there = ", ".join(map(str, dict.fromkeys(run.seed for run in attempt.runs))) or "none yet"
+        which = "run" if seed is None else f"run with seed {seed}"
+        raise NightError(f"attempt {attempt.number} of night {record.tag} has no {which}; there are: {there}")
+    run, head = runs[-1], ""
+    text = log_tail(place, record.tag, attempt.number, run.seed, lines)
     if text is None:
-        last = next(run.last_lines for run in reversed(attempt.runs) if run.seed == seed)
-        text = "\n".join(harmless_lines(last).splitlines()[-lines:])
+        text = "\n".join(harmless_lines(run.last_lines).splitlines()[-lines:])
         head = "the log itself is gone; its last lines, as the journal keeps them:\n"
-    if head and not text:
-        raise NightError(
-            f"the log of attempt {attempt.number} with seed {seed} is gone; the journal keeps no line of it"
-        )
-    answer = LogAnswer(night.tag, attempt.number, seed, _log_file(place, night.tag, attempt.number, seed), text)
+        if not text:
+            named = f"attempt {attempt.number} with seed {run.seed}"
+            raise NightError(f"the log of {named} is gone; the journal keeps no line of it")
+    file = _log_file(place, record.tag, attempt.number, run.seed)
+    answer = LogAnswer(record.tag, attempt.number, run.seed, file, text)
     return Answer(plain(answer), lambda: print(f"{head}{text}"))
 
 
-def _edit(place: Place, night: Night, history: Sequence[Attempt], attempt: Attempt) -> Answer:
+def _edit(place: Place, record: Record, attempt: Attempt) -> Answer:
     """Return how the script of the attempt's parent became its own."""
-    parent = None if attempt.parent is None else history[attempt.parent]
-    base = night.base if parent is None else parent.commit
-    if attempt.commit is None or base is None:
-        raise NothingYet(f"attempt {attempt.number} of night {night.tag} is not committed yet; try again in a moment")
-    for commit in (base, attempt.commit):
-        if place.repo.find(commit) is None:
-            raise NightError(f"the edit of attempt {attempt.number} cannot be shown: {not_here(night.tag, commit)}")
-    text = place.repo.diff(base, attempt.commit)
-    before = place.repo.read(base, night.script) if parent is None else parent.proposal.script
-    old, new = (dials_in(script, night.device_kind) for script in (before, attempt.proposal.script))
-    both = {name: (old.get(name), new.get(name)) for name in {**old, **new}}
-    dials = {name: pair for name, pair in both.items() if pair[0] != pair[1]}
-    answer = DiffAnswer(night.tag, attempt.number, attempt.parent, base, attempt.commit, text, dials)
+    parent = record.parent(attempt)
+    base, commit = record.night.base if parent is None else parent.commit, attempt.commit
+    if commit is None or base is None:
+        raise NothingYet(f"attempt {attempt.number} of night {record.tag} is not committed yet; try again in a moment")
+    for needed in (base, commit):
+        if place.repo.find(needed) is None:
+            raise NightError(f"the edit of attempt {attempt.number} cannot be shown: {not_here(record.tag, needed)}")
+    text = place.repo.diff(base, commit)
+    dials = record.turned.get(attempt.number, {})
+    answer = DiffAnswer(record.tag, attempt.number, attempt.parent, base, commit, text, dials)
     same = f"attempt {attempt.number} is the script as it stands in {base[:7]}"
     return Answer(plain(answer), lambda: print(harmless_lines(text) if text else same))

@@ -4,19 +4,23 @@ import re
 import time
 
 from agent.cli.answer import Answer
-from agent.cli.find import known_tag, place_meant
+from agent.cli.find import find_night
 from agent.cli.tries import latest, tries_line
+from agent.errors import NothingYet
+from agent.experiment import short
 from agent.invocation import typed
-from agent.night.lock import Holder, Stop, holder
+from agent.night.lock import Holder, Stop, holder, like_ctrl_c
 from agent.proposers.briefing import Left
 from agent.records.journal import Journal
+from agent.records.place import Place
 from agent.records.record import Record, of_journal
 from agent.records.summary import NightSummary, summary_of
 from agent.text import counted, duration
 from agent.view.answer import Process, StatusAnswer, plain
 from agent.view.status import status_lines
-from agent.view.workers import Crew, crew_of
+from agent.view.workers import Crew, crew_of, workers_of_call
 
+LOOK_EVERY_S = 0.5
 HEADS = re.compile(  # of the lines below, which a terminal shows in bold
     r"night [^:]+|branch|[\d,]+ attempts?|best val_bpb|dawn|noise|spent|left|workers|at work|unfinished|next"
 )
@@ -30,17 +34,12 @@ def status(tag: str | None = None, /, *, follow: bool = False) -> Answer:
         follow: show a night that runs in another terminal or as a service, until it ends; Ctrl-C ends the watching
             alone
     """
-    place = place_meant(tag)
+    place, tag, who = find_night(tag)
     if follow:
-        from agent.cli.follow import follow_night
-
-        return follow_night(place, tag)
-    who = holder(place.repo.common_dir)
-    if who is not None and tag in (None, who.tag) and place.journal(who.tag).exists():
-        tag = who.tag
-    else:
-        tag = known_tag(place, tag)
-    who = who if who is not None and who.tag == tag else None
+        if who is None:
+            how = typed("status", tag)
+            raise NothingYet(f"no night is running in this repository, or not this one; see how it stands with: {how}")
+        return _follow(place, who)
     with Journal.read(place.journal(tag)) as journal:
         work = journal.work()  # before the attempts that it names
         record = of_journal(journal)
@@ -90,3 +89,39 @@ def _left_words(left: Left) -> str | None:
     parts = [] if left.seconds is None else [duration(left.seconds / 3600)]
     parts += [] if left.experiments is None else [counted(left.experiments, "experiment")]
     return f"left: {', '.join(parts)}" if parts else None
+
+
+def _follow(place: Place, who: Holder) -> Answer:
+    """Draw the screen of a night that runs in another process until it ends, or Ctrl-C."""
+    from rich.console import Console
+
+    from agent.judging.judges import choose_judge
+    from agent.view.live.follow import Follower
+    from agent.view.live.screen import Screen
+
+    with Journal.read(place.journal(who.tag)) as journal:
+        night, stop = journal.night(), Stop(place.folder(who.tag))
+        screen = Screen(
+            Console(),
+            night.budget_s,
+            lambda: stop.after_run,
+            stopping_now=lambda: stop.now,
+            calibration=choose_judge(night.terms.judge, night.terms.confirm).calibration,
+            heeds_ctrl_c=False,
+            workers=workers_of_call(journal),
+        )
+        screen.said(f"night {who.tag} (pid {who.pid}, since {who.since}) on branch {short(night.branch)}")
+        follower = Follower(place.folder(who.tag), journal, screen)
+        last = f"night {who.tag} has ended; see: {typed('status')}, {typed('results')}"
+        try:
+            with like_ctrl_c():
+                while holder(place.repo.common_dir) == who:
+                    follower.look(who.left)
+                    time.sleep(LOOK_EVERY_S)
+                follower.look(who.left)
+        except KeyboardInterrupt:
+            last = f"night {who.tag} goes on; end it with: {typed('stop')}"
+        finally:
+            screen.close()
+        screen.said(last)
+    return Answer({"tag": who.tag})

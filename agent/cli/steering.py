@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from agent.cli.answer import Answer
-from agent.cli.find import just_begun, night_in, place_meant, running_tag
+from agent.cli.find import find_night, night_in, none_yet, place_meant
 from agent.cli.options import SCRIPT, Message
 from agent.clock import utc_now
 from agent.errors import NothingYet
@@ -12,9 +12,7 @@ from agent.night.lock import AFTER_RUN, NOW, Stop, holder, is_held
 from agent.proposers import queue
 from agent.proposers.notes import add_note
 from agent.proposers.submission import check_not_submitted, read_submission
-from agent.records.journal import Journal
 from agent.records.place import Place
-from agent.view.workers import workers_of_call
 
 
 def submit(file: Path, /, *, message: Message, script: Path = SCRIPT) -> Answer:
@@ -27,8 +25,8 @@ def submit(file: Path, /, *, message: Message, script: Path = SCRIPT) -> Answer:
     """
     place = Place.of(script)
     where = place_meant()
-    night, history = night_in(where, running_tag(where)) if where.tags() else (None, ())
-    tag = night.tag if night else ""
+    tag = find_night()[1] if where.tags() else ""
+    history = night_in(where, tag)[1] if tag else ()
     text = read_submission(file, place, history, tag)
     # a night that runs in another working tree reads the queue there
     check_not_submitted(file, text, where, history, tag)
@@ -45,10 +43,9 @@ def note(text: str, /, *words: str, tag: str | None = None) -> Answer:
         words: more of it, where it is not quoted
         tag: of this night (default: the running one, else the latest)
     """
-    place = place_meant(tag)
-    night, _ = night_in(place, tag or running_tag(place))
-    add_note(place.folder(night.tag), " ".join((text, *words)), utc_now())
-    return Answer({"tag": night.tag}, lambda: print(f"night {night.tag} is told before its next proposal"))
+    place, tag, _ = find_night(tag)
+    add_note(place.folder(tag), " ".join((text, *words)), utc_now())
+    return Answer({"tag": tag}, lambda: print(f"night {tag} is told before its next proposal"))
 
 
 def stop(*, now: bool = False) -> Answer:
@@ -60,17 +57,9 @@ def stop(*, now: bool = False) -> Answer:
     place = place_meant()
     who = holder(place.repo.common_dir)
     if who is None and is_held(place.repo.common_dir):
-        raise just_begun()
+        raise none_yet(place)
     if who is None or not place.folder(who.tag).is_dir():
         raise NothingYet(f"no night is running in this repository; see: {typed('status')}")
     Stop(place.folder(who.tag)).wish(NOW if now else AFTER_RUN)
-    when = "now" if now else f"after its {_runs_of(place.journal(who.tag))}"
+    when = "now" if now else "after what it runs now"
     return Answer({"tag": who.tag}, lambda: print(f"night {who.tag} ends {when}"))
-
-
-def _runs_of(journal_path: Path) -> str:
-    """Return what a night waits for before it ends; a replay has no journal here, nor has a night that just begins."""
-    if not journal_path.exists():
-        return "current run"
-    with Journal.read(journal_path) as journal:
-        return "current run" if workers_of_call(journal) == 1 else "runs in flight"

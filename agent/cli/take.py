@@ -9,8 +9,7 @@ from itertools import chain, count
 from pathlib import Path
 
 from agent.cli.answer import Answer
-from agent.cli.attempts import CONFIRMED, address, attempt_in, facts_of, script_of
-from agent.cli.find import here, night_place
+from agent.cli.find import CONFIRMED, address, attempt_in, here, night_place, record_of, script_of
 from agent.cli.options import SCRIPT
 from agent.errors import NightError, NothingYet, RepoError
 from agent.experiment import attempt_ref
@@ -133,7 +132,7 @@ def find(place: Place, text: str) -> Taken:
     tag = asked or _latest(source)
     if tag not in known_tags(source):
         return _by_refs(source, tag, which)
-    facts = facts_of(source, tag)
+    facts = record_of(source, tag)
     attempt = attempt_in(facts, which)
     path, ref = _path_of(source, tag), attempt_ref(tag, attempt.number)
     content = script_of(Place(source.repo, path), facts, attempt).encode(errors="surrogateescape")

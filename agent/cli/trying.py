@@ -9,7 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from agent.cli.answer import Answer
-from agent.cli.find import place_meant, running_tag
+from agent.cli.find import holder_here, place_meant
 from agent.cli.options import Message, NightOptions, Positive
 from agent.cli.tries import Try, TryState, look, under_way
 from agent.clock import utc_now
@@ -214,8 +214,9 @@ def _standing(place: Place, tried: Try, facts: dict[str, object]) -> Answer:
     facts |= {"state": tried.state, "in_line": before, "title": tried.entry.title}
     facts |= dict.fromkeys(("tag", "attempt", "doing", "fraction", "step", "loss"))
     said = f"{tried.state}{f', {before} before it' if before else ''}"
-    tag = None if before else running_tag(place)
-    if tag is not None:
+    who = None if before else holder_here(place)
+    if who is not None:
+        tag = who.tag
         with Journal.read(place.journal(tag)) as journal:
             now = Moment.read(journal)
         facts |= {"tag": tag, "attempt": now.attempt, "doing": now.doing}

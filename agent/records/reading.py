@@ -35,12 +35,15 @@ KINDS = {Status.KEEP: Kind.KEPT, Status.DISCARD: Kind.DISCARDED, Status.CRASH: K
 MOST_SEEDS = 1000  # of an attempt, in a row from elsewhere
 
 
-def read_night(place: Place, tag: str) -> Record:
-    """Return all that is recorded of a night; raise NightError for a tag that nothing here knows."""
+def read_night(place: Place, tag: str, *, with_dials: bool = True) -> Record:
+    """Return all that is recorded of a night; raise NightError for a tag that nothing here knows.
+
+    with_dials: also read the scripts of a journal, for the dials that were turned.
+    """
     is_name = valid_tag(tag)  # of a folder: exports and replays write to folders that are named after the night
     if is_name and place.journal(tag).exists():
         with Journal.read(place.journal(tag)) as journal:
-            return of_journal(journal, with_dials=True)
+            return of_journal(journal, with_dials=with_dials)
     rows = [row for row in read_rows(place.ledger) if row.get("tag") == tag] if is_name else []
     if is_name and (place.shipped / tag).is_dir():
         try:

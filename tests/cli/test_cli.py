@@ -174,7 +174,7 @@ def test_stop_and_a_second_night_meet_the_first(grounds):
     assert f"night first: running (pid {night.pid})" in grounds.nightshift("status").stdout
     assert "no results yet" in nothing_yet(grounds.nightshift("results"))
     assert not (grounds.root / "results.tsv").exists()  # the night itself writes it
-    assert "after its current run" in grounds.nightshift("stop").stdout
+    assert "after what it runs now" in grounds.nightshift("stop").stdout
     assert "ends after this run" in grounds.nightshift("status").stdout
     time.sleep(0.3)
     assert night.poll() is None

@@ -158,7 +158,7 @@ def test_a_log_that_is_gone_says_so(night):
         ("show worst", "'worst' is no attempt; give its number, best or confirmed"),
         ("show 9", "night t has no attempt 9; there are: 0 to 3"),
         ("show 1 --seed 0", "--seed chooses a log; add --log"),
-        ("show 1 --log --seed 5", "attempt 1 has no run with seed 5; there are: 0"),
+        ("show 1 --log --seed 5", "attempt 1 of night t has no run with seed 5; there are: 0"),
         ("show none:1 --diff", "no night none is known here; there are: t"),
         ("results none", "results.tsv has no night none"),
         ("status none", "night none has no journal here; there are: t"),

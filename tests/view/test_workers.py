@@ -169,7 +169,7 @@ def test_status_has_a_line_for_each_worker_that_is_busy(place):
         tell("t", place.folder("t"))
         told = grounds.nightshift("status").stdout
         answer = json.loads(grounds.nightshift("status", "--json").stdout)
-        assert grounds.nightshift("stop").stdout == "night t ends after its runs in flight\n"
+        assert grounds.nightshift("stop").stdout == "night t ends after what it runs now\n"
         assert ", ends after the runs in flight; it began" in grounds.nightshift("status").stdout
     assert "\nworkers: 4 of 4 busy now, busy for " in told
     assert "\n  gpu 0  training, seed 0: #13 WARMUP_FRACTION 0.0 → 0.0013" in told

@@ -119,13 +119,3 @@ def belief(now: NightSummary) -> str:
     return (
         "Believe it? Probably: the interval is above zero. But the best of many was lucky, too: `confirm` measures it."
     )
-
-
-@dataclass(frozen=True, slots=True)
-class LastScreen:
-    """Hold the parts of the last screen, from its top to its bottom."""
-
-    chart: Sequence[Text]
-    sentences: Sequence[str]
-    belief: str | None  # None: no edit was tried
-    commands: Sequence[tuple[str, str]]  # what to type next, and what for
