@@ -163,7 +163,7 @@ LOCAL = "openai:toy@http://127.0.0.1:9/v1"
         (["--llm-stream"], "--llm-stream is about a language model; name it with --llm SPEC"),
         (["--max-cost", "5", "--proposer", "mix"], "--max-cost is about a language model"),
         (["--proposer", "llm", "--llm", LOCAL, "--max-cost", "5"], "--max-cost 5 cannot be kept without a price"),
-        (["--proposer", "llm", "--llm", "gpt"], "'gpt' names no language model; write PROVIDER:MODEL[@URL], as in openai:"),
+        (["--proposer", "llm", "--llm", "gpt"], "'gpt' names no language model; write PROVIDER:MODEL[@URL], as in"),
         (["--proposer", "mix", "--command", "no-such-agent -p"], "no-such-agent, the program of --command, is not on"),
         (["--confirm", "2"], "--confirm is for --judge greedy; balanced decides by itself how often to measure"),
         (["--confirm", "2", "--judge", "strict"], "--confirm is for --judge greedy; strict decides by itself"),
