@@ -12,10 +12,9 @@ from agent.invocation import IDEAS as FOLDER
 from agent.invocation import typed
 from agent.lab.hardware import has_cuda_build
 from agent.night.briefing import briefing_of
-from agent.proposers.author.pages import facts_page
+from agent.proposers.author.pages import compose, facts_page
 from agent.proposers.briefing import Left
 from agent.proposers.catalogue.catalogue import Listed, listing
-from agent.proposers.llm.prompt import compose
 from agent.records.place import Place, read_script
 from agent.records.shipped import past_nights
 from agent.text import harmless_lines

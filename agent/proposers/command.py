@@ -21,14 +21,14 @@ from agent.errors import MachineError, NightError, NoIdea, RepoError, ScriptErro
 from agent.experiment import Ask, Ending, Proposal, Status
 from agent.files import read_end, throwaway_folder
 from agent.git import detached_git
-from agent.proposers.author.attempts import script_diff, what_happened
+from agent.proposers.author.attempts import script_diff
 from agent.proposers.author.excerpts import cut
 from agent.proposers.author.pages import facts_page, for_one_answer, written
 from agent.proposers.briefing import Briefing
 from agent.sandbox.places import View
 from agent.sandbox.process import LOG, Outcome, supervise
 from agent.script.contract import MAX_SCRIPT_BYTES, decoded
-from agent.text import SAID_CHARS, harmless_lines, one_line
+from agent.text import SAID_CHARS, one_line
 
 LIMIT_S = 600.0
 # not for an agent, beside variables of git and nightshift: where a tool would install packages, and the user's folder
@@ -162,7 +162,7 @@ def lay_out(clone: Path, briefing: Briefing, fixed: Path, limit_s: float) -> str
         shutil.copytree(fixed, clone, ignore=shutil.ignore_patterns("__pycache__", ".*"), dirs_exist_ok=True)
     (clone / "history").mkdir(exist_ok=True)
     notes = [note.replace("\n", "\n  ") for note in briefing.notes]
-    task = f"{_task(briefing, limit_s)}\n"
+    task = written("agent", script=Path(briefing.night.script).name, briefing=briefing, minutes=limit_s / 60) + "\n"
     texts = {
         Path(briefing.night.script).name: _before(briefing),
         "program.md": for_one_answer(briefing.program),
@@ -190,20 +190,6 @@ def lay_out(clone: Path, briefing: Briefing, fixed: Path, limit_s: float) -> str
 def _before(briefing: Briefing) -> str:
     """Return the script to edit: the best one, or the broken one that is to be repaired."""
     return (briefing.broken or briefing.parent).proposal.script
-
-
-def _task(briefing: Briefing, limit_s: float) -> str:
-    """Write the agent's task; of a crash with the end of the log of its training, which has read no held-out text."""
-    broken = briefing.broken
-    crashes = [run for run in broken.runs if run.ending is Ending.CRASHED] if broken else []
-    return written(
-        "agent",
-        script=Path(briefing.night.script).name,
-        briefing=briefing,
-        why=(what_happened(broken) or "it crashed") if broken else "",
-        log=harmless_lines(crashes[-1].last_lines).split("\n") if crashes else [],
-        minutes=limit_s / 60,
-    )
 
 
 def _diffs(briefing: Briefing) -> dict[str, str]:

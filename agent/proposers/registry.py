@@ -13,13 +13,13 @@ from typing import Any
 from agent.errors import NightError
 from agent.experiment import Ask, Terms
 from agent.invocation import typed
+from agent.proposers.author.pages import AskMode
 from agent.proposers.briefing import Proposer
 from agent.proposers.catalogue.catalogue import Catalogue
 from agent.proposers.checked import Checked
 from agent.proposers.command import Command, split
 from agent.proposers.llm.chat import MAX_TOKENS, Patience
 from agent.proposers.llm.llm import LLM, Price
-from agent.proposers.llm.prompt import AskMode
 from agent.proposers.mix import USUAL, Mix, Prior
 from agent.proposers.queue import QUEUE
 from agent.proposers.search.search import Search

@@ -15,10 +15,10 @@ from samples import NIGHT
 from agent.errors import NightError, NoIdea
 from agent.experiment import Proposal, Terms
 from agent.proposers.ahead import Outbox
+from agent.proposers.author.pages import AskMode, compose
 from agent.proposers.briefing import Briefing
 from agent.proposers.checked import TRIES, Checked, Claims
 from agent.proposers.llm.llm import Price, most_spent_usd
-from agent.proposers.llm.prompt import AskMode, compose
 from agent.proposers.mix import USUAL, Prior, by_promise
 from agent.proposers.queue import Queue, submit, waiting
 from agent.proposers.registry import CALLS_AT_ONCE, proposer_of

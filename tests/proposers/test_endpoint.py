@@ -8,9 +8,9 @@ from llm_servers import KEY, Server, status
 
 from agent.errors import NightError
 from agent.experiment import Terms
+from agent.proposers.author.pages import Conversation
 from agent.proposers.llm.chat import cache_price, question
 from agent.proposers.llm.endpoint import NO_KEY, Endpoint
-from agent.proposers.llm.prompt import Conversation
 from agent.proposers.registry import model_of
 
 HTTPS = "https://openrouter.ai/api/v1"

@@ -9,10 +9,10 @@ from llm_servers import KEY, TOKENS_IN, TOKENS_OUT, Server, hangs, says
 
 from agent.errors import MachineError, NightError
 from agent.experiment import Ask, Attempt, Ending, Proposal, Run, Status
+from agent.proposers.author.pages import Conversation
 from agent.proposers.llm.chat import question
 from agent.proposers.llm.endpoint import Endpoint
 from agent.proposers.llm.llm import LLM, Price
-from agent.proposers.llm.prompt import Conversation
 
 
 @PROVIDERS

@@ -9,9 +9,9 @@ from llm_servers import Server, says, status
 from agent.errors import NoIdea, NotYet, Unanswered
 from agent.experiment import Ask, Attempt, Decision, Ending, Kind, Run, Status
 from agent.proposers.author.attempts import Combinable, to_combine
+from agent.proposers.author.pages import AskMode, compose
 from agent.proposers.briefing import Briefing
 from agent.proposers.llm.llm import Price
-from agent.proposers.llm.prompt import AskMode, compose
 
 SMOOTHING = edit()
 SHARE = edit(

@@ -13,10 +13,10 @@ from agent.experiment import Ask, Attempt, Status
 from agent.night.limits import Limits
 from agent.night.loop import run_night
 from agent.proposers import queue
+from agent.proposers.author.pages import AskMode
 from agent.proposers.checked import Checked
 from agent.proposers.llm.chat import Patience
 from agent.proposers.llm.llm import LLM, Price
-from agent.proposers.llm.prompt import AskMode
 from agent.proposers.mix import Mix
 from agent.proposers.queue import Queue
 from agent.proposers.search.search import Search

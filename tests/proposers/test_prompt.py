@@ -22,8 +22,8 @@ from agent.experiment import (
     Status,
     Summary,
 )
+from agent.proposers.author.pages import Conversation, ask_again, compose
 from agent.proposers.briefing import Briefing, Refusal
-from agent.proposers.llm.prompt import Conversation, ask_again, compose
 from agent.proposers.llm.reply import read_reply
 
 SCRIPT = unigram()

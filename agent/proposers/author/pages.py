@@ -1,31 +1,109 @@
 """Write what an author of edits is told, from the templates in prompts/: the same for a model and for an agent.
 
 prompts/ holds one template each, in Jinja2's form, for people to read and change. A part that may grow long has a limit
-of its own there.
+of its own there, 42,000 characters together: 13,000 tokens, as code and tables have 3.3 characters in each. The stable
+parts of a question come first, so that they are the same from question to question, and a provider's cache can hold
+them.
+
+Some of the text comes from people whom the author must obey, such as the owner's program.md. Other text comes from
+programs that it must not obey: titles of other sources, the last line of a crashed run. Each of these is quoted on one
+line of limited length, with codes in place of characters that could close the quotes or look like a chat template's
+control token. Code stands in fences that it cannot close. The output of a process that has read validation text is
+never quoted: a script could print that text for the next script to memorise.
 """
 
 import re
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.experiment import Status, Summary
-from agent.proposers.author import attempts
-from agent.proposers.author.excerpts import cut, fenced, newest, quoted
+from agent import text
+from agent.experiment import Attempt, Status, Summary
+from agent.proposers.author import attempts, excerpts
 from agent.proposers.briefing import Briefing
-from agent.text import counted, duration, one_line, percent_sure
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+ANSWER_CHARS = 60_000  # of an unusable reply that is sent back with the error
 HEADING = re.compile(r"(#{1,6})\s+\S.*")
 SELF_DRIVING = re.compile(r"\(self-driving agents\)\s*#*\s*$", re.IGNORECASE)  # ends the heading of such a section
 FENCE = re.compile(r"\s{0,3}(```+|~~~+)")
 
 
+class AskMode(StrEnum):
+    """Name a mode by the source that its ideas are credited to: each mode earns its own share of a night.
+
+    The task comes last in a prompt and says all that differs between the modes, so that the text before it is the same
+    in every mode and a provider's cache holds it.
+    """
+
+    EDIT = "llm"
+    EXPLORE = "explore"  # three different ideas
+    COMBINE = "combine"  # several near misses in one edit
+
+
+SOURCES = frozenset(mode.value for mode in AskMode)  # all that a language model's ideas and calls are credited to
+
+
+# ---- what an author is told ------------------------------------------------------------------------------------------
+
+
 def facts_page(briefing: Briefing) -> str:
     """Write all that a model is told beside program, script, notes and task."""
     return f"{written('lasting', briefing=briefing)}\n\n{written('facts', briefing=briefing, parts=None)}\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """Hold the system prompt and what follows it: our question, an answer that could not be used, our request, …"""
+
+    system: str
+    messages: tuple[str, ...]
+    stable_chars: int = 0  # of the first message: the same in the next questions, until an attempt is kept
+
+    @property
+    def chars(self) -> int:
+        return sum(map(len, (self.system, *self.messages)))
+
+
+def compose(briefing: Briefing, broken: Attempt | None = None, mode: AskMode = AskMode.EDIT) -> Conversation:
+    """Write the question for an edit of the parent's script, or for a repair of a broken attempt of the same author."""
+    facts = {
+        "briefing": briefing,
+        "broken": broken,
+        "parts": attempts.to_combine(briefing.history) if mode is AskMode.COMBINE and broken is None else None,
+        "script": briefing.night.script,
+    }
+    beginning, rest = written("question_beginning", **facts), written("question_rest", **facts)
+    if broken is None:
+        task = written(mode.name.lower(), **facts)
+    else:
+        task = written("repair", **facts, failed_at=_failing_line(broken, briefing.night.script))
+    message = f"{beginning}\n\n{rest}\n\n{task}"
+    return Conversation(written("system", **facts), (message,), 0 if broken else len(beginning))
+
+
+def _failing_line(broken: Attempt, script: str) -> tuple[int, str] | None:
+    """Return the script's line that a traceback names, with its number. Only the number comes from the log."""
+    log = next((run.last_lines for run in reversed(broken.done_runs)), "")
+    named = re.findall(rf'File "[^"\n]*{re.escape(Path(script).name)}", line (\d{{1,6}})', log)
+    lines = dict(enumerate(broken.proposal.script.split("\n"), 1))
+    return next(((int(number), lines[int(number)]) for number in named[-1:] if int(number) in lines), None)
+
+
+def ask_again(asked: Conversation, answer: str, wrong: str) -> Conversation:
+    """Add an unusable answer and its error to the messages; an empty answer gets none: some servers refuse it."""
+    request = written("again", wrong=wrong)
+    answer = excerpts.cut(answer.encode(errors="replace").decode(), ANSWER_CHARS)
+    if answer.strip():
+        return replace(asked, messages=(*asked.messages, answer, request))
+    return replace(asked, messages=(*asked.messages[:-1], f"{asked.messages[-1]}\n\n{request}"))
+
+
+# ---- templates -------------------------------------------------------------------------------------------------------
 
 
 def written(name: str, **facts: object) -> str:
@@ -40,10 +118,12 @@ def _templates() -> "Environment":
     folder = FileSystemLoader(Path(__file__).parents[1] / "prompts")
     # plain text for a model, no page
     templates = Environment(loader=folder, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    filters = (attempts.memory_gb, attempts.verdict, counted, cut, duration, fenced, one_line, percent_sure, quoted)
-    functions = (attempts.curve_rows, attempts.edits_of, attempts.teaching_edits, attempts.turned_dials, attempt_lines)
-    templates.filters |= {"against": _against, "told": _told} | {function.__name__: function for function in filters}
-    templates.globals |= {"none_reported": Summary()} | {function.__name__: function for function in functions}
+    # what these files define can be used in a template, as a function or as a filter
+    named = {**vars(text), **vars(excerpts), **vars(attempts), "attempt_lines": attempt_lines}
+    named |= {"against": _against, "told": _told, "for_one_answer": for_one_answer, "none_reported": Summary()}
+    functions = {name: value for name, value in named.items() if callable(value)}
+    templates.filters |= functions
+    templates.globals |= named
     return templates
 
 
@@ -59,29 +139,15 @@ def _against(value: float | None, other: float | None, noun: str = "") -> str:
 
 def attempt_lines(briefing: Briefing, most_chars: int) -> str:
     """List the attempts. If that is too long, without hypotheses; then kept ones first to stay, and the newest."""
-    lines = _lines(briefing, brief=False)
-    if sum(len(line) + 1 for line in lines.values()) > most_chars:
-        lines = _lines(briefing, brief=True)
-    by_weight = sorted(briefing.history, key=lambda attempt: attempt.status is Status.KEEP)
-    shown = set(newest([lines[attempt.number] for attempt in by_weight], most_chars))
-    left_out = len(lines) - len(shown)
-    head = [f"({left_out} earlier ones are left out)"] if left_out else []
-    return "\n".join([*head, *(line for line in lines.values() if line in shown)])
-
-
-def _lines(briefing: Briefing, *, brief: bool) -> dict[int, str]:
-    return {
-        attempt.number: written(
-            "attempt",
-            attempt=attempt,
-            best=briefing.parent,
-            brief=brief,
-            device_kind=briefing.night.device_kind,
-            difference=attempts.difference_bpb(attempt, briefing),
-            happened=attempts.what_happened(attempt),
-        )
-        for attempt in briefing.history
-    }
+    for brief in (False, True):
+        lines = [written("attempt", attempt=attempt, briefing=briefing, brief=brief) for attempt in briefing.history]
+        if sum(len(line) + 1 for line in lines) <= most_chars:
+            return "\n".join(lines)
+    kept = [line for line, attempt in zip(lines, briefing.history, strict=True) if attempt.status is Status.KEEP]
+    others = [line for line in lines if line not in set(kept)]
+    shown = set(excerpts.newest([*others, *kept], most_chars))
+    head = f"({len(lines) - len(shown)} earlier ones are left out)"
+    return "\n".join([head, *(line for line in lines if line in shown)])
 
 
 def for_one_answer(program: str) -> str:

@@ -20,8 +20,8 @@ from typing import Any
 
 from agent.errors import MachineError, NightshiftError
 from agent.invocation import command_for
+from agent.proposers.author.pages import Conversation
 from agent.proposers.llm.endpoint import Endpoint
-from agent.proposers.llm.prompt import Conversation
 from agent.text import SAID_CHARS
 
 MAX_TOKENS = 16_000

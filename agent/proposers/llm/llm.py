@@ -16,10 +16,10 @@ from agent.clock import utc_now
 from agent.errors import NightError, NoIdea, NotYet, Unanswered
 from agent.experiment import SOURCE_CHARS, Ask, Proposal, source_name
 from agent.proposers.author.attempts import Combinable, to_combine
+from agent.proposers.author.pages import SOURCES, AskMode, Conversation, ask_again, compose
 from agent.proposers.briefing import Briefing
 from agent.proposers.llm.chat import POLL_S, CallFailed, Patience, Reply, ask, cache_price, client_of
 from agent.proposers.llm.endpoint import Endpoint
-from agent.proposers.llm.prompt import SOURCES, AskMode, Conversation, ask_again, compose
 from agent.proposers.llm.reply import BadReply, Edited, combined, read_ideas, read_reply
 
 TRIES = 2  # one reply, and one correction
