@@ -1,7 +1,6 @@
-"""Facts of nights, made up or shipped, and what charts of them draw."""
+"""Records of nights, made up or shipped, for tests of charts and of what compares them."""
 
 import random
-import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from dataclasses import asdict, fields, replace
 from datetime import datetime, timedelta
@@ -30,9 +29,8 @@ from agent.records.place import Place
 from agent.records.reading import read_night
 from agent.records.record import Record, Turned
 from agent.script.dials import Value
-from agent.view.charts.render import SVG, svg
-from agent.view.charts.style import Spec
 
+SVG = "http://www.w3.org/2000/svg"
 HERE = Place.of(Path(__file__).parents[1] / "train_mlx.py")
 STARTED = "2026-01-02T03:04:05Z"
 DIALS: dict[str, tuple[Value, tuple[Value, ...]]] = {
@@ -170,29 +168,6 @@ def long_night(size: int) -> Record:
 def shipped(tag: str) -> Record:
     """Return the facts of a night that came with the repository."""
     return read_night(HERE, tag)
-
-
-# ---- what is drawn ---------------------------------------------------------------------------------------------------
-
-
-def tree(spec: Spec) -> ET.Element:
-    """Draw a specification for a page."""
-    return ET.fromstring(svg(spec))
-
-
-def layers(spec: Spec) -> list[Spec]:
-    """Return the layers of all panels."""
-    return [layer for panel in spec.get("concat", [spec]) for layer in panel["layer"]]
-
-
-def dots(spec: Spec) -> list[dict[str, Any]]:
-    """Return the data of all marks that have an outcome."""
-    return [value for layer in layers(spec) for value in layer["data"]["values"] if "outcome" in value]
-
-
-def links(root: ET.Element) -> dict[str, str]:
-    """Return where each link of a drawing leads, and how it is named."""
-    return {one.attrib["href"]: one.attrib["aria-label"] for one in root.iter(f"{{{SVG}}}a")}
 
 
 def changed(record: Record, **more: Any) -> Record:

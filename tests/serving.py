@@ -15,7 +15,7 @@ from judged import decided, scored_run
 from nights import make_repository, unigram
 from samples import NIGHT
 
-from agent.cli.report import Newest
+from agent.cli.report import watched
 from agent.clock import utc_now
 from agent.experiment import Doing, Proposal, Status, Work, attempt_ref
 from agent.night.lock import only_night
@@ -144,7 +144,7 @@ class Events:
 @contextlib.contextmanager
 def served(place: Place, follow: Callable[[], Watched] | None = None) -> Iterator[Client]:
     """A server in a thread of this process: the same as the command's, without the second that a process takes."""
-    feed = Feed(follow or Newest(place, place.repo.common_dir, None).watched, PERIOD_S)
+    feed = Feed(follow or (lambda: watched(place, None)), PERIOD_S)
     with listen(0) as listening:
         port = listening.getsockname()[1]
         running = server(application(feed))

@@ -23,7 +23,6 @@ from agent.text import (
     shorten,
 )
 from agent.view import table
-from agent.view.charts.style import Theme, colours, painted
 from agent.view.screen import shown
 from agent.view.terminal import fact_lines
 
@@ -169,7 +168,5 @@ def test_hostile_text_is_harmless_on_every_way_to_a_screen(hostile, seen):
     assert harmless_lines(f"{hostile}\n{hostile}") == f"{seen}\n{seen}"
     assert table.lines([table.Column("title")], [[hostile]])[1] == seen
     assert fact_lines("title", hostile, 80)[0].plain == f"title       {seen}"
-    painting = painted({"text": [hostile]}, colours(Theme.LIGHT))
-    assert painting == {"text": [seen]}
     if "\r" not in hostile:  # which one_line takes for a blank
         assert one_line(hostile, 80) == shown(hostile) == seen

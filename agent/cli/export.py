@@ -1,6 +1,6 @@
 """The attempts of nights for other programs, and the record of a night that can be committed: nightshift export."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -11,14 +11,8 @@ from agent.records.reading import known_tags
 from agent.records.record import Record
 from agent.records.shipped import ship
 from agent.text import counted
-from agent.view.tables import Row, attempts, write_csv, write_jsonl, write_parquet
+from agent.view.tables import attempts, write
 from agent.view.trackio import write_trackio
-
-TABLES: dict[str, Callable[[Path, Sequence[Row]], tuple[Path, ...]]] = {
-    "csv": write_csv,
-    "parquet": write_parquet,
-    "jsonl": write_jsonl,
-}
 
 
 def export(
@@ -63,7 +57,7 @@ def export(
         print(f"wrote {folder}: {written}; see it with: {show}")
         return
     file = out or Path(f"{name}.{format}")
-    files = TABLES[format](file / f"{name}.{format}" if file.is_dir() else file, attempts(nights))
+    files = write(format, file / f"{name}.{format}" if file.is_dir() else file, attempts(nights))
     print(f"wrote {', '.join(map(str, files))}: {written}")
 
 

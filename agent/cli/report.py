@@ -2,7 +2,7 @@
 
 import os
 import webbrowser
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +13,7 @@ from agent.cli.find import latest_tag, place_meant
 from agent.errors import NightError
 from agent.files import write_plain
 from agent.invocation import typed
-from agent.night.lock import Holder, holder
+from agent.night.lock import holder
 from agent.records.place import Place
 from agent.text import counted
 from agent.view.page.writer import PAGE
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from agent.view.serve import Watched
 
 PORT = 8711
-LOOK_AGAIN = 10  # readings after which all nights are compared again: each journal has to be opened for it
 NICE = 10  # the night goes first where they share processors
 
 # ---- report ----------------------------------------------------------------------------------------------------------
@@ -38,8 +37,8 @@ def report(tag: str | None = None, /, *, open: bool = False, out: Path | None = 
         png: draw the progress as a picture there, too: a .png file
     """
     from agent.records.reading import read_night
-    from agent.view.page.extras import gather
-    from agent.view.page.page import page, picture
+    from agent.view.page.charts import picture
+    from agent.view.page.page import gather, page
 
     if png is not None and png.suffix.lower() != ".png":
         raise NightError(f"--png must end in .png, and {png} does not")
@@ -86,7 +85,7 @@ def serve(
     from agent.view.serve import LOOPBACK, Feed, application, listen, run
 
     place = place_meant(tag)
-    feed = Feed(Newest(place, place.repo.common_dir, tag).watched)
+    feed = Feed(lambda: watched(place, tag))
     with listen(port) as listening:
         address = f"http://{LOOPBACK}:{listening.getsockname()[1]}/"
         which = f"night {tag}" if tag else "the latest night"
@@ -95,35 +94,15 @@ def serve(
         run(application(feed), listening)
 
 
-@dataclass
-class Newest:
-    """Find the night to show: the one that was named, else the one that runs, else the latest."""
+def watched(here: Place, tag: str | None) -> "Watched":
+    """Return the night to show now: the one that was named, else the one that runs, else the latest.
 
-    here: Place
-    git_folder: Path
-    tag: str | None
-    _latest: str | None = field(default=None, init=False)
-    _look_again_in: int = field(default=0, init=False)
+    The one that runs may be in another working tree of the repository. Raise NightError where there is none.
+    """
+    from agent.view.serve import Watched
 
-    def watched(self) -> "Watched":
-        """Return the night to show now; raise NightError where there is none."""
-        from agent.view.serve import Watched
-
-        who = holder(self.git_folder)
-        if who is not None and self.tag in (None, who.tag) and Path(who.folder, "journal.sqlite").is_file():
-            self._look_again_in = 0  # once it has ended, it may or may not be the latest
-            return Watched(self._place_of(who), who.tag, True, who.until, who.experiments)
-        return Watched(self.here, self.tag or self._latest_tag(), False)
-
-    def _place_of(self, who: Holder) -> Place:
-        """Return this place, or the other working tree of the repository in which the night runs."""
-        there = Path(who.folder)
-        if there == self.here.folder(who.tag):
-            return self.here
-        return replace(self.here, repo=replace(self.here.repo, root=there.parents[2]))
-
-    def _latest_tag(self) -> str:
-        self._look_again_in -= 1
-        if self._latest is None or self._look_again_in < 0:
-            self._latest, self._look_again_in = latest_tag(self.here), LOOK_AGAIN
-        return self._latest
+    running = holder(here.repo.common_dir)
+    if running is not None and tag in (None, running.tag) and Path(running.folder, "journal.sqlite").is_file():
+        root = Path(running.folder).parents[2]
+        return Watched(replace(here, repo=replace(here.repo, root=root)), running.tag, running.left)
+    return Watched(here, tag or latest_tag(here))

@@ -3,14 +3,16 @@
 import csv
 import io
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from agent.errors import NightError
 from agent.files import check_plain, write_plain
-from agent.lab.hardware import write_atomically
 from agent.records.record import Record
 from agent.records.results import FORMULA, TEXT_MARK
 from agent.script.dials import Value
@@ -64,11 +66,43 @@ def attempts(nights: Sequence[Record]) -> list[Row]:
     ]
 
 
-def _parts(rows: Sequence[Row], kind: str) -> Iterator[Row]:
-    """Yield a row for each run, or each decision, of these attempts."""
-    for row in rows:
-        for part in row[kind]:
-            yield {name: row[name] for name in KEYS} | _flat(part)
+# ---- files -----------------------------------------------------------------------------------------------------------
+
+
+def write(format: str, path: Path, rows: Sequence[Row]) -> tuple[Path, ...]:
+    """Write rows of attempts in a format of FORMATS; return the files.
+
+    csv: one table of attempts, and beside it one of their runs and one of their decisions; jsonl and parquet: one file,
+    with runs and decisions in each row. An earlier export is replaced; raise NightError for any other file.
+    """
+    contents = FORMATS[format](path, rows)
+    for file in contents:
+        check_plain(file)
+        if not file.parent.is_dir():
+            raise NightError(f"{file.parent} is not a folder; make it first, or name another file with --out")
+        if file.exists() and file.stat().st_size and not _is_export(format, file):
+            raise NightError(
+                f"{file} holds something other than an export of this format; name another file with --out"
+            )
+    for file, content in contents.items():
+        write_plain(file, content)
+    return tuple(contents)
+
+
+def _is_export(format: str, file: Path) -> bool:
+    with suppress(OSError, ValueError):  # Arrow's own errors are ValueErrors
+        if format == "parquet":
+            return tuple(pq.read_schema(file).names[: len(KEYS)]) == KEYS
+        return file.read_bytes().startswith((b"tag,attempt,", b'{"tag": '))
+    return False
+
+
+def _csv(path: Path, rows: Sequence[Row]) -> dict[Path, bytes]:
+    tables = {path: [{name: value for name, value in row.items() if name not in PARTS} for row in rows]}
+    for kind in PARTS:
+        parts = [{name: row[name] for name in KEYS} | _flat(part) for row in rows for part in row[kind]]
+        tables |= {path.with_suffix(f".{kind}{path.suffix}"): parts} if parts else {}
+    return {file: _lines(table).encode() for file, table in tables.items()}
 
 
 def _flat(part: Row) -> Row:
@@ -78,25 +112,9 @@ def _flat(part: Row) -> Row:
     return own | {f"{name}.{field}": value for name, fields in inner.items() for field, value in fields.items()}
 
 
-# ---- files -----------------------------------------------------------------------------------------------------------
-
-
-def write_csv(path: Path, rows: Sequence[Row]) -> tuple[Path, ...]:
-    """Write one table of attempts, and beside it one of their runs and one of their decisions."""
-    tables = {path: [{name: value for name, value in row.items() if name not in PARTS} for row in rows]}
-    tables |= {path.with_suffix(f".{kind}{path.suffix}"): list(_parts(rows, kind)) for kind in PARTS}
-    texts = {file: _csv(table) for file, table in tables.items() if table}
-    for file in texts:
-        _check_replaceable(file, lambda there: there.read_bytes().startswith(b"tag,attempt,"))
-    for file, text in texts.items():
-        write_plain(file, text)
-    return tuple(texts)
-
-
-def _csv(rows: Sequence[Row]) -> str:
+def _lines(rows: Sequence[Row]) -> str:
     out = io.StringIO()
-    names = dict.fromkeys(name for row in rows for name in row)
-    writer = csv.DictWriter(out, list(names), lineterminator="\n")
+    writer = csv.DictWriter(out, list(dict.fromkeys(name for row in rows for name in row)), lineterminator="\n")
     writer.writeheader()
     writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
     return out.getvalue()
@@ -112,49 +130,27 @@ def _cell(value: Any) -> Any:
     return TEXT_MARK + safe if FORMULA.match(safe.lstrip()) else safe
 
 
-def write_jsonl(path: Path, rows: Sequence[Row]) -> tuple[Path, ...]:
-    """Write one object a line for each attempt, with its runs and decisions in it."""
-    _check_replaceable(path, lambda there: there.read_bytes().startswith(b'{"tag": '))
-    write_plain(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
-    return (path,)
+def _jsonl(path: Path, rows: Sequence[Row]) -> dict[Path, bytes]:
+    return {path: "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()}
 
 
-def write_parquet(path: Path, rows: Sequence[Row]) -> tuple[Path, ...]:
-    """Write one row for each attempt, with its runs and decisions as lists in it."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    _check_replaceable(path, lambda there: tuple(pq.read_schema(there).names[: len(KEYS)]) == KEYS)
-    names = [name for name in rows[0] if name.startswith(DIAL)]
-    mixed = {name for name in names if not _is_of_one_type([row[name] for row in rows])}
+def _parquet(path: Path, rows: Sequence[Row]) -> dict[Path, bytes]:
+    mixed = {name for name in rows[0] if not _is_column([row[name] for row in rows])}
+    table = pa.Table.from_pylist([row | {name: _text(row[name]) for name in mixed} for row in rows])
     out = pa.BufferOutputStream()
-    pq.write_table(pa.Table.from_pylist([_typed(row, mixed) for row in rows]), out, compression="zstd")
-    write_atomically(path.resolve(), memoryview(out.getvalue()))
-    return (path,)
+    pq.write_table(table, out, compression="zstd")
+    return {path: out.getvalue().to_pybytes()}
 
 
-def _is_of_one_type(values: Sequence[Any]) -> bool:
-    """Return whether a column of Arrow can hold the values of a dial as they are."""
-    types = {type(value) for value in values} - {type(None)}
-    return types <= {int, float} or types in ({bool}, {str})
+def _is_column(values: Sequence[Any]) -> bool:
+    """Return whether a column of Arrow can hold values as they are; else it holds them as JSON."""
+    with suppress(pa.ArrowException):
+        return not pa.types.is_struct(pa.array(values).type)  # of dials, of which each attempt turned others
+    return False
 
 
-def _typed(row: Row, mixed: set[str]) -> Row:
-    """Return a row for Arrow: the turns of dials as a list of records, and dials of several types as text."""
-    turns: Mapping[str, Any] = row["dials"]
-    dials = [{"dial": name, "before": json.dumps(a), "after": json.dumps(b)} for name, (a, b) in turns.items()]
-    texts = {name: row[name] if isinstance(row[name], str | None) else json.dumps(row[name]) for name in mixed}
-    return row | {"dials": dials} | texts
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str | None) else json.dumps(value)
 
 
-def _check_replaceable(path: Path, is_export: Callable[[Path], bool]) -> None:
-    """Raise NightError for a file that is there and is no earlier export of the same format."""
-    check_plain(path)
-    if not path.parent.is_dir():
-        raise NightError(f"{path.parent} is not a folder; make it first, or name another file with --out")
-    if not path.exists():
-        return
-    with suppress(OSError, ValueError):  # pyarrow's own errors are ValueErrors
-        if path.stat().st_size == 0 or is_export(path):
-            return
-    raise NightError(f"{path} holds something other than an export of this format; name another file with --out")
+FORMATS = {"csv": _csv, "jsonl": _jsonl, "parquet": _parquet}

@@ -24,7 +24,6 @@ from agent.records.results import write_ledger
 from agent.records.shipped import ship
 from agent.records.summary import summary_of
 from agent.view.answer import Measured, plain
-from agent.view.charts.story import front
 from agent.view.course import Stair, lineage, progress
 from agent.view.run_files import MOST_POINTS, curve, thinned
 
@@ -101,13 +100,6 @@ def test_lineage_has_all_that_was_ever_kept(facts):
     assert [(one.number, one.parent, one.gain_bpb, one.still_kept) for one in lineage(facts)] == [
         (0, None, None, True), (1, 0, 0.07, True), (2, 1, 0.01, False), (4, 1, 0.11, True)
     ]  # fmt: skip
-
-
-def test_the_front_has_the_attempts_that_no_other_beats_and_no_cheat(facts):
-    assert front(facts, lambda one: one.params) == {4}
-    assert front(facts, lambda one: one.tokens_s) == {4}
-    assert front(facts, lambda one: None if one.tokens_s is None else -one.tokens_s) == {2, 4}
-    assert front(facts, lambda one: None) == frozenset()
 
 
 def test_hours_add_up_to_all_that_was_measured(facts):

@@ -49,7 +49,7 @@ def test_the_page_shows_a_run_and_then_its_attempt_without_being_loaded_again(ni
         shows(tab, "#live pre", "step 3 <b>loss</b> 3.8")
         shows(tab, "#live .rest", "58 experiments left · 8 h 00 min left")
         assert tab.locator("#live progress").evaluate("bar => bar.value") == pytest.approx(0.3)
-        assert tab.locator("#live svg path.mine").count() == 1
+        assert tab.locator("#live svg polyline.mine").count() == 1
         height = "document.getElementById('live').offsetHeight"
         before = tab.evaluate(height)
         end(1.2, Status.KEEP)

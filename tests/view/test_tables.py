@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from facts import a_night, a_run, an_attempt
 
-from agent.view.tables import attempts, settings, write_csv, write_jsonl, write_parquet
+from agent.view.tables import attempts, settings, write
 
 TREE = a_night(
     an_attempt(a_run(0, 1.2), number=0),
@@ -29,7 +29,7 @@ def test_each_attempt_has_the_dials_of_its_parent_apart_from_those_that_it_turne
 
 
 def test_a_dial_has_a_column_of_its_values_and_one_of_several_types_is_text(tmp_path):
-    write_parquet(tmp_path / "t.parquet", attempts([TREE]))
+    write("parquet", tmp_path / "t.parquet", attempts([TREE]))
     table = pq.read_table(tmp_path / "t.parquet")
     assert {name: str(table.schema.field(name).type) for name in ("attempt", "dial.DEPTH", "dial.LR")} == {
         "attempt": "int64", "dial.DEPTH": "int64", "dial.LR": "double",
@@ -44,9 +44,9 @@ WORDS = 'a "quoted", cell\nof two lines, \x1b[2J, \ud800 and 🧪'
 def test_hostile_texts_are_texts_in_every_format(tmp_path):
     night = a_night(an_attempt(a_run(0, float("nan")), number=0, title=HOSTILE, words=WORDS, source="<script>"))
     rows = attempts([night])
-    write_csv(tmp_path / "t.csv", rows)
-    write_jsonl(tmp_path / "t.jsonl", rows)
-    write_parquet(tmp_path / "t.parquet", rows)
+    write("csv", tmp_path / "t.csv", rows)
+    write("jsonl", tmp_path / "t.jsonl", rows)
+    write("parquet", tmp_path / "t.parquet", rows)
     (row,) = csv.DictReader((tmp_path / "t.csv").open(newline="", encoding="utf-8"))
     assert row["title"] == f"'{HOSTILE}"  # no formula
     assert row["words"] == 'a "quoted", cell\nof two lines, \\x1b[2J, \\ud800 and 🧪'
@@ -60,6 +60,6 @@ def test_hostile_texts_are_texts_in_every_format(tmp_path):
 
 @pytest.mark.parametrize("title", ["\t=1+1", " =1+1", "\n@SUM(1)"])
 def test_a_formula_behind_a_blank_is_a_text_too(tmp_path, title):
-    write_csv(tmp_path / "t.csv", attempts([a_night(an_attempt(number=0, title=title))]))
+    write("csv", tmp_path / "t.csv", attempts([a_night(an_attempt(number=0, title=title))]))
     (row,) = csv.DictReader((tmp_path / "t.csv").open(newline="", encoding="utf-8"))
     assert row["title"] == f"'{title}"

@@ -1,4 +1,5 @@
-"""Write the report of nights as one HTML file: what was tried, what helped, and how sure that is.
+"""Write the report of a night as one HTML file: what was tried, what helped, and how sure that is.
 
-Start reading with page.py, which puts the page together. drawings.py has its charts, head.py and rows.py its words.
+Start reading with page.html, which says it all; page.py gives it what it needs, charts.py draws, writer.py writes the
+page beside a night.
 """

@@ -6,34 +6,44 @@ no evaluation of text, no request. So a title cannot become a program, even if a
 
 import base64
 import hashlib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib.resources import files
 
-from jinja2 import Environment, FunctionLoader, StrictUndefined
+from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from agent.clock import utc_now
-from agent.experiment import LOCAL, Attempt
+from agent.errors import NightError
+from agent.experiment import Attempt
 from agent.invocation import typed
 from agent.proposers.briefing import Curve
-from agent.records.record import Record
-from agent.records.summary import gain_bpb
-from agent.text import duration, one_line, percent_sure
+from agent.records.journal import Journal
+from agent.records.place import Place
+from agent.records.record import Home, Record
+from agent.records.summary import gain_bpb, summary_of
+from agent.text import budget, counted, diff_lines, duration, one_line, percent_sure
 from agent.view import words
-from agent.view.charts import story
-from agent.view.charts.progress import progress_chart
-from agent.view.charts.render import png, svg
-from agent.view.charts.style import Spec, Theme, css
-from agent.view.page.extras import Extras
-from agent.view.page.head import head
+from agent.view.course import Kept, lineage, with_overtaken
+from agent.view.page import charts
+from agent.view.run_files import curve
 
-BROAD_PX, NARROW_PX = 820, 358  # of the two drawings of each chart; between phone and desk, one is scaled
-PICTURE_PX = 1000
-TITLE_CHARS, TEXT_CHARS = 2000, 8000
-CURVE_PX, STEEP = (480, 200, 40, 22), 0.08  # width, height, left and below; the first losses would flatten the rest
-Drawn = tuple[str, list[dict[str, Markup]]]  # a section's title, and its charts for wide and narrow pages
+ALL, NEWEST = 150, 75  # a longer night shows the edits and curves of what was ever kept, and of its newest attempts
+POINTS, LINES, LINE_CHARS = 30, 300, 400  # of a curve, of a diff, of its lines
+MOST_CHARS = 1_000_000  # of all diffs of a night
+TITLE_CHARS, MOST_BRANCHES = 2000, 60
+STEEP = 0.08  # of the budget: the first losses would flatten the rest
+
+
+@dataclass(frozen=True, slots=True)
+class Extras:
+    """Hold edits and training losses of attempts by their numbers, as far as they are known."""
+
+    diffs: Mapping[int, str] = field(default_factory=dict)
+    curves: Mapping[int, Curve] = field(default_factory=dict)  # fraction of the budget, loss
 
 
 def page(night: Record, extras: Extras | None = None, live: str = "", version: int = 0) -> str:
@@ -42,49 +52,58 @@ def page(night: Record, extras: Extras | None = None, live: str = "", version: i
     live: a further script, which may ask the server that the page came from, and calls `renew(html)` of page.js.
     version: of the night's facts, for that script.
     """
-    style = "\n".join(
-        [
-            f":root {{ {css(Theme.LIGHT)} }}",
-            f"@media screen and (prefers-color-scheme: dark) {{ :root {{ {css(Theme.DARK)} }} }}",
-            file("page.css"),
-        ]
-    )
-    scripts = [file("page.js"), *filter(None, [live])]
-    shown = head(night)
-    text = (
-        templates()
-        .get_template("page.html")
-        .render(
-            night=night,
-            head=shown,
-            sections=list(_sections(night)),
-            rows=[_row(night, attempt, extras or Extras()) for attempt in night.attempts],
-            policy=_policy(style, scripts, connect=bool(live)),
-            style=Markup(style),
-            scripts=list(map(Markup, scripts)),
-            written=words.moment(utc_now()),
-            version=version,
-            program=typed(),
-        )
+    style, scripts = file("page.css"), [file("page.js"), *filter(None, [live])]
+    now, kept = summary_of(night), [edit for edit in lineage(night) if edit.still_kept and edit.number > 0]
+    gains = {"in the night": now.gain}
+    if night.findings is not None:
+        gains |= {"on fresh seeds": night.findings.honest, "on the holdout": night.findings.holdout}
+    text = template("page.html").render(
+        night=night,
+        now=now,
+        kept=sorted(kept, key=lambda edit: -(edit.gain_bpb or 0.0)),
+        gains={name: gain for name, gain in gains.items() if gain is not None},
+        has_rows_alone=night.home is Home.ROWS,
+        workers=len({run.worker for attempt in night.attempts for run in attempt.runs}),
+        progress=charts.progress_of(night),
+        charts=[drawn for of in (charts.costs_of, charts.dials_of, charts.workers_of) if (drawn := of(night))],
+        tree=branches(night),
+        extras=extras or Extras(),
+        policy=_policy(style, scripts, connect=bool(live)),
+        style=Markup(style),
+        scripts=list(map(Markup, scripts)),
+        version=version,
     )
     return text.encode(errors="replace").decode()  # a record's title may hold half a surrogate pair, which no file can
 
 
+def template(name: str) -> Template:
+    """Return a template of this folder, which escapes all that a night tells."""
+    return _environment().get_template(name)
+
+
 @cache
-def templates() -> Environment:
-    """Return the templates, which escape all that a night tells."""
-    found = Environment(
+def _environment() -> Environment:
+    environment = Environment(
         loader=FunctionLoader(file), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
     )
-    found.filters |= {
+    environment.filters |= {
         "bpb": words.bpb,
+        "within": words.within,
+        "ends": words.ends,
         "moment": words.moment,
+        "memory": words.memory,
+        "gain": gain_bpb,
+        "verdict": verdict,
+        "scale": scale,
+        "budget": budget,
+        "counted": counted,
         "duration": lambda seconds: duration(seconds / 3600),
         "sure": lambda share: words.NONE if share is None else percent_sure(share),
         "line": one_line,
         "cut": lambda text, most=TITLE_CHARS: text if len(text) <= most else f"{text[: most - 1]}…",
     }
-    return found
+    environment.globals |= {"typed": typed, "written": lambda: words.moment(utc_now())}
+    return environment
 
 
 def file(name: str) -> str:
@@ -92,7 +111,7 @@ def file(name: str) -> str:
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
-def _policy(style: str, scripts: list[str], *, connect: bool) -> str:
+def _policy(style: str, scripts: Sequence[str], *, connect: bool) -> str:
     rules = [
         "default-src 'none'",
         f"script-src {' '.join(map(_hash, scripts))}",
@@ -110,121 +129,80 @@ def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
-# ---- charts ----------------------------------------------------------------------------------------------------------
+def verdict(attempt: Attempt) -> str:
+    """Return the decision on an attempt as a sentence."""
+    kind = attempt.kind or "not decided"
+    sentence = attempt.words or kind
+    sentence = sentence if sentence.startswith(kind) else f"{kind}: {sentence}"
+    return sentence[:1].upper() + sentence[1:] + ("" if sentence[-1] in ".!?…" else ".")
 
 
-def _sections(night: Record) -> Iterator[Drawn]:
-    """Yield the sections of charts; the first is the progress, which stands above the table."""
-    draws: dict[str, tuple[Callable[[Record, int], Spec | None], ...]] = {
-        "Progress": (progress_chart,) if any(one.val_bpb is not None for one in night.attempts) else (),
-        "Which edit stands on which": (story.lineage_chart,),
-        "What a score costs": (story.tradeoffs_chart,),
-        "Which dials were turned": (story.dials_chart,),
-        "What each worker did": (story.workers_chart,),
-        "Hours and sources": (story.hours_chart, story.sources_chart),
-    }
-    for title, of in draws.items():
-        charts = [chart for draw in of if (chart := _drawn(partial(draw, night)))]
-        if charts or title == "Progress":
-            yield title, charts
+def branches(night: Record) -> list[tuple[Kept, int]]:
+    """Return the edits that were ever kept, each behind its parent, with how far from the best script's line it is.
+
+    Of a long night they are those of the largest gains, each below its nearest ancestor that is shown.
+    """
+    largest = sorted(lineage(night), key=lambda edit: edit.number and -(edit.gain_bpb or 0.0))[:MOST_BRANCHES]
+    line, ancestor = set[int](), night.best
+    while ancestor is not None:
+        line.add(ancestor.number)
+        ancestor = night.parent(ancestor)
+    children = defaultdict[int | None, list[Kept]](list)
+    for edit in with_overtaken(night, largest):
+        children[edit.parent].append(edit)
+
+    def below(parent: int | None, depth: int) -> Iterator[tuple[Kept, int]]:
+        for edit in sorted(children[parent], key=lambda edit: (edit.number in line, edit.number)):
+            further = depth if edit.number in line or parent is None else depth + 1
+            yield edit, further
+            yield from below(edit.number, further)
+
+    return list(below(None, 0))
 
 
-def _drawn(draw: Callable[[int], Spec | None]) -> dict[str, Markup]:
-    """Draw a chart for a wide page and for a phone; the style shows one of the two."""
-    specs = {"broad": (draw(BROAD_PX), BROAD_PX), "narrow": (draw(NARROW_PX), NARROW_PX)}
-    return {name: Markup(svg(spec, whole_px=width)) for name, (spec, width) in specs.items() if spec is not None}
+def scale(mine: Curve, others: Curve) -> tuple[float, float]:
+    """Return the lowest and the highest loss that a drawing of these curves shows."""
+    losses = [loss for at, loss in (*mine, *others) if at >= STEEP] or [mine[-1][1]]
+    return min(losses), max(*losses, min(losses) + 1e-6)
 
 
-def picture(night: Record) -> bytes:
-    """Return a PNG of a night's progress, to share."""
-    return png(progress_chart(night, PICTURE_PX, titled=True))
+# ---- edits and curves ------------------------------------------------------------------------------------------------
 
 
-# ---- rows ------------------------------------------------------------------------------------------------------------
+def gather(place: Place, night: Record) -> Extras:
+    """Read the edits from the journal of a night, and the curves from the logs of its runs."""
+    shown, diffs = telling(night), dict[int, str]()
+    with suppress(NightError):  # a night without a journal here has neither scripts nor logs
+        diffs = _diffs(place, night, shown)
+    of_run = partial(curve, place, night.tag, most=POINTS)
+    curves = {attempt.number: of_run(attempt.number, attempt.runs[0].seed) for attempt in shown if attempt.runs}
+    return Extras(diffs, {number: points for number, points in curves.items() if len(points) > 1})
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """Hold an attempt as the template shows it."""
-
-    attempt: Attempt
-    kind: str  # of the latest decision
-    verdict: str
-    gain_bpb: float | None
-    facts: list[tuple[str, str]]
-    diff: list[str]
-    losses: "Curves | None"
+def telling(night: Record) -> list[Attempt]:
+    """Return the attempts whose edits and curves are shown."""
+    if len(night.attempts) <= ALL:
+        return list(night.attempts)
+    newest = night.attempts[-NEWEST].number
+    return [attempt for attempt in night.attempts if attempt.number >= newest or attempt.was_kept]
 
 
-def _row(night: Record, attempt: Attempt, extras: Extras) -> Row:
-    kind = str(attempt.kind or "not decided")
-    verdict = attempt.words or kind
-    verdict = verdict if verdict.startswith(kind) else f"{kind}: {verdict}"
-    mine = extras.curves.get(attempt.number)
-    parents = extras.curves.get(attempt.parent) if attempt.parent is not None else None
-    return Row(
-        attempt=attempt,
-        kind=kind,
-        verdict=verdict[:1].upper() + verdict[1:] + ("" if verdict[-1] in ".!?…" else "."),
-        gain_bpb=gain_bpb(attempt, night.parent(attempt)),
-        facts=list(_facts(night, attempt)),
-        diff=extras.diffs.get(attempt.number, "").splitlines(),
-        losses=curves(mine, parents or ()) if mine else None,
-    )
+def _diffs(place: Place, night: Record, shown: Sequence[Attempt]) -> dict[int, str]:
+    """Return the edits of attempts, those of the newest first, as far as there is room."""
+    pairs = {attempt.number: attempt.parent for attempt in shown if attempt.parent is not None}
+    with Journal.read(place.journal(night.tag)) as journal:
+        scripts = {one.number: one.proposal.script for one in journal.attempts_among({*pairs, *pairs.values()})}
+    diffs, left = dict[int, str](), MOST_CHARS
+    for number, parent in sorted(pairs.items(), reverse=True):
+        diffs[number] = diff(scripts[parent].splitlines(), scripts[number].splitlines())
+        left -= len(diffs[number])
+        if left < 0:
+            break
+    return diffs
 
 
-def _facts(night: Record, attempt: Attempt) -> Iterator[tuple[str, str]]:
-    """Yield name and value of what is known of an attempt beside its cells."""
-    if attempt.val_bpb is not None:
-        yield "val_bpb", f"{attempt.val_bpb:.6f}"
-    yield "spent", duration(attempt.spent_s / 3600)
-    for name, (before, after) in night.turned.get(attempt.number, {}).items():
-        yield name, f"{before!r} → {after!r}"
-    if attempt.params is not None:
-        yield "parameters", f"{attempt.params / 1e6:.2f} M" if attempt.params >= 1e5 else f"{attempt.params:,}"
-    if memory_gb := night.memory_gb(attempt):
-        yield "memory", words.memory(1024 * memory_gb)
-    if attempt.tokens_s is not None:
-        yield "speed", f"{attempt.tokens_s:,.0f} tokens/s"
-    if (usd := night.usd(attempt)) is not None:
-        yield "paid", f"${usd:.2f}"
-    workers = {run.worker for run in attempt.runs} - {LOCAL}
-    if workers:
-        yield "run on", ", ".join(sorted(workers))
-    yield "begun", words.moment(attempt.started)
-    if attempt.commit:
-        yield "commit", attempt.commit[:7]
-
-
-@dataclass(frozen=True, slots=True)
-class Curves:
-    """Hold the losses of an attempt, and those of another that it is compared with, as paths of a drawing."""
-
-    mine: str
-    others: str
-    low: float
-    high: float
-    last: float
-    last_y: float
-    others_y: float | None
-
-
-def curves(mine: Curve, others: Curve) -> Curves:
-    """Return the paths of an attempt's losses and of another's, on one scale."""
-    width, height, left, bottom = CURVE_PX
-    losses = [loss for curve in (mine, others) for at, loss in curve if at >= STEEP] or [mine[-1][1]]
-    low, high = min(losses), max(max(losses), min(losses) + 1e-6)
-    room = 0.06 * (high - low)
-
-    def y(loss: float) -> float:
-        return round(8 + (high + room - loss) / (high - low + 2 * room) * (height - bottom - 8), 1)
-
-    def path(curve: Curve) -> str:
-        places = (f"{left + at * (width - left - 60):.0f} {y(loss):.0f}" for at, loss in curve if loss <= high + room)
-        return f"M{'L'.join(places)}"
-
-    last_y, others_y = y(mine[-1][1]), y(others[-1][1]) if others else None
-    if others_y is not None and abs(others_y - last_y) < 13:  # the two numbers keep apart
-        middle, apart = (others_y + last_y) / 2, 7 if last_y >= others_y else -7
-        last_y, others_y = middle + apart, middle - apart
-    return Curves(path(mine), path(others) if others else "", low, high, mine[-1][1], last_y, others_y)
+def diff(before: Sequence[str], after: Sequence[str]) -> str:
+    """Return the difference of two scripts as unified diff without its first two lines; a long one is cut."""
+    lines = [line[:LINE_CHARS] for line in diff_lines(before, after)][2:]
+    cut = [f"… {len(lines) - LINES} more lines"] if len(lines) > LINES else []
+    return "\n".join(lines[:LINES] + cut)

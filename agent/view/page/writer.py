@@ -6,7 +6,6 @@ The night never waits for it and never fails with it: one process at most, and a
 import subprocess
 import time
 from collections.abc import Callable, Sequence
-from types import TracebackType
 
 from agent.invocation import own_command, typed
 from agent.records.place import Place
@@ -32,35 +31,31 @@ class PageWriter:
     def __enter__(self) -> "PageWriter":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         """Write the last page and say where it is; wait for it, but not for long."""
         if self._child is not None:
             self._child.kill()  # its page is an older one
             self._child.wait()
-            self._child = None
         self._start([])  # the night needs the machine no longer
-        deadline = time.monotonic() + PATIENCE_S
-        while self._child is not None and self._child.poll() is None:
-            if self._hurried() or time.monotonic() > deadline:
+        deadline_s = time.monotonic() + PATIENCE_S
+        while self._is_at_work():
+            if self._hurried() or time.monotonic() > deadline_s:
                 self._said(f"report: {self.out}, written in a moment")
                 return
             time.sleep(POLL_S)
-        if self._has_ended_well():
+        if not self._has_failed:
             self._said(f"report: {self.out}")
 
     def attempt_settled(self) -> None:
         """Begin to write the page, unless one is being written or was begun just now."""
-        if self._child is not None and self._child.poll() is not None:
-            self._has_ended_well()
-        if self._child is None and time.monotonic() - self._began_s >= LEAST_S:
+        if not self._is_at_work() and time.monotonic() - self._began_s >= LEAST_S:
             self._start(GENTLY)
 
     def _start(self, gently: Sequence[str]) -> None:
         self._began_s = time.monotonic()
-        words = ("report", self._tag, "--out", str(self.out))
         try:
             self._child = subprocess.Popen(
-                [*gently, *own_command(*words)],
+                [*gently, *own_command("report", self._tag, "--out", str(self.out))],
                 cwd=self._root,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -68,19 +63,20 @@ class PageWriter:
                 start_new_session=True,  # Ctrl-C is meant for the night
             )
         except OSError as error:
-            self._tell(str(error))
+            self._child = None
+            self._fail(str(error))
 
-    def _has_ended_well(self) -> bool:
-        """Forget the process, which has ended; tell why it failed, if it did."""
-        child, self._child = self._child, None
-        if child is None:
-            return False
-        *_, last = ["", *child.communicate()[1].decode(errors="replace").strip().splitlines()]
-        if child.returncode != 0:
-            self._tell(last.removeprefix("nightshift: ") or f"exit code {child.returncode}")
-        return child.returncode == 0
+    def _is_at_work(self) -> bool:
+        """Return whether a page is being written; say why the last one was not, if it failed."""
+        if self._child is None or self._child.poll() is None:
+            return self._child is not None
+        *_, last = ["", *self._child.communicate()[1].decode(errors="replace").strip().splitlines()]
+        if self._child.returncode != 0:
+            self._fail(last.removeprefix("nightshift: ") or f"exit code {self._child.returncode}")
+        self._child = None
+        return False
 
-    def _tell(self, why: str) -> None:
+    def _fail(self, why: str) -> None:
         if not self._has_failed:
             self._has_failed = True
             again = typed("report", self._tag)

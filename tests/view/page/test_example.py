@@ -110,7 +110,7 @@ def test_the_head_says_what_the_record_comes_to(page, record):
 
 def test_every_scored_attempt_is_a_dot_that_leads_to_its_row(record):
     drawn = (PROJECT / "docs" / "example-report.html").read_text()
-    progress = drawn[drawn.index("<h2>Progress</h2>") :]
+    progress = drawn[drawn.index('<div class="broad">') :]
     broad = progress[: progress.index("</svg>")]
     links = set(re.findall(r'href="#attempt-(\d+)"', broad))
     assert links == {str(one.number) for one in record.attempts if one.val_bpb is not None}

@@ -2,21 +2,20 @@
 
 import base64
 import hashlib
+import re
 from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
-from charted import changed, renamed
+from charted import attempt, changed, every_outcome, renamed, revoked
+from charted import night as night_of
 from made_facts import HOSTILE, made_night
 
 from agent.experiment import Kind
 from agent.judging.intervals import Interval
 from agent.records.record import Home, Record
-from agent.records.summary import summary_of
 from agent.text import duration
-from agent.view.page.extras import Extras, diff, telling
-from agent.view.page.head import Head, certainty, head
-from agent.view.page.page import page
+from agent.view.page.page import Extras, branches, diff, page, telling
 
 NIGHT = made_night(31, titles=HOSTILE)
 FIRST, BEST = NIGHT.attempts[0], NIGHT.attempts[NIGHT.incumbent or 0]
@@ -56,11 +55,21 @@ class Elements(HTMLParser):
 
 def said(night: Record) -> str:
     """How sure the gain is, as HTML."""
-    return str(certainty(night, summary_of(night)))
+    return part(page(night), '<p class="lead">', "</p>")
 
 
-def figures(shown: Head) -> dict[str, tuple[str, str]]:
-    return {name: (value, more) for name, value, more in shown.figures}
+def part(text: str, begin: str, end: str) -> str:
+    """What stands between two parts of a page, with single blanks."""
+    return " ".join(text.partition(begin)[2].partition(end)[0].split())
+
+
+def figures(night: Record) -> dict[str, tuple[str, str]]:
+    found = re.findall("<dt>(.*?)</dt><dd>(.*?)<small>(.*?)</small>", page(night))
+    return {name: (value, more) for name, value, more in found}
+
+
+def where(night: Record) -> str:
+    return part(page(night), '<p class="eyebrow">', "</p>")
 
 
 @pytest.fixture(scope="module")
@@ -107,26 +116,27 @@ def test_every_attempt_is_a_row_that_links_lead_to(elements):
 
 
 def test_the_head_says_what_was_tried_what_helped_and_how_sure_that_is():
-    shown, kept = head(NIGHT), sum(one.status == "keep" for one in NIGHT.attempts[1:])
-    assert shown.claim == (
+    text, kept = page(NIGHT), sum(one.status == "keep" for one in NIGHT.attempts[1:])
+    assert part(text, '<h1 class="claim">', "</h1>") == (
         f"30 ideas tried, {kept} kept: val_bpb went down from {FIRST.val_bpb:.4f} to {BEST.val_bpb:.4f}."
     )
     assert NIGHT.findings is not None
     assert NIGHT.findings.honest is not None
     honest = NIGHT.findings.honest
-    assert f"{honest.mean_bpb:.4f} ({honest.low_bpb:.4f} to {honest.high_bpb:.4f})" in shown.lead
-    assert len(shown.helped) == kept
-    assert [bar.name for bar in shown.gains] == ["in the night", "on fresh seeds", "on the holdout"]
+    assert f"{honest.mean_bpb:.4f} ({honest.low_bpb:.4f} to {honest.high_bpb:.4f})" in said(NIGHT)
+    assert part(text, '<ol class="helped">', "</ol>").count("<li>") == min(6, kept)
+    for name in ("in the night", "on fresh seeds", "on the holdout"):
+        assert f'<span class="soft">{name}</span>' in text
     spent_h = sum(run.spent_s for one in NIGHT.attempts for run in one.runs) / 3600
-    assert figures(shown)["Time spent"][0] == duration(spent_h)
+    assert figures(NIGHT)["Time spent"][0] == duration(spent_h)
 
 
 def test_where_the_noise_is_not_known_no_interval_is_shown():
     unknown = changed(NIGHT, sigma_bpb=None, dawn=None)
     gain = f"{(FIRST.val_bpb or 0) - (BEST.val_bpb or 0):.4f}"
     assert f"<strong>{gain}</strong> bits per byte. How sure that is, is not known." in said(unknown)
-    assert figures(head(unknown))["Gain in the night"] == (gain, "its noise is not known")
-    assert not head(unknown).gains
+    assert figures(unknown)["Gain in the night"] == (gain, "its noise is not known")
+    assert "How sure<" not in page(unknown)
 
 
 def test_a_gain_that_noise_explains_and_a_baseline_that_hardly_trains_are_said_first():
@@ -134,26 +144,27 @@ def test_a_gain_that_noise_explains_and_a_baseline_that_hardly_trains_are_said_f
     noisy = said(changed(NIGHT, dawn=None, sigma_bpb=1.0, doubt="its runs have 5 steps"))
     assert " The interval includes zero, so all of it may be luck. The baseline hardly trains (its runs have" in noisy
     kept = next(one for one in NIGHT.attempts[1:] if one.status == "keep")
+    assert kept.decision is not None
     provisional = replace(kept, decision=replace(kept.decision, kind=Kind.PROVISIONAL))
     rest = tuple(provisional if one is kept else one for one in NIGHT.attempts)
-    assert f"{kept.source} · provisional" in [origin for _, origin in head(changed(NIGHT, attempts=rest)).helped]
+    assert f"{kept.source} · provisional" in page(changed(NIGHT, attempts=rest))
 
 
 def test_the_head_names_a_day_once_and_the_workers_whose_time_it_adds_up():
-    assert head(NIGHT).where.endswith("2026-11-21 21:04 to 2026-11-22 06:40 UTC")
+    assert where(NIGHT).endswith("2026-11-21 21:04 to 2026-11-22 06:40 UTC")
     early = changed(NIGHT, attempts=(replace(FIRST, runs=(replace(FIRST.runs[0], ended="2026-11-21T23:59:59Z"),)),))
-    assert head(early).where.endswith("2026-11-21 21:04 to 23:59 UTC")
-    assert head(changed(NIGHT, attempts=(replace(FIRST, runs=()),))).where.endswith(" 2026-11-21 21:04 UTC")
+    assert where(early).endswith("2026-11-21 21:04 to 23:59 UTC")
+    assert where(changed(NIGHT, attempts=(replace(FIRST, runs=()),))).endswith(" 2026-11-21 21:04 UTC")
     one = replace(FIRST, runs=tuple(replace(run, worker=f"gpu {at}") for at, run in enumerate(FIRST.runs)))
     several = changed(NIGHT, attempts=(one, *NIGHT.attempts[1:]), asks=())
-    assert figures(head(several))["Time spent"][1] == f"{len(FIRST.runs) + 1} workers together"
+    assert figures(several)["Time spent"][1] == f"{len(FIRST.runs) + 1} workers together"
 
 
 def test_a_night_of_which_only_rows_are_left_is_not_advised_to_measure_again():
     lost = changed(NIGHT, home=Home.ROWS, dawn=None)
     assert "nightshift confirm" not in said(lost)
     assert "nightshift confirm" not in said(changed(NIGHT, home=Home.SHIPPED, dawn=None))
-    assert head(lost).where.endswith("only its rows of results.tsv are left")
+    assert where(lost).endswith("only its rows of results.tsv are left")
 
 
 def test_a_gain_that_dawn_has_not_confirmed_is_not_called_one():
@@ -224,3 +235,55 @@ def test_half_a_surrogate_pair_in_a_title_is_written_as_a_question_mark():
     text = page(changed(NIGHT, attempts=(first, *NIGHT.attempts[1:])))
     assert "half ? of a pair" in text
     assert text.encode()
+
+
+# ---- the tree of kept edits, hours and sources -----------------------------------------------------------------------
+
+
+def depths(night: Record) -> list[tuple[int, int]]:
+    return [(edit.number, depth) for edit, depth in branches(night)]
+
+
+def test_the_best_scripts_ancestors_lie_in_one_line_and_others_below_their_parents_beside_it():
+    assert depths(every_outcome()) == [(0, 0), (5, 1), (2, 0), (3, 0)]
+    kept = attempt(5, Kind.KEPT, 1.0, gain_bpb=0.2, parent=0)
+    off = [replace(revoked(number, 1.1, after=9), parent=parent) for number, parent in ((1, 0), (2, 0), (3, 1), (4, 2))]
+    last = replace(revoked(6, 1.1, after=9), parent=5)
+    tree = depths(night_of(attempt(0, Kind.BASELINE, 1.2), *off, kept, last))
+    assert tree == [(0, 0), (1, 1), (3, 2), (2, 1), (4, 2), (5, 0), (6, 1)]
+    text = " ".join(page(every_outcome()).split())
+    assert '<a class="title" dir="auto" href="#attempt-3">#3 a longer warm-up</a>' in text
+    assert "+0.0400 · 90%</span>" in text
+    assert "+0.1100 · revoked</span>" in text
+
+
+def test_of_many_kept_edits_those_of_the_largest_gains_are_shown_below_their_nearest_ancestors():
+    kept = [attempt(at, Kind.KEPT, 2 - at / 1000, gain_bpb=at % 7 / 1000, parent=at - 1) for at in range(1, 200)]
+    tree = depths(night_of(attempt(0, Kind.BASELINE, 2.0), *kept))
+    assert len(tree) == 60
+    assert {(number, 0) for number in range(6, 200, 7)} < set(tree)
+
+
+def test_an_edit_that_was_overtaken_names_the_one_that_merges_it():
+    attempts = (
+        attempt(0, Kind.BASELINE, 1.2),
+        attempt(1, Kind.KEPT, 1.15, gain_bpb=0.05),
+        attempt(2, Kind.OVERTAKEN, 1.16, "a wider MLP", gain_bpb=0.04),
+        attempt(3, Kind.KEPT, 1.11, "a wider MLP, merged", gain_bpb=0.04, parent=1, merges=2),
+        attempt(4, Kind.OVERTAKEN, 1.17, "which none merges yet", parent=0),
+    )
+    assert depths(night_of(*attempts)) == [(0, 0), (2, 1), (1, 0), (3, 0)]
+    assert 'merged as <a href="#attempt-3">#3</a>' in page(night_of(*attempts))
+
+
+def test_hours_and_sources_say_what_they_took_brought_and_cost_as_far_as_that_is_known():
+    text = re.sub("(<[^>]*>)+", "|", page(every_outcome()))
+    for words in (
+        "1 h 00 min · 98%",
+        "|1 of 8|0.0500|40 min|",
+        "|1 of 1|0.0400|6 min|2, 1 failed|12,000, 3,400|$0.12|",
+    ):
+        assert words in text, words
+    free = re.sub("<[^>]*>", "|", page(changed(every_outcome(), asks=())))
+    assert "US dollars" not in free
+    assert "calls of a model" not in free

@@ -1,0 +1,481 @@
+"""Draw a night as Vega-Lite charts, which Vega lays out, and render them without a browser and without a network.
+
+A chart names colours as the page's style sheet does, so that one drawing serves light and dark. In a picture that
+stands alone they are those of light paper. Every word of a night is one harmless line before it enters a specification.
+"""
+
+import math
+import re
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from html import escape
+from importlib.resources import files
+from itertools import groupby
+from types import ModuleType
+from typing import Any
+
+from markupsafe import Markup
+
+from agent.errors import MachineError
+from agent.experiment import NOT_BELIEVED, Attempt, Kind, Status
+from agent.invocation import install_command
+from agent.judging.intervals import Interval
+from agent.records.record import Record
+from agent.records.summary import gain_bpb, summary_of
+from agent.script.dials import Value
+from agent.text import budget, counted, duration, is_finite, one_line
+from agent.view.course import progress
+from agent.view.words import bpb, load_words, within
+from agent.view.workers import busy_times, in_order, load_of, others_of, stretches
+
+VEGA_LITE = "6.4"
+Spec = dict[str, Any]  # a Vega-Lite specification, or a part of one
+SIZES = {"broad": {"width": 820, "height": 300}, "narrow": {"width": 358, "height": 260}}  # the page shows one of both
+COST, DIAL, PICTURE = ({"width": width, "height": height} for width, height in ((270, 230), (175, 150), (1000, 440)))
+MOST_DOTS, MOST_PANEL_DOTS, MOST_DIALS, MOST_BARS = 300, 100, 24, 2000  # a longer night is thinned, and says so
+MOST_TITLES = 6  # of kept edits, in a picture that stands alone
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """Hold a section of charts: its words, its legend, and its drawings, each in one form or in one for each width."""
+
+    title: str
+    words: list[str]
+    symbols: list["Symbol"]
+    drawings: list[dict[str, Markup]]  # class of the style sheet → drawing
+
+
+class Symbol(Enum):
+    """Hold an outcome with its word, colour and shape (a path between -1 and 1), in the order of legends."""
+
+    KEPT = "kept", "kept", "M-.9,0A.9,.9,0,1,1,.9,0A.9,.9,0,1,1,-.9,0Z"
+    REVOKED = "revoked later", "revoked", "M0,-.9A.9,.9,0,1,1,0,.9A.9,.9,0,1,1,0,-.9ZM-.9,.9L.9,-.9"
+    OVERTAKEN = "overtaken", "kept", "M-.7,-.9L.9,0L-.7,.9Z"
+    DISCARDED = "discarded", "discarded", "M-.9,0A.9,.9,0,1,1,.9,0A.9,.9,0,1,1,-.9,0Z"
+    FAR_OFF = "off the scale", "discarded", "M0,-.9L.9,.7L-.9,.7Z"
+    DOUBTED = "not believed", "doubted", "M0,-1L1,0L0,1L-1,0Z"
+    UNSCORED = "no score", "discarded", "M-.8,-.7L.8,-.7M0,-.7L0,.8"
+    CRASHED = "crashed", "crashed", "M-.8,-.8L.8,.8M-.8,.8L.8,-.8"
+    OPEN = "not decided yet", "open", "M-.8,-.8L.8,-.8L.8,.8L-.8,.8Z"
+    BEST = "best so far ± its noise", "kept", "M-1,0L1,0"  # not of an attempt, as those below
+    HONEST = "honest gain", "open", "M0,-1L0,1M-.5,-1L.5,-1M-.5,1L.5,1"
+    FRONT = "best for its cost", "ink", "M-1,0L1,0"
+    START = "at the start", "soft", "M0,-1L0,-.3M0,.3L0,1"
+    IN_BEST = "in the best script", "kept", "M0,-1L0,1"
+
+    def __init__(self, word: str, colour: str, shape: str) -> None:
+        self.word, self.colour, self.shape = word, f"var(--{colour})", shape
+        self.fill = self.colour if word == "kept" else "transparent"
+
+
+def symbol_of(attempt: Attempt, score: float | None = None, top: float = math.inf) -> Symbol:
+    """Return what became of an attempt by its latest decision; score: its place on a scale that ends at the top."""
+    if attempt.kind in NOT_BELIEVED:
+        return Symbol.DOUBTED
+    if attempt.status is None:
+        return Symbol.OPEN
+    if attempt.status != Status.DISCARD:
+        return Symbol.KEPT if attempt.status == Status.KEEP else Symbol.CRASHED
+    if attempt.val_bpb is None:
+        return Symbol.UNSCORED
+    if attempt.kind == Kind.OVERTAKEN:
+        return Symbol.OVERTAKEN
+    if attempt.kind in (Kind.REVOKED, Kind.PASSENGER) or attempt.was_kept:
+        return Symbol.REVOKED
+    return Symbol.FAR_OFF if score is not None and score > top else Symbol.DISCARDED
+
+
+# ---- rendering -------------------------------------------------------------------------------------------------------
+
+FIT = {"type": "fit", "contains": "padding"}
+AXIS = {"domain": False, "ticks": False, "aria": False, "gridColor": "var(--line)", "labelPadding": 6}
+FAINT = {"labelColor": "var(--soft)", "titleColor": "var(--soft)", "labelFontSize": 11, "titleFontSize": 11}
+LEGEND = {"orient": "top", "title": None, "columns": 7, "columnPadding": 14, "symbolSize": 70, "labelLimit": 200}
+TITLE = {"anchor": "start", "frame": "group", "color": "var(--ink)", "subtitleColor": "var(--soft)", "fontSize": 13}
+CONFIG = {
+    "font": "sans-serif",
+    "axis": {**AXIS, **FAINT, "titleFontWeight": "normal", "labelOverlap": "greedy"},
+    "legend": {**LEGEND, "labelColor": "var(--ink)", "labelFontSize": 11},
+    "title": {**TITLE, "subtitleFontSize": 11, "subtitlePadding": 4, "offset": 8},
+    "view": {"stroke": None},
+}
+NEEDLESS = re.compile(
+    r' (?:class|role|aria-roledescription)="[^"]*"| opacity="1"'
+    r'|<path[^<>]* (?:d="(?:M0,0h0v0h0Z)?"|opacity="0")[^<>]*/>|<text[^<>]* opacity="0"[^<>]*>[^<>]*</text>'
+)
+EMPTY_GROUP = re.compile(r"<g[^<>]*(?:/>|(?<!/)></g>)")
+PLACE, LONG_NUMBER = re.compile(r' (?:d|transform)="[^"]*"'), re.compile(r"(\.\d)\d+")
+LINK = re.compile(r'<a xlink:href="[^"#]*(#attempt-\d+)"><path( aria-label="[^"]*")')
+SIZE = re.compile(r' width="\d+" height="\d+"')
+
+
+def svg(spec: Spec, size: Spec) -> Markup:
+    """Return a drawing for a page: with its colours and its width, with links in the page, without needless parts."""
+    drawn = NEEDLESS.sub("", _rendered(spec | size))
+    drawn = PLACE.sub(lambda place: LONG_NUMBER.sub(r"\1", place[0]), drawn)
+    while EMPTY_GROUP.search(drawn):
+        drawn = EMPTY_GROUP.sub("", drawn)
+    name = f' role="group" aria-label="{escape(spec["description"])}"'
+    return Markup(SIZE.sub(lambda _: name, LINK.sub(r'<a href="\1"\2><path', drawn), count=1))
+
+
+def png(spec: Spec, scale: float = 2.0) -> bytes:
+    """Return a picture on light paper, of scale pixels for each of its units."""
+    style = files(__package__).joinpath("page.css").read_text(encoding="utf-8")
+    colours = dict(reversed(re.findall(r"--(\w+): (#\w+)", style)))  # light ones come first
+    drawn = re.sub(r"var\(--(\w+)\)", lambda role: colours[role[1]], _rendered(spec | {"background": "var(--paper)"}))
+    picture: bytes = _renderer().svg_to_png(drawn, scale=scale)
+    return picture
+
+
+def _rendered(spec: Spec) -> str:
+    whole = {"background": "transparent", "padding": 2, "autosize": FIT, "config": CONFIG} | spec
+    drawn: str = _renderer().vegalite_to_svg(whole, vl_version=VEGA_LITE, allowed_base_urls=[])
+    return drawn
+
+
+def _renderer() -> ModuleType:
+    """Import the renderer, a library of 84 MB; raise MachineError where it is not installed."""
+    try:
+        import vl_convert
+    except ImportError as error:
+        there = install_command("vl-convert-python")
+        raise MachineError(f"charts need vl-convert-python; install it: {there}") from error
+    return vl_convert
+
+
+# ---- parts of charts -------------------------------------------------------------------------------------------------
+
+
+def layer(values: Iterable[Mapping[str, Any]], mark: str, encoding: Spec | None = None, **look: Any) -> Spec:
+    """Return marks of one kind with their data; those without a name say nothing to a screen reader."""
+    is_named = encoding is not None and "description" in encoding
+    return {
+        "data": {"values": list(values)},
+        "mark": {"type": mark, "aria": is_named, **look},
+        "encoding": encoding or {},
+    }
+
+
+def quantity(field: str, domain: Sequence[float], **axis: Any) -> Spec:
+    """Return the channel of a field of numbers; what lies outside of its domain is drawn at the ends."""
+    scale = {"domain": list(domain), "nice": False, "zero": False, "clamp": True}
+    return {"field": field, "type": "quantitative", "scale": scale, "axis": {"title": None, **axis}}
+
+
+def around(numbers: Sequence[float], **axis: Any) -> Spec:
+    """Return the channel of x on a scale around numbers: logarithmic where positive ones span a decade."""
+    low, high = min(numbers), max(numbers)
+    is_log = low > 0 and high / low >= 10
+    room = 0.12 * (high - low) or 0.1 * abs(high) or 1.0
+    channel = quantity("x", [low / 1.3, high * 1.3] if is_log else [low - room, high + room], grid=False, **axis)
+    channel["scale"]["type"] = "log" if is_log else "linear"
+    return channel
+
+
+def scores(night: Record, of: Callable[[Attempt], float | None], *more: float) -> Spec:
+    """Return the channel of y on a scale of scores on which far-off attempts do not flatten the rest.
+
+    All kept attempts are on it, and others as far from them as the kept ones lie apart, or as noise reaches.
+    more: scores that are shown in any case.
+    """
+    believed = [one for one in night.attempts if one.is_idea and symbol_of(one) not in (Symbol.DOUBTED, Symbol.CRASHED)]
+    pairs = [(score, one.status == Status.KEEP) for one in believed if (score := of(one)) is not None]
+    kept = [*more, *(score for score, is_kept in pairs if is_kept)] or [score for score, _ in pairs] or [0.0, 1.0]
+    low, high = min(kept), max(kept)
+    reach = max(high - low, 4 * (night.sigma_bpb or 0.0))
+    reach = reach or 2 * statistics.median([abs(score - low) for score, _ in pairs] or [0.0])
+    near = [*kept, *(score for score, _ in pairs if low - reach <= score <= high + reach)]
+    room = 0.08 * (max(near) - min(near)) or 0.005
+    return quantity("y", [min(near) - room, max(near) + room])
+
+
+def dots(
+    places: Iterable[tuple[Attempt, Any, float | None]], top: float, size: int, *more: Symbol, legend: bool = False
+) -> tuple[Spec, list[Symbol]]:
+    """Return attempts as dots at their places, and the symbols of a legend: those of the dots, and more.
+
+    A dot leads to the row of its attempt; without a score it lies at the top.
+    """
+    values = [place(attempt, x, score, top) for attempt, x, score in places]
+    channels, symbols = outcomes(values, *more, legend=legend)
+    return layer(values, "point", channels, size=size, strokeWidth=1.5, opacity=1), symbols
+
+
+def place(attempt: Attempt, x: Any, score: float | None, top: float) -> Spec:
+    """Return the data of a mark that leads to an attempt's row."""
+    word = symbol_of(attempt, score, top).word
+    link = {"href": f"#attempt-{attempt.number}", "label": f"attempt {attempt.number}, {word}", "outcome": word}
+    return {"x": x, "y": top if score is None else round(score, 6), **link}
+
+
+def outcomes(values: Iterable[Spec], *more: Symbol, legend: bool = False) -> tuple[Spec, list[Symbol]]:
+    """Return the channels that draw the field `outcome`, and the symbols that a legend has: those and more."""
+    words = {value["outcome"] for value in values}
+    shown = [symbol for symbol in Symbol if symbol.word in words or symbol in more]
+    channels: Spec = {"href": {"field": "href"}, "description": {"field": "label"}}
+    for channel, look in (("stroke", "colour"), ("fill", "fill"), ("shape", "shape")):
+        scale = {"domain": [one.word for one in shown], "range": [getattr(one, look) for one in shown]}
+        channels[channel] = {"field": "outcome", "type": "nominal", "scale": scale, "legend": {} if legend else None}
+    return channels, shown
+
+
+def thinned(items: Sequence[Any], most: int) -> list[Any]:
+    """Return at most so many of the items, evenly spread."""
+    return [items[at * len(items) // most] for at in range(most)] if len(items) > most else list(items)
+
+
+def said(shown: int, there: int, what: str) -> list[str]:
+    return [f"{shown:,} of {there:,} {what} are shown"] if shown < there else []
+
+
+# ---- progress --------------------------------------------------------------------------------------------------------
+
+
+def progress_of(night: Record) -> Chart | None:
+    """Draw every attempt, the best so far, revocations, and the honest gain at dawn; None without a score."""
+    if all(one.val_bpb is None for one in night.attempts):
+        return None
+    spec, words, symbols = progress_spec(night)
+    return Chart("Progress", words, symbols, [{name: svg(spec, size) for name, size in SIZES.items()}])
+
+
+def picture(night: Record) -> bytes:
+    """Return a PNG of a night's progress that stands alone: with its name, a legend, and titles below."""
+    spec, words, _ = progress_spec(night, legend=True)
+    name = one_line(f"{night.tag} · {budget(night.budget_s)} · {night.device}", 120)
+    titles = [one_line(f"#{one.number} {one.title}", 160) for one in _largest(night)[:MOST_TITLES]]
+    below = {"title": ["attempt", "", *titles], "titleLimit": 1000, "titleAnchor": "start", "titleAlign": "left"}
+    spec["encoding"]["x"]["axis"] |= below
+    return png(spec | PICTURE | {"title": {"text": name, "subtitle": " · ".join(words)}})
+
+
+def progress_spec(night: Record, *, legend: bool = False) -> tuple[Spec, list[str], list[Symbol]]:
+    """Return the progress of a night, what it says in words, and the symbols in it."""
+    shown = [one for one in night.attempts if one.is_idea or one.status == Status.KEEP]  # not dawn's questions
+    last = max([1, *(one.number for one in shown)])
+    stairs, revoked, honest = _stairs(night, last), _revoked(night), night.findings.honest if night.findings else None
+    beams = [_beam(stairs[0]["y"], honest, 1.05 * last)] if stairs and honest else []
+    ends = [row[name] for row in beams for name in ("low", "high")] + [row["y"] for row in stairs]
+    x = quantity("x", [-0.02 * last, last * (1.08 if beams else 1.02)], title="attempt", grid=False, tickMinStep=1)
+    y = scores(night, lambda one: one.val_bpb, *ends)
+    once, rest = ([one for one in shown if one.was_kept is kept] for kept in (True, False))
+    few = thinned(rest, MOST_DOTS)
+    attempts, symbols = dots(
+        [(one, one.number, one.val_bpb) for one in (*few, *once)],
+        y["scale"]["domain"][1],
+        46 if last < 100 else 26 if last < 1000 else 18,
+        *([Symbol.BEST] if stairs else []),
+        *([Symbol.HONEST] if beams else []),
+        legend=legend,
+    )
+    span, named = {"y": {"field": "low"}, "y2": {"field": "high"}}, {"description": {"field": "label"}}
+    green: Spec = {"color": "var(--kept)", "interpolate": "step-after"}
+    blue: Spec = {"color": "var(--open)", "opacity": 1}
+    drawn = [
+        layer(stairs, "area", span, opacity=0.14, **green),
+        layer(stairs, "line", strokeWidth=1.75, **green),
+        layer(revoked, "rule", {"x2": {"field": "until"}, **named}, color="var(--revoked)", strokeWidth=2.5),
+        layer(beams, "rule", span | named, strokeWidth=1.75, **blue),
+        layer(beams, "point", filled=True, shape="diamond", size=60, **blue),
+        attempts,
+    ]
+    numbers = [one.number for one in _largest(night)[: 2 * MOST_TITLES]]  # Vega leaves out those that have no room
+    axis = {"orient": "top", "title": None, "values": numbers, "labelExpr": "'#' + datum.label", "labelPadding": 8}
+    axis |= {"labelColor": "var(--kept)", "grid": True, "gridDash": [2, 3]}
+    above = layer([{"x": 0}] if numbers else [], "point", {"x": {**x, "axis": axis}}, opacity=0)
+    now = summary_of(night)
+    words = [f"{now.kept:,} kept of {counted(now.ideas, 'idea')}"]
+    words += [f"val_bpb {bpb(stairs[0]['y'])} → {bpb(stairs[-1]['y'])}, lower is better"] if stairs else []
+    words += [f"honest gain {within(honest)}"] if beams and honest else []
+    words += said(len(few), len(rest), "other attempts")
+    spec = {
+        "description": f"Progress: the val_bpb of every attempt. {', '.join(words)}.",
+        "layer": [{"layer": drawn}, above],
+        "encoding": {"x": x, "y": y},
+        "resolve": {"axis": {"x": "independent"}},
+    }
+    return spec, words, symbols
+
+
+def _stairs(night: Record, last: int) -> list[Spec]:
+    """Return the best so far, with the interval of its score, where it changes and at the end."""
+    steps = [next(same) for _, same in groupby(progress(night).staircase, key=lambda step: step.incumbent)]
+    stairs = [{"x": step.number, "y": step.mean_bpb, "low": step.low_bpb, "high": step.high_bpb} for step in steps]
+    return [*stairs, stairs[-1] | {"x": last}] if stairs else []
+
+
+def _revoked(night: Record) -> list[Spec]:
+    """Return how long each revoked attempt was kept."""
+    return [
+        {
+            "x": number,
+            "until": after,
+            "y": attempt.val_bpb,
+            "label": f"attempt {number} was kept until attempt {after}, then revoked",
+        }
+        for number, after in progress(night).revocations
+        if (attempt := night.by_number[number]).val_bpb is not None
+    ]
+
+
+def _beam(first_bpb: float, honest: Interval, at: float) -> Spec:
+    """Return the honest gain below the first score, right of the last attempt."""
+    ends = {"low": first_bpb - honest.high_bpb, "high": first_bpb - honest.low_bpb}
+    return {"x": at, "y": first_bpb - honest.mean_bpb, "label": f"honest gain at dawn {within(honest)}", **ends}
+
+
+def _largest(night: Record) -> list[Attempt]:
+    """Return the kept edits, the largest gain first."""
+    kept = [one for one in night.ideas if one.status == Status.KEEP]
+    return sorted(kept, key=lambda one: -(one.gain_bpb or 0.0))
+
+
+# ---- what a score costs ----------------------------------------------------------------------------------------------
+
+Cost = Callable[[Record, Attempt], float | None]
+COSTS: Sequence[tuple[str, Cost, str, str]] = (  # title, number, format of the axis, and the order from good to bad
+    ("parameters, fewer is better", lambda _, one: one.params, "~s", "ascending"),
+    ("memory in GB, less is better", lambda night, one: night.memory_gb(one), "~g", "ascending"),
+    ("tokens a second, more is better", lambda _, one: one.tokens_s, "~s", "descending"),
+)
+
+
+def costs_of(night: Record) -> Chart | None:
+    """Draw scores against each cost that differs between attempts; None where there is no such cost."""
+    scored = [one for one in night.attempts if one.is_idea and one.val_bpb is not None and one.status != Status.CRASH]
+    costs = [cost for cost in COSTS if len({cost[1](night, one) for one in scored} - {None}) > 1]
+    y, drawings, symbols = scores(night, lambda one: one.val_bpb), [], set[Symbol]()
+    for title, of, number_format, order in costs:
+        priced = [(one, price, one.val_bpb) for one in scored if (price := of(night, one)) is not None]
+        attempts, shown = dots(thinned(priced, MOST_PANEL_DOTS), y["scale"]["domain"][1], 30, Symbol.FRONT)
+        symbols |= set(shown)
+        believed = [{"x": price, "y": bpb} for one, price, bpb in priced if one.kind not in NOT_BELIEVED]
+        ink: Spec = {"color": "var(--ink)", "opacity": 1}
+        front = layer(believed, "line", {"order": {"field": "x", "sort": order}}, strokeWidth=1.25,
+                      interpolate="step-after", point={"color": "var(--ink)", "size": 14}, **ink)  # fmt: skip
+        front["transform"] = [  # an attempt is on it where none of a better cost has a better score
+            {"window": [{"op": "min", "field": "y", "as": "least"}], "sort": [{"field": "x", "order": order}]},
+            {"filter": "datum.y === datum.least"},
+        ]
+        best = [{"x": price, "y": bpb} for one, price, bpb in priced if one.number == night.incumbent]
+        ring = layer(best, "point", shape="circle", size=170, strokeWidth=1, **ink)
+        x = around([price for _, price, _ in priced], title=title, format=number_format, tickCount=4)
+        panel = {
+            "layer": [front, attempts, ring],
+            "encoding": {"x": x, "y": y},
+            "description": f"val_bpb against {title}",
+        }
+        drawings.append({"cost": svg(panel, COST)})
+    words = ["val_bpb, lower is better, against what it takes", "ringed: the best script"]
+    words += ["memory and speed by the script's own count"]
+    return Chart("What a score costs", words, sorted(symbols, key=list(Symbol).index), drawings) if costs else None
+
+
+# ---- the dials -------------------------------------------------------------------------------------------------------
+
+
+def dials_of(night: Record) -> Chart | None:
+    """Draw, for each dial that an attempt moved, the change of val_bpb by its value; None where none was moved."""
+    moves: dict[str, list[tuple[Attempt, Value]]] = {}
+    start: dict[str, Value] = {}
+    for one in night.attempts:
+        for dial, (before, after) in night.turned.get(one.number, {}).items() if one.is_idea else ():
+            start.setdefault(dial, before)
+            moves.setdefault(dial, []).append((one, after))
+    best: dict[str, Value] = {}
+    ancestor = night.best
+    while ancestor is not None:
+        best = {dial: after for dial, (_, after) in night.turned.get(ancestor.number, {}).items()} | best
+        ancestor = night.parent(ancestor)
+
+    def change(one: Attempt) -> float | None:
+        gain = gain_bpb(one, night.parent(one)) if night.turned.get(one.number) else None
+        return None if gain is None else -gain
+
+    every = sorted(moves, key=lambda dial: (dial not in best, -len(moves[dial]), dial))
+    few, y, drawings, symbols = every[:MOST_DIALS], scores(night, change, 0.0), [], set[Symbol]()
+    for dial in few:
+        lines = {Symbol.START: start[dial]} | ({Symbol.IN_BEST: best[dial]} if dial in best else {})
+        x, shown_as = _dial_axis([*lines.values(), *(value for _, value in moves[dial])])
+        moved = thinned(moves[dial], max(20, 4 * MOST_PANEL_DOTS // len(few)))
+        places = [(one, shown_as(value), change(one)) for one, value in moved]
+        attempts, shown = dots(places, y["scale"]["domain"][1], 30, *lines)
+        symbols |= set(shown)
+        rules = [
+            layer([{"x": shown_as(value)}], "rule", {"y": None}, color=symbol.colour, strokeWidth=1.25,
+                  strokeDash=[3, 3] if symbol is Symbol.START else [1, 0])
+            for symbol, value in lines.items()
+        ]  # fmt: skip
+        zero = layer([{"y": 0}], "rule", {"x": None}, color="var(--soft)", strokeWidth=1)
+        name = one_line(dial, 60)
+        title = {"text": name, "fontSize": 11, "limit": DIAL["width"]}
+        panel = {"layer": [zero, *rules, attempts], "encoding": {"x": x, "y": y}, "title": title}
+        drawings.append({"dial": svg(panel | {"description": f"{name}: the change of val_bpb"}, DIAL)})
+    words = ["change of val_bpb against the parent", "below the line is better", *said(len(few), len(every), "dials")]
+    return Chart("Which dials were turned", words, sorted(symbols, key=list(Symbol).index), drawings) if few else None
+
+
+def _dial_axis(values: Sequence[Value]) -> tuple[Spec, Callable[[Value], Any]]:
+    """Return the channel of a dial's values, numbers or else words, and the function that says a value on it."""
+    if any(isinstance(value, bool) or not is_finite(value) for value in values):
+        axis = {"title": None, "labelAngle": 0, "labelFlush": True}
+        scale = {"type": "point", "padding": 0.6}
+        words = {"field": "x", "type": "nominal", "scale": scale, "sort": None, "axis": axis}
+        return words, lambda value: one_line(str(value), 14)
+    numbers = sorted({float(value) for value in values if isinstance(value, int | float)})
+    largest = max(map(abs, numbers))
+    number_format = ".3~s" if largest >= 1000 else ".3~e" if 0 < largest < 0.001 else ".3~r"
+    ticks = {"values": numbers} if len(numbers) <= 4 else {"tickCount": 4}
+    return around(numbers, format=number_format, labelFlush=True, **ticks), lambda value: value
+
+
+# ---- the workers -----------------------------------------------------------------------------------------------------
+
+
+def workers_of(night: Record) -> Chart | None:
+    """Draw the runs of all workers, without the pauses of the night; None where one worker made them all."""
+    names = sorted({run.worker for one in night.attempts for run in one.runs}, key=in_order)
+    every = sorted(busy_times(night), key=lambda busy: busy.began_s) if len(names) > 1 else []
+    if not every:
+        return None
+    few = every[-MOST_BARS:]
+    parts = stretches(few, others_of(night) if few == every else (), night.budget_s, night.calls)
+
+    def at_work_h(when_s: float) -> float:
+        return round(sum(min(max(0.0, when_s - part.began_s), part.length_s) for part in parts) / 3600, 5)
+
+    values = [
+        place(night.by_number[busy.attempt], at_work_h(busy.began_s), None, math.inf)
+        | {
+            "y": one_line(busy.worker, 40),
+            "ended": at_work_h(busy.ended_s),
+            "label": f"attempt {busy.attempt}, {'at dawn, ' if busy.dawn else ''}seed {busy.seed}, {busy.ending} after "
+            f"{duration((busy.ended_s - busy.began_s) / 3600)}",
+        }
+        for busy in few
+    ]
+    channels, symbols = outcomes(values)
+    bars = channels | {"shape": None, "fill": channels["stroke"], "x2": {"field": "ended"}}
+    pauses = [{"x": at_work_h(part.began_s)} for part in parts[1:]]
+    x = quantity("x", [0, at_work_h(math.inf)], title="hours at work")
+    axis = {"title": None, "labelLimit": 120, "labelOverlap": False}
+    y = {"field": "y", "type": "nominal", "sort": [one_line(name, 40) for name in names], "axis": axis}
+    words = [counted(len(names), "worker"), *load_words(load_of(night))]
+    words += [f"{counted(len(pauses), 'pause')} of the night left out"] if pauses else []
+    words += said(len(few), len(every), "runs, the latest,")
+    spec = {
+        "description": f"What each worker did when: {', '.join(words)}.",
+        "layer": [
+            layer(pauses, "rule", {"y": None}, color="var(--soft)", strokeWidth=1.25),
+            layer(values, "bar", bars, opacity=0.75, strokeWidth=1),
+        ],
+        "encoding": {"x": x, "y": y},
+        "autosize": {**FIT, "type": "fit-x"},
+    }
+    height = {"height": {"step": 20 if len(names) < 25 else 13}}
+    drawing = {name: svg(spec, size | height) for name, size in SIZES.items()}
+    return Chart("What each worker did", words, symbols, [drawing])
