@@ -7,16 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from nights import PROJECT, Grounds, make_repository, scripted_context, unigram
+from nights import PROJECT, Grounds, scripted_context
 
-from agent.experiment import incumbent
 from agent.night.briefing import briefing_of
 from agent.night.ideas import brief
-from agent.night.limits import Limits
 from agent.night.lock import only_night
-from agent.proposers.author.pages import written
 from agent.proposers.briefing import Left
-from agent.proposers.llm.prompt import compose
 from agent.records.journal import Journal
 from agent.records.place import Place
 
@@ -69,35 +65,6 @@ def test_a_night_tells_its_setting_only_where_a_source_can_read(grounds):
     assert told.left == Left(None, None)
 
 
-def test_a_night_that_did_not_keep_its_machine_is_told_without_it(grounds, night):
-    place, facts, history = night
-    kept = place.folder("t") / "machine.json"
-    text = kept.read_text()
-    kept.write_text('{"cores": 4}\n')
-    setting = briefing_of(place, facts, history, history[0], left=Left(), has_reader=True).setting
-    assert setting is not None
-    kept.write_text(text)
-    assert (setting.cores, setting.memory_gb) == (None, None)
-    briefing = briefing_of(place, facts, history, history[0], left=Left(), has_reader=True)
-    assert "cores" in written("lasting", briefing=briefing)
-    page = written("lasting", briefing=replace(briefing, setting=setting))
-    assert f"- device: {facts.device} ({facts.device_kind})\n" in page
-
-
-def test_two_prompts_of_a_night_share_their_stable_beginning(night):
-    place, facts, history = night
-    best = incumbent(history)
-    first, second = (
-        compose(briefing_of(place, facts, seen, best, left=Limits(9).left(len(seen)), has_reader=True))
-        for seen in (history[:3], history)
-    )
-    shared = first.messages[0][: first.stable_chars]
-    assert first.system == second.system
-    assert second.messages[0].startswith(shared)
-    assert first.messages[0] != second.messages[0]
-    assert unigram(SHARPNESS=0.9).rstrip() in shared
-
-
 def test_the_prompt_command_shows_what_a_model_would_be_told(grounds):
     done = grounds.nightshift("prompt", "t")
     assert done.returncode == 0, done.stderr
@@ -133,11 +100,6 @@ def test_what_is_left_of_a_running_night_is_told(grounds):
         tell("t", grounds.folder("t"), None, 7)
         assert "- left of the night: 4 experiments\n" in grounds.nightshift("prompt", "--facts").stdout
     assert "left of the night" not in grounds.nightshift("prompt", "--facts").stdout
-
-
-def test_without_a_measured_script_there_is_no_question_yet(grounds, tmp_path):
-    empty = Grounds(make_repository(tmp_path / "repository", unigram()))
-    assert "no night has run here yet" in empty.nightshift("prompt").stderr
 
 
 # ---- the example in docs/ --------------------------------------------------------------------------------------------

@@ -61,23 +61,23 @@ def test_a_broken_idea_costs_neither_the_others_nor_another_question():
     assert model.asks[0].failure is None
 
 
-def test_where_no_idea_is_sound_each_is_sent_back_with_what_is_wrong():
-    with Server(says(edit(file="prepare.py") + edit(old="x = 1")), says(THREE)) as server:
+def test_where_no_idea_is_sound_or_whole_the_answer_is_sent_back_with_what_is_wrong():
+    unsound = edit(file="prepare.py") + edit(old="x = 1")
+    with Server(says(unsound), says(THREE), says(SMOOTHING, finish="length"), says(THREE)) as server:
         model, found = ideas(server, AskMode.EXPLORE)
-    assert len(found) == 3
+        assert len(found) == 3
+        ideas(server, AskMode.EXPLORE)
     correction = server.requests[1].messages[-1]
     assert 'idea 1: the reply names the file "prepare.py"' in correction
     assert "idea 2: the SEARCH of block 1 does not stand in train_mlx.py" in correction
     assert [ask.failure is None for ask in model.asks] == [False, True]
+    assert "the answer was cut off" in server.requests[3].messages[-1]
 
 
 def test_of_an_answer_that_was_cut_off_the_whole_ideas_are_used():
     with Server(says(THREE, finish="length")) as server:
         _, found = ideas(server, AskMode.EXPLORE)
     assert {one.title for one in found} == {"less smoothing", "more text"}
-    with Server(says(SMOOTHING, finish="length"), says(THREE)) as server:
-        ideas(server, AskMode.EXPLORE)
-    assert "the answer was cut off" in server.requests[1].messages[-1]
 
 
 def test_what_an_idea_of_three_broke_is_repaired_by_one_edit_under_its_own_source():
@@ -126,13 +126,10 @@ def test_near_misses_and_keeps_can_be_combined_and_failures_cannot():
     assert to_combine(unsure) == Combinable(near=(2,), keeps=(1,))
     worse = replace(history[2], decision=Decision(Kind.WORSE, "", -0.01, 0.05))
     assert to_combine([*history[:2], worse]) is None
-
-
-def test_of_many_near_misses_the_surest_are_offered():
-    history = [BASELINE, *(near(number, WANTED, sure=number / 100) for number in range(1, 41))]
-    parts = to_combine(history)
+    many = [BASELINE, *(near(number, WANTED, sure=number / 100) for number in range(1, 41))]
+    parts = to_combine(many)
     assert parts is not None
-    assert parts.near == tuple(range(33, 41))
+    assert parts.near == tuple(range(33, 41))  # the surest
 
 
 # ---- one account -----------------------------------------------------------------------------------------------------

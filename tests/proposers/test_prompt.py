@@ -58,19 +58,11 @@ def line_of(number: int, text: str) -> str:
     return next(line for line in text.splitlines() if line.startswith(f"- {number} (edits"))
 
 
-def test_the_owners_words_the_device_the_noise_and_the_whole_script_are_told():
+def test_the_owners_words_and_the_whole_script_are_told():
     text = told(program="Lower val_bpb.", notes=("try depth", "leave depth alone"), noise=NOISE)
     assert "Lower val_bpb." in text
     assert text.index("- try depth") < text.index("- leave depth alone\n\nThe last one is the newest")
-    assert "- device: a CPU (cpu)" in text
-    assert "differences under 0.011000 between two runs are luck" in text
-    assert "val_bpb 1.800000, 1 run" in text
-    assert "- a run of the incumbent: 120 steps" in text
-    assert "by its own account: 1.5 M parameters" in text
     assert f"```python\n{SCRIPT.rstrip()}\n```" in text
-
-
-def test_the_form_of_the_answer_names_the_script():
     briefing = Briefing(replace(NIGHT, script="models/train.py"), (BASELINE,), BASELINE)
     assert "FILE: models/train.py" in compose(briefing).system
 
@@ -93,17 +85,6 @@ def test_two_questions_of_a_night_begin_alike_as_far_as_they_say():
     assert first.messages[0][: first.stable_chars] == second.messages[0][: first.stable_chars]
 
 
-def test_a_crash_is_told_by_the_last_line_of_its_log_alone():
-    text = told(attempt(1, Status.CRASH, crashed("line one of the log\n" * 50 + "ValueError: shapes (4, 3) and (5,)")))
-    assert 'its training failed: "exit code 1: ValueError: shapes (4, 3) and (5,)"' in line_of(1, text)
-    assert "line one of the log" not in text
-
-
-def test_what_broke_in_the_dry_run_is_quoted():
-    broke = attempt(1, Status.CRASH, dry_run=DryRun(2.0, "exit code 1: NameError: DEPHT"))
-    assert 'dry run of a few seconds: "exit code 1: NameError: DEPHT"' in line_of(1, told(broke))
-
-
 @pytest.mark.parametrize(
     "run",
     [
@@ -118,9 +99,18 @@ def test_what_a_process_said_that_saw_the_validation_text_is_never_told(run):
         assert "its scoring failed" in text or "it failed the audit" in text
 
 
-def test_a_gain_that_was_not_believed_is_told_as_that():
-    decision = Decision(Kind.QUARANTINED, "quarantine: 60% below the incumbent")
-    assert "too large to be believed" in told(attempt(1, Status.DISCARD, trained(0.7), decision=decision))
+def test_a_failure_is_told_by_the_records_and_the_last_line_of_a_log():
+    log = "line one of the log\n" * 50 + "ValueError: shapes (4, 3) and (5,)"
+    quarantined = Decision(Kind.QUARANTINED, "quarantine: 60% below the incumbent")
+    text = told(
+        attempt(1, Status.CRASH, crashed(log)),
+        attempt(2, Status.CRASH, dry_run=DryRun(2.0, "exit code 1: NameError: DEPHT")),
+        attempt(3, Status.DISCARD, trained(0.7), decision=quarantined),
+    )
+    assert 'its training failed: "exit code 1: ValueError: shapes (4, 3) and (5,)"' in line_of(1, text)
+    assert "line one of the log" not in text
+    assert 'dry run of a few seconds: "exit code 1: NameError: DEPHT"' in line_of(2, text)
+    assert "too large to be believed" in line_of(3, text)
 
 
 INJECTION = (

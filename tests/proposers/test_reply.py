@@ -82,30 +82,20 @@ def test_lines_can_be_deleted():
 
 REFUSED = {
     "empty": ("", "no SEARCH/REPLACE block"),
-    "blank": (" \n\t ", "no SEARCH/REPLACE block"),
     "prose": ("I would rather not.", "no SEARCH/REPLACE block and no code block"),
     "no title": (f"HYPOTHESIS: why\n{block(OLD, NEW)}", "begins with TITLE:"),
     "no hypothesis": (f"TITLE: what\n{block(OLD, NEW)}", "begins with HYPOTHESIS:"),
     "no such lines": (HEAD + block("SMOOTHING = 9", NEW), 'no line there is "SMOOTHING = 9"'),
-    "part of a line": (HEAD + block("SMOOTHING = 1.0", "SMOOTHING = 0.5"), "copy whole lines"),
     "lines apart": (HEAD + block(f"{OLD}\nNOTE = \"unigram\"  # not searched", NEW), "without leaving one out"),
     "empty search": (HEAD + block("", "x = 1"), "does not stand"),
-    "a longer line": (HEAD + block("    def __init__(self", NEW), "does not stand"),
     "same lines twice": (HEAD + block(OLD, NEW) + block(OLD, NEW), "two blocks edit the same lines"),
     "nothing": (HEAD + block(OLD, OLD), "changes nothing"),
-    "a comment": (HEAD + block(OLD, OLD + "  # really"), "changes nothing"),
     "no divider": (f"{HEAD}<<<<<<< SEARCH\n{OLD}\n>>>>>>> REPLACE\n", "is not whole"),
-    "no end": (f"{HEAD}<<<<<<< SEARCH\n{OLD}\n=======\n{NEW}\n", "is not whole"),
     "block in a block": (f"{HEAD}<<<<<<< SEARCH\n{OLD}\n=======\n{block(OLD, NEW)}", "is not whole"),
-    "only an end": (f"{HEAD}{block(OLD, NEW)}>>>>>>> REPLACE\n", "is not whole"),
-    "cut off": (f"{HEAD}```python\n{SCRIPT}", "no SEARCH/REPLACE block"),
     "two scripts": (f"{HEAD}```python\n{WANTED}```\n```python\n{WANTED}```", "2 code blocks"),
     "a part as the whole": (f"{HEAD}```python\n{NEW}\n```", "breaks the contract"),
     "a diff": (f"{HEAD}```diff\n-{OLD}\n+{NEW}\n```", "does not parse"),
     "a syntax error": (HEAD + block(OLD, "SMOOTHING = = 1"), "does not parse"),
-    "a null": (HEAD + block(OLD, "SMOOTHING = '\0'"), "does not parse"),
-    "half a character": (HEAD + block(OLD, "SMOOTHING = '\ud800'"), "does not parse"),
-    "no main": (HEAD + block("def main() -> None:", "def maine() -> None:"), "define main()"),
     "deep nesting": (HEAD + block(OLD, f"SMOOTHING = {'-' * 5000}1"), "nested"),
     "too long": ("x" * (REPLY_CHARS + 1), "more than"),
     "too many": (HEAD + block(OLD, NEW) * (MAX_EDITS + 1), "at most 50 blocks"),
@@ -251,17 +241,9 @@ def test_each_idea_of_an_answer_is_read_by_itself(text, found):
     assert " ".join(titles(text)) == found
 
 
-def test_each_idea_edits_the_script_as_it_stands():
-    scripts = [one.script for one in read_ideas(FIRST + SECOND, SCRIPT, NAME)]
-    assert scripts == [WANTED, SCRIPT.replace(SHARE, "SHARE = 0.5")]
-
-
 def test_what_is_wrong_is_told_where_no_idea_is_sound():
     with pytest.raises(BadReply, match=r"idea 1: block 1 is not whole.*; idea 2: the SEARCH of block 1 does not"):
         titles(UNFINISHED + idea("nowhere", "x = 1", "x = 2"))
-    for name in ("empty", "prose", "too long"):
-        with pytest.raises(BadReply, match=re.escape(REFUSED[name][1])):
-            titles(REFUSED[name][0])
 
 
 def test_the_last_idea_of_an_answer_that_was_cut_off_is_not_read():

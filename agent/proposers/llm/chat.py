@@ -8,11 +8,11 @@ of one event.
 
 import itertools
 import json
-import queue
 import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from importlib import import_module
 from operator import attrgetter
@@ -66,13 +66,13 @@ class CallFailed(NightshiftError):
 class Reply:
     """Hold a model's reply and the server's counts of tokens; None for those that it does not count."""
 
-    text: str
-    tokens_in: int | None  # those of its cache included
-    tokens_out: int | None
-    tokens_cached: int | None  # of tokens_in, those that the server had in its cache
-    tokens_written: int  # of tokens_in, those that the server put into its cache
-    cut_off: bool  # at max_tokens, or because the context was full
-    declined: bool  # the model, or a filter, refused to answer
+    text: str = ""
+    tokens_in: int | None = None  # those of its cache included
+    tokens_out: int | None = None
+    tokens_cached: int | None = None  # of tokens_in, those that the server had in its cache
+    tokens_written: int = 0  # of tokens_in, those that the server put into its cache
+    cut_off: bool = False  # at max_tokens, or because the context was full
+    declined: bool = False  # the model, or a filter, refused to answer
 
 
 def cache_price(endpoint: Endpoint) -> float:
@@ -125,37 +125,30 @@ def ask(
     The call runs in a daemon thread, because a silent socket and the SDK's sleep before a retry cannot be interrupted.
     Closing the client ends it, at the latest when the server sends something.
     """
-    outcomes: queue.SimpleQueue[Reply | Exception] = queue.SimpleQueue()
-    client = client_of(endpoint, patience)
+    client, end, outcome = client_of(endpoint, patience), time.monotonic() + patience.ask_s, Future[Reply]()
 
     def work() -> None:
         try:
             create = attrgetter(METHODS[endpoint.provider])(client).with_streaming_response.create
             with create(**question(asked, endpoint, patience.max_tokens, stream=stream)) as response:
                 chunks = _capped(response.iter_bytes())
-                outcomes.put(_read(_events(chunks) if stream else [_event(b"".join(chunks))]))
+                outcome.set_result(_read(_events(chunks) if stream else [_event(b"".join(chunks))]))
         except Exception as error:  # no failure of an SDK may end the night
-            outcomes.put(error)
+            outcome.set_exception(error)
 
-    end = time.monotonic() + patience.ask_s
+    threading.Thread(target=work, name="question to a language model", daemon=True).start()
     try:
-        threading.Thread(target=work, name="question to a language model", daemon=True).start()
-        while True:
-            is_over = stopped() or time.monotonic() >= end
-            try:
-                outcome = outcomes.get(timeout=0 if is_over else POLL_S)
-            except queue.Empty:
-                if is_over:
-                    late = f"no answer in {patience.ask_s:g} s"
-                    why = "the night was asked to stop before the answer came" if stopped() else late
-                    raise CallFailed(why, charged=True) from None
-            else:
-                break
+        while not (done := wait([outcome], POLL_S).done) and not stopped() and time.monotonic() < end:
+            pass
     finally:
         client.close()
-    if isinstance(outcome, Exception):
-        raise _explained(outcome, endpoint) from outcome
-    return outcome
+    if not done:
+        late = f"no answer in {patience.ask_s:g} s"
+        why = "the night was asked to stop before the answer came" if stopped() else late
+        raise CallFailed(why, charged=True)
+    if (error := outcome.exception()) is not None:
+        raise _explained(error, endpoint) from error
+    return outcome.result()
 
 
 # ---- the question ----------------------------------------------------------------------------------------------------
@@ -282,7 +275,7 @@ def _count(usage: Mapping[str, Any], *names: str) -> int | None:
 # ---- failures --------------------------------------------------------------------------------------------------------
 
 
-def _explained(error: Exception, endpoint: Endpoint) -> CallFailed:
+def _explained(error: BaseException, endpoint: Endpoint) -> CallFailed:
     """Translate an exception into a CallFailed with a sentence for the owner of the night."""
     if isinstance(error, CallFailed):
         return error

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from agent.clock import utc_now
 from agent.errors import NightError, NoIdea, NotYet, Unanswered
@@ -150,24 +150,24 @@ class LLM:
         for _ in range(TRIES):
             if self._refused is not None and time.monotonic() < self._refused[1] and not self._stopped():
                 raise Unanswered(self._refused[0])
-            reply: Reply | None = None
-            edits: tuple[Edited, ...] = ()
-            failure: CallFailed | BadReply | None = None
+            reply, failure = Reply(), None
             with self._cap.call(self._most_usd(asked), most_spent_usd(briefing.asks)) as costs_usd:
                 started, start = utc_now(), time.monotonic()
                 try:
                     reply = ask(self._endpoint, self._patience, asked, self._stopped, stream=self._stream)
                     edits = self._read(reply, script, briefing.night.script, mode, parts)
                 except (CallFailed, BadReply) as error:
-                    failure = error
+                    edits, failure = (), error
                     wrong = self._presentable(f"{error}{_hint(reply, asked)}")
-                wall_s = time.monotonic() - start
+                usd, is_charged = self._usd(reply), not isinstance(failure, CallFailed) or failure.charged
                 call = Ask(
-                    briefing.number, source, started, wall_s, self._endpoint.model, failure=wrong if failure else None
+                    *(briefing.number, source, started, time.monotonic() - start, self._endpoint.model),
+                    *(reply.tokens_in, reply.tokens_out, usd, wrong if failure else None),
+                    usd_most=self._most_usd(asked) if self._price and usd is None and is_charged else None,
+                    tokens_cached=reply.tokens_cached,
                 )
-                call = self._billed(call, asked, reply, failure)
                 self._record(call)
-                costs_usd.append(most_spent_usd((call,)))
+                costs_usd.append(most_spent_usd([call]))
             if isinstance(failure, CallFailed):
                 if failure.lasting:
                     self._refused = (wrong, time.monotonic() + self._patience.rest_s)
@@ -176,20 +176,14 @@ class LLM:
                 return [
                     Proposal.of(edit.script, edit.title, edit.hypothesis, source, repairs=repairs) for edit in edits
                 ]
-            asked = ask_again(asked, reply.text if reply is not None else "", str(failure))
+            asked = ask_again(asked, reply.text, str(failure))
         raise NoIdea(self._presentable(f"no answer could be used, the last because {wrong}"))
 
-    def _billed(self, call: Ask, asked: Conversation, reply: Reply | None, failure: Exception | None) -> Ask:
-        """Add what a call cost, or the most that it may have cost where the server did not count its tokens."""
-        if reply is not None:
-            call = replace(
-                call, tokens_in=reply.tokens_in, tokens_out=reply.tokens_out, tokens_cached=reply.tokens_cached
-            )
-            if self._price is not None and reply.tokens_in is not None and reply.tokens_out is not None:
-                tokens_in = reply.tokens_in + (cache_price(self._endpoint) - 1) * reply.tokens_written
-                return replace(call, usd=self._price.of(tokens_in, reply.tokens_out, reply.tokens_cached or 0))
-        is_charged = not isinstance(failure, CallFailed) or failure.charged
-        return replace(call, usd_most=self._most_usd(asked)) if is_charged and self._price is not None else call
+    def _usd(self, reply: Reply) -> float | None:
+        if self._price is None or reply.tokens_in is None or reply.tokens_out is None:
+            return None
+        tokens_in = reply.tokens_in + (cache_price(self._endpoint) - 1) * reply.tokens_written
+        return self._price.of(tokens_in, reply.tokens_out, reply.tokens_cached or 0)
 
     def _most_usd(self, asked: Conversation) -> float:
         """Return the most that a question may cost; 0 where the price is not known."""
@@ -201,17 +195,14 @@ class LLM:
     def _read(
         self, reply: Reply, script: str, name: str, mode: AskMode, parts: Combinable | None
     ) -> tuple[Edited, ...]:
-        limit = self._patience.max_tokens
         if reply.declined:
             raise BadReply("the answer was declined: propose an ordinary edit of the training script")
         if mode is AskMode.EXPLORE:
             return read_ideas(reply.text, script, name, is_whole=not reply.cut_off)
         if reply.cut_off:
-            early = reply.tokens_out is not None and reply.tokens_out < limit
-            where = "where the model's context was full" if early else f"at {limit:,} tokens"
             raise BadReply(
-                f"the answer was cut off {where}: think and answer shorter, with SEARCH/REPLACE blocks rather than "
-                f"the whole script"
+                f"the answer was cut off, at {self._patience.max_tokens:,} tokens or where the context was full: "
+                f"think and answer shorter, with SEARCH/REPLACE blocks rather than the whole script"
             )
         edit = read_reply(reply.text, script, name)
         return (edit if parts is None else combined(edit, parts),)
@@ -220,9 +211,9 @@ class LLM:
         return self._endpoint.without_key(sentence, FAILURE_CHARS)
 
 
-def _hint(reply: Reply | None, asked: Conversation) -> str:
+def _hint(reply: Reply, asked: Conversation) -> str:
     """Return a hint if the server seems to have cut the question: Ollama and others do so silently."""
-    if reply is None or reply.tokens_in is None or reply.tokens_in * MOST_CHARS_PER_TOKEN >= asked.chars:
+    if reply.tokens_in is None or reply.tokens_in * MOST_CHARS_PER_TOKEN >= asked.chars:
         return ""
     return (
         f" (of a question of {asked.chars:,} characters it read {reply.tokens_in:,} tokens: give it a longer context)"
