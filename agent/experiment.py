@@ -288,6 +288,18 @@ class Proposal:
 
 
 @dataclass(frozen=True, slots=True)
+class Idea:
+    """Hold a proposal from when its source has it until it is an attempt, or will never be one."""
+
+    id: int  # among all ideas of the night, in the order in which they came
+    parent: int  # the attempt whose script it edits
+    proposal: Proposal
+    asked_for: int | None = None  # the number of the question that it answers; None: it waits for its source's turn
+    attempt: int | None = None  # that it has become
+    dropped: str | None = None  # why it never will be one
+
+
+@dataclass(frozen=True, slots=True)
 class Noise:
     """Hold how far scores vary with the seed alone."""
 

@@ -60,7 +60,6 @@ from agent.night.loop import run_night
 from agent.night.state import NightContext
 from agent.pools.local import LocalPool
 from agent.proposers.briefing import Briefing, Left, Proposer
-from agent.proposers.checked import Checked
 from agent.proposers.search.search import Search
 from agent.records.journal import Journal
 from agent.records.place import Place
@@ -153,7 +152,7 @@ def live_on(root: Path, known: int, steps: int, workers: int = 1) -> measure.Fla
         runner = Runner(
             night, place.folder(TAG), Open("a benchmark"), limits_of_machine(), None, lambda: False, watcher.progressed
         )
-        proposer = Timed(Checked(Search(KIND, f"{night.tag} {night.seed}"), place.script))
+        proposer = Timed(Search(KIND, f"{night.tag} {night.seed}"))
         limits = Limits(experiments=known + steps)  # attempt 0 is none, so that there is one more than are timed
         leases = [WHOLE] if workers == 1 else [Lease(f"worker {number}") for number in range(workers)]
         with closing(LocalPool([replace(runner, lease=lease) for lease in leases])) as pool:

@@ -52,5 +52,5 @@ class Agent:
     def saw(self, name: str, briefing: Briefing) -> str:
         """What a file in its clone says."""
         with pytest.raises(NoIdea):
-            self.does(f"cp {name} '{self.folder}/seen'\n").ideas(briefing)[0]
+            self.does(f"cp {name} '{self.folder}/seen'\n").ideas(briefing)
         return (self.folder / "seen").read_text()

@@ -12,8 +12,9 @@ from nights import Grounds, Quiet, scripted_context
 from agent.experiment import LOCAL, Attempt, Proposal
 from agent.night.limits import Limits
 from agent.night.loop import run_night
-from agent.proposers.ahead import Outbox
 from agent.proposers.briefing import Briefing
+from agent.proposers.outbox import Outbox
+from agent.records.journal import Journal
 from agent.script.dials import set_dials, values_of
 
 LATE_S = 20.0  # what is waited for comes much earlier, or not at all
@@ -72,12 +73,13 @@ def night(grounds: Grounds, source: Source, experiments: int) -> Sequence[Attemp
 
 
 class Dies(Quiet):
-    """Is killed as soon as the idea made ahead is on disk, while attempt 1 trains."""
+    """Is killed as soon as so many ideas wait in the journal, while attempt 1 trains."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, journal: Path, ideas: int = 1) -> None:
         super().__init__()
-        self.file = file
+        self.journal, self.ideas = journal, ideas
 
     def progressed(self, progress: object, elapsed_s: float, worker: str = LOCAL) -> None:
-        if self.file.exists():
-            os.kill(os.getpid(), 9)
+        with Journal.read(self.journal) as journal:
+            if len(journal.attempts()) > 1 and len(journal.waiting_ideas()) >= self.ideas:
+                os.kill(os.getpid(), 9)

@@ -35,16 +35,16 @@ def patch(before: str, after: str, name: str = "train_mlx.py", a: str = "a/", b:
     return "\n".join(lines) + "\n"
 
 
-def tried(number: int, script: str, source: str = "queue", status: Status = Status.DISCARD) -> Attempt:
-    parent = 0 if number else None
-    return Attempt(number, parent, Proposal(script, "", "", source), NOW, "c", (), decided(status, ""), True)
+def tried(number: int, edit: str | Proposal, source: str = "queue", status: Status = Status.DISCARD) -> Attempt:
+    proposal = edit if isinstance(edit, Proposal) else Proposal(edit, "", "", source)
+    return Attempt(number, 0 if number else None, proposal, NOW, "c", (), decided(status, ""), True)
 
 
-def brief(*scripts: str, best: int = 0, **more: object) -> Briefing:
-    """Attempts with these scripts, those up to the best one kept."""
+def brief(*edits: str | Proposal, best: int = 0, **more: object) -> Briefing:
+    """Attempts with these edits, those up to the best one kept."""
     history = [
-        tried(number, script, "queue" if number else "you", Status.KEEP if number <= best else Status.DISCARD)
-        for number, script in enumerate(scripts)
+        tried(number, edit, "queue" if number else "you", Status.KEEP if number <= best else Status.DISCARD)
+        for number, edit in enumerate(edits)
     ]
     return Briefing(NIGHT, history, history[best], **more)
 

@@ -4,6 +4,7 @@ import math
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import Future
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from enum import Enum, auto
@@ -11,21 +12,19 @@ from itertools import count
 from types import TracebackType
 
 from agent.errors import Exhausted, NightError, NoIdea, ScriptError
-from agent.experiment import TITLE_CHARS, Attempt, Proposal, Status, source_name
+from agent.experiment import Attempt, Idea, Proposal, Status, source_name
 from agent.judging.failures import too_slow
 from agent.night.briefing import briefing_of
 from agent.night.state import NightContext, State, why_and_where
-from agent.proposers.ahead import Question
-from agent.proposers.briefing import Briefing
-from agent.proposers.queue import waiting
+from agent.proposers.briefing import Briefing, Proposer
+from agent.proposers.outbox import Outbox, carried_to
+from agent.proposers.queue import QUEUE, source_of, waiting
 from agent.proposers.registry import COSTLY
-from agent.proposers.waiting import IdeaAhead, Waiting
+from agent.proposers.source import MIX
 from agent.records.place import read_script
-from agent.text import one_line
 
 WAITS_S = (30.0, 120.0, 600.0)  # between questions that brought nothing; after the last, the night ends
 CLOSE_S = 30.0  # how long a call may take to come to its end
-REPAIRED = ", repaired"
 
 
 class Supply(Enum):
@@ -34,6 +33,31 @@ class Supply(Enum):
     ENTERED = auto()  # it is an attempt now
     LATER = auto()  # a source is being asked, or will be after a pause
     OVER = auto()  # there will be no further one
+
+
+class Question:
+    """Ask for an idea once, in a thread that does not keep the process alive.
+
+    is_ahead: it is asked before a device is free. ended: set when the call is over.
+    """
+
+    def __init__(
+        self, outbox: Outbox, proposer: Proposer, briefing: Briefing, ended: threading.Event, *, is_ahead: bool
+    ) -> None:
+        self.briefing, self.is_ahead = briefing, is_ahead
+        self.was_paid_for = False  # a call was recorded: even if another source had the idea in the end
+        self.began_s = time.monotonic()
+        self.answer: Future[Idea] = Future()
+
+        def ask() -> None:
+            try:
+                self.answer.set_result(outbox.ask(proposer, briefing))
+            except BaseException as error:  # raised where the answer is taken
+                self.answer.set_exception(error)
+            finally:
+                ended.set()
+
+        threading.Thread(target=ask, name="question to a source of ideas", daemon=True).start()
 
 
 class Ideas:
@@ -48,7 +72,7 @@ class Ideas:
         self._context, self._state = context, state
         self._questions: list[Question] = []
         self._ended = threading.Event()  # a question has ended
-        self._answers: list[IdeaAhead] = []  # to questions that were asked when an idea was due
+        self._answers: list[Idea] = []  # to questions that were asked when an idea was due
         self._failures: list[BaseException] = []  # of such questions
         self._entered: set[int] = set()  # questions whose ideas became attempts with lower numbers
         self._last_ahead = 0  # the highest number for which an idea was asked ahead
@@ -58,20 +82,18 @@ class Ideas:
         self._pauses = 0  # begun since the last idea
         self._rests_until_s: float | None = None  # monotonic; infinite after the last pause
         self._exhausted_at: int | None = None  # the incumbent about which no source has a further idea
-        self._claims = context.outbox.claims
-        self._claims.follow(lambda: state.attempts)
-        self._waiting = Waiting(context.runner.folder, self._claims)
-        self._ahead = self._waiting.chosen(state.attempts) if context.asks_sources else []
-        for idea in self._ahead:
-            self._claim(idea)
+        self._outbox = context.outbox
+        self._ahead: list[Idea] = []  # chosen before a device was free
+        chosen = self._outbox.follow(context.journal, lambda: state.attempts, resumes=context.asks_sources)
+        for idea in chosen:
+            self._await_turn(idea, was_paid_for=False)
 
     def __enter__(self) -> "Ideas":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         """Close the outbox, wait at most CLOSE_S for calls in progress, and record them."""
-        self._context.outbox.close()
-        self._context.outbox.wait_for_calls(self._questions, CLOSE_S)
+        self._outbox.close([question.answer for question in self._questions], CLOSE_S)
         with nullcontext() if error is None else suppress(Exception):  # which may be about the journal
             self.note_news()
 
@@ -89,12 +111,10 @@ class Ideas:
     def note_news(self) -> None:
         """Record the calls and say the sentences that sources have put into the outbox; collect answers."""
         context = self._context
-        over = [question for question in self._questions if question.is_over]  # their calls are in the outbox then
-        asks = context.outbox.take_asks()
-        for ask in asks:
-            context.journal.record_ask(ask)
-            for question in self._questions:
-                question.was_paid_for |= question.briefing.number == ask.attempt
+        over = [question for question in self._questions if question.answer.done()]  # their calls are in the outbox
+        asks = {ask.attempt for ask in context.outbox.take_asks()}
+        for question in self._questions:
+            question.was_paid_for |= question.briefing.number in asks
         if asks:
             self._state.read()
             context.tell_standing(self._state)
@@ -120,7 +140,7 @@ class Ideas:
                 return
             self._last_ahead = number
             briefing = replace(brief(context, state, best), asked_for=number)
-            self._questions.append(Question(context.proposer, briefing, self._ended, is_ahead=True))
+            self._ask(briefing, is_ahead=True)
 
     def enter_next(self, wanted: int) -> Supply:
         """Enter an attempt into the journal if there is an idea for it, else ask for one.
@@ -149,7 +169,7 @@ class Ideas:
             if question is not self._told_of:
                 self._told_of = question
                 context.watcher.asking_began(len(state.attempts))
-            context.watcher.progressed(None, question.asked_s)
+            context.watcher.progressed(None, time.monotonic() - question.began_s)
         # one may come later: from a question, after a pause, or once another script is the best
         if self._questions or (self._exhausted_at == best.number and state.unsettled):
             return Supply.LATER
@@ -163,47 +183,41 @@ class Ideas:
         while self._answers:
             if self._enter_one(self._answers.pop(0), best):
                 return True
-        if wanted <= len(self._due_repairs()):
-            return False  # the workers wait for repairs
+        if wanted <= len(self._due_repairs()) or self._has_submission():
+            return False  # the workers wait for repairs, or the queue is asked first
         while self._ahead:
-            idea = self._ahead.pop(0)
-            # what somebody has submitted meanwhile is tried first; a paid idea is not lost
-            if (_is_free(idea.proposal) or idea.is_further) and waiting(self._context.place.queue):
-                self._put_back(idea)
-            elif self._enter_one(idea, best):
+            if self._enter_one(self._ahead.pop(0), best):
                 return True
         return False
 
-    def _enter_one(self, idea: IdeaAhead, best: Attempt) -> bool:
-        """Enter an idea as an edit of the incumbent; return False where it cannot be tried."""
-        context, state, is_free = self._context, self._state, _is_free(idea.proposal)
-        proposal = None
-        if idea.parent == best.number or not is_free:  # a free source would make another edit of another script
-            with suppress(NightError):
-                proposal = idea.carried_to(best, state.attempts, context.place.script, context.night.device_kind)
-        if proposal is None:
-            self._put_back(idea)
+    def _has_submission(self) -> bool:
+        """Return whether the queue of this night has an entry that is no attempt yet."""
+        if self._context.night.terms.proposer not in (QUEUE.name, MIX):
             return False
-        state.enter(best.number, proposal)
-        if idea.asked_for is not None:
-            self._entered = {number for number in (*self._entered, idea.asked_for) if number >= len(state.attempts)}
-        self._claims.release(idea.proposal)
-        if not is_free:
-            self._waiting.forget_entered(state.attempts)
+        tried = {attempt.proposal.source for attempt in self._state.attempts}
+        return any(source_of(path) not in tried for path in waiting(self._context.place.queue))
+
+    def _enter_one(self, idea: Idea, best: Attempt) -> bool:
+        """Enter an idea as an edit of the incumbent; drop it and return False where it cannot be tried."""
+        context, state, is_free = self._context, self._state, _is_free(idea.proposal)
+        if is_free and idea.parent != best.number:
+            self._outbox.drop(idea, "its source costs nothing, and makes another edit of another script")
+            return False
+        try:
+            proposal = carried_to(best, idea, Briefing(context.night, state.attempts, best))
+        except NightError as error:
+            self._outbox.drop(idea, str(error))
+            if not is_free:
+                self._outbox.tell_dropped(idea, str(error))
+            return False
+        state.enter(best.number, proposal, idea.id)
+        self._outbox.forget(idea)
+        self._entered = {number for number in (*self._entered, idea.asked_for or 0) if number >= len(state.attempts)}
         return True
-
-    def _put_back(self, idea: IdeaAhead) -> None:
-        self._claims.release(idea.proposal)
-        if not _is_free(idea.proposal):
-            self._waiting.put_back(idea, self._state.attempts)
-
-    def _claim(self, idea: IdeaAhead) -> None:
-        with suppress(NightError):  # that it was tried by now is found out when it is entered
-            self._claims.claim(idea.proposal, idea.parent)
 
     # ---- asking ------------------------------------------------------------------------------------------------------
 
-    def _free_number(self, made: Sequence[IdeaAhead] = ()) -> int:
+    def _free_number(self, made: Sequence[Idea] = ()) -> int:
         """Return the lowest number for which no question is asked, and neither an answer nor one of `made` was."""
         taken = self._entered | {question.briefing.number for question in self._questions}
         taken |= {idea.asked_for for idea in (*self._answers, *made) if idea.asked_for is not None}
@@ -226,33 +240,37 @@ class Ideas:
         for _ in range(wanted - len(self._questions)):
             to_repair = broken.pop(0) if broken else None
             briefing = replace(brief(context, state, best), asked_for=self._free_number(), broken=to_repair)
-            self._questions.append(Question(context.proposer, briefing, self._ended, is_ahead=False))
+            self._ask(briefing, is_ahead=False)
+
+    def _ask(self, briefing: Briefing, *, is_ahead: bool) -> None:
+        question = Question(self._outbox, self._context.proposer, briefing, self._ended, is_ahead=is_ahead)
+        self._questions.append(question)
 
     # ---- answers -----------------------------------------------------------------------------------------------------
 
     def _collect(self, question: Question) -> None:
-        """Keep the idea of a question that is over, in its file if it was paid for.
+        """Keep the idea of a question that is over.
 
-        If one that was asked ahead has failed, the sources are asked again when an idea is due, and then say why. They
-        are also asked again for what a free source has made ahead: it takes a second, and knows the last run's result.
+        If one that was asked ahead has failed, the sources are asked again when an idea is due, and then say why.
         """
-        answer, briefing, history = question.answer, question.briefing, self._state.attempts
-        if isinstance(answer, BaseException):
+        error = question.answer.exception()
+        if error is not None:
             if not question.is_ahead:
-                self._failures.append(answer)
+                self._failures.append(error)
             return
-        if briefing.broken is not None:
-            self._passed.add(briefing.broken.number)
-        if _is_free(answer) and question.is_ahead and not question.was_paid_for:
-            self._claims.release(answer)
-            return
-        if answer.repairs is not None:
-            answer = as_repair(answer, history[answer.repairs].proposal)
-        idea = IdeaAhead(answer, briefing.parent.number, number=len(history), asked_for=briefing.number)
-        self._claim(idea)
-        if not _is_free(answer):
-            idea = self._waiting.choose(idea, history)
-        (self._ahead if question.is_ahead else self._answers).append(idea)
+        if question.briefing.broken is not None:
+            self._passed.add(question.briefing.broken.number)
+        if question.is_ahead:
+            self._await_turn(question.answer.result(), was_paid_for=question.was_paid_for)
+        else:
+            self._answers.append(question.answer.result())
+
+    def _await_turn(self, idea: Idea, *, was_paid_for: bool) -> None:
+        """Keep an idea that was made ahead. A free source is asked again: it takes a second, and knows the last run."""
+        if was_paid_for or not _is_free(idea.proposal):
+            self._ahead.append(idea)
+        else:
+            self._outbox.drop(idea, "its source costs nothing, and is asked again when an idea is due")
 
     def _consider_failures(self, best: Attempt) -> None:
         """Say why there is no idea, and pause; the night ends after the last pause, or if all sources are exhausted.
@@ -279,7 +297,7 @@ class Ideas:
 
 
 def _is_free(proposal: Proposal) -> bool:
-    """Return whether its source costs nothing; an idea of any other lies in the night's file until it is entered."""
+    """Return whether its source costs nothing."""
     return source_name(proposal.source) not in COSTLY
 
 
@@ -294,12 +312,6 @@ def brief(context: NightContext, state: State, best: Attempt) -> Briefing:
         left=context.limits.left(state.ideas),
         has_reader=context.has_reader,
     )
-
-
-def as_repair(proposal: Proposal, broken: Proposal) -> Proposal:
-    """Give a repair the title of the idea that it repairs: its own, "fix the crash", would not name the idea."""
-    title = one_line(broken.title, TITLE_CHARS - len(REPAIRED)) + REPAIRED
-    return replace(proposal, title=title, hypothesis=broken.hypothesis)
 
 
 def _without_baseline(context: NightContext, first: Attempt) -> str:

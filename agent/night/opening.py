@@ -34,8 +34,8 @@ from agent.night.state import NightContext
 from agent.pools.leases import leases_of_machine, leases_of_night
 from agent.pools.local import LocalPool
 from agent.pools.pool import Pool
-from agent.proposers.ahead import Outbox
 from agent.proposers.briefing import Proposer
+from agent.proposers.outbox import Outbox
 from agent.proposers.registry import check_sources, dial_check, has_reader, patience_s, proposer_of
 from agent.proposers.source import Surroundings
 from agent.records import checksums

@@ -21,8 +21,8 @@ from agent.experiment import (
 from agent.night.limits import Limits, Pace
 from agent.night.lock import Stop
 from agent.pools.pool import Pool
-from agent.proposers.ahead import Outbox
 from agent.proposers.briefing import Left, Proposer
+from agent.proposers.outbox import Outbox
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.runs.runner import Runner
@@ -89,10 +89,10 @@ class State:
         answer: Answer = self._answers[question]
         return answer
 
-    def enter(self, parent: int | None, proposal: Proposal) -> Attempt:
-        """Enter a proposal into the journal as the next attempt."""
+    def enter(self, parent: int | None, proposal: Proposal, idea: int | None = None) -> Attempt:
+        """Enter a proposal into the journal as the next attempt; idea: its id, where a source had it."""
         number = len(self.attempts)
-        self._journal.add_attempt(number, parent, proposal, utc_now())
+        self._journal.add_attempt(number, parent, proposal, utc_now(), idea)
         self.read(number)
         return self.attempts[number]
 

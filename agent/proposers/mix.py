@@ -11,7 +11,7 @@ import random
 import statistics
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -19,7 +19,7 @@ from itertools import takewhile
 from agent.errors import Exhausted, NoIdea, NotYet, Unanswered
 from agent.experiment import Ask, Kind, Proposal, Status, source_name
 from agent.proposers.briefing import Briefing, Proposer
-from agent.proposers.checked import Claims
+from agent.proposers.outbox import Outbox
 from agent.records.summary import earned, kept_gains_bpb
 
 PRIOR_KEEPS = 1.0  # of a source that was never asked, in its prior's attempts
@@ -41,12 +41,13 @@ class Mix:
     """Draw which source to ask; the source of a Proposal or an Ask begins with its name: llm, or llm:some-model.
 
     first: sources that are asked before any is drawn, since a person waits. last: sources that stand in where all
-    others fail; `say` is told when they begin and when they end. repairers: sources that can read why something broke.
-    alike: for a source, those that make the same calls. priors: of the sources that are not as usual.
-    at_once: how many questions a source is asked at the same time, where that is limited; claims: the proposals that
-    are no attempts yet. Equal seeds, histories and asks give equal draws, so a resumed night goes on like an
-    undisturbed one. Several threads may ask at once: sources are drawn one after the other, and asked side by side. An
-    exhausted one is asked again when the script to be edited has changed.
+    others fail; the outbox is told when they begin and when they end. repairers: sources that can read why something
+    broke. alike: for a source, those that make the same calls. priors: of the sources that are not as usual.
+    at_once: how many questions a source is asked at the same time, where that is limited.
+
+    Equal seeds, histories and asks give equal draws, so a resumed night goes on like an undisturbed one. Several
+    threads may ask at once: sources are drawn one after the other, and asked side by side. An exhausted one is asked
+    again when the script to be edited has changed.
     """
 
     def __init__(
@@ -60,12 +61,11 @@ class Mix:
         alike: Mapping[str, Collection[str]] | None = None,
         priors: Mapping[str, Prior] | None = None,
         at_once: Mapping[str, int] | None = None,
-        claims: Claims | None = None,
-        say: Callable[[str], None] = lambda sentence: None,
+        outbox: Outbox | None = None,
     ) -> None:
-        self._sources, self._seed, self._claims = sources, seed, claims or Claims()
+        self._sources, self._seed, self._outbox = sources, seed, outbox or Outbox(lambda: False)
         self._first, self._last, self._repairers = first, last, repairers
-        self._alike, self._priors, self._say = alike or {}, priors or {}, say
+        self._alike, self._priors = alike or {}, priors or {}
         self._lock = threading.Lock()  # never held while a source is asked
         self._exhausted: dict[str, tuple[int, str]] = {}  # source → the attempt that it was to edit, and why
         self._asked: Counter[str | None] = Counter()  # source → how many questions it is being asked
@@ -77,7 +77,7 @@ class Mix:
 
     def ideas(self, briefing: Briefing) -> list[Proposal]:
         """Return the ideas of the first source that has one; raise Exhausted if all are, or NoIdea with the reasons."""
-        briefing, failures = self._claims.told(briefing), list[str]()
+        briefing, failures = self._outbox.told(briefing), list[str]()
         with self._lock:
             names = self._order(briefing, failures)
             # the source that counts as being asked until another one is; the first answer at once, mostly with nothing
@@ -88,7 +88,7 @@ class Mix:
         with self._lock:
             has_changed, self._stands_in = stands_in is not self._stands_in, stands_in
         if has_changed:
-            self._say(" · ".join((*(failures if stands_in else ()), f"ideas now come from {name}")))
+            self._outbox.said(" · ".join((*(failures if stands_in else ()), f"ideas now come from {name}")))
         return proposals
 
     def _open(self, briefing: Briefing) -> list[str]:
@@ -136,7 +136,9 @@ class Mix:
                 mine = briefing if name == self._maker(briefing) else replace(briefing, broken=None)
                 try:
                     with self._slots.get(name, nullcontext()):
-                        return name, self._sources[name].ideas(mine)
+                        alike, is_free = self._alike.get(name, (name,)), name not in self._repairers
+                        idea = self._outbox.ask(self._sources[name], mine, alike, is_free=is_free)
+                        return name, [idea.proposal]
                 except NotYet:
                     continue
                 except (NoIdea, Exhausted) as error:

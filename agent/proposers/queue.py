@@ -4,7 +4,6 @@ An entry is one numbered file. It stays in the queue until an attempt with its s
 was taken when the night was killed is taken again, and one that was tried is never tried twice.
 """
 
-import hashlib
 import re
 import shlex
 import threading
@@ -21,14 +20,14 @@ from agent.git import valid_tag
 from agent.invocation import typed
 from agent.proposers.briefing import Briefing
 from agent.proposers.catalogue.idea import read_header
-from agent.proposers.checked import begun, check_proposal
+from agent.proposers.outbox import NOT_BEGUN, begun, check_proposal
 from agent.proposers.source import Source
 from agent.records.journal import Journal
 from agent.script.contract import MAX_SCRIPT_BYTES, check_script
 from agent.script.merge import apply_patch, basis_of, check_patch, is_patch, merged
 
 SOURCE = "queue"
-FIELDS = ("Title", "Why", "Submitted", "Night", "Becomes", "Basis", "For", "Options")  # of an entry's header
+FIELDS = ("Title", "Why", "Submitted", "Night", "Basis", "For", "Options")  # of an entry's header
 NAME = re.compile(r"[0-9]{4,}\.patch")
 DONE, REFUSED = "done", "refused"  # folders in the queue's own, with a line in a .txt file beside each entry
 MAX_ENTRY_BYTES = 2 * MAX_SCRIPT_BYTES
@@ -48,10 +47,10 @@ class QueueEntry:
     hypothesis: str
     submitted: str  # ISO 8601, UTC
     night: str | None = None  # tag of the night that took it
-    sha256: str | None = None  # of the script that it became there
     based_on: int | None = None  # the attempt that a try was made from, in the night that it is for
     made_for: str | None = None  # tag of that night; None: one that it may open
     words: tuple[str, ...] = ()  # options of such a night
+    source: str = SOURCE  # of the attempt that it becomes: queue: 0003
 
     @classmethod
     def parsed(cls, content: bytes, file: Path) -> "QueueEntry":
@@ -69,7 +68,7 @@ class QueueEntry:
         basis = fields.get("Basis", "")
         made_from = int(basis) if basis.isdecimal() else None
         words = tuple(shlex.split(fields.get("Options", "")))
-        return cls(text, fields["Title"], *told, night, fields.get("Becomes"), made_from, fields.get("For"), words)
+        return cls(text, fields["Title"], *told, night, made_from, fields.get("For"), words, source_of(file))
 
     def __str__(self) -> str:
         """Return the text of its file."""
@@ -80,7 +79,6 @@ class QueueEntry:
             why,
             self.submitted,
             self.night,
-            self.sha256,
             basis,
             self.made_for,
             shlex.join(self.words),
@@ -182,10 +180,10 @@ class Queue:
     def ideas(self, briefing: Briefing) -> list[Proposal]:
         """Return the oldest entry that can be tried, putting the others aside; raise NoIdea while there is none."""
         history = begun(briefing.history)
-        claimed = briefing.history[len(history) :]
+        about_to_begin = {one.proposal.source for one in briefing.history if one.started == NOT_BEGUN}
         with self._lock:
             for path, entry in entries(self._folder, self._refuse):
-                if any(_is_of(one, entry) for one in claimed):
+                if entry.source in about_to_begin:
                     continue  # another worker has it, and will soon have begun
                 number = became(entry, self._nights, briefing.night.tag, history)
                 if number is not None:
@@ -196,8 +194,7 @@ class Queue:
                 except (ScriptError, NightError) as error:
                     self._refuse(path, error)
                     continue
-                digest = _sha256(proposal.script)
-                write_plain(path, str(replace(entry, night=briefing.night.tag, sha256=digest)))
+                write_plain(path, str(replace(entry, night=briefing.night.tag)))
                 return [proposal]
             raise NoIdea("the queue is empty")
 
@@ -214,7 +211,9 @@ def became(entry: QueueEntry, nights: Path, tag: str, history: Sequence[Attempt]
     if entry.night is None:
         return None
     known = history if entry.night == tag else _history(nights, entry.night)
-    return next((one.number for one in known if _is_of(one, entry)), None)
+    # the title as well: numbers begin again where somebody has deleted all entries
+    words = entry.source, entry.title
+    return next((one.number for one in known if (one.proposal.source, one.proposal.title) == words), None)
 
 
 def _history(nights: Path, tag: str) -> History:
@@ -237,7 +236,7 @@ def proposed(entry: QueueEntry, briefing: Briefing) -> Proposal:
     elif _has_aged(entry, briefing):
         script = _merged(entry, best, briefing)
         why += f"\n\nMerged onto attempt {best.number}, which was kept while it waited."
-    proposal = Proposal.of(script, entry.title, why, SOURCE)
+    proposal = Proposal.of(script, entry.title, why, entry.source)
     check_proposal(proposal, briefing.history, briefing.night.script)
     refusal = next((one.why for one in briefing.refused if one.proposal.script == script), None)
     if refusal is not None:
@@ -270,8 +269,9 @@ def on_kept(patch: str, script: str, best: Attempt, history: History) -> str:
     return apply_patch(patch, script, list(bases.items()))
 
 
-def _is_of(attempt: Attempt, entry: QueueEntry) -> bool:
-    return attempt.proposal.source == SOURCE and _sha256(attempt.proposal.script) == entry.sha256
+def source_of(path: Path) -> str:
+    """Return the source of the attempt that the entry in this file becomes."""
+    return f"{SOURCE}: {path.stem}"
 
 
 def put_aside(path: Path, where: str, why: str) -> None:
@@ -280,10 +280,6 @@ def put_aside(path: Path, where: str, why: str) -> None:
     place.parent.mkdir(exist_ok=True)
     write_plain(place.with_suffix(".txt"), f"{why}\n")
     path.rename(place)
-
-
-def _sha256(script: str) -> str:
-    return hashlib.sha256(script.encode()).hexdigest()
 
 
 QUEUE = Source(

@@ -6,17 +6,15 @@ option that it needs is a field of Terms (agent/records/terms.py), and read in a
 
 import re
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 from agent.errors import NightError
-from agent.experiment import Ask, Terms
+from agent.experiment import Ask, Proposal, Terms
 from agent.invocation import typed
 from agent.proposers.author.pages import AskMode
-from agent.proposers.briefing import Proposer
+from agent.proposers.briefing import Briefing, Proposer
 from agent.proposers.catalogue.catalogue import Catalogue
-from agent.proposers.checked import Checked
 from agent.proposers.command import Command, split
 from agent.proposers.llm.chat import MAX_TOKENS, Patience
 from agent.proposers.llm.llm import LLM, Price
@@ -24,7 +22,6 @@ from agent.proposers.mix import USUAL, Mix, Prior
 from agent.proposers.queue import QUEUE
 from agent.proposers.search.search import Search
 from agent.proposers.source import MIX, Need, Source, Surroundings
-from agent.proposers.waiting import FurtherFirst, Waiting
 from agent.records.terms import OF_THE_MODEL, option_of
 from agent.sandbox.environment import SECRET_WORDS
 from agent.script.dials import read_dials, searched
@@ -87,11 +84,21 @@ def model_of(
 
 
 def _modes_of(around: Surroundings) -> dict[str, Proposer]:
-    """Build one model with a proposer for each mode of asking; further ideas are common to them."""
+    """Build one model with a proposer for each mode of asking."""
     outbox = around.outbox
     llm = model_of(around.terms, outbox.record_ask, outbox.stopped, outbox.said)
-    waiting = Waiting(around.place.folder(around.night.tag), outbox.claims, outbox.said)
-    return {mode.value: FurtherFirst(partial(llm.ideas, mode=mode), llm.source_of(mode), waiting) for mode in AskMode}
+    return {mode.value: InMode(llm, mode) for mode in AskMode}
+
+
+@dataclass(frozen=True, slots=True)
+class InMode:
+    """Ask a model in one mode."""
+
+    llm: LLM
+    mode: AskMode
+
+    def ideas(self, briefing: Briefing) -> list[Proposal]:
+        return self.llm.ideas(briefing, self.mode)
 
 
 def _check_model(terms: Terms) -> None:
@@ -223,13 +230,8 @@ def proposer_of(around: Surroundings) -> Proposer:
     terms, night = around.terms, around.night
     asked = [source for source in SOURCES if source.may_be_asked(terms) or (source.last and terms.proposer != MIX)]
     asked.sort(key=lambda source: (source.last, not source.first))
-    outbox, script = around.outbox, around.place.script
     return Mix(
-        {
-            name: Checked(one, script, outbox.claims, nullcontext if source.costs else outbox.computing)
-            for source in asked
-            for name, one in source.proposers(around).items()
-        },
+        {name: proposer for source in asked for name, proposer in source.proposers(around).items()},
         f"{night.tag} {night.seed}",
         first=[source.name for source in asked if source.first],
         # whatever fails, the night goes on with these
@@ -238,6 +240,5 @@ def proposer_of(around: Surroundings) -> Proposer:
         alike={name: tuple(source.priors) for source in asked for name in source.priors},
         priors={name: prior for source in asked for name, prior in source.priors.items()},
         at_once={name: source.at_once for source in asked for name in source.priors if source.at_once is not None},
-        claims=outbox.claims,
-        say=outbox.said,
+        outbox=around.outbox,
     )

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from agent.experiment import Night, Terms
-from agent.proposers.ahead import Outbox
 from agent.proposers.briefing import Proposer
 from agent.proposers.mix import USUAL, Prior
+from agent.proposers.outbox import Outbox
 from agent.records.place import Place
 from agent.records.shipped import PastNight, past_nights
 from agent.records.terms import option_of

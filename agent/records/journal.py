@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import sqlite3
+import threading
 import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,6 +30,7 @@ from agent.experiment import (
     DryRun,
     Ending,
     Entry,
+    Idea,
     Kind,
     Night,
     NightCall,
@@ -41,7 +43,7 @@ from agent.experiment import (
 from agent.files import disk_is_broken, disk_is_full, flush
 from agent.invocation import typed
 
-VERSION = 10
+VERSION = 11
 LOCKED_S = 600  # another program may look into the journal for long; a night can wait
 RESERVE_BYTES = 4 << 20  # several times what an attempt leaves in journal, ledger and repository
 DURABLE = "PRAGMA synchronous = FULL; PRAGMA fullfsync = 1"  # macOS: a plain fsync leaves it in the drive's cache
@@ -69,6 +71,16 @@ CREATE TABLE attempts (
     "commit" TEXT,                       -- NULL until committed
     dry_run TEXT,                        -- JSON; NULL until it was made, and where none is
     settled INTEGER NOT NULL DEFAULT 0   -- the decision that branch, ledger and weights follow; 0: none
+) STRICT;
+CREATE TABLE ideas (                     -- of all sources; those that are no attempts and not dropped wait
+    id INTEGER PRIMARY KEY,
+    parent INTEGER NOT NULL REFERENCES attempts,
+    script TEXT NOT NULL REFERENCES scripts,
+    title TEXT NOT NULL, hypothesis TEXT NOT NULL, source TEXT NOT NULL,
+    repairs INTEGER,
+    asked_for INTEGER,                   -- the number of the question; NULL: it waits for its source's turn
+    attempt INTEGER REFERENCES attempts, -- that it has become
+    dropped TEXT                         -- why it never will be one
 ) STRICT;
 CREATE TABLE scripts (
     sha256 TEXT PRIMARY KEY,             -- of the text
@@ -131,13 +143,14 @@ class KnownNoise:
 
 
 class Journal:
-    """Open with Journal.create, Journal.resume (to write) or Journal.read; a context manager."""
+    """Open with Journal.create, Journal.resume (to write) or Journal.read; a context manager, for any thread."""
 
     def __init__(self, path: Path, database: sqlite3.Connection) -> None:
         self._path = path
         self._db = database
         self._db.row_factory = sqlite3.Row
         self._inode = path.stat().st_ino
+        self._lock = threading.RLock()  # sources record their ideas and calls in their own threads
         self._scripts: dict[str, str] = {}  # by hash: each text is held once, and read once
         self._reserve: Path | None = None  # of one that is open for writing
 
@@ -217,6 +230,13 @@ class Journal:
         """Return all dawns in the order of their numbers."""
         return self._records(Dawn, "SELECT * FROM dawns ORDER BY number")
 
+    def waiting_ideas(self) -> tuple[Idea, ...]:
+        """Return the ideas that are no attempts yet and were not dropped, in the order in which they came."""
+        with self._legible():
+            rows = self._db.execute("SELECT * FROM ideas WHERE attempt IS NULL AND dropped IS NULL ORDER BY id")
+            ideas = [(dict(row), {**dict(row), "script": self._script(row["script"])}) for row in rows.fetchall()]
+            return tuple(msgspec.convert(facts | {"proposal": proposal}, Idea) for facts, proposal in ideas)
+
     def attempts(self) -> tuple[Attempt, ...]:
         """Return all attempts in the order of their numbers, each with its runs and decisions."""
         return self._attempts()
@@ -291,7 +311,8 @@ class Journal:
     def _legible(self) -> Iterator[None]:
         """Raise NightError for a damaged journal: SQLite reports an error, or a record cannot be read."""
         try:
-            yield
+            with self._lock:
+                yield
         except (sqlite3.Error, zlib.error, msgspec.MsgspecError, TypeError, ValueError) as error:
             if disk_is_full(error) or disk_is_broken(error):
                 raise
@@ -319,15 +340,35 @@ class Journal:
         """Record that a worker does nothing now: what it did is recorded."""
         self._write(("DELETE FROM work WHERE worker = ?", (worker,)))
 
-    def add_attempt(self, number: int, parent: int | None, proposal: Proposal, started: str) -> None:
-        content = proposal.script.encode(errors="surrogatepass")
-        sha256 = hashlib.sha256(content).hexdigest()
-        self._scripts[sha256] = proposal.script
+    def add_attempt(
+        self, number: int, parent: int | None, proposal: Proposal, started: str, idea: int | None = None
+    ) -> None:
+        """Enter an attempt; idea: the id of the one that it was, which waits no longer."""
+        sha256, keep_script = self._kept_script(proposal.script)
         facts = _columns(proposal) | {"script": sha256, "number": number, "parent": parent, "started": started}
-        self._write(
-            _insert("scripts", "INSERT OR IGNORE", sha256=sha256, packed=zlib.compress(content)),
-            _insert("attempts", **facts),
-        )
+        has_become = "UPDATE ideas SET attempt = ? WHERE id = ?", (number, idea)
+        self._write(keep_script, _insert("attempts", **facts), has_become)
+
+    def add_idea(self, idea: Idea) -> int:
+        """Record an idea as soon as a source has it, which may have been paid for it; return its id."""
+        sha256, keep_script = self._kept_script(idea.proposal.script)
+        facts = {name: getattr(idea.proposal, name) for name in ("title", "hypothesis", "source", "repairs")}
+        facts |= {"script": sha256, "parent": idea.parent, "asked_for": idea.asked_for}
+        return int(self._write(keep_script, _insert("ideas", **facts)).lastrowid or 0)
+
+    def change_idea(self, idea: Idea) -> None:
+        """Record of an idea which script it edits and how, for which question it was chosen, or why it is dropped."""
+        sha256, keep_script = self._kept_script(idea.proposal.script)
+        values = idea.parent, sha256, idea.asked_for, idea.dropped, idea.id
+        changed = "UPDATE ideas SET parent = ?, script = ?, asked_for = ?, dropped = ? WHERE id = ?"
+        self._write(keep_script, (changed, values))
+
+    def _kept_script(self, script: str) -> tuple[str, Sql]:
+        """Return the hash of a script, and the statement that keeps its text."""
+        content = script.encode(errors="surrogatepass")
+        sha256 = hashlib.sha256(content).hexdigest()
+        self._scripts[sha256] = script
+        return sha256, _insert("scripts", "INSERT OR IGNORE", sha256=sha256, packed=zlib.compress(content))
 
     def record_commit(self, number: int, sha: str) -> None:
         self._write(('UPDATE attempts SET "commit" = ? WHERE number = ?', (sha, number)))
@@ -445,7 +486,7 @@ class Journal:
             return self._executed(statements)
 
     def _executed(self, statements: Sequence[Sql]) -> sqlite3.Cursor:
-        with self._db:  # commits, or takes all of it back
+        with self._lock, self._db:  # commits, or takes all of it back
             self._db.execute("BEGIN IMMEDIATE")
             return [self._db.execute(*statement) for statement in statements][-1]
 
@@ -454,7 +495,7 @@ def _connect(path: Path, *, writing: bool) -> sqlite3.Connection:
     """Open a journal's file; raises NightError where it cannot be read, or has another format."""
     address = f"{path.absolute().as_uri()}?mode={'rw' if writing else 'ro'}"
     try:
-        database = sqlite3.connect(address, uri=True, isolation_level=None, timeout=LOCKED_S)
+        database = sqlite3.connect(address, uri=True, isolation_level=None, timeout=LOCKED_S, check_same_thread=False)
         (version,) = database.execute("PRAGMA user_version").fetchone()
     except sqlite3.Error as error:
         if disk_is_full(error) or disk_is_broken(error):

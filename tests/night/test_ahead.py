@@ -10,14 +10,12 @@ import pytest
 from asked_ahead import LATE_S, Dies, Source, dials, lab_with, night, turned, whole
 from nights import SCRIPTS, Quiet, scripted_context, unigram
 
-from agent.experiment import LOCAL, Ask, Attempt, Proposal, Status
+from agent.experiment import LOCAL, Ask, Attempt, Idea, Proposal, Status
 from agent.night.limits import Limits
 from agent.night.loop import run_night
 from agent.proposers.briefing import Briefing
-from agent.proposers.checked import Checked
 from agent.proposers.mix import Mix
 from agent.proposers.queue import Queue, submit
-from agent.proposers.waiting import FILE, FurtherFirst, IdeaAhead, Waiting, load, save
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
@@ -143,7 +141,7 @@ def test_a_night_that_ends_does_not_wait_for_a_source_that_only_computes(grounds
     computes, watcher = Computes(whole(WORSE), SHARPER, name="search"), Stops()
     with lab_with(grounds, computes, 5, watcher) as context:
         watcher.context = context
-        source = Checked(computes, "train_mlx.py", context.outbox.claims, context.outbox.computing)
+        source = Mix({"search": computes}, 0, repairers=(), outbox=context.outbox)
         began_s = time.monotonic()
         run_night(dataclasses.replace(context, proposer=source))
         took_s = time.monotonic() - began_s
@@ -232,29 +230,33 @@ def test_what_a_person_submits_during_a_run_is_tried_before_what_the_search_made
         queue = Queue(context.place.queue, context.place.nights)
         run_night(
             dataclasses.replace(
-                context, proposer=Mix({"queue": queue, "search": search}, 0, first=("queue",), repairers=())
+                context,
+                proposer=Mix(
+                    {"queue": queue, "search": search}, 0, first=("queue",), repairers=(), outbox=context.outbox
+                ),
             )
         )
-    assert [one.proposal.source for one in grounds.attempts("t")][:3] == ["you", "search", "queue"]
+    assert [one.proposal.source for one in grounds.attempts("t")][:3] == ["you", "search", "queue: 0001"]
 
 
 @pytest.mark.slow
 def test_it_is_tried_before_a_further_idea_of_an_answer_too_which_then_comes_without_another_question(grounds):
     watcher, asked = Submits(), []
 
-    def ideas(briefing: Briefing) -> list[Proposal]:
-        asked.append(len(briefing.history))
-        script = briefing.parent.proposal.script
-        return [
-            Proposal.of(edit(script), f"idea {number}", "", "explore:x")
-            for number, edit in enumerate((SMOOTHER, turned(SHARE=0.5)), 1)
-        ]
+    class Explores:
+        def ideas(self, briefing: Briefing) -> list[Proposal]:
+            asked.append(len(briefing.history))
+            script = briefing.parent.proposal.script
+            return [
+                Proposal.of(edit(script), f"idea {number}", "", "explore:x")
+                for number, edit in enumerate((SMOOTHER, turned(SHARE=0.5)), 1)
+            ]
 
     with lab_with(grounds, Source(), 3, watcher) as context:
         watcher.context = context
         queue = Queue(context.place.queue, context.place.nights)
-        model = FurtherFirst(ideas, "explore:x", Waiting(context.runner.folder, context.outbox.claims, watcher.said))
-        mix = Mix({"queue": queue, "explore": model}, 0, first=("queue",), repairers=())
+        sources = {"queue": queue, "explore": Explores()}
+        mix = Mix(sources, 0, first=("queue",), repairers=("explore",), outbox=context.outbox)
         run_night(dataclasses.replace(context, proposer=mix))
     titles = [one.proposal.title for one in grounds.attempts("t")]
     assert titles == ["baseline", "idea 1", "mine", "idea 2"]
@@ -276,9 +278,9 @@ def test_after_a_crash_its_maker_repairs_it_first_and_the_idea_made_ahead_waits(
 
 @pytest.mark.slow
 def test_what_was_paid_for_is_known_once_and_tried_after_a_kill(grounds):
-    file = grounds.folder("t") / FILE
+    journal = grounds.folder("t") / "journal.sqlite"
     if (dying := os.fork()) == 0:
-        with lab_with(grounds, Paid(whole(WORSE), SHARPER), 2, Dies(file)) as context:
+        with lab_with(grounds, Paid(whole(WORSE), SHARPER), 2, Dies(journal)) as context:
             run_night(context)
         os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(dying, 0)[1]) == -9
@@ -289,7 +291,7 @@ def test_what_was_paid_for_is_known_once_and_tried_after_a_kill(grounds):
     assert (attempts[2].proposal.title, attempts[2].status) == ("idea 2", Status.KEEP)
     with scripted_context(grounds.root, "t", []) as context:
         assert [ask.attempt for ask in context.journal.asks()] == [1, 2]
-    assert not file.exists()
+        assert context.journal.waiting_ideas() == ()
 
 
 def test_what_was_paid_for_is_tried_where_a_free_source_is_asked_now_and_not_in_place_of_a_try(grounds):
@@ -298,31 +300,10 @@ def test_what_was_paid_for_is_tried_where_a_free_source_is_asked_now_and_not_in_
         (Source(SMOOTHER, name="search"), 3),
     ):
         with scripted_context(grounds.root, "t", []) as context:
-            save(grounds.folder("t"), [IdeaAhead(Proposal(BETTER, "paid", "", "llm:x"), 0)])
+            if source.name == "queue":
+                grounds.try_scripts("t", [])  # attempt 0, which the idea edits
+                context.journal.add_idea(Idea(0, 0, Proposal(BETTER, "paid", "", "llm:x"), asked_for=1))
             limits, asks_sources = Limits(experiments=experiments), source.name != "queue"
             run_night(dataclasses.replace(context, proposer=source, limits=limits, asks_sources=asks_sources))
     tried = [(one.proposal.source, one.proposal.title) for one in grounds.attempts("t")[1:]]
     assert tried == [("queue", "idea 1"), ("llm:x", "paid"), ("search", "idea 1")]
-    assert not (grounds.folder("t") / FILE).exists()
-
-
-@pytest.mark.parametrize("text", ["", "null", "[]", '{"proposal": {}, "parent": 0}', '{"proposal": 7}', "[" * 10_000])
-def test_a_file_that_holds_no_idea_is_none(tmp_path, text):
-    idea = IdeaAhead(Proposal("A = 1", "title", "why", "llm:x"), 0)
-    save(tmp_path, [idea])
-    first = Attempt(0, None, idea.proposal, "now")
-    assert load(tmp_path, [first]) == [idea]
-    assert load(tmp_path, []) == []  # of another night
-    (tmp_path / FILE).write_text(text)
-    assert load(tmp_path, [first]) == []
-
-
-def test_an_idea_that_was_entered_before_its_night_could_forget_it_is_not_tried_again(tmp_path):
-    first = Attempt(0, None, Proposal("A = 0", "baseline", "", "you"), "now")
-    words = "untitled", "", "command"
-    in_flight = Attempt(1, 0, Proposal("A = 1", *words), "now")
-    entered = Attempt(2, 1, Proposal("A = 1\nB = 2", *words), "now")  # merged with what the run before it has brought
-    idea = IdeaAhead(Proposal("A = 0\nB = 2", *words), 0, number=2)
-    save(tmp_path, [idea])
-    assert load(tmp_path, [first, in_flight]) == [idea]
-    assert load(tmp_path, [first, in_flight, entered]) == []

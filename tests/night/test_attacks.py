@@ -12,7 +12,7 @@ from sources import Source, attempt, brief
 from agent.errors import MachineError, NoIdea, RepoError
 from agent.experiment import Decision, Kind, Score, Status
 from agent.night.plan import fallen_keeps
-from agent.proposers.checked import Checked
+from agent.proposers.outbox import Outbox
 from agent.proposers.search.search import Search
 from agent.runs.execute import rehearse
 from agent.runs.jobs import Trial
@@ -102,23 +102,24 @@ def test_a_machine_that_sleeps_in_a_dry_run_breaks_nothing(grounds, monkeypatch)
 @pytest.mark.parametrize("error", [RepoError("git is gone"), ValueError("\x1b[2J"), PermissionError("no /tmp")])
 def test_a_source_that_breaks_is_one_without_an_idea(error):
     with pytest.raises(NoIdea, match=r"git is gone|not foreseen \((ValueError: \\x1b\[2J|PermissionError: no /tmp)\)"):
-        Checked(Source("llm", error), "t.py").ideas(brief([attempt(0, "you")]))[0]
+        Outbox(lambda: False).ask(Source("llm", error), brief([attempt(0, "you")]))
 
 
 @pytest.mark.parametrize("error", [sqlite3.OperationalError("readonly"), OSError(errno.ENOSPC, "no space left")])
 def test_what_the_night_cannot_do_without_is_no_matter_of_a_source(error):
     with pytest.raises(type(error)):
-        Checked(Source("llm", error), "t.py").ideas(brief([attempt(0, "you")]))[0]
+        Outbox(lambda: False).ask(Source("llm", error), brief([attempt(0, "you")]))
 
 
 @pytest.mark.parametrize("dial", ["LR = 1e999  # none  [0.01, 1.0]", "LR = True  # none  {1, 2}"])
 def test_no_dial_that_a_machine_wrote_ends_a_night(dial):
     kept = attempt(0, "you")
     kept = dataclasses.replace(kept, proposal=dataclasses.replace(kept.proposal, script=f"{BETTER}\n{dial}\n"))
-    assert f"\n{dial}\n" in Checked(Search("cpu", 0), "t.py").ideas(brief([kept]))[0].script, "it turns the others"
+    turned = Outbox(lambda: False).ask(Search("cpu", 0), brief([kept]))
+    assert f"\n{dial}\n" in turned.proposal.script, "it turns the others"
     alone = dataclasses.replace(kept, proposal=dataclasses.replace(kept.proposal, script=f"{dial}\n"))
     with pytest.raises(NoIdea, match="set it to what is"):
-        Checked(Search("cpu", 0), "t.py").ideas(brief([alone]))[0]
+        Outbox(lambda: False).ask(Search("cpu", 0), brief([alone]))
 
 
 def test_a_link_that_came_with_the_repository_is_not_written_through_when_a_night_opens(grounds, tmp_path):

@@ -1,22 +1,21 @@
 """Several workers get an idea each: asked for together, made ahead, and known once after a kill."""
 
 import dataclasses
-import json
 import os
 import threading
 from collections.abc import Callable
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from asked_ahead import LATE_S, Dies, Source, lab_with
 from nights import Grounds, Quiet, unigram
 
-from agent.experiment import LOCAL, Ask, Lease, Proposal
+from agent.experiment import Ask, Lease, Proposal
 from agent.night.loop import run_night
 from agent.pools.local import LocalPool
 from agent.proposers.briefing import Briefing
-from agent.proposers.waiting import FILE
+from agent.records.journal import Journal
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
@@ -56,23 +55,11 @@ def test_workers_that_are_idle_together_are_asked_for_together_and_further_ideas
     assert sorted(source.numbers) == sorted(ask.attempt for ask in asks) == [1, 2, 3, 4]
     assert threading.get_ident() not in source.threads
     assert sorted(one.proposal.title for one in attempts[1:]) == [f"idea {number}" for number in range(1, 5)]
-    assert not (grounds.folder("t") / FILE).exists()
-
-
-class DiesLater(Dies):
-    """Is killed when so many ideas are on disk."""
-
-    ideas = 2
-
-    def progressed(self, progress: object, elapsed_s: float, worker: str = LOCAL) -> None:
-        with suppress(OSError, ValueError):
-            if len(json.loads(self.file.read_text())) >= self.ideas:
-                os.kill(os.getpid(), 9)
 
 
 @pytest.mark.slow
 def test_all_ideas_that_were_paid_for_are_tried_once_after_a_kill(grounds):
-    file, workers = grounds.folder("t") / FILE, 3
+    path, workers = grounds.folder("t") / "journal.sqlite", 3
     trains = "    while (elapsed := "
 
     def script(number: int) -> str:
@@ -80,12 +67,13 @@ def test_all_ideas_that_were_paid_for_are_tried_once_after_a_kill(grounds):
         return unigram(SHARPNESS=0.5 - number / 100).replace(trains, f"{waits}        time.sleep(0.01)\n{trains}")
 
     if (dying := os.fork()) == 0:
-        with parallel_with(grounds, Together(workers, script), 9, DiesLater(file), workers) as context:
+        with parallel_with(grounds, Together(workers, script), 9, Dies(path, 2), workers) as context:
             run_night(context)
         os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(dying, 0)[1]) == -9
-    ideas = json.loads(file.read_text())
-    known = {one["proposal"]["title"] for one in ideas}
+    with Journal.read(path) as journal:
+        ideas = journal.waiting_ideas()
+    known = {idea.proposal.title for idea in ideas}
     assert len(known) >= 2
     (grounds.root / "gate").touch()
     source = Together(workers, script)
@@ -97,5 +85,5 @@ def test_all_ideas_that_were_paid_for_are_tried_once_after_a_kill(grounds):
     assert known <= set(titles)
     # a call may be recorded an instant before its idea is: that one is asked for again, and no other
     again = [number for number in asks if asks.count(number) > 1]
-    assert not {one["asked_for"] for one in ideas} & set(again)
+    assert not {idea.asked_for for idea in ideas} & set(again)
     assert all(asks.count(number) <= 2 for number in again)

@@ -12,11 +12,9 @@ from samples import NIGHT
 
 from agent.errors import MachineError, NightError, ScriptError
 from agent.experiment import Ending, Proposal, Status, Weights
-from agent.night.ideas import as_repair
 from agent.night.lock import only_night
 from agent.night.loop import run_night
 from agent.night.opening import Request, branch_name, free_tag, open_night
-from agent.proposers.checked import Checked
 from agent.records.journal import Journal
 from agent.records.place import Place
 
@@ -54,12 +52,6 @@ class Morning:
     grounds: Grounds
     before: dict[str, bytes]
     watcher: Quiet
-
-
-def test_a_repair_keeps_the_name_of_the_idea_whatever_its_author_calls_it():
-    idea = Proposal(BETTER, "w" * 200, "It learns more a step.", "llm:m")
-    named = as_repair(Proposal(WORSE, "mend", "The shapes differed.", "llm:m", repairs=1), idea)
-    assert named == Proposal(WORSE, f"{'w' * 189}…, repaired", "It learns more a step.", "llm:m", repairs=1)
 
 
 def tip(grounds: Grounds, tag: str = "t") -> str:
@@ -186,7 +178,7 @@ def test_a_streak_of_crashes_ends_the_night_and_resuming_goes_on(grounds):
 def test_a_proposal_that_is_no_new_attempt_costs_no_run(grounds, script, sentence, monkeypatch):
     monkeypatch.setattr("agent.night.ideas.WAITS_S", ())
     with scripted_context(grounds.root, "t", [script]) as context:
-        run_night(dataclasses.replace(context, proposer=Checked(context.proposer, context.place.script)))
+        run_night(context)
         assert re.search(sentence, context.watcher.sentences[-1])
     assert len(grounds.attempts("t")) == 1
 

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,16 +14,16 @@ from nights import Grounds
 from samples import NIGHT
 
 from agent.errors import NightError, NoIdea
-from agent.experiment import Proposal, Terms
-from agent.proposers.ahead import Outbox
+from agent.experiment import Idea, Proposal, Terms
 from agent.proposers.author.pages import AskMode, compose
 from agent.proposers.briefing import Briefing
-from agent.proposers.checked import TRIES, Checked, Claims
 from agent.proposers.llm.llm import Price, most_spent_usd
 from agent.proposers.mix import USUAL, Prior, by_promise
+from agent.proposers.outbox import TRIES, Outbox
 from agent.proposers.queue import Queue, submit, waiting
 from agent.proposers.registry import CALLS_AT_ONCE, proposer_of
 from agent.proposers.source import Surroundings
+from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.script.dials import fingerprint, set_dials
 
@@ -99,7 +100,7 @@ def test_calls_in_flight_count_as_the_most_that_they_may_cost():
     assert 3 <= slow.most <= 1 + cap_usd / most_usd
 
 
-# ---- claims ----------------------------------------------------------------------------------------------------------
+# ---- chosen ideas ----------------------------------------------------------------------------------------------------
 
 
 def turned(value: float, source: str = "toy") -> Proposal:
@@ -118,40 +119,39 @@ class Stubborn:
 
 
 def test_a_proposal_that_another_worker_has_just_got_is_asked_for_again_and_not_for_ever():
-    claims, equal = Claims(), turned(0.5).script.replace("SMOOTHING = 0.5", "SMOOTHING = 0.5  # the same")
-    assert Checked(Stubborn(turned(0.5)), "train_mlx.py", claims).ideas(BRIEFING)[0].title == "to 0.5"
+    outbox, equal = Outbox(lambda: False), turned(0.5).script.replace("SMOOTHING = 0.5", "SMOOTHING = 0.5  # the same")
+    assert outbox.ask(Stubborn(turned(0.5)), BRIEFING).proposal.title == "to 0.5"
     late = Stubborn(replace(turned(0.5), script=equal), turned(0.7))
-    assert Checked(late, "train_mlx.py", claims).ideas(BRIEFING)[0].title == "to 0.7"
+    assert outbox.ask(late, BRIEFING).proposal.title == "to 0.7"
     assert [one.proposal.title for one in late.told[0].history[1:]] == ["to 0.5"]
     assert "the script of attempt 1 again" in late.told[1].refused[0].why
     with pytest.raises(NoIdea, match=f"{TRIES} proposals were refused"):
-        Checked(Stubborn(*[turned(0.7)] * TRIES), "train_mlx.py", claims).ideas(BRIEFING)[0]
+        outbox.ask(Stubborn(*[turned(0.7)] * TRIES), BRIEFING)
 
 
-def test_a_source_that_waited_for_its_turn_is_told_of_the_attempts_that_were_entered_meanwhile():
-    claims, entered = Claims(), attempt(1, turned(0.5).script)
-    claims.follow(lambda: (BASELINE, entered))
-    told = claims.told(BRIEFING)
-    assert told.history == (BASELINE, entered)
-    assert told.number == 1
-    with pytest.raises(NightError, match="the script of attempt 1 again"):
-        claims.claim(turned(0.5), 0)
+def test_a_source_that_waited_for_its_turn_is_told_of_the_attempts_that_were_entered_meanwhile(tmp_path: Path):
+    outbox, entered = Outbox(lambda: False), attempt(1, turned(0.5).script)
+    with Journal.create(tmp_path / "journal.sqlite", NIGHT) as journal:
+        outbox.follow(journal, lambda: (BASELINE, entered), resumes=True)
+        told = outbox.told(BRIEFING)
+        assert told.history == (BASELINE, entered)
+        assert told.number == 1
+        with pytest.raises(NightError, match="the script of attempt 1 again"):
+            outbox.keep([turned(0.5)], BRIEFING)
 
 
-def test_of_equal_proposals_at_the_same_moment_one_is_claimed():
-    claims = Claims()
+def test_of_equal_proposals_at_the_same_moment_one_is_chosen():
+    outbox = Outbox(lambda: False)
 
-    def claim(_: int) -> bool:
-        try:
-            claims.claim(turned(0.5), 0)
-        except NightError:
-            return False
-        return True
+    def choose(_: int) -> Idea | None:
+        with suppress(NightError):
+            return outbox.keep([turned(0.5)], BRIEFING)
+        return None
 
     with ThreadPoolExecutor(ASKED) as threads:
-        assert sum(threads.map(claim, range(ASKED))) == 1
-    claims.release(turned(0.5))
-    assert claim(0)
+        (chosen,) = filter(None, threads.map(choose, range(ASKED)))
+    outbox.drop(chosen, "it conflicts")
+    assert choose(0)
 
 
 # ---- which source ----------------------------------------------------------------------------------------------------
@@ -174,14 +174,13 @@ def test_what_is_in_flight_counts_as_tried_with_the_outcome_that_is_expected():
 
 
 def test_a_submission_that_a_worker_has_got_is_no_other_workers_and_stays_until_it_is_tried(tmp_path: Path):
-    claims, queue = Claims(), Queue(tmp_path / "queue", tmp_path)
+    outbox, queue = Outbox(lambda: False), Queue(tmp_path / "queue", tmp_path)
     for value in (0.5, 0.7):
         submit(tmp_path / "queue", turned(value).script, f"to {value}", script="train_mlx.py", now="now")
-    source = Checked(queue, "train_mlx.py", claims)
-    first, second = source.ideas(BRIEFING)[0], source.ideas(BRIEFING)[0]
-    assert [first.title, second.title] == ["to 0.5", "to 0.7"]
+    first, second = outbox.ask(queue, BRIEFING), outbox.ask(queue, BRIEFING)
+    assert [first.proposal.title, second.proposal.title] == ["to 0.5", "to 0.7"]
     with pytest.raises(NoIdea, match="the queue is empty"):
-        source.ideas(BRIEFING)[0]
+        outbox.ask(queue, BRIEFING)
     assert len(waiting(tmp_path / "queue")) == 2
-    claims.release(first)  # the night was killed before it began
-    assert source.ideas(BRIEFING)[0].title == "to 0.5"
+    outbox.forget(first)  # the night was killed before it began
+    assert outbox.ask(queue, BRIEFING).proposal.title == "to 0.5"

@@ -11,7 +11,6 @@ from nights import Grounds, make_repository, unigram
 
 from agent.errors import NightError
 from agent.experiment import Ask, Attempt, Status
-from agent.proposers.waiting import FILE
 from agent.records.journal import Journal
 
 TAG = "night"  # its draws begin with exploring
@@ -34,7 +33,7 @@ def answers(request: Request, handler: Handler) -> None:
 class Morning:
     attempts: tuple[Attempt, ...]
     asks: tuple[Ask, ...]
-    waited: bool  # ideas lay in the night's folder when its first part was over
+    waited: bool  # ideas waited in the journal when its first part was over
     said: str
     status: str
     question: str
@@ -52,7 +51,8 @@ def morning(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Mornin
         model = ("--proposer", "llm", "--llm", server.spec("openai"))
         first = grounds.nightshift("run", "--experiments", "1", *model, *QUICK)
         assert first.returncode == 0, first.stderr
-        waited = (grounds.folder(TAG) / FILE).exists()
+        with Journal.read(grounds.folder(TAG) / "journal.sqlite") as journal:
+            waited = len(journal.waiting_ideas()) == 2
         second = grounds.nightshift("run", "--experiments", "3", *QUICK)
         assert second.returncode == 0, second.stderr
     with Journal.read(grounds.folder(TAG) / "journal.sqlite") as journal:

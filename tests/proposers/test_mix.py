@@ -9,8 +9,8 @@ from sources import SCRIPT, Source, attempt, brief
 from agent.errors import Exhausted, NoIdea, NotYet, ScriptError, Unanswered
 from agent.experiment import Ask, Attempt, Decision, Kind, Proposal, Status
 from agent.proposers.briefing import Briefing
-from agent.proposers.checked import TRIES, Checked, check_proposal
 from agent.proposers.mix import MOST_RESTED, Mix, rests_until
+from agent.proposers.outbox import TRIES, Outbox, check_proposal
 from agent.proposers.registry import SOURCES
 from agent.records.summary import earned
 
@@ -44,7 +44,7 @@ def test_a_source_without_an_idea_is_passed_over():
 def test_when_nobody_has_an_idea_every_reason_is_told():
     sources = {"queue": Source("queue", EMPTY), "llm": Source("llm", NoIdea("the server is down"))}
     with pytest.raises(NoIdea, match=r"queue: nothing in it; llm: the server is down"):
-        Mix(sources, 0, **ROLES).ideas(brief([attempt(0, "you")]))[0]
+        Mix(sources, 0, **ROLES).ideas(brief([attempt(0, "you")]))
 
 
 def test_an_exhausted_source_is_not_asked_again_until_the_best_script_is_another():
@@ -52,7 +52,7 @@ def test_an_exhausted_source_is_not_asked_again_until_the_best_script_is_another
     mix = Mix(sources, 0, **ROLES)
     fails = [attempt(number, "llm") for number in range(2, 20)]
     for count in range(len(fails)):
-        mix.ideas(brief([attempt(0, "you"), *fails[:count]]))[0]
+        mix.ideas(brief([attempt(0, "you"), *fails[:count]]))
     assert len(sources["search"].briefings) == 1
     sources["search"].error = None
     kept = [attempt(0, "you"), attempt(1, "llm", 0.01)]
@@ -63,10 +63,10 @@ def test_a_source_alone_is_asked_again_when_the_best_script_is_another():
     sources = {"search": Source("search", Exhausted("all settings tried"))}
     alone = Mix(sources, 0, repairers=())
     with pytest.raises(Exhausted):
-        alone.ideas(brief([attempt(0, "you")]))[0]
+        alone.ideas(brief([attempt(0, "you")]))
     sources["search"].error = None
     with pytest.raises(Exhausted):
-        alone.ideas(brief([attempt(0, "you")]))[0]
+        alone.ideas(brief([attempt(0, "you")]))
     assert alone.ideas(brief([attempt(0, "you"), attempt(1, "llm", 0.01)]))[0].source == "search"
 
 
@@ -75,14 +75,14 @@ def test_a_mix_is_exhausted_when_all_of_it_is():
     mix = Mix(sources, 0, **ROLES)
     for _ in range(2):
         with pytest.raises(Exhausted, match=r"search: all settings tried"):
-            mix.ideas(brief([attempt(0, "you")]))[0]
+            mix.ideas(brief([attempt(0, "you")]))
     assert len(sources["llm"].briefings) == 1
 
 
 def test_an_exhausted_search_does_not_end_a_night_whose_queue_is_open():
     mix = Mix({"search": Source("search", Exhausted("done")), "queue": Source("queue", EMPTY)}, 0, **ROLES)
     with pytest.raises(NoIdea):
-        mix.ideas(brief([attempt(0, "you")]))[0]
+        mix.ideas(brief([attempt(0, "you")]))
 
 
 def test_what_broke_goes_back_to_its_maker_alone():
@@ -97,7 +97,7 @@ def test_a_broken_turn_of_a_dial_is_nobodys_to_mend():
     sources = {"search": Source("search"), "llm": Source("llm")}
     broken = attempt(1, "search", status=Status.CRASH)
     for seed in range(10):
-        Mix(sources, seed, **ROLES).ideas(brief([attempt(0, "you"), broken], broken=broken))[0]
+        Mix(sources, seed, **ROLES).ideas(brief([attempt(0, "you"), broken], broken=broken))
     assert {one.broken for source in sources.values() for one in source.briefings} == {None}
 
 
@@ -134,28 +134,33 @@ STANDS_IN = {"last": ("search",), "repairers": ()}
 
 
 def test_search_stands_in_for_a_model_that_fails_and_it_is_said_once():
-    said: list[str] = []
+    outbox = Outbox(lambda: False)
     llm = Source("llm", NoIdea("the server is down"))
-    both = Mix({"llm": llm, "search": Source("search")}, 0, **STANDS_IN, say=said.append)
+    both = Mix({"llm": llm, "search": Source("search")}, 0, **STANDS_IN, outbox=outbox)
     history = [attempt(0, "you")]
     assert [both.ideas(brief(history))[0].source for _ in range(3)] == ["search"] * 3
     llm.error = None
     assert [both.ideas(brief(history))[0].source for _ in range(2)] == ["llm"] * 2
-    assert said == ["llm: the server is down · ideas now come from search", "ideas now come from llm"]
+    assert outbox.take_sentences() == [
+        "llm: the server is down · ideas now come from search",
+        "ideas now come from llm",
+    ]
 
 
 def test_a_resumed_night_says_why_search_stands_in():
-    said: list[str] = []
+    outbox = Outbox(lambda: False)
     down = tuple(asked(number, "llm", "no answer") for number in (1, 2, 3))
-    both = Mix({"llm": Source("llm"), "search": Source("search")}, 0, **STANDS_IN, say=said.append)
+    both = Mix({"llm": Source("llm"), "search": Source("search")}, 0, **STANDS_IN, outbox=outbox)
     assert both.ideas(brief([attempt(k, "search") for k in range(4)], down))[0].source == "search"
-    assert said == ["llm failed again and again and rests until attempt 6 · ideas now come from search"]
+    assert outbox.take_sentences() == [
+        "llm failed again and again and rests until attempt 6 · ideas now come from search"
+    ]
 
 
 def test_a_night_whose_stand_in_has_no_idea_either_says_all_reasons():
     both = Mix({"llm": Source("llm", EMPTY), "search": Source("search", Exhausted("done"))}, 0, **STANDS_IN)
     with pytest.raises(NoIdea, match="llm: nothing in it; search: done"):
-        both.ideas(brief([attempt(0, "you")]))[0]
+        both.ideas(brief([attempt(0, "you")]))
 
 
 # ---- modes of one source ---------------------------------------------------------------------------------------------
@@ -194,12 +199,14 @@ def test_the_mode_that_gains_gets_the_larger_share():
 
 def test_a_call_that_failed_is_not_made_again_by_another_mode():
     sources = {name: Source(name, Unanswered("the server is down")) for name in MODES} | {"search": Source("search")}
-    said: list[str] = []
+    outbox = Outbox(lambda: False)
     for seed in range(10):
-        mix = Mix(sources, seed, last=("search",), repairers=MODES, say=said.append, **ALIKE)
+        mix = Mix(sources, seed, last=("search",), repairers=MODES, outbox=outbox, **ALIKE)
         assert mix.ideas(brief([attempt(0, "you")]))[0].source == "search"
     assert sum(len(sources[name].briefings) for name in MODES) == 10
-    assert set(said) <= {f"{name}: the server is down · ideas now come from search" for name in MODES}
+    assert set(outbox.take_sentences()) <= {
+        f"{name}: the server is down · ideas now come from search" for name in MODES
+    }
 
 
 def test_calls_without_a_reply_rest_every_mode_and_unusable_answers_their_own():
@@ -267,7 +274,7 @@ class Listed:
 def test_a_refused_proposal_is_asked_for_again_with_the_reason():
     history = [attempt(0, "you")]
     listed = Listed(["def main(:", f"{SCRIPT}LR=0 # reworded\n", f"{SCRIPT}LR = 1\n"])
-    assert Checked(listed, "train_mlx.py").ideas(brief(history))[0].script == f"{SCRIPT}LR = 1\n"
+    assert Outbox(lambda: False).ask(listed, brief(history)).proposal.script == f"{SCRIPT}LR = 1\n"
     assert [len(one.refused) for one in listed.briefings] == [0, 1, 2]
     syntax, twice = (one.why for one in listed.briefings[-1].refused)
     assert syntax.startswith("llm:some-model proposed a script that cannot be run: train_mlx.py line 1 does not parse")
@@ -277,13 +284,13 @@ def test_a_refused_proposal_is_asked_for_again_with_the_reason():
 def test_who_keeps_proposing_nonsense_has_no_idea():
     listed = Listed(["nonsense("] * TRIES)
     with pytest.raises(NoIdea, match=f"{TRIES} proposals were refused, the last because llm:some-model proposed"):
-        Checked(listed, "train_mlx.py").ideas(brief([attempt(0, "you")]))[0]
+        Outbox(lambda: False).ask(listed, brief([attempt(0, "you")]))
     assert len(listed.briefings) == TRIES
 
 
 def test_a_parent_that_a_source_cannot_read_is_no_end_of_the_night():
     with pytest.raises(NoIdea, match="no dial with a range"):
-        Checked(Source("search", ScriptError("no dial with a range")), "t.py").ideas(brief([attempt(0, "you")]))[0]
+        Outbox(lambda: False).ask(Source("search", ScriptError("no dial with a range")), brief([attempt(0, "you")]))
 
 
 def test_a_new_script_passes():

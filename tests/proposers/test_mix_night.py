@@ -13,14 +13,11 @@ from agent.experiment import Ask, Attempt, Status
 from agent.night.limits import Limits
 from agent.night.loop import run_night
 from agent.proposers import queue
-from agent.proposers.author.pages import AskMode
-from agent.proposers.checked import Checked
 from agent.proposers.llm.chat import Patience
 from agent.proposers.llm.llm import LLM, Price
 from agent.proposers.mix import Mix
 from agent.proposers.queue import Queue
 from agent.proposers.search.search import Search
-from agent.proposers.waiting import FurtherFirst, Waiting
 from agent.records.summary import earned
 from agent.view.terminal import shares_lines
 
@@ -86,14 +83,12 @@ def morning(tmp_path_factory: pytest.TempPathFactory, tiny_data: object) -> Iter
             llm = LLM(
                 server.spec("openai"), context.outbox.record_ask, price=Price(1.0, 2.0), max_usd=5.0, patience=QUICK
             )
-            waiting = Waiting(context.place.folder("t"), context.outbox.claims)
             sources = {
                 "queue": Queue(context.place.queue, context.place.nights),
-                "llm": FurtherFirst(llm.ideas, llm.source_of(AskMode.EDIT), waiting),
+                "llm": llm,
                 "search": Search("cpu", 0),
             }
-            asked = {name: Checked(source, script, context.outbox.claims) for name, source in sources.items()}
-            mix = Mix(asked, "t 0", first=("queue",), repairers=("llm",))
+            mix = Mix(sources, "t 0", first=("queue",), repairers=("llm",), outbox=context.outbox)
             night = dataclasses.replace(context, proposer=mix, limits=Limits(experiments=EXPERIMENTS))
             run_night(night)
             yield Morning(grounds, context.journal.attempts(), context.journal.asks(), server, context.watcher)  # type: ignore[arg-type]

@@ -45,16 +45,19 @@ def test_entries_are_tried_in_their_order(folder, queue):
         put(folder, SCRIPT.replace("DEPTH = 4", f"DEPTH = {depth}"), f"depth {depth}\nIt may help.")
     for depth in (5, 6, 7):
         proposal = queue.ideas(brief(*history))[0]
-        assert (proposal.title, proposal.hypothesis, proposal.source) == (f"depth {depth}", "It may help.", "queue")
-        history.append(proposal.script)
+        assert (proposal.title, proposal.hypothesis, proposal.source) == (
+            *(f"depth {depth}", "It may help."),
+            f"queue: 000{depth - 4}",
+        )
+        history.append(proposal)
     with pytest.raises(NoIdea, match="the queue is empty"):
-        queue.ideas(brief(*history))[0]
+        queue.ideas(brief(*history))
     assert aside(folder, "done") == {f"000{n}": f"attempt {n} of night {NIGHT.tag}" for n in (1, 2, 3)}
 
 
 def test_an_empty_queue_has_no_idea_and_makes_no_folder(folder, queue):
     with pytest.raises(NoIdea, match="the queue is empty"):
-        queue.ideas(brief(SCRIPT))[0]
+        queue.ideas(brief(SCRIPT))
     assert not folder.exists()
 
 
@@ -79,7 +82,7 @@ for k in range(15):
 def test_a_number_is_never_given_twice(folder, queue):
     first = put(folder, SCRIPT.replace("4", "5"))
     with pytest.raises(NoIdea):
-        queue.ideas(brief(SCRIPT, queue.ideas(brief(SCRIPT))[0].script))[0]
+        queue.ideas(brief(SCRIPT, queue.ideas(brief(SCRIPT))[0]))
     assert not first.exists()
     assert put(folder, SCRIPT.replace("4", "6")).name == "0002.patch"
 
@@ -136,10 +139,10 @@ def test_an_entry_taken_by_a_night_that_was_killed_is_taken_again(folder, queue)
     put(folder, SCRIPT.replace("DEPTH = 4", "DEPTH = 5"))
     night = os.fork()
     if night == 0:
-        Queue(folder, folder).ideas(brief(SCRIPT))[0]
+        Queue(folder, folder).ideas(brief(SCRIPT))
         os.kill(os.getpid(), signal.SIGKILL)
     assert os.waitstatus_to_exitcode(os.waitpid(night, 0)[1]) == -signal.SIGKILL
-    assert "\nBecomes: " in (folder / "0001.patch").read_text()
+    assert "\nNight: " in (folder / "0001.patch").read_text()
     assert queue.ideas(brief(SCRIPT))[0].script == SCRIPT.replace("DEPTH = 4", "DEPTH = 5")  # no attempt came of it
 
 
@@ -210,7 +213,7 @@ def test_an_entry_that_became_an_attempt_is_not_tried_by_the_next_night(folder):
         journal.add_attempt(1, 0, proposal, NOW)
     elsewhere = Briefing(ANOTHER_NIGHT, [tried(0, SCRIPT, "you", Status.KEEP)], tried(0, SCRIPT, "you"))
     with pytest.raises(NoIdea):
-        queue.ideas(elsewhere)[0]
+        queue.ideas(elsewhere)
     assert aside(folder, "done") == {"0001": f"attempt 1 of night {NIGHT.tag}"}
 
 
@@ -219,7 +222,7 @@ def test_workers_that_ask_together_put_what_was_tried_aside_once(folder, queue):
     for depth in range(5, 25):
         put(folder, SCRIPT.replace("DEPTH = 4", f"DEPTH = {depth}"))
         told = [tried(0, SCRIPT, "you", Status.KEEP), *proposals]
-        proposals.append(tried(len(told), queue.ideas(Briefing(NIGHT, told, told[0]))[0].script))
+        proposals.append(tried(len(told), queue.ideas(Briefing(NIGHT, told, told[0]))[0]))
     asked = Briefing(NIGHT, [tried(0, SCRIPT, "you", Status.KEEP), *proposals], tried(0, SCRIPT, "you"))
     with ThreadPoolExecutor() as workers:
         answers = [workers.submit(queue.ideas, asked) for _ in range(4)]
@@ -236,9 +239,9 @@ def test_an_entry_of_a_night_whose_journal_is_gone_is_not_lost(folder, queue):
 
 def test_a_patch_that_was_kept_is_done_though_it_fits_no_more(folder, queue):
     put(folder, patch(SCRIPT, SCRIPT.replace("LR = 0.04", "LR = 0.02")))
-    better = queue.ideas(brief(SCRIPT))[0].script
+    better = queue.ideas(brief(SCRIPT))[0]
     with pytest.raises(NoIdea):
-        queue.ideas(brief(SCRIPT, better, best=1))[0]
+        queue.ideas(brief(SCRIPT, better, best=1))
     assert list(aside(folder, "done")) == ["0001"]
     assert aside(folder, "refused") == {}
 
@@ -247,8 +250,10 @@ def test_what_somebody_else_has_tried_meanwhile_is_refused(folder, queue):
     put(folder, SCRIPT.replace("4", "5"))
     history = [tried(0, SCRIPT, "you", Status.KEEP), tried(1, SCRIPT.replace("4", "5") + "# the same\n", "llm")]
     with pytest.raises(NoIdea):
-        queue.ideas(Briefing(NIGHT, history, history[0]))[0]
-    assert aside(folder, "refused") == {"0001": "queue proposed the script of attempt 1 again; it has to be a new one"}
+        queue.ideas(Briefing(NIGHT, history, history[0]))
+    assert aside(folder, "refused") == {
+        "0001": "queue: 0001 proposed the script of attempt 1 again; it has to be a new one"
+    }
 
 
 def test_what_was_refused_makes_room_for_the_next(folder, queue):
@@ -267,7 +272,7 @@ def test_links_pipes_and_other_names_are_left_alone(tmp_path, folder, queue):
     (folder / "0004 .patch").write_text("{}")
     (folder / "..0005.patch").write_text("{}")
     with pytest.raises(NoIdea, match="the queue is empty"):
-        queue.ideas(brief(SCRIPT))[0]
+        queue.ideas(brief(SCRIPT))
     assert not (folder / "refused").exists()
     assert put(folder, SCRIPT.replace("4", "6")).name == "0004.patch"
 
@@ -294,8 +299,8 @@ def test_a_script_dropped_in_by_hand_is_checked_like_any_other(folder, queue):
     folder.mkdir(parents=True)
     (folder / "0001.patch").write_text("Title: t\n\nx = 1\n")
     with pytest.raises(NoIdea):
-        queue.ideas(brief(SCRIPT))[0]
-    assert aside(folder, "refused")["0001"].startswith("queue proposed a script that cannot be run")
+        queue.ideas(brief(SCRIPT))
+    assert aside(folder, "refused")["0001"].startswith("queue: 0001 proposed a script that cannot be run")
 
 
 def test_an_idea_of_the_catalogue_is_an_entry_as_it_stands(folder, queue):
@@ -318,7 +323,7 @@ def test_the_history_of_a_mix_is_no_matter(folder, queue):
     """Attempts of other sources do not count as entries."""
     put(folder, SCRIPT.replace("4", "5"))
     history = [tried(0, SCRIPT, "you", Status.KEEP), attempt(1, "search")]
-    assert queue.ideas(Briefing(NIGHT, history, history[0]))[0].source == "queue"
+    assert queue.ideas(Briefing(NIGHT, history, history[0]))[0].source == "queue: 0001"
 
 
 @pytest.mark.parametrize(

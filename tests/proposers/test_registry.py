@@ -11,8 +11,8 @@ from samples import NIGHT
 from agent.errors import NightError, NoIdea
 from agent.experiment import Decision, Kind, Proposal, Terms
 from agent.proposers import registry
-from agent.proposers.ahead import Outbox
 from agent.proposers.briefing import Briefing
+from agent.proposers.outbox import Outbox
 from agent.proposers.registry import COSTLY, SOURCES, check_sources, choices, help_lines, patience_s, proposer_of
 from agent.proposers.source import Need, Source, Surroundings
 from agent.records.place import Place

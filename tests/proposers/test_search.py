@@ -156,7 +156,8 @@ def test_what_ruins_a_run_does_not_drown_what_helps():
 
 def past(night: list[Attempt], protocol: str = NIGHT.protocol, sigma_bpb: float | None = None) -> PastNight:
     attempts = tuple(Outline.of(one, "cpu") for one in night)
-    return PastNight(replace(NIGHT, tag="before", protocol=protocol), sigma_bpb, attempts)
+    noise = Noise(sigma_bpb, 3, sigma_bpb)
+    return PastNight(replace(NIGHT, tag="before", protocol=protocol), noise, attempts)
 
 
 def taught(level: float, much: float = 0.1) -> list[Attempt]:
@@ -317,7 +318,7 @@ def test_a_title_names_the_three_turns_that_matter_most_and_counts_the_rest():
 
 def test_a_script_without_ranges_says_how_to_write_one():
     with pytest.raises(ScriptError, match=r"no dial with a range.*LR = 0.04  # step size"):
-        Search("cpu", 0).ideas(brief([attempt(0, "NAME = 'x'\n", 1.0, keep=True)]))[0]
+        Search("cpu", 0).ideas(brief([attempt(0, "NAME = 'x'\n", 1.0, keep=True)]))
 
 
 def test_words_and_switches_are_turned_like_numbers():

@@ -47,7 +47,7 @@ def test_a_patch_against_what_was_kept_since_is_refused_with_the_reason(folder):
     said: list[str] = []
     put(folder, patch(SCRIPT, SCRIPT.replace("LR = 0.04", "LR = 0.02")))
     with pytest.raises(NoIdea):
-        Queue(folder, folder, said.append).ideas(brief(SCRIPT, SCRIPT.replace("LR = 0.04", "LR = 0.03"), best=1))[0]
+        Queue(folder, folder, said.append).ideas(brief(SCRIPT, SCRIPT.replace("LR = 0.04", "LR = 0.03"), best=1))
     why = "the patch conflicts with edits kept since attempt 0; make it again, of the best script so far"
     assert aside(folder, "refused") == {"0001": why}
     assert said == [f"0001.patch of the queue was refused: {why}"]
@@ -56,7 +56,7 @@ def test_a_patch_against_what_was_kept_since_is_refused_with_the_reason(folder):
 def test_a_patch_of_something_else_is_refused(folder, queue):
     put(folder, patch("a\nb\nc\n", "a\nB\nc\n"))
     with pytest.raises(NoIdea):
-        queue.ideas(brief(SCRIPT))[0]
+        queue.ideas(brief(SCRIPT))
     assert aside(folder, "refused")["0001"].startswith(
         "the patch does not apply to attempt 0, the best script so far; make it again"
     )
