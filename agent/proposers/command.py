@@ -33,6 +33,11 @@ from agent.text import SAID_CHARS, one_line
 LIMIT_S = 600.0
 # not for an agent, beside variables of git and nightshift: where a tool would install packages, and the user's folder
 LEADS_HOME = frozenset({"VIRTUAL_ENV", "UV_PROJECT_ENVIRONMENT", "PWD", "OLDPWD"})
+FAILED = {
+    Ending.OVERRAN: "it was still working when its time was over",
+    Ending.STOPPED: "it was stopped with the night",
+    Ending.SLEPT: "it lost its time because the machine slept",
+}
 HOLE = "{task}"
 LOG_BYTES = 256 << 10  # kept of each log, its end
 TASK, IDEA = "TASK.md", "IDEA.md"
@@ -78,12 +83,13 @@ class Command:
             task = lay_out(clone, briefing, self._folder / "fixed", self._limit_s)
             (folder / TASK).write_bytes(task.encode())
             outcome = self._run(task, clone, folder)
-            ended, events = self._how_it_ended(outcome), events_of(_end_of_log(folder))
+            events, ended = events_of(_end_of_log(folder)), None
+            if outcome.ending is not Ending.FINISHED:
+                ended = FAILED.get(outcome.ending, f"it ended with exit code {outcome.exit_code}")
             try:
                 proposal = take_edit(clone, briefing, self.source, is_whole=ended is None)
             except NoIdea as error:
-                lines = filter(str.strip, reversed(outcome.last_lines.splitlines()))
-                said = one_line(last_words(events) or next(lines, ""), SAID_CHARS)
+                said = one_line(last_words(events) or outcome.last_lines.rstrip().rpartition("\n")[2], SAID_CHARS)
                 details = (str(error), ended, said and f"it said: {said}")
                 failure = f"{self.source} had no idea: {'; '.join(filter(None, details))}"
         self._record(billed(Ask(briefing.number, self.source, started, outcome.wall_s, failure=failure), events))
@@ -107,19 +113,6 @@ class Command:
             stopped=self._stopped,
             tick=lambda elapsed_s: None,
         )
-
-    def _how_it_ended(self, outcome: Outcome) -> str | None:
-        """Return how the agent failed, or None if it ended well."""
-        match outcome.ending:
-            case Ending.FINISHED:
-                return None
-            case Ending.OVERRAN:
-                return f"it was still working after {self._limit_s:g} s"
-            case Ending.STOPPED:
-                return "it was stopped with the night"
-            case Ending.SLEPT:
-                return "it lost its time because the machine slept"
-        return f"it ended with exit code {outcome.exit_code}"
 
 
 def split(command: str) -> list[str]:

@@ -16,6 +16,7 @@ from nights import PROJECT
 
 from agent.errors import MachineError, NightError, NoIdea
 from agent.experiment import Ask, Audit, Decision, Ending, Kind, Proposal, Run, Score, Status
+from agent.proposers.author.pages import facts_page
 from agent.proposers.briefing import Briefing, Refusal
 from agent.proposers.command import LOG_BYTES, Command, billed, events_of, last_words, split
 from agent.script.contract import MAX_SCRIPT_BYTES
@@ -87,12 +88,7 @@ def test_program_and_notes_are_those_of_now(agent):
 
 
 def test_the_facts_are_those_that_a_model_is_told(agent):
-    facts = agent.saw("FACTS.md", told())
-    assert "8 CPU cores, 32 GB of memory" in facts
-    assert "- LR = 0.04: ↑0.08 worse #1" in facts
-    assert "#2 incumbent" in facts
-    assert '- "Smear tokens"' in facts
-    assert "- `kernels.linear(x, weight) -> array` Return x times" in facts
+    assert agent.saw("FACTS.md", told()) == facts_page(told())
     assert "nightshift try" not in agent.saw("program.md", brief(program=(PROJECT / "program.md").read_text()))
 
 
@@ -198,16 +194,14 @@ def failure_of(agent: Agent, script: str, briefing: Briefing | None = None, **op
 
 
 def test_no_edit_is_no_idea_and_its_last_words_are_told(agent):
-    said = failure_of(agent, "echo working; printf 'Not logged in \\033[2J\\n'; sed -i.orig s/x/x/ train_mlx.py\n")
+    said = failure_of(
+        agent, "echo working; printf 'Not logged in \\033[2J\\n'; cp train_mlx.py train.py; echo x >> prepare.py\n"
+    )
     log = agent.folder / "asks" / "0001-1" / "log.txt"
     assert said == (
         f"command:agent.sh had no idea: it left train_mlx.py as it was; it said: Not logged in \\x1b[2J (log: {log})"
     )
     assert log.read_text().startswith("working\n")
-
-
-def test_an_edit_of_another_file_is_none(agent):
-    assert "it left train_mlx.py as it was" in failure_of(agent, "echo 'x = 1' >> prepare.py; cp prepare.py train.py\n")
 
 
 @pytest.mark.parametrize(
@@ -246,7 +240,7 @@ time.sleep(60)
 """
     began = time.monotonic()
     said = failure_of(agent, code, interpreter=sys.executable, limit_s=1.5)
-    assert "was still working after 1.5 s" in said
+    assert "it was still working when its time was over" in said
     assert time.monotonic() - began < 20
     daemon = int((tmp_path / "daemon").read_text())
     assert not psutil.pid_exists(daemon) or psutil.Process(daemon).status() == psutil.STATUS_ZOMBIE
@@ -356,13 +350,11 @@ def test_the_last_words_of_agents_that_speak_json_are_told(events):
 
 @pytest.mark.parametrize(
     "line",
-    ['{"total_cost_usd": "free"}', '{"total_cost_usd": -1}', '{"total_cost_usd": NaN}', '{"total_cost_usd": 1e300}',
-     '{"usage": {"input_tokens": true}}', '{"usage": {"input_tokens": -5}}', '{"usage": []}', "{" * 5000,
-     '{"total_cost_usd": true, "modelUsage": []}'],
+    ['{"total_cost_usd": -1}', '{"total_cost_usd": NaN}', '{"usage": {"input_tokens": true}}', "{" * 5000,
+     f'{{"total_cost_usd": {"9" * 400}, "modelUsage": []}}'],
 )  # fmt: skip
 def test_a_bill_beyond_all_sense_is_none(line):
-    bill = billed(ASK, events_of(line))
-    assert (bill.usd, bill.tokens_in, bill.tokens_out, bill.model) == (None, None, None, None)
+    assert billed(ASK, events_of(line)) == ASK
 
 
 @given(st.text() | st.recursive(st.none() | st.booleans() | st.floats() | st.integers() | st.text(),

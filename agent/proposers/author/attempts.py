@@ -66,16 +66,12 @@ def verdict(attempt: Attempt) -> str:
 
 def difference_bpb(attempt: Attempt, briefing: Briefing) -> Interval | None:
     """Return its val_bpb less that of the script that it edits: below zero is better; None without either."""
-    parent = parent_of(attempt, briefing.history)
-    if parent is None or attempt.val_bpb is None or parent.val_bpb is None:
+    parent = attempt if attempt.parent is None else briefing.history[attempt.parent]
+    if parent is attempt or attempt.val_bpb is None or parent.val_bpb is None:
         return None
     sigma_bpb = briefing.noise.sigma_bpb if briefing.noise else None
     runs = len(attempt.scores_bpb), len(parent.scores_bpb)
     return Interval.of_runs(attempt.val_bpb - parent.val_bpb, sigma_bpb, *runs)
-
-
-def parent_of(attempt: Attempt, history: History) -> Attempt | None:
-    return None if attempt.parent is None else history[attempt.parent]
 
 
 def memory_gb(attempt: Attempt, device_kind: str) -> float | None:
@@ -128,12 +124,15 @@ def teaching_edits(briefing: Briefing, most_chars: int) -> list[tuple[Attempt, s
 
     An edit that only turns dials is left out: the list of dials has it.
     """
-    edits = [attempt for attempt in reversed(briefing.history) if attempt.is_edit]
+    edits = [
+        attempt
+        for attempt in reversed(briefing.history)
+        if attempt.is_edit and not only_dials_differ(*_scripts(attempt, briefing), briefing.night.device_kind)
+    ]
     near = [attempt for attempt in edits if was_near(attempt)]
     by_status = ([attempt for attempt in edits if attempt.status is status] for status in (Status.KEEP, Status.CRASH))
-    in_turn = filter(None, chain.from_iterable(zip_longest(near, *by_status)))
-    chosen = [attempt for attempt in in_turn if not _only_turns_dials(attempt, briefing)]
-    return _with_diffs(chosen[: max(1, most_chars // USUAL_CHARS)], briefing, most_chars, context=1)
+    in_turn = list(filter(None, chain.from_iterable(zip_longest(near, *by_status))))
+    return _with_diffs(in_turn[: max(1, most_chars // USUAL_CHARS)], briefing, most_chars, context=1)
 
 
 def edits_of(numbers: Sequence[int], briefing: Briefing, most_chars: int) -> list[tuple[Attempt, str]]:
@@ -141,9 +140,9 @@ def edits_of(numbers: Sequence[int], briefing: Briefing, most_chars: int) -> lis
     return _with_diffs([briefing.history[number] for number in numbers], briefing, most_chars, context=0)
 
 
-def _only_turns_dials(attempt: Attempt, briefing: Briefing) -> bool:
-    before = briefing.history[attempt.parent or 0].proposal.script
-    return only_dials_differ(before, attempt.proposal.script, briefing.night.device_kind)
+def _scripts(attempt: Attempt, briefing: Briefing) -> tuple[str, str]:
+    """Return the script that an attempt edits, and its own."""
+    return briefing.history[attempt.parent or 0].proposal.script, attempt.proposal.script
 
 
 def _with_diffs(
@@ -153,10 +152,8 @@ def _with_diffs(
     shown: list[tuple[Attempt, str]] = []
     for index, attempt in enumerate(chosen):
         room = most_chars // (len(chosen) - index) - HEAD_CHARS
-        before = briefing.history[attempt.parent or 0].proposal.script
-        diff = cut(script_diff(before, attempt.proposal.script, context), min(DIFF_CHARS, room))
-        shown.append((attempt, diff))
-        most_chars -= len(diff) + HEAD_CHARS
+        shown.append((attempt, cut(script_diff(*_scripts(attempt, briefing), context), min(DIFF_CHARS, room))))
+        most_chars -= len(shown[-1][1]) + HEAD_CHARS
     return shown
 
 
@@ -226,28 +223,24 @@ MOST_AT_ONCE = 3  # dials of one edit: with more, its verdict says little about 
 
 def turned_dials(briefing: Briefing) -> dict[str, tuple[str, list[str]]]:
     """Return the incumbent's dials that have a range, all where none has: its value, and what came of each turn."""
-    kind, history = briefing.night.device_kind, briefing.history
+    kind = briefing.night.device_kind
     dials = legible_dials(briefing.parent.proposal.script, kind)
-    ranged = [dial for dial in dials if dial.span is not None] or dials
-    turns: dict[str, list[str]] = {dial.name: [] for dial in ranged}
-    for attempt in history:
-        if not attempt.is_edit:
-            continue
-        old, new = (
-            dials_in(script, kind) for script in (history[attempt.parent or 0].proposal.script, attempt.proposal.script)
-        )
+    turns = defaultdict[str, list[str]](list)
+    for attempt in briefing.history:
+        old, new = (dials_in(script, kind) for script in _scripts(attempt, briefing))
         changed = [name for name, value in new.items() if name in old and old[name] != value]
-        together = f" with {len(changed) - 1} more" if len(changed) > 1 else ""
-        for name in changed if len(changed) <= MOST_AT_ONCE else ():
-            outcome = f"{_direction(old[name], new[name])} {verdict(attempt)} #{attempt.number}{together}"
-            turns.setdefault(name, []).append(outcome)
+        if attempt.is_edit and len(changed) <= MOST_AT_ONCE:
+            together = f" with {len(changed) - 1} more" if len(changed) > 1 else ""
+            for name in changed:
+                turn = _turn(old[name], new[name])
+                turns[name].append(f"{turn} {verdict(attempt)} #{attempt.number}{together}")
+    ranged = [dial for dial in dials if dial.span is not None] or dials
     return {dial.name: (_shown(dial.value), turns[dial.name][-LATEST:]) for dial in ranged}
 
 
-def _direction(old: Value, new: Value) -> str:
-    if is_number(old) and is_number(new):
-        return f"{'↑' if new > old else '↓'}{_shown(new)}"  # type: ignore[operator]
-    return f"→ {_shown(new)}"
+def _turn(old: Value, new: Value) -> str:
+    is_ordered = is_number(old) and is_number(new)
+    return f"{('↑' if new > old else '↓') if is_ordered else '→ '}{_shown(new)}"  # type: ignore[operator]
 
 
 def _shown(value: Value) -> str:
