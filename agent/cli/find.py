@@ -15,6 +15,7 @@ from agent.records.record import Record
 from agent.records.results import tags_in
 
 BEST, CONFIRMED = "best", "confirmed"
+EXPERIMENTS = "refs/experiments/"
 
 
 def here(script: Path = Path(SCRIPT)) -> Place:
@@ -92,8 +93,14 @@ def night_in(place: Place, tag: str) -> tuple[Night, tuple[Attempt, ...]]:
 
 
 def latest_tag(place: Place) -> str:
-    """Return the tag of the latest night that ran here, or else of all that are known; raise NightError without one."""
-    tags = place.tags() or known_tags(place)
+    """Return the tag of the night that was last at work, also where only its refs are here, else of all that are known.
+
+    Raise NightError where there is none.
+    """
+    if tags := place.tags():
+        return tags[-1]
+    newest = place.repo.git("for-each-ref", "--sort=-committerdate", "--count=1", "--format=%(refname)", EXPERIMENTS)
+    tags = (newest.split("/")[2],) if newest else known_tags(place)
     if not tags:
         raise none_yet(place)
     return tags[-1]
@@ -130,7 +137,11 @@ def attempt_in(record: Record, which: int | str) -> Attempt:
     """Return an attempt of a night; raise NightError for one that it does not have."""
     from agent.model.best_script import BestScript
 
+    numbers = sorted(record.by_number)
+    there = f"{numbers[0]} to {numbers[-1]}" if numbers else "none yet"
     if which == BEST:
+        if record.best is None and not record.is_here:
+            raise NightError(f"which attempt of night {record.tag} is the best is not known here; there are: {there}")
         return BestScript.of(record).attempt
     if which == CONFIRMED:
         findings = record.findings
@@ -141,8 +152,6 @@ def attempt_in(record: Record, which: int | str) -> Attempt:
         return confirmed
     attempt = record.attempt(int(which))
     if attempt is None:
-        numbers = sorted(record.by_number)
-        there = f"{numbers[0]} to {numbers[-1]}" if numbers else "none yet"
         raise NightError(f"night {record.tag} has no attempt {which}; there are: {there}")
     return attempt
 

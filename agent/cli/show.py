@@ -99,13 +99,13 @@ def _log(place: Place, record: Record, attempt: Attempt, seed: int | None, lines
 
 def _edit(place: Place, record: Record, attempt: Attempt) -> Answer:
     """Return how the script of the attempt's parent became its own."""
-    parent = record.parent(attempt)
-    base, commit = record.night.base if parent is None else parent.commit, attempt.commit
-    if commit is None or base is None:
+    if attempt.commit is None:
         raise NothingYet(f"attempt {attempt.number} of night {record.tag} is not committed yet; try again in a moment")
-    for needed in (base, commit):
-        if place.repo.find(needed) is None:
-            raise NightError(f"the edit of attempt {attempt.number} cannot be shown: {not_here(record.tag, needed)}")
+    commit = place.repo.find(attempt.commit)
+    base = None if commit is None else place.repo.find(f"{commit}^")
+    if commit is None or base is None:
+        missing = not_here(record.tag, attempt.commit if commit is None else None)
+        raise NightError(f"the edit of attempt {attempt.number} cannot be shown: {missing}")
     text = place.repo.diff(base, commit)
     dials = record.turned.get(attempt.number, {})
     answer = DiffAnswer(record.tag, attempt.number, attempt.parent, base, commit, text, dials)

@@ -1,4 +1,4 @@
-"""Read a night: from its journal, else from its shipped record, else from its rows in results.tsv."""
+"""Read a night: from its journal, else its shipped record, else its rows in results.tsv, else its commits alone."""
 
 import re
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from agent.experiment import (
     Summary,
     Weights,
 )
-from agent.git import valid_tag
+from agent.git import Repo, is_of_night, valid_tag
 from agent.judging.findings import SOURCE as DAWN
 from agent.records.journal import Journal
 from agent.records.place import Place
@@ -57,6 +57,8 @@ def read_night(place: Place, tag: str, *, with_dials: bool = True) -> Record:
                 ) from error
         else:
             return record
+    if is_name:
+        rows = rows or rows_of_refs(place.repo, tag)
     if rows:
         return of_rows(tag, rows)
     raise NightError(f"no night {tag} is known here; there are: {', '.join(known_tags(place)) or 'none'}")
@@ -82,6 +84,20 @@ def known_tags(place: Place) -> tuple[str, ...]:
 
 
 # ---- rows of results.tsv ---------------------------------------------------------------------------------------------
+
+
+def rows_of_refs(repo: Repo, tag: str) -> list[Row]:
+    """Return the rows that can be made of a night's refs, as after a fetch, or in a linked worktree."""
+    wanted = "--format=%(refname)%09%(objectname)%09%(parent)%09%(subject)"
+    listed = repo.git("for-each-ref", wanted, f"refs/experiments/{tag}/", "refs/heads/experiments/")
+    refs = [line.split("\t", 3) for line in listed.splitlines() if is_of_night(line.partition("\t")[0], tag)]
+    kept = {commit: Status.KEEP for ref, commit, *_ in refs if ref.endswith(f"-{tag}")}
+    rows = []
+    for ref, commit, parent, title in refs:
+        if NUMBER.fullmatch(number := ref.rpartition("/")[2]):
+            row = {"tag": tag, "attempt": number, "commit": commit, "parent": parent, "description": title}
+            rows.append({**row, "status": kept.get(commit, "")})
+    return rows
 
 
 def of_rows(tag: str, rows: Sequence[Row]) -> Record:

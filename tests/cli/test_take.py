@@ -97,8 +97,8 @@ def test_edits_that_nothing_else_keeps_are_kept_aside(here):
 def test_a_failure_is_an_answer_too(here):
     for words, error in (
         (("7",), "night t has no attempt 7"),
-        (("a b:best",), "'a b' is no tag"),
-        (("none:best",), "no night none is known here; there are: t; fetch it from where it ran: git fetch REMOTE"),
+        (("a b:best",), "no night a b is known here; there are: t"),
+        (("none:best",), "no night none is known here; there are: t"),
         (("confirmed",), "dawn of night t is still to come; measure it with: nightshift confirm t"),
         (("worst",), "'worst' is no attempt; give its number, best or confirmed"),
     ):
@@ -141,18 +141,19 @@ def test_a_script_is_taken_from_a_folder_below_and_to_another_place(here, tmp_pa
 def test_a_night_of_which_only_refs_are_here_is_taken_from_in_a_linked_worktree_and_after_a_fetch(here, tmp_path):
     here.git("worktree", "add", "-q", "--detach", str(tmp_path / "linked"))
     linked = Grounds(tmp_path / "linked")
-    assert told(linked)["ref"] == "refs/heads/experiments/30s-t"
+    assert told(linked)["ref"] == "refs/experiments/t/0002"
     assert (script(linked).read_text(), script(here).read_text()) == (BEST, unigram())
+    assert "+SHARPNESS = 3.0" in linked.nightshift("show", "2", "--diff").stdout
     assert told(linked, "0")["before_take"] is not None  # without the journal
     assert script(linked).read_text() == BASELINE
 
     git(tmp_path, "clone", "-q", "--no-local", "--single-branch", str(here.root), "clone")
     clone = Grounds(tmp_path / "clone")
     git(clone.root, "fetch", "-q", "origin", "refs/experiments/t/*:refs/experiments/t/*")
-    assert "no ref says which is attempt best; name 0 to 2" in refused(clone.nightshift("take"))
+    assert "which attempt of night t is the best is not known here; there are: 0 to 2" in refused(clone.nightshift("take"))
     assert told(clone, "2")["title"] == "an edit"  # the subject of its commit
     assert script(clone).read_text() == BEST
-    assert "no ref says which is attempt 9; name 0 to 2" in refused(clone.nightshift("take", "9"))
+    assert "night t has no attempt 9; there are: 0 to 2" in refused(clone.nightshift("take", "9"))
 
 
 def test_where_only_records_of_other_nights_are_the_first_edit_begins_with_the_script_as_it_stands(tmp_path):
