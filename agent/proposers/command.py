@@ -21,7 +21,7 @@ from agent.errors import MachineError, NightError, NoIdea, RepoError, ScriptErro
 from agent.experiment import Ask, Ending, Proposal, Status
 from agent.files import read_end, throwaway_folder
 from agent.git import detached_git
-from agent.proposers.author.attempts import script_diff
+from agent.proposers.author.attempts import edit_of, script_diff
 from agent.proposers.author.excerpts import cut
 from agent.proposers.author.pages import facts_page, for_one_answer, written
 from agent.proposers.briefing import Briefing
@@ -191,16 +191,10 @@ def _diffs(briefing: Briefing) -> dict[str, str]:
         (attempt for attempt in briefing.history if attempt.is_edit),
         key=lambda attempt: (attempt.status is Status.KEEP, attempt.number),
     )
-    scripts = {
-        f"{attempt.number:04d}": (briefing.history[attempt.parent or 0].proposal.script, attempt.proposal.script)
-        for attempt in edits[-MAX_DIFFS:]
-    }
+    diffs = {f"{attempt.number:04d}": edit_of(attempt, briefing, context=3) for attempt in edits[-MAX_DIFFS:]}
     for count, refusal in enumerate(briefing.refused, 1):
-        scripts[f"refused-{count}"] = _before(briefing), refusal.proposal.script
-    return {
-        f"history/{name}.diff": cut(script_diff(old, new, context=3), DIFF_CHARS) + "\n"
-        for name, (old, new) in scripts.items()
-    }
+        diffs[f"refused-{count}"] = script_diff(_before(briefing), refusal.proposal.script, context=3)
+    return {f"history/{name}.diff": f"{cut(diff, DIFF_CHARS)}\n" for name, diff in diffs.items()}
 
 
 def take_edit(clone: Path, briefing: Briefing, source: str, *, is_whole: bool) -> Proposal:

@@ -12,7 +12,7 @@ from itertools import chain, zip_longest
 from agent.experiment import NOT_BELIEVED, Attempt, Ending, History, Kind, Status, Summary, kept
 from agent.judging.failures import stopped_early, too_slow, training_failure
 from agent.judging.intervals import Interval
-from agent.proposers.author.excerpts import cut, harmless_code, quoted
+from agent.proposers.author.excerpts import harmless_code, quoted
 from agent.proposers.briefing import Briefing, Curve
 from agent.script.dials import Value, dials_in, is_number, legible_dials, only_dials_differ, show
 from agent.text import diff_lines, one_line
@@ -115,12 +115,11 @@ def reason_for_author(attempt: Attempt) -> str | None:
 
 # ---- their edits -----------------------------------------------------------------------------------------------------
 
-DIFF_CHARS, USUAL_CHARS = 1_500, 600  # of an edit at most; on average
-HEAD_CHARS = 200  # of the line above it
+MOST_TEACHING = 5  # edits that are shown
 
 
-def teaching_edits(briefing: Briefing, most_chars: int) -> list[tuple[Attempt, str]]:
-    """Return the attempts whose edits teach most, each with its diff: near misses, keeps and crashes, the newest first.
+def teaching_edits(briefing: Briefing) -> list[Attempt]:
+    """Return the attempts whose edits teach most: near misses, keeps and crashes in turn, the newest first.
 
     An edit that only turns dials is left out: the list of dials has it.
     """
@@ -131,30 +130,16 @@ def teaching_edits(briefing: Briefing, most_chars: int) -> list[tuple[Attempt, s
     ]
     near = [attempt for attempt in edits if was_near(attempt)]
     by_status = ([attempt for attempt in edits if attempt.status is status] for status in (Status.KEEP, Status.CRASH))
-    in_turn = list(filter(None, chain.from_iterable(zip_longest(near, *by_status))))
-    return _with_diffs(in_turn[: max(1, most_chars // USUAL_CHARS)], briefing, most_chars, context=1)
+    return list(filter(None, chain.from_iterable(zip_longest(near, *by_status))))[:MOST_TEACHING]
 
 
-def edits_of(numbers: Sequence[int], briefing: Briefing, most_chars: int) -> list[tuple[Attempt, str]]:
-    """Return these attempts, each with its diff; those that only turn dials, too."""
-    return _with_diffs([briefing.history[number] for number in numbers], briefing, most_chars, context=0)
+def edit_of(attempt: Attempt, briefing: Briefing, context: int) -> str:
+    """Return the diff between the script that an attempt edits and its own, with so many lines around each change."""
+    return script_diff(*_scripts(attempt, briefing), context)
 
 
 def _scripts(attempt: Attempt, briefing: Briefing) -> tuple[str, str]:
-    """Return the script that an attempt edits, and its own."""
     return briefing.history[attempt.parent or 0].proposal.script, attempt.proposal.script
-
-
-def _with_diffs(
-    chosen: Sequence[Attempt], briefing: Briefing, most_chars: int, *, context: int
-) -> list[tuple[Attempt, str]]:
-    """Give each edit the same room; what a short one leaves is room for the later ones."""
-    shown: list[tuple[Attempt, str]] = []
-    for index, attempt in enumerate(chosen):
-        room = most_chars // (len(chosen) - index) - HEAD_CHARS
-        shown.append((attempt, cut(script_diff(*_scripts(attempt, briefing), context), min(DIFF_CHARS, room))))
-        most_chars -= len(shown[-1][1]) + HEAD_CHARS
-    return shown
 
 
 def script_diff(before: str, after: str, context: int) -> str:
