@@ -1,35 +1,30 @@
-"""Take the place of training, scoring and auditing in a harness whose runs only sleep (see scale.py)."""
+"""Take the place of training, scoring and auditing in a copy of the harness whose runs only sleep (see scale.py)."""
 
 import json
 import random
 import time
 
+import psutil
+
 from agent.experiment import Audit, Ending, Run, Score, Summary, Weights
 from agent.runs.runner import WEIGHTS, Runner
 
+SLEEP_S: float | None = None  # None: the budget
 SIGMA_BPB = 0.004
 
 
 def train(runner: Runner, number: int, script: str, seed: int, *rest: object) -> tuple[Run, None]:
-    """Sleep for the budget, and write down when."""
+    """Sleep, and write down when, and the megabytes of this process."""
     budget_s, began = runner.night.budget_s, time.time()
-    time.sleep(budget_s)
-    folder = runner.run_folder(number, seed)
-    (folder / "out").mkdir(parents=True, exist_ok=True)
-    (folder / "out" / "summary.json").write_text(json.dumps({"slept": [began, time.time()]}))
-    (folder / WEIGHTS).write_bytes(b"")
-    run = Run(
-        seed,
-        Ending.FINISHED,
-        0,
-        budget_s,
-        Summary(budget_s, budget_s, 1.0, 0.1, 1.0, 500, 0.1, 0),
-        "slept",
-        weights_bytes=4096,
-        weights=Weights(1000, 4000),
-        peak_bytes=1 << 28,
-    )
-    return run, None
+    time.sleep(budget_s if SLEEP_S is None else SLEEP_S)
+    out = runner.run_folder(number, seed) / "out"
+    out.mkdir(parents=True, exist_ok=True)
+    slept = began, time.time(), psutil.Process().memory_info().rss / 1e6
+    (out / "summary.json").write_text(json.dumps({"slept": slept}))  # which a node sends back
+    (runner.run_folder(number, seed) / WEIGHTS).write_bytes(b"")
+    summary = Summary(budget_s, budget_s, 1.0, 0.1, 1.0, 500, 0.1, 0)
+    sizes = {"weights_bytes": 4096, "weights": Weights(1000, 4000), "peak_bytes": 1 << 28}
+    return Run(seed, Ending.FINISHED, 0, budget_s, summary, "slept", **sizes), None
 
 
 def score(runner: Runner, number: int, script: str, seed: int, *rest: object) -> Score:

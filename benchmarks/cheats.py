@@ -10,35 +10,29 @@ it was scored and its audit agrees. Those in known/ are expected to get through:
 --sandbox off one can see that the tricks do work where nothing holds them: use it on a machine that may come to harm.
 
 LISTED names what one sandbox cannot close. Exit code 1 when another cheat got through or another honest script was
-refused, and when one that is listed was not.
+refused, and when one that is listed was not. Flat keys of --json, each with the sandbox before it: cheats, caught,
+through; honest, refused; listed, listed_in_vain; known, known_through; ok, seconds.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-PROJECT = Path(__file__).parents[1]
-sys.path[:0] = [str(PROJECT), str(PROJECT / "tests")]
+import measure
+from arena import world
+from cheating import CHEATS, HONEST, KNOWN, Script
+from conftest import TEST_SCALE, write_library_text
+from trials import Told, Trial, try_all
 
-from arena import world  # noqa: E402
-from cheating import CHEATS, HONEST, KNOWN, Script  # noqa: E402
-from conftest import TEST_SCALE, write_library_text  # noqa: E402
-from rich.console import Console  # noqa: E402
-from rich.markup import escape  # noqa: E402
-from rich.table import Table  # noqa: E402
-from trials import Told, Trial, try_all  # noqa: E402
-
-import prepare  # noqa: E402
-from agent.files import throwaway_folder  # noqa: E402
-from agent.runs.score import LOOK_ROW_STEP  # noqa: E402
-from agent.sandbox.box import Box, Mode, candidates, choose  # noqa: E402
+import prepare
+from agent.runs.score import LOOK_ROW_STEP
+from agent.sandbox.box import Box, Mode, candidates, choose
 
 # one of each mechanism: what an audit may dislike, and what is kept before a cheat is judged; peeking, lying, notes,
 # processes, keys, network, disk, files, log, memory
@@ -49,10 +43,10 @@ QUICK = (
     "reads_keys", "phones_home_over_tcp", "writes_outside", "links_to_better_weights",
     "fills_the_disk_with_small_files", "floods_the_log", "eats_memory", "trains_on_while_loading",
 )  # fmt: skip
-FOLDERS = {
-    "caught": ("a script that cheats", "caught", "GOT THROUGH"),
-    "honest": ("an honest script", "passed", "REFUSED"),
-    "known": ("a limit that is known", "discarded", "gets through"),
+FOLDERS = {  # of tests/cheats → what is said of a script that ends as it should, and of one that does not
+    "caught": ("caught", "GOT THROUGH"),
+    "honest": ("passed", "REFUSED"),
+    "known": ("discarded", "gets through"),
 }
 # by sandbox: the cheats that get through and the honest scripts that are refused there alone, and why
 LISTED = {
@@ -61,29 +55,26 @@ LISTED = {
     },
 }
 AS_LISTED, STALE = "as listed", "LISTED IN VAIN"
-FILE_COLUMNS = 180
-SHOWN_CHARS = 160
 
 
 @dataclass
-class Printing(Told):
-    """Says each result as it comes; the tables wait for all."""
+class Verdicts(Told):
+    """Says each result as it comes, and keeps it."""
 
-    console: Console
     listed: Mapping[str, str]
     trials: list[Trial] = field(default_factory=list)
 
     def __call__(self, trial: Trial) -> None:
         self.trials.append(trial)
-        said = self.verdict(trial)
-        self.console.print(f"{said:>12}  {trial.script.name}  {trial.seconds:.1f} s", highlight=False)
-        if said.isupper():
-            self.console.print(because(trial), markup=False, highlight=False)
+        verdict = self.verdict(trial)
+        why = self.listed.get(trial.script.name, "; ".join((*trial.effects, trial.reason)))
+        told = f": {trial.script.tries} {why}" if verdict.isupper() else f": {trial.how}"
+        measure.say(f"{verdict:>12}  {trial.script.name}, {trial.seconds:.1f} s{told}")
 
     def verdict(self, trial: Trial) -> str:
         """Return in a word what became of a trial, in capitals where that was not expected."""
         folder = trial.script.path.parent.name
-        _, good, bad = FOLDERS[folder]
+        good, bad = FOLDERS[folder]
         is_good = trial.is_kept if folder == "honest" else trial.is_caught
         if trial.script.name in self.listed:
             return STALE if is_good else AS_LISTED
@@ -93,64 +84,48 @@ class Printing(Told):
         """Return whether all of these scripts were tried, and each ended as it should."""
         return len(self.trials) == len(scripts) and not any(self.verdict(trial).isupper() for trial in self.trials)
 
-    def of(self, folder: str) -> list[Trial]:
-        return [trial for trial in self.trials if trial.script.path.parent.name == folder]
-
-    def count(self, said: str) -> int:
-        return sum(self.verdict(trial) == said for trial in self.trials)
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    options = parser().parse_args(argv)
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=FILE_COLUMNS)
-    scripts = [script for script in (*CHEATS, *KNOWN, *HONEST) if is_wanted(script, options)]
-    boxes = chosen_boxes(options.sandbox)
-    if not scripts or not boxes:
-        missing = "no script of tests/cheats is called so" if boxes else "this machine has no such sandbox"
-        print(f"cheats: {missing}; see {__file__}", file=sys.stderr)
-        return 2
-    found: dict[str, float] = {}
-    is_as_expected = True
-    with throwaway_folder() as aside:  # however deep a cheat has dug
-        data = corpus(aside / "corpus")
-        for name, box in boxes.items():
-            start, told = time.monotonic(), Printing(console, LISTED.get(name, {}))
-            console.print(f"{len(scripts)} scripts in: {box.name}", highlight=False)
-            with world(aside / name, data) as here:
-                try_all(here, scripts, box, told)
-            own = figures(told, time.monotonic() - start)
-            print_tables(console, box, told, own)
-            found |= {f"{name}_{key}": value for key, value in own.items()}
-            is_as_expected &= told.is_as_expected(scripts)
-    if options.json:
-        options.json.write_text(json.dumps(found, indent=2) + "\n")
-    return 0 if is_as_expected else 1
+    def figures(self) -> dict[str, float]:
+        caught, honest, known = (
+            [trial for trial in self.trials if trial.script.path.parent.name == folder] for folder in FOLDERS
+        )
+        verdicts = [self.verdict(trial) for trial in self.trials]
+        return {
+            "cheats": len(caught),
+            "caught": sum(trial.is_caught for trial in caught),
+            "through": sum(not trial.is_caught for trial in caught),
+            "honest": len(honest),
+            "refused": sum(not trial.is_kept for trial in honest),
+            "listed": verdicts.count(AS_LISTED),
+            "listed_in_vain": verdicts.count(STALE),
+            "known": len(known),
+            "known_through": sum(not trial.is_caught for trial in known),
+        }
 
 
-def parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser("cheats.py", description="Try to cheat, and count what gets through.")
-    top.add_argument("--quick", action="store_true", help="one of each kind")
-    top.add_argument("--json", type=Path, metavar="FILE", help="write the totals there")
-    top.add_argument("--only", nargs="+", default=[], metavar="NAME", help="these scripts of tests/cheats")
-    about = "which box holds the scripts; off shows that the tricks work where nothing does (default: %(default)s)"
-    top.add_argument(
-        "--sandbox", choices=["all", "bubblewrap", "landlock", "seatbelt", "off"], default="all", help=about
-    )
-    return top
+def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
+    names = args.only or (QUICK if args.quick else [script.name for script in (*CHEATS, *KNOWN, *HONEST)])
+    scripts, boxes = [script for script in (*CHEATS, *KNOWN, *HONEST) if script.name in names], boxes_of(args.sandbox)
+    if missing := set(names) - {script.name for script in scripts}:
+        raise measure.Misuse(f"--only {min(missing)}: no script of tests/cheats is called so")
+    if not boxes:
+        raise measure.Misuse(f"--sandbox {args.sandbox}: this machine has no such sandbox; name another")
+    data, flat = corpus(folder / "corpus"), {}
+    for name, box in boxes.items():
+        start, verdicts = time.monotonic(), Verdicts(LISTED.get(name, {}))
+        measure.say(f"{len(scripts)} scripts in: {box.name}")
+        with world(folder / name, data) as here:
+            try_all(here, scripts, box, verdicts)
+        flat |= {f"{name}_{key}": figure for key, figure in verdicts.figures().items()}
+        flat |= {f"{name}_seconds": time.monotonic() - start, f"{name}_ok": int(verdicts.is_as_expected(scripts))}
+    return flat
 
 
-def is_wanted(script: Script, options: argparse.Namespace) -> bool:
-    return script.name in (options.only or (QUICK if options.quick else [script.name]))
-
-
-def chosen_boxes(name: str) -> dict[str, Box]:
+def boxes_of(name: str) -> dict[str, Box]:
     """Return sandboxes by their names in LISTED."""
     if name == "off":
         return {name: choose(Mode.OFF)}
-    found = {type(box).__name__.lower(): box for box in candidates() if not isinstance(box, str)}
-    return {one: box for one, box in found.items() if name in ("all", one)}
+    boxes = {type(box).__name__.lower(): box for box in candidates() if not isinstance(box, str)}
+    return {own: box for own, box in boxes.items() if name in ("all", own)}
 
 
 def corpus(folder: Path) -> Path:
@@ -161,47 +136,24 @@ def corpus(folder: Path) -> Path:
     return prepare.prepare(str(text), scale, cache=folder / "cache", workers=1)
 
 
-def because(trial: Trial) -> str:
-    return "; ".join((*trial.effects, trial.reason))
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="these scripts of tests/cheats")
+    about = "which box holds the scripts; off shows that the tricks work where nothing does (default: %(default)s)"
+    names = ["all", "bubblewrap", "landlock", "seatbelt", "off"]
+    parser.add_argument("--sandbox", choices=names, default="all", help=about)
 
 
-def print_tables(console: Console, box: Box, told: Printing, own: dict[str, float]) -> None:
-    for folder in FOLDERS:
-        if told.of(folder):
-            console.print(table(folder, told))
-    console.print(
-        f"{box.name}: {own['caught']} of {own['cheats']} cheats caught, {own['refused']} of {own['honest']} honest "
-        f"scripts refused ({own['listed']} listed), in {own['seconds']:.0f} s",
-        highlight=False,
-    )
+def falls_short(args: argparse.Namespace, flat: measure.Flat) -> bool:
+    return not all(figure for key, figure in flat.items() if key.endswith("_ok"))
 
 
-def table(folder: str, told: Printing) -> Table:
-    shown = Table(FOLDERS[folder][0], "what it does", "how", "because", "verdict", "s")
-    for trial in told.of(folder):
-        said, why = told.verdict(trial), told.listed.get(trial.script.name, because(trial))
-        shown.add_row(
-            trial.script.name.replace("_", " "), trial.script.tries, trial.how, escape(why[:SHOWN_CHARS]),
-            f"[red]{said}[/red]" if said.isupper() else said, f"{trial.seconds:.1f}",
-        )  # fmt: skip
-    return shown
-
-
-def figures(told: Printing, seconds: float) -> dict[str, float]:
-    """Return the counts of one sandbox."""
-    return {
-        "cheats": len(told.of("caught")),
-        "through": sum(not trial.is_caught for trial in told.of("caught")),
-        "caught": sum(trial.is_caught for trial in told.of("caught")),
-        "honest": len(told.of("honest")),
-        "refused": sum(not trial.is_kept for trial in told.of("honest")),
-        "listed": told.count(AS_LISTED),
-        "listed_in_vain": told.count(STALE),
-        "known": len(told.of("known")),
-        "known_through": sum(not trial.is_caught for trial in told.of("known")),
-        "seconds": round(seconds, 1),
-    }
-
+PROGRAM = measure.Program(
+    __doc__ or "",
+    compare,
+    lambda args, flat: measure.print_list("Scripts that cheat", flat, ",.0f"),
+    add_options,
+    falls_short=falls_short,
+)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(PROGRAM.main())

@@ -9,6 +9,7 @@ many attempts and runs as an undisturbed one, each counted once, and none of its
 
 A process in the box that is killed counts as a crash of its script, which may have done it itself. So such an attempt
 may have crashed; any other that has is an error. Exit code 1 when anything was lost, counted twice, or left running.
+Flat keys of --json: kills, nights, kills_KIND; lost, doubled, damaged, orphans, wrong_rows, tracebacks.
 """
 
 from __future__ import annotations
@@ -20,38 +21,32 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-import faults
 import kills
 import measure
 import psutil
+from kills import LOSSES
 
 from agent.experiment import Attempt, Ending, Status
 from agent.records.journal import Journal
 
 WORKERS, EXPERIMENTS, BUDGET_S = 2, 8, 0.5
 PAUSES_S = {"local": (0.3, 4.0), "ray": (2.0, 25.0)}  # between two kills: a cluster takes seconds to begin
-ORPHAN_S, LIMIT_S = 10.0, 900.0
 BROKER = "agent.pools.cluster.broker"
 OF_RAY = (BROKER, "ray::", "/ray/core/", "/ray/_private/", "/ray/autoscaler/", "/ray/dashboard/")  # in a command line
 SHARES = {"driver": 3, "keeper": 5, "boxed": 2, "ray": 3}  # of each kind in the kills that are tried
-COUNTS = ("lost", "doubled", "damaged", "orphans", "wrong_rows", "tracebacks")
-POOLS = {
-    "local": ("--workers", str(WORKERS), "--cores-each", "1"),
-    "ray": ("--workers", str(WORKERS), "--cores-each", "1", "--pool", "ray"),
-}
 
 
 class Crew(kills.Victim):
-    """Hold a night of several workers, and what was killed of it."""
+    """A night of several workers, and what was killed of it."""
 
-    orphan_s, limit_s = ORPHAN_S, LIMIT_S
+    orphan_s, limit_s = 10.0, 900.0
 
     def __init__(self, folder: Path, pool: str, rng: random.Random) -> None:
-        super().__init__(folder, BUDGET_S, EXPERIMENTS, POOLS[pool])
+        workers = ("--workers", str(WORKERS), "--cores-each", "1", *(("--pool", "ray") if pool == "ray" else ()))
+        super().__init__(folder, BUDGET_S, EXPERIMENTS, workers)
         self._rng, self._pause_s = rng, PAUSES_S[pool]
         self._hit: set[str] = set()  # folders of runs and scorings whose keeper was killed
         self._blamed: set[str] = set()  # attempts of which a boxed process was killed
@@ -66,8 +61,7 @@ class Crew(kills.Victim):
             if loop.poll() is None:
                 self._kill_one(loop)
             if loop.poll() is not None:
-                end = self.ended(loop)
-                if end.code == 0:
+                if self.ended(loop).code == 0:
                     break
                 loop = self.start()
         else:
@@ -78,10 +72,10 @@ class Crew(kills.Victim):
     def _kill_one(self, loop: subprocess.Popen[bytes]) -> None:
         """Kill a process of a kind that is drawn first; none, where there is no such process now."""
         kind = self._rng.choices(list(SHARES), list(SHARES.values()))[0]
-        found = self._processes(loop.pid).get(kind)
-        if not found:
+        candidates = self._processes(loop.pid).get(kind)
+        if not candidates:
             return
-        process, folder = self._rng.choice(found)
+        process, folder = self._rng.choice(candidates)
         with suppress(psutil.Error):
             process.kill()
             self.killed[kind] += 1
@@ -94,7 +88,7 @@ class Crew(kills.Victim):
 
     def _processes(self, pid: int) -> dict[str, list[tuple[psutil.Process, str]]]:
         """Return the processes that may be killed, by kind, each with the folder that it works in."""
-        found: dict[str, list[tuple[psutil.Process, str]]] = {"driver": [(psutil.Process(pid), "")]}
+        kinds: dict[str, list[tuple[psutil.Process, str]]] = {"driver": [(psutil.Process(pid), "")]}
         words, folders = {}, {}
         for process in kills.running():
             with suppress(psutil.Error):
@@ -102,22 +96,21 @@ class Crew(kills.Victim):
                 if "keeper.py" in words[process] and BROKER not in words[process]:
                     folders[process] = process.cwd()
                     if folders[process] not in self._hit:
-                        found.setdefault("keeper", []).append((process, folders[process]))
+                        kinds.setdefault("keeper", []).append((process, folders[process]))
         for process in words.keys() - folders.keys():
             with suppress(psutil.Error):
                 keeper = next((above for above in process.parents() if "keeper.py" in words.get(above, "")), None)
                 if keeper in folders:
                     if Path(folders[keeper]).parent.name != "0000":  # without attempt 0 there is no night
-                        found.setdefault("boxed", []).append((process, folders[keeper]))
+                        kinds.setdefault("boxed", []).append((process, folders[keeper]))
                 elif any(mark in words[process] for mark in OF_RAY):
-                    found.setdefault("ray", []).append((process, ""))
-        return found
+                    kinds.setdefault("ray", []).append((process, ""))
+        return kinds
 
     def _check_whole(self) -> None:
         """Compare with what an undisturbed night of greedy judging holds: one run an attempt, more of attempt 0."""
         _, history = self.journal()
-        due = set(range(EXPERIMENTS + 1))
-        missing = due - {attempt.number for attempt in history if attempt.settled}
+        missing = {*range(EXPERIMENTS + 1)} - {attempt.number for attempt in history if attempt.settled}
         self.tally.blame("lost", f"attempts {sorted(missing)}", len(missing))
         for attempt in history:
             self._check_attempt(attempt)
@@ -141,60 +134,40 @@ class Crew(kills.Victim):
             self.tally.blame("lost", f"#{attempt.number} counts as crashed: {attempt.decision}")
 
 
-def compare(args: argparse.Namespace) -> measure.Flat:
+def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
     rng, tally, killed, nights = random.Random(args.seed), kills.Tally(), Counter[str](), 0
-    with measure.work_folder(args.folder) as folder:
-        os.environ["NIGHTSHIFT_DATA"] = str(faults.make_corpus(folder))
-        if args.pool == "local":  # what killed processes leave goes with the folder; sockets of Ray have short paths
-            (folder / "tmp").mkdir(exist_ok=True)
-            os.environ["TMPDIR"] = str(folder / "tmp")
-        kills.adopt_orphans()
-        while killed.total() < args.kills:
-            crew = Crew(folder / f"night-{nights}", args.pool, rng)
-            crew.live(args.kills - killed.total())
-            tally.add(crew.tally)
-            killed += crew.killed
-            nights += 1
-            told = ", ".join(f"{count} {kind}" for kind, count in sorted(killed.items()))
-            measure.say(f"{time.strftime('%H:%M:%S')} {nights} nights: {told}; {len(tally.notes)} wrong")
-            for note in crew.tally.notes:
-                measure.say(f"  {note}")
+    kills.prepare_machine(folder)
+    if args.pool == "local":  # what killed processes leave goes with the folder; sockets of Ray have short paths
+        (folder / "tmp").mkdir(exist_ok=True)
+        os.environ["TMPDIR"] = str(folder / "tmp")
+    while killed.total() < args.kills:
+        crew = Crew(folder / f"night-{nights}", args.pool, rng)
+        crew.live(args.kills - killed.total())
+        tally.add(crew.tally)
+        killed += crew.killed
+        nights += 1
+        counts = ", ".join(f"{count} {kind}" for kind, count in sorted(killed.items()))
+        measure.say(f"{time.strftime('%H:%M:%S')} {nights} nights: {counts}; {len(tally.notes)} wrong")
+        for note in crew.tally.notes:
+            measure.say(f"  {note}")
     by_kind = {f"kills_{kind}": count for kind, count in sorted(killed.items())}
-    return {"kills": killed.total(), "nights": nights, **by_kind, **{name: getattr(tally, name) for name in COUNTS}}
+    return {"kills": killed.total(), "nights": nights, **by_kind, **{name: getattr(tally, name) for name in LOSSES}}
 
 
-def print_results(args: argparse.Namespace, flat: measure.Flat) -> None:
-    rows = [[name.replace("_", " "), str(value)] for name, value in flat.items()]
-    measure.print_table(f"Two workers, pool {args.pool}", ("", "counted"), rows)
-
-
-def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, metavar="N", help="default: 200; quick: 10")
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--kills", type=measure.count, metavar="N", help="default: 200; quick: 10")
     parser.add_argument("--seed", type=int, default=0, metavar="K", help="of the random moments (default: %(default)s)")
-    parser.add_argument("--pool", choices=POOLS, default="local", help="default: %(default)s")
-    parser.add_argument("--quick", action="store_true", help="about a minute: 10 kills")
-    parser.add_argument("--folder", type=Path, metavar="DIR", help="work here, and keep it")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the counts as flat keys")
-    args = parser.parse_args(argv)
-    args.kills = args.kills or (10 if args.quick else 200)
-    return args
+    parser.add_argument("--pool", choices=PAUSES_S, default="local", help="default: %(default)s")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    args = parse(argv)
-
-    def body() -> int:
-        if sys.platform != "linux":
-            raise measure.Misuse("processes that survive a kill are counted as Linux does it: run it there")
-        measure.check_writable(args.json)
-        flat = compare(args)
-        print_results(args, flat)
-        measure.write_json(args.json, flat)
-        return int(any(flat[name] for name in COUNTS))
-
-    return measure.guarded("crew_kills", body)
-
+PROGRAM = measure.Program(
+    __doc__ or "",
+    compare,
+    lambda args, flat: measure.print_list(f"Two workers, pool {args.pool}", flat),
+    add_options,
+    {"kills": (200, 10)},
+    lambda args, flat: any(flat[name] for name in LOSSES),
+)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(PROGRAM.main())

@@ -1,7 +1,6 @@
 """How often a run is called slow by chance, and how often a slow machine is noticed.
 
-    python benchmarks/drift.py [--nights 500] [--seed 0] [--json FILE]
-    python benchmarks/drift.py --quick
+    python benchmarks/drift.py [--nights 500] [--seed 0] [--quick] [--json FILE]
 
 Nights of 60 runs are simulated: attempt 0 three times, then edits; six tenths of them have one run, the others up to
 four; every tenth run is one of the incumbent. The noise of a run's speed is drawn from that of real runs: `h200`, of
@@ -20,8 +19,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import replace
 
 import measure
 import numpy as np
@@ -52,26 +50,19 @@ SPELLS = {"none": 0.0, "lost10": 0.1, "lost20": 0.2, "lost30": 0.3, "lost40": 0.
 SPELL_RUNS = 12
 
 
-@dataclass
-class Counts:
-    """What a world's nights with one kind of spell have brought."""
-
-    runs: int = 0
-    alarms: list[bool] = field(default_factory=list)  # of runs that the machine had not slowed
-    repeats: list[bool] = field(default_factory=list)  # of runs in a spell whose script has been run before it
-
-
 class Night:
-    """Draw one night, and judge each of its runs as a worker would."""
+    """One night; each of its runs is judged as a worker would."""
 
-    def __init__(self, noise: Sequence[float], spell: str, rng: np.random.Generator, counts: Counts) -> None:
-        self.noise, self.lost, self.rng, self.counts = noise, SPELLS[spell], rng, counts
-        self.begins = int(rng.integers(10, 35))
+    def __init__(self, noise: Sequence[float], lost: float, rng: np.random.Generator) -> None:
+        self.noise, self.lost, self.rng = noise, lost, rng
+        self.begins = int(rng.integers(10, 35))  # the spell
         self.made = 0  # runs, void ones among them
         self.in_spell: set[int] = set()  # attempts with a run in the spell
         self.attempts: list[Attempt] = []
+        self.alarms: list[bool] = []  # of runs that the machine had not slowed
+        self.repeats: list[bool] = []  # of runs in a spell whose script has been run before it
 
-    def run(self) -> None:
+    def run(self) -> Night:
         best = self.enter()
         for seed in range(3):
             self.measure(best, seed)
@@ -83,6 +74,7 @@ class Night:
             for seed in range(int(self.rng.integers(2, 5)) if self.rng.random() < 0.4 else 1):
                 self.measure(number, seed)
             best = number if self.rng.random() < 0.15 else best
+        return self
 
     def enter(self) -> int:
         number = len(self.attempts)
@@ -93,13 +85,15 @@ class Night:
         """Make a run of an attempt, and make it again if it is void."""
         attempt = self.attempts[number]
         usual, is_slowed = usual_steps_s(attempt), self.begins <= self.made < self.begins + SPELL_RUNS
-        run = self.draw(seed, self.lost if is_slowed else 0.0)
+        self.made += 1
+        speed = (1 + float(self.rng.choice(self.noise)) / 100) * (1 - self.lost * is_slowed)
+        said = Summary(training_seconds=BUDGET_S, num_steps=round(STEPS * speed))
+        run = Run(seed, Ending.FINISHED, 0, BUDGET_S, said, "")
         is_void = slow(run, usual) is not None and attempt.may_be_void(seed)
-        self.counts.runs += 1
         if not (is_slowed and self.lost):
-            self.counts.alarms.append(is_void)
+            self.alarms.append(is_void)
         elif usual is not None and number not in self.in_spell:
-            self.counts.repeats.append(is_void)
+            self.repeats.append(is_void)
         if is_slowed:
             self.in_spell.add(number)
         run = replace(run, ending=Ending.SPOILT if is_void else Ending.FINISHED)
@@ -107,32 +101,20 @@ class Night:
         if is_void:
             self.measure(number, seed)
 
-    def draw(self, seed: int, lost: float) -> Run:
-        self.made += 1
-        speed = (1 + float(self.rng.choice(self.noise)) / 100) * (1 - lost)
-        said = Summary(training_seconds=BUDGET_S, num_steps=round(STEPS * speed))
-        return Run(seed, Ending.FINISHED, 0, BUDGET_S, said, "")
-
-
-def share(found: Sequence[bool]) -> float | None:
-    return sum(found) / len(found) if found else None
-
 
 def simulate(world: str, spell: str, nights: int, seed: int) -> measure.Flat:
-    counts = Counts()
     rng = np.random.default_rng([seed, list(WORLDS).index(world), list(SPELLS).index(spell)])
-    for _ in range(nights):
-        Night(WORLDS[world], spell, rng, counts).run()
-    found = {
-        "runs": counts.runs,
-        "false_alarms": share(counts.alarms),
-        "repeats": len(counts.repeats),
-        "repeats_noticed": share(counts.repeats),
+    ends = [Night(WORLDS[world], SPELLS[spell], rng).run() for _ in range(nights)]
+    alarms, repeats = ([is_void for night in ends for is_void in getattr(night, n)] for n in ("alarms", "repeats"))
+    return {
+        f"{world}_{spell}_runs": sum(night.made for night in ends),
+        f"{world}_{spell}_false_alarms": measure.ratio(sum(alarms), len(alarms)),
+        f"{world}_{spell}_repeats": len(repeats),
+        f"{world}_{spell}_repeats_noticed": measure.ratio(sum(repeats), len(repeats)),
     }
-    return {f"{world}_{spell}_{name}": value for name, value in found.items()}
 
 
-def compare(args: argparse.Namespace) -> measure.Flat:
+def compare(args: argparse.Namespace, folder: object) -> measure.Flat:
     flat: measure.Flat = {"nights": args.nights, "seed": args.seed}
     for world in WORLDS:
         for spell in SPELLS:
@@ -140,33 +122,18 @@ def compare(args: argparse.Namespace) -> measure.Flat:
     return flat
 
 
-def show(args: argparse.Namespace, flat: measure.Flat) -> None:
-    for world in WORLDS:
-        rows = []
-        for spell in SPELLS:
-            said = [flat[f"{world}_{spell}_{name}"] for name in ("false_alarms", "repeats_noticed")]
-            rows.append([spell, *(measure.show(value, ".2%") for value in said)])
-        columns = "", "false alarms", "repeats noticed"
-        measure.print_table(f"drift, speeds as on {world} ({args.nights} simulated nights each)", columns, rows)
+def print_results(args: argparse.Namespace, flat: measure.Flat) -> None:
+    rows = {f"{world}_{spell}_": f"{world}, {spell}" for world in WORLDS for spell in SPELLS}
+    columns = {"false_alarms": ("false alarms", ".2%"), "repeats_noticed": ("repeats noticed", ".2%")}
+    measure.print_grid(f"Slow spells in {args.nights} simulated nights of each kind", flat, rows, columns)
 
 
-def parse(argv: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--nights", type=int, default=500, help="of each kind of spell (default: %(default)s)")
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--nights", type=measure.count, help="of each kind of spell (default: 500; quick: 10)")
     parser.add_argument("--seed", type=int, default=0, help="of the random generator (default: %(default)s)")
-    parser.add_argument("--quick", action="store_true", help="10 nights of each, some seconds")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results as flat keys")
-    args = parser.parse_args(argv)
-    args.nights = 10 if args.quick else args.nights
-    if args.nights < 1:
-        parser.error("--nights needs at least 1")
-    return args
 
 
-def main(argv: list[str] | None = None) -> int:
-    args = parse(argv)
-    return measure.guarded("drift", lambda: measure.reported(args, compare, show))
-
+PROGRAM = measure.Program(__doc__ or "", compare, print_results, add_options, {"nights": (500, 10)})
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(PROGRAM.main())

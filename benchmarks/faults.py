@@ -8,218 +8,350 @@ kills    SIGKILL at every call with which the loop changes a file or makes a cha
          loop alone and to all of its processes. After every kill the same command resumes; journal, ledger,
          repository and the user's own files are looked at each time, and the night's end is compared with that of an
          undisturbed one.
-commands the same kills for pack, unpack, archive, init, ship, submit, try and prepare. Afterwards each file is whole,
-         and the second call ends as an undisturbed one does.
-others   a full and a broken disk, torn files after a power cut, damaged corpora, clocks that jump, a second loop, a
-         loop that is stopped for a while.
+commands the same kills for pack, unpack, archive, init, export, submit, try and prepare (killed_commands.py).
+others   a full and a broken disk, torn files after a power cut, clocks that jump, a loop that is stopped for a while.
 
-Exit code 1 when anything was lost, counted twice, damaged, left running or left unexplained. Linux, with a C compiler.
+Flat keys of --json: kills, command_kills, points_of_a_night; lost, doubled, damaged, orphans, wrong_rows, tracebacks;
+FAULT_times and FAULT_wrong of each kind of fault. Exit code 1 when anything was lost, counted twice, damaged, left
+running or left unexplained. Linux, with a C compiler. crew_kills.py kills nights of several workers.
 """
 
 from __future__ import annotations
 
 import argparse
+import errno
 import os
+import random
+import shutil
+import signal
 import sys
-import sysconfig
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
-import killed_commands
 import kills
 import measure
-import others
-import sweeps
-from kills import Tally
-from others import Fault
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-from sweeps import BUDGET_S, LONGER_S, Reference, Task
+from kills import BUDGET_S, LONGER_S, LOSSES, Fault, Reference, Strike, Tally, Victim, known
 
-import prepare
-from agent.lab import corpus
+from agent.errors import NightError
+from agent.experiment import Ending
+from agent.records.journal import Journal
 
-SCALE = corpus.Scale("faults", seq_len=128, vocab_size=512, eval_tokens=16384)
-TEXT_CHARS = 1_500_000
-QUICK_KILLS, MANY_KILLS = 10, 100
-COUNTS = ("kills", "lost", "doubled", "damaged", "orphans", "wrong_rows", "tracebacks")
+MANY_KILLS = 100  # from which a plan with too few kills is filled up
+GIT_COMMANDS = ("hash-object", "mktree", "commit-tree", "update-ref")  # those that write
+CHAIN = 10  # kills of one night at random moments
+WAIT_S = 3.0  # at most, before a random moment: an undisturbed night takes about six
+DAY_S = 86_400
+KINDS = {
+    "sweep": "the loop's own calls",
+    "git": "calls of its git commands",
+    "moments": "random moments",
+}
+
+SHIM = """\
+#!/bin/sh
+# stands before git on PATH: the first call of one command dies at one of its points, and the loop with it or not
+for word in "$@"; do
+    if [ "$word" = "$VICTIM_COMMAND" ] && mkdir "$VICTIM_MARK" 2>/dev/null; then
+        LD_PRELOAD=$NIGHTSHIFT_STRIKE STRIKE_AT=$VICTIM_AT STRIKE_TORN=$VICTIM_TORN "$VICTIM_GIT" "$@"
+        code=$?
+        [ $code = 137 ] || exit $code
+        touch "$VICTIM_MARK/killed"
+        [ -z "$VICTIM_LOOP" ] || kill -KILL $PPID
+        kill -KILL $$
+    fi
+done
+exec "$VICTIM_GIT" "$@"
+"""
+
+
+# ---- kills -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Lab:
-    """Where nights run, and what they are compared with."""
+class Walk:
+    """Where one night is killed by its points."""
 
-    folder: Path
-    references: dict[float, Reference]
-    deadline: float  # of the monotonic clock
-
-    @property
-    def late(self) -> bool:
-        return time.monotonic() > self.deadline
-
-
-def make_corpus(folder: Path) -> Path:
-    modules = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
-    text = folder / "library.txt"
-    text.write_text("\n\n".join(module.read_text(errors="replace") for module in modules)[:TEXT_CHARS])
-    return prepare.prepare(str(text), SCALE, cache=folder / "cache", workers=1)
+    first: int = 1  # the point of the first kill
+    stride: int = 1
+    torn: int = 0  # are the even (0) or the odd (1) points torn?
+    facts: int | None = 1  # how many new facts to walk through; None: all
+    skip: int = 0  # points that other nights are killed at
+    most: int | None = None  # kills; None: until the night knows more
 
 
-def prepared(folder: Path, budgets_s: Sequence[float], minutes: float) -> Lab:
-    kills.build_strike(folder)
-    os.environ["NIGHTSHIFT_DATA"] = str(make_corpus(folder))
+def sweep(folder: Path, reference: Reference, tally: Tally, walk: Walk) -> None:
+    """Kill at a point, resume, kill at the next: until the journal knows more, and go on from there."""
+    victim = Victim(folder / "night")
+    end = victim.go_on(Strike(walk.first))
+    if walk.facts is None or not begun_a_run(victim):  # between two facts the walk from the one before passes here
+        before, left = victim.facts, walk.facts
+        number = (walk.first if walk.first == 1 else reference.start_up - walk.stride) + walk.skip
+        until = victim.tally.kills + (walk.most or 10**9)
+        while end.killed and victim.tally.kills < until and left != 0:
+            number += walk.stride
+            end = victim.go_on(Strike(number, torn=number % 2 == walk.torn))
+            if victim.facts != before:
+                before, number = victim.facts, reference.start_up - walk.stride
+                left = None if left is None else left - 1
+    tally.add(victim.finish(reference.outcome))
+
+
+def begun_a_run(victim: Victim) -> bool:
+    _, history = victim.journal()
+    return bool(history) and bool(history[-1].runs) and history[-1].runs[-1].ending is Ending.LOST
+
+
+def git_torn(folder: Path, reference: Reference, tally: Tally, command: str, with_loop: bool) -> None:
+    """Kill a git command of the night at each of its points, the loop with it or not."""
+    victim = Victim(folder / "night")
+    mark, shim = folder / "mark", folder / "bin" / "git"
+    shim.parent.mkdir()
+    shim.write_text(SHIM)
+    shim.chmod(0o755)
+    number, missed, code = 1, 0, -1
+    while missed < 2 and code != 0:  # a call that finds its work done writes less than one that does it
+        shutil.rmtree(mark, ignore_errors=True)
+        end = victim.go_on(
+            PATH=f"{shim.parent}{os.pathsep}{os.environ['PATH']}", VICTIM_GIT=shutil.which("git") or "git",
+            VICTIM_COMMAND=command, VICTIM_MARK=str(mark), VICTIM_AT=str(number),
+            VICTIM_TORN=str(number % 2), VICTIM_LOOP="yes" if with_loop else "",
+        )  # fmt: skip
+        hit, code = (mark / "killed").exists(), end.code
+        victim.tally.kills += hit and not end.killed
+        number, missed = (number + 1, missed) if hit else (number, missed + 1)
+    tally.add(victim.finish(reference.outcome))
+
+
+def surprised(folder: Path, reference: Reference, tally: Tally, seed: int, most: int, budget_s: float) -> None:
+    """Kill a night at random moments."""
+    victim, dice = Victim(folder / "night", budget_s), random.Random(seed)
+    for _ in range(most):
+        if not victim.kill_after(dice.uniform(0.2, WAIT_S), whole=dice.random() < 0.5).killed:
+            break
+        time.sleep(dice.choice((0.0, 0.0, 0.3)))
+    tally.add(victim.finish(reference.outcome))
+
+
+def moments(seed: int, most: int, budget_s: float) -> Fault:
+    return Fault("moments", surprised, (seed, most, budget_s), budget_s)
+
+
+def kill_plan(count: int, reference: Reference, seed: int) -> list[Fault]:
+    """Return about so many kills: every point of the loop, twice where that is not too much, and of its commands."""
+    points = len(reference.points)
+    if count < points // 2:  # too few for a separate night from every boundary
+        every = Walk(stride=max(1, 3 * points // (2 * count)), facts=None)
+        opening = Walk(stride=3, skip=reference.opening)  # which the sweep passes in a step or two
+        sweeps = [Fault("sweep", sweep, (walk,)) for walk in (every, opening)]
+        return [*sweeps, Fault("git", git_torn, ("update-ref", True)), moments(seed, max(1, count // 5), BUDGET_S)]
+    stride = max(1, round(3 * points / (2 * count)))
+    walks = [
+        Walk(first, stride, torn, skip=skip, most=None if most is None else -(-most // stride))
+        for torn in range(2 if count >= 3 * points else 1)
+        for first, skip, most in reference.stretches()
+    ]
+    git = [Fault("git", git_torn, (command, loop)) for command in GIT_COMMANDS for loop in (False, True)]
+    plan = [*(Fault("sweep", sweep, (walk,)) for walk in walks), *git]
+    random.Random(seed).shuffle(plan)  # so that a run cut short has seen something of everything
+    return plan
+
+
+# ---- other faults ----------------------------------------------------------------------------------------------------
+
+
+def other_faults(quick: bool) -> list[Fault]:
+    torn = Fault("torn files", torn_files, (20 if quick else 300,))
+    if quick:
+        return [
+            Fault("a full disk", failing_disk, (errno.ENOSPC, 40, 400)),
+            torn,
+            Fault("a clock that jumps", jumping_clock, (1,)),
+        ]
+    disks = [(errno.ENOSPC, "a full disk"), (errno.EIO, "a broken disk")]
+    failing = [Fault(name, failing_disk, (code, first, 36)) for code, name in disks for first in (4, 16, 28)]
+    clocks = [Fault("a clock that jumps", jumping_clock, (days,)) for days in (1, 400, 4000)]
+    return [*failing, torn, Fault("a stopped loop", stopped_loop), *clocks]
+
+
+def failing_disk(folder: Path, reference: Reference, tally: Tally, code: int, first: int, stride: int) -> None:
+    """From some point on nothing can be written: the night says so in a sentence. Then at one point alone."""
+    lasting, passing = Victim(folder / "lasting"), Victim(folder / "passing")
+    for at in range(first, len(reference.points), stride):
+        lasting.go_on(Strike(at if at < reference.start_up + stride else reference.start_up + at % 40, 10**9, code))
+        tally.times += 1
+    tally.add(lasting.finish(reference.outcome))
+    for at in range(first, len(reference.points), stride):
+        if passing.go_on(Strike(at, failure=code)).code == 0:
+            break
+        tally.times += 1
+    tally.add(passing.finish(reference.outcome))
+
+
+def torn_files(folder: Path, reference: Reference, tally: Tally, sizes: int) -> None:
+    """A power cut tears what was not yet on disk: the ledger anywhere, the journal's log past its last whole step."""
+    victim = Victim(folder / "night")
+    boundaries = list(reference.boundaries())
+    victim.go_on(Strike(boundaries[2 * len(boundaries) // 3]))
+    journal, copy = victim.folder / "journal.sqlite", folder / "copy"
+    whole = Path(f"{journal}-wal").read_bytes()
+    for size in range(len(whole), 0, -(len(whole) // sizes or 1)):
+        for tail in (b"", b"\0" * (len(whole) - size), b"\xff" * min(4096, len(whole) - size)):
+            shutil.rmtree(copy, ignore_errors=True)
+            copy.mkdir()
+            shutil.copyfile(journal, copy / journal.name)
+            (copy / f"{journal.name}-wal").write_bytes(whole[:size] + tail)
+            tally.times += 1
+            try:
+                with Journal.resume(copy / journal.name) as torn:
+                    invented = {*known(torn.attempts())} - victim.facts  # an earlier moment of the night, nothing else
+                tally.blame("damaged", f"{sorted(map(str, invented))[:2]}", len(invented))
+            except NightError as error:
+                tally.blame("damaged", str(error))
+    ledger = victim.root / "results.tsv"
+    rows = ledger.read_bytes()
+    tears = [
+        rows[: len(rows) * 2 // 3],
+        rows + b"\0" * 100,
+        rows + b"0000000\tkeep\t",
+        b"".join(rows.splitlines(True)[:2]),
+    ]
+    for tear in tears:
+        ledger.write_bytes(tear)
+        tally.times += 1
+    tally.add(victim.finish(reference.outcome))
+
+
+def stopped_loop(folder: Path, reference: Reference, tally: Tally) -> None:
+    """SIGSTOP in the middle of a run, SIGCONT three seconds later: as if nothing had been."""
+    victim = Victim(folder / "night")
+    loop, out = victim.start(), victim.folder / "runs" / "0001" / "seed0" / "out"
+    deadline = time.monotonic() + kills.LIMIT_S
+    while not out.exists():
+        if time.monotonic() > deadline:
+            raise measure.Failed(f"{out} did not come within {kills.LIMIT_S:.0f} s")
+        time.sleep(0.02)
+    loop.send_signal(signal.SIGSTOP)
+    time.sleep(3)
+    loop.send_signal(signal.SIGCONT)
+    victim.ended(loop)
+    tally.times += 1
+    tally.add(victim.finish(reference.outcome))
+
+
+def jumping_clock(folder: Path, reference: Reference, tally: Tally, days: int) -> None:
+    """Half of a night by the clock of the day, half while it jumps to and fro: only the hours in the rows differ."""
+    # the reference confirms nothing, and an eighth of --hours would be kept for that
+    victim = Victim(folder / "night", options=("--hours", "1", "--dawn", "0"))
+    victim.go_on(Strike(len(reference.points) // 2))
+    start = time.monotonic()
+    end = victim.go_on(Strike(clock_s=days * DAY_S))
+    tally.times += 1
+    if end.code != 0 or time.monotonic() - start > kills.LIMIT_S / 2:
+        tally.blame("tracebacks", f"exit code {end.code}: {end.said[-300:]}")
+    _, history = victim.journal()
+    late = [attempt.number for attempt in history if not 0 < attempt.spent_s < kills.LIMIT_S / 2]
+    tally.blame("damaged", f"attempts {late} took no time or never ended", len(late))
+    tally.add(victim.finish(reference.outcome))
+
+
+# ---- all of them -----------------------------------------------------------------------------------------------------
+
+
+class Laboratory:
+    """Where faults are made, two at a time, and what has come of them so far, by kind."""
+
+    def __init__(self, folder: Path, args: argparse.Namespace, pool: ProcessPoolExecutor) -> None:
+        self.folder, self.pool = folder, pool
+        self.deadline = time.monotonic() + 60 * args.minutes
+        budgets = (BUDGET_S, LONGER_S) if args.kills >= MANY_KILLS else (BUDGET_S,)
+        self.references = {
+            budget_s: Reference.of(folder / f"undisturbed-{budget_s:g}", budget_s) for budget_s in budgets
+        }
+        self.sums: dict[str, Tally] = {}
+        self.begun = 0
+
+    def kills(self) -> int:
+        return sum(self.sums[kind].kills for kind in KINDS if kind in self.sums)
+
+    def make(self, faults: Sequence[Fault], enough: Callable[[], bool] = lambda: False) -> None:
+        """Make them all; when time is up or it is enough, those that have begun end, and no other begins."""
+        jobs = []
+        for fault in faults:
+            self.begun += 1
+            folder = self.folder / f"{self.begun}"
+            jobs.append(self.pool.submit(fault.run, folder, self.references[fault.budget_s]))
+        for done, job in enumerate(as_completed(jobs), start=1):
+            if enough() or time.monotonic() > self.deadline:
+                for other in jobs:
+                    other.cancel()
+            if not job.cancelled():
+                name, tally = job.result()
+                self.sums.setdefault(name, Tally()).add(tally)
+                measure.say(f"{time.strftime('%H:%M:%S')} {done}/{len(jobs)} {name}, {self.kills()} kills")
+                for note in tally.notes:
+                    measure.say(f"  {note}")
+
+    def kill(self, count: int, seed: int) -> None:
+        """Kill by the plan, then at random moments until there are as many as were asked for."""
+        faults = kill_plan(count, self.references[BUDGET_S], seed)
+        while faults and time.monotonic() < self.deadline:
+            self.make(faults, lambda: MANY_KILLS <= count <= self.kills())
+            seed += len(faults)
+            missing = count - self.kills() if count >= MANY_KILLS else 0
+            faults = [moments(seed + at, CHAIN, LONGER_S) for at in range(-(-missing // CHAIN))]
+
+
+def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
+    import killed_commands  # which makes its faults of this module's
+
+    kills.prepare_machine(folder)
     os.environ["TMPDIR"] = str(folder / "tmp")  # what killed processes leave there goes with the folder
     (folder / "tmp").mkdir()
-    kills.adopt_orphans()
-    references = {length: Reference.of(folder / f"undisturbed-{length:g}", length) for length in budgets_s}
-    return Lab(folder, references, time.monotonic() + 60 * minutes)
-
-
-# ---- running ---------------------------------------------------------------------------------------------------------
-
-
-def run_task(task: Task, folder: Path, lab: Lab) -> tuple[str, Tally]:
-    return task.kind, task.run(folder, lab.references[task.budget_s])
-
-
-def run_other(fault: Fault, folder: Path, lab: Lab) -> tuple[str, Tally]:
-    folder.mkdir()
-    return fault.name, fault.run(folder, lab.references[BUDGET_S])
-
-
-def run_kills(count: int, seed: int, lab: Lab, pool: ProcessPoolExecutor, sums: dict[str, Tally]) -> None:
-    """By the plan, then at random moments until there are as many as were asked for."""
-    tasks = sweeps.plan(count, lab.references[BUDGET_S], seed)
-    with bar(count) as advance:
-        while tasks and not lab.late:
-            folders = [lab.folder / f"night-{seed}-{number}" for number in range(len(tasks))]
-            jobs = [pool.submit(run_task, task, at, lab) for task, at in zip(tasks, folders, strict=True)]
-            for name, tally in collect(jobs, lab, sums):
-                advance(tally.kills, f"kills: {name}")
-                if count >= MANY_KILLS and sum(each.kills for each in sums.values()) >= count:
-                    for job in jobs:
-                        job.cancel()  # the nights are shuffled: those that are left are like the others
-            missing = count - sum(tally.kills for tally in sums.values())
-            seed += len(tasks)
-            tasks = sweeps.more(missing, seed) if count >= MANY_KILLS else []
-
-
-def run_faults(kind: str, faults: list[Fault], lab: Lab, pool: ProcessPoolExecutor, sums: dict[str, Tally]) -> None:
-    with bar(len(faults)) as advance:
-        folders = [lab.folder / f"{kind}-{number}" for number in range(len(faults))]
-        jobs = [pool.submit(run_other, fault, at, lab) for fault, at in zip(faults, folders, strict=True)]
-        for name, _ in collect(jobs, lab, sums):
-            advance(1, name)
-
-
-def collect(jobs: list[Future[tuple[str, Tally]]], lab: Lab, sums: dict[str, Tally]) -> Iterator[tuple[str, Tally]]:
-    """As they end; when time is up, those that have begun end, and no other begins."""
-    for job in as_completed(jobs):
-        if lab.late:
-            for other in jobs:
-                other.cancel()
-        if not job.cancelled():
-            name, tally = job.result()
-            sums.setdefault(name, Tally()).add(tally)
-            yield name, tally
-
-
-class bar:  # noqa: N801, used like a function
-    """A progress bar on a terminal, a line for every night elsewhere."""
-
-    def __init__(self, total: int) -> None:
-        columns = (
-            TextColumn("{task.description}", style="bold"),
-            BarColumn(),
-            TextColumn("{task.completed}/{task.total}"),
-        )
-        console = Console(stderr=True)
-        self._progress = Progress(*columns, TimeElapsedColumn(), console=console, disable=not console.is_terminal)
-        self._task = self._progress.add_task("preparing", total=total)
-
-    def __enter__(self) -> Callable[[int, str], None]:
-        self._progress.start()
-        return self._advance
-
-    def _advance(self, count: int, name: str) -> None:
-        self._progress.update(self._task, advance=count, description=name)
-        if self._progress.disable:
-            task = self._progress.tasks[0]
-            measure.say(f"{time.strftime('%H:%M:%S')} {task.completed:.0f}/{task.total:.0f} {name}")
-
-    def __exit__(self, *error: object) -> None:
-        self._progress.stop()
-
-
-# ---- what comes of it ------------------------------------------------------------------------------------------------
-
-
-def report(sums: dict[str, Tally], lab: Lab) -> measure.Flat:
-    names = {
-        "sweep": f"the loop's own calls ({len(lab.references[BUDGET_S].points)} in a night)",
-        "git": "calls of its git commands",
-        "moments": "random moments",
-    }
-    rows = []
-    for name, tally in sums.items():
-        times = tally.kills if name in names else tally.times
-        rows.append([names.get(name, name), str(times), *(str(getattr(tally, count)) for count in COUNTS[1:])])
-    measure.print_table("What was lost", ["fault", "times", *(count.replace("_", " ") for count in COUNTS[1:])], rows)
-    total = Tally()
+    with ProcessPoolExecutor(args.processes, initializer=kills.adopt_orphans) as pool:
+        laboratory = Laboratory(folder, args, pool)
+        if args.only in (None, "kills"):
+            laboratory.kill(args.kills, args.seed)
+        if args.only in (None, "commands"):
+            laboratory.make(killed_commands.every_fault(args.quick))
+        if args.only in (None, "others"):
+            laboratory.make(other_faults(args.quick))
+    sums, total = laboratory.sums, Tally()
     for tally in sums.values():
         total.add(tally)
-    flat: measure.Flat = {name: getattr(total, name) for name in COUNTS}
-    flat["kills"] = sum(sums[name].kills for name in names if name in sums)
+    flat: measure.Flat = {"kills": laboratory.kills()}
+    flat |= {name: getattr(total, name) for name in LOSSES}
     flat["command_kills"] = sum(tally.times for name, tally in sums.items() if name.startswith(killed_commands.KILLED))
-    flat["points_of_a_night"] = len(lab.references[BUDGET_S].points)
+    flat["points_of_a_night"] = len(laboratory.references[BUDGET_S].points)
     for name, tally in sums.items():
         key = name.replace(" ", "_").replace(",", "")
-        flat[f"{key}_times"] = tally.kills if name in names else tally.times
+        flat[f"{key}_times"] = tally.kills if name in KINDS else tally.times
         flat[f"{key}_wrong"] = len(tally.notes)
-    for note in total.notes:
-        measure.say(note)
     return flat
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    options = parser().parse_args(argv)
-
-    def body() -> int:
-        measure.check_writable(options.json)
-        if sys.platform != "linux":
-            raise measure.Misuse("processes that survive a kill are counted as Linux does it: run it there")
-        count = options.kills or (QUICK_KILLS if options.quick else 1000)
-        sums: dict[str, Tally] = {}
-        with measure.work_folder(options.out) as folder:
-            lab = prepared(folder, (BUDGET_S, LONGER_S) if count >= MANY_KILLS else (BUDGET_S,), options.minutes)
-            with ProcessPoolExecutor(options.workers, initializer=kills.adopt_orphans) as pool:
-                if options.only in (None, "kills"):
-                    run_kills(count, options.seed, lab, pool, sums)
-                for kind, module in (("commands", killed_commands), ("others", others)):
-                    if options.only in (None, kind):
-                        run_faults(kind, module.every_fault(options.quick), lab, pool, sums)
-            flat = report(sums, lab)
-        measure.write_json(options.json, flat)
-        return int(any(flat[name] for name in COUNTS[1:]))
-
-    return measure.guarded("faults", body)
+def print_results(args: argparse.Namespace, flat: measure.Flat) -> None:
+    rows = {key.removesuffix("times"): key.removesuffix("_times") for key in flat if key.endswith("_times")}
+    rows = {prefix: KINDS.get(name, name.replace("_", " ")) for prefix, name in rows.items()}
+    measure.print_grid("Faults", flat, rows, {"times": ("times", ",.0f"), "wrong": ("wrong", ",.0f")})
+    measure.print_list("What was lost", {name: flat[name] for name in ("kills", "command_kills", *LOSSES)})
 
 
-def parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser("faults.py", description="Is anything ever lost?")
-    top.add_argument("--quick", action="store_true", help="some minutes: a few kills of each kind")
-    top.add_argument("--json", type=Path, metavar="FILE", help="write the counts there, too")
-    top.add_argument("--kills", type=int, metavar="N", help="about how many (default: 1000)")
-    top.add_argument("--minutes", type=float, default=600, metavar="M", help="begin no night after that (default: 600)")
-    top.add_argument("--workers", type=int, default=2, metavar="N", help="nights at a time (default: %(default)s)")
-    top.add_argument("--seed", type=int, default=0, metavar="K", help="of the random moments (default: %(default)s)")
-    top.add_argument("--only", choices=["kills", "commands", "others"], help="one of its three parts")
-    top.add_argument("--out", type=Path, metavar="DIR", help="keep the nights there (default: removed)")
-    return top
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--kills", type=measure.count, metavar="N", help="about how many (default: 1000; quick: 10)")
+    parser.add_argument("--minutes", type=measure.amount, default=600, metavar="M", help="begin no night after that")
+    parser.add_argument("--processes", type=measure.count, default=2, metavar="N", help="nights at a time (default: 2)")
+    parser.add_argument("--seed", type=int, default=0, metavar="K", help="of the random moments (default: %(default)s)")
+    parser.add_argument("--only", choices=["kills", "commands", "others"], help="one of its three parts")
 
+
+def anything_lost(args: argparse.Namespace, flat: measure.Flat) -> bool:
+    return any(flat[name] for name in LOSSES)
+
+
+PROGRAM = measure.Program(__doc__ or "", compare, print_results, add_options, {"kills": (1000, 10)}, anything_lost)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(PROGRAM.main())

@@ -26,251 +26,148 @@ import json
 import re
 import statistics
 import sys
-from dataclasses import asdict, dataclass
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import measure
-from measure import Failed, Flat, Misuse, Watched
+import peers
 
 ALLOWANCE_S = 900.0  # beyond the budget, after which a run is ended
+OURS = "ours"
+Command = tuple[str | Path, ...]  # less budget, seed and output
+Figures = dict[str, float | None]  # of one finished run
 
 
-@dataclass(frozen=True)
-class Contestant:
-    name: str
-    command: tuple[str | Path, ...]  # less budget, seed and output
-
-    @property
-    def prefix(self) -> str:
-        return "" if self.name == "ours" else self.name.replace("-", "_") + "_"
-
-
-@dataclass(frozen=True)
-class Result:
-    """One finished run."""
-
-    val_bpb: float
-    wall_s: float
-    training_s: float  # on its own clock
-    seconds_beyond: float
-    tokens: float  # trained on, the steps that its clock leaves out included
-    tokens_s: float | None  # the median over the steps that it reports
-    peak_memory_gb: float
-
-
-@dataclass(frozen=True)
-class Setup:
-    description: dict[str, Any]
-    contestants: tuple[Contestant, ...]
-    budget_s: float
-    seeds: tuple[int, ...]
-    folder: Path
-
-    @property
-    def device(self) -> str:
-        return str(self.description["device"]["kind"])
-
-
-# ---- who takes part --------------------------------------------------------------------------------------------------
-
-
-def contestants(args: argparse.Namespace, script: Path) -> tuple[Contestant, ...]:
-    import peers
-
-    chosen = [] if args.no_ours else [Contestant("ours", (sys.executable, script))]
+def contestants(args: argparse.Namespace, script: Path) -> dict[str, Command]:
+    """Return the commands by name, ours first."""
+    chosen: dict[str, Command] = {} if args.no_ours else {OURS: (sys.executable, script)}
     for text in args.peer:
         name, separator, path = text.partition("=")
-        if not separator or not re.fullmatch(r"[\w.-]+", name) or name == "ours":
-            raise Misuse(f"--peer {text} is not NAME=PATH: name a clone, as in autoresearch=~/autoresearch")
+        if not separator or not re.fullmatch(r"[\w.-]+", name) or name == OURS:
+            raise measure.Misuse(f"--peer {text} is not NAME=PATH: name a clone, as in autoresearch=~/autoresearch")
         peer = peers.read_script(Path(path).expanduser())
         python = Path(sys.executable) if peers.is_mlx(peer) else measure.torch_python(args.torch_python)
         if python is None:
             measure.say(f"{name} is left out: this Python has no PyTorch; name one that has with --torch-python")
             continue
-        adapter = measure.HERE / "peers.py"
-        chosen.append(Contestant(name, (python, adapter, peer, "--attention", args.peer_attention)))
+        chosen[name] = (python, "-c", peers.RUN, peer, "--attention", args.peer_attention)
     if not chosen:
-        raise Misuse("nothing is left to be measured: name a --peer that can run here, or leave out --no-ours")
-    return tuple(chosen)
+        raise measure.Misuse("nothing is left to be measured: name a --peer that can run here, or leave out --no-ours")
+    return chosen
 
 
-# ---- one run ---------------------------------------------------------------------------------------------------------
+def prefix_of(name: str) -> str:
+    return "" if name == OURS else name.replace("-", "_") + "_"
 
 
-def run_once(setup: Setup, contestant: Contestant, seed: int) -> Result:
-    folder = setup.folder / "runs" / f"{contestant.name}-{seed}"
-    folder.mkdir(parents=True, exist_ok=True)
-    env = measure.environment(setup.folder / "caches" / contestant.name, Path(setup.description["corpus"]["folder"]))
-    command = [*contestant.command, "--budget-s", f"{setup.budget_s:g}", "--seed", str(seed)]
-    if contestant.name == "ours":
-        command += ["--out", str(folder)]
-    watched = measure.watch(command, env=env, cwd=measure.ROOT, limit_s=setup.budget_s + ALLOWANCE_S)
-    (folder / "log.txt").write_text(watched.text + "\n")
-    return read_result(watched, setup)
+def finished(name: str, command: Command, seed: int, args: argparse.Namespace, folder: Path, facts: Any) -> Figures:
+    """Return the figures of a run, which is made if it has not been with the same terms."""
+    own = folder / "runs" / f"{name}-{seed}"
+    terms = {"budget_s": args.budget_s, "corpus": facts["corpus"]["fingerprint"], "command": list(map(str, command))}
+    with suppress(FileNotFoundError, ValueError):
+        record = json.loads((own / "result.json").read_text())
+        if record["terms"] == terms:
+            return record["figures"]
+    own.mkdir(parents=True, exist_ok=True)
+    env = measure.fresh_caches(folder / "caches" / name, Path(facts["corpus"]["folder"]))
+    words = [*command, "--budget-s", f"{args.budget_s:g}", "--seed", str(seed)]
+    words += ["--out", str(own)] if name == OURS else []
+    watched = measure.watch(words, env=env, cwd=measure.ROOT, limit_s=args.budget_s + ALLOWANCE_S)
+    (own / "log.txt").write_text(watched.text + "\n")
+    figures = read_figures(watched, args.budget_s, is_cpu=facts["device"]["kind"] == "cpu")
+    (own / "result.json").write_text(json.dumps({"terms": terms, "figures": figures}, indent=2) + "\n")
+    return figures
 
 
-def read_result(watched: Watched, setup: Setup) -> Result:
-    """From what it printed: the ancestor's summary after a line ---, and the speed of every step shown."""
+def read_figures(watched: measure.Watched, budget_s: float, *, is_cpu: bool) -> Figures:
+    """Read what it printed: the ancestor's summary after a line ---, and the speed of every step shown."""
     summary = dict(re.findall(r"^(\w+): +(\S+)$", watched.text.rsplit("---\n", 1)[-1], re.MULTILINE))
     rates = re.findall(r"(?:tok/sec: ([\d,]+)|([\d,]+) tokens/s)", watched.text)
     tokens_s = [float((theirs or ours).replace(",", "")) for theirs, ours in rates]
     try:
-        return Result(
-            val_bpb=float(summary["val_bpb"]),
-            wall_s=watched.seconds,
-            training_s=float(summary["training_seconds"]),
-            seconds_beyond=watched.seconds - setup.budget_s,
-            tokens=1e6 * float(summary["total_tokens_M"]),
-            tokens_s=statistics.median(measure.after_the_first_few(tokens_s)) if tokens_s else None,
-            peak_memory_gb=watched.peak_rss_gb
-            if setup.device == "cpu"
-            else float(summary["peak_vram_mb"]) * 2**20 / 1e9,
-        )
+        return {
+            "val_bpb": float(summary["val_bpb"]),
+            "seconds_beyond": watched.seconds - budget_s,
+            "tokens_M": float(summary["total_tokens_M"]),  # the steps that its clock leaves out included
+            "tokens_s": statistics.median(measure.after_the_first_few(tokens_s)) if tokens_s else None,
+            "peak_memory_gb": watched.peak_rss_gb if is_cpu else float(summary["peak_vram_mb"]) * 2**20 / 1e9,
+            "training_s": float(summary["training_seconds"]),  # on its own clock
+        }
     except KeyError as error:
-        raise Failed(f"it ended well but printed no {error}; its last lines: {watched.text[-500:]}") from error
+        raise measure.Failed(f"it ended well but printed no {error}; its end: {watched.text[-500:]}") from error
 
 
-def terms(setup: Setup, contestant: Contestant) -> dict[str, Any]:
-    """What must be equal for a finished run to be used again."""
-    command = [str(part) for part in contestant.command]
-    return {"budget_s": setup.budget_s, "corpus": setup.description["corpus"]["fingerprint"], "command": command}
-
-
-def finished(setup: Setup, contestant: Contestant, seed: int) -> Result | None:
-    try:
-        record = json.loads((setup.folder / "runs" / f"{contestant.name}-{seed}" / "result.json").read_text())
-    except (FileNotFoundError, ValueError):
-        return None
-    return Result(**record["result"]) if record["terms"] == terms(setup, contestant) else None
-
-
-def remember(setup: Setup, contestant: Contestant, seed: int, result: Result) -> None:
-    record = {"terms": terms(setup, contestant), "result": asdict(result)}
-    path = setup.folder / "runs" / f"{contestant.name}-{seed}" / "result.json"
-    path.write_text(json.dumps(record, indent=2) + "\n")
-
-
-# ---- all of them -----------------------------------------------------------------------------------------------------
-
-
-def compare(setup: Setup, json_path: Path | None) -> dict[str, list[Result]]:
-    """Everyone with the first seed, then everyone with the next; one that fails is out, with a word about it."""
-    results: dict[str, list[Result]] = {contestant.name: [] for contestant in setup.contestants}
+def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
+    """Run everyone with the first seed, then everyone with the next; one that fails is out, with a word about it."""
+    script = measure.overwritten(measure.SCRIPT, args.set, folder)
+    chosen = contestants(args, script)
+    facts = measure.describe(script)
+    results: dict[str, list[Figures]] = {name: [] for name in chosen}
     out: set[str] = set()
-    for seed in setup.seeds:
-        for contestant in setup.contestants:
-            if contestant.name in out:
-                continue
-            try:
-                result = finished(setup, contestant, seed) or run_once(setup, contestant, seed)
-            except Failed as error:
-                measure.say(f"{contestant.name} is out: {error}")
-                out.add(contestant.name)
-                continue
-            remember(setup, contestant, seed, result)
-            results[contestant.name].append(result)
-            beyond = f"{result.seconds_beyond:.0f} s beyond {setup.budget_s:g}"
-            measure.say(f"seed {seed}  {contestant.name:18} val_bpb {result.val_bpb:.4f}  {beyond}")
-            measure.write_json(json_path, flatten(setup, results))
-    if len(out) == len(setup.contestants):
-        raise Failed("none of them ran to its end; what each said is above")
-    return results
-
-
-def columns(results: list[Result]) -> Flat:
-    scores = [result.val_bpb for result in results]
-    return {
-        "val_bpb": statistics.fmean(scores) if scores else None,
-        "val_bpb_std": statistics.stdev(scores) if len(scores) > 1 else None,
-        "seconds_beyond": results[0].seconds_beyond if results else None,
-        "tokens_M": measure.median(result.tokens / 1e6 for result in results),
-        "tokens_s": measure.median(result.tokens_s for result in results),
-        "peak_memory_gb": measure.median(result.peak_memory_gb for result in results),
-        "training_s": measure.median(result.training_s for result in results),
-    }
-
-
-def flatten(setup: Setup, results: dict[str, list[Result]]) -> Flat:
-    flat: Flat = {}
-    for contestant in setup.contestants:
-        flat |= {contestant.prefix + key: value for key, value in columns(results[contestant.name]).items()}
-    for contestant in setup.contestants:
-        for key in ("val_bpb", "tokens_s"):
-            if contestant.prefix and "val_bpb" in flat:
-                flat[f"ratio_{contestant.prefix}{key}"] = measure.ratio(flat[key], flat[contestant.prefix + key])
-    device = setup.description["device"]
-    return flat | {
-        "budget_s": setup.budget_s,
-        "seeds": len(setup.seeds),
-        "corpus": setup.description["corpus"]["fingerprint"],
-        "seq_len": setup.description["corpus"]["seq_len"],
-        "device": device["name"],
-        "device_kind": device["kind"],
-        "mlx": device["mlx"],
-    }
-
-
-def print_results(setup: Setup, flat: Flat) -> None:
-    rows = []
-    for contestant in setup.contestants:
-        of = {key: flat[contestant.prefix + key] for key in columns([])}
-        if of["val_bpb"] is None:
+    flat: measure.Flat = {}
+    for seed, name in [(seed, name) for seed in range(args.seeds) for name in chosen]:
+        if name in out:
             continue
-        spread = "" if of["val_bpb_std"] is None else f" ± {of['val_bpb_std']:.4f}"
-        shown = [
-            f"{of['val_bpb']:.4f}{spread}",
-            measure.show(flat.get(f"ratio_{contestant.prefix}val_bpb"), ".3f") if contestant.prefix else "",
-            measure.show(of["seconds_beyond"], ".1f"),
-            measure.show(of["tokens_M"], ",.1f"),
-            measure.show(of["tokens_s"]),
-            measure.show(of["peak_memory_gb"], ".2f"),
-        ]
-        rows.append([contestant.name, *shown])
-    seeds = "one seed" if len(setup.seeds) == 1 else f"{len(setup.seeds)} seeds"
-    head = ["", "bits per byte", "ours / theirs", "s beyond, cold", "M tokens", "tokens/s", "GB"]
-    measure.print_table(f"{flat['device']}: {setup.budget_s:g} s of training, {seeds}", head, rows)
+        try:
+            figures = finished(name, chosen[name], seed, args, folder, facts)
+        except measure.Failed as error:
+            measure.say(f"{name} is out: {error}")
+            out.add(name)
+            continue
+        results[name].append(figures)
+        beyond = f"{figures['seconds_beyond']:.0f} s beyond {args.budget_s:g}"
+        measure.say(f"seed {seed}  {name:18} val_bpb {figures['val_bpb']:.4f}  {beyond}")
+        flat = flatten(args, facts, results)
+        measure.write_json(args.json, flat)
+    if len(out) == len(chosen):
+        raise measure.Failed("none of them ran to its end; what each said is above")
+    return flat
 
 
-# ---- command line ----------------------------------------------------------------------------------------------------
+def flatten(args: argparse.Namespace, facts: Any, results: dict[str, list[Figures]]) -> measure.Flat:
+    flat: measure.Flat = {}
+    for name, runs in [(name, runs) for name, runs in results.items() if runs]:
+        prefix, scores = prefix_of(name), [run["val_bpb"] or 0.0 for run in runs]
+        flat[f"{prefix}val_bpb"] = statistics.fmean(scores)
+        flat[f"{prefix}val_bpb_std"] = statistics.stdev(scores) if len(scores) > 1 else None
+        flat[f"{prefix}seconds_beyond"] = runs[0]["seconds_beyond"]
+        for key in ("tokens_M", "tokens_s", "peak_memory_gb", "training_s"):
+            flat[prefix + key] = measure.median(run[key] for run in runs)
+        if prefix:
+            for key in ("val_bpb", "tokens_s"):
+                flat[f"ratio_{prefix}{key}"] = measure.ratio(flat.get(key), flat[prefix + key])
+    device = facts["device"]
+    flat |= {"device": device["name"], "device_kind": device["kind"], "mlx": device["mlx"]}
+    flat |= {"corpus": facts["corpus"]["fingerprint"], "seq_len": facts["corpus"]["seq_len"]}
+    return flat | {"budget_s": args.budget_s, "seeds": args.seeds}
 
 
-def parse(argv: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--budget-s", type=float, help="seconds of training (default: 300; quick: 5)")
+def print_results(args: argparse.Namespace, flat: measure.Flat) -> None:
+    columns = {
+        "val_bpb": ("bits per byte", ".4f"), "val_bpb_std": ("±", ".4f"),
+        "seconds_beyond": ("s beyond, cold", ".1f"), "tokens_M": ("M tokens", ",.1f"), "tokens_s": ("tokens/s", ",.0f"),
+        "peak_memory_gb": ("GB", ".2f"),
+    }  # fmt: skip
+    prefixes = [key.removesuffix("val_bpb") for key in flat if key.endswith("val_bpb") and not key.startswith("ratio_")]
+    rows = {prefix: prefix.removesuffix("_") or OURS for prefix in prefixes}
+    rows |= {f"ratio_{prefix}": f"ours / {prefix.removesuffix('_')}" for prefix in prefixes if prefix}
+    measure.print_grid(f"{flat['device']}: {args.budget_s:g} s of training, seeds: {args.seeds}", flat, rows, columns)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    about = "seconds of training (default: 300; quick: 5)"
+    parser.add_argument("--budget-s", type=measure.amount, metavar="S", help=about)
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=PATH", help="a clone; may be repeated")
     about = "in place of FlashAttention-3: causal, faster and windows ignored, or window (default: %(default)s)"
-    parser.add_argument("--peer-attention", choices=["causal", "window"], default="causal", help=about)
-    parser.add_argument("--seeds", type=int, default=1, metavar="N", help="runs of each (default: %(default)s)")
+    parser.add_argument("--peer-attention", choices=peers.ATTENTION, default="causal", help=about)
+    parser.add_argument("--seeds", type=measure.count, default=1, metavar="N", help="runs of each (default: 1)")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="overwrite a dial of ours")
     parser.add_argument("--no-ours", action="store_true", help="the peers alone")
     parser.add_argument("--torch-python", type=Path, metavar="PATH", help="a Python with PyTorch, if this one has none")
-    parser.add_argument("--folder", type=Path, metavar="DIR", help="keep logs, curves and caches, and go on from them")
-    parser.add_argument("--quick", action="store_true", help="five seconds of training: under a minute on a CPU")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results as flat keys")
-    args = parser.parse_args(argv)
-    args.budget_s = (5.0 if args.quick else 300.0) if args.budget_s is None else args.budget_s
-    if not args.budget_s > 0 or args.seeds < 1:
-        parser.error("--budget-s and --seeds must be above zero")
-    return args
 
 
-def run(args: argparse.Namespace) -> int:
-    measure.check_writable(args.json)
-    with measure.work_folder(args.folder) as folder:
-        script = measure.overwritten(measure.SCRIPT, args.set, folder)
-        chosen = contestants(args, script)
-        description = measure.describe(script)
-        setup = Setup(description, chosen, args.budget_s, tuple(range(args.seeds)), folder)
-        flat = flatten(setup, compare(setup, args.json))
-        print_results(setup, flat)
-    return 0
-
-
-def main(argv: list[str] | None = None) -> int:
-    args = parse(argv)
-    return measure.guarded("five_minutes", lambda: run(args))
-
+PROGRAM = measure.Program(__doc__ or "", compare, print_results, add_options, {"budget_s": (300.0, 5.0)})
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(PROGRAM.main())

@@ -1,6 +1,6 @@
 """What a judge is worth: simulated nights in which the truth is known, judged by the very code that real nights use.
 
-    python benchmarks/judge_power.py [--nights 300] [--other-nights 100] [--parallel-nights 100] [--workers 2]
+    python benchmarks/judge_power.py [--nights 300] [--other-nights 100] [--parallel-nights 100] [--processes 2]
                                      [--quick] [--json FILE]
 
 A night has 96 runs, those that calibrate included. Its edits do harm, nothing or good, by amounts in units of sigma,
@@ -26,10 +26,15 @@ Effects add up, so that a script without an edit is worth its own merit less tha
 JSON, for each policy P, means over the nights: P_true_gain, P_bias (believed less true gain), both in sigma, P_keeps,
 P_worthless (share of the keeps whose true effect is not above zero), P_runs_per_attempt, P_false_keeps_per_100 (edits
 without effect that are kept, of 100 tried); P_true_gain_error is a standard error. These are of the usual scenario
-with Gaussian noise; others begin with its name: heavy_, rarer_, rarer_heavy_, peaked_, peaked_heavy_, sources_,
-sources_heavy_, dials_, dials_heavy_.
+with Gaussian noise; others begin with its name: heavy_, rarer_, rarer_heavy_ and so on.
 
-Nights with several workers are those of benchmarks/parallel_nights.py, whose keys it lists.
+Nights of balanced in the usual scenario with W = 1, 4 and 16 workers, where attempts end in any order:
+
+  async_gain_W              the true gain of 96 runs, in sigma
+  async_cost_W              the share of the gain of one worker that is lost, and async_cost_W_error, its standard error
+  async_cost_W_calibrated   the same where W workers calibrate as real nights do, with 1 + W runs
+  async_merges_W            merges
+  hours_gain_W              the true gain in the time of 24 runs, in which W workers make W times as many, calibrated so
 """
 
 from __future__ import annotations
@@ -39,43 +44,129 @@ import itertools
 import math
 import os
 import sys
-import time
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # nights are simulated side by side
 
 import measure
 import numpy as np
-from parallel_nights import compare_workers, print_workers
-from simulated import MIXTURES, RUNS, World
+from simulator import Night
 
 from agent.experiment import (
     Attempt,
     Decision,
+    Ending,
     History,
     Judge,
     Kind,
     Proposal,
     Review,
+    Run,
+    Score,
     Status,
+    edit_of,
     incumbent,
     is_half,
+    part_of,
 )
 from agent.judging.champion import Ablation, Again, Without
 from agent.judging.findings import Findings
 from agent.judging.judges import Balanced, Greedy, Strict
+from agent.night.limits import calibration_runs
+from agent.night.merging import first_of
 
-DAWN_RUNS = 30
+RUNS, DAWN_RUNS = 96, 30
+WORKERS, HOURS = (1, 4, 16), 24  # HOURS: lengths of a run
 POLICIES = ("greedy", "gate", "strict", "balanced", "dawn")
 
 
+# ---- what is true ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Shares of harm, nothing and gain when the night begins and ends; mean sizes in sigma."""
+
+    begin: tuple[float, float, float]
+    end: tuple[float, float, float]
+    harm: float
+    gain: float
+    shape: float = 1.0  # of the gamma distribution of sizes: 1 is exponential
+    dials: int = 1  # that an edit turns; of many, two help and two harm, and the shares do not count
+
+
+USUAL = (0.70, 0.18, 0.12)
+PEAKED = (0.60, 0.28, 0.12)
+GOOD, POOR = (0.40, 0.35, 0.25), (0.85, 0.12, 0.03)
+MIXTURES = {  # one of each source
+    "usual": (Mixture(USUAL, USUAL, 3.0, 1.5),),
+    "rarer": (Mixture((0.58, 0.18, 0.24), (0.82, 0.18, 0.0), 3.0, 1.5),),
+    "peaked": (Mixture(PEAKED, PEAKED, 4.0, 1.5, shape=3.0),),
+    "sources": (Mixture(GOOD, GOOD, 3.0, 1.5), Mixture(POOR, POOR, 3.0, 1.5)),
+    "dials": (Mixture(USUAL, USUAL, 3.0, 1.0, dials=8),),
+}
+
+
+class Edits:
+    """A world of edits that add up: the same for every policy, edit by edit and run by run."""
+
+    def __init__(
+        self, seed: int, mixture: str = "usual", heavy: bool = False, edits: int = RUNS, told: bool = True
+    ) -> None:
+        rng, mixtures = np.random.default_rng(seed), MIXTURES[mixture]
+        self.sigma_bpb = float(np.exp(rng.uniform(math.log(0.001), math.log(0.03))))
+        self.level_bpb = float(rng.uniform(0.5, 2.0))
+        luck = rng.random(edits)
+        first = mixtures[0]  # all have the same sizes
+        sizes = rng.gamma(first.shape, 1 / first.shape, size=edits)
+        self.sources = rng.integers(len(mixtures), size=edits)  # of every attempt
+        every = np.stack([np.linspace(each.begin, each.end, edits).cumsum(axis=1) for each in mixtures])
+        shares = every[self.sources, np.arange(edits)]
+        kinds = [-first.harm * sizes, np.zeros(edits), first.gain * sizes]
+        self.dials = np.select([luck < shares[:, 0], luck < shares[:, 1]], kinds[:2], kinds[2])[:, None]  # sigma
+        if first.dials > 1:
+            signs = np.array([first.gain] * 2 + [-first.harm] * 2 + [0.0] * (first.dials - 4))
+            self.dials = rng.permuted(signs * rng.exponential(size=(edits, first.dials)), axis=1)
+        self.effects = self.dials.sum(axis=1)  # by attempt
+        self.seed, self.heavy, self.told = seed, heavy, told  # told: whether the judge sees the edits' sources
+
+    def propose(self, history: History, parent: Attempt | None) -> Proposal:
+        return Proposal("", "", "", f"source {self.sources[len(history)]}" if self.told else "")
+
+    def merge(self, overtaken: Attempt, onto: Attempt, history: History) -> Proposal:
+        return overtaken.proposal
+
+    def merit(self, attempt: Attempt, history: History) -> float:
+        """Return what a script is worth, in sigma above attempt 0."""
+        if attempt.parent is None:
+            return 0.0
+        parent = self.merit(history[attempt.parent], history)
+        if attempt.proposal.without:
+            return parent - sum(map(self.worth, attempt.proposal.without))
+        return parent + self.worth(first_of(attempt, history).number)
+
+    def worth(self, number: int) -> float:
+        """Return what an edit or a half brings, in sigma."""
+        return float(sum(part_of(number, self.dials[edit_of(number)].tolist())))
+
+    def run(self, attempt: Attempt, history: History, *, dawn: int = 0) -> Attempt:
+        seed = 1000 * dawn + sum(run.dawn == dawn for run in attempt.runs)
+        rng = np.random.default_rng((self.seed, attempt.number, seed))
+        error = rng.standard_t(3) / math.sqrt(3) if self.heavy else rng.normal()
+        val_bpb = self.level_bpb - self.sigma_bpb * (self.merit(attempt, history) + float(error))
+        run = Run(seed, Ending.FINISHED, 0, 300.0, None, "", Score(val_bpb, 1.0), dawn=dawn)
+        return replace(attempt, runs=(*attempt.runs, run))
+
+
+# ---- policies --------------------------------------------------------------------------------------------------------
+
+
 def policies(mixture: str) -> tuple[str, ...]:
-    told = ("untold",) * (len(MIXTURES[mixture]) > 1)
-    divided = ("undivided",) * (MIXTURES[mixture][0].dials > 1)
-    return *POLICIES[:-2], *told, "balanced", *divided, "dawn"
+    untold = ("untold",) * (len(MIXTURES[mixture]) > 1)
+    undivided = ("undivided",) * (MIXTURES[mixture][0].dials > 1)
+    return *POLICIES[:-2], *untold, "balanced", *undivided, "dawn"
 
 
 @dataclass(frozen=True)
@@ -90,7 +181,7 @@ class Gate:
         best = incumbent(history)
         if best is None:
             return Decision(Kind.BASELINE, "baseline")
-        own, other = ([sum(three) for three in itertools.product(one.scores_bpb, repeat=3)] for one in (attempt, best))
+        own, other = ([sum(three) for three in itertools.product(a.scores_bpb, repeat=3)] for a in (attempt, best))
         better = float((np.subtract.outer(own, other) < 0).mean())
         return Decision(Kind.KEPT if better >= 0.95 else Kind.LUCK, f"{better:.0%} of the resamples")
 
@@ -98,44 +189,17 @@ class Gate:
         return Review()
 
 
-def a_night(judge: Judge, world: World, *, told: bool = True) -> tuple[list[Attempt], list[float]]:
-    """Attempts, and the seconds that the judge thought about each; told: whether it sees the edits' sources."""
-    history: list[Attempt] = []
-    thought_s: list[float] = []
-    runs = 0
-    while runs < RUNS:
-        best, number = incumbent(history), len(history)
-        proposal = Proposal("", "", "", f"source {world.sources[number]}" if told else "")
-        attempt = Attempt(number, best.number if best else None, proposal, "", commit="c")
-        began, decision = time.perf_counter(), Decision(Kind.UNDECIDED, "not measured yet")
-        while decision.status is None and runs < RUNS:
-            attempt, runs = world.run(attempt, [*history, attempt]), runs + 1
-            decision = judge.judge(attempt, history)
-        if decision.status is None:
-            decision = Decision(Kind.WORSE, "the night is over")
-        history.append(replace(attempt, decision=decision, settled=True))
-        runs += think_again(judge, world, history, RUNS - runs)
-        thought_s.append(time.perf_counter() - began)
-    return history, thought_s
+def a_night(judge: Judge, world: Edits) -> list[Attempt]:
+    """Return the attempts of a night of one worker; what is undecided at its end is discarded."""
+    over = Decision(Kind.WORSE, "the night is over")
+    history = Night(world, judge, RUNS).simulate().history
+    return [attempt if attempt.decision else replace(attempt, decision=over, settled=True) for attempt in history]
 
 
-def think_again(judge: Judge, world: World, history: list[Attempt], runs_left: int) -> int:
-    """Follow the judge's review until it asks for nothing further; return the runs that this took."""
-    runs = 0
-    while True:
-        review = judge.review(history)
-        for number, decision in review.decisions.items():
-            history[number] = replace(history[number], decision=decision)
-        if review.again is not None and runs < runs_left:
-            history[review.again], runs = world.run(history[review.again], history), runs + 1
-        elif not review.decisions:
-            return runs
-
-
-def a_dawn(world: World, history: list[Attempt], divisible: Collection[int] = ()) -> int:
-    """Follow agent/judging/champion.py; the runs that this took."""
-    runs = 0
-    while (dawn := ablation(history, divisible)) and (trial := dawn.next_run(DAWN_RUNS - runs)) is not None:
+def a_dawn(world: Edits, history: list[Attempt], divisible: Collection[int]) -> Ablation | None:
+    """Measure what agent/judging/champion.py asks for, and return it; None if attempt 0 is the best."""
+    runs, dawn = 0, ablation(history, divisible)
+    while dawn is not None and (trial := dawn.next_run(DAWN_RUNS - runs)) is not None:
         match trial:
             case Without(edits):
                 proposal, parent = Proposal("", "", "", "dawn", without=edits), dawn.champion.number
@@ -143,18 +207,13 @@ def a_dawn(world: World, history: list[Attempt], divisible: Collection[int] = ()
                 history.append(Attempt(len(history), parent, proposal, "", "c", decision=decided, settled=True))
             case Again(number):
                 history[number], runs = world.run(history[number], history, dawn=1), runs + 1
-    return runs
+        dawn = ablation(history, divisible)
+    return dawn
 
 
 def ablation(history: Sequence[Attempt], divisible: Collection[int] = ()) -> Ablation | None:
-    """The dawn of the night's best script; None if that is attempt 0."""
     best = incumbent(history)
     return Ablation(history, best, divisible=divisible) if best is not None and best.number else None
-
-
-def found_by(history: Sequence[Attempt], divisible: Collection[int] = ()) -> Findings | None:
-    dawn = ablation(history, divisible)
-    return None if dawn is None else dawn.findings()
 
 
 @dataclass(frozen=True)
@@ -172,9 +231,9 @@ class Outcome:
 
 
 def outcome(
-    world: World, history: History, kept: list[int], believed_bpb: float, halves: Sequence[int] = ()
+    world: Edits, history: History, kept: list[int], believed_bpb: float, halves: Sequence[int] = ()
 ) -> Outcome:
-    """How a night ended that kept these edits, without these halves of them."""
+    """Return how a night ended that kept these edits, without these halves of them."""
     ideas = [attempt.number for attempt in history[1:] if attempt.is_idea]
     gain = sum(map(world.worth, kept)) - sum(map(world.worth, halves))
     return Outcome(
@@ -189,73 +248,83 @@ def outcome(
     )
 
 
-def outcomes(world: World, names: Sequence[str]) -> Iterator[tuple[str, Outcome, list[float]]]:
+def outcomes(seed: int, mixture: str, heavy: bool) -> Iterator[tuple[str, Outcome]]:
+    """Yield how each policy fares with the same edits and the same luck."""
     judges: dict[str, Judge] = {"greedy": Greedy(), "gate": Gate(), "strict": Strict()}
-    at_dawn = [name for name in names if name in ("undivided", "dawn")]
-    for name in names[: -len(at_dawn)]:
-        history, thought_s = a_night(judges.get(name, Balanced()), world, told=name != "untold")
-        kept = [attempt.number for attempt in history[1:] if attempt.status is Status.KEEP]
-        found = found_by(history)
-        believed_bpb = 0.0 if found is None else found.recorded_bpb if name in judges else found.believed_bpb
-        yield name, outcome(world, history, kept, believed_bpb), thought_s
-    for name in at_dawn:
-        confirmed = list(history)
-        divisible = kept if name == "dawn" and world.dials.shape[1] > 1 else ()
-        a_dawn(world, confirmed, divisible)
-        found = found_by(confirmed, divisible)
-        passengers = found.passengers if found is not None else ()
+    for name in policies(mixture):
+        world = Edits(seed, mixture, heavy, told=name != "untold")
+        if name not in ("undivided", "dawn"):
+            history = a_night(judges.get(name, Balanced()), world)
+            kept = [attempt.number for attempt in history[1:] if attempt.status is Status.KEEP]
+            findings = None if (night := ablation(history)) is None else night.findings()
+            believed_bpb = 0.0
+            if findings is not None:
+                believed_bpb = findings.recorded_bpb if name in judges else findings.believed_bpb
+            yield name, outcome(world, history, kept, believed_bpb)
+            continue
+        confirmed = list(history)  # balanced's, which comes before
+        dawn = a_dawn(world, confirmed, kept if name == "dawn" and world.dials.shape[1] > 1 else ())
+        findings = None if dawn is None else dawn.findings()
+        passengers = findings.passengers if findings is not None else ()
         left = [number for number in kept if number not in passengers]
         halves = [number for number in passengers if is_half(number)]
-        yield name, outcome(world, confirmed, left, told_at_dawn(found), halves), []
+        yield name, outcome(world, confirmed, left, confirmed_bpb(findings), halves)
 
 
-def told_at_dawn(found: Findings | None) -> float:
-    """The gain of the confirmed script: the champion's on fresh seeds, and what it is without its passengers."""
-    if found is None or found.honest is None:
+def confirmed_bpb(findings: Findings | None) -> float:
+    """Return the gain of the confirmed script: the champion's on fresh seeds, less that of its passengers."""
+    if findings is None or findings.honest is None:
         return 0.0
-    dropped = sum(edit.effect.mean_bpb for edit in found.edits if edit.number in found.passengers)
-    return found.honest.mean_bpb - dropped
+    dropped = sum(edit.effect.mean_bpb for edit in findings.edits if edit.number in findings.passengers)
+    return findings.honest.mean_bpb - dropped
 
 
-def simulate(job: tuple[int, str, bool]) -> list[tuple[str, Outcome, list[float]]]:
-    seed, mixture, heavy = job
-    return list(outcomes(World(seed, MIXTURES[mixture], heavy), policies(mixture)))
+# ---- many nights -----------------------------------------------------------------------------------------------------
+
+
+def simulate(job: tuple[int, str, bool]) -> list[tuple[str, Outcome]]:
+    return list(outcomes(*job))
+
+
+def simulate_crew(job: tuple[int, int, int, bool]) -> tuple[float, int]:
+    """Return the true gain in sigma of a night of several workers, and its merges."""
+    seed, workers, runs, calibrated = job
+    world, judge = Edits(seed, edits=runs), Balanced()
+    calibration = calibration_runs(judge.calibration, workers) if calibrated else judge.calibration
+    history = Night(world, judge, runs, workers, calibration).simulate().history
+    best = incumbent(history)
+    gain = 0.0 if best is None else world.merit(best, history)
+    return gain, sum(attempt.proposal.merges is not None for attempt in history)
 
 
 def scenarios(args: argparse.Namespace) -> Iterator[tuple[str, str, bool, int]]:
-    """Prefix of its keys, mixture, heavy tails, nights."""
+    """Yield prefix of its keys, mixture, heavy tails, nights."""
     for mixture, heavy in itertools.product(MIXTURES, (False, True)):
-        prefix = "" if mixture == "usual" else f"{mixture}_"
-        nights = args.other_nights if prefix or heavy else args.nights
-        if nights:
-            yield prefix + ("heavy_" if heavy else ""), mixture, heavy, nights
+        prefix = ("" if mixture == "usual" else f"{mixture}_") + ("heavy_" if heavy else "")
+        if nights := args.other_nights if prefix else args.nights:
+            yield prefix, mixture, heavy, nights
 
 
-def compare(args: argparse.Namespace) -> measure.Flat:
+def compare(args: argparse.Namespace, folder: object) -> measure.Flat:
     flat: measure.Flat = {"runs": RUNS, "dawn_runs": DAWN_RUNS, "nights": args.nights, "first_seed": args.first_seed}
-    with ProcessPoolExecutor(args.workers) as pool:
+    with ProcessPoolExecutor(args.processes) as pool:
         for prefix, mixture, heavy, nights in scenarios(args):
             measure.say(f"{nights} nights: {mixture}, {'heavy-tailed' if heavy else 'Gaussian'} noise")
-            jobs = [(args.first_seed + i, mixture, heavy) for i in range(nights)]
-            found = list(pool.map(simulate, jobs))
-            for name in policies(mixture):
-                these = [one for night in found for policy, one, _ in night if policy == name]
-                flat |= {f"{prefix}{name}_{key}": value for key, value in summary(these).items()}
-            if not prefix:
-                thought_s = [s for night in found for policy, _, spent in night if policy == "balanced" for s in spent]
-                flat["balanced_median_ms"], flat["balanced_slowest_ms"] = (
-                    1e3 * float(np.quantile(thought_s, share)) for share in (0.5, 1.0)
-                )
-            flat[f"{prefix}balanced_over_greedy"] = quotient(flat, prefix, "balanced", "greedy")
-            flat[f"{prefix}dawn_over_balanced"] = quotient(flat, prefix, "dawn", "balanced")
+            ends = list(pool.map(simulate, [(args.first_seed + i, mixture, heavy) for i in range(nights)]))
+            for place, name in enumerate(policies(mixture)):
+                summary = summed_up([night[place][1] for night in ends])
+                flat |= {f"{prefix}{name}_{key}": value for key, value in summary.items()}
+            for above, below in (("balanced", "greedy"), ("dawn", "balanced")):
+                quotient = measure.ratio(flat[f"{prefix}{above}_true_gain"], flat[f"{prefix}{below}_true_gain"])
+                flat[f"{prefix}{above}_over_{below}"] = quotient
         return flat | compare_workers(args, pool)
 
 
-def summary(nights: list[Outcome]) -> measure.Flat:
+def summed_up(nights: list[Outcome]) -> measure.Flat:
     def mean(name: str) -> float:
-        return float(np.mean([getattr(one, name) for one in nights]))
+        return float(np.mean([getattr(night, name) for night in nights]))
 
-    gains = [one.true_gain for one in nights]
+    gains = [night.true_gain for night in nights]
     return {
         "true_gain": mean("true_gain"),
         "true_gain_error": float(np.std(gains)) / math.sqrt(len(gains)),
@@ -267,54 +336,56 @@ def summary(nights: list[Outcome]) -> measure.Flat:
     }
 
 
-def quotient(flat: measure.Flat, prefix: str, above: str, below: str) -> float | None:
-    top, bottom = flat[f"{prefix}{above}_true_gain"], flat[f"{prefix}{below}_true_gain"]
-    return measure.ratio(float(top or 0), float(bottom or 0))
+def compare_workers(args: argparse.Namespace, pool: ProcessPoolExecutor) -> measure.Flat:
+    flat: measure.Flat = {"parallel_nights": args.parallel_nights}
+    seeds = range(args.first_seed, args.first_seed + args.parallel_nights)
+    alone = np.zeros(0)
+    for workers in WORKERS if seeds else ():
+        measure.say(f"{len(seeds)} nights: workers {workers}")
+        ends = list(pool.map(simulate_crew, [(seed, workers, RUNS, False) for seed in seeds]))
+        gains = np.array([gain for gain, _ in ends])
+        alone = gains if workers == 1 else alone
+        flat[f"async_gain_{workers}"] = float(gains.mean())
+        flat[f"async_merges_{workers}"] = float(np.mean([merges for _, merges in ends]))
+        if workers > 1:
+            lost = (alone - gains) / alone.mean()
+            flat[f"async_cost_{workers}"] = float(lost.mean())
+            flat[f"async_cost_{workers}_error"] = float(lost.std()) / math.sqrt(len(seeds))
+            calibrated = [gain for gain, _ in pool.map(simulate_crew, [(s, workers, RUNS, True) for s in seeds])]
+            flat[f"async_cost_{workers}_calibrated"] = 1 - float(np.mean(calibrated)) / float(alone.mean())
+        some = [(seed, workers, HOURS * workers, True) for seed in seeds[: max(1, len(seeds) // 5)]]
+        flat[f"hours_gain_{workers}"] = float(np.mean([gain for gain, _ in pool.map(simulate_crew, some)]))
+    return flat
 
 
 def print_results(args: argparse.Namespace, flat: measure.Flat) -> None:
-    columns = ("", "true gain, σ", "believed less true", "keeps", "worthless", "runs an attempt", "false keeps in 100")
+    columns = {
+        "true_gain": ("true gain, σ", ".2f"), "true_gain_error": ("±", ".2f"), "bias": ("believed less true", "+.2f"),
+        "keeps": ("keeps", ".2f"), "worthless": ("worthless", ".1%"), "runs_per_attempt": ("runs an attempt", ".2f"),
+        "false_keeps_per_100": ("false keeps in 100", ".2f"),
+    }  # fmt: skip
     for prefix, mixture, heavy, nights in scenarios(args):
-        rows = [
-            [
-                name,
-                f"{flat[f'{prefix}{name}_true_gain']:.2f} ± {flat[f'{prefix}{name}_true_gain_error']:.2f}",
-                f"{flat[f'{prefix}{name}_bias']:+.2f}",
-                f"{flat[f'{prefix}{name}_keeps']:.2f}",
-                f"{flat[f'{prefix}{name}_worthless']:.1%}",
-                f"{flat[f'{prefix}{name}_runs_per_attempt']:.2f}",
-                f"{flat[f'{prefix}{name}_false_keeps_per_100']:.2f}",
-            ]
-            for name in policies(mixture)
-        ]
-        noise = "heavy-tailed" if heavy else "Gaussian"
-        measure.print_table(f"{mixture}, {noise} noise, {nights} nights of {RUNS} runs", columns, rows)
+        title = f"{mixture}, {'heavy-tailed' if heavy else 'Gaussian'} noise, {nights} nights of {RUNS} runs"
+        measure.print_grid(title, flat, {f"{prefix}{name}_": name for name in policies(mixture)}, columns)
     if args.parallel_nights:
-        print_workers(flat)
+        names = {
+            "async_gain_": "true gain, σ", "async_cost_": "cost", "async_merges_": "merges",
+            "hours_gain_": f"gain in {HOURS} runs' time",
+        }  # fmt: skip
+        title = f"several workers, {args.parallel_nights} nights of {RUNS} runs"
+        measure.print_grid(title, flat, names, {str(workers): (f"workers: {workers}", ".3f") for workers in WORKERS})
 
 
-def parse(argv: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--nights", type=int, help="of the usual scenario (default: 300; quick: 4)")
     parser.add_argument("--other-nights", type=int, help="of each other scenario (default: 100; quick: 0)")
     parser.add_argument("--parallel-nights", type=int, help="with several workers (default: 100; quick: 2)")
     parser.add_argument("--first-seed", type=int, default=10_000, help="choices were made on seeds below 1,000")
-    parser.add_argument("--workers", type=int, default=2, help="processes (default: 2)")
-    parser.add_argument("--quick", action="store_true", help="under a minute")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results as flat keys")
-    args = parser.parse_args(argv)
-    args.nights = (4 if args.quick else 300) if args.nights is None else args.nights
-    args.other_nights = (0 if args.quick else 100) if args.other_nights is None else args.other_nights
-    args.parallel_nights = (2 if args.quick else 100) if args.parallel_nights is None else args.parallel_nights
-    if args.nights < 0 or min(args.other_nights, args.parallel_nights) < 0 or args.workers < 1:
-        parser.error("--nights and --workers must be above zero")
-    return args
+    parser.add_argument("--processes", type=measure.count, default=2, help="nights at a time (default: 2)")
 
 
-def main(argv: list[str] | None = None) -> int:
-    args = parse(argv)
-    return measure.guarded("judge_power", lambda: measure.reported(args, compare, print_results))
-
+DEFAULTS = {"nights": (300, 4), "other_nights": (100, 0), "parallel_nights": (100, 2)}
+PROGRAM = measure.Program(__doc__ or "", compare, print_results, add_options, DEFAULTS)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(PROGRAM.main())

@@ -19,10 +19,8 @@ from pathlib import Path
 
 import kills
 import measure
-from kills import LIMIT_S, ORPHAN_S, Ended, Strike, Tally, known
+from kills import LIMIT_S, ORPHAN_S, Ended, Fault, Reference, Strike, Tally, known
 from nights import command, git, make_repository, unigram
-from others import Fault
-from sweeps import BUDGET_S, Reference
 
 from agent.errors import NightshiftError
 from agent.night.lock import only_night
@@ -52,7 +50,7 @@ State = Mapping[str, object]  # of a scene: its files and what each says
 
 @dataclass(frozen=True)
 class Case:
-    """Name a command, what lies there before, and how it may refuse a second call that has nothing left to do."""
+    """A command, what lies there before, and how it may refuse a second call that has nothing left to do."""
 
     words: tuple[str, ...]
     lay: Callable[[Path], object] = lambda root: None
@@ -107,6 +105,7 @@ def while_a_night_runs(root: Path) -> AbstractContextManager[object]:
     return only_night(root / ".git")
 
 
+TRY = ("try", "--start", "--anyway", "--edit", "idea.py", "-m", "sharper")
 CASES = (
     Case(("pack", "--out", "../t.tar.gz"), refusal="is there already"),
     Case(("unpack", "../t.tar.gz"), arrived, "holds this night already"),
@@ -115,12 +114,7 @@ CASES = (
     Case(("init",), emptied),
     Case(("export", "record", "t"), lambda root: run(root, *command("export", "record", "t"))),
     Case(("submit", "idea.py", "-m", "sharper"), edited, "waits already"),
-    Case(
-        ("try", "--start", "--anyway", "--edit", "idea.py", "-m", "sharper"),
-        edited,
-        "has the same script",
-        while_a_night_runs,
-    ),
+    Case(TRY, edited, "has the same script", while_a_night_runs),
     Case(("run", "--drain", "--tag", "t"), in_queue),
     Case(("python", "-c", PREPARES)),
 )
@@ -129,72 +123,73 @@ CASES = (
 # ---- killing ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Scene:
-    """Hold what a command finds, what it leaves, and the calls by which it does so."""
+def every_fault(quick: bool) -> list[Fault]:
+    parts = 1 if quick else 2  # of one command, so that the longest does not come to run alone
+    most = QUICK_KILLS if quick else MOST_KILLS // parts
+    return [
+        Fault(f"{KILLED}{case.name}", killed, (at, part, parts, most))
+        for part in range(parts)
+        for at, case in enumerate(CASES)
+    ]
 
-    case: Case
-    folder: Path  # to be copied
-    before: State
-    after: State
-    points: int
 
-    @classmethod
-    def of(cls, case: Case, night: Path, folder: Path) -> Scene:
-        """Lay a scene from a repository with a night, and give the command undisturbed in a copy of it."""
-        root = folder / "laid" / "user"
-        left_out = shutil.ignore_patterns("warm", "results.tsv.lock")
-        shutil.copytree(night, root, symlinks=True, ignore=left_out)
-        asked(command("status"), root)  # which keeps a file of its own in the night's folder
-        case.lay(root)
-        before = state_of(folder / "laid")
-        shutil.copytree(folder / "laid", folder / "whole", symlinks=True)
-        end = given(case, folder / "whole" / "user", Strike(), folder / "points.txt")
-        if end.code != 0:
-            raise measure.Failed(f"{case.name} by itself ended with exit code {end.code}: {end.said[-300:]}")
-        return cls(case, folder / "laid", before, state_of(folder / "whole"), len(end.points))
-
-    def kill_at(self, number: int, tally: Tally) -> None:
-        """Kill the command at one call, look, give it again, and look again."""
-        folder = self.folder.with_name(str(number))
-        shutil.copytree(self.folder, folder, symlinks=True)
-        trace, mine = folder.with_suffix(".txt"), Tally(times=1)
-        end = given(self.case, folder / "user", Strike(number, torn=number % 2 == 0), trace)
-        if not end.killed:
-            raise measure.Failed(f"{self.case.name} was not killed at {number}: it ended with {end.code}, {end.said}")
-        self.look_between(state_of(folder), mine)
-        told = asked(command("status"), folder / "user")
-        check_words(told, (0, 2, 3), mine)
-        again = given(self.case, folder / "user")
-        check_words(again, (0, 2) if self.case.refusal else (0,), mine)
-        if again.code == 2 and self.case.refusal not in again.said:
-            mine.blame("lost", f"the second call says: {again.said.strip()[-300:]}")
-        self.look_after(state_of(folder), mine)
-        at = end.points[-1] if end.points else ()
-        mine.notes = [
-            f"{note}  [{self.case.name}, killed at {number}: {' '.join(at)}; see {folder}]" for note in mine.notes
-        ]
+def killed(folder: Path, reference: Reference, tally: Tally, at: int, part: int, parts: int, most: int) -> None:
+    """Kill one command at every `parts`-th call, or at as many as are asked for, the first and the last among them."""
+    case, laid, whole = CASES[at], folder / "laid", folder / "whole"
+    left_out = shutil.ignore_patterns("warm", "results.tsv.lock")
+    shutil.copytree(reference.folder / "user", laid / "user", symlinks=True, ignore=left_out)
+    asked(command("status"), laid / "user")  # which keeps a file of its own in the night's folder
+    case.lay(laid / "user")
+    before = state_of(laid)
+    shutil.copytree(laid, whole, symlinks=True)
+    end = given(case, whole / "user", Strike(), folder / "points.txt")
+    if end.code != 0:
+        raise measure.Failed(f"{case.name} by itself ended with exit code {end.code}: {end.said[-300:]}")
+    numbers, after = range(1 + part, len(end.points) + 1, parts), state_of(whole)
+    for number in sorted({numbers[round(index * (len(numbers) - 1) / (most - 1))] for index in range(most)}):
+        struck = folder / str(number)
+        shutil.copytree(laid, struck, symlinks=True)
+        mine = kill_at(number, case, struck, before, after)
         tally.add(mine)
-        if mine.clean:
-            shutil.rmtree(folder)
+        if not mine.notes:
+            shutil.rmtree(struck)
 
-    def look_between(self, now: State, tally: Tally) -> None:
-        """Check that no file is half of what it was or is to be, and that none is gone before all else is there."""
-        for path in (now.keys() & (self.before.keys() | self.after.keys())) - {GIT}:
-            if now[path] not in (self.before.get(path), self.after.get(path)):
-                tally.blame("damaged", f"{path} is neither as before nor as after")
-        is_done = all(now.get(path) == what for path, what in self.after.items())
-        gone = [path for path, what in self.before.items() if path not in now and what not in now.values()]
-        if not is_done:
-            tally.blame("lost", f"gone: {gone[:3]}", len(gone))
 
-    def look_after(self, now: State, tally: Tally) -> None:
-        missing = [path for path in self.after if path not in now]
-        tally.blame("lost", f"not there after the second call: {missing[:3]}", len(missing))
-        more = [path for path in now if path not in self.after]
-        tally.blame("damaged", f"left behind after the second call: {more[:3]}", len(more))
-        other = [path for path in now if path in self.after and now[path] != self.after[path]]
-        tally.blame("damaged", f"other than undisturbed: {other[:3]}", len(other))
+def kill_at(number: int, case: Case, folder: Path, before: State, after: State) -> Tally:
+    """Kill the command at one call, look, give it again, and look again."""
+    tally, root = Tally(times=1), folder / "user"
+    end = given(case, root, Strike(number, torn=number % 2 == 0), folder.with_suffix(".txt"))
+    if not end.killed:
+        raise measure.Failed(f"{case.name} was not killed at {number}: it ended with {end.code}, {end.said}")
+    look_between(state_of(folder), before, after, tally)
+    check_words(asked(command("status"), root), (0, 2, 3), tally)
+    again = given(case, root)
+    check_words(again, (0, 2) if case.refusal else (0,), tally)
+    if again.code == 2 and case.refusal not in again.said:
+        tally.blame("lost", f"the second call says: {again.said.strip()[-300:]}")
+    look_after(state_of(folder), after, tally)
+    at = " ".join(end.points[-1]) if end.points else ""
+    tally.notes = [f"{note}  [{case.name}, killed at {number}: {at}; see {folder}]" for note in tally.notes]
+    return tally
+
+
+def look_between(now: State, before: State, after: State, tally: Tally) -> None:
+    """Check that no file is half of what it was or is to be, and that none is gone before all else is there."""
+    for path in (now.keys() & (before.keys() | after.keys())) - {GIT}:
+        if now[path] not in (before.get(path), after.get(path)):
+            tally.blame("damaged", f"{path} is neither as before nor as after")
+    if not all(now.get(path) == what for path, what in after.items()):
+        gone = [path for path, what in before.items() if path not in now and what not in now.values()]
+        tally.blame("lost", f"gone: {gone[:3]}", len(gone))
+
+
+def look_after(now: State, after: State, tally: Tally) -> None:
+    missing = [path for path in after if path not in now]
+    tally.blame("lost", f"not there after the second call: {missing[:3]}", len(missing))
+    more = [path for path in now if path not in after]
+    tally.blame("damaged", f"left behind after the second call: {more[:3]}", len(more))
+    other = [path for path in now if path in after and now[path] != after[path]]
+    tally.blame("damaged", f"other than undisturbed: {other[:3]}", len(other))
 
 
 def given(case: Case, root: Path, strike: Strike | None = None, trace: Path = Path()) -> Ended:
@@ -222,25 +217,25 @@ def check_words(end: Ended, codes: tuple[int, ...], tally: Tally) -> None:
 
 def state_of(folder: Path) -> State:
     """Return what each file of a scene says, but for the time at which it was written, and what git knows."""
-    found: dict[str, object] = {}
+    state: dict[str, object] = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
         if f"/{GIT}/" in name:
             if name.endswith(".lock") and not path.name.startswith("nightshift"):
-                found[name] = b""
+                state[name] = b""
         elif path.is_file() and path.name not in READERS and not path.name.endswith((".lock", ".log")):
-            found[name] = said_by(path, str(folder))
+            state[name] = said_by(path, str(folder))
     root = folder / "user"
     if (root / GIT).exists():
-        found[GIT] = known_to_git(root)
-    return found
-
-
-def known_to_git(root: Path) -> tuple[str, ...]:
-    head = subprocess.run(["git", "rev-parse", "HEAD^{tree}"], cwd=root, capture_output=True, text=True, check=False)
-    fsck = subprocess.run(["git", "fsck", "--strict", "--no-dangling"], cwd=root, capture_output=True, check=False)
-    refs = git(root, "for-each-ref", "--format=%(refname) %(tree)")
-    return head.stdout, refs, git(root, "ls-files", "-s"), str(fsck.returncode)
+        asks = (
+            ("rev-parse", "HEAD^{tree}"),
+            ("for-each-ref", "--format=%(refname) %(tree)"),
+            ("ls-files", "-s"),
+            ("fsck", "--strict", "--no-dangling"),
+        )
+        answers = [subprocess.run(["git", *ask], cwd=root, capture_output=True, check=False) for ask in asks]
+        state[GIT] = [(answer.returncode, answer.stdout) for answer in answers]
+    return state
 
 
 def said_by(path: Path, folder: str) -> object:
@@ -254,35 +249,10 @@ def said_by(path: Path, folder: str) -> object:
                 files = (one for one in tar if one.isreg() and one.name != "contents.json")
                 return {one.name: tar.extractfile(one).read() for one in files}  # type: ignore[union-attr]
         if path.suffix == ".json":
-            return without_times(json.loads(path.read_text().replace(folder, "")))
+            facts = json.loads(path.read_text().replace(folder, ""))
+            return {key: facts[key] for key in facts if key not in OWN_TIME} if isinstance(facts, dict) else facts
         if path.suffix == ".patch":  # an entry of the queue
             return [line for line in path.read_text().splitlines() if not line.startswith("Submitted: ")]
     except (NightshiftError, OSError, EOFError, ValueError, tarfile.TarError) as error:
         return f"{type(error).__name__}: {error}"
     return path.read_bytes()
-
-
-def without_times(facts: object) -> object:
-    return {key: facts[key] for key in facts if key not in OWN_TIME} if isinstance(facts, dict) else facts
-
-
-# ---- the faults ------------------------------------------------------------------------------------------------------
-
-
-def every_fault(quick: bool) -> list[Fault]:
-    parts = 1 if quick else 2  # of one command, so that the longest does not come to run alone
-    most = QUICK_KILLS if quick else MOST_KILLS // parts
-    return [
-        Fault(f"{KILLED}{case.name}", killed, (at, part, parts, most))
-        for part in range(parts)
-        for at, case in enumerate(CASES)
-    ]
-
-
-def killed(folder: Path, reference: Reference, tally: Tally, at: int, part: int, parts: int, most: int) -> None:
-    """Kill one command at every `parts`-th call, or at as many as are asked for, the first and the last among them."""
-    night = folder.parent / f"undisturbed-{BUDGET_S:g}" / "user"
-    scene = Scene.of(CASES[at], night, folder)
-    numbers = range(1 + part, scene.points + 1, parts)
-    for number in sorted({numbers[round(index * (len(numbers) - 1) / (most - 1))] for index in range(most)}):
-        scene.kill_at(number, tally)

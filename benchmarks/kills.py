@@ -13,22 +13,23 @@ import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
+from itertools import pairwise
 from pathlib import Path
 
 import measure
 import psutil
-
-sys.path.insert(0, str(measure.ROOT / "tests"))
-
 from nights import command, git, make_repository, unigram
 
+import prepare
 from agent.errors import NightError
 from agent.experiment import Attempt, History, Night
+from agent.lab import corpus
 from agent.records.journal import Journal
 from agent.records.results import COLUMNS, HEADER, lines_of
 
@@ -36,14 +37,66 @@ PR_SET_CHILD_SUBREAPER = 36
 ORPHAN_S = 2.0  # what still lives so long after its loop died is an orphan
 LIMIT_S = 120.0  # of one call of the loop, which takes seconds
 FOREIGN = "0000000\t1.000000\t1.0\tkeep\tfrom a clone\t0\told-night" + "\t" * 13
+BUDGET_S, LONGER_S = 0.05, 0.4
+FOUND = 10  # points that an opening after a kill lacks at most, as its folders are there
+STRETCH = 40  # points that one night walks through: an audit alone has two hundred, and its kills cost seconds each
 LIBRARY = measure.HERE / "strike.c"
 ALL_CALLS = "write,pwrite64,writev,sendfile,copy_file_range,fsync,fdatasync,ftruncate,mkdir,rmdir,unlink,unlinkat"
 ALL_CALLS += ",rename,renameat,link,symlink"  # what strike.c counts, as strace calls it
+SCALE = corpus.Scale("faults", seq_len=128, vocab_size=512, eval_tokens=16384)
+TEXT_CHARS = 1_500_000
+
+
+# ---- a machine that fails on demand ----------------------------------------------------------------------------------
+
+
+def prepare_machine(folder: Path) -> None:
+    """Compile strike.c, prepare a corpus, and adopt what loses its parent. Raises Misuse where that cannot be done."""
+    if sys.platform != "linux":
+        raise measure.Misuse("processes that survive a kill are counted as Linux does it: run it there")
+    build_strike(folder)
+    os.environ["NIGHTSHIFT_DATA"] = str(make_corpus(folder))
+    adopt_orphans()
+
+
+def make_corpus(folder: Path) -> Path:
+    """Prepare a small corpus of Python's standard library, and return its folder."""
+    modules = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
+    text = folder / "library.txt"
+    text.write_text("\n\n".join(module.read_text(errors="replace") for module in modules)[:TEXT_CHARS])
+    return prepare.prepare(str(text), SCALE, cache=folder / "cache", workers=1)
+
+
+def build_strike(folder: Path) -> None:
+    """Compile strike.c; raises Misuse without a compiler."""
+    library, compiler = folder / "strike.so", os.environ.get("CC", "cc")
+    flags = ["-O1", "-shared", "-fPIC", "-o", str(library), str(LIBRARY), "-ldl"]
+    if shutil.which(compiler) is None or subprocess.run([compiler, *flags], check=False).returncode != 0:
+        raise measure.Misuse(f"{compiler} cannot compile {LIBRARY.name}: install gcc or clang")
+    os.environ["NIGHTSHIFT_STRIKE"] = str(library)
+
+
+def adopt_orphans() -> None:
+    """Make what loses its parent a child of this process, which can then count it."""
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def running() -> list[psutil.Process]:
+    """Return the descendants that are alive; dead ones that were adopted are buried."""
+    alive = []
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            if process.status() != psutil.STATUS_ZOMBIE:
+                alive.append(process)
+            elif process.ppid() == os.getpid():
+                with suppress(ChildProcessError):
+                    os.waitpid(process.pid, os.WNOHANG)
+    return alive
 
 
 @dataclass(frozen=True)
 class Strike:
-    """What strike.c is told: fail or die at the calls of these numbers; 0: at none, only tell them."""
+    """What strike.c is asked for: fail or die at the calls of these numbers; 0: at none, only list them."""
 
     at: int = 0
     until: int | None = None
@@ -55,13 +108,20 @@ class Strike:
     def env(self, trace: Path) -> dict[str, str]:
         numbers = {"AT": self.at, "UNTIL": self.until or self.at, "ERRNO": self.failure, "TORN": int(self.torn)}
         numbers["CLOCK_S"] = self.clock_s
-        told = {f"STRIKE_{name}": str(value) for name, value in numbers.items()}
         return {
-            **told,
+            **{f"STRIKE_{name}": str(value) for name, value in numbers.items()},
             **({"STRIKE_PATH": self.only} if self.only else {}),
             "STRIKE_TRACE": str(trace),
             "LD_PRELOAD": os.environ["NIGHTSHIFT_STRIKE"],
         }
+
+
+def points_of(trace: Path) -> tuple[tuple[str, str], ...]:
+    lines = trace.read_text(errors="replace").splitlines() if trace.exists() else []
+    return tuple((call, path) for call, _, path in (line.partition(" ") for line in lines))
+
+
+# ---- what came of it -------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -79,22 +139,21 @@ class Tally:
     notes: list[str] = field(default_factory=list)  # on whatever is not zero
 
     def add(self, other: Tally) -> None:
-        for one in fields(self):
-            setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
+        for each in fields(self):
+            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
 
     def blame(self, what: str, note: str, count: int = 1) -> None:
         if count:
             setattr(self, what, getattr(self, what) + count)
             self.notes.append(f"{what}: {note}")
 
-    @property
-    def clean(self) -> bool:
-        return not self.notes
+
+LOSSES = ("lost", "doubled", "damaged", "orphans", "wrong_rows", "tracebacks")
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How one call of the loop ended."""
+    """How one call of a command ended."""
 
     code: int
     said: str
@@ -105,21 +164,63 @@ class Ended:
         return self.code == -signal.SIGKILL
 
     @property
-    def forgot_stop(self) -> int:
-        """The number of the last point that says where in its start the loop is; 0 where it did not come so far."""
-        return 1 + next((at for at, (_, path) in enumerate(self.points) if Path(path).name == "stop"), -1)
+    def start_up(self) -> int:
+        """Return how many points a resumed loop has before the work that the journal asks for.
+
+        After the file `stop` come words, and the memory that readers of SQLite share.
+        """
+        forgot = 1 + next((at for at, (_, path) in enumerate(self.points) if Path(path).name == "stop"), -1)
+        greeting = ("-shm", "said.txt", "reserve")
+        rest = self.points[forgot:]
+        return forgot + len(list(itertools.takewhile(lambda point: point[1].endswith(greeting), rest)))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """All that a night leaves, except what an hour of the day or a kill may change."""
+
+    attempts: tuple[tuple[object, ...], ...]
+    runs: int
+    rows: tuple[tuple[str, ...], ...]
+    tree: str
+    refs: tuple[str, ...]
 
     @property
-    def greeting(self) -> int:
-        """How many points come between that one and the work: words, and the memory that readers of SQLite share."""
-        chatter = itertools.takewhile(
-            lambda point: point[1].endswith(("-shm", "said.txt", "reserve")), self.points[self.forgot_stop :]
-        )
-        return len(list(chatter))
+    def whole(self) -> bool:
+        return len(self.attempts) == len(self.rows) == len(self.refs) == self.runs > 1
+
+    def compare(self, undisturbed: Outcome, tally: Tally) -> None:
+        missing = set(undisturbed.attempts) - set(self.attempts)
+        tally.blame("lost", f"{sorted(map(str, missing))[:1]} is not in {self.attempts!s:.500}", len(missing))
+        more = max(0, len(self.attempts) - len(undisturbed.attempts)) + max(0, self.runs - undisturbed.runs)
+        tally.blame("doubled", f"{self.runs} runs of {len(self.attempts)} attempts", more)
+        if (self.tree, self.refs) != (undisturbed.tree, undisturbed.refs):
+            tally.blame("damaged", f"branch {self.tree}, refs {self.refs}; due {undisturbed.tree}, {undisturbed.refs}")
+        wrong = sum((Counter(self.rows) - Counter(undisturbed.rows)).values()) + (self.rows != undisturbed.rows)
+        tally.blame("wrong_rows", f"{self.rows} instead of {undisturbed.rows}", wrong)
+
+
+def known(history: History) -> Iterator[tuple[object, ...]]:
+    """Yield every fact that a night counts on, by itself; runs that are going on are none."""
+    for attempt in history:
+        yield attempt.number, "proposal", attempt.proposal, attempt.parent, attempt.started
+        if attempt.commit is not None:
+            yield attempt.number, "commit", attempt.commit
+        for run in attempt.counted_runs:
+            yield attempt.number, "run", run.seed, run.ending, run.wall_s
+            if run.score is not None:
+                yield attempt.number, "score", run.seed, run.score.val_bpb, run.score.wall_s
+        if attempt.decision is not None:
+            yield attempt.number, "decision", attempt.decision
+        if attempt.settled:
+            yield attempt.number, "settled"
+
+
+# ---- one night -------------------------------------------------------------------------------------------------------
 
 
 class Victim:
-    """Hold one night in its own repository, and all that is known about it after each kill."""
+    """One night in its own repository, and all that is known about it after each kill."""
 
     orphan_s, limit_s = ORPHAN_S, LIMIT_S
 
@@ -127,8 +228,8 @@ class Victim:
         self.root, self.budget_s, self.experiments, self.options = folder / "user", budget_s, experiments, options
         self.said = folder / "said.txt"
         self.tally = Tally()
-        self._left: list[tuple[psutil.Process, float]] = []
-        self._facts: frozenset[tuple[object, ...]] = frozenset()
+        self.facts: frozenset[tuple[object, ...]] = frozenset()
+        self._left: dict[psutil.Process, float] = {}  # process → when it becomes an orphan
         folder.mkdir(parents=True)
         make_repository(self.root, unigram())
         (self.root / "train_mlx.py").write_text(unigram(NOTE="an uncommitted edit"))
@@ -141,19 +242,16 @@ class Victim:
     def folder(self) -> Path:
         return self.root / "experiments" / "nights" / "t"
 
-    def command(self) -> list[str]:
+    def start(self, **env: str) -> subprocess.Popen[bytes]:
         limits = ["--experiments", str(self.experiments), "--budget-s", f"{self.budget_s:g}"]
         # a killed night has to end as an undisturbed one: one run an attempt, whatever the scores, and no mix, which
         # draws by the hours that its sources took
-        return command("run", "--tag", "t", "--judge", "greedy", "--proposer", "search", *limits, *self.options)
-
-    def start(self, **env: str) -> subprocess.Popen[bytes]:
+        words = command("run", "--tag", "t", "--judge", "greedy", "--proposer", "search", *limits, *self.options)
         environment = {**measure.with_path(), "COLUMNS": "200", **env}
         with self.said.open("wb") as said:
             return subprocess.Popen(
-                self.command(), cwd=self.root, env=environment,
-                stdin=subprocess.DEVNULL, stdout=said, stderr=said,
-            )  # fmt: skip
+                words, cwd=self.root, env=environment, stdin=subprocess.DEVNULL, stdout=said, stderr=said
+            )
 
     def ended(self, process: subprocess.Popen[bytes]) -> Ended:
         """Wait, and look at everything that a night leaves."""
@@ -161,11 +259,13 @@ class Victim:
             code = process.wait(self.limit_s)
         except subprocess.TimeoutExpired:
             process.kill()
-            self.tally.blame("tracebacks", f"still running after {self.limit_s:.0f} s", 1)
+            self.tally.blame("tracebacks", f"still running after {self.limit_s:.0f} s")
             code = process.wait()
         end = Ended(code, self.said.read_text(errors="replace"))
         self.tally.kills += end.killed
-        self.watch_survivors()
+        now = time.monotonic()
+        self._left = dict.fromkeys(running(), now + self.orphan_s) | self._left
+        self.count_orphans()
         self.look(end)
         return end
 
@@ -179,37 +279,30 @@ class Victim:
         return Ended(end.code, end.said, points_of(trace))
 
     def kill_after(self, seconds: float, *, whole: bool) -> Ended:
-        """SIGKILL at a moment: to the loop alone, or to all of its processes as a reboot would."""
+        """Kill at a moment: the loop alone, or all of its processes as a reboot would."""
         loop = self.start()
         with suppress(subprocess.TimeoutExpired):
             loop.wait(seconds)
         if loop.poll() is None:
             family = psutil.Process(loop.pid).children(recursive=True) if whole else []
             loop.kill()
-            for one in family:
+            for process in family:
                 with suppress(psutil.NoSuchProcess):
-                    one.kill()
+                    process.kill()
         return self.ended(loop)
 
-    def watch_survivors(self) -> None:
-        """Orphans become children of this process (see adopt_orphans), so none can hide."""
-        known = {process for process, _ in self._left}
-        now = time.monotonic()
-        self._left += [(process, now + self.orphan_s) for process in running() if process not in known]
-        self.count_orphans()
-
     def count_orphans(self) -> None:
-        alive = set(running())
-        now = time.monotonic()
-        late = [process for process, deadline in self._left if process in alive and now > deadline]
-        for process in late:
+        """Blame and end what has outlived its loop; it is a child of this process, so it cannot hide."""
+        alive, now = set(running()), time.monotonic()
+        self._left = {process: until for process, until in self._left.items() if process in alive}
+        for process in [process for process, until in self._left.items() if now > until]:
+            del self._left[process]
             with suppress(psutil.NoSuchProcess):
                 self.tally.blame("orphans", f"{process.pid}: {' '.join(process.cmdline())[:200]}")
                 process.kill()
-        self._left = [(process, until) for process, until in self._left if process in alive and process not in late]
 
     def look(self, end: Ended) -> None:
-        """After every end, by a kill or not: is all that was known still known, and all that is there whole?"""
+        """Check after every end, by a kill or not: is all that was known still known, and all that is there whole?"""
         if "Traceback" in end.said or end.code not in (0, 2, -signal.SIGKILL):
             self.tally.blame("tracebacks", f"exit code {end.code}: {end.said.strip()[-600:]}")
         if end.code == 2 and sum(line.startswith("nightshift: ") for line in end.said.splitlines()) != 1:
@@ -222,11 +315,11 @@ class Victim:
         if self.users_own() != self.before:
             self.tally.blame("damaged", "the user's files, index or HEAD changed")
         night, history = self.journal()
-        facts = frozenset(known(history))
-        gone = self._facts - facts
+        facts = frozenset([*known(history), *([("a night",)] if night else [])])
+        gone = self.facts - facts
         self.tally.blame("lost", f"{sorted(map(str, gone))[:3]}", len(gone))
-        self._facts = facts
-        self.tally.blame("wrong_rows", *self.check_rows(night, history))
+        self.facts = facts
+        self.check_rows(night, history)
 
     def journal(self) -> tuple[Night | None, History]:
         if not (self.folder / "journal.sqlite").exists():
@@ -238,18 +331,15 @@ class Victim:
             self.tally.blame("damaged", str(error))
             return None, ()
 
-    def facts(self) -> frozenset[tuple[object, ...]]:
-        return self._facts
-
-    def check_rows(self, night: Night | None, history: History) -> tuple[str, int]:
+    def check_rows(self, night: Night | None, history: History) -> None:
         """Every settled attempt has its row, no row is another than the journal would give, and the clone's stays."""
         lines = (self.root / "results.tsv").read_text().split("\n")
         due = lines_of(night, history) if night else []
         settled = sum(attempt.settled for attempt in history)
-        whole = lines[:2] == [HEADER, FOREIGN] and lines[-1] == ""
         ours = lines[2:-1]
-        wrong = (not whole) + sum(row not in due for row in ours) + max(0, settled - len(ours))
-        return f"{lines!r:.300} instead of {due!r:.300}", wrong
+        wrong = int(lines[:2] != [HEADER, FOREIGN] or lines[-1] != "") + max(0, settled - len(ours))
+        wrong += sum(row not in due for row in ours)
+        self.tally.blame("wrong_rows", f"{lines!r:.300} instead of {due!r:.300}", wrong)
 
     def users_own(self) -> dict[str, bytes]:
         paths = [path for path in self.root.iterdir() if path.is_file() and path.name != "results.tsv"]
@@ -278,41 +368,15 @@ class Victim:
         _, history = self.journal()
         lines = (self.root / "results.tsv").read_text().splitlines()
         rows = [dict(zip(COLUMNS, line.split("\t"), strict=False)) for line in lines[2:]]
-        branch = f"refs/heads/experiments/{self.budget_s:g}s-t^{{tree}}"
-        found = subprocess.run(["git", "rev-parse", branch], cwd=self.root, capture_output=True, text=True, check=False)
+        branch = f"refs/heads/experiments/{self.budget_s:g}s-t"
         refs = git(self.root, "for-each-ref", "--format=%(refname) %(tree)", "refs/experiments").splitlines()
         return Outcome(
             attempts=tuple(end_of(attempt) for attempt in history),
             runs=sum(len(attempt.done_runs) for attempt in history),
             rows=tuple((row["attempt"], row["val_bpb"], row["status"], row["seeds"]) for row in rows),
-            tree=found.stdout.strip(),
+            tree=git(self.root, "for-each-ref", "--format=%(tree)", branch),
             refs=tuple(refs),
         )
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """Return all that a night leaves, except what an hour of the day or a kill may change."""
-
-    attempts: tuple[tuple[object, ...], ...]
-    runs: int
-    rows: tuple[tuple[str, ...], ...]
-    tree: str
-    refs: tuple[str, ...]
-
-    @property
-    def whole(self) -> bool:
-        return len(self.attempts) == len(self.rows) == len(self.refs) == self.runs > 1
-
-    def compare(self, undisturbed: Outcome, tally: Tally) -> None:
-        missing = set(undisturbed.attempts) - set(self.attempts)
-        tally.blame("lost", f"{sorted(map(str, missing))[:1]} is not in {self.attempts!s:.500}", len(missing))
-        more = max(0, len(self.attempts) - len(undisturbed.attempts)) + max(0, self.runs - undisturbed.runs)
-        tally.blame("doubled", f"{self.runs} runs of {len(self.attempts)} attempts", more)
-        if (self.tree, self.refs) != (undisturbed.tree, undisturbed.refs):
-            tally.blame("damaged", f"branch {self.tree}, refs {self.refs}; due {undisturbed.tree}, {undisturbed.refs}")
-        wrong = sum((Counter(self.rows) - Counter(undisturbed.rows)).values()) + (self.rows != undisturbed.rows)
-        tally.blame("wrong_rows", f"{self.rows} instead of {undisturbed.rows}", wrong)
 
 
 def end_of(attempt: Attempt) -> tuple[object, ...]:
@@ -320,49 +384,63 @@ def end_of(attempt: Attempt) -> tuple[object, ...]:
     return (attempt.number, attempt.parent, attempt.proposal, decision, attempt.val_bpb, attempt.settled)
 
 
-def known(history: History) -> Iterator[tuple[object, ...]]:
-    """Every fact that a night counts on, by itself; runs that are going on are none."""
-    for one in history:
-        yield one.number, "proposal", one.proposal, one.parent, one.started
-        if one.commit is not None:
-            yield one.number, "commit", one.commit
-        for run in one.counted_runs:
-            yield one.number, "run", run.seed, run.ending, run.wall_s
-            if run.score is not None:
-                yield one.number, "score", run.seed, run.score.val_bpb, run.score.wall_s
-        if one.decision is not None:
-            yield one.number, "decision", one.decision
-        if one.settled:
-            yield one.number, "settled"
+# ---- faults ----------------------------------------------------------------------------------------------------------
 
 
-def points_of(trace: Path) -> tuple[tuple[str, str], ...]:
-    lines = trace.read_text(errors="replace").splitlines() if trace.exists() else []
-    return tuple((call, path) for call, _, path in (line.partition(" ") for line in lines))
+@dataclass(frozen=True)
+class Reference:
+    """An undisturbed night."""
+
+    folder: Path
+    outcome: Outcome
+    points: tuple[tuple[str, str], ...]
+    start_up: int  # points of a resumed loop before the work that the journal asks for
+
+    @classmethod
+    def of(cls, folder: Path, budget_s: float) -> Reference:
+        victim = Victim(folder, budget_s)
+        end = victim.go_on(Strike())
+        outcome = victim.outcome()
+        again = victim.go_on(Strike())
+        if again.code != 0 or victim.tally.notes or victim.outcome() != outcome or not outcome.whole:
+            raise measure.Failed(f"a night left alone ended so: {victim.tally.notes} {end.said} {again.said}")
+        return cls(folder, outcome, end.points, again.start_up)
+
+    @property
+    def opening(self) -> int:
+        """Return how many points come before the making of the journal in a night whose opening was killed."""
+        return next(at for at, (_, path) in enumerate(self.points) if ".sqlite.new" in path) - FOUND
+
+    def stretches(self) -> Iterator[tuple[int, int, int | None]]:
+        """Yield where each walk from one new fact to the next begins: the boundary, what it skips, its most points."""
+        starts = [*self.boundaries(), len(self.points)]
+        for first, following in pairwise(starts):
+            for skip in range(0, following - first, STRETCH):
+                yield first, skip, STRETCH if skip + STRETCH < following - first else None
+
+    def boundaries(self) -> Iterator[int]:
+        """Yield the number of the point that comes next when the journal has a new fact on disk; 1 is the opening."""
+        yield 1
+        for number, (call, path) in enumerate(self.points, start=1):
+            if call in ("fsync", "fdatasync") and path.endswith("journal.sqlite-wal"):
+                yield number + 1
 
 
-def adopt_orphans() -> None:
-    """What loses its parent becomes a child of this process, which can then count it."""
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+@dataclass(frozen=True)
+class Fault:
+    """One kind of trouble: body makes it in a folder of its own, and counts in the tally what came of it."""
 
+    name: str
+    body: Callable[..., None]  # folder, reference, tally, *arguments
+    arguments: tuple[object, ...] = ()
+    budget_s: float = BUDGET_S
 
-def running() -> list[psutil.Process]:
-    """Descendants that are alive; dead ones that were adopted are buried."""
-    found = []
-    for process in psutil.Process().children(recursive=True):
-        with suppress(psutil.NoSuchProcess):
-            if process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
-            elif process.ppid() == os.getpid():
-                with suppress(ChildProcessError):
-                    os.waitpid(process.pid, os.WNOHANG)
-    return found
-
-
-def build_strike(folder: Path) -> None:
-    """Compile strike.c; raises Misuse without a compiler."""
-    library, compiler = folder / "strike.so", os.environ.get("CC", "cc")
-    flags = ["-O1", "-shared", "-fPIC", "-o", str(library), str(LIBRARY), "-ldl"]
-    if shutil.which(compiler) is None or subprocess.run([compiler, *flags], check=False).returncode != 0:
-        raise measure.Misuse(f"{compiler} cannot compile {LIBRARY.name}: install gcc or clang")
-    os.environ["NIGHTSHIFT_STRIKE"] = str(library)
+    def run(self, folder: Path, reference: Reference) -> tuple[str, Tally]:
+        tally = Tally()
+        folder.mkdir()
+        self.body(folder, reference, tally, *self.arguments)
+        if tally.notes:
+            tally.notes = [f"{note}  [{self.name} {self.arguments}; see {folder}]" for note in tally.notes]
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+        return self.name, tally

@@ -7,7 +7,7 @@ A landscape is a bowl over the project's own dials, of which four to six matter;
 beyond a cliff a run crashes. Everything is in sigma, the noise of one run; each proposer has the same landscapes and
 noise. The project's own judges decide; runs that repeat an attempt count as runs. Gains are the champion's true ones.
 With several workers, a proposal does not know the results of the runs in flight, and an edit whose parent is no longer
-the best is merged onto the best script. Attempt 0 has the runs that it has with one worker.
+the best is merged onto the best script.
 
     bowl     8 sigma to be had        loud    4        quiet    30        tuned    3, and close by
     short    30, most of it in BATCH_ROWS, DEPTH and ASPECT_RATIO         cliffs   10, and six cliffs
@@ -31,41 +31,175 @@ import os
 import random
 import statistics
 import sys
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from pathlib import Path
+from functools import lru_cache
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # nights are simulated side by side
 
-import cmaes
 import measure
 import numpy as np
-import optuna
-from terrain import DIALS, GAINS, KIND, NAMES, SCRIPT, START, Landscape, Place, place_of, script_at
+from simulator import Night
 
-from agent.experiment import Attempt, Decision, Ending, Kind, Night, Noise, Proposal, Run, Score, Status, incumbent
+from agent import experiment
+from agent.experiment import Attempt, Ending, History, Noise, Proposal, Run, Score, Status, incumbent
 from agent.judging.judges import JUDGES, choose_judge
 from agent.judging.noise import noise as noise_of
 from agent.proposers.briefing import Briefing
 from agent.proposers.search.search import Search
-from agent.script.dials import tried_as
+from agent.script.dials import Choices, Dial, Range, Value, read_dials, searched, set_dials, tried_as
 from agent.script.merge import merged
 
+KIND = "cpu"
+SOURCE = measure.SCRIPT.read_text()
+SCRIPT = SOURCE[SOURCE.index("# Shape of the model") : SOURCE.index("# Machinery")]  # its dials with ranges
+DIALS = searched(SCRIPT, KIND)
+NAMES = [dial.name for dial in DIALS]
+GAINS = {"bowl": 8.0, "loud": 4.0, "quiet": 30.0, "tuned": 3.0, "short": 30.0, "cliffs": 10.0, "edges": 10.0}  # sigma
 MEANT = tuple(GAINS)[:6]  # the kinds that a share is the mean over
 SIGMA_BPB, BEST_BPB = 0.005, 1.0
-NIGHT = Night("simulated", "", "train_mlx.py", "", 300.0, 0, KIND, "", "", "", "")
+NIGHT = experiment.Night("simulated", "", "train_mlx.py", "", 300.0, 0, KIND, "", "", "", "")
+Place = np.ndarray  # (D,), 0 to 1 on every dial
 Propose = Callable[[Briefing], Proposal]
 
-optuna.logging.set_verbosity(optuna.logging.ERROR)
+
+# ---- dials and places ------------------------------------------------------------------------------------------------
+
+
+def coordinate(dial: Dial, value: Value) -> float:
+    if isinstance(dial.span, Choices):
+        return dial.span.values.index(value) / (len(dial.span.values) - 1) if value in dial.span.values else 0.5
+    assert isinstance(dial.span, Range)
+    assert isinstance(value, int | float)
+    low, high = dial.span.low, dial.span.high
+    return math.log(value / low) / math.log(high / low) if dial.span.log else (value - low) / (high - low)
+
+
+@lru_cache(100_000)
+def place_of(script: str) -> Place:
+    values = {dial.name: dial.value for dial in read_dials(script, KIND)}
+    return np.array([coordinate(dial, values[dial.name]) for dial in DIALS])
+
+
+def script_at(place: Place, parent: str) -> str:
+    """Return the parent's script with its dials at a place; choices at the nearest one."""
+    changed: dict[str, Value] = {}
+    for dial, to, at in zip(DIALS, np.clip(place, 0, 1), place_of(parent), strict=True):
+        if isinstance(dial.span, Choices):
+            last = len(dial.span.values) - 1
+            if round(to * last) != round(at * last):
+                changed[dial.name] = dial.span.values[round(to * last)]
+        elif isinstance(dial.span, Range) and abs(to - at) > 0.01:
+            low, high = dial.span.low, dial.span.high
+            changed[dial.name] = float(low * (high / low) ** to if dial.span.log else low + to * (high - low))
+    return set_dials(parent, KIND, changed)
+
+
+START = place_of(SCRIPT)
+START.setflags(write=False)
+
+
+# ---- the truth -------------------------------------------------------------------------------------------------------
+
+
+class Landscape:
+    """What places are worth, drawn from kind and seed alone."""
+
+    def __init__(self, kind: str, seed: int) -> None:
+        rng = random.Random(f"{kind} {seed}")
+        active = set(rng.sample(range(len(DIALS)), rng.choice([4, 5, 6])))
+        if kind == "short":
+            active |= {NAMES.index(name) for name in ("BATCH_ROWS", "DEPTH", "ASPECT_RATIO")}
+        self.best, self.weight = START.copy(), np.zeros(len(DIALS))
+        for i, at in enumerate(START):
+            rises = (at < 0.5) == (rng.random() < 0.65)  # more often towards the middle
+            room = 1 - at if rises else at
+            rises, room = (rises, room) if room >= 0.15 else (not rises, 1 - room)
+            far = min(room, rng.uniform(0.15, 0.5) * (0.4 if kind == "tuned" else 1.0))
+            if i in active:
+                self.best[i] = at + far if rises else at - far
+                self.weight[i] = math.exp(rng.gauss(0, 0.8)) / far**2
+            else:
+                self.best[i] = at + rng.uniform(-0.08, 0.08)
+        self.weight *= GAINS[kind] / (self.weight * (START - self.best) ** 2).sum()
+        for i in set(range(len(DIALS))) - active:
+            self.weight[i] = rng.choice([0, 0, 2, 6, 6]) * (2 if kind == "tuned" else 1)
+        pairs = [rng.sample(sorted(active), 2) for _ in range(2)]
+        strength = [rng.uniform(-0.6, 0.6) * math.sqrt(self.weight[i] * self.weight[j]) for i, j in pairs]
+        self.pairs = [(i, j, how) for (i, j), how in zip(pairs, strength, strict=True)]
+        floats = [i for i, dial in enumerate(DIALS) if isinstance(dial.span, Range) and START[i] < 0.8]
+        self.cliffs = [
+            (i, rng.uniform(max(START[i], self.best[i]) + 0.08, 1.1))
+            for i in rng.sample(floats, {"cliffs": 6, "edges": 0}.get(kind, 2))
+        ]
+        self.drops: list[tuple[int, float]] = []  # cliffs below
+        for i in rng.sample(range(len(DIALS)), len(DIALS) // 4 if kind == "edges" else 0):
+            if rng.random() < 0.65:
+                self.cliffs.append((i, rng.uniform(max(START[i], self.best[i]) + 0.08, 1.1)))
+            else:
+                self.drops.append((i, rng.uniform(-0.1, min(START[i], self.best[i]) - 0.08)))
+
+    def loss(self, place: Place) -> float:
+        off = place - self.best
+        return float((self.weight * off**2).sum() + sum(how * off[i] * off[j] for i, j, how in self.pairs))
+
+    def crashes(self, place: Place) -> bool:
+        too_large = place[NAMES.index("BATCH_ROWS")] + place[NAMES.index("DEPTH")] > 1.35
+        above = any(place[i] > edge for i, edge in self.cliffs)
+        return bool(too_large or above or any(place[i] < edge for i, edge in self.drops))
+
+
+class Scripts:
+    """A world of scripts in a landscape, and of one proposer of their dials."""
+
+    def __init__(self, kind: str, seed: int, source: Propose, sigma: Callable[[History], Noise | None]) -> None:
+        self.land, self.seed, self._source, self._sigma = Landscape(kind, seed), seed, source, sigma
+        self._noise = random.Random(f"noise {kind} {seed}")
+
+    def propose(self, history: History, parent: Attempt | None) -> Proposal:
+        if parent is None:
+            return Proposal(SCRIPT, "", "", "you")
+        return self._source(Briefing(NIGHT, tuple(history), parent, noise=self._sigma(history)))
+
+    def merge(self, overtaken: Attempt, onto: Attempt, history: History) -> Proposal | None:
+        base, script = history[overtaken.parent or 0].proposal.script, overtaken.proposal.script
+        both = merged(onto.proposal.script, base, script, KIND)
+        return None if both is None or tried_as(both, history) else replace(overtaken.proposal, script=both)
+
+    def run(self, attempt: Attempt, history: History) -> Attempt:
+        place, error = place_of(attempt.proposal.script), self._noise.gauss(0, 1)
+        val_bpb = BEST_BPB + SIGMA_BPB * (self.land.loss(place) + error)
+        score = None if self.land.crashes(place) else Score(val_bpb, 1.0)
+        ending, code = (Ending.FINISHED, 0) if score else (Ending.CRASHED, 1)
+        return replace(attempt, runs=(*attempt.runs, Run(len(attempt.runs), ending, code, 1.0, None, "", score)))
+
+    def outcome(self, history: History) -> Outcome:
+        champion, start = incumbent(history), self.land.loss(START)
+        losses = [self.land.loss(place_of(attempt.proposal.script)) for attempt in history if attempt.scores_bpb]
+        return Outcome(
+            start - self.land.loss(place_of(champion.proposal.script)) if champion else 0.0,
+            start - min(losses, default=start),
+            sum(attempt.status is Status.CRASH for attempt in history),
+            sum(bool(attempt.runs) for attempt in history),
+        )
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a night stands."""
+
+    gain: float  # sigma, the champion's true one
+    tried: float  # sigma, of the best place that was tried
+    crashes: int
+    attempts: int
 
 
 # ---- who proposes ----------------------------------------------------------------------------------------------------
 
 
 def turning(reach: float | None) -> Callable[[int], Propose]:
-    """One to three dials, anywhere or by a step of at most this share of the range."""
+    """Turn one to three dials, anywhere or by a step of at most this share of the range."""
 
     def make(seed: int) -> Propose:
         def propose(briefing: Briefing) -> Proposal:
@@ -83,7 +217,7 @@ def turning(reach: float | None) -> Callable[[int], Propose]:
 
 
 def seen(briefing: Briefing) -> list[tuple[Place, float]]:
-    """Every attempt's place and score; a crash counts as a sigma worse than the worst."""
+    """Return every attempt's place and score; a crash counts as a sigma worse than the worst."""
     worst = max(attempt.val_bpb for attempt in briefing.history if attempt.val_bpb is not None) + SIGMA_BPB
     return [
         (np.clip(place_of(attempt.proposal.script), 0, 1), worst if attempt.val_bpb is None else attempt.val_bpb)
@@ -92,6 +226,9 @@ def seen(briefing: Briefing) -> list[tuple[Place, float]]:
 
 
 def tpe(seed: int) -> Propose:
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
     axes: dict[str, optuna.distributions.BaseDistribution] = {
         name: optuna.distributions.FloatDistribution(0, 1) for name in NAMES
     }
@@ -109,13 +246,15 @@ def tpe(seed: int) -> Propose:
 
 
 def cma(seed: int, generation: int = 8) -> Propose:
+    import cmaes
+
     def propose(briefing: Briefing) -> Proposal:
         bounds = np.array([[0.0, 1.0]] * len(DIALS))
         sampler = cmaes.SepCMA(mean=START.copy(), sigma=0.125, bounds=bounds, seed=seed + 1, population_size=generation)
-        told = seen(briefing)[1:]
-        for begin in range(0, len(told) - generation + 1, generation):
-            sampler.tell(told[begin : begin + generation])
-        for _ in range(len(told) % generation):
+        tried = seen(briefing)[1:]
+        for begin in range(0, len(tried) - generation + 1, generation):
+            sampler.tell(tried[begin : begin + generation])
+        for _ in range(len(tried) % generation):
             sampler.ask()
         return Proposal(script_at(sampler.ask(), briefing.parent.proposal.script), "", "", "")
 
@@ -132,236 +271,118 @@ ARMS: dict[str, Callable[[int], Propose]] = {
 ONE_BY_ONE = frozenset({"tpe", "cma"})  # arms that need the result of each proposal before the next
 
 
-# ---- nights ----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Outcome:
-    gain: float  # sigma, the champion's true one
-    tried: float  # sigma, of the best place that was tried
-    crashes: int
-    attempts: int
-
-
-class SimulatedNight:
-    """Runs, judges and keeps as a night does; only the scores are drawn from a landscape.
-
-    All runs take the same time: with several workers, a proposal does not know the results of the runs in flight.
-    """
-
-    def __init__(self, kind: str, seed: int, judge: str, workers: int = 1) -> None:
-        self._land, self._noise = Landscape(kind, seed), random.Random(f"noise {kind} {seed}")
-        self._judge, self._told = choose_judge(judge), judge == "greedy"  # it repeats no run that would tell sigma
-        self._workers = workers
-        self.history: list[Attempt] = []
-        self._flight = deque[int]()  # attempts that are being measured, the first to end first
-        self._runs, self._outcomes = 0, dict[int, Outcome]()
-
-    def live(self, propose: Propose, marks: Sequence[int]) -> dict[int, Outcome]:
-        """Number of runs → what the night has come to then."""
-        while self._runs < max(marks):
-            while len(self._flight) < (self._workers if incumbent(self.history) else 1):
-                self._flight.append(self._next(propose))
-            number = self._flight.popleft()
-            attempt = self.history[number] = self._measured(self.history[number])
-            if attempt.decision is None:
-                decision = self._judge.judge(attempt, (*self.history[:number], *self.history[number + 1 :]))
-                if decision.status is None:
-                    self._flight.append(number)
-                else:
-                    self.history[number] = replace(attempt, decision=decision, settled=True)
-            if self.history[number].decision is not None:
-                self._review()
-            if self._runs in marks:
-                self._note()
-        return self._outcomes
-
-    def _next(self, propose: Propose) -> int:
-        """The attempt to be measured next: what the judge doubts, what was overtaken, or a new idea."""
-        again = self._review()
-        if again is not None and again not in self._flight:
-            return again
-        best = incumbent(self.history)
-        proposal = (
-            Proposal(SCRIPT, "", "", "you") if best is None else self._merge(best) or propose(self._briefing(best))
-        )
-        self.history.append(Attempt(len(self.history), best.number if best else None, proposal, "", "c"))
-        return len(self.history) - 1
-
-    def _merge(self, best: Attempt) -> Proposal | None:
-        """The first overtaken edit that is not merged yet, made in the best script; one that conflicts is stale."""
-        known = {one.proposal.merges for one in self.history}
-        for one in self.history:
-            if one.kind is not Kind.OVERTAKEN or one.number in known:
-                continue
-            base, script = self.history[one.parent or 0], one.proposal.script
-            found = merged(best.proposal.script, base.proposal.script, script, KIND) if base is not best else None
-            if found is not None and tried_as(found, self.history) is None:
-                return replace(one.proposal, script=found, merges=one.number)
-            self.history[one.number] = replace(one, decision=Decision(Kind.STALE, "it conflicts"))
-        return None
-
-    def _review(self) -> int | None:
-        """Follow the judge's review; the attempt that it wants to measure again."""
-        while True:
-            review = self._judge.review(self.history)
-            for number, decision in review.decisions.items():
-                self.history[number] = replace(self.history[number], decision=decision)
-            if not review.decisions:
-                return review.again
-
-    def _briefing(self, best: Attempt) -> Briefing:
-        known = Noise(SIGMA_BPB, 5, 2.8 * SIGMA_BPB) if self._told else noise_of(self.history)
-        return Briefing(NIGHT, tuple(self.history), best, noise=known)
-
-    def _measured(self, attempt: Attempt) -> Attempt:
-        """The attempt with one run more."""
-        place, error = place_of(attempt.proposal.script), self._noise.gauss(0, 1)
-        score = (
-            None if self._land.crashes(place) else Score(BEST_BPB + SIGMA_BPB * (self._land.loss(place) + error), 1.0)
-        )
-        ending = Ending.FINISHED if score else Ending.CRASHED
-        self._runs += 1
-        run = Run(len(attempt.runs), ending, 0 if score else 1, 1.0, None, "", score)
-        return replace(attempt, runs=(*attempt.runs, run))
-
-    def _note(self) -> None:
-        """Set down how things stand; the last word after a run counts."""
-        champion, start = incumbent(self.history), self._land.loss(START)
-        places = [place_of(one.proposal.script) for one in self.history if one.scores_bpb]
-        self._outcomes[self._runs] = Outcome(
-            start - self._land.loss(place_of(champion.proposal.script)) if champion else 0.0,
-            start - min(map(self._land.loss, places), default=start),
-            sum(one.status is Status.CRASH for one in self.history),
-            sum(bool(one.runs) for one in self.history),
-        )
-
+# ---- many nights -----------------------------------------------------------------------------------------------------
 
 Job = tuple[str, int, str, int, str, tuple[int, ...]]  # arm, workers, kind of landscape, seed, judge, marks
 
 
-def live_through(job: Job) -> dict[int, Outcome]:
+def night_of(source: Propose, kind: str, seed: int, judge: str, runs: int, workers: int = 1) -> tuple[Night, Scripts]:
+    """Return a night that is to be simulated, and its world.
+
+    The greedy judge repeats no run that would tell sigma, so its proposer is told.
+    """
+    sigma = Noise(SIGMA_BPB, 5, 2.8 * SIGMA_BPB)
+    world = Scripts(kind, seed, source, (lambda history: sigma) if judge == "greedy" else noise_of)
+    return Night(world, choose_judge(judge), runs, workers), world
+
+
+def outcomes(job: Job) -> dict[int, Outcome]:
+    """Return number of runs → what the night has come to then."""
     arm, workers, kind, seed, judge, marks = job
-    return SimulatedNight(kind, seed, judge, workers).live(ARMS[arm](seed), marks)
+    night, world = night_of(ARMS[arm](seed), kind, seed, judge, max(marks), workers)
+    noted: dict[int, Outcome] = {}
+
+    def look(night: Night) -> None:
+        if night.ended in marks:
+            noted[night.ended] = world.outcome(night.history)
+
+    night.simulate(look)
+    return noted
 
 
 def named(arm: str, workers: int) -> str:
     return arm if workers == 1 else f"{arm}_w{workers}"
 
 
-def compare(args: argparse.Namespace) -> measure.Flat:
-    jobs = [
-        (arm, workers, kind, seed, args.judge, tuple(args.runs))
-        for seed in args.seeds
-        for kind in args.kinds
-        for arm in args.arms
-        for workers in args.workers
-    ]
-    with ProcessPoolExecutor(args.processes) as pool:
-        found: dict[tuple[str, str], list[dict[int, Outcome]]] = {}
-        for (arm, workers, kind, seed, *_), outcome in zip(jobs, pool.map(live_through, jobs), strict=True):
-            found.setdefault((named(arm, workers), kind), []).append(outcome)
-            measure.say(f"{named(arm, workers)}: {kind} {seed}")
+def compare(args: argparse.Namespace, folder: object) -> measure.Flat:
+    marks = tuple(sorted(set(args.runs)))
+    if max(args.workers) > 1 and not ONE_BY_ONE.isdisjoint(args.arms):
+        names = " and ".join(sorted(ONE_BY_ONE))
+        raise measure.Misuse(f"--workers: {names} know nothing of runs in flight; name other --arms")
     flat: measure.Flat = {}
-    for arm in arms(args):
-        for runs in args.runs:
-            flat |= summary(f"{arm}_{runs}", {kind: [one[runs] for one in found[arm, kind]] for kind in args.kinds})
-            for kind in args.kinds:
-                gains = [one[runs].gain for one in found[arm, kind]]
-                flat[f"{arm}_{kind}_{runs}_gain"] = statistics.fmean(gains)
-                flat[f"{arm}_{kind}_{runs}_stderr"] = stderr(gains)
+    with ProcessPoolExecutor(args.processes) as pool:
+        for arm in args.arms:
+            for workers in args.workers:
+                ends = {}
+                for kind in args.kinds:
+                    seeds = range(args.first_seed, args.first_seed + args.nights)
+                    jobs = [(arm, workers, kind, seed, args.judge, marks) for seed in seeds]
+                    ends[kind] = list(pool.map(outcomes, jobs))
+                    measure.say(f"{named(arm, workers)}: {kind}")
+                for runs in marks:
+                    nights = {kind: [night[runs] for night in each] for kind, each in ends.items()}
+                    flat |= summed_up(named(arm, workers), runs, nights)
     return flat
 
 
-def arms(args: argparse.Namespace) -> list[str]:
-    """Each arm with each number of workers, by the names of the keys."""
-    return [named(arm, workers) for arm in args.arms for workers in args.workers]
-
-
-def summary(prefix: str, nights: dict[str, list[Outcome]]) -> measure.Flat:
-    """Of one arm after so many runs, over the kinds."""
-    meant = {kind: ones for kind, ones in nights.items() if kind in MEANT} or nights
-    shares = {kind: [one.gain / GAINS[kind] for one in ones] for kind, ones in meant.items()}
-    errors = [stderr(one) for one in shares.values()]
-    known = [error for error in errors if error is not None]
+def summed_up(arm: str, runs: int, nights: dict[str, list[Outcome]]) -> measure.Flat:
+    """Return the figures of one arm after so many runs, over the kinds."""
+    meant = {kind: each for kind, each in nights.items() if kind in MEANT} or nights
+    gains = {kind: [night.gain for night in each] for kind, each in nights.items()}
+    errors = [(measure.standard_error(gains[kind]), GAINS[kind]) for kind in meant]
+    known = [error / gain for error, gain in errors if error is not None]
 
     def mean(of: Callable[[str, Outcome], float]) -> float:
-        return statistics.fmean(statistics.fmean(of(kind, one) for one in ones) for kind, ones in meant.items())
+        return statistics.fmean(statistics.fmean(of(kind, night) for night in each) for kind, each in meant.items())
 
-    return {
-        f"{prefix}_share": mean(lambda kind, one: one.gain / GAINS[kind]),
-        f"{prefix}_share_stderr": math.hypot(*known) / len(errors) if len(known) == len(errors) else None,
-        f"{prefix}_tried": mean(lambda kind, one: one.tried / GAINS[kind]),
-        f"{prefix}_crashes": mean(lambda kind, one: one.crashes),
-        f"{prefix}_attempts": mean(lambda kind, one: one.attempts),
+    flat: measure.Flat = {
+        f"{arm}_{runs}_share": mean(lambda kind, night: night.gain / GAINS[kind]),
+        f"{arm}_{runs}_share_stderr": math.hypot(*known) / len(errors) if len(known) == len(errors) else None,
+        f"{arm}_{runs}_tried": mean(lambda kind, night: night.tried / GAINS[kind]),
+        f"{arm}_{runs}_crashes": mean(lambda kind, night: night.crashes),
+        f"{arm}_{runs}_attempts": mean(lambda kind, night: night.attempts),
     }
-
-
-def stderr(values: Sequence[float]) -> float | None:
-    return statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else None
+    for kind, each in gains.items():
+        flat[f"{arm}_{kind}_{runs}_gain"] = statistics.fmean(each)
+        flat[f"{arm}_{kind}_{runs}_stderr"] = measure.standard_error(each)
+    return flat
 
 
 def print_results(args: argparse.Namespace, flat: measure.Flat) -> None:
-    def with_error(key: str, error_key: str, form: str) -> str:
-        error = flat[error_key]
-        return measure.show(flat[key], form) + ("" if error is None else f" ± {measure.show(error, form)}")
-
-    for runs in args.runs:
-        rows = [
-            [
-                arm,
-                *(with_error(f"{arm}_{kind}_{runs}_gain", f"{arm}_{kind}_{runs}_stderr", ".1f") for kind in args.kinds),
-                with_error(f"{arm}_{runs}_share", f"{arm}_{runs}_share_stderr", ".0%"),
-                *(
-                    measure.show(flat[f"{arm}_{runs}_{key}"], form)
-                    for key, form in (("tried", ".0%"), ("crashes", ".1f"), ("attempts", ".0f"))
-                ),
-            ]
-            for arm in arms(args)
-        ]
-        title = (
-            f"True gain in sigma of {len(args.seeds)} nights after {runs} runs, judge {args.judge} (± standard error)"
-        )
-        columns = ("", *(f"{kind}, {GAINS[kind]:g} to be had" for kind in args.kinds))
-        measure.print_table(title, (*columns, "of what was to be had", "best tried", "crashes", "attempts"), rows)
+    arms = {f"{named(arm, workers)}_": named(arm, workers) for arm in args.arms for workers in args.workers}
+    for runs in sorted(set(args.runs)):
+        columns = {f"{kind}_{runs}_gain": (f"{kind}, {GAINS[kind]:g} to be had", ".1f") for kind in args.kinds}
+        columns |= {
+            f"{runs}_share": ("of what was to be had", ".1%"), f"{runs}_share_stderr": ("±", ".1%"),
+            f"{runs}_tried": ("best tried", ".0%"), f"{runs}_crashes": ("crashes", ".1f"),
+            f"{runs}_attempts": ("attempts", ".0f"),
+        }  # fmt: skip
+        title = f"True gain in sigma, nights of each kind: {args.nights}, after {runs} runs, judge {args.judge}"
+        measure.print_grid(title, flat, arms, columns)
 
 
-def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--nights", type=int, help="on each kind of landscape (default: 12; quick: 1)")
+def several_runs(text: str) -> int:
+    if int(text) < 2:
+        raise argparse.ArgumentTypeError(f"{text} is not above one")
+    return int(text)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--nights", type=measure.count, help="on each kind of landscape (default: 12; quick: 1)")
     parser.add_argument("--first-seed", type=int, default=0, help="choices were made on seeds below 1,000")
-    parser.add_argument(
-        "--runs", type=int, nargs="+", help="of a night: the marks to report at (default: 40 96; quick: 12)"
-    )
+    about = "of a night: the marks to report at (default: 40 96; quick: 12)"
+    parser.add_argument("--runs", type=several_runs, nargs="+", help=about)
     parser.add_argument("--judge", choices=JUDGES, default="greedy", help="default: %(default)s")
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
     parser.add_argument("--kinds", nargs="+", choices=GAINS, default=list(GAINS))
-    parser.add_argument(
-        "--workers",
-        type=int,
-        nargs="+",
-        default=[1],
-        help="of a night, which runs as many attempts at once (default: 1)",
-    )
-    parser.add_argument("--processes", type=int, default=2, help="nights simulated at the same time (default: 2)")
-    parser.add_argument("--quick", action="store_true", help="under a minute")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results as flat keys")
-    args = parser.parse_args(argv)
-    args.nights = (1 if args.quick else 12) if args.nights is None else args.nights
-    args.runs = sorted(set(args.runs or ([12] if args.quick else [40, 96])))
-    args.workers = sorted(set(args.workers))
-    if args.nights < 1 or args.runs[0] < 2 or args.workers[0] < 1 or args.processes < 1:
-        parser.error("--nights, --workers and --processes must be above zero, --runs above one")
-    if args.workers[-1] > 1 and not ONE_BY_ONE.isdisjoint(args.arms):
-        parser.error(f"{' and '.join(sorted(ONE_BY_ONE))} know nothing of runs in flight; name other --arms")
-    args.seeds = range(args.first_seed, args.first_seed + args.nights)
-    return args
+    about = "of a night, which runs as many attempts at once (default: 1)"
+    parser.add_argument("--workers", type=measure.count, nargs="+", default=[1], help=about)
+    parser.add_argument("--processes", type=measure.count, default=2, help="nights at a time (default: 2)")
 
 
-def main(argv: list[str] | None = None) -> int:
-    args = parse(argv)
-    return measure.guarded("landscapes", lambda: measure.reported(args, compare, print_results))
-
+PROGRAM = measure.Program(
+    __doc__ or "", compare, print_results, add_options, {"nights": (12, 1), "runs": ((40, 96), (12,))}
+)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(PROGRAM.main())

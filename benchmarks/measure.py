@@ -1,11 +1,18 @@
-"""What the benchmarks share: processes watched from outside, caches that are cold once, tables, flat JSON.
+"""What the benchmarks share: one command line, one door for errors, processes watched from outside, tables, flat JSON.
 
-Importing it puts the repository on the path, so `import measure` comes before `import prepare`.
+Importing it puts the repository and its tests on the path, so `import measure` comes before `import prepare`.
+
+    python benchmarks/measure.py train_mlx.py
+
+prints what a training script would train here as one JSON line: its dials, its model, the corpus, the device. It is
+asked in a separate process, so that a program that measures loads neither MLX nor the device.
 """
 
 from __future__ import annotations
 
+import argparse
 import ast
+import importlib.util
 import json
 import math
 import os
@@ -17,9 +24,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
@@ -27,7 +34,7 @@ import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
 HERE = ROOT / "benchmarks"
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 import prepare  # noqa: E402
 from agent.errors import NightshiftError  # noqa: E402
@@ -35,9 +42,8 @@ from agent.lab.corpus import DataError  # noqa: E402
 from agent.script.dials import set_dials  # noqa: E402
 
 SCRIPT = ROOT / "train_mlx.py"
-
-Flat = dict[str, float | int | str | None]  # what --json writes
 TAIL_LINES = 12  # of a failed program's output, for the message
+Flat = dict[str, float | int | str | None]  # what --json writes
 
 
 class Misuse(Exception):
@@ -46,6 +52,163 @@ class Misuse(Exception):
 
 class Failed(Exception):
     """A measured program failed; the message holds its last lines (exit code 1)."""
+
+
+# ---- the command line of a benchmark ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Program:
+    """Describe a benchmark: its options with their defaults, what it measures, and how it shows that."""
+
+    about: str  # its docstring
+    compare: Callable[[argparse.Namespace, Path], Flat]  # with a folder to work in
+    show: Callable[[argparse.Namespace, Flat], None]
+    add_options: Callable[[argparse.ArgumentParser], None] = lambda parser: None
+    defaults: Mapping[str, tuple[object, object]] = field(default_factory=dict)  # option → its value, and with --quick
+    falls_short: Callable[[argparse.Namespace, Flat], bool] = lambda args, flat: False
+
+    def parse(self, argv: Sequence[str] | None) -> argparse.Namespace:
+        """Return the options of a command line, those that were not given with their defaults."""
+        parser = argparse.ArgumentParser(
+            description=self.about, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+        )
+        self.add_options(parser)
+        parser.add_argument("--quick", action="store_true", help="a short form that touches every mechanism once")
+        parser.add_argument("--folder", type=Path, metavar="DIR", help="work here, and keep it (default: removed)")
+        parser.add_argument("--json", type=Path, metavar="FILE", help="write the results as flat keys")
+        args = parser.parse_args(argv)
+        for name, values in self.defaults.items():
+            if getattr(args, name) is None:
+                setattr(args, name, values[args.quick])
+        return args
+
+    def main(self, argv: Sequence[str] | None = None) -> int:
+        """Measure, print and write; return 1 where it falls short or a measured program failed, 2 for misuse."""
+        args = self.parse(argv)
+
+        def body() -> int:
+            check_writable(args.json)
+            with work_folder(args.folder) as folder:
+                flat = self.compare(args, folder)
+            self.show(args, flat)
+            write_json(args.json, flat)
+            return int(self.falls_short(args, flat))
+
+        return guarded(Path(sys.modules[self.compare.__module__].__file__ or "").stem, body)
+
+
+def above_zero(kind: Callable[[str], float]) -> Callable[[str], float]:
+    """Return a type of argparse that refuses what is not above zero."""
+
+    def number(text: str) -> float:
+        if not 0 < kind(text) < math.inf:
+            raise argparse.ArgumentTypeError(f"{text} is not above zero")
+        return kind(text)
+
+    return number
+
+
+count, amount = above_zero(int), above_zero(float)
+
+
+def guarded(program: str, body: Callable[[], int]) -> int:
+    """Run a program behind the one door for errors, which become exit codes; 130 for Ctrl-C."""
+    try:
+        return body()
+    except (Misuse, DataError, NightshiftError, Failed) as error:
+        say(f"{program}: {error}")
+        return 1 if isinstance(error, Failed) else 2
+    except KeyboardInterrupt:
+        say(f"{program}: interrupted")
+        return 130
+
+
+@contextmanager
+def work_folder(kept: Path | None) -> Iterator[Path]:
+    """Yield a folder for caches, curves and logs: the one named, made if need be, or one that is removed at the end."""
+    if kept is None:
+        with tempfile.TemporaryDirectory(prefix="nightshift-benchmark-", ignore_cleanup_errors=True) as folder:
+            yield Path(folder)
+        return
+    try:
+        kept.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Misuse(f"the folder {kept} cannot be made ({error.strerror}): name another") from error
+    yield kept.resolve()
+
+
+# ---- numbers, tables, files ------------------------------------------------------------------------------------------
+
+
+def median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None
+
+
+def ratio(above: object, below: object) -> float | None:
+    """Return the quotient of two figures; None where one is missing or the lower one is zero."""
+    if isinstance(above, int | float) and isinstance(below, int | float) and below:
+        return above / below
+    return None
+
+
+def standard_error(values: Sequence[float]) -> float | None:
+    return statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else None
+
+
+def show(value: float | str | None, form: str = ",.0f") -> str:
+    return "" if value is None else value if isinstance(value, str) else format(value, form)
+
+
+def with_error(flat: Flat, key: str, error_key: str, form: str) -> str:
+    error = flat.get(error_key)
+    return show(flat.get(key), form) + ("" if error is None else f" ± {show(error, form)}")
+
+
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left")
+    for i, column in enumerate(columns):
+        table.add_column(column, justify="right" if i else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    Console(width=None if sys.stdout.isatty() else 120).print(table)
+
+
+def print_grid(title: str, flat: Flat, rows: Mapping[str, str], columns: Mapping[str, tuple[str, str]]) -> None:
+    """Print a table whose cells are the keys ROW + COLUMN; rows: prefix → its name, columns: key → name, format."""
+    cells = [
+        [name, *(show(flat.get(prefix + key), form) for key, (_, form) in columns.items())]
+        for prefix, name in rows.items()
+    ]
+    print_table(title, ["", *(name for name, _ in columns.values())], cells)
+
+
+def print_list(title: str, flat: Flat, form: str = ",.3f") -> None:
+    """Print every key with its figure."""
+    rows = [
+        [key.replace("_", " "), show(value, form if isinstance(value, float) else ",")] for key, value in flat.items()
+    ]
+    print_table(title, ("", "measured"), rows)
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def write_json(path: Path | None, flat: Flat) -> None:
+    if path is not None:
+        rounded = {key: round(value, 6) if isinstance(value, float) else value for key, value in flat.items()}
+        path.write_text(json.dumps(rounded, indent=2) + "\n")
+
+
+def check_writable(path: Path | None) -> None:
+    """Raise Misuse for a --json that could not be written after all the measuring."""
+    if path is not None and (path.is_dir() or not os.access(path.absolute().parent, os.W_OK)):
+        raise Misuse(f"--json {path} cannot be written: name a file in a folder that exists")
 
 
 # ---- one process, watched from outside -------------------------------------------------------------------------------
@@ -58,6 +221,7 @@ class Watched:
     seconds: float
     lines: tuple[tuple[float, str], ...]
     peak_rss_gb: float
+    cpu_s: float  # with the processes that it waited for
 
     @property
     def text(self) -> str:
@@ -85,9 +249,11 @@ def watch(command: Sequence[str | Path], *, env: dict[str, str], cwd: Path, limi
         end_group(process.pid)
         reader.join()
     if process.returncode != 0:
-        raise Failed(why_it_failed(command, process.returncode, [line for _, line in lines], seconds >= limit_s))
+        why = "was still running at its limit" if seconds >= limit_s else f"ended with exit code {process.returncode}"
+        said = "\n    ".join(line for _, line in lines[-TAIL_LINES:] if line.strip()) or "(it said nothing)"
+        raise Failed(f"{' '.join(map(str, command))}\n  {why}; its last lines:\n    {said}")
     unit = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss
-    return Watched(seconds, tuple(lines), usage.ru_maxrss * unit / 1e9)
+    return Watched(seconds, tuple(lines), usage.ru_maxrss * unit / 1e9, usage.ru_utime + usage.ru_stime)
 
 
 def read_lines(stream: IO[str], start: float, lines: list[tuple[float, str]]) -> None:
@@ -100,77 +266,40 @@ def end_group(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
 
 
-def why_it_failed(command: Sequence[str | Path], code: int, lines: list[str], was_late: bool) -> str:
-    reason = "was still running at its limit" if was_late else f"ended with exit code {code}"
-    said = "\n    ".join(line for line in lines[-TAIL_LINES:] if line.strip()) or "(it said nothing)"
-    return f"{' '.join(str(part) for part in command)}\n  {reason}; its last lines:\n    {said}"
+def with_path() -> dict[str, str]:
+    """Return this environment, the repository first on Python's path."""
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return {**os.environ, "PYTHONPATH": path}
 
 
-# ---- one training run ------------------------------------------------------------------------------------------------
+def answer(program: Path, *words: str | Path, cwd: Path = ROOT, limit_s: float = 3600.0) -> dict[str, Any]:
+    """Run a Python program, and read the JSON in the last line that it prints."""
+    watched = watch([sys.executable, program, *words], env=with_path(), cwd=cwd, limit_s=limit_s)
+    return dict(json.loads(watched.lines[-1][1]))
 
 
-@dataclass(frozen=True)
-class Run:
-    """One training run, from outside and by the files it left."""
-
-    wall_s: float
-    start_s: float  # from the start of the process to the start of the first step that trains
-    tokens_s: float  # the median over its steps, the first few left out
-    mfu: float | None
-    loss: float  # after the last step, smoothed
-    steps: int
-    peak_rss_gb: float
-    summary: dict[str, Any]
-
-
-def train(command: Sequence[str | Path], out: Path, *, env: dict[str, str], limit_s: float = 1200.0) -> Run:
-    """Run a training script that writes metrics.jsonl and summary.json to `out`, as train_mlx.py does."""
-    watched = watch([*command, "--out", out], env=env, cwd=ROOT, limit_s=limit_s)
-    metrics = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-    settled = after_the_first_few(metrics)
-    mfus = [row["mfu"] for row in settled if row.get("mfu") is not None]
-    return Run(
-        wall_s=watched.seconds,
-        start_s=start_seconds(watched, metrics),
-        tokens_s=statistics.median(row["tokens_s"] for row in settled),
-        mfu=statistics.median(mfus) if mfus else None,
-        loss=metrics[-1]["loss"],
-        steps=len(metrics),
-        peak_rss_gb=watched.peak_rss_gb,
-        summary=json.loads((out / "summary.json").read_text()),
-    )
+# ---- training scripts ------------------------------------------------------------------------------------------------
 
 
 def after_the_first_few(rows: list[Any]) -> list[Any]:
-    """Without the first third, of at most five: the first steps of a process still meet cold caches and clocks."""
+    """Leave out the first third, of at most five: the first steps of a process still meet cold caches and clocks."""
     return rows[min(5, len(rows) // 3) :]
 
 
-def start_seconds(watched: Watched, metrics: list[dict[str, float]]) -> float:
-    """When the line of the first step came, less the training time that it reports."""
-    for at, line in watched.lines:
-        if line.startswith("step "):
-            return at - metrics[0]["t_s"]
-    return watched.seconds - metrics[-1]["t_s"]  # it prints no steps: the end of the process is then counted too
-
-
-# ---- scripts with other values ---------------------------------------------------------------------------------------
-
-
 def overwritten(script: Path, settings: Sequence[str], folder: Path, **on_cpu: int) -> Path:
-    """The script, or a copy in `folder` with constants overwritten as `settings` say, each NAME=VALUE.
+    """Return the script, or a copy in `folder` with constants overwritten as `settings` say, each NAME=VALUE.
 
     on_cpu gives values to dials that a CPU alone has otherwise (`by_device`).
     """
     source = edited = script.read_text()
-    told = " ".join(settings)
     try:
         values = {name: ast.literal_eval(text) for name, text in (setting.split("=", 1) for setting in settings)}
         edited = set_dials(edited, "cpu", on_cpu)
         for kind in ("cpu", "metal", "cuda"):
             edited = set_dials(edited, kind, values)
     except (ValueError, SyntaxError, NightshiftError) as error:
-        raise Misuse(f"--set {told}: {error}; write NAME=VALUE, a constant of {script.name} and its value") from error
+        named = f"--set {' '.join(settings)}"
+        raise Misuse(f"{named}: {error}; write NAME=VALUE, a constant of {script.name} and its value") from error
     if edited == source:
         return script
     copy = folder / script.name
@@ -178,75 +307,56 @@ def overwritten(script: Path, settings: Sequence[str], folder: Path, **on_cpu: i
     return copy
 
 
-# ---- environments ----------------------------------------------------------------------------------------------------
-
-
-def with_path() -> dict[str, str]:
-    """This environment, the repository first on Python's path."""
-    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    return {**os.environ, "PYTHONPATH": path}
-
-
-def environment(caches: Path, data: Path, **more: str) -> dict[str, str]:
-    """The environment of a measured program: this corpus, and every cache of compiled kernels inside `caches`."""
+def fresh_caches(caches: Path, data: Path, **more: str) -> dict[str, str]:
+    """Return the environment of a measured program: this corpus, and all caches of compiled kernels in `caches`."""
     env = {**with_path(), **more, "NIGHTSHIFT_DATA": str(data), "PYTHONUNBUFFERED": "1"}
     env.pop("MLX_PTX_CACHE_DIR", None)  # MLX's kernels then lie in $TMPDIR/mlx
-    folders = {
-        "TMPDIR": "tmp",
-        "NIGHTSHIFT_CACHE": "nightshift",
-        "TORCHINDUCTOR_CACHE_DIR": "inductor",
-        "TRITON_CACHE_DIR": "triton",
-        "CUDA_CACHE_PATH": "cuda",
-    }
-    for name, folder in folders.items():
-        (caches / folder).mkdir(parents=True, exist_ok=True)
-        env[name] = str(caches / folder)
+    names = ("TMPDIR", "NIGHTSHIFT_CACHE", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "CUDA_CACHE_PATH")
+    for name in names:
+        (caches / name.lower()).mkdir(parents=True, exist_ok=True)
+        env[name] = str(caches / name.lower())
     return env
 
 
-@contextmanager
-def work_folder(kept: Path | None) -> Iterator[Path]:
-    """A folder for caches, curves and logs: the one named, made if need be, or one that is removed at the end."""
-    if kept is not None:
-        try:
-            kept.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise Misuse(f"the folder {kept} cannot be made ({error.strerror}): name another") from error
-        yield kept.resolve()
-        return
-    folder = Path(tempfile.mkdtemp(prefix="nightshift-benchmark-"))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
 def torch_python(named: Path | None) -> Path | None:
-    """The interpreter named, which must have PyTorch, or else this one if it has, or None."""
+    """Return the interpreter named, which must have PyTorch, or else this one if it has, or None."""
     if named is not None and shutil.which(named) is None:
         raise Misuse(f"--torch-python {named} is no program that can be run: name a Python interpreter")
     python = named or Path(sys.executable)
     probe = "import importlib.util as u, sys; sys.exit(not (u.find_spec('torch') and u.find_spec('numpy')))"
-    has_torch = subprocess.run([python, "-c", probe], cwd="/", env=os.environ, check=False).returncode == 0
+    has_torch = subprocess.run([python, "-c", probe], cwd="/", check=False).returncode == 0
     if named is not None and not has_torch:
         raise Misuse(f"--torch-python {named} has no PyTorch with NumPy: name an interpreter that has both")
     return python if has_torch else None
 
 
 def describe(script: Path) -> dict[str, Any]:
-    """Describe a training script and this machine, in a separate process: MLX and the device stay untouched here.
-
-    Prepares the default corpus where there is none.
-    """
-    watched = watch([sys.executable, HERE / "describe.py", script], env=with_path(), cwd=ROOT, limit_s=1200.0)
-    return json.loads(watched.lines[-1][1])
+    """Describe a training script and this machine; prepares the default corpus where there is none."""
+    return answer(Path(__file__), script, limit_s=1200.0)
 
 
-# ---- what is evaluated -----------------------------------------------------------------------------------------------
+def described(script: Path) -> dict[str, Any]:
+    """Describe a training script by importing it."""
+    from agent.lab import hardware
+
+    data = prepare.ensure_data()
+    spec = importlib.util.spec_from_file_location("train_mlx", script)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules["train_mlx"] = importlib.util.module_from_spec(spec)  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    dials = {name: value for name, value in vars(module).items() if name.isupper()}
+    plain = {name: value for name, value in dials.items() if isinstance(value, bool | int | float | str | None)}
+    return {
+        "device": hardware.describe(),
+        "corpus": {"folder": str(data.folder), "fingerprint": data.fingerprint, "seq_len": data.seq_len},
+        "model": asdict(module.config_from_dials(vocab_size=data.vocab_size, seq_len=data.seq_len)),
+        "dials": plain,
+    }
 
 
 def bits_per_byte(losses_of: Callable[[Any, Any], Any], data: Any, *, rows: int, split: str = "validation") -> float:
-    """prepare.evaluate_bpb for models of any library: the same text, the same count of bytes.
+    """Return prepare.evaluate_bpb for models of any library: the same text, the same count of bytes.
 
     losses_of takes inputs and targets, both (rows, T) int32, and returns cross-entropies in nats, (rows, T).
     """
@@ -260,69 +370,6 @@ def bits_per_byte(losses_of: Callable[[Any, Any], Any], data: Any, *, rows: int,
     return nats / (math.log(2) * int(data.token_bytes[targets].sum(dtype=np.int64)))
 
 
-# ---- numbers, tables, files ------------------------------------------------------------------------------------------
-
-
-def median(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return statistics.median(known) if known else None
-
-
-def ratio(above: float | None, below: float | None) -> float | None:
-    return above / below if above is not None and below else None
-
-
-def show(value: float | str | None, form: str = ",.0f") -> str:
-    return "" if value is None else value if isinstance(value, str) else format(value, form)
-
-
-def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left")
-    for i, column in enumerate(columns):
-        table.add_column(column, justify="right" if i else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    Console(width=None if sys.stdout.isatty() else 120).print(table)
-
-
-def say(text: str, stream: IO[str] | None = None) -> None:
-    print(text, file=stream or sys.stderr, flush=True)
-
-
-def write_json(path: Path | None, flat: Flat) -> None:
-    if path is not None:
-        rounded = {key: round(value, 6) if isinstance(value, float) else value for key, value in flat.items()}
-        path.write_text(json.dumps(rounded, indent=2) + "\n")
-
-
-def check_writable(path: Path | None) -> None:
-    """Minutes of measuring must not end in a file that cannot be written."""
-    if path is not None and (path.is_dir() or not os.access(path.absolute().parent, os.W_OK)):
-        raise Misuse(f"--json {path} cannot be written: name a file in a folder that exists")
-
-
-def reported(args: Any, compare: Callable[[Any], Flat], show: Callable[[Any, Flat], None]) -> int:
-    """Measure, print and write what --json names, once it is known that it can be written; return the exit code."""
-    check_writable(args.json)
-    flat = compare(args)
-    show(args, flat)
-    write_json(args.json, flat)
-    return 0
-
-
-def guarded(program: str, body: Callable[[], int]) -> int:
-    """The one door for errors: 2 with a sentence for misuse, 1 for a measured program that failed, 130 for Ctrl-C."""
-    try:
-        return body()
-    except (Misuse, DataError, NightshiftError) as error:
-        say(f"{program}: {error}")
-        return 2
-    except Failed as error:
-        say(f"{program}: {error}")
-        return 1
-    except KeyboardInterrupt:
-        say(f"{program}: interrupted")
-        return 130
+if __name__ == "__main__":
+    facts = described(Path(sys.argv[1]))
+    print(f"\n{json.dumps(facts)}")  # a line of its own, whatever was printed above

@@ -1,11 +1,14 @@
 """Run a peer's train.py, unchanged, over our prepared corpus: what five_minutes.py starts, one process for each.
 
-    python benchmarks/peers.py PATH/train.py --budget-s 300 [--seed 0] [--attention causal|window] [--set NAME=VALUE]
+The peers are karpathy/autoresearch (PyTorch) and trevin-creator/autoresearch-mlx (MLX). Both import MAX_SEQ_LEN,
+TIME_BUDGET, Tokenizer, make_dataloader and evaluate_bpb from `prepare`; the first also gets FlashAttention-3 from the
+Hugging Face hub through `kernels.get_kernel`. Stand-ins for these modules give them our rows of training text, packed
+and prefetched in a thread, and score them on our validation text with our count of bytes, so that every score is of the
+same bits over the same bytes. All else is the peer's own: model, optimizer, precision, compilation, batch size, clock
+and summary. FlashAttention-3 is PyTorch's own attention here.
 
-Its modules `prepare` and `kernels` are stand-ins (stand_ins.py says of what); everything else is the peer's own: model,
-optimizer, precision, compilation, batch size, clock and summary. What is unavoidably different is FlashAttention-3,
-which would be fetched from a hub: attention is PyTorch's. --set runs a copy of the script with constants overwritten,
-which makes it another script: it is meant for trying this on a machine that is too small.
+It is imported, never run as a program: torch.compile looks up the globals of what it compiles by the name of their
+module, and a program's is `__main__`, which by then is the peer's script.
 """
 
 from __future__ import annotations
@@ -14,14 +17,20 @@ import argparse
 import os
 import runpy
 import sys
-import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import measure
-import stand_ins
+import numpy as np
 
 import prepare
+
+LOGITS_BYTES = 2**31  # of float32 logits that an MLX peer may hold while it is scored, its own limit
+RUN = f"import sys; sys.path.insert(0, {str(measure.HERE)!r}); import peers; peers.run()"  # for python -c
 
 
 def is_mlx(script: Path) -> bool:
@@ -29,55 +38,161 @@ def is_mlx(script: Path) -> bool:
 
 
 def read_script(path: Path) -> Path:
-    """The training script of a peer, named by its folder or itself."""
+    """Return the training script of a peer, named by its folder or itself."""
     script = path / "train.py" if path.is_dir() else path
     if not script.is_file():
         raise measure.Misuse(f"{path} holds no train.py: name a clone of the peer")
     return script.resolve()
 
 
-def stand_in_for(script: Path, args: argparse.Namespace, stack: ExitStack) -> None:
-    """Put the modules in front that the script will import."""
-    terms = stand_ins.Terms(prepare.load_data(), args.budget_s, args.seed)
-    if is_mlx(script):
-        sys.modules["prepare"] = stand_ins.for_mlx(terms)
-        return
-    os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")  # the script's own; it would come too late
-    try:
-        from torch.nn.attention import SDPBackend, sdpa_kernel
-    except ModuleNotFoundError as error:
-        raise measure.Misuse("this interpreter has no PyTorch: run it with one that has") from error
-    order = [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
-    stack.enter_context(sdpa_kernel(order, set_priority=True))
-    sys.modules["prepare"] = stand_ins.for_torch(terms, args.device)
-    sys.modules["kernels"] = stand_ins.kernels_for_torch(args.attention)
-
-
-def run(args: argparse.Namespace) -> int:
-    script = read_script(args.script)
+def run() -> None:
+    """Run the script that the command line names."""
+    parser = argparse.ArgumentParser("peers.py")
+    parser.add_argument("script", type=Path)
+    parser.add_argument("--budget-s", type=float, required=True)
+    parser.add_argument("--seed", type=int, default=0, help="of the order of the text; a peer seeds its weights itself")
+    parser.add_argument("--attention", choices=ATTENTION, default="causal")
+    args = parser.parse_args()
+    terms = Terms(prepare.load_data(), args.budget_s, args.seed)
     with ExitStack() as stack:
-        if args.set:
-            script = measure.overwritten(script, args.set, Path(stack.enter_context(tempfile.TemporaryDirectory())))
-        stand_in_for(script, args, stack)
-        sys.argv = [str(script)]
-        runpy.run_path(str(script), run_name="__main__")
-    return 0
+        if is_mlx(args.script):
+            sys.modules["prepare"] = for_mlx(terms)
+        else:
+            # the script's own setting, which would come too late
+            os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
+            from torch.nn.attention import SDPBackend, sdpa_kernel
+
+            names = ("CUDNN_ATTENTION", "FLASH_ATTENTION", "EFFICIENT_ATTENTION", "MATH")
+            stack.enter_context(sdpa_kernel([getattr(SDPBackend, name) for name in names], set_priority=True))
+            sys.modules["prepare"] = for_torch(terms)
+            sys.modules["kernels"] = kernels_for_torch(args.attention)
+        sys.argv = [str(args.script)]
+        runpy.run_path(str(args.script), run_name="__main__")
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("script", type=Path, metavar="PATH", help="the peer's train.py, or the folder of its clone")
-    parser.add_argument("--budget-s", type=float, default=prepare.TIME_BUDGET_S, help="seconds (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="of the order of the text (default: %(default)s)")
-    about = "in place of FlashAttention-3: causal, faster and windows ignored, or window (default: %(default)s)"
-    parser.add_argument("--attention", choices=["causal", "window"], default="causal", help=about)
-    parser.add_argument("--device", default="cuda", help="where batches go (default: %(default)s)")
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="overwrite a constant")
-    args = parser.parse_args(argv)
-    if not args.budget_s > 0 or args.seed < 0:
-        parser.error("--budget-s must be above zero, --seed not below")
-    return measure.guarded("peers", lambda: run(args))
+# ---- the module `prepare` --------------------------------------------------------------------------------------------
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+@dataclass(frozen=True)
+class Terms:
+    """What is equal for everybody."""
+
+    data: prepare.Data
+    budget_s: float
+    seed: int
+
+
+class Tokenizer:
+    """Our tokenizer as far as a training script needs one: how many tokens there are."""
+
+    data: prepare.Data  # set by stand_in
+
+    @classmethod
+    def from_directory(cls, tokenizer_dir: str | None = None) -> Tokenizer:
+        return cls()
+
+    def get_vocab_size(self) -> int:
+        return self.data.vocab_size
+
+    def get_bos_token_id(self) -> int:
+        return self.data.bos
+
+
+def stand_in(terms: Terms, make_dataloader: Callable, evaluate_bpb: Callable) -> ModuleType:
+    """Return a module `prepare` with a peer's names."""
+    module = ModuleType("prepare", "A stand-in over another corpus.")
+    Tokenizer.data = terms.data
+    module.__dict__.update(
+        MAX_SEQ_LEN=terms.data.seq_len,
+        TIME_BUDGET=int(terms.budget_s) if terms.budget_s == int(terms.budget_s) else terms.budget_s,
+        EVAL_TOKENS=len(terms.data.split("validation").tokens),
+        VOCAB_SIZE=terms.data.vocab_size,
+        Tokenizer=Tokenizer,
+        make_dataloader=make_dataloader,
+        evaluate_bpb=evaluate_bpb,
+    )
+    return module
+
+
+def rows_of(terms: Terms, split: str, rows: int, seq_len: int) -> Iterator[np.ndarray]:
+    tokens = terms.data.split("train" if split == "train" else "validation")
+    return prepare.batches(tokens, terms.data.bos, rows=rows, seq_len=seq_len, seed=terms.seed)
+
+
+def for_mlx(terms: Terms) -> ModuleType:
+    import mlx.core as mx
+
+    def make_dataloader(tokenizer: Tokenizer, batch_size: int, seq_len: int, split: str, buffer_size: int = 0):
+        for batch in rows_of(terms, split, batch_size, seq_len):
+            rows = mx.array(batch)
+            yield rows[:, :-1], rows[:, 1:], 1
+
+    def evaluate_bpb(model: Any, tokenizer: Tokenizer, batch_size: int) -> float:
+        def losses_of(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+            losses = model(mx.array(x), mx.array(y), reduction="none").astype(mx.float32)
+            mx.eval(losses)
+            return np.array(losses).reshape(x.shape)
+
+        rows = min(batch_size, max(1, LOGITS_BYTES // (4 * terms.data.seq_len * terms.data.vocab_size)))
+        return measure.bits_per_byte(losses_of, terms.data, rows=rows)
+
+    return stand_in(terms, make_dataloader, evaluate_bpb)
+
+
+def for_torch(terms: Terms, device: str = "cuda") -> ModuleType:
+    import torch
+
+    def to_device(array: np.ndarray) -> Any:
+        rows = torch.from_numpy(array)
+        rows = rows.pin_memory().to(device, non_blocking=True) if device == "cuda" else rows
+        return rows.long()  # widened there: half the bytes to copy
+
+    def make_dataloader(tokenizer: Tokenizer, B: int, T: int, split: str, buffer_size: int = 0):
+        for batch in rows_of(terms, split, B, T):
+            rows = to_device(batch)
+            yield rows[:, :-1].contiguous(), rows[:, 1:].contiguous(), 1
+
+    @torch.no_grad()
+    def evaluate_bpb(model: Any, tokenizer: Tokenizer, batch_size: int) -> float:
+        def losses_of(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+            return model(to_device(x), to_device(y), reduction="none").float().view(x.shape).cpu().numpy()
+
+        return measure.bits_per_byte(losses_of, terms.data, rows=batch_size)
+
+    return stand_in(terms, make_dataloader, evaluate_bpb)
+
+
+# ---- the module `kernels` --------------------------------------------------------------------------------------------
+
+
+def kernels_for_torch(attention: str) -> ModuleType:
+    """Return a module `kernels` whose FlashAttention-3 is one of ATTENTION."""
+    interface = SimpleNamespace(flash_attn_interface=SimpleNamespace(flash_attn_func=ATTENTION[attention]))
+    module = ModuleType("kernels", "A stand-in for a package of the Hugging Face hub.")
+    module.__dict__["get_kernel"] = lambda repository, *args, **options: interface
+    return module
+
+
+def causal_attention(q: Any, k: Any, v: Any, causal: bool = True, window_size: tuple[int, int] = (-1, -1)) -> Any:
+    """Attend by scaled_dot_product_attention, cuDNN's where it can be had: q, k, v (B, T, H, D) → (B, T, H, D).
+
+    It ignores windows: a layer meant to see half a row sees all of it, which costs arithmetic and loses nothing.
+    """
+    import torch.nn.functional as F  # noqa: N812
+
+    q, k, v = (z.transpose(1, 2) for z in (q, k, v))
+    return F.scaled_dot_product_attention(q, k, v, is_causal=causal).transpose(1, 2)
+
+
+def windowed_attention(q: Any, k: Any, v: Any, causal: bool = True, window_size: tuple[int, int] = (-1, -1)) -> Any:
+    """Attend by the FlashAttention-2 that PyTorch carries, within the windows as asked for, on CUDA."""
+    import torch
+
+    q, k, v = (z.to(torch.bfloat16) for z in (q, k, v))
+    T, (left, right) = q.shape[1], window_size
+    window = {} if left < 0 or left >= T else {"window_size_left": left, "window_size_right": right}
+    flash = torch.ops.aten._flash_attention_forward
+    return flash(q, k, v, None, None, T, k.shape[1], 0.0, causal, False, scale=None, **window)[0]
+
+
+ATTENTION = {"causal": causal_attention, "window": windowed_attention}

@@ -17,12 +17,12 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 import measure
+from kills import LOSSES
 
 from agent.lab import hardware
 
@@ -59,15 +59,13 @@ class Proof:
     options: tuple[str, ...] = ()
     goals: tuple[Goal, ...] = ()
     quick: tuple[str, ...] = ("--quick",)
-    program: str = ""  # where its name is not the proof's
 
     @property
     def path(self) -> Path:
-        return measure.HERE / f"{self.program or self.name}.py"
+        return measure.HERE / f"{self.name}.py"
 
 
 NONE = {"least": 0, "most": 0}
-LOSSES = ("lost", "doubled", "damaged", "orphans", "wrong_rows", "tracebacks")
 NOTHING_LOST = tuple(Goal(key, key.replace("_", " "), **NONE) for key in LOSSES)
 PROOFS = (
     Proof(
@@ -123,16 +121,6 @@ PROOFS = (
         ),
     ),
     Proof(
-        "early_stop",
-        "where losses tell of scores, runs that are stopped early would have lost",
-        ("--simulate", "100"),
-        (
-            Goal("telling_lost_rate", "good edits stopped", most=0.01, form=".1%"),
-            Goal("vague_lost_rate", "where losses tell little", most=0.05, form=".1%"),
-            Goal("telling_saved_share", "training time saved", least=0.30, form=".0%"),
-        ),
-    ),
-    Proof(
         "drift",
         "repeats that lose much are noticed, and few runs are accused",
         ("--nights", "100"),
@@ -147,7 +135,7 @@ PROOFS = (
         "first_look",
         "a newcomer has a verdict in three minutes",
         goals=(Goal("total_s", "seconds", most=180),),
-        quick=("--runs", "1", "--most-s", "900"),  # the machine may be busy
+        quick=("--quick", "--most-s", "900"),  # the machine may be busy
     ),
 )
 
@@ -191,13 +179,6 @@ def run(proof: Proof, folder: Path, *, quick: bool) -> Outcome:
     return Outcome(proof, code, time.monotonic() - began, figures, checked=not quick)
 
 
-def report(outcomes: Sequence[Outcome], where: str) -> None:
-    """Print the table as Markdown, for benchmarks/README.md."""
-    print(f"\n{where}:\n\n| proof | shows | measured (goal) | minutes | |\n|---|---|---|---|---|")
-    for outcome in outcomes:
-        print(f"| {' | '.join(outcome.row())} |")
-
-
 def place_and_time() -> str:
     """Return commit, device and date, as they stand at the start of the proofs."""
     commit = output_of("git", "rev-parse", "--short", "HEAD")
@@ -210,35 +191,29 @@ def output_of(*command: str) -> str:
     return subprocess.run(command, cwd=measure.ROOT, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    options = parser().parse_args(argv)
-
-    def body() -> int:
-        measure.check_writable(options.json)
-        where, outcomes = place_and_time(), []
-        with measure.work_folder(None) as folder:
-            for proof in PROOFS:
-                if proof.name in (options.only or [proof.name]):
-                    outcomes.append(run(proof, folder, quick=options.quick))
-        report(outcomes, where)
-        flat: measure.Flat = {"where": where}
-        for outcome in outcomes:
-            flat |= {f"{outcome.proof.name}_{key}": figure for key, figure in outcome.figures.items()}
-            flat[f"{outcome.proof.name}_holds"] = int(outcome.holds)
-        measure.write_json(options.json, flat)
-        return int(not all(outcome.holds for outcome in outcomes))
-
-    return measure.guarded("proofs", body)
+def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
+    """Run the proofs, and print their table as Markdown, for benchmarks/README.md."""
+    where = place_and_time()
+    outcomes = [run(proof, folder, quick=args.quick) for proof in PROOFS if proof.name in (args.only or [proof.name])]
+    print(f"\n{where}:\n\n| proof | shows | measured (goal) | minutes | |\n|---|---|---|---|---|")
+    flat: measure.Flat = {"where": where}
+    for outcome in outcomes:
+        print(f"| {' | '.join(outcome.row())} |")
+        flat |= {f"{outcome.proof.name}_{key}": figure for key, figure in outcome.figures.items()}
+        flat[f"{outcome.proof.name}_holds"] = int(outcome.holds)
+    return flat
 
 
-def parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    top.add_argument("--quick", action="store_true", help="the short form of each: ten minutes on two cores")
+def add_options(parser: argparse.ArgumentParser) -> None:
     names = [proof.name for proof in PROOFS]
-    top.add_argument("--only", nargs="+", choices=names, metavar="NAME", help=f"of {', '.join(names)}")
-    top.add_argument("--json", type=Path, metavar="FILE", help="write all figures as flat keys")
-    return top
+    parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", help=f"of {', '.join(names)}")
 
+
+def falls_short(args: argparse.Namespace, flat: measure.Flat) -> bool:
+    return not all(figure for key, figure in flat.items() if key.removesuffix("_holds") in {p.name for p in PROOFS})
+
+
+PROGRAM = measure.Program(__doc__ or "", compare, lambda args, flat: None, add_options, falls_short=falls_short)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(PROGRAM.main())

@@ -24,11 +24,8 @@ DRAWS = 100  # for a value that differs from the present one
 
 def another_value(dial: Dial, rng: random.Random) -> Value:
     """Draw from the dial's whole range, evenly on its scale, until the value differs from the present one."""
-    for _ in range(DRAWS):
-        value = drawn(dial, rng)
-        if show(value) != show(dial.value):
-            return value
-    return dial.value
+    draws = (drawn(dial, rng) for _ in range(DRAWS))
+    return next((value for value in draws if show(value) != show(dial.value)), dial.value)
 
 
 def drawn(dial: Dial, rng: random.Random) -> Value:
@@ -50,7 +47,7 @@ def turned(script: str, device_kind: str, rng: random.Random) -> tuple[str, str]
     return set_dials(script, device_kind, values), title
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=["cpu", "metal", "cuda"], required=True, help="whose presets are turned")
     parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
@@ -59,8 +56,7 @@ def main(argv: list[str] | None = None) -> int:
     script, title = turned(SCRIPT.read_text(), args.device, random.Random(f"{args.seed} {task}"))
     SCRIPT.write_text(script)
     IDEA.write_text(f"{title}\n\nDrawn at random from the ranges of these dials.\n")
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

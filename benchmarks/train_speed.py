@@ -1,4 +1,4 @@
-"""How fast train_mlx.py trains, beside the same model in PyTorch and, on a CPU, beside MLX as it comes.
+"""How fast train_mlx.py trains: beside plain MLX, and on a CPU beside MLX as it comes and the same model in PyTorch.
 
     python benchmarks/train_speed.py --quick
     python benchmarks/train_speed.py --runs 3 --steps 40 --set BATCH_ROWS=128 --json speed.json
@@ -14,56 +14,38 @@ compiled kernels are empty, and warm in the runs after it. The corpus is prepare
 Contestants (--contestants, the first is what the others are measured against):
   ours            train_mlx.py as it stands, or with the dials of --set
   plain           the same with plain MLX operations in place of our kernels (NIGHTSHIFT_KERNELS=plain)
-  stock_mlx       on a CPU: plain, and without our BLAS and malloc (NIGHTSHIFT_BLAS=off)
   float32         on a GPU: ours with float32 products in float32 in place of TF32 (MLX_ENABLE_TF32=0)
-  torch           torch_twin.py with the same dials: float32 and eager on a CPU, bfloat16 and compiled on CUDA
-  torch_bf16      on a CPU: the twin in bfloat16
+  stock_mlx       on a CPU: plain, and without our BLAS and malloc (NIGHTSHIFT_BLAS=off)
+  torch           on a CPU: torch_twin.py with the same dials, float32 and eager
   torch_compiled  on a CPU: the twin in bfloat16 and compiled
-  torch_causal    the twin with every layer seeing everything, which is other arithmetic: a bound
+On a GPU, five_minutes.py has the speed of a peer's own script beside ours.
 
 Flat keys of --json: tokens_s, mfu, peak_memory_gb, cold_start_s, warm_start_s, loss of ours; the same with the
-contestant's name in front for others; ratio_NAME, ours over theirs; ratio, that over torch; device; and how it was
-measured. Peak memory is the device's as the library counts it, on a CPU the process's largest size.
+contestant's name in front for others; ratio_NAME, ours over theirs; device; and how it was measured. Peak memory is the
+device's as the library counts it, on a CPU the process's largest size. The file is written again after every run.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import statistics
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import measure
-from measure import Flat, Misuse, Run
 
 TWIN = measure.HERE / "torch_twin.py"
 ENVIRONMENTS: dict[str, dict[str, str]] = {
     "ours": {},
     "plain": {"NIGHTSHIFT_KERNELS": "plain"},
-    "stock_mlx": {"NIGHTSHIFT_KERNELS": "plain", "NIGHTSHIFT_BLAS": "off"},
     "float32": {"MLX_ENABLE_TF32": "0"},
+    "stock_mlx": {"NIGHTSHIFT_KERNELS": "plain", "NIGHTSHIFT_BLAS": "off"},
 }
-
-USUAL = {
-    "cpu": ("ours", "torch", "torch_bf16", "torch_compiled", "stock_mlx"),
-    "cuda": ("ours", "torch"),
-    "metal": ("ours", "torch"),
-}
-QUICK = {"cpu": ("ours", "torch", "stock_mlx"), "cuda": ("ours", "torch"), "metal": ("ours", "torch")}
-VARIANTS: dict[str, tuple[str, ...]] = {
-    "torch": (),
-    "torch_bf16": ("--dtype", "bfloat16", "--no-compile"),
-    "torch_compiled": ("--dtype", "bfloat16", "--compile"),
-    "torch_causal": ("--attention", "causal"),
-}
-TWIN_DIALS = (
-    *("depth", "width", "heads", "kv_heads", "windows", "mlp_ratio", "softcap", "rope_base", "gate_channels"),
-    *("induction_orders", "batch_rows", "micro_steps", "matrix_lr", "embedding_lr", "induction_lr", "unembedding_lr"),
-    *("scalar_lr", "weight_decay", "adam_beta1", "adam_beta2", "muon_momentum"),
-    *("warmup_fraction", "warmdown_fraction", "final_lr_fraction"),
-)
+TWINS = {"torch": (), "torch_compiled": ("--dtype", "bfloat16", "--compile")}
+USUAL = {"cpu": ("ours", "torch", "torch_compiled", "stock_mlx"), "cuda": ("ours", "plain"), "metal": ("ours", "plain")}
 
 
 @dataclass(frozen=True)
@@ -75,218 +57,146 @@ class Contestant:
 
 
 @dataclass(frozen=True)
-class Setup:
-    """What is measured and where."""
+class Run:
+    """One training run, from outside and by the files it left."""
 
-    description: dict[str, Any]  # of script, corpus and device
-    contestants: tuple[Contestant, ...]
-    folder: Path  # caches, curves and edited scripts
-
-    @property
-    def device(self) -> str:
-        return str(self.description["device"]["kind"])
+    start_s: float  # from the start of the process to the start of the first step that trains
+    tokens_s: float  # the median over its steps, the first few left out
+    mfu: float | None
+    loss: float  # after the last step, smoothed
+    memory_gb: float
 
 
-# ---- who takes part --------------------------------------------------------------------------------------------------
+def twin_config(facts: dict[str, Any]) -> dict[str, Any]:
+    """Return the dials by their names in lower case, and the sizes of the model that they make."""
+    return {name.lower(): value for name, value in facts["dials"].items()} | facts["model"]
 
 
-def twin_config(description: dict[str, Any]) -> dict[str, Any]:
-    """The twin's dials, as the training script has them here."""
-    model, dials = description["model"], description["dials"]
-    try:
-        return {name: model[name] if name in model else dials[name.upper()] for name in TWIN_DIALS}
-    except KeyError as error:
-        raise Misuse(f"train_mlx.py has no {error}, which its twin in PyTorch needs: leave the twin out") from error
-
-
-def contestants(args: argparse.Namespace, script: Path, description: dict[str, Any]) -> tuple[Contestant, ...]:
-    kind = description["device"]["kind"]
-    names = args.contestants or (QUICK if args.quick else USUAL)[kind]
-    python = measure.torch_python(args.torch_python)
-    chosen = []
-    for name in names:
-        if name in VARIANTS and python is None:
-            measure.say(f"{name} is left out: this Python has no PyTorch; name one that has with --torch-python")
-        elif name in VARIANTS:
-            config = ("--config", json.dumps(twin_config(description)))
-            command = (python, TWIN, "--steps", str(args.steps), "--no-eval", *config, *VARIANTS[name])
+def contestants(args: argparse.Namespace, script: Path, facts: dict[str, Any]) -> list[Contestant]:
+    kind, python, chosen = facts["device"]["kind"], measure.torch_python(args.torch_python), []
+    for name in args.contestants or USUAL[kind]:
+        if name in TWINS and (python is None or kind != "cpu"):
+            measure.say(f"{name} is left out: it takes a CPU, and a Python with PyTorch (--torch-python)")
+        elif name in TWINS:
+            config = ("--config", json.dumps(twin_config(facts)))
+            command = (str(python), TWIN, "--steps", str(args.steps), *config, *TWINS[name])
             chosen.append(Contestant(name, command, args.runs))
         else:
-            steps, runs = stock_effort(args) if name == "stock_mlx" else (args.steps, args.runs)
+            # stock MLX takes thirty times as long on a CPU
+            steps, runs = (args.steps, args.runs) if name != "stock_mlx" else (1, 1) if args.quick else (3, args.runs)
             command = (sys.executable, script, "--max-steps", str(steps), "--no-eval")
             chosen.append(Contestant(name, command, runs, ENVIRONMENTS[name]))
     if not chosen:
         raise measure.Misuse("no contestant is left to measure: name an interpreter that has PyTorch by --torch-python")
-    return tuple(chosen)
+    return chosen
 
 
-def stock_effort(args: argparse.Namespace) -> tuple[int, int]:
-    """Steps and runs of stock MLX on a CPU, which takes thirty times as long."""
-    return (1, 1) if args.quick else (min(args.steps, 3), args.runs)
-
-
-# ---- measuring -------------------------------------------------------------------------------------------------------
-
-
-def measure_all(setup: Setup, json_path: Path | None) -> dict[str, list[Run]]:
-    """Everyone's runs, in turns; whoever fails once is out, with a word about it. Raises Failed if the first does.
-
-    The results are written after every run: whatever ends this program leaves what was measured.
-    """
-    runs: dict[str, list[Run]] = {contestant.name: [] for contestant in setup.contestants}
-    out: set[str] = set()
-    for turn in range(max(contestant.runs for contestant in setup.contestants)):
-        for contestant in setup.contestants:
-            if contestant.name in out or turn >= contestant.runs:
-                continue
-            try:
-                run = run_once(setup, contestant, turn, runs[contestant.name])
-            except measure.Failed as error:
-                if contestant is setup.contestants[0]:
-                    raise
-                measure.say(f"{contestant.name} is out: {error}")
-                out.add(contestant.name)
-                continue
-            runs[contestant.name].append(run)
-            progress = f"run {turn + 1}/{contestant.runs}  {contestant.name:15} {run.tokens_s:12,.0f} tokens/s"
-            measure.say(f"{progress}  start {run.start_s:6.1f} s  loss {run.loss:.3f}")
-            measure.write_json(json_path, flatten(setup, runs))
-    return runs
-
-
-def run_once(setup: Setup, contestant: Contestant, turn: int, before: list[Run]) -> Run:
-    caches = setup.folder / "caches" / contestant.name
-    out = setup.folder / "runs" / f"{contestant.name}-{turn}"
-    command = contestant.command
-    if before and "attention" in before[0].summary and "--attention" not in command:
-        command = (*command, "--attention", before[0].summary["attention"])  # chosen in the first run
-    env = measure.environment(caches, Path(setup.description["corpus"]["folder"]), **contestant.environment)
+def train(contestant: Contestant, turn: int, folder: Path, facts: dict[str, Any]) -> Run:
+    """Run a training script that writes metrics.jsonl and summary.json, as train_mlx.py does."""
+    out, caches = folder / "runs" / f"{contestant.name}-{turn}", folder / "caches" / contestant.name
     out.mkdir(parents=True, exist_ok=True)
-    return measure.train(command, out, env=env)
+    env = measure.fresh_caches(caches, Path(facts["corpus"]["folder"]), **contestant.environment)
+    watched = measure.watch([*contestant.command, "--out", out], env=env, cwd=measure.ROOT, limit_s=1200)
+    metrics = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    settled, summary = measure.after_the_first_few(metrics), json.loads((out / "summary.json").read_text())
+    is_cpu = facts["device"]["kind"] == "cpu"
+    return Run(
+        start_s=start_seconds(watched, metrics),
+        tokens_s=statistics.median(row["tokens_s"] for row in settled),
+        mfu=measure.median(row.get("mfu") for row in settled),
+        loss=metrics[-1]["loss"],
+        memory_gb=watched.peak_rss_gb if is_cpu else summary["peak_vram_mb"] * 2**20 / 1e9,
+    )
 
 
-# ---- results ---------------------------------------------------------------------------------------------------------
+def start_seconds(watched: measure.Watched, metrics: list[dict[str, float]]) -> float:
+    """Return when the line of the first step came, less the training time that it reports."""
+    for at, line in watched.lines:
+        if line.startswith("step "):
+            return at - metrics[0]["t_s"]
+    return watched.seconds - metrics[-1]["t_s"]  # it prints no steps: the end of the process is then counted too
 
 
-def memory_gb(run: Run, device: str) -> float:
-    return run.peak_rss_gb if device == "cpu" else run.summary["peak_vram_mb"] * 2**20 / 1e9
-
-
-def mfu_factor(ours: list[Run]) -> float | None:
-    """MFU for each token a second: the model is the same for everybody, so is the device's peak."""
-    return measure.median(run.mfu / run.tokens_s for run in ours if run.mfu is not None)
-
-
-def columns(runs: list[Run], device: str, factor: float | None) -> Flat:
-    tokens_s = measure.median(run.tokens_s for run in runs)
+def figures(runs: list[Run]) -> measure.Flat:
     return {
-        "tokens_s": tokens_s,
-        "mfu": None if tokens_s is None or factor is None else tokens_s * factor,
-        "peak_memory_gb": measure.median(memory_gb(run, device) for run in runs),
+        "tokens_s": measure.median(run.tokens_s for run in runs),
+        "mfu": measure.median(run.mfu for run in runs),
+        "peak_memory_gb": measure.median(run.memory_gb for run in runs),
         "cold_start_s": runs[0].start_s if runs else None,
         "warm_start_s": measure.median(run.start_s for run in runs[1:]),
         "loss": measure.median(run.loss for run in runs),
     }
 
 
-def flatten(setup: Setup, runs: dict[str, list[Run]]) -> Flat:
-    first = setup.contestants[0].name
-    factor = mfu_factor(runs[first])
-    flat: Flat = {}
-    for name, of in runs.items():
-        prefix = "" if name == first else f"{name}_"
-        flat |= {prefix + key: value for key, value in columns(of, setup.device, factor).items()}
-        if name != first:
+def flatten(args: argparse.Namespace, facts: dict[str, Any], runs: dict[str, list[Run]]) -> measure.Flat:
+    flat: measure.Flat = {}
+    for place, (name, each) in enumerate(runs.items()):
+        prefix = f"{name}_" if place else ""
+        flat |= {prefix + key: value for key, value in figures(each).items()}
+        if place:
             flat[f"ratio_{name}"] = measure.ratio(flat["tokens_s"], flat[f"{name}_tokens_s"])
-    flat["ratio"] = flat.get("ratio_torch")
-    for name in ("torch", "stock_mlx"):
-        flat.setdefault(f"{name}_tokens_s", None)
-    attention = [of[0].summary["attention"] for name, of in runs.items() if of and "attention" in of[0].summary]
-    device, dials = setup.description["device"], setup.description["dials"]
+    device, model = facts["device"], facts["model"]
     return flat | {
-        "torch_attention": attention[0] if attention else None,
-        "device": device["name"],
-        "device_kind": device["kind"],
-        "mlx": device["mlx"],
-        "corpus": setup.description["corpus"]["fingerprint"],
-        "seq_len": setup.description["corpus"]["seq_len"],
-        "batch_rows": dials["BATCH_ROWS"],
-        "depth": setup.description["model"]["depth"],
-        "width": setup.description["model"]["width"],
-        "runs": len(runs[first]),
-        "steps": runs[first][0].steps,
-    }
+        "device": device["name"], "device_kind": device["kind"], "mlx": device["mlx"],
+        "corpus": facts["corpus"]["fingerprint"], "seq_len": facts["corpus"]["seq_len"],
+        "batch_rows": facts["dials"]["BATCH_ROWS"], "depth": model["depth"], "width": model["width"],
+        "runs": args.runs, "steps": args.steps,
+    }  # fmt: skip
 
 
-def print_results(setup: Setup, runs: dict[str, list[Run]], flat: Flat) -> None:
-    rows = []
-    for name, of in runs.items():
-        if not of:
-            continue
-        prefix = "" if name == setup.contestants[0].name else f"{name}_"
-        speeds = [run.tokens_s for run in of]
-        rows.append(
-            [
-                name,
-                measure.show(flat[prefix + "tokens_s"]),
-                f"{min(speeds):,.0f}–{max(speeds):,.0f}",
-                f"{flat[f'ratio_{name}']:.2f} ×" if prefix else "",
-                measure.show(flat[prefix + "mfu"], ".1%"),
-                measure.show(flat[prefix + "peak_memory_gb"], ".2f"),
-                measure.show(flat[prefix + "cold_start_s"], ".1f"),
-                measure.show(flat[prefix + "warm_start_s"], ".1f"),
-            ]
-        )
+def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
+    """Make everyone's runs, in turns; whoever fails once is out, with a word about it, unless it is the first."""
+    script = measure.overwritten(measure.SCRIPT, args.set, folder, **({"BATCH_ROWS": 1} if args.quick else {}))
+    facts = measure.describe(script)
+    args.steps = args.steps or (6 if args.quick else 40 if facts["device"]["kind"] == "cuda" else 20)
+    left = contestants(args, script, facts)
+    runs: dict[str, list[Run]] = {contestant.name: [] for contestant in left}
+    for turn in range(max(contestant.runs for contestant in left)):
+        for contestant in [contestant for contestant in left if turn < contestant.runs]:
+            try:
+                run = train(contestant, turn, folder, facts)
+            except measure.Failed as error:
+                if contestant.name == next(iter(runs)):
+                    raise
+                measure.say(f"{contestant.name} is out: {error}")
+                left.remove(contestant)
+                continue
+            runs[contestant.name].append(run)
+            speed = f"{run.tokens_s:12,.0f} tokens/s  start {run.start_s:6.1f} s  loss {run.loss:.3f}"
+            measure.say(f"run {turn + 1}/{contestant.runs}  {contestant.name:15} {speed}")
+            measure.write_json(args.json, flatten(args, facts, runs))
+    return flatten(args, facts, runs)
+
+
+def print_results(args: argparse.Namespace, flat: measure.Flat) -> None:
+    others = [key.removeprefix("ratio_") for key in flat if key.startswith("ratio_")]
+    columns = {
+        "tokens_s": ("tokens/s", ",.0f"), "mfu": ("MFU", ".1%"), "peak_memory_gb": ("GB", ".2f"),
+        "cold_start_s": ("cold start, s", ".1f"), "warm_start_s": ("warm start, s", ".1f"), "loss": ("loss", ".3f"),
+    }  # fmt: skip
     size = f"depth {flat['depth']}, width {flat['width']}, {flat['batch_rows']} × {flat['seq_len']} tokens a batch"
-    head = ["", "tokens/s", "lowest–highest", "ours is", "MFU", "GB", "cold start, s", "warm start, s"]
-    measure.print_table(f"{flat['device']}: {size}", head, rows)
+    rows = {"": "the first", **{f"{name}_": name for name in others}}
+    measure.print_grid(f"{flat['device']}: {size}", flat, rows, columns)
+    measure.print_list("Ours over theirs", {name: flat[f"ratio_{name}"] for name in others}, ".2f")
 
 
-# ---- command line ----------------------------------------------------------------------------------------------------
+def names_of(text: str) -> tuple[str, ...]:
+    names = tuple(text.split(","))
+    if unknown := sorted({*names} - {*ENVIRONMENTS, *TWINS}):
+        raise argparse.ArgumentTypeError(f"{unknown[0]} is none of {', '.join((*ENVIRONMENTS, *TWINS))}")
+    return names
 
 
-def parse(argv: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, help="of each contestant (default: 3; quick: 2)")
-    parser.add_argument("--steps", type=int, help="of each run (default: 40 on CUDA, 20 elsewhere; quick: 6)")
-    parser.add_argument("--batch-rows", type=int, metavar="N", help="the same as --set BATCH_ROWS=N")
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--runs", type=measure.count, help="of each contestant (default: 3; quick: 2)")
+    about = "of each run (default: 40 on CUDA, 20 elsewhere; quick: 6)"
+    parser.add_argument("--steps", type=measure.count, help=about)
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="overwrite a dial, in a copy")
-    parser.add_argument("--contestants", type=lambda text: tuple(text.split(",")), metavar="A,B,…", help="see above")
+    parser.add_argument("--contestants", type=names_of, metavar="A,B,…", help="see above")
     parser.add_argument("--torch-python", type=Path, metavar="PATH", help="a Python with PyTorch, if this one has none")
-    parser.add_argument("--quick", action="store_true", help="under a minute on a CPU: one row, few steps")
-    parser.add_argument(
-        "--folder", type=Path, metavar="DIR", help="keep caches and curves here; not empty: no cold start"
-    )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results as flat keys")
-    args = parser.parse_args(argv)
-    args.runs = (2 if args.quick else 3) if args.runs is None else args.runs
-    if args.runs < 1 or (args.steps is not None and args.steps < 1):
-        parser.error("--runs and --steps must be above zero")
-    known = (*ENVIRONMENTS, *VARIANTS)
-    if unknown := sorted(set(args.contestants or ()) - set(known)):
-        parser.error(f"--contestants {unknown[0]} is none of {', '.join(known)}")
-    return args
 
 
-def run(args: argparse.Namespace) -> int:
-    measure.check_writable(args.json)
-    rows = [] if args.batch_rows is None else [f"BATCH_ROWS={args.batch_rows}"]
-    one_row = {"BATCH_ROWS": 1} if args.quick else {}
-    with measure.work_folder(args.folder) as folder:
-        script = measure.overwritten(measure.SCRIPT, args.set + rows, folder, **one_row)
-        description = measure.describe(script)
-        kind = description["device"]["kind"]
-        args.steps = args.steps or (6 if args.quick else 40 if kind == "cuda" else 20)
-        setup = Setup(description, contestants(args, script, description), folder)
-        runs = measure_all(setup, args.json)
-        print_results(setup, runs, flatten(setup, runs))
-    return 0
-
-
-def main(argv: list[str] | None = None) -> int:
-    args = parse(argv)
-    return measure.guarded("train_speed", lambda: run(args))
-
+PROGRAM = measure.Program(__doc__ or "", compare, print_results, add_options, {"runs": (3, 2)})
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(PROGRAM.main())

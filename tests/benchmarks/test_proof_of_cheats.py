@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 from cheating import CHEATS, HONEST
-from rich.console import Console
 from trials import Trial
 
 from agent.experiment import Status
@@ -23,7 +22,7 @@ def trial(script=CHEAT, status=Status.DISCARD, effects=()) -> Trial:
 
 
 def verdict(one: Trial, listed: dict[str, str]) -> str:
-    return cheats.Printing(Console(), listed).verdict(one)
+    return cheats.Verdicts(listed).verdict(one)
 
 
 def test_each_exception_is_of_a_script_that_there_is_and_security_names_it():
@@ -49,7 +48,7 @@ def test_a_list_that_is_too_short_or_too_long_is_no_proof(listed):
 
 
 def test_a_script_that_was_not_tried_is_missed():
-    told = cheats.Printing(Console(quiet=True), {})
+    told = cheats.Verdicts({})
     for one in (trial(), trial(LAWFUL, Status.KEEP)):
         assert not told.is_as_expected((CHEAT, LAWFUL))
         told(one)
@@ -57,18 +56,23 @@ def test_a_script_that_was_not_tried_is_missed():
 
 
 def test_figures_are_flat():
-    told = cheats.Printing(Console(quiet=True), {LAWFUL.name: "why"})
+    told = cheats.Verdicts({LAWFUL.name: "why"})
     for one in (trial(), trial(effects=("sent",)), trial(LAWFUL)):
         told(one)
-    assert cheats.figures(told, 1.0) == {
+    assert told.figures() == {
         "cheats": 2, "through": 1, "caught": 1, "honest": 1, "refused": 1, "listed": 1, "listed_in_vain": 0, "known": 0,
-        "known_through": 0, "seconds": 1.0,
+        "known_through": 0,
     }  # fmt: skip
 
 
 def test_a_sandbox_is_chosen_by_name_and_all_of_them_are_tried_otherwise():
-    every = cheats.chosen_boxes("all")
+    every = cheats.boxes_of("all")
     assert len(every) == sum(not isinstance(box, str) for box in cheats.candidates())
-    assert all(cheats.chosen_boxes(name) == {name: box} for name, box in every.items())
+    assert all(cheats.boxes_of(name) == {name: box} for name, box in every.items())
     assert set(cheats.LISTED) <= {"bubblewrap", "landlock", "seatbelt"}
-    assert list(cheats.chosen_boxes("off")) == ["off"]
+    assert list(cheats.boxes_of("off")) == ["off"]
+
+
+def test_a_name_that_no_script_has_is_refused(capsys):
+    assert cheats.PROGRAM.main(["--only", "no_such_cheat"]) == 2
+    assert "no script of tests/cheats is called so" in capsys.readouterr().err

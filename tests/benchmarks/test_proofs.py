@@ -1,14 +1,16 @@
-"""The proofs run by one command: each program is there, takes its options, and a goal can be missed."""
+"""The proofs run by one command: each program is there and takes its options, and a goal and a fault can be missed."""
 
+import json
 import sys
 
 import pytest
-from nights import PROJECT, options_of
+from nights import PROJECT, git, options_of
 
 sys.path.insert(0, str(PROJECT / "benchmarks"))
 
 import first_look
 import killed_commands
+import planted_faults
 import proofs
 from proofs import PROOFS, Goal, Outcome, Proof
 
@@ -50,6 +52,68 @@ def test_the_first_look_is_the_command_of_the_readme():
 
 
 def test_one_proof_can_be_run_alone_in_its_short_form(tmp_path, capfd):
-    assert proofs.main(["--quick", "--only", "drift", "--json", str(tmp_path / "found.json")]) == 0
+    assert proofs.PROGRAM.main(["--quick", "--only", "drift", "--json", str(tmp_path / "found.json")]) == 0
     assert "| drift | " in capfd.readouterr().out
     assert '"drift_holds": 1' in (tmp_path / "found.json").read_text()
+
+
+# ---- planted faults --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow  # code that changes may move a fault's piece: then the fault is corrected
+def test_each_planted_fault_can_still_be_planted():
+    names = [fault.name for fault in planted_faults.FAULTS]
+    assert len(names) == len(set(names)) >= 50
+    assert planted_faults.PROGRAM.main(["--quick"]) == 0
+
+
+@pytest.fixture
+def tree(tmp_path, monkeypatch):
+    """A repository with one module and its test."""
+    for name, text in (
+        ("agent/__init__.py", ""),
+        ("agent/git.py", "def twice(number):\n    return 2 * number  # a fault goes here\n\n\nSPARE = 1\n"),
+        ("tests/test_git.py", "from agent.git import twice\n\n\ndef test_twice():\n    assert twice(3) == 6\n"),
+    ):
+        (tmp_path / "tree" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "tree" / name).write_text(text)
+    git(tmp_path / "tree", "init", "-q")
+    monkeypatch.setattr(planted_faults.measure, "ROOT", tmp_path / "tree")
+    return tmp_path / "tree"
+
+
+def plant(monkeypatch, tmp_path, *pairs: tuple[str, str]) -> dict:
+    faults = tuple(
+        planted_faults.Fault(f"fault {at}", "git.py", old, new, "Twice.") for at, (old, new) in enumerate(pairs)
+    )
+    monkeypatch.setattr(planted_faults, "FAULTS", faults)
+    flat_file = tmp_path / "flat.json"
+    code = planted_faults.PROGRAM.main(["--json", str(flat_file)])
+    return {"code": code} | (json.loads(flat_file.read_text()) if flat_file.exists() else {})
+
+
+def test_a_fault_is_found_or_missed_and_the_tree_is_left_alone(tree, tmp_path, monkeypatch):
+    flat = plant(monkeypatch, tmp_path, ("2 * number", "3 * number"), ("SPARE = 1", "SPARE = 2"))
+    assert (flat["planted"], flat["found"], flat["missed"], flat["missed_names"]) == (2, 1, 1, "fault 1")
+    assert (flat["fault_0_found"], flat["fault_1_found"], flat["code"]) == (1, 0, 1)
+    assert flat["fault_0_by"] == "tests/test_git.py::test_twice"
+    assert "2 * number" in (tree / "agent" / "git.py").read_text()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("4 * number", "5", "has 0 of its piece"),
+        ("number", "5", "has 2 of its piece"),
+        ("2 *", "2 +*", "does not parse"),
+    ],
+)
+def test_a_fault_that_cannot_be_planted_is_told(tree, tmp_path, monkeypatch, capsys, old, new, sentence):
+    assert plant(monkeypatch, tmp_path, (old, new))["code"] == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_tests_that_fail_anyway_find_nothing(tree, tmp_path, monkeypatch, capsys):
+    (tree / "tests" / "test_git.py").write_text("def test_nothing():\n    assert False\n")
+    assert plant(monkeypatch, tmp_path, ("2 * number", "3 * number"))["code"] == 1
+    assert "fails without any fault" in capsys.readouterr().err

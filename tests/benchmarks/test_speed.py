@@ -1,4 +1,4 @@
-"""The benchmarks: what they measure is what they say, and their twin in PyTorch is one.
+"""The comparisons with peers: processes are watched, scores are ours, and the twin in PyTorch is one.
 
 The tests of the twin need PyTorch, which the project does not: they are skipped where it is missing.
 """
@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import mlx.core as mx
 import numpy as np
@@ -73,13 +74,13 @@ def run_program(name: str, *options: object) -> subprocess.CompletedProcess:
     return subprocess.run(command, cwd=BENCHMARKS.parent, capture_output=True, text=True, timeout=600, check=False)
 
 
-# --- watching processes -------------------------------------------------------------------------
+# ---- watching processes ----------------------------------------------------------------------------------------------
 
 
 def test_a_start_ends_where_the_first_step_that_trains_begins():
     lines = ((0.5, "warming up"), (4.0, "step     1   12.5%"), (6.0, "step     2"))
-    watched = measure.Watched(seconds=9.0, lines=lines, peak_rss_gb=0.1)
-    assert measure.start_seconds(watched, [{"t_s": 1.5}, {"t_s": 3.5}]) == 2.5
+    watched = measure.Watched(seconds=9.0, lines=lines, peak_rss_gb=0.1, cpu_s=1.0)
+    assert train_speed.start_seconds(watched, [{"t_s": 1.5}, {"t_s": 3.5}]) == 2.5
 
 
 def test_a_program_that_fails_is_quoted(tmp_path):
@@ -91,18 +92,15 @@ def test_a_program_that_fails_is_quoted(tmp_path):
 def test_a_program_that_outlasts_its_limit_is_ended_with_its_children(tmp_path):
     code = "import subprocess as s; print(s.Popen(['sleep', '60']).pid, flush=True); s.run(['sleep', '60'])"
     with pytest.raises(measure.Failed, match="was still running at its limit") as caught:
-        measure.watch([sys.executable, "-c", code], env=dict(os.environ), cwd=tmp_path, limit_s=0.5)
+        measure.watch([sys.executable, "-c", code], env=dict(os.environ), cwd=tmp_path, limit_s=2.0)
     time.sleep(0.1)
-    assert has_ended(int(str(caught.value).split()[-1]))
-
-
-def has_ended(pid: int) -> bool:
-    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    child = int(str(caught.value).split()[-1])
+    assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
 
 
 def test_caches_of_kernels_are_fresh_and_the_corpus_is_not(tmp_path, monkeypatch):
     monkeypatch.setenv("MLX_PTX_CACHE_DIR", "/somewhere/warm")
-    env = measure.environment(tmp_path / "caches", tmp_path / "corpus")
+    env = measure.fresh_caches(tmp_path / "caches", tmp_path / "corpus")
     assert "MLX_PTX_CACHE_DIR" not in env
     assert env["NIGHTSHIFT_DATA"] == str(tmp_path / "corpus")
     for name in ("TMPDIR", "NIGHTSHIFT_CACHE", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "CUDA_CACHE_PATH"):
@@ -121,7 +119,7 @@ def test_overwriting_a_dial_leaves_the_rest_of_the_script_alone(tmp_path):
     assert measure.overwritten(measure.SCRIPT, [], tmp_path) == measure.SCRIPT
 
 
-# --- the score ----------------------------------------------------------------------------------
+# ---- the score -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("rows", [1, 7, 64])
@@ -146,7 +144,7 @@ def unigram_score(data: prepare.Data, counts: np.ndarray) -> float:
     return float(nats[of_text].sum() / math.log(2) / data.token_bytes[tokens].sum())
 
 
-# --- the programs -------------------------------------------------------------------------------
+# ---- the programs ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -156,16 +154,11 @@ def test_train_speed_measures_both_ways_of_running_the_script(own_cache, tmp_pat
     assert done.returncode == 0, done.stderr
     flat = json.loads(flat_file.read_text())
     assert flat["ratio_stock_mlx"] == pytest.approx(flat["tokens_s"] / flat["stock_mlx_tokens_s"], rel=1e-3)
-    assert (flat["depth"], flat["width"]) == (2, 64)
-    assert flat["batch_rows"] == 1
-    assert flat["device_kind"] == "cpu"
+    assert (flat["depth"], flat["width"], flat["batch_rows"], flat["device_kind"]) == (2, 64, 1, "cpu")
     assert 0 < flat["warm_start_s"] < 60
     assert 0 < flat["cold_start_s"] < 60
     assert 0 < flat["mfu"] < 1
     assert 0.05 < flat["peak_memory_gb"] < 8
-    assert flat["torch_tokens_s"] is flat["ratio"] is None
-    assert "ours" in done.stdout
-    assert "stock_mlx" in done.stdout
 
 
 @pytest.mark.slow
@@ -183,7 +176,6 @@ def test_five_minutes_scores_a_peer_on_our_text_and_goes_on_where_it_stopped(own
     for prefix in ("", "uni_gram_"):
         assert 0 < flat[prefix + "seconds_beyond"] < 60
         assert 0.05 < flat[prefix + "peak_memory_gb"] < 8
-        assert flat[prefix + "tokens_M"] >= 0
         assert flat[prefix + "training_s"] == pytest.approx(1, abs=0.6)
     (peer / "train.py").write_text("import mlx; raise SystemExit('this must not run again')")
     again = run_program("five_minutes.py", *options, "--json", tmp_path / "again.json")
@@ -196,44 +188,29 @@ def test_five_minutes_scores_a_peer_on_our_text_and_goes_on_where_it_stopped(own
     [
         (train_speed, ["--set", "BATCH_ROWS"], "write NAME=VALUE"),
         (train_speed, ["--set", "NO_SUCH_DIAL=1"], "no dial called NO_SUCH_DIAL"),
-        (train_speed, ["--set", "DEPTH=deep"], "write NAME=VALUE"),
-        (train_speed, ["--json", "/no/such/folder/file"], "name a file in a folder that exists"),
         (train_speed, ["--torch-python", "/no/such/python", "--quick"], "name a Python interpreter"),
         (five_minutes, ["--peer", "autoresearch"], "NAME=PATH"),
         (five_minutes, ["--peer", "autoresearch=/no/such/clone"], "name a clone of the peer"),
         (five_minutes, ["--no-ours"], "nothing is left"),
-        (peers, ["/no/such/clone"], "name a clone of the peer"),
     ],
 )
 def test_misuse_is_told_in_a_sentence(own_cache, program, options, remedy, capsys):
-    assert program.main(options) == 2
+    assert program.PROGRAM.main(options) == 2
     said = capsys.readouterr().err
     assert remedy in said
     assert said.startswith(f"{program.__name__}: ")
 
 
-@pytest.mark.parametrize(
-    ("program", "options"),
-    [(train_speed, ["--runs", "0"]), (train_speed, ["--contestants", "jax"]), (five_minutes, ["--budget-s", "0"])],
-)
-def test_numbers_and_names_that_mean_nothing_are_refused(program, options, capsys):
-    with pytest.raises(SystemExit) as caught:
-        program.main(options)
-    assert caught.value.code == 2
-    assert options[0] in capsys.readouterr().err
-
-
-# --- the twin in PyTorch ------------------------------------------------------------------------
+# ---- the twin in PyTorch ---------------------------------------------------------------------------------------------
 
 V, T = 50, 64
 
 
-def pair(attention: str, windows: tuple[int, ...], kv_heads: int = 4):
+def pair(windows: tuple[int, ...], kv_heads: int = 4):
     """The MLX model and its twin with the same weights, none of them zero."""
     pytest.importorskip("torch")
     import torch
-    from twin.dials import Dials
-    from twin.model import GPT
+    import torch_twin
 
     torch.set_num_threads(1)  # beside MLX's own threads, more would wait for one another
     shape = {"depth": len(windows), "width": 64, "heads": 4, "kv_heads": kv_heads, "windows": windows}
@@ -242,7 +219,9 @@ def pair(attention: str, windows: tuple[int, ...], kv_heads: int = 4):
     model = train_mlx.GPT(config)
     weights = tree_flatten(model.trainable_parameters())
     model.load_weights([(name, w + 0.1 * mx.random.normal(w.shape)) for name, w in weights])
-    twin = GPT(Dials(**shape, dtype="float32", attention=attention), V, T)
+    constants = {name.lower(): value for name, value in vars(train_mlx).items() if name.isupper()}
+    sizes = {**shape, "mlp_ratio": 4, "softcap": 15.0, "rope_base": 10000.0, "micro_steps": 1}
+    twin = torch_twin.GPT(SimpleNamespace(**{**constants, **sizes}), V, T)
     twin.load_state_dict(
         {name: torch.from_numpy(np.array(w)) for name, w in tree_flatten(model.trainable_parameters())}
     )
@@ -253,10 +232,9 @@ def random_rows(seed: int) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, V, (3, T + 1), dtype=np.int32)
 
 
-@pytest.mark.parametrize("attention", ["blocks", "squares"])
 @pytest.mark.parametrize(("windows", "kv_heads"), [((32, T), 4), ((16, T), 2), ((31, 10, T), 4), ((T,), 1)])
-def test_the_twin_computes_the_same_loss(attention, windows, kv_heads):
-    model, twin = pair(attention, windows, kv_heads)
+def test_the_twin_computes_the_same_loss(windows, kv_heads):
+    model, twin = pair(windows, kv_heads)
     import torch
 
     tokens = random_rows(0)[:, :-1]
@@ -266,9 +244,9 @@ def test_the_twin_computes_the_same_loss(attention, windows, kv_heads):
 
 def test_the_twin_trains_the_same(monkeypatch):
     """Loss after loss, with the twin's warm-up step before, which must leave no trace."""
-    model, twin = pair("squares", (32, T))
-    from twin.devices import on_device, to_device
-    from twin.training import Trainer
+    model, twin = pair((32, T))
+    import torch
+    import torch_twin
 
     monkeypatch.setattr(train_mlx, "MICRO_STEPS", 1)
     params = dict(tree_flatten(model.trainable_parameters()))
@@ -278,46 +256,31 @@ def test_the_twin_trains_the_same(monkeypatch):
     for i in range(6):
         params, state, loss = step(params, state, batches, train_mlx.schedule(i, i / 6))
         ours.append(float(loss))
-    trainer = Trainer(twin, compiled=False)
-    trainer.warm_up(to_device(random_rows(9), "cpu"))
-    batches = on_device(iter([random_rows(i) for i in range(7)]), "cpu")
-    theirs = [trainer.step(batches, i, i / 6).item() for i in range(6)]
+    trainer = torch_twin.Trainer(twin, compiled=False)
+    trainer.warm_up(torch.from_numpy(random_rows(9)))
+    rows = iter([torch.from_numpy(random_rows(i)) for i in range(6)])
+    theirs = [trainer.step(rows, i, i / 6) for i in range(6)]
     np.testing.assert_allclose(theirs, ours, atol=1e-4)
     for name, p in twin.named_parameters():
         np.testing.assert_allclose(p.detach().numpy(), params[name], atol=0.01, err_msg=name)
 
 
-def test_the_twin_knows_every_dial_of_the_script(own_cache):
+def test_a_run_of_the_twin_learns_and_writes_what_ours_writes(own_cache, tmp_path):
     pytest.importorskip("torch")
-    from twin.dials import Dials
-
-    description = measure.describe(measure.SCRIPT)
-    dials = Dials(**train_speed.twin_config(description))
-    assert len(dials.windows) == dials.depth
-    assert dials.batch_rows == description["dials"]["BATCH_ROWS"]
-
-
-def test_a_run_of_the_twin_learns_scores_and_writes_what_ours_writes(own_cache, tmp_path):
-    pytest.importorskip("torch")
-    size = ("--depth", 2, "--width", 64, "--heads", 2, "--kv-heads", 2, "--batch-rows", 4)
-    done = run_program("torch_twin.py", "--steps", 20, *size, "--out", tmp_path)
+    size = ("--set", "DEPTH=2", "--set", "ASPECT_RATIO=32", "--set", "HEAD_DIM=32", "--set", "BATCH_ROWS=4")
+    flat_file = tmp_path / "flat.json"
+    done = run_program("train_speed.py", "--runs", 1, "--steps", 20, *size, "--contestants", "ours,torch", "--json",
+                       flat_file)  # fmt: skip
     assert done.returncode == 0, done.stderr
-    metrics = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
-    assert [row["step"] for row in metrics] == list(range(1, 21))
-    assert list(metrics[0]) == ["step", "t_s", "progress", "loss", "tokens", "tokens_s", "mfu"]
-    assert metrics[-1]["loss"] < metrics[0]["loss"] - 0.3
-    summary = json.loads((tmp_path / "summary.json").read_text())
-    assert 1 < summary["val_bpb"] < 6
-    assert summary["num_steps"] == 20
-    assert done.stdout.count("---\n") == 1
+    flat = json.loads(flat_file.read_text())
+    assert flat["torch_loss"] == pytest.approx(flat["loss"], abs=0.1)
+    assert flat["ratio_torch"] == pytest.approx(flat["tokens_s"] / flat["torch_tokens_s"], rel=1e-3)
 
 
 def test_a_torch_peer_gets_our_rows_and_our_score(tiny_data):
     torch = pytest.importorskip("torch")
-    import stand_ins
-
     data = prepare.load_data(tiny_data)
-    module = stand_ins.for_torch(stand_ins.Terms(data, budget_s=1, seed=3), device="cpu")
+    module = peers.for_torch(peers.Terms(data, budget_s=1, seed=3), device="cpu")
     tokenizer = module.Tokenizer.from_directory()
     x, y, _ = next(module.make_dataloader(tokenizer, 4, data.seq_len, "train"))
     packed = next(prepare.batches(data.split("train"), data.bos, rows=4, seq_len=data.seq_len, seed=3))
@@ -336,9 +299,7 @@ def test_a_torch_peer_gets_our_rows_and_our_score(tiny_data):
 
 def test_what_stands_in_for_flash_attention_is_causal_attention():
     torch = pytest.importorskip("torch")
-    import stand_ins
-
-    attend = stand_ins.kernels_for_torch("causal").get_kernel("a/repository").flash_attn_interface.flash_attn_func
+    attend = peers.kernels_for_torch("causal").get_kernel("a/repository").flash_attn_interface.flash_attn_func
     q, k, v = (torch.randn(2, 16, 4, 8) for _ in range(3))
     scores = torch.einsum("bqhd,bkhd->bhqk", q, k) * 8**-0.5
     scores = scores.masked_fill(torch.ones(16, 16).triu(1).bool(), -math.inf)
