@@ -15,9 +15,9 @@ from agent.text import diff_lines, harmless, harmless_lines, shorten
 from agent.view import table
 from agent.view.answer import AttemptOfNight, CompareAnswer, Measured, ScriptsCompared, for_author, plain
 from agent.view.comparison import Comparison, Side, attempts_compared, nights_compared
+from agent.view.course import settings
 from agent.view.screen import print_folded, terminal_width
 from agent.view.table import Column
-from agent.view.tables import settings
 
 LEAST = 12  # places of a cell
 VERDICT = re.compile(r"[^:;(]+")  # the beginning of the sentence

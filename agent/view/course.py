@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from agent.experiment import Status
 from agent.records.record import Record
 from agent.records.summary import Scored, gain_bpb
+from agent.script.dials import Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,25 @@ def progress(record: Record) -> Course:
         if best is not None:
             stairs.append(Stair(number, best.val_bpb, best.low_bpb, best.high_bpb, best.number))
     return Course(tuple(stairs), tuple(fallen))
+
+
+# ---- dials -----------------------------------------------------------------------------------------------------------
+
+
+def settings(night: Record) -> dict[int, dict[str, Value]]:
+    """Return attempt → dial → value, for each dial that an attempt of the night has turned.
+
+    An attempt has the values of its parent, apart from those that it turned. Attempt 0 has the values from which its
+    descendants turned them.
+    """
+    values: dict[int, dict[str, Value]] = {}
+    first: dict[str, Value] = {}
+    for attempt in night.attempts:  # a parent comes before its children
+        turned = night.turned.get(attempt.number, {})
+        above = values.get(attempt.parent, {}) if attempt.parent is not None else {}
+        first |= {name: before for name, (before, _) in turned.items() if name not in above.keys() | first}
+        values[attempt.number] = above | {name: after for name, (_, after) in turned.items()}
+    return {number: first | turned for number, turned in values.items()}
 
 
 # ---- the tree of kept edits ------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ from agent.records.place import Place, run_folder
 from agent.records.reading import read_night
 from agent.records.record import Record
 from agent.runs.outputs import read_progress
-from agent.text import counted, duration, harmless_lines
+from agent.text import duration, harmless_lines
 from agent.view.answer import plain
 from agent.view.live.follow import seconds_since
 from agent.view.live.verdicts import progress_words, within_one
@@ -46,7 +47,7 @@ from agent.view.run_files import curve, log_tail
 from agent.view.workers import in_order, workers_of_call
 
 LOOPBACK, HOSTS = "127.0.0.1", ["127.0.0.1", "localhost"]  # a page of a foreign site may lead its own name to 127.0.0.1
-PERIOD_S, HEARTBEAT_S = 1.0, 15.0
+PERIOD_S = 1.0
 SHARE = 0.1  # of a processor for drawing the page: what takes longer is drawn less often
 NUMBER = re.compile(r"[0-9]{1,9}")
 HEADERS = [
@@ -57,12 +58,6 @@ HEADERS = [
     ("Cross-Origin-Opener-Policy", "same-origin"),
     ("Cache-Control", "no-store"),
 ]
-DOING = {
-    Doing.REHEARSING: "is tried for a moment",
-    Doing.TRAINING: "trains with seed {seed}",
-    Doing.SCORING: "is scored",
-    Doing.AUDITING: "is audited",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +77,6 @@ class Seen:
     facts: Record
     version: int = 1  # changes with the facts
     panel: str = ""  # what the night does now, as HTML
-    title: str = ""
 
 
 # ---- what the night does now -----------------------------------------------------------------------------------------
@@ -90,57 +84,49 @@ class Seen:
 
 def _job(watched: Watched, facts: Record, work: Work) -> dict[str, Any]:
     """Return what a worker does, as the panel shows it."""
-    attempt, point, elapsed_s = facts.attempt(work.attempt), None, seconds_since(work.began)
+    point, elapsed_s = None, seconds_since(work.began)
     if work.doing is Doing.TRAINING and work.seed is not None:
         point = read_progress(run_folder(watched.place.folder(facts.tag), work.attempt, work.seed) / "out")
     pace = [] if elapsed_s is None else [f"for {duration(elapsed_s / 3600)}"]
     return {
-        "worker": work.worker,
-        "attempt": work.attempt,
-        "title": attempt.title if attempt is not None else "",
-        "why": attempt.proposal.hypothesis if attempt is not None else "",
-        "words": DOING[work.doing].format(seed=work.seed) + (", to confirm it" if work.dawn else ""),
+        "work": work,
+        "attempt": facts.attempt(work.attempt),  # None where it was begun after the facts were read
         "fraction": None if point is None else within_one(point.fraction),  # None where its end is not known
         "pace": pace if point is None else progress_words(point, facts.budget_s),
     }
 
 
-def _panel(watched: Watched, facts: Record, journal: Journal | None, notice: str | None) -> tuple[str, str]:
-    """Return what a night does now as HTML, and as the title of a window."""
-    work, workers, left_words = list[Work](), 1, list[str]()
-    if watched.left is not None:
-        left = watched.left(len(facts.ideas))
-        left_words += [] if left.experiments is None else [f"{counted(left.experiments, 'experiment')} left"]
-        left_words += [] if left.seconds is None else [f"{duration(left.seconds / 3600)} left"]
-        if journal is not None:
-            work, workers = sorted(journal.work(), key=lambda job: in_order(job.worker)), workers_of_call(journal)
-    jobs = [_job(watched, facts, job) for job in work]
-    alone = jobs[0] if len(jobs) == 1 and workers == 1 else None
-    state = f"{len(jobs)} of {max(workers, len(jobs))} workers busy" if jobs else "Asks for the next idea"
-    log, losses, at = None, None, f"{len(jobs)} at work" if jobs else ""
-    if watched.left is None:
-        state = f"Night {facts.tag} is not running"
-    elif alone is not None:
-        state = f"Attempt {alone['attempt']} {alone['words']}"
-        at = f"{alone['fraction']:.0%} " if alone["fraction"] is not None else ""
-        at += f"#{alone['attempt']}"
-        if (seed := work[0].seed) is not None:
-            is_scoring = work[0].doing is Doing.SCORING
-            log = log_tail(watched.place, facts.tag, alone["attempt"], seed, scoring=is_scoring)
-            losses = _losses(watched, facts, alone["attempt"], seed)
-    told = {"state": state, "left": " · ".join(left_words), "notice": notice, "is_running": watched.left is not None}
-    jobs = [] if alone is not None else jobs
-    html = template("live.html").render(alone=alone, jobs=jobs, log=log, losses=losses, best=facts.incumbent, **told)
-    return html, f"{at} · {facts.tag}" if at else f"{facts.tag}: {state}"
+def _panel(watched: Watched, facts: Record, journal: Journal | None, notice: str | None) -> str:
+    """Return what a night does now as HTML."""
+    work, workers = list[Work](), 1
+    if watched.left is not None and journal is not None:
+        work, workers = sorted(journal.work(), key=lambda job: in_order(job.worker)), workers_of_call(journal)
+    is_alone = len(work) == 1 and workers == 1
+    log, losses = None, None
+    if is_alone and (seed := work[0].seed) is not None:
+        is_scoring = work[0].doing is Doing.SCORING
+        log = log_tail(watched.place, facts.tag, work[0].attempt, seed, scoring=is_scoring)
+        losses = _losses(watched, facts, work[0].attempt, seed)
+    return template("live.html").render(
+        tag=facts.tag,
+        best=facts.incumbent,
+        left=watched.left and watched.left(len(facts.ideas)),
+        jobs=[_job(watched, facts, job) for job in work],
+        is_alone=is_alone,
+        workers=max(workers, len(work)),
+        notice=notice,
+        log=log,
+        losses=losses,
+    )
 
 
 def _losses(watched: Watched, facts: Record, number: int, seed: int) -> tuple[Curve, Curve] | None:
     """Return the losses of a run, and the incumbent's, by the same seed if it ran with it."""
-    mine, best = curve(watched.place, facts.tag, number, seed), facts.best
-    seeds = [run.seed for run in best.runs if run.val_bpb is not None] if best is not None else []
-    if len(mine) < 2 or best is None or best.number == number or not seeds:
+    of_run, best = partial(curve, watched.place, facts.tag), facts.best
+    mine = of_run(number, seed)
+    if len(mine) < 2 or best is None or best.number == number:
         return (mine, ()) if len(mine) > 1 else None
-    return mine, curve(watched.place, facts.tag, best.number, seed if seed in seeds else seeds[0])
+    return mine, of_run(best.number, seed) or of_run(best.number, best.runs[0].seed)
 
 
 # ---- the reader ------------------------------------------------------------------------------------------------------
@@ -157,7 +143,7 @@ class Feed:
         self._path: Path | None = None  # of the open journal
         self._stamp: object = None
         self._due_s, self._page_due_s = 0.0, 0.0
-        self._page: tuple[Seen, str] | None = None
+        self._page: tuple[Seen | None, str] = None, ""
         self._reading, self._drawing = asyncio.Lock(), asyncio.Lock()
         watched = follow()
         self._seen = Seen(watched, read_night(watched.place, watched.tag))
@@ -173,23 +159,18 @@ class Feed:
     async def page(self) -> str:
         """Return the page of the present version, or that of one a moment ago."""
         async with self._drawing:
-            seen, began_s, drawn = await self.latest(), time.monotonic(), self._page
-            is_new = drawn is None or drawn[0].facts.tag != seen.facts.tag
-            if drawn is None or is_new or (drawn[0].version != seen.version and began_s >= self._page_due_s):
-                drawn = self._page = seen, await asyncio.to_thread(_draw, seen)
-                self._page_due_s = began_s + (time.monotonic() - began_s) / SHARE
-            return drawn[1]
+            seen, began_s, (drawn, html) = await self.latest(), time.monotonic(), self._page
+            is_other = drawn is None or drawn.facts.tag != seen.facts.tag
+            if drawn is None or is_other or (drawn.version != seen.version and began_s >= self._page_due_s):
+                html = await asyncio.to_thread(_draw, seen)
+                self._page, self._page_due_s = (seen, html), began_s + (time.monotonic() - began_s) / SHARE
+            return html
 
     async def events(self) -> AsyncIterator[str]:
-        """Yield what a client has not heard yet."""
-        heard, spoke_s = "", 0.0
+        """Yield what a client shows, in each period: a client that has gone is noticed by that."""
         while True:
             seen = await self.latest()
-            told = {"tag": seen.facts.tag, "version": seen.version, "title": seen.title, "panel": seen.panel}
-            news = f"data: {json.dumps(told)}\n\n"
-            if news != heard or time.monotonic() >= spoke_s + HEARTBEAT_S:
-                yield news if news != heard else ": nothing new\n\n"
-                heard, spoke_s = news, time.monotonic()
+            yield f"data: {json.dumps({'tag': seen.facts.tag, 'version': seen.version, 'panel': seen.panel})}\n\n"
             await asyncio.sleep(self._period_s)
 
     def _read(self) -> Seen:
@@ -203,7 +184,7 @@ class Feed:
         except (NightError, OSError, sqlite3.OperationalError) as error:
             notice = str(error)
         version = self._seen.version + (facts != self._seen.facts)
-        return Seen(watched, facts, version, *_panel(watched, facts, None if notice else self._journal, notice))
+        return Seen(watched, facts, version, _panel(watched, facts, None if notice else self._journal, notice))
 
     def _opened(self, path: Path) -> Journal | None:
         """Return the journal of a night, open for reading; None where it has none, NightError where it was removed."""
@@ -251,15 +232,11 @@ def application(feed: Feed) -> ASGIApp:
 def _log(seen: Seen, number: str) -> str | None:
     """Return the end of the log of an attempt's latest run; where the file is gone, the last lines in the journal."""
     attempt = seen.facts.attempt(int(number)) if NUMBER.fullmatch(number) else None
-    if attempt is None:
+    if attempt is None or not attempt.runs:
         return None
-    place, tag, runs = seen.watched.place, seen.facts.tag, attempt.runs
-    with suppress(NightError, OSError, IndexError), Journal.read(place.journal(tag)) as journal:
-        runs = journal.attempt(attempt.number).runs  # the one that goes on among them
-    if not runs:
-        return None
-    tail = log_tail(place, tag, attempt.number, runs[-1].seed)
-    return harmless_lines(runs[-1].last_lines) or None if tail is None else tail
+    run = attempt.runs[-1]
+    tail = log_tail(seen.watched.place, seen.facts.tag, attempt.number, run.seed)
+    return harmless_lines(run.last_lines) or None if tail is None else tail
 
 
 # ---- the server ------------------------------------------------------------------------------------------------------

@@ -15,9 +15,9 @@ from agent.errors import NightError
 from agent.files import check_plain, write_plain
 from agent.records.record import Record
 from agent.records.results import FORMULA, TEXT_MARK
-from agent.script.dials import Value
 from agent.text import harmless_lines
 from agent.view.answer import Measured, plain
+from agent.view.course import settings
 
 Row = dict[str, Any]
 OF_NIGHT = ("device", "budget_s", "protocol", "sigma_bpb")  # in each row of an attempt
@@ -29,22 +29,6 @@ DIAL = "dial."  # before the names of the columns that hold the values of dials
 
 
 # ---- rows ------------------------------------------------------------------------------------------------------------
-
-
-def settings(night: Record) -> dict[int, dict[str, Value]]:
-    """Return attempt → dial → value, for each dial that an attempt of the night has turned.
-
-    An attempt has the values of its parent, apart from those that it turned. Attempt 0 has the values from which its
-    descendants turned them.
-    """
-    values: dict[int, dict[str, Value]] = {}
-    first: dict[str, Value] = {}
-    for attempt in night.attempts:  # a parent comes before its children
-        turned = night.turned.get(attempt.number, {})
-        above = values.get(attempt.parent, {}) if attempt.parent is not None else {}
-        first |= {name: before for name, (before, _) in turned.items() if name not in above.keys() | first}
-        values[attempt.number] = above | {name: after for name, (_, after) in turned.items()}
-    return {number: first | turned for number, turned in values.items()}
 
 
 def attempts(nights: Sequence[Record]) -> list[Row]:
@@ -136,7 +120,8 @@ def _jsonl(path: Path, rows: Sequence[Row]) -> dict[Path, bytes]:
 
 def _parquet(path: Path, rows: Sequence[Row]) -> dict[Path, bytes]:
     mixed = {name for name in rows[0] if not _is_column([row[name] for row in rows])}
-    table = pa.Table.from_pylist([row | {name: _text(row[name]) for name in mixed} for row in rows])
+    texts = [{name: json.dumps(row[name]) for name in mixed if not isinstance(row[name], str | None)} for row in rows]
+    table = pa.Table.from_pylist([row | text for row, text in zip(rows, texts, strict=True)])
     out = pa.BufferOutputStream()
     pq.write_table(table, out, compression="zstd")
     return {path: out.getvalue().to_pybytes()}
@@ -147,10 +132,6 @@ def _is_column(values: Sequence[Any]) -> bool:
     with suppress(pa.ArrowException):
         return not pa.types.is_struct(pa.array(values).type)  # of dials, of which each attempt turned others
     return False
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str | None) else json.dumps(value)
 
 
 FORMATS = {"csv": _csv, "jsonl": _jsonl, "parquet": _parquet}

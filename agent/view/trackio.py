@@ -23,8 +23,8 @@ from agent.invocation import command_for
 from agent.records.place import Place
 from agent.records.record import Record
 from agent.view.answer import Measured
+from agent.view.course import settings
 from agent.view.run_files import curve
-from agent.view.tables import settings
 
 MARK = "nightshift-export.json"
 PARTS = 1000  # of the budget: Trackio numbers the points of a curve, and a step is a thousandth
@@ -48,9 +48,7 @@ def write_trackio(place: Place, folder: Path, nights: Sequence[Record]) -> str:
             raise MachineError(f"the export for Trackio needs trackio; install it with: {install}") from error
         dials = {night.tag: settings(night) for night in nights}
         every = [(night, attempt) for night in nights for attempt in night.attempts]
-        console = Console(stderr=True)
-        quiet = not console.is_terminal
-        for night, attempt in track(every, "writing attempts", console=console, transient=True, disable=quiet):
+        for night, attempt in track(every, "writing attempts", console=Console(stderr=True), transient=True):
             words = {name: getattr(attempt, name) for name in WORDS} | {"night": night.tag, "device": night.device}
             config = json.loads(json.dumps(words | dials[night.tag][attempt.number]))
             with redirect_stdout(io.StringIO()):  # it tells how to look at each run

@@ -7,7 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 from facts import a_night, a_run, an_attempt
 
-from agent.view.tables import attempts, settings, write
+from agent.view.course import settings
+from agent.view.tables import attempts, write
 
 TREE = a_night(
     an_attempt(a_run(0, 1.2), number=0),

@@ -6,27 +6,25 @@ stands alone they are those of light paper. Every word of a night is one harmles
 
 import math
 import re
-import statistics
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from html import escape
 from importlib.resources import files
 from itertools import groupby
-from types import ModuleType
 from typing import Any
 
+import vl_convert
 from markupsafe import Markup
 
-from agent.errors import MachineError
 from agent.experiment import NOT_BELIEVED, Attempt, Kind, Status
-from agent.invocation import install_command
 from agent.judging.intervals import Interval
 from agent.records.record import Record
 from agent.records.summary import gain_bpb, summary_of
 from agent.script.dials import Value
 from agent.text import budget, counted, duration, is_finite, one_line
-from agent.view.course import progress
+from agent.view.course import progress, settings
 from agent.view.words import bpb, load_words, within
 from agent.view.workers import busy_times, in_order, load_of, others_of, stretches
 
@@ -34,7 +32,7 @@ VEGA_LITE = "6.4"
 Spec = dict[str, Any]  # a Vega-Lite specification, or a part of one
 SIZES = {"broad": {"width": 820, "height": 300}, "narrow": {"width": 358, "height": 260}}  # the page shows one of both
 COST, DIAL, PICTURE = ({"width": width, "height": height} for width, height in ((270, 230), (175, 150), (1000, 440)))
-MOST_DOTS, MOST_PANEL_DOTS, MOST_DIALS, MOST_BARS = 300, 100, 24, 2000  # a longer night is thinned, and says so
+MOST_DOTS, MOST_PANEL_DOTS, MOST_DIALS = 300, 100, 24  # a longer night is thinned, and says so
 MOST_TITLES = 6  # of kept edits, in a picture that stands alone
 
 
@@ -91,15 +89,14 @@ def symbol_of(attempt: Attempt, score: float | None = None, top: float = math.in
 # ---- rendering -------------------------------------------------------------------------------------------------------
 
 FIT = {"type": "fit", "contains": "padding"}
-AXIS = {"domain": False, "ticks": False, "aria": False, "gridColor": "var(--line)", "labelPadding": 6}
-FAINT = {"labelColor": "var(--soft)", "titleColor": "var(--soft)", "labelFontSize": 11, "titleFontSize": 11}
-LEGEND = {"orient": "top", "title": None, "columns": 7, "columnPadding": 14, "symbolSize": 70, "labelLimit": 200}
-TITLE = {"anchor": "start", "frame": "group", "color": "var(--ink)", "subtitleColor": "var(--soft)", "fontSize": 13}
+WORDS = {"labelColor": "var(--soft)", "titleColor": "var(--soft)", "labelFontSize": 11, "titleFontWeight": "normal"}
+LINES = {"domain": False, "ticks": False, "gridColor": "var(--line)", "labelPadding": 6, "labelOverlap": "greedy"}
 CONFIG = {
     "font": "sans-serif",
-    "axis": {**AXIS, **FAINT, "titleFontWeight": "normal", "labelOverlap": "greedy"},
-    "legend": {**LEGEND, "labelColor": "var(--ink)", "labelFontSize": 11},
-    "title": {**TITLE, "subtitleFontSize": 11, "subtitlePadding": 4, "offset": 8},
+    "axis": {**WORDS, **LINES, "aria": False},
+    "legend": {"orient": "top", "title": None, "columns": 7, "labelColor": "var(--ink)", "labelFontSize": 11},
+    "title": {"anchor": "start", "frame": "group", "color": "var(--ink)", "subtitleColor": "var(--soft)"},
+    "point": {"opacity": 1, "strokeWidth": 1.5},
     "view": {"stroke": None},
 }
 NEEDLESS = re.compile(
@@ -127,24 +124,12 @@ def png(spec: Spec, scale: float = 2.0) -> bytes:
     style = files(__package__).joinpath("page.css").read_text(encoding="utf-8")
     colours = dict(reversed(re.findall(r"--(\w+): (#\w+)", style)))  # light ones come first
     drawn = re.sub(r"var\(--(\w+)\)", lambda role: colours[role[1]], _rendered(spec | {"background": "var(--paper)"}))
-    picture: bytes = _renderer().svg_to_png(drawn, scale=scale)
-    return picture
+    return vl_convert.svg_to_png(drawn, scale=scale)
 
 
 def _rendered(spec: Spec) -> str:
     whole = {"background": "transparent", "padding": 2, "autosize": FIT, "config": CONFIG} | spec
-    drawn: str = _renderer().vegalite_to_svg(whole, vl_version=VEGA_LITE, allowed_base_urls=[])
-    return drawn
-
-
-def _renderer() -> ModuleType:
-    """Import the renderer, a library of 84 MB; raise MachineError where it is not installed."""
-    try:
-        import vl_convert
-    except ImportError as error:
-        there = install_command("vl-convert-python")
-        raise MachineError(f"charts need vl-convert-python; install it: {there}") from error
-    return vl_convert
+    return vl_convert.vegalite_to_svg(whole, vl_version=VEGA_LITE, allowed_base_urls=[])
 
 
 # ---- parts of charts -------------------------------------------------------------------------------------------------
@@ -186,8 +171,7 @@ def scores(night: Record, of: Callable[[Attempt], float | None], *more: float) -
     pairs = [(score, one.status == Status.KEEP) for one in believed if (score := of(one)) is not None]
     kept = [*more, *(score for score, is_kept in pairs if is_kept)] or [score for score, _ in pairs] or [0.0, 1.0]
     low, high = min(kept), max(kept)
-    reach = max(high - low, 4 * (night.sigma_bpb or 0.0))
-    reach = reach or 2 * statistics.median([abs(score - low) for score, _ in pairs] or [0.0])
+    reach = max(high - low, 4 * (night.sigma_bpb or 0.0)) or math.inf
     near = [*kept, *(score for score, _ in pairs if low - reach <= score <= high + reach)]
     room = 0.08 * (max(near) - min(near)) or 0.005
     return quantity("y", [min(near) - room, max(near) + room])
@@ -202,7 +186,7 @@ def dots(
     """
     values = [place(attempt, x, score, top) for attempt, x, score in places]
     channels, symbols = outcomes(values, *more, legend=legend)
-    return layer(values, "point", channels, size=size, strokeWidth=1.5, opacity=1), symbols
+    return layer(values, "point", channels, size=size), symbols
 
 
 def place(attempt: Attempt, x: Any, score: float | None, top: float) -> Spec:
@@ -274,7 +258,7 @@ def progress_spec(night: Record, *, legend: bool = False) -> tuple[Spec, list[st
     )
     span, named = {"y": {"field": "low"}, "y2": {"field": "high"}}, {"description": {"field": "label"}}
     green: Spec = {"color": "var(--kept)", "interpolate": "step-after"}
-    blue: Spec = {"color": "var(--open)", "opacity": 1}
+    blue: Spec = {"color": "var(--open)"}
     drawn = [
         layer(stairs, "area", span, opacity=0.14, **green),
         layer(stairs, "line", strokeWidth=1.75, **green),
@@ -354,7 +338,7 @@ def costs_of(night: Record) -> Chart | None:
         attempts, shown = dots(thinned(priced, MOST_PANEL_DOTS), y["scale"]["domain"][1], 30, Symbol.FRONT)
         symbols |= set(shown)
         believed = [{"x": price, "y": bpb} for one, price, bpb in priced if one.kind not in NOT_BELIEVED]
-        ink: Spec = {"color": "var(--ink)", "opacity": 1}
+        ink: Spec = {"color": "var(--ink)"}
         front = layer(believed, "line", {"order": {"field": "x", "sort": order}}, strokeWidth=1.25,
                       interpolate="step-after", point={"color": "var(--ink)", "size": 14}, **ink)  # fmt: skip
         front["transform"] = [  # an attempt is on it where none of a better cost has a better score
@@ -380,26 +364,22 @@ def costs_of(night: Record) -> Chart | None:
 
 def dials_of(night: Record) -> Chart | None:
     """Draw, for each dial that an attempt moved, the change of val_bpb by its value; None where none was moved."""
-    moves: dict[str, list[tuple[Attempt, Value]]] = {}
-    start: dict[str, Value] = {}
+    moves = defaultdict[str, list[tuple[Attempt, Value]]](list)
     for one in night.attempts:
-        for dial, (before, after) in night.turned.get(one.number, {}).items() if one.is_idea else ():
-            start.setdefault(dial, before)
-            moves.setdefault(dial, []).append((one, after))
-    best: dict[str, Value] = {}
-    ancestor = night.best
-    while ancestor is not None:
-        best = {dial: after for dial, (_, after) in night.turned.get(ancestor.number, {}).items()} | best
-        ancestor = night.parent(ancestor)
+        for dial, (_, after) in night.turned.get(one.number, {}).items() if one.is_idea else ():
+            moves[dial].append((one, after))
+    values = settings(night)
+    start, best = values.get(0, {}), values.get(night.incumbent or 0, {})
 
     def change(one: Attempt) -> float | None:
         gain = gain_bpb(one, night.parent(one)) if night.turned.get(one.number) else None
         return None if gain is None else -gain
 
-    every = sorted(moves, key=lambda dial: (dial not in best, -len(moves[dial]), dial))
+    is_turned = {dial: best.get(dial) != start.get(dial) for dial in moves}  # in the best script
+    every = sorted(moves, key=lambda dial: (not is_turned[dial], -len(moves[dial]), dial))
     few, y, drawings, symbols = every[:MOST_DIALS], scores(night, change, 0.0), [], set[Symbol]()
     for dial in few:
-        lines = {Symbol.START: start[dial]} | ({Symbol.IN_BEST: best[dial]} if dial in best else {})
+        lines = {Symbol.START: start[dial]} | ({Symbol.IN_BEST: best[dial]} if is_turned[dial] else {})
         x, shown_as = _dial_axis([*lines.values(), *(value for _, value in moves[dial])])
         moved = thinned(moves[dial], max(20, 4 * MOST_PANEL_DOTS // len(few)))
         places = [(one, shown_as(value), change(one)) for one, value in moved]
@@ -427,10 +407,8 @@ def _dial_axis(values: Sequence[Value]) -> tuple[Spec, Callable[[Value], Any]]:
         words = {"field": "x", "type": "nominal", "scale": scale, "sort": None, "axis": axis}
         return words, lambda value: one_line(str(value), 14)
     numbers = sorted({float(value) for value in values if isinstance(value, int | float)})
-    largest = max(map(abs, numbers))
-    number_format = ".3~s" if largest >= 1000 else ".3~e" if 0 < largest < 0.001 else ".3~r"
     ticks = {"values": numbers} if len(numbers) <= 4 else {"tickCount": 4}
-    return around(numbers, format=number_format, labelFlush=True, **ticks), lambda value: value
+    return around(numbers, format="~g", labelFlush=True, **ticks), lambda value: value
 
 
 # ---- the workers -----------------------------------------------------------------------------------------------------
@@ -442,8 +420,7 @@ def workers_of(night: Record) -> Chart | None:
     every = sorted(busy_times(night), key=lambda busy: busy.began_s) if len(names) > 1 else []
     if not every:
         return None
-    few = every[-MOST_BARS:]
-    parts = stretches(few, others_of(night) if few == every else (), night.budget_s, night.calls)
+    parts = stretches(every, others_of(night), night.budget_s, night.calls)
 
     def at_work_h(when_s: float) -> float:
         return round(sum(min(max(0.0, when_s - part.began_s), part.length_s) for part in parts) / 3600, 5)
@@ -456,7 +433,7 @@ def workers_of(night: Record) -> Chart | None:
             "label": f"attempt {busy.attempt}, {'at dawn, ' if busy.dawn else ''}seed {busy.seed}, {busy.ending} after "
             f"{duration((busy.ended_s - busy.began_s) / 3600)}",
         }
-        for busy in few
+        for busy in every
     ]
     channels, symbols = outcomes(values)
     bars = channels | {"shape": None, "fill": channels["stroke"], "x2": {"field": "ended"}}
@@ -466,7 +443,6 @@ def workers_of(night: Record) -> Chart | None:
     y = {"field": "y", "type": "nominal", "sort": [one_line(name, 40) for name in names], "axis": axis}
     words = [counted(len(names), "worker"), *load_words(load_of(night))]
     words += [f"{counted(len(pauses), 'pause')} of the night left out"] if pauses else []
-    words += said(len(few), len(every), "runs, the latest,")
     spec = {
         "description": f"What each worker did when: {', '.join(words)}.",
         "layer": [

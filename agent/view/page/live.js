@@ -27,27 +27,22 @@
     const html = answer?.ok ? await answer.text().catch(() => null) : null;  // the server may be gone for a moment
     shown.fetching = false;
     const version = Number(html?.match(/<main [^>]*data-version="(\d+)"/)?.[1] ?? shown.version);
-    if (version !== shown.version) {
-      shown.version = version;
-      renew(html);
-    }
+    if (version !== shown.version) renew(html);
+    shown.version = version;
     if (shown.version !== shown.wanted) setTimeout(refresh, AGAIN_MS);
   }
 
   const source = new EventSource("/events");
   source.onmessage = (event) => {
     const said = JSON.parse(event.data);
-    if (said.tag !== main.dataset.tag) {
-      location.reload();
-      return;
-    }
-    showPanel(said.panel);
-    document.title = said.title;
+    if (said.tag !== main.dataset.tag) return location.reload();
+    if (said.panel !== shown.panel) showPanel(shown.panel = said.panel);
+    document.title = panel.querySelector(".state").dataset.title;
     shown.wanted = said.version;
     refresh();
   };
   source.onerror = () => {
-    showPanel('<p class="notice" role="alert">The server does not answer; this page tries again.</p>');
+    showPanel(shown.panel = '<p class="notice" role="alert">The server does not answer; this page tries again.</p>');
     if (source.readyState === EventSource.CLOSED) setTimeout(() => location.reload(), 10 * AGAIN_MS);
   };
 
@@ -55,7 +50,7 @@
   document.addEventListener("toggle", async (event) => {
     const more = event.target, number = more.closest?.(".row")?.id.replace("attempt-", "");
     if (!more.classList?.contains("more") || !more.open) return;
-    const answer = await fetch(`/attempt/${number}/log?tag=${encodeURIComponent(main.dataset.tag)}`).catch(() => null);
+    const answer = await fetch(`/attempt/${number}/log`).catch(() => null);
     more.querySelector("pre").textContent = answer ? (await answer.text()) || "It is empty." : "The server does not answer.";
   }, true);
 })();

@@ -41,10 +41,7 @@ function show() {
   byId("left-out").textContent = chosen.length < every.length ? `${chosen.length} of ${every.length} attempts, those that the filters chose.` : "";
   byId("all").hidden = few >= chosen.length;
   byId("all").textContent = `Show all ${chosen.length.toLocaleString("en")}`;
-  [...byId("heads").children].forEach((head, at) => {
-    if (at === view.column) head.setAttribute("data-sorted", view.down ? "down" : "up");
-    else head.removeAttribute("data-sorted");
-  });
+  for (const [at, head] of [...byId("heads").children].entries()) head.dataset.sorted = at !== view.column ? "" : view.down ? "down" : "up";
 }
 
 /** Count the attempts of each status, and list the sources. */
@@ -117,15 +114,9 @@ function renew(html) {
 
 // ---- the start ----
 
-[...byId("heads").children].forEach((head, column) => {
-  const button = document.createElement("button");
-  button.type = "button";
-  button.append(...head.childNodes);
-  button.addEventListener("click", () => {
-    Object.assign(view, { column, down: view.column === column ? !view.down : FALLING.has(column) });
-    show();
-  });
-  head.replaceChildren(button);
+for (const [column, head] of [...byId("heads").children].entries()) head.firstElementChild.addEventListener("click", () => {
+  Object.assign(view, { column, down: view.column === column ? !view.down : FALLING.has(column) });
+  show();
 });
 byId("filters").hidden = false;
 byId("filters").addEventListener("submit", (event) => event.preventDefault());

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache
 from importlib.resources import files
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
@@ -93,7 +93,6 @@ def _environment() -> Environment:
         "moment": words.moment,
         "memory": words.memory,
         "gain": gain_bpb,
-        "verdict": verdict,
         "scale": scale,
         "budget": budget,
         "counted": counted,
@@ -127,14 +126,6 @@ def _policy(style: str, scripts: Sequence[str], *, connect: bool) -> str:
 def _hash(text: str) -> str:
     digest = hashlib.sha256(text.encode()).digest()
     return f"'sha256-{base64.b64encode(digest).decode()}'"
-
-
-def verdict(attempt: Attempt) -> str:
-    """Return the decision on an attempt as a sentence."""
-    kind = attempt.kind or "not decided"
-    sentence = attempt.words or kind
-    sentence = sentence if sentence.startswith(kind) else f"{kind}: {sentence}"
-    return sentence[:1].upper() + sentence[1:] + ("" if sentence[-1] in ".!?…" else ".")
 
 
 def branches(night: Record) -> list[tuple[Kept, int]]:
@@ -172,33 +163,24 @@ def scale(mine: Curve, others: Curve) -> tuple[float, float]:
 def gather(place: Place, night: Record) -> Extras:
     """Read the edits from the journal of a night, and the curves from the logs of its runs."""
     shown, diffs = telling(night), dict[int, str]()
-    with suppress(NightError):  # a night without a journal here has neither scripts nor logs
-        diffs = _diffs(place, night, shown)
-    of_run = partial(curve, place, night.tag, most=POINTS)
-    curves = {attempt.number: of_run(attempt.number, attempt.runs[0].seed) for attempt in shown if attempt.runs}
+    pairs = {attempt.number: attempt.parent for attempt in reversed(shown) if attempt.parent is not None}
+    with suppress(NightError), Journal.read(place.journal(night.tag)) as journal:  # a night elsewhere has no journal
+        scripts = {one.number: one.proposal.script for one in journal.attempts_among({*pairs, *pairs.values()})}
+        for number, parent in pairs.items():  # the newest first, as far as there is room
+            if sum(map(len, diffs.values())) < MOST_CHARS:
+                diffs[number] = diff(scripts[parent].splitlines(), scripts[number].splitlines())
+    curves = {
+        attempt.number: curve(place, night.tag, attempt.number, attempt.runs[0].seed, POINTS)
+        for attempt in shown
+        if attempt.runs
+    }
     return Extras(diffs, {number: points for number, points in curves.items() if len(points) > 1})
 
 
 def telling(night: Record) -> list[Attempt]:
     """Return the attempts whose edits and curves are shown."""
-    if len(night.attempts) <= ALL:
-        return list(night.attempts)
-    newest = night.attempts[-NEWEST].number
-    return [attempt for attempt in night.attempts if attempt.number >= newest or attempt.was_kept]
-
-
-def _diffs(place: Place, night: Record, shown: Sequence[Attempt]) -> dict[int, str]:
-    """Return the edits of attempts, those of the newest first, as far as there is room."""
-    pairs = {attempt.number: attempt.parent for attempt in shown if attempt.parent is not None}
-    with Journal.read(place.journal(night.tag)) as journal:
-        scripts = {one.number: one.proposal.script for one in journal.attempts_among({*pairs, *pairs.values()})}
-    diffs, left = dict[int, str](), MOST_CHARS
-    for number, parent in sorted(pairs.items(), reverse=True):
-        diffs[number] = diff(scripts[parent].splitlines(), scripts[number].splitlines())
-        left -= len(diffs[number])
-        if left < 0:
-            break
-    return diffs
+    newest = len(night.attempts) - (NEWEST if len(night.attempts) > ALL else ALL)
+    return [attempt for at, attempt in enumerate(night.attempts) if at >= newest or attempt.was_kept]
 
 
 def diff(before: Sequence[str], after: Sequence[str]) -> str:

@@ -2,7 +2,6 @@
 
 import re
 import struct
-import sys
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from importlib.resources import files
@@ -10,7 +9,6 @@ from importlib.resources import files
 import pytest
 from charted import SVG, attempt, changed, every_outcome, long_night, night, renamed, revoked, shipped
 
-from agent.errors import MachineError
 from agent.experiment import Ending, Kind, Run, Score
 from agent.view.page import charts
 from agent.view.page.charts import Symbol, costs_of, dials_of, picture, progress_of, progress_spec, svg, workers_of
@@ -147,12 +145,6 @@ def test_a_night_of_nothing_has_no_chart_and_a_long_one_is_thinned(draw):
     assert draw(night()) is None
     drawn = draw(long_night(1000))
     assert drawn is None or sum(len(one.encode()) for forms in drawn.drawings for one in forms.values()) < 400_000
-
-
-def test_without_the_renderer_the_way_to_it_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "vl_convert", None)
-    with pytest.raises(MachineError, match=r"charts need vl-convert-python; install it: .*install.* vl-convert-python"):
-        progress_of(every_outcome())
 
 
 # ---- progress --------------------------------------------------------------------------------------------------------
