@@ -11,7 +11,7 @@ from agent.records.place import Place
 from agent.records.record import Record
 from agent.records.summary import NightSummary, summary_of
 from agent.script.dials import dials_in, skeleton_in
-from agent.text import diff_lines, harmless, harmless_lines, shorten
+from agent.text import diff_lines, harmless, harmless_lines
 from agent.view import table
 from agent.view.answer import AttemptOfNight, CompareAnswer, Measured, ScriptsCompared, for_author, plain
 from agent.view.comparison import Comparison, Side, attempts_compared, nights_compared
@@ -99,16 +99,8 @@ def _show(found: Comparison, a: Named, b: Named) -> None:
     for letter, one in (("A", a), ("B", b)):
         title = f": {harmless(one.attempt.title)}" if one.attempt is not None else ""
         print_folded([f"{letter}  {one.name}{title}"])
-    width = terminal_width()
-    shown = [line for line in found.lines if line.a or line.b]
-    most = None
-    if width is not None:  # names and changes leave the two what they share alike
-        taken = max(len(line.name) for line in shown) + max(len(line.change) for line in shown)
-        most = max(LEAST, (width - taken - 3 * len(table.GAP)) // 2)
-    rows = [
-        (line.name, *(shorten(text, most or len(text)) for text in (line.a, line.b)), line.change) for line in shown
-    ]
-    print("\n".join(table.lines(COLUMNS, rows, width)))
+    rows = [(line.name, line.a, line.b, line.change) for line in found.lines if line.a or line.b]
+    print("\n".join(table.lines(COLUMNS, rows, terminal_width())))
     print_folded([found.sentence], VERDICT)
 
 

@@ -3,14 +3,13 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rich.text import Text
-
 from agent.cli.answer import Answer
 from agent.cli.find import find_night, known_tag, record_of
 from agent.cli.greeting import greet
 from agent.cli.options import SCRIPT, Count, NightOptions, Positive, PositiveInt, RunOptions
+from agent.cli.status import next_commands, show_next, show_night
 from agent.errors import Exhausted, NightError, NoIdea, NothingYet
-from agent.experiment import History, Proposal, is_look, runs_at_dawns
+from agent.experiment import History, Proposal, runs_at_dawns
 from agent.invocation import typed
 from agent.judging.findings import Findings
 from agent.lab.corpus import DATASETS
@@ -22,14 +21,12 @@ from agent.proposers.briefing import Briefing, NoSource
 from agent.proposers.queue import Queue
 from agent.records.place import place_of_night
 from agent.records.record import Record, of_journal
-from agent.records.summary import NightSummary, summary_of
+from agent.records.summary import summary_of
 from agent.records.terms import as_words
 from agent.text import counted
-from agent.view import terminal
 from agent.view.answer import plain
 from agent.view.live.ending import HEADING, belief, tried_lines
 from agent.view.screen import print_folded, print_lines, terminal_width
-from agent.view.status import status_lines
 from agent.view.workers import crew_of
 
 # ---- run -------------------------------------------------------------------------------------------------------------
@@ -80,8 +77,8 @@ def run(
             most = f"dawn: up to {counted(runs, 'run')} to confirm what was found"
             context.watcher.said(most if runs else "dawn goes to its end")
             confirm_night(context, runs)
-        record, was_stopped = of_journal(context.journal), context.stop.after_run
-    _show_end(record, limits, night.script, was_stopped=was_stopped)
+        record = of_journal(context.journal)
+    _show_end(record, run_on(limits, night.script, record.tag, record.attempts))
 
 
 def named_text(dataset: str) -> str:
@@ -89,40 +86,15 @@ def named_text(dataset: str) -> str:
     return dataset if dataset in DATASETS else str(Path(dataset).expanduser().absolute())
 
 
-def _show_end(record: Record, limits: Limits, script: Path, *, was_stopped: bool) -> None:
+def _show_end(record: Record, go_on: str) -> None:
     """Print what was tried, what to believe of it, and the commands that come next, on one screen."""
     now = summary_of(record)
     chart = tried_lines(record.attempts, now.noise.smallest_bpb if now.noise else None, terminal_width())
     print_folded(["", *([HEADING] if chart else [])])
     print_lines(chart)
-    undoubted = replace(now, noise=replace(now.noise, doubt=None) if now.noise else None)  # `belief` says it
-    print_folded(status_lines(record, undoubted, crew_of(record), pid=None, stopping=False)[2:])
-    if now.ideas:
-        print_folded([*terminal.shares_lines(now.sources), *terminal.failure_lines(now.sources), belief(now)])
-    print("next:")
-    commands = _next_commands(record, now, limits, script, was_stopped=was_stopped)
-    width = max(map(len, commands))
-    print_lines([Text.assemble(f"  {command:<{width}}  ", (what, "dim")) for command, what in commands.items()])
-
-
-def _next_commands(
-    record: Record, now: NightSummary, limits: Limits, script: Path, *, was_stopped: bool
-) -> dict[str, str]:
-    """Return the commands that come next, each with what it is for."""
-    tag = record.tag
-    go_on = {run_on(limits, script, tag, record.attempts): "go on with this night"}
-    if not now.ideas:
-        return {typed("status", tag): "how far it is", **go_on}
-    tried = {typed("results", tag): "all that was tried, one line each"}
-    if now.gain is None or now.best is None:
-        show = {typed("show", f"{tag}:{record.attempts[-1].number}"): "why nothing was kept"}
-    else:
-        show = {typed("show", f"{tag}:{now.best.number}"): "the best edit, and how it was judged"}
-    if is_look(record.budget_s) and not was_stopped:
-        return {**show, **tried, typed("run", *_script_words(script)): "a real night: 5 min a run"}
-    if now.gain is None or now.dawn is not None:
-        return {**show, **tried, **go_on}
-    return {**show, typed("confirm", tag): "is it better? by fresh seeds and another text", **go_on}
+    show_night(record, now, crew_of(record))
+    print_folded([belief(now)] if now.ideas else [])
+    show_next(next_commands(now, go_on))
 
 
 @dataclass(frozen=True, slots=True)

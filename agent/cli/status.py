@@ -2,12 +2,13 @@
 
 import re
 import time
+from collections.abc import Mapping
 
 from agent.cli.answer import Answer
 from agent.cli.find import find_night
 from agent.cli.tries import latest, tries_line
 from agent.errors import NothingYet
-from agent.experiment import short
+from agent.experiment import is_look, short
 from agent.invocation import typed
 from agent.night.lock import Holder, Stop, holder, like_ctrl_c
 from agent.proposers.briefing import Left
@@ -54,35 +55,58 @@ def status(tag: str | None = None, /, *, follow: bool = False) -> Answer:
         crew=crew,
         tries=tuple(one.in_line for one in tries),
     )
-    return Answer(plain(answer), lambda: _show(record, now, crew, who, tries_line(tries), stopping=stopping))
+
+    def print_all() -> None:
+        show_night(record, now, crew, who, stopping=stopping)
+        if who is None:
+            show_next(next_commands(now, typed("run", "--tag", tag)))
+        if (line := tries_line(tries)) is not None:
+            print(line)
+
+    return Answer(plain(answer), print_all)
 
 
-def _show(
-    record: Record, now: NightSummary, crew: Crew, who: Holder | None, tries: str | None, *, stopping: bool
+def show_night(
+    record: Record, now: NightSummary, crew: Crew, who: Holder | None = None, *, stopping: bool = False
 ) -> None:
+    """Print where a night stands, and what its sources have brought."""
     from agent.view.screen import print_folded, terminal_width
     from agent.view.terminal import failure_lines, shares_lines
 
     left = None if who is None else _left_words(who.left(now.ideas))
-    shown = status_lines(record, now, crew, pid=who.pid if who else None, stopping=stopping, left=left)
-    print_folded(shown, HEADS)
+    print_folded(status_lines(record, now, crew, pid=who.pid if who else None, stopping=stopping, left=left), HEADS)
     for line in shares_lines(now.sources, terminal_width()) if now.sources else ():
         print(line)
     print_folded(failure_lines(now.sources))
-    if who is None:
-        print_folded([next_step(now)], HEADS)
-    if tries is not None:
-        print(tries)
 
 
-def next_step(now: NightSummary) -> str:
-    """Say what the owner of a night that does not run can do next."""
+def next_commands(now: NightSummary, go_on: str) -> dict[str, str]:
+    """Return the commands that come next for a night that does not run, each with what it is for."""
+    tag, last = now.night.tag, {go_on: "go on with this night"}
+    if not now.ideas:
+        return last
+    if now.gain is None or now.best is None:
+        show = {typed("show", f"{tag}:{now.attempts - 1}"): "why nothing was kept"}
+    else:
+        show = {typed("show", f"{tag}:{now.best.number}"): "the best edit, and how it was judged"}
+    then = {typed("results", tag): "all that was tried, one line each"}
+    if is_look(now.night.budget_s):
+        last |= {typed("run"): "a real night: 5 min a run"}
     if now.dawn is not None and now.dawn.script is not None:
-        take = typed("take", f"{now.night.tag}:confirmed")
-        return f"next: take the confirmed script into your working tree with: {take}"
-    if now.dawn is None and now.gain is not None:
-        return f"next: measure that gain on fresh seeds with: {typed('confirm', now.night.tag)}"
-    return f"next: go on with: {typed('run', '--tag', now.night.tag)}"
+        then = {typed("take", f"{tag}:confirmed"): "the confirmed script, into your working tree"}
+    elif now.dawn is None and now.gain is not None and not is_look(now.night.budget_s):
+        then = {typed("confirm", tag): "is it better? by fresh seeds and another text"}
+    return {**show, **then, **last}
+
+
+def show_next(commands: Mapping[str, str]) -> None:
+    from rich.text import Text
+
+    from agent.view.screen import print_lines
+
+    width = max(map(len, commands))
+    lines = (Text.assemble(f"  {command:<{width}}  ", (what, "dim")) for command, what in commands.items())
+    print_lines([Text("next:"), *lines])
 
 
 def _left_words(left: Left) -> str | None:

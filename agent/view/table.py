@@ -37,14 +37,14 @@ def lines(columns: Sequence[Column], rows: Iterable[Sequence[str]], width: int |
 
 
 def _fitting(columns: Sequence[Column], natural: dict[int, int], width: int) -> dict[int, int]:
-    """Return the width of each column that is shown; texts share the remaining places from the left."""
+    """Return the width of each column that is shown; texts share the remaining places alike."""
     places = {at: min(whole, columns[at].least or whole) for at, whole in natural.items()}
     while (room := width - _total(places)) < 0 and (droppable := [at for at in places if columns[at].rank]):
         del places[max(droppable, key=lambda at: columns[at].rank)]
-    for at in places:
-        more = min(max(room, 0), natural[at] - places[at])
-        places[at] += more
-        room -= more
+    while room > 0 and (cut := [at for at in places if places[at] < natural[at]]):
+        for at in cut[:room]:
+            places[at] += 1
+        room -= len(cut[:room])
     return places
 
 

@@ -98,14 +98,15 @@ def test_a_note_reaches_the_agent_at_its_next_proposal(mixed):
 
 
 def test_status_and_the_end_of_a_run_say_what_each_source_has_brought(mixed):
-    *status, next_step = mixed.grounds.nightshift("status").stdout.splitlines()
-    assert next_step.startswith("next: ")
+    told, _, commands = mixed.grounds.nightshift("status").stdout.partition("next:\n")
+    assert "nightshift results " in commands
+    status = told.splitlines()
     table = {line.split()[0]: line.split()[1:] for line in status[-4:]}
     assert table["source"][:3] == ["attempts", "kept", "gain_bpb"]
     assert (table["queue"][0], table["search"][0], table["command"][0]) == ("2", "1", "3")
     # calls, failed: its three attempts, and while #3 trained it offered the very same edit, TRIES times
     assert table["command"][4:6] == ["6", "0"]
-    assert [line for line in mixed.said.splitlines() if line in status] == status[2:]
+    assert [line for line in mixed.said.splitlines() if line in status] == status
 
 
 def test_the_start_of_a_run_says_whom_it_asks(mixed):

@@ -11,7 +11,7 @@ import pytest
 from eventful import SCRIPT, fill
 from nights import Grounds, environment, make_repository
 
-from agent.cli.status import next_step
+from agent.cli.status import next_commands
 from agent.judging.noise import noise
 from agent.night.lock import only_night
 from agent.records.journal import Journal
@@ -65,7 +65,7 @@ def test_status_says_what_its_json_has_and_that_is_what_all_facts_say(place):
         f"${now['usd']:.2f}",
         "#{} {}".format(*now["unfinished"][0]),
         *(f"{one['source']:<8}" for one in now["sources"]),
-        "next: take the confirmed script into your working tree with: ",
+        "nightshift take t:confirmed  the confirmed script, into your working tree",
         "take t:confirmed\n",
     ):
         assert words in shown, words
@@ -85,13 +85,22 @@ def test_a_night_that_runs_says_what_is_left_of_its_limits(place):
     assert endless["left"] == {"seconds": None, "experiments": None}
 
 
-def test_status_names_the_next_step(place):
+def test_status_names_the_commands_that_come_next(place):
     with Journal.read(place.journal("t")) as journal:
         now = summary_of(of_journal(journal))
     assert now.dawn is not None
-    assert next_step(dataclasses.replace(now, dawn=None)).endswith("confirm t")
-    assert next_step(dataclasses.replace(now, dawn=dataclasses.replace(now.dawn, script=None))).endswith("run --tag t")
-    assert next_step(dataclasses.replace(now, dawn=None, gain=None)).endswith("run --tag t")
+    night = dataclasses.replace(now.night, budget_s=300.0)
+    now = dataclasses.replace(now, night=night)
+    nothing = dataclasses.replace(now.dawn, script=None)
+    for known, second in (
+        (now, "take t:confirmed"),
+        (dataclasses.replace(now, dawn=None), "confirm t"),
+        (dataclasses.replace(now, dawn=nothing), "results t"),
+        (dataclasses.replace(now, dawn=None, gain=None), "results t"),
+        (dataclasses.replace(now, dawn=None, night=dataclasses.replace(night, budget_s=30.0)), "results t"),
+    ):
+        commands = [*next_commands(known, "nightshift run --tag t")]
+        assert (commands[1], commands[2]) == (f"nightshift {second}", "nightshift run --tag t")
 
 
 def test_another_night_than_the_one_that_runs_can_be_asked_for(place):
