@@ -194,12 +194,6 @@ def test_tags_of_the_day_follow_one_another(grounds):
     assert free_tag(Place.of(grounds.root / "train_mlx.py"), today) == f"{today}-2"
 
 
-def test_every_command_explains_itself(grounds):
-    assert "nightshift run --experiments 3 --budget-s 10" in grounds.nightshift("--help").stdout
-    assert max(map(len, grounds.nightshift("--help", COLUMNS="80").stdout.splitlines())) <= 80
-    assert "counted over the whole night" in " ".join(grounds.nightshift("run", "--help").stdout.split())
-
-
 def test_the_record_stays_out_of_commits_by_the_command_of_its_page(grounds):
     (grounds.root / "results.tsv").write_text("")
     grounds.git("add", "results.tsv")
@@ -214,17 +208,6 @@ def test_the_record_stays_out_of_commits_by_the_command_of_its_page(grounds):
 
 
 # ---- bad input ----
-
-
-def test_not_a_repository(tmp_path):
-    (tmp_path / "train_mlx.py").write_text(unigram())
-    assert "is not in a git repository; run: nightshift init" in refused(Grounds(tmp_path).nightshift("run"))
-
-
-def test_no_commits_yet(tmp_path):
-    (tmp_path / "train_mlx.py").write_text(unigram())
-    git(tmp_path, "init", "-q")
-    assert "has no commits yet; run: git add" in refused(Grounds(tmp_path).nightshift("run"))
 
 
 def test_a_question_in_a_folder_without_nights_is_answered_without_words_of_git(tmp_path):
@@ -338,11 +321,6 @@ def test_a_repository_that_cannot_be_written(tmp_path):
 
 def test_data_that_is_not_there(grounds, tmp_path):
     assert "no whole corpus in" in refused(grounds.nightshift("run", NIGHTSHIFT_DATA=str(tmp_path)))
-
-
-def test_questions_before_any_night(grounds):
-    for question in (["results"], ["status"], ["show", "0", "--diff"], ["report", "--png", "p.png"]):
-        assert "begin with: nightshift run" in nothing_yet(grounds.nightshift(*question))
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not Path("/proc/mounts").exists(), reason="mounts a small disk")

@@ -31,12 +31,6 @@ def test_a_misspelt_command_is_told_from_the_one_with_a_similar_name(grounds):
     assert "no command 'zzz'; see all with: nightshift --help" in refused(grounds.nightshift("zzz"))
 
 
-def test_a_try_from_another_folder_than_the_scripts_says_where_to_go(grounds):
-    (grounds.root / "inner").mkdir()
-    said = refused(grounds.nightshift("try", "-m", "why", "--script", "inner/train_mlx.py"))
-    assert "inner/train_mlx.py does not exist; run from the folder of your script, pass --script PATH" in said
-
-
 @pytest.mark.parametrize("columns", [60, 80, 120])
 def test_the_examples_of_the_help_fit_into_any_terminal(monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", str(columns))

@@ -12,18 +12,16 @@ from pathlib import Path
 
 import pytest
 from nights import Grounds, Quiet, scripted_context
-from rich.text import Text
 
 from agent.cli.greeting import busy_lines, greet
 from agent.experiment import Terms
 from agent.lab.hardware import usable_cores
-from agent.night.limits import Experience, Limits, calibration_rounds, clock, experience, pace_words
+from agent.night.limits import Experience, Limits, calibration_rounds, experience, pace_words
 from agent.night.loop import tell_settled
 from agent.night.state import NightContext
 from agent.pools.leases import gpu_in_use, leases_of_machine
 from agent.proposers.briefing import Left
 from agent.sandbox.watch import Counters, others_share
-from agent.view.screen import folded
 
 EVENING = datetime(2026, 11, 22, 23, 12)
 LEARNT = Experience(run_s=300.0, experiment_s=360.0)
@@ -72,19 +70,6 @@ def test_several_workers_make_experiments_side_by_side():
     said = pace_words(LEARNT, Left(experiments=6), calibration=2, dawn=0, workers=2, now=EVENING)
     assert said == ("about 20 experiments an hour, 6 min each, 2 at a time; 6 experiments will take until about 23:40")
     assert [calibration_rounds(3, workers) for workers in (1, 2, 4, 16)] == [3, 2, 2, 2]
-
-
-def test_hours_that_are_too_short_fit_nothing():
-    assert "about 0 experiments fit until 23:14" in pace_words(LEARNT, Left(seconds=120), 3, 0, now=EVENING)
-
-
-def test_slow_experiments_are_counted_with_a_fraction():
-    slow = dataclasses.replace(LEARNT, experiment_s=2400.0)
-    assert pace_words(slow, Left(), 0, 0) == "about 1.5 experiments an hour, 40 min each"
-
-
-def test_a_time_on_another_day_has_its_day():
-    assert (clock(EVENING, 60), clock(EVENING, 3600)) == ("23:13", "Mon 00:12")
 
 
 def test_the_pace_of_a_new_night_is_that_of_the_latest_one_like_it(grounds, further):
@@ -138,13 +123,6 @@ def test_hours_are_told_as_a_time_of_the_clock(further):
     assert known is not None
     share = fit * known.experiment_s / (dawn * known.run_s)
     assert 5 < share < 7.2  # dawn has an eighth of the hours, and the last experiments have the same pace
-
-
-def test_on_a_narrow_terminal_long_facts_hang_below_their_beginning():
-    line = Text("  budget   5 s of training a run; 0.5 hours, until 18:27")
-    assert [part.plain for part in folded(line, 40)] == [
-        "  budget   5 s of training a run; 0.5", "           hours, until 18:27",
-    ]  # fmt: skip
 
 
 # ---- a busy machine --------------------------------------------------------------------------------------------------
