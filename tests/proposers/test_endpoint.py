@@ -82,24 +82,16 @@ def test_a_key_that_would_cross_the_network_in_the_clear_stays_here():
 
 
 @pytest.mark.parametrize(
-    ("spec", "environ", "told"),
-    [
-        ("openai:m@http://192.168.1.5:8000/v1", {"OPENAI_API_KEY": KEY}, True),
-        ("anthropic:m@http://192.168.1.5:8000", {"ANTHROPIC_API_KEY": KEY}, True),
-        ("openai:m@http://192.168.1.5:8000/v1", {}, False),
-        ("openai:m@http://localhost:8000/v1", {"OPENAI_API_KEY": KEY}, False),
-        ("openai:m@https://192.168.1.5:8000/v1", {"OPENAI_API_KEY": KEY}, False),
-        ("openai:m@http://[::1]:8000/v1", {"OPENAI_API_KEY": KEY}, False),
-    ],
+    ("url", "told"),
+    [("http://192.168.1.5:8000", True), ("https://192.168.1.5:8000", False), ("http://[::1]:8000", False)],
 )
-def test_that_a_key_stays_here_is_said_when_the_night_begins(monkeypatch, spec, environ, told):
-    for name in ("OPENAI", "ANTHROPIC"):
-        monkeypatch.delenv(f"{name}_API_KEY", raising=False)
-    for name, key in environ.items():
-        monkeypatch.setenv(name, key)
+def test_that_a_key_stays_here_is_said_when_the_night_begins(monkeypatch, url, told):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
     said: list[str] = []
-    model_of(Terms(proposer="llm", llm=spec), print, lambda: False, said.append)
-    sentence = "_API_KEY is not sent to 192.168.1.5:8000: plain http to another machine would show it to the network"
+    model_of(Terms(proposer="llm", llm=f"openai:m@{url}/v1"), print, lambda: False, said.append)
+    sentence = (
+        "OPENAI_API_KEY is not sent to 192.168.1.5:8000: plain http to another machine would show it to the network"
+    )
     assert [sentence in one for one in said] == [True] * told
     assert KEY not in "".join(said)
 

@@ -9,7 +9,7 @@ from llm_servers import KEY, TOKENS_IN, TOKENS_OUT, Server, hangs, says
 
 from agent.errors import MachineError, NightError
 from agent.experiment import Ask, Attempt, Ending, Proposal, Run, Status
-from agent.proposers.author.pages import Conversation
+from agent.proposers.author.pages import AskMode, Conversation
 from agent.proposers.llm.chat import question
 from agent.proposers.llm.endpoint import Endpoint
 from agent.proposers.llm.llm import LLM, Price
@@ -186,13 +186,13 @@ def test_an_answer_that_was_cut_off_or_declined_is_not_read(provider, finish, wh
 
 
 def test_the_cost_cap_counts_the_whole_night_and_both_tries():
-    paid = Ask(1, "llm:another", "now", 1.0, usd=0.9)
+    paid = [Ask(1, f"{mode}:another", "now", 1.0, usd=0.3) for mode in AskMode]
     agent = Ask(1, "command:claude", "now", 1.0, usd=7.0)
     with Server(says("nothing")) as server:
         model = Model(server, price=Price(100.0, 100.0), max_usd=1.0)
-        assert "$1.05 of --max-cost 1 are spent" in model.refusal(replace(BRIEFING, asks=(paid, agent)))
+        assert "$1.05 of --max-cost 1 are spent" in model.refusal(replace(BRIEFING, asks=(*paid, agent)))
         assert len(server.requests) == 1
-        assert "--max-cost" in model.refusal(replace(BRIEFING, asks=(paid, agent, *model.asks)))
+        assert "--max-cost" in model.refusal(replace(BRIEFING, asks=(*paid, agent, *model.asks)))
         assert len(server.requests) == 1
 
 

@@ -3,15 +3,14 @@
 from dataclasses import replace
 
 import pytest
-from asking import BASELINE, BRIEFING, EDIT, SCRIPT, TWO_WAYS, WANTED, Model, attempt, edit
+from asking import BASELINE, BRIEFING, SCRIPT, TWO_WAYS, WANTED, Model, attempt, edit
 from llm_servers import Server, says, status
 
 from agent.errors import NoIdea, NotYet, Unanswered
-from agent.experiment import Ask, Attempt, Decision, Ending, Kind, Run, Status
+from agent.experiment import Attempt, Decision, Ending, Kind, Run, Status
 from agent.proposers.author.attempts import Combinable, to_combine
-from agent.proposers.author.pages import AskMode, compose
+from agent.proposers.author.pages import AskMode
 from agent.proposers.briefing import Briefing
-from agent.proposers.llm.llm import Price
 
 SMOOTHING = edit()
 SHARE = edit(
@@ -135,16 +134,6 @@ def test_near_misses_and_keeps_can_be_combined_and_failures_cannot():
 # ---- one account -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", AskMode)
-def test_the_cost_cap_counts_all_modes_together(mode):
-    paid = tuple(Ask(1, f"{one}:toy", "now", 1.0, usd=0.5) for one in ("llm", "explore", "combine"))
-    with Server(says(EDIT)) as server:
-        model = Model(server, price=Price(1.0, 1.0), max_usd=1.5)
-        with pytest.raises(Unanswered, match=r"\$1\.50 of --max-cost 1\.5 are spent"):
-            model.llm.ideas(replace(TWO_NEAR, asks=paid), mode)
-        assert server.requests == []
-
-
 def test_a_refused_key_is_refused_in_every_mode_and_an_unusable_answer_in_its_own_alone():
     with Server(status(401)) as server:
         model = Model(server)
@@ -155,13 +144,3 @@ def test_a_refused_key_is_refused_in_every_mode_and_an_unusable_answer_in_its_ow
     with Server(says("no")) as server, pytest.raises(NoIdea) as caught:
         Model(server).llm.ideas(BRIEFING, AskMode.EXPLORE)
     assert not isinstance(caught.value, Unanswered)
-
-
-def test_the_beginning_of_a_question_is_the_same_in_every_mode_however_long_the_program():
-    briefing = replace(TWO_NEAR, program="Lower val_bpb. Look at the optimizer.\n\n" * 800)
-    asked = [compose(briefing, mode=mode) for mode in AskMode]
-    beginnings = {one.messages[0][: one.stable_chars] for one in asked}
-    assert len(beginnings) == 1
-    assert len({one.messages[0] for one in asked}) == 3
-    assert "# Edits to combine" in asked[2].messages[0]
-    assert all(one.chars < len(SCRIPT) + 42_000 for one in asked)
