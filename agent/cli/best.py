@@ -2,27 +2,30 @@
 
 import math
 import secrets
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
 from rich.console import Console
+from rich.text import Text
 
 from agent.cli.answer import Answer
 from agent.cli.find import attempt_meant, place_meant, record_of, script_of
 from agent.cli.options import PositiveInt, Seed
 from agent.errors import NightError
 from agent.files import write_plain
-from agent.model.best_script import BestScript
-from agent.model.lines import best_lines
-from agent.model.weights import find_weights, weights_of
+from agent.invocation import typed
+from agent.model.best_script import BestScript, interval_words, score_words
+from agent.model.weights import KeptWeights, find_weights, weights_of
 from agent.night.lock import like_ctrl_c
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.text import harmless_lines
 from agent.view.answer import BestAnswer, Measured, for_author, plain
 from agent.view.screen import print_lines, terminal_width
+from agent.view.terminal import fact_lines
 
 # ---- best ------------------------------------------------------------------------------------------------------------
 
@@ -59,10 +62,46 @@ def best(tag: str | None = None, /, *, script: Path | None = None, weights: Path
     )
     if script is not None or weights is not None:
         return Answer(plain(answer))
-    is_ref_here = place.repo.find(found.ref) is not None
-    can_go_on = place.journal(found.facts.tag).exists()
-    lines = best_lines(found, kept, terminal_width(), is_ref_here=is_ref_here, can_go_on=can_go_on)
+    width = terminal_width()
+    lines = [line for name, value in _lines(place, found, kept) for line in _folded(name, value, width)]
     return Answer(plain(answer), lambda: print_lines(lines))
+
+
+def _folded(name: str, value: str, width: int | None) -> list[Text]:
+    is_command = name in ("measure it", "make them", "fetch it", "take it", "take them")  # which are copied
+    return fact_lines(name, value, None if is_command else width)
+
+
+def _lines(place: Place, best: BestScript, weights: KeptWeights | None) -> Iterator[tuple[str, str]]:
+    """Yield what the best script is, how good, and how to take it, each with its name."""
+    attempt, tag, dawn = best.attempt, best.facts.tag, best.dawn
+    yield "best", f"#{attempt.number} of night {tag}: {attempt.title}"
+    if attempt.words is not None:
+        yield "decision", attempt.words
+    if best.score is not None:
+        yield "val_bpb", score_words(best.score)
+    if best.gain is not None:
+        yield "gain", f"{interval_words(best.gain)} over #0, by the night's own scores"
+    if dawn is not None and dawn.honest is not None:
+        whose = "" if dawn.champion == attempt.number else f", of #{dawn.champion}"
+        yield "honest gain", f"{interval_words(dawn.honest)}, on fresh seeds{whose}"
+    elif attempt.number:
+        yield "honest gain", "not measured on fresh seeds yet"
+        if place.journal(tag).exists():
+            yield "measure it", typed("confirm", tag)
+    yield "commit", attempt.commit or "not made yet"
+    yield "ref", best.ref
+    if best.branch is not None:
+        yield "branch", best.branch
+    if place.repo.find(best.ref) is not None:
+        yield "take it", typed("take", f"{tag}:best")
+    else:
+        yield "fetch it", f"git fetch REMOTE {best.ref}:{best.ref}"
+    yield "weights", "none here" if weights is None else str(weights.path)
+    if weights is None:
+        yield "make them", typed("replay", f"{tag}:{attempt.number}")
+    else:
+        yield "take them", typed("best", tag, "--weights", "DIR")
 
 
 def _write_script(text: str, path: Path) -> None:

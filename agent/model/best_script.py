@@ -9,6 +9,7 @@ from agent.judging.findings import Findings
 from agent.judging.intervals import Interval
 from agent.records.record import Record
 from agent.records.summary import Scored, gain_of
+from agent.text import counted
 from agent.view.status import confirmed_branch
 
 
@@ -22,14 +23,13 @@ class BestScript:
 
     @classmethod
     def of(cls, facts: Record) -> "BestScript":
-        """Choose it; raise NightError before anything is kept."""
-        kept = facts.attempt(facts.incumbent)
+        """Choose it; raise NothingYet before anything is kept."""
+        kept, dawn = facts.attempt(facts.incumbent), facts.findings
         if kept is None:
             raise NothingYet(
                 f"night {facts.tag} has kept no script yet, not even attempt 0; wait for it, or where it does not run, "
                 f"go on with: {typed('run', '--tag', facts.tag)}"
             )
-        dawn = facts.findings
         if dawn is None or kept.number not in (dawn.champion, dawn.script):
             return cls(facts, kept, None)
         return cls(facts, facts.attempt(dawn.script) or kept, dawn)
@@ -55,3 +55,15 @@ class BestScript:
     def gain(self) -> Interval | None:
         """Return the gain over attempt 0 by the night's own scores; None for attempt 0 itself."""
         return gain_of(Scored.of(self.facts, self.facts.attempt(0)), self.score, self.facts.sigma_bpb)
+
+
+def score_words(scored: Scored) -> str:
+    """Return the mean of an attempt's scores, its 95 % interval if the noise is known, and how many there are."""
+    around = Interval(scored.val_bpb, scored.low_bpb, scored.high_bpb)
+    return f"{interval_words(around)}, mean of {counted(scored.seeds, 'seed')}"
+
+
+def interval_words(interval: Interval) -> str:
+    """Return the mean, and the ends in brackets where the noise is known."""
+    mean = f"{interval.mean_bpb:.6f}"
+    return f"{mean} [{interval.low_bpb:.6f}, {interval.high_bpb:.6f}]" if interval.has_width else mean

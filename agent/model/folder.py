@@ -3,28 +3,40 @@
 The folder gets its name when it is whole. A folder that was written here before is replaced.
 """
 
+import html
 import json
+import re
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agent.errors import MachineError, NightError
 from agent.files import open_plain, replaced_folder
 from agent.invocation import SCRIPT, typed
 from agent.lab.corpus import DataError
 from agent.lab.data import Data, load_data
-from agent.lab.encode import load_encoding
-from agent.model.best_script import BestScript
-from agent.model.card import Scripts, model_card
-from agent.model.tokenizer import tokenizer_files
+from agent.lab.encode import BOS, SPLIT_PATTERN, load_encoding
+from agent.model.best_script import BestScript, interval_words, score_words
 from agent.model.weights import KeptWeights
 from agent.records import checksums
 from agent.records.journal import Journal
 from agent.records.place import Place
+from agent.script.dials import Value, legible_dials, show
+from agent.text import counted, one_line
 
-MODEL_FILE = Path(__file__).with_name("nightshift_model.py")
+if TYPE_CHECKING:
+    import tiktoken
+
+MODEL_FILE, CARD = (Path(__file__).with_name(name) for name in ("nightshift_model.py", "card.md"))
 OURS = "nightshift"  # the entry of config.json by which a folder is known to be one of these
 PASSED_OVER = {"__pycache__", ".DS_Store"}  # that come with reading a folder
+MOST_CHARS = 300  # of a title or a hypothesis
+TERMS = {  # of the corpora that prepare.py knows
+    "stdlib": "the text of Python's standard library (Python Software Foundation License)",
+    "tinystories": "derived from TinyStories (CDLA-Sharing-1.0)",
+    "climbmix": "derived from NVIDIA's ClimbMix (CC BY-NC 4.0, which excludes commercial use)",
+}
 
 
 def write_folder(place: Place, best: BestScript, weights: KeptWeights, folder: Path) -> None:
@@ -32,20 +44,53 @@ def write_folder(place: Place, best: BestScript, weights: KeptWeights, folder: P
     check_folder(folder)
     with Journal.read(place.journal(best.facts.tag)) as journal:
         night = journal.night()
-        scripts = Scripts(*(journal.attempt(number).proposal.script for number in (best.attempt.number, 0)))
+        script, first_script = (journal.attempt(number).proposal.script for number in (best.attempt.number, 0))
     fixed = place.folder(night.tag) / "fixed"
     data = corpus_of(Path(night.data))
     checksums.verify(night, fixed)
+    tokenizer = tokenizer_json(load_encoding(data.folder / "tokenizer.tiktoken"))
+    texts = {
+        SCRIPT: script,
+        "tokenizer.json": tokenizer,
+        "tokenizer_config.json": json.dumps(_tokenizer_config(data), indent=2) + "\n",
+        "README.md": model_card(best, weights, script, first_script, data.manifest),
+    }
     with replaced_folder(folder) as aside:
         shutil.copytree(fixed, aside, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
-        (aside / SCRIPT).write_bytes(scripts.best.encode())
         shutil.copyfile(MODEL_FILE, aside / MODEL_FILE.name)
         with open_plain(weights.path.parent, weights.path.name) as source, (aside / weights.path.name).open("wb") as to:
             shutil.copyfileobj(source, to, 1 << 20)
-        for name, text in tokenizer_files(load_encoding(data.folder / "tokenizer.tiktoken"), data.seq_len).items():
-            (aside / name).write_text(text, encoding="utf-8")
-        (aside / "README.md").write_text(model_card(best, scripts, weights, data.manifest), encoding="utf-8")
+        for name, text in texts.items():
+            (aside / name).write_bytes(text.encode())
         (aside / "config.json").write_text(json.dumps(_config(best, weights, data, aside), indent=2) + "\n")
+
+
+def check_folder(folder: Path) -> None:
+    """Raise NightError for a folder that holds anything else than a model that was written here before."""
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise NightError(f"{folder} is a file; name another folder")
+    try:
+        written_before = set(json.loads((folder / "config.json").read_text())[OURS]["files"])
+    except (OSError, ValueError, KeyError, TypeError):
+        written_before = set()
+    foreign = sorted({path.name for path in folder.iterdir()} - PASSED_OVER - written_before)
+    if foreign:
+        raise NightError(f"{folder} holds {foreign[0]}, which is no part of a model written here; name another folder")
+
+
+def corpus_of(folder: Path) -> Data:
+    """Load the corpus of a night without its arrays; raise MachineError if it is gone or damaged."""
+    if not (folder / "manifest.json").exists():
+        raise MachineError(
+            f"the night's corpus is gone from {folder}, and its tokenizer with it; put the folder back, or prepare the "
+            f"same corpus again with: {typed('prepare')} --dataset …"
+        )
+    try:
+        return load_data(folder, verify=False)
+    except DataError as error:
+        raise MachineError(f"the night's corpus cannot be used: {error}") from error
 
 
 def _config(best: BestScript, weights: KeptWeights, data: Data, folder: Path) -> dict[str, Any]:
@@ -68,33 +113,90 @@ def _config(best: BestScript, weights: KeptWeights, data: Data, folder: Path) ->
     }
 
 
-def check_folder(folder: Path) -> None:
-    """Raise NightError for a folder that holds anything else than a model that was written here before."""
-    if not folder.exists():
-        return
-    if not folder.is_dir():
-        raise NightError(f"{folder} is a file; name another folder")
-    there = {path.name for path in folder.iterdir()} - PASSED_OVER
-    foreign = sorted(there - _written_before(folder))
-    if foreign:
-        raise NightError(f"{folder} holds {foreign[0]}, which is no part of a model written here; name another folder")
+# ---- the tokenizer ---------------------------------------------------------------------------------------------------
+
+# Bytes that are visible characters of Latin-1 are written as themselves, and all others as characters from U+0100 on:
+# the format holds text, and a token need not be whole UTF-8.
+VISIBLE = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
+HIDDEN = [byte for byte in range(256) if byte not in VISIBLE]
+CHARACTERS = {byte: chr(byte) for byte in VISIBLE} | {byte: chr(0x100 + at) for at, byte in enumerate(HIDDEN)}
 
 
-def _written_before(folder: Path) -> set[str]:
-    try:
-        return set(json.loads((folder / "config.json").read_text())[OURS]["files"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return set()
+def tokenizer_json(encoding: "tiktoken.Encoding") -> str:
+    """Return a corpus's tokenizer as the packages tokenizers and transformers read it.
+
+    Ours gives each token its rank, and joins the pair of pieces whose union has the lowest one. The other lists the
+    pairs themselves: all that make a token, in order of its rank, then of theirs. A text begins with BOS, as every
+    document does.
+    """
+    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, processors
+
+    bos = encoding.n_vocab - 1
+    ranks = {encoding.decode_single_token_bytes(token): token for token in range(bos)}
+    words = {token: "".join(CHARACTERS[byte] for byte in token) for token in ranks}
+    pairs = [
+        (rank, ranks[token[:at]], ranks[token[at:]], token, at)
+        for token, rank in ranks.items()
+        for at in range(1, len(token))
+        if token[:at] in ranks and token[at:] in ranks
+    ]
+    merges = [(words[token[:at]], words[token[at:]]) for *_, token, at in sorted(pairs)]
+    vocabulary = {words[token]: rank for token, rank in ranks.items()} | {BOS: bos}
+    # a piece that is a token is taken whole, as ours does
+    tokenizer = Tokenizer(models.BPE(vocabulary, merges, ignore_merges=True))
+    tokenizer.add_special_tokens([AddedToken(BOS, special=True, normalized=False)])
+    pieces = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(SPLIT_PATTERN), "isolated"), pieces])
+    tokenizer.post_processor = processors.TemplateProcessing(f"{BOS} $A", "$A $B", [(BOS, bos)])
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer.to_str()
 
 
-def corpus_of(folder: Path) -> Data:
-    """Load the corpus of a night without its arrays; raise MachineError if it is gone or damaged."""
-    if not (folder / "manifest.json").exists():
-        raise MachineError(
-            f"the night's corpus is gone from {folder}, and its tokenizer with it; put the folder back, or prepare the "
-            f"same corpus again with: {typed('prepare')} --dataset …"
-        )
-    try:
-        return load_data(folder, verify=False)
-    except DataError as error:
-        raise MachineError(f"the night's corpus cannot be used: {error}") from error
+def _tokenizer_config(data: Data) -> dict[str, Any]:
+    return {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "bos_token": BOS,
+        "eos_token": BOS,  # a document ends where the next begins
+        "clean_up_tokenization_spaces": False,
+        "model_max_length": data.seq_len,
+    }
+
+
+# ---- the card --------------------------------------------------------------------------------------------------------
+
+
+def model_card(
+    best: BestScript, weights: KeptWeights, script: str, first_script: str, manifest: Mapping[str, Any]
+) -> str:
+    """Return what the model is, how good, how that was measured, and how to load it, as Markdown."""
+    from jinja2 import Environment, StrictUndefined
+
+    # nothing else is marked as harmless: titles and hypotheses, which a model may have written, are plain text in it
+    templates = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
+    filters = (counted, interval_words, score_words)
+    templates.filters |= {"plain": _plain, "value": _value} | {function.__name__: function for function in filters}
+    dataset, kind = str(manifest["dataset"]), best.facts.night.device_kind
+    return templates.from_string(CARD.read_text(encoding="utf-8")).render(
+        best=best,
+        night=best.facts,
+        attempt=best.attempt,
+        seeds=sum(run.val_bpb is not None for run in best.attempt.runs),
+        weights=weights,
+        kind=kind,
+        manifest=manifest,
+        corpus=dataset if dataset in TERMS else Path(dataset).name,  # of a user's own files, not their folders
+        terms=TERMS.get(dataset, "files of the night's owner, under terms that nightshift does not know"),
+        script=SCRIPT,
+        dials=legible_dials(script, kind),
+        first_dials={dial.name: dial.value for dial in legible_dials(first_script, kind)},
+    )
+
+
+def _plain(text: object) -> str:
+    """Return a text as one line of Markdown without markup."""
+    marked = re.sub(r"([\\`*_\[\]#!|~]|:(?=//))", r"\\\1", one_line(str(text), MOST_CHARS))
+    return html.escape(marked, quote=False)
+
+
+def _value(value: Value) -> str:
+    return "none" if value is None else _plain(show(value))

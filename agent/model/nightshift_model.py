@@ -9,68 +9,39 @@ tokens, and every step reads the whole context again: as many tokens as a row of
 import importlib
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
 from mlx.utils import tree_flatten
+from mlx_lm.models.base import BaseModelArgs
+from mlx_lm.models.cache import ConcatenateKVCache
 
 FOLDER = Path(__file__).resolve().parent
 SHORTEST = 64  # positions: contexts are filled up to this or a power of two above it, since new shapes are compiled
 
 
-@dataclass(frozen=True)
-class ModelArgs:
+@dataclass
+class ModelArgs(BaseModelArgs):  # type: ignore[misc]
     script: str  # the module that trained the model
     max_position_embeddings: int  # positions of a row
     bos_token_id: int
 
-    @classmethod
-    def from_dict(cls, config: dict[str, Any]) -> "ModelArgs":
-        return cls(**{field.name: config[field.name] for field in fields(cls)})
 
+class TokenCache(ConcatenateKVCache):  # type: ignore[misc]
+    """Hold the tokens so far, (B, 1, T, 1) int32, in the place of keys and values."""
 
-class TokenCache:
-    """Hold the tokens so far, in the place of keys and values."""
-
-    def __init__(self) -> None:
-        self.tokens: mx.array | None = None  # (B, T) int32
+    keys: mx.array | None
 
     def extend(self, inputs: mx.array) -> mx.array:
-        """Add tokens (B, L) and return all."""
-        self.tokens = inputs if self.tokens is None else mx.concatenate([self.tokens, inputs], axis=1)
-        return self.tokens
-
-    @property
-    def offset(self) -> int:
-        return 0 if self.tokens is None else int(self.tokens.shape[1])
-
-    @property
-    def state(self) -> list[mx.array]:
-        return [] if self.tokens is None else [self.tokens]
-
-    @property
-    def nbytes(self) -> int:
-        return 0 if self.tokens is None else int(self.tokens.nbytes)
-
-    def size(self) -> int:
-        return self.offset
-
-    def empty(self) -> bool:
-        return self.tokens is None
-
-    def is_trimmable(self) -> bool:
-        return True
-
-    def trim(self, count: int) -> int:
-        """Drop the last tokens; return how many."""
-        dropped = min(count, self.offset)
-        if self.tokens is not None and dropped:
-            self.tokens = self.tokens[:, : self.offset - dropped]
-        return dropped
+        """Add tokens (B, L) and return all (B, T)."""
+        if self.keys is not None:
+            self.keys = self.values = self.keys[..., : self.offset, :]  # trim() only counts
+        tokens, _ = self.update_and_fetch(inputs[:, None, :, None], inputs[:, None, :, None])
+        every: mx.array = tokens[:, 0, :, 0]
+        return every
 
 
 class Model(nn.Module):  # type: ignore[name-defined, misc]
@@ -89,12 +60,12 @@ class Model(nn.Module):  # type: ignore[name-defined, misc]
         length, asked = context.shape[1], min(inputs.shape[1], row)
         filled = min(row, max(SHORTEST, 1 << (length - 1).bit_length()))
         # the model looks at no later position, so anything may follow
-        logits = self.logits(mx.pad(context, [(0, 0), (0, filled - length)], constant_values=self.args.bos_token_id))
-        return logits[:, length - asked : length]
+        padded = mx.pad(context, [(0, 0), (0, filled - length)], constant_values=self.args.bos_token_id)
+        return self.logits(padded)[:, length - asked : length]
 
     def logits(self, tokens: mx.array) -> mx.array:
-        found: mx.array = self.trained(tokens)
-        return found
+        logits: mx.array = self.trained(tokens)
+        return logits
 
     def make_cache(self) -> list[TokenCache]:
         return [TokenCache()]
@@ -102,11 +73,6 @@ class Model(nn.Module):  # type: ignore[name-defined, misc]
     def sanitize(self, weights: dict[str, mx.array]) -> dict[str, mx.array]:
         """Return the weights under the names that this module has for them; the script has loaded them already."""
         return dict(tree_flatten(self.parameters()))
-
-    @property
-    def layers(self) -> list[Any]:
-        """Return the blocks, where the script calls them so."""
-        return list(getattr(self.trained, "blocks", []))
 
 
 def load_script(name: str) -> ModuleType:

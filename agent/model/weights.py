@@ -1,9 +1,10 @@
 """Find the weights that an attempt's runs left: in the night's own folders, or in those of replays."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from agent.errors import NightError
 from agent.experiment import Attempt, Night
@@ -33,6 +34,17 @@ class KeptWeights:
     replayed: bool = False  # by a run after the night
 
 
+@dataclass(frozen=True, slots=True)
+class ReplayFacts:
+    """Hold what is read of replay.json."""
+
+    seed: int
+    val_bpb: float | None
+    failure: str | None
+    protocol: str
+    device: str
+
+
 def find_weights(place: Place, tag: str, number: int) -> KeptWeights | None:
     """Return an attempt's weights with the lowest score; of a replay only where none of the night's are left.
 
@@ -43,18 +55,15 @@ def find_weights(place: Place, tag: str, number: int) -> KeptWeights | None:
     with Journal.read(place.journal(tag)) as journal:
         night, attempt = journal.night(), journal.attempt(number)
     folder = place.folder(tag)
-    for found in (_of_night(folder, night, attempt), _of_replays(folder, night, attempt)):
-        best = min(found, key=lambda one: one.val_bpb, default=None)
-        if best is not None:
-            return best
-    return None
+    kept = [*_of_night(folder, night, attempt)] or [*_of_replays(folder, night, attempt)]
+    return min(kept, key=lambda weights: weights.val_bpb, default=None)
 
 
 def weights_of(place: Place, tag: str, number: int) -> KeptWeights:
     """Return the same; raise NightError with the remedy where there are none."""
-    found = find_weights(place, tag, number)
-    if found is not None:
-        return found
+    weights = find_weights(place, tag, number)
+    if weights is not None:
+        return weights
     again = typed("replay", f"{tag}:{number}")
     if not place.journal(tag).exists():
         check_unpacked(place, tag)
@@ -72,20 +81,18 @@ def _of_night(folder: Path, night: Night, attempt: Attempt) -> Iterator[KeptWeig
     for run in attempt.counted_runs:
         path = run_folder(folder, attempt.number, run.seed) / WEIGHTS
         sizes = read_weights(path.parent)
-        if run.score is not None and run.score.val_bpb is not None and sizes is not None:
-            held = run.holdout.val_bpb if run.holdout is not None else None
-            yield KeptWeights(path, run.seed, run.score.val_bpb, sizes.params, night.device, run.began, held)
+        if run.val_bpb is not None and sizes is not None:
+            yield KeptWeights(path, run.seed, run.val_bpb, sizes.params, night.device, run.began, run.holdout_bpb)
 
 
 def _of_replays(folder: Path, night: Night, attempt: Attempt) -> Iterator[KeptWeights]:
     """Yield the weights of replays that succeeded under the conditions of the night."""
     for place in sorted((folder / "replays").glob(f"{attempt.number}-*")):
         try:
-            said = json.loads(read_plain(place / REPLAY) or "{}")
-            seed, score, failure = said.get("seed"), said.get("val_bpb"), said.get("failure")
-        except (ValueError, AttributeError):
+            said = msgspec.json.decode(read_plain(place / REPLAY).encode(), type=ReplayFacts)
+        except (msgspec.MsgspecError, ValueError):
             continue
         sizes = read_weights(place)
-        if sizes is not None and failure is None and said.get("protocol") == night.protocol and is_finite(score):
-            device, ended = str(said.get("device")), said.get("ended")
-            yield KeptWeights(place / NAME, int(seed), float(score), sizes.params, device, ended, replayed=True)
+        if sizes is not None and said.failure is None and said.protocol == night.protocol and is_finite(said.val_bpb):
+            assert said.val_bpb is not None
+            yield KeptWeights(place / NAME, said.seed, said.val_bpb, sizes.params, said.device, None, replayed=True)

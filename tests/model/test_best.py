@@ -17,9 +17,8 @@ from agent.files import PREFIX
 from agent.judging.findings import Findings
 from agent.judging.intervals import Interval
 from agent.judging.noise import noise
-from agent.model.best_script import BestScript
-from agent.model.card import Scripts, interval, model_card
-from agent.model.folder import write_folder
+from agent.model.best_script import BestScript, interval_words
+from agent.model.folder import model_card, write_folder
 from agent.model.weights import KeptWeights, weights_of
 from agent.records.journal import Journal
 from agent.records.place import Place
@@ -91,11 +90,11 @@ def test_the_command_that_best_prints_brings_the_script(night):
 def test_an_interval_is_given_once_the_noise_is_known(kept_night):
     known = best_of(kept_night)
     assert known.gain is not None
-    assert interval(known.gain) == f"{known.gain.mean_bpb:.6f}"
+    assert interval_words(known.gain) == f"{known.gain.mean_bpb:.6f}"
     several = dataclasses.replace(known, facts=dataclasses.replace(known.facts, noise=Noise(0.01, 3, 0.03)))
     assert several.gain.high_bpb - several.gain.mean_bpb == pytest.approx(1.96 * 0.01 * 2**0.5)
     assert several.score.high_bpb - several.score.val_bpb == pytest.approx(1.96 * 0.01)
-    assert interval(several.gain).endswith("]")
+    assert interval_words(several.gain).endswith("]")
 
 
 def test_the_script_is_written_as_it_was_committed_and_over_no_other_file(night):
@@ -138,7 +137,7 @@ def test_words_of_a_model_are_plain_text_in_the_card(kept_night):
     assert script != KEPT
     splits = {"train": {"tokens": 1, "bytes": 1}}
     manifest = {"dataset": "stdlib", "scale": "tiny", "splits": splits, "vocab_size": 512, "seq_len": 64}
-    card = model_card(known, Scripts(script, KEPT), kept_weights(kept_night), manifest)
+    card = model_card(known, kept_weights(kept_night), script, KEPT, manifest)
     assert r"| `NOTE` | '\`x\` \| y' |" in card
     assert "<script>" not in card
     assert "[a](" not in card

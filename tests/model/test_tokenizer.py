@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from agent.lab.encode import BOS, load_encoding
-from agent.model.tokenizer import tokenizer_files
+from agent.model.folder import tokenizer_json
 
 STDLIB = Path(sysconfig.get_path("stdlib"))
 ODD = (
@@ -31,7 +31,7 @@ def ours(tiny_data: Path) -> tiktoken.Encoding:
 
 @pytest.fixture(scope="module")
 def theirs(ours: tiktoken.Encoding) -> Tokenizer:
-    return Tokenizer.from_str(tokenizer_files(ours, seq_len=64)["tokenizer.json"])
+    return Tokenizer.from_str(tokenizer_json(ours))
 
 
 def test_both_make_the_same_tokens_of_real_text(ours, theirs):
