@@ -134,20 +134,17 @@ def doctor(*, script: Path = SCRIPT, verify: bool = False) -> Answer:
     return Answer(facts, lambda: print(f"ready for a night; begin with: {typed('run', *other)}"))
 
 
-def profile(*, script: Path = SCRIPT, steps: PositiveInt = 16, seed: Seed = 0, trace: Path | None = None) -> Answer:
+def profile(*, script: Path = SCRIPT, steps: PositiveInt = 16, seed: Seed = 0) -> Answer:
     """Show where the time of a training step goes, phase by phase.
 
     Args:
         script: the training script (default: train_mlx.py)
         steps: to train (default: 16)
         seed: of the run (default: 0)
-        trace: run once more under the GPU's own recorder: Metal System Trace (name a .trace file; unverified on a Mac)
-            or Nsight Systems
     """
-    from agent.profile.profile import ProfileRequest
     from agent.profile.profile import profile as take_apart
 
-    return Answer(take_apart(ProfileRequest(script, steps, seed, trace), Console()))
+    return Answer(take_apart(script, steps, seed, Console()))
 
 
 # ---- MLX and the device ----------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from agent.experiment import Ask, Attempt, Ending, History, Night, Noise, incumb
 from agent.files import read_end
 from agent.judging.early_stop import points_of
 from agent.judging.noise import noise
-from agent.profile.of_night import phases_of
+from agent.profile.phases import phases_of
 from agent.proposers.author.attempts import compared, thinned
 from agent.proposers.author.calls import read_calls
 from agent.proposers.briefing import Briefing, Corpus, Curve, KnownIdea, Left, Setting

@@ -36,7 +36,7 @@ from agent.night.state import NightContext, State, why_and_where
 from agent.pools.contention import contention_of
 from agent.pools.local import LocalPool
 from agent.pools.pool import Ended
-from agent.profile.of_night import limit_s, measure_phases, phases_were_measured
+from agent.profile.phases import limit_s, measure_phases, phases_were_measured
 from agent.records.results import write_ledger
 from agent.runs.execute import broken_by
 from agent.runs.jobs import AuditRun, Job, Measure, Trial

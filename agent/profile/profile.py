@@ -10,142 +10,97 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from rich.console import Console, Group, RenderableType
-from rich.table import Table
+from rich.console import Console
+from rich.table import Column, Table
 from rich.text import Text
 
 from agent.errors import NightError, NightshiftError
 from agent.experiment import Ending
 from agent.files import throwaway_folder
-from agent.profile.phases import PHASES, PROFILER, REST, Phases, first_that_counts, mean_phases
-from agent.profile.trace import record_command, recorded
+from agent.profile.phases import NOTES, PHASES, PROFILER, REST, Notes, Phases, first_that_counts, mean_phases
 from agent.records.place import Place, read_script
 from agent.runs.fixed import probe
+from agent.runs.outputs import METRICS
 from agent.sandbox.environment import scrubbed_env
 from agent.sandbox.places import View
-from agent.sandbox.process import Outcome, supervise
+from agent.sandbox.process import supervise
 
-LIMIT_S = 3600.0  # of one run, which takes a few steps and a few rows: after an hour it hangs
-
-
-@dataclass(frozen=True, slots=True)
-class ProfileRequest:
-    """Hold the options of `nightshift profile`."""
-
-    script: Path
-    steps: int
-    seed: int
-    trace: Path | None = None
+LIMIT_S = 3600.0  # of one run, which takes a few steps: after an hour it hangs
+MS, S, COUNT = "{:,.1f} ms", "{:,.2f} s", "{:,.0f}"
+Points = Sequence[Mapping[str, float]]  # of the script's metrics.jsonl
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """Hold profiler.py's notes on one run, and the points of the script's metrics.jsonl."""
+class Figure:
+    """Hold a figure: a row of the table, and a number of the JSON under its key, if it has one."""
 
-    notes: Mapping[str, Any]
-    points: Sequence[Mapping[str, float]]
+    name: str
+    key: str | None
+    value: float | None  # None where it was not measured
+    form: str
+    note: str = ""
+    share: float | None = None  # of the fenced step
 
     @property
-    def first(self) -> int:
-        return first_that_counts(len(self.points))
-
-
-@dataclass(frozen=True, slots=True)
-class Speed:
-    """Hold the time and speed of a step without fences."""
-
-    step_s: float
-    tokens_s: float | None
-    mfu: float | None
+    def cells(self) -> tuple[str, str, str, str]:
+        scaled = 1000 * (self.value or 0.0) if self.form == MS else self.value
+        shown = "" if self.value is None else self.form.format(scaled)
+        return self.name, shown, "" if self.share is None else f"{self.share:.1%}", self.note
 
 
 class CrashError(NightshiftError):
-    """Say how the script, or its recorder, crashed."""
+    """Say how the script crashed."""
 
     exit_code = 1
 
-    def __init__(self, what: str, outcome: Outcome) -> None:
-        code = outcome.exit_code
-        how = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
-        if outcome.ending is Ending.OVERRAN:
-            how = f"no end within {LIMIT_S:.0f} s"
-        super().__init__(f"{what} ended with {how}; its last lines:\n{outcome.last_lines}".rstrip())
 
-
-def profile(request: ProfileRequest, console: Console) -> dict[str, object]:
+def profile(script: Path, steps: int, seed: int, console: Console) -> dict[str, object]:
     """Profile a script, print the table and return its figures; raise CrashError with its last lines if it fails."""
-    place = Place.of(request.script)
+    place = Place.of(script)
     read_script(place)
-    check(request)
+    if steps < 2:
+        raise NightError(f"--steps {steps} leaves nothing between two steps to measure; take 2 or more")
     facts = probe(place.script_path.parent)
-    recorder = (
-        record_command(facts["device_kind"], request.trace, training_command(place, request)) if request.trace else None
-    )
-    env = scrubbed_env(facts["data"])
-    about = f"{place.script} on {facts['device']}, {request.steps} steps, seed {request.seed}"
+    about = f"{place.script} on {facts['device']}, {steps} steps, seed {seed}"
     console.print(about, markup=False, soft_wrap=True)
-    true, fenced = (watch(place, request, which, env) for which in ("true", "fenced"))
-    console.print(table(true, fenced))
-    if recorder and request.trace:
-        console.print(f"recorded {record(recorder, request.trace, env)}", markup=False, soft_wrap=True)
-    return {"device": facts["device"], **flat(true, fenced)}
+    env = scrubbed_env(facts["data"])
+    notes, points = _watched(place, "true", steps, seed, env)
+    fenced_notes, fenced_points = _watched(place, "fenced", steps, seed, env)
+    fenced = mean_phases(fenced_notes, len(fenced_points))
+    numbers = (Column(header, justify="right", no_wrap=True) for header in ("", "of the step"))
+    table = Table("", *numbers, "", box=None, pad_edge=False)
+    answer: dict[str, object] = {"device": facts["device"], "fenced_steps": fenced.steps if fenced else None}
+    for figures in (_of_step(points, fenced), _of_start(notes), _of_run(notes, points)):
+        for figure in figures:
+            table.add_row(*map(Text, figure.cells))
+            if figure.key is not None:
+                answer[figure.key] = None if figure.value is None else round(figure.value, 6)
+        table.add_row()
+    console.print(table)
+    return answer
 
 
-def check(request: ProfileRequest) -> None:
-    """Raise NightError if there are too few steps to measure."""
-    if request.steps < 2:
-        raise NightError(f"--steps {request.steps} leaves nothing between two steps to measure; take 2 or more")
-
-
-# ---- runs ------------------------------------------------------------------------------------------------------------
-
-
-def watch(place: Place, request: ProfileRequest, which: str, env: Mapping[str, str]) -> Seen:
-    """Run the script under profiler.py and return its notes; raise CrashError."""
+def _watched(place: Place, which: str, steps: int, seed: int, env: Mapping[str, str]) -> tuple[Notes, Points]:
+    """Run the script under profiler.py and return its notes and the script's points; raise CrashError."""
     with throwaway_folder() as folder:
         (folder / "out").mkdir()
-        script, steps, seed = place.script_path.resolve(), str(request.steps), str(request.seed)
-        command = [sys.executable, "-P", str(PROFILER), str(script), "notes.json", which, steps, seed]
-        run(place.script, command, folder, env)
-        return Seen(json.loads((folder / "notes.json").read_text()), tuple(read_points(folder / "out")))
+        script = place.script_path.resolve()
+        command = [sys.executable, "-P", str(PROFILER), str(script), NOTES, which, str(steps), str(seed)]
+        outcome = supervise(
+            command, View(folder), env=env, limit_s=LIMIT_S, stopped=lambda: False, tick=lambda elapsed_s: None
+        )
+        if outcome.ending is not Ending.FINISHED:
+            code = outcome.exit_code
+            how = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
+            if outcome.ending is Ending.OVERRAN:
+                how = f"no end within {LIMIT_S:.0f} s"
+            raise CrashError(f"{place.script} ended with {how}; its last lines:\n{outcome.last_lines}".rstrip())
+        return Notes.of((folder / NOTES).read_bytes()), [*_points(folder / "out" / METRICS)]
 
 
-def training_command(place: Place, request: ProfileRequest) -> list[str]:
-    """Return the command of a plain training run, for a recorder."""
-    options = ["--max-steps", str(request.steps), "--seed", str(request.seed), "--no-eval"]
-    return [sys.executable, str(place.script_path.resolve()), *options]
-
-
-def record(command: list[str], file: Path, env: Mapping[str, str]) -> Path:
-    """Run the script under its recorder and return the recorded file; raise CrashError if there is none.
-
-    The exit code is ignored: xctrace's may be the script's or its own.
-    """
-    with throwaway_folder() as aside:
-        outcome = supervised(command, aside, env)
-    if not recorded(file):
-        raise CrashError(Path(command[0]).name, outcome)
-    return recorded(file)[-1]
-
-
-def run(what: str, command: list[str], folder: Path, env: Mapping[str, str]) -> None:
-    """Run a command in a folder; raise CrashError, which names it `what`, unless it ends well."""
-    outcome = supervised(command, folder, env)
-    if outcome.ending is not Ending.FINISHED:
-        raise CrashError(what, outcome)
-
-
-def supervised(command: list[str], folder: Path, env: Mapping[str, str]) -> Outcome:
-    return supervise(
-        command, View(folder), env=env, limit_s=LIMIT_S, stopped=lambda: False, tick=lambda elapsed_s: None
-    )
-
-
-def read_points(out: Path) -> Iterator[Mapping[str, float]]:
+def _points(file: Path) -> Iterator[Mapping[str, float]]:
     """Yield the numbers of each valid line of metrics.jsonl."""
-    file = out / "metrics.jsonl"
     for line in file.read_text(errors="replace").splitlines() if file.is_file() else ():
         try:
             point = json.loads(line)
@@ -158,142 +113,55 @@ def read_points(out: Path) -> Iterator[Mapping[str, float]]:
 # ---- figures ---------------------------------------------------------------------------------------------------------
 
 
-def speed(true: Seen) -> Speed | None:
-    """Return the speed from the script's metrics.jsonl; None if it has too few points."""
-    if len(true.points) - true.first < 2:
-        return None
-    first, *rest = true.points[true.first :]
-    last, seconds = rest[-1], rest[-1]["t_s"] - first["t_s"]
-    tokens_s = (last["tokens"] - first["tokens"]) / seconds if {"tokens"} <= first.keys() & last.keys() else None
-    mfus = [point["mfu"] for point in rest if point.get("mfu")]
-    # as every step does the same work, the mean over time is the harmonic one
-    return Speed(seconds / len(rest), tokens_s, statistics.harmonic_mean(mfus) if mfus else None)
+def _of_step(points: Points, fenced: Phases | None) -> Iterator[Figure]:
+    parts = {phase: (*names, fenced.seconds[phase] if fenced else None) for phase, names in PHASES.items()}
+    for phase, (name, function, seconds) in parts.items():
+        lost = f"{function} was not called: part of {REST}" if seconds is None else ""
+        yield Figure(name, f"{phase}_s", seconds, MS, lost, _share(seconds, fenced))
+    rest_s, fenced_s = (fenced.python_s, fenced.step_s) if fenced else (None, None)
+    yield Figure(REST, "python_s", rest_s, MS, "graph, schedule, log: the rest", _share(rest_s, fenced))
+    how = f"mean of {fenced.steps}, without mx.compile" if fenced else "no function marks the start of a step"
+    yield Figure("fenced step", "fenced_step_s", fenced_s, MS, how)
+    counted = points[first_that_counts(len(points)) :]
+    step_s, note = None, "the script wrote too little metrics.jsonl"
+    if len(counted) > 1:
+        step_s, note = (counted[-1]["t_s"] - counted[0]["t_s"]) / (len(counted) - 1), ""
+    if step_s and fenced_s:  # how much longer the fenced step takes limits how far to trust the shares
+        added = fenced_s / step_s - 1
+        note = f"fenced: {added:+.1%}" + (
+            "; faster without mx.compile, or was the machine busy?" if added < -0.1 else ""
+        )
+    yield Figure("true step", "step_s", step_s, MS, note)
 
 
-def phases(fenced: Seen) -> Phases | None:
-    return mean_phases(fenced.notes, len(fenced.points))
+def _share(seconds: float | None, fenced: Phases | None) -> float | None:
+    return None if seconds is None or fenced is None else seconds / fenced.step_s
 
 
-def start(true: Seen) -> dict[str, float | None]:
-    """Return the seconds of each part of the start, in order; None for a part that the script did not reach."""
-    marks, steps = true.notes["marks"], true.notes["steps"]
+def _of_start(notes: Notes) -> Iterator[Figure]:
+    """Yield the seconds until a mark from the one before; None for a part that the script did not reach."""
+    marks, steps = notes.marks, dict(enumerate(notes.steps))
     opened = marks.get("opened")
-    return {
-        "import": marks["imported"] - marks["begun"],
-        "data": opened - marks["imported"] if opened else None,
-        "model": steps[0] - (opened or marks["imported"]) if steps else None,
-        "first_step": steps[1] - steps[0] if len(steps) > 1 else None,
-    }
-
-
-def flat(true: Seen, fenced: Seen) -> dict[str, float | int | None]:
-    """Return the figures for --json by name, with None for one that could not be measured."""
-    fast, slow, scoring = speed(true), phases(fenced), true.notes["scoring"]
-    found: dict[str, float | int | None] = {
-        "step_s": fast.step_s if fast else None,
-        "tokens_s": fast.tokens_s if fast else None,
-        "mfu": fast.mfu if fast else None,
-        "peak_gb": true.notes["peak_gb"],
-        "process_gb": true.notes["process_gb"],
-        "fenced_step_s": slow.step_s if slow else None,
-        "fenced_steps": slow.steps if slow else None,
-        **{f"{phase}_s": slow.seconds[phase] if slow else None for phase in PHASES},
-        "python_s": slow.python_s if slow else None,
-        **{f"start_{part}_s": seconds for part, seconds in start(true).items()},
-        "scoring_s": scoring_s(scoring) if scoring else None,
-        "scoring_measured_rows": scored_rows(scoring) if scoring else None,
-        "scoring_rows": scoring["of_rows"] if scoring else None,
-    }
-    return {name: round(value, 6) if isinstance(value, float) else value for name, value in found.items()}
-
-
-def scoring_s(scoring: Mapping[str, float]) -> float:
-    return scoring["seconds"] * scoring["of_batches"] / scoring["batches"]
-
-
-def scored_rows(scoring: Mapping[str, float]) -> float:
-    return min(scoring["batches"] * scoring["rows"], scoring["of_rows"])
-
-
-# ---- the table -------------------------------------------------------------------------------------------------------
-
-
-def table(true: Seen, fenced: Seen) -> RenderableType:
-    return Group("", step_table(speed(true), phases(fenced)), "", start_table(true), "", run_table(true))
-
-
-def step_table(fast: Speed | None, slow: Phases | None) -> Table:
-    found = columns("a step", "ms", "share")
-    for phase, (name, function) in PHASES.items():
-        seconds = slow.seconds[phase] if slow else None
-        lost = "" if seconds is not None else f"{function} was not called: part of Python"
-        row(found, name, *ms(seconds, slow), lost)
-    row(found, REST, *ms(slow.python_s if slow else None, slow), "graph, schedule, log: the rest")
-    how = f"mean of {slow.steps}, without mx.compile" if slow else "no function marks the start of a step"
-    row(found, "fenced step", *ms(slow.step_s if slow else None, slow), how, style="bold")
-    if fast is None:
-        row(found, "true step", "", "", "the script wrote no metrics.jsonl")
-        return found
-    row(found, "true step", *ms(fast.step_s, slow), distance(fast, slow) if slow else "", style="bold")
-    return found
-
-
-def distance(fast: Speed, slow: Phases) -> str:
-    """Say how much longer the fenced step takes, which limits how far to trust the shares."""
-    added = slow.step_s / fast.step_s - 1
-    return f"fenced: {added:+.1%}" + ("; faster without mx.compile, or was the machine busy?" if added < -0.1 else "")
-
-
-def start_table(true: Seen) -> Table:
-    found, parts = columns("the start", "s"), start(true)
-    for name, part, how in (
-        ("imports", "import", "MLX, prepare, the script"),
-        ("corpus", "data", "opened and verified"),
-        ("model", "model", "and optimizer, first batch"),
-        ("first step", "first_step", "makes the weights, compiles kernels"),
+    for name, key, begin, end, note in (
+        ("imports", "start_import_s", marks["begun"], marks["imported"], "MLX, prepare, the script"),
+        ("corpus", "start_data_s", marks["imported"], opened, "opened and verified"),
+        ("model", "start_model_s", opened or marks["imported"], steps.get(0), "and optimizer, first batch"),
+        ("first step", "start_first_step_s", steps.get(0), steps.get(1), "makes the weights, compiles kernels"),
     ):
-        row(found, name, number(parts[part], ",.2f"), "", how if parts[part] is not None else "not seen")
-    row(found, "until training", number(sum(s or 0.0 for s in parts.values()), ",.2f"), style="bold")
-    return found
+        seconds = None if begin is None or end is None else end - begin
+        yield Figure(name, key, seconds, S, "not seen" if seconds is None else note)
+    last = max((*marks.values(), *notes.steps[:2]))
+    yield Figure("until training", None, last - marks["begun"], S)
 
 
-def run_table(true: Seen) -> Table:
-    found, fast = columns("the run"), speed(true)
-    row(found, "tokens/s", number(fast.tokens_s if fast else None, ",.0f"))
-    row(found, "MFU", number(fast.mfu if fast else None, ".1%"))
-    row(found, "scoring, s", *scoring_cells(true.notes["scoring"]))
-    process = number(true.notes["process_gb"], ".2f")
-    row(found, "peak memory, GB", number(true.notes["peak_gb"], ".2f"), "", f"MLX's arrays; the process {process}")
-    return found
-
-
-def scoring_cells(scoring: Mapping[str, float] | None) -> tuple[str, str, str]:
-    if scoring is None:
-        return "", "", "prepare.evaluate_bpb was not called"
-    whole = scoring["batches"] == scoring["of_batches"]
-    how = "all" if whole else f"extrapolated from {scored_rows(scoring):,} of"
-    return number(scoring_s(scoring), ",.1f"), "", f"{how} {scoring['of_rows']:,} rows"
-
-
-def columns(title: str, unit: str = "", share: str = "") -> Table:
-    found = Table(box=None, pad_edge=False, header_style="bold")
-    found.add_column(title, min_width=20)
-    found.add_column(unit, justify="right", min_width=9, no_wrap=True)
-    found.add_column(share, justify="right", min_width=6, no_wrap=True)
-    found.add_column("")
-    return found
-
-
-def row(found: Table, *cells: str, style: str = "") -> None:
-    found.add_row(*(Text(cell) for cell in cells), style=style)
-
-
-def ms(seconds: float | None, slow: Phases | None) -> tuple[str, str]:
-    """Format seconds as milliseconds, and as a share of the fenced step."""
-    if seconds is None:
-        return "", ""
-    return f"{1000 * seconds:,.1f}", f"{seconds / slow.step_s:.1%}" if slow else ""
-
-
-def number(value: float | None, form: str) -> str:
-    return "" if value is None else format(value, form)
+def _of_run(notes: Notes, points: Points) -> Iterator[Figure]:
+    counted = points[first_that_counts(len(points)) :]
+    tokens_s = None
+    if len(counted) > 1 and all("tokens" in point for point in (counted[0], counted[-1])):
+        tokens_s = (counted[-1]["tokens"] - counted[0]["tokens"]) / (counted[-1]["t_s"] - counted[0]["t_s"])
+    yield Figure("tokens/s", "tokens_s", tokens_s, COUNT)
+    # as every step does the same work, the mean over time is the harmonic one
+    mfus = [point["mfu"] for point in counted[1:] if point.get("mfu")]
+    yield Figure("MFU", "mfu", statistics.harmonic_mean(mfus) if mfus else None, "{:.1%}")
+    yield Figure("peak memory", "peak_gb", notes.peak_gb, "{:.2f} GB", "of MLX's arrays")
+    yield Figure("", "process_gb", notes.process_gb, "{:.2f} GB", "of the process")

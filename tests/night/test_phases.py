@@ -13,8 +13,8 @@ from nights import SCRIPTS, Grounds, make_repository, scripted_context, unigram
 from agent.experiment import Terms
 from agent.night.loop import run_night
 from agent.night.state import NightContext
-from agent.profile import of_night
-from agent.profile.of_night import FILE, phases_of
+from agent.profile import phases
+from agent.profile.phases import FILE, phases_of, read_phases
 from agent.proposers.briefing import Phase
 from agent.proposers.registry import has_reader
 from agent.sandbox.box import Mode
@@ -65,7 +65,7 @@ def test_a_night_measures_the_phases_once_and_says_them(tmp_path, own_cache):
 @pytest.mark.slow
 def test_a_script_that_cannot_be_profiled_or_takes_too_long_ends_no_night(grounds: Grounds, monkeypatch):
     for most_s, words in ((60.0, "exit code 2: train_mlx.py: error: unrecognized"), (0.0, "still running after 0 s")):
-        monkeypatch.setattr(of_night, "limit_s", lambda budget_s, first, most_s=most_s: most_s)
+        monkeypatch.setattr(phases, "limit_s", lambda budget_s, first, most_s=most_s: most_s)
         with reading_night(grounds.root, unigram()) as context:
             file = context.runner.folder / FILE
             file.unlink(missing_ok=True)
@@ -145,6 +145,6 @@ def test_notes_that_a_script_wrote_itself_are_no_phases(tmp_path, notes):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "metrics.jsonl").write_text("{}\n" * 3)
     (tmp_path / "notes.json").write_text(json.dumps({"spans": SPANS, "steps": [0, 1, 2]}))
-    assert [one.name for one in of_night._read(tmp_path)] == ["optimizer", "Python"]
+    assert [one.name for one in read_phases(tmp_path)] == ["optimizer", "Python"]
     (tmp_path / "notes.json").write_text(notes)
-    assert of_night._read(tmp_path) == ()
+    assert read_phases(tmp_path) == ()

@@ -1,28 +1,19 @@
 """Each phase gets its own time, and a script without the measured functions still gets a table."""
 
 import json
-import os
 import re
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 from json_page import faults
 from nights import PROJECT, SCRIPTS, Grounds, make_repository, unigram
 
-import prepare
-from agent.errors import MachineError, NightError
-from agent.profile import profiler
-from agent.profile.profile import CrashError, record
-from agent.profile.trace import record_command
-
 pytestmark = pytest.mark.usefixtures("own_cache")
 
 PHASES = ("data_s", "forward_backward_s", "optimizer_s")
 NO_STEP = {"make_step": "build"}
 NO_OPTIMIZER = {"MuonAdamW": "Sgd"}
-NO_SCORING = {"prepare.evaluate_bpb(Bigram(table), data)": "'scored'"}
 NO_GRADIENTS = {"mx.value_and_grad(loss_of)(table, rows)": "loss_of(table, rows), mx.grad(loss_of)(table, rows)"}
 
 
@@ -47,7 +38,7 @@ def profiled(tmp_path: Path, changes: dict[str, str]) -> tuple[str, dict[str, fl
 
 def test_every_phase_has_its_row_and_together_they_are_the_fenced_step(tmp_path):
     said, found = profiled(tmp_path, {})
-    for row in ("waiting for a batch", "forward + backward", "optimizer", "Python", "true step", "all 544 rows"):
+    for row in ("waiting for a batch", "forward + backward", "optimizer", "Python", "true step"):
         assert row in said
     assert "was not called" not in said
     assert sum(found[phase] for phase in (*PHASES, "python_s")) == pytest.approx(found["fenced_step_s"], abs=1e-5)
@@ -60,31 +51,29 @@ def test_every_phase_has_its_row_and_together_they_are_the_fenced_step(tmp_path)
 @pytest.mark.parametrize("evaluates", [False, True])
 def test_building_the_graph_is_pythons_unless_arrays_are_evaluated_on_the_way(tmp_path, evaluates):
     changes = {"SLEEP_S = 0.0": "SLEEP_S = 0.02", "EVALUATES = False": f"EVALUATES = {evaluates}"}
-    _, found = profiled(tmp_path, {**NO_SCORING, **changes, "COMPILE = True": "COMPILE = False"})
+    _, found = profiled(tmp_path, {**changes, "COMPILE = True": "COMPILE = False"})
     theirs, others = ("optimizer_s", "python_s") if evaluates else ("python_s", "optimizer_s")
     assert found[theirs] >= 0.02
     assert found[theirs] > found[others]
 
 
 def test_a_phase_without_its_function_says_so_and_is_counted_as_python(tmp_path):
-    said, found = profiled(tmp_path, {**NO_OPTIMIZER, **NO_SCORING, "SLEEP_S = 0.0": "SLEEP_S = 0.02"})
+    said, found = profiled(tmp_path, {**NO_OPTIMIZER, "SLEEP_S = 0.0": "SLEEP_S = 0.02"})
     assert "MuonAdamW.update was not called: part of Python" in said
-    assert "prepare.evaluate_bpb was not called" in said
     assert found["optimizer_s"] is None
-    assert found["scoring_s"] is None
     assert found["python_s"] >= 0.02
     assert found["forward_backward_s"] > 0
 
 
 def test_the_optimizer_tells_the_steps_apart_where_make_step_is_gone(tmp_path):
-    said, found = profiled(tmp_path, {**NO_STEP, **NO_SCORING})
+    said, found = profiled(tmp_path, {**NO_STEP})
     assert "not seen" in said
     assert found["start_first_step_s"] is None
     assert found["optimizer_s"] > 0
 
 
 def test_a_script_without_any_measured_function_still_gets_its_true_step(tmp_path):
-    said, found = profiled(tmp_path, {**NO_STEP, **NO_OPTIMIZER, **NO_SCORING, **NO_GRADIENTS})
+    said, found = profiled(tmp_path, {**NO_STEP, **NO_OPTIMIZER, **NO_GRADIENTS})
     assert "no function marks the start of a step" in said
     assert found["step_s"] > 0
     assert found["fenced_step_s"] is None
@@ -119,7 +108,6 @@ def test_a_script_that_cannot_count_its_steps_says_so_itself(tmp_path):
     [
         (["--steps", "1"], "--steps 1 leaves nothing between two steps to measure; take 2 or more"),
         (["--script", "missing.py"], "missing.py does not exist; run from the folder of your script"),
-        (["--trace", "run.trace"], "this machine trains on its CPU; leave the option out"),
     ],
 )
 def test_misuse_is_one_sentence_with_its_remedy(grounds, options, words):
@@ -127,74 +115,3 @@ def test_misuse_is_one_sentence_with_its_remedy(grounds, options, words):
     assert done.returncode == 2, done.stdout + done.stderr
     assert words in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
-
-
-# ---- scoring ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("score_s", "measured"), [(0.04, range(1, 5)), (60.0, range(34, 35))])
-def test_scoring_that_takes_long_is_measured_in_part(tiny_data, monkeypatch, score_s, measured):
-    def evaluate(model, data):
-        """Act like prepare.evaluate_bpb: batches of 16 rows, the last filled up."""
-        rows = -(-(len(data.split("validation").tokens) - 1) // data.seq_len)
-        for _ in range(0, rows, 16):
-            model([None] * 16)
-
-    monkeypatch.setattr(profiler, "SCORE_S", score_s)
-    notes = profiler.Notes()
-    data = prepare.load_data(tiny_data, verify=False)
-    profiler.score_some(prepare, evaluate, lambda tokens: time.sleep(0.01), data, notes)
-    assert (notes.scoring["rows"], notes.scoring["of_rows"], notes.scoring["of_batches"]) == (16, 544, 34)
-    assert notes.scoring["batches"] in measured
-    assert notes.scoring["seconds"] >= 0.01 * notes.scoring["batches"]
-
-
-# ---- recorders -------------------------------------------------------------------------------------------------------
-
-RECORDERS = {"metal": "xctrace", "cuda": "nsys"}
-
-
-def put_on_path(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, program: str) -> None:
-    folder.mkdir()
-    (folder / name).write_text(f"#!/bin/sh\n{program}\n")
-    (folder / name).chmod(0o755)
-    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
-
-
-@pytest.mark.parametrize(
-    ("kind", "before", "ending"),
-    [
-        ("metal", ["record", "--template", "Metal System Trace", "--output", "FILE", "--launch", "--"], ""),
-        ("cuda", ["profile", "-o", "FILE"], ".nsys-rep"),
-    ],
-)
-def test_a_recorder_is_given_the_file_and_the_run(tmp_path, monkeypatch, kind, before, ending):
-    file = tmp_path / "run.trace"
-    # a recorder's own exit code may be anything: what counts is the file
-    program = f'for word in "$@"; do echo "$word"; done > "{file}{ending}"; exit 54'
-    put_on_path(tmp_path / "bin", monkeypatch, RECORDERS[kind], program)
-    line = record_command(kind, file, ["python", "train_mlx.py", "--max-steps", "3"])
-    assert record(line, file, dict(os.environ)) == Path(f"{file}{ending}")
-    words = Path(f"{file}{ending}").read_text().splitlines()
-    assert words == [str(file) if word == "FILE" else word for word in before] + line[-4:]
-
-
-@pytest.mark.parametrize("kind", RECORDERS)
-def test_a_recorder_that_writes_nothing_is_quoted(tmp_path, monkeypatch, kind):
-    put_on_path(tmp_path / "bin", monkeypatch, RECORDERS[kind], "echo no permission to record >&2; exit 7")
-    line = record_command(kind, tmp_path / "run.trace", ["python", "train_mlx.py"])
-    with pytest.raises(CrashError, match=rf"{RECORDERS[kind]} ended with exit code 7.*\n.*no permission to record"):
-        record(line, tmp_path / "run.trace", dict(os.environ))
-
-
-@pytest.mark.parametrize("kind", RECORDERS)
-def test_a_missing_recorder_or_a_file_that_is_there_is_one_sentence(tmp_path, monkeypatch, kind):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(MachineError, match=f"--trace needs {RECORDERS[kind]}, which is not on PATH; install"):
-        record_command(kind, tmp_path / "run.trace", [])
-    put_on_path(tmp_path / "bin", monkeypatch, RECORDERS[kind], "")
-    with pytest.raises(NightError, match="there is no folder"):
-        record_command(kind, tmp_path / "nowhere" / "run.trace", [])
-    (tmp_path / "run.trace").mkdir()
-    with pytest.raises(NightError, match="exists already; name another file for --trace"):
-        record_command(kind, tmp_path / "run.trace", [])
