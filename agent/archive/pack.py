@@ -17,7 +17,6 @@ from typing import Any
 import msgspec
 
 from agent.archive.unpack import BUNDLE, CONTENTS, FOLDER, MANIFEST, PROGRAM, Contents, read_contents, work_folder
-from agent.clock import utc_now
 from agent.errors import NightError
 from agent.experiment import Night
 from agent.files import flush
@@ -52,7 +51,7 @@ def pack(
             # a file that stays beside its repository needs no copy of the history; a shallow clone has none to hand on
             is_shallow = place.repo.git("rev-parse", "--is-shallow-repository") == "true"
             write_bundle(place.repo, aside / BUNDLE, refs, night.base if remove or is_shallow else "")
-        contents = Contents(tag, night.started, utc_now(), summary, refs)
+        contents = Contents(tag, night.started, summary, refs)
         members = {FOLDER: folder} | {f"{FOLDER}/{path}": folder / path for path in entries} | _beside(place, night)
         try:
             _write(written, contents, members | ({BUNDLE: aside / BUNDLE} if refs else {}))

@@ -12,7 +12,6 @@ A call that is killed is given again: until the folder has its name, the second 
 
 import gzip
 import os
-import re
 import shutil
 import sqlite3
 import tarfile
@@ -69,7 +68,6 @@ class Contents:
 
     tag: str
     started: str
-    packed: str  # ISO 8601, UTC
     summary: Mapping[str, Any]  # where the night stands, as `nights` shows it
     refs: Mapping[str, str]  # ref → commit
     format: int = FORMAT
@@ -105,7 +103,7 @@ def unpack(place: Place, file: Path, at_home: Callable[[Night], Night | None]) -
         else:
             _check_new(place, contents, file, is_own=is_own)
             _extract(file, aside)
-            unpacked = _settled_in(place, contents, file, aside, at_home, is_own=is_own)
+            unpacked = _settled_in(place, contents, file, aside, at_home)
             _give_name(aside, place.folder(contents.tag))
             write_ledger(place)
         if is_own:
@@ -231,13 +229,7 @@ def _give_name(aside: Path, folder: Path) -> None:
 
 
 def _settled_in(
-    place: Place,
-    contents: Contents,
-    file: Path,
-    aside: Path,
-    at_home: Callable[[Night], Night | None],
-    *,
-    is_own: bool,
+    place: Place, contents: Contents, file: Path, aside: Path, at_home: Callable[[Night], Night | None]
 ) -> Unpacked:
     """Check an extracted night, make it one that can go on here, and bring what of it lies outside of its folder."""
     folder = aside / FOLDER
@@ -251,12 +243,10 @@ def _settled_in(
         unlike = _install_fixed(place, night, first_script, aside)
         home = at_home(night)
         terms, asked_again, obstacle = _terms_here(night.terms)
-        here = replace(home or night, terms=terms)
-        if not is_own:
-            journal.leave_runs_behind()
-            here = replace(here, id=new_id())  # where both go on, each has its own folder on the nodes of a cluster
-        if here != night:
-            journal.record_facts(id=here.id, data=here.data, pins=here.pins, terms=here.terms)
+        # where the night goes on in its old place, too, each has its own folder on the nodes of a cluster
+        here = replace(home or night, terms=terms, id=new_id())
+        journal.leave_runs_behind()
+        journal.record_facts(id=here.id, data=here.data, pins=here.pins, terms=here.terms)
     if unlike is not None:
         obstacle = f"its {unlike} is another than the one installed here, and none that came in the file runs"
     notes = (*_bring_refs(place, contents, aside / BUNDLE), *_bring_program(place, folder / PROGRAM, night.tag))
@@ -359,8 +349,6 @@ def check_records(journal: Journal, file: Path) -> None:
 def _wrong_facts(journal: Journal) -> Iterator[str]:
     night = journal.night()
     script = Path(night.script)
-    if not re.fullmatch("[0-9a-f]*", night.id):  # it names a folder
-        yield "has an id that is none"
     if not 0 < night.budget_s < MEASURED[1]:
         yield "has a budget that none can have"
     if not is_of_night(night.branch, night.tag) or not night.branch.endswith(f"-{night.tag}"):
@@ -380,8 +368,7 @@ def _wrong_tables(journal: Journal) -> Iterator[str]:
         if not all(base is None or 0 <= base < row["number"] for base in (row["parent"], row["merges"])):
             yield "has an attempt that is made from a later one, or from none"
     named = journal.query(
-        "SELECT attempt FROM runs UNION SELECT attempt FROM decisions UNION SELECT champion FROM dawns "
-        "UNION SELECT parent FROM ideas"
+        "SELECT attempt FROM runs UNION SELECT attempt FROM decisions UNION SELECT champion FROM dawns"
     )
     if not all(0 <= number < len(rows) for (number,) in named):
         yield "tells of an attempt that it lacks"
@@ -399,15 +386,7 @@ def _wrong_tables(journal: Journal) -> Iterator[str]:
 
 def _wrong_values(journal: Journal) -> Iterator[str]:
     """Read all records by their types, which raises NightError for a damaged one, and bound what is computed with."""
-    records = (
-        journal.attempts(),
-        journal.waiting_ideas(),
-        journal.dawns(),
-        journal.asks(),
-        journal.calls(),
-        journal.work(),
-        journal.noise(),
-    )
+    records = (journal.attempts(), journal.dawns(), journal.asks(), journal.calls(), journal.work(), journal.noise())
     for name, value in _leaves(msgspec.to_builtins(records)):
         if isinstance(value, str) and name in TIMES:
             try:

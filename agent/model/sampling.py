@@ -8,7 +8,8 @@ import codecs
 import shutil
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -39,38 +40,6 @@ class SampleRequest:
     seed: int
 
 
-@dataclass(slots=True)
-class Stream:
-    """Read tokens from a file that grows, and pass on their text, harmless for a terminal."""
-
-    folder: Path
-    encoding: tiktoken.Encoding
-    most: int  # tokens
-    write: Callable[[str], None]
-    read: int = 0
-    decoder: codecs.IncrementalDecoder = field(default_factory=lambda: codecs.getincrementaldecoder("utf-8")("replace"))
-
-    def advance(self, *, final: bool = False) -> None:
-        """Pass on the text of the tokens that have come; half a character waits for its other half."""
-        try:
-            with open_plain(self.folder, TOKENS) as file:
-                file.seek(2 * self.read)
-                content = file.read(2 * (self.most - self.read))
-        except OSError:  # not there yet
-            content = b""
-        tokens = np.frombuffer(content[: len(content) // 2 * 2], np.uint16)
-        self.read += len(tokens)
-        # BOS ends the text; a script may write any number
-        parts = [self.encoding.decode_single_token_bytes(token) for token in tokens.tolist() if token < self.bos]
-        text = self.decoder.decode(b"".join(parts), final)
-        if text:
-            self.write(harmless_lines(text))
-
-    @property
-    def bos(self) -> int:
-        return self.encoding.n_vocab - 1
-
-
 def sample(
     night: Night, folder: Path, script: str, weights: Path, asked: SampleRequest, write: Callable[[str], None]
 ) -> None:
@@ -86,11 +55,37 @@ def sample(
         for program in (SAMPLER, SCORER):
             shutil.copyfile(program, inside / program.name)
         np.save(inside / "prompt.npy", prompt[-data.seq_len :])
-        stream = Stream(inside, encoding, asked.tokens, write)
+        advance = _passing_on(inside, encoding, asked.tokens, write)
         options = [str(asked.tokens), f"{asked.temperature!r}", str(asked.seed)]
         command = [sys.executable, SAMPLER.name, runner.script_name, str(weights), *options]
-        outcome = runner.call(command, inside, LIMIT_S, weights, progress=stream.advance)
-        stream.advance(final=True)
+        outcome = runner.call(command, inside, LIMIT_S, weights, progress=advance)
+        advance(final=True)
     if outcome.ending is not Ending.FINISHED:
         last = outcome.last_lines.strip().rpartition("\n")[2]
         raise MachineError(f"the script {outcome.ending} while it continued the text: {last or 'it said nothing'}")
+
+
+def _passing_on(
+    folder: Path, encoding: tiktoken.Encoding, most: int, write: Callable[[str], None]
+) -> Callable[..., None]:
+    """Return a function that passes on the text of the tokens that came since its last call, harmless for a terminal.
+
+    most: tokens in all. Half a character waits for its other half, unless it is called with final=True.
+    """
+    read, decoder = 0, codecs.getincrementaldecoder("utf-8")("replace")
+
+    def advance(*, final: bool = False) -> None:
+        nonlocal read
+        content = b""
+        with suppress(OSError), open_plain(folder, TOKENS) as file:  # it is not there yet
+            file.seek(2 * read)
+            content = file.read(2 * (most - read))
+        tokens = np.frombuffer(content[: len(content) // 2 * 2], np.uint16).tolist()
+        read += len(tokens)
+        # BOS ends the text; a script may write any number
+        parts = [encoding.decode_single_token_bytes(token) for token in tokens if token < encoding.n_vocab - 1]
+        text = decoder.decode(b"".join(parts), final)
+        if text:
+            write(harmless_lines(text))
+
+    return advance

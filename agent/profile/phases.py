@@ -57,15 +57,11 @@ class Notes:
 
 @dataclass(frozen=True, slots=True)
 class Phases:
-    """Hold the seconds of each phase of a fenced step; None for a phase whose function the script does not call."""
+    """Hold a fenced step: name → seconds of each phase whose function the script calls, and at last of the rest."""
 
-    seconds: Mapping[str, float | None]
+    seconds: Mapping[str, float]
     step_s: float
     steps: int  # number of steps averaged
-
-    @property
-    def python_s(self) -> float:
-        return max(0.0, self.step_s - sum(seconds or 0.0 for seconds in self.seconds.values()))
 
 
 def first_that_counts(points: int) -> int:
@@ -84,14 +80,12 @@ def mean_phases(notes: Notes, points: int) -> Phases | None:
     if len(begins) < 2 or begins[-1] <= begins[0]:
         return None
     steps, from_s, to_s = len(begins) - 1, begins[0], begins[-1]
-    seconds = {
-        phase: sum(stop - start - graph_s for start, stop, graph_s in notes.spans[phase] if from_s <= start < to_s)
-        / steps
-        if phase in notes.spans
-        else None
-        for phase in PHASES
-    }
-    return Phases(seconds, (to_s - from_s) / steps, steps)
+    step_s, seconds = (to_s - from_s) / steps, dict[str, float]()
+    for phase, (name, _) in PHASES.items():
+        if phase in notes.spans:
+            of_steps = (stop - start - graph_s for start, stop, graph_s in notes.spans[phase] if from_s <= start < to_s)
+            seconds[name] = sum(of_steps) / steps
+    return Phases(seconds | {REST: max(0.0, step_s - sum(seconds.values()))}, step_s, steps)
 
 
 # ---- of a night ------------------------------------------------------------------------------------------------------
@@ -165,9 +159,7 @@ def read_phases(folder: Path) -> tuple[Phase, ...]:
         return ()
     if mean is None:
         return ()
-    seconds = {PHASES[phase][0]: phase_s for phase, phase_s in mean.seconds.items()} | {REST: mean.python_s}
-    measured = {name: phase_s for name, phase_s in seconds.items() if phase_s is not None}
-    phases = tuple(Phase(name, 1000 * phase_s, phase_s / mean.step_s) for name, phase_s in measured.items())
+    phases = tuple(Phase(name, 1000 * seconds, seconds / mean.step_s) for name, seconds in mean.seconds.items())
     return phases if _are_plausible(phases) else ()
 
 

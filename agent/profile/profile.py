@@ -4,13 +4,13 @@ The first run measures start, step time and memory undisturbed. The second waits
 which separates the phases but slows the step. The table shows both, so that the reader can judge the shares.
 """
 
-import json
 import statistics
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
@@ -28,7 +28,15 @@ from agent.sandbox.process import supervise
 
 LIMIT_S = 3600.0  # of one run, which takes a few steps: after an hour it hangs
 MS, S, COUNT = "{:,.1f} ms", "{:,.2f} s", "{:,.0f}"
-Points = Sequence[Mapping[str, float]]  # of the script's metrics.jsonl
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Hold what is read of a line of the script's metrics.jsonl."""
+
+    t_s: float
+    tokens: float | None = None  # so far
+    mfu: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +89,7 @@ def profile(script: Path, steps: int, seed: int, console: Console) -> dict[str, 
     return answer
 
 
-def _watched(place: Place, which: str, steps: int, seed: int, env: Mapping[str, str]) -> tuple[Notes, Points]:
+def _watched(place: Place, which: str, steps: int, seed: int, env: Mapping[str, str]) -> tuple[Notes, Sequence[Point]]:
     """Run the script under profiler.py and return its notes and the script's points; raise CrashError."""
     with throwaway_folder() as folder:
         (folder / "out").mkdir()
@@ -96,46 +104,36 @@ def _watched(place: Place, which: str, steps: int, seed: int, env: Mapping[str, 
             if outcome.ending is Ending.OVERRAN:
                 how = f"no end within {LIMIT_S:.0f} s"
             raise CrashError(f"{place.script} ended with {how}; its last lines:\n{outcome.last_lines}".rstrip())
-        return Notes.of((folder / NOTES).read_bytes()), [*_points(folder / "out" / METRICS)]
-
-
-def _points(file: Path) -> Iterator[Mapping[str, float]]:
-    """Yield the numbers of each valid line of metrics.jsonl."""
-    for line in file.read_text(errors="replace").splitlines() if file.is_file() else ():
+        curve = folder / "out" / METRICS
         try:
-            point = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(point, dict) and "t_s" in point:
-            yield {name: value for name, value in point.items() if isinstance(value, int | float)}
+            points = msgspec.json.Decoder(Point).decode_lines(curve.read_bytes() if curve.is_file() else b"")
+        except msgspec.MsgspecError:
+            points = []
+        return Notes.of((folder / NOTES).read_bytes()), points
 
 
 # ---- figures ---------------------------------------------------------------------------------------------------------
 
 
-def _of_step(points: Points, fenced: Phases | None) -> Iterator[Figure]:
-    parts = {phase: (*names, fenced.seconds[phase] if fenced else None) for phase, names in PHASES.items()}
-    for phase, (name, function, seconds) in parts.items():
-        lost = f"{function} was not called: part of {REST}" if seconds is None else ""
-        yield Figure(name, f"{phase}_s", seconds, MS, lost, _share(seconds, fenced))
-    rest_s, fenced_s = (fenced.python_s, fenced.step_s) if fenced else (None, None)
-    yield Figure(REST, "python_s", rest_s, MS, "graph, schedule, log: the rest", _share(rest_s, fenced))
+def _of_step(points: Sequence[Point], fenced: Phases | None) -> Iterator[Figure]:
+    fenced_s = fenced.step_s if fenced else None
+    for phase, (name, function) in (*PHASES.items(), ("python", (REST, ""))):
+        seconds = fenced.seconds.get(name) if fenced else None
+        note = f"{function} was not called: part of {REST}" if seconds is None else ""
+        share = seconds / fenced_s if seconds is not None and fenced_s is not None else None
+        yield Figure(name, f"{phase}_s", seconds, MS, note if function else "graph, schedule, log: the rest", share)
     how = f"mean of {fenced.steps}, without mx.compile" if fenced else "no function marks the start of a step"
     yield Figure("fenced step", "fenced_step_s", fenced_s, MS, how)
     counted = points[first_that_counts(len(points)) :]
     step_s, note = None, "the script wrote too little metrics.jsonl"
     if len(counted) > 1:
-        step_s, note = (counted[-1]["t_s"] - counted[0]["t_s"]) / (len(counted) - 1), ""
+        step_s, note = (counted[-1].t_s - counted[0].t_s) / (len(counted) - 1), ""
     if step_s and fenced_s:  # how much longer the fenced step takes limits how far to trust the shares
         added = fenced_s / step_s - 1
         note = f"fenced: {added:+.1%}" + (
             "; faster without mx.compile, or was the machine busy?" if added < -0.1 else ""
         )
     yield Figure("true step", "step_s", step_s, MS, note)
-
-
-def _share(seconds: float | None, fenced: Phases | None) -> float | None:
-    return None if seconds is None or fenced is None else seconds / fenced.step_s
 
 
 def _of_start(notes: Notes) -> Iterator[Figure]:
@@ -154,14 +152,14 @@ def _of_start(notes: Notes) -> Iterator[Figure]:
     yield Figure("until training", None, last - marks["begun"], S)
 
 
-def _of_run(notes: Notes, points: Points) -> Iterator[Figure]:
+def _of_run(notes: Notes, points: Sequence[Point]) -> Iterator[Figure]:
     counted = points[first_that_counts(len(points)) :]
     tokens_s = None
-    if len(counted) > 1 and all("tokens" in point for point in (counted[0], counted[-1])):
-        tokens_s = (counted[-1]["tokens"] - counted[0]["tokens"]) / (counted[-1]["t_s"] - counted[0]["t_s"])
+    if len(counted) > 1 and counted[0].tokens is not None and counted[-1].tokens is not None:
+        tokens_s = (counted[-1].tokens - counted[0].tokens) / (counted[-1].t_s - counted[0].t_s)
     yield Figure("tokens/s", "tokens_s", tokens_s, COUNT)
     # as every step does the same work, the mean over time is the harmonic one
-    mfus = [point["mfu"] for point in counted[1:] if point.get("mfu")]
+    mfus = [point.mfu for point in counted[1:] if point.mfu]
     yield Figure("MFU", "mfu", statistics.harmonic_mean(mfus) if mfus else None, "{:.1%}")
     yield Figure("peak memory", "peak_gb", notes.peak_gb, "{:.2f} GB", "of MLX's arrays")
     yield Figure("", "process_gb", notes.process_gb, "{:.2f} GB", "of the process")

@@ -56,10 +56,18 @@ def kept_weights(night: Grounds) -> KeptWeights:
     return weights_of(place_of(night), "t", 1)
 
 
+def told(night: Grounds) -> dict[str, str]:
+    """What `best` says, by its names."""
+    ended = night.nightshift("best")
+    assert ended.returncode == 0, ended.stderr
+    return {line[:12].strip(): line[12:] for line in ended.stdout.splitlines()}
+
+
 def write_model(night: Grounds, folder: Path) -> str:
     """Write the model and return its card."""
-    done = night.nightshift("best", "--weights", str(folder))
-    assert done.returncode == 0, done.stderr
+    ended = night.nightshift("best", "--weights", str(folder))
+    assert ended.returncode == 0, ended.stderr
+    assert [path.name for path in folder.parent.iterdir() if folder.name in path.name] == [folder.name]
     return (folder / "README.md").read_text()
 
 
@@ -67,23 +75,20 @@ def weights(night: Grounds, number: int) -> Path:
     return night.folder("t") / "runs" / f"{number:04d}" / "seed0" / "out" / "model.safetensors"
 
 
-def test_best_says_which_script_it_is_how_good_and_how_to_check_it_out(kept_night):
-    done = kept_night.nightshift("best")
-    assert done.returncode == 0, done.stderr
-    facts = {line[:12].strip(): line[12:] for line in done.stdout.splitlines()}
-    first, best = (attempt.val_bpb for attempt in kept_night.attempts("t")[:2])
+# ---- best ------------------------------------------------------------------------------------------------------------
+
+
+def test_best_says_which_script_it_is_how_good_and_how_to_take_it(night):
+    facts = told(night)
+    first, best = (attempt.val_bpb for attempt in night.attempts("t")[:2])
     assert facts["best"] == "#1 of night t: script 1"
     assert facts["val_bpb"].startswith(f"{best:.6f}")
     assert facts["gain"].startswith(f"{first - best:.6f}")
     assert facts["honest gain"].startswith("not measured")
-    assert facts["weights"] == str(weights(kept_night, 1))
-    assert kept_night.git("show", f"{facts['ref']}:train_mlx.py") == KEPT.strip()
-    assert kept_night.git("rev-parse", facts["branch"]) == facts["commit"]
-
-
-def test_the_command_that_best_prints_brings_the_script(night):
-    words = next(line[12:] for line in night.nightshift("best").stdout.splitlines() if line.startswith("take it"))
-    assert night.nightshift(*words.removeprefix("nightshift ").split()).returncode == 0
+    assert facts["weights"] == str(weights(night, 1))
+    assert night.git("show", f"{facts['ref']}:train_mlx.py") == KEPT.strip()
+    assert night.git("rev-parse", facts["branch"]) == facts["commit"]
+    assert night.nightshift(*facts["take it"].removeprefix("nightshift ").split()).returncode == 0
     assert (night.root / "train_mlx.py").read_text() == KEPT
 
 
@@ -97,6 +102,26 @@ def test_an_interval_is_given_once_the_noise_is_known(kept_night):
     assert interval_words(several.gain).endswith("]")
 
 
+@pytest.mark.parametrize(
+    ("about", "passengers", "gain", "best"),
+    [
+        (1, (), "0.100000 [0.050000, 0.150000]", "#1"),
+        (0, (), "not measured", "#1"),  # the dawn was about another script
+        (1, (1,), "0.100000 [0.050000, 0.150000], on fresh seeds, of #1", "#0"),  # without its passenger
+    ],
+)
+def test_the_script_that_dawn_confirmed_is_the_best_and_its_honest_gain_is_told(night, about, passengers, gain, best):
+    honest = Interval(0.1, 0.05, 0.15)
+    script = 0 if passengers else about
+    found = Findings(about, script, 8, 0.2, 0.2, honest, None, "", None, (), passengers, None, None)
+    with Journal.resume(night.folder("t") / "journal.sqlite") as journal:
+        journal.put_dawn(Dawn(1, about, 4, "2026-01-02T03:04:05Z", findings=dataclasses.asdict(found)))
+    facts = told(night)
+    assert facts["honest gain"].startswith(gain)
+    assert facts["best"].startswith(best)
+    assert facts["branch"] == ("experiments/0.05s-t-confirmed" if passengers else "experiments/0.05s-t")
+
+
 def test_the_script_is_written_as_it_was_committed_and_over_no_other_file(night):
     assert night.nightshift("best", "--script", "best.py").returncode == 0
     assert (night.root / "best.py").read_bytes() == KEPT.encode()
@@ -104,21 +129,41 @@ def test_the_script_is_written_as_it_was_committed_and_over_no_other_file(night)
     assert "no folder" in refused(night.nightshift("best", "--script", "gone/best.py"))
 
 
+def test_of_a_night_that_ran_elsewhere_best_knows_the_record_and_not_the_weights(night, tmp_path):
+    night.nightshift("export", "record")
+    here = told(night)
+    shutil.rmtree(night.folder("t"))
+    there = told(night)
+    for name in ("best", "val_bpb", "gain", "ref", "branch", "take it"):
+        assert there[name] == here[name]
+    assert "measure it" in here
+    assert "measure it" not in there, "confirm needs the journal"
+    sentence = refused(night.nightshift("best", "--weights", str(tmp_path / "model")))
+    assert "night t ran elsewhere" in sentence
+    assert "nightshift replay t:1" in sentence
+    assert "ran elsewhere" in refused(night.nightshift("sample", "x", "t:best"))
+    assert night.nightshift("best", "--script", "best.py").returncode == 0, "its commit is here"
+    assert (night.root / "best.py").read_text() == KEPT
+    night.git("update-ref", "-d", "refs/experiments/t/0001")
+    assert told(night)["fetch it"].startswith("git fetch REMOTE refs/experiments/t/0001")
+
+
+def test_a_night_that_has_kept_nothing_says_so(grounds):
+    assert "no night has run here yet" in nothing_yet(grounds.nightshift("best"))
+
+
+# ---- the model's folder ----------------------------------------------------------------------------------------------
+
+
 def test_a_model_is_written_whole_and_again_over_itself(night, tmp_path):
     folder = tmp_path / "model"
     for _ in range(2):
-        done = night.nightshift("best", "--weights", str(folder))
-        assert done.returncode == 0, done.stderr
+        card = write_model(night, folder)
         assert (folder / "train_mlx.py").read_bytes() == KEPT.encode()
         assert (folder / "model.safetensors").read_bytes() == weights(night, 1).read_bytes()
-        assert sorted(json.loads((folder / "config.json").read_text())["nightshift"]["files"]) == sorted(
-            path.name for path in folder.iterdir()
-        )
-    assert [path.name for path in tmp_path.iterdir() if "model" in path.name] == ["model"]
-
-
-def test_the_card_says_what_the_model_is_and_how_good(kept_night, tmp_path):
-    card, attempt = write_model(kept_night, tmp_path / "model"), best_of(kept_night).attempt
+        files = sorted(path.name for path in folder.iterdir())
+        assert json.loads((folder / "config.json").read_text())["nightshift"]["files"] == files
+    attempt = best_of(night).attempt
     assert f"| these weights (seed 0) | {attempt.val_bpb:.6f} |" in card
     assert f"`{attempt.commit}`" in card
     assert "| `SHARPNESS` | 0.9 | 0.5 |" in card
@@ -130,7 +175,7 @@ def test_the_card_says_what_the_model_is_and_how_good(kept_night, tmp_path):
 
 def test_words_of_a_model_are_plain_text_in_the_card(kept_night):
     known = best_of(kept_night)
-    hostile = "<script>x</script> [a](https://b.example) ![](c) `d` **e** | f\x1b[2J\n# g"
+    hostile = "<script>x</script> [a](https://b.example) ![](c) `d` **e** | f\x1b[2J\n# g {{ 7 * 7 }}"
     attempt = dataclasses.replace(known.attempt, proposal=Proposal("", hostile, hostile, hostile))
     known = dataclasses.replace(known, attempt=attempt)
     script = KEPT.replace('NOTE = "unigram"  # not searched', 'NOTE = "`x` | y"  # {"`x` | y", "z"}')
@@ -139,103 +184,51 @@ def test_words_of_a_model_are_plain_text_in_the_card(kept_night):
     manifest = {"dataset": "stdlib", "scale": "tiny", "splits": splits, "vocab_size": 512, "seq_len": 64}
     card = model_card(known, kept_weights(kept_night), script, KEPT, manifest)
     assert r"| `NOTE` | '\`x\` \| y' |" in card
-    assert "<script>" not in card
-    assert "[a](" not in card
-    assert "![](" not in card
-    assert "https://" not in card
-    assert "\x1b" not in card
-    assert "**e**" not in card
+    for markup in ("<script>", "[a](", "![](", "https://", "\x1b", "**e**", " 49"):
+        assert markup not in card
     assert "Python Software Foundation License" in card
 
 
-@pytest.mark.parametrize(("about", "told"), [(1, "0.100000 [0.050000, 0.150000]"), (0, "not measured")])
-def test_the_honest_gain_is_told_where_the_last_dawn_is_about_this_script(night, about, told):
-    honest = Interval(0.1, 0.05, 0.15)
-    found = Findings(about, about, 8, 0.2, 0.2, honest, None, "", None, (), (), None, None)
-    with Journal.resume(night.folder("t") / "journal.sqlite") as journal:
-        journal.put_dawn(Dawn(1, about, 4, "2026-01-02T03:04:05Z", findings=dataclasses.asdict(found)))
-    lines = night.nightshift("best").stdout.splitlines()
-    assert next(line[12:] for line in lines if line.startswith("honest gain")).startswith(told)
-    assert lines[0].startswith("best        #1")
-
-
-def test_the_script_that_dawn_confirmed_without_its_passengers_is_the_best(night):
-    found = Findings(1, 0, 8, 0.2, 0.2, Interval(0.1, 0.05, 0.15), None, "", None, (), (1,), None, None)
-    with Journal.resume(night.folder("t") / "journal.sqlite") as journal:
-        journal.put_dawn(Dawn(1, 1, 4, "2026-01-02T03:04:05Z", findings=dataclasses.asdict(found)))
-    said = night.nightshift("best").stdout
-    assert said.startswith("best        #0")
-    assert "experiments/0.05s-t-confirmed" in said
-
-
-@pytest.mark.parametrize("there", ["notes.txt", "config.json", "train_mlx.py"])
-def test_a_folder_of_something_else_is_left_alone(night, tmp_path, there):
-    folder = tmp_path / "model"
-    folder.mkdir()
-    (folder / there).write_text("mine")
-    assert there in refused(night.nightshift("best", "--weights", str(folder)))
-    assert (folder / there).read_text() == "mine"
-    assert "is a file" in refused(night.nightshift("best", "--weights", str(folder / there)))
-
-
-def test_a_model_folder_with_a_file_of_the_users_is_left_alone(night, tmp_path):
-    folder = tmp_path / "model"
-    night.nightshift("best", "--weights", str(folder))
-    (folder / "notes.txt").write_text("mine")
-    assert "notes.txt" in refused(night.nightshift("best", "--weights", str(folder)))
-    assert (folder / "notes.txt").read_text() == "mine"
+@pytest.mark.parametrize("there", ["notes.txt", "config.json", "train_mlx.py", "a model and notes.txt"])
+def test_a_folder_with_something_else_in_it_is_left_alone(night, tmp_path, there):
+    folder, name = tmp_path / "model", there.removeprefix("a model and ")
+    if name != there:
+        write_model(night, folder)
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text("mine")
+    assert name in refused(night.nightshift("best", "--weights", str(folder)))
+    assert (folder / name).read_text() == "mine"
+    assert "is a file" in refused(night.nightshift("best", "--weights", str(folder / name)))
 
 
 def test_where_writing_fails_nothing_is_left_and_the_older_model_stays(night, tmp_path):
     folder = tmp_path / "model"
-    night.nightshift("best", "--weights", str(folder))
-    before = (folder / "README.md").read_bytes()
+    before = write_model(night, folder)
     lost = dataclasses.replace(kept_weights(night), path=tmp_path / "gone")
     with pytest.raises(FileNotFoundError):
         write_folder(place_of(night), best_of(night), lost, folder)
-    assert (folder / "README.md").read_bytes() == before
+    assert (folder / "README.md").read_text() == before
     assert [path.name for path in tmp_path.iterdir() if "model" in path.name] == ["model"]
 
 
-def test_weights_that_are_gone_are_said_with_the_remedy(night, tmp_path):
-    weights(night, 1).unlink()
-    sentence = refused(night.nightshift("best", "--weights", str(tmp_path / "model")))
+# ---- weights ---------------------------------------------------------------------------------------------------------
+
+
+def test_weights_that_are_cut_off_a_link_or_gone_are_not_taken_and_the_remedy_is_said(night, tmp_path):
+    path, model = weights(night, 1), str(tmp_path / "model")
+    whole = path.read_bytes()
+    (tmp_path / "elsewhere").write_bytes(whole)
+    path.write_bytes(whole[:-1])
+    assert "no weights" in refused(night.nightshift("best", "--weights", model))
+    path.unlink()
+    path.symlink_to(tmp_path / "elsewhere")
+    assert "no weights" in refused(night.nightshift("best", "--weights", model))
+    path.unlink()
+    sentence = refused(night.nightshift("best", "--weights", model))
     assert "attempt 1 of night t has no weights here" in sentence
     assert "nightshift replay t:1" in sentence
     assert not (tmp_path / "model").exists()
-    assert "make them   nightshift replay t:1" in night.nightshift("best").stdout
-
-
-def test_of_a_night_that_ran_elsewhere_best_knows_the_record_and_not_the_weights(night, tmp_path):
-    night.nightshift("export", "record")
-    here = night.nightshift("best").stdout
-    shutil.rmtree(night.folder("t"))
-    there = night.nightshift("best").stdout
-    same = ("best", "val_bpb", "gain", "ref", "branch", "take it")
-    assert [line for line in there.splitlines() if line.startswith(same)] == [
-        line for line in here.splitlines() if line.startswith(same)
-    ]
-    assert "\nmeasure it " in here
-    assert "\nmeasure it " not in there, "confirm needs the journal"
-    sentence = refused(night.nightshift("best", "--weights", str(tmp_path / "model")))
-    assert "night t ran elsewhere" in sentence
-    assert "nightshift replay t:1" in sentence
-    assert "ran elsewhere" in refused(night.nightshift("sample", "x", "t:best"))
-    assert night.nightshift("best", "--script", "best.py").returncode == 0, "its commit is here"
-    assert (night.root / "best.py").read_text() == KEPT
-    night.git("update-ref", "-d", "refs/experiments/t/0001")
-    assert "git fetch REMOTE refs/experiments/t/0001" in night.nightshift("best").stdout
-
-
-def test_weights_that_are_cut_off_or_a_link_are_not_taken(night, tmp_path):
-    path = weights(night, 1)
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-1])
-    assert "no weights" in refused(night.nightshift("best", "--weights", str(tmp_path / "model")))
-    path.unlink()
-    (tmp_path / "elsewhere").write_bytes(whole)
-    path.symlink_to(tmp_path / "elsewhere")
-    assert "no weights" in refused(night.nightshift("best", "--weights", str(tmp_path / "model")))
+    assert told(night)["make them"] == "nightshift replay t:1"
 
 
 def test_the_run_with_the_lowest_score_gives_the_weights(night, tmp_path):
@@ -256,12 +249,12 @@ def test_the_run_with_the_lowest_score_gives_the_weights(night, tmp_path):
 
 def test_the_weights_of_a_replay_serve_where_those_of_the_night_are_gone(night, tmp_path):
     path = weights(night, 1)
-    protocol = best_of(night).facts.protocol
-    told = {"seed": 3, "val_bpb": 2.5, "failure": None, "protocol": protocol, "device": "a CPU"}
-    for name, changes in (("1-b", {}), ("1-c", {"protocol": "x"}), ("1-d", {"failure": "audit"}), ("10-a", {})):
+    facts = {"seed": 3, "val_bpb": 2.5, "failure": None, "protocol": best_of(night).facts.protocol, "device": "a CPU"}
+    others = {"protocol": "x"}, {"failure": "audit"}, {"val_bpb": None}, {"val_bpb": "low"}
+    for name, changes in (("1-b", {}), ("10-a", {}), *((f"1-{at}", change) for at, change in enumerate(others))):
         replay = night.folder("t") / "replays" / name
         replay.mkdir(parents=True)
-        (replay / "replay.json").write_text(json.dumps(told | {"val_bpb": 2.5 if name == "1-b" else 2.0} | changes))
+        (replay / "replay.json").write_text(json.dumps(facts | {"val_bpb": 2.5 if name == "1-b" else 2.0} | changes))
         shutil.copyfile(path, replay / "model.safetensors")
     assert kept_weights(night).path == path
     path.unlink()
@@ -274,14 +267,12 @@ def test_the_weights_of_a_replay_serve_where_those_of_the_night_are_gone(night, 
 @pytest.mark.slow
 def test_the_remedy_for_weights_that_are_gone_brings_them_back(night, tmp_path):
     weights(night, 1).unlink()
-    done = night.nightshift("replay", "t:1")
-    assert done.returncode == 0, done.stderr
+    assert night.nightshift("replay", "t:1").returncode == 0
     assert "in a replay after the night" in write_model(night, tmp_path / "model")
     assert night.nightshift("sample", "x", "--tokens", "3").returncode == 0
 
 
-def test_a_night_that_has_kept_nothing_says_so(grounds):
-    assert "no night has run here yet" in nothing_yet(grounds.nightshift("best"))
+# ---- sample ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_kept_model_continues_a_text(kept_night):
