@@ -1,12 +1,15 @@
 """Sources of ideas and what they are told, for tests of what asks them."""
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from judged import decided
 from samples import NIGHT
 
 from agent.experiment import Ask, Attempt, Ending, Proposal, Run, Score, Status
-from agent.proposers.briefing import Briefing
+from agent.proposers.briefing import Briefing, Proposer
+from agent.proposers.mix import USUAL, Asked, Mix, Prior
+from agent.proposers.outbox import Outbox
 
 SCRIPT = "def main(): ...\ndef load_model(): ...\n"
 
@@ -37,3 +40,29 @@ class Source:
         if self.error is not None:
             raise self.error
         return [Proposal(f"{SCRIPT}X = {len(self.briefings)}\n", "an idea", "", self.name)]
+
+
+def mixed(
+    sources: Mapping[str, Proposer],
+    seed: int | str,
+    *,
+    first: Collection[str] = (),
+    last: Collection[str] = (),
+    repairers: Collection[str],
+    alike: Mapping[str, Collection[str]] | None = None,
+    priors: Mapping[str, Prior] | None = None,
+    outbox: Outbox | None = None,
+) -> Mix:
+    """A mix of these sources, some of which are asked first, or last, or cost something."""
+    asked = {
+        name: Asked(
+            source,
+            name in repairers,
+            name in first,
+            name in last,
+            frozenset((alike or {}).get(name, ())),
+            (priors or {}).get(name, USUAL),
+        )
+        for name, source in sources.items()
+    }
+    return Mix(asked, seed, outbox or Outbox(lambda: False))

@@ -18,9 +18,8 @@ from agent.night.briefing import briefing_of
 from agent.night.state import NightContext, State, why_and_where
 from agent.proposers.briefing import Briefing, Proposer
 from agent.proposers.outbox import Outbox, carried_to
-from agent.proposers.queue import QUEUE, source_of, waiting
-from agent.proposers.registry import COSTLY
-from agent.proposers.source import MIX
+from agent.proposers.queue import SOURCE, source_of, waiting
+from agent.proposers.registry import COSTLY, MIX
 from agent.records.place import read_script
 
 WAITS_S = (30.0, 120.0, 600.0)  # between questions that brought nothing; after the last, the night ends
@@ -36,16 +35,10 @@ class Supply(Enum):
 
 
 class Question:
-    """Ask for an idea once, in a thread that does not keep the process alive.
+    """Ask for an idea once, in a thread that does not keep the process alive. ended: set when the call is over."""
 
-    is_ahead: it is asked before a device is free. ended: set when the call is over.
-    """
-
-    def __init__(
-        self, outbox: Outbox, proposer: Proposer, briefing: Briefing, ended: threading.Event, *, is_ahead: bool
-    ) -> None:
-        self.briefing, self.is_ahead = briefing, is_ahead
-        self.was_paid_for = False  # a call was recorded: even if another source had the idea in the end
+    def __init__(self, outbox: Outbox, proposer: Proposer, briefing: Briefing, ended: threading.Event) -> None:
+        self.briefing = briefing
         self.began_s = time.monotonic()
         self.answer: Future[Idea] = Future()
 
@@ -86,7 +79,10 @@ class Ideas:
         self._ahead: list[Idea] = []  # chosen before a device was free
         chosen = self._outbox.follow(context.journal, lambda: state.attempts, resumes=context.asks_sources)
         for idea in chosen:
-            self._await_turn(idea, was_paid_for=False)
+            if _is_free(idea.proposal):
+                self._outbox.drop(idea, "its source costs nothing, and is asked again")
+            else:
+                self._ahead.append(idea)
 
     def __enter__(self) -> "Ideas":
         return self
@@ -112,10 +108,7 @@ class Ideas:
         """Record the calls and say the sentences that sources have put into the outbox; collect answers."""
         context = self._context
         over = [question for question in self._questions if question.answer.done()]  # their calls are in the outbox
-        asks = {ask.attempt for ask in context.outbox.take_asks()}
-        for question in self._questions:
-            question.was_paid_for |= question.briefing.number in asks
-        if asks:
+        if context.outbox.has_asked():
             self._state.read()
             context.tell_standing(self._state)
         for sentence in context.outbox.take_sentences():
@@ -139,8 +132,8 @@ class Ideas:
             if number <= self._last_ahead or context.limits.reached(state.ideas + under_way, pace, pace.run_s):
                 return
             self._last_ahead = number
-            briefing = replace(brief(context, state, best), asked_for=number)
-            self._ask(briefing, is_ahead=True)
+            briefing = replace(brief(context, state, best), asked_for=number, is_ahead=True)
+            self._ask(briefing)
 
     def enter_next(self, wanted: int) -> Supply:
         """Enter an attempt into the journal if there is an idea for it, else ask for one.
@@ -192,7 +185,7 @@ class Ideas:
 
     def _has_submission(self) -> bool:
         """Return whether the queue of this night has an entry that is no attempt yet."""
-        if self._context.night.terms.proposer not in (QUEUE.name, MIX):
+        if self._context.night.terms.proposer not in (SOURCE, MIX):
             return False
         tried = {attempt.proposal.source for attempt in self._state.attempts}
         return any(source_of(path) not in tried for path in waiting(self._context.place.queue))
@@ -240,11 +233,10 @@ class Ideas:
         for _ in range(wanted - len(self._questions)):
             to_repair = broken.pop(0) if broken else None
             briefing = replace(brief(context, state, best), asked_for=self._free_number(), broken=to_repair)
-            self._ask(briefing, is_ahead=False)
+            self._ask(briefing)
 
-    def _ask(self, briefing: Briefing, *, is_ahead: bool) -> None:
-        question = Question(self._outbox, self._context.proposer, briefing, self._ended, is_ahead=is_ahead)
-        self._questions.append(question)
+    def _ask(self, briefing: Briefing) -> None:
+        self._questions.append(Question(self._outbox, self._context.proposer, briefing, self._ended))
 
     # ---- answers -----------------------------------------------------------------------------------------------------
 
@@ -253,24 +245,13 @@ class Ideas:
 
         If one that was asked ahead has failed, the sources are asked again when an idea is due, and then say why.
         """
-        error = question.answer.exception()
-        if error is not None:
-            if not question.is_ahead:
-                self._failures.append(error)
-            return
-        if question.briefing.broken is not None:
-            self._passed.add(question.briefing.broken.number)
-        if question.is_ahead:
-            self._await_turn(question.answer.result(), was_paid_for=question.was_paid_for)
-        else:
-            self._answers.append(question.answer.result())
-
-    def _await_turn(self, idea: Idea, *, was_paid_for: bool) -> None:
-        """Keep an idea that was made ahead. A free source is asked again: it takes a second, and knows the last run."""
-        if was_paid_for or not _is_free(idea.proposal):
-            self._ahead.append(idea)
-        else:
-            self._outbox.drop(idea, "its source costs nothing, and is asked again when an idea is due")
+        error, briefing = question.answer.exception(), question.briefing
+        if error is None:
+            if briefing.broken is not None:
+                self._passed.add(briefing.broken.number)
+            (self._ahead if briefing.is_ahead else self._answers).append(question.answer.result())
+        elif not briefing.is_ahead:
+            self._failures.append(error)
 
     def _consider_failures(self, best: Attempt) -> None:
         """Say why there is no idea, and pause; the night ends after the last pause, or if all sources are exhausted.

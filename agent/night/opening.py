@@ -36,8 +36,7 @@ from agent.pools.local import LocalPool
 from agent.pools.pool import Pool
 from agent.proposers.briefing import Proposer
 from agent.proposers.outbox import Outbox
-from agent.proposers.registry import check_sources, dial_check, has_reader, patience_s, proposer_of
-from agent.proposers.source import Surroundings
+from agent.proposers.registry import Surroundings, check_sources, dial_check, has_reader, patience_s, proposer_of
 from agent.records import checksums
 from agent.records.journal import Journal
 from agent.records.place import Place, known_night, new_id, read_script

@@ -92,6 +92,7 @@ class Briefing:
     left: Left = Left()
     setting: Setting | None = None  # None: no source of the night can read
     asked_for: int | None = None  # see `number`
+    is_ahead: bool = False  # no device is free for the idea yet
 
     @property
     def number(self) -> int:

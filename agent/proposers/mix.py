@@ -12,7 +12,7 @@ import statistics
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
@@ -37,114 +37,68 @@ class Prior:
 USUAL = Prior()
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Hold a source as a mix asks it."""
+
+    proposer: Proposer
+    costs: bool = False  # time or money; such a source can read why something broke
+    first: bool = False  # asked before any is drawn, since a person waits
+    last: bool = False  # stands in where all others fail, which is said
+    alike: frozenset[str] = frozenset()  # the names of sources that make the same calls
+    prior: Prior = USUAL
+    slots: AbstractContextManager[object] = nullcontext()  # noqa: RUF009, one of the questions that it may get at once
+
+
 class Mix:
     """Draw which source to ask; the source of a Proposal or an Ask begins with its name: llm, or llm:some-model.
-
-    first: sources that are asked before any is drawn, since a person waits. last: sources that stand in where all
-    others fail; the outbox is told when they begin and when they end. repairers: sources that can read why something
-    broke. alike: for a source, those that make the same calls. priors: of the sources that are not as usual.
-    at_once: how many questions a source is asked at the same time, where that is limited.
 
     Equal seeds, histories and asks give equal draws, so a resumed night goes on like an undisturbed one. Several
     threads may ask at once: sources are drawn one after the other, and asked side by side. An exhausted one is asked
     again when the script to be edited has changed.
     """
 
-    def __init__(
-        self,
-        sources: Mapping[str, Proposer],
-        seed: int | str,
-        *,
-        first: Collection[str] = (),
-        last: Collection[str] = (),
-        repairers: Collection[str],
-        alike: Mapping[str, Collection[str]] | None = None,
-        priors: Mapping[str, Prior] | None = None,
-        at_once: Mapping[str, int] | None = None,
-        outbox: Outbox | None = None,
-    ) -> None:
-        self._sources, self._seed, self._outbox = sources, seed, outbox or Outbox(lambda: False)
-        self._first, self._last, self._repairers = first, last, repairers
-        self._alike, self._priors = alike or {}, priors or {}
+    def __init__(self, sources: Mapping[str, Asked], seed: int | str, outbox: Outbox) -> None:
+        self._sources, self._seed, self._outbox = sources, seed, outbox
         self._lock = threading.Lock()  # never held while a source is asked
         self._exhausted: dict[str, tuple[int, str]] = {}  # source → the attempt that it was to edit, and why
         self._asked: Counter[str | None] = Counter()  # source → how many questions it is being asked
         self._stands_in = False
-        limits = {min([name, *self._alike.get(name, ())]): most for name, most in (at_once or {}).items()}
-        slots = {name: threading.BoundedSemaphore(most) for name, most in limits.items()}
-        # sources that make the same calls have common slots
-        self._slots = {name: slots[min([name, *self._alike.get(name, ())])] for name in at_once or {}}
 
     def ideas(self, briefing: Briefing) -> list[Proposal]:
-        """Return the ideas of the first source that has one; raise Exhausted if all are, or NoIdea with the reasons."""
+        """Return the idea of the first source that has one; raise Exhausted if all are, or NoIdea with the reasons.
+
+        A source that costs nothing is not asked ahead of its turn: it takes a second, and then knows the last run. But
+        where one that costs was asked in vain, this is its turn.
+        """
         briefing, failures = self._outbox.told(briefing), list[str]()
         with self._lock:
             names = self._order(briefing, failures)
             # the source that counts as being asked until another one is; the first answer at once, mostly with nothing
-            expected = next((name for name in names if name not in self._first), None)
-            self._asked[expected] += 1
-        name, proposals = self._first_ideas(names, expected, briefing, failures)
-        stands_in = name in self._last
-        with self._lock:
-            has_changed, self._stands_in = stands_in is not self._stands_in, stands_in
-        if has_changed:
-            self._outbox.said(" · ".join((*(failures if stands_in else ()), f"ideas now come from {name}")))
-        return proposals
-
-    def _open(self, briefing: Briefing) -> list[str]:
-        """List the sources that may still have ideas."""
-        parent = briefing.parent.number
-        return [name for name in self._sources if self._exhausted.get(name, (None, ""))[0] != parent]
-
-    def _order(self, briefing: Briefing, failures: list[str]) -> list[str]:
-        """Return in which order to ask: the source of a crash to repair first, and sources that rest last."""
-        priors = {name: self._priors.get(name, USUAL) for name in self._open(briefing)}
-        until = {}
-        for name in priors:
-            # one that can repair what crashed is not held to its crashes
-            counts_crashes, alike = name not in self._repairers, self._alike.get(name, ())
-            if (rest := rests_until(name, briefing, counts_crashes=counts_crashes, alike=alike)) is not None:
-                until[name] = rest
-        drawn = by_promise(priors, briefing, self._seed, asked=self._asked)
-        maker = self._maker(briefing)
-        order = sorted(
-            drawn, key=lambda name: (name != maker, name in until, name in self._last, name not in self._first)
-        )
-        failures += [
-            f"{name} failed again and again and rests until attempt {until[name]}" for name in order if name in until
-        ]
-        return order
-
-    def _maker(self, briefing: Briefing) -> str | None:
-        """Return the source of the crash to repair, if it can read why."""
-        name = source_name(briefing.broken.proposal.source) if briefing.broken else None
-        return name if name in self._repairers else None
-
-    def _first_ideas(
-        self, names: Sequence[str], at: str | None, briefing: Briefing, failures: list[str]
-    ) -> tuple[str, list[Proposal]]:
-        unanswered: set[str] = set()
+            at = next((name for name in names if not self._sources[name].first), None)
+            self._asked[at] += 1
+        unanswered, has_paid = set[str](), False
         try:
             for name in names:
-                if name in unanswered:
+                source = self._sources[name]
+                if name in unanswered or (briefing.is_ahead and source.first):
                     continue
-                if name not in self._first:
+                if briefing.is_ahead and not source.costs and not has_paid:
+                    raise NoIdea(f"{name} is asked when a device is free")
+                if not source.first:
                     with self._lock:
                         self._asked[at] -= 1
                         self._asked[name] += 1
                     at = name
-                mine = briefing if name == self._maker(briefing) else replace(briefing, broken=None)
                 try:
-                    with self._slots.get(name, nullcontext()):
-                        alike, is_free = self._alike.get(name, (name,)), name not in self._repairers
-                        idea = self._outbox.ask(self._sources[name], mine, alike, is_free=is_free)
-                        return name, [idea.proposal]
+                    return [self._idea_of(name, briefing, failures)]
                 except NotYet:
                     continue
                 except (NoIdea, Exhausted) as error:
                     failures.append(f"{name}: {error}")
+                    has_paid |= source.costs
                     if isinstance(error, Unanswered):
-                        unanswered.update(self._alike.get(name, ()))
+                        unanswered |= source.alike
                     if isinstance(error, Exhausted):
                         self._exhausted[name] = briefing.parent.number, failures[-1]
         finally:
@@ -153,6 +107,48 @@ class Mix:
         if not self._open(briefing):
             raise Exhausted("; ".join(why for _, why in self._exhausted.values()))
         raise NoIdea("; ".join(failures) or "no source can have an idea yet")
+
+    def _idea_of(self, name: str, briefing: Briefing, failures: Sequence[str]) -> Proposal:
+        """Return the idea of one source; say it where a stand-in begins or ends."""
+        source = self._sources[name]
+        mine = briefing if name == self._maker(briefing) else replace(briefing, broken=None)
+        with source.slots:
+            idea = self._outbox.ask(source.proposer, mine, source.alike | {name}, is_free=not source.costs)
+        with self._lock:
+            has_changed, self._stands_in = source.last is not self._stands_in, source.last
+        if has_changed:
+            self._outbox.said(" · ".join((*(failures if source.last else ()), f"ideas now come from {name}")))
+        return idea.proposal
+
+    def _open(self, briefing: Briefing) -> list[str]:
+        """List the sources that may still have ideas."""
+        parent = briefing.parent.number
+        return [name for name in self._sources if self._exhausted.get(name, (None, ""))[0] != parent]
+
+    def _order(self, briefing: Briefing, failures: list[str]) -> list[str]:
+        """Return in which order to ask: the source of a crash to repair first, and sources that rest last."""
+        sources, until = {name: self._sources[name] for name in self._open(briefing)}, {}
+        for name, source in sources.items():
+            # one that can repair what crashed is not held to its crashes
+            rest = rests_until(name, briefing, counts_crashes=not source.costs, alike=source.alike)
+            if rest is not None:
+                until[name] = rest
+        priors = {name: source.prior for name, source in sources.items()}
+        drawn, maker = by_promise(priors, briefing, self._seed, asked=self._asked), self._maker(briefing)
+        order = sorted(
+            drawn, key=lambda name: (name != maker, name in until, sources[name].last, not sources[name].first)
+        )
+        failures += [
+            f"{name} failed again and again and rests until attempt {until[name]}" for name in order if name in until
+        ]
+        return order
+
+    def _maker(self, briefing: Briefing) -> str | None:
+        """Return the source of the crash to repair, if it can read why."""
+        if briefing.broken is None:
+            return None
+        name = source_name(briefing.broken.proposal.source)
+        return name if name in self._sources and self._sources[name].costs else None
 
 
 def rests_until(
@@ -187,7 +183,7 @@ def _failed_last(asks: Iterable[Ask]) -> list[int]:
 
 
 def by_promise(
-    priors: Mapping[str, Prior], briefing: Briefing, seed: int | str, *, asked: Mapping[str | None, int] | None = None
+    priors: Mapping[str, Prior], briefing: Briefing, seed: int | str, *, asked: Mapping[str | None, int]
 ) -> list[str]:
     """Order the sources by gains per hour, each drawn from its posterior; one whose first turn is due comes first.
 
@@ -201,21 +197,19 @@ def by_promise(
     typical_bpb = statistics.fmean([gain for gain in kept_gains_bpb(history).values() if gain > 0] or [1.0])
     done_s = [one.spent_s for one in history if one.decision is not None and one.is_idea]
     attempt_h = ((statistics.fmean(done_s) if done_s else 0.0) or briefing.night.budget_s) / 3600
-    asked = asked or {}
     open_h = defaultdict[str | None, float](float, {name: number * attempt_h for name, number in asked.items()})
+    overtaken_h = defaultdict[str, float](float)
     for one in history:
+        name = source_name(one.proposal.source)
         if one.is_idea and one.decision is None:
-            open_h[source_name(one.proposal.source)] += max(0.0, attempt_h - one.spent_s / 3600)
-    # an edit that was overtaken is no failure: its gain is counted, once, where it is merged and wins again
-    overtaken_h: dict[str, float] = defaultdict(float)
-    for one in history:
-        if one.kind is Kind.OVERTAKEN:
-            overtaken_h[source_name(one.proposal.source)] += one.spent_s / 3600
+            open_h[name] += max(0.0, attempt_h - one.spent_s / 3600)
+        elif one.kind is Kind.OVERTAKEN:  # no failure: its gain is counted, once, where it is merged and wins again
+            overtaken_h[name] += one.spent_s / 3600
     rates = {}
     for name, prior in priors.items():
-        share = known.get(name)
-        keeps, hours = (share.gain_bpb / typical_bpb, share.hours - overtaken_h[name]) if share else (0.0, 0.0)
-        keeps, hours = PRIOR_KEEPS + keeps, prior.attempts_a_keep * attempt_h + hours
+        keeps, hours = PRIOR_KEEPS, prior.attempts_a_keep * attempt_h - overtaken_h[name]
+        if name in known:
+            keeps, hours = keeps + known[name].gain_bpb / typical_bpb, hours + known[name].hours
         narrower = 1 + open_h[name] / hours
         rates[name] = rng.gammavariate(keeps * narrower, 1 / (hours * narrower))
     met = {*known, *(name for name, number in asked.items() if number)}

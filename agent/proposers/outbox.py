@@ -43,7 +43,7 @@ class Outbox:
         self._closed = False
         self._computing = 0
         self._lock = threading.RLock()
-        self._asks: queue.SimpleQueue[Ask] = queue.SimpleQueue()
+        self._has_asked = False
         self._sentences: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._ideas: dict[int, Idea] = {}  # that wait, by their ids
         self._ids = count(1)  # where there is no journal
@@ -64,14 +64,15 @@ class Outbox:
     def record_ask(self, ask: Ask) -> None:
         if self._journal is not None:
             self._journal.record_ask(ask)
-        self._asks.put(ask)
+        self._has_asked = True
 
     def said(self, sentence: str) -> None:
         self._sentences.put(sentence)
 
-    def take_asks(self) -> list[Ask]:
-        """Return the calls that are over since this was last called; the journal has them."""
-        return [self._asks.get_nowait() for _ in range(self._asks.qsize())]
+    def has_asked(self) -> bool:
+        """Return whether calls were recorded since this was last called."""
+        has_asked, self._has_asked = self._has_asked, False
+        return has_asked
 
     def take_sentences(self) -> list[str]:
         return [self._sentences.get_nowait() for _ in range(self._sentences.qsize())]

@@ -21,7 +21,6 @@ from agent.invocation import typed
 from agent.proposers.briefing import Briefing
 from agent.proposers.catalogue.idea import read_header
 from agent.proposers.outbox import NOT_BEGUN, begun, check_proposal
-from agent.proposers.source import Source
 from agent.records.journal import Journal
 from agent.script.contract import MAX_SCRIPT_BYTES, check_script
 from agent.script.merge import apply_patch, basis_of, check_patch, is_patch, merged
@@ -280,11 +279,3 @@ def put_aside(path: Path, where: str, why: str) -> None:
     place.parent.mkdir(exist_ok=True)
     write_plain(place.with_suffix(".txt"), f"{why}\n")
     path.rename(place)
-
-
-QUEUE = Source(
-    SOURCE,
-    "what `nightshift submit` was given",
-    lambda around: Queue(around.place.queue, around.place.nights, around.outbox.said),
-    first=True,
-)

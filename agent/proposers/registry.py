@@ -1,16 +1,19 @@
 """The table of all sources of ideas: the command line, the checks, the night and the mix read it.
 
-To add a source, describe it as a Source (agent/proposers/source.py) in a file of its own, and name it in SOURCES. An
-option that it needs is a field of Terms (agent/records/terms.py), and read in agent/cli/options.py.
+To add a source, write it in a file of its own, describe it here as a Source, and name it in SOURCES. An option that it
+needs is a field of Terms (agent/records/terms.py), and read in agent/cli/options.py.
 """
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from functools import cached_property
+from threading import BoundedSemaphore
 from typing import Any
 
 from agent.errors import NightError
-from agent.experiment import Ask, Proposal, Terms
+from agent.experiment import Ask, Night, Proposal, Terms
 from agent.invocation import typed
 from agent.proposers.author.pages import AskMode
 from agent.proposers.briefing import Briefing, Proposer
@@ -18,10 +21,12 @@ from agent.proposers.catalogue.catalogue import Catalogue
 from agent.proposers.command import Command, split
 from agent.proposers.llm.chat import MAX_TOKENS, Patience
 from agent.proposers.llm.llm import LLM, Price
-from agent.proposers.mix import USUAL, Mix, Prior
-from agent.proposers.queue import QUEUE
+from agent.proposers.mix import USUAL, Asked, Mix, Prior
+from agent.proposers.outbox import Outbox
+from agent.proposers.queue import Queue
 from agent.proposers.search.search import Search
-from agent.proposers.source import MIX, Need, Source, Surroundings
+from agent.records.place import Place
+from agent.records.shipped import PastNight, past_nights
 from agent.records.terms import OF_THE_MODEL, option_of
 from agent.sandbox.environment import SECRET_WORDS
 from agent.script.dials import read_dials, searched
@@ -30,6 +35,91 @@ from agent.text import harmless
 ASSIGNMENT = re.compile(r"\b([A-Z_][A-Z0-9_]*)=(?=[^\s=]*[^\d\s=])(?=[^\s=]{8})")  # NAME=value, as after env
 KEY = re.compile(r"\bsk-[\w-]{16,}")  # as providers write theirs
 CALLS_AT_ONCE = 4  # to a language model: providers limit the rate, and a server at home is slower with more
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """Hold the parts of a night that a source is built from."""
+
+    place: Place
+    night: Night
+    terms: Terms
+    outbox: Outbox  # takes calls and sentences of the source; tells when the night was asked to end
+
+    @cached_property
+    def past(self) -> tuple[PastNight, ...]:
+        """Return the earlier nights, read once for all sources."""
+        return past_nights(self.place, self.night.tag)
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Name the term without which a source cannot be asked, and how its option is written."""
+
+    term: str  # a field of Terms
+    value: str  # as the help calls it: SPEC
+    example: str
+    means: str  # the source, for a sentence: a language model
+    details: tuple[str, ...] = ()  # terms that say nothing without it
+
+    @property
+    def option(self) -> str:
+        return option_of(self.term)
+
+    def of(self, terms: Terms) -> str | None:
+        value: str | None = getattr(terms, self.term)
+        return value
+
+
+def _nothing_to_check(terms: Terms) -> None:
+    """Accept any terms."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Hold an entry of the table."""
+
+    name: str  # as --proposer takes it; a proposal's source begins with it
+    help: str
+    build: Callable[[Surroundings], Proposer | Mapping[str, Proposer]]  # a mapping: one for each of its modes
+    need: Need | None = None  # None: it can always be asked
+    check: Callable[[Terms], None] = _nothing_to_check  # raises NightshiftError for terms that it cannot work with
+    # (script, device kind): raises ScriptError for a script that this source could not work on alone
+    check_script: Callable[[str, str], object] = read_dials
+    patience_s: Callable[[Terms], float] = lambda terms: 0.0  # how long one call to it may take
+    at_once: int | None = 1  # how many questions it is asked at the same time; None: one for each worker
+    first: bool = False  # asked before all others: a person waits for it
+    last: bool = False  # asked where every other fails, so that the night goes on
+    prior: Prior = USUAL
+    modes: Mapping[str, Prior] = field(default_factory=dict)  # ways of asking it that earn a share each, by their names
+
+    @property
+    def priors(self) -> Mapping[str, Prior]:
+        """Return the names under which it earns shares, and what is expected of each."""
+        return self.modes or {self.name: self.prior}
+
+    @property
+    def costs(self) -> bool:
+        """Return whether its ideas cost time or money, and are kept therefore; such a source can read why one broke."""
+        return self.need is not None
+
+    def proposers(self, around: Surroundings) -> Mapping[str, Proposer]:
+        """Build it, with a proposer for each of these names."""
+        built = self.build(around)
+        return built if isinstance(built, Mapping) else {self.name: built}
+
+    def is_set_up(self, terms: Terms) -> bool:
+        return self.need is None or self.need.of(terms) is not None
+
+    def may_be_asked(self, terms: Terms) -> bool:
+        """Return whether a night with these terms asks it, by its name or as part of the mix."""
+        return terms.proposer == self.name or (terms.proposer == MIX and self.is_set_up(terms))
+
+    def can_be_asked(self, terms: Terms) -> bool:
+        return self.may_be_asked(terms) and self.is_set_up(terms)
+
+
+MIX = "mix"  # the value of --proposer that asks several
 
 # ---- search ----------------------------------------------------------------------------------------------------------
 
@@ -148,6 +238,13 @@ AGENT = Source(
     at_once=None,
 )
 
+QUEUE = Source(
+    "queue",
+    "what `nightshift submit` was given",
+    lambda around: Queue(around.place.queue, around.place.nights, around.outbox.said),
+    first=True,
+)
+
 # ---- the table -------------------------------------------------------------------------------------------------------
 
 SOURCES: tuple[Source, ...] = (SEARCH, CATALOGUE, MODEL, AGENT, QUEUE)
@@ -226,19 +323,13 @@ def ideas_from(terms: Terms) -> str:
 
 
 def proposer_of(around: Surroundings) -> Proposer:
-    """Build the proposer of a night by its terms."""
-    terms, night = around.terms, around.night
-    asked = [source for source in SOURCES if source.may_be_asked(terms) or (source.last and terms.proposer != MIX)]
-    asked.sort(key=lambda source: (source.last, not source.first))
-    return Mix(
-        {name: proposer for source in asked for name, proposer in source.proposers(around).items()},
-        f"{night.tag} {night.seed}",
-        first=[source.name for source in asked if source.first],
-        # whatever fails, the night goes on with these
-        last=[source.name for source in asked if source.last and terms.proposer not in (MIX, source.name)],
-        repairers=COSTLY,
-        alike={name: tuple(source.priors) for source in asked for name in source.priors},
-        priors={name: prior for source in asked for name, prior in source.priors.items()},
-        at_once={name: source.at_once for source in asked for name in source.priors if source.at_once is not None},
-        outbox=around.outbox,
-    )
+    """Build the proposer of a night by its terms; whatever fails, the night goes on with the last sources."""
+    terms, sources = around.terms, dict[str, Asked]()
+    for source in sorted(SOURCES, key=lambda source: (source.last, not source.first)):
+        if source.may_be_asked(terms) or (source.last and terms.proposer != MIX):
+            stands_in = source.last and terms.proposer not in (MIX, source.name)
+            slots = nullcontext() if source.at_once is None else BoundedSemaphore(source.at_once)
+            for name, proposer in source.proposers(around).items():
+                alike, prior = frozenset(source.priors), source.priors[name]
+                sources[name] = Asked(proposer, source.costs, source.first, stands_in, alike, prior, slots)
+    return Mix(sources, f"{around.night.tag} {around.night.seed}", around.outbox)

@@ -15,8 +15,7 @@ from agent.experiment import Proposal
 from agent.night.limits import Limits
 from agent.proposers import registry
 from agent.proposers.briefing import Briefing
-from agent.proposers.registry import SOURCES
-from agent.proposers.source import Source
+from agent.proposers.registry import SOURCES, Source
 from agent.records.journal import Journal
 from agent.records.place import place_of_night
 

@@ -9,12 +9,12 @@ from collections.abc import Callable
 import pytest
 from asked_ahead import LATE_S, Dies, Source, dials, lab_with, night, turned, whole
 from nights import SCRIPTS, Quiet, scripted_context, unigram
+from sources import mixed
 
 from agent.experiment import LOCAL, Ask, Attempt, Idea, Proposal, Status
 from agent.night.limits import Limits
 from agent.night.loop import run_night
 from agent.proposers.briefing import Briefing
-from agent.proposers.mix import Mix
 from agent.proposers.queue import Queue, submit
 
 pytestmark = pytest.mark.usefixtures("own_cache")
@@ -141,7 +141,7 @@ def test_a_night_that_ends_does_not_wait_for_a_source_that_only_computes(grounds
     computes, watcher = Computes(whole(WORSE), SHARPER, name="search"), Stops()
     with lab_with(grounds, computes, 5, watcher) as context:
         watcher.context = context
-        source = Mix({"search": computes}, 0, repairers=(), outbox=context.outbox)
+        source = mixed({"search": computes}, 0, repairers=(), outbox=context.outbox)
         began_s = time.monotonic()
         run_night(dataclasses.replace(context, proposer=source))
         took_s = time.monotonic() - began_s
@@ -164,11 +164,13 @@ def test_an_idea_that_was_paid_for_is_carried_over_to_the_new_best_script_or_ask
     assert dials(attempts[3]) == (1.0, 2.0)
 
 
-def test_a_source_that_costs_nothing_is_asked_again_when_the_run_is_over(grounds):
-    source = Source(whole(WORSE), SMOOTHER, turned(SMOOTHING=3.0), name="search")
-    attempts = night(grounds, source, experiments=2)
-    assert [briefing.history[-1].status for briefing in source.told] == [Status.KEEP, None, Status.DISCARD]
-    assert dials(attempts[2]) == (0.5, 3.0)
+def test_a_source_that_costs_nothing_is_asked_when_the_run_is_over(grounds):
+    source = Source(whole(WORSE), SMOOTHER, name="search")
+    with lab_with(grounds, source, 2) as context:
+        mix = mixed({"search": source}, 0, repairers=(), outbox=context.outbox)
+        run_night(dataclasses.replace(context, proposer=mix))
+    assert [briefing.history[-1].status for briefing in source.told] == [Status.KEEP, Status.DISCARD]
+    assert dials(grounds.attempts("t")[2]) == (0.5, 2.0)
 
 
 class Paid(Source):
@@ -181,10 +183,14 @@ class Paid(Source):
 
 @pytest.mark.slow
 def test_what_the_search_made_after_a_call_that_was_paid_for_is_taken(grounds):
-    source = Paid(whole(WORSE), SMOOTHER, name="search")
-    attempts = night(grounds, source, experiments=2)
-    assert len(source.told) == 2
-    assert dials(attempts[2]) == (0.5, 2.0)
+    search, model = Source(whole(WORSE), SMOOTHER, name="search"), Paid()
+    with lab_with(grounds, model, 2) as context:
+        sources = {"llm": model, "search": search}
+        mix = mixed(sources, 0, last=("search",), repairers=("llm",), outbox=context.outbox)
+        run_night(dataclasses.replace(context, proposer=mix))
+        assert [ask.attempt for ask in context.journal.asks()] == [1, 2]
+    assert [briefing.history[-1].decision is None for briefing in search.told] == [False, True]
+    assert dials(grounds.attempts("t")[2]) == (0.5, 2.0)
 
 
 class Fails(Source):
@@ -231,7 +237,7 @@ def test_what_a_person_submits_during_a_run_is_tried_before_what_the_search_made
         run_night(
             dataclasses.replace(
                 context,
-                proposer=Mix(
+                proposer=mixed(
                     {"queue": queue, "search": search}, 0, first=("queue",), repairers=(), outbox=context.outbox
                 ),
             )
@@ -256,7 +262,7 @@ def test_it_is_tried_before_a_further_idea_of_an_answer_too_which_then_comes_wit
         watcher.context = context
         queue = Queue(context.place.queue, context.place.nights)
         sources = {"queue": queue, "explore": Explores()}
-        mix = Mix(sources, 0, first=("queue",), repairers=("explore",), outbox=context.outbox)
+        mix = mixed(sources, 0, first=("queue",), repairers=("explore",), outbox=context.outbox)
         run_night(dataclasses.replace(context, proposer=mix))
     titles = [one.proposal.title for one in grounds.attempts("t")]
     assert titles == ["baseline", "idea 1", "mine", "idea 2"]

@@ -21,8 +21,7 @@ from agent.proposers.llm.llm import Price, most_spent_usd
 from agent.proposers.mix import USUAL, Prior, by_promise
 from agent.proposers.outbox import TRIES, Outbox
 from agent.proposers.queue import Queue, submit, waiting
-from agent.proposers.registry import CALLS_AT_ONCE, proposer_of
-from agent.proposers.source import Surroundings
+from agent.proposers.registry import CALLS_AT_ONCE, Surroundings, proposer_of
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.script.dials import fingerprint, set_dials
@@ -159,7 +158,7 @@ def test_of_equal_proposals_at_the_same_moment_one_is_chosen():
 
 def test_a_first_turn_that_a_question_in_flight_takes_is_not_given_twice():
     priors = {"a": USUAL, "b": Prior(first_turn=0)}
-    assert by_promise(priors, BRIEFING, 1)[0] == "b"
+    assert by_promise(priors, BRIEFING, 1, asked={})[0] == "b"
     firsts = {by_promise(priors, BRIEFING, seed, asked={"a": 1, "b": 1})[0] for seed in range(20)}
     assert firsts == {"a", "b"}
 

@@ -4,12 +4,12 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 import pytest
-from sources import SCRIPT, Source, attempt, brief
+from sources import SCRIPT, Source, attempt, brief, mixed
 
 from agent.errors import Exhausted, NoIdea, NotYet, ScriptError, Unanswered
 from agent.experiment import Ask, Attempt, Decision, Kind, Proposal, Status
 from agent.proposers.briefing import Briefing
-from agent.proposers.mix import MOST_RESTED, Mix, rests_until
+from agent.proposers.mix import MOST_RESTED, rests_until
 from agent.proposers.outbox import TRIES, Outbox, check_proposal
 from agent.proposers.registry import SOURCES
 from agent.records.summary import earned
@@ -27,16 +27,16 @@ def asked(number: int, source: str, failure: str | None = None, wall_s: float = 
 
 def test_the_queue_comes_first_while_it_holds_something():
     sources = {"search": Source("search"), "queue": Source("queue"), "llm": Source("llm")}
-    assert [Mix(sources, seed, **ROLES).ideas(brief([attempt(0, "you")]))[0].source for seed in range(20)] == [
+    assert [mixed(sources, seed, **ROLES).ideas(brief([attempt(0, "you")]))[0].source for seed in range(20)] == [
         "queue"
     ] * 20
     sources["queue"].error = EMPTY
-    assert Mix(sources, 0, **ROLES).ideas(brief([attempt(0, "you")]))[0].source in ("search", "llm")
+    assert mixed(sources, 0, **ROLES).ideas(brief([attempt(0, "you")]))[0].source in ("search", "llm")
 
 
 def test_a_source_without_an_idea_is_passed_over():
     sources = {"search": Source("search"), "llm": Source("llm", NoIdea("the server is down"))}
-    assert [Mix(sources, seed, **ROLES).ideas(brief([attempt(0, "you")]))[0].source for seed in range(10)] == [
+    assert [mixed(sources, seed, **ROLES).ideas(brief([attempt(0, "you")]))[0].source for seed in range(10)] == [
         "search"
     ] * 10
 
@@ -44,12 +44,12 @@ def test_a_source_without_an_idea_is_passed_over():
 def test_when_nobody_has_an_idea_every_reason_is_told():
     sources = {"queue": Source("queue", EMPTY), "llm": Source("llm", NoIdea("the server is down"))}
     with pytest.raises(NoIdea, match=r"queue: nothing in it; llm: the server is down"):
-        Mix(sources, 0, **ROLES).ideas(brief([attempt(0, "you")]))
+        mixed(sources, 0, **ROLES).ideas(brief([attempt(0, "you")]))
 
 
 def test_an_exhausted_source_is_not_asked_again_until_the_best_script_is_another():
     sources = {"search": Source("search", Exhausted("all settings tried")), "llm": Source("llm")}
-    mix = Mix(sources, 0, **ROLES)
+    mix = mixed(sources, 0, **ROLES)
     fails = [attempt(number, "llm") for number in range(2, 20)]
     for count in range(len(fails)):
         mix.ideas(brief([attempt(0, "you"), *fails[:count]]))
@@ -61,7 +61,7 @@ def test_an_exhausted_source_is_not_asked_again_until_the_best_script_is_another
 
 def test_a_source_alone_is_asked_again_when_the_best_script_is_another():
     sources = {"search": Source("search", Exhausted("all settings tried"))}
-    alone = Mix(sources, 0, repairers=())
+    alone = mixed(sources, 0, repairers=())
     with pytest.raises(Exhausted):
         alone.ideas(brief([attempt(0, "you")]))
     sources["search"].error = None
@@ -72,7 +72,7 @@ def test_a_source_alone_is_asked_again_when_the_best_script_is_another():
 
 def test_a_mix_is_exhausted_when_all_of_it_is():
     sources = {"search": Source("search", Exhausted("all settings tried")), "llm": Source("llm", Exhausted("no money"))}
-    mix = Mix(sources, 0, **ROLES)
+    mix = mixed(sources, 0, **ROLES)
     for _ in range(2):
         with pytest.raises(Exhausted, match=r"search: all settings tried"):
             mix.ideas(brief([attempt(0, "you")]))
@@ -80,7 +80,7 @@ def test_a_mix_is_exhausted_when_all_of_it_is():
 
 
 def test_an_exhausted_search_does_not_end_a_night_whose_queue_is_open():
-    mix = Mix({"search": Source("search", Exhausted("done")), "queue": Source("queue", EMPTY)}, 0, **ROLES)
+    mix = mixed({"search": Source("search", Exhausted("done")), "queue": Source("queue", EMPTY)}, 0, **ROLES)
     with pytest.raises(NoIdea):
         mix.ideas(brief([attempt(0, "you")]))
 
@@ -88,7 +88,7 @@ def test_an_exhausted_search_does_not_end_a_night_whose_queue_is_open():
 def test_what_broke_goes_back_to_its_maker_alone():
     sources = {"queue": Source("queue"), "search": Source("search"), "llm": Source("llm", EMPTY)}
     broken = attempt(1, "llm:some-model", status=Status.CRASH)
-    assert Mix(sources, 0, **ROLES).ideas(brief([attempt(0, "you"), broken], broken=broken))[0].source == "queue"
+    assert mixed(sources, 0, **ROLES).ideas(brief([attempt(0, "you"), broken], broken=broken))[0].source == "queue"
     assert [one.broken for one in sources["llm"].briefings] == [broken]
     assert [one.broken for one in sources["queue"].briefings] == [None]
 
@@ -97,7 +97,7 @@ def test_a_broken_turn_of_a_dial_is_nobodys_to_mend():
     sources = {"search": Source("search"), "llm": Source("llm")}
     broken = attempt(1, "search", status=Status.CRASH)
     for seed in range(10):
-        Mix(sources, seed, **ROLES).ideas(brief([attempt(0, "you"), broken], broken=broken))
+        mixed(sources, seed, **ROLES).ideas(brief([attempt(0, "you"), broken], broken=broken))
     assert {one.broken for source in sources.values() for one in source.briefings} == {None}
 
 
@@ -123,9 +123,11 @@ def test_a_resting_source_is_asked_when_all_others_have_nothing():
     sources = {"llm": Source("llm"), "search": Source("search", EMPTY)}
     down = tuple(asked(number, "llm", "no answer") for number in (1, 2, 3))
     history = [attempt(k, "search") for k in range(4)]
-    assert Mix(sources, 0, **ROLES).ideas(brief(history, down))[0].source == "llm"
+    assert mixed(sources, 0, **ROLES).ideas(brief(history, down))[0].source == "llm"
     sources["search"].error = None
-    assert [Mix(sources, seed, **ROLES).ideas(brief(history, down))[0].source for seed in range(20)] == ["search"] * 20
+    assert [mixed(sources, seed, **ROLES).ideas(brief(history, down))[0].source for seed in range(20)] == [
+        "search"
+    ] * 20
 
 
 # ---- stand-ins -------------------------------------------------------------------------------------------------------
@@ -136,7 +138,7 @@ STANDS_IN = {"last": ("search",), "repairers": ()}
 def test_search_stands_in_for_a_model_that_fails_and_it_is_said_once():
     outbox = Outbox(lambda: False)
     llm = Source("llm", NoIdea("the server is down"))
-    both = Mix({"llm": llm, "search": Source("search")}, 0, **STANDS_IN, outbox=outbox)
+    both = mixed({"llm": llm, "search": Source("search")}, 0, **STANDS_IN, outbox=outbox)
     history = [attempt(0, "you")]
     assert [both.ideas(brief(history))[0].source for _ in range(3)] == ["search"] * 3
     llm.error = None
@@ -150,7 +152,7 @@ def test_search_stands_in_for_a_model_that_fails_and_it_is_said_once():
 def test_a_resumed_night_says_why_search_stands_in():
     outbox = Outbox(lambda: False)
     down = tuple(asked(number, "llm", "no answer") for number in (1, 2, 3))
-    both = Mix({"llm": Source("llm"), "search": Source("search")}, 0, **STANDS_IN, outbox=outbox)
+    both = mixed({"llm": Source("llm"), "search": Source("search")}, 0, **STANDS_IN, outbox=outbox)
     assert both.ideas(brief([attempt(k, "search") for k in range(4)], down))[0].source == "search"
     assert outbox.take_sentences() == [
         "llm failed again and again and rests until attempt 6 · ideas now come from search"
@@ -158,7 +160,7 @@ def test_a_resumed_night_says_why_search_stands_in():
 
 
 def test_a_night_whose_stand_in_has_no_idea_either_says_all_reasons():
-    both = Mix({"llm": Source("llm", EMPTY), "search": Source("search", Exhausted("done"))}, 0, **STANDS_IN)
+    both = mixed({"llm": Source("llm", EMPTY), "search": Source("search", Exhausted("done"))}, 0, **STANDS_IN)
     with pytest.raises(NoIdea, match="llm: nothing in it; search: done"):
         both.ideas(brief([attempt(0, "you")]))
 
@@ -174,7 +176,7 @@ def test_a_model_explores_early_whatever_is_drawn_and_is_mostly_asked_for_single
     for seed in range(100):
         sources = {name: Source(name) for name in MODES}
         sources["combine"].error = NotYet("nothing to combine yet")
-        mix, history = Mix(sources, seed, repairers=MODES, priors=MODES, **ALIKE), [attempt(0, "you")]
+        mix, history = mixed(sources, seed, repairers=MODES, priors=MODES, **ALIKE), [attempt(0, "you")]
         for number in range(1, 7):
             history.append(attempt(number, mix.ideas(brief(history))[0].source))
         names = [one.proposal.source for one in history[1:]]
@@ -187,7 +189,7 @@ def test_a_model_explores_early_whatever_is_drawn_and_is_mostly_asked_for_single
 
 def test_the_mode_that_gains_gets_the_larger_share():
     count = Counter()
-    mix = Mix({name: Source(name) for name in MODES}, 0, repairers=MODES, priors=MODES, **ALIKE)
+    mix = mixed({name: Source(name) for name in MODES}, 0, repairers=MODES, priors=MODES, **ALIKE)
     history = [attempt(0, "you")]
     for number in range(1, 61):
         name = mix.ideas(brief(history))[0].source
@@ -201,7 +203,7 @@ def test_a_call_that_failed_is_not_made_again_by_another_mode():
     sources = {name: Source(name, Unanswered("the server is down")) for name in MODES} | {"search": Source("search")}
     outbox = Outbox(lambda: False)
     for seed in range(10):
-        mix = Mix(sources, seed, last=("search",), repairers=MODES, outbox=outbox, **ALIKE)
+        mix = mixed(sources, seed, last=("search",), repairers=MODES, outbox=outbox, **ALIKE)
         assert mix.ideas(brief([attempt(0, "you")]))[0].source == "search"
     assert sum(len(sources[name].briefings) for name in MODES) == 10
     assert set(outbox.take_sentences()) <= {
@@ -224,7 +226,7 @@ def test_calls_without_a_reply_rest_every_mode_and_unusable_answers_their_own():
 
 def test_where_all_can_have_none_yet_it_is_said():
     with pytest.raises(NoIdea, match="no source can have an idea yet"):
-        Mix({"combine": Source("combine", NotYet("nothing"))}, 0, repairers=()).ideas(brief([attempt(0, "you")]))[0]
+        mixed({"combine": Source("combine", NotYet("nothing"))}, 0, repairers=()).ideas(brief([attempt(0, "you")]))[0]
 
 
 # ---- the table -------------------------------------------------------------------------------------------------------

@@ -5,17 +5,17 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from sources import Source, attempt, brief
+from sources import Source, attempt, brief, mixed
 from test_mix import EMPTY, ROLES, asked
 
 from agent.experiment import Decision, Kind, Status
-from agent.proposers.mix import Mix, rests_until
+from agent.proposers.mix import rests_until
 from agent.proposers.registry import SOURCES
 
 
 def run_bandit(rates: dict[str, float], attempts: int, gain_bpb: float = 0.01, spent_s: dict | None = None) -> Counter:
     """A night in which the k-th attempt of a source is kept where its rate has summed up to a whole number."""
-    mix, history, count = Mix({name: Source(name) for name in rates}, seed=0, **ROLES), [attempt(0, "you")], Counter()
+    mix, history, count = mixed({name: Source(name) for name in rates}, seed=0, **ROLES), [attempt(0, "you")], Counter()
     for number in range(1, attempts + 1):
         name = mix.ideas(brief(history))[0].source
         count[name] += 1
@@ -38,7 +38,7 @@ def test_a_new_night_tries_catalogue_and_search_early_and_more_of_the_catalogue(
     for seed in range(100):
         sources = {name: Source(name) for name in ("queue", "catalogue", "search")}
         sources["queue"].error = EMPTY
-        mix, history = Mix(sources, seed, **ROLES, priors=NEW_NIGHT), [attempt(0, "you")]
+        mix, history = mixed(sources, seed, **ROLES, priors=NEW_NIGHT), [attempt(0, "you")]
         for number in range(1, 6):
             name = mix.ideas(brief(history))[0].source
             history.append(attempt(number, name, 0.01 if kept and name == "catalogue" else 0.0))
@@ -55,7 +55,7 @@ def test_a_catalogue_that_brings_nothing_leaves_the_night_to_a_search_that_does(
 def test_a_source_whose_ideas_all_crash_rests_longer_each_time():
     sources = {"catalogue": Source("catalogue"), "search": Source("search")}
     names, history = [], [attempt(0, "you")]
-    mix = Mix(sources, 0, **ROLES, priors=NEW_NIGHT)
+    mix = mixed(sources, 0, **ROLES, priors=NEW_NIGHT)
     for number in range(1, 31):
         names.append(mix.ideas(brief(history))[0].source)
         crashed = names[-1] == "catalogue"
@@ -100,7 +100,7 @@ def test_a_source_is_not_to_blame_that_its_gains_were_overtaken():
             lost = attempt(number, "llm", spent_s=900.0)
             kind = Kind.OVERTAKEN if overtaken else Kind.WORSE
             history.append(replace(lost, decision=Decision(kind, "", 0.01, 0.9)))
-        mixes = (Mix({"search": Source("search"), "llm": Source("llm")}, seed, **ROLES) for seed in range(60))
+        mixes = (mixed({"search": Source("search"), "llm": Source("llm")}, seed, **ROLES) for seed in range(60))
         return Counter(mix.ideas(brief(history))[0].source for mix in mixes)
 
     assert chosen(overtaken=False)["llm"] < 15
@@ -111,7 +111,7 @@ def test_time_spent_on_asking_counts_as_well():
     history = [attempt(0, "you")] + [attempt(n, "search" if n % 2 else "llm", 0.01) for n in range(1, 21)]
     slow = tuple(asked(number, "llm:large", wall_s=3000.0) for number in range(2, 21, 2))
     chosen = Counter(
-        Mix({"search": Source("search"), "llm": Source("llm")}, seed, **ROLES).ideas(brief(history, slow))[0].source
+        mixed({"search": Source("search"), "llm": Source("llm")}, seed, **ROLES).ideas(brief(history, slow))[0].source
         for seed in range(40)
     )
     assert chosen["search"] > 35
@@ -122,11 +122,11 @@ def test_equal_seeds_and_histories_choose_alike():
     sources = {"search": Source("search"), "llm": Source("llm")}
     for asks in ((), (asked(2, "llm"),)):
         for seed in range(10):
-            first, again = (Mix(sources, seed, **ROLES).ideas(brief(history, asks))[0].source for _ in range(2))
+            first, again = (mixed(sources, seed, **ROLES).ideas(brief(history, asks))[0].source for _ in range(2))
             assert first == again
 
 
 def test_seeds_differ():
     history = [attempt(0, "you")]
     sources = {"search": Source("search"), "llm": Source("llm")}
-    assert {Mix(sources, seed, **ROLES).ideas(brief(history))[0].source for seed in range(20)} == {"search", "llm"}
+    assert {mixed(sources, seed, **ROLES).ideas(brief(history))[0].source for seed in range(20)} == {"search", "llm"}

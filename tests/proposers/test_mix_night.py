@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pytest
 from llm_servers import KEY, Handler, Request, Server, content, hangs, says, status
 from nights import Grounds, Quiet, scripted_context, unigram
+from sources import mixed
 
 from agent.experiment import Ask, Attempt, Status
 from agent.night.limits import Limits
@@ -15,7 +16,6 @@ from agent.night.loop import run_night
 from agent.proposers import queue
 from agent.proposers.llm.chat import Patience
 from agent.proposers.llm.llm import LLM, Price
-from agent.proposers.mix import Mix
 from agent.proposers.queue import Queue
 from agent.proposers.search.search import Search
 from agent.records.summary import earned
@@ -88,7 +88,7 @@ def morning(tmp_path_factory: pytest.TempPathFactory, tiny_data: object) -> Iter
                 "llm": llm,
                 "search": Search("cpu", 0),
             }
-            mix = Mix(sources, "t 0", first=("queue",), repairers=("llm",), outbox=context.outbox)
+            mix = mixed(sources, "t 0", first=("queue",), repairers=("llm",), outbox=context.outbox)
             night = dataclasses.replace(context, proposer=mix, limits=Limits(experiments=EXPERIMENTS))
             run_night(night)
             yield Morning(grounds, context.journal.attempts(), context.journal.asks(), server, context.watcher)  # type: ignore[arg-type]

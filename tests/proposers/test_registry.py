@@ -13,8 +13,18 @@ from agent.experiment import Decision, Kind, Proposal, Terms
 from agent.proposers import registry
 from agent.proposers.briefing import Briefing
 from agent.proposers.outbox import Outbox
-from agent.proposers.registry import COSTLY, SOURCES, check_sources, choices, help_lines, patience_s, proposer_of
-from agent.proposers.source import Need, Source, Surroundings
+from agent.proposers.registry import (
+    COSTLY,
+    SOURCES,
+    Need,
+    Source,
+    Surroundings,
+    check_sources,
+    choices,
+    help_lines,
+    patience_s,
+    proposer_of,
+)
 from agent.records.place import Place
 
 BETTER = unigram(SHARPNESS=0.9)
