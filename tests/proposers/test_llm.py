@@ -264,5 +264,5 @@ def test_a_proxy_that_is_none_is_told_before_the_night(monkeypatch):
 
 def test_a_source_is_a_short_plain_word():
     llm = LLM("openai:odd~model" + "x" * 100 + "@http://localhost:1", print, environ={})
-    assert llm.source.startswith("llm:odd_modelxxx")
-    assert len(llm.source) == 80
+    assert llm.source_of(AskMode.EDIT).startswith("llm:odd_modelxxx")
+    assert len(llm.source_of(AskMode.EDIT)) == 80

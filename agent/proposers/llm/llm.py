@@ -65,9 +65,9 @@ class CostCap:
         """
         costs_usd: list[float] = []
         with self._changed:
+            if self._spent_usd is None:
+                self._spent_usd = before_usd
             while True:
-                if self._spent_usd is None:
-                    self._spent_usd = before_usd
                 if self._stopped():
                     raise Unanswered("not asked, because the night is stopping")
                 if self._max_usd is None or self._spent_usd + self._in_flight_usd < self._max_usd:
@@ -117,10 +117,6 @@ class LLM:
         self._price, self._cap = price, CostCap(max_usd, stopped)
         self._refused: tuple[str, float] | None = None  # why the server refused, and until when (monotonic) not to ask
         self._model = re.sub(r"[^A-Za-z0-9._:/-]", "_", self._endpoint.model)
-        self.source = self.source_of(AskMode.EDIT)
-
-    def __repr__(self) -> str:
-        return f"LLM({self.source!r})"
 
     @property
     def warning(self) -> str | None:
