@@ -34,8 +34,7 @@ from agent.records.journal import Journal
 
 WORKERS, EXPERIMENTS, BUDGET_S = 2, 8, 0.5
 PAUSES_S = {"local": (0.3, 4.0), "ray": (2.0, 25.0)}  # between two kills: a cluster takes seconds to begin
-BROKER = "agent.pools.cluster.broker"
-OF_RAY = (BROKER, "ray::", "/ray/core/", "/ray/_private/", "/ray/autoscaler/", "/ray/dashboard/")  # in a command line
+OF_RAY = ("ray::", "/ray/core/", "/ray/_private/", "/ray/autoscaler/", "/ray/dashboard/")  # in a command line
 SHARES = {"driver": 3, "keeper": 5, "boxed": 2, "ray": 3}  # of each kind in the kills that are tried
 
 
@@ -83,17 +82,21 @@ class Crew(kills.Victim):
                 self._hit.add(folder)
             if kind == "boxed":
                 self._blamed.add(Path(folder).parent.name)
-            if kind == "driver":
-                loop.wait()
+            if kind == "driver":  # or a process that it has forked for Ray
+                with suppress(subprocess.TimeoutExpired):
+                    loop.wait(self.orphan_s)
 
     def _processes(self, pid: int) -> dict[str, list[tuple[psutil.Process, str]]]:
         """Return the processes that may be killed, by kind, each with the folder that it works in."""
         kinds: dict[str, list[tuple[psutil.Process, str]]] = {"driver": [(psutil.Process(pid), "")]}
         words, folders = {}, {}
+        with suppress(psutil.Error):  # what it has forked for Ray
+            forks = psutil.Process(pid).children()
+            kinds["driver"] += [(fork, "") for fork in forks if fork.cmdline() == psutil.Process(pid).cmdline()]
         for process in kills.running():
             with suppress(psutil.Error):
                 words[process] = " ".join(process.cmdline())
-                if "keeper.py" in words[process] and BROKER not in words[process]:
+                if "keeper.py" in words[process]:
                     folders[process] = process.cwd()
                     if folders[process] not in self._hit:
                         kinds.setdefault("keeper", []).append((process, folders[process]))

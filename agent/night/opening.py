@@ -4,6 +4,7 @@ All refusals come before anything is written.
 """
 
 import json
+import math
 import os
 import shlex
 import shutil
@@ -54,7 +55,7 @@ from agent.view.page.writer import PageWriter
 from agent.view.screen import steadfast
 
 if TYPE_CHECKING:
-    from agent.pools.cluster.cluster import Cluster
+    from agent.pools.cluster import Cluster
 
 MIN_FREE_BYTES = 1 << 30  # logs, weights of the kept attempts and git objects of a night, with room to spare
 DRY_RUN_FROM_S = 60.0  # of budget: below it, a dry run costs about what it saves
@@ -75,6 +76,7 @@ class Request:
     proposer: Proposer | None = None  # None: as the night's terms say
     baseline: Callable[[Place], str] | None = None  # attempt 0's script; None: as it stands in the working tree
     dataset: str | None = None  # to be prepared for a new night; None: the corpus that is selected
+    goes_on: bool = False  # after the Ray cluster was gone: it is waited for, and wishes to end the night hold
 
 
 @contextmanager
@@ -85,12 +87,18 @@ def open_context(request: Request) -> Iterator[NightContext]:
     """
     place, limits, asks_sources = request.place, request.limits, request.proposer is None
     place.check_own_ledger()
+    say_opened: Callable[[bytes], object] | None = None
+    if terms_of(place, request.tag, request.asked)[1].pool == "ray":
+        from agent.pools.cluster import outlive_cluster
+
+        tag, say_opened = outlive_cluster()
+        request = replace(request, tag=tag or request.tag, goes_on=tag is not None)
     with ExitStack() as undo:
         # the lock comes before the tag: two nights begun at once must not find the same tag free
         tell = undo.enter_context(only_night(place.repo.common_dir))
         with like_ctrl_c():
             before, terms = terms_of(place, request.tag, request.asked)
-            cluster = undo.enter_context(_cluster_of(terms))
+            cluster = undo.enter_context(_cluster_of(terms, _patience_s(request)))
             if asks_sources:
                 check_sources(terms, request.asked)
             box = choose(Mode(terms.sandbox))
@@ -98,8 +106,11 @@ def open_context(request: Request) -> Iterator[NightContext]:
         folder = place.folder(night.tag)
         journal = undo.enter_context(_open_journal(place, night.tag))
         tell(night.tag, folder, limits.hours, limits.experiments)
+        if say_opened is not None:
+            say_opened(night.tag.encode())
         stop = Stop(folder)
-        stop.forget()
+        if not request.goes_on:
+            stop.forget()
         undo.enter_context(stop.on_signals())
         undo.enter_context(kept_awake())
         journal.record_call(terms.workers)
@@ -162,16 +173,27 @@ def committed(place: Place) -> str:
     return source
 
 
+def _patience_s(request: Request) -> float:
+    """Return for how long a night waits for a cluster that is gone: until its hours are over, or it is to end."""
+    if not request.goes_on or Stop(request.place.folder(str(request.tag))).after_run:
+        return 0.0
+    left_s = request.limits.left(0).seconds
+    return math.inf if left_s is None else left_s
+
+
 @contextmanager
-def _cluster_of(terms: Terms) -> Iterator["Cluster | None"]:
-    """Yield the Ray cluster that the terms name, connected; None where the workers are on this machine."""
+def _cluster_of(terms: Terms, patience_s: float) -> Iterator["Cluster | None"]:
+    """Yield the Ray cluster that the terms name, connected; None where the workers are on this machine.
+
+    patience_s: for how long a cluster that does not answer is asked again.
+    """
     if terms.pool != "ray":
         yield None
         return
-    from agent.pools.cluster.cluster import Cluster
+    from agent.pools.cluster import Cluster
 
     with closing(Cluster(terms.ray_address)) as cluster:
-        cluster.open()
+        cluster.open(patience_s)
         yield cluster
 
 
@@ -179,7 +201,7 @@ def _pool(runner: Runner, leases: Sequence[Lease], cluster: "Cluster | None", te
     """Return the workers of a cluster, or of this machine, where each has its own cores or GPU."""
     if cluster is None:
         return LocalPool([replace(runner, lease=lease) for lease in leases])
-    from agent.pools.cluster.pool import RayPool
+    from agent.pools.ray_pool import RayPool
 
     return RayPool(cluster, runner, terms.workers)
 

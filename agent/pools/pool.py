@@ -1,10 +1,14 @@
-"""The protocol between the driver of a night and the workers that execute its jobs."""
+"""The protocol between the driver of a night and the workers that execute its jobs, and a thread for each of these."""
 
-from collections.abc import Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from queue import Empty, SimpleQueue
 from typing import Protocol
 
-from agent.experiment import Progress
+from agent.experiment import WHOLE, Lease, Progress
+from agent.pools.leases import pin
 from agent.runs.execute import Result
 from agent.runs.jobs import Job
 
@@ -59,7 +63,7 @@ class Pool(Protocol):
         ...
 
     def news(self) -> Sequence[str]:
-        """Return sentences for the user since the last call: a worker has come, left, or is slow."""
+        """Return sentences for the user since the last call: a worker has come, left, or is unwell."""
         ...
 
     def bring_weights(self, number: int, seed: int) -> None:
@@ -73,3 +77,53 @@ class Pool(Protocol):
     def close(self) -> None:
         """End all jobs; on return, or at most 10 s later, no process of the night runs anywhere."""
         ...
+
+
+class Worker:
+    """Execute one job after another in a thread that lives as long as the pool.
+
+    A process ends when the thread that has started it ends (PR_SET_PDEATHSIG).
+    """
+
+    def __init__(
+        self, name: str, execute: Callable[[Job], Ended], ended: SimpleQueue[Ended], lease: Lease = WHOLE
+    ) -> None:
+        self.name = name
+        self.job: Job | None = None  # until the driver has been given its end
+        self.working = Working(None, 0.0)
+        self._execute, self._ended, self._lease = execute, ended, lease
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name=f"worker {name}", daemon=True)
+        self._thread.start()
+
+    def begin(self, job: Job) -> None:
+        self.job, self.working = job, Working(None, 0.0)
+        self._jobs.put(job)
+
+    def _work(self) -> None:
+        pin(self._lease)  # for what the harness itself computes of a run, such as its score
+        while (job := self._jobs.get()) is not None:
+            try:
+                self._ended.put(self._execute(job))
+            except Exception as error:  # the driver raises it
+                self._ended.put(Ended(self.name, job, error=error))
+
+    @staticmethod
+    def end_all(workers: Sequence["Worker"], most_s: float) -> None:
+        """End the threads of workers whose jobs were told to end; wait at most so long for all together."""
+        for worker in workers:
+            worker._jobs.put(None)
+        deadline = time.monotonic() + most_s
+        for worker in workers:
+            worker._thread.join(max(0.0, deadline - time.monotonic()))
+
+
+def taken_from(queue: SimpleQueue[Ended], wait_s: float) -> list[Ended]:
+    """Return what has ended; wait at most wait_s for the first."""
+    found = []
+    try:
+        found.append(queue.get(timeout=wait_s) if wait_s > 0 else queue.get_nowait())
+        while True:
+            found.append(queue.get_nowait())
+    except Empty:
+        return found

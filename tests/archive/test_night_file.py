@@ -21,7 +21,7 @@ from agent.archive.unpack import read_contents
 from agent.experiment import LOCAL, Attempt
 from agent.night.lock import AFTER_RUN, Stop, only_night
 from agent.night.loop import run_night
-from agent.pools.cluster.node import night_folder
+from agent.pools.node import night_folder
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.sandbox.box import Open

@@ -12,7 +12,7 @@ TRAINS, LOADS = "    data = prepare.load_data(verify=False)\n", "def load_model(
 KILLS = """
     import psutil
     above = psutil.Process().parents()
-    next(one for one in above if one.name().startswith("ray::answer_with")).kill()
+    next(one for one in above if one.name().startswith("ray::NodeWorker")).kill()
     time.sleep(60)
 """
 

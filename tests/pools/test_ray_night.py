@@ -4,14 +4,16 @@ import os
 import re
 import signal
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import psutil
 import pytest
-from nights import Grounds, mounted
+from nights import Grounds, environment, mounted
 from rays import SWEEP_S, Followed, processes_in, wait_until
 
-from agent.experiment import Attempt, Status
+from agent.experiment import Attempt, Ending, Status
 from agent.pools.leases import cores_of_machine
 
 pytest.importorskip("ray", reason="Ray comes with uv run --group proofs")
@@ -20,6 +22,7 @@ pytestmark = [
     pytest.mark.skipif(sum(map(len, cores_of_machine())) < 2, reason="two workers need two cores"),
 ]
 SHORT = ("--budget-s", "0.5", "--proposer", "search", "--judge", "greedy", "--experiments", "3", "--no-report")
+SECRET = "not-for-ray"
 RAY = ("--pool", "ray", "--workers", "2", "--cores-each", "1")
 
 
@@ -81,7 +84,7 @@ def test_whatever_is_killed_of_a_night_on_ray_it_goes_on_and_nothing_is_left(gro
     worker.send_signal(signal.SIGKILL)
     assert night.says("its process was killed"), night.said
     below = psutil.Process(night.process.pid).children(recursive=True)
-    next(one for one in below if "cluster.broker" in line(one)).send_signal(signal.SIGKILL)
+    next(one for one in below if "gcs_server" in line(one)).send_signal(signal.SIGKILL)
     assert night.says("the Ray cluster is gone, and is asked for again"), night.said
     assert night.end() == 0, night.said
     check_whole(grounds, "k", grounds.attempts("k"))
@@ -95,7 +98,7 @@ def trains(grounds: Grounds) -> bool:
 def holds_run(process: psutil.Process, grounds: Grounds) -> bool:
     """Whether it is a worker of Ray that has begun a training process."""
     try:
-        if not process.name().startswith("ray::answer_with"):
+        if not process.name().startswith("ray::NodeWorker"):
             return False
         below = process.children(recursive=True)
         return any("train_mlx.py" in line(one) and str(grounds.root.parent) in line(one) for one in below)
@@ -110,19 +113,28 @@ def line(process: psutil.Process) -> str:
         return ""
 
 
-def test_a_night_whose_only_node_is_full_ends_with_one_sentence_and_goes_on_with_the_same_command(
-    grounds, tmp_path, monkeypatch
-):
-    monkeypatch.setattr("agent.pools.cluster.pool.UNWELL_REST_S", 0.2)
+IMPATIENT = """
+import sys
+from agent.__main__ import main
+from agent.pools import ray_pool
+ray_pool.REST_S = 0.2
+sys.exit(main())
+"""
+
+
+def test_a_night_whose_only_node_is_full_ends_with_one_sentence_and_goes_on_with_the_same_command(grounds, tmp_path):
     words = ("run", "--tag", "f", "--pool", "ray", *SHORT)
     with mounted(tmp_path / "full", "size=900m") as full:
-        done = grounds.nightshift(*words, NIGHTSHIFT_CACHE=str(full))
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", IMPATIENT, *words], cwd=grounds.root, capture_output=True, text=True,
+            env=environment(NIGHTSHIFT_CACHE=str(full)), check=False,
+        )  # fmt: skip
         assert left_of(grounds) == []
     assert done.returncode == 2, done.stdout + done.stderr
     told = done.stderr.splitlines()[-1]
     assert "node ray failed 3 times in a row or more, now with: less than 1 GB are free on the disk of" in told
     assert "; repair that and go on with: nightshift run --tag f (" in told
-    done = grounds.nightshift(*words)
+    done = grounds.nightshift_process(*words)
     assert done.returncode == 0, done.stdout + done.stderr
     check_whole(grounds, "f", grounds.attempts("f"))
 
@@ -136,3 +148,20 @@ def test_an_address_where_no_head_answers_is_said_in_one_sentence(grounds):
     assert done.stderr.startswith(f"nightshift: the Ray cluster at {address} cannot be used: no head answers there;")
     assert done.stderr.count("\n") == 1
     assert left_of(grounds) == []
+
+
+def test_a_second_wish_to_end_ends_the_runs_and_the_night_goes_on_where_it_was(grounds, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    words = ("--tag", "s", *RAY, "--budget-s", "60", *SHORT[2:])
+    night = Followed(grounds, *words)
+    assert wait_until(lambda: trains(grounds), 300)
+    of_ray = [process for process in psutil.process_iter(["name"]) if process.name().startswith("ray::")]
+    assert of_ray
+    assert not any(SECRET in process.environ().values() for process in of_ray)
+    night.process.send_signal(signal.SIGINT)
+    assert night.says("the night ends after the runs in flight"), night.said
+    night.process.send_signal(signal.SIGINT)
+    assert wait_until(lambda: night.process.poll() is not None, 3 * SWEEP_S), night.said
+    assert left_of(grounds) == []
+    runs = grounds.attempts("s")[0].runs
+    assert {run.ending for run in runs} == {Ending.STOPPED}

@@ -1,0 +1,438 @@
+"""Reach a Ray cluster, bring the harness's code and files to its nodes, and learn which devices they have.
+
+Ray's library ends its process when the head of the cluster is gone; outlive_cluster() starts it again.
+"""
+
+import atexit
+import os
+import re
+import select
+import shutil
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from hashlib import sha256
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from agent.errors import MachineError, NightError, NightshiftError
+from agent.experiment import Night, Terms
+from agent.files import throwaway_folder
+from agent.invocation import PACKAGE, command_for
+from agent.lab.hardware import usable_cores
+from agent.pools.leases import SHARED
+from agent.pools.node import Content, Share, called, lacks, look, store
+from agent.records.checksums import digest
+from agent.runs.fixed import protocol
+from agent.sandbox.environment import scrubbed_env
+from agent.sandbox.seccomp import LIBC
+from agent.text import counted
+
+ADDRESS = r"auto|([^:/\s]+|\[[0-9a-fA-F:]+\]):\d{1,5}"
+LOOK_S, CALL_S = 600.0, 300.0  # for all nodes to be looked at; for one answer, or one file
+AGAIN_S = 10.0  # between attempts to reach a cluster that is gone
+SOME, END_S = 64, 4.0  # the latest calls, and how long they are waited for at the end
+SHORT = Path("/tmp")  # TMPDIR may be long, and the path of a socket of Ray has 107 bytes at most
+STORE_BYTES = 256 << 20  # of Ray's object store on this machine: results are small, and files go in pieces
+ENDED = b"\0"  # a process of outlive_cluster() says this at its end; one that Ray ends does not
+PR_SET_PDEATHSIG = 1
+NO_HEAD = "no head answers there; start one as docs/devices.md says, or correct the address"
+NOT_LET_IN = (
+    "its head answers, and does not let this machine in; start Ray here, too, with RAY_AUTH_MODE=token and the head's "
+    "~/.ray/auth_token, as docs/devices.md says"
+)
+GONE = 75  # the exit code where Ray on this machine is gone
+SETTINGS = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",  # it would send the working directory of `uv run` to every node
+    "RAY_ROTATION_MAX_BYTES": f"{10 << 20}",  # of each of Ray's own logs
+    "RAY_ROTATION_BACKUP_COUNT": "1",
+    "RAY_memory_monitor_refresh_ms": "0",  # the harness watches memory itself, and knows whose fault a shortage is
+    "RAY_BACKEND_LOG_LEVEL": "fatal",  # its library writes to our standard error, and the pool says it
+    "RAY_worker_niceness": "0",  # Ray's own is 15: other programs of the machine would go first
+    "RAY_raylet_start_wait_time_s": "120",  # on a busy machine
+    "RAY_num_workers_soft_limit": "1024",  # keep the processes of calls: starting one takes a second
+    "RAY_gcs_rpc_server_reconnect_timeout_s": "5",  # then the head is gone
+}
+
+Files = Mapping[str, tuple[Path, str]]  # the path of a file below its folder → its place here, and its sha256
+
+
+# ---- a process for Ray -----------------------------------------------------------------------------------------------
+
+
+def outlive_cluster() -> tuple[str | None, Callable[[bytes], object]]:
+    """Return in a process of its own, which Ray may end, and again in another one after that.
+
+    Return the tag of the night that goes on, None at first, and a function to call with the tag of a night that has
+    opened. The calling process only waits, passes signals on, and exits as the last one does.
+    """
+    tag: str | None = None
+    numbers = [number for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if not _is_ignored(number)]
+    before = {number: signal.getsignal(number) for number in numbers}
+    while True:
+        reader, writer = os.pipe()
+        sys.stdout.flush()
+        child = os.fork()
+        if child == 0:
+            os.close(reader)
+            os.setsid()  # signals of the terminal come from the process that waits, and reach nothing of Ray
+            LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            atexit.register(os.write, writer, ENDED)
+            return tag, partial(os.write, writer)
+        os.close(writer)
+        sweeper = _sweeper_of(child, reader)
+
+        def pass_on(number: int, frame: object, child: int = child) -> None:
+            with suppress(ProcessLookupError):
+                os.kill(child, number)
+
+        for number in numbers:
+            signal.signal(number, pass_on)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        os.waitpid(sweeper, 0)
+        with os.fdopen(reader, "rb") as pipe:
+            told = pipe.read()
+        tag = told.removesuffix(ENDED).decode() or tag
+        if told.endswith(ENDED) or tag is None or code == -signal.SIGKILL:
+            sys.exit(code if code >= 0 else 128 - code)
+        print(f"the Ray cluster is gone, and is asked for again; night {tag} goes on", flush=True)
+
+
+def _sweeper_of(process: int, pipe: int) -> int:
+    """Start a process that waits for this one, and then ends what Ray has left of its session; return its id.
+
+    pipe: is closed at the other end once the process has ended.
+    """
+    sweeper = os.fork()
+    if sweeper:
+        return sweeper
+    os.setsid()
+    ends = select.poll()
+    ends.register(pipe, 0)
+    ends.poll()
+    for _ in range(100):
+        left = [other for other in psutil.process_iter() if _session_of(other) == process]
+        for other in left:
+            with suppress(psutil.Error):
+                other.kill()
+        if not left:
+            break
+        time.sleep(0.05)
+    os._exit(0)
+
+
+def _session_of(process: psutil.Process) -> int | None:
+    with suppress(psutil.Error, ProcessLookupError):
+        return os.getsid(process.pid) if process.status() != psutil.STATUS_ZOMBIE else None
+    return None
+
+
+def _is_ignored(number: signal.Signals) -> bool:
+    return signal.getsignal(number) is signal.SIG_IGN  # as under nohup
+
+
+@contextmanager
+def _only_environment(wanted: Mapping[str, str]) -> Iterator[None]:
+    """Have this environment alone during the `with` block: processes that begin there inherit no keys."""
+    before = dict(os.environ)
+    os.environ.clear()
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Drop what Ray's library writes to our standard error during the `with` block."""
+    kept, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nothing)
+
+
+# ---- nodes -----------------------------------------------------------------------------------------------------------
+
+NOTHING = Share(0)  # of a node: what a short call takes
+
+
+@dataclass(eq=False, slots=True)
+class Node:
+    """Hold what is known of a node."""
+
+    id: str  # Ray's own
+    name: str
+    cpus: int
+    gpus: int
+    facts: Mapping[str, Any] | None = None  # of its device, once it was looked at
+    refused: str | None = None  # why it is not used
+    rests_until: float = 0.0
+    failures: int = 0  # in a row
+    failed_s: float = 0.0  # when it failed last
+
+    @property
+    def is_pending(self) -> bool:
+        return self.facts is None and self.refused is None
+
+
+class Cluster:
+    """Hold the connection to a cluster; without an address, to one that runs on this machine as long as the night."""
+
+    def __init__(self, address: str | None) -> None:
+        if find_spec("ray") is None:
+            raise NightError(f"--pool ray needs the package ray; install it with: {command_for('ray')}")
+        if address is not None and not re.fullmatch(ADDRESS, address):
+            raise NightError(f"--ray-address {address} is no HOST:PORT, such as 10.0.0.1:6379, of the cluster's head")
+        self.address = address
+        self.nodes: dict[str, Node] = {}  # by Ray's identifier
+        self.content: Content | None = None
+        self.cores_each: int | None = None  # that a worker takes; None: all of a node's, or of those for one GPU
+        self._files: Mapping[str, Files] = {}  # by the folder of a node's cache: what every node needs
+        self._undo = ExitStack()
+        self._own_node, self._patient_until = "", 0.0
+        self._task: Any = None
+        self._begun: list[Any] = []  # the latest calls
+
+    def open(self, patience_s: float = 0.0) -> None:
+        """Connect; ask again for so long where there is no cluster, and raise MachineError then."""
+        self._patient_until = time.monotonic() + patience_s
+        while True:
+            try:
+                return self._connect()
+            except (OSError, RuntimeError, ValueError) as error:
+                if time.monotonic() >= self._patient_until:
+                    at = f"the Ray cluster at {self.address}" if self.address else "a Ray cluster on this machine"
+                    why = NOT_LET_IN if str(error).startswith("Failed to connect to Ray cluster") else first_line(error)
+                    raise MachineError(f"{at} cannot be used: {why}") from error
+                time.sleep(AGAIN_S)
+
+    def _connect(self) -> None:
+        os.environ.update(SETTINGS)
+        own: dict[str, Any] = {}
+        if self.address is None:
+            os.environ.update({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": os.urandom(32).hex()})
+            folder = str(self._undo.enter_context(throwaway_folder(SHORT)))
+            own = {"_temp_dir": folder, "_node_name": "ray", "num_cpus": usable_cores(), "include_dashboard": False}
+            own["object_store_memory"] = STORE_BYTES
+        elif self.address != "auto":
+            host, _, port = self.address.rpartition(":")
+            try:
+                socket.create_connection((host.strip("[]"), int(port)), 5.0).close()
+            except OSError as error:  # Ray would end the process
+                raise OSError(NO_HEAD) from error
+        import ray
+        from ray._private import worker
+
+        worker.print_to_stdstream = lambda *words, **more: None  # of a lost process, the pool says it
+        for_ray = {name: value for name, value in os.environ.items() if name.startswith("RAY_")}
+        with throwaway_folder() as code, _only_environment(scrubbed_env("") | for_ray), _silent():
+            shutil.copytree(PACKAGE, code / PACKAGE.name, ignore=shutil.ignore_patterns("__pycache__"))
+            ray.init(
+                address=self.address or "local", log_to_driver=False, configure_logging=False, namespace="nightshift",
+                runtime_env={"working_dir": str(code)}, **own,
+            )  # fmt: skip
+        self._undo.callback(ray.shutdown)
+        self._task = ray.remote(max_retries=0)(called)  # made once: Ray keeps a copy of each
+        self._own_node = ray.get_runtime_context().get_node_id()
+
+    def close(self) -> None:
+        """Leave the cluster, and end one of ours."""
+        if self._begun:
+            import ray
+
+            ray.wait(self._begun, num_returns=len(self._begun), timeout=END_S)
+        self._undo.close()
+
+    # ---- calls ----
+
+    def begin_call(self, node: Node, function: Callable[..., Any], *arguments: object, share: Share = NOTHING) -> Any:
+        """Have a node call a function of node.py; return the reference to its answer. close() waits for it, briefly."""
+        task = self._task.options(num_cpus=share.cores, num_gpus=share.gpus, scheduling_strategy=on(node))
+        self._begun = [*self._begun[-SOME:], task.remote(function, *arguments)]
+        return self._begun[-1]
+
+    def call(self, node: Node, function: Callable[..., Any], *arguments: object, share: Share = NOTHING) -> Any:
+        """Return a node's answer; raise MachineError where there is none."""
+        import ray
+        from ray.exceptions import RayError
+
+        try:
+            return ray.get(self.begin_call(node, function, *arguments, share=share), timeout=CALL_S)
+        except (RayError, OSError, ImportError, NightshiftError) as error:
+            raise MachineError(sentence(error)) from error
+
+    def send(self, node: Node, folder: str, files: Files) -> None:
+        """Send files to a folder of a node's cache, unless they are there; raise MachineError or OSError."""
+        digests = {name: checksum for name, (_, checksum) in files.items()}
+        for name in self.call(node, lacks, folder, digests):
+            self.call(node, store, folder, name, files[name][0].read_bytes(), digests[name])
+
+    # ---- nodes ----
+
+    def listed(self) -> dict[str, Node]:
+        """Return the nodes that have cores for workers, as Ray lists them; end the process where Ray here is gone."""
+        import ray
+
+        alive = {facts["NodeID"]: facts for facts in ray.nodes() if facts["Alive"]}
+        if self._own_node not in alive:
+            os._exit(GONE)  # nothing can be done by this process; outlive_cluster() starts another one
+        found = {}
+        for node_id, facts in alive.items():
+            has = {name: int(facts["Resources"].get(name, 0)) for name in ("CPU", "GPU")}
+            if has["CPU"]:  # without any, it is for drivers alone
+                found[node_id] = Node(node_id, facts["NodeName"], has["CPU"], has["GPU"])
+        return found
+
+    def look_around(self) -> None:
+        """Forget the nodes that have left, and begin to look at new ones: they get facts, or are refused."""
+        listed = self.listed()
+        self.nodes = {node_id: self.nodes.get(node_id, node) for node_id, node in listed.items()}
+        for node in [node for node in self.nodes.values() if node is listed[node.id]]:
+            threading.Thread(target=self._look_at, args=(node,), daemon=True).start()
+
+    def _look_at(self, node: Node) -> None:
+        """Bring the files to a node, and learn what device it has."""
+        share = Share(self.cores_each or max(1, node.cpus // max(1, node.gpus)), min(node.gpus, 1))
+        try:
+            for folder, files in self._files.items():
+                self.send(node, folder, files)
+            node.facts = self.call(node, look, self.content, share, version("mlx"), share=share)
+        except (MachineError, OSError) as error:
+            node.refused = f"node {node.name} is not used: {error}"
+
+    def facts(
+        self, terms: Terms, folder: Path, files: Sequence[str], here: Mapping[str, Any], wanted: str | None = None
+    ) -> dict[str, Any]:
+        """Return the facts of probe() with the device of the nodes, the wanted one if there is, for this machine's.
+
+        Bring fixed files and corpus to all nodes; raise MachineError if none is fit.
+        """
+        corpus = Path(here["data"])
+        plain = [path.name for path in corpus.iterdir() if path.is_file() and not path.name.startswith(".")]
+        contents = {"fixed": files_in(folder, files), "corpora": files_in(corpus, plain)}
+        folders = {kind: f"{kind}/{_digest_of(found)}" for kind, found in contents.items()}
+        self._files = {folders[kind]: found for kind, found in contents.items()}
+        self.content = Content(folders["fixed"], folders["corpora"], terms.sandbox)
+        self.cores_each, found = terms.cores_each, self._device(wanted)
+        names = ("device_kind", "device", "cores", "memory_bytes", "settings")
+        return {**here, **{name: found[name] for name in names}}
+
+    def _device(self, wanted: str | None) -> Mapping[str, Any]:
+        """Return the device of a night once all nodes were looked at; raise MachineError if none is fit."""
+        deadline = time.monotonic() + LOOK_S
+        while True:
+            self.look_around()
+            nodes, now = [*self.nodes.values()], time.monotonic()
+            is_pending = any(node.is_pending for node in nodes) and now < deadline
+            found = usual([node.facts for node in nodes if node.facts is not None], wanted)
+            if found is not None and not is_pending:
+                return found
+            if not is_pending and now >= self._patient_until:
+                why = "; ".join(sorted(node.refused for node in nodes if node.refused)) or "none has free cores"
+                raise MachineError(f"no node of the Ray cluster can take part: {why}; look at: ray status")
+            time.sleep(0.2)
+
+    def divided(self, terms: Terms) -> Terms:
+        """Return the terms with the cores that each worker has; raise NightError for more workers than the cluster has.
+
+        A night on GPUs, or with one worker, takes those that a node has for it.
+        """
+        nodes, each = [*self.listed().values()], terms.cores_each
+        there, what = sum(node.gpus for node in nodes), "GPU"
+        if not there and nodes:
+            if each is None and terms.workers == 1:
+                return terms
+            each = each or most_each([node.cpus for node in nodes], terms.workers)
+            there, what = sum(node.cpus // each for node in nodes), f"worker with {counted(each, 'core')}"
+        if terms.workers > there and not self.address:  # to another cluster, nodes may come
+            raise NightError(
+                f"--workers {terms.workers}: this machine has room for {counted(there, what)}, and {SHARED}; choose "
+                f"--workers {max(1, there)} or fewer"
+            )
+        return replace(terms, cores_each=each)
+
+
+def on(node: Node) -> Any:
+    """Return the strategy that places a task or an actor on a node."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    return NodeAffinitySchedulingStrategy(node.id, soft=False)
+
+
+def files_in(folder: Path, names: Iterable[str]) -> Files:
+    return {name: (folder / name, digest(folder / name)) for name in sorted(names)}
+
+
+def _digest_of(files: Files) -> str:
+    """Return one checksum of names and contents together."""
+    return sha256(repr([(name, checksum) for name, (_, checksum) in files.items()]).encode()).hexdigest()[:32]
+
+
+# ---- which nodes take part -------------------------------------------------------------------------------------------
+
+
+def usual(devices: Sequence[Mapping[str, Any]], wanted: str | None = None) -> Mapping[str, Any] | None:
+    """Return the device that a night runs on: the wanted one if a node has it, else the one that most nodes have.
+
+    A node without a GPU among nodes with GPUs is left out.
+    """
+    gpus = [facts for facts in devices if facts["device_kind"] != "cpu"]
+    names = [facts["device"] for facts in gpus or devices]
+    matching = [facts for facts in devices if facts["device"] == wanted]
+    matching += [facts for facts in devices if facts["device"] == max(names, key=names.count)]
+    return next(iter(matching), None)
+
+
+def different(node: Node, night: Night) -> str | None:
+    """Return why scores of a node would not compare with those of a night; None if they would."""
+    assert node.facts is not None
+    device, now = node.facts["device"], protocol(node.facts, night.budget_s)
+    if device != night.device:
+        why = f"it has {device}, and night {night.tag} runs on {night.device}"
+    elif now != night.protocol:
+        why = f"its corpus and settings give protocol {now}, and night {night.tag} has {night.protocol}"
+    else:
+        return None
+    return f"node {node.name} is not used: {why}, so scores would not compare"
+
+
+def most_each(cpus: Sequence[int], workers: int) -> int:
+    """Return the most cores that each of so many workers can have on nodes with these; at least one."""
+    return next((each for each in range(max(cpus), 1, -1) if sum(cpu // each for cpu in cpus) >= workers), 1)
+
+
+def sentence(error: Exception) -> str:
+    """Return an error of a call in one line, without the traces of Ray."""
+    from ray.exceptions import ActorDiedError, NodeDiedError, RayTaskError, TaskUnschedulableError
+
+    cause = error.cause if isinstance(error, RayTaskError) else error
+    if isinstance(cause, TimeoutError):
+        return "it gave no answer in time"
+    if isinstance(cause, NodeDiedError | TaskUnschedulableError | ActorDiedError):
+        return "its node has left"
+    if isinstance(cause, ModuleNotFoundError):
+        return f"its Python lacks {cause.name}: install nightshift's packages there"
+    return first_line(cause)
+
+
+def first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), "") or type(error).__name__

@@ -1,0 +1,301 @@
+"""Answer on a node of a Ray cluster: keep the driver's files, say what the node is, and execute jobs.
+
+NodeWorker is an actor, one for each worker of a night. The other public functions are tasks that take no core or GPU,
+except look().
+"""
+
+import errno
+import fcntl
+import hashlib
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from agent.errors import MachineError
+from agent.experiment import LOCAL, Lease, Night, Progress
+from agent.files import read_end, remove
+from agent.lab.hardware import cache_root, write_atomically
+from agent.pools.leases import cores_of_machine, pin, sets_of_cores
+from agent.pools.pool import Working
+from agent.records.checksums import digest
+from agent.runs.execute import Result, execute
+from agent.runs.fixed import probe
+from agent.runs.jobs import Job, Measure, Trial
+from agent.runs.outputs import METRICS, METRICS_BYTES, SUMMARY_BYTES
+from agent.runs.runner import Runner, weights_bytes
+from agent.runs.score import SPLITS
+from agent.sandbox.box import Mode, choose
+from agent.sandbox.process import LOG
+from agent.sandbox.watch import limits_of_machine
+
+LOG_BYTES, LOSSES_BYTES = 1 << 20, 1 << 30  # the most of a file that comes back
+MIN_FREE_BYTES = 1 << 30  # below it a node takes no job: the disk would fill in the middle of one
+DEAF_S = 15.0  # without a question from the driver: it is gone, and so is the job
+LOCK_S = 10.0  # that a worker which has just ended may hold its part of the machine
+KEPT_S = 7 * 24 * 3600.0  # since its last use: nights and files on a node's disk
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Hold the part of a node that one worker takes."""
+
+    cores: int
+    gpus: int = 0
+    of_memory: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """Name the folders of a node's cache with the files that every node needs, and how it runs scripts."""
+
+    fixed_in: str
+    corpus_in: str
+    sandbox: str  # a value of Mode
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """Hold the result and the small files of a job, or why there is none."""
+
+    result: Result | None = None  # with neither of the others: the driver asked to end the job
+    error: str | None = None  # of the machine, as a night on one machine would end with it
+    unwell: str | None = None  # why this node can do no work now
+    files: Mapping[str, bytes] = field(default_factory=dict)  # by their path in the night's folder
+
+
+def called(function: Callable[..., Any], *arguments: object) -> Any:
+    """Call a function of this file, as a task."""
+    return function(*arguments)
+
+
+# ---- files -----------------------------------------------------------------------------------------------------------
+
+
+def home() -> Path:
+    """Return the folder of a node for all that nights of a cluster keep there."""
+    return cache_root() / "ray"
+
+
+def lacks(folder: str, files: Mapping[str, str]) -> list[str]:
+    """Return those of the files, name → sha256, that this folder of the node's cache lacks, or has in another form."""
+    here = home() / folder
+    here.mkdir(parents=True, exist_ok=True)
+    here.touch()  # it is in use
+    return [name for name, checksum in files.items() if not _is_file(here / name) or digest(here / name) != checksum]
+
+
+def _is_file(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink()
+
+
+def store(folder: str, name: str, content: bytes, checksum: str) -> None:
+    """Write a file to a folder of the node's cache; raise MachineError if it arrived damaged."""
+    if hashlib.sha256(content).hexdigest() != checksum:
+        raise MachineError(f"{name} arrived damaged: its checksum is another one")
+    write_atomically(place_in(home() / folder, name), content)
+
+
+def place_in(folder: Path, name: str) -> Path:
+    """Return the path for a file below a folder, free of any link or pipe that a script has left on the way."""
+    at, above = folder / name, [folder / parent for parent in Path(name).parents][-2::-1]  # from the top
+    for parent in above:
+        if parent.is_symlink() or not parent.is_dir():
+            remove(parent)
+    if not _is_file(at):
+        remove(at)
+    at.parent.mkdir(parents=True, exist_ok=True)
+    return at
+
+
+def is_inside(name: str) -> bool:
+    """Return whether a relative path stays in its folder."""
+    return not Path(name).is_absolute() and ".." not in Path(name).parts
+
+
+def fetch(night: Night, attempt: int, seed: int) -> tuple[bytes, str]:
+    """Return the weights of a run, and their checksum."""
+    weights = _idle_runner(night).weights(attempt, seed)
+    if weights_bytes(weights.parents[1]) is None:
+        raise MachineError(f"the weights of #{attempt} with seed {seed} are gone")
+    return weights.read_bytes(), digest(weights)
+
+
+def drop(night: Night, attempt: int, seed: int) -> None:
+    """Delete the weights and losses of a run."""
+    _idle_runner(night).drop_weights(attempt, seed)
+
+
+def _idle_runner(night: Night) -> Runner:
+    """Return a runner that starts no process."""
+    box, limits = choose(Mode.OFF), limits_of_machine()
+    return Runner(night, night_folder(night), box, limits, None, lambda: False, lambda progress, elapsed_s: None)
+
+
+# ---- the node --------------------------------------------------------------------------------------------------------
+
+
+def look(content: Content, share: Share, mlx: str) -> dict[str, Any]:
+    """Return the facts of this node's device as a night on one machine finds them; raise MachineError if it is unfit.
+
+    mlx: its version on the driver's machine.
+    """
+    here = version("mlx")
+    if here != mlx:
+        raise MachineError(f"it has MLX {here}, and on the driver's machine it is {mlx}; install that here")
+    choose(Mode(content.sandbox))
+    sets = core_sets(share)
+    lease = lease_of(LOCAL, share, sets[0] if sets else ())
+    return probe(home() / content.fixed_in, str(home() / content.corpus_in), lease=lease)
+
+
+def core_sets(share: Share) -> list[tuple[int, ...]]:
+    """Return the sets of cores that workers of this machine can be pinned to."""
+    cores = cores_of_machine() if hasattr(os, "sched_getaffinity") else ()
+    return sets_of_cores(cores, min(share.cores, sum(map(len, cores)))) if cores else []
+
+
+def lease_of(worker: str, share: Share, cores: tuple[int, ...]) -> Lease:
+    """Return the lease of a worker; one that has all cores is not pinned, as where a night has one worker."""
+    threads = sum(map(len, cores_of_machine())) if cores else 0
+    own = (cores, threads) if len(cores) < threads else ((), None)
+    return Lease(worker, own[0], os.environ.get("CUDA_VISIBLE_DEVICES") or None, share.of_memory, own[1])
+
+
+def night_folder(night: Night) -> Path:
+    """Return the folder of a night on this node; another night of the same tag has another one, whenever it began."""
+    own = night.id or "".join(char for char in night.started if char.isdigit())
+    return home() / "nights" / f"{night.tag}-{night.protocol}-{own}"
+
+
+def enter(night: Night, content: Content) -> tuple[tuple[int, int], ...]:
+    """Lay out a night's folder as on the driver's machine; return the runs whose weights are in it already."""
+    folder = night_folder(night)
+    if not (folder / "fixed").is_dir():
+        _forget_old()
+        aside = folder / f"fixed.{os.getpid()}.new"
+        shutil.copytree(home() / content.fixed_in, aside)
+        for name in ("kernels", "blas"):  # compiled here when the device was looked at
+            if (home().parent / name).is_dir():
+                shutil.copytree(home().parent / name, folder / "warm" / "cache" / name, dirs_exist_ok=True)
+        with suppress(OSError):  # another worker was faster
+            aside.rename(folder / "fixed")
+        remove(aside)
+    folder.touch()
+    runs = [path for path in sorted(folder.glob("runs/*/seed*")) if weights_bytes(path) is not None]
+    found = [(path.parent.name, path.name.removeprefix("seed")) for path in runs]
+    return tuple((int(attempt), int(seed)) for attempt, seed in found if attempt.isdigit() and seed.isdigit())
+
+
+def _forget_old() -> None:
+    """Delete nights and files that were not used for KEPT_S."""
+    for path in (path for kind in ("nights", "fixed", "corpora") for path in home().glob(f"{kind}/*")):
+        with suppress(OSError):
+            if time.time() - path.stat().st_mtime > KEPT_S:
+                remove(path)
+
+
+# ---- jobs ------------------------------------------------------------------------------------------------------------
+
+
+class NodeWorker:
+    """Execute the jobs of one worker with a part of this node; progress() is answered meanwhile."""
+
+    def __init__(self) -> None:
+        self._locks = ExitStack()
+        self._working = Working(None, 0.0)
+        self._heard_s = time.monotonic()
+        self._is_to_end = threading.Event()
+
+    def open(self, night: Night, content: Content, worker: str, share: Share, allowance_s: float | None) -> None:
+        """Take cores, and the GPU that Ray has chosen, as long as the actor lives; raise OSError if none is free."""
+        enter(night, content)
+        if gpu := os.environ.get("CUDA_VISIBLE_DEVICES"):
+            lock_one("gpu", [(gpu.replace("/", "_"),)], self._locks)
+        sets = core_sets(share)
+        cores = tuple(map(int, lock_one("core", sets, self._locks))) if sets else ()
+        self._runner = Runner(
+            replace(night, data=str(home() / content.corpus_in)), night_folder(night), choose(Mode(content.sandbox)),
+            limits_of_machine(share.of_memory), allowance_s, self._stopped, self._note, root=home(),
+            lease=lease_of(worker, share, cores),
+        )  # fmt: skip
+
+    def execute(self, job: Job) -> Returned:
+        """Execute a job; return its result and its small files."""
+        self._heard_s, self._working = time.monotonic(), Working(None, 0.0)
+        if shutil.disk_usage(home()).free < MIN_FREE_BYTES:
+            return Returned(unwell=f"less than {MIN_FREE_BYTES / 2**30:.0f} GB are free on the disk of {home()}")
+        pin(self._runner.lease)
+        try:
+            result = execute(job, self._runner)
+        except MachineError as error:
+            return Returned(error=str(error), files=small_files(self._runner, job))
+        except OSError as error:
+            return Returned(unwell=f"{error.filename or 'its disk'}: {error.strerror or error}")
+        return Returned(result, files=small_files(self._runner, job))
+
+    def progress(self, *, is_to_end: bool) -> Working:
+        """Return how far the job is; end it if the driver wants that, now or when it begins."""
+        self._heard_s = time.monotonic()
+        if is_to_end:
+            self._is_to_end.set()
+        return self._working
+
+    def _stopped(self) -> bool:
+        return self._is_to_end.is_set() or time.monotonic() - self._heard_s > DEAF_S
+
+    def _note(self, progress: Progress | None, elapsed_s: float) -> None:
+        self._working = Working(progress, elapsed_s)
+
+
+def lock_one(kind: str, wanted: Sequence[tuple[Any, ...]], held: ExitStack) -> tuple[Any, ...]:
+    """Lock the parts of the first of these sets that are all free, in a file each; raise OSError if there is none.
+
+    Ray counts cores but does not tell which ones, and workers of other nights and clusters on this machine may have
+    sets of another size. The locks end with `held` or with the process.
+    """
+    folder = home() / "locks"
+    folder.mkdir(parents=True, exist_ok=True)
+    deadline = time.monotonic() + LOCK_S
+    while True:
+        for names in wanted:
+            with ExitStack() as taken, suppress(BlockingIOError):
+                for name in names:
+                    file = taken.enter_context((folder / f"{kind}-{name}").open("w"))
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                held.push(taken.pop_all())
+                return names
+        if time.monotonic() > deadline:
+            raise OSError(errno.EBUSY, "another night uses all of them", f"its {kind}s")
+        time.sleep(0.1)
+
+
+def small_files(runner: Runner, job: Job) -> Mapping[str, bytes]:
+    """Return the files of a job that the driver's records and charts are made of, each up to a size."""
+    found: dict[str, bytes] = {}
+    for path, most_bytes in _of_interest(runner, job):
+        with suppress(OSError):
+            found[path.relative_to(runner.folder).as_posix()] = read_end(path.parent, path.name, most_bytes)
+    return {name: content for name, content in found.items() if is_inside(name)}
+
+
+def _of_interest(runner: Runner, job: Job) -> Iterator[tuple[Path, int]]:
+    yield runner.dry_folder(0) / LOG, LOG_BYTES  # made where a failure may be the machine's
+    if isinstance(job, Trial):
+        yield runner.dry_folder(job.attempt) / LOG, LOG_BYTES
+    elif isinstance(job, Measure):
+        out = runner.run_folder(job.attempt, job.seed) / "out"
+        yield out.parent / LOG, LOG_BYTES
+        yield out / METRICS, METRICS_BYTES
+        yield out / "summary.json", SUMMARY_BYTES
+        yield runner.score_folder(job.attempt, job.seed) / LOG, LOG_BYTES
+        for split in SPLITS if job.dawn else SPLITS[:1]:
+            yield runner.losses(job.attempt, job.seed, split), LOSSES_BYTES
+    else:
+        yield runner.audit_folder(job.attempt, job.seed) / LOG, LOG_BYTES

@@ -1,0 +1,395 @@
+"""Execute the jobs of a night on the nodes of a Ray cluster, with an actor a worker; journal and git stay here."""
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from queue import SimpleQueue
+from typing import Any
+
+from agent.errors import MachineError
+from agent.experiment import Audit, DryRun, Ending, Run
+from agent.files import remove
+from agent.invocation import typed
+from agent.lab.hardware import write_atomically
+from agent.pools.cluster import Cluster, Node, different, files_in, on, sentence
+from agent.pools.node import (
+    DEAF_S,
+    NodeWorker,
+    Returned,
+    Share,
+    drop,
+    enter,
+    fetch,
+    home,
+    is_inside,
+    night_folder,
+    place_in,
+)
+from agent.pools.pool import Ended, Worker, Working, taken_from
+from agent.runs.execute import Result
+from agent.runs.jobs import AuditRun, Job, Measure, Trial
+from agent.runs.runner import Runner
+
+WATCH_S = 1.0  # between looks at the nodes, and at the progress of each job
+REST_S, LOST_REST_S = 60.0, 5.0  # before a node that is unwell, or whose job was lost, gets work
+FAILURES_IN_A_ROW = 3  # of a node: it can be expected to do no job
+LEAVE_S = 6.0  # that Ray may take to notice that a node is gone, once its processes are
+START_S = 120.0  # for an actor to start
+END_S = 5.0  # that a job may take to end by itself; then its actor is killed
+CLOSE_S = 8.0
+RESULTS = {Trial: DryRun, Measure: Run, AuditRun: Audit}
+
+
+class Unwell(Exception):
+    """Say why a node can do no work now: its job is done elsewhere, or later."""
+
+
+class Lost(Exception):
+    """Say why a job has to be done again, for which its node is not to blame."""
+
+
+class Killed(Exception):
+    """Say that the process of a job was killed while its node went on."""
+
+
+@dataclass(eq=False, slots=True)
+class _Place:
+    """Hold where the jobs of a worker are executed."""
+
+    worker: Worker
+    node: Node
+    share: Share
+    actor: Any = None  # of NodeWorker; None: none was started, or it was killed
+    began_s: float = 0.0  # its job
+
+
+class RayPool:
+    """Execute jobs on workers of a cluster.
+
+    The weights of a run stay on the node that has trained it until the run's attempt is kept. A job that needs them
+    goes there. A job whose process is killed is done again once; the second time counts as the script's.
+    """
+
+    expects_workers = True  # nodes that join, or are well again
+
+    def __init__(self, cluster: Cluster, runner: Runner, most: int) -> None:
+        """Give work to at most so many workers."""
+        self._cluster, self._runner, self._most = cluster, runner, most  # the runner's folder is the night's
+        self._places: dict[str, _Place] = {}
+        self._met: set[str] = set()  # ids of the nodes that have got workers, or were refused
+        self._held: dict[tuple[int, int], Node] = {}  # attempt and seed → the node that has the weights
+        self._ended: SimpleQueue[Ended] = SimpleQueue()
+        self._news: list[str] = []
+        self._watched_s = 0.0
+        self._closing = False
+        self._meet_nodes()
+        if not self._places:
+            raise MachineError("; ".join(self._news) or "no node of the Ray cluster has a free device")
+        there = f"{len(self._places)} of {most} workers"
+        self._news = [said for said in self._news if " has joined: " not in said]
+        if len(self._places) < most:
+            self._news.append(f"the cluster has {there}; nodes that join later add theirs")
+
+    # ---- for the driver ----
+
+    @property
+    def workers(self) -> Sequence[str]:
+        return tuple(name for name, place in self._places.items() if self._is_here(place.node))
+
+    @property
+    def at_work(self) -> Mapping[str, Working]:
+        return {name: place.worker.working for name, place in self._places.items() if place.worker.job is not None}
+
+    def free_for(self, job: Job) -> str | None:
+        now, holder = time.monotonic(), self._holder(job)
+        for name in self.workers:
+            place = self._places[name]
+            is_free = place.worker.job is None and place.node.rests_until <= now
+            if is_free and (holder is None or place.node is holder):
+                return name
+        return None
+
+    def begin(self, worker: str, job: Job) -> None:
+        place = self._places[worker]
+        place.began_s = time.monotonic()
+        place.worker.begin(job)
+
+    def ended(self, wait_s: float) -> Sequence[Ended]:
+        if not self._closing and time.monotonic() - self._watched_s > WATCH_S:
+            self._cluster.look_around()
+            self._part_with_nodes()
+            self._meet_nodes()
+            self._watched_s = time.monotonic()
+        return [self._noted(ended) for ended in taken_from(self._ended, wait_s)]
+
+    def news(self) -> Sequence[str]:
+        news, self._news = self._news, []
+        return news
+
+    def bring_weights(self, number: int, seed: int) -> None:
+        """Fetch the weights of a run from the node that has them; without one, they are missed when they are needed."""
+        at, node = self._runner.weights(number, seed), self._held.get((number, seed))
+        if at.is_file() or node is None:
+            return
+        why = "they arrived damaged"
+        try:
+            content, checksum = self._cluster.call(node, fetch, self._runner.night, number, seed)
+            if sha256(content).hexdigest() == checksum:
+                write_atomically(at, content)
+                self._drop_there(number, seed)
+                return
+        except (MachineError, OSError) as error:
+            why = f"{error}"
+        self._say(f"the weights of #{number} with seed {seed} stay on their node: {why}")
+
+    def drop_weights(self, number: int, seed: int) -> None:
+        self._runner.drop_weights(number, seed)
+        self._drop_there(number, seed)
+
+    def _drop_there(self, number: int, seed: int) -> None:
+        node = self._held.pop((number, seed), None)
+        if node is not None and self._is_here(node):
+            self._cluster.begin_call(node, drop, self._runner.night, number, seed)
+
+    def close(self) -> None:
+        self._closing = True
+        Worker.end_all([place.worker for place in self._places.values()], CLOSE_S)
+
+    # ---- nodes ----
+
+    def _is_here(self, node: Node) -> bool:
+        return self._cluster.nodes.get(node.id) is node
+
+    def _holder(self, job: Job) -> Node | None:
+        """Return the node that has the weights which a job needs."""
+        node = self._held.get((job.attempt, job.seed)) if isinstance(job, AuditRun) else None
+        return node if node is not None and self._is_here(node) else None
+
+    def _part_with_nodes(self) -> None:
+        for name, place in list(self._places.items()):
+            if not self._is_here(place.node) and place.worker.job is None:
+                Worker.end_all([place.worker], 0.0)
+                del self._places[name]
+                self._say(f"node {place.node.name} has left the cluster")
+
+    def _meet_nodes(self) -> None:
+        """Give the workers of new nodes work, unless their scores would not compare, or there are enough workers."""
+        for node in self._cluster.nodes.values():
+            room = self._most - len(self.workers)
+            if node.id in self._met or node.is_pending or not room:
+                continue
+            self._met.add(node.id)
+            node.refused = node.refused or different(node, self._runner.night)
+            if node.refused is None:
+                self._enter(node, room)
+            self._say(node.refused or f"node {node.name} has joined: {(node.facts or {})['device']}")
+
+    def _enter(self, node: Node, room: int) -> None:
+        """Have a node lay out the night's folder, and give so many of its workers a place at most."""
+        try:
+            runs = self._cluster.call(node, enter, self._runner.night, self._cluster.content)
+        except MachineError as error:
+            node.refused = f"node {node.name} is not used: {error}"
+            return
+        self._held |= dict.fromkeys(runs, node)
+        if node.name in {place.node.name for place in self._places.values()}:
+            node.name = f"{node.name} {node.id[:4]}"
+        for name, share in list(shares_of_node(node, self._cluster.cores_each).items())[:room]:
+            self._places[name] = self._place(name, node, share)
+
+    def _place(self, name: str, node: Node, share: Share) -> _Place:
+        worker = Worker(name, lambda job: self._execute(place, job), self._ended)
+        place = _Place(worker, node, share)
+        return place
+
+    def _say(self, sentence: str) -> None:
+        self._news += [] if sentence in self._news else [sentence]
+
+    # ---- in the thread of a worker ----
+
+    @property
+    def _stops(self) -> bool:
+        return self._closing or self._runner.stopped()
+
+    def _execute(self, place: _Place, job: Job) -> Ended:
+        """Execute a job; a dry run or an audit again if its process is killed, where the journal counts runs."""
+        name, node = place.worker.name, place.node
+        for is_second in (False, True):
+            try:
+                if isinstance(job, AuditRun):
+                    self._send_files(node, job)
+                place.actor = place.actor or self._started(place)
+                return self._taken(place, job, self._returned(place, job))
+            except Lost as lost:
+                return Ended(name, job, lost=f"worker {name}: {lost}")
+            except MachineError as error:  # of a call to the node
+                raise Unwell(str(error)) from error
+            except Killed:
+                why = f"its process was killed on {node.name}"
+                if self._stops:
+                    break
+                if isinstance(job, Measure) and job.may_be_void:
+                    return Ended(name, job, Run(job.seed, Ending.SPOILT, None, 0.0, None, why))
+                if is_second or isinstance(job, Measure):
+                    return _counted(name, job, why, self._runner.night.tag)
+        return Ended(name, job)
+
+    def _send_files(self, node: Node, job: AuditRun) -> None:
+        """Send the files that an audit needs; raise Lost if the weights are on neither of the two machines."""
+        runner, weights = self._runner, self._runner.weights(job.attempt, job.seed)
+        paths = [runner.losses(job.attempt, job.seed, job.split)]
+        paths += [runner.losses(*job.reference, job.split)] if job.reference else []
+        if node is not self._holder(job):
+            if not weights.is_file():
+                raise Lost("the node with its weights is gone")
+            paths.append(weights)
+        there = night_folder(runner.night).relative_to(home()).as_posix()
+        names = [path.relative_to(runner.folder).as_posix() for path in paths if path.is_file()]
+        self._cluster.send(node, there, files_in(runner.folder, names))
+
+    def _started(self, place: _Place) -> Any:
+        """Return a new actor of a worker, which holds its part of the node."""
+        import ray
+
+        share, night = place.share, self._runner.night
+        options = {"num_cpus": share.cores, "num_gpus": share.gpus, "scheduling_strategy": on(place.node)}
+        try:
+            actor = ray.remote(NodeWorker).options(max_concurrency=2, **options).remote()
+            opened = actor.open.remote(night, self._cluster.content, place.worker.name, share, self._runner.allowance_s)
+            ray.get(opened, timeout=START_S)
+        except ray.exceptions.ActorDiedError as error:
+            raise Lost("its process ended") from error
+        except Exception as error:
+            raise Unwell(sentence(error)) from error
+        return actor
+
+    def _returned(self, place: _Place, job: Job) -> Returned:
+        """Return what the actor brings back; meanwhile note its progress, and end the job where the driver wants it."""
+        import ray
+        from ray.exceptions import ActorDiedError, OutOfMemoryError, RayError
+
+        actor, stopped_s = place.actor, math.inf
+        try:
+            answer = actor.execute.remote(job)
+            while not ray.wait([answer], timeout=WATCH_S)[0]:
+                stops = self._stops
+                with suppress(RayError):  # of the actor's end, the answer says it
+                    place.worker.working = ray.get(actor.progress.remote(is_to_end=stops), timeout=WATCH_S)
+                stopped_s = min(stopped_s, time.monotonic()) if stops else math.inf
+                if time.monotonic() - stopped_s > END_S:
+                    ray.kill(actor)
+            returned: Returned = ray.get(answer)
+        except (ActorDiedError, OutOfMemoryError) as error:
+            place.actor = None
+            time.sleep(0.0 if self._stops else LEAVE_S)  # a node that leaves takes its processes first
+            raise Killed if place.node.id in self._cluster.listed() else Lost("its node has left") from error
+        except Exception as error:  # as many kinds as there are ways for an answer to be damaged
+            place.actor = None
+            ray.kill(actor)
+            raise Unwell(sentence(error)) from error
+        return returned
+
+    def _taken(self, place: _Place, job: Job, returned: Returned) -> Ended:
+        """Take a job's result and its files; raise Unwell where they cannot be its."""
+        why = unusable(job, returned) or returned.unwell
+        if why is not None:
+            raise Unwell(why)
+        result, error = returned.result, MachineError(returned.error) if returned.error is not None else None
+        was_ended = result is None or (isinstance(result, Run) and result.ending is Ending.STOPPED)
+        if was_ended and error is None and not self._stops:
+            raise Lost(f"it was not asked for {DEAF_S:.0f} s")
+        if isinstance(job, Measure):
+            remove(self._runner.run_folder(job.attempt, job.seed))
+            if isinstance(result, Run) and result.weights_bytes is not None:
+                self._held[job.attempt, job.seed] = place.node
+        take_files(self._runner, returned.files)
+        return Ended(place.worker.name, job, result, error)
+
+    # ---- ends ----
+
+    def _noted(self, ended: Ended) -> Ended:
+        """Return how a job has ended, for the driver; where its node has failed, the job is lost, and the node rests.
+
+        Of jobs that went on at the same time on a node, the first to fail counts. Where all nodes have failed again and
+        again, the night ends.
+        """
+        place, error, now = self._places[ended.worker], ended.error, time.monotonic()
+        place.worker.job, node = None, place.node
+        is_unwell = isinstance(error, Unwell)
+        if self._stops:
+            return replace(ended, lost=None, error=None if is_unwell else error)
+        if ended.lost is not None:
+            node.rests_until = max(node.rests_until, now + LOST_REST_S)
+            return ended
+        others = any(other.node is not node for other in self._places.values())
+        if not is_unwell and not (isinstance(error, MachineError) and others):
+            node.failures = 0
+            return ended
+        if place.began_s >= node.failed_s:
+            node.failures, node.rests_until = node.failures + 1, now + REST_S
+            self._say(f"node {node.name} gets no work for {REST_S:.0f} s: {error}")
+        node.failed_s = now
+        if any(other.node.failures < FAILURES_IN_A_ROW for other in self._places.values()):
+            return replace(ended, error=None, lost=f"worker {ended.worker}: {error}")
+        again = typed("run", "--tag", self._runner.night.tag)
+        why = (
+            f"no node of the Ray cluster does its work: node {node.name} failed {FAILURES_IN_A_ROW} times in a row or "
+            f"more, now with: {error}; repair that and go on with: {again} (what was lost is done again)"
+        )
+        return replace(ended, error=MachineError(why))
+
+
+def _counted(worker: str, job: Job, why: str, tag: str) -> Ended:
+    """Return the end of a job that counts though its process was killed; that of attempt 0 ends the night."""
+    twice = f"{why}, for the second time"
+    if not job.attempt:
+        again = typed("run", "--tag", tag)
+        return Ended(worker, job, error=MachineError(f"{twice}; see why, and go on with: {again}"))
+    result: Result = Audit(0, 0, 0.0, 0.0, 0.0, f"it could not be done: {twice}")
+    if isinstance(job, Measure):
+        result = Run(job.seed, Ending.EXCEEDED, None, 0.0, None, twice)
+    elif isinstance(job, Trial):
+        result = DryRun(0.0, twice)
+    return Ended(worker, job, result)
+
+
+def unusable(job: Job, returned: Returned) -> str | None:
+    """Return why what a node has sent cannot be the result of this job; None if it can, and where there is none."""
+    result, sent = returned.result, returned.files
+    if not all(name.startswith("runs/") and is_inside(name) for name in sent):
+        return "it sent a file that no job has"
+    if result is None:
+        return None
+    if not isinstance(result, RESULTS[type(job)]):
+        return f"it sent a {type(result).__name__} in answer to another job"
+    if isinstance(job, Measure) and isinstance(result, Run):
+        if result.seed != job.seed:
+            return f"it sent a run with seed {result.seed} for one with seed {job.seed}"
+        scores = [score.val_bpb for score in (result.score, result.holdout) if score and score.val_bpb is not None]
+        losses = [content for name, content in sent.items() if name.endswith(".f32") and content]
+        if not all(map(math.isfinite, scores)) or len(losses) < len(scores):
+            return "it sent a score that is no number, or none of the losses that it is of"
+    return None
+
+
+def take_files(runner: Runner, files: Mapping[str, bytes]) -> None:
+    """Write files of a node to the night's folder; losses are on the disk before the journal records their score."""
+    for name, content in files.items():
+        at = place_in(runner.folder, name)
+        if at.suffix == ".f32":
+            write_atomically(at, content)
+        else:
+            at.write_bytes(content)
+
+
+def shares_of_node(node: Node, cores_each: int | None) -> dict[str, Share]:
+    """Return the name of each worker of a node → its share of it."""
+    assert node.facts is not None
+    gpus = int(node.facts["device_kind"] == "cuda")
+    cores = cores_each or max(1, node.cpus // (node.gpus if gpus else 1))
+    count, kind = (node.gpus, "gpu") if gpus else (node.cpus // cores, "share")
+    names = [f"{node.name} {kind} {at}" for at in range(count)] if count > 1 or gpus else [node.name] * count
+    return {worker: Share(cores, gpus, 1 / count) for worker in names}
