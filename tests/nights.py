@@ -19,7 +19,7 @@ import pytest
 
 from agent.clock import Stopwatch
 from agent.errors import Exhausted
-from agent.experiment import LOCAL, Ask, Attempt, Doing, Night, Progress, Proposal, Terms, Work
+from agent.experiment import LOCAL, Attempt, Doing, Progress, Proposal, Terms, Work
 from agent.judging.judges import Greedy
 from agent.night.limits import Limits
 from agent.night.lock import Stop
@@ -27,7 +27,7 @@ from agent.night.loop import at_work, run_night
 from agent.night.opening import Request, open_night
 from agent.night.plan import Flight, Plan
 from agent.night.state import NightContext
-from agent.proposers.briefing import Briefing, Left
+from agent.proposers.briefing import Briefing
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.runs.runner import Runner
@@ -211,13 +211,8 @@ class Quiet:
         self.sentences: list[str] = []
         self.progress: list[Progress] = []
 
-    def night_stands(self, night: Night, history: Sequence[Attempt], asks: Sequence[Ask], left: Left) -> None: ...
-    def dawn_began(self, runs: int) -> None: ...
-    def asking_began(self, number: int) -> None: ...
-    def attempt_began(self, attempt: Attempt) -> None: ...
     def run_began(self, attempt: Attempt, seed: int, worker: str) -> None: ...
     def scoring_began(self, attempt: Attempt, worker: str) -> None: ...
-    def worker_rests(self, worker: str) -> None: ...
     def attempt_settled(self, attempt: Attempt, before: Attempt | None) -> None: ...
 
     def work_began(self, attempt: Attempt, work: Work) -> None:

@@ -12,7 +12,7 @@ from cheating import Script
 from nights import Quiet, scripted_context
 
 from agent.errors import Exhausted
-from agent.experiment import Attempt, Decision, Ending, History, Kind, Proposal, Review, Status
+from agent.experiment import Attempt, Decision, Doing, Ending, History, Kind, Proposal, Review, Status, Work
 from agent.judging.failures import PLAUSIBLE_GAIN, too_slow
 from agent.judging.judges import Greedy
 from agent.night import loop as night
@@ -110,8 +110,9 @@ class Observer(Quiet):
     def __post_init__(self) -> None:
         super().__init__()
 
-    def attempt_began(self, attempt: Attempt) -> None:
-        self.began_s = time.monotonic()
+    def work_began(self, attempt: Attempt, work: Work) -> None:
+        if work.doing is Doing.REHEARSING or not attempt.runs:
+            self.began_s = time.monotonic()
 
     def attempt_settled(self, attempt: Attempt, before: Attempt | None) -> None:
         seconds = time.monotonic() - self.began_s

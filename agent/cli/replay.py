@@ -19,9 +19,9 @@ from rich.console import Console
 from agent.cli.answer import Answer
 from agent.cli.find import attempt_meant, script_of
 from agent.cli.options import Seed
-from agent.clock import kept_awake, utc_now
+from agent.clock import kept_awake
 from agent.errors import MachineError, NightError
-from agent.experiment import LOCAL, WHOLE, Attempt, Doing, Ending, Lease, Night, Run, Terms, Work
+from agent.experiment import TITLE_CHARS, WHOLE, Attempt, Doing, Ending, Lease, Night, Run, Terms
 from agent.files import ignore_all, read_end, remove
 from agent.judging.failures import run_failure
 from agent.lab.hardware import cache_root
@@ -43,9 +43,9 @@ from agent.sandbox.box import Mode, choose
 from agent.sandbox.process import LOG
 from agent.sandbox.watch import limits_of_machine
 from agent.script.contract import check_script, fixed_files
-from agent.text import SCORE_DECIMALS
+from agent.text import SCORE_DECIMALS, one_line
 from agent.view.answer import Replay, ReplayAnswer, plain
-from agent.view.live.screen import Screen
+from agent.view.live import RunScreen
 from agent.view.replayed import replayed
 from agent.view.screen import steadfast
 
@@ -75,7 +75,7 @@ def replay(attempt: str, /, *, seed: Seed | None = None, out: Path | None = None
     seed = seed if seed is not None else next((run.seed for run in chosen.runs), 0)
     terms = record.night.terms if record.is_here else Terms()  # a record from elsewhere turns no sandbox off
     lease = _lease(record)
-    screen = Screen(Console(file=steadfast(sys.stdout)), record.budget_s)
+    screen = RunScreen(Console(file=steadfast(sys.stdout)), record.budget_s)
     with ExitStack() as undo:
         tell = undo.enter_context(only_night(place.repo.common_dir))
         check_disk(place.repo.root)
@@ -193,7 +193,7 @@ def _changed_files(record: Record, night: Night) -> tuple[str, ...]:
 
 
 def _run_again(
-    runner: Runner, place: Place, record: Record, attempt: Attempt, script: str, screen: Screen
+    runner: Runner, place: Place, record: Record, attempt: Attempt, script: str, screen: RunScreen
 ) -> tuple[Run, str | None]:
     """Train, score and audit once; return the run and why it has no score, or none that is believed.
 
@@ -205,12 +205,7 @@ def _run_again(
         usual_s = usual_scoring_s(record.attempts)
         allowance_s = allowance_s or learnt_allowance_s(record.attempts, night.budget_s)
     allowance_s = allowance_s or FIRST_ALLOWANCE_S
-    fresh = replace(attempt, runs=(), decision=None, settled=False, decisions=())
-
-    def begins(doing: Doing) -> None:
-        screen.work_began(fresh, Work(LOCAL, doing, number, utc_now(), night.seed))
-
-    screen.attempt_began(fresh)
+    title = one_line(f"#{number} {attempt.title}", TITLE_CHARS)
     machine = Trial(attempt=number, script=script, allowance_s=allowance_s, scoring_s=FIRST_LIMIT_S)
     job = Measure(
         attempt=number,
@@ -221,7 +216,7 @@ def _run_again(
         usual_scoring_s=usual_s,
     )
     while True:
-        begins(Doing.TRAINING)
+        screen.begin(title, f"run with seed {night.seed}")
         run = execute(job, runner)
         assert isinstance(run, Run)
         if run.ending is Ending.STOPPED:
@@ -232,7 +227,7 @@ def _run_again(
             break
     failure = run_failure(run)
     if failure is None and number:
-        begins(Doing.AUDITING)
+        screen.begin(title, Doing.AUDITING)
         limit_s = scoring_limit_s(usual_s, max(0.0, run.wall_s - night.budget_s), allowance_s)
         verdict = audit(runner, number, script, run.seed, limit_s, None)
         failure = f"audit: {verdict.failure}" if verdict.failure is not None else None

@@ -25,7 +25,7 @@ from agent.records.summary import summary_of
 from agent.records.terms import as_words
 from agent.text import counted
 from agent.view.answer import plain
-from agent.view.live.ending import HEADING, belief, tried_lines
+from agent.view.ending import HEADING, belief, tried_lines
 from agent.view.screen import print_folded, print_lines, terminal_width
 from agent.view.workers import crew_of
 

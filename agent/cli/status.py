@@ -8,7 +8,7 @@ from agent.cli.answer import Answer
 from agent.cli.find import find_night
 from agent.cli.tries import latest, tries_line
 from agent.errors import NothingYet
-from agent.experiment import is_look, short
+from agent.experiment import is_look
 from agent.invocation import typed
 from agent.night.lock import Holder, Stop, holder, like_ctrl_c
 from agent.proposers.briefing import Left
@@ -19,7 +19,7 @@ from agent.records.summary import NightSummary, summary_of
 from agent.text import counted, duration
 from agent.view.answer import Process, StatusAnswer, plain
 from agent.view.status import status_lines
-from agent.view.workers import Crew, crew_of, workers_of_call
+from agent.view.workers import Crew, crew_of
 
 LOOK_EVERY_S = 0.5
 HEADS = re.compile(  # of the lines below, which a terminal shows in bold
@@ -119,33 +119,21 @@ def _follow(place: Place, who: Holder) -> Answer:
     """Draw the screen of a night that runs in another process until it ends, or Ctrl-C."""
     from rich.console import Console
 
-    from agent.judging.judges import choose_judge
-    from agent.view.live.follow import Follower
-    from agent.view.live.screen import Screen
+    from agent.view.live import NightScreen
 
-    with Journal.read(place.journal(who.tag)) as journal:
-        night, stop = journal.night(), Stop(place.folder(who.tag))
-        screen = Screen(
-            Console(),
-            night.budget_s,
-            lambda: stop.after_run,
-            stopping_now=lambda: stop.now,
-            calibration=choose_judge(night.terms.judge, night.terms.confirm).calibration,
-            heeds_ctrl_c=False,
-            workers=workers_of_call(journal),
-        )
-        screen.said(f"night {who.tag} (pid {who.pid}, since {who.since}) on branch {short(night.branch)}")
-        follower = Follower(place.folder(who.tag), journal, screen)
-        last = f"night {who.tag} has ended; see: {typed('status')}, {typed('results')}"
-        try:
-            with like_ctrl_c():
-                while holder(place.repo.common_dir) == who:
-                    follower.look(who.left)
-                    time.sleep(LOOK_EVERY_S)
-                follower.look(who.left)
-        except KeyboardInterrupt:
-            last = f"night {who.tag} goes on; end it with: {typed('stop')}"
-        finally:
-            screen.close()
-        screen.said(last)
+    folder, stop = place.folder(who.tag), Stop(place.folder(who.tag))
+    screen = NightScreen(Console(), folder, who.left, lambda: stop.after_run, lambda: stop.now, is_own=False)
+    screen.said(f"night {who.tag} (pid {who.pid}, since {who.since})")
+    last = f"night {who.tag} has ended; see: {typed('status')}, {typed('results')}"
+    try:
+        with like_ctrl_c():
+            while holder(place.repo.common_dir) == who:
+                screen.look()
+                time.sleep(LOOK_EVERY_S)
+            screen.look()
+    except KeyboardInterrupt:
+        last = f"night {who.tag} goes on; end it with: {typed('stop')}"
+    finally:
+        screen.close()
+    screen.said(last)
     return Answer({"tag": who.tag})

@@ -31,7 +31,7 @@ from agent.script.dials import fingerprint
 from agent.script.merge import Basis, basis_of, is_patch
 from agent.text import SAID_CHARS, one_line
 from agent.view.answer import plain
-from agent.view.live.follow import Moment
+from agent.view.live import Moment
 from agent.view.screen import print_folded
 from agent.view.verdict import TriedEdit, missing_edits
 

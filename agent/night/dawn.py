@@ -58,8 +58,6 @@ def confirm_night(context: NightContext, most_runs: int) -> Findings | None:
     context.journal.mark_lost_runs(boot_id())
     state = context.state()
     _reopen(context.journal, state, most_runs)
-    context.tell_standing(state)
-    context.watcher.dawn_began(most_runs)
     with at_work(context, state) as driver:
         until = runs_at_dawns(state.attempts) + most_runs
         plan = DawnPlan(driver.context, state, driver.flight, until)

@@ -69,7 +69,6 @@ class Ideas:
         self._failures: list[BaseException] = []  # of such questions
         self._entered: set[int] = set()  # questions whose ideas became attempts with lower numbers
         self._last_ahead = 0  # the highest number for which an idea was asked ahead
-        self._told_of: Question | None = None  # that the watcher knows of
         # crashes of which no source is asked for a repair: of earlier calls, whose last attempt alone is repaired still
         self._passed = {attempt.number for attempt in state.attempts[:-1] if attempt.decision is not None}
         self._pauses = 0  # begun since the last idea
@@ -110,7 +109,6 @@ class Ideas:
         over = [question for question in self._questions if question.answer.done()]  # their calls are in the outbox
         if context.outbox.has_asked():
             self._state.read()
-            context.tell_standing(self._state)
         for sentence in context.outbox.take_sentences():
             context.watcher.said(sentence)
         for question in over:
@@ -158,11 +156,7 @@ class Ideas:
             self._rests_until_s = None
             self._ask_for(best, wanted)
         if self._questions and state.workers == 1:
-            question = self._questions[0]
-            if question is not self._told_of:
-                self._told_of = question
-                context.watcher.asking_began(len(state.attempts))
-            context.watcher.progressed(None, time.monotonic() - question.began_s)
+            context.watcher.progressed(None, time.monotonic() - self._questions[0].began_s)
         # one may come later: from a question, after a pause, or once another script is the best
         if self._questions or (self._exhausted_at == best.number and state.unsettled):
             return Supply.LATER

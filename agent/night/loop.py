@@ -52,7 +52,6 @@ def run_night(context: NightContext) -> None:
     """Run until a limit is reached, the user stops the night or the proposer is exhausted; raise NightshiftError."""
     context.journal.mark_lost_runs(boot_id())
     state = context.state()
-    context.tell_standing(state)
     with Ideas(context, state) as ideas, at_work(context, state) as driver:
         driver.ideas = ideas
         plan = Plan(driver.context, state, driver.flight)
@@ -95,7 +94,6 @@ class Driver:
         self.ideas: Ideas | None = None  # None: no source is asked
         self.flight = Flight(self.pool)
         self._run_ids: dict[str, int] = {}  # in the journal, of the runs that workers make
-        self._introduced: set[int] = set()  # the attempts that the watcher knows to be at work
         self._scoring: set[str] = set()  # the workers that score what they have trained
         self._decided: list[int] = []  # attempts, in this order, in this call
         self.state.workers = max(1, len(self.pool.workers))
@@ -135,7 +133,6 @@ class Driver:
                     state.read(number)
             case Settle(number):
                 self.settle(number)
-                self._introduced.discard(number)
                 if state.attempts[number].is_idea:
                     tell_settled(self.context, state, state.attempts[number])
             case Enter(parent, proposal):
@@ -216,9 +213,6 @@ class Driver:
         attempt = self.state.attempts[job.attempt]
         if not attempt.settled:
             self.journal.check_in_place()  # before minutes are spent whose result could not be recorded
-        if (isinstance(job, Measure) or not attempt.settled) and attempt.number not in self._introduced:
-            self._introduced.add(attempt.number)
-            self.context.watcher.attempt_began(attempt)
         self.commit(attempt.number)
         match job:
             case Trial():
@@ -287,12 +281,10 @@ class Driver:
             else:
                 self._record_result(job, ended)
             self.journal.rest(ended.worker)
-            self.context.watcher.worker_rests(ended.worker)
             attempt = self.state.attempts[job.attempt]
-            if attempt.settled:
-                self._introduced.discard(job.attempt)
-                if attempt.is_idea and attempt.status is not Status.KEEP and not isinstance(job, Trial):
-                    self.pool.drop_weights(job.attempt, job.seed)  # it was revoked meanwhile
+            is_revoked = attempt.settled and attempt.is_idea and attempt.status is not Status.KEEP
+            if is_revoked and not isinstance(job, Trial):
+                self.pool.drop_weights(job.attempt, job.seed)  # meanwhile
         except Exception as error:
             return error
         return ended.error
@@ -373,4 +365,3 @@ def tell_settled(context: NightContext, state: State, attempt: Attempt) -> None:
         if measured is not None and measured.tag is None:
             dawn = context.limits.runs_at_dawn(replace(state.pace, run_s=measured.run_s))
             say(f"pace: {pace_words(measured, context.limits.left(state.ideas), 0, dawn, state.workers)}")
-    context.tell_standing(state)

@@ -22,7 +22,7 @@ from rich.console import Console
 from agent.archive.unpack import MANIFEST
 from agent.clock import kept_awake, utc_now
 from agent.errors import MachineError, NightError, NightHalted, RepoError
-from agent.experiment import WHOLE, Judge, Lease, Night, Terms
+from agent.experiment import WHOLE, Lease, Night, Terms
 from agent.files import disk_is_full, ignore_all
 from agent.invocation import typed
 from agent.judging.judges import choose_judge
@@ -50,7 +50,7 @@ from agent.sandbox.watch import limits_of_machine
 from agent.script.contract import check_script, fixed_files
 from agent.script.dials import read_dials
 from agent.text import harmless
-from agent.view.live.screen import Screen
+from agent.view.live import NightScreen
 from agent.view.page.writer import PageWriter
 from agent.view.screen import steadfast
 
@@ -115,7 +115,10 @@ def open_context(request: Request) -> Iterator[NightContext]:
         undo.enter_context(kept_awake())
         journal.record_call(terms.workers)
         judge = choose_judge(terms.judge, terms.confirm)
-        screen = _screen(request, terms, night, journal, stop, judge)
+        screen = NightScreen(
+            Console(file=steadfast(sys.stdout)), folder, lambda ideas: limits.left(ideas + 1),
+            lambda: stop.after_run, lambda: stop.now, for_author=request.proposer is not None,
+        )  # fmt: skip
         undo.callback(screen.close)
         if before is not None:
             _take_up_changes(before, night, journal, screen)
@@ -148,14 +151,6 @@ def open_context(request: Request) -> Iterator[NightContext]:
             page = undo.enter_context(PageWriter(place, night.tag, screen.said, lambda: stop.now))
             context = replace(context, attempt_settled=page.attempt_settled)
         yield context
-
-
-def _screen(request: Request, terms: Terms, night: Night, journal: Journal, stop: Stop, judge: Judge) -> Screen:
-    return Screen(
-        Console(file=steadfast(sys.stdout)), night.budget_s, lambda: stop.after_run,
-        stopping_now=lambda: stop.now, calibration=judge.calibration, for_author=request.proposer is not None,
-        workers=terms.workers, calls=journal.calls(),
-    )  # fmt: skip
 
 
 def terms_of(place: Place, tag: str | None, asked: Mapping[str, Any]) -> tuple[Night | None, Terms]:
@@ -228,7 +223,7 @@ def _open_journal(place: Place, tag: str) -> Iterator[Journal]:
         raise NightHalted(tag, error) from error
 
 
-def _take_up_changes(before: Night, night: Night, journal: Journal, screen: Screen) -> None:
+def _take_up_changes(before: Night, night: Night, journal: Journal, screen: NightScreen) -> None:
     """Record the terms that were changed, and tell the user of them and of data in another place."""
     if night.terms != before.terms:
         journal.record_facts(terms=night.terms)

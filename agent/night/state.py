@@ -1,6 +1,6 @@
 """The parts that a night works with, and what it knows: read from its journal once, and changed together with it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
@@ -9,7 +9,6 @@ from agent.experiment import (
     Ask,
     Attempt,
     Dawn,
-    History,
     Judge,
     Night,
     Progress,
@@ -21,7 +20,7 @@ from agent.experiment import (
 from agent.night.limits import Limits, Pace
 from agent.night.lock import Stop
 from agent.pools.pool import Pool
-from agent.proposers.briefing import Left, Proposer
+from agent.proposers.briefing import Proposer
 from agent.proposers.outbox import Outbox
 from agent.records.journal import Journal
 from agent.records.place import Place
@@ -115,17 +114,12 @@ def unaudited(attempt: Attempt) -> Run | None:
 
 
 class Watcher(Protocol):
-    """Receive the events of a night, to show them: a terminal, a plain log, a test."""
+    """Look at a night whenever something has happened in it, and say sentences: a terminal, a plain log, a test."""
 
-    def night_stands(self, night: Night, history: History, asks: Sequence[Ask], left: Left) -> None: ...
-    def dawn_began(self, runs: int) -> None: ...
-    def asking_began(self, number: int) -> None: ...
-    def attempt_began(self, attempt: Attempt) -> None: ...
+    def said(self, sentence: str) -> None: ...
     def work_began(self, attempt: Attempt, work: Work) -> None: ...
     def progressed(self, progress: Progress | None, elapsed_s: float, worker: str = ...) -> None: ...
-    def worker_rests(self, worker: str) -> None: ...
     def attempt_settled(self, attempt: Attempt, before: Attempt | None) -> None: ...
-    def said(self, sentence: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,10 +152,6 @@ class NightContext:
         """Read from the journal what the night knows so far."""
         workers = 1 if self.pool is None else len(self.pool.workers)
         return State(self.journal, self.night.budget_s, self.patience_s, workers)
-
-    def tell_standing(self, state: State) -> None:
-        """Show where the night stands now."""
-        self.watcher.night_stands(self.night, state.attempts, state.asks, self.limits.left(state.ideas))
 
 
 def why_and_where(context: NightContext, crashed: Attempt) -> str:

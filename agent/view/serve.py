@@ -40,10 +40,10 @@ from agent.records.record import Record
 from agent.runs.outputs import read_progress
 from agent.text import duration, harmless_lines
 from agent.view.answer import plain
-from agent.view.live.follow import seconds_since
-from agent.view.live.verdicts import progress_words, within_one
+from agent.view.live import seconds_since
 from agent.view.page.page import file, gather, page, template
 from agent.view.run_files import curve, log_tail
+from agent.view.words import progress_words, within_one
 from agent.view.workers import in_order, workers_of_call
 
 LOOPBACK, HOSTS = "127.0.0.1", ["127.0.0.1", "localhost"]  # a page of a foreign site may lead its own name to 127.0.0.1

@@ -8,10 +8,12 @@ from rich.text import Text
 
 from agent.experiment import (
     LOCAL,
+    NOT_BELIEVED,
     Attempt,
     Audit,
     Ending,
     Entry,
+    Kind,
     Night,
     Run,
     Score,
@@ -19,13 +21,47 @@ from agent.experiment import (
     attempt_ref,
     memory_mb,
 )
+from agent.proposers.author.attempts import reason_for_author
 from agent.records.results import Row, number_of
-from agent.records.summary import Share
-from agent.text import SAID_CHARS, counted, harmless_lines, one_line, percent_sure, shown_difference
+from agent.records.summary import Share, gain_bpb, measured_gain_bpb
+from agent.text import SAID_CHARS, counted, harmless, harmless_lines, one_line, percent_sure, shown_difference
 from agent.view import table
-from agent.view.live.verdicts import COLOURS
 from agent.view.table import Column
-from agent.view.words import memory, moment, score
+from agent.view.words import BETWEEN, memory, moment, score
+
+COLOURS = {Status.KEEP: "green", Status.DISCARD: "bright_black", Status.CRASH: "red"}
+# whose reasons are shown
+TELLING = NOT_BELIEVED | {Kind.IGNORES_SEED, Kind.STOPPED_EARLY, Kind.PROVISIONAL, Kind.TOO_SLOW}
+
+
+def verdict(attempt: Attempt, before: Attempt | None, *, for_author: bool = False) -> Text:
+    """Return number, title, score, gain (higher is better) and decision.
+
+    The gain is the judge's estimate, or else the difference to the earlier incumbent.
+
+    for_author: without words of a process that has read validation text.
+    """
+    status = attempt.status or Status.CRASH
+    words = [f"#{attempt.number}", harmless(attempt.title)]
+    measured_bpb, estimated_bpb = measured_gain_bpb(attempt, before), gain_bpb(attempt, before)
+    if attempt.val_bpb is not None:
+        words.append(f"val_bpb {attempt.val_bpb:.6f}")
+    if measured_bpb is not None:
+        words.append(f"gain {estimated_bpb:+.6f}")
+    why = reason_for_author(attempt) if for_author else attempt.decision and attempt.decision.words
+    explained = attempt.decision is not None and why and _wants_a_reason(attempt, measured_bpb)
+    line = Text(BETWEEN).join(map(Text, words)) + BETWEEN + Text(status, COLOURS[status])
+    return line + f" ({harmless(why)})" if why and explained else line
+
+
+def _wants_a_reason(attempt: Attempt, measured_bpb: float | None) -> bool:
+    """Return whether to show the reason: for crashes, the kinds of TELLING, and decisions against the difference."""
+    if attempt.status is Status.CRASH or attempt.kind in TELLING:
+        return True
+    return measured_bpb is not None and (measured_bpb > 0) != (attempt.status is Status.KEEP)
+
+
+# ---- the ledger ------------------------------------------------------------------------------------------------------
 
 RESULTS = (  # on a narrow terminal the highest rank is left out first
     Column("tag", rank=1),

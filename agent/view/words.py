@@ -1,9 +1,11 @@
 """Say a gain, an interval, a time and a size, in the same words on every screen and page."""
 
+from agent.experiment import Progress
 from agent.judging.intervals import Interval
-from agent.text import SCORE_DECIMALS, counted, duration
+from agent.text import ABSURD, SCORE_DECIMALS, counted, duration
 from agent.view.workers import Load
 
+BETWEEN = " · "  # parts of a line
 NONE = "–"  # in a table, where there is no value
 
 
@@ -54,3 +56,20 @@ def memory(megabytes: float) -> str:
 def moment(at: str | None) -> str:
     """Return a time of the journal as people read it, in UTC; "" where none was noted."""
     return f"{at[:19].replace('T', ' ')} UTC" if at else ""
+
+
+def progress_words(point: Progress, budget_s: float) -> list[str]:
+    """Return what is known of a training run's progress, the most important first."""
+    done = within_one(point.fraction)
+    words = [f"{done:.0%}", f"{(1 - done) * budget_s:.0f} s left"]
+    if point.tokens_s is not None and 0 <= point.tokens_s < ABSURD:
+        words.append(f"{point.tokens_s:,.0f} tokens/s")
+    if point.loss is not None and abs(point.loss) < ABSURD:
+        words.append(f"loss {point.loss:.3f}")
+    if point.step is not None and 0 <= point.step < ABSURD:
+        words.append(f"step {point.step:.0f}")
+    return words
+
+
+def within_one(fraction: float) -> float:
+    return min(1.0, max(0.0, fraction))

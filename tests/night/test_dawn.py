@@ -246,7 +246,7 @@ def test_status_names_the_confirmed_script(morning):
 def test_people_are_told_in_a_few_lines(morning):
     lines = morning.said.splitlines()
     assert lines[0] == "dawn of night t: up to 2 runs of 0.05 s"
-    assert "#4 #3 without #2, another seed" in lines
+    assert any(line.startswith("#4 #3 without #2 · dawn run ") for line in lines)
     assert any(line.startswith("#4 · seed 1001 · val_bpb 3.") and " · on the holdout 3." in line for line in lines)
     told = lines[lines.index("dawn: #3 script 3, against the baseline") :]
     for line, words in zip(told[1:4], ("recorded gain", "honest gain", "on the holdout"), strict=True):

@@ -84,7 +84,7 @@ def test_what_fresh_seeds_do_not_confirm_gets_no_branch_and_what_stands_there_is
     assert first[-1].endswith("git restore -s refs/experiments/t/0000 train_mlx.py")
     assert "  experiments/0.05s-t-confirmed stays as an earlier dawn left it" in second
     assert kept.git("rev-parse", "experiments/0.05s-t-confirmed") == kept.git("rev-parse", "main")
-    assert "dawn 1: #1 is not confirmed (a gain of +" in kept.nightshift("status").stdout
+    assert "dawn: #1 is not confirmed (a gain of +" in kept.nightshift("status").stdout
 
 
 def test_a_champion_that_is_a_passenger_by_itself_gives_its_place_back_when_the_night_goes_on(kept):

@@ -13,7 +13,7 @@ from agent.judging.intervals import Interval
 from agent.judging.noise import noise
 from agent.records.record import Record
 from agent.records.summary import NightSummary, summary_of
-from agent.view.live.ending import BAR, BEYOND, SHADE, belief, tried_lines
+from agent.view.ending import BAR, BEYOND, SHADE, belief, tried_lines
 
 NOISE_BPB = 0.1
 

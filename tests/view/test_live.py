@@ -41,8 +41,8 @@ def night_and_watcher(
 def test_a_night_is_shown_on_its_terminal_and_by_watch_in_another_process(grounds):
     night, watch = night_and_watcher(grounds, "--judge", "greedy", "--hours", "1", "--dawn", "0", "--budget-s", "0.6")
     assert night.has_shown("#0 baseline · run 1, seed 0", "s left · 1,000,000 tokens/s")
-    assert night.has_shown("#1 SHARE", "best   #0 val_bpb", "0 kept", "1 experiment · 59 min")
-    assert watch.has_shown("best   #", " kept · ", "left   ", " · 59 min")
+    assert night.has_shown("#1 SHARE", "best    #0 val_bpb", "0 kept", "0 experiments · ")
+    assert watch.has_shown("best    #", " kept · ", "left    ")
     for terminal in (night, watch):
         assert not any(set(line) == {"─"} for line in terminal.lines())  # the panel is gone
     assert "next:" in night.text()
@@ -60,9 +60,9 @@ def test_calibration_and_dawn_are_told_apart_by_night_and_watcher(tmp_path):
     for terminal in (night, watch):
         assert terminal.has_shown("#0 baseline · calibration run 3 of 3, seed 2", "% · 0 s left")
         assert terminal.has_shown("#0 baseline · scoring")
-        assert terminal.has_shown("#1 SHARE", "run 1, seed 0", "best   #0 val_bpb", "0 kept", "σ 0.")
+        assert terminal.has_shown("#1 SHARE", "run 1, seed 0", "best    #0 val_bpb", "0 kept", "σ 0.")
         assert terminal.has_shown("± 0.00", "below the baseline")
-    assert night.has_shown("dawn run 3 of up to 3, seed 1")
+    assert night.has_shown("dawn run 3, seed 1")
     assert watch.has_shown("dawn run 3, seed 1")
     assert max(map(len, night.lines())) <= 80
     noise = " ".join(line.strip() for line in night.lines() if re.search("^noise: |may be luck", line))
@@ -104,7 +104,7 @@ def test_watch_follows_a_pipe_in_plain_lines_and_leaves_the_night_alone(grounds)
         piped = grounds.start("status", "--follow", "t")
         with Terminal(command("status", "--follow"), grounds.root, columns=80) as watch:
             watch.until(
-                lambda: watch.has_shown("#0 · baseline · val_bpb", "#1 asking for an idea", "left   5 experiments")
+                lambda: watch.has_shown("#0 · baseline · val_bpb", "#1 asking for an idea", "left    5 experiments")
             )
             begin_run(grounds, Proposal(BETTER, "script 1", "It might be better.", "scripted"), seed=7)
             watch.until(lambda: watch.has_shown("#1 script 1 · run 1, seed 7", "45% · 0 s left", "loss 3.210"))
@@ -120,14 +120,11 @@ def test_watch_follows_a_pipe_in_plain_lines_and_leaves_the_night_alone(grounds)
         *("#0 · baseline", "#1 · script 1", "#2 · script 2"),
     ]
     assert said.splitlines()[-1].startswith("night t has ended; see: ")
-    assert "see how the latest stands with: " in nothing_yet(grounds.nightshift("status", "--follow"))
+    assert "see how it stands with: " in nothing_yet(grounds.nightshift("status", "--follow"))
 
 
 def test_watch_says_where_there_is_nothing_to_watch(grounds):
-    assert re.match(
-        "no night is running in this repository; begin with: .* run",
-        nothing_yet(grounds.nightshift("status", "--follow")),
-    )
+    assert nothing_yet(grounds.nightshift("status", "--follow")).startswith("no night has run here yet; begin with: ")
     with only_night(grounds.root / ".git") as tell:
         assert "has no name yet; give the command again" in nothing_yet(grounds.nightshift("status", "--follow"))
         tell("t/replays/0001", grounds.folder("t"))

@@ -66,7 +66,7 @@ def test_status_says_what_its_json_has_and_that_is_what_all_facts_say(place):
         "#{} {}".format(*now["unfinished"][0]),
         *(f"{one['source']:<8}" for one in now["sources"]),
         "nightshift take t:confirmed  the confirmed script, into your working tree",
-        "take t:confirmed\n",
+        "take t:confirmed ",
     ):
         assert words in shown, words
 

@@ -19,7 +19,7 @@ from agent.judging.judges import Greedy
 from agent.records.results import Row, read_rows
 from agent.records.summary import Share
 from agent.view import terminal as report
-from agent.view.live.verdicts import verdict
+from agent.view.terminal import verdict
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from rich.text import Text
 from agent.experiment import NOT_BELIEVED, Attempt, History
 from agent.records.summary import NightSummary, gain_bpb
 from agent.text import counted
-from agent.view.live.verdicts import COLOURS
 from agent.view.screen import shortened, shown
+from agent.view.terminal import COLOURS
 
 MOST_SHOWN = 10  # edits: all of it has to fit on one screen
 LEAST_CELLS, MOST_CELLS = 12, 32  # of a bar
