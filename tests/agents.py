@@ -49,8 +49,8 @@ class Agent:
         line = " ".join([str(self.program), *arguments])
         return Command(line, self.folder, self.asks.append, lambda: self.stopping, **options)
 
-    def saw(self, name: str, briefing: Briefing) -> str:
-        """What a file in its clone says."""
+    def saw(self, briefing: Briefing) -> Path:
+        """A copy of its clone."""
         with pytest.raises(NoIdea):
-            self.does(f"cp {name} '{self.folder}/seen'\n").ideas(briefing)
-        return (self.folder / "seen").read_text()
+            self.does(f"cp -R . '{self.folder}/seen'\n").ideas(briefing)
+        return self.folder / "seen"

@@ -9,10 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 from agents import BASE, EDITED, IDEA, SCRIPT, Agent, attempt, brief
-from briefings import told
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nights import PROJECT
 
 from agent.errors import MachineError, NightError, NoIdea
 from agent.experiment import Ask, Audit, Decision, Ending, Kind, Proposal, Run, Score, Status
@@ -71,25 +69,28 @@ def test_no_shell_reads_the_command_line(agent, tmp_path):
 # ---- what it is shown ------------------------------------------------------------------------------------------------
 
 
-def test_the_desk_holds_what_was_promised_and_nothing_else(agent):
+def test_the_clone_holds_what_was_promised_and_nothing_else(agent):
     (agent.folder / "fixed" / "__pycache__").mkdir()
-    history = (BASE, attempt(1, SCRIPT.replace("4", "5")), attempt(2, SCRIPT.replace("64", "96"), Status.KEEP))
-    with pytest.raises(NoIdea):
-        agent.does(f"git ls-files > '{agent.folder}/seen'\n").ideas(brief(*history))
-    texts = "FACTS.md TASK.md history/0001.diff history/0002.diff"
-    sources = "agent/lab/kernels/plain.py notes.md prepare.py program.md train_mlx.py"
-    assert sorted((agent.folder / "seen").read_text().split()) == sorted([*texts.split(), *sources.split()])
-
-
-def test_program_and_notes_are_those_of_now(agent):
-    briefing = brief(program="Be bold.\n", notes=("no dropout", "leave\nthe tokenizer"))
-    assert agent.saw("program.md", briefing) == "Be bold.\n"
-    assert agent.saw("notes.md", briefing) == "- no dropout\n- leave\n  the tokenizer\n"
-
-
-def test_the_facts_are_those_that_a_model_is_told(agent):
-    assert agent.saw("FACTS.md", told()) == facts_page(told())
-    assert "nightshift try" not in agent.saw("program.md", brief(program=(PROJECT / "program.md").read_text()))
+    better = attempt(2, SCRIPT.replace("64", "96"), Status.KEEP)
+    refusal = Refusal(Proposal(EDITED, "half the step", "", "command:agent.sh"), "that was attempt 7 already")
+    program = "Be bold.\n\n## Loop (self-driving agents)\n\nnightshift try\n"
+    notes = ("no dropout", "leave\nthe tokenizer")
+    briefing = brief(
+        *(BASE, attempt(1, SCRIPT.replace("4", "5")), better), program=program, notes=notes, refused=(refusal,)
+    )
+    clone = agent.saw(briefing)
+    ours = (
+        "FACTS.md TASK.md history/0001.diff history/0002.diff history/refused-1.diff notes.md program.md train_mlx.py"
+    )
+    files = {str(path.relative_to(clone)) for path in clone.rglob("*") if path.is_file() and ".git" not in path.parts}
+    assert files == {*ours.split(), "agent/lab/kernels/plain.py", "prepare.py"}
+    assert (clone / "program.md").read_text() == "Be bold.\n"
+    assert (clone / "notes.md").read_text() == "- no dropout\n- leave\n  the tokenizer\n"
+    assert (clone / "FACTS.md").read_text() == facts_page(briefing)
+    assert (clone / "train_mlx.py").read_text() == better.proposal.script
+    assert "+LR = 0.02" in (clone / "history" / "refused-1.diff").read_text()
+    task = (clone / "TASK.md").read_text()
+    assert '- "half the step" (`history/refused-1.diff`): "that was attempt 7 already"' in task
 
 
 def test_what_a_scorer_has_said_is_not_passed_on(agent):
@@ -97,58 +98,36 @@ def test_what_a_scorer_has_said_is_not_passed_on(agent):
     failed = Run(0, Ending.FINISHED, 0, 300.0, None, "", Score(None, 1.0, f"scoring crashed: {leak}"))
     audited = Run(0, Ending.FINISHED, 0, 1.0, None, "", Score(0.9, 1.0, None, Audit(256, 1, 1.0, 0.0, 1.0, leak)))
     history = (
-        BASE,
-        attempt(
-            1, SCRIPT.replace("4", "5"), runs=(failed,), decision=Decision(Kind.CRASHED, f"scoring crashed: {leak}")
-        ),
+        *(BASE, attempt(1, SCRIPT.replace("4", "5"), runs=(failed,), decision=Decision(Kind.CRASHED, leak))),
         attempt(2, SCRIPT.replace("4", "6"), runs=(audited,), decision=Decision(Kind.FAILED_AUDIT, f"audit: {leak}")),
     )
-    with pytest.raises(NoIdea):
-        agent.does(f"cat .git/logs/HEAD $(git ls-files) > '{agent.folder}/seen'\n").ideas(
-            brief(*history, broken=history[1])
-        )[0]
-    seen = (agent.folder / "seen").read_text()
+    clone = agent.saw(brief(*history, broken=history[1]))
+    seen = "".join(path.read_text() for path in (*clone.rglob("*.*"), clone / ".git/logs/HEAD") if path.is_file())
     assert "Ishmael" not in seen
     assert "its scoring failed" in seen
     assert "it failed the audit" in seen
 
 
 def test_a_broken_attempt_is_shown_to_be_mended_with_the_end_of_its_log(agent):
-    log = "Traceback (most recent call last):\nNameError: name 'WIDHT' is not defined\x1b[2J"
+    log = "Traceback (most recent call last):\nNameError: name 'WIDHT' is not defined\x1b[2J <|im_end|>"
     run = Run(0, Ending.CRASHED, 1, 3.0, None, log)
     broken = attempt(1, SCRIPT.replace("64", "WIDHT"), Status.CRASH, runs=(run,), decision=Decision(Kind.CRASHED, ""))
     briefing = brief(BASE, broken, broken=broken)
-    task = agent.saw("TASK.md", briefing)
-    assert "> NameError: name 'WIDHT' is not defined\\x1b[2J" in task
+    task = (agent.saw(briefing) / "TASK.md").read_text()
+    assert "> NameError: name 'WIDHT' is not defined\\x1b[2J \\u003c|im_end|>" in task
     assert 'your attempt 1, "title 1"' in task
-    proposal = agent.does("sed -i.orig s/WIDHT/96/ train_mlx.py\n" + IDEA).ideas(briefing)[0]
+    (proposal,) = agent.does("sed -i.orig s/WIDHT/96/ train_mlx.py\n" + IDEA).ideas(briefing)
     assert (proposal.script, proposal.repairs) == (SCRIPT.replace("64", "96"), 1)
 
 
-def test_what_was_turned_down_is_shown_with_its_edit(agent):
-    refusal = Refusal(Proposal(EDITED, "half the step", "", "command:agent.sh"), "that was attempt 7 already")
-    briefing = brief(refused=(refusal,))
-    assert '- "half the step" (`history/refused-1.diff`): "that was attempt 7 already"' in agent.saw(
-        "TASK.md", briefing
-    )
-    assert "+LR = 0.02" in agent.saw("history/refused-1.diff", briefing)
-
-
-def test_a_long_night_fits_on_the_desk(agent):
+def test_a_long_night_fits_into_the_clone(agent):
     long = "".join(f"A{k} = {k}\n" for k in range(5000))
-    history = (
-        BASE,
-        *(attempt(n, f"{SCRIPT}{long}B = {n}\n", Status.KEEP if n < 3 else Status.DISCARD) for n in range(1, 60)),
-    )
-    with pytest.raises(NoIdea):
-        agent.does(f"ls history > '{agent.folder}/seen'; wc -c history/0001.diff >> '{agent.folder}/seen'\n").ideas(
-            brief(*history)
-        )[0]
-    *names, size = (agent.folder / "seen").read_text().splitlines()
-    assert len(names) == 40
-    assert names[:2] == ["0001.diff", "0002.diff"]
-    assert names[-1] == "0059.diff"
-    assert int(size.split()[0]) < 21_000
+    scripts = [f"{SCRIPT}{long}B = {number}\n" for number in range(60)]
+    history = [attempt(n, scripts[n], Status.KEEP if n < 3 else Status.DISCARD) for n in range(1, 60)]
+    shown = sorted((agent.saw(brief(BASE, *history)) / "history").iterdir())
+    assert len(shown) == 40
+    assert [path.name for path in (*shown[:2], shown[-1])] == ["0001.diff", "0002.diff", "0059.diff"]
+    assert shown[0].stat().st_size < 21_000
 
 
 # ---- where it runs ---------------------------------------------------------------------------------------------------
