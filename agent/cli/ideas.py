@@ -14,7 +14,8 @@ from agent.lab.hardware import has_cuda_build
 from agent.night.briefing import briefing_of
 from agent.proposers.author.pages import compose, facts_page
 from agent.proposers.briefing import Left
-from agent.proposers.catalogue.catalogue import Listed, listing
+from agent.proposers.catalogue.catalogue import listing
+from agent.proposers.catalogue.evidence import Prospect
 from agent.records.place import Place, read_script
 from agent.records.shipped import past_nights
 from agent.text import harmless_lines
@@ -43,7 +44,7 @@ def ideas(name: str = "", /) -> Answer:
     for fault in faults:
         print(fault, file=sys.stderr)
     if slug:
-        found = [one for one in found if one.prospect.idea.slug == slug]
+        found = [one for one in found if one.idea.slug == slug]
         if not found:
             raise NightError(f"there is no idea {slug}; see them all with: {typed('ideas')}")
     if not found:
@@ -55,7 +56,7 @@ def ideas(name: str = "", /) -> Answer:
     return Answer(facts, lambda: _show(found, of, len(faults)))
 
 
-def _show(found: Sequence[Listed], of: str, faults: int) -> None:
+def _show(found: Sequence[Prospect], of: str, faults: int) -> None:
     lines = ideas_lines(found, terminal_width())
     print("\n".join(lines))
     applying = sum(one.why_not is None for one in found)

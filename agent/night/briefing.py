@@ -17,7 +17,6 @@ from agent.profile.phases import phases_of
 from agent.proposers.author.attempts import compared, thinned
 from agent.proposers.author.calls import read_calls
 from agent.proposers.briefing import Briefing, Corpus, Curve, KnownIdea, Left, Setting
-from agent.proposers.catalogue.catalogue import Listed
 from agent.proposers.catalogue.evidence import prospects
 from agent.proposers.catalogue.idea import idea_folders, read_ideas
 from agent.proposers.notes import read_notes, read_program
@@ -67,7 +66,7 @@ def _setting(place: Place, night: Night, history: History, known: Noise | None) 
         memory_gb=memory_gb,
         corpus=_corpus(Path(night.data)),
         phases=phases_of(folder),
-        ideas=tuple(KnownIdea(idea.idea.slug, idea.idea.title, Listed(idea, None).state) for idea in ranked),
+        ideas=tuple(KnownIdea(idea.idea.slug, idea.idea.title, idea.state) for idea in ranked),
         calls=_calls(folder / "fixed"),
         curves={attempt.number: curve for attempt in shown if (curve := _curve_of(folder, attempt))},
     )

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from rich.text import Text
 
-from agent.proposers.catalogue.catalogue import Listed
+from agent.proposers.catalogue.evidence import Prospect
 from agent.text import harmless_lines, percent_sure
 from agent.view import table
 from agent.view.answer import IdeaFacts, IdeaTrial
@@ -27,17 +27,17 @@ IDEAS = (  # on a narrow terminal the highest rank is left out first
 )
 
 
-def ideas_lines(ideas: Sequence[Listed], width: int | None = None) -> list[str]:
+def ideas_lines(ideas: Sequence[Prospect], width: int | None = None) -> list[str]:
     """Return a table of the ideas in their order; `width` is the terminal's, None for all columns in full."""
     return table.lines(IDEAS, [_cells(one) for one in ideas], width)
 
 
-def _cells(one: Listed) -> tuple[str, ...]:
-    idea, expected, gain = one.prospect.idea, one.prospect.estimate, one.gain_percent
+def _cells(one: Prospect) -> tuple[str, ...]:
+    idea, expected, gain = one.idea, one.estimate, one.gain_percent
     return (
         idea.slug,
         idea.title,
-        f"{one.prospect.worth_percent:.2f}",
+        f"{one.worth_percent:.2f}",
         str(len(one.nights) or ""),
         "" if gain is None else f"{gain:+.2f}",
         "" if gain is None else f"{expected.sure:.2f}",
@@ -48,9 +48,9 @@ def _cells(one: Listed) -> tuple[str, ...]:
     )
 
 
-def idea_lines(one: Listed, of: str, width: int | None) -> list[Text]:
+def idea_lines(one: Prospect, of: str, width: int | None) -> list[Text]:
     """Return everything about one idea, its patch at the end; of: the script that it was merged onto."""
-    idea, expected = one.prospect.idea, one.prospect.estimate
+    idea, expected = one.idea, one.estimate
     facts = (
         ("title", idea.title),
         ("group", idea.group),
@@ -63,9 +63,9 @@ def idea_lines(one: Listed, of: str, width: int | None) -> list[Text]:
         (
             "expected",
             f"{expected.mean_percent:+.2f} % ± {expected.spread_percent:.2f}, {percent_sure(expected.sure)} sure; "
-            f"{one.prospect.worth_percent:.2f} % by one try, which is kept only if it is better",
+            f"{one.worth_percent:.2f} % by one try, which is kept only if it is better",
         ),
-        *(("tried", measured.words) for measured in one.prospect.measured),
+        *(("tried", measured.words) for measured in one.measured),
         ("applies", f"no, to {of}: {one.why_not}" if one.why_not and one.state == "no" else one.state),
         ("file", str(idea.file)),
     )
@@ -77,9 +77,9 @@ def _percents(by_kind: Mapping[str, float]) -> str:
     return ", ".join(f"{kind} {percent:g} %" for kind, percent in by_kind.items())
 
 
-def idea_facts(one: Listed) -> IdeaFacts:
+def idea_facts(one: Prospect) -> IdeaFacts:
     """Return an idea's facts for JSON."""
-    idea, expected = one.prospect.idea, one.prospect.estimate
+    idea, expected = one.idea, one.estimate
     return IdeaFacts(
         name=idea.slug,
         title=idea.title,
@@ -103,7 +103,7 @@ def idea_facts(one: Listed) -> IdeaFacts:
                 measured.error_percent if measured.gain_percent is not None else None,
                 measured.failed,
             )
-            for measured in one.prospect.measured
+            for measured in one.measured
         ),
         applies=one.why_not is None,
         why_not=one.why_not,

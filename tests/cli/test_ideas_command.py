@@ -62,7 +62,7 @@ def test_ideas_come_in_the_order_in_which_the_night_tries_them_and_the_column_fa
     first = Attempt(1, 0, Proposal.of(f"{unigram()}TRIED = 1\n", "", "", "catalogue: tried"), "", "c", (), worse)
     file = with_ideas.root / "train_mlx.py"
     found, _ = listing(file, NIGHT, read_text(file), (baseline, first), ())
-    names = [one.prospect.idea.slug for one in found]
+    names = [one.idea.slug for one in found]
     assert names == ["large", "boost", "small", "harmful", "tried", "elsewhere"]
     assert [one.state for one in found] == [*["yes"] * 4, "tried #1", "no"]
     header, *rows = ideas_lines(found, None)

@@ -254,11 +254,11 @@ def test_what_conflicts_is_skipped_and_said_once(folder):
     assert source.ideas(brief(START))[0].source == "catalogue: news"
     source.ideas(brief(START))
     assert len(said) == 1
-    assert said[0].startswith("1 idea does not apply to attempt 0, and rests until it does: best; see: ")
+    assert said[0].startswith("ideas that do not apply to attempt 0 rest until they do: best; see: ")
     with pytest.raises(Exhausted):
         source.ideas(brief(replace(START, proposal=Proposal.of(other, "", "", "you"))))
     assert len(said) == 2
-    assert said[1].startswith("2 ideas do not apply to attempt 0, and rest until they do: news, wider; see: ")
+    assert said[1].startswith("ideas that do not apply to attempt 0 rest until they do: news, wider; see: ")
 
 
 def test_a_file_that_is_no_idea_is_said_once_and_the_others_are_tried(folder):

@@ -235,11 +235,10 @@ def test_a_refused_proposal_is_not_made_again():
 
 
 def test_the_model_looks_at_the_latest_of_the_incumbents_group_first():
-    def of(group: str, count: int) -> list[Candidate]:
-        return [Candidate(group, k, lambda: None) for k in range(count)]
+    def of(group: str, count: int, first: int = 0) -> list[Candidate]:
+        return [Candidate(attempt(first + k, SCRIPT, 1.0), group) for k in range(count)]
 
-    mine, others, many = of("mine", MOST - 100), of("other", 500), of("mine", MOST + 5)
-    many = [replace(one, number=1000 + k) for k, one in enumerate(many)]
+    mine, others, many = of("mine", MOST - 100), of("other", 500), of("mine", MOST + 5, 1000)
     elsewhere = -1
     assert most_telling(others + mine, "mine", elsewhere) == others[-100:] + mine
     assert most_telling(many + others, "mine", elsewhere) == many[5:]

@@ -4,13 +4,12 @@ A proposal is a function of the ideas, the history and the earlier nights: nothi
 like an undisturbed one. After an idea is kept, its dials are dials of the best script, and the search turns them.
 """
 
-import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from agent.errors import Exhausted, ScriptError
-from agent.experiment import Attempt, History, Night, Proposal, Status, incumbent, kept
+from agent.experiment import Attempt, History, Night, Proposal, incumbent, kept
 from agent.invocation import typed
 from agent.judging.noise import noise
 from agent.proposers.briefing import Briefing
@@ -23,48 +22,9 @@ from agent.script.merge import patched
 from agent.text import one_line, percent_sure
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """Hold an idea, and whether it applies to a script."""
-
-    prospect: Prospect
-    why_not: str | None  # None: it applies
-
-    @property
-    def nights(self) -> tuple[str, ...]:
-        """Return the nights in which it was tried, in their order."""
-        return tuple(dict.fromkeys(one.tag for one in self.prospect.measured))
-
-    @property
-    def gain_percent(self) -> float | None:
-        """Return the mean of all measured gains, each weighted by how exact it is and how much its night tells."""
-        known = [
-            (one.likeness / max(one.error_percent, 1e-9) ** 2, one.gain_percent)
-            for one in self.prospect.measured
-            if one.gain_percent is not None
-        ]
-        return math.fsum(weight * gain for weight, gain in known) / math.fsum(w for w, _ in known) if known else None
-
-    @property
-    def kept(self) -> Attempt | None:
-        """Return the attempt of this night by which it was kept, if it is."""
-        return next((one for one in self.prospect.attempts if one.status is Status.KEEP), None)
-
-    @property
-    def state(self) -> str:
-        """Say in a word whether the night may try it, or which attempt did."""
-        if self.kept is not None:
-            return f"kept #{self.kept.number}"
-        if not self.prospect.is_open:
-            return f"tried #{self.prospect.attempts[-1].number}"
-        if self.why_not is not None:
-            return "no"
-        return "unlikely" if self.prospect.is_unlikely else "yes"
-
-
 def listing(
     file: Path, night: Night, script: str, history: History, past: Sequence[PastNight], *, exactly: str | None = None
-) -> tuple[list[Listed], tuple[str, ...]]:
+) -> tuple[list[Prospect], tuple[str, ...]]:
     """Return the ideas for the script in this file, and a sentence for each bad file.
 
     They come in the order in which the night tries them, the one first from which most is expected. At the end are
@@ -73,23 +33,21 @@ def listing(
     told to the last line whether it does.
     """
     ideas, faults = read_ideas(*idea_folders(file))
-    found = noise(history) if incumbent(history) is not None else None
-    known = prospects(ideas, night, history, found.sigma_bpb if found else None, past)
-    bases = bases_of(history)
-    listed = [
-        Listed(one, _why_not(one, script, bases, night.device_kind, exactly=one.idea.slug == exactly)) for one in known
+    spread, bases = noise(history) if incumbent(history) is not None else None, bases_of(history)
+    found = [
+        replace(one, why_not=_why_not(one.idea, script, bases, night.device_kind, exactly=one.idea.slug == exactly))
+        for one in prospects(ideas, night, history, spread.sigma_bpb if spread else None, past)
     ]
-    return sorted(listed, key=lambda one: (one.why_not is not None, one.state != "yes")), faults
+    return sorted(found, key=lambda one: (one.why_not is not None, one.state != "yes")), faults
 
 
-def _why_not(one: Prospect, script: str, bases: Sequence[str], device_kind: str, *, exactly: bool) -> str | None:
+def _why_not(idea: Idea, script: str, bases: Sequence[str], device_kind: str, *, exactly: bool) -> str | None:
     """Return why an idea does not apply; None where it does. exactly: merge it, instead of looking for its lines."""
-    patch, slug = one.idea.patch, one.idea.slug
     if not exactly:
-        is_at_home = patched(patch, script) is not None or may_apply(patch, script)
-        return None if is_at_home else f"idea {slug} is about lines that this script does not have"
+        is_at_home = patched(idea.patch, script) is not None or may_apply(idea.patch, script)
+        return None if is_at_home else f"idea {idea.slug} is about lines that this script does not have"
     try:
-        applied(one.idea, script, bases, device_kind)
+        applied(idea, script, bases, device_kind)
     except ScriptError as error:
         return str(error)
     return None
@@ -111,31 +69,35 @@ class Catalogue:
         self._folders = idea_folders(script)
         self._past = past
         self._say = say
-        self._told: set[str] = set()
+        self._told: set[str] = set()  # sentences about files, and slugs of ideas that did not apply
         self._conflicts: set[tuple[str, str]] = set()  # a patch, and the hash of a script to which it does not apply
 
     def ideas(self, briefing: Briefing) -> list[Proposal]:
         """Return the best idea that applies; raise Exhausted when there is none for this incumbent."""
         known, faults = read_ideas(*self._folders)  # each time: a user may add one during the night
         for fault in faults:
-            self._say_once(fault, fault)
+            if fault not in self._told:
+                self._told.add(fault)
+                self._say(fault)
         sigma_bpb = briefing.noise.sigma_bpb if briefing.noise else None
-        found = prospects(known, briefing.night, briefing.history, sigma_bpb, self._past)
         refused = {fingerprint(one.proposal.script) for one in briefing.refused}
-        skipped: list[Idea] = []
+        skipped: list[str] = []
         try:
-            for one in found:
+            for one in prospects(known, briefing.night, briefing.history, sigma_bpb, self._past):
                 script = self._edited(one.idea, briefing, skipped) if one.is_open and not one.is_unlikely else None
                 if script is None or fingerprint(script) in refused:
                     continue
                 if tried_as(script, briefing.history) is None:
                     return [proposal_of(one, script, briefing.night)]
         finally:
-            self._tell(skipped, briefing.parent)
-        raise Exhausted(_nothing_left(known, self._folders))
+            self._tell([slug for slug in skipped if slug not in self._told], briefing.parent)
+        if not known:
+            raise Exhausted(f"there is no idea in {' or '.join(map(str, self._folders))}")
+        why = "were tried, are unlikely to help, or do not apply to the best script"
+        raise Exhausted(f"all {len(known)} known ideas {why}; see: {typed('ideas')}")
 
-    def _edited(self, idea: Idea, briefing: Briefing, skipped: list[Idea]) -> str | None:
-        """Return the best script with the idea's edit; None where it does not apply, which is added to `skipped`."""
+    def _edited(self, idea: Idea, briefing: Briefing, skipped: list[str]) -> str | None:
+        """Return the best script with the idea's edit; None, and its name in `skipped`, where it does not apply."""
         best = briefing.parent.proposal
         key = idea.patch, best.script
         if key not in self._conflicts:
@@ -143,25 +105,18 @@ class Catalogue:
                 return applied(idea, best.script, bases_of(briefing.history), briefing.night.device_kind)
             except ScriptError:
                 self._conflicts.add(key)
-        skipped.append(idea)
+        skipped.append(idea.slug)
         return None
 
-    def _tell(self, skipped: Iterable[Idea], best: Attempt) -> None:
-        new = [idea.slug for idea in skipped if idea.slug not in self._told]
-        if new:
-            names = ", ".join(new[:SAID_NAMES]) + (f" and {len(new) - SAID_NAMES} more" if new[SAID_NAMES:] else "")
-            one, until = (
-                ("1 idea does", "rests until it does")
-                if len(new) == 1
-                else (f"{len(new)} ideas do", "rest until they do")
+    def _tell(self, slugs: Sequence[str], best: Attempt) -> None:
+        """Say once of each idea that it does not apply to the best script."""
+        if slugs:
+            more = f" and {len(slugs) - SAID_NAMES} more" if slugs[SAID_NAMES:] else ""
+            names = f"{', '.join(slugs[:SAID_NAMES])}{more}"
+            self._say(
+                f"ideas that do not apply to attempt {best.number} rest until they do: {names}; see: {typed('ideas')}"
             )
-            self._say(f"{one} not apply to attempt {best.number}, and {until}: {names}; see: {typed('ideas')}")
-            self._told.update(new)
-
-    def _say_once(self, key: str, sentence: str) -> None:
-        if key not in self._told:
-            self._told.add(key)
-            self._say(sentence)
+            self._told.update(slugs)
 
 
 def bases_of(history: History) -> list[str]:
@@ -194,10 +149,3 @@ def past_words(one: Prospect, night: Night) -> list[str]:
         why = one_line(last.decision.reason, 120) if last.decision else "not decided"
         words.append(f"Attempt {last.number} tried it on another script and came near: {why}.")
     return words
-
-
-def _nothing_left(ideas: Sequence[Idea], folders: Sequence[Path]) -> str:
-    if not ideas:
-        return f"there is no idea in {' or '.join(map(str, folders))}"
-    why = "were tried, are unlikely to help, or do not apply to the best script"
-    return f"all {len(ideas)} known ideas {why}; see: {typed('ideas')}"

@@ -12,6 +12,7 @@ another gain, which deviates from this one by more the less the conditions are a
 """
 
 import math
+import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -129,6 +130,7 @@ class Prospect:
     attempts: tuple[Attempt, ...]  # of this night
     risk: float  # of a crash
     is_open: bool  # it may be tried on the incumbent, if it applies and is not unlikely
+    why_not: str | None = None  # it does not apply to the script that was looked at
 
     @property
     def is_unlikely(self) -> bool:
@@ -143,6 +145,34 @@ class Prospect:
         this is the order by expected gain an hour.
         """
         return self.estimate.improvement_percent * (1 - self.risk)
+
+    @property
+    def nights(self) -> tuple[str, ...]:
+        """Return the nights in which it was tried, in their order."""
+        return tuple(dict.fromkeys(one.tag for one in self.measured))
+
+    @property
+    def gain_percent(self) -> float | None:
+        """Return the mean of all measured gains, each weighted by how exact it is and how much its night tells."""
+        gains = {one: one.gain_percent for one in self.measured if one.gain_percent is not None}
+        weights = [one.likeness / max(one.error_percent, 1e-9) ** 2 for one in gains]
+        return statistics.fmean(gains.values(), weights) if gains else None
+
+    @property
+    def kept(self) -> Attempt | None:
+        """Return the attempt of this night by which it was kept, if it is."""
+        return next((one for one in self.attempts if one.status is Status.KEEP), None)
+
+    @property
+    def state(self) -> str:
+        """Say in a word whether the night may try it, or which attempt did."""
+        if self.kept is not None:
+            return f"kept #{self.kept.number}"
+        if not self.is_open:
+            return f"tried #{self.attempts[-1].number}"
+        if self.why_not is not None:
+            return "no"
+        return "unlikely" if self.is_unlikely else "yes"
 
 
 def prospects(

@@ -1,8 +1,7 @@
 """Read what this night and earlier ones measured, as places among the dials."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -10,7 +9,7 @@ from agent.experiment import Attempt, Ending, History, Status
 from agent.judging.failures import too_slow
 from agent.proposers.briefing import Briefing
 from agent.proposers.search.space import Axis, Coordinates
-from agent.records.shipped import Outline, PastNight, likeness
+from agent.records.shipped import PastNight, likeness
 from agent.script.dials import Value, dials_in, skeleton_in
 
 MOST = 300  # attempts that the model looks at, which bounds a proposal's time
@@ -32,26 +31,50 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Hold what tells whether an attempt is worth reading: to place it among the dials takes much longer."""
+    """Hold an attempt that is no evidence yet: to place it among the dials takes long, and most is not read."""
 
+    attempt: Attempt
     group: str
-    number: int | None  # tonight's attempt
-    read: Callable[[], Evidence | None]  # None: it has no place among these dials
+    dials: Mapping[str, Value] | None = None  # of an earlier night's; None: they are in its script
+    likeness: float = 1.0  # of its night to this one
+    scale: float = 1.0  # of this night's noise to that of its own
 
 
 def evidence_of(
     axes: Sequence[Axis], briefing: Briefing, device_kind: str, earlier: Sequence[PastNight]
 ) -> list[Evidence]:
-    """Return what is known, the most telling at most, in order of time."""
-    found = [*_of_earlier(axes, briefing, earlier), *_of_tonight(axes, briefing.history, device_kind)]
-    group = _group("", skeleton_in(briefing.parent.proposal.script, device_kind))
-    chosen = most_telling(found, group, briefing.parent.number)
-    return [evidence for candidate in chosen if (evidence := candidate.read()) is not None]
+    """Return what is known, the most telling at most, in order of time; the most alike of the earlier nights last."""
+    tonight = [
+        Candidate(attempt, " " + skeleton_in(attempt.proposal.script, device_kind)) for attempt in briefing.history
+    ]
+    group = " " + skeleton_in(briefing.parent.proposal.script, device_kind)
+    evidence = []
+    for candidate in most_telling([*_of_earlier(briefing, earlier), *tonight], group, briefing.parent.number):
+        attempt, is_tonight = candidate.attempt, candidate.dials is None
+        dials = dials_in(attempt.proposal.script, device_kind) if candidate.dials is None else candidate.dials
+        place = _place(axes, dials)
+        if place is not None:
+            bpb = _score_of(attempt, briefing.history if is_tonight else ())
+            evidence.append(
+                Evidence(
+                    place,
+                    None if bpb is None else bpb * candidate.scale,
+                    max(1, len(attempt.scores_bpb)) * candidate.likeness,
+                    crashed(attempt),
+                    candidate.group,
+                    attempt.number if is_tonight else None,
+                    is_pending=is_tonight and bpb is None and attempt.decision is None,
+                )
+            )
+    return evidence
 
 
 def most_telling(found: Sequence[Candidate], group: str, best: int) -> list[Candidate]:
-    """Choose MOST attempts in their order: the incumbent first, then its own group, then the latest."""
-    first = sorted(range(len(found)), key=lambda i: (found[i].number != best, found[i].group != group, -i))
+    """Choose MOST attempts in their order: tonight's incumbent first, then its own group, then the latest."""
+    first = sorted(
+        range(len(found)),
+        key=lambda i: (found[i].dials is not None or found[i].attempt.number != best, found[i].group != group, -i),
+    )
     return [found[i] for i in sorted(first[:MOST])]
 
 
@@ -59,42 +82,15 @@ def crashed(attempt: Attempt) -> bool:
     return attempt.status is Status.CRASH or too_slow(attempt) is not None
 
 
-def _of_tonight(axes: Sequence[Axis], history: History, device_kind: str) -> Iterator[Candidate]:
-    for attempt in history:
-        group = _group("", skeleton_in(attempt.proposal.script, device_kind))
-        yield Candidate(group, attempt.number, partial(_evidence, axes, attempt, group, history, device_kind))
-
-
-def _evidence(
-    axes: Sequence[Axis], attempt: Attempt, group: str, history: History, device_kind: str
-) -> Evidence | None:
-    place = _place(axes, dials_in(attempt.proposal.script, device_kind))
-    if place is None:
-        return None
-    runs, bpb = max(1, len(attempt.scores_bpb)), _score_of(attempt, history)
-    pending = bpb is None and attempt.decision is None
-    return Evidence(place, bpb, runs, crashed(attempt), group, attempt.number, is_pending=pending)
-
-
-def _of_earlier(axes: Sequence[Axis], briefing: Briefing, earlier: Sequence[PastNight]) -> Iterator[Candidate]:
-    """Yield what earlier nights say, the most alike last: in this night's noise, each run by its night's likeness."""
+def _of_earlier(briefing: Briefing, earlier: Sequence[PastNight]) -> Iterator[Candidate]:
+    """Yield the attempts of earlier nights, in this night's noise; each run counts by its night's likeness."""
     sigma_bpb = briefing.noise.sigma_bpb if briefing.noise else None
     alike = [(like, past) for past in earlier if (like := likeness(past.night, briefing.night)) >= LEAST_LIKE]
     for like, past in sorted(alike, key=lambda pair: pair[0]):
         scale = sigma_bpb / past.sigma_bpb if sigma_bpb and past.sigma_bpb and like < 1 else 1.0
         for outline in past.attempts:
-            group = _group(past.night.tag, outline.skeleton)
-            yield Candidate(group, None, partial(_evidence_of_outline, axes, outline, group, like, scale))
-
-
-def _evidence_of_outline(
-    axes: Sequence[Axis], outline: Outline, group: str, like: float, scale: float
-) -> Evidence | None:
-    place, attempt = _place(axes, outline.dials), outline.attempt
-    if place is None:
-        return None
-    bpb = None if attempt.val_bpb is None else attempt.val_bpb * scale
-    return Evidence(place, bpb, max(1, attempt.seeds) * like, attempt.status is Status.CRASH, group, None)
+            group = f"{past.night.tag} {outline.skeleton}"
+            yield Candidate(outline.attempt, group, outline.dials, like, scale)
 
 
 def _place(axes: Sequence[Axis], values: Mapping[str, Value]) -> Coordinates | None:
@@ -106,15 +102,11 @@ def _place(axes: Sequence[Axis], values: Mapping[str, Value]) -> Coordinates | N
     return place if np.isfinite(place).all() else None
 
 
-def _group(night: str, form: str) -> str:
-    return f"{night} {form}"
-
-
 def _score_of(attempt: Attempt, history: History) -> float | None:
     """Return the score, or the forecast of a run that was stopped early: without it, its place would look unknown."""
-    if attempt.val_bpb is not None or attempt.decision is None or attempt.decision.gain_bpb is None:
+    if attempt.val_bpb is not None or attempt.gain_bpb is None or attempt.parent is None or not history:
         return attempt.val_bpb
-    parent = history[attempt.parent].val_bpb if attempt.parent is not None else None
-    if parent is None or not any(run.ending is Ending.HOPELESS for run in attempt.done_runs):
+    parent_bpb = history[attempt.parent].val_bpb
+    if parent_bpb is None or not any(run.ending is Ending.HOPELESS for run in attempt.done_runs):
         return None
-    return parent - attempt.decision.gain_bpb
+    return parent_bpb - attempt.gain_bpb
