@@ -6,7 +6,7 @@
 A peer is a clone of karpathy/autoresearch, trevin-creator/autoresearch-mlx or a fork of either. Its train.py runs
 unchanged except for the modules that peers.py puts in front: they give it the text that is prepared here, and score it
 as we score ourselves, in bits per byte over the same bytes of validation text. FlashAttention-3, which the first
-fetches from a hub, is replaced by PyTorch's attention (--peer-attention). Model, optimizer, batch size and clock are
+fetches from a hub, is replaced by PyTorch's attention without windows. Model, optimizer, batch size and clock are
 each one's own. The clocks differ in a little: ours leaves out a warm-up step that trains nothing, autoresearch its
 first 11 steps and autoresearch-mlx its first, which do train.
 
@@ -51,7 +51,7 @@ def contestants(args: argparse.Namespace, script: Path) -> dict[str, Command]:
         if python is None:
             measure.say(f"{name} is left out: this Python has no PyTorch; name one that has with --torch-python")
             continue
-        chosen[name] = (python, "-c", peers.RUN, peer, "--attention", args.peer_attention)
+        chosen[name] = (python, "-c", peers.RUN, peer)
     if not chosen:
         raise measure.Misuse("nothing is left to be measured: name a --peer that can run here, or leave out --no-ours")
     return chosen
@@ -159,8 +159,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     about = "seconds of training (default: 300; quick: 5)"
     parser.add_argument("--budget-s", type=measure.amount, metavar="S", help=about)
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=PATH", help="a clone; may be repeated")
-    about = "in place of FlashAttention-3: causal, faster and windows ignored, or window (default: %(default)s)"
-    parser.add_argument("--peer-attention", choices=peers.ATTENTION, default="causal", help=about)
     parser.add_argument("--seeds", type=measure.count, default=1, metavar="N", help="runs of each (default: 1)")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="overwrite a dial of ours")
     parser.add_argument("--no-ours", action="store_true", help="the peers alone")

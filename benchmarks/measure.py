@@ -161,11 +161,6 @@ def show(value: float | str | None, form: str = ",.0f") -> str:
     return "" if value is None else value if isinstance(value, str) else format(value, form)
 
 
-def with_error(flat: Flat, key: str, error_key: str, form: str) -> str:
-    error = flat.get(error_key)
-    return show(flat.get(key), form) + ("" if error is None else f" ± {show(error, form)}")
-
-
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     from rich.console import Console
     from rich.table import Table

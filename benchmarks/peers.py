@@ -51,7 +51,6 @@ def run() -> None:
     parser.add_argument("script", type=Path)
     parser.add_argument("--budget-s", type=float, required=True)
     parser.add_argument("--seed", type=int, default=0, help="of the order of the text; a peer seeds its weights itself")
-    parser.add_argument("--attention", choices=ATTENTION, default="causal")
     args = parser.parse_args()
     terms = Terms(prepare.load_data(), args.budget_s, args.seed)
     with ExitStack() as stack:
@@ -65,7 +64,7 @@ def run() -> None:
             names = ("CUDNN_ATTENTION", "FLASH_ATTENTION", "EFFICIENT_ATTENTION", "MATH")
             stack.enter_context(sdpa_kernel([getattr(SDPBackend, name) for name in names], set_priority=True))
             sys.modules["prepare"] = for_torch(terms)
-            sys.modules["kernels"] = kernels_for_torch(args.attention)
+            sys.modules["kernels"] = kernels_for_torch()
         sys.argv = [str(args.script)]
         runpy.run_path(str(args.script), run_name="__main__")
 
@@ -165,15 +164,15 @@ def for_torch(terms: Terms, device: str = "cuda") -> ModuleType:
 # ---- the module `kernels` --------------------------------------------------------------------------------------------
 
 
-def kernels_for_torch(attention: str) -> ModuleType:
-    """Return a module `kernels` whose FlashAttention-3 is one of ATTENTION."""
-    interface = SimpleNamespace(flash_attn_interface=SimpleNamespace(flash_attn_func=ATTENTION[attention]))
+def kernels_for_torch() -> ModuleType:
+    """Return a module `kernels` with PyTorch's attention in the place of FlashAttention-3."""
+    interface = SimpleNamespace(flash_attn_interface=SimpleNamespace(flash_attn_func=attention))
     module = ModuleType("kernels", "A stand-in for a package of the Hugging Face hub.")
     module.__dict__["get_kernel"] = lambda repository, *args, **options: interface
     return module
 
 
-def causal_attention(q: Any, k: Any, v: Any, causal: bool = True, window_size: tuple[int, int] = (-1, -1)) -> Any:
+def attention(q: Any, k: Any, v: Any, causal: bool = True, window_size: tuple[int, int] = (-1, -1)) -> Any:
     """Attend by scaled_dot_product_attention, cuDNN's where it can be had: q, k, v (B, T, H, D) → (B, T, H, D).
 
     It ignores windows: a layer meant to see half a row sees all of it, which costs arithmetic and loses nothing.
@@ -182,17 +181,3 @@ def causal_attention(q: Any, k: Any, v: Any, causal: bool = True, window_size: t
 
     q, k, v = (z.transpose(1, 2) for z in (q, k, v))
     return F.scaled_dot_product_attention(q, k, v, is_causal=causal).transpose(1, 2)
-
-
-def windowed_attention(q: Any, k: Any, v: Any, causal: bool = True, window_size: tuple[int, int] = (-1, -1)) -> Any:
-    """Attend by the FlashAttention-2 that PyTorch carries, within the windows as asked for, on CUDA."""
-    import torch
-
-    q, k, v = (z.to(torch.bfloat16) for z in (q, k, v))
-    T, (left, right) = q.shape[1], window_size
-    window = {} if left < 0 or left >= T else {"window_size_left": left, "window_size_right": right}
-    flash = torch.ops.aten._flash_attention_forward
-    return flash(q, k, v, None, None, T, k.shape[1], 0.0, causal, False, scale=None, **window)[0]
-
-
-ATTENTION = {"causal": causal_attention, "window": windowed_attention}

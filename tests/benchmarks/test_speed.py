@@ -299,7 +299,7 @@ def test_a_torch_peer_gets_our_rows_and_our_score(tiny_data):
 
 def test_what_stands_in_for_flash_attention_is_causal_attention():
     torch = pytest.importorskip("torch")
-    attend = peers.kernels_for_torch("causal").get_kernel("a/repository").flash_attn_interface.flash_attn_func
+    attend = peers.kernels_for_torch().get_kernel("a/repository").flash_attn_interface.flash_attn_func
     q, k, v = (torch.randn(2, 16, 4, 8) for _ in range(3))
     scores = torch.einsum("bqhd,bkhd->bhqk", q, k) * 8**-0.5
     scores = scores.masked_fill(torch.ones(16, 16).triu(1).bool(), -math.inf)
