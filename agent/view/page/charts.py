@@ -90,7 +90,14 @@ def symbol_of(attempt: Attempt, score: float | None = None, top: float = math.in
 
 FIT = {"type": "fit", "contains": "padding"}
 WORDS = {"labelColor": "var(--soft)", "titleColor": "var(--soft)", "labelFontSize": 11, "titleFontWeight": "normal"}
-LINES = {"domain": False, "ticks": False, "gridColor": "var(--line)", "labelPadding": 6, "labelOverlap": "greedy"}
+LINES = {
+    "domain": False,
+    "ticks": False,
+    "gridColor": "var(--line)",
+    "labelPadding": 6,
+    "labelOverlap": "greedy",
+    "labelSeparation": 6,
+}
 CONFIG = {
     "font": "sans-serif",
     "axis": {**WORDS, **LINES, "aria": False},
@@ -244,7 +251,9 @@ def progress_spec(night: Record, *, legend: bool = False) -> tuple[Spec, list[st
     stairs, revoked, honest = _stairs(night, last), _revoked(night), night.findings.honest if night.findings else None
     beams = [_beam(stairs[0]["y"], honest, 1.05 * last)] if stairs and honest else []
     ends = [row[name] for row in beams for name in ("low", "high")] + [row["y"] for row in stairs]
-    x = quantity("x", [-0.02 * last, last * (1.08 if beams else 1.02)], title="attempt", grid=False, tickMinStep=1)
+    x = quantity(
+        "x", [-0.02 * last, last * (1.08 if beams else 1.02)], title="attempt", grid=False, tickCount=min(last, 10)
+    )
     y = scores(night, lambda one: one.val_bpb, *ends)
     once, rest = ([one for one in shown if one.was_kept is kept] for kept in (True, False))
     few = thinned(rest, MOST_DOTS)
@@ -408,7 +417,8 @@ def _dial_axis(values: Sequence[Value]) -> tuple[Spec, Callable[[Value], Any]]:
         return words, lambda value: one_line(str(value), 14)
     numbers = sorted({float(value) for value in values if isinstance(value, int | float)})
     ticks = {"values": numbers} if len(numbers) <= 4 else {"tickCount": 4}
-    return around(numbers, format="~g", labelFlush=True, **ticks), lambda value: value
+    short = "format(datum.value, abs(datum.value) < 1000 ? '.3~r' : '.3~s')"
+    return around(numbers, labelExpr=short, labelFlush=True, **ticks), lambda value: value
 
 
 # ---- the workers -----------------------------------------------------------------------------------------------------
@@ -438,7 +448,7 @@ def workers_of(night: Record) -> Chart | None:
     channels, symbols = outcomes(values)
     bars = channels | {"shape": None, "fill": channels["stroke"], "x2": {"field": "ended"}}
     pauses = [{"x": at_work_h(part.began_s)} for part in parts[1:]]
-    x = quantity("x", [0, at_work_h(math.inf)], title="hours at work")
+    x = quantity("x", [0, at_work_h(math.inf)], title="hours at work", tickCount=8)
     axis = {"title": None, "labelLimit": 120, "labelOverlap": False}
     y = {"field": "y", "type": "nominal", "sort": [one_line(name, 40) for name in names], "axis": axis}
     words = [counted(len(names), "worker"), *load_words(load_of(night))]

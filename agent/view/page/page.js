@@ -97,8 +97,6 @@ function showTip(event) {
   tip.style.top = `${at.top - size.height - 8 > 0 ? at.top - size.height - 8 : at.bottom + 8}px`;
 }
 
-// ---- a newer page ----
-
 /** Show the parts of a newer page of the server's. Open rows, filters, order and focus stay. */
 function renew(html) {
   const newer = new DOMParser().parseFromString(html, "text/html");
