@@ -11,7 +11,7 @@ from agent.invocation import typed
 from agent.night.lock import AFTER_RUN, NOW, Stop, holder, is_held
 from agent.proposers import queue
 from agent.proposers.notes import add_note
-from agent.proposers.submission import check_not_submitted, read_submission
+from agent.proposers.submission import read_submission
 from agent.records.place import Place
 
 
@@ -27,9 +27,8 @@ def submit(file: Path, /, *, message: Message, script: Path = SCRIPT) -> Answer:
     where = place_meant()
     tag = find_night()[1] if where.tags() else ""
     history = night_in(where, tag)[1] if tag else ()
-    text = read_submission(file, place, history, tag)
     # a night that runs in another working tree reads the queue there
-    check_not_submitted(file, text, where, history, tag)
+    text = read_submission(file, place, where, history, tag or "")
     path = queue.submit(where.queue, text, message, script=place.script, now=utc_now())
     said = f"queued as {path.name}; a night with --proposer queue or mix tries it before all else"
     return Answer({"file": str(path)}, lambda: print(said))

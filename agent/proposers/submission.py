@@ -22,33 +22,24 @@ OTHER_DIFF = re.compile(r"\A(?:\d+(?:,\d+)?[acd]\d+(?:,\d+)?$|\*\*\* .*\n--- )",
 NOTHING = "change something first"
 
 
-def read_submission(file: Path, place: Place, history: History, tag: str = "") -> str:
+def read_submission(file: Path, place: Place, where: Place, history: History, tag: str = "") -> str:
     """Read a script or patch from a file; give a patch the script's own name.
 
-    history and tag: of the night that may try it. Raise ScriptError or NightError for an empty file, the committed
-    script, the night's best script, and a patch that changes neither.
+    where, history and tag: of the night that may try it, which may run in another working tree. Raise ScriptError or
+    NightError for what is no edit: the script as it was committed, the best script, what was tried, and what waits in
+    the queue. A patch is compared by the script that it makes of the best one, whatever lines are around its edit.
     """
     text = read_text(file)
     if not text.strip():
         raise ScriptError(f"{file} is empty; a diff of two equal files is, so {NOTHING}")
     if OTHER_DIFF.match(text) or (file.suffix in (".patch", ".diff") and not is_patch(text)):
         raise ScriptError(f"{file} is no unified diff; make it with: diff -u {place.script} IDEA.py")
-    patch = is_patch(text)
-    text = under_own_name(text, place) if patch else text
+    is_whole = not is_patch(text)
+    text = text if is_whole else under_own_name(text, place)
+    wanted = _fingerprint(_becomes(text, where, history))
     for name, base in _bases(place, history, tag):
-        edited = _applied(text, place.script, base) if patch else text
-        if edited is not None and _equal(edited, base):
-            how = "changes nothing that runs in" if patch else "is"
-            raise NightError(f"{file} {how} {name}; {NOTHING}")
-    return text
-
-
-def check_not_submitted(file: Path, text: str, place: Place, history: History, tag: str) -> None:
-    """Raise NightError where this edit was tried in the night, or waits in the queue of this place.
-
-    A patch is compared by the script that it makes of the best one, so it may have other lines around its edit.
-    """
-    wanted = _fingerprint(_becomes(text, place, history))
+        if wanted is not None and wanted == _fingerprint(base):
+            raise NightError(f"{file} {'is' if is_whole else 'changes nothing that runs in'} {name}; {NOTHING}")
     known = None if wanted is None else first_with(wanted, history)
     if known is not None:
         see = typed("show", f"{tag}:{known}")
@@ -56,14 +47,15 @@ def check_not_submitted(file: Path, text: str, place: Place, history: History, t
             f"{file} {_outcome(history[known], tag)}; {NOTHING}, or submit it while another night runs; "
             f"see the attempt with: {see}"
         )
-    for path, entry in entries(place.queue):
-        if became(entry, place.nights, tag, history) is not None:
+    for path, entry in entries(where.queue):
+        if became(entry, where.nights, tag, history) is not None:
             continue  # it is put aside when a night next asks the queue
-        if entry.text == text or (wanted is not None and _fingerprint(_becomes(entry.text, place, history)) == wanted):
+        if entry.text == text or (wanted is not None and _fingerprint(_becomes(entry.text, where, history)) == wanted):
             raise NightError(
                 f"{file} waits already, as {path.name} of the queue ({one_line(entry.title, TITLE_CHARS)}); "
                 f"{NOTHING}, or take that one out by deleting {path}"
             )
+    return text
 
 
 def _becomes(text: str, place: Place, history: History) -> str | None:
@@ -138,11 +130,6 @@ def _applied(patch: str, script: str, base: str) -> str | None:
         return apply_patch(patch, script, [(0, base)])
     except ScriptError:
         return None
-
-
-def _equal(script: str, base: str) -> bool:
-    found = _fingerprint(script)
-    return found is not None and found == _fingerprint(base)
 
 
 def _fingerprint(script: str | None) -> str | None:

@@ -43,7 +43,7 @@ def submitted(place: Place, command: str) -> str:
     written = subprocess.run(command, shell=True, capture_output=True, check=False).stdout
     file = place.repo.root.parent / "idea.patch"
     file.write_bytes(written)
-    text = read_submission(file, place, ())
+    text = read_submission(file, place, place, ())
     return apply_patch(text, place.script, [(0, SCRIPT)])
 
 
