@@ -1,4 +1,7 @@
-"""Write docs/json.md from the records of agent/view/answer.py: python docs/write_json_page.py."""
+"""Write docs/json.md from records, and the comments beside their fields: python docs/write_json_page.py.
+
+These are the records of a night, those of agent/view/answer.py, and those below.
+"""
 
 import ast
 import dataclasses
@@ -10,12 +13,29 @@ import textwrap
 import types
 import typing
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from agent.view.answer import ANSWERS, UNTOLD
+from agent.judging.findings import Findings
+from agent.view.answer import (
+    UNTOLD,
+    BestAnswer,
+    CompareAnswer,
+    DiffAnswer,
+    IdeaFacts,
+    LogAnswer,
+    NightsAnswer,
+    ReplayAnswer,
+    ScriptsCompared,
+    ShowAnswer,
+    StatusAnswer,
+    TakeAnswer,
+    TryAnswer,
+)
 
 PAGE = Path(__file__).with_name("json.md")
 NAMES = {str: "string", int: "integer", float: "number", bool: "boolean", types.NoneType: "null"}
@@ -33,6 +53,175 @@ USUAL = {  # what these keys mean in every answer
     "seed": "of the run",
 }
 TABLE = "| key | type | meaning |\n|---|---|---|\n"
+
+
+# ---- answers that commands put together from words and numbers -------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TryStanding:
+    """Hold where a try without a verdict stands. From tag on it is null where no night is at work, or not on this."""
+
+    id: str
+    state: str  # waiting, or running
+    in_line: int  # tries before it
+    title: str
+    try_log: str  # what the process that works on the queue has printed
+    wait_with: str  # the command that waits for its verdict
+    progress: str  # where it stands, in words
+    tag: str | None = None
+    attempt: int | None = None  # the number that it got
+    doing: str | None = None  # training, scoring, …
+    fraction: float | None = None  # of the budget that the training has used, 0 to 1
+    step: float | None = None  # of the training
+    loss: float | None = None  # of the training
+
+
+@dataclass(frozen=True, slots=True)
+class CancelAnswer:
+    """Hold a try that was taken out of the queue."""
+
+    id: str
+    state: str  # cancelled
+
+
+@dataclass(frozen=True, slots=True)
+class ResultsAnswer:
+    """Hold the rows of results.tsv, by its columns ([results.md](results.md)).
+
+    `reason` is left out: that of a crash may hold words of a process that has read the validation text, which an author
+    of scripts must not see.
+    """
+
+    tag: str | None  # the night; null with --all
+    rows: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmAnswer:
+    """Hold what the latest dawn of a night has found; `confirm --show` answers the same, without a run."""
+
+    tag: str
+    state: str  # finished, or unfinished: further runs would tell more
+    findings: Findings
+
+
+@dataclass(frozen=True, slots=True)
+class IdeasAnswer:
+    """Hold the ideas that are known here, or the one that was named."""
+
+    applies_to: str  # the script that they were tried on
+    ideas: tuple[IdeaFacts, ...]
+    faults: tuple[str, ...]  # files that are no ideas, and why
+
+
+@dataclass(frozen=True, slots=True)
+class PromptAnswer:
+    """Hold what a language model would be told for the next idea ([ideas.md](ideas.md#what-is-a-model-told))."""
+
+    tag: str
+    system: str  # the system prompt
+    user: str  # the message
+    stable_chars: int  # of the message's beginning, which the next questions share until an attempt is kept
+
+
+@dataclass(frozen=True, slots=True)
+class PagesAnswer:
+    """Hold what an author who runs commands is told: without program, script, notes and task."""
+
+    tag: str
+    # what a script may call, device, text, noise, attempts, loss curves, dials, edits, known ideas, in Markdown
+    facts: str
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitAnswer:
+    """Hold what was put into the queue."""
+
+    file: str  # the entry
+
+
+@dataclass(frozen=True, slots=True)
+class TagAnswer:
+    """Name the night."""
+
+    tag: str
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Hold what doctor found of one need."""
+
+    name: str  # such as mlx, script, data
+    ok: bool
+    detail: str  # what was found
+    remedy: str | None  # what to do where it does not pass
+    essential: bool  # whether a night needs it
+    measured: Mapping[str, Any]  # the figures of --verify, as in verify.json
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorAnswer:
+    """Hold whether a night can run. The exit code is 1 where an essential check fails."""
+
+    ready: bool
+    checks: tuple[Check, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileAnswer:
+    """Hold where the time of a step goes; null is what could not be measured."""
+
+    device: str
+    step_s: float | None  # of a step, as in training
+    tokens_s: float | None  # tokens per second, as in training
+    mfu: float | None  # share of the device's peak arithmetic
+    peak_gb: float | None  # memory of MLX
+    process_gb: float | None  # memory of the process
+    fenced_step_s: float | None  # of a step in which each phase waits for the one before
+    fenced_steps: int | None  # steps that the phases are means of
+    data_s: float | None  # of it, waiting for a batch
+    forward_backward_s: float | None  # of it, forward and backward
+    optimizer_s: float | None  # of it, the optimizer
+    python_s: float | None  # of it, all else
+    start_import_s: float | None  # of the start: imports
+    start_data_s: float | None  # of the start: opening and verifying the corpus
+    start_model_s: float | None  # of the start: model, optimizer and first batch
+    start_first_step_s: float | None  # of the start: the first step
+    scoring_s: float | None  # of scoring all validation text
+    scoring_measured_rows: int | None  # rows that this is extrapolated from
+    scoring_rows: int | None  # rows of the validation text
+
+
+ANSWERS: Mapping[str, type] = {
+    "try": TryAnswer,
+    "try --start": TryStanding,
+    "try --wait": TryAnswer,
+    "try --cancel": CancelAnswer,
+    "status": StatusAnswer,
+    "nights": NightsAnswer,
+    "results": ResultsAnswer,
+    "show": ShowAnswer,
+    "show --log": LogAnswer,
+    "show --diff": DiffAnswer,
+    "compare": CompareAnswer,
+    "compare --diff": ScriptsCompared,
+    "take": TakeAnswer,
+    "best": BestAnswer,
+    "confirm": ConfirmAnswer,
+    "ideas": IdeasAnswer,
+    "prompt": PromptAnswer,
+    "prompt --facts": PagesAnswer,
+    "replay": ReplayAnswer,
+    "submit": SubmitAnswer,
+    "note": TagAnswer,
+    "stop": TagAnswer,
+    "doctor": DoctorAnswer,
+    "profile": ProfileAnswer,
+}
+
+
+# ---- the page --------------------------------------------------------------------------------------------------------
 
 
 def page() -> str:

@@ -29,7 +29,7 @@ from agent.text import counted, duration, harmless_lines, shown_difference
 from agent.view.screen import folded, shortened, shown
 from agent.view.terminal import COLOURS, verdict
 from agent.view.words import BETWEEN, progress_words, within_one
-from agent.view.workers import Load, in_order, load_of, running, runs_in_flight, workers_of_call
+from agent.view.workers import Load, in_order, load_of, runs_in_flight, workers_of_call
 
 EARLIER = 3  # verdicts that are shown where somebody begins to follow
 PLAIN_EVERY_S = 60.0
@@ -373,7 +373,7 @@ class NightScreen(Screen):
             if changes != self._changes:
                 self._changes, self._record = changes, of_journal(self._journal)
                 record, workers = self._record, max(self._workers, len(self._work))
-                load = load_of(record, running(self._work, record), time.time()) if workers > 1 else None
+                load = load_of(record, time.time()) if workers > 1 else None
                 self._standing = Standing(summary_of(record), workers, load)
                 self._print_verdicts()
         if self._stopping() and not self._is_stop_said:

@@ -6,9 +6,8 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
-from itertools import pairwise
 from typing import NamedTuple
 
 from agent.experiment import Doing, Ending, NightCall, Work
@@ -89,27 +88,16 @@ class Crew:
 def crew_of(record: Record, work: Iterable[Work] = (), now_s: float | None = None) -> Crew:
     """Return the workers of a night; now_s: the time where the night runs, None where it does not."""
     jobs = {} if now_s is None else {job.worker: job for job in work if job.doing is not Doing.REHEARSING}
-    going_on = running(jobs.values(), record)
     spent_s: dict[str, list[float]] = defaultdict(list)
-    for busy in busy_times(record, going_on, now_s):
+    for busy in busy_times(record, now_s):
         spent_s[busy.worker].append(busy.ended_s - busy.began_s)
     workers = []
     for name in sorted({*spent_s, *jobs}, key=in_order):
         job = jobs.get(name)
         title = record.attempts[job.attempt].title if job is not None else None
         workers.append(Worker(name, len(spent_s[name]), sum(spent_s[name]), job, title))
-    load = load_of(record, going_on, now_s)
-    return Crew(tuple(workers), load, contention_of(record.attempts[:1]))  # as long as there were no other runs
-
-
-def running(work: Iterable[Work], record: Record) -> list[Work]:
-    """Return the jobs that belong to a run which goes on, each since the run began: it is trained, then scored."""
-    return [
-        replace(job, began=run.began or job.began)
-        for job in work
-        for run in record.attempts[job.attempt].runs
-        if (run.ending, run.seed, run.worker) == (Ending.RUNNING, job.seed, job.worker)
-    ]
+    contention = contention_of(record.attempts[:1])  # as long as there were no other runs
+    return Crew(tuple(workers), load_of(record, now_s), contention)
 
 
 def workers_of_call(journal: Journal) -> int:
@@ -132,31 +120,27 @@ def in_order(name: str) -> tuple[tuple[str, int], ...]:
 # ---- when each was busy ----------------------------------------------------------------------------------------------
 
 
-def busy_times(record: Record, work: Iterable[Work] = (), now_s: float | None = None) -> list[BusyTime]:
+def busy_times(record: Record, now_s: float | None = None) -> list[BusyTime]:
     """Return when each worker was busy, by worker and then by time.
 
-    work: the runs that go on at the present time. A run that the harness did not survive has no known length.
+    now_s: the time, up to which runs go on where the night runs. One that the harness did not survive has no length.
     """
     by_worker: dict[str, list[BusyTime]] = defaultdict(list)
     for attempt in record.attempts:
         for run in attempt.runs:
-            if run.ending is not Ending.RUNNING and (began_s := seconds(run.began)) is not None:
-                # an audit comes later, and is counted here as if it had followed at once
-                ended_s = max(seconds(run.ended) or 0.0, began_s + run.spent_s)
-                of = attempt.number, run.seed, run.dawn, run.ending
-                by_worker[run.worker].append(BusyTime(run.worker, began_s, ended_s, *of))
-    for job in work if now_s is not None else ():
-        began_s = seconds(job.began)
-        if began_s is not None and now_s is not None and job.seed is not None:
-            going = BusyTime(job.worker, began_s, now_s, job.attempt, job.seed, job.dawn, None)
-            by_worker[job.worker].append(going)
+            began_s, goes_on = seconds(run.began), run.ending is Ending.RUNNING
+            if began_s is None or (goes_on and now_s is None):
+                continue
+            # an audit comes later, and is counted here as if it had followed at once
+            ended_s = max(seconds(run.ended) or 0.0, began_s + run.spent_s, now_s or 0.0 if goes_on else 0.0)
+            of = attempt.number, run.seed, run.dawn, None if goes_on else run.ending
+            by_worker[run.worker].append(BusyTime(run.worker, began_s, ended_s, *of))
     found = []
     for worker in sorted(by_worker, key=in_order):
         own = sorted(by_worker[worker], key=lambda busy: busy.began_s)
-        for busy, later in pairwise([*own, None]):
-            until_s = later.began_s if later is not None else math.inf
-            assert busy is not None
-            found.append(busy._replace(ended_s=max(busy.began_s, min(busy.ended_s, until_s))))
+        begins_s = [*(busy.began_s for busy in own[1:]), math.inf]
+        for busy, next_s in zip(own, begins_s, strict=True):  # what is scored elsewhere trains again already
+            found.append(busy._replace(ended_s=max(busy.began_s, min(busy.ended_s, next_s))))
     return found
 
 
@@ -177,9 +161,9 @@ def others_of(record: Record) -> list[Between]:
 # ---- how busy all were -----------------------------------------------------------------------------------------------
 
 
-def load_of(record: Record, work: Iterable[Work] = (), now_s: float | None = None) -> Load:
-    """Return how busy the workers were; work: the runs that go on at the present time."""
-    busy, calls = busy_times(record, work, now_s), record.calls
+def load_of(record: Record, now_s: float | None = None) -> Load:
+    """Return how busy the workers were; now_s: the time where the night runs."""
+    busy, calls = busy_times(record, now_s), record.calls
     found = stretches(busy, others_of(record), record.budget_s, calls)
     at_work_s = sum(one.length_s for one in found)
     available_s = sum(one.workers * one.length_s for one in found)

@@ -125,7 +125,5 @@ def test_watch_follows_a_pipe_in_plain_lines_and_leaves_the_night_alone(grounds)
 
 def test_watch_says_where_there_is_nothing_to_watch(grounds):
     assert nothing_yet(grounds.nightshift("status", "--follow")).startswith("no night has run here yet; begin with: ")
-    with only_night(grounds.root / ".git") as tell:
+    with only_night(grounds.root / ".git"):
         assert "has no name yet; give the command again" in nothing_yet(grounds.nightshift("status", "--follow"))
-        tell("t/replays/0001", grounds.folder("t"))
-        assert "t/replays/0001 is a replay" in refused(grounds.nightshift("status", "--follow"))

@@ -68,8 +68,9 @@ def test_a_run_that_goes_on_is_told_from_one_that_the_harness_did_not_survive():
     lost = dataclasses.replace(ran("gpu 0", 1000), ended=None, wall_s=0, score=None, ending=Ending.LOST)
     (span,) = busy_times(crew(lost))
     assert (span.began_s, span.ended_s, span.ending) == (1000, 1000, "lost")
-    going_on = Work("gpu 0", Doing.TRAINING, 0, at(1010), 5)
-    _, span = busy_times(crew(lost), [going_on], now_s=1060)
+    going_on = dataclasses.replace(lost, began=at(1010), ending=Ending.RUNNING)
+    assert len(busy_times(crew(lost, going_on))) == 1  # the night does not run
+    _, span = busy_times(crew(lost, going_on), now_s=1060)
     assert (span.ended_s, span.ending) == (1060, None)
 
 
