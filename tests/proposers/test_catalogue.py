@@ -232,11 +232,6 @@ def test_what_the_same_device_has_shown_to_hurt_is_not_tried_at_all(folder):
         catalogue(folder, nights).ideas(brief(START, tried(1, "wider", Kind.WORSE, -0.01, 0.01)))
 
 
-def test_another_kind_of_device_says_less(folder):
-    elsewhere = night_before(-0.01, "worse", device_kind="cuda", device="a GPU", protocol="q")
-    assert catalogue(folder, [elsewhere]).ideas(brief(START))[0].source == "catalogue: news"
-
-
 def test_what_crashed_before_comes_later(folder):
     write_idea(folder / "ideas", "wider", BASE, WIDER, Title="Widen it", Gain="cpu 0.9")
     assert catalogue(folder).ideas(brief(START))[0].source == "catalogue: news"

@@ -38,12 +38,6 @@ def test_every_run_says_something_about_each_dial_that_it_turns(sigma_bpb):
     assert np.abs(others).max() < 0.012, "few dials matter"
 
 
-def test_what_was_measured_often_is_known_better():
-    rare, often = (fitted(scored(two_matter, count, 1, 0.01), 0.01) for count in (6, 60))
-    there = START + 0.1
-    assert often.gain(START, there)[1] < rare.gain(START, there)[1]
-
-
 def test_the_unit_of_the_scores_and_the_level_of_a_group_do_not_matter():
     scores = scored(two_matter, 30, 2, 0.01)
     there = START + np.linspace(-0.2, 0.2, DIALS)

@@ -131,7 +131,3 @@ def test_a_users_idea_stands_in_for_the_shipped_one_of_its_name(folder, tmp_path
 
 def test_ideas_lie_beside_the_script_and_with_the_program(tmp_path):
     assert idea_folders(tmp_path / "train_mlx.py") == (tmp_path.resolve() / "ideas", PACKAGE / "ideas")
-
-
-def test_a_folder_that_is_not_there_holds_none(tmp_path):
-    assert read_ideas(tmp_path / "ideas") == ((), ())

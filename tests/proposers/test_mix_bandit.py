@@ -81,10 +81,6 @@ def test_a_source_that_gains_gets_the_larger_share_and_the_other_is_not_forgotte
     assert count["search"] >= 2
 
 
-def test_shares_follow_gains_and_not_names():
-    assert run_bandit({"search": 0.4, "llm": 0.02}, 80).most_common(1)[0][0] == "search"
-
-
 def test_what_costs_hours_has_to_bring_more():
     count = run_bandit({"search": 0.2, "llm": 0.2}, 80, spent_s={"search": 300.0, "llm": 1500.0})
     assert count["search"] > 2 * count["llm"]
@@ -124,9 +120,3 @@ def test_equal_seeds_and_histories_choose_alike():
         for seed in range(10):
             first, again = (mixed(sources, seed, **ROLES).ideas(brief(history, asks))[0].source for _ in range(2))
             assert first == again
-
-
-def test_seeds_differ():
-    history = [attempt(0, "you")]
-    sources = {"search": Source("search"), "llm": Source("llm")}
-    assert {mixed(sources, seed, **ROLES).ideas(brief(history))[0].source for seed in range(20)} == {"search", "llm"}

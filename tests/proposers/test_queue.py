@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from nights import PROJECT
 from queued import NOW, SCRIPT, aside, brief, patch, put, tried
 from samples import NIGHT
-from sources import attempt
 
 from agent.errors import NightError, NoIdea, ScriptError
 from agent.experiment import Proposal, Status
@@ -204,19 +203,6 @@ def test_every_entry_is_tried_once_and_in_order_wherever_nights_are_killed(tmp_p
     assert nights.tried() == [f"idea {number}" for number in range(1, submitted + 1)]
 
 
-def test_an_entry_that_became_an_attempt_is_not_tried_by_the_next_night(folder):
-    put(folder, SCRIPT.replace("DEPTH = 4", "DEPTH = 5"))
-    queue = Queue(folder, folder.parent / "nights")
-    proposal = queue.ideas(brief(SCRIPT))[0]
-    with Journal.create(folder.parent / "nights" / NIGHT.tag / "journal.sqlite", NIGHT) as journal:
-        journal.add_attempt(0, None, Proposal(SCRIPT, "baseline", "", "you"), NOW)
-        journal.add_attempt(1, 0, proposal, NOW)
-    elsewhere = Briefing(ANOTHER_NIGHT, [tried(0, SCRIPT, "you", Status.KEEP)], tried(0, SCRIPT, "you"))
-    with pytest.raises(NoIdea):
-        queue.ideas(elsewhere)
-    assert aside(folder, "done") == {"0001": f"attempt 1 of night {NIGHT.tag}"}
-
-
 def test_workers_that_ask_together_put_what_was_tried_aside_once(folder, queue):
     proposals = []
     for depth in range(5, 25):
@@ -317,13 +303,6 @@ def test_a_title_fits_into_one_line(folder, queue):
     title = queue.ideas(brief(SCRIPT))[0].title
     assert title.startswith("wide\\x1b[2J MLP xxx")
     assert len(title) == 200
-
-
-def test_the_history_of_a_mix_is_no_matter(folder, queue):
-    """Attempts of other sources do not count as entries."""
-    put(folder, SCRIPT.replace("4", "5"))
-    history = [tried(0, SCRIPT, "you", Status.KEEP), attempt(1, "search")]
-    assert queue.ideas(Briefing(NIGHT, history, history[0]))[0].source == "queue: 0001"
 
 
 @pytest.mark.parametrize(

@@ -86,10 +86,6 @@ def test_what_a_source_needs_is_asked_for_by_its_entry(monkeypatch):
         check_sources(Terms(proposer="search", llm="a:b"), {"llm": "a:b"})
 
 
-def test_the_choices_are_those_of_the_table_and_mix():
-    assert choices() == ("search", "catalogue", "llm", "command", "queue", "mix")
-
-
 # ---- modes of a model ------------------------------------------------------------------------------------------------
 
 MODES = {"explore:toy", "combine:toy", "llm:toy"}
