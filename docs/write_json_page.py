@@ -188,9 +188,6 @@ class ProfileAnswer:
     start_data_s: float | None  # of the start: opening and verifying the corpus
     start_model_s: float | None  # of the start: model, optimizer and first batch
     start_first_step_s: float | None  # of the start: the first step
-    scoring_s: float | None  # of scoring all validation text
-    scoring_measured_rows: int | None  # rows that this is extrapolated from
-    scoring_rows: int | None  # rows of the validation text
 
 
 ANSWERS: Mapping[str, type] = {

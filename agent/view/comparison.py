@@ -1,6 +1,7 @@
 """Two attempts, or two nights, side by side, and in one sentence how sure their difference is. Pure."""
 
 import math
+import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -12,6 +13,7 @@ from agent.records.record import Record
 from agent.records.summary import NightSummary, Scored, summary_of
 from agent.script.dials import Value
 from agent.text import counted, duration, percent_sure, shorten, shown_difference
+from agent.view.answer import Measured
 from agent.view.words import memory, score
 
 TITLE_CHARS = 40
@@ -177,63 +179,30 @@ def _verdict(a: Side, b: Side, gain: Interval | None, by: str) -> tuple[Winner, 
 def _of_attempts(a: Side, b: Side) -> Iterator[Contrast]:
     if a.night.tag != b.night.tag:
         yield from _where(a.night, b.night)
-    first, second = a.attempt, b.attempt
-    before, after = (_within(Scored.of(side.night, side.attempt)) or "none" for side in (a, b))
-    yield Contrast("val_bpb", before, after, score(_change(first.val_bpb, second.val_bpb), "+"))
-    words: tuple[tuple[str, Callable[[Attempt], str]], ...] = (
-        ("runs", lambda one: str(one.seeds)),
-        ("at dawn", lambda one: score(_mean([run.val_bpb for run in one.runs if run.dawn]))),
-        ("verdict", lambda one: one.kind or "not decided"),
-        ("parent", lambda one: "" if one.parent is None else f"#{one.parent}"),
-        ("gain over it", _gained),
-    )
-    for name, said in words:
-        yield Contrast(name, said(first), said(second))
-    for name, counted_as, one, other in (
-        ("parameters", _whole, first.params, second.params),
-        ("memory", _memory, a.night.memory_gb(first), b.night.memory_gb(second)),
-        ("tokens/s", _whole, first.tokens_s, second.tokens_s),
-    ):
-        yield Contrast(
-            name, counted_as(one), counted_as(other), f"{other / one - 1:+.1%}" if one and other is not None else ""
-        )
-    yield Contrast("time", f"{first.spent_s:,.0f} s", f"{second.spent_s:,.0f} s")
-    yield Contrast("source", first.source, second.source)
-    yield Contrast("commit", (first.commit or "")[:7], (second.commit or "")[:7])
+    before, after = (Scored.of(side.night, side.attempt) for side in (a, b))
+    yield Contrast("val_bpb", _within(before) or "none", _within(after) or "none", _gain_words(before, after))
+    for name, of in WORDS_OF_ATTEMPT:
+        yield Contrast(name, of(a.attempt), of(b.attempt))
+    measured = [Measured.of(side.night, side.attempt) for side in (a, b)]
+    for name, amount, write in AMOUNTS:
+        one, other = (amount(facts) for facts in measured)
+        change = f"{other / one - 1:+.1%}" if one and other is not None else ""
+        first, second = ("" if value is None else write(value) for value in (one, other))
+        yield Contrast(name, first, second, change)
 
 
 def _of_nights(a: Record, b: Record) -> Iterator[Contrast]:
     yield from _where(a, b)
     nights = [summary_of(night) for night in (a, b)]
-    firsts, lasts = ([_bpb(getattr(now, name)) for now in nights] for name in ("baseline", "best"))
-    words: tuple[tuple[str, Callable[[NightSummary], str]], ...] = (
-        ("ideas", lambda now: f"{now.ideas:,}"),
-        ("kept", lambda now: f"{now.kept:,}"),
-        ("discarded", lambda now: f"{now.discarded:,}"),
-        ("crashed", lambda now: f"{now.crashed:,}"),
-        ("best", lambda now: _within(now.best)),
-        ("found by", lambda now: "" if now.best is None else f"#{now.best.number} {_short(now.best.title)}"),
-        ("honest gain", lambda now: _half(now.dawn.honest if now.dawn is not None else None)),
-        ("σ of a run", lambda now: score(now.noise.sigma_bpb if now.noise else None)),
-        ("cost", lambda now: "" if now.usd is None else f"${now.usd:.2f}"),
-    )
-    lines = {name: Contrast(name, *map(said, nights)) for name, said in words}
-    gains = [score(_change(last, first), "+") for first, last in zip(firsts, lasts, strict=True)]
-    yield from (lines[name] for name in ("ideas", "kept", "discarded", "crashed"))
-    yield Contrast("baseline", score(firsts[0]), score(firsts[1]), score(_change(*firsts), "+"))
-    yield from (lines["best"], lines["found by"], Contrast("recorded gain", *gains))
-    yield from (lines["honest gain"], lines["σ of a run"])
+    for name, of in WORDS_OF_NIGHT:
+        yield Contrast(name, *map(of, nights))
     for what in nights[0].hours:
         yield Contrast(f"time for {what}", *(duration(now.hours[what]) for now in nights))
-    yield lines["cost"]
 
 
 def _where(a: Record, b: Record) -> Iterator[Contrast]:
-    yield Contrast("night", a.tag, b.tag)
-    yield Contrast("began", a.started[:10], b.started[:10])
-    yield Contrast("device", a.device, b.device)
-    yield Contrast("budget", f"{a.budget_s:g} s", f"{b.budget_s:g} s")
-    yield Contrast("protocol", a.protocol, b.protocol)
+    for name, of in WORDS_OF_PLACE:
+        yield Contrast(name, of(a), of(b))
 
 
 # ---- words -----------------------------------------------------------------------------------------------------------
@@ -257,26 +226,50 @@ def _gained(attempt: Attempt) -> str:
     return "" if attempt.gain_bpb is None else f"{score(attempt.gain_bpb, '+')}{sure}"
 
 
-def _bpb(known: Scored | None) -> float | None:
-    return None if known is None else known.val_bpb
+def _gain_words(before: Scored | None, after: Scored | None) -> str:
+    """Return the gain of one score over another, above zero where it is lower, as everywhere."""
+    return (
+        "" if before is None or after is None else f"gain {score(shown_difference(before.val_bpb, after.val_bpb), '+')}"
+    )
 
 
-def _short(title: str) -> str:
-    return shorten(title, TITLE_CHARS)
+def _at_dawn(attempt: Attempt) -> str:
+    scores = [run.val_bpb for run in attempt.runs if run.dawn and run.val_bpb is not None]
+    return score(statistics.fmean(scores)) if scores else ""
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
-
-
-def _whole(value: float | None) -> str:
-    return "" if value is None else f"{value:,.0f}"
-
-
-def _memory(gigabytes: float | None) -> str:
-    return "" if gigabytes is None else memory(1024 * gigabytes)
-
-
-def _change(a: float | None, b: float | None) -> float | None:
-    return None if a is None or b is None else shown_difference(b, a)
+WORDS_OF_ATTEMPT: Sequence[tuple[str, Callable[[Attempt], str]]] = (
+    ("runs", lambda one: str(one.seeds)),
+    ("at dawn", _at_dawn),
+    ("verdict", lambda one: one.kind or "not decided"),
+    ("parent", lambda one: "" if one.parent is None else f"#{one.parent}"),
+    ("gain over it", _gained),
+    ("time", lambda one: f"{one.spent_s:,.0f} s"),
+    ("source", lambda one: one.source),
+    ("commit", lambda one: (one.commit or "")[:7]),
+)
+AMOUNTS: Sequence[tuple[str, Callable[[Measured], float | None], Callable[[float], str]]] = (
+    ("parameters", lambda one: one.params, "{:,.0f}".format),
+    ("memory", lambda one: one.memory_gb, lambda gigabytes: memory(1024 * gigabytes)),
+    ("tokens/s", lambda one: one.tokens_s, "{:,.0f}".format),
+)
+WORDS_OF_NIGHT: Sequence[tuple[str, Callable[[NightSummary], str]]] = (
+    ("ideas", lambda now: f"{now.ideas:,}"),
+    ("kept", lambda now: f"{now.kept:,}"),
+    ("discarded", lambda now: f"{now.discarded:,}"),
+    ("crashed", lambda now: f"{now.crashed:,}"),
+    ("baseline", lambda now: _within(now.baseline)),
+    ("best", lambda now: _within(now.best)),
+    ("found by", lambda now: "" if now.best is None else f"#{now.best.number} {shorten(now.best.title, TITLE_CHARS)}"),
+    ("recorded gain", lambda now: _gain_words(now.baseline, now.best).removeprefix("gain ")),
+    ("honest gain", lambda now: _half(now.dawn.honest if now.dawn is not None else None)),
+    ("σ of a run", lambda now: score(now.noise.sigma_bpb if now.noise else None)),
+    ("cost", lambda now: "" if now.usd is None else f"${now.usd:.2f}"),
+)
+WORDS_OF_PLACE: Sequence[tuple[str, Callable[[Record], str]]] = (
+    ("night", lambda night: night.tag),
+    ("began", lambda night: night.started[:10]),
+    ("device", lambda night: night.device),
+    ("budget", lambda night: f"{night.budget_s:g} s"),
+    ("protocol", lambda night: night.protocol),
+)

@@ -322,7 +322,7 @@ def test_two_attempts_stand_side_by_side_with_the_dials_that_differ(grounds):
     assert lines[:2] == ["A  t:0: baseline", "B  t:2: script 2"]
     cells = {line.split("  ")[0]: line.split() for line in lines[2:-1]}
     scores = [f"{grounds.attempts('t')[number].val_bpb:.6f}" for number in (0, 2)]
-    assert cells["val_bpb"][1:] == [*scores, f"{float(scores[1]) - float(scores[0]):+.6f}"]
+    assert cells["val_bpb"][1:] == [*scores, "gain", f"{float(scores[0]) - float(scores[1]):+.6f}"]
     assert cells["SHARPNESS"] == ["SHARPNESS", "0.5", "0.9"]
     assert lines[-1].startswith("no verdict: how much of the difference is chance is not known")
 

@@ -36,7 +36,7 @@ def test_where_the_noise_is_not_known_their_own_scores_give_the_interval():
     back = compared(BETTER, FIRST, a_night(FIRST, BETTER, sigma_bpb=None))
     assert back.winner is Winner.A
     assert back.sentence == found.sentence
-    assert {line.name: line.change for line in found.lines}["val_bpb"] == "-0.100000"
+    assert {line.name: line.change for line in found.lines}["val_bpb"] == "gain +0.100000"
 
 
 def test_a_single_run_is_compared_by_the_noise_of_the_night_which_may_leave_it_open():
