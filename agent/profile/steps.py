@@ -88,50 +88,41 @@ def begun(module: ModuleType, model: Any) -> tuple[Any, dict[str, Any], dict[str
 def memory(module: ModuleType) -> dict[str, Any]:
     """Return rows, gigabytes estimated and gigabytes filled for the shipped model; fewer rows where memory is short.
 
-    There are none where a single row would take too much.
+    There are none where a single row would take too much. Old and new parameters lie side by side in a step.
     """
+    import mlx.core as mx
+    import numpy as np
+    import psutil
+
     import prepare
     from agent.lab import hardware
 
     scale = prepare.SCALES[prepare.SCALE_OF_DEVICE[hardware.preset()]]
     model = module.GPT(module.config_from_dials(vocab_size=scale.vocab_size, seq_len=scale.seq_len))
-    allowed_gb = ROOM * min(free_bytes(), hardware.limit_memory()) / 1e9
     rows, module.MICRO_STEPS = module.BATCH_ROWS, 1  # type: ignore[attr-defined]
-    while rows >= 1 and estimated_gb(module, model, rows) > allowed_gb:
+
+    def estimated_gb(rows: int) -> float:
+        module.BATCH_ROWS = rows  # type: ignore[attr-defined]
+        return float(sum(module.gigabytes_of_a_step(model).values()))
+
+    def filled_gb(rows: int) -> float:
+        ids = np.random.default_rng(0).zipf(1.3, (rows, scale.seq_len + 1)) % scale.vocab_size
+        mx.clear_cache()
+        mx.reset_peak_memory()
+        mx.eval(step(params, state, repeat(ids.astype(np.int32)), module.schedule(0, 0.0)))
+        return float(mx.get_peak_memory() / 1e9)
+
+    # a GPU's own free memory is not known, and what is too much ends this process
+    free_bytes = math.inf if hardware.device_kind() == "cuda" else psutil.virtual_memory().available
+    allowed_gb = ROOM * min(free_bytes, hardware.limit_memory()) / 1e9
+    while rows and estimated_gb(rows) > allowed_gb:
         rows //= 2
     sizes = sorted({rows // 2**halved for halved in range(SIZES)} - {0})
-    if not sizes:
-        return {"allowed_gb": allowed_gb, "rows": [], "estimated_gb": [], "filled_gb": []}
-    step, params, state = begun(module, model)
-    estimated = [estimated_gb(module, model, size) for size in sizes]
-    filled = [filled_gb(module, step, params, state, scale, size) for size in sizes]
+    estimated, filled = [estimated_gb(size) for size in sizes], []
+    if sizes:
+        step, params, state = begun(module, model)
+        filled = [filled_gb(size) for size in sizes]
     return {"allowed_gb": allowed_gb, "rows": sizes, "estimated_gb": estimated, "filled_gb": filled}
-
-
-def free_bytes() -> float:
-    """Return the memory that the machine has left; a GPU's own is not known, and what is too much ends this process."""
-    import psutil
-
-    from agent.lab import hardware
-
-    return math.inf if hardware.device_kind() == "cuda" else psutil.virtual_memory().available
-
-
-def estimated_gb(module: ModuleType, model: Any, rows: int) -> float:
-    module.BATCH_ROWS = rows  # type: ignore[attr-defined]
-    return float(sum(module.gigabytes_of_a_step(model).values()))
-
-
-def filled_gb(module: ModuleType, step: Any, params: Any, state: Any, scale: Any, rows: int) -> float:
-    """Return the gigabytes that a step fills, in which old and new parameters lie side by side."""
-    import mlx.core as mx
-    import numpy as np
-
-    ids = np.random.default_rng(0).zipf(1.3, (rows, scale.seq_len + 1)) % scale.vocab_size
-    mx.clear_cache()
-    mx.reset_peak_memory()
-    mx.eval(step(params, state, repeat(ids.astype(np.int32)), module.schedule(0, 0.0)))
-    return float(mx.get_peak_memory() / 1e9)
 
 
 if __name__ == "__main__":
