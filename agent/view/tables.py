@@ -35,19 +35,19 @@ def attempts(nights: Sequence[Record]) -> list[Row]:
     """Return a row for each attempt: its night, all its facts, and a column for each dial that any of them turned."""
     dials = [(night, settings(night)) for night in nights]
     names = sorted({name for _, values in dials for turned in values.values() for name in turned})
-    return [
+    rows = [
         {"tag": night.tag, "attempt": attempt.number}
-        | {name: plain(getattr(attempt, name)) for name in OF_ATTEMPT}
-        | {name: plain(getattr(attempt.proposal, name)) for name in OF_PROPOSAL}
+        | {name: getattr(attempt, name) for name in OF_ATTEMPT}
+        | {name: getattr(attempt.proposal, name) for name in OF_PROPOSAL}
         | plain(Measured.of(night, attempt))
-        | {"runs": plain(attempt.runs)}
-        | {"decisions": [{"at": entry.at} | plain(entry.decision) for entry in attempt.decisions]}
+        | {"runs": attempt.runs, "decisions": [{"at": entry.at} | plain(entry.decision) for entry in attempt.decisions]}
         | {"is_incumbent": attempt.number == night.incumbent}
-        | {name: plain(getattr(night, name)) for name in OF_NIGHT}
-        | {f"{DIAL}{name}": plain(values[attempt.number].get(name)) for name in names}
+        | {name: getattr(night, name) for name in OF_NIGHT}
+        | {f"{DIAL}{name}": values[attempt.number].get(name) for name in names}
         for night, values in dials
         for attempt in night.attempts
     ]
+    return [plain(row) for row in rows]
 
 
 # ---- files -----------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import os
 import statistics
 from collections import defaultdict
 from collections.abc import Sequence
-from contextlib import redirect_stdout, suppress
+from contextlib import redirect_stdout
 from pathlib import Path
 
 from rich.console import Console
@@ -37,7 +37,7 @@ def write_trackio(place: Place, folder: Path, nights: Sequence[Record]) -> str:
     """Write the store; return the command that shows it. Raise MachineError without the extra."""
     _check_replaceable(folder)
     with replaced_folder(folder) as aside:
-        (aside / MARK).write_text(json.dumps({"export": "trackio", "nights": [night.tag for night in nights]}) + "\n")
+        (aside / MARK).write_text(json.dumps([night.tag for night in nights]) + "\n")
         os.environ |= {"TRACKIO_DIR": str(aside.resolve()), "TRACKIO_STORAGE_MODE": "sqlite"}  # read by the import
         for name in ELSEWHERE:
             os.environ.pop(name, None)
@@ -71,12 +71,9 @@ def _project(night: Record) -> str:
 def _check_replaceable(folder: Path) -> None:
     if not folder.parent.is_dir():
         raise NightError(f"{folder.parent} is not a folder; make it first, or name another with --out")
-    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
-        return
-    with suppress(OSError, ValueError, TypeError, LookupError):
-        if json.loads((folder / MARK).read_text())["export"] == "trackio":
-            return
-    raise NightError(f"{folder} holds something other than an export for trackio; name another folder with --out")
+    is_ours = (folder / MARK).is_file() or (folder.is_dir() and not any(folder.iterdir()))
+    if folder.exists() and not is_ours:
+        raise NightError(f"{folder} holds something other than an export for trackio; name another folder with --out")
 
 
 def _points(place: Place, night: Record, attempt: Attempt) -> dict[int, dict[str, float]]:

@@ -260,7 +260,7 @@ def progress_spec(night: Record, *, legend: bool = False) -> tuple[Spec, list[st
     attempts, symbols = dots(
         [(one, one.number, one.val_bpb) for one in (*few, *once)],
         y["scale"]["domain"][1],
-        46 if last < 100 else 26 if last < 1000 else 18,
+        46 if last < 100 else 24,
         *([Symbol.BEST] if stairs else []),
         *([Symbol.HONEST] if beams else []),
         legend=legend,

@@ -134,7 +134,7 @@ def test_the_head_says_what_was_tried_what_helped_and_how_sure_that_is():
 def test_where_the_noise_is_not_known_no_interval_is_shown():
     unknown = changed(NIGHT, sigma_bpb=None, dawn=None)
     gain = f"{(FIRST.val_bpb or 0) - (BEST.val_bpb or 0):.4f}"
-    assert f"<strong>{gain}</strong> bits per byte. How sure that is, is not known." in said(unknown)
+    assert f"<strong>{gain}</strong> bits per byte. How sure that is, is not known. The best of many" in said(unknown)
     assert figures(unknown)["Gain in the night"] == (gain, "its noise is not known")
     assert "How sure<" not in page(unknown)
 
