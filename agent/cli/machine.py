@@ -493,11 +493,8 @@ def _night(budget_s: float) -> Iterator[Finding]:
                 subprocess.run(
                     own_command(*words), cwd=folder, capture_output=True, text=True, timeout=NIGHT_S, check=True
                 )
-            except subprocess.TimeoutExpired:
-                yield Finding("night", False, f"night: no end of {words[0]} within {NIGHT_S} s")
-                return
-            except subprocess.CalledProcessError as failed:
-                said = last_line(failed.stderr) or last_line(failed.stdout) or failed.returncode
+            except (subprocess.TimeoutExpired, subprocess.CalledProcessError) as failed:
+                said = last_line(str(failed.stderr or failed.stdout or failed))
                 yield Finding("night", False, f"night: {words[0]} failed: {said}")
                 return
         with Journal.read(Place.of(folder / SCRIPT).journal(TAG)) as journal:

@@ -39,7 +39,7 @@ COMMANDS = {
     "serve": ("agent.cli.report:serve", "the report as a live page on this machine"),
     "results": ("agent.cli.results:results", "the ledger as a table"),
     "show": ("agent.cli.show:show", "everything about one attempt, its log (--log) or its edit (--diff)"),
-    "compare": ("agent.cli.compare:compare", "two attempts or nights side by side"),
+    "compare": ("agent.cli.show:compare", "two attempts or nights side by side"),
     "ideas": ("agent.cli.ideas:ideas", "the known ideas: what is expected of each, and whether it applies"),
     "prompt": ("agent.cli.ideas:prompt", "what a language model would be told now; --facts: an agent"),
     "best": ("agent.cli.best:best", "the best script of a night, and its model for mlx-lm"),
