@@ -9,7 +9,7 @@ from idea_checks import SHIPPED, check
 from agent.errors import ScriptError
 from agent.invocation import IDEAS as FOLDER
 from agent.invocation import PACKAGE, SCRIPT
-from agent.proposers.catalogue.applying import applied
+from agent.proposers.catalogue.catalogue import applied
 from agent.proposers.catalogue.idea import Idea, read_ideas
 from agent.script.dials import read_dials, values_of
 from agent.script.merge import carried, check_edit, undone

@@ -11,7 +11,7 @@ from agent.invocation import typed
 from agent.night.lock import AFTER_RUN, NOW, Stop, holder, is_held
 from agent.proposers import queue
 from agent.proposers.notes import add_note
-from agent.proposers.submission import read_submission
+from agent.proposers.queue import read_submission
 from agent.records.place import Place
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from agent.proposers.search.acquisition import edge_risk
 from agent.proposers.search.curves import Blocks, Curves, Scores
-from agent.proposers.search.edges import edge_risk
 
 DIALS = 12
 NUMBERS = np.zeros(DIALS, np.int64)

@@ -10,8 +10,7 @@ from nights import git, unigram
 from queued import SCRIPT, patch
 
 from agent.errors import ScriptError
-from agent.proposers.queue import waiting
-from agent.proposers.submission import read_submission
+from agent.proposers.queue import read_submission, waiting
 from agent.records.place import Place
 from agent.script.merge import apply_patch
 

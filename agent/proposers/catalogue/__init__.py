@@ -1,5 +1,5 @@
-"""Known ideas about the training script, tried without a language model: one patch an idea.
+"""Known ideas, one patch each, in the order in which they are expected to help.
 
-Start reading with catalogue.py, which proposes them. idea.py reads the files of agent/ideas/, applying.py makes an
-idea's edit in the best script, and evidence.py says what is expected of each.
+Start reading with catalogue.py, which proposes them and makes their edits. idea.py reads the files of agent/ideas/;
+evidence.py estimates what each would bring.
 """

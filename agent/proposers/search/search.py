@@ -4,7 +4,7 @@ A night has tens of experiments, a script tens of dials, and the noise of a seed
 proposal turns several dials at once, up to eight from the best place so far: its run tells something about each. A
 model of the scores has a curve for every dial (curves.py). Thompson sampling (Thompson 1933; Chapelle & Li 2011) draws
 curves from what is known; each draw has a place that is best by it, near the best place so far. Of these, the one with
-the largest expected improvement is proposed, less what is likely to crash (edges.py). Later, every second proposal is
+the largest expected improvement is proposed, less what is likely to crash. Later, every second proposal is
 the best place by the mean of the curves instead (acquisition.py).
 
 A proposal is a function of the history and the seed alone: nothing is kept between calls, so a resumed night proposes
