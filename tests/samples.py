@@ -27,7 +27,7 @@ from agent.judging.noise import noise
 from agent.records.journal import Journal
 from agent.records.record import Record
 from agent.records.summary import summary_of
-from agent.view.status import status_lines as lines_of_status
+from agent.view.words import status_lines as lines_of_status
 from agent.view.workers import crew_of
 
 NIGHT = Night(

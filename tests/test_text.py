@@ -22,8 +22,7 @@ from agent.text import (
     percent_sure,
     shorten,
 )
-from agent.view import table
-from agent.view.screen import shown
+from agent.view.screen import Column, shown, table_lines
 from agent.view.terminal import fact_lines
 
 WIPES = "\x1b[1A\x1b[2K"  # the line above, and this one
@@ -166,7 +165,7 @@ def test_a_noun_agrees_with_its_number():
 def test_hostile_text_is_harmless_on_every_way_to_a_screen(hostile, seen):
     assert harmless(hostile) == seen
     assert harmless_lines(f"{hostile}\n{hostile}") == f"{seen}\n{seen}"
-    assert table.lines([table.Column("title")], [[hostile]])[1] == seen
+    assert table_lines([Column("title")], [[hostile]])[1] == seen
     assert fact_lines("title", hostile, 80)[0].plain == f"title       {seen}"
     if "\r" not in hostile:  # which one_line takes for a blank
         assert one_line(hostile, 80) == shown(hostile) == seen

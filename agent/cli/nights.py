@@ -22,7 +22,7 @@ from agent.records.shipped import DAMAGED
 from agent.records.summary import summary_of
 from agent.text import budget
 from agent.view.answer import ListedNight, NightsAnswer, Stage, plain
-from agent.view.table import Column, lines
+from agent.view.screen import Column, table_lines
 
 STATES = {Home.JOURNAL: Stage.OPEN, Home.SHIPPED: Stage.SHIPPED, Home.ROWS: Stage.ROWS}
 UNITS = ("B", "kB", "MB", "GB", "TB")
@@ -55,7 +55,7 @@ def nights() -> Answer:
 def _show(found: list[ListedNight]) -> None:
     from agent.view.screen import print_folded, terminal_width
 
-    for line in lines(COLUMNS, map(_cells, found), terminal_width()):
+    for line in table_lines(COLUMNS, map(_cells, found), terminal_width()):
         print(line)
     open_ones = [one for one in found if one.state is Stage.OPEN]
     packed = [one for one in found if one.state is Stage.ARCHIVED]

@@ -25,7 +25,7 @@ from agent.records.summary import NightSummary, summary_of
 from agent.sandbox.process import LOG
 from agent.script.dials import dials_in, skeleton_in
 from agent.text import diff_lines, harmless, harmless_lines
-from agent.view import table, terminal
+from agent.view import terminal
 from agent.view.answer import (
     AttemptOfNight,
     CompareAnswer,
@@ -40,8 +40,7 @@ from agent.view.answer import (
 from agent.view.comparison import Comparison, Side, attempts_compared, nights_compared
 from agent.view.course import settings
 from agent.view.run_files import LOG_LINES, log_tail
-from agent.view.screen import print_folded, print_lines, terminal_width
-from agent.view.table import Column
+from agent.view.screen import Column, print_folded, print_lines, table_lines, terminal_width
 
 MOST_LINES = 10_000
 LEAST = 12  # places of a cell
@@ -223,7 +222,7 @@ def _show_beside(found: Comparison, a: Named, b: Named) -> None:
         title = f": {harmless(one.attempt.title)}" if one.attempt is not None else ""
         print_folded([f"{letter}  {one.name}{title}"])
     rows = [(line.name, line.a, line.b, line.change) for line in found.lines if line.a or line.b]
-    print("\n".join(table.lines(COLUMNS, rows, terminal_width())))
+    print("\n".join(table_lines(COLUMNS, rows, terminal_width())))
     print_folded([found.sentence], VERDICT)
 
 

@@ -18,7 +18,7 @@ from agent.records.record import Record, of_journal
 from agent.records.summary import NightSummary, summary_of
 from agent.text import counted, duration
 from agent.view.answer import Process, StatusAnswer, plain
-from agent.view.status import status_lines
+from agent.view.words import status_lines
 from agent.view.workers import Crew, crew_of
 
 LOOK_EVERY_S = 0.5

@@ -10,7 +10,7 @@ from agent.judging.intervals import Interval
 from agent.records.record import Record
 from agent.records.summary import Scored, gain_of
 from agent.text import counted
-from agent.view.status import confirmed_branch
+from agent.view.words import confirmed_branch
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ from agent.runs.jobs import Job, Measure
 from agent.runs.score import SPLITS, Rows, read_committed
 from agent.script.merge import dials_of, without_edits
 from agent.view.findings import findings_lines, titled
-from agent.view.status import confirmed_branch
+from agent.view.words import confirmed_branch
 
 Edits = tuple[Part, ...]
 LEAST_DIALS = 3  # that an edit has turned, if its halves are asked about

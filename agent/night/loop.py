@@ -40,7 +40,7 @@ from agent.profile.phases import limit_s, measure_phases, phases_were_measured
 from agent.records.results import write_ledger
 from agent.runs.execute import broken_by
 from agent.runs.jobs import AuditRun, Job, Measure, Trial
-from agent.view.status import noise_lines
+from agent.view.words import noise_lines
 
 POLL_S, REPLAN_S = 0.05, 1.0
 # A lost GPU or data folder crashes every attempt within seconds, and the night would fill with them; five ideas that

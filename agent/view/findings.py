@@ -9,7 +9,7 @@ from agent.judging.findings import Findings
 from agent.judging.intervals import Interval
 from agent.script.merge import dials_of
 from agent.text import harmless, percent_sure
-from agent.view.status import confirmed_branch
+from agent.view.words import confirmed_branch
 from agent.view.words import interval_words as interval
 
 MOST_RUNS = 100  # if more runs were needed, advise longer runs instead

@@ -6,9 +6,8 @@ from rich.text import Text
 
 from agent.proposers.catalogue.evidence import Prospect
 from agent.text import harmless_lines, percent_sure
-from agent.view import table
 from agent.view.answer import IdeaFacts, IdeaTrial
-from agent.view.table import Column
+from agent.view.screen import Column, table_lines
 from agent.view.terminal import fact_lines
 
 EXPECTED = "expected gain %"
@@ -29,7 +28,7 @@ IDEAS = (  # on a narrow terminal the highest rank is left out first
 
 def ideas_lines(ideas: Sequence[Prospect], width: int | None = None) -> list[str]:
     """Return a table of the ideas in their order; `width` is the terminal's, None for all columns in full."""
-    return table.lines(IDEAS, [_cells(one) for one in ideas], width)
+    return table_lines(IDEAS, [_cells(one) for one in ideas], width)
 
 
 def _cells(one: Prospect) -> tuple[str, ...]:

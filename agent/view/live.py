@@ -25,10 +25,10 @@ from agent.records.place import run_folder
 from agent.records.record import Record, of_journal
 from agent.records.summary import NightSummary, summary_of
 from agent.runs.outputs import read_progress
-from agent.text import counted, duration, harmless_lines, shown_difference
+from agent.text import counted, duration, harmless_lines
 from agent.view.screen import folded, shortened, shown
 from agent.view.terminal import COLOURS, verdict
-from agent.view.words import BETWEEN, progress_words, within_one
+from agent.view.words import BETWEEN, gain_words, progress_words, within_one
 from agent.view.workers import Load, in_order, load_of, runs_in_flight, workers_of_call
 
 EARLIER = 3  # verdicts that are shown where somebody begins to follow
@@ -210,10 +210,7 @@ def _best_words(now: NightSummary) -> Sequence[str | Text]:
     score = f"#{best.number} val_bpb {best.val_bpb:.6f}"
     if gain is None:
         return [score, "the baseline"]
-    below_bpb = shown_difference(baseline.val_bpb, best.val_bpb)
-    side = "below" if below_bpb >= 0 else "above"  # after further seeds, a lucky keep may be above
-    margin = f" ± {gain.mean_bpb - gain.low_bpb:.6f}" if gain.has_width else ""
-    difference = Text(f"{abs(below_bpb):.6f}{margin} {side} the baseline", "green" if gain.low_bpb > 0 else "")
+    difference = Text(gain_words(now), "green" if gain.low_bpb > 0 else "")
     return [score, difference, f"baseline {baseline.val_bpb:.6f}", shown(best.title)]
 
 

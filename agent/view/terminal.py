@@ -25,8 +25,7 @@ from agent.proposers.author.attempts import reason_for_author
 from agent.records.results import Row, number_of
 from agent.records.summary import Share, gain_bpb, measured_gain_bpb
 from agent.text import SAID_CHARS, counted, harmless, harmless_lines, one_line, percent_sure, shown_difference
-from agent.view import table
-from agent.view.table import Column
+from agent.view.screen import Column, table_lines
 from agent.view.words import BETWEEN, memory, moment, score
 
 COLOURS = {Status.KEEP: "green", Status.DISCARD: "bright_black", Status.CRASH: "red"}
@@ -90,7 +89,7 @@ def results_lines(rows: Sequence[Row], width: int | None = None) -> list[Text]:
     scores = {(row.get("tag"), row.get("commit")): row.get("val_bpb", "") for row in rows}
     several = len({row.get("tag") for row in rows}) > 1
     cells = [_cells(row, scores.get((row.get("tag"), row.get("parent")), ""), several) for row in rows]
-    header, *lines = table.lines(RESULTS, cells, width)
+    header, *lines = table_lines(RESULTS, cells, width)
     styled = [Text(line, style=_style(row.get("status", ""))) for line, row in zip(lines, rows, strict=True)]
     return [Text(header, style="bold"), *styled]
 
@@ -119,7 +118,7 @@ def _cells(row: Row, parent_bpb: str, several: bool) -> tuple[str, ...]:
 
 def shares_lines(rows: Iterable[Share], width: int | None = None) -> list[str]:
     """Return a table of the gains and costs of each source; width: of a terminal, None to show all columns."""
-    return table.lines(SHARES, [_share(row) for row in rows], width)
+    return table_lines(SHARES, [_share(row) for row in rows], width)
 
 
 def failure_lines(rows: Iterable[Share]) -> list[str]:

@@ -19,7 +19,7 @@ from agent.experiment import Status
 from agent.night.lock import only_night
 from agent.records.journal import Journal
 from agent.records.place import Place
-from agent.view.table import lines
+from agent.view.screen import table_lines
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +106,7 @@ def test_the_table_fits_the_terminal_and_says_what_can_be_done(grounds):
 
 def test_on_a_narrow_terminal_device_and_budget_go_first_and_the_gain_goes_last(grounds):
     found = all_nights(Place.of(grounds.root / "train_mlx.py"))
-    heads = {width: lines(COLUMNS, map(_cells, found), width)[0] for width in (50, 80, 160)}
+    heads = {width: table_lines(COLUMNS, map(_cells, found), width)[0] for width in (50, 80, 160)}
     assert {width: len(head) <= width for width, head in heads.items()} == dict.fromkeys(heads, True)
     assert ["device" in head for head in heads.values()] == [False, False, True]
     assert ["honest gain" in head for head in heads.values()] == [False, True, True]

@@ -17,7 +17,7 @@ from agent.records import terms
 from agent.records.summary import Stopped
 from agent.runs.outputs import read_losses
 from agent.runs.train import EarlyStopCheck
-from agent.view.status import stopped_line
+from agent.view.words import stopped_line
 
 
 def lines(*points: tuple[object, object]) -> bytes:

@@ -10,7 +10,7 @@ from samples import NIGHT, status_lines
 from agent.experiment import Attempt, Noise, Status, Summary
 from agent.judging.judges import Balanced, Strict
 from agent.judging.noise import BLOCK, LATEST, SUREST, ceiling_bpb, know, measured, noise
-from agent.view.status import noise_lines
+from agent.view.words import noise_lines
 
 SIGMA = 0.006
 BASELINE = scored_attempt(0, 1.5, 1.506, 1.494, status=Status.KEEP, reason="baseline")

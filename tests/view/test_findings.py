@@ -10,7 +10,7 @@ from agent.experiment import Status
 from agent.judging.intervals import Interval
 from agent.records.record import Record
 from agent.view.findings import findings_lines, runs_to_tell
-from agent.view.status import dawn_line
+from agent.view.words import dawn_line
 
 HISTORY = [
     scored_attempt(0, 1.0, 1.01, status=Status.KEEP, dawn=(1.0, 1.001, 0.999, 1.0)),

@@ -56,7 +56,7 @@ def test_status_says_what_its_json_has_and_that_is_what_all_facts_say(place):
         f"8 attempts, {now['ideas']} of them ideas: "
         f"{now['kept']} kept, {now['discarded']} discarded, {now['crashed']} crashed, 1 unfinished",
         f"best val_bpb {best['val_bpb']:.6f} (#{best['number']})",
-        f"(95 %: {gain['low_bpb']:+.6f} to {gain['high_bpb']:+.6f})",
+        f" ± {gain['mean_bpb'] - gain['low_bpb']:.6f} below the baseline's ",
         f"dawn: confirmed #{dawn['script']} both, on {record.branch}-confirmed",
         f"an honest gain of {dawn['honest']['mean_bpb']:+.6f}",
         f"σ {now['noise']['sigma_bpb']:.6f} from {now['noise']['runs']} repeated runs; a difference of two single runs "
