@@ -43,7 +43,9 @@ LOOK_S, CALL_S = 600.0, 300.0  # for all nodes to be looked at; for one answer, 
 AGAIN_S = 10.0  # between attempts to reach a cluster that is gone
 SOME, END_S = 64, 4.0  # the latest calls, and how long they are waited for at the end
 SHORT = Path("/tmp")  # TMPDIR may be long, and the path of a socket of Ray has 107 bytes at most
-STORE_BYTES = 256 << 20  # of Ray's object store on this machine: results are small, and files go in pieces
+STORE_BYTES = (
+    256 << 20
+)  # of Ray's object store on this machine: results are small, and a larger file goes over the disk
 ENDED = b"\0"  # a process of outlive_cluster() says this at its end; one that Ray ends does not
 PR_SET_PDEATHSIG = 1
 NO_HEAD = "no head answers there; start one as docs/devices.md says, or correct the address"
@@ -75,7 +77,8 @@ def outlive_cluster() -> tuple[str | None, Callable[[bytes], object]]:
     """Return in a process of its own, which Ray may end, and again in another one after that.
 
     Return the tag of the night that goes on, None at first, and a function to call with the tag of a night that has
-    opened. The calling process only waits, passes signals on, and exits as the last one does.
+    opened. The calling process only waits, passes signals on, and exits as the last one does. Raise MachineError there
+    if Ray has ended one in which no night was opened.
     """
     tag: str | None = None
     numbers = [number for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if not _is_ignored(number)]
@@ -87,7 +90,8 @@ def outlive_cluster() -> tuple[str | None, Callable[[bytes], object]]:
         if child == 0:
             os.close(reader)
             os.setsid()  # signals of the terminal come from the process that waits, and reach nothing of Ray
-            LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            if sys.platform == "linux":
+                LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
             for number, handler in before.items():
                 signal.signal(number, handler)
             atexit.register(os.write, writer, ENDED)
@@ -106,8 +110,12 @@ def outlive_cluster() -> tuple[str | None, Callable[[bytes], object]]:
         with os.fdopen(reader, "rb") as pipe:
             told = pipe.read()
         tag = told.removesuffix(ENDED).decode() or tag
-        if told.endswith(ENDED) or tag is None or code == -signal.SIGKILL:
-            sys.exit(code if code >= 0 else 128 - code)
+        if told.endswith(ENDED):
+            sys.exit(code)
+        if code == -signal.SIGKILL:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if tag is None:
+            raise MachineError("Ray ended before the night had opened; look at: ray status, and try again")
         print(f"the Ray cluster is gone, and is asked for again; night {tag} goes on", flush=True)
 
 
@@ -226,10 +234,10 @@ class Cluster:
                 time.sleep(AGAIN_S)
 
     def _connect(self) -> None:
-        os.environ.update(SETTINGS)
+        of_ray = {name: value for name, value in os.environ.items() if name.startswith("RAY_")} | SETTINGS
         own: dict[str, Any] = {}
         if self.address is None:
-            os.environ.update({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": os.urandom(32).hex()})
+            of_ray |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": os.urandom(32).hex()}
             folder = str(self._undo.enter_context(throwaway_folder(SHORT)))
             own = {"_temp_dir": folder, "_node_name": "ray", "num_cpus": usable_cores(), "include_dashboard": False}
             own["object_store_memory"] = STORE_BYTES
@@ -239,12 +247,11 @@ class Cluster:
                 socket.create_connection((host.strip("[]"), int(port)), 5.0).close()
             except OSError as error:  # Ray would end the process
                 raise OSError(NO_HEAD) from error
-        import ray
-        from ray._private import worker
+        with throwaway_folder() as code, _only_environment(scrubbed_env("") | of_ray), _silent():
+            import ray
+            from ray._private import worker
 
-        worker.print_to_stdstream = lambda *words, **more: None  # of a lost process, the pool says it
-        for_ray = {name: value for name, value in os.environ.items() if name.startswith("RAY_")}
-        with throwaway_folder() as code, _only_environment(scrubbed_env("") | for_ray), _silent():
+            worker.print_to_stdstream = lambda *words, **more: None  # of a lost process, the pool says it
             shutil.copytree(PACKAGE, code / PACKAGE.name, ignore=shutil.ignore_patterns("__pycache__"))
             ray.init(
                 address=self.address or "local", log_to_driver=False, configure_logging=False, namespace="nightshift",
@@ -292,7 +299,9 @@ class Cluster:
         """Return the nodes that have cores for workers, as Ray lists them; end the process where Ray here is gone."""
         import ray
 
-        alive = {facts["NodeID"]: facts for facts in ray.nodes() if facts["Alive"]}
+        alive: dict[str, Any] = {}
+        with suppress(ray.exceptions.RayError):
+            alive = {facts["NodeID"]: facts for facts in ray.nodes() if facts["Alive"]}
         if self._own_node not in alive:
             os._exit(GONE)  # nothing can be done by this process; outlive_cluster() starts another one
         found = {}

@@ -5,7 +5,6 @@ several of them begins with a run of attempt 0 alone, then makes its further run
 """
 
 import statistics
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -13,7 +12,7 @@ from agent.experiment import History, Run
 from agent.text import counted
 
 NOTABLE = 0.02  # of the speed; less is said nowhere
-ALONE, BESIDE = 0.1, 0.5  # of a run's time with other runs of the night: at most, at least; in between it says nothing
+ALONE, BESIDE = 0.1, 0.5  # of a run's time with another run of the night: at most, at least; in between it says nothing
 
 Span = tuple[float, float]  # seconds since 1970
 
@@ -50,39 +49,25 @@ def contention_of(history: History) -> Contention | None:
 
     Attempt 0 may be the whole history: later runs of it, which only others may have accompanied, do not count as alone.
     """
-    spans = [(run, span) for attempt in history for run in attempt.runs if (span := _span(run)) is not None]
-    made = [
-        _Timed(run.worker, steps_s, own, covered(own, (span for other, span in spans if other is not run)))
-        for run in (history[0].done_runs if history else ())
-        if (own := _span(run)) is not None and (steps_s := run.steps_s) is not None
-    ]
-    beside = [run for run in made if run.shared >= BESIDE]
-    began_s = min((run.span[0] for run in beside), default=0.0)
-    alone = [run for run in made if run.shared <= ALONE and run.span[1] <= began_s]
+    spans = {id(run): span for attempt in history for run in attempt.runs if (span := _span(run)) is not None}
+    alone, beside = [], []
+    for run in history[0].done_runs if history else ():
+        own = spans.get(id(run))
+        if own is None or run.steps_s is None:
+            continue
+        shared_s = max((_shared_s(own, other) for at, other in spans.items() if at != id(run)), default=0.0)
+        if shared_s >= BESIDE * (own[1] - own[0]):
+            beside.append(run)
+        elif shared_s <= ALONE * (own[1] - own[0]) and not beside:
+            alone.append(run)
     if not alone or not beside:
         return None
-    fast, slow = (statistics.fmean(run.speed for run in runs) for runs in (alone, beside))
+    fast, slow = (statistics.fmean(run.steps_s or 0.0 for run in runs) for runs in (alone, beside))
     return Contention(1 - slow / fast, len(alone), len(beside), len({run.worker for run in beside}))
 
 
-@dataclass(frozen=True, slots=True)
-class _Timed:
-    """Hold a run's speed, and how much company it had."""
-
-    worker: str
-    speed: float  # steps a second
-    span: Span
-    shared: float  # the share of its time in which other runs went on
-
-
-def covered(own: Span, others: Iterable[Span]) -> float:
-    """Return the share of a time in which at least one of the others went on."""
-    until, taken_s = own[0], 0.0
-    for began, ended in sorted(others):
-        end = min(ended, own[1])
-        taken_s += max(0.0, end - max(began, until))
-        until = max(until, end)
-    return taken_s / (own[1] - own[0])
+def _shared_s(own: Span, other: Span) -> float:
+    return min(own[1], other[1]) - max(own[0], other[0])
 
 
 def _span(run: Run) -> Span | None:

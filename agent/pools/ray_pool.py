@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
@@ -24,7 +25,6 @@ from agent.pools.node import (
     enter,
     fetch,
     home,
-    is_inside,
     night_folder,
     place_in,
 )
@@ -359,7 +359,7 @@ def _counted(worker: str, job: Job, why: str, tag: str) -> Ended:
 def unusable(job: Job, returned: Returned) -> str | None:
     """Return why what a node has sent cannot be the result of this job; None if it can, and where there is none."""
     result, sent = returned.result, returned.files
-    if not all(name.startswith("runs/") and is_inside(name) for name in sent):
+    if not all(name.startswith("runs/") and ".." not in Path(name).parts for name in sent):
         return "it sent a file that no job has"
     if result is None:
         return None

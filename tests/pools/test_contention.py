@@ -6,7 +6,7 @@ import pytest
 from judged import scored_attempt, scored_run
 
 from agent.experiment import Attempt, Ending, Run, Summary
-from agent.pools.contention import Contention, contention_of, covered
+from agent.pools.contention import Contention, contention_of
 
 
 def made_run(seed: int, began_s: int, steps: int, worker: str = "gpu 0", length_s: int = 300) -> Run:
@@ -91,9 +91,3 @@ def test_runs_that_tell_no_speed_or_no_time_do_not_count():
     found = contention_of([calibrated(first, *beside, crashed)])
     assert found is not None
     assert found.slowdown == pytest.approx(0.1)
-
-
-def test_time_that_others_share_counts_once():
-    assert covered((0.0, 10.0), [(-5.0, 2.0), (1.0, 4.0), (8.0, 20.0), (11.0, 12.0)]) == pytest.approx(0.6)
-    assert covered((0.0, 10.0), []) == 0.0
-    assert covered((0.0, 10.0), [(-2.0, 12.0)]) == 1.0

@@ -29,7 +29,6 @@ from agent.pools.leases import (
     gpus_unused,
     leases_of_machine,
     leases_of_night,
-    pin,
     ranges,
     sets_of_cores,
 )
@@ -246,15 +245,6 @@ def test_workers_divide_the_memory_and_the_reserve_stays_the_machines():
     whole, half = limits_of_machine(), limits_of_machine(0.5)
     assert half.memory_bytes == whole.memory_bytes // 2
     assert half.spare_memory_bytes == whole.spare_memory_bytes
-
-
-@two_cores
-def test_a_thread_is_pinned_alone():
-    lease, before = leases_of_machine("cpu", 2, 1)[1], os.sched_getaffinity(0)
-    with ThreadPoolExecutor(1) as worker:
-        worker.submit(pin, lease).result()
-        assert worker.submit(os.sched_getaffinity, 0).result() == {*lease.cores}
-    assert os.sched_getaffinity(0) == before
 
 
 @two_cores
