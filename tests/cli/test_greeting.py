@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from nights import Grounds, Quiet, scripted_context
 
-from agent.cli.greeting import busy_lines, greet
+from agent.cli.run import busy_lines, greet
 from agent.experiment import Terms
 from agent.lab.hardware import usable_cores
 from agent.night.limits import Experience, Limits, calibration_rounds, experience, pace_words
