@@ -16,7 +16,7 @@ from agent.cli.find import find_night, known_tag, record_of
 from agent.cli.options import SCRIPT, Count, NightOptions, Positive, PositiveInt, RunOptions
 from agent.cli.status import next_commands, show_next, show_night
 from agent.errors import Exhausted, MachineError, NightError, NoIdea, NothingYet
-from agent.experiment import WHOLE, History, Lease, Night, Proposal, is_look, runs_at_dawns, short
+from agent.experiment import WHOLE, History, Lease, Night, Proposal, Terms, is_look, runs_at_dawns, short
 from agent.invocation import typed
 from agent.judging.findings import Findings
 from agent.judging.judges import judge_in_words
