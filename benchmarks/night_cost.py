@@ -33,6 +33,7 @@ from agent.runs.score import FIRST_LIMIT_S, audit, score
 from agent.runs.train import FIRST_ALLOWANCE_S, train
 from agent.sandbox.box import Mode, Open, choose
 from agent.sandbox.watch import limits_of_machine
+from agent.text import counted
 
 EXPERIMENT_S = 300.0
 Sample = dict[str, float]  # of one experiment: seconds by the clock of this process, and tokens a second
@@ -46,7 +47,11 @@ def sample(runner: Runner, number: int, script: str) -> Sample:
     if run.ending is not Ending.FINISHED:
         raise measure.Failed(f"training {run.ending}: {run.last_lines}")
     curve = (runner.run_folder(number, 0) / "out" / "metrics.jsonl").read_text().splitlines()
-    first, *_, last = measure.after_the_first_few([json.loads(line) for line in curve])
+    rows = measure.after_the_first_few([json.loads(line) for line in curve])
+    if len(rows) < 2:
+        raise measure.Failed(
+            f"its curve has {counted(len(curve), 'step')}, too few to tell the speed: give more --train-s"
+        )
     began_score = time.monotonic()
     scored = score(runner, number, script, 0, FIRST_LIMIT_S)
     began_audit = time.monotonic()
@@ -57,7 +62,7 @@ def sample(runner: Runner, number: int, script: str) -> Sample:
         raise measure.Failed(f"audit: {verdict.failure}")
     return {
         "lay_out_s": trained - began - run.wall_s,
-        "tokens_s": (last["tokens"] - first["tokens"]) / (last["t_s"] - first["t_s"]),
+        "tokens_s": (rows[-1]["tokens"] - rows[0]["tokens"]) / (rows[-1]["t_s"] - rows[0]["t_s"]),
         "score_s": began_audit - began_score,
         "audit_s": time.monotonic() - began_audit,
         "worst_nats": verdict.worst_nats,

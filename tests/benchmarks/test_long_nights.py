@@ -17,6 +17,7 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 
 import long_night  # noqa: E402
+import night_cost  # noqa: E402
 import scale  # noqa: E402
 
 
@@ -84,3 +85,12 @@ def test_nothing_is_lost_where_workers_and_drivers_are_killed(tmp_path):
     done = subprocess.run(words, capture_output=True, text=True, timeout=600, check=False)  # it adopts orphans
     assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads((tmp_path / "flat.json").read_text())["kills"] == 10
+
+
+def test_the_cost_of_care_is_a_share_of_an_experiment():
+    boxed = {"tokens_s": 100.0, "lay_out_s": 1.0, "score_s": 5.0, "audit_s": 3.0, "worst_nats": 1e-6}
+    costs = night_cost.costs({"box": [boxed, boxed], "open": [{**boxed, "tokens_s": 101.0, "worst_nats": 2e-6}] * 2})
+    assert costs["training_slower"] == pytest.approx(0.01)
+    assert costs["share_of_each"] == pytest.approx((0.01 * 300 + 1 + 5) / 300)
+    assert costs["share_of_kept"] == pytest.approx((0.01 * 300 + 1 + 5 + 3) / 300)
+    assert costs["worst_nats"] == 2e-6
