@@ -170,19 +170,19 @@ class Ideas:
         while self._answers:
             if self._enter_one(self._answers.pop(0), best):
                 return True
-        if wanted <= len(self._due_repairs()) or self._has_submission():
-            return False  # the workers wait for repairs, or the queue is asked first
+        if wanted <= len(self._due_repairs()) + self._submissions():
+            return False  # the workers wait for repairs, or for what the queue has
         while self._ahead:
             if self._enter_one(self._ahead.pop(0), best):
                 return True
         return False
 
-    def _has_submission(self) -> bool:
-        """Return whether the queue of this night has an entry that is no attempt yet."""
-        if self._context.night.terms.proposer not in (SOURCE, MIX):
-            return False
+    def _submissions(self) -> int:
+        """Count the entries of the queue that are no attempts of this night; 0 where it does not ask the queue."""
+        if not self._ahead or self._context.night.terms.proposer not in (SOURCE, MIX):
+            return 0
         tried = {attempt.proposal.source for attempt in self._state.attempts}
-        return any(source_of(path) not in tried for path in waiting(self._context.place.queue))
+        return sum(source_of(path) not in tried for path in waiting(self._context.place.queue))
 
     def _enter_one(self, idea: Idea, best: Attempt) -> bool:
         """Enter an idea as an edit of the incumbent; drop it and return False where it cannot be tried."""

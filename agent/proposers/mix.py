@@ -129,9 +129,9 @@ class Mix:
         """Return in which order to ask: the source of a crash to repair first, and sources that rest last."""
         sources, until = {name: self._sources[name] for name in self._open(briefing)}, {}
         for name, source in sources.items():
-            # one that can repair what crashed is not held to its crashes
+            # one that can repair what crashed is not held to its crashes, and a person's scripts do not wait for any
             rest = rests_until(name, briefing, counts_crashes=not source.costs, alike=source.alike)
-            if rest is not None:
+            if rest is not None and not source.first:
                 until[name] = rest
         priors = {name: source.prior for name, source in sources.items()}
         drawn, maker = by_promise(priors, briefing, self._seed, asked=self._asked), self._maker(briefing)

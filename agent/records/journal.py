@@ -198,7 +198,8 @@ class Journal:
 
     def __exit__(self, *_: object) -> None:
         self.give_reserve()
-        self._db.close()
+        with self._lock:
+            self._db.close()
 
     # ---- reading; each raises NightError where the journal is damaged ------------------------------------------------
 

@@ -67,6 +67,12 @@ def test_a_source_whose_ideas_all_crash_rests_longer_each_time():
     assert all(rest >= 2 ** max(0, at - 1) for at, rest in enumerate(rests) if at > 0)
 
 
+def test_what_people_submit_does_not_wait_because_two_of_it_crashed():
+    history = [attempt(0, "you"), *(attempt(number, "queue: 0001", status=Status.CRASH) for number in range(1, 5))]
+    sources = {"queue": Source("queue"), "search": Source("search")}
+    assert mixed(sources, 0, **ROLES).ideas(brief(history))[0].source == "queue"
+
+
 def test_one_that_can_repair_what_crashed_does_not_rest_for_it():
     history = [attempt(0, "you"), *(attempt(number, "llm", status=Status.CRASH) for number in range(1, 5))]
     assert rests_until("llm", brief(history)) is None
