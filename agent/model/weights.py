@@ -15,6 +15,7 @@ from agent.records.place import Place, check_unpacked, run_folder
 from agent.runs.outputs import read_weights
 from agent.runs.runner import WEIGHTS
 from agent.text import is_finite
+from agent.view.answer import Replay
 
 NAME = Path(WEIGHTS).name
 REPLAY = "replay.json"  # what a replay leaves beside its weights
@@ -35,14 +36,10 @@ class KeptWeights:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplayFacts:
-    """Hold what is read of replay.json."""
+class KeptReplay:
+    """Hold what is read of replay.json, the answer of `replay --json`."""
 
-    seed: int
-    val_bpb: float | None
-    failure: str | None
-    protocol: str
-    device: str
+    now: Replay
 
 
 def find_weights(place: Place, tag: str, number: int) -> KeptWeights | None:
@@ -89,10 +86,10 @@ def _of_replays(folder: Path, night: Night, attempt: Attempt) -> Iterator[KeptWe
     """Yield the weights of replays that succeeded under the conditions of the night."""
     for place in sorted((folder / "replays").glob(f"{attempt.number}-*")):
         try:
-            said = msgspec.json.decode(read_plain(place / REPLAY).encode(), type=ReplayFacts)
+            replay = msgspec.json.decode(read_plain(place / REPLAY).encode(), type=KeptReplay).now
         except (msgspec.MsgspecError, ValueError):
             continue
         sizes = read_weights(place)
-        if sizes is not None and said.failure is None and said.protocol == night.protocol and is_finite(said.val_bpb):
-            assert said.val_bpb is not None
-            yield KeptWeights(place / NAME, said.seed, said.val_bpb, sizes.params, said.device, None, replayed=True)
+        score, is_alike = replay.val_bpb, replay.failure is None and replay.protocol == night.protocol
+        if sizes is not None and is_alike and score is not None and is_finite(score):
+            yield KeptWeights(place / NAME, replay.seed, score, sizes.params, replay.device, None, replayed=True)

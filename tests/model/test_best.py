@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from agent.model.weights import KeptWeights, weights_of
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.reading import read_night
+from agent.view.answer import Replay
 
 FIRST, KEPT = (unigram(SHARPNESS=sharpness) for sharpness in (0.5, 0.9))
 
@@ -249,12 +251,14 @@ def test_the_run_with_the_lowest_score_gives_the_weights(night, tmp_path):
 
 def test_the_weights_of_a_replay_serve_where_those_of_the_night_are_gone(night, tmp_path):
     path = weights(night, 1)
-    facts = {"seed": 3, "val_bpb": 2.5, "failure": None, "protocol": best_of(night).facts.protocol, "device": "a CPU"}
+    protocol = best_of(night).facts.protocol
+    facts = asdict(Replay(3, 2.5, None, None, "a CPU", protocol, ()))
     others = {"protocol": "x"}, {"failure": "audit"}, {"val_bpb": None}, {"val_bpb": "low"}
     for name, changes in (("1-b", {}), ("10-a", {}), *((f"1-{at}", change) for at, change in enumerate(others))):
         replay = night.folder("t") / "replays" / name
         replay.mkdir(parents=True)
-        (replay / "replay.json").write_text(json.dumps(facts | {"val_bpb": 2.5 if name == "1-b" else 2.0} | changes))
+        now = facts | {"val_bpb": 2.5 if name == "1-b" else 2.0} | changes
+        (replay / "replay.json").write_text(json.dumps({"now": now}))
         shutil.copyfile(path, replay / "model.safetensors")
     assert kept_weights(night).path == path
     path.unlink()
