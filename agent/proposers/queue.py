@@ -73,25 +73,20 @@ class QueueEntry:
         tags = (night, fields.get("For"))
         if rest or not fields.get("Title") or not text or not all(tag is None or valid_tag(tag) for tag in tags):
             raise NightError(f"it is no entry of a queue; submit it with: {typed('submit')}")
-        told = fields.get("Why", ""), fields.get("Submitted", "")
         basis = fields.get("Basis", "")
-        made_from = int(basis) if basis.isdecimal() else None
-        words = tuple(shlex.split(fields.get("Options", "")))
-        return cls(text, fields["Title"], *told, night, made_from, fields.get("For"), words, source_of(file))
+        return cls(
+            *(text, fields["Title"], fields.get("Why", ""), fields.get("Submitted", "")),
+            night,
+            based_on=int(basis) if basis.isdecimal() else None,
+            made_for=fields.get("For"),
+            words=tuple(shlex.split(fields.get("Options", ""))),
+            source=source_of(file),
+        )
 
     def __str__(self) -> str:
         """Return the text of its file."""
-        why = self.hypothesis.replace("\n", "\n  ")
-        basis = None if self.based_on is None else str(self.based_on)
-        values = (
-            self.title,
-            why,
-            self.submitted,
-            self.night,
-            basis,
-            self.made_for,
-            shlex.join(self.words),
-        )
+        why, basis = self.hypothesis.replace("\n", "\n  "), "" if self.based_on is None else str(self.based_on)
+        values = self.title, why, self.submitted, self.night, basis, self.made_for, shlex.join(self.words)
         header = [f"{name}: {value}\n" for name, value in zip(FIELDS, values, strict=True) if value]
         return f"{''.join(header)}\n{self.text}"
 

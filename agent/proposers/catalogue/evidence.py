@@ -99,12 +99,12 @@ def estimates(promised: Mapping[str, float], measured: Iterable[Measured]) -> di
 
 def _share(known: Sequence[Measured]) -> float:
     """Return the share of a promise that arrives here, 0 at least; a measurement counts by its likeness."""
-    weights = [one.likeness / (_size(one.promised_percent) ** 2 + one.variance) for one in known]
-    told = math.fsum(w * one.promised_percent**2 for w, one in zip(weights, known, strict=True))
-    arrived = math.fsum(
-        w * one.promised_percent * (one.gain_percent or 0.0) for w, one in zip(weights, known, strict=True)
-    )
-    return max(0.0, (SHARE.mean / SHARE.variance + arrived) / (1 / SHARE.variance + told))
+    told, arrived = 1 / SHARE.variance, SHARE.mean / SHARE.variance
+    for one in known:
+        weight = one.likeness / (_size(one.promised_percent) ** 2 + one.variance)
+        told += weight * one.promised_percent**2
+        arrived += weight * one.promised_percent * (one.gain_percent or 0.0)
+    return max(0.0, arrived / told)
 
 
 def _size(promised_percent: float) -> float:
