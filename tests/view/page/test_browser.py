@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from charted import changed
 from made_facts import HOSTILE, made_night
 
 from agent.view.page.page import Extras, page
@@ -19,11 +18,6 @@ EDIT = "@@ -1,2 +1,2 @@\n-A = 1\n+A = '<b>2</b>'\n B = 3"
 CURVES = {number: [(at / 20, 6 - at / 10) for at in range(1, 21)] for number in (PARENT, KEPT[0].number)}
 EXTRAS = Extras({KEPT[0].number: EDIT}, CURVES)
 SIZES = [(390, 844), (1400, 900)]
-LINES_OF_TEXT = """element => {
-    const text = document.createRange();
-    text.selectNodeContents(element);
-    return text.getClientRects().length;
-}"""
 Page = Any  # of Playwright, which may be missing
 
 
@@ -180,13 +174,6 @@ def test_an_address_with_an_attempt_opens_its_row(browser, file):
     here.context.close()
 
 
-def test_hostile_titles_are_text(opened):
-    titles = opened.page.locator(".row .title").all_text_contents()[1 : len(HOSTILE) + 1]
-    assert [title[:500] for title in titles] == [title[:500] for title in HOSTILE]
-    assert opened.page.locator("img, main script").count() == 0
-    assert not opened.is_too_wide()
-
-
 def test_a_foreign_script_does_not_run(browser, file, tmp_path):
     broken = tmp_path / "broken.html"
     text = file.read_text(encoding="utf-8")
@@ -218,17 +205,6 @@ def test_the_page_fits_a_phone_and_a_desk_in_light_and_dark(browser, file, width
     for figure in here.page.locator("figure.chart").all():
         assert figure.locator("svg:visible").count() == 1
     assert here.complaints == []
-    here.context.close()
-
-
-def test_an_option_that_the_head_names_is_on_one_line_at_every_width(browser, tmp_path):
-    night = changed(NIGHT, attempts=NIGHT.attempts[:1], dawn=None, doubt="its runs have 2 steps")
-    (tmp_path / "report.html").write_text(page(night, EXTRAS), encoding="utf-8")
-    here = Opened(browser, tmp_path / "report.html", viewport={"width": 400, "height": 800})
-    option = here.page.locator(".lead code", has_text="--budget-s")
-    for width in range(320, 500, 10):
-        here.page.set_viewport_size({"width": width, "height": 800})
-        assert option.evaluate(LINES_OF_TEXT) == 1
     here.context.close()
 
 

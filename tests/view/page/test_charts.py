@@ -7,7 +7,7 @@ from dataclasses import replace
 from importlib.resources import files
 
 import pytest
-from charted import SVG, attempt, changed, every_outcome, long_night, night, renamed, revoked, shipped
+from charted import SVG, attempt, changed, every_outcome, long_night, night, renamed, shipped
 
 from agent.experiment import Ending, Kind, Run, Score
 from agent.view.page import charts
@@ -135,11 +135,6 @@ def test_words_and_marks_stand_out_from_the_paper_in_light_and_dark():
             assert (light + 0.05) / (dark + 0.05) >= (4.5 if role in ("ink", "soft") else 3), role
 
 
-def test_each_outcome_has_a_word_and_a_look():
-    assert len({symbol.word for symbol in Symbol}) == len(Symbol)
-    assert len({(symbol.shape, symbol.fill, symbol.colour) for symbol in Symbol}) == len(Symbol)
-
-
 @pytest.mark.parametrize("draw", DRAWS)
 def test_a_night_of_nothing_has_no_chart_and_a_long_one_is_thinned(draw):
     assert draw(night()) is None
@@ -240,17 +235,6 @@ def test_the_front_has_a_dot_for_each_attempt_that_no_other_beats():
         assert len([one for one in tree.iter(f"{{{SVG}}}path") if one.get("fill") == "var(--ink)"]) == 2
 
 
-def test_each_cost_that_differs_has_a_panel():
-    assert len(costs_of(every_outcome()).drawings) == 3
-    assert Symbol.DOUBTED in costs_of(every_outcome()).symbols
-    assert costs_of(scored((7, 1.0), (7, 1.1))) is None
-
-
-def test_numbers_over_decades_have_a_logarithmic_scale():
-    assert [charts.around([100, most])["scale"]["type"] for most in (900, 9000)] == ["linear", "log"]
-    assert charts.around([0.0, 9000])["scale"]["type"] == "linear"
-
-
 # ---- the dials -------------------------------------------------------------------------------------------------------
 
 
@@ -308,9 +292,3 @@ def test_each_worker_has_a_row_and_each_run_a_bar_and_pauses_have_no_room():
     assert named[0] == "attempt 0, seed 7, finished after 5 min"
     assert len(named) == 4
     assert workers_of(every_outcome()) is None  # one worker
-
-
-def test_revoked_attempts_of_a_long_night_are_drawn_too():
-    kept = [attempt(number, Kind.KEPT, 2 - number / 1000, f"edit {number}", gain_bpb=0.001) for number in range(300)]
-    fallen = [revoked(300 + number, 1.05, 500) for number in range(100)]
-    assert len(drawing_of(progress(night(*kept, *fallen))).encode()) < 400_000
