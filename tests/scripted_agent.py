@@ -113,7 +113,8 @@ class ScriptedAgent:
         self._hands.take_best()
 
     def _improve(self) -> None:
-        git(self._root, "checkout", "-q", "-f", self._hands.status()["branch"])  # its owner looks at the night's branch
+        branch = self._hands.status()["summary"]["night"]["branch"].removeprefix("refs/heads/")
+        git(self._root, "checkout", "-q", "-f", branch)  # its owner looks at the night's branch
         self._hands.take_best()
         more = self._try("more of the text", dial("SHARE", 1.0))
         assert (more["status"], more["attempt"], more["parent"], more["based_on"]) == ("keep", 4, 1, 1)

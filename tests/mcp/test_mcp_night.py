@@ -85,7 +85,7 @@ def test_what_a_scoring_process_said_is_not_shown(agent, night):
     assert "a secret" in night.nightshift("show", "leaks:1").stdout  # which is for people
     with agent_in(night.root) as one:
         shown = one.facts("show", attempt="leaks:1")
-        assert shown["status"] == "crash"
+        assert shown["measured"]["status"] == "crash"
         told = [one.facts(tool, tag="leaks") for tool in ("history", "facts", "status")]
         for facts in (shown, one.facts("show", attempt="leaks:1", log=True), *told):
             assert "secret" not in json.dumps(facts)
