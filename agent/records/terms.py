@@ -15,7 +15,6 @@ from agent.experiment import Terms
 # would not compare: another value is refused. The night takes another value of any other term, and keeps it.
 FIXED = ("judge", "confirm", "plausible_gain", "allowance_s")
 OF_THE_MODEL = ("llm_url", "price", "llm_max_tokens", "llm_stream")
-POOLS = ("local", "ray")  # devices of this machine, or of a cluster
 SANDBOXES = ("off", "auto", "require")  # each promises more than the one before it
 
 
