@@ -83,15 +83,13 @@ class RayPool:
         self._held: dict[tuple[int, int], Node] = {}  # attempt and seed → the node that has the weights
         self._ended: SimpleQueue[Ended] = SimpleQueue()
         self._news: list[str] = []
-        self._watched_s = 0.0
+        self._watched_s = 0.0  # when the nodes were looked at last; 0: the night has not begun
         self._closing = False
         self._meet_nodes()
         if not self._places:
             raise MachineError("; ".join(self._news) or "no node of the Ray cluster has a free device")
-        there = f"{len(self._places)} of {most} workers"
-        self._news = [said for said in self._news if " has joined: " not in said]
         if len(self._places) < most:
-            self._news.append(f"the cluster has {there}; nodes that join later add theirs")
+            self._say(f"the cluster has {len(self._places)} of {most} workers; nodes that join later add theirs")
 
     # ---- for the driver ----
 
@@ -179,13 +177,16 @@ class RayPool:
         """Give the workers of new nodes work, unless their scores would not compare, or there are enough workers."""
         for node in self._cluster.nodes.values():
             room = self._most - len(self.workers)
-            if node.id in self._met or node.is_pending or not room:
+            if node.id in self._met or node.is_pending or room <= 0:
                 continue
             self._met.add(node.id)
             node.refused = node.refused or different(node, self._runner.night)
             if node.refused is None:
                 self._enter(node, room)
-            self._say(node.refused or f"node {node.name} has joined: {(node.facts or {})['device']}")
+            if node.refused is not None:
+                self._say(node.refused)
+            elif self._watched_s:  # the night's first lines name those that were there before
+                self._say(f"node {node.name} has joined: {self._runner.night.device}")
 
     def _enter(self, node: Node, room: int) -> None:
         """Have a node lay out the night's folder, and give so many of its workers a place at most."""

@@ -215,7 +215,7 @@ def test_where_all_nodes_have_left_no_worker_is_free_and_one_is_expected(make):
     pool._cluster.nodes = {}
     pool.ended(0.0)
     assert (pool.workers, pool.free_for(measure(3)), pool.expects_workers) == ((), None, True)
-    pool._watched_s = 0.0
+    pool._watched_s = -1.0  # long ago
     pool._cluster.nodes = {"other": replace(node, id="other")}  # it comes back
     pool.ended(0.0)
     assert pool.free_for(measure(3)) == pool.workers[0]
