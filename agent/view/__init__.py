@@ -1,5 +1,5 @@
-"""How a night is shown: the facts that every view shares, charts, the page and its server, the live terminal, tables.
+"""How a night is shown: the page with its charts and its server, the live terminal, lines, tables, answers in JSON.
 
-Start reading with facts/nouns.py: every view draws those records. terminal.py and status.py make lines of them, charts/
-pictures, page/ the report, live/ the panel of a night that runs.
+Start reading with records/record.py: every view draws that record, and what summary_of says of it. terminal.py and
+status.py make lines of them, page/ the report, live/ the panel of a night that runs, answer.py what `--json` prints.
 """

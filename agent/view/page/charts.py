@@ -174,8 +174,12 @@ def scores(night: Record, of: Callable[[Attempt], float | None], *more: float) -
     All kept attempts are on it, and others as far from them as the kept ones lie apart, or as noise reaches.
     more: scores that are shown in any case.
     """
-    believed = [one for one in night.attempts if one.is_idea and symbol_of(one) not in (Symbol.DOUBTED, Symbol.CRASHED)]
-    pairs = [(score, one.status == Status.KEEP) for one in believed if (score := of(one)) is not None]
+    believed = [
+        attempt
+        for attempt in night.attempts
+        if attempt.is_idea and symbol_of(attempt) not in (Symbol.DOUBTED, Symbol.CRASHED)
+    ]
+    pairs = [(score, attempt.status == Status.KEEP) for attempt in believed if (score := of(attempt)) is not None]
     kept = [*more, *(score for score, is_kept in pairs if is_kept)] or [score for score, _ in pairs] or [0.0, 1.0]
     low, high = min(kept), max(kept)
     reach = max(high - low, 4 * (night.sigma_bpb or 0.0)) or math.inf
@@ -209,7 +213,7 @@ def outcomes(values: Iterable[Spec], *more: Symbol, legend: bool = False) -> tup
     shown = [symbol for symbol in Symbol if symbol.word in words or symbol in more]
     channels: Spec = {"href": {"field": "href"}, "description": {"field": "label"}}
     for channel, look in (("stroke", "colour"), ("fill", "fill"), ("shape", "shape")):
-        scale = {"domain": [one.word for one in shown], "range": [getattr(one, look) for one in shown]}
+        scale = {"domain": [symbol.word for symbol in shown], "range": [getattr(symbol, look) for symbol in shown]}
         channels[channel] = {"field": "outcome", "type": "nominal", "scale": scale, "legend": {} if legend else None}
     return channels, shown
 
@@ -228,7 +232,7 @@ def said(shown: int, there: int, what: str) -> list[str]:
 
 def progress_of(night: Record) -> Chart | None:
     """Draw every attempt, the best so far, revocations, and the honest gain at dawn; None without a score."""
-    if all(one.val_bpb is None for one in night.attempts):
+    if all(attempt.val_bpb is None for attempt in night.attempts):
         return None
     spec, words, symbols = progress_spec(night)
     return Chart("Progress", words, symbols, [{name: svg(spec, size) for name, size in SIZES.items()}])
@@ -238,7 +242,7 @@ def picture(night: Record) -> bytes:
     """Return a PNG of a night's progress that stands alone: with its name, a legend, and titles below."""
     spec, words, _ = progress_spec(night, legend=True)
     name = one_line(f"{night.tag} · {budget(night.budget_s)} · {night.device}", 120)
-    titles = [one_line(f"#{one.number} {one.title}", 160) for one in _largest(night)[:MOST_TITLES]]
+    titles = [one_line(f"#{attempt.number} {attempt.title}", 160) for attempt in _largest(night)[:MOST_TITLES]]
     below = {"title": ["attempt", "", *titles], "titleLimit": 1000, "titleAnchor": "start", "titleAlign": "left"}
     spec["encoding"]["x"]["axis"] |= below
     return png(spec | PICTURE | {"title": {"text": name, "subtitle": " · ".join(words)}})
@@ -246,19 +250,21 @@ def picture(night: Record) -> bytes:
 
 def progress_spec(night: Record, *, legend: bool = False) -> tuple[Spec, list[str], list[Symbol]]:
     """Return the progress of a night, what it says in words, and the symbols in it."""
-    shown = [one for one in night.attempts if one.is_idea or one.status == Status.KEEP]  # not dawn's questions
-    last = max([1, *(one.number for one in shown)])
+    shown = [
+        attempt for attempt in night.attempts if attempt.is_idea or attempt.status == Status.KEEP
+    ]  # not dawn's questions
+    last = max([1, *(attempt.number for attempt in shown)])
     stairs, revoked, honest = _stairs(night, last), _revoked(night), night.findings.honest if night.findings else None
     beams = [_beam(stairs[0]["y"], honest, 1.05 * last)] if stairs and honest else []
     ends = [row[name] for row in beams for name in ("low", "high")] + [row["y"] for row in stairs]
     x = quantity(
         "x", [-0.02 * last, last * (1.08 if beams else 1.02)], title="attempt", grid=False, tickCount=min(last, 10)
     )
-    y = scores(night, lambda one: one.val_bpb, *ends)
-    once, rest = ([one for one in shown if one.was_kept is kept] for kept in (True, False))
+    y = scores(night, lambda attempt: attempt.val_bpb, *ends)
+    once, rest = ([attempt for attempt in shown if attempt.was_kept is kept] for kept in (True, False))
     few = thinned(rest, MOST_DOTS)
     attempts, symbols = dots(
-        [(one, one.number, one.val_bpb) for one in (*few, *once)],
+        [(attempt, attempt.number, attempt.val_bpb) for attempt in (*few, *once)],
         y["scale"]["domain"][1],
         46 if last < 100 else 24,
         *([Symbol.BEST] if stairs else []),
@@ -276,7 +282,9 @@ def progress_spec(night: Record, *, legend: bool = False) -> tuple[Spec, list[st
         layer(beams, "point", filled=True, shape="diamond", size=60, **blue),
         attempts,
     ]
-    numbers = [one.number for one in _largest(night)[: 2 * MOST_TITLES]]  # Vega leaves out those that have no room
+    numbers = [
+        attempt.number for attempt in _largest(night)[: 2 * MOST_TITLES]
+    ]  # Vega leaves out those that have no room
     axis = {"orient": "top", "title": None, "values": numbers, "labelExpr": "'#' + datum.label", "labelPadding": 8}
     axis |= {"labelColor": "var(--kept)", "grid": True, "gridDash": [2, 3]}
     above = layer([{"x": 0}] if numbers else [], "point", {"x": {**x, "axis": axis}}, opacity=0)
@@ -323,30 +331,34 @@ def _beam(first_bpb: float, honest: Interval, at: float) -> Spec:
 
 def _largest(night: Record) -> list[Attempt]:
     """Return the kept edits, the largest gain first."""
-    kept = [one for one in night.ideas if one.status == Status.KEEP]
-    return sorted(kept, key=lambda one: -(one.gain_bpb or 0.0))
+    kept = [attempt for attempt in night.ideas if attempt.status == Status.KEEP]
+    return sorted(kept, key=lambda attempt: -(attempt.gain_bpb or 0.0))
 
 
 # ---- what a score costs ----------------------------------------------------------------------------------------------
 
 Cost = Callable[[Record, Attempt], float | None]
 COSTS: Sequence[tuple[str, Cost, str, str]] = (  # title, number, format of the axis, and the order from good to bad
-    ("parameters, fewer is better", lambda _, one: one.params, "~s", "ascending"),
-    ("memory in GB, less is better", lambda night, one: night.memory_gb(one), "~g", "ascending"),
-    ("tokens a second, more is better", lambda _, one: one.tokens_s, "~s", "descending"),
+    ("parameters, fewer is better", lambda _, attempt: attempt.params, "~s", "ascending"),
+    ("memory in GB, less is better", lambda night, attempt: night.memory_gb(attempt), "~g", "ascending"),
+    ("tokens a second, more is better", lambda _, attempt: attempt.tokens_s, "~s", "descending"),
 )
 
 
 def costs_of(night: Record) -> Chart | None:
     """Draw scores against each cost that differs between attempts; None where there is no such cost."""
-    scored = [one for one in night.attempts if one.is_idea and one.val_bpb is not None and one.status != Status.CRASH]
-    costs = [cost for cost in COSTS if len({cost[1](night, one) for one in scored} - {None}) > 1]
-    y, drawings, symbols = scores(night, lambda one: one.val_bpb), [], set[Symbol]()
+    scored = [
+        attempt
+        for attempt in night.attempts
+        if attempt.is_idea and attempt.val_bpb is not None and attempt.status != Status.CRASH
+    ]
+    costs = [cost for cost in COSTS if len({cost[1](night, attempt) for attempt in scored} - {None}) > 1]
+    y, drawings, symbols = scores(night, lambda attempt: attempt.val_bpb), [], set[Symbol]()
     for title, of, number_format, order in costs:
-        priced = [(one, price, one.val_bpb) for one in scored if (price := of(night, one)) is not None]
+        priced = [(attempt, price, attempt.val_bpb) for attempt in scored if (price := of(night, attempt)) is not None]
         attempts, shown = dots(thinned(priced, MOST_PANEL_DOTS), y["scale"]["domain"][1], 30, Symbol.FRONT)
         symbols |= set(shown)
-        believed = [{"x": price, "y": bpb} for one, price, bpb in priced if one.kind not in NOT_BELIEVED]
+        believed = [{"x": price, "y": bpb} for attempt, price, bpb in priced if attempt.kind not in NOT_BELIEVED]
         ink: Spec = {"color": "var(--ink)"}
         front = layer(believed, "line", {"order": {"field": "x", "sort": order}}, strokeWidth=1.25,
                       interpolate="step-after", point={"color": "var(--ink)", "size": 14}, **ink)  # fmt: skip
@@ -354,7 +366,7 @@ def costs_of(night: Record) -> Chart | None:
             {"window": [{"op": "min", "field": "y", "as": "least"}], "sort": [{"field": "x", "order": order}]},
             {"filter": "datum.y === datum.least"},
         ]
-        best = [{"x": price, "y": bpb} for one, price, bpb in priced if one.number == night.incumbent]
+        best = [{"x": price, "y": bpb} for attempt, price, bpb in priced if attempt.number == night.incumbent]
         ring = layer(best, "point", shape="circle", size=170, strokeWidth=1, **ink)
         x = around([price for _, price, _ in priced], title=title, format=number_format, tickCount=4)
         panel = {
@@ -374,14 +386,14 @@ def costs_of(night: Record) -> Chart | None:
 def dials_of(night: Record) -> Chart | None:
     """Draw, for each dial that an attempt moved, the change of val_bpb by its value; None where none was moved."""
     moves = defaultdict[str, list[tuple[Attempt, Value]]](list)
-    for one in night.attempts:
-        for dial, (_, after) in night.turned.get(one.number, {}).items() if one.is_idea else ():
-            moves[dial].append((one, after))
+    for attempt in night.attempts:
+        for dial, (_, after) in night.turned.get(attempt.number, {}).items() if attempt.is_idea else ():
+            moves[dial].append((attempt, after))
     values = settings(night)
     start, best = values.get(0, {}), values.get(night.incumbent or 0, {})
 
-    def change(one: Attempt) -> float | None:
-        gain = gain_bpb(one, night.parent(one)) if night.turned.get(one.number) else None
+    def change(attempt: Attempt) -> float | None:
+        gain = gain_bpb(attempt, night.parent(attempt)) if night.turned.get(attempt.number) else None
         return None if gain is None else -gain
 
     is_turned = {dial: best.get(dial) != start.get(dial) for dial in moves}  # in the best script
@@ -391,7 +403,7 @@ def dials_of(night: Record) -> Chart | None:
         lines = {Symbol.START: start[dial]} | ({Symbol.IN_BEST: best[dial]} if is_turned[dial] else {})
         x, shown_as = _dial_axis([*lines.values(), *(value for _, value in moves[dial])])
         moved = thinned(moves[dial], max(20, 4 * MOST_PANEL_DOTS // len(few)))
-        places = [(one, shown_as(value), change(one)) for one, value in moved]
+        places = [(attempt, shown_as(value), change(attempt)) for attempt, value in moved]
         attempts, shown = dots(places, y["scale"]["domain"][1], 30, *lines)
         symbols |= set(shown)
         rules = [
@@ -426,7 +438,7 @@ def _dial_axis(values: Sequence[Value]) -> tuple[Spec, Callable[[Value], Any]]:
 
 def workers_of(night: Record) -> Chart | None:
     """Draw the runs of all workers, without the pauses of the night; None where one worker made them all."""
-    names = sorted({run.worker for one in night.attempts for run in one.runs}, key=in_order)
+    names = sorted({run.worker for attempt in night.attempts for run in attempt.runs}, key=in_order)
     every = sorted(busy_times(night), key=lambda busy: busy.began_s) if len(names) > 1 else []
     if not every:
         return None
