@@ -51,7 +51,7 @@ def test_the_first_try_is_measured_against_the_committed_script(tried):
     assert (one.proposal.title, one.proposal.hypothesis, one.proposal.source) == (
         "sharper",
         "The counts are large.",
-        "queue",
+        "queue: 0001",
     )
     assert (one.parent, one.status) == (0, "keep")
     assert tried.git("diff", "--stat").splitlines()[-1].split()[:3] == ["1", "file", "changed,"]  # HEAD is as it was
@@ -129,7 +129,7 @@ def test_while_a_night_runs_a_try_waits_for_its_turn(tried):
 
 def test_the_ledger_has_a_row_of_each(tried):
     assert [row["status"] for row in tried.rows()] == ["keep", "keep", "discard", "crash", *["discard"] * 2]
-    assert [row["source"] for row in tried.rows()] == ["you", *["queue"] * 5]
+    assert [row["source"] for row in tried.rows()] == ["you", *[f"queue: {number:04d}" for number in range(1, 6)]]
 
 
 # ---- what is refused before a night is opened ------------------------------------------------------------------------
