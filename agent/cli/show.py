@@ -121,7 +121,7 @@ def _log(place: Place, record: Record, attempt: Attempt, seed: int | None, lines
         head = "the log itself is gone; its last lines, as the journal keeps them:\n"
         if not text:
             named = f"attempt {attempt.number} with seed {run.seed}"
-            raise NightError(f"the log of {named} is gone; the journal keeps no line of it")
+            raise NightError(f"the log of {named} is not here, and no line of it is kept")
     file = _log_file(place, record.tag, attempt.number, run.seed)
     answer = LogAnswer(record.tag, attempt.number, run.seed, file, text)
     return Answer(plain(answer), lambda: print(f"{head}{text}"))
