@@ -40,6 +40,7 @@ from agent.view.answer import (
 PAGE = Path(__file__).with_name("json.md")
 NAMES = {str: "string", int: "integer", float: "number", bool: "boolean", types.NoneType: "null"}
 USUAL = {  # what these keys mean in every answer
+    "id": "of the try, as in t0003",
     "tag": "the night",
     "attempt": "its number",
     "number": "of the attempt",
@@ -60,7 +61,10 @@ TABLE = "| key | type | meaning |\n|---|---|---|\n"
 
 @dataclass(frozen=True, slots=True)
 class TryStanding:
-    """Hold where a try without a verdict stands. From tag on it is null where no night is at work, or not on this."""
+    """Hold where a try without a verdict stands.
+
+    `tag` and the keys behind it are null where no night is at work, or other tries come before this one.
+    """
 
     id: str
     state: str  # waiting, or running
@@ -70,7 +74,7 @@ class TryStanding:
     wait_with: str  # the command that waits for its verdict
     progress: str  # where it stands, in words
     tag: str | None = None
-    attempt: int | None = None  # the number that it got
+    attempt: int | None = None  # what the night is at: as long as the try waits, another one
     doing: str | None = None  # training, scoring, …
     fraction: float | None = None  # of the budget that the training has used, 0 to 1
     step: float | None = None  # of the training
@@ -143,7 +147,7 @@ class SubmitAnswer:
 
 @dataclass(frozen=True, slots=True)
 class TagAnswer:
-    """Name the night."""
+    """Hold the night that was meant."""
 
     tag: str
 

@@ -152,7 +152,7 @@ class AttemptOfNight:
     """Hold an attempt, and what follows from it in its night."""
 
     tag: str
-    attempt: Attempt
+    attempt: Attempt  # as the journal has it
     measured: Measured
 
 
