@@ -41,9 +41,9 @@ TEST_SCALE = corpus.Scale("test", seq_len=64, vocab_size=512, eval_tokens=544 * 
 # Files go to whichever worker is free; by default those with few tests come last, and among them are the longest.
 LONGEST = (
     *("cli", "night", "ahead", "second_thoughts", "dawn", "second_chances", "try_queue", "try", "prepare"),
-    *("catalogue_night", "archive", "doubts", "cheats", "steering_cli", "faults", "resume", "process", "attacks"),
+    *("catalogue_night", "night_file", "doubts", "cheats", "steering_cli", "faults", "resume", "process", "attacks"),
     *("profile", "past", "ideas", "in_parallel", "ideas_of_workers", "search", "submission", "state"),
-    *("moving", "limits_of_machine", "best", "box", "author_night", "unconfirmed", "live", "audit", "mix_night"),
+    *("limits_of_machine", "best", "box", "author_night", "unconfirmed", "live", "audit", "mix_night"),
     *("train", "train_script", "kernels", "kernels_made"),
 )
 
