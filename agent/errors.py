@@ -78,7 +78,7 @@ class Exhausted(NightshiftError):
 
 
 class NightHalted(Exception):
-    """The machine failed while a night was open; the cause says how."""
+    """Say that the machine failed while a night was open; the cause says how."""
 
     def __init__(self, tag: str, cause: OSError | sqlite3.OperationalError) -> None:
         super().__init__(f"night {tag} was halted: {cause}")

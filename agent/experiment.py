@@ -71,7 +71,7 @@ class Weights:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """Committed losses against logits that a fresh process gave for the same prefixes, without the targets."""
+    """Hold how committed losses compare with logits of a fresh process for the same prefixes, without the targets."""
 
     positions: int  # looked at
     wrong: int  # of them, further off than an honest model ever is
@@ -163,7 +163,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """A few seconds of training and scoring before the minutes: what breaks at the end of a run breaks here."""
+    """Hold how a second of training and scoring went: what breaks at the end of a run of minutes breaks here."""
 
     wall_s: float
     failure: str | None  # None: nothing broke

@@ -177,7 +177,7 @@ def ignore_all(folder: Path) -> None:
 
 
 def check_plain(path: Path) -> None:
-    """Raises NightError for a pipe or a device, which may have no end."""
+    """Raise NightError for a pipe or a device, which may have no end."""
     if path.exists() and not path.is_file() and not path.is_dir():  # a folder says so itself when it is opened
         raise NightError(f"{path} is no plain file; move it away")
 

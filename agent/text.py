@@ -90,7 +90,7 @@ def _alike(before: Sequence[str], after: Sequence[str]) -> int:
 
 
 def shown_difference(score: float, other: float) -> float:
-    """Between two scores as they are shown: a reader who subtracts one from the other comes to the same last digit."""
+    """Return a score less another, both rounded as they are shown: a reader who subtracts them gets the same digits."""
     return round(score, SCORE_DECIMALS) - round(other, SCORE_DECIMALS)
 
 

@@ -360,7 +360,10 @@ def _wrong_facts(journal: Journal) -> Iterator[str]:
 
 
 def _wrong_tables(journal: Journal) -> Iterator[str]:
-    """Attempts are found by their numbers, and a chain of parents that leads back would be followed without end."""
+    """Yield what is wrong with attempts, runs, decisions and dawns, which are found by the numbers of attempts.
+
+    A chain of parents that led back would be followed without end.
+    """
     rows = journal.query('SELECT number, parent, merges, "commit" FROM attempts ORDER BY number')
     if [row["number"] for row in rows] != [*range(len(rows))]:
         yield "lacks an attempt"

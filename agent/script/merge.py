@@ -239,7 +239,7 @@ def merge_texts(ours: str, base: str, theirs: str) -> str:
     ours, base, theirs = (text if text.endswith("\n") else f"{text}\n" for text in (ours, base, theirs))
     with throwaway_folder() as folder:
         (folder / "base").write_bytes(base.encode())
-        mine, others = _edits(folder, base, ours), _edits(folder, base, theirs)
+        mine, others = _edits(folder, ours), _edits(folder, theirs)
     said = {(edit.start, edit.end, edit.lines) for edit in mine}
     others = [edit for edit in others if (edit.start, edit.end, edit.lines) not in said]
     starts, ends = [edit.start for edit in others], [edit.end for edit in others]  # both ascending
@@ -265,8 +265,8 @@ def merge_lines(ours: str, base: str, theirs: str) -> str | None:
         return None
 
 
-def _edits(folder: Path, base: str, edited: str) -> list[_Edit]:
-    """Return how a text differs from the base, which is a file in the folder, as git sees it."""
+def _edits(folder: Path, edited: str) -> list[_Edit]:
+    """Return how a text differs from the base, which is the file of that name in the folder, as git sees it."""
     (folder / "edited").write_bytes(edited.encode())
     done = detached_git(folder, "diff", "--no-index", "--no-ext-diff", "--text", "-U0", "base", "edited")
     if done.returncode > 1:  # 1: they differ

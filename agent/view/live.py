@@ -232,7 +232,7 @@ def as_many_as_fit(parts: Sequence[str | Text], columns: int) -> Text:
 
 
 class Screen:
-    """A panel below lines that scroll on a terminal; elsewhere a plain line now and then."""
+    """Draw a panel below lines that scroll on a terminal; elsewhere print a plain line now and then."""
 
     def __init__(self, console: Console, budget_s: float) -> None:
         self._console, self._budget_s = console, budget_s
