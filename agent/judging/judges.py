@@ -363,7 +363,8 @@ class Doubt:
 # ---- the table -------------------------------------------------------------------------------------------------------
 
 # To add a judge, write its class above, and name it here: how it is made, where N is the --confirm of a night, and how
-# a night introduces it. The command line, the greeting and the night read this table.
+# a night introduces it. The greeting and the night read this table; the command line has the names in the type of
+# `judge` in agent/cli/options.py.
 JUDGES: Mapping[str, tuple[Callable[[int], Judge], str]] = {
     "balanced": (
         lambda confirm: Balanced(),
