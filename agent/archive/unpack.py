@@ -49,6 +49,7 @@ MANIFEST = "corpus.json"  # the manifest.json of the corpus, which stays behind
 PROGRAM = "program.md"  # the one beside the script, until it lies beside one again
 UNLIKE_FIXED = "fixed-unlike-here"  # fixed files that came in the file, where others are installed here
 MOST_MEMBERS, MOST_READ_BYTES = 400_000, 64 << 20
+PLAIN = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE)
 MOST_SCRIPT_BYTES = 16 << 20  # unpacked
 OUTSIDE = ("agent", "llm", *OF_THE_MODEL, "ray_address")  # terms by which programs run, or servers get keys
 DAMAGED = (
@@ -170,8 +171,10 @@ def _extract(file: Path, aside: Path) -> None:
     with _opened(file) as (tar, _):
         while (member := tar.next()) is not None:
             count += 1
-            if not (member.isreg() or member.isdir()) or member.size < 0 or count > MOST_MEMBERS:
+            if member.type not in PLAIN or member.issparse() or member.size < 0 or count > MOST_MEMBERS:
                 raise ValueError(f"{member.name!r} in it is no plain file, or beyond {MOST_MEMBERS:,} files")
+            if member.name not in (FOLDER, BUNDLE) and not member.name.startswith(f"{FOLDER}/"):
+                raise ValueError(f"{member.name!r} in it is no part of a night")  # such as FIXED, beside the folder
             room -= member.size
             if room < 0:
                 raise NightError(f"{file} holds more than the {free / 1e9:.2f} GB that are free here; free some")
@@ -264,6 +267,7 @@ def _install_fixed(place: Place, night: Night, first_script: str | None, aside: 
     if first_script is not None:
         check_script(first_script, place.script)
     came, kept, installed = aside / FOLDER / FIXED, aside / FOLDER / UNLIKE_FIXED, aside / FIXED
+    installed.mkdir()
     lay_out_fixed(beside, fixed_files(beside, first_script or ""), installed)
     sums = {name: digest(installed / name) for name in names_in(installed)}
     pins = night.pins.get("fixed", {})

@@ -1,6 +1,7 @@
 """A night in one file: it goes on in another repository, comes back to its own, and may be anybody's."""
 
 import gzip
+import hashlib
 import json
 import os
 import shutil
@@ -395,6 +396,26 @@ def test_fixed_files_are_those_installed_here_whatever_the_file_brings(file, oth
     assert (other.folder("t") / "fixed/prepare.py").read_bytes() == (other.root / "prepare.py").read_bytes()
 
 
+def beside_fixed(marker: Path) -> Change:
+    """Have the file bring a module where the fixed files are gathered, and a journal that vouches for it."""
+
+    def change(said: dict[str, Any], members: Members) -> None:
+        content = f"open({str(marker)!r}, 'w')\n".encode()
+        members["fixed/numpy.py"] = tarfile.TarInfo("fixed/numpy.py"), content
+        pin = f"json_set(value, '$.fixed.\"numpy.py\"', '{hashlib.sha256(content).hexdigest()}')"
+        with_journal(f"UPDATE night SET value = {pin} WHERE fact = 'pins'")(said, members)
+
+    return change
+
+
+def test_a_module_beside_the_night_in_the_file_never_runs(file, other, tmp_path):
+    marker = tmp_path / "marker"
+    tampered(file, beside_fixed(marker))
+    assert "'fixed/numpy.py' in it is no part of a night" in refused(other.nightshift("unpack", str(file)))
+    assert not other.folder("t").exists()
+    assert not marker.exists()
+
+
 def test_programs_and_servers_that_a_night_names_are_asked_for_again(file, other):
     named = """'$.agent', 'sh -c evil', '$.llm', 'openai:m', '$.ray_address', 'far:1',
         '$.llm_url', 'http://127.0.0.1:9/v1' || char(27) || '[2J'"""
@@ -455,6 +476,9 @@ def with_ref(ref: str, sha: str | None = None) -> Change:
         (with_member("night/link", tarfile.SYMTYPE, "/etc/passwd"), "is no plain file"),
         (with_member("night/link", tarfile.LNKTYPE, "night/journal.sqlite"), "is no plain file"),
         (with_member("night/null", tarfile.CHRTYPE), "is no plain file"),
+        (with_member("night/holes", tarfile.GNUTYPE_SPARSE), "is no plain file"),
+        (with_member("nightly/notes.md"), "is no part of a night"),
+        (with_member("fixed/numpy/__init__.py"), "is no part of a night"),
         (with_ref("refs/heads/main"), "is not the night's"),
         (with_ref("refs/experiments/u/0000"), "is not the night's"),
         (with_ref("refs/experiments/t/../../../../../precious"), "is not the night's"),
