@@ -375,7 +375,8 @@ def _wrong_tables(journal: Journal) -> Iterator[str]:
         if not all(base is None or 0 <= base < row["number"] for base in (row["parent"], row["merges"])):
             yield "has an attempt that is made from a later one, or from none"
     named = journal.query(
-        "SELECT attempt FROM runs UNION SELECT attempt FROM decisions UNION SELECT champion FROM dawns"
+        "SELECT attempt FROM runs UNION SELECT attempt FROM decisions UNION SELECT champion FROM dawns "
+        "UNION SELECT parent FROM ideas UNION SELECT attempt FROM ideas WHERE attempt IS NOT NULL"
     )
     if not all(0 <= number < len(rows) for (number,) in named):
         yield "tells of an attempt that it lacks"
@@ -393,8 +394,9 @@ def _wrong_tables(journal: Journal) -> Iterator[str]:
 
 def _wrong_values(journal: Journal) -> Iterator[str]:
     """Read all records by their types, which raises NightError for a damaged one, and bound what is computed with."""
-    records = (journal.attempts(), journal.dawns(), journal.asks(), journal.calls(), journal.work(), journal.noise())
-    for name, value in _leaves(msgspec.to_builtins(records)):
+    attempts, ideas = journal.attempts(), journal.waiting_ideas()
+    records = (journal.dawns(), journal.asks(), journal.calls(), journal.work(), journal.noise())
+    for name, value in _leaves(msgspec.to_builtins((attempts, ideas, *records))):
         if isinstance(value, str) and name in TIMES:
             try:
                 datetime.fromisoformat(value)

@@ -12,6 +12,7 @@ from samples import HISTORY, NIGHT, enter
 from agent.archive.unpack import check_passive
 from agent.archive.unpack import check_records as check_facts
 from agent.errors import NightError
+from agent.experiment import Idea, Proposal
 from agent.records.journal import Journal
 
 FILE = Path("night.tgz")
@@ -25,6 +26,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for attempt in HISTORY:
             enter(journal, attempt)
             journal.record_commit(attempt.number, attempt.commit or "")
+        journal.add_idea(Idea(0, 1, Proposal("B = 1", "one that waits", "", "llm:model")))
     return path
 
 
@@ -94,6 +96,9 @@ def test_what_is_no_journal_is_refused(tmp_path):
         ("UPDATE attempts SET parent = number", "made from a later one"),
         ("UPDATE attempts SET merges = 3 WHERE number = 2", "made from a later one"),
         ("UPDATE attempts SET number = 9 WHERE number = 3", "lacks an attempt"),
+        ("UPDATE ideas SET parent = 1000000", "tells of an attempt that it lacks"),
+        ("UPDATE ideas SET attempt = -1", "tells of an attempt that it lacks"),
+        ("UPDATE ideas SET script = 'none'", "is damaged"),
         ("UPDATE runs SET began = 'soon'", "has 'soon' in place of a time"),
         ('UPDATE runs SET summary = \'{"num_steps": "many"}\'', r"is damaged \(Expected `int \| null`"),
         ("UPDATE attempts SET dry_run = '[1]'", r"is damaged \(Expected `object"),
