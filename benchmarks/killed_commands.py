@@ -1,4 +1,4 @@
-"""Commands that are killed at a call that changes a file, and given again: pack, unpack, archive, init, ship and more.
+"""Commands that are killed at a call that changes a file, and given again: pack, unpack, init, export and more.
 
 Each has a scene: a folder with a repository in it, and the states before and after the command. After a kill, each file
 there is whole, as before or as after. The second call ends in the same state as an undisturbed one.
