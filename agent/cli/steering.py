@@ -28,7 +28,7 @@ def submit(file: Path, /, *, message: Message, script: Path = SCRIPT) -> Answer:
     tag = find_night()[1] if where.tags() else ""
     history = night_in(where, tag)[1] if tag else ()
     # a night that runs in another working tree reads the queue there
-    text = read_submission(file, place, where, history, tag or "")
+    text = read_submission(file, place, where, history, tag)
     path = queue.submit(where.queue, text, message, script=place.script, now=utc_now())
     said = f"queued as {path.name}; a night with --proposer queue or mix tries it before all else"
     return Answer({"file": str(path)}, lambda: print(said))

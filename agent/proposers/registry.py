@@ -1,7 +1,7 @@
 """The table of all sources of ideas: the command line, the checks, the night and the mix read it.
 
 To add a source, write it in a file of its own, describe it here as a Source, and name it in SOURCES. An option that it
-needs is a field of Terms (agent/records/terms.py), and read in agent/cli/options.py.
+needs is a field of Terms (agent/experiment.py), and read in agent/cli/options.py.
 """
 
 import re

@@ -6,8 +6,6 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 
-import msgspec
-
 from agent.experiment import Ask, Attempt, Dawn, Night, NightCall, Noise, Terms, incumbent, memory_mb, short
 from agent.judging.findings import Findings
 from agent.records.journal import Journal
@@ -109,7 +107,7 @@ class Record:
     def findings(self) -> Findings | None:
         """Return what the latest dawn that has found anything has found."""
         found = next((dawn.findings for dawn in reversed(self.dawns) if dawn.findings), None)
-        return None if found is None else msgspec.convert(found, Findings)
+        return None if found is None else Findings.of(found)
 
     @cached_property
     def merged_as(self) -> dict[int, int]:
