@@ -17,7 +17,7 @@ from agent.cli.options import PositiveInt, Seed
 from agent.errors import NightError
 from agent.files import write_plain
 from agent.invocation import typed
-from agent.model.best_script import BestScript, interval_words, score_words
+from agent.model.best_script import BestScript
 from agent.model.weights import KeptWeights, find_weights, weights_of
 from agent.night.lock import like_ctrl_c
 from agent.records.journal import Journal
@@ -26,6 +26,7 @@ from agent.text import harmless_lines
 from agent.view.answer import BestAnswer, Measured, for_author, plain
 from agent.view.screen import print_lines, terminal_width
 from agent.view.terminal import fact_lines
+from agent.view.words import interval_words, scored_words
 
 # ---- best ------------------------------------------------------------------------------------------------------------
 
@@ -45,15 +46,15 @@ def best(tag: str | None = None, /, *, script: Path | None = None, weights: Path
     found = BestScript.of(record_of(place, tag))
     number = found.attempt.number
     if script is not None:
-        _write_script(script_of(place, found.facts, found.attempt), script)
-        print(f"wrote {script}: attempt {number} of night {found.facts.tag}")
+        _write_script(script_of(place, found.record, found.attempt), script)
+        print(f"wrote {script}: attempt {number} of night {found.record.tag}")
     if weights is not None:
         _write_folder(place, found, weights)
-    kept = find_weights(place, found.facts.tag, number)
+    kept = find_weights(place, found.record.tag, number)
     answer = BestAnswer(
-        tag=found.facts.tag,
+        tag=found.record.tag,
         attempt=for_author(found.attempt),
-        measured=Measured.of(found.facts, found.attempt),
+        measured=Measured.of(found.record, found.attempt),
         ref=found.ref,
         branch=found.branch,
         gain=found.gain,
@@ -74,12 +75,12 @@ def _folded(name: str, value: str, width: int | None) -> list[Text]:
 
 def _lines(place: Place, best: BestScript, weights: KeptWeights | None) -> Iterator[tuple[str, str]]:
     """Yield what the best script is, how good, and how to take it, each with its name."""
-    attempt, tag, dawn = best.attempt, best.facts.tag, best.dawn
+    attempt, tag, dawn = best.attempt, best.record.tag, best.dawn
     yield "best", f"#{attempt.number} of night {tag}: {attempt.title}"
     if attempt.words is not None:
         yield "decision", attempt.words
     if best.score is not None:
-        yield "val_bpb", score_words(best.score)
+        yield "val_bpb", scored_words(best.score)
     if best.gain is not None:
         yield "gain", f"{interval_words(best.gain)} over #0, by the night's own scores"
     if dawn is not None and dawn.honest is not None:
@@ -116,9 +117,9 @@ def _write_folder(place: Place, found: BestScript, folder: Path) -> None:
     from agent.model.folder import check_folder, write_folder
 
     check_folder(folder)
-    weights = weights_of(place, found.facts.tag, found.attempt.number)
+    weights = weights_of(place, found.record.tag, found.attempt.number)
     write_folder(place, found, weights, folder)
-    print(f"wrote {folder}: attempt {found.attempt.number} of night {found.facts.tag}, seed {weights.seed}")
+    print(f"wrote {folder}: attempt {found.attempt.number} of night {found.record.tag}, seed {weights.seed}")
     print(f"{folder / 'README.md'} says what it is, and how mlx-lm loads it")
 
 
@@ -150,10 +151,10 @@ def sample(
 
     if math.isnan(temperature):
         raise NightError("--temperature nan is no number from 0 to 10")
-    place, facts, chosen = attempt_meant(attempt)
-    place.check_own(facts.tag)
-    weights = weights_of(place, facts.tag, chosen.number)
-    with Journal.read(place.journal(facts.tag)) as journal:
+    place, record, chosen = attempt_meant(attempt)
+    place.check_own(record.tag)
+    weights = weights_of(place, record.tag, chosen.number)
+    with Journal.read(place.journal(record.tag)) as journal:
         night, script = journal.night(), journal.attempt(chosen.number).proposal.script
     asked = SampleRequest(text, tokens, temperature, secrets.randbits(32) if seed is None else seed)
     waiting = Console(stderr=True).status(f"loading attempt {chosen.number} of night {night.tag}")
@@ -169,7 +170,7 @@ def sample(
 
     try:
         with like_ctrl_c(), waiting:
-            continue_text(night, place.folder(facts.tag), script, weights.path, asked, write)
+            continue_text(night, place.folder(record.tag), script, weights.path, asked, write)
     except KeyboardInterrupt:
         return 130
     finally:

@@ -17,13 +17,14 @@ from agent.invocation import SCRIPT, typed
 from agent.lab.corpus import DataError
 from agent.lab.data import Data, load_data
 from agent.lab.encode import BOS, SPLIT_PATTERN, load_encoding
-from agent.model.best_script import BestScript, interval_words, score_words
+from agent.model.best_script import BestScript
 from agent.model.weights import KeptWeights
 from agent.records import checksums
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.script.dials import Value, legible_dials, show
 from agent.text import counted, one_line
+from agent.view.words import interval_words, scored_words
 
 if TYPE_CHECKING:
     import tiktoken
@@ -42,7 +43,7 @@ TERMS = {  # of the corpora that prepare.py knows
 def write_folder(place: Place, best: BestScript, weights: KeptWeights, folder: Path) -> None:
     """Write the model to a folder, which may be missing, empty, or one that was written here before."""
     check_folder(folder)
-    with Journal.read(place.journal(best.facts.tag)) as journal:
+    with Journal.read(place.journal(best.record.tag)) as journal:
         night = journal.night()
         script, first_script = (journal.attempt(number).proposal.script for number in (best.attempt.number, 0))
     fixed = place.folder(night.tag) / "fixed"
@@ -102,12 +103,12 @@ def _config(best: BestScript, weights: KeptWeights, data: Data, folder: Path) ->
         "bos_token_id": data.bos,
         "eos_token_id": data.bos,
         OURS: {
-            "night": best.facts.tag,
+            "night": best.record.tag,
             "attempt": best.attempt.number,
             "commit": best.attempt.commit,
             "seed": weights.seed,
             "val_bpb": weights.val_bpb,
-            "protocol": best.facts.protocol,
+            "protocol": best.record.protocol,
             "files": sorted(["config.json", *(path.name for path in folder.iterdir())]),
         },
     }
@@ -173,12 +174,12 @@ def model_card(
 
     # nothing else is marked as harmless: titles and hypotheses, which a model may have written, are plain text in it
     templates = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
-    filters = (counted, interval_words, score_words)
+    filters = (counted, interval_words, scored_words)
     templates.filters |= {"plain": _plain, "value": _value} | {function.__name__: function for function in filters}
-    dataset, kind = str(manifest["dataset"]), best.facts.night.device_kind
+    dataset, kind = str(manifest["dataset"]), best.record.night.device_kind
     return templates.from_string(CARD.read_text(encoding="utf-8")).render(
         best=best,
-        night=best.facts,
+        night=best.record,
         attempt=best.attempt,
         seeds=sum(run.val_bpb is not None for run in best.attempt.runs),
         weights=weights,

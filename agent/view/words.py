@@ -7,7 +7,7 @@ from agent.experiment import Noise, Progress
 from agent.judging.findings import Findings
 from agent.judging.intervals import Interval
 from agent.records.record import Record
-from agent.records.summary import NightSummary, Stopped
+from agent.records.summary import NightSummary, Scored, Stopped
 from agent.text import ABSURD, SCORE_DECIMALS, counted, duration, harmless, shown_difference
 from agent.view.workers import Crew, Load, Worker, runs_in_flight
 
@@ -37,11 +37,18 @@ def within(interval: Interval) -> str:
     return f"{bpb(interval.mean_bpb)} ({ends(interval)})" if interval.has_width else bpb(interval.mean_bpb)
 
 
-def interval_words(interval: Interval | None) -> str:
-    """Return a gain with its 95 % interval, for a terminal."""
+def interval_words(interval: Interval | None, sign: str = "+") -> str:
+    """Return a gain with its 95 % interval where the noise is known, for a terminal; sign: "" for a score."""
     if interval is None:
         return "not measured: too few runs"
-    return f"{score(interval.mean_bpb, '+')} [{score(interval.low_bpb, '+')}, {score(interval.high_bpb, '+')}]"
+    mean, low, high = (score(bpb, sign) for bpb in (interval.mean_bpb, interval.low_bpb, interval.high_bpb))
+    return f"{mean} [{low}, {high}]" if interval.has_width else mean
+
+
+def scored_words(scored: Scored) -> str:
+    """Return the mean of an attempt's scores with its 95 % interval, and how many there are."""
+    around = Interval(scored.val_bpb, scored.low_bpb, scored.high_bpb)
+    return f"{interval_words(around, sign='')}, mean of {counted(scored.seeds, 'seed')}"
 
 
 def gain_words(now: NightSummary) -> str:

@@ -18,13 +18,14 @@ from agent.files import PREFIX
 from agent.judging.findings import Findings
 from agent.judging.intervals import Interval
 from agent.judging.noise import noise
-from agent.model.best_script import BestScript, interval_words
+from agent.model.best_script import BestScript
 from agent.model.folder import model_card, write_folder
 from agent.model.weights import KeptWeights, weights_of
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.reading import read_night
 from agent.view.answer import Replay
+from agent.view.words import interval_words
 
 FIRST, KEPT = (unigram(SHARPNESS=sharpness) for sharpness in (0.5, 0.9))
 
@@ -85,7 +86,7 @@ def test_best_says_which_script_it_is_how_good_and_how_to_take_it(night):
     first, best = (attempt.val_bpb for attempt in night.attempts("t")[:2])
     assert facts["best"] == "#1 of night t: script 1"
     assert facts["val_bpb"].startswith(f"{best:.6f}")
-    assert facts["gain"].startswith(f"{first - best:.6f}")
+    assert facts["gain"].startswith(f"{first - best:+.6f}")
     assert facts["honest gain"].startswith("not measured")
     assert facts["weights"] == str(weights(night, 1))
     assert night.git("show", f"{facts['ref']}:train_mlx.py") == KEPT.strip()
@@ -97,8 +98,8 @@ def test_best_says_which_script_it_is_how_good_and_how_to_take_it(night):
 def test_an_interval_is_given_once_the_noise_is_known(kept_night):
     known = best_of(kept_night)
     assert known.gain is not None
-    assert interval_words(known.gain) == f"{known.gain.mean_bpb:.6f}"
-    several = dataclasses.replace(known, facts=dataclasses.replace(known.facts, noise=Noise(0.01, 3, 0.03)))
+    assert interval_words(known.gain) == f"{known.gain.mean_bpb:+.6f}"
+    several = dataclasses.replace(known, record=dataclasses.replace(known.record, noise=Noise(0.01, 3, 0.03)))
     assert several.gain.high_bpb - several.gain.mean_bpb == pytest.approx(1.96 * 0.01 * 2**0.5)
     assert several.score.high_bpb - several.score.val_bpb == pytest.approx(1.96 * 0.01)
     assert interval_words(several.gain).endswith("]")
@@ -107,9 +108,9 @@ def test_an_interval_is_given_once_the_noise_is_known(kept_night):
 @pytest.mark.parametrize(
     ("about", "passengers", "gain", "best"),
     [
-        (1, (), "0.100000 [0.050000, 0.150000]", "#1"),
+        (1, (), "+0.100000 [+0.050000, +0.150000]", "#1"),
         (0, (), "not measured", "#1"),  # the dawn was about another script
-        (1, (1,), "0.100000 [0.050000, 0.150000], on fresh seeds, of #1", "#0"),  # without its passenger
+        (1, (1,), "+0.100000 [+0.050000, +0.150000], on fresh seeds, of #1", "#0"),  # without its passenger
     ],
 )
 def test_the_script_that_dawn_confirmed_is_the_best_and_its_honest_gain_is_told(night, about, passengers, gain, best):
@@ -251,7 +252,7 @@ def test_the_run_with_the_lowest_score_gives_the_weights(night, tmp_path):
 
 def test_the_weights_of_a_replay_serve_where_those_of_the_night_are_gone(night, tmp_path):
     path = weights(night, 1)
-    protocol = best_of(night).facts.protocol
+    protocol = best_of(night).record.protocol
     facts = asdict(Replay(3, 2.5, None, None, "a CPU", protocol, ()))
     others = {"protocol": "x"}, {"failure": "audit"}, {"val_bpb": None}, {"val_bpb": "low"}
     for name, changes in (("1-b", {}), ("10-a", {}), *((f"1-{at}", change) for at, change in enumerate(others))):
