@@ -137,7 +137,7 @@ def _next(folder: Path, uncommitted: list[str]) -> Iterable[str]:
     """Say which commands come next, as they are typed in the folder."""
     lines = {typed("doctor"): "first of all: MLX is not installed yet"} if find_spec("mlx") is None else {}
     lines |= {
-        typed("run", "--experiments", "3", "--budget-s", "30"): "a first look: minutes, no key, no data",
+        typed("run", "--experiments", "3", "--budget-s", "10"): "a first look: minutes, no key, no data",
         typed("run"): "five-minute experiments until you stop it",
     }
     width = max(map(len, lines))
