@@ -150,12 +150,12 @@ def _edit(place: Place, record: Record, attempt: Attempt) -> Answer:
 class Named:
     """Hold what one of the two words means."""
 
-    night: Record
+    record: Record
     attempt: Attempt | None  # None: the night as a whole
 
     @property
     def name(self) -> str:
-        return self.night.tag if self.attempt is None else f"{self.night.tag}:{self.attempt.number}"
+        return self.record.tag if self.attempt is None else f"{self.record.tag}:{self.attempt.number}"
 
 
 def compare(a: str, b: str, /, *, diff: bool = False) -> Answer:
@@ -182,10 +182,10 @@ def compare(a: str, b: str, /, *, diff: bool = False) -> Answer:
             f"{night.name}:best"
         )
     if first.attempt is not None and second.attempt is not None:
-        sides = _side(place, first.night, first.attempt), _side(place, second.night, second.attempt)
+        sides = _side(place, first.record, first.attempt), _side(place, second.record, second.attempt)
         found = attempts_compared(*sides)
     else:
-        found = nights_compared(first.night, second.night)
+        found = nights_compared(first.record, second.record)
     told = CompareAnswer(
         a=_told(first),
         b=_told(second),
@@ -204,17 +204,18 @@ def _named(place: Place, word: str) -> Named:
     if not which.isdecimal() and which not in (BEST, CONFIRMED):
         return Named(record_of(place, word), None)
     tag, number = address(word)
-    night = record_of(place, tag)
-    return Named(night, attempt_in(night, number))
+    record = record_of(place, tag)
+    return Named(record, attempt_in(record, number))
 
 
-def _side(place: Place, night: Record, attempt: Attempt) -> Side:
+def _side(place: Place, record: Record, attempt: Attempt) -> Side:
     """Add the dials: of the script, where it is here, else those that the night has turned."""
     try:
-        script = script_of(place, night, attempt)
+        script = script_of(place, record, attempt)
     except NightError:
-        return Side(night, attempt, settings(night).get(attempt.number))
-    return Side(night, attempt, dials_in(script, night.night.device_kind), skeleton_in(script, night.night.device_kind))
+        return Side(record, attempt, settings(record).get(attempt.number))
+    kind = record.night.device_kind
+    return Side(record, attempt, dials_in(script, kind), skeleton_in(script, kind))
 
 
 def _show_beside(found: Comparison, a: Named, b: Named) -> None:
@@ -228,14 +229,14 @@ def _show_beside(found: Comparison, a: Named, b: Named) -> None:
 
 def _told(one: Named) -> AttemptOfNight | NightSummary:
     if one.attempt is None:
-        return summary_of(one.night)
-    return AttemptOfNight(one.night.tag, for_author(one.attempt), Measured.of(one.night, one.attempt))
+        return summary_of(one.record)
+    return AttemptOfNight(one.record.tag, for_author(one.attempt), Measured.of(one.record, one.attempt))
 
 
 def _diff(place: Place, a: Named, b: Named) -> Answer:
     """Return how the script of A becomes that of B; of a night, that of its best attempt."""
     before, after = (
-        script_of(place, one.night, one.attempt or attempt_in(one.night, BEST)).splitlines() for one in (a, b)
+        script_of(place, one.record, one.attempt or attempt_in(one.record, BEST)).splitlines() for one in (a, b)
     )
     text = "".join(f"{line}\n" for line in diff_lines(before, after, a.name, b.name))
     same = f"{a.name} and {b.name} are the same script"
