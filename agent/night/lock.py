@@ -27,7 +27,7 @@ Handler = Callable[[int, FrameType | None], Any]
 
 
 class NightIsRunning(NightError):
-    """Say that a night, or an archive of one, has the repository for itself now."""
+    """Say that a night, a replay or the packing of a night has the repository for itself now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def only_night(repository: Path) -> Iterator[Callable[..., None]]:
         running = holder(repository)
         if running is None:
             raise NightIsRunning(
-                f"a night that has just begun, or an archive of one, is at work in this repository; see it with "
+                f"a night that has just begun, or the packing of one, is at work in this repository; see it with "
                 f"{typed('status')}, and try again"
             ) from error
         named = f"night {running.tag} (pid {running.pid}, since {running.since})"
