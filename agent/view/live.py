@@ -417,7 +417,7 @@ class NightScreen(Screen):
             every = (run for one in self._record.attempts for run in one.runs)
             made = sum(run.dawn == work.dawn and run.ending not in VOID for run in every)
             return f"dawn run {made + 1}, seed {work.seed}"
-        number = next((at for at, run in enumerate(runs, 1) if run.seed == work.seed), len(runs) or 1)
+        number = next((at for at, run in enumerate(runs, 1) if run.seed == work.seed), len(runs) + 1)
         if attempt.number == 0 and not attempt.settled and number <= self._calibration > 1:
             return f"calibration run {number} of {self._calibration}, seed {work.seed}"
         return f"run {number}, seed {work.seed}"

@@ -342,10 +342,13 @@ def test_runs_are_told_apart_in_the_calibration_and_at_dawn(place):
         with Journal.resume(place.journal("u")) as journal:
             if seed == 0:
                 journal.add_attempt(0, None, Proposal("A = 1", "baseline", "", "you"), utc_now())
-            run_id = journal.start_run(0, seed)
             journal.begin(Work(LOCAL, Doing.TRAINING, 0, utc_now("milliseconds"), seed))
             terminal, console = on_terminal(140)
-            NightScreen(console, place.folder("u"), lambda ideas: LEFT, lambda: False, lambda: False).look()
+            screen = NightScreen(console, place.folder("u"), lambda ideas: LEFT, lambda: False, lambda: False)
+            screen.look()  # the driver says what begins, and records the run next
+            assert f"calibration run {seed + 1} of 3, seed {seed}" in terminal.text()
+            run_id = journal.start_run(0, seed)
+            screen.look()
             assert f"calibration run {seed + 1} of 3, seed {seed}" in terminal.text()
             journal.end_run(run_id, Run(seed, Ending.FINISHED, 0, 300.0, None, "", Score(1.5, 3.0)))
 
