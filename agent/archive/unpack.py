@@ -12,6 +12,7 @@ A call that is killed is given again: until the folder has its name, the second 
 
 import gzip
 import os
+import re
 import shutil
 import sqlite3
 import tarfile
@@ -21,7 +22,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -31,6 +32,7 @@ from agent.files import flush, ignore_all, remove
 from agent.git import COMMIT, is_of_night, read_bundle, refs_of_night, valid_tag
 from agent.invocation import STARTER
 from agent.judging.findings import Findings
+from agent.lab.hardware import DeviceKind
 from agent.records.checksums import digest, names_in
 from agent.records.journal import SCHEMA, Journal, check_format
 from agent.records.place import Place, new_id
@@ -51,6 +53,7 @@ UNLIKE_FIXED = "fixed-unlike-here"  # fixed files that came in the file, where o
 MOST_MEMBERS, MOST_READ_BYTES = 400_000, 64 << 20
 PLAIN = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE)
 MOST_SCRIPT_BYTES = 16 << 20  # unpacked
+MOST_TEXT_CHARS = 100_000  # of a title, a reason or the end of a log: all are cut far below before they are recorded
 OUTSIDE = ("agent", "llm", *OF_THE_MODEL, "ray_address")  # terms by which programs run, or servers get keys
 DAMAGED = (
     *(OSError, EOFError, ValueError, OverflowError, RecursionError),
@@ -361,6 +364,10 @@ def _wrong_facts(journal: Journal) -> Iterator[str]:
         yield f"works on {harmless(night.script)}, which is no path in a repository"
     if harmless(night.script) != night.script:
         yield "has a script whose name commands a terminal"
+    if not re.fullmatch(r"[A-Za-z0-9_.+=-]*", night.protocol):  # it names a folder of a cluster's nodes
+        yield f"has {harmless(night.protocol)!r} as its protocol, which none has"
+    if night.device_kind not in get_args(DeviceKind):
+        yield f"ran on {harmless(night.device_kind)!r}, which is no kind of device"
 
 
 def _wrong_tables(journal: Journal) -> Iterator[str]:
@@ -397,7 +404,9 @@ def _wrong_values(journal: Journal) -> Iterator[str]:
     attempts, ideas = journal.attempts(), journal.waiting_ideas()
     records = (journal.dawns(), journal.asks(), journal.calls(), journal.work(), journal.noise())
     for name, value in _leaves(msgspec.to_builtins((attempts, ideas, *records))):
-        if isinstance(value, str) and name in TIMES:
+        if isinstance(value, str) and name != "script" and len(value) > MOST_TEXT_CHARS:
+            yield f"has {len(value):,} characters as {harmless(name)}"
+        elif isinstance(value, str) and name in TIMES:
             try:
                 datetime.fromisoformat(value)
             except ValueError:

@@ -87,7 +87,7 @@ def _of_replays(folder: Path, night: Night, attempt: Attempt) -> Iterator[KeptWe
     for place in sorted((folder / "replays").glob(f"{attempt.number}-*")):
         try:
             replay = msgspec.json.decode(read_plain(place / REPLAY).encode(), type=KeptReplay).now
-        except (msgspec.MsgspecError, ValueError):
+        except (msgspec.MsgspecError, ValueError, RecursionError):
             continue
         sizes = read_weights(place)
         score, is_alike = replay.val_bpb, replay.failure is None and replay.protocol == night.protocol

@@ -314,7 +314,7 @@ class Journal:
         try:
             with self._lock:
                 yield
-        except (sqlite3.Error, zlib.error, msgspec.MsgspecError, TypeError, ValueError) as error:
+        except (sqlite3.Error, zlib.error, msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
             if disk_is_full(error) or disk_is_broken(error):
                 raise
             raise NightError(f"{self._path} is damaged ({error}); move its folder away to go on without it") from error

@@ -3,7 +3,6 @@
 A person may delete the file and lose nothing that a journal here holds.
 """
 
-import csv
 import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,6 +29,7 @@ TAG = COLUMNS.index("tag")
 FIRST = ("commit", "\ufeffcommit")  # cells of a header: a spreadsheet puts a byte order mark before it
 # What a spreadsheet reads as a formula, which may call programs: by its first character, half or full width.
 FORMULA = re.compile(r"(?!-?\d+(\.\d+)?$)[=+\-@＝＋－＠]", re.ASCII)
+LINE_END = re.compile(r"\r\n|\r|\n")  # no other sign that splitlines() takes for one: a title may hold it
 TEXT_MARK = "'"  # the spreadsheet's own sign that a cell is text
 
 
@@ -136,7 +136,8 @@ def read_rows(path: Path) -> list[Row]:
     if not path.exists():
         return []
     with path.open(encoding="utf-8", errors="replace", newline="") as file:
-        columns, *lines = [cells for cells in csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE) if cells] or [[]]
+        # not by csv, which refuses a row of another tool with a cell of more than 128 kB
+        columns, *lines = [line.split("\t") for line in LINE_END.split(file.read()) if line] or [[]]
     empty = dict.fromkeys(filter(None, columns), "")
     return [
         empty | {column: text_of(cell) for column, cell in zip(columns, cells, strict=False) if column}

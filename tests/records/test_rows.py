@@ -155,3 +155,9 @@ def test_the_analysis_code_of_the_ancestor_reads_it(pd):
     assert kept["val_bpb"].iloc[1:].cummin().tolist() == [1.5, 1.25]
     hits = kept.assign(delta=kept["val_bpb"].shift(1) - kept["val_bpb"]).iloc[1:].sort_values("delta", ascending=False)
     assert hits.iloc[0]["description"] == "LR 0.1 → 0.2"
+
+
+def test_a_row_of_another_tool_may_have_a_cell_of_any_length(tmp_path):
+    long = "x" * 200_000
+    (tmp_path / "results.tsv").write_bytes(f"commit\tdescription\r\na1b2c3d\t{long}\x0b\r\n\r\n".encode())
+    assert read_rows(tmp_path / "results.tsv") == [{"commit": "a1b2c3d", "description": f"{long}\x0b"}]
