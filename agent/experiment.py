@@ -174,6 +174,8 @@ class DryRun:
 
 
 class Status(StrEnum):
+    """Name the verdict on an attempt."""
+
     KEEP = "keep"
     DISCARD = "discard"
     CRASH = "crash"
@@ -223,8 +225,10 @@ NOT_BELIEVED = frozenset({Kind.FAILED_AUDIT, Kind.QUARANTINED})  # their scores 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
+    """Hold what a judge, a check or dawn decided about an attempt."""
+
     kind: Kind
-    reason: str
+    reason: str  # the same for people
     gain_bpb: float | None = None  # the edit's gain over its parent, by the judge's shrunken estimate
     sure: float | None = None  # the probability that it brings anything, 0 to 1
     at_dawn: str | None = None  # the last dawn's finding about a kept edit, as a clause
@@ -261,6 +265,8 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
+    """Hold an edit of a script, as its source describes it."""
+
     script: str  # the whole text
     title: str
     hypothesis: str

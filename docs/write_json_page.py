@@ -52,6 +52,17 @@ USUAL = {  # what these keys mean in every answer
     "commit": "of its script",
     "device": "what it trains on",
     "seed": "of the run",
+    "source": "who proposed it",
+    "worker": "who executed it",
+    "budget_s": "seconds of training in each run",
+    "wall_s": "seconds by the harness's clock",
+    "protocol": "scores compare only within one",
+    "noise": "how far a score moves with the seed",
+    "mean_bpb": "the estimate",
+    "low_bpb": "the lower end of the 95 % interval",
+    "high_bpb": "its upper end",
+    "usd": "dollars",
+    "submitted": "when it was put into the queue",
 }
 TABLE = "| key | type | meaning |\n|---|---|---|\n"
 
@@ -242,7 +253,7 @@ def page() -> str:
 def _section(title: str, kind: type, inside: dict[type, None]) -> str:
     hints = typing.get_type_hints(kind)
     told = [field.name for field in dataclasses.fields(kind) if field.name not in UNTOLD.get(kind, ())]
-    rows = [f"| `{name}` | {_type(hints[name], inside)} | {_meaning(kind, name)} |" for name in told]
+    rows = [f"| `{name}` | {_type(hints[name], inside)} | {_meaning(kind, name, hints[name])} |" for name in told]
     words = re.sub(r"^Hold ", "", inspect.getdoc(kind) or "")
     return f"{title}\n\n{words[:1].upper()}{words[1:]}\n\n{TABLE}" + "\n".join(rows)
 
@@ -267,9 +278,18 @@ def _type(hint: typing.Any, inside: dict[type, None]) -> str:
     return NAMES.get(hint, "any")
 
 
-def _meaning(kind: type, name: str) -> str:
+def _meaning(kind: type, name: str, hint: typing.Any) -> str:
+    """Return what a key means, and the words that it takes where it has a few and the comment names none of them."""
     words = next(filter(None, (_comments(base).get(name) for base in kind.__mro__[:-1])), USUAL.get(name, ""))
+    values = [value for one in (hint, *typing.get_args(hint)) for value in _values(one)]
+    if values and not any(value in words for value in values):
+        words = f"{words}: {', '.join(values)}".removeprefix(": ")
     return re.sub(r"\bNone\b", "null", words).replace("|", "\\|")
+
+
+def _values(hint: typing.Any) -> list[str]:
+    """Return the words of an enumeration; none for any other type."""
+    return [str(one.value) for one in hint] if isinstance(hint, type) and issubclass(hint, enum.StrEnum) else []
 
 
 @cache

@@ -32,6 +32,8 @@ class NightIsRunning(NightError):
 
 @dataclass(frozen=True, slots=True)
 class Holder:
+    """Hold the process that has the repository for itself, and the limits of its night."""
+
     pid: int
     tag: str
     since: str

@@ -117,7 +117,7 @@ class Process:
     """Hold the process that runs a night."""
 
     pid: int
-    since: str
+    since: str  # when it began
     stopping: bool  # whether it ends after the current run
 
 
@@ -221,8 +221,8 @@ class CompareAnswer:
 class ScriptsCompared:
     """Hold how the first script becomes the second."""
 
-    a: str
-    b: str
+    a: str  # TAG:N, or the TAG of a night, for its best script
+    b: str  # the other one
     diff: str  # unified
 
 
@@ -319,11 +319,11 @@ class ReplayAnswer:
     verdict: str  # reproduced, within noise, different, unknown, not comparable, not believed, failed, failed again
     sentence: str  # the same for people
     now: Replay
-    then: Before | None
+    then: Before | None  # null: the night has no score of it
     difference_bpb: float | None  # now minus then
     noise_bpb: float | None  # a difference that chance exceeds once in 20 times
-    device_then: str
-    protocol_then: str
+    device_then: str  # that the night trained on
+    protocol_then: str  # of the night
     ending: str  # how the training ended
     wall_s: float  # of training
     folder: str  # where weights, curve and logs are kept
@@ -348,7 +348,7 @@ class IdeaFacts:
     title: str
     why: str  # it should help
     group: str  # what it is about
-    source: str
+    source: str  # who had it: a paper, a repository
     reported: str  # of it there
     dials: tuple[str, ...]  # that it adds
     promised_percent: Mapping[str, float]  # gain by kind of device
