@@ -251,7 +251,7 @@ def past_nights(place: Place, except_tag: str) -> tuple[PastNight, ...]:
                 outlines = tuple(Outline.of(attempt, night.device_kind) for attempt in history)
                 nights[night.started, path.parent.name] = PastNight(night, noise_of_night(journal, history), outlines)
                 read += len(history)
-    for folder in place.shipped.glob("[!.]*/"):  # not what a `ship` that was killed left half-made
+    for folder in place.shipped.glob("[!.]*/"):  # not what a writing that was killed left half-made
         with suppress(*DAMAGED):
             record = of_folder(folder)
             if record.tag != except_tag:
