@@ -47,6 +47,8 @@ def none_yet(place: Place, **facts: object) -> NothingYet:
         return NothingYet(
             "a night has just begun here and has no name yet; give the command again in a moment", **facts
         )
+    if any(place.nights.glob(f"*{place.packed('').name}")):
+        return NothingYet(f"the nights here are packed away; see them with: {typed('nights')}", **facts)
     return NothingYet(f"no night has run here yet; begin with: {typed('run')}", **facts)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import refused
+from commands import nothing_yet, refused
 from nights import Grounds, Quiet, git, make_repository, scripted_context, unigram
 from packings import Change, Members, killed_at, tampered, with_journal
 
@@ -239,6 +239,7 @@ def test_a_packed_night_can_be_listed_but_goes_on_only_once_it_is_unpacked(groun
         said = refused(grounds.nightshift(*words.split()))
         assert "night t is packed away in" in said
         assert "unpack t" in said
+    assert "the nights here are packed away; see them with: " in nothing_yet(grounds.nightshift("status"))
     assert "script 3" in done(grounds, "results", "t")  # from the rows that stayed
     assert "is packed in" in done(grounds, "pack", "t", "--remove")  # once more
     done(grounds, "report", "t")  # from its rows, into a folder of that name
