@@ -64,6 +64,25 @@ def test_an_answer_without_an_end_is_capped():
         assert "more than 4 MB" in Model(server).refusal()
 
 
+@PROVIDERS
+@pytest.mark.parametrize("code", [307, 400, 500])
+def test_a_refusal_without_an_end_is_read_at_its_beginning_alone(code, provider):
+    sent = []
+
+    def endless(request, handler):
+        handler.send_response(code)
+        handler.send_header("connection", "close")
+        handler.end_headers()
+        handler.close_connection = True
+        while not sent or sum(sent) < 64 << 20:
+            sent.append(handler.wfile.write(b"why not? " * 10_000))
+
+    with Server(endless) as server:
+        refusal = Model(server, provider, patience=replace(QUICK, retries=0)).refusal()
+    assert re.search("out of order|does not take", refusal)
+    assert sum(sent) < 32 << 20  # most of it waits in the kernel
+
+
 # ---- refusals --------------------------------------------------------------------------------------------------------
 
 LASTING = {
@@ -99,6 +118,14 @@ def test_an_error_in_place_of_an_answer_may_be_about_credit():
         model = Model(server)
         assert model.refusal() == model.refusal()
         assert len(server.requests) == 1
+
+
+def test_a_key_is_taken_out_of_an_error_wherever_it_would_be_cut():
+    key = "a-key-of-another-form"
+    with Server(content(json.dumps({"error": {"message": "x" * 175 + key}}).encode())) as server:
+        said = Model(server, key=key).refusal()
+    assert "x" * 175 in said
+    assert key[:4] not in said
 
 
 @PROVIDERS

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from operator import attrgetter
 from typing import Any
@@ -22,10 +23,9 @@ from agent.errors import MachineError, NightshiftError
 from agent.invocation import command_for
 from agent.proposers.author.pages import Conversation
 from agent.proposers.llm.endpoint import Endpoint
-from agent.text import SAID_CHARS
 
 MAX_TOKENS = 16_000
-REPLY_BYTES = 4 << 20
+REPLY_BYTES, REFUSAL_BYTES = 4 << 20, 64 << 10  # of an answer; of a refusal as it is sent, which may be compressed
 POLL_S = 0.1
 CONNECT_S = 10.0
 CLIENTS = {"openai": "OpenAI", "anthropic": "Anthropic"}
@@ -97,7 +97,7 @@ def client_of(endpoint: Endpoint, patience: Patience) -> Any:
             timeout=sdk.Timeout(patience.ask_s, connect=min(CONNECT_S, patience.ask_s)),
             max_retries=patience.retries,
             # a redirect would send the key and the script to another server
-            http_client=sdk.DefaultHttpxClient(follow_redirects=False, event_hooks={"response": [_limit_retries]}),
+            http_client=sdk.DefaultHttpxClient(follow_redirects=False, event_hooks={"response": [_limit_refusal]}),
         )
         attrgetter(METHODS[provider])(client)  # imports more, which takes seconds
     except Exception as error:  # caused by certificates, proxies and other settings of the environment
@@ -106,15 +106,26 @@ def client_of(endpoint: Endpoint, patience: Patience) -> Any:
     return client
 
 
-def _limit_retries(response: Any) -> None:
-    """Forbid useless retries, by a header that both SDKs obey.
+def _limit_refusal(response: Any) -> None:
+    """Read the beginning of a refusal alone, and forbid useless retries, by a header that both SDKs obey.
 
-    Else both would ask again without credit, and one would sleep as long as a server asks.
+    Else both would read all that a server sends, would ask again without credit, and one would sleep as long as a
+    server asks.
     """
-    if response.status_code >= 400:
+    if not response.is_success:
+        response.iter_raw = partial(_beginning, response.iter_raw)
         response.read()
         if NO_MONEY.search(response.text) or not SHORT_WAIT.fullmatch(response.headers.get("retry-after", "0")):
             response.headers["x-should-retry"] = "false"
+
+
+def _beginning(read: Callable[..., Iterable[bytes]], chunk_size: int | None = None) -> Iterator[bytes]:
+    size = 0
+    for chunk in read(chunk_size):
+        yield chunk
+        size += len(chunk)
+        if size > REFUSAL_BYTES:
+            return
 
 
 def ask(
@@ -218,8 +229,8 @@ def _read(events: Iterable[Mapping[str, Any]]) -> Reply:
             case {"error": error} if error:  # which a server (OpenRouter, for one) reports with a status of success
                 code = error.get("code") if isinstance(error, dict) else None
                 lasting = code in (401, 402, 403) or NO_MONEY.search(str(error)) is not None
-                sentence = f"the server reports an error ({str(error)[:SAID_CHARS]})"
-                raise CallFailed(sentence, lasting=lasting, charged=not lasting)
+                # not cut here: a key is looked for in the whole
+                raise CallFailed(f"the server reports an error ({error})", lasting=lasting, charged=not lasting)
             case {"choices": [{"message": dict(message)} as choice, *_]}:
                 text, finish = _text(message, "content"), choice.get("finish_reason") or "stop"
             case {"content": [*parts]}:
