@@ -14,7 +14,7 @@ from agent.files import read_end
 from agent.judging.early_stop import points_of
 from agent.judging.noise import noise
 from agent.profile.phases import phases_of
-from agent.proposers.author.attempts import compared, thinned
+from agent.proposers.author.attempts import compared, means_of_tenths
 from agent.proposers.author.calls import read_calls
 from agent.proposers.briefing import Briefing, Corpus, Curve, KnownIdea, Left, Setting
 from agent.proposers.catalogue.evidence import prospects
@@ -99,6 +99,6 @@ def _curve_of(folder: Path, attempt: Attempt) -> Curve:
 @cache
 def _curve_in(out: Path) -> Curve:
     try:
-        return thinned(points_of(read_end(out, METRICS, METRICS_BYTES)))
+        return means_of_tenths(points_of(read_end(out, METRICS, METRICS_BYTES)))
     except OSError:
         return ()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from queued import SCRIPT
 
 from agent.experiment import Attempt, Kind
-from agent.proposers.author.attempts import compared, teaching_edits, thinned
+from agent.proposers.author.attempts import compared, means_of_tenths, teaching_edits
 from agent.proposers.author.calls import read_calls
 from agent.proposers.author.excerpts import cut, quoted
 from agent.proposers.author.pages import attempt_lines, facts_page, for_one_answer
@@ -121,10 +121,10 @@ def test_the_compared_are_the_incumbent_the_keep_before_it_and_the_latest_losers
 
 
 def test_a_curve_is_thinned_to_the_mean_of_each_tenth():
-    found = thinned([(step / 100, float(step)) for step in range(1, 101)])
+    found = means_of_tenths([(step / 100, float(step)) for step in range(1, 101)])
     assert [fraction for fraction, _ in found] == [tenth / 10 for tenth in range(1, 11)]
     assert found[1] == (0.2, 14.5)  # of 0.10 to 0.19
-    assert thinned([(0.95, 2.0)]) == ((1.0, 2.0),)
+    assert means_of_tenths([(0.95, 2.0)]) == ((1.0, 2.0),)
 
 
 # ---- dials -----------------------------------------------------------------------------------------------------------

@@ -166,7 +166,7 @@ def compared(history: History, best: Attempt) -> tuple[Attempt, ...]:
     return (best, *before[-1:], *lost[: -LOSERS - 1 : -1])
 
 
-def thinned(points: Sequence[tuple[float, float]]) -> Curve:
+def means_of_tenths(points: Sequence[tuple[float, float]]) -> Curve:
     """Return the mean loss of each tenth of the budget that has a point, at the end of that tenth."""
     losses = defaultdict(list)
     for fraction, loss in points:

@@ -218,7 +218,7 @@ def outcomes(values: Iterable[Spec], *more: Symbol, legend: bool = False) -> tup
     return channels, shown
 
 
-def thinned(items: Sequence[Any], most: int) -> list[Any]:
+def evenly_spread(items: Sequence[Any], most: int) -> list[Any]:
     """Return at most so many of the items, evenly spread."""
     return [items[at * len(items) // most] for at in range(most)] if len(items) > most else list(items)
 
@@ -262,7 +262,7 @@ def progress_spec(night: Record, *, legend: bool = False) -> tuple[Spec, list[st
     )
     y = scores(night, lambda attempt: attempt.val_bpb, *ends)
     once, rest = ([attempt for attempt in shown if attempt.was_kept is kept] for kept in (True, False))
-    few = thinned(rest, MOST_DOTS)
+    few = evenly_spread(rest, MOST_DOTS)
     attempts, symbols = dots(
         [(attempt, attempt.number, attempt.val_bpb) for attempt in (*few, *once)],
         y["scale"]["domain"][1],
@@ -356,7 +356,7 @@ def costs_of(night: Record) -> Chart | None:
     y, drawings, symbols = scores(night, lambda attempt: attempt.val_bpb), [], set[Symbol]()
     for title, of, number_format, order in costs:
         priced = [(attempt, price, attempt.val_bpb) for attempt in scored if (price := of(night, attempt)) is not None]
-        attempts, shown = dots(thinned(priced, MOST_PANEL_DOTS), y["scale"]["domain"][1], 30, Symbol.FRONT)
+        attempts, shown = dots(evenly_spread(priced, MOST_PANEL_DOTS), y["scale"]["domain"][1], 30, Symbol.FRONT)
         symbols |= set(shown)
         believed = [{"x": price, "y": bpb} for attempt, price, bpb in priced if attempt.kind not in NOT_BELIEVED]
         ink: Spec = {"color": "var(--ink)"}
@@ -402,7 +402,7 @@ def dials_of(night: Record) -> Chart | None:
     for dial in few:
         lines = {Symbol.START: start[dial]} | ({Symbol.IN_BEST: best[dial]} if is_turned[dial] else {})
         x, shown_as = _dial_axis([*lines.values(), *(value for _, value in moves[dial])])
-        moved = thinned(moves[dial], max(20, 4 * MOST_PANEL_DOTS // len(few)))
+        moved = evenly_spread(moves[dial], max(20, 4 * MOST_PANEL_DOTS // len(few)))
         places = [(attempt, shown_as(value), change(attempt)) for attempt, value in moved]
         attempts, shown = dots(places, y["scale"]["domain"][1], 30, *lines)
         symbols |= set(shown)
