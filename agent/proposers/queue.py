@@ -104,7 +104,7 @@ def submit(
 ) -> Path:
     """Put a script, or a patch of it, at the end of the queue; message is a title line and why it should help.
 
-    Returns the entry's file, whole and on disk. Raises ScriptError for what could never be tried, NightError for an
+    Return the entry's file, whole and on disk. Raise ScriptError for what could never be tried, NightError for an
     empty message and for a queue that is full or held up.
     """
     title, _, why = message.strip().partition("\n")
