@@ -302,6 +302,8 @@ def read_submission(file: Path, place: Place, where: Place, history: History, ta
     if OTHER_DIFF.match(text) or (file.suffix in (".patch", ".diff") and not is_patch(text)):
         raise ScriptError(f"{file} is no unified diff; make it with: diff -u {place.script} IDEA.py")
     is_whole = not is_patch(text)
+    if is_whole:
+        check_script(text, str(file))  # in the words of whoever named it, before it gets the script's own name
     text = text if is_whole else under_own_name(text, place)
     wanted = _fingerprint(_becomes(text, where, history))
     for name, base in _bases(place, history, tag):

@@ -1,5 +1,6 @@
 """What a person puts into a night from the command line: submissions, notes, agents, and options that do not fit."""
 
+import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from nights import Grounds, make_repository, unigram
 from agent.experiment import Attempt
 from agent.night.lock import only_night
 from agent.proposers.queue import waiting
+from agent.proposers.notes import read_notes
 
 QUICK = ("--sandbox", "off", "--judge", "greedy")
 NOTE = "leave the smoothing alone"
@@ -121,7 +123,8 @@ def test_the_start_of_a_run_says_whom_it_asks(mixed):
 
 def test_a_submission_that_can_never_be_tried_is_refused_at_once(grounds, tmp_path):
     (tmp_path / "broken.py").write_text("def main(:\n")
-    assert "does not parse" in refused(grounds.nightshift("submit", str(tmp_path / "broken.py"), "-m", "x"))
+    broken = refused(grounds.nightshift("submit", str(tmp_path / "broken.py"), "-m", "x"))
+    assert re.search(r"/broken\.py line \d+ does not parse", broken)
     assert "does not exist" in refused(grounds.nightshift("submit", str(tmp_path / "nowhere.py"), "-m", "x"))
     (tmp_path / "good.py").write_text(unigram(SHARPNESS=0.9))
     assert "say what is tried and why" in refused(grounds.nightshift("submit", str(tmp_path / "good.py"), "-m", " "))
