@@ -12,7 +12,10 @@ from agent.night.lock import AFTER_RUN, NOW, Stop, holder, is_held
 from agent.proposers import queue
 from agent.proposers.notes import add_note
 from agent.proposers.queue import read_submission
+from agent.proposers.registry import has_reader, ideas_from
+from agent.records.journal import Journal
 from agent.records.place import Place
+from agent.view.screen import print_folded
 
 
 def submit(file: Path, /, *, message: Message, script: Path = SCRIPT) -> Answer:
@@ -44,7 +47,15 @@ def note(text: str, /, *words: str, tag: str | None = None) -> Answer:
     """
     place, tag, _ = find_night(tag)
     add_note(place.folder(tag), " ".join((text, *words)), utc_now())
-    return Answer({"tag": tag}, lambda: print(f"night {tag} is told before its next proposal"))
+    with Journal.read(place.journal(tag)) as journal:
+        terms = journal.night().terms
+    said = f"night {tag} is told before its next proposal"
+    if not has_reader(terms):
+        said = (
+            f"noted, but nothing reads it yet: night {tag} has its ideas from {ideas_from(terms)}; name a model or an "
+            f"agent as it goes on, with: {typed('run', '--tag', tag, '--llm', 'PROVIDER:MODEL')}, or --command"
+        )
+    return Answer({"tag": tag}, lambda: print_folded([said]))
 
 
 def stop(*, now: bool = False) -> Answer:

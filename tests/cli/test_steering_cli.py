@@ -9,11 +9,14 @@ from pathlib import Path
 import pytest
 from commands import nothing_yet, refused
 from nights import Grounds, make_repository, unigram
+from samples import NIGHT
 
 from agent.experiment import Attempt
 from agent.night.lock import only_night
-from agent.proposers.queue import waiting
 from agent.proposers.notes import read_notes
+from agent.proposers.queue import waiting
+from agent.records.journal import Journal
+from agent.records.place import Place
 
 QUICK = ("--sandbox", "off", "--judge", "greedy")
 NOTE = "leave the smoothing alone"
@@ -97,6 +100,16 @@ def test_a_note_reaches_the_agent_at_its_next_proposal(mixed):
     assert mixed.told == "night t is told before its next proposal\n"
     assert mixed.attempts[5].proposal.title == "as told"
     assert mixed.attempts[5].proposal.script.endswith(f'TOLD = "- {NOTE}"\n')
+
+
+def test_a_note_to_a_night_that_nothing_reads_names_what_would(grounds):
+    with Journal.create(Place.of(grounds.root / "train_mlx.py").journal("t"), NIGHT):
+        pass
+    done = grounds.nightshift("note", "hello")
+    assert done.stdout.startswith(
+        "noted, but nothing reads it yet: night t has its ideas from mix: search, catalogue, queue; name a model"
+    )
+    assert read_notes(grounds.folder("t")) == ("hello",)
 
 
 def test_status_and_the_end_of_a_run_say_what_each_source_has_brought(mixed):
