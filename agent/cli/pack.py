@@ -137,8 +137,9 @@ def unpack(file: str, /) -> None:
     place, path = Place.of(SCRIPT), Path(file).expanduser()
     if valid_tag(file) and not path.exists():
         path = place.packed(file)
-        if not path.exists() and place.journal(file).exists():
-            raise NightError(f"night {file} is here, and not packed; see the nights with: {typed('nights')}")
+        if not path.exists():
+            what = f"night {file} is here, and not packed" if place.journal(file).exists() else _missing(file)
+            raise NightError(f"{what}; see the nights with: {typed('nights')}")
     with only_night(place.repo.common_dir), _working(f"unpacking {path}"):
         unpacked = read_file(place, path, at_home)
     night = unpacked.night
@@ -153,7 +154,11 @@ def unpack(file: str, /) -> None:
         if words:
             lines.append("give the programs and servers that it names again, if the file is not somebody else's")
         lines.append(f"go on with: {typed('run', '--tag', night.tag, *words)}")
-    print("\n".join(lines))
+    print_folded(lines)
+
+
+def _missing(file: str) -> str:
+    return f"there is no file {file}, and no night of that name is packed away here"
 
 
 def _other_device(night: Night) -> str | None:

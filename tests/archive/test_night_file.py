@@ -349,6 +349,7 @@ def test_what_is_no_night_is_named(left, tmp_path):
     assert "night x has no journal here; there are: t" in refused(left.nightshift("pack", "x", "--remove"))
     assert "night ../t has no journal here" in refused(left.nightshift("pack", "../t", "--remove"))
     assert "night t is here, and not packed" in refused(left.nightshift("unpack", "t"))
+    assert "there is no file u.tgz, and no night of that name is packed" in refused(left.nightshift("unpack", "u.tgz"))
     assert "there is no ../t" in refused(left.nightshift("unpack", "../t"))
     assert "--remove packs a night that is named" in refused(left.nightshift("pack", "--remove"))
     (tmp_path / "empty").mkdir()
