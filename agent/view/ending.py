@@ -111,8 +111,8 @@ def belief(now: NightSummary) -> str:
         return "Believe it? By the interval of dawn above, which fresh seeds have measured."
     if now.noise is not None and now.noise.doubt is not None:
         return (
-            f"Believe it? No: runs of {now.night.budget_s:g} s hardly train ({now.noise.doubt}), and how far they come "
-            f"depends on what else the machine does. What helps them need not help longer ones."
+            f"Believe it? No: in {now.night.budget_s:g} s the baseline hardly trains ({now.noise.doubt}), and how far "
+            f"runs come depends on what else the machine does. What helps them need not help longer ones."
         )
     if now.gain.low_bpb <= 0:
         return "Believe it? Not yet: the interval of the gain includes zero, so it may be luck."
