@@ -86,7 +86,9 @@ def next_commands(now: NightSummary, go_on: str) -> dict[str, str]:
     if not now.ideas:
         return last
     if now.gain is None or now.best is None:
-        show = {typed("show", f"{tag}:{now.attempts - 1}"): "why nothing was kept"}
+        open_ones = {number for number, _ in now.unfinished}  # which have no verdict yet
+        last_judged = max({*range(now.attempts)} - open_ones, default=0)
+        show = {typed("show", f"{tag}:{last_judged}"): "why nothing was kept"}
     else:
         show = {typed("show", f"{tag}:{now.best.number}"): "the best edit, and how it was judged"}
     then = {typed("results", tag): "all that was tried, one line each"}

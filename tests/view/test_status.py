@@ -101,6 +101,8 @@ def test_status_names_the_commands_that_come_next(place):
     ):
         commands = [*next_commands(known, "nightshift run --tag t")]
         assert (commands[1], commands[2]) == (f"nightshift {second}", "nightshift run --tag t")
+    fruitless = dataclasses.replace(now, gain=None, attempts=3, unfinished=((2, "not yet judged"),))
+    assert next(iter(next_commands(fruitless, "nightshift run --tag t"))) == "nightshift show t:1"
 
 
 def test_another_night_than_the_one_that_runs_can_be_asked_for(place):
