@@ -409,7 +409,9 @@ class NightScreen(Screen):
             title = f"#{now.attempt} asking for an idea"
             if now.doing == PREPARING:
                 title = f"#{now.attempt} {shown(record.attempts[now.attempt].title)}"
-            yield "", Job(title, "", elapsed_s=seconds_since(now.began))
+            # not since its last verdict, where the night rested between two calls
+            began = now.began and max(now.began, *(call.began for call in record.calls[-1:]))
+            yield "", Job(title, "", elapsed_s=seconds_since(began))
 
     def _which_run(self, attempt: Attempt, work: Work) -> str:
         runs = [run for run in attempt.runs if run.ending is Ending.RUNNING or run.ending not in VOID]

@@ -5,7 +5,9 @@ import io
 import math
 import os
 import re
+import sqlite3
 import time
+from contextlib import closing
 
 import pytest
 from crews import GPUS, record_crew
@@ -322,6 +324,16 @@ def test_what_a_night_does_is_shown_as_its_journal_has_it(place):
 
 
 def test_runs_are_told_apart_in_the_calibration_and_at_dawn(place):
+def test_the_asking_for_an_idea_is_not_counted_from_a_verdict_of_an_earlier_call(place):
+    with closing(sqlite3.connect(place.journal("t"))) as journal, journal:
+        journal.execute("UPDATE decisions SET at = '2026-01-01T00:00:00.000Z'")
+    terminal, screen = screen_of(place)
+    screen.look()
+    asked = next(line for line in terminal.lines() if "━" in line)
+    screen.close()
+    assert float(asked.rpartition("━ ")[2].removesuffix(" s")) < 600
+
+
     terminal, screen = screen_of(place)
     with Journal.resume(place.journal("t")) as journal:
         journal.add_attempt(1, 0, Proposal("A = 1", "first", WHY, "search"), utc_now())
