@@ -12,7 +12,7 @@ from agent.files import read_plain, write_plain
 from agent.git import Repo
 from agent.invocation import IDEAS, OWN, PACKAGE, SCRIPT, SKILL, STARTER, typed, typed_python
 from agent.text import harmless
-from agent.view.screen import print_folded
+from agent.view.screen import print_folded, print_next
 
 IGNORE = ".gitignore"
 IGNORED = ("__pycache__/", ".venv/", "experiments/nights/", "*.before-take")
@@ -86,8 +86,7 @@ def init(folder: Path = Path(), /) -> None:
     if root != folder:
         said = [f"it is part of the git repository {harmless(str(repo.root))}, where its nights are recorded", *said]
     print_folded([f"  {line}" for line in said])
-    for line in _next(folder, [name for name, path in in_repo.items() if path not in committed]):
-        print(line)
+    print_next(_next(), _first(folder, [name for name, path in in_repo.items() if path not in committed]))
 
 
 def _texts() -> dict[str, str]:
@@ -133,21 +132,22 @@ def _short(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(f"{name.partition('/')[0]}/" if "/" in name else name for name in names))
 
 
-def _next(folder: Path, uncommitted: list[str]) -> Iterable[str]:
-    """Say which commands come next, as they are typed in the folder."""
+def _first(folder: Path, uncommitted: list[str]) -> Iterable[str]:
+    """Return the commands that lead into the folder and commit its files, where these have to be given."""
+    if folder != Path.cwd():
+        yield f"cd {shlex.quote(str(folder))}"
+    if SCRIPT in uncommitted:  # then `try` has nothing to compare an edit with
+        yield f"git add {shlex.join(_short(uncommitted))} && git commit -m start"
+
+
+def _next() -> dict[str, str]:
+    """Return the commands that come next, as they are typed in the folder, each with what it is for."""
     lines = {typed("doctor"): "first of all: MLX is not installed yet"} if find_spec("mlx") is None else {}
-    lines |= {
+    return lines | {
         typed("run", "--experiments", "3", "--budget-s", "10"): "a first look: minutes, no key, no data",
         typed("run"): "five-minute experiments until you stop it",
+        typed_python(SCRIPT): "one run by itself",
     }
-    width = max(map(len, lines))
-    yield "next:"
-    if folder != Path.cwd():
-        yield f"  cd {shlex.quote(str(folder))}"
-    if SCRIPT in uncommitted:  # then `try` has nothing to compare an edit with
-        yield f"  git add {shlex.join(_short(uncommitted))} && git commit -m start"
-    yield from (f"  {line:<{width}}  {what}" for line, what in lines.items())
-    yield f"  {typed_python(SCRIPT)}  one run by itself"  # often longer than all others
 
 
 # ---- prepare ---------------------------------------------------------------------------------------------------------

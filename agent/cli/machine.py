@@ -24,6 +24,7 @@ from typing import Any
 
 import psutil
 from rich.console import Console
+from rich.text import Text
 
 from agent import __version__
 from agent.cli.answer import Answer
@@ -45,6 +46,7 @@ from agent.sandbox.box import Mode, Open, choose
 from agent.sandbox.environment import SETTINGS, TMP, boxed_env
 from agent.sandbox.places import View
 from agent.script.contract import fixed_files
+from agent.view.screen import folded, print_folded, print_lines, terminal_width
 
 LOOK_S = 120  # a first import of MLX on a slow disk
 SLOW_GFLOPS = 30  # MLX's reference BLAS reaches about 8, an optimised one over 100
@@ -107,14 +109,14 @@ def doctor(*, script: Path = SCRIPT, verify: bool = False) -> Answer:
         verify: also try out the machine, which takes minutes: operations and steps against float32, memory, sandbox,
             clocks, and a night of one experiment; writes verify.json
     """
-    console, findings = Console(), []
+    width, findings = terminal_width(), []
 
     def examine(check: Callable[[], Iterator[Finding]]) -> None:
         for finding in check():
-            mark = "[green]✓[/]" if finding.ok else "[red]✗[/]" if finding.essential else "[yellow]![/]"
-            console.print(mark, end=" ")
+            mark, colour = ("✓", "green") if finding.ok else ("✗", "red") if finding.essential else ("!", "yellow")
             advice = f": {finding.remedy}" if finding.remedy and not finding.ok else ""
-            console.print(f"{finding.detail}{advice}", markup=False, highlight=False, soft_wrap=True)
+            line = Text.assemble((mark, colour), f" {finding.detail}{advice}")
+            print_lines([line] if width is None else folded(line, width))
             findings.append(finding)
 
     examine(_mlx)
@@ -123,7 +125,7 @@ def doctor(*, script: Path = SCRIPT, verify: bool = False) -> Answer:
     for check in (lambda: _script(script), _git, _disk, _memory, _data):
         examine(check)
     if verify:
-        console.print(TRIES_OUT, highlight=False, soft_wrap=True)
+        print_folded([TRIES_OUT])
         examine(verified)
     missing = [finding.name for finding in findings if finding.essential and not finding.ok]
     checks = [asdict(finding) | {"remedy": None if finding.ok else finding.remedy} for finding in findings]

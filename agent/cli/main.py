@@ -125,8 +125,18 @@ def _answer(words: Sequence[str], given: Sequence[str], is_json: bool) -> Answer
             answer = replace(answer, facts={"go_on_with": typed(*given), **answer.facts})
         with suppress(OSError):  # the terminal may be gone
             more = f"; go on with: {answer.facts['go_on_with']}" if "go_on_with" in answer.facts else ""
-            print(f"nightshift: {harmless_lines(sentence)}{more}", file=sys.stderr)
+            _complain(f"nightshift: {harmless_lines(sentence)}{more}")
     return answer
+
+
+def _complain(sentence: str) -> None:
+    """Print a sentence to stderr, folded between words on a terminal."""
+    if not sys.stderr.isatty():
+        print(sentence, file=sys.stderr)
+        return
+    from agent.view.screen import print_folded  # which takes long to import
+
+    print_folded(sentence.split("\n"), stderr=True)
 
 
 def _in_words(error: NightHalted | OSError | sqlite3.OperationalError, given: Sequence[str]) -> str:

@@ -29,6 +29,7 @@ from agent.records.results import write_ledger
 from agent.records.terms import as_words
 from agent.sandbox.environment import TMP
 from agent.text import counted, harmless
+from agent.view.screen import print_folded
 
 LOSSES = ".f32"
 OF_ATTEMPT = re.compile(r"(?:runs|replays)/(\d+)[/-]")  # a path in the folder of an attempt's runs, or of a replay
@@ -60,7 +61,7 @@ def pack(
     with only_night(place.repo.common_dir):
         if remove and tag is not None and place.packed(tag).exists() and not place.journal(tag).exists():
             with work_folder(place):  # a call that was killed may have had only that left to do
-                print(f"night {tag} is packed in {place.packed(tag)}; unpack it with: {typed('unpack', tag)}")
+                print_folded([f"night {tag} is packed in {place.packed(tag)}; unpack it with: {typed('unpack', tag)}"])
             return
         tag = known_tag(place, tag)
         file = place.packed(tag) if remove else (out or Path(f"nightshift-{tag}.tar.gz")).expanduser()
@@ -71,14 +72,13 @@ def pack(
             write_ledger(place)  # whose rows stay when the journal is away
         with _working(f"packing night {tag}"):
             contents = write_file(place, tag, file, summary, is_left_out, remove=remove)
-    print(
-        f"packed night {tag} into {file}: {size_words(file.stat().st_size)} with {counted(len(contents.refs), 'ref')}"
-    )
+    size = size_words(file.stat().st_size)
     if remove:
-        print(f"unpack it with: {typed('unpack', tag)}")
+        then = f"unpack it with: {typed('unpack', tag)}"
     else:
         unpack_there = typed("unpack", file.name)
-        print(f"it stays here, too: go on in one place alone; in the other repository: {unpack_there}")
+        then = f"it stays here, too: go on in one place alone; in the other repository: {unpack_there}"
+    print_folded([f"packed night {tag} into {file}: {size} with {counted(len(contents.refs), 'ref')}", then])
 
 
 def left_out(journal: Journal, weights: WeightsOf) -> LeftOut:

@@ -14,7 +14,7 @@ import psutil
 from agent.cli.answer import Answer
 from agent.cli.find import find_night, known_tag, record_of
 from agent.cli.options import SCRIPT, Count, NightOptions, Positive, PositiveInt, RunOptions
-from agent.cli.status import next_commands, show_next, show_night
+from agent.cli.status import next_commands, show_night
 from agent.errors import Exhausted, MachineError, NightError, NoIdea, NothingYet
 from agent.experiment import WHOLE, History, Lease, Night, Proposal, Terms, is_look, runs_at_dawns, short
 from agent.invocation import typed
@@ -38,7 +38,7 @@ from agent.sandbox.watch import BUSY_SHARE, Counters, limits_of_machine, others_
 from agent.text import counted
 from agent.view.answer import plain
 from agent.view.ending import HEADING, belief, tried_lines
-from agent.view.screen import print_folded, print_lines, terminal_width
+from agent.view.screen import print_folded, print_lines, print_next, terminal_width
 from agent.view.workers import crew_of
 
 LOOK_S = 0.5  # how long the machine is looked at
@@ -109,7 +109,7 @@ def _show_end(record: Record, go_on: str) -> None:
     print_lines(chart)
     show_night(record, now, crew_of(record))
     print_folded([belief(now)] if now.ideas else [])
-    show_next(next_commands(now, go_on))
+    print_next(next_commands(now, go_on))
 
 
 @dataclass(frozen=True, slots=True)

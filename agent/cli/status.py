@@ -2,7 +2,6 @@
 
 import re
 import time
-from collections.abc import Mapping
 
 from agent.cli.answer import Answer
 from agent.cli.find import find_night
@@ -57,9 +56,11 @@ def status(tag: str | None = None, /, *, follow: bool = False) -> Answer:
     )
 
     def print_all() -> None:
+        from agent.view.screen import print_next
+
         show_night(record, now, crew, who, stopping=stopping)
         if who is None:
-            show_next(next_commands(now, typed("run", "--tag", tag)))
+            print_next(next_commands(now, typed("run", "--tag", tag)))
         if (line := tries_line(tries)) is not None:
             print(line)
 
@@ -99,16 +100,6 @@ def next_commands(now: NightSummary, go_on: str) -> dict[str, str]:
     elif now.dawn is None and now.gain is not None and not is_look(now.night.budget_s):
         then = {typed("confirm", tag): "is it better? by fresh seeds and another text"}
     return {**show, **then, **last}
-
-
-def show_next(commands: Mapping[str, str]) -> None:
-    from rich.text import Text
-
-    from agent.view.screen import print_lines
-
-    width = max(map(len, commands))
-    lines = (Text.assemble(f"  {command:<{width}}  ", (what, "dim")) for command, what in commands.items())
-    print_lines([Text("next:"), *lines])
 
 
 def _left_words(left: Left) -> str | None:

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO, cast
 
@@ -26,21 +26,37 @@ def print_lines(lines: Iterable[Text]) -> None:
         console.print(line, soft_wrap=True)
 
 
-def print_folded(lines: Iterable[str], heads: re.Pattern[str] | None = None) -> None:
+def print_folded(lines: Iterable[str], heads: re.Pattern[str] | None = None, *, stderr: bool = False) -> None:
     """Print sentences, folded between words on a terminal; a piped one stays on one line.
 
     heads: the words at the beginning of a line that a terminal shows in bold.
     """
-    console = Console()
+    console = Console(stderr=stderr)
     for line in lines:
         if not console.is_terminal:
-            print(line)
+            print(line, file=console.file)
             continue
         text = Text(line)
         if heads is not None and (head := heads.match(line)) is not None:
             text.stylize("bold", 0, head.end())
         for part in folded(text, console.width):
             console.print(part, soft_wrap=True)
+
+
+def print_next(commands: Mapping[str, str], before: Iterable[str] = ()) -> None:
+    """Print the commands that come next, each with what it is for: beside it, or below where a terminal is narrow.
+
+    A command stays on one line, so that it can be copied. before: commands that need no words, and come first.
+    """
+    width, columns = max(map(len, commands)), terminal_width()
+    is_beside = columns is None or all(2 + width + 2 + cell_len(what) <= columns for what in commands.values())
+    lines = [Text("next:"), *(Text(f"  {command}") for command in before)]
+    for command, what in commands.items():
+        if is_beside:
+            lines.append(Text.assemble(f"  {command:<{width}}  ", (what, "dim")))
+        else:
+            lines += [Text(f"  {command}"), *folded(Text(f"      {what}", "dim"), columns or 0)]
+    print_lines(lines)
 
 
 def shown(text: str) -> str:

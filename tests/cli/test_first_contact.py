@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import pytest
 from commands import refused
-from nights import PROJECT, environment, unigram
+from nights import PROJECT, command, environment, unigram
+from terminals import Terminal
 
 from agent import __version__
 from agent.cli.main import overview
@@ -29,6 +30,15 @@ def test_the_bare_name_and_version_are_answered(grounds, words):
 def test_a_misspelt_command_is_told_from_the_one_with_a_similar_name(grounds):
     assert "no command 'stauts'; similar: nightshift status; see all with: " in refused(grounds.nightshift("stauts"))
     assert "no command 'zzz'; see all with: nightshift --help" in refused(grounds.nightshift("zzz"))
+
+
+def test_an_error_is_folded_between_words_on_a_terminal(grounds):
+    with Terminal(command("stauts"), grounds.root, columns=40) as terminal:
+        assert terminal.to_the_end() == 2
+        lines = terminal.text().rstrip().splitlines()
+    assert lines[0] == "nightshift: there is no command"
+    assert all(line.startswith("  ") for line in lines[1:])
+    assert " ".join(" ".join(lines).split()).endswith("similar: nightshift status; see all with: nightshift --help")
 
 
 @pytest.mark.parametrize("columns", [60, 80, 120])

@@ -15,6 +15,7 @@ from judged import scored_attempt
 from nights import make_repository, unigram
 from rich.cells import cell_len
 from rich.console import Console
+from rich.text import Text
 from samples import NIGHT, enter
 from terminals import Emulator
 
@@ -42,7 +43,7 @@ from agent.records.place import Place
 from agent.records.record import Record
 from agent.records.summary import Scored, summary_of
 from agent.view.live import Job, NightScreen, RunScreen, Screen, Standing
-from agent.view.screen import print_folded, steadfast
+from agent.view.screen import print_folded, print_next, steadfast
 from agent.view.words import progress_words
 from agent.view.workers import load_of
 
@@ -323,7 +324,6 @@ def test_what_a_night_does_is_shown_as_its_journal_has_it(place):
     assert terminal.lines() == ["#1 · LR 0.1 → 0.2 · val_bpb 1.250000 · gain +0.250000 · keep"]
 
 
-def test_runs_are_told_apart_in_the_calibration_and_at_dawn(place):
 def test_the_asking_for_an_idea_is_not_counted_from_a_verdict_of_an_earlier_call(place):
     with closing(sqlite3.connect(place.journal("t"))) as journal, journal:
         journal.execute("UPDATE decisions SET at = '2026-01-01T00:00:00.000Z'")
@@ -334,6 +334,7 @@ def test_the_asking_for_an_idea_is_not_counted_from_a_verdict_of_an_earlier_call
     assert float(asked.rpartition("━ ")[2].removesuffix(" s")) < 600
 
 
+def test_runs_are_told_apart_in_the_calibration_and_at_dawn(place):
     terminal, screen = screen_of(place)
     with Journal.resume(place.journal("t")) as journal:
         journal.add_attempt(1, 0, Proposal("A = 1", "first", WHY, "search"), utc_now())
@@ -453,3 +454,26 @@ def test_a_sentence_is_folded_on_a_narrow_terminal_and_stays_a_line_in_a_pipe(mo
     first, *_, last = capsys.readouterr().out.splitlines()
     assert first.startswith("\x1b[1mnight t\x1b[0m: word")
     assert last == "short"
+
+
+COMMANDS = {"nightshift show t:2": "the best edit, and how it was judged", "nightshift run": "a real night"}
+
+
+def test_what_a_command_is_for_stands_beside_it_or_below_and_the_command_stays_whole(monkeypatch, capsys):
+    beside = (
+        "next:\n  cd t\n  nightshift show t:2  the best edit, and how it was judged\n"
+        "  nightshift run       a real night\n"
+    )
+    print_next(COMMANDS, ["cd t"])
+    assert capsys.readouterr().out == beside
+    monkeypatch.setenv("FORCE_COLOR", "1")  # counts as a terminal
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    print_next(COMMANDS, ["cd t"])
+    assert Text.from_ansi(capsys.readouterr().out).plain == beside
+    monkeypatch.setenv("COLUMNS", "40")
+    print_next(COMMANDS)
+    assert Text.from_ansi(capsys.readouterr().out).plain.splitlines() == [
+        *("next:", "  nightshift show t:2", "      the best edit, and how it was", "        judged"),
+        *("  nightshift run", "      a real night"),
+    ]
