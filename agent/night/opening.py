@@ -439,7 +439,7 @@ def _pins_here(night: Night, folder: Path) -> Mapping[str, Mapping[str, str]]:
 def missing_corpus(night: Night, folder: Path) -> str:
     """Return how to bring the corpus of a night to this machine."""
     prepared = ""
-    with suppress(OSError, ValueError, KeyError, TypeError):  # a manifest from elsewhere
+    with suppress(OSError, ValueError, LookupError, TypeError, RecursionError):  # a manifest from elsewhere
         facts = json.loads((folder / MANIFEST).read_text())
         again = typed("prepare", "--dataset", str(facts["dataset"]), "--scale", str(facts["scale"]))
         prepared = f"prepare it from the same text with {again}, or "

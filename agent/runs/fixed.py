@@ -73,7 +73,7 @@ def read_machine(folder: Path) -> tuple[int, float] | tuple[None, None]:
     try:
         machine = json.loads((folder / MACHINE).read_bytes())
         return int(machine["cores"]), float(machine["memory_bytes"]) / 2**30
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, LookupError, TypeError, ArithmeticError, RecursionError):  # one from elsewhere
         return None, None
 
 

@@ -501,6 +501,19 @@ def test_a_hostile_file_puts_nothing_anywhere(file, other, change, said):
     assert (everything(other.root), sorted(other.root.parent.glob("*"))) == before
 
 
+@pytest.mark.parametrize("nonsense", [b"[" * 100_000, b'{"cores": 1e999, "memory_bytes": 1}', b"[]", b"\xff"])
+def test_nonsense_in_its_files_ends_no_command(file, other, monkeypatch, nonsense):
+    def change(said: dict[str, Any], members: Members) -> None:
+        for name in ("corpus.json", "machine.json", "notes.md", "phases.json", "replays/2-1/replay.json"):
+            members[f"night/{name}"] = tarfile.TarInfo(f"night/{name}"), nonsense
+
+    tampered(file, change)
+    monkeypatch.delenv("NIGHTSHIFT_DATA")
+    assert "the corpus of night t is not on this machine" in done(other, "unpack", str(file))
+    for words in ("prompt t", "best t", "show t:2", "report t", "replay t:9"):
+        assert other.nightshift(*words.split()).returncode == (2 if "replay" in words else 0)
+
+
 def test_a_file_for_which_there_is_no_room_is_not_unpacked(file, other, monkeypatch):
     free = shutil.disk_usage(file)._replace(free=100_000)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: free)
