@@ -194,7 +194,7 @@ class Driver:
     def point_branch(self, branch: str, commit: str, why: str) -> None:
         """Move a branch of the night, unless somebody has it checked out: HEAD and index are theirs; it waits then.
 
-        Raises RepoError where it is at a commit that this night did not make.
+        Raise RepoError where it is at a commit that this night did not make.
         """
         repo = self.context.place.repo
         now = repo.find(branch)

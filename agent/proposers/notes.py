@@ -19,7 +19,7 @@ PROGRAM_BYTES = 64 << 10
 
 
 def add_note(folder: Path, text: str, now: str) -> None:
-    """Append a note to those of the night in this folder; raises NightError for one that says nothing.
+    """Append a note to those of the night in this folder; raise NightError for one that says nothing.
 
     It is on disk when this returns. Each note begins with a line break, so that a line torn by a power cut does not
     damage the next one.

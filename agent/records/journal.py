@@ -175,7 +175,7 @@ class Journal:
 
     @classmethod
     def resume(cls, path: Path) -> "Journal":
-        """Open a journal for writing; raises NightError where it is none, or has another format."""
+        """Open a journal for writing; raise NightError where it is none, or has another format."""
         journal = cls(path, _connect(path, writing=True))
         journal._db.executescript(f"PRAGMA journal_mode = WAL; {DURABLE}")  # as create() chose, or a copy has lost it
         reserve = path.with_name("reserve")
@@ -247,7 +247,7 @@ class Journal:
         return self._attempts(with_scripts=False)
 
     def attempt(self, number: int) -> Attempt:
-        """Return one attempt without reading the others; raises IndexError where there is none of this number."""
+        """Return one attempt without reading the others; raise IndexError where there is none of this number."""
         return self.attempts_among([number])[0]
 
     def attempts_among(self, numbers: Iterable[int]) -> tuple[Attempt, ...]:
@@ -493,7 +493,7 @@ class Journal:
 
 
 def _connect(path: Path, *, writing: bool) -> sqlite3.Connection:
-    """Open a journal's file; raises NightError where it cannot be read, or has another format."""
+    """Open a journal's file; raise NightError where it cannot be read, or has another format."""
     address = f"{path.absolute().as_uri()}?mode={'rw' if writing else 'ro'}"
     try:
         database = sqlite3.connect(address, uri=True, isolation_level=None, timeout=LOCKED_S, check_same_thread=False)
