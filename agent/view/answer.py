@@ -316,7 +316,8 @@ class ReplayAnswer:
     title: str
     commit: str | None
     budget_s: float
-    verdict: str  # reproduced, within noise, different, unknown, not comparable, not believed, failed, failed again
+    # reproduced, within noise, different, unknown, not comparable, not believed, scored now, failed, failed again
+    verdict: str
     sentence: str  # the same for people
     now: Replay
     then: Before | None  # null: the night has no score of it
