@@ -10,12 +10,13 @@ from pathlib import Path
 from agent.cli.answer import Answer
 from agent.cli.find import EXPERIMENTS, address, attempt_meant, here, night_in, script_of
 from agent.cli.options import SCRIPT
-from agent.errors import NightError, NothingYet, RepoError
+from agent.errors import NightError, NothingYet, RepoError, ScriptError
 from agent.experiment import attempt_ref
 from agent.files import check_plain, write_plain
 from agent.git import Repo
 from agent.records.place import Place
 from agent.records.record import Record
+from agent.script.contract import check_script, read_text
 from agent.text import harmless
 from agent.view.answer import TakeAnswer, plain
 from agent.view.screen import print_folded
@@ -42,6 +43,11 @@ def take(attempt: str = "best", /, *, script: Path | None = None) -> Answer:
     content = script_of(Place(source.repo, path), record, chosen).encode(errors="surrogateescape")
     file = place.script_path if script is not None else place.repo.root / path
     _check(file, place.repo)
+    if script is None and path != place.script and not _is_script(place.repo, path):
+        raise NightError(
+            f"night {record.tag} has its script in {path}, where no training script is here; name the file to write "
+            f"with --script"
+        )
     kept = _kept(place, source, record, file)
     before = file.read_bytes() if file.exists() else None
     aside = None
@@ -97,6 +103,20 @@ def _kept(place: Place, source: Place, record: Record, file: Path) -> set[bytes]
         _, history = night_in(source, record.tag)
         kept |= {attempt.proposal.script.encode(errors="surrogatepass") for attempt in history}
     return kept
+
+
+def _is_script(repo: Repo, path: str) -> bool:
+    """Return whether a path holds a training script, as it is committed or as it stands.
+
+    A night from elsewhere may name any other: a module that is imported outside of a sandbox.
+    """
+    with suppress(RepoError, ScriptError):
+        check_script(repo.read("HEAD", path), path)
+        return True
+    with suppress(ScriptError):
+        check_script(read_text(repo.root / path), path)
+        return True
+    return False
 
 
 def _check(file: Path, repo: Repo) -> None:

@@ -129,6 +129,28 @@ def test_a_night_that_names_a_file_of_git_itself_is_not_taken_from(here):
     assert not [*(here.root / ".git").rglob("post-index-change")]
 
 
+@pytest.mark.parametrize("named", ["prepare.py", "numpy.py", ".venv/lib/six.py"])
+def test_a_night_that_names_a_file_which_is_no_training_script_is_not_taken_from(here, named):
+    (here.root / ".venv" / "lib").mkdir(parents=True)
+    (here.root / ".venv" / "lib" / "six.py").write_text("mine")
+    before = {path: path.read_bytes() for path in here.root.rglob("*.py")}
+    with closing(sqlite3.connect(here.folder("t") / "journal.sqlite")) as journal:
+        journal.execute("UPDATE night SET value = ? WHERE fact = 'script'", (named,))
+        journal.commit()
+    assert f"has its script in {named}, where no training script is here" in refused(here.nightshift("take", "2"))
+    assert {path: path.read_bytes() for path in here.root.rglob("*.py")} == before
+    told(here, "2", "--script", "mine.py")
+
+
+def test_a_script_of_another_name_is_taken_into_its_own_place(here):
+    (here.root / "mine.py").write_text(unigram())
+    with closing(sqlite3.connect(here.folder("t") / "journal.sqlite")) as journal:
+        journal.execute("UPDATE night SET value = 'mine.py' WHERE fact = 'script'")
+        journal.commit()
+    assert told(here, "2")["script"] == str(here.root / "mine.py")
+    assert (here.root / "mine.py").read_text() == BEST
+
+
 def test_a_script_is_taken_from_a_folder_below_and_to_another_place(here, tmp_path):
     below = Grounds(here.root / "notes")
     below.root.mkdir()
