@@ -37,7 +37,8 @@ OTHER_DIFF = re.compile(r"\A(?:\d+(?:,\d+)?[acd]\d+(?:,\d+)?$|\*\*\* .*\n--- )",
 NOTHING = "change something first"
 SOURCE = "queue"
 FIELDS = ("Title", "Why", "Submitted", "Night", "Basis", "For", "Options")  # of an entry's header
-NAME = re.compile(r"[0-9]{4,}\.patch")
+NAME = re.compile(r"[0-9]{4,18}\.patch")
+NUMBER = re.compile(r"[0-9]{1,9}")  # of an attempt
 DONE, REFUSED = "done", "refused"  # folders in the queue's own, with a line in a .txt file beside each entry
 MAX_ENTRY_BYTES = 2 * MAX_SCRIPT_BYTES
 MAX_WAITING = 1000  # more come from a loop that has run away
@@ -74,12 +75,18 @@ class QueueEntry:
         if rest or not fields.get("Title") or not text or not all(tag is None or valid_tag(tag) for tag in tags):
             raise NightError(f"it is no entry of a queue; submit it with: {typed('submit')}")
         basis = fields.get("Basis", "")
+        try:
+            words = tuple(shlex.split(fields.get("Options", "")))
+        except ValueError as error:
+            raise NightError(
+                f"its options cannot be split into words ({error}); submit it with: {typed('submit')}"
+            ) from error
         return cls(
             *(text, fields["Title"], fields.get("Why", ""), fields.get("Submitted", "")),
             night,
-            based_on=int(basis) if basis.isdecimal() else None,
+            based_on=int(basis) if NUMBER.fullmatch(basis) else None,
             made_for=fields.get("For"),
-            words=tuple(shlex.split(fields.get("Options", ""))),
+            words=words,
             source=source_of(file),
         )
 
@@ -256,6 +263,8 @@ def _has_aged(entry: QueueEntry, briefing: Briefing) -> bool:
 
 def _merged(entry: QueueEntry, best: Attempt, briefing: Briefing) -> str:
     """Return the best script with the edit of a try, which was made from an earlier one."""
+    if (entry.based_on or 0) >= len(briefing.history):
+        raise NightError(f"it was made from attempt {entry.based_on}, which night {briefing.night.tag} does not have")
     base = briefing.history[entry.based_on or 0]
     script = merged(best.proposal.script, base.proposal.script, entry.text, briefing.night.device_kind)
     if script is None:

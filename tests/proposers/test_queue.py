@@ -270,6 +270,7 @@ def test_links_pipes_and_other_names_are_left_alone(tmp_path, folder, queue):
         "Title: it has no text\n",
         SCRIPT,
         f"Title: a tag that is none\nNight: ../../x\n\n{SCRIPT}",
+        f"Title: half a quote\nOptions: --llm 'a\n\n{SCRIPT}",
         " " * (MAX_ENTRY_BYTES + 1),
     ],
 )
@@ -279,6 +280,18 @@ def test_files_that_are_no_entries_are_put_aside(folder, queue, content):
     put(folder, SCRIPT.replace("DEPTH = 4", "DEPTH = 5"))
     assert queue.ideas(brief(SCRIPT))[0].title == "an idea"
     assert "submit it with: nightshift submit" in aside(folder, "refused")["0001"]
+
+
+@pytest.mark.parametrize("basis", ["9", "9" * 9, "9" * 5000])
+def test_a_basis_that_the_night_does_not_have_does_not_hold_the_queue_up(folder, queue, basis):
+    folder.mkdir(parents=True)
+    edit = SCRIPT.replace("DEPTH = 4", "DEPTH = 5")
+    (folder / "0001.patch").write_text(f"Title: t\nBasis: {basis}\nFor: {NIGHT.tag}\n\n{edit}")
+    put(folder, SCRIPT.replace("DEPTH = 4", "DEPTH = 6"))
+    kept = SCRIPT.replace("LR = 0.04", "LR = 0.02")
+    assert "DEPTH" in queue.ideas(brief(SCRIPT, kept, best=1))[0].script
+    refused = aside(folder, "refused").get("0001", "which night t does not have")
+    assert "which night t does not have" in refused
 
 
 def test_a_script_dropped_in_by_hand_is_checked_like_any_other(folder, queue):
