@@ -77,8 +77,10 @@ def test_whatever_was_decided_the_next_step_is_told(kind):
 def test_an_edit_that_was_late_beside_other_programs_need_not_be_slow():
     late = Run(0, Ending.SPOILT, None, 9.0, None, "other programs took 80% of the machine's processors")
     attempt = ended(dataclasses.replace(late, ending=Ending.OVERRAN), Kind.TOO_SLOW)
-    words = verdict(dataclasses.replace(attempt, runs=(late, *attempt.runs))).next()
-    assert words.startswith("other programs kept the machine busy, so it may not be too slow: once they have ended, ")
+    told = verdict(dataclasses.replace(attempt, runs=(late, *attempt.runs)))
+    words = "other programs kept the machine busy, so it may not be too slow: once they have ended, see with: "
+    assert told.next().startswith(f"{words}nightshift replay t:{attempt.number}; go back with: ")
+    assert f"{words}nightshift replay t:{attempt.number}" in told.lines()
     assert verdict(attempt).next().startswith(ADVICE[Kind.TOO_SLOW])
 
 
