@@ -37,7 +37,7 @@ from agent.records.terms import as_words
 from agent.sandbox.watch import BUSY_SHARE, Counters, limits_of_machine, others_share
 from agent.text import counted
 from agent.view.answer import plain
-from agent.view.ending import HEADING, belief, tried_lines
+from agent.view.ending import HEADING, belief, busy_words, tried_lines
 from agent.view.screen import print_folded, print_lines, print_next, terminal_width
 from agent.view.workers import crew_of
 
@@ -108,7 +108,8 @@ def _show_end(record: Record, go_on: str) -> None:
     print_folded(["", *([HEADING] if chart else [])])
     print_lines(chart)
     show_night(record, now, crew_of(record))
-    print_folded([belief(now)] if now.ideas else [])
+    busy = busy_words(record.attempts)
+    print_folded([*([busy] if busy else []), *([belief(now)] if now.ideas else [])])
     print_next(next_commands(now, go_on))
 
 
