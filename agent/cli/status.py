@@ -6,7 +6,7 @@ import time
 from agent.cli.answer import Answer
 from agent.cli.find import find_night
 from agent.cli.tries import latest, tries_line
-from agent.errors import NothingYet
+from agent.errors import NightError, NothingYet
 from agent.experiment import is_look
 from agent.invocation import typed
 from agent.night.lock import Holder, Stop, holder, like_ctrl_c
@@ -37,8 +37,7 @@ def status(tag: str | None = None, /, *, follow: bool = False) -> Answer:
     place, tag, who = find_night(tag)
     if follow:
         if who is None:
-            how = typed("status", tag)
-            raise NothingYet(f"no night is running in this repository, or not this one; see how it stands with: {how}")
+            raise _nothing_to_follow(place, tag)
         return _follow(place, who)
     with Journal.read(place.journal(tag)) as journal:
         work = journal.work()  # before the attempts that it names
@@ -106,6 +105,17 @@ def _left_words(left: Left) -> str | None:
     parts = [] if left.seconds is None else [duration(left.seconds / 3600)]
     parts += [] if left.experiments is None else [counted(left.experiments, "experiment")]
     return f"left: {', '.join(parts)}" if parts else None
+
+
+def _nothing_to_follow(place: Place, tag: str) -> NightError:
+    """Return why this night cannot be followed: it does not run, another one does, or a replay."""
+    running = holder(place.repo.common_dir)
+    if running is None:
+        return NothingYet(f"no night is running in this repository; see how it stands with: {typed('status', tag)}")
+    if not place.journal(running.tag).exists():
+        return NightError(f"{running.tag} is a replay, which shows its progress where it was started")
+    follow = typed("status", "--follow")
+    return NothingYet(f"night {tag} is not running, but night {running.tag} is; see it with: {follow}")
 
 
 def _follow(place: Place, who: Holder) -> Answer:

@@ -100,10 +100,11 @@ def test_a_night_of_which_only_record_and_commits_are_here_is_replayed_with_the_
     done = clone.nightshift("replay", "t:1", "--seed", "5", "--out", str(tmp_path / "kept"), "--json")
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
-    assert (told["attempt"], told["seed"], told["runs_then"], told["ending"]) == (1, 5, 1, "finished")
+    now, then = told["now"], told["then"]
+    assert (told["attempt"], now["seed"], then["runs"], told["ending"]) == (1, 5, 1, "finished")
     assert told["verdict"] == "unknown"
     assert "since the night has not measured its noise" in told["sentence"]
-    assert told["val_bpb"] == pytest.approx(told["val_bpb_then"])
+    assert now["val_bpb"] == pytest.approx(then["val_bpb"])
     assert (tmp_path / "kept" / "model.safetensors").stat().st_size > 1000
     assert not (tmp_path / "has run").exists()
     assert list(clone.folder("t").iterdir()) == [

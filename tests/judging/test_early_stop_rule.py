@@ -212,7 +212,7 @@ def test_a_script_that_hides_its_curve_gets_the_time_that_it_would_have_had(morn
 @pytest.mark.slow
 def test_the_morning_tells_how_many_were_stopped_and_what_it_saved(morning):
     runs = [run for attempt in morning.attempts("t") for run in attempt.done_runs]
-    stopped = Stopped.of([(run.ending, run.wall_s) for run in runs])
+    stopped = Stopped.of(runs)
     assert stopped is not None
     line = stopped_line(stopped)
     assert line.startswith(f"3 of {LEAST_RUNS + 5} runs stopped early, which saved ")
