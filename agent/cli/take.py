@@ -33,6 +33,9 @@ def take(attempt: str = "best", /, *, script: Path | None = None) -> Answer:
         attempt: as in best (default), confirmed, 4, wide:4, wide:best
         script: write it there (default: where the night has it)
     """
+    root = here().repo.root.resolve()
+    if script is not None and not script.parent.resolve().is_relative_to(root):
+        raise NightError(f"{script} is not in {root}, and take writes there only; name a file there with --script")
     place = here(script or SCRIPT)
     asked, _ = address(attempt)
     if asked is None and not place.tags() and not place.repo.refs(EXPERIMENTS):

@@ -158,6 +158,8 @@ def test_a_script_is_taken_from_a_folder_below_and_to_another_place(here, tmp_pa
     assert facts["script"] == str(script(here))
     told(here, "1", "--script", "notes/mine.py")
     assert (here.root / "notes" / "mine.py").read_text() == WORSE
+    said = refused(here.nightshift("take", "1", "--script", str(tmp_path / "mine.py")))
+    assert f"mine.py is not in {here.root}, and take writes there only" in said
 
 
 def test_a_night_of_which_only_refs_are_here_is_taken_from_in_a_linked_worktree_and_after_a_fetch(here, tmp_path):
