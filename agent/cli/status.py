@@ -96,7 +96,9 @@ def next_commands(now: NightSummary, go_on: str) -> dict[str, str]:
         last |= {typed("run"): "a real night: 5 min a run"}
     if now.dawn is not None and now.dawn.script is not None:
         then = {typed("take", f"{tag}:confirmed"): "the confirmed script, into your working tree"}
-    elif now.dawn is None and now.gain is not None and not is_look(now.night.budget_s):
+    elif now.gain is not None and now.dawn is not None and now.dawn.honest is None:
+        then = {typed("confirm", tag): "go on with dawn, which had too few runs"}
+    elif now.gain is not None and now.dawn is None and not is_look(now.night.budget_s):
         then = {typed("confirm", tag): "is it better? by fresh seeds and another text"}
     return {**show, **then, **last}
 

@@ -96,6 +96,7 @@ def test_status_names_the_commands_that_come_next(place):
         (now, "take t:confirmed"),
         (dataclasses.replace(now, dawn=None), "confirm t"),
         (dataclasses.replace(now, dawn=nothing), "results t"),
+        (dataclasses.replace(now, dawn=dataclasses.replace(nothing, honest=None)), "confirm t"),
         (dataclasses.replace(now, dawn=None, gain=None), "results t"),
         (dataclasses.replace(now, dawn=None, night=dataclasses.replace(night, budget_s=30.0)), "results t"),
     ):
