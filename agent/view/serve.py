@@ -15,7 +15,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ from agent.proposers.briefing import Curve, Left
 from agent.records.journal import Journal
 from agent.records.place import Place, run_folder
 from agent.records.reading import read_night
-from agent.records.record import Record
+from agent.records.record import Record, public
 from agent.runs.outputs import read_progress
 from agent.text import duration, harmless_lines
 from agent.view.answer import plain
@@ -211,7 +211,8 @@ def application(feed: Feed) -> ASGIApp:
         return HTMLResponse(await feed.page())
 
     async def facts_json(request: Request) -> Response:
-        return JSONResponse(plain((await feed.latest()).facts))
+        facts = (await feed.latest()).facts
+        return JSONResponse(plain(replace(facts, night=public(facts.night))))  # any user of this machine may ask
 
     async def events(request: Request) -> Response:
         if request.method == "HEAD":  # the events themselves have no end

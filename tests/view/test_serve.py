@@ -4,6 +4,7 @@ import contextlib
 import json
 import re
 import time
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -12,10 +13,11 @@ from nights import git
 from serving import PERIOD_S, Client, GrowingNight, growing_night, make_place, points, served
 
 from agent.cli.report import watched
-from agent.experiment import Status
+from agent.experiment import Status, Terms
 from agent.proposers.briefing import Left
 from agent.records.place import Place
 from agent.records.reading import read_night
+from agent.records.record import public
 from agent.view.answer import plain
 from agent.view.serve import Watched
 
@@ -64,7 +66,16 @@ def test_the_page_may_load_nothing_from_elsewhere_and_run_only_its_own_scripts(c
 def test_the_facts_of_the_night_are_served_as_json(client: Client, night: GrowingNight):
     _, headers, body = client.ask("/facts.json")
     assert headers["content-type"] == "application/json"
-    assert json.loads(body) == json.loads(json.dumps(plain(read_night(night.place, "first"))))
+    facts = read_night(night.place, "first")
+    assert json.loads(body) == json.loads(json.dumps(plain(replace(facts, night=public(facts.night)))))
+
+
+def test_what_is_the_users_own_is_not_served(client: Client, night: GrowingNight):
+    terms = Terms(agent="sh -c private", llm="openai:m", llm_url="http://10.0.0.7/private", ray_address="private:6379")
+    night.journal.record_facts(terms=terms, data="/home/private")
+    night.add("the next one", 1.6, Status.DISCARD)
+    wait_until(lambda: "the next one" in client.ask("/facts.json")[2])
+    assert "private" not in client.ask("/facts.json")[2] + client.ask("/")[2]
 
 
 def test_a_run_is_followed_and_its_attempt_arrives_when_it_is_decided(client: Client, night: GrowingNight):
