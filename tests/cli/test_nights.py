@@ -127,6 +127,20 @@ def test_a_command_that_needs_the_journal_of_a_night_from_elsewhere_names_one_th
     )
 
 
+@pytest.mark.parametrize(
+    ("tag", "why"),
+    [
+        ("t", "the night is packed away; each of them is shown after: nightshift unpack t"),
+        ("nov20-cpu", "of the night only the rows of results.tsv are here"),
+    ],
+)
+def test_an_attempt_of_which_the_row_alone_is_here_shows_no_runs_that_are_made_up(grounds, tag, why):
+    shown = grounds.nightshift("show", f"{tag}:0").stdout
+    assert why in shown
+    assert "run with seed" not in shown
+    assert "\nfolder" not in shown
+
+
 def test_sizes_are_written_with_three_digits():
     sizes = (0, 999, 1000, 312_400, 1_240_000, 99_960_000, 999_700_000, 87e9)
     assert [size_words(one) for one in sizes] == [
