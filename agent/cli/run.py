@@ -176,7 +176,7 @@ def greet(context: NightContext) -> None:
         say(f"  power    on battery at {battery.percent:.0f}%: runs get fewer steps; connect the charger")
     say(f"  data     {night.data} (protocol {night.protocol})")
     say(f"  judge    {judge_in_words(terms.judge)}")
-    say(f"  ideas    {ideas_from(terms)}")
+    say(f"  ideas    {'the queue alone' if isinstance(context.proposer, Drain) else ideas_from(terms)}")
     say(f"  sandbox  {runner.box.name}")
     for gap in runner.box.uncovered:
         say(f"           not covered: {gap}")
@@ -203,6 +203,8 @@ def _until(context: NightContext, state: State) -> str:
     until = [f"{counted(limits.experiments, 'experiment')} after attempt 0"] if limits.experiments else []
     if limits.hours and left.seconds is not None:
         until += [f"{counted(limits.hours, 'hour')}, until {clock(datetime.now(), left.seconds)}"]
+    if isinstance(context.proposer, Drain):
+        until.append("until the queue is empty")
     return ", ".join(until) or "until stopped"
 
 

@@ -152,10 +152,10 @@ def test_words_that_scoring_wrote_reach_no_author(lined):
     )
     done = lined.nightshift("try", "-m", "tells", "--json")
     assert json.loads(done.stdout)["status"] == "crash"
-    assert (
-        "crash (it trained, but its scoring failed: look at load_model"
-        in (lined.root / "experiments" / "queue" / "drain.log").read_text()
-    )
+    log = (lined.root / "experiments" / "queue" / "drain.log").read_text()
+    assert "crash (it trained, but its scoring failed: look at load_model" in log
+    assert " of training a run; until the queue is empty\n" in log
+    assert "  ideas    the queue alone\n" in log
     assert "held-out text" not in done.stdout + done.stderr
 
 
