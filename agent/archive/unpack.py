@@ -54,7 +54,7 @@ MOST_MEMBERS, MOST_READ_BYTES = 400_000, 64 << 20
 PLAIN = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE)
 MOST_SCRIPT_BYTES = 16 << 20  # unpacked
 MOST_TEXT_CHARS = 100_000  # of a title, a reason or the end of a log: all are cut far below before they are recorded
-OUTSIDE = ("agent", "llm", *OF_THE_MODEL, "ray_address")  # terms by which programs run, or servers get keys
+OUTSIDE = ("agent", "llm", *OF_THE_MODEL, "pool", "ray_address")  # terms by which programs run, or servers get keys
 DAMAGED = (
     *(OSError, EOFError, ValueError, OverflowError, RecursionError),
     *(msgspec.MsgspecError, tarfile.TarError, zlib.error),

@@ -419,16 +419,16 @@ def test_a_module_beside_the_night_in_the_file_never_runs(file, other, tmp_path)
 
 
 def test_programs_and_servers_that_a_night_names_are_asked_for_again(file, other):
-    named = """'$.agent', 'sh -c evil', '$.llm', 'openai:m', '$.ray_address', 'far:1',
+    named = """'$.agent', 'sh -c evil', '$.llm', 'openai:m', '$.pool', 'ray', '$.ray_address', 'far:1',
         '$.llm_url', 'http://127.0.0.1:9/v1' || char(27) || '[2J'"""
     tampered(file, with_journal(f"UPDATE night SET value = json_set(value, {named}) WHERE fact = 'terms'"))
     said = done(other, "unpack", str(file))
     assert "give the programs and servers that it names again, if the file is not somebody else's" in said
-    asked = "--command 'sh -c evil' --llm openai:m --llm-url $'http://127.0.0.1:9/v1\\x1b[2J' --ray-address far:1"
-    assert f"go on with: nightshift run --tag t {asked}\n" in said
+    asked = "--command 'sh -c evil' --llm openai:m --llm-url $'http://127.0.0.1:9/v1\\x1b[2J'"
+    assert f"go on with: nightshift run --tag t {asked} --pool ray --ray-address far:1\n" in said
     with Journal.read(other.folder("t") / "journal.sqlite") as journal:
         terms = journal.night().terms
-    assert (terms.agent, terms.llm, terms.llm_url, terms.ray_address) == (None, None, None, None)
+    assert (terms.agent, terms.llm, terms.llm_url, terms.pool, terms.ray_address) == (None, None, None, "local", None)
     assert terms.sandbox == "auto"  # it was off
 
 
