@@ -96,8 +96,8 @@ def show(
 
     def print_all() -> None:
         lines = terminal.attempt_lines(
-            *(record.night, chosen, folder, terminal_width()), running=is_running, merged_as=measured.merged_as,
-            only_row=_only_row(place, record),
+            *(record.night, chosen, folder if record.is_here else None, terminal_width()),
+            running=is_running, merged_as=measured.merged_as, only_row=_only_row(place, record),
         )  # fmt: skip
         print_lines(lines)
 

@@ -143,7 +143,7 @@ def _share(row: Share) -> tuple[str, ...]:
 def attempt_lines(
     night: Night,
     attempt: Attempt,
-    folder: Path,
+    folder: Path | None,
     width: int | None = None,
     *,
     running: bool = False,
@@ -152,8 +152,8 @@ def attempt_lines(
 ) -> list[Text]:
     """Return all facts about one attempt.
 
-    running: its night is. merged_as: the attempt that carries its edit on, if it was overtaken. only_row: why its row
-    is all that is here, which tells the number of its runs and their mean.
+    folder: None where its night is elsewhere. running: its night is. merged_as: the attempt that carries its edit on,
+    if it was overtaken. only_row: why its row is all that is here, which tells the number of its runs and their mean.
     """
     decision, peak_mb = attempt.decision, memory_mb(night, attempt)
     facts = (
@@ -172,7 +172,7 @@ def attempt_lines(
         ("commit", attempt.commit or ""),
         ("ref", attempt_ref(night.tag, attempt.number)),
         ("started", moment(attempt.started)),
-        ("folder", "" if only_row else str(folder)),
+        ("folder", "" if folder is None else str(folder)),
         ("runs", f"{len(attempt.runs)}; {only_row}" if only_row else ""),
     )
     shown = (line for name, value in facts if value for line in fact_lines(name, value, width))

@@ -141,6 +141,12 @@ def test_an_attempt_of_which_the_row_alone_is_here_shows_no_runs_that_are_made_u
     assert "\nfolder" not in shown
 
 
+def test_an_attempt_of_a_shipped_night_names_no_folder(grounds):
+    shown = grounds.nightshift("show", "nov22-cpu-mix-0:0").stdout
+    assert "\nrun with seed 0: finished" in shown
+    assert "\nfolder" not in shown
+
+
 def test_sizes_are_written_with_three_digits():
     sizes = (0, 999, 1000, 312_400, 1_240_000, 99_960_000, 999_700_000, 87e9)
     assert [size_words(one) for one in sizes] == [
