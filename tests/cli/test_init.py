@@ -64,6 +64,7 @@ def test_a_call_that_was_killed_is_repeated(empty):
     wait_until((empty.root / "prepare.py").exists)
     first.kill()
     first.wait()
+    wait_until(lambda: not (empty.root / ".git" / "index.lock").exists())  # a git that it had begun goes on
     init(empty)
     assert committed(empty.root) == OURS == set(contents(empty.root))
     assert empty.git("status", "--porcelain") == ""
