@@ -410,7 +410,7 @@ class NightScreen(Screen):
             if now.doing == PREPARING:
                 title = f"#{now.attempt} {shown(record.attempts[now.attempt].title)}"
             # not since its last verdict, where the night rested between two calls
-            began = now.began and max(now.began, *(call.began for call in record.calls[-1:]))
+            began = now.began and max([now.began, *(call.began for call in record.calls[-1:])])
             yield "", Job(title, "", elapsed_s=seconds_since(began))
 
     def _which_run(self, attempt: Attempt, work: Work) -> str:
