@@ -10,13 +10,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from itertools import takewhile
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol
 
 from agent.text import ABSURD, one_line, paragraphs
 
 TITLE_CHARS, HYPOTHESIS_CHARS, SOURCE_CHARS = 200, 4000, 80
-Item = TypeVar("Item")
-Part = int | float  # 5: attempt 5's edit; 5.1 and 5.2: the halves of its dials, in the order of the script
 
 
 # ---- runs ------------------------------------------------------------------------------------------------------------
@@ -272,7 +270,7 @@ class Proposal:
     hypothesis: str
     source: str  # who proposed it: "you" for attempt 0, else the proposer's name
     repairs: int | None = None  # the crashed attempt that it repairs
-    without: tuple[Part, ...] = ()  # dawn's question, no idea: kept edits, or halves, that the parent's script lacks
+    without: tuple[int, ...] = ()  # dawn's question, no idea: kept edits that the parent's script lacks
     merges: int | None = None  # the overtaken attempt whose edit it carries onto the incumbent
 
     @classmethod
@@ -284,7 +282,7 @@ class Proposal:
         source: str = "",
         *,
         repairs: int | None = None,
-        without: tuple[Part, ...] = (),
+        without: tuple[int, ...] = (),
         merges: int | None = None,
     ) -> "Proposal":
         """Make a proposal whose words are fit for the journal, a commit message and a terminal."""
@@ -680,37 +678,3 @@ class Judge(Protocol):
 def source_name(source: str) -> str:
     """Return the source's name without its model: llm for llm:some-model."""
     return source.partition(":")[0]
-
-
-# ---- halves of an edit -----------------------------------------------------------------------------------------------
-
-
-def halves_of(edit: int) -> tuple[Part, Part]:
-    """Return the numbers of an edit's first and second half."""
-    return round(edit + 0.1, 1), round(edit + 0.2, 1)
-
-
-def edit_of(part: Part) -> int:
-    """Return the number of an edit from its own number or a half's."""
-    return int(part)
-
-
-def is_half(part: Part) -> bool:
-    """Return whether a number names a half of an edit."""
-    return part != edit_of(part)
-
-
-def part_of(part: Part, whole: Sequence[Item]) -> Sequence[Item]:
-    """Return the items of an edit's dials that a number names: all, or those of a half."""
-    if not is_half(part):
-        return whole
-    middle = (len(whole) + 1) // 2
-    return whole[:middle] if part == halves_of(edit_of(part))[0] else whole[middle:]
-
-
-def named(part: Part) -> str:
-    """Return the words for an edit or a half: #3, or the first half of #3."""
-    edit = edit_of(part)
-    if not is_half(part):
-        return f"#{edit}"
-    return f"the {'first' if part == halves_of(edit)[0] else 'second'} half of #{edit}"

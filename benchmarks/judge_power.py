@@ -11,7 +11,6 @@ the noise of one run; sigma itself differs from night to night and no judge is t
   peaked    60 % harmful, 4 sigma on average; 28 % without effect; 12 % gains of 1.5 sigma; seldom small: gamma, shape 3
   sources   each edit comes from one of two sources by chance: 40 % harmful, 35 % without effect, 25 % gains in one,
             85 %, 12 % and 3 % in the other, of the usual sizes
-  dials     each edit turns eight dials: two help by 1 sigma on average, two harm by 3, four do nothing; exponential
 
 each with Gaussian and with heavy-tailed noise (Student's t with 3 degrees of freedom, scaled to the same deviation).
 Effects add up, so that a script without an edit is worth its own merit less that edit's effect. Policies:
@@ -21,7 +20,6 @@ Effects add up, so that a script without an edit is worth its own merit less tha
   strict, balanced                    nightshift's
   untold    balanced, which is not told the sources; in that scenario only
   dawn      balanced, and up to 30 runs more at dawn (agent/judging/champion.py), without the passengers
-  undivided dawn, which asks about whole edits only; in the scenario of dials only
 
 JSON, for each policy P, means over the nights: P_true_gain, P_bias (believed less true gain), both in sigma, P_keeps,
 P_worthless (share of the keeps whose true effect is not above zero), P_runs_per_attempt, P_false_keeps_per_100 (edits
@@ -44,7 +42,7 @@ import itertools
 import math
 import os
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -66,10 +64,7 @@ from agent.experiment import (
     Run,
     Score,
     Status,
-    edit_of,
     incumbent,
-    is_half,
-    part_of,
 )
 from agent.judging.champion import Ablation, Again, Without
 from agent.judging.findings import Findings
@@ -94,7 +89,6 @@ class Mixture:
     harm: float
     gain: float
     shape: float = 1.0  # of the gamma distribution of sizes: 1 is exponential
-    dials: int = 1  # that an edit turns; of many, two help and two harm, and the shares do not count
 
 
 USUAL = (0.70, 0.18, 0.12)
@@ -105,7 +99,6 @@ MIXTURES = {  # one of each source
     "rarer": (Mixture((0.58, 0.18, 0.24), (0.82, 0.18, 0.0), 3.0, 1.5),),
     "peaked": (Mixture(PEAKED, PEAKED, 4.0, 1.5, shape=3.0),),
     "sources": (Mixture(GOOD, GOOD, 3.0, 1.5), Mixture(POOR, POOR, 3.0, 1.5)),
-    "dials": (Mixture(USUAL, USUAL, 3.0, 1.0, dials=8),),
 }
 
 
@@ -125,11 +118,8 @@ class Edits:
         every = np.stack([np.linspace(each.begin, each.end, edits).cumsum(axis=1) for each in mixtures])
         shares = every[self.sources, np.arange(edits)]
         kinds = [-first.harm * sizes, np.zeros(edits), first.gain * sizes]
-        self.dials = np.select([luck < shares[:, 0], luck < shares[:, 1]], kinds[:2], kinds[2])[:, None]  # sigma
-        if first.dials > 1:
-            signs = np.array([first.gain] * 2 + [-first.harm] * 2 + [0.0] * (first.dials - 4))
-            self.dials = rng.permuted(signs * rng.exponential(size=(edits, first.dials)), axis=1)
-        self.effects = self.dials.sum(axis=1)  # by attempt
+        # sigma, by attempt
+        self.effects = np.select([luck < shares[:, 0], luck < shares[:, 1]], kinds[:2], kinds[2])
         self.seed, self.heavy, self.told = seed, heavy, told  # told: whether the judge sees the edits' sources
 
     def propose(self, history: History, parent: Attempt | None) -> Proposal:
@@ -148,8 +138,8 @@ class Edits:
         return parent + self.worth(first_of(attempt, history).number)
 
     def worth(self, number: int) -> float:
-        """Return what an edit or a half brings, in sigma."""
-        return float(sum(part_of(number, self.dials[edit_of(number)].tolist())))
+        """Return what an edit brings, in sigma."""
+        return float(self.effects[number])
 
     def run(self, attempt: Attempt, history: History, *, dawn: int = 0) -> Attempt:
         seed = 1000 * dawn + sum(run.dawn == dawn for run in attempt.runs)
@@ -165,8 +155,7 @@ class Edits:
 
 def policies(mixture: str) -> tuple[str, ...]:
     untold = ("untold",) * (len(MIXTURES[mixture]) > 1)
-    undivided = ("undivided",) * (MIXTURES[mixture][0].dials > 1)
-    return *POLICIES[:-2], *untold, "balanced", *undivided, "dawn"
+    return *POLICIES[:-2], *untold, "balanced", "dawn"
 
 
 @dataclass(frozen=True)
@@ -196,9 +185,9 @@ def a_night(judge: Judge, world: Edits) -> list[Attempt]:
     return [attempt if attempt.decision else replace(attempt, decision=over, settled=True) for attempt in history]
 
 
-def a_dawn(world: Edits, history: list[Attempt], divisible: Collection[int]) -> Ablation | None:
+def a_dawn(world: Edits, history: list[Attempt]) -> Ablation | None:
     """Measure what agent/judging/champion.py asks for, and return it; None if attempt 0 is the best."""
-    runs, dawn = 0, ablation(history, divisible)
+    runs, dawn = 0, ablation(history)
     while dawn is not None and (trial := dawn.next_run(DAWN_RUNS - runs)) is not None:
         match trial:
             case Without(edits):
@@ -207,13 +196,13 @@ def a_dawn(world: Edits, history: list[Attempt], divisible: Collection[int]) -> 
                 history.append(Attempt(len(history), parent, proposal, "", "c", decision=decided, settled=True))
             case Again(number):
                 history[number], runs = world.run(history[number], history, dawn=1), runs + 1
-        dawn = ablation(history, divisible)
+        dawn = ablation(history)
     return dawn
 
 
-def ablation(history: Sequence[Attempt], divisible: Collection[int] = ()) -> Ablation | None:
+def ablation(history: Sequence[Attempt]) -> Ablation | None:
     best = incumbent(history)
-    return Ablation(history, best, divisible=divisible) if best is not None and best.number else None
+    return Ablation(history, best) if best is not None and best.number else None
 
 
 @dataclass(frozen=True)
@@ -230,12 +219,10 @@ class Outcome:
     without_effect: int
 
 
-def outcome(
-    world: Edits, history: History, kept: list[int], believed_bpb: float, halves: Sequence[int] = ()
-) -> Outcome:
-    """Return how a night ended that kept these edits, without these halves of them."""
+def outcome(world: Edits, history: History, kept: list[int], believed_bpb: float) -> Outcome:
+    """Return how a night ended that kept these edits."""
     ideas = [attempt.number for attempt in history[1:] if attempt.is_idea]
-    gain = sum(map(world.worth, kept)) - sum(map(world.worth, halves))
+    gain = sum(map(world.worth, kept))
     return Outcome(
         true_gain=gain,
         bias=believed_bpb / world.sigma_bpb - gain,
@@ -253,7 +240,7 @@ def outcomes(seed: int, mixture: str, heavy: bool) -> Iterator[tuple[str, Outcom
     judges: dict[str, Judge] = {"greedy": Greedy(), "gate": Gate(), "strict": Strict()}
     for name in policies(mixture):
         world = Edits(seed, mixture, heavy, told=name != "untold")
-        if name not in ("undivided", "dawn"):
+        if name != "dawn":
             history = a_night(judges.get(name, Balanced()), world)
             kept = [attempt.number for attempt in history[1:] if attempt.status is Status.KEEP]
             findings = None if (night := ablation(history)) is None else night.findings()
@@ -263,12 +250,11 @@ def outcomes(seed: int, mixture: str, heavy: bool) -> Iterator[tuple[str, Outcom
             yield name, outcome(world, history, kept, believed_bpb)
             continue
         confirmed = list(history)  # balanced's, which comes before
-        dawn = a_dawn(world, confirmed, kept if name == "dawn" and world.dials.shape[1] > 1 else ())
+        dawn = a_dawn(world, confirmed)
         findings = None if dawn is None else dawn.findings()
         passengers = findings.passengers if findings is not None else ()
         left = [number for number in kept if number not in passengers]
-        halves = [number for number in passengers if is_half(number)]
-        yield name, outcome(world, confirmed, left, confirmed_bpb(findings), halves)
+        yield name, outcome(world, confirmed, left, confirmed_bpb(findings))
 
 
 def confirmed_bpb(findings: Findings | None) -> float:

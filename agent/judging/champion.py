@@ -2,15 +2,13 @@
 
 The champion, the last attempt kept, meets attempt 0 on seeds and text that no choice of the night has seen. Then its
 edits are taken out again, one at a time (an ablation), the doubtful ones first: what the champion does not miss is a
-passenger. Half of the dials of an edit that turns many can be one as well.
+passenger.
 """
 
 import statistics
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-
-import numpy as np
 
 from agent.experiment import (
     Attempt,
@@ -19,26 +17,17 @@ from agent.experiment import (
     Ending,
     History,
     Kind,
-    Part,
     Run,
     Score,
     Status,
-    edit_of,
-    halves_of,
     incumbent,
-    is_half,
-    named,
 )
 from agent.judging.belief import (
-    STEP,
-    TINY,
-    Array,
     Distribution,
-    effects,
     knowledge_gradient,
 )
 from agent.judging.failures import fault, trusted
-from agent.judging.findings import Edit, Findings, Parts
+from agent.judging.findings import Edit, Findings
 from agent.judging.intervals import Interval, Spread, difference
 from agent.judging.judges import price_of
 from agent.judging.noise import Knowledge, distinct_scores, know, line_of, measured
@@ -50,8 +39,6 @@ TELLING = 0.002  # sigma: a run that is expected to bring less is not worth its 
 QUESTION = "a question of dawn"  # no idea: the reason of its discard
 
 PRICE = 2.0  # sigma that a person would pay to be rid of a worthless edit: it is read, understood and kept for good
-REACH = np.arange(-384, 385)  # steps: 48 sigma to either side, for the effects of halves …
-LARGEST = 32.0  # … of edits that bring up to so many sigma
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +52,7 @@ class Again:
 class Without:
     """Ask for one run of the champion's script without these edits: a new attempt whose proposal says so."""
 
-    edits: Parts
+    edits: tuple[int, ...]
 
 
 DawnRun = Again | Without
@@ -76,7 +63,7 @@ DawnRun = Again | Without
 
 @dataclass(frozen=True, slots=True)
 class Posterior:
-    """Hold what is known of one edit or half of the champion."""
+    """Hold what is known of one edit of the champion."""
 
     edit: Edit
     keeping: float  # sigma: the expected effect, less the price times the probability that it is no gain
@@ -87,7 +74,7 @@ class Posterior:
 def edits_of(champion: Attempt, history: History) -> tuple[Attempt, ...]:
     """Return the kept edits that a script is made of, without those that an earlier dawn has taken out."""
     line = line_of(champion, history)
-    out = {part for attempt in line for part in attempt.proposal.without}
+    out = {edit for attempt in line for edit in attempt.proposal.without}
     return tuple(attempt for attempt in reversed(line) if attempt.is_edit and attempt.number not in out)
 
 
@@ -95,17 +82,15 @@ def edits_of(champion: Attempt, history: History) -> tuple[Attempt, ...]:
 class Ablation:
     """Take the edits of a champion out again, one at a time, by the runs of one dawn.
 
-    divisible: edits of so many dials that a half of them is worth asking about. impossible: sets of edits that cannot
-    be taken out, because later edits need their lines.
+    impossible: sets of edits that cannot be taken out, because later edits need their lines.
     """
 
     history: History
     champion: Attempt
     dawn: int = 1
-    divisible: Collection[int] = ()
-    impossible: Collection[Parts] = ()
+    impossible: Collection[tuple[int, ...]] = ()
 
-    def without(self, *edits: Part) -> Attempt | None:
+    def without(self, *edits: int) -> Attempt | None:
         """Return the attempt that is the champion without these edits; without its last edit, it is its parent."""
         number, parent = self.champion.number, self.champion.parent
         if edits == (number,) and parent is not None:
@@ -137,15 +122,15 @@ class Ablation:
         scores = tuple(self.fresh(attempt).values()) or attempt.scores_bpb
         if scores or attempt is self.champion:
             return statistics.fmean(scores) if scores else None
-        best_bpb, parts = self._expected_bpb(self.champion), attempt.proposal.without
-        lost_bpb = sum(doubt.edit.effect.mean_bpb for doubt in self.posteriors if doubt.edit.number in parts)
+        best_bpb, edits = self._expected_bpb(self.champion), attempt.proposal.without
+        lost_bpb = sum(doubt.edit.effect.mean_bpb for doubt in self.posteriors if doubt.edit.number in edits)
         return None if best_bpb is None else best_bpb + lost_bpb
 
     # ---- what is known of each edit ----------------------------------------------------------------------------------
 
     @cached_property
     def posteriors(self) -> list[Posterior]:
-        """Return what is known of each of the champion's edits, and of both halves of those that are divisible.
+        """Return what is known of each of the champion's edits.
 
         An edit's effect has the night's posterior, times the likelihood of the runs without it. The champion's merit
         and the effect count as independent given the night's runs, which they are not quite.
@@ -160,15 +145,8 @@ class Ablation:
             # without its last edit, the champion is its parent, whose runs are in the belief already
             if edit is not self.champion:
                 effect = effect.given(self._likelihood(number, knowledge))
-            posteriors.append(
-                self._posterior(number, effect, price_of(edit, self.history, knowledge, PRICE)[0], knowledge)
-            )
-            if number in self.divisible and abs(effect.mean) <= LARGEST:
-                weights, halves = knowledge.belief.weights[knowledge.place[number]], halves_of(number)
-                both = divided(effect, weights, [self._likelihood(half, knowledge) for half in halves])
-                posteriors += [
-                    self._posterior(half, bring, 0.0, knowledge) for half, bring in zip(halves, both, strict=True)
-                ]
+            price = price_of(edit, self.history, knowledge, PRICE)[0]
+            posteriors.append(self._posterior(number, effect, price, knowledge))
         return posteriors
 
     def _as_seen(self, attempt: Attempt) -> Attempt:
@@ -176,18 +154,18 @@ class Ablation:
         runs = (replace(run, dawn=0) if run.dawn == self.dawn else run for run in attempt.runs)
         return replace(attempt, runs=tuple(runs))
 
-    def _likelihood(self, part: Part, knowledge: Knowledge) -> Distribution | None:
-        """Return the likelihood of each effect by the runs without an edit or a half; None without any run."""
-        without = self.without(part)
+    def _likelihood(self, edit: int, knowledge: Knowledge) -> Distribution | None:
+        """Return the likelihood of each effect by the runs without an edit; None without any run."""
+        without = self.without(edit)
         scores = distinct_scores(self._as_seen(without)) if without is not None else ()
         return knowledge.gap(self.champion.number, scores) if scores else None
 
-    def _posterior(self, part: Part, effect: Distribution, price: float, knowledge: Knowledge) -> Posterior:
-        without, worths = self.without(part), effect.worths(price)
+    def _posterior(self, number: int, effect: Distribution, price: float, knowledge: Knowledge) -> Posterior:
+        without, worths = self.without(number), effect.worths(price)
         runs = 0 if without is None else len(self.fresh(without))
-        edit = Edit(part, effect.interval(knowledge.sigma_bpb), 1 - effect.sure, runs)
+        edit = Edit(number, effect.interval(knowledge.sigma_bpb), 1 - effect.sure, runs)
         telling = knowledge_gradient(worths, knowledge.merit(self.champion.number).variance)
-        is_possible = (part,) not in self.impossible and (without is None or fault(without) is None)
+        is_possible = (number,) not in self.impossible and (without is None or fault(without) is None)
         return Posterior(edit, float(worths.sum()), telling, is_possible)
 
     # ---- the next run ------------------------------------------------------------------------------------------------
@@ -206,23 +184,16 @@ class Ablation:
         if runs_left > wanted:
             testable = (doubt for doubt in self.posteriors if doubt.testable and doubt.edit.runs < MOST)
             telling = (doubt for doubt in testable if doubt.telling >= TELLING)
-            best = max(telling, key=lambda doubt: round(doubt.telling, 9), default=None)  # halves can be alike
+            best = max(telling, key=lambda doubt: doubt.telling, default=None)
             if best is not None:
                 return self._run_without(best.edit.number)
         return self._run_without(*self.passengers) if wanted > 0 else None
 
     @cached_property
-    def passengers(self) -> Parts:
-        """Return the edits that are not worth keeping; only the worst if not all can be taken out at once.
-
-        Of an edit that is worth keeping, a half is dropped if runs without it, or without the other half, say that it
-        does harm; without such runs, each half is expected to bring half of what the edit does.
-        """
+    def passengers(self) -> tuple[int, ...]:
+        """Return the edits that are not worth keeping; only the worst if not all can be taken out at once."""
         worthless = [doubt for doubt in self.posteriors if doubt.testable and doubt.keeping < 0]
-        # of each edit itself, or else its worse half
-        worthless.sort(key=lambda doubt: (is_half(doubt.edit.number), doubt.keeping), reverse=True)
-        chosen = {edit_of(doubt.edit.number): doubt for doubt in worthless}
-        worst_first = [doubt.edit.number for doubt in sorted(chosen.values(), key=lambda doubt: doubt.keeping)]
+        worst_first = [doubt.edit.number for doubt in sorted(worthless, key=lambda doubt: doubt.keeping)]
         while worst_first and tuple(sorted(worst_first)) in self.impossible:
             worst_first.pop()
         return tuple(sorted(worst_first))
@@ -234,7 +205,7 @@ class Ablation:
             return LAST if self.passengers else 0
         return max(0, LAST - len(self.fresh(last))) if fault(last) is None else 0
 
-    def _run_without(self, *edits: Part) -> DawnRun:
+    def _run_without(self, *edits: int) -> DawnRun:
         there = self.without(*edits)
         return Without(edits) if there is None else Again(there.number)
 
@@ -267,7 +238,7 @@ class Ablation:
             over="the choice of seeds"
             + (f" and of {held.freedom + 1:,.0f} pieces of text" if held is not None else ""),
             fitted=self._fitted(texts),
-            edits=tuple(doubt.edit for doubt in self.posteriors if _is_told(doubt.edit, passengers)),
+            edits=tuple(doubt.edit for doubt in self.posteriors),
             passengers=passengers,
             dropping=dropping,
             stays=stays,
@@ -315,30 +286,8 @@ class Ablation:
         return "is worse" if dropping is not None and dropping.high_bpb < 0 else None
 
 
-def _is_told(edit: Edit, passengers: Parts) -> bool:
-    """Return whether it is a whole edit, or a half of one that stays which was asked about or is dropped."""
-    is_news = edit_of(edit.number) not in passengers and (edit.runs > 0 or edit.number in passengers)
-    return is_news or not is_half(edit.number)
-
-
-def divided(whole: Distribution, weights: Array, likelihoods: Sequence[Distribution | None]) -> list[Distribution]:
-    """Return the posterior of each half's effect, over REACH, from that of the whole edit's.
-
-    Before there are runs without it, a half is expected to bring what any edit of the same source brings, given that
-    both halves together bring what the edit does: p(a, b) ~ alike(a) alike(b) whole(a + b) / sum of alike(x) alike(y)
-    over x + y = a + b. likelihoods: by the runs without the one and the other half.
-    """
-    alike = Distribution(REACH * STEP, weights @ effects(REACH))
-    one, other = (alike.given(likelihood).probability for likelihood in likelihoods)
-    sums = np.arange(2 * REACH[0], 2 * REACH[-1] + 1) * STEP
-    ratio = whole.at(sums) / (np.convolve(alike.probability, alike.probability) + TINY)
-    joint = np.lib.stride_tricks.sliding_window_view(ratio, len(REACH)) * np.outer(one, other)
-    joint /= joint.sum()
-    return [Distribution(alike.sizes, joint.sum(axis=axis)) for axis in (1, 0)]
-
-
-def names(edits: Collection[Part]) -> str:
-    return " and ".join(named(number) for number in sorted(edits, key=edit_of))
+def names(edits: Collection[int]) -> str:
+    return " and ".join(f"#{number}" for number in sorted(edits))
 
 
 # ---- the night goes on -----------------------------------------------------------------------------------------------

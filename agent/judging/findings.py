@@ -6,18 +6,16 @@ from typing import Any
 
 import msgspec
 
-from agent.experiment import Part
 from agent.judging.intervals import Interval
 
 SOURCE = "dawn"  # of its proposals
-Parts = tuple[Part, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Hold the effect on the champion of a kept edit or a half, by the night's runs and by those without it."""
+    """Hold the effect on the champion of a kept edit, by the night's runs and by those without it."""
 
-    number: Part
+    number: int
     effect: Interval
     worthless: float  # the probability that it brings nothing or does harm
     runs: int  # of the champion without it
@@ -36,8 +34,8 @@ class Findings:
     holdout: Interval | None  # the same runs on text that no run was judged by; over its documents, too, where known
     over: str  # what the holdout's interval covers
     fitted: Interval | None  # the gain on the validation text less that on the holdout, over seeds and both texts
-    edits: tuple[Edit, ...]  # in the order in which they were kept; after each, its halves that were asked about
-    passengers: Parts  # to be dropped
+    edits: tuple[Edit, ...]  # in the order in which they were kept
+    passengers: tuple[int, ...]  # to be dropped
     dropping: Interval | None  # measured gain of dropping them over the champion; None if it was not measured
     stays: str | None  # why doubtful edits are not dropped after all
 

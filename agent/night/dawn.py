@@ -19,19 +19,15 @@ from agent.experiment import (
     History,
     Kind,
     Night,
-    Part,
     Proposal,
     Run,
     Score,
     Split,
     Status,
-    edit_of,
     incumbent,
-    is_half,
-    named,
     runs_at_dawns,
 )
-from agent.judging.champion import FRESH, QUESTION, Ablation, DawnRun, Without, edits_of, names
+from agent.judging.champion import FRESH, QUESTION, Ablation, DawnRun, Without, names
 from agent.judging.findings import SOURCE, Edit, Findings
 from agent.judging.intervals import Pieces, Spread
 from agent.lab.data import load_data
@@ -42,12 +38,11 @@ from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.runs.jobs import Job, Measure
 from agent.runs.score import SPLITS, Rows, read_committed
-from agent.script.merge import dials_of, without_edits
-from agent.view.findings import findings_lines, titled
+from agent.script.merge import without_edits
+from agent.view.findings import findings_lines
 from agent.view.words import confirmed_branch
 
-Edits = tuple[Part, ...]
-LEAST_DIALS = 3  # that an edit has turned, if its halves are asked about
+Edits = tuple[int, ...]
 
 
 def confirm_night(context: NightContext, most_runs: int) -> Findings | None:
@@ -170,16 +165,13 @@ class DawnPlan(Plan):
         return state.once(f"the next run beside {begun}, without {sorted(self.impossible)}", ask)
 
     def ablation(self, dawn: Dawn) -> Ablation:
-        """Return what this dawn asks of the champion; edits that turn many dials and nothing else are divisible."""
-        history, kind = self.state.attempts, self.context.night.device_kind
-        champion = history[dawn.champion]
-        numbers = (edit.number for edit in edits_of(champion, history))
-        divisible = {number for number in numbers if len(dials_of(history, number, kind)) >= LEAST_DIALS}
-        return Ablation(history, champion, dawn.number, divisible, self.impossible)
+        """Return what this dawn asks of the champion."""
+        history = self.state.attempts
+        return Ablation(history, history[dawn.champion], dawn.number, self.impossible)
 
     def _question(self, champion: Attempt, edits: Edits, script: str) -> Proposal:
         """Return the champion without these edits, so that it can be measured."""
-        titles = "; ".join(titled(self.state.attempts, number, self.context.night.device_kind) for number in edits)
+        titles = "; ".join(self.state.attempts[number].title for number in edits)
         title, hypothesis = f"#{champion.number} without {names(edits)}", "Does the best script of the night miss it?"
         return Proposal.of(script, title, f"{hypothesis} {titles}", SOURCE, without=edits)
 
@@ -227,11 +219,10 @@ def _text(driver: Driver, dawn: Dawn, split: Split) -> Spread | None:
 def _record(driver: Driver, dawn: Dawn, findings: Findings) -> None:
     """Record dawn's findings in the decisions of the kept edits and the questions, which the ledger shows."""
     history = driver.state.attempts
-    for number in (edit_of(edit.number) for edit in findings.edits if not is_half(edit.number)):
-        effects = [_in_short(edit, findings) for edit in findings.edits if edit_of(edit.number) == number]
-        words, decision = ", and ".join(filter(None, effects)), history[number].decision
-        if words and decision is not None:
-            _decide_again(driver, history[number], replace(decision, at_dawn=f"at dawn {words}"))
+    for edit in findings.edits:
+        words, decision = _in_short(edit, findings), history[edit.number].decision
+        if words is not None and decision is not None:
+            _decide_again(driver, history[edit.number], replace(decision, at_dawn=f"at dawn {words}"))
     for attempt in history:
         if attempt.is_idea or attempt.status is Status.KEEP:
             continue
@@ -260,10 +251,9 @@ def _unaudited(attempt: Attempt, run: Run) -> Split | None:
 
 
 def _in_short(edit: Edit, findings: Findings) -> str | None:
-    """Say what dawn found of an edit or a half; None if dawn leaves it alone."""
+    """Say what dawn found of an edit; None if dawn leaves it alone."""
     dropped = edit.number in findings.passengers
     if edit.runs == 0 and not dropped:
         return None
     how = f"by {edit.runs} run{'s' if edit.runs > 1 else ''} without it" if edit.runs else "by the night's own runs"
-    half = f"{named(edit.number)} " if is_half(edit.number) else ""
-    return f"{half}{edit.effect.mean_bpb:+.6f} {how}, {'a passenger' if dropped else 'it stays'}"
+    return f"{edit.effect.mean_bpb:+.6f} {how}, {'a passenger' if dropped else 'it stays'}"

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from agent.errors import MachineError, ScriptError
-from agent.experiment import Attempt, History, Part, edit_of, incumbent, is_half, part_of
+from agent.experiment import Attempt, History, incumbent
 from agent.files import throwaway_folder
 from agent.git import detached_git
 from agent.invocation import typed
@@ -95,40 +95,15 @@ def undone(script: str, before: str, after: str, device_kind: str) -> str | None
     return merged(script, after, before, device_kind)
 
 
-def without_edits(history: History, best: Attempt, edits: Iterable[Part], device_kind: str) -> str | None:
-    """Return the script of the best attempt without these edits and halves; None where later edits are in the way."""
+def without_edits(history: History, best: Attempt, edits: Iterable[int], device_kind: str) -> str | None:
+    """Return the script of the best attempt without these edits; None where later edits are in the way."""
     script: str | None = best.proposal.script
-    for number in sorted(edits, key=edit_of, reverse=True):  # the latest first
-        edit = history[edit_of(number)]
+    for number in sorted(edits, reverse=True):  # the latest first
+        edit = history[number]
         if script is None or edit.parent is None:
             return None
-        before, after = history[edit.parent].proposal.script, edit.proposal.script
-        if is_half(number):
-            script = _set_back(script, before, after, dials_of(history, number, device_kind), device_kind)
-        else:
-            script = undone(script, before, after, device_kind)
+        script = undone(script, history[edit.parent].proposal.script, edit.proposal.script, device_kind)
     return script
-
-
-def dials_of(history: History, number: Part, device_kind: str) -> Sequence[str]:
-    """Return the dials that an edit or a half has turned, in the order of the script; none where it changed code."""
-    edit = history[edit_of(number)]
-    if edit.parent is None:
-        return ()
-    before, after = history[edit.parent].proposal.script, edit.proposal.script
-    if not only_dials_differ(before, after, device_kind):
-        return ()
-    old, new = values_of(before, device_kind), values_of(after, device_kind)
-    return part_of(number, [name for name, value in new.items() if old[name] != value])
-
-
-def _set_back(script: str, before: str, after: str, names: Iterable[str], device_kind: str) -> str | None:
-    """Return the script with these dials as before the edit, if no later edit has turned them; None if all were."""
-    with suppress(ScriptError):  # a later edit has left dials that cannot be read
-        old, new, now = (values_of(text, device_kind) for text in (before, after, script))
-        back = {name: old[name] for name in names if name in now and now[name] == new[name]}
-        return set_dials(script, device_kind, back) if back else None
-    return None
 
 
 def carried(script: str, base: str, edited: str, device_kind: str) -> str:

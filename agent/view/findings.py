@@ -2,12 +2,11 @@
 
 import math
 
-from agent.experiment import History, Night, Part, attempt_ref, edit_of, is_half, named, short
+from agent.experiment import History, Night, attempt_ref, short
 from agent.invocation import typed
 from agent.judging.champion import names
 from agent.judging.findings import Findings
 from agent.judging.intervals import Interval
-from agent.script.merge import dials_of
 from agent.text import harmless, percent_sure
 from agent.view.words import confirmed_branch
 from agent.view.words import interval_words as interval
@@ -35,8 +34,8 @@ def findings_lines(found: Findings, history: History, night: Night, *, is_branch
         if edit not in left_alone and not is_one_edit:
             dropped = "a passenger" if found.script is None else "a passenger, dropped"
             word = dropped if edit.number in found.passengers else "it stays"
-            title = titled(history, edit.number, night.device_kind)
-            lines.append(f"  {named(edit.number)} brings {interval(edit.effect)}, {word}: {title}")
+            title = history[edit.number].title
+            lines.append(f"  #{edit.number} brings {interval(edit.effect)}, {word}: {title}")
     if left_alone:
         sure = (f"#{edit.number} ({percent_sure(1 - edit.worthless)} sure of a gain)" for edit in left_alone)
         lines.append(f"  not taken out: {', '.join(sure)}")
@@ -48,13 +47,6 @@ def findings_lines(found: Findings, history: History, night: Night, *, is_branch
     return [harmless(line) for line in (*lines, *_end(found, night, is_branch_there))]
 
 
-def titled(history: History, number: Part, device_kind: str) -> str:
-    """Return the title of an edit; of a half, the names of its dials."""
-    if not is_half(number):
-        return history[edit_of(number)].proposal.title
-    return ", ".join(dials_of(history, number, device_kind))
-
-
 def _recorded(found: Findings) -> str:
     if found.recorded_bpb is None or found.believed_bpb is None:
         return "none: the night has not measured it"
@@ -64,7 +56,7 @@ def _recorded(found: Findings) -> str:
 def _end(found: Findings, night: Night, is_branch_there: bool) -> list[str]:
     branch = short(confirmed_branch(night.branch))
     if found.script is not None:
-        edits = [edit.number for edit in found.edits if not is_half(edit.number)]
+        edits = [edit.number for edit in found.edits]
         nothing = found.passengers and sorted(found.passengers) == sorted(edits)
         what = "no edit of the night stays: the baseline's script" if nothing else "the confirmed script"
         return [f"  {what} is on {branch}"]

@@ -16,7 +16,7 @@ import landscapes
 import measure
 from judge_power import Edits
 
-from agent.experiment import Attempt, Kind, Proposal, Status, halves_of
+from agent.experiment import Attempt, Kind, Proposal, Status
 from agent.judging.judges import Balanced, Greedy
 
 # ---- edits that add up -----------------------------------------------------------------------------------------------
@@ -57,18 +57,13 @@ def test_every_night_spends_its_runs_and_every_policy_sees_the_same_edits():
         assert [after.parent for after in chain[1:]] == [before.number for before in chain[:-1]]
 
 
-def test_a_script_without_an_edit_or_half_of_it_lacks_its_effect():
+def test_a_script_without_an_edit_lacks_its_effect():
     world = Edits(1)
     history = judge_power.a_night(Greedy(), world)
     kept = [attempt for attempt in history if attempt.status is Status.KEEP]
     question = Attempt(len(history), kept[-1].number, Proposal("", "", "", "", without=(kept[1].number,)), "")
     lost = world.merit(kept[-1], history) - world.merit(question, history)
     assert lost == pytest.approx(world.effects[kept[1].number])
-    world = Edits(1, "dials")
-    assert [(world.dials > 0).sum(axis=1).max(), (world.dials < 0).sum(axis=1).max(), world.dials.shape[1]] == [2, 2, 8]
-    for half, dials in zip(halves_of(5), (world.dials[5, :4], world.dials[5, 4:]), strict=True):
-        assert world.worth(half) == pytest.approx(dials.sum())
-    assert judge_power.policies("dials") == ("greedy", "gate", "strict", "balanced", "undivided", "dawn")
     assert judge_power.policies("sources") == ("greedy", "gate", "strict", "untold", "balanced", "dawn")
 
 

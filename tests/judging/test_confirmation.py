@@ -6,17 +6,14 @@ import numpy as np
 import pytest
 from judged import findings, next_run, scored_attempt, scored_run
 
-from agent.experiment import Attempt, Ending, Status, halves_of, incumbent, is_half
-from agent.judging.belief import PRIOR, STEP, Distribution
-from agent.judging.champion import REACH, Again, Without, divided
+from agent.experiment import Attempt, Ending, Status, incumbent
+from agent.judging.champion import Again, Without
 from agent.judging.findings import Findings
 from agent.judging.intervals import Spread
 
 SIGMA = 0.01
 #  kept edits and what they truly bring, in sigma: attempt 2 is a passenger that was lucky
 EFFECTS = {1: 4.0, 2: -0.3, 3: 5.0}
-OF_HALVES = {1: (6.5, -2.5), 2: (-0.2, -0.1), 3: (2.5, 2.5)}
-HALVES = {half: effect for edit, both in OF_HALVES.items() for half, effect in zip(halves_of(edit), both, strict=True)}
 
 
 def night(rng: np.random.Generator) -> list[Attempt]:
@@ -36,7 +33,7 @@ def night(rng: np.random.Generator) -> list[Attempt]:
 
 def merit(history: list[Attempt], attempt: Attempt) -> float:
     if attempt.proposal.without:
-        return merit(history, history[3]) - sum((EFFECTS | HALVES)[k] for k in attempt.proposal.without)
+        return merit(history, history[3]) - sum(EFFECTS[k] for k in attempt.proposal.without)
     return sum(effect for number, effect in EFFECTS.items() if number <= attempt.number)
 
 
@@ -45,11 +42,10 @@ def dawn(
     rng: np.random.Generator,
     runs: int,
     impossible: set[tuple[int, ...]],
-    divisible: tuple[int, ...] = (),
 ) -> list[object]:
     """Does what is asked until nothing more is, and returns it."""
     asked: list[object] = []
-    while (trial := next_run(history, runs, impossible=impossible, divisible=divisible)) is not None:
+    while (trial := next_run(history, runs, impossible=impossible)) is not None:
         asked.append(trial)
         if isinstance(trial, Without):
             history.append(scored_attempt(len(history), parent=3, without=trial.edits))
@@ -63,12 +59,12 @@ def dawn(
 
 
 def confirmed(
-    seed: int, runs: int = 30, impossible: set[tuple[int, ...]] | None = None, divisible: tuple[int, ...] = ()
+    seed: int, runs: int = 30, impossible: set[tuple[int, ...]] | None = None
 ) -> tuple[list[object], Findings]:
     rng = np.random.default_rng(seed)
     history = night(rng)
-    asked = dawn(history, rng, runs, impossible or set(), divisible)
-    found = findings(history, impossible=impossible or set(), divisible=divisible)
+    asked = dawn(history, rng, runs, impossible or set())
+    found = findings(history, impossible=impossible or set())
     assert found is not None
     return asked, found
 
@@ -119,57 +115,6 @@ def test_what_the_champion_does_not_run_without_is_no_passenger():
     assert found is not None
     assert found.passengers == ()
     assert next_run(history, 20) not in (Without((2,)), Again(crashed.number))
-
-
-# ---- halves ----------------------------------------------------------------------------------------------------------
-
-
-def test_the_harmful_half_of_a_useful_edit_is_found_and_dropped_with_the_passenger():
-    harmful = halves_of(1)[1]
-    ends = [found for _, found in (confirmed(seed, divisible=(1, 3)) for seed in range(4))]
-    assert sum(harmful in found.passengers for found in ends) >= 3
-    assert all(set(found.passengers) <= {2, harmful} for found in ends)
-    both = [found.dropping.mean_bpb for found in ends if found.dropping and found.passengers == (harmful, 2)]
-    assert len(both) >= 2
-    assert np.mean(both) == pytest.approx(2.8 * SIGMA, abs=SIGMA)
-
-
-def test_a_half_that_takes_more_than_the_whole_brings_tells_of_the_other():
-    """The first half brings 5 sigma by its run, and the edit 3. So the second half is dropped once it has run twice."""
-    asked, found = confirmed(1, divisible=(1, 3))
-    first, second = halves_of(1)
-    assert asked.index(Without((first,))) < asked.index(Without((second,)))
-    assert found.passengers == (second,)
-
-
-def test_halves_that_were_not_asked_about_are_neither_told_nor_dropped():
-    history = night(np.random.default_rng(0))
-    found = findings(history, divisible=(1, 2, 3))
-    assert found is not None
-    assert [edit.number for edit in found.edits] == [1, 2, 3]
-    assert not any(map(is_half, found.passengers))
-
-
-def test_an_edit_that_is_dropped_is_dropped_whole():
-    ends = [confirmed(seed, divisible=(2,))[1] for seed in range(4)]
-    assert sum(found.passengers == (2,) for found in ends) >= 2
-    assert all([edit.number for edit in found.edits] == [1, 2, 3] for found in ends if 2 in found.passengers)
-
-
-def test_what_one_half_is_found_to_bring_the_other_does_not():
-    """The edit brings 2 sigma for sure; the script without the first half is 3 sigma worse, or 1 sigma better."""
-    sizes = np.arange(-50, 51) * STEP
-    whole = Distribution(sizes, (sizes == 2).astype(float))
-
-    def told(effect: float) -> Distribution:
-        return Distribution(REACH * STEP, np.exp(-0.5 * ((REACH * STEP - effect) / 0.3) ** 2))
-
-    for effect in (3.0, -1.0):
-        first, second = (half.mean for half in divided(whole, PRIOR, (told(effect), None)))
-        assert first == pytest.approx(effect, abs=0.3)
-        assert first + second == pytest.approx(2.0, abs=1e-6)
-    first, second = (half.mean for half in divided(whole, PRIOR, (None, None)))
-    assert first == pytest.approx(second) == pytest.approx(1.0)
 
 
 # ---- what it may say -------------------------------------------------------------------------------------------------

@@ -246,7 +246,7 @@ def _findings(**changed: object) -> str:
     found = {
         "champion": 1, "script": 1, "fresh_runs": 8, "over": "", "fitted": None, "dropping": None,
         "stays": None, "recorded_bpb": 1.0, "believed_bpb": 1.1, "honest": bpb, "holdout": None,
-        "edits": [{"number": 1.1, "effect": bpb, "worthless": 0.1, "runs": 2}], "passengers": [],
+        "edits": [{"number": 1, "effect": bpb, "worthless": 0.1, "runs": 2}], "passengers": [],
     }  # fmt: skip
     facts = {"number": 1, "champion": 1, "fresh": 4, "began": "2026-01-01T00:00:00Z", "findings": found | changed}
     return json.dumps(facts)

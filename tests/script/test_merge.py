@@ -5,8 +5,8 @@ from dawns import SHARPER, START
 from judged import scored_attempt
 from nights import unigram
 
-from agent.experiment import Attempt, Status, halves_of
-from agent.script.merge import Basis, Conflict, basis_of, dials_of, merge_texts, merged, undone, without_edits
+from agent.experiment import Attempt, Status
+from agent.script.merge import Basis, Conflict, basis_of, merge_texts, merged, undone, without_edits
 
 DIALS = unigram()
 
@@ -52,51 +52,6 @@ def test_several_edits_are_taken_out_of_the_champion_the_latest_first():
     assert without_edits(chain, chain[3], (2, 3), "cpu") == SHARPER
     assert without_edits(chain, chain[3], (2,), "cpu") is None
     assert without_edits(chain, chain[3], (1,), "cpu") == slower.replace("SHARPNESS = 0.6", "SHARPNESS = 0.5")
-
-
-def test_half_of_an_edits_dials_are_set_back_where_no_later_edit_has_turned_them():
-    before, turned = unigram(SHARPNESS=0.5), {"SHARPNESS": 0.9, "SMOOTHING": 2.0, "SHARE": 0.5, "JITTER": 0.1}
-    many, later = unigram(**turned), unigram(**turned | {"SHARE": 0.7})
-    chain = [
-        scored_attempt(number, 1.0, parent=number - 1 if number else None, status=Status.KEEP, script=script)
-        for number, script in enumerate((before, many, later))
-    ]
-    assert list(dials_of(chain, 1, "cpu")) == list(turned)
-    first, second = halves_of(1)
-    assert [list(dials_of(chain, half, "cpu")) for half in (first, second)] == [list(turned)[:2], list(turned)[2:]]
-    assert without_edits(chain, chain[2], (first,), "cpu") == unigram(SHARPNESS=0.5, SHARE=0.7, JITTER=0.1)
-    assert without_edits(chain, chain[2], (second,), "cpu") == unigram(SHARPNESS=0.9, SMOOTHING=2.0, SHARE=0.7)
-    assert without_edits(chain, chain[2], (second, 2), "cpu") == unigram(SHARPNESS=0.9, SMOOTHING=2.0)
-
-
-def test_half_of_an_edits_dials_are_set_back_to_the_last_digit():
-    written = ("A = 0.123456789\n", "B = 1e-07\n", "C = (-1.5, 0.123456789)\n", "D = 1\n")
-    turned = ("A = 0.2\n", "B = 0.5\n", "C = (1.0, 2.0)\n", "D = 2\n", "E = (1,)\n", "F = 2\n")
-    before = "".join((*written, "E = (0.123456789,)\n", "F = 1\n"))
-    chain = [
-        scored_attempt(number, 1.0, parent=number - 1 if number else None, status=Status.KEEP, script=script)
-        for number, script in enumerate((before, "".join(turned)))
-    ]
-    first, _ = halves_of(1)
-    assert without_edits(chain, chain[1], (first,), "cpu") == "".join((*written[:3], *turned[3:]))
-    assert without_edits(chain, chain[1], halves_of(1), "cpu") == before
-
-
-def test_a_half_whose_dials_were_all_turned_again_cannot_be_set_back():
-    chain = [
-        scored_attempt(number, 1.0, parent=number - 1 if number else None, status=Status.KEEP, script=script)
-        for number, script in enumerate((DIALS, unigram(SHARE=0.5, SMOOTHING=2.0), unigram(SHARE=0.7, SMOOTHING=3.0)))
-    ]
-    assert [without_edits(chain, chain[2], (half,), "cpu") for half in halves_of(1)] == [None, None]
-
-
-def test_an_edit_of_code_has_no_halves():
-    chain = [
-        scored_attempt(number, 1.0, parent=number - 1 if number else None, status=Status.KEEP, script=script)
-        for number, script in enumerate((START, SHARPER, SHARPER.replace("time.sleep(0.02)", "time.sleep(0.03)")))
-    ]
-    assert list(dials_of(chain, 1, "cpu")) == ["SHARPNESS"]
-    assert [list(dials_of(chain, number, "cpu")) for number in (0, 2)] == [[], []]
 
 
 # ---- lines -----------------------------------------------------------------------------------------------------------
