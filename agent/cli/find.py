@@ -12,7 +12,6 @@ from agent.records.journal import Journal
 from agent.records.place import Place, check_unpacked
 from agent.records.reading import known_tags, read_night
 from agent.records.record import Record
-from agent.records.results import tags_in
 
 BEST, CONFIRMED = "best", "confirmed"
 EXPERIMENTS = "refs/experiments/"
@@ -81,9 +80,9 @@ def known_tag(place: Place, tag: str | None) -> str:
     if tag is not None and tag not in tags:
         if valid_tag(tag):
             check_unpacked(place, tag)
-            if (place.shipped / tag).is_dir() or tag in tags_in(place.ledger):
+            if (place.shipped / tag).is_dir():
                 see = typed("report", tag)
-                raise NightError(f"night {tag} has no journal here, only its record or its rows; see it with: {see}")
+                raise NightError(f"night {tag} has no journal here, only its record; see it with: {see}")
         raise NightError(f"night {tag} has no journal here; there are: {', '.join(tags) or 'none'}")
     return tag or tags[-1]
 

@@ -16,15 +16,12 @@ from agent.invocation import typed
 from agent.night.lock import holder
 from agent.records.place import Place
 from agent.records.reading import read_night
-from agent.records.record import Home
-from agent.records.results import read_rows
 from agent.records.shipped import DAMAGED
 from agent.records.summary import summary_of
 from agent.text import budget
 from agent.view.answer import ListedNight, NightsAnswer, Stage, plain
 from agent.view.screen import Column, table_lines
 
-STATES = {Home.JOURNAL: Stage.OPEN, Home.SHIPPED: Stage.SHIPPED, Home.ROWS: Stage.ROWS}
 UNITS = ("B", "kB", "MB", "GB", "TB")
 COLUMNS = (
     Column("night"),
@@ -96,8 +93,7 @@ def size_words(size: float) -> str:
 def all_nights(place: Place) -> list[ListedNight]:
     """Return all nights that are known here, the oldest first."""
     ending = place.packed("").name
-    tags = {row.get("tag", "") for row in read_rows(place.ledger)}
-    tags |= {folder.name for folder in place.shipped.glob("*/")}
+    tags = {folder.name for folder in place.shipped.glob("*/")}
     tags |= {file.name.removesuffix(ending) for file in place.nights.glob(f"*{ending}")}
     tags |= {path.parent.name for path in place.nights.glob("*/journal.sqlite")}
     found = (listed(place, tag) for tag in tags if valid_tag(tag))
@@ -117,7 +113,8 @@ def listed(place: Place, tag: str) -> ListedNight:
             return replace(row, tag=tag, state=Stage.ARCHIVED, started=contents.started, bytes=size)
         record = read_night(place, tag, with_dials=False)
         who = holder(place.repo.common_dir)
-        state = Stage.RUNNING if who is not None and who.tag == tag else STATES[record.home]
+        is_running = who is not None and who.tag == tag
+        state = Stage.RUNNING if is_running else Stage.OPEN if record.is_here else Stage.SHIPPED
         return ListedNight.of(summary_of(replace(record, noise=None)), state, size)
     except (NightError, OSError, *DAMAGED) as error:
         return ListedNight(tag, Stage.DAMAGED, bytes=size, damage=str(error))

@@ -18,10 +18,9 @@ from agent.cli.find import (
 from agent.cli.options import PositiveInt, Seed
 from agent.errors import NightError, NothingYet
 from agent.experiment import Attempt, Ending, attempt_ref
-from agent.invocation import typed
 from agent.night.lock import holder
 from agent.records.place import Place, run_folder
-from agent.records.record import Home, Record
+from agent.records.record import Record
 from agent.records.summary import NightSummary, summary_of
 from agent.sandbox.process import LOG
 from agent.script.dials import dials_in, skeleton_in
@@ -97,20 +96,11 @@ def show(
     def print_all() -> None:
         lines = terminal.attempt_lines(
             *(record.night, chosen, folder if record.is_here else None, terminal_width()),
-            running=is_running, merged_as=measured.merged_as, only_row=_only_row(place, record),
+            running=is_running, merged_as=measured.merged_as,
         )  # fmt: skip
         print_lines(lines)
 
     return Answer(plain(answer), print_all)
-
-
-def _only_row(place: Place, record: Record) -> str | None:
-    """Return why no more than the row of an attempt is here, with the remedy; None where more is."""
-    if record.home is not Home.ROWS:
-        return None
-    if place.packed(record.tag).exists():
-        return f"the night is packed away; each of them is shown after: {typed('unpack', record.tag)}"
-    return "of the night only the rows of results.tsv are here, which have their mean"
 
 
 def _log_file(place: Place, tag: str, number: int, seed: int) -> str | None:

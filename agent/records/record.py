@@ -1,4 +1,4 @@
-"""All that is recorded of a night, whether its journal, its shipped record or only its rows in results.tsv are here."""
+"""All that is recorded of a night, whether its journal, its shipped record or only its commits are here."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ class Home(StrEnum):
 
     JOURNAL = "journal"
     SHIPPED = "shipped"  # its journal and its commits are elsewhere
-    ROWS = "rows"  # of results.tsv: no hypotheses, and for each attempt as many equal runs as it had seeds
+    REFS = "commits"  # without scores
 
 
 @dataclass(frozen=True)  # without slots, so that what follows from a record is found out once
@@ -29,7 +29,7 @@ class Record:
     """Hold a night with all that happened in it. Every view draws this, and `summary_of` sums it up."""
 
     night: Night
-    attempts: tuple[Attempt, ...]  # by number, without scripts; where rows alone are left, some may be missing
+    attempts: tuple[Attempt, ...]  # by number, without scripts; where commits alone are here, some may be missing
     asks: tuple[Ask, ...] = ()
     dawns: tuple[Dawn, ...] = ()
     calls: tuple[NightCall, ...] = ()

@@ -373,7 +373,6 @@ class Stage(StrEnum):
     OPEN = "can go on"
     ARCHIVED = "archived"
     SHIPPED = "shipped"  # its record alone is here
-    ROWS = "rows only"  # in results.tsv
     DAMAGED = "damaged"
 
 
@@ -382,7 +381,7 @@ class ListedNight:
     """Hold a night in a line; what is not known of it is null."""
 
     tag: str
-    state: Stage  # running, can go on, archived, shipped (its record alone is here), rows only, or damaged
+    state: Stage  # running, can go on, archived, shipped (its record alone is here), or damaged
     started: str = ""
     device: str | None = None
     budget_s: float | None = None

@@ -148,12 +148,11 @@ def attempt_lines(
     *,
     running: bool = False,
     merged_as: int | None = None,
-    only_row: str | None = None,
 ) -> list[Text]:
     """Return all facts about one attempt.
 
     folder: None where its night is elsewhere. running: its night is. merged_as: the attempt that carries its edit on,
-    if it was overtaken. only_row: why its row is all that is here, which tells the number of its runs and their mean.
+    if it was overtaken.
     """
     decision, peak_mb = attempt.decision, memory_mb(night, attempt)
     facts = (
@@ -173,11 +172,8 @@ def attempt_lines(
         ("ref", attempt_ref(night.tag, attempt.number)),
         ("started", moment(attempt.started)),
         ("folder", "" if folder is None else str(folder)),
-        ("runs", f"{len(attempt.runs)}; {only_row}" if only_row else ""),
     )
     shown = (line for name, value in facts if value for line in fact_lines(name, value, width))
-    if only_row:
-        return list(shown)
     return [*shown, *(line for run in attempt.runs for line in _run_lines(run, width, running=running))]
 
 

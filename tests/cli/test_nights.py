@@ -43,8 +43,6 @@ def grounds(unpacked: tuple[Grounds, dict[str, Any]]) -> Grounds:
         growing.add("worse", 1.6)
     shipped = "nov22-cpu-mix-0"
     shutil.copytree(PROJECT / "experiments/shipped" / shipped, found.root / "experiments/shipped" / shipped)
-    with (found.root / "results.tsv").open("a") as ledger:
-        ledger.writelines(line for line in (PROJECT / "results.tsv").open() if "\tnov20-cpu\t" in line)
     broken = found.folder("broken") / "journal.sqlite"
     broken.parent.mkdir()
     broken.write_text("no journal")
@@ -63,7 +61,6 @@ def test_every_night_is_listed_with_its_state_the_oldest_first(grounds):
     found = listed(grounds)
     assert {tag: one["state"] for tag, one in found.items()} == {
         "broken": "damaged",
-        "nov20-cpu": "rows only",
         "nov22-cpu-mix-0": "shipped",
         "t": "archived",
         "open": "can go on",
@@ -84,8 +81,6 @@ def test_the_honest_gain_is_that_of_dawn(grounds):
     one = listed(grounds)["nov22-cpu-mix-0"]
     assert one["honest"] == {"mean_bpb": pytest.approx(0.2194, abs=1e-4), "low_bpb": pytest.approx(0.1506, abs=1e-4),
                              "high_bpb": pytest.approx(0.2883, abs=1e-4)}  # fmt: skip
-    rows = listed(grounds)["nov20-cpu"]
-    assert (rows["attempts"], rows["kept"], rows["val_bpb"], rows["honest"]) == (9, 4, 1.733755, None)
 
 
 def test_a_night_that_runs_is_shown_as_running(grounds):
@@ -101,7 +96,7 @@ def test_the_table_fits_the_terminal_and_says_what_can_be_done(grounds):
     assert "unpack t" in shown.replace("\n  ", " ")
     assert "run --tag open" in shown.replace("\n  ", " ")
     assert "0.2194 [0.1506, 0.2883]" in shown
-    assert len([line for line in shown.splitlines() if line.startswith(("open", "nov20-cpu"))]) == 2
+    assert len([line for line in shown.splitlines() if line.startswith("open")]) == 1
 
 
 def test_on_a_narrow_terminal_device_and_budget_go_first_and_the_gain_goes_last(grounds):
@@ -119,26 +114,14 @@ def test_where_no_night_has_run_the_first_command_is_named(tmp_path):
     assert json.loads(grounds.nightshift("nights", "--json").stdout)["nights"] == []
 
 
-@pytest.mark.parametrize("tag", ["nov22-cpu-mix-0", "nov20-cpu"])
-def test_a_command_that_needs_the_journal_of_a_night_from_elsewhere_names_one_that_does_not(grounds, tag):
+def test_a_command_that_needs_the_journal_of_a_night_from_elsewhere_names_one_that_does_not(grounds):
+    tag = "nov22-cpu-mix-0"
     said = refused(grounds.nightshift("status", tag))
-    assert said == (
-        f"night {tag} has no journal here, only its record or its rows; see it with: nightshift report {tag}"
-    )
+    assert said == f"night {tag} has no journal here, only its record; see it with: nightshift report {tag}"
 
 
-@pytest.mark.parametrize(
-    ("tag", "why"),
-    [
-        ("t", "the night is packed away; each of them is shown after: nightshift unpack t"),
-        ("nov20-cpu", "of the night only the rows of results.tsv are here"),
-    ],
-)
-def test_an_attempt_of_which_the_row_alone_is_here_shows_no_runs_that_are_made_up(grounds, tag, why):
-    shown = grounds.nightshift("show", f"{tag}:0").stdout
-    assert why in shown
-    assert "run with seed" not in shown
-    assert "\nfolder" not in shown
+def test_a_night_that_is_packed_away_is_shown_after_it_is_unpacked(grounds):
+    assert "unpack it first, with: nightshift unpack t" in refused(grounds.nightshift("show", "t:0"))
 
 
 def test_an_attempt_of_a_shipped_night_names_no_folder(grounds):

@@ -23,7 +23,7 @@ from agent.invocation import typed
 from agent.proposers.briefing import Curve
 from agent.records.journal import Journal
 from agent.records.place import Place
-from agent.records.record import Home, Record
+from agent.records.record import Record
 from agent.records.summary import gain_bpb, summary_of
 from agent.text import budget, counted, diff_lines, duration, one_line, percent_sure
 from agent.view import words
@@ -62,7 +62,6 @@ def page(night: Record, extras: Extras | None = None, live: str = "", version: i
         now=now,
         kept=sorted(kept, key=lambda edit: -(edit.gain_bpb or 0.0)),
         gains={name: gain for name, gain in gains.items() if gain is not None},
-        has_rows_alone=night.home is Home.ROWS,
         workers=len({run.worker for attempt in night.attempts for run in attempt.runs}),
         progress=charts.progress_of(night),
         charts=[drawn for of in (charts.costs_of, charts.dials_of, charts.workers_of) if (drawn := of(night))],

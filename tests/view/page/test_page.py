@@ -160,11 +160,8 @@ def test_the_head_names_a_day_once_and_the_workers_whose_time_it_adds_up():
     assert figures(several)["Time spent"][1] == f"{len(FIRST.runs) + 1} workers together"
 
 
-def test_a_night_of_which_only_rows_are_left_is_not_advised_to_measure_again():
-    lost = changed(NIGHT, home=Home.ROWS, dawn=None)
-    assert "nightshift confirm" not in said(lost)
+def test_a_night_from_elsewhere_is_not_advised_to_measure_again():
     assert "nightshift confirm" not in said(changed(NIGHT, home=Home.SHIPPED, dawn=None))
-    assert where(lost).endswith("only its rows of results.tsv are left")
 
 
 def test_a_gain_that_dawn_has_not_confirmed_is_not_called_one():
@@ -184,7 +181,7 @@ def test_a_gain_that_dawn_has_not_confirmed_is_not_called_one():
 def test_a_night_without_a_gain_says_why_or_how_to_go_on():
     fruitless = changed(NIGHT, attempts=(FIRST, NIGHT.attempts[1]), dawn=None)
     assert "<code>nightshift run --tag t</code> tries more ideas." in said(fruitless)
-    assert "<code>" not in said(changed(fruitless, home=Home.ROWS))
+    assert "<code>" not in said(changed(fruitless, home=Home.SHIPPED))
     told = said(changed(fruitless, doubt="its runs have <1> step"))
     assert "The baseline hardly trains (its runs have &lt;1&gt; step)" in told
     assert "longer <code>--budget-s</code>" in told
