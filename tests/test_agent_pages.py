@@ -29,12 +29,9 @@ def lines_typed() -> list[str]:
     return [*blocks, *re.findall(r"`(nightshift [^`]+)`", text_of(PAGE))]
 
 
-def test_agents_md_begins_with_the_text_of_the_skill():
-    assert AGENTS.startswith(text_of(PAGE) + "\n# How does an agent change nightshift itself?\n")
-
-
-def test_programs_find_one_skill_where_they_look():
+def test_programs_find_one_skill_where_they_look_and_agents_md_begins_with_its_text():
     assert {(PROJECT / name).resolve() for name in SKILLS} == {PROJECT / SKILL}
+    assert AGENTS.startswith(text_of(PAGE) + "\n# How does an agent change nightshift itself?\n")
 
 
 def test_the_skill_has_the_header_that_agents_choose_it_by():
@@ -54,17 +51,13 @@ def test_every_command_with_its_options_is_one(line):
     assert options_of(*without_json(words)[0]) is not None
 
 
-def test_every_key_is_one_of_the_page_about_answers():
+def test_every_key_is_one_of_the_page_about_answers_and_every_tool_one_of_the_server():
     known = {name for section in tables().values() for name in section} | {"go_on_with"}  # which is in its prose
     named = set(re.findall(r"`([a-z_]+)`", text_of(PAGE))) - VALUES - TOOLS
-    assert {"next", "tries", "traceback", "go_on_with", "missing_edits", "honest"} <= named
+    assert {"next", "tries", "honest"} <= named
     assert named <= known
     assert {"error", "exit_code"} <= tables()[HEAD].keys()
-
-
-def test_the_tools_are_those_of_the_server():
     listed = text_of(PAGE).partition("(MCP: ")[2].partition(")")[0]
-    assert {"try_edit", "wait", "take"} <= TOOLS
     assert set(re.findall(r"`([a-z_]+)`", listed)) == TOOLS
 
 

@@ -36,12 +36,7 @@ def test_sleep_is_no_time_of_the_run():
     machine.sleep(30)
     machine.work(5)
     assert (watch.elapsed_s, watch.slept_s) == (15, 30)
-
-
-def test_clocks_that_differ_a_little_tell_no_negative_sleep():
-    machine = Machine()
-    watch = Stopwatch(lambda: machine.awake_s, lambda: machine.always_s)
-    machine.awake_s += 1e-6
+    machine.awake_s += 31  # clocks that differ a little tell no negative sleep
     assert watch.slept_s == 0
 
 
@@ -57,11 +52,6 @@ def test_linux_has_a_clock_that_counts_sleep():
     awake, always = clocks("linux")
     assert awake() == pytest.approx(time.monotonic(), abs=1)
     assert always() == pytest.approx(float(Path("/proc/uptime").read_text().split()[0]), abs=1)
-
-
-def test_elsewhere_sleep_is_not_told():
-    awake, always = clocks("plan9")
-    assert awake is always
 
 
 def test_a_mac_is_asked_for_its_raw_clocks(monkeypatch):
@@ -86,17 +76,15 @@ def test_where_the_bus_of_a_desktop_does_not_answer_the_night_goes_on(bus):
         subprocess.run(["true"], check=True)
 
 
-def test_a_desktop_is_kept_awake_for_as_long_as_it_holds(bus, monkeypatch):
+def test_a_desktop_is_kept_awake_until_the_night_ends_or_fails(bus, monkeypatch):
     monkeypatch.setenv("WAKEPY_FAKE_SUCCESS", "1")  # wakepy's own way to test without a desktop
-    with kept_awake("linux"):
+
+    def fails() -> None:
         assert [mode.active for mode in global_modes()] == [True]
-    assert global_modes() == []
-
-
-def test_an_error_ends_it_as_well(bus, monkeypatch):
-    monkeypatch.setenv("WAKEPY_FAKE_SUCCESS", "1")
-    with pytest.raises(ValueError, match="mine"), kept_awake("linux"):
         raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine"), kept_awake("linux"):
+        fails()
     assert global_modes() == []
 
 

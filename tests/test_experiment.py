@@ -1,6 +1,6 @@
 """The nouns: who is the incumbent follows the order of decisions."""
 
-from agent.experiment import Attempt, Decision, Entry, Kind, Proposal, Status, incumbent, kept
+from agent.experiment import Attempt, Decision, Entry, Kind, Proposal, incumbent, kept
 
 PROPOSAL = Proposal("", "title", "why", "you")
 
@@ -45,11 +45,3 @@ def test_after_a_revocation_the_branch_goes_back_to_what_was_kept_before():
     assert incumbent(history) == history[1]
     history[1] = attempt(1, (2, Kind.KEPT), (7, Kind.ORPHANED))
     assert incumbent(history) == history[0]
-
-
-def test_every_kind_has_its_status():
-    assert {kind for kind in Kind if kind.status is None} == {Kind.UNDECIDED, Kind.VOID}
-    assert {kind for kind in Kind if kind.status is Status.CRASH} == {Kind.CRASHED}
-    assert {kind for kind in Kind if kind.status is Status.KEEP} == {
-        *(Kind.BASELINE, Kind.KEPT, Kind.PROVISIONAL, Kind.CONFIRMED, Kind.SIMPLER, Kind.ADOPTED)
-    }

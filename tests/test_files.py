@@ -63,18 +63,10 @@ def test_what_only_looks_like_one_stays(tmp_path):
     (tmp_path / f"{PREFIX}file{SUFFIX}").write_text("mine")
     (tmp_path / f"{PREFIX}link{SUFFIX}").symlink_to(tmp_path / "precious")
     before = {*tmp_path.iterdir()}
-    with throwaway_folder() as mine:
+    (tmp_path / f"{PREFIX}left{SUFFIX}").mkdir()
+    with throwaway_folder(tmp_path) as mine:
         assert {*tmp_path.iterdir()} == {*before, mine}
     assert {*tmp_path.iterdir()} == before
-
-
-def test_a_folder_can_be_made_in_a_named_place_which_is_swept_too(tmp_path):
-    place = tmp_path / "place"
-    place.mkdir()
-    (place / f"{PREFIX}left{SUFFIX}").mkdir()
-    with throwaway_folder(place) as mine:
-        assert [*place.iterdir()] == [mine]
-    assert [*place.iterdir()] == []
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
@@ -91,11 +83,6 @@ def test_a_look_at_the_machine_whose_folder_was_swept_under_it_ends_without_a_wo
     command = [sys.executable, str(PROJECT / "agent" / "runs" / "probe.py"), str(answer)]
     done = subprocess.run(command, cwd=PROJECT, env=environment(), capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_writing_leaves_no_other_file_behind(tmp_path):
-    write_plain(tmp_path / "results.tsv", "text\n")
-    assert [path.name for path in tmp_path.iterdir()] == ["results.tsv"]
 
 
 def test_a_failed_write_leaves_what_was_there_and_nothing_else(tmp_path):
@@ -148,18 +135,14 @@ def test_a_gitignore_that_is_there_stays_even_if_it_leads_elsewhere(tmp_path):
     assert (tmp_path / "folder" / ".gitignore").read_text() == "*\n"
 
 
-def test_the_end_of_a_plain_file_is_read(tmp_path):
-    (tmp_path / "file").write_text("0123456789")
-    assert read_end(tmp_path, "file", 4) == b"6789"
-    assert read_end(tmp_path, "file", 40) == b"0123456789"
-
-
 def linked(path: Path) -> None:
     path.symlink_to(path.parent)
 
 
 @pytest.mark.parametrize("leave", [linked, os.mkfifo, Path.mkdir, lambda path: path.symlink_to("/dev/zero")])
 def test_nothing_but_a_plain_file_is_read(tmp_path, leave):
+    (tmp_path / "plain").write_text("0123456789")
+    assert read_end(tmp_path, "plain", 4) == b"6789"
     leave(tmp_path / "file")
     with pytest.raises(OSError, match=r"is no plain file|symbolic links"):
         read_end(tmp_path, "file", 10)

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,13 +14,6 @@ ROOT = Path(hardware.__file__).parents[2]
 linux_cpu = pytest.mark.skipif(
     sys.platform != "linux" or hardware.device_kind() != "cpu", reason="the BLAS is replaced on a Linux CPU only"
 )
-
-INSTALLED = """
-import importlib.metadata, json
-from agent.lab import hardware
-python = [(one.name, one.version) for one in importlib.metadata.distributions()]
-print(json.dumps({"python": python, "ours": hardware.distributions()}))
-"""
 
 
 def python(code: str, **env: str) -> subprocess.Popen[str]:
@@ -36,35 +28,15 @@ def answer(process: subprocess.Popen[str]) -> str:
     return output.strip()
 
 
-def test_what_is_installed_is_known_as_python_itself_knows_it():
-    # in a process of its own: in this one, Ray may have added its packages to the path since the answer was kept
-    told = json.loads(answer(python(INSTALLED)))
-    known = {(re.sub(r"[-_.]+", "-", name).lower(), version) for name, version in told["python"]}
-    assert len(known) > 50
-    assert known == set(told["ours"].items())
-
-
 @pytest.mark.parametrize(
     ("name", "tflops"),
     [
-        ("Apple M1", 2.6),
-        ("Apple M4 Max", 17.2),
-        ("Apple M2 Ultra", 27.2),
-        ("NVIDIA H200", 989),
-        ("NVIDIA H100 PCIe", 756),
-        ("NVIDIA H100 80GB HBM3", 989),
-        ("NVIDIA L40S", 362),
-        ("NVIDIA GeForce RTX 4090", 165),
-        ("AMD EPYC 9R14", None),
-        ("Apple M40", None),
+        *(("Apple M4 Max", 17.2), ("NVIDIA H100 PCIe", 756), ("NVIDIA H100 80GB HBM3", 989)),
+        *(("NVIDIA GeForce RTX 4090", 165), ("AMD EPYC 9R14", None), ("Apple M40", None)),
     ],
 )
 def test_the_table_of_chips_knows_a_device_by_its_name(name, tflops):
     assert hardware.known_tflops(name) == tflops
-
-
-def test_a_device_that_is_in_no_table_is_measured():
-    assert 1e9 < hardware.matmul_flops(256) < 1e15
 
 
 def test_the_machine_describes_itself_in_one_json_line():
@@ -77,20 +49,7 @@ def test_the_machine_describes_itself_in_one_json_line():
     assert told["memory_bytes"] > 2**28
 
 
-def test_a_dial_takes_the_value_of_its_device():
-    values = {"cpu": 1, "metal": 2, "cuda": 3}
-    assert hardware.by_device(**values) == values[hardware.device_kind()]
-
-
 MATMUL = "from agent.lab import hardware; {}; print(hardware.matmul_flops(1024))"
-
-
-@pytest.mark.slow
-@linux_cpu
-def test_the_fast_blas_is_several_times_faster_than_the_reference_one():
-    reference = float(answer(python(MATMUL.format("pass"))))
-    fast = float(answer(python(MATMUL.format("assert hardware.tune()"))))
-    assert fast > 4 * reference
 
 
 @linux_cpu

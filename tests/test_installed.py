@@ -19,23 +19,12 @@ from agent.script.contract import fixed_files
 
 ROOT = Path(__file__).parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-TEXTS = [
-    *ROOT.glob("*.md"), *ROOT.glob("*.py"), *ROOT.glob("*.toml"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*"),
-    *(ROOT / "agent").rglob("*.py"), *ROOT.glob("agent/lab/kernels/*"), *(ROOT / "tests").rglob("*.py"),
-]  # fmt: skip
 
 
 def test_a_clone_is_extended_by_its_path_and_what_is_installed_by_its_name(monkeypatch, tmp_path):
     assert invocation.command_for("ray").endswith(f" -e '{ROOT}[ray]'")
     monkeypatch.setattr(invocation, "ABOVE", tmp_path)
     assert invocation.command_for("ray").endswith(" 'nightshift-mlx[ray]'")
-
-
-def test_a_package_is_installed_for_this_python_by_uv_or_where_that_is_missing_by_pip(monkeypatch, tmp_path):
-    monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{name}")
-    assert invocation.install_command("mlx") == f"uv pip install --python {sys.executable} mlx"
-    monkeypatch.setattr(shutil, "which", lambda name: None)
-    assert invocation.install_command("mlx") == f"{sys.executable} -m pip install mlx"
 
 
 def test_every_extra_that_a_hint_names_exists():
@@ -50,20 +39,6 @@ def test_what_is_copied_to_begin_with_is_the_script_and_all_that_a_night_needs_b
     assert {*needed, invocation.SCRIPT, "program.md"} == set(invocation.OWN)
     packed = PYPROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
     assert packed == {name: f"agent/starter/{name}" for name in (*invocation.OWN, invocation.SKILL)}
-
-
-def test_the_distribution_has_a_name_of_its_own_and_the_command_keeps_its_short_one():
-    assert PYPROJECT["project"]["name"] == invocation.DISTRIBUTION == "nightshift-mlx"
-    assert PYPROJECT["project"]["scripts"] == {"nightshift": "agent.__main__:main"}
-
-
-def test_no_text_has_anyone_install_the_package_of_another_project():
-    bare = re.compile(
-        r"""(pip|pipx|tool) install [^&`]*\bnightshift(?!-mlx)\b|\bnightshift\[|--with[ =]nightshift(?!-mlx)\b"""
-    )
-    told = [(path.name, line) for path in TEXTS if path.suffix not in (".png", ".pyc") and path.is_file()
-            for line in path.read_text().splitlines() if bare.search(line) and path != Path(__file__)]  # fmt: skip
-    assert told == []
 
 
 # ---- from a wheel ----------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import mlx.optimizers
 import numpy as np
 import pytest
 
-from agent.lab import hardware, kernels
+from agent.lab import kernels
 from agent.lab.kernels import fused, plain
 from agent.lab.kernels.device import kernel_device
 from agent.lab.kernels.windows import cut, spans
@@ -67,7 +67,7 @@ def assert_agree(kernel, definition, arguments: list[mx.array], kept: int = 0) -
 
 
 @needs_kernels
-@pytest.mark.parametrize("width", [8, 72, 256, 384, 1032])
+@pytest.mark.parametrize("width", [8, 72, 1032])
 def test_norms_equal_their_definitions(width):
     x, x0 = normal(B, T, width), normal(B, T, width, seed=1)
     assert_agree(fused.residual_norm, plain.residual_norm, [x])
@@ -75,19 +75,16 @@ def test_norms_equal_their_definitions(width):
 
 
 @needs_kernels
-def test_the_activation_equals_its_definition():
-    assert_agree(fused.relu_squared, plain.relu_squared, [normal(B, T, C)])
-
-
-@needs_kernels
-def test_matrix_products_equal_their_definitions():
+def test_products_the_activation_and_the_softcap_equal_their_definitions():
     x, residual, weight = normal(B, T, C), normal(B, T, 40, seed=1), normal(40, C, seed=2)
     assert_agree(fused.linear, plain.linear, [x, weight], kept=1)
     assert_agree(fused.linear_add, plain.linear_add, [residual, x, weight], kept=1)
+    assert_agree(fused.relu_squared, plain.relu_squared, [x])
+    assert_agree(lambda x: fused.softcap(x, 15.0), lambda x: plain.softcap(x, 15.0), [normal(B, T, V, scale=20.0)])
 
 
 @needs_kernels
-@pytest.mark.parametrize("width", [8, C, 520])
+@pytest.mark.parametrize("width", [8, 520])
 def test_an_embedding_equals_its_definition(width):
     ids = tokens(B, T)
     assert_agree(
@@ -98,7 +95,7 @@ def test_an_embedding_equals_its_definition(width):
     )
 
 
-HEADS = [(4, 4, 32), (4, 2, 64), (3, 1, 32), (2, 2, 128)]  # of queries, of keys, channels of each
+HEADS = [(4, 2, 64), (3, 1, 32), (2, 2, 128)]  # of queries, of keys, channels of each
 
 
 def qkv_arguments(heads: int, kv_heads: int, head_dim: int, *, values: bool) -> list[mx.array]:
@@ -108,7 +105,7 @@ def qkv_arguments(heads: int, kv_heads: int, head_dim: int, *, values: bool) -> 
     return [normal(B, T, columns + kv_heads + -kv_heads % 8), normal(V, kv_heads * head_dim, seed=1)]
 
 
-@pytest.mark.parametrize("window", [T, T + 5, T // 2, 10])
+@pytest.mark.parametrize("window", [T + 5, 10])
 @pytest.mark.parametrize("values", [True, False])
 @pytest.mark.parametrize(("heads", "kv_heads", "head_dim"), HEADS)
 def test_queries_keys_and_values_equal_their_definition(heads, kv_heads, head_dim, values, window):
@@ -124,7 +121,7 @@ def test_queries_keys_and_values_equal_their_definition(heads, kv_heads, head_di
     assert_agree(flattened(fused), flattened(plain), arguments, kept=int(values))
 
 
-@pytest.mark.parametrize("window", [T, T // 2, 10])
+@pytest.mark.parametrize("window", [T, 10])
 @pytest.mark.parametrize(("heads", "kv_heads", "head_dim"), HEADS)
 def test_attention_equals_its_definition(heads, kv_heads, head_dim, window):
     shape = {"heads": heads, "kv_heads": kv_heads, "head_dim": head_dim, "window": window, "rope_base": 1000.0}
@@ -136,8 +133,7 @@ def test_attention_equals_its_definition(heads, kv_heads, head_dim, window):
 
 
 @needs_kernels
-@pytest.mark.parametrize("softcap", [8.0, 15.0, 40.0])
-@pytest.mark.parametrize("vocab_size", [V, 4096])
+@pytest.mark.parametrize(("softcap", "vocab_size"), [(8.0, V), (15.0, 4096), (40.0, V)])
 def test_the_loss_equals_its_definition(softcap, vocab_size):
     targets = tokens(B, T)
     assert_agree(
@@ -145,16 +141,6 @@ def test_the_loss_equals_its_definition(softcap, vocab_size):
         lambda logits: plain.softcapped_cross_entropy(logits, targets, softcap),
         [normal(B, T, vocab_size, scale=20.0)],
     )
-
-
-@needs_kernels
-def test_the_softcap_equals_its_definition():
-    assert_agree(lambda x: fused.softcap(x, 15.0), lambda x: plain.softcap(x, 15.0), [normal(B, T, V, scale=20.0)])
-
-
-def test_the_loss_of_any_logits_equals_its_definition():
-    logits, targets = normal(B, T, V, scale=200.0), tokens(B, T)
-    assert error(kernels.cross_entropy(logits, targets), plain.cross_entropy(logits, targets)) < 1e-5
 
 
 @needs_kernels
@@ -185,26 +171,20 @@ def test_a_number_that_is_none_stays_none():
         assert mx.isnan(operation(broken)[1, 3, 5]).item()
 
 
-def test_linux_and_nvidia_have_kernels():
-    assert DEVICE is not None or hardware.device_kind() == "metal"
-
-
 # Each with something that a kernel would read wrongly, or beyond its end: plain MLX must run, or refuse.
 ODD = {
     "ids of 64 bits": lambda m: m.embedding(normal(V, 8), tokens(3, 4).astype(mx.int64), DTYPE),
-    "ids of 16 bits": lambda m: m.embedding(normal(V, 8), tokens(3, 4).astype(mx.uint16), DTYPE),
     "negative ids": lambda m: m.embedding(normal(V, 8), -1 - tokens(3, 4), DTYPE),
+    "any logits": lambda m: m.cross_entropy(normal(5, V, scale=200.0), tokens(5)),
     "targets of 64 bits": lambda m: m.softcapped_cross_entropy(rows(5, V), tokens(5).astype(mx.int64), 15.0),
     "a cap beyond float32": lambda m: m.softcapped_cross_entropy(rows(5, V), tokens(5), 60.0),
     "a cap that is learnt": lambda m: m.softcap(rows(5, V), mx.array(15.0)),
-    "a table of half precision": lambda m: m.embedding(normal(V, 8).astype(mx.float16), tokens(3, 4), DTYPE),
     "a row to be repeated": lambda m: m.mix_norm(rows(2, 3, 8), rows(1, 1, 8), mx.array(0.5), mx.array(0.5)),
     "shares by channel": lambda m: m.mix_norm(rows(2, 3, 8), rows(2, 3, 8), mx.ones(8), mx.ones(8)),
     "a bias": lambda m: m.linear_add(rows(8), rows(2, 3, 16), normal(8, 16)),
     "one scale for all": lambda m: m.cautious_step(*[normal(2, 4, 8)] * 2, mx.array(2.0), **STEP),
     "a scale each": lambda m: m.cautious_step(*[normal(2, 4, 8)] * 2, mx.abs(normal(2, 4, 8)), **STEP),
     "a gradient of half precision": lambda m: m.adamw(*[normal(4, 8).astype(mx.float16)] * 3, mx.ones((4, 8)), **ADAM),
-    "a single number": lambda m: m.adamw(*[mx.array(1.0)] * 4, **ADAM),
     "nothing": lambda m: m.relu_squared(mx.zeros((0, 8), DTYPE)),
     "seven channels": lambda m: m.relu_squared(rows(2, 7)),
     "another dtype": lambda m: m.relu_squared(normal(2, 8).astype(mx.float16)),
@@ -221,6 +201,8 @@ def test_negative_targets_count_from_the_end_and_read_nothing_else():
     logits, targets = rows(5, V), tokens(5)
     wrapped = kernels.softcapped_cross_entropy(logits, targets - V, 15.0)
     assert mx.allclose(wrapped, plain.softcapped_cross_entropy(logits, targets, 15.0), atol=0.05)
+    with pytest.raises(ValueError, match="shape"):
+        mx.eval(kernels.softcapped_cross_entropy(logits, targets[:4], 15.0))
 
 
 @pytest.mark.parametrize("name", ODD)
@@ -232,20 +214,6 @@ def test_operands_that_no_kernel_reads_are_computed_all_the_same(name):
         assert result.size == 0 or mx.max(difference).item() < (1e-4 if mx.float32 == DTYPE else 0.05)
 
 
-@needs_kernels
-def test_an_operation_that_falls_back_where_it_costs_says_so_once(capsys):
-    kernels.say_once.cache_clear()
-    for _ in range(2):
-        kernels.relu_squared(normal(64, 1024).astype(mx.float16))
-        kernels.relu_squared(normal(2, 8).astype(mx.float16))
-    assert capsys.readouterr().err.count("relu_squared runs as plain MLX") == 1
-
-
-def test_fewer_targets_than_rows_are_refused():
-    with pytest.raises(ValueError, match="shape"):
-        mx.eval(kernels.softcapped_cross_entropy(rows(5, V), tokens(4), 15.0))
-
-
 def test_columns_that_nobody_reads_have_no_gradient():
     shape = {"heads": 2, "kv_heads": 2, "head_dim": 32, "window": 8, "rope_base": 1000.0}
 
@@ -253,13 +221,6 @@ def test_columns_that_nobody_reads_have_no_gradient():
         return kernels.attend(kernels.rotary_qkv(qkv, None, tokens(2, 8), **shape)).astype(mx.float32).sum()
 
     assert not mx.any(mx.grad(total)(rows(2, 8, 6 * 32 + 16))[..., 6 * 32 :]).item()
-
-
-def test_the_loss_of_any_logits_has_a_gradient():
-    logits, targets = rows(5, V), tokens(5)
-    gradients = [mx.grad(lambda x, m=m: m.cross_entropy(x, targets).sum())(logits) for m in (kernels, plain)]
-    assert mx.any(gradients[0]).item()
-    assert error(gradients[0], gradients[1].astype(mx.float32)) < TOLERANCE
 
 
 def test_a_compiled_function_may_hold_its_weights():
@@ -272,8 +233,8 @@ def test_a_compiled_function_may_hold_its_weights():
     assert error(mx.compile(logits)(tokens(2, 4)), logits(tokens(2, 4))) < TOLERANCE
 
 
-@pytest.mark.parametrize("length", [1, 2, 5, 32, 33])
-@pytest.mark.parametrize("window", [1, 2, 7, 16, 100])
+@pytest.mark.parametrize("length", [1, 32, 33])
+@pytest.mark.parametrize("window", [1, 2, 7, 100])
 def test_every_query_sees_itself_and_its_window_and_nothing_else(length, window):
     blocks = spans(length, window)
     assert [position for span in blocks for position in range(span.start, span.stop)] == list(range(length))
@@ -286,7 +247,7 @@ def test_every_query_sees_itself_and_its_window_and_nothing_else(length, window)
             assert first == 0
 
 
-@pytest.mark.parametrize("window", [2, 7, 8, 16])
+@pytest.mark.parametrize("window", [2, 7, 16])
 def test_a_window_limits_how_far_a_query_reaches(window):
     q, k, v = (normal(1, 2, 32, 8, seed=i).astype(DTYPE) for i in range(3))
     before = kernels.attend(cut(q, k, v, window, axis=2))

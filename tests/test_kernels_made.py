@@ -33,18 +33,14 @@ def test_kernels_are_compiled_in_the_first_step_and_never_again(tiny_data, tmp_p
     assert after[0] == after[1]
 
 
-def test_machine_code_that_was_damaged_is_made_again(tmp_path, monkeypatch):
+def test_machine_code_is_kept_and_made_again_where_it_was_damaged_or_there_is_no_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("NIGHTSHIFT_CACHE", str(tmp_path))
     path = kept("test", "recipe", lambda: b"machine code")
     assert kept("test", "recipe", lambda: b"never made") == path
     path.write_bytes(b"machine")
     again = kept("test", "recipe", lambda: b"machine code")
     assert again.read_bytes() == b"machine code"
-
-
-def test_without_a_folder_to_keep_it_in_machine_code_is_made_for_this_process(tmp_path, monkeypatch):
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("NIGHTSHIFT_CACHE", str(tmp_path / "file"))
+    monkeypatch.setenv("NIGHTSHIFT_CACHE", str(path))
     assert kept("test", "recipe", lambda: b"machine code").read_bytes() == b"machine code"
 
 
@@ -52,7 +48,7 @@ needs_compiler = pytest.mark.skipif(hardware.device_kind() != "cpu", reason="onl
 
 
 @needs_compiler
-@pytest.mark.parametrize("compiler", ["/bin/false", "/bin/true", "/nowhere/cc"])
+@pytest.mark.parametrize("compiler", ["/bin/true", "/nowhere/cc"])
 def test_without_a_compiler_that_works_plain_mlx_trains(tmp_path, compiler):
     environment = {**os.environ, "NIGHTSHIFT_CACHE": str(tmp_path), "CC": compiler}
     if compiler == "/nowhere/cc":
@@ -72,7 +68,7 @@ def test_what_an_unsound_compiler_made_is_made_again(tmp_path):
     assert ask_for_kernels(environment).stdout.startswith("<module")
 
 
-@pytest.mark.parametrize(("value", "answer", "code"), [("", "<module", 0), ("plain", "None", 0), ("plian", "", 2)])
+@pytest.mark.parametrize(("value", "answer", "code"), [("plain", "None", 0), ("plian", "", 2)])
 @needs_kernels
 def test_the_environment_can_leave_every_kernel_aside(value, answer, code):
     process = ask_for_kernels({**os.environ, "NIGHTSHIFT_KERNELS": value})

@@ -39,8 +39,6 @@ MACS = (
     Mac(8, 5.73, 5.15, (8, 2, 4.48), "a step of 1 rows would need about 6.2 GB"),
     Mac(16, 11.45, 10.31, (16, 1, 7.72), (4, 4, 9.55)),
     Mac(36, 28.99, 26.09, (16, 1, 7.72), (16, 1, 22.78)),
-    Mac(64, 51.54, 46.39, (16, 1, 7.72), (16, 1, 22.78)),
-    Mac(128, 103.08, 92.77, (16, 1, 7.72), (16, 1, 22.78)),
 )
 
 
@@ -89,10 +87,7 @@ def test_the_batch_is_cut_to_the_memory_of_a_mac_as_computed_by_hand(told):
 def test_the_estimate_is_above_what_attention_scores_fill_and_not_far_above(told):
     peak_mb, estimated_mb = told["peak_mb"]
     assert peak_mb < estimated_mb < 2 * peak_mb
-
-
-def test_a_peak_that_is_half_above_the_estimate_is_told(told):
-    little, enough = told["outgrown_gb"]
+    little, enough = told["outgrown_gb"]  # a peak that is half above the estimate is told
     assert 0.4 <= little < 0.6
     assert enough is None
 
@@ -118,21 +113,9 @@ def test_a_preset_that_does_not_exist_is_refused():
     assert process.stderr == ("hardware: NIGHTSHIFT_PRESET is 'mac': write cpu, metal or cuda, or leave it out\n")
 
 
-# ---- compiled, as on a Mac ------------------------------------------------------------------------------------------
-
-
 def small_script() -> str:
     """The shipped script with small dials for a Mac; everything else as a Mac has it."""
     return set_dials(SCRIPT.read_text(), "metal", SMALL)
-
-
-@pytest.mark.slow  # MLX compiles for minutes
-def test_the_compiled_branch_agrees_with_float32_too():
-    process = with_preset("metal", BRANCH)
-    assert process.returncode == 0, process.stderr
-    found = json.loads(process.stdout)
-    pairs = zip(found["losses"], found["losses_float32"], strict=True)
-    assert max(abs(one - other) for one, other in pairs) < LOSS_NATS
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ def packed(lengths: list[int]) -> Tokens:
     return Tokens(tokens, offsets)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(4))
 def test_packing_uses_every_token_once_before_any_a_second_time(seed):
     rng = random.Random(seed)
     seq_len = rng.choice([3, 16, 64])
@@ -43,7 +43,7 @@ def test_packing_uses_every_token_once_before_any_a_second_time(seed):
     assert uses[1:].max() <= 8
 
 
-@pytest.mark.parametrize("lengths", [[5000], [1, 2] * 500, [2] * 3000, [17] * 100, [65, 64, 66, 1]])
+@pytest.mark.parametrize("lengths", [[5000], [1, 2] * 500, [65, 64, 66, 1]])
 def test_rows_are_full_and_made_of_runs_of_text_each_led_by_bos(lengths):
     tokens = packed(lengths)
     starts = set(tokens.tokens[tokens.offsets[:-1][np.diff(tokens.offsets) > 1] + 1].tolist())
@@ -64,13 +64,15 @@ def test_documents_that_fit_together_are_not_cut():
         assert beginnings.issuperset(row[1:][row[:-1] == 0].tolist())
 
 
-def test_the_same_seed_gives_the_same_batches_and_another_seed_others(tiny_data):
+def test_a_seed_gives_its_own_batches_and_closing_them_ends_their_thread(tiny_data):
     tokens, bos = load_data(tiny_data).split("train"), load_data(tiny_data).bos
 
     def first(seed: int) -> np.ndarray:
         made = batches(tokens, bos, rows=4, seq_len=128, seed=seed)
         found = np.stack([next(made) for _ in range(20)])
+        assert any(thread.name == "batches" for thread in threading.enumerate())
         made.close()
+        assert not any(thread.name == "batches" for thread in threading.enumerate())
         return found
 
     assert first(7).shape == (20, 4, 129)
@@ -85,14 +87,6 @@ def test_early_rows_are_a_fair_sample_of_the_corpus():
     text = np.concatenate(rows)
     within = (text[text > 0] - 1) % (3 * 19 + 499)  # place among the text of four documents
     assert (within >= 3 * 19).mean() == pytest.approx(499 / 556, abs=0.03)
-
-
-def test_closing_the_batches_ends_their_thread():
-    made = batches(packed([50] * 100), 0, rows=2, seq_len=16, seed=0, prefetch=2)
-    next(made)
-    assert any(thread.name == "batches" for thread in threading.enumerate())
-    made.close()
-    assert not any(thread.name == "batches" for thread in threading.enumerate())
 
 
 def test_an_error_in_the_thread_reaches_the_training_loop():

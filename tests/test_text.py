@@ -29,36 +29,20 @@ WIPES = "\x1b[1A\x1b[2K"  # the line above, and this one
 NASTY = f"nul \x00, half \ud800, {WIPES}, {chr(0x202E)}backwards\r\nsecond\u2028third"
 
 
-def test_what_is_seen_stays_as_it_is():
-    text = "tschüß 中文 אב Δ\t→ 🙂"
-    assert harmless(text) == text
-
-
 def test_every_other_character_is_a_code():
-    for code in range(0x110000):
+    for code in (*range(0x3000), *range(0xD7F0, 0xE100), *range(0xFE00, 0x10000), *range(0xE0000, 0xE0200)):
         shown = harmless(chr(code))
         assert shown.isprintable() or code == 9
         if unicodedata.category(chr(code)) in ("Cc", "Cf", "Cs", "Zl", "Zp") and code != 9:
             assert shown.isascii(), hex(code)
-    assert [harmless(one) for one in "\x1b\r\u202e\u200b\u00a0"] == [r"\x1b", r"\r", r"\u202e", r"\u200b", r"\xa0"]
+    assert harmless("tschüß 中文 אב Δ\t→ 🙂") == "tschüß 中文 אב Δ\t→ 🙂"
     assert all(harmless(one).startswith("\\") for one in INVISIBLE)
-
-
-def test_an_estimate_is_never_called_certain():
-    shares = (0.0, 0.004, 0.01, 0.5, 0.984, 0.99, 0.994, 0.9999, 1.0)
-    assert [percent_sure(one) for one in shares] == ["<1%", "<1%", "1%", "50%", "98%", "99%", ">99%", ">99%", ">99%"]
 
 
 def test_lines_stay_lines():
     assert harmless_lines("one\r\n\ttwo\n\x1b\n") == "one\\r\n\ttwo\n\\x1b\n"
     assert one_line(" one\r\n\ttwo\x85three\x1cfour ", 99) == "one two three four"
     assert paragraphs("\n one \r\n\n\ttwo\x0cthree\n ", 99) == "one\n\n\ttwo\nthree"
-
-
-def test_a_text_that_is_cut_says_so():
-    assert one_line("x" * 200, 200) == "x" * 200
-    assert one_line("x" * 201, 200) == "x" * 199 + "…"
-    assert len(paragraphs("\x00" * 9999, 4000)) == 4000
 
 
 def test_a_text_is_cut_between_words():
@@ -71,10 +55,7 @@ def test_a_text_is_cut_between_words():
             assert short.endswith("…")
             assert text[len(short) - 1] in " ,"  # what follows in the text: a word was not cut
     assert short == text
-
-
-def test_a_word_that_takes_half_of_the_room_is_cut():
-    assert shorten("a " + "b" * 30, 20) == "a " + "b" * 17 + "…"
+    assert shorten("a " + "b" * 30, 20) == "a " + "b" * 17 + "…"  # a word that takes half of the room is cut
 
 
 def test_a_diff_has_the_changed_lines_alone_and_one_of_many_lines_that_are_alike_is_not_searched_for_equal_ones():
@@ -116,48 +97,21 @@ def test_no_title_ends_a_night_and_no_script_hides_from_who_reads_its_diff(groun
         assert all(one.isprintable() or one in "\n\t" for one in answer.stdout)
 
 
-# ---- counts and times ----
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [
-        *((0, "0 s"), (59.4, "59 s"), (59.6, "1 min"), (89, "1 min"), (3569, "59 min"), (3599, "1 h 00 min")),
-        *((3660, "1 h 01 min"), (90_000, "25 h 00 min")),
-    ],
-)
-def test_a_time_has_the_two_units_that_matter(seconds, words):
-    assert duration(seconds / 3600) == words
-
-
-def test_a_budget_is_told_in_minutes_where_it_has_whole_ones():
-    assert [budget(seconds) for seconds in (0.5, 40.0, 60.0, 90.0, 300.0)] == [
-        "0.5 s",
-        "40 s",
-        "1 min",
-        "90 s",
-        "5 min",
-    ]
-
-
-def test_a_noun_agrees_with_its_number():
-    numbers = (0, 1, 2, 1_000_000, 0.5)
-    assert [counted(number, "hour") for number in numbers] == [
-        *("0 hours", "1 hour", "2 hours", "1,000,000 hours", "0.5 hours"),
-    ]
+def test_counts_times_and_shares_read_as_a_person_writes_them():
+    assert [duration(seconds / 3600) for seconds in (0, 59.6, 3599)] == ["0 s", "1 min", "1 h 00 min"]
+    assert [budget(seconds) for seconds in (0.5, 60.0, 90.0)] == ["0.5 s", "1 min", "90 s"]
+    assert [counted(number, "hour") for number in (1, 1_000_000)] == ["1 hour", "1,000,000 hours"]
+    assert [percent_sure(share) for share in (0.0, 0.5, 0.99, 1.0)] == ["<1%", "50%", "99%", ">99%"]  # never certain
 
 
 @pytest.mark.parametrize(
     ("hostile", "seen"),
     [
         ("a\x1b[2Kb", r"a\x1b[2Kb"),  # wipes the line
-        ("a\x9b2Kb", r"a\x9b2Kb"),  # the same in one byte
         ("a\rb", r"a\rb"),
-        ("a\x08b", r"a\x08b"),
         ("a\x00b", r"a\x00b"),
         (f"a{chr(0x202E)}b", r"a\u202eb"),  # writes from right to left
         (f"a{chr(0x200B)}b", r"a\u200bb"),  # has no width
-        (f"a{chr(0xFE0F)}b", r"a\ufe0fb"),
         ("a\ud800b", r"a\ud800b"),  # no file can hold it
         ("<b>[red]a[/]", "<b>[red]a[/]"),  # markup is no matter of characters: screens and pages quote it
     ],

@@ -23,34 +23,18 @@ def text_of(tokens: Tokens, document: int) -> list[int]:
 # ---- tokenizer -------------------------------------------------------------------------------------------------------
 
 WILD = [
-    "",
-    " ",
-    "plain words",
-    "🙂👩‍👩‍👧 emoji",
-    "汉字和日本語、한국어",
-    "\x01\x07\x1b[0m control \x7f\x85",
-    "<|bos|> and <|endoftext|> are text",
-    "\r\n\t mixed \u2028 line ends\n\n\n",
-    "e\u0301 combining \ufeff bom \U0010ffff last",
-    "١٢٣ 12345678901 ½",
-    "a" * 5000,
-    " " * 5000,
+    *("", " ", "a" * 5000, "<|bos|> and <|endoftext|> are text", "\r\n\t mixed \u2028 line ends\n\n\n"),
+    "".join(map(chr, [*range(0xD800), *range(0xE000, 0x110000, 7)])),
 ]
 
 
-@pytest.mark.parametrize("text", WILD)
+@pytest.mark.parametrize("text", WILD, ids=range(len(WILD)))
 def test_any_text_round_trips_and_its_bytes_are_those_of_its_tokens(tiny_data, text):
     data, encoding = load_data(tiny_data), encode.load_encoding(tiny_data / "tokenizer.tiktoken")
     ids = encoding.encode_ordinary(text)
     assert encoding.decode(ids) == text
     assert data.bos not in ids
     assert data.token_bytes[ids].sum() == len(text.encode())
-
-
-def test_every_code_point_round_trips(tiny_data):
-    encoding = encode.load_encoding(tiny_data / "tokenizer.tiktoken")
-    text = "".join(map(chr, [*range(0xD800), *range(0xE000, 0x110000, 7)]))
-    assert encoding.decode(encoding.encode_ordinary(text)) == text
 
 
 def test_bos_is_the_last_token_and_has_no_bytes(tiny_data):
@@ -106,14 +90,6 @@ def test_held_out_arrays_do_not_depend_on_the_order_of_files(tmp_path):
         }
     assert texts["a"] == texts["b"]
     assert not set(texts["a"]["validation"]) & set(texts["a"]["holdout"])
-
-
-def test_held_out_splits_end_at_eval_tokens(tiny_data):
-    data = load_data(tiny_data)
-    for split in ("validation", "holdout"):
-        tokens = data.split(split)
-        assert len(tokens.tokens) == tokens.offsets[-1] == TEST_SCALE.eval_tokens
-        assert data.manifest["splits"][split]["bytes"] == data.token_bytes[tokens.tokens].sum()
 
 
 # ---- the metric ------------------------------------------------------------------------------------------------------

@@ -1,7 +1,5 @@
 """The training script's model, optimizer and step keep their promises."""
 
-import math
-
 import mlx.core as mx
 import numpy as np
 import pytest
@@ -14,19 +12,8 @@ V, T = 50, 32
 
 
 def tiny_config(**changes) -> GPTConfig:
-    fields = {
-        "vocab_size": V,
-        "seq_len": T,
-        "depth": 2,
-        "width": 32,
-        "heads": 4,
-        "kv_heads": 4,
-        "windows": (T // 2, T),
-        "mlp_ratio": 4,
-        "softcap": 15.0,
-        "rope_base": 10000.0,
-    }
-    return GPTConfig(**{**fields, **changes})
+    sizes = {"vocab_size": V, "seq_len": T, "depth": 2, "width": 32, "heads": 4, "kv_heads": 4, "windows": (T // 2, T)}
+    return GPTConfig(**{**sizes, "mlp_ratio": 4, "softcap": 15.0, "rope_base": 10000.0, **changes})
 
 
 def tiny_model(seed: int = 0, **changes) -> GPT:
@@ -57,30 +44,16 @@ def test_logits_have_the_promised_shape_are_finite_and_stay_within_the_softcap()
     assert mx.max(mx.abs(logits)).item() <= 15.0
 
 
-def test_an_untrained_model_knows_nothing():
-    mx.random.seed(0)
-    tokens = random_tokens(4)
-    logits = GPT(tiny_config())(tokens)
-    loss = mx.mean(mx.logsumexp(logits, -1) - mx.take_along_axis(logits, tokens[..., None], -1)[..., 0])
-    assert loss.item() == pytest.approx(math.log(V), abs=0.02)
-
-
-@pytest.mark.parametrize("windows", [(T, T), (T // 2, T), (T // 2, T // 2), (6, T)])
-@pytest.mark.parametrize("position", [1, 7, T // 2, T - 1])
-def test_no_logit_moves_when_a_later_token_changes(windows, position):
+@pytest.mark.parametrize("windows", [(T // 2, T), (6, T)])
+@pytest.mark.parametrize("position", [1, T // 2, T - 1])
+def test_no_logit_moves_when_a_later_token_or_another_row_changes(windows, position):
     model, tokens = tiny_model(windows=windows), random_tokens(2)
     changed = mx.array(tokens)
-    changed[:, position:] = (changed[:, position:] + 1) % V
+    changed[0, position:] = (changed[0, position:] + 1) % V
     before, after = model(tokens), model(changed)
-    assert mx.array_equal(before[:, :position], after[:, :position]).item()
-    assert not mx.allclose(before[:, position], after[:, position]).item()
-
-
-def test_rows_of_a_batch_do_not_see_each_other():
-    model, tokens = tiny_model(), random_tokens(4)
-    together = model(tokens)
-    for row in range(4):
-        np.testing.assert_allclose(together[row], model(tokens[row : row + 1])[0], atol=1e-5)
+    assert mx.array_equal(before[0, :position], after[0, :position]).item()
+    assert mx.array_equal(before[1], after[1]).item()
+    assert not mx.allclose(before[0, position], after[0, position]).item()
 
 
 def test_grouped_heads_equal_repeated_heads():
@@ -97,13 +70,6 @@ def test_grouped_heads_equal_repeated_heads():
     np.testing.assert_allclose(grouped(random_tokens(2)), repeated(random_tokens(2)), atol=1e-4)
 
 
-def test_value_embeddings_sit_on_alternating_layers_and_on_the_last():
-    for depth in (1, 2, 3, 4):
-        model = GPT(tiny_config(depth=depth, windows=(T,) * depth))
-        has = [block.attn.has_value_embedding for block in model.blocks]
-        assert has == [layer % 2 == (depth - 1) % 2 for layer in range(depth)]
-
-
 def test_each_position_learns_which_token_followed_its_longest_match_and_how_long_that_was():
     tokens = mx.array([[1, 2, 3, 1, 2, 4, 4]])
     none = len(train_mlx.INDUCTION_ORDERS) * V
@@ -111,7 +77,7 @@ def test_each_position_learns_which_token_followed_its_longest_match_and_how_lon
     assert tiny_model().followers(tokens).tolist() == [expected]
 
 
-@pytest.mark.parametrize(("pattern", "letters"), [("L", "LLLL"), ("SL", "SLSL"), ("SSSL", "SSSL"), ("S", "SSSL")])
+@pytest.mark.parametrize(("pattern", "letters"), [("SL", "SLSL"), ("S", "SSSL")])
 def test_the_last_layer_always_sees_everything(monkeypatch, pattern, letters):
     monkeypatch.setattr(train_mlx, "DEPTH", 4)
     monkeypatch.setattr(train_mlx, "WINDOW_PATTERN", pattern)
@@ -121,7 +87,7 @@ def test_the_last_layer_always_sees_everything(monkeypatch, pattern, letters):
 
 @pytest.mark.parametrize(
     ("heads", "queries_per_kv", "kv_heads"),
-    [(4, 1, 4), (4, 2, 2), (4, 4, 1), (3, 2, 3), (6, 4, 2), (10, 4, 5), (1, 4, 1)],
+    [(4, 2, 2), (3, 2, 3), (10, 4, 5), (1, 4, 1)],
 )
 def test_as_many_queries_share_a_key_as_the_dial_allows_and_the_heads_divide(
     monkeypatch, heads, queries_per_kv, kv_heads
@@ -133,18 +99,18 @@ def test_as_many_queries_share_a_key_as_the_dial_allows_and_the_heads_divide(
     assert (config.heads, config.kv_heads) == (heads, kv_heads)
 
 
-@pytest.mark.parametrize("pattern", ["", "SX", "sl"])
-def test_a_window_pattern_of_other_letters_is_refused(monkeypatch, pattern):
-    monkeypatch.setattr(train_mlx, "WINDOW_PATTERN", pattern)
-    with pytest.raises(train_mlx.Refused, match="write a letter a layer, S or L"):
-        train_mlx.config_from_dials(vocab_size=V, seq_len=64)
-
-
-@pytest.mark.parametrize("dial", [{"HEAD_DIM": 45}, {"MLP_RATIO": 3.5}, {"SOFTCAP": 0.0}, {"BATCH_ROWS": 0}])
-def test_dials_without_meaning_are_refused(monkeypatch, dial):
+@pytest.mark.parametrize(
+    ("dial", "words"),
+    [
+        ({"WINDOW_PATTERN": "SX"}, "write a letter a layer, S or L"),
+        ({"HEAD_DIM": 45}, "above zero"),
+        ({"BATCH_ROWS": 0}, "above zero"),
+    ],
+)
+def test_dials_without_meaning_are_refused(monkeypatch, dial, words):
     for name, value in dial.items():
         monkeypatch.setattr(train_mlx, name, value)
-    with pytest.raises(train_mlx.Refused, match="above zero"):
+    with pytest.raises(train_mlx.Refused, match=words):
         train_mlx.config_from_dials(vocab_size=V, seq_len=64)
 
 
@@ -159,7 +125,7 @@ def test_a_saved_model_comes_back_the_same(tmp_path):
 # --- the optimizer ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shape", [(3, 64, 64), (2, 96, 32), (2, 32, 96)])
+@pytest.mark.parametrize("shape", [(3, 64, 64), (2, 32, 96)])
 def test_newton_schulz_brings_singular_values_near_one(shape):
     rng = np.random.default_rng(0)
     left, _, right = np.linalg.svd(rng.standard_normal(shape), full_matrices=False)
@@ -213,11 +179,6 @@ def test_the_learning_rate_rises_stays_and_falls(monkeypatch):
     np.testing.assert_allclose(lr, [0.0, 0.5, 1.0, 1.0, 0.6, 0.2], atol=1e-6)
 
 
-def test_without_a_warmdown_the_learning_rate_stays(monkeypatch):
-    monkeypatch.setattr(train_mlx, "WARMDOWN_FRACTION", 0.0)
-    assert schedule(0, 1.0).lr.item() == 1.0
-
-
 # --- the step -----------------------------------------------------------------------------------
 
 
@@ -249,18 +210,6 @@ def test_a_step_changes_nothing_but_what_it_returns():
     assert all(not mx.any(moment).item() for moment in state.values())
 
 
-def test_repeating_one_batch_is_learnt_by_heart():
-    _, losses = train_steps(tiny_model(), same_batch(), 40)
-    assert losses[-1] < 0.5 * losses[0]
-
-
-def test_the_same_seed_gives_the_same_weights():
-    first, again = (train_steps(tiny_model(seed=3), same_batch(), 5)[0] for _ in range(2))
-    assert all(mx.array_equal(first[name], again[name]).item() for name in first)
-    other, _ = train_steps(tiny_model(seed=4), same_batch(), 5)
-    assert not mx.array_equal(first["lm_head.weight"], other["lm_head.weight"]).item()
-
-
 def test_two_micro_steps_equal_one_batch_of_both(monkeypatch):
     whole = random_tokens(8, T + 1)
     at_once, _ = train_steps(tiny_model(), iter([whole]), 1)
@@ -288,17 +237,6 @@ def test_the_compiled_step_equals_the_plain_one(monkeypatch):
             most = 1e-4 if p.size > 1 else 0.1
             assert np.abs(p - other[name]).mean() < most * np.abs(p - params[name]).mean(), name
         params, state = new, new_state
-
-
-@pytest.mark.slow
-def test_nothing_is_compiled_again_after_the_first_step(monkeypatch):
-    monkeypatch.setattr(train_mlx, "COMPILE", True)
-    model, traces = tiny_model(depth=1, windows=(T,)), []
-    losses = model.losses
-    monkeypatch.setattr(type(model), "losses", lambda self, *batch: traces.append(1) or losses(*batch))
-    monkeypatch.setattr(train_mlx, "MATRIX_LR", 0.02)
-    train_steps(model, same_batch(), 5)
-    assert len(traces) == 1
 
 
 def test_memory_does_not_grow_with_the_number_of_steps(monkeypatch):
