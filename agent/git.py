@@ -292,8 +292,8 @@ def write_bundle(repo: Repo, file: Path, refs: Mapping[str, str], base: str) -> 
     repo.git("bundle", "create", "--quiet", str(file), *refs, *present)
 
 
-def read_bundle(repo: Repo, file: Path, refs: Mapping[str, str]) -> tuple[str, ...]:
-    """Bring back those of these refs that are gone, with their commits; return the refs that now lead elsewhere.
+def read_bundle(repo: Repo, file: Path, refs: Mapping[str, str]) -> None:
+    """Bring those of these refs that are not there, with their commits.
 
     Raise RepoError where the bundle is damaged, or the commit is gone that the night began from.
     """
@@ -304,11 +304,6 @@ def read_bundle(repo: Repo, file: Path, refs: Mapping[str, str]) -> tuple[str, .
             raise RepoError(f"{file} lacks commit {sha[:7]}, which {ref} is to name; it is damaged")
     # with a ref to a commit whose trees or files are missing, the user's own `git gc` would fail
     repo.git("rev-list", "--objects", "--quiet", *refs.values(), "--not", "--all")
-    moved = []
     for ref, sha in refs.items():
-        now = repo.find(ref)
-        if now is None:
+        if repo.find(ref) is None:
             repo.move_ref(ref, sha, None, "unpacked")
-        elif now != sha:
-            moved.append(ref)
-    return tuple(moved)

@@ -108,9 +108,9 @@ def while_a_night_runs(root: Path) -> AbstractContextManager[object]:
 TRY = ("try", "--start", "--anyway", "--edit", "idea.py", "-m", "sharper")
 CASES = (
     Case(("pack", "--out", "../t.tar.gz"), refusal="is there already"),
-    Case(("unpack", "../t.tar.gz"), arrived, "holds this night already"),
+    Case(("unpack", "../t.tar.gz"), arrived, "is there already"),
     Case(("pack", "t", "--remove")),
-    Case(("unpack", "t"), packed_away, "is here, and not packed"),
+    Case(("unpack", "t"), packed_away, "is there already"),
     Case(("init",), emptied),
     Case(("export", "record", "t"), lambda root: run(root, *command("export", "record", "t"))),
     Case(("submit", "idea.py", "-m", "sharper"), edited, "waits already"),

@@ -1,19 +1,13 @@
-"""Packed nights that somebody has changed, and calls that are killed on the way to one."""
+"""Packed nights that somebody has changed."""
 
 import io
 import json
-import os
 import sqlite3
-import sys
 import tarfile
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
-
-from nights import Grounds, exit_code
-
-KILLED = 9
 
 Members = dict[str, tuple[tarfile.TarInfo, bytes]]
 Change = Callable[[dict[str, Any], Members], None]
@@ -44,21 +38,3 @@ def with_journal(statement: str) -> Change:
             members["night/journal.sqlite"] = member, database.serialize()
 
     return change
-
-
-def killed_at(step: int, is_step: Callable[[str, tuple[Any, ...]], bool], grounds: Grounds, *words: str) -> bool:
-    """Run a command in another process that dies before its nth step; return False where it has fewer."""
-    child = os.fork()
-    if not child:
-        left = step
-
-        def before(event: str, arguments: tuple[Any, ...]) -> None:
-            nonlocal left
-            left -= is_step(event, arguments)
-            if left == 0:
-                os._exit(KILLED)
-
-        os.chdir(grounds.root)
-        sys.addaudithook(before)
-        os._exit(exit_code(words))
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == KILLED

@@ -25,7 +25,6 @@ from agent.records.journal import Journal
 from agent.records.place import Place
 
 LEFT_BY_A_KILL = frozenset({"reserve", "journal.sqlite-shm"})  # neither says anything
-WRITTEN_AHEAD = "journal.sqlite-wal"  # nor does this where it is empty
 LEVEL = 1  # of gzip: weights hardly get smaller at a higher one, or by xz, and would take minutes for each gigabyte
 PIECE_BYTES = 1 << 20
 LeftOut = Callable[[PurePosixPath], bool]  # whether a path in a night's folder stays behind
@@ -38,7 +37,7 @@ def pack(
 
     No night may be running. The file holds the summary as JSON.
 
-    remove: also delete the night's folder. The file may then exist, if a call that was killed wrote it.
+    remove: also delete the night's folder. The file may then exist, if it holds this very night.
     """
     folder = place.folder(tag)
     with Journal.read(place.journal(tag)) as journal:
@@ -46,15 +45,22 @@ def pack(
     written = file.with_name(f".{file.name}.nightshift-new")  # beside it: it may be on another disk
     with work_folder(place) as aside:
         _check_name(file, night, may_exist=remove)
-        refs, entries = refs_of_night(place.repo, tag), _entries(folder, is_left_out)
+        entries = _entries(folder, is_left_out)
+        members = {FOLDER: folder} | {f"{FOLDER}/{path}": folder / path for path in entries}
+        # what another machine may lack
+        beside = {PROGRAM: place.script_path.parent / PROGRAM, MANIFEST: Path(night.data) / "manifest.json"}
+        members |= {
+            f"{FOLDER}/{name}": path for name, path in beside.items() if path.is_file() and not path.is_symlink()
+        }
+        refs = refs_of_night(place.repo, tag)
         if refs:
             # a file that stays beside its repository needs no copy of the history; a shallow clone has none to hand on
             is_shallow = place.repo.git("rev-parse", "--is-shallow-repository") == "true"
             write_bundle(place.repo, aside / BUNDLE, refs, night.base if remove or is_shallow else "")
+            members[BUNDLE] = aside / BUNDLE
         contents = Contents(tag, night.started, summary, refs)
-        members = {FOLDER: folder} | {f"{FOLDER}/{path}": folder / path for path in entries} | _beside(place, night)
         try:
-            _write(written, contents, members | ({BUNDLE: aside / BUNDLE} if refs else {}))
+            _write(written, contents, members)
             if _entries(folder, is_left_out) != entries:
                 raise NightError(f"{folder} changed while it was packed; end what writes there, and pack it again")
             written.replace(file)
@@ -70,10 +76,8 @@ def _check_name(file: Path, night: Night, *, may_exist: bool) -> None:
     """Raise NightError where the file cannot be written, or is there; may_exist: unless it holds this very night."""
     if not file.parent.is_dir():
         raise NightError(f"there is no folder {file.parent}; make it, or name another file")
-    if (file.exists() or file.is_symlink()) and not may_exist:
-        raise NightError(f"{file} is there already; name another file, or delete it")
-    if file.exists() and (there := read_contents(file)).started != night.started:
-        raise NightError(f"{file} holds another night {there.tag}, begun {there.started}; move it away first")
+    if (file.exists() or file.is_symlink()) and not (may_exist and read_contents(file).started == night.started):
+        raise NightError(f"{file} is there already; name another file, or move it away")
 
 
 def _entries(folder: Path, is_left_out: LeftOut) -> dict[str, tuple[int, int]]:
@@ -85,26 +89,14 @@ def _entries(folder: Path, is_left_out: LeftOut) -> dict[str, tuple[int, int]]:
     while waiting:
         for path in sorted(waiting.pop().iterdir()):
             inside, status = PurePosixPath(path.relative_to(folder)), path.lstat()
-            is_empty_log = str(inside) == WRITTEN_AHEAD and not status.st_size
-            if str(inside) in LEFT_BY_A_KILL or is_empty_log or is_left_out(inside):
+            if str(inside) in LEFT_BY_A_KILL or is_left_out(inside):
                 continue
             if stat.S_ISDIR(status.st_mode):
                 waiting.append(path)
             elif not stat.S_ISREG(status.st_mode):
-                kind = "link" if path.is_symlink() else "pipe, socket or device"
-                raise NightError(f"{path} is a {kind}, left by a script; look at it, delete it, and pack again")
+                raise NightError(f"{path} is no plain file; a script left it: look at it, delete it, and pack again")
             entries[str(inside)] = status.st_size, status.st_mtime_ns
     return entries
-
-
-def _beside(place: Place, night: Night) -> dict[str, Path]:
-    """Return what another machine may lack, and the night's folder does not hold: program.md, the corpus's manifest."""
-    beside = {PROGRAM: place.script_path.parent / PROGRAM, MANIFEST: Path(night.data) / "manifest.json"}
-    return {
-        f"{FOLDER}/{name}": path
-        for name, path in beside.items()
-        if path.is_file() and not path.is_symlink() and not (place.folder(night.tag) / name).exists()
-    }
 
 
 def _write(file: Path, contents: Contents, members: Mapping[str, Path]) -> None:

@@ -4,14 +4,13 @@ The file may be anybody's. It is extracted within a work folder, and its journal
 Nothing that came in it runs outside of a sandbox: the fixed files are those installed here, or the night cannot go on,
 and the options that name programs and servers have to be given again.
 
-    extract aside → check the journal, and take such options out → bring refs → bring program.md
-    → give the folder its name → write its rows → delete the file of a night that was packed away here
+    extract aside → check the journal, and take such options out → bring refs → give the folder its name
+    → write its rows
 
 A call that is killed is given again: until the folder has its name, the second one does all of it once more.
 """
 
 import gzip
-import os
 import re
 import shutil
 import sqlite3
@@ -19,15 +18,16 @@ import tarfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
 
 from agent.errors import NightError, RepoError
-from agent.experiment import MEASURED, Night, Terms, short
+from agent.experiment import MEASURED, Night, Terms
 from agent.files import flush, ignore_all, remove
 from agent.git import COMMIT, is_of_night, read_bundle, refs_of_night, valid_tag
 from agent.invocation import STARTER
@@ -48,12 +48,12 @@ CONTENTS, FOLDER, BUNDLE = "contents.json", "night", "refs.bundle"  # members of
 JOURNAL, FIXED = "journal.sqlite", "fixed"  # in the night's folder, as the next ones
 REPORT = "report.html"  # which a night has whose rows alone are here
 MANIFEST = "corpus.json"  # the manifest.json of the corpus, which stays behind
-PROGRAM = "program.md"  # the one beside the script, until it lies beside one again
+PROGRAM = "program.md"  # the one beside the script
 UNLIKE_FIXED = "fixed-unlike-here"  # fixed files that came in the file, where others are installed here
 MOST_MEMBERS, MOST_READ_BYTES = 400_000, 64 << 20
-PLAIN = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE)
 MOST_SCRIPT_BYTES = 16 << 20  # unpacked
 MOST_TEXT_CHARS = 100_000  # of a title, a reason or the end of a log: all are cut far below before they are recorded
+MOST = 1e18  # of a number that is no score
 OUTSIDE = ("agent", "llm", *OF_THE_MODEL, "pool", "ray_address")  # terms by which programs run, or servers get keys
 DAMAGED = (
     *(OSError, EOFError, ValueError, OverflowError, RecursionError),
@@ -61,9 +61,6 @@ DAMAGED = (
 )
 TIMES = ("began", "ended", "started", "at")
 SCORES = ("val_bpb", "forecast_bpb", "sigma_bpb", "smallest_bpb")
-MOST = 1e18  # of any other number
-TABLES = "SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY name"
-DO_NOT = "do not use it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,37 +79,26 @@ class Unpacked:
     """Hold a night that was unpacked, and what of it is not as it was."""
 
     night: Night  # as it goes on here
-    has_corpus: bool = True
-    asked_again: Mapping[str, object] = field(default_factory=dict)  # the terms that were taken out
-    obstacle: str | None = None  # why it can be read here, and not go on
-    notes: tuple[str, ...] = ()  # about its refs and its program.md
+    has_corpus: bool
+    asked_again: Mapping[str, object]  # the terms that were taken out
+    obstacle: str | None  # why it can be read here, and not go on
+    notes: tuple[str, ...]  # about its refs and its program.md
 
 
 def unpack(place: Place, file: Path, at_home: Callable[[Night], Night | None]) -> Unpacked:
     """Put a packed night beside the others; raise NightError where it is damaged, hostile or would overwrite anything.
 
-    at_home returns the night with its corpus on this machine, and None where that is not here. The file stays, except
-    that of a night that was packed away here.
+    at_home returns the night with its corpus on this machine, and None where that is not here. The file stays.
     """
     contents = read_contents(file)
     if not valid_tag(contents.tag):
-        raise NightError(f"{file} holds a night whose tag is {contents.tag!r}; {DO_NOT}")
-    packed_away = place.packed(contents.tag)
-    is_own = file.resolve() == packed_away.resolve() and not place.repo.tracks(
-        str(packed_away.relative_to(place.repo.root))
-    )
+        raise NightError(f"{file} holds a night whose tag is {contents.tag!r}; do not use it")
     with work_folder(place) as aside:
-        if place.journal(contents.tag).exists():
-            unpacked = Unpacked(_night_there(place, contents, file, is_own=is_own))
-        else:
-            _check_new(place, contents, file, is_own=is_own)
-            _extract(file, aside)
-            unpacked = _settled_in(place, contents, file, aside, at_home)
-            _give_name(aside, place.folder(contents.tag))
-            write_ledger(place)
-        if is_own:
-            os.sync()  # all that was extracted is on the disk before its other copy is gone
-            packed_away.unlink()
+        _check_new(place, contents, file)
+        _extract(file, aside)
+        unpacked = _settled_in(place, contents, file, aside, at_home)
+        _give_name(aside, place.folder(contents.tag))
+        write_ledger(place)
     return unpacked
 
 
@@ -159,23 +145,22 @@ def _opened(file: Path) -> Iterator[tuple[tarfile.TarFile, Contents]]:
             if contents.format != FORMAT:
                 raise ValueError(f"its format is {contents.format}; this nightshift reads {FORMAT}")
             yield tar, contents
-    except FileNotFoundError:
-        raise NightError(f"there is no {file}") from None
     except DAMAGED as error:
         if isinstance(error, OSError) and error.errno is not None:
-            raise  # of the disk
+            raise NightError(f"{file} cannot be unpacked: {error.strerror}") from None
         raise NightError(f"{file} is damaged, or no packed night ({error}); put it back from a backup") from error
 
 
 def _extract(file: Path, aside: Path) -> None:
     """Extract files and folders within a folder, as far as the disk has room for them."""
     free = room = shutil.disk_usage(aside).free
-    count = 0
     with _opened(file) as (tar, _):
-        while (member := tar.next()) is not None:
-            count += 1
-            if member.type not in PLAIN or member.issparse() or member.size < 0 or count > MOST_MEMBERS:
-                raise ValueError(f"{member.name!r} in it is no plain file, or beyond {MOST_MEMBERS:,} files")
+        for _ in range(MOST_MEMBERS):
+            member = tar.next()
+            if member is None:
+                break
+            if not (member.isdir() or member.isreg()) or member.issparse() or member.size < 0:
+                raise ValueError(f"{member.name!r} in it is no plain file")
             if member.name not in (FOLDER, BUNDLE) and not member.name.startswith(f"{FOLDER}/"):
                 raise ValueError(f"{member.name!r} in it is no part of a night")  # such as FIXED, beside the folder
             room -= member.size
@@ -183,6 +168,8 @@ def _extract(file: Path, aside: Path) -> None:
                 raise NightError(f"{file} holds more than the {free / 1e9:.2f} GB that are free here; free some")
             tar.extract(member, aside, filter="data")
             tar.members.clear()  # type: ignore[attr-defined]  # else it remembers each
+        else:
+            raise ValueError(f"it has more than {MOST_MEMBERS:,} files")
         while tar.fileobj is not None and tar.fileobj.read(MOST_READ_BYTES):  # up to the checksum at its end
             pass
 
@@ -190,29 +177,20 @@ def _extract(file: Path, aside: Path) -> None:
 # ---- what is here already --------------------------------------------------------------------------------------------
 
 
-def _night_there(place: Place, contents: Contents, file: Path, *, is_own: bool) -> Night:
-    """Return the night that a call which was killed had put back; raise NightError for any other of this tag."""
-    write_ledger(place)  # that call may have left it to do
-    with Journal.read(place.journal(contents.tag)) as journal:
-        night = journal.night()
-    if is_own and night.started == contents.started:
-        return night
-    which = "this night" if night.started == contents.started else f"another night of that tag, begun {night.started}"
-    raise NightError(f"{place.folder(night.tag)} holds {which} already; move it away to unpack {file}")
-
-
-def _check_new(place: Place, contents: Contents, file: Path, *, is_own: bool) -> None:
+def _check_new(place: Place, contents: Contents, file: Path) -> None:
     """Raise NightError where unpacking would overwrite something, or set a ref that is not the night's."""
     tag, folder, packed_away = contents.tag, place.folder(contents.tag), place.packed(contents.tag)
     for ref, sha in contents.refs.items():
         if not is_of_night(ref, tag) or not COMMIT.fullmatch(sha):
-            raise NightError(f"{file} would set {harmless(ref)} to {harmless(sha)}, which is not the night's; {DO_NOT}")
+            raise NightError(
+                f"{file} would set {harmless(ref)} to {harmless(sha)}, which is not the night's; do not use it"
+            )
     place.check_own(tag)
     if folder.exists() and {path.name for path in folder.iterdir()} - {REPORT}:
-        raise NightError(f"{folder} is there, and holds no journal; move it away, and unpack the night again")
-    if is_own:
-        return
-    if packed_away.exists():
+        if place.journal(tag).exists():
+            write_ledger(place)  # a call that was killed may have left it to do
+        raise NightError(f"{folder} is there already; move it away to unpack {file}")
+    if packed_away.exists() and packed_away.resolve() != file.resolve():
         raise NightError(f"a night {tag} is packed away in {packed_away}; move it away to unpack {file}")
     for ref, sha in refs_of_night(place.repo, tag).items():
         if contents.refs.get(ref) != sha:
@@ -237,7 +215,7 @@ def _give_name(aside: Path, folder: Path) -> None:
 def _settled_in(
     place: Place, contents: Contents, file: Path, aside: Path, at_home: Callable[[Night], Night | None]
 ) -> Unpacked:
-    """Check an extracted night, make it one that can go on here, and bring what of it lies outside of its folder."""
+    """Check an extracted night, make it one that can go on here, and bring its refs."""
     folder = aside / FOLDER
     check_passive(folder / JOURNAL, file)
     with Journal.resume(folder / JOURNAL) as journal:
@@ -255,8 +233,16 @@ def _settled_in(
         journal.record_facts(id=here.id, data=here.data, pins=here.pins, terms=here.terms)
     if unlike is not None:
         obstacle = f"its {unlike} is another than the one installed here, and none that came in the file runs"
-    notes = (*_bring_refs(place, contents, aside / BUNDLE), *_bring_program(place, folder / PROGRAM, night.tag))
-    return Unpacked(here, home is not None, asked_again, obstacle, notes)
+    notes = []
+    try:
+        if contents.refs:
+            read_bundle(place.repo, aside / BUNDLE, contents.refs)
+    except RepoError as error:
+        notes.append(f"its commits could not be brought back ({error}); the journal has its scripts")
+    if (folder / PROGRAM).is_file():
+        program = place.folder(night.tag) / PROGRAM
+        notes.append(f"{program} is the night's; the one beside the script is told to all who propose edits here")
+    return Unpacked(here, home is not None, asked_again, obstacle, tuple(notes))
 
 
 def _install_fixed(place: Place, night: Night, first_script: str | None, aside: Path) -> str | None:
@@ -292,34 +278,24 @@ def _terms_here(terms: Terms) -> tuple[Terms, dict[str, object], str | None]:
     return replace(inside, sandbox=max(terms.sandbox, Mode.AUTO.value, key=SANDBOXES.index)), asked_again, None
 
 
-def _bring_refs(place: Place, contents: Contents, bundle: Path) -> Iterator[str]:
-    """Bring the night's refs with their commits; yield a sentence for each that is not as it was."""
-    if not contents.refs or refs_of_night(place.repo, contents.tag) == dict(contents.refs):
-        return
-    try:
-        for ref in read_bundle(place.repo, bundle, contents.refs):
-            yield f"{ref} leads to another commit by now, and stays; it was {contents.refs[ref][:7]}"
-    except RepoError as error:
-        yield f"its commits could not be brought back ({error}); the journal has its scripts"
-
-
-def _bring_program(place: Place, ours: Path, tag: str) -> Iterator[str]:
-    """Put program.md beside the script where there is none; yield a sentence about where it is."""
-    theirs = place.script_path.parent / PROGRAM
-    if not ours.is_file():
-        return
-    if not theirs.exists() and not theirs.is_symlink():
-        theirs.parent.mkdir(parents=True, exist_ok=True)
-        ours.rename(theirs)
-        yield f"{theirs} is the night's, and is told to all who propose edits here"
-    elif theirs.is_file() and theirs.read_bytes() == ours.read_bytes():
-        ours.unlink()
-    else:
-        there = place.folder(tag) / PROGRAM
-        yield f"the program.md here is another than the night's, and stays; the night's is {there}"
-
-
 # ---- the journal -----------------------------------------------------------------------------------------------------
+
+TABLES = "SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY name"
+
+# What is wrong with a journal → the rows in which it is. A chain of parents that led back would be followed forever.
+WRONG_ROWS = {
+    "lacks an attempt": """
+        SELECT number FROM (SELECT number, row_number() OVER (ORDER BY number) - 1 AS place FROM attempts)
+        WHERE number <> place""",
+    "has an attempt that is made from a later one, or from none": """
+        SELECT number FROM attempts
+        WHERE parent NOT BETWEEN 0 AND number - 1 OR merges NOT BETWEEN 0 AND number - 1""",
+    "tells of an attempt that it lacks": """
+        SELECT attempt FROM (
+            SELECT attempt FROM runs UNION SELECT attempt FROM decisions UNION SELECT champion FROM dawns
+            UNION SELECT parent FROM ideas UNION SELECT attempt FROM ideas)
+        WHERE attempt NOT IN (SELECT number FROM attempts)""",
+}
 
 
 def check_passive(journal: Path, file: Path) -> None:
@@ -331,15 +307,14 @@ def check_passive(journal: Path, file: Path) -> None:
         with closing(sqlite3.connect(f"{journal.absolute().as_uri()}?mode=ro", uri=True)) as database:
             (version,) = database.execute("PRAGMA user_version").fetchone()
             check_format(version, file)
-            is_ours = database.execute(TABLES).fetchall() == ours
-            # the tables are strict, so this finds a text, such as a path, in a column of numbers
-            problem = (
-                database.execute("PRAGMA quick_check(1)").fetchone()[0] if is_ours else "other tables than a night's"
-            )
+            problem = "other tables than a night's"
+            if database.execute(TABLES).fetchall() == ours:
+                # the tables are strict, so this finds a text, such as a path, in a column of numbers
+                (problem,) = database.execute("PRAGMA quick_check(1)").fetchone()
     except sqlite3.Error as error:
         raise NightError(f"{file} holds no readable journal ({error}); put it back from a backup") from error
     if problem != "ok":
-        raise NightError(f"the journal in {file} has {harmless(problem)}; {DO_NOT}")
+        raise NightError(f"the journal in {file} has {harmless(problem)}; do not use it")
 
 
 def check_records(journal: Journal, file: Path) -> None:
@@ -347,56 +322,39 @@ def check_records(journal: Journal, file: Path) -> None:
 
     They become paths, refs, arguments of git and lines of a terminal.
     """
-    for find in (_wrong_facts, _wrong_tables, _wrong_values):  # scripts are measured before they are read
-        why = next(find(journal), None)
-        if why is not None:
-            raise NightError(f"the journal in {file} {why}; {DO_NOT}")
+    # scripts are measured before they are read
+    why = next(chain(_wrong_facts(journal.night()), _wrong_rows(journal), _wrong_values(journal)), None)
+    if why is not None:
+        raise NightError(f"the journal in {file} {why}; do not use it")
 
 
-def _wrong_facts(journal: Journal) -> Iterator[str]:
-    night = journal.night()
+def _wrong_facts(night: Night) -> Iterator[str]:
     script = Path(night.script)
-    if not 0 < night.budget_s < MEASURED[1]:
-        yield "has a budget that none can have"
-    if not is_of_night(night.branch, night.tag) or not night.branch.endswith(f"-{night.tag}"):
-        yield f"would move {harmless(short(night.branch))}, which is not the night's branch"
-    if script.is_absolute() or ".." in script.parts or ".git" in night.script.casefold().split("/"):
-        yield f"works on {harmless(night.script)}, which is no path in a repository"
-    if harmless(night.script) != night.script:
-        yield "has a script whose name commands a terminal"
-    if not re.fullmatch(r"[A-Za-z0-9_.+=-]*", night.protocol):  # it names a folder of a cluster's nodes
-        yield f"has {harmless(night.protocol)!r} as its protocol, which none has"
-    if night.device_kind not in get_args(DeviceKind):
-        yield f"ran on {harmless(night.device_kind)!r}, which is no kind of device"
+    leaves = script.is_absolute() or ".." in script.parts or ".git" in night.script.casefold().split("/")
+    is_fine = {
+        "base": COMMIT.fullmatch(night.base) is not None,
+        "branch": is_of_night(night.branch, night.tag) and night.branch.endswith(f"-{night.tag}"),
+        "budget_s": 0 < night.budget_s < MEASURED[1],
+        "device_kind": night.device_kind in get_args(DeviceKind),
+        "protocol": re.fullmatch(r"[A-Za-z0-9_.+=-]*", night.protocol) is not None,  # a folder of a cluster's nodes
+        "script": not leaves and harmless(night.script) == night.script,
+    }
+    for fact, fine in is_fine.items():
+        if not fine:
+            yield f"has {harmless(str(getattr(night, fact)))} as {fact}, which no night has"
 
 
-def _wrong_tables(journal: Journal) -> Iterator[str]:
-    """Yield what is wrong with attempts, runs, decisions and dawns, which are found by the numbers of attempts.
-
-    A chain of parents that led back would be followed without end.
-    """
-    rows = journal.query('SELECT number, parent, merges, "commit" FROM attempts ORDER BY number')
-    if [row["number"] for row in rows] != [*range(len(rows))]:
-        yield "lacks an attempt"
-    for row in rows:
-        if not all(base is None or 0 <= base < row["number"] for base in (row["parent"], row["merges"])):
-            yield "has an attempt that is made from a later one, or from none"
-    named = journal.query(
-        "SELECT attempt FROM runs UNION SELECT attempt FROM decisions UNION SELECT champion FROM dawns "
-        "UNION SELECT parent FROM ideas UNION SELECT attempt FROM ideas WHERE attempt IS NOT NULL"
-    )
-    if not all(0 <= number < len(rows) for (number,) in named):
-        yield "tells of an attempt that it lacks"
-    commits = [journal.night().base, *(row["commit"] for row in rows if row["commit"] is not None)]
-    if not all(COMMIT.fullmatch(sha) for sha in commits):
-        yield "names a commit that is none"
+def _wrong_rows(journal: Journal) -> Iterator[str]:
+    yield from (wrong for wrong, statement in WRONG_ROWS.items() if next(iter(journal.query(statement)), None))
+    for (sha,) in journal.query('SELECT "commit" FROM attempts WHERE "commit" IS NOT NULL'):
+        if not COMMIT.fullmatch(sha):
+            yield f"has {harmless(sha)} as a commit, which is none"
     for (packed,) in journal.query("SELECT packed FROM scripts"):  # some kilobytes may unpack to gigabytes
         try:
-            is_huge = len(zlib.decompressobj().decompress(packed, MOST_SCRIPT_BYTES)) == MOST_SCRIPT_BYTES
+            if len(zlib.decompressobj().decompress(packed, MOST_SCRIPT_BYTES)) == MOST_SCRIPT_BYTES:
+                yield f"has a script of more than {MOST_SCRIPT_BYTES >> 20} MB"
         except zlib.error:
             yield "has a script that cannot be unpacked"
-        if is_huge:
-            yield f"has a script of more than {MOST_SCRIPT_BYTES >> 20} MB"
 
 
 def _wrong_values(journal: Journal) -> Iterator[str]:

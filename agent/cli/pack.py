@@ -124,11 +124,10 @@ def _needed(journal: Journal, *, any_weights: bool) -> frozenset[int] | None:
 def unpack(file: str, /) -> None:
     """Put a night that was packed beside the nights of this repository.
 
-    Of one that was packed away here, its TAG is enough: it comes back, and the file is deleted. One that comes from
-    another machine can go on here if the device has the same name and the same corpus is here, which is found by its
-    hashes. Nothing that is here is overwritten. Nothing that came in the file runs outside of a sandbox: a night goes
-    on if its prepare.py and nightshift's own files are as they are installed here, and a coding agent or a model has to
-    be named again.
+    Of one that was packed away here, its TAG is enough. The file stays. A night that comes from another machine can go
+    on here if the device has the same name and the same corpus is here, which is found by its hashes. Nothing that is
+    here is overwritten. Nothing that came in the file runs outside of a sandbox: a night goes on if its prepare.py and
+    nightshift's own files are as they are installed here, and a coding agent or a model has to be named again.
 
     Args:
         file: that nightshift pack has written, or the TAG of a night that was packed away
