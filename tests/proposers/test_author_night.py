@@ -111,7 +111,7 @@ TITLES = [
 
 
 def test_the_example_holds_every_part_within_sixteen_thousand_tokens():
-    page = (PROJECT / "docs" / "example-prompt.md").read_text()
+    page = (PROJECT / "docs" / "example-prompt.txt").read_text()
     prompt = page[page.index("You improve one training script") :]
     outside = re.sub(r"(?ms)^(````*)\w*\n.*?^\1$", "", prompt)
     assert re.findall(r"(?m)^# (.+)$", outside) == TITLES
