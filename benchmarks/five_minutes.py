@@ -15,8 +15,8 @@ everything else that the process took: imports, compilation, evaluation.
 
 Flat keys of --json: val_bpb (the mean over seeds), val_bpb_std, seconds_beyond (of the first run, which is cold),
 tokens_M, tokens_s, peak_memory_gb, training_s of ours; the same with NAME_ in front for peers; ratio_NAME_val_bpb and
-ratio_NAME_tokens_s, ours over theirs; budget_s, seeds, corpus, device. The file is written again after every run, and
-with --folder a run that has finished there is not done again: a long comparison may be cut into several calls.
+ratio_NAME_tokens_s, ours over theirs; budget_s, seeds, corpus, device. With --folder a run that has finished there is
+not done again: a long comparison may be cut into several calls, and goes on after a failure.
 """
 
 from __future__ import annotations
@@ -47,13 +47,9 @@ def contestants(args: argparse.Namespace, script: Path) -> dict[str, Command]:
         if not separator or not re.fullmatch(r"[\w.-]+", name) or name == OURS:
             raise measure.Misuse(f"--peer {text} is not NAME=PATH: name a clone, as in autoresearch=~/autoresearch")
         peer = peers.read_script(Path(path).expanduser())
-        python = Path(sys.executable) if peers.is_mlx(peer) else measure.torch_python(args.torch_python)
-        if python is None:
-            measure.say(f"{name} is left out: this Python has no PyTorch; name one that has with --torch-python")
-            continue
-        chosen[name] = (python, "-c", peers.RUN, peer)
+        chosen[name] = (sys.executable if peers.is_mlx(peer) else args.torch_python, "-c", peers.RUN, peer)
     if not chosen:
-        raise measure.Misuse("nothing is left to be measured: name a --peer that can run here, or leave out --no-ours")
+        raise measure.Misuse("nothing is to be measured: name a --peer, or leave out --no-ours")
     return chosen
 
 
@@ -99,35 +95,22 @@ def read_figures(watched: measure.Watched, budget_s: float, *, is_cpu: bool) -> 
 
 
 def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
-    """Run everyone with the first seed, then everyone with the next; one that fails is out, with a word about it."""
+    """Run everyone with the first seed, then everyone with the next."""
     script = measure.overwritten(measure.SCRIPT, args.set, folder)
     chosen = contestants(args, script)
     facts = measure.describe(script)
     results: dict[str, list[Figures]] = {name: [] for name in chosen}
-    out: set[str] = set()
-    flat: measure.Flat = {}
     for seed, name in [(seed, name) for seed in range(args.seeds) for name in chosen]:
-        if name in out:
-            continue
-        try:
-            figures = finished(name, chosen[name], seed, args, folder, facts)
-        except measure.Failed as error:
-            measure.say(f"{name} is out: {error}")
-            out.add(name)
-            continue
+        figures = finished(name, chosen[name], seed, args, folder, facts)
         results[name].append(figures)
         beyond = f"{figures['seconds_beyond']:.0f} s beyond {args.budget_s:g}"
         measure.say(f"seed {seed}  {name:18} val_bpb {figures['val_bpb']:.4f}  {beyond}")
-        flat = flatten(args, facts, results)
-        measure.write_json(args.json, flat)
-    if len(out) == len(chosen):
-        raise measure.Failed("none of them ran to its end; what each said is above")
-    return flat
+    return flatten(args, facts, results)
 
 
 def flatten(args: argparse.Namespace, facts: Any, results: dict[str, list[Figures]]) -> measure.Flat:
     flat: measure.Flat = {}
-    for name, runs in [(name, runs) for name, runs in results.items() if runs]:
+    for name, runs in results.items():
         prefix, scores = prefix_of(name), [run["val_bpb"] or 0.0 for run in runs]
         flat[f"{prefix}val_bpb"] = statistics.fmean(scores)
         flat[f"{prefix}val_bpb_std"] = statistics.stdev(scores) if len(scores) > 1 else None
@@ -162,7 +145,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seeds", type=measure.count, default=1, metavar="N", help="runs of each (default: 1)")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="overwrite a dial of ours")
     parser.add_argument("--no-ours", action="store_true", help="the peers alone")
-    parser.add_argument("--torch-python", type=Path, metavar="PATH", help="a Python with PyTorch, if this one has none")
+    about = "a Python with PyTorch, if this one has none"
+    parser.add_argument("--torch-python", default=sys.executable, metavar="PATH", help=about)
 
 
 PROGRAM = measure.Program(__doc__ or "", compare, print_results, add_options, {"budget_s": (300.0, 5.0)})

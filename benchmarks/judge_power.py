@@ -7,32 +7,25 @@ A night has 96 runs, those that calibrate included. Its edits do harm, nothing o
 the noise of one run; sigma itself differs from night to night and no judge is told. Scenarios:
 
   usual     70 % harmful, 3 sigma on average; 18 % without effect; 12 % gains of 1.5 sigma on average; all exponential
+  heavy     the same with heavy-tailed noise: Student's t with 3 degrees of freedom, scaled to the same deviation
   rarer     the share of gains falls from 24 % to nothing in the course of the night, in favour of harm
   peaked    60 % harmful, 4 sigma on average; 28 % without effect; 12 % gains of 1.5 sigma; seldom small: gamma, shape 3
-  sources   each edit comes from one of two sources by chance: 40 % harmful, 35 % without effect, 25 % gains in one,
-            85 %, 12 % and 3 % in the other, of the usual sizes
 
-each with Gaussian and with heavy-tailed noise (Student's t with 3 degrees of freedom, scaled to the same deviation).
 Effects add up, so that a script without an edit is worth its own merit less that edit's effect. Policies:
 
   greedy    one run, lower than the incumbent
   gate      three runs against the incumbent's three; kept where 95 % of all bootstrap resamples say better
   strict, balanced                    nightshift's
-  untold    balanced, which is not told the sources; in that scenario only
   dawn      balanced, and up to 30 runs more at dawn (agent/judging/champion.py), without the passengers
 
 JSON, for each policy P, means over the nights: P_true_gain, P_bias (believed less true gain), both in sigma, P_keeps,
 P_worthless (share of the keeps whose true effect is not above zero), P_runs_per_attempt, P_false_keeps_per_100 (edits
-without effect that are kept, of 100 tried); P_true_gain_error is a standard error. These are of the usual scenario
-with Gaussian noise; others begin with its name: heavy_, rarer_, rarer_heavy_ and so on.
+without effect that are kept, of 100 tried); P_true_gain_error is a standard error. These are of the usual scenario;
+others begin with its name: heavy_, rarer_ and so on.
 
-Nights of balanced in the usual scenario with W = 1, 4 and 16 workers, where attempts end in any order:
-
-  async_gain_W              the true gain of 96 runs, in sigma
-  async_cost_W              the share of the gain of one worker that is lost, and async_cost_W_error, its standard error
-  async_cost_W_calibrated   the same where W workers calibrate as real nights do, with 1 + W runs
-  async_merges_W            merges
-  hours_gain_W              the true gain in the time of 24 runs, in which W workers make W times as many, calibrated so
+Nights of balanced in the usual scenario with W = 1, 4 and 16 workers, where attempts end in any order: async_gain_W is
+the true gain of 96 runs, in sigma; async_cost_W the share of one worker's gain that is lost, async_cost_W_error its
+standard error.
 """
 
 from __future__ import annotations
@@ -69,11 +62,10 @@ from agent.experiment import (
 from agent.judging.champion import Ablation, Again, Without
 from agent.judging.findings import Findings
 from agent.judging.judges import Balanced, Greedy, Strict
-from agent.night.limits import calibration_runs
 from agent.night.merging import first_of
 
 RUNS, DAWN_RUNS = 96, 30
-WORKERS, HOURS = (1, 4, 16), 24  # HOURS: lengths of a run
+WORKERS = (1, 4, 16)
 POLICIES = ("greedy", "gate", "strict", "balanced", "dawn")
 
 
@@ -89,41 +81,36 @@ class Mixture:
     harm: float
     gain: float
     shape: float = 1.0  # of the gamma distribution of sizes: 1 is exponential
+    heavy: bool = False  # are the tails of the noise?
 
 
 USUAL = (0.70, 0.18, 0.12)
 PEAKED = (0.60, 0.28, 0.12)
-GOOD, POOR = (0.40, 0.35, 0.25), (0.85, 0.12, 0.03)
-MIXTURES = {  # one of each source
-    "usual": (Mixture(USUAL, USUAL, 3.0, 1.5),),
-    "rarer": (Mixture((0.58, 0.18, 0.24), (0.82, 0.18, 0.0), 3.0, 1.5),),
-    "peaked": (Mixture(PEAKED, PEAKED, 4.0, 1.5, shape=3.0),),
-    "sources": (Mixture(GOOD, GOOD, 3.0, 1.5), Mixture(POOR, POOR, 3.0, 1.5)),
+MIXTURES = {
+    "usual": Mixture(USUAL, USUAL, 3.0, 1.5),
+    "heavy": Mixture(USUAL, USUAL, 3.0, 1.5, heavy=True),
+    "rarer": Mixture((0.58, 0.18, 0.24), (0.82, 0.18, 0.0), 3.0, 1.5),
+    "peaked": Mixture(PEAKED, PEAKED, 4.0, 1.5, shape=3.0),
 }
 
 
 class Edits:
     """A world of edits that add up: the same for every policy, edit by edit and run by run."""
 
-    def __init__(
-        self, seed: int, mixture: str = "usual", heavy: bool = False, edits: int = RUNS, told: bool = True
-    ) -> None:
-        rng, mixtures = np.random.default_rng(seed), MIXTURES[mixture]
+    def __init__(self, seed: int, mixture: str = "usual", edits: int = RUNS) -> None:
+        rng, mixed = np.random.default_rng(seed), MIXTURES[mixture]
         self.sigma_bpb = float(np.exp(rng.uniform(math.log(0.001), math.log(0.03))))
         self.level_bpb = float(rng.uniform(0.5, 2.0))
         luck = rng.random(edits)
-        first = mixtures[0]  # all have the same sizes
-        sizes = rng.gamma(first.shape, 1 / first.shape, size=edits)
-        self.sources = rng.integers(len(mixtures), size=edits)  # of every attempt
-        every = np.stack([np.linspace(each.begin, each.end, edits).cumsum(axis=1) for each in mixtures])
-        shares = every[self.sources, np.arange(edits)]
-        kinds = [-first.harm * sizes, np.zeros(edits), first.gain * sizes]
+        sizes = rng.gamma(mixed.shape, 1 / mixed.shape, size=edits)
+        shares = np.linspace(mixed.begin, mixed.end, edits).cumsum(axis=1)
+        kinds = [-mixed.harm * sizes, np.zeros(edits), mixed.gain * sizes]
         # sigma, by attempt
         self.effects = np.select([luck < shares[:, 0], luck < shares[:, 1]], kinds[:2], kinds[2])
-        self.seed, self.heavy, self.told = seed, heavy, told  # told: whether the judge sees the edits' sources
+        self.seed, self.heavy = seed, mixed.heavy
 
     def propose(self, history: History, parent: Attempt | None) -> Proposal:
-        return Proposal("", "", "", f"source {self.sources[len(history)]}" if self.told else "")
+        return Proposal("", "", "", "")
 
     def merge(self, overtaken: Attempt, onto: Attempt, history: History) -> Proposal:
         return overtaken.proposal
@@ -151,11 +138,6 @@ class Edits:
 
 
 # ---- policies --------------------------------------------------------------------------------------------------------
-
-
-def policies(mixture: str) -> tuple[str, ...]:
-    untold = ("untold",) * (len(MIXTURES[mixture]) > 1)
-    return *POLICIES[:-2], *untold, "balanced", "dawn"
 
 
 @dataclass(frozen=True)
@@ -235,26 +217,24 @@ def outcome(world: Edits, history: History, kept: list[int], believed_bpb: float
     )
 
 
-def outcomes(seed: int, mixture: str, heavy: bool) -> Iterator[tuple[str, Outcome]]:
-    """Yield how each policy fares with the same edits and the same luck."""
-    judges: dict[str, Judge] = {"greedy": Greedy(), "gate": Gate(), "strict": Strict()}
-    for name in policies(mixture):
-        world = Edits(seed, mixture, heavy, told=name != "untold")
-        if name != "dawn":
-            history = a_night(judges.get(name, Balanced()), world)
-            kept = [attempt.number for attempt in history[1:] if attempt.status is Status.KEEP]
-            findings = None if (night := ablation(history)) is None else night.findings()
-            believed_bpb = 0.0
-            if findings is not None:
-                believed_bpb = findings.recorded_bpb if name in judges else findings.believed_bpb
-            yield name, outcome(world, history, kept, believed_bpb)
-            continue
-        confirmed = list(history)  # balanced's, which comes before
-        dawn = a_dawn(world, confirmed)
-        findings = None if dawn is None else dawn.findings()
-        passengers = findings.passengers if findings is not None else ()
-        left = [number for number in kept if number not in passengers]
-        yield name, outcome(world, confirmed, left, confirmed_bpb(findings))
+def outcomes(seed: int, mixture: str) -> dict[str, Outcome]:
+    """Return how each policy fares with the same edits and the same luck."""
+    judges: dict[str, Judge] = {"greedy": Greedy(), "gate": Gate(), "strict": Strict(), "balanced": Balanced()}
+    world, ends = Edits(seed, mixture), {}
+    for name, judge in judges.items():
+        history = a_night(judge, world)
+        kept = [attempt.number for attempt in history[1:] if attempt.status is Status.KEEP]
+        night, believed_bpb = ablation(history), 0.0
+        if night is not None:
+            findings = night.findings()
+            believed_bpb = (findings.believed_bpb if name == "balanced" else findings.recorded_bpb) or 0.0
+        ends[name] = outcome(world, history, kept, believed_bpb)
+    dawn = a_dawn(world, history)  # of balanced's night, the last one
+    confirmed = None if dawn is None else dawn.findings()
+    passengers = () if confirmed is None else confirmed.passengers
+    left = [number for number in kept if number not in passengers]
+    ends["dawn"] = outcome(world, history, left, confirmed_bpb(confirmed))
+    return ends
 
 
 def confirmed_bpb(findings: Findings | None) -> float:
@@ -268,38 +248,31 @@ def confirmed_bpb(findings: Findings | None) -> float:
 # ---- many nights -----------------------------------------------------------------------------------------------------
 
 
-def simulate(job: tuple[int, str, bool]) -> list[tuple[str, Outcome]]:
-    return list(outcomes(*job))
-
-
-def simulate_crew(job: tuple[int, int, int, bool]) -> tuple[float, int]:
-    """Return the true gain in sigma of a night of several workers, and its merges."""
-    seed, workers, runs, calibrated = job
-    world, judge = Edits(seed, edits=runs), Balanced()
-    calibration = calibration_runs(judge.calibration, workers) if calibrated else judge.calibration
-    history = Night(world, judge, runs, workers, calibration).simulate().history
+def gain_of_crew(seed: int, workers: int) -> float:
+    """Return the true gain in sigma of a night of several workers."""
+    world = Edits(seed)
+    history = Night(world, Balanced(), RUNS, workers).simulate().history
     best = incumbent(history)
-    gain = 0.0 if best is None else world.merit(best, history)
-    return gain, sum(attempt.proposal.merges is not None for attempt in history)
+    return 0.0 if best is None else world.merit(best, history)
 
 
-def scenarios(args: argparse.Namespace) -> Iterator[tuple[str, str, bool, int]]:
-    """Yield prefix of its keys, mixture, heavy tails, nights."""
-    for mixture, heavy in itertools.product(MIXTURES, (False, True)):
-        prefix = ("" if mixture == "usual" else f"{mixture}_") + ("heavy_" if heavy else "")
+def scenarios(args: argparse.Namespace) -> Iterator[tuple[str, str, int]]:
+    """Yield the prefix of its keys, its name, nights."""
+    for mixture in MIXTURES:
+        prefix = "" if mixture == "usual" else f"{mixture}_"
         if nights := args.other_nights if prefix else args.nights:
-            yield prefix, mixture, heavy, nights
+            yield prefix, mixture, nights
 
 
 def compare(args: argparse.Namespace, folder: object) -> measure.Flat:
     flat: measure.Flat = {"runs": RUNS, "dawn_runs": DAWN_RUNS, "nights": args.nights, "first_seed": args.first_seed}
     with ProcessPoolExecutor(args.processes) as pool:
-        for prefix, mixture, heavy, nights in scenarios(args):
-            measure.say(f"{nights} nights: {mixture}, {'heavy-tailed' if heavy else 'Gaussian'} noise")
-            ends = list(pool.map(simulate, [(args.first_seed + i, mixture, heavy) for i in range(nights)]))
-            for place, name in enumerate(policies(mixture)):
-                summary = summed_up([night[place][1] for night in ends])
-                flat |= {f"{prefix}{name}_{key}": value for key, value in summary.items()}
+        for prefix, mixture, nights in scenarios(args):
+            measure.say(f"{nights} nights: {mixture}")
+            seeds = range(args.first_seed, args.first_seed + nights)
+            ends = list(pool.map(outcomes, seeds, [mixture] * nights))
+            for name in POLICIES:
+                flat |= {f"{prefix}{name}_{key}": value for key, value in summed_up([e[name] for e in ends]).items()}
             for above, below in (("balanced", "greedy"), ("dawn", "balanced")):
                 quotient = measure.ratio(flat[f"{prefix}{above}_true_gain"], flat[f"{prefix}{below}_true_gain"])
                 flat[f"{prefix}{above}_over_{below}"] = quotient
@@ -328,19 +301,11 @@ def compare_workers(args: argparse.Namespace, pool: ProcessPoolExecutor) -> meas
     alone = np.zeros(0)
     for workers in WORKERS if seeds else ():
         measure.say(f"{len(seeds)} nights: workers {workers}")
-        ends = list(pool.map(simulate_crew, [(seed, workers, RUNS, False) for seed in seeds]))
-        gains = np.array([gain for gain, _ in ends])
+        gains = np.array(list(pool.map(gain_of_crew, seeds, [workers] * len(seeds))))
         alone = gains if workers == 1 else alone
-        flat[f"async_gain_{workers}"] = float(gains.mean())
-        flat[f"async_merges_{workers}"] = float(np.mean([merges for _, merges in ends]))
-        if workers > 1:
-            lost = (alone - gains) / alone.mean()
-            flat[f"async_cost_{workers}"] = float(lost.mean())
-            flat[f"async_cost_{workers}_error"] = float(lost.std()) / math.sqrt(len(seeds))
-            calibrated = [gain for gain, _ in pool.map(simulate_crew, [(s, workers, RUNS, True) for s in seeds])]
-            flat[f"async_cost_{workers}_calibrated"] = 1 - float(np.mean(calibrated)) / float(alone.mean())
-        some = [(seed, workers, HOURS * workers, True) for seed in seeds[: max(1, len(seeds) // 5)]]
-        flat[f"hours_gain_{workers}"] = float(np.mean([gain for gain, _ in pool.map(simulate_crew, some)]))
+        lost = (alone - gains) / alone.mean()
+        flat |= {f"async_gain_{workers}": float(gains.mean()), f"async_cost_{workers}": float(lost.mean())}
+        flat[f"async_cost_{workers}_error"] = float(lost.std()) / math.sqrt(len(seeds))
     return flat
 
 
@@ -350,14 +315,11 @@ def print_results(args: argparse.Namespace, flat: measure.Flat) -> None:
         "keeps": ("keeps", ".2f"), "worthless": ("worthless", ".1%"), "runs_per_attempt": ("runs an attempt", ".2f"),
         "false_keeps_per_100": ("false keeps in 100", ".2f"),
     }  # fmt: skip
-    for prefix, mixture, heavy, nights in scenarios(args):
-        title = f"{mixture}, {'heavy-tailed' if heavy else 'Gaussian'} noise, {nights} nights of {RUNS} runs"
-        measure.print_grid(title, flat, {f"{prefix}{name}_": name for name in policies(mixture)}, columns)
+    for prefix, mixture, nights in scenarios(args):
+        title = f"{mixture}, {nights} nights of {RUNS} runs"
+        measure.print_grid(title, flat, {f"{prefix}{name}_": name for name in POLICIES}, columns)
     if args.parallel_nights:
-        names = {
-            "async_gain_": "true gain, σ", "async_cost_": "cost", "async_merges_": "merges",
-            "hours_gain_": f"gain in {HOURS} runs' time",
-        }  # fmt: skip
+        names = {"async_gain_": "true gain, σ", "async_cost_": "cost"}
         title = f"several workers, {args.parallel_nights} nights of {RUNS} runs"
         measure.print_grid(title, flat, names, {str(workers): (f"workers: {workers}", ".3f") for workers in WORKERS})
 

@@ -1,26 +1,22 @@
 """How proposers of dials do in simulated nights, where the truth is known: what the search's design was decided by.
 
     python benchmarks/landscapes.py [--nights 12] [--runs 40 96] [--judge greedy] [--arms search random …]
-                                    [--kinds bowl …] [--workers 1 4 16] [--processes 2] [--quick] [--json FILE]
+                                    [--kinds bowl …] [--processes 2] [--quick] [--json FILE]
 
 A landscape is a bowl over the project's own dials, of which four to six matter; two pairs of them act together, and
 beyond a cliff a run crashes. Everything is in sigma, the noise of one run; each proposer has the same landscapes and
 noise. The project's own judges decide; runs that repeat an attempt count as runs. Gains are the champion's true ones.
-With several workers, a proposal does not know the results of the runs in flight, and an edit whose parent is no longer
-the best is merged onto the best script.
 
     bowl     8 sigma to be had        loud    4        quiet    30        tuned    3, and close by
     short    30, most of it in BATCH_ROWS, DEPTH and ASPECT_RATIO         cliffs   10, and six cliffs
-    edges    10, and every fourth dial has a cliff, above or below: not part of the mean over the kinds
 
     search   agent/proposers/search/search.py           random   one to three dials from their whole ranges
-    steps    one to three dials, a small step    tpe      Optuna's TPE over all dials at once (multivariate)
-    cma      CMA-ES over all dials at once (separable, from the start's dials, sigma an eighth of a range)
+    steps    one to three dials, a small step           tpe      Optuna's TPE over all dials at once (multivariate)
+    cma      Optuna's CMA-ES over all dials at once (separable, from the start's dials, sigma an eighth of a range)
 
-Flat keys of --json, for each arm (search_w4 with four workers) and number of runs: ARM_RUNS_share, the mean over the
-first six kinds of the share of what was to be had; ARM_RUNS_share_stderr, its standard error; ARM_RUNS_tried, the same
-for the best place that was tried; ARM_RUNS_crashes of a night, and ARM_RUNS_attempts; ARM_KIND_RUNS_gain,
-ARM_KIND_RUNS_stderr.
+Flat keys of --json, for each arm and number of runs: ARM_RUNS_share, the mean over the kinds of the share of what was
+to be had; ARM_RUNS_share_stderr, its standard error; ARM_RUNS_tried, the same for the best place that was tried;
+ARM_RUNS_crashes of a night, and ARM_RUNS_attempts; ARM_KIND_RUNS_gain, ARM_KIND_RUNS_stderr.
 """
 
 from __future__ import annotations
@@ -35,6 +31,7 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # nights are simulated side by side
 
@@ -48,16 +45,14 @@ from agent.judging.judges import JUDGES, choose_judge
 from agent.judging.noise import noise as noise_of
 from agent.proposers.briefing import Briefing
 from agent.proposers.search.search import Search
-from agent.script.dials import Choices, Dial, Range, Value, read_dials, searched, set_dials, tried_as
-from agent.script.merge import merged
+from agent.script.dials import Choices, Dial, Range, Value, read_dials, searched, set_dials
 
 KIND = "cpu"
 SOURCE = measure.SCRIPT.read_text()
 SCRIPT = SOURCE[SOURCE.index("# Shape of the model") : SOURCE.index("# Machinery")]  # its dials with ranges
 DIALS = searched(SCRIPT, KIND)
 NAMES = [dial.name for dial in DIALS]
-GAINS = {"bowl": 8.0, "loud": 4.0, "quiet": 30.0, "tuned": 3.0, "short": 30.0, "cliffs": 10.0, "edges": 10.0}  # sigma
-MEANT = tuple(GAINS)[:6]  # the kinds that a share is the mean over
+GAINS = {"bowl": 8.0, "loud": 4.0, "quiet": 30.0, "tuned": 3.0, "short": 30.0, "cliffs": 10.0}  # sigma, to be had
 SIGMA_BPB, BEST_BPB = 0.005, 1.0
 NIGHT = experiment.Night("simulated", "", "train_mlx.py", "", 300.0, 0, KIND, "", "", "", "")
 Place = np.ndarray  # (D,), 0 to 1 on every dial
@@ -131,14 +126,8 @@ class Landscape:
         floats = [i for i, dial in enumerate(DIALS) if isinstance(dial.span, Range) and START[i] < 0.8]
         self.cliffs = [
             (i, rng.uniform(max(START[i], self.best[i]) + 0.08, 1.1))
-            for i in rng.sample(floats, {"cliffs": 6, "edges": 0}.get(kind, 2))
+            for i in rng.sample(floats, 6 if kind == "cliffs" else 2)
         ]
-        self.drops: list[tuple[int, float]] = []  # cliffs below
-        for i in rng.sample(range(len(DIALS)), len(DIALS) // 4 if kind == "edges" else 0):
-            if rng.random() < 0.65:
-                self.cliffs.append((i, rng.uniform(max(START[i], self.best[i]) + 0.08, 1.1)))
-            else:
-                self.drops.append((i, rng.uniform(-0.1, min(START[i], self.best[i]) - 0.08)))
 
     def loss(self, place: Place) -> float:
         off = place - self.best
@@ -146,8 +135,7 @@ class Landscape:
 
     def crashes(self, place: Place) -> bool:
         too_large = place[NAMES.index("BATCH_ROWS")] + place[NAMES.index("DEPTH")] > 1.35
-        above = any(place[i] > edge for i, edge in self.cliffs)
-        return bool(too_large or above or any(place[i] < edge for i, edge in self.drops))
+        return bool(too_large or any(place[i] > edge for i, edge in self.cliffs))
 
 
 class Scripts:
@@ -162,10 +150,8 @@ class Scripts:
             return Proposal(SCRIPT, "", "", "you")
         return self._source(Briefing(NIGHT, tuple(history), parent, noise=self._sigma(history)))
 
-    def merge(self, overtaken: Attempt, onto: Attempt, history: History) -> Proposal | None:
-        base, script = history[overtaken.parent or 0].proposal.script, overtaken.proposal.script
-        both = merged(onto.proposal.script, base, script, KIND)
-        return None if both is None or tried_as(both, history) else replace(overtaken.proposal, script=both)
+    def merge(self, overtaken: Attempt, onto: Attempt, history: History) -> None:
+        """Merge nothing: with one worker no edit is overtaken."""
 
     def run(self, attempt: Attempt, history: History) -> Attempt:
         place, error = place_of(attempt.proposal.script), self._noise.gauss(0, 1)
@@ -216,80 +202,74 @@ def turning(reach: float | None) -> Callable[[int], Propose]:
     return make
 
 
-def seen(briefing: Briefing) -> list[tuple[Place, float]]:
-    """Return every attempt's place and score; a crash counts as a sigma worse than the worst."""
-    worst = max(attempt.val_bpb for attempt in briefing.history if attempt.val_bpb is not None) + SIGMA_BPB
-    return [
-        (np.clip(place_of(attempt.proposal.script), 0, 1), worst if attempt.val_bpb is None else attempt.val_bpb)
-        for attempt in briefing.history
-    ]
+def by_optuna(make_sampler: Callable[[int], Any]) -> Callable[[int], Propose]:
+    """Ask one study of Optuna, which is told each score as it comes; a crash counts as a sigma worse than the worst."""
+
+    def make(seed: int) -> Propose:
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        axes: dict[str, Any] = {name: optuna.distributions.FloatDistribution(0, 1) for name in NAMES}
+        study, asked = optuna.create_study(sampler=make_sampler(seed)), list[Any]()
+
+        def propose(briefing: Briefing) -> Proposal:
+            scores = [attempt.val_bpb for attempt in briefing.history]
+            worst = max(score for score in scores if score is not None) + SIGMA_BPB
+            if asked:
+                study.tell(asked.pop(), worst if scores[-1] is None else scores[-1])
+            else:
+                start = dict(zip(NAMES, START.clip(0, 1).tolist(), strict=True))
+                study.add_trial(optuna.trial.create_trial(params=start, distributions=axes, value=scores[0]))
+            asked.append(study.ask(axes))
+            place = np.array([asked[0].params[name] for name in NAMES])
+            return Proposal(script_at(place, briefing.parent.proposal.script), "", "", "")
+
+        return propose
+
+    return make
 
 
-def tpe(seed: int) -> Propose:
+def tpe(seed: int) -> Any:
     import optuna
 
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    axes: dict[str, optuna.distributions.BaseDistribution] = {
-        name: optuna.distributions.FloatDistribution(0, 1) for name in NAMES
-    }
-
-    def propose(briefing: Briefing) -> Proposal:
-        sampler = optuna.samplers.TPESampler(seed=seed + len(briefing.history), multivariate=True, n_startup_trials=8)
-        study = optuna.create_study(sampler=sampler)
-        for place, score in seen(briefing):
-            params = dict(zip(NAMES, place.tolist(), strict=True))
-            study.add_trial(optuna.trial.create_trial(params=params, distributions=axes, value=score))
-        place = np.array(list(study.ask(axes).params.values()))
-        return Proposal(script_at(place, briefing.parent.proposal.script), "", "", "")
-
-    return propose
+    return optuna.samplers.TPESampler(seed=seed, multivariate=True, n_startup_trials=8)
 
 
-def cma(seed: int, generation: int = 8) -> Propose:
-    import cmaes
+def cma(seed: int) -> Any:
+    import optuna
 
-    def propose(briefing: Briefing) -> Proposal:
-        bounds = np.array([[0.0, 1.0]] * len(DIALS))
-        sampler = cmaes.SepCMA(mean=START.copy(), sigma=0.125, bounds=bounds, seed=seed + 1, population_size=generation)
-        tried = seen(briefing)[1:]
-        for begin in range(0, len(tried) - generation + 1, generation):
-            sampler.tell(tried[begin : begin + generation])
-        for _ in range(len(tried) % generation):
-            sampler.ask()
-        return Proposal(script_at(sampler.ask(), briefing.parent.proposal.script), "", "", "")
-
-    return propose
+    start = dict(zip(NAMES, START.tolist(), strict=True))
+    return optuna.samplers.CmaEsSampler(x0=start, sigma0=0.125, seed=seed, popsize=8, use_separable_cma=True)
 
 
 ARMS: dict[str, Callable[[int], Propose]] = {
     "search": lambda seed: lambda briefing: Search(KIND, seed).ideas(briefing)[0],
     "random": turning(None),
     "steps": turning(0.25),
-    "tpe": tpe,
-    "cma": cma,
+    "tpe": by_optuna(tpe),
+    "cma": by_optuna(cma),
 }
-ONE_BY_ONE = frozenset({"tpe", "cma"})  # arms that need the result of each proposal before the next
 
 
 # ---- many nights -----------------------------------------------------------------------------------------------------
 
-Job = tuple[str, int, str, int, str, tuple[int, ...]]  # arm, workers, kind of landscape, seed, judge, marks
+Job = tuple[str, str, int, str, tuple[int, ...]]  # arm, kind of landscape, seed, judge, marks
 
 
-def night_of(source: Propose, kind: str, seed: int, judge: str, runs: int, workers: int = 1) -> tuple[Night, Scripts]:
+def night_of(source: Propose, kind: str, seed: int, judge: str, runs: int) -> tuple[Night, Scripts]:
     """Return a night that is to be simulated, and its world.
 
     The greedy judge repeats no run that would tell sigma, so its proposer is told.
     """
     sigma = Noise(SIGMA_BPB, 5, 2.8 * SIGMA_BPB)
     world = Scripts(kind, seed, source, (lambda history: sigma) if judge == "greedy" else noise_of)
-    return Night(world, choose_judge(judge), runs, workers), world
+    return Night(world, choose_judge(judge), runs), world
 
 
 def outcomes(job: Job) -> dict[int, Outcome]:
     """Return number of runs → what the night has come to then."""
-    arm, workers, kind, seed, judge, marks = job
-    night, world = night_of(ARMS[arm](seed), kind, seed, judge, max(marks), workers)
+    arm, kind, seed, judge, marks = job
+    night, world = night_of(ARMS[arm](seed), kind, seed, judge, max(marks))
     noted: dict[int, Outcome] = {}
 
     def look(night: Night) -> None:
@@ -300,56 +280,42 @@ def outcomes(job: Job) -> dict[int, Outcome]:
     return noted
 
 
-def named(arm: str, workers: int) -> str:
-    return arm if workers == 1 else f"{arm}_w{workers}"
-
-
 def compare(args: argparse.Namespace, folder: object) -> measure.Flat:
-    marks = tuple(sorted(set(args.runs)))
-    if max(args.workers) > 1 and not ONE_BY_ONE.isdisjoint(args.arms):
-        names = " and ".join(sorted(ONE_BY_ONE))
-        raise measure.Misuse(f"--workers: {names} know nothing of runs in flight; name other --arms")
-    flat: measure.Flat = {}
+    marks, flat = tuple(sorted(set(args.runs))), measure.Flat()
     with ProcessPoolExecutor(args.processes) as pool:
         for arm in args.arms:
-            for workers in args.workers:
-                ends = {}
-                for kind in args.kinds:
-                    seeds = range(args.first_seed, args.first_seed + args.nights)
-                    jobs = [(arm, workers, kind, seed, args.judge, marks) for seed in seeds]
-                    ends[kind] = list(pool.map(outcomes, jobs))
-                    measure.say(f"{named(arm, workers)}: {kind}")
-                for runs in marks:
-                    nights = {kind: [night[runs] for night in each] for kind, each in ends.items()}
-                    flat |= summed_up(named(arm, workers), runs, nights)
+            ends = {}
+            for kind in args.kinds:
+                seeds = range(args.first_seed, args.first_seed + args.nights)
+                ends[kind] = list(pool.map(outcomes, [(arm, kind, seed, args.judge, marks) for seed in seeds]))
+                measure.say(f"{arm}: {kind}")
+            for runs in marks:
+                flat |= summed_up(arm, runs, {kind: [night[runs] for night in each] for kind, each in ends.items()})
     return flat
 
 
 def summed_up(arm: str, runs: int, nights: dict[str, list[Outcome]]) -> measure.Flat:
     """Return the figures of one arm after so many runs, over the kinds."""
-    meant = {kind: each for kind, each in nights.items() if kind in MEANT} or nights
     gains = {kind: [night.gain for night in each] for kind, each in nights.items()}
-    errors = [(measure.standard_error(gains[kind]), GAINS[kind]) for kind in meant]
-    known = [error / gain for error, gain in errors if error is not None]
+    errors = {kind: measure.standard_error(each) for kind, each in gains.items()}
+    known = [error / GAINS[kind] for kind, error in errors.items() if error is not None]
 
     def mean(of: Callable[[str, Outcome], float]) -> float:
-        return statistics.fmean(statistics.fmean(of(kind, night) for night in each) for kind, each in meant.items())
+        return statistics.fmean(statistics.fmean(of(kind, night) for night in each) for kind, each in nights.items())
 
     flat: measure.Flat = {
         f"{arm}_{runs}_share": mean(lambda kind, night: night.gain / GAINS[kind]),
-        f"{arm}_{runs}_share_stderr": math.hypot(*known) / len(errors) if len(known) == len(errors) else None,
+        f"{arm}_{runs}_share_stderr": math.hypot(*known) / len(errors) if known else None,
         f"{arm}_{runs}_tried": mean(lambda kind, night: night.tried / GAINS[kind]),
         f"{arm}_{runs}_crashes": mean(lambda kind, night: night.crashes),
         f"{arm}_{runs}_attempts": mean(lambda kind, night: night.attempts),
     }
     for kind, each in gains.items():
-        flat[f"{arm}_{kind}_{runs}_gain"] = statistics.fmean(each)
-        flat[f"{arm}_{kind}_{runs}_stderr"] = measure.standard_error(each)
+        flat |= {f"{arm}_{kind}_{runs}_gain": statistics.fmean(each), f"{arm}_{kind}_{runs}_stderr": errors[kind]}
     return flat
 
 
 def print_results(args: argparse.Namespace, flat: measure.Flat) -> None:
-    arms = {f"{named(arm, workers)}_": named(arm, workers) for arm in args.arms for workers in args.workers}
     for runs in sorted(set(args.runs)):
         columns = {f"{kind}_{runs}_gain": (f"{kind}, {GAINS[kind]:g} to be had", ".1f") for kind in args.kinds}
         columns |= {
@@ -358,25 +324,17 @@ def print_results(args: argparse.Namespace, flat: measure.Flat) -> None:
             f"{runs}_attempts": ("attempts", ".0f"),
         }  # fmt: skip
         title = f"True gain in sigma, nights of each kind: {args.nights}, after {runs} runs, judge {args.judge}"
-        measure.print_grid(title, flat, arms, columns)
-
-
-def several_runs(text: str) -> int:
-    if int(text) < 2:
-        raise argparse.ArgumentTypeError(f"{text} is not above one")
-    return int(text)
+        measure.print_grid(title, flat, {f"{arm}_": arm for arm in args.arms}, columns)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--nights", type=measure.count, help="on each kind of landscape (default: 12; quick: 1)")
     parser.add_argument("--first-seed", type=int, default=0, help="choices were made on seeds below 1,000")
     about = "of a night: the marks to report at (default: 40 96; quick: 12)"
-    parser.add_argument("--runs", type=several_runs, nargs="+", help=about)
+    parser.add_argument("--runs", type=measure.count, nargs="+", help=about)
     parser.add_argument("--judge", choices=JUDGES, default="greedy", help="default: %(default)s")
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
     parser.add_argument("--kinds", nargs="+", choices=GAINS, default=list(GAINS))
-    about = "of a night, which runs as many attempts at once (default: 1)"
-    parser.add_argument("--workers", type=measure.count, nargs="+", default=[1], help=about)
     parser.add_argument("--processes", type=measure.count, default=2, help="nights at a time (default: 2)")
 
 

@@ -2,12 +2,11 @@
 
     python benchmarks/long_night.py [--sizes 100 2000] [--steps 6] [--quick] [--json FILE]
 
-Begins a night of the project's own script by the command line, and fills it with attempts: one to three dials of the
-incumbent turned, scores from a landscape over the dials (landscapes.py) with the noise of a seed, four in a hundred
-crashed, a few kept, a second seed where one looks good. They go in through the journal's own methods, commits and refs
-through git, rows through the ledger; what is left out are the folders of the runs. At every size the command line goes
-on with the night for some experiments more, with the real driver, search and judge, in a copy of the harness whose
-training, scoring and auditing answer at once (scale.py): so what is measured is the harness.
+Begins a night of the project's own script by the command line, and fills it with the attempts of a simulated night
+(landscapes.py: random dials, the greedy judge). They go in through the journal's own methods, commits and refs through
+git, rows through the ledger; what is left out are the folders of the runs. At every size the command line goes on with
+the night for some experiments more, with the real driver, search and judge, in a copy of the harness whose training,
+scoring and auditing answer at once (scale.py): so what is measured is the harness.
 
 Flat keys of --json, seconds by the clock, N a size:
 
@@ -25,7 +24,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import os
-import random
 import statistics
 import subprocess
 import sys
@@ -41,31 +39,14 @@ import scale
 from nights import make_repository
 
 from agent.clock import utc_now
-from agent.experiment import (
-    Attempt,
-    Audit,
-    Decision,
-    Ending,
-    Kind,
-    Night,
-    Proposal,
-    Run,
-    Score,
-    Summary,
-    Weights,
-    attempt_ref,
-    incumbent,
-)
+from agent.experiment import Attempt, Audit, Night, Run, Status, Summary, Weights, attempt_ref
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.results import write_ledger
 
 TAG = "long"
-SIGMA_BPB, START_BPB = 0.004, 1.2  # as asleep.py has them
-CRASHES = 0.04  # of the attempts
-BATCH = 500  # attempts that are committed together
+START_BPB = 1.2  # of attempt 0, as asleep.py has it
 LOG = "\n".join(f"step {at:5d}   99.{at % 10}%  loss 3.{at:04d}  4,012 tokens/s" for at in range(20))
-WHY = "ValueError: [matmul] 256 by 320"
 PASSED = Audit(256, 0, 1e-6, 1e-7, 2.7)
 QUICKLY = ("-c", "core.fsync=none", "-c", "fastimport.unpackLimit=1000000")  # loose objects, as a night leaves them
 COMMANDS = {"status": ("status",), "results": ("results",), "report": ("report", "--out", "report.html")}
@@ -76,86 +57,63 @@ RUN = ("run", "--tag", TAG, "--proposer", "search", "--sandbox", "off", "--dawn"
 
 
 class Filler:
-    """Adds attempts to a night as it stands."""
+    """Adds the attempts of a simulated night to a real one."""
 
-    def __init__(self, place: Place, journal: Journal) -> None:
-        self.place, self.journal, self.night = place, journal, journal.night()
-        self.land = landscapes.Landscape("bowl", 0)
-        history = journal.attempts()
-        best = incumbent(history)
-        assert best is not None
-        self.count, self.best = len(history), best
-        self.commits = {attempt.number: attempt.commit or "" for attempt in history}
-        self.seen = {attempt.proposal.script for attempt in history}
+    def __init__(self, place: Place, count: int) -> None:
+        self.place = place
+        night, world = landscapes.night_of(landscapes.ARMS["random"](0), "bowl", 0, "greedy", count)
+        history = night.simulate().history
+        self.waiting = [
+            world.run(attempt, history) if attempt.status is Status.KEEP else attempt for attempt in history
+        ]
+        self.lift_bpb = START_BPB - (self.waiting.pop(0).val_bpb or 0.0)
+        self.numbers = {0: 0}  # simulated attempt → attempt of the night
 
     def fill(self, size: int) -> None:
-        while self.count < size:
-            batch = [self.tried(self.count + more) for more in range(min(BATCH, size - self.count))]
-            self.count += len(batch)
-            self.commits |= imported(self.place, self.night, batch, self.commits)
+        """Fill the night up to a size."""
+        with Journal.resume(self.place.journal(TAG)) as journal:
+            night, history = journal.night(), journal.attempts()
+            commits = {attempt.number: attempt.commit or "" for attempt in history}
+            batch = [self.next_attempt(number) for number in range(len(history), size)]
+            commits |= imported(self.place, night, batch, commits)
             for attempt in batch:
-                self.enter(attempt)
-        write_ledger(self.place, (self.night, self.journal.attempts()))
-        now = self.place.repo.find(self.night.branch)
-        self.place.repo.move_ref(self.night.branch, self.commits[self.best.number], now, "filled")
+                enter(journal, attempt, commits[attempt.number])
+            write_ledger(self.place, (night, journal.attempts()))
+            kept = [attempt.number for attempt in batch if attempt.status is Status.KEEP]
+            if kept:
+                now = self.place.repo.find(night.branch)
+                self.place.repo.move_ref(night.branch, commits[kept[-1]], now, "filled")
 
-    def tried(self, number: int) -> Attempt:
-        """Return an edit of the incumbent with runs and decision; the truth decides, as after many more runs."""
-        rng, script, before = random.Random(number), self.best.proposal.script, dials_of(self.best)
-        while script in self.seen:
-            place = landscapes.place_of(before).copy()
-            for dial in rng.sample(range(len(place)), rng.choice((1, 2, 2, 3))):
-                place[dial] += rng.uniform(-0.25, 0.25)
-            script = self.best.proposal.script.replace(before, landscapes.script_at(place, before))
-        self.seen.add(script)
-        title = f"dials of edit {number}"
+    def next_attempt(self, number: int) -> Attempt:
+        """Return the next simulated attempt with the number, the texts and the sizes of a real one."""
+        attempt = self.waiting.pop(0)
+        self.numbers[attempt.number] = number
+        script = measure.SCRIPT.read_text().replace(landscapes.SCRIPT, attempt.proposal.script)
         why = f"By what {number} attempts say about {len(landscapes.DIALS)} dials, it falls."
-        attempt = Attempt(number, self.best.number, Proposal(script, title, why, "search"), utc_now())
-        loss = self.land.loss(landscapes.place_of(dials_of(attempt)))
-        bpb = START_BPB + SIGMA_BPB * (loss - self.land.loss(landscapes.START))
-        gain_bpb = SIGMA_BPB * (self.loss_of_best - loss)
-        if rng.random() < CRASHES:
-            crashed = Run(0, Ending.CRASHED, 1, 12.0, None, f"{LOG}\n{WHY}", peak_bytes=1 << 30)
-            return replace(attempt, runs=(crashed,), decision=Decision(Kind.CRASHED, f"exit code 1: {WHY}"))
-        looks_good = gain_bpb + rng.gauss(0, SIGMA_BPB) > SIGMA_BPB / 2
-        is_kept = looks_good and gain_bpb > SIGMA_BPB / 8
-        audit = PASSED if is_kept else None
-        runs = tuple(
-            a_run(seed, Score(bpb + rng.gauss(0, SIGMA_BPB), 4.6, audit=audit)) for seed in range(1 + looks_good)
-        )
-        words = f"an estimated {abs(gain_bpb):.6f} {'below' if gain_bpb >= 0 else 'above'} its parent"
-        kind, sure = (Kind.KEPT, 0.97) if is_kept else (Kind.WORSE, 0.03)
-        attempt = replace(attempt, runs=runs, decision=Decision(kind, words, gain_bpb, sure))
-        if is_kept:
-            self.best = attempt
-        return attempt
+        proposal = replace(attempt.proposal, script=script, title=f"dials of edit {number}", hypothesis=why)
+        return replace(
+            attempt, number=number, parent=self.numbers[attempt.parent or 0], started=utc_now(),
+            proposal=replace(proposal, source="search"), runs=tuple(map(self.as_real, attempt.runs)),
+        )  # fmt: skip
 
-    @property
-    def loss_of_best(self) -> float:
-        return self.land.loss(landscapes.place_of(dials_of(self.best)))
-
-    def enter(self, attempt: Attempt) -> None:
-        """Record an attempt as the driver does, step by step."""
-        number, journal = attempt.number, self.journal
-        journal.add_attempt(number, attempt.parent, attempt.proposal, attempt.started)
-        journal.record_commit(number, self.commits[number])
-        for run in attempt.runs:
-            journal.end_run(journal.start_run(number, run.seed), run)
-        assert attempt.decision is not None
-        journal.record_decision(number, attempt.decision)
-        journal.settle(number)
+    def as_real(self, run: Run) -> Run:
+        if run.score is None or run.score.val_bpb is None:
+            return replace(run, wall_s=12.0, last_lines=f"{LOG}\nValueError: [matmul] 256 by 320")
+        summary = Summary(300.0, 310.0, 812.4, 11.2, 1.2, 540, 7.9, 4)
+        score = replace(run.score, val_bpb=run.score.val_bpb + self.lift_bpb, audit=PASSED)
+        sizes = {"weights_bytes": 31_600_512, "weights": Weights(7_900_000, 31_600_000), "peak_bytes": 1 << 30}
+        return replace(run, wall_s=310.0, summary=summary, last_lines=LOG, score=score, **sizes)
 
 
-def dials_of(attempt: Attempt) -> str:
-    """Return the part of a script that has its dials: a short text is parsed faster."""
-    script = attempt.proposal.script
-    return script[script.index("# Shape of the model") : script.index("# Machinery")]
-
-
-def a_run(seed: int, score: Score) -> Run:
-    summary = Summary(300.0, 310.0, 812.4, 11.2, 1.2, 540, 7.9, 4)
-    sizes = {"weights_bytes": 31_600_512, "weights": Weights(7_900_000, 31_600_000), "peak_bytes": 1 << 30}
-    return Run(seed, Ending.FINISHED, 0, 310.0, summary, LOG, score, **sizes)
+def enter(journal: Journal, attempt: Attempt, commit: str) -> None:
+    """Record an attempt as the driver does, step by step."""
+    journal.add_attempt(attempt.number, attempt.parent, attempt.proposal, attempt.started)
+    journal.record_commit(attempt.number, commit)
+    for run in attempt.runs:
+        journal.end_run(journal.start_run(attempt.number, run.seed), run)
+    assert attempt.decision is not None
+    journal.record_decision(attempt.number, attempt.decision)
+    journal.settle(attempt.number)
 
 
 def imported(place: Place, night: Night, batch: Sequence[Attempt], known: Mapping[int, str]) -> dict[int, str]:
@@ -177,20 +135,7 @@ def imported(place: Place, night: Night, batch: Sequence[Attempt], known: Mappin
     return {int(mark[1:]): sha for mark, sha in pairs}
 
 
-def grow(place: Place, size: int) -> None:
-    """Fill the night up to a size."""
-    with Journal.resume(place.journal(TAG)) as journal:
-        Filler(place, journal).fill(size)
-
-
 # ---- measuring it ----------------------------------------------------------------------------------------------------
-
-
-def begin(copy: Path, root: Path) -> Place:
-    """Begin a night of the project's script, with one experiment."""
-    make_repository(root, measure.SCRIPT.read_text())
-    scale.night(copy, root, *RUN, "--experiments", "1")
-    return Place.of(root / measure.SCRIPT.name)
 
 
 def gone_on_with(copy: Path, place: Place, known: int, steps: int) -> measure.Flat:
@@ -219,13 +164,16 @@ def seconds_of(root: Path, words: tuple[str, ...], calls: int) -> float:
 def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
     os.environ["NIGHTSHIFT_DATA"] = str(kills.make_corpus(folder))
     copy = scale.sleeping_copy(folder / "copy", 1, 0.0)
-    place, fill_s = begin(copy, folder / "user"), 0.0
+    root, fill_s = make_repository(folder / "user", measure.SCRIPT.read_text()), 0.0
+    scale.night(copy, root, *RUN, "--experiments", "1")
+    place = Place.of(root / measure.SCRIPT.name)
+    filler = Filler(place, args.sizes[-1])
     flat: measure.Flat = {}
     found: measure.Flat = {}
     for size in args.sizes:
         measure.say(f"filling the night up to {size:,} attempts")
         began = time.monotonic()
-        grow(place, size)
+        filler.fill(size)
         fill_s += time.monotonic() - began
         found = gone_on_with(copy, place, size, args.steps)
         flat |= {f"{name}_{size}": found[name] for name in ("step_s", "resume_s")}

@@ -16,7 +16,6 @@ import importlib.util
 import json
 import math
 import os
-import shutil
 import signal
 import statistics
 import subprocess
@@ -311,18 +310,6 @@ def fresh_caches(caches: Path, data: Path, **more: str) -> dict[str, str]:
         (caches / name.lower()).mkdir(parents=True, exist_ok=True)
         env[name] = str(caches / name.lower())
     return env
-
-
-def torch_python(named: Path | None) -> Path | None:
-    """Return the interpreter named, which must have PyTorch, or else this one if it has, or None."""
-    if named is not None and shutil.which(named) is None:
-        raise Misuse(f"--torch-python {named} is no program that can be run: name a Python interpreter")
-    python = named or Path(sys.executable)
-    probe = "import importlib.util as u, sys; sys.exit(not (u.find_spec('torch') and u.find_spec('numpy')))"
-    has_torch = subprocess.run([python, "-c", probe], cwd="/", check=False).returncode == 0
-    if named is not None and not has_torch:
-        raise Misuse(f"--torch-python {named} has no PyTorch with NumPy: name an interpreter that has both")
-    return python if has_torch else None
 
 
 def describe(script: Path) -> dict[str, Any]:

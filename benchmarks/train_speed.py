@@ -1,4 +1,4 @@
-"""How fast train_mlx.py trains: beside plain MLX, and on a CPU beside MLX as it comes and the same model in PyTorch.
+"""How fast train_mlx.py trains, beside itself with plain MLX, and on a CPU beside MLX as it comes.
 
     python benchmarks/train_speed.py --quick
     python benchmarks/train_speed.py --runs 3 --steps 40 --set BATCH_ROWS=128 --json speed.json
@@ -12,17 +12,15 @@ corpus, the weights, and the warm-up step that compiles. It is cold in a contest
 compiled kernels are empty, and warm in the runs after it. The corpus is prepared before.
 
 Contestants (--contestants, the first is what the others are measured against):
-  ours            train_mlx.py as it stands, or with the dials of --set
-  plain           the same with plain MLX operations in place of our kernels (NIGHTSHIFT_KERNELS=plain)
-  float32         on a GPU: ours with float32 products in float32 in place of TF32 (MLX_ENABLE_TF32=0)
-  stock_mlx       on a CPU: plain, and without our BLAS and malloc (NIGHTSHIFT_BLAS=off)
-  torch           on a CPU: torch_twin.py with the same dials, float32 and eager
-  torch_compiled  on a CPU: the twin in bfloat16 and compiled
-On a GPU, five_minutes.py has the speed of a peer's own script beside ours.
+  ours       train_mlx.py as it stands, or with the dials of --set
+  plain      the same with plain MLX operations in place of our kernels (NIGHTSHIFT_KERNELS=plain)
+  float32    on a GPU: ours with float32 products in float32 in place of TF32 (MLX_ENABLE_TF32=0)
+  stock_mlx  on a CPU: plain, and without our BLAS and malloc (NIGHTSHIFT_BLAS=off); it takes thirty times as long
+five_minutes.py has the speed of a peer's own script beside ours.
 
 Flat keys of --json: tokens_s, mfu, peak_memory_gb, cold_start_s, warm_start_s, loss of ours; the same with the
 contestant's name in front for others; ratio_NAME, ours over theirs; device; and how it was measured. Peak memory is the
-device's as the library counts it, on a CPU the process's largest size. The file is written again after every run.
+device's as the library counts it, on a CPU the process's largest size.
 """
 
 from __future__ import annotations
@@ -31,29 +29,19 @@ import argparse
 import json
 import statistics
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import measure
 
-TWIN = measure.HERE / "torch_twin.py"
-ENVIRONMENTS: dict[str, dict[str, str]] = {
+CONTESTANTS: dict[str, dict[str, str]] = {  # name → its environment
     "ours": {},
     "plain": {"NIGHTSHIFT_KERNELS": "plain"},
     "float32": {"MLX_ENABLE_TF32": "0"},
     "stock_mlx": {"NIGHTSHIFT_KERNELS": "plain", "NIGHTSHIFT_BLAS": "off"},
 }
-TWINS = {"torch": (), "torch_compiled": ("--dtype", "bfloat16", "--compile")}
-USUAL = {"cpu": ("ours", "torch", "torch_compiled", "stock_mlx"), "cuda": ("ours", "plain"), "metal": ("ours", "plain")}
-
-
-@dataclass(frozen=True)
-class Contestant:
-    name: str
-    command: tuple[str | Path, ...]
-    runs: int
-    environment: dict[str, str] = field(default_factory=dict)
+SLOW = "stock_mlx"
 
 
 @dataclass(frozen=True)
@@ -67,36 +55,13 @@ class Run:
     memory_gb: float
 
 
-def twin_config(facts: dict[str, Any]) -> dict[str, Any]:
-    """Return the dials by their names in lower case, and the sizes of the model that they make."""
-    return {name.lower(): value for name, value in facts["dials"].items()} | facts["model"]
-
-
-def contestants(args: argparse.Namespace, script: Path, facts: dict[str, Any]) -> list[Contestant]:
-    kind, python, chosen = facts["device"]["kind"], measure.torch_python(args.torch_python), []
-    for name in args.contestants or USUAL[kind]:
-        if name in TWINS and (python is None or kind != "cpu"):
-            measure.say(f"{name} is left out: it takes a CPU, and a Python with PyTorch (--torch-python)")
-        elif name in TWINS:
-            config = ("--config", json.dumps(twin_config(facts)))
-            command = (str(python), TWIN, "--steps", str(args.steps), *config, *TWINS[name])
-            chosen.append(Contestant(name, command, args.runs))
-        else:
-            # stock MLX takes thirty times as long on a CPU
-            steps, runs = (args.steps, args.runs) if name != "stock_mlx" else (1, 1) if args.quick else (3, args.runs)
-            command = (sys.executable, script, "--max-steps", str(steps), "--no-eval")
-            chosen.append(Contestant(name, command, runs, ENVIRONMENTS[name]))
-    if not chosen:
-        raise measure.Misuse("no contestant is left to measure: name an interpreter that has PyTorch by --torch-python")
-    return chosen
-
-
-def train(contestant: Contestant, turn: int, folder: Path, facts: dict[str, Any]) -> Run:
-    """Run a training script that writes metrics.jsonl and summary.json, as train_mlx.py does."""
-    out, caches = folder / "runs" / f"{contestant.name}-{turn}", folder / "caches" / contestant.name
+def train(name: str, turn: int, folder: Path, script: Path, facts: dict[str, Any], steps: int) -> Run:
+    """Run the script as this contestant, and read its metrics.jsonl and summary.json."""
+    out = folder / "runs" / f"{name}-{turn}"
     out.mkdir(parents=True, exist_ok=True)
-    env = measure.fresh_caches(caches, Path(facts["corpus"]["folder"]), **contestant.environment)
-    watched = measure.watch([*contestant.command, "--out", out], env=env, cwd=measure.ROOT, limit_s=1200)
+    env = measure.fresh_caches(folder / "caches" / name, Path(facts["corpus"]["folder"]), **CONTESTANTS[name])
+    command = [sys.executable, script, "--max-steps", str(steps), "--no-eval", "--out", out]
+    watched = measure.watch(command, env=env, cwd=measure.ROOT, limit_s=1200)
     metrics = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     settled, summary = measure.after_the_first_few(metrics), json.loads((out / "summary.json").read_text())
     is_cpu = facts["device"]["kind"] == "cpu"
@@ -145,26 +110,18 @@ def flatten(args: argparse.Namespace, facts: dict[str, Any], runs: dict[str, lis
 
 
 def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
-    """Make everyone's runs, in turns; whoever fails once is out, with a word about it, unless it is the first."""
+    """Make everyone's runs, in turns."""
     script = measure.overwritten(measure.SCRIPT, args.set, folder, **({"BATCH_ROWS": 1} if args.quick else {}))
     facts = measure.describe(script)
-    args.steps = args.steps or (6 if args.quick else 40 if facts["device"]["kind"] == "cuda" else 20)
-    left = contestants(args, script, facts)
-    runs: dict[str, list[Run]] = {contestant.name: [] for contestant in left}
-    for turn in range(max(contestant.runs for contestant in left)):
-        for contestant in [contestant for contestant in left if turn < contestant.runs]:
-            try:
-                run = train(contestant, turn, folder, facts)
-            except measure.Failed as error:
-                if contestant.name == next(iter(runs)):
-                    raise
-                measure.say(f"{contestant.name} is out: {error}")
-                left.remove(contestant)
-                continue
-            runs[contestant.name].append(run)
+    names = args.contestants or ("ours", "plain", *((SLOW,) if facts["device"]["kind"] == "cpu" else ()))
+    runs: dict[str, list[Run]] = {name: [] for name in names}
+    for turn in range(args.runs):
+        for name in names:
+            steps = min(args.steps, 3) if name == SLOW else args.steps
+            run = train(name, turn, folder, script, facts, steps)
+            runs[name].append(run)
             speed = f"{run.tokens_s:12,.0f} tokens/s  start {run.start_s:6.1f} s  loss {run.loss:.3f}"
-            measure.say(f"run {turn + 1}/{contestant.runs}  {contestant.name:15} {speed}")
-            measure.write_json(args.json, flatten(args, facts, runs))
+            measure.say(f"run {turn + 1}/{args.runs}  {name:15} {speed}")
     return flatten(args, facts, runs)
 
 
@@ -180,23 +137,14 @@ def print_results(args: argparse.Namespace, flat: measure.Flat) -> None:
     measure.print_list("Ours over theirs", {name: flat[f"ratio_{name}"] for name in others}, ".2f")
 
 
-def names_of(text: str) -> tuple[str, ...]:
-    names = tuple(text.split(","))
-    if unknown := sorted({*names} - {*ENVIRONMENTS, *TWINS}):
-        raise argparse.ArgumentTypeError(f"{unknown[0]} is none of {', '.join((*ENVIRONMENTS, *TWINS))}")
-    return names
-
-
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runs", type=measure.count, help="of each contestant (default: 3; quick: 2)")
-    about = "of each run (default: 40 on CUDA, 20 elsewhere; quick: 6)"
-    parser.add_argument("--steps", type=measure.count, help=about)
+    parser.add_argument("--steps", type=measure.count, help="of each run (default: 20; quick: 6)")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="overwrite a dial, in a copy")
-    parser.add_argument("--contestants", type=names_of, metavar="A,B,…", help="see above")
-    parser.add_argument("--torch-python", type=Path, metavar="PATH", help="a Python with PyTorch, if this one has none")
+    parser.add_argument("--contestants", nargs="+", choices=CONTESTANTS, metavar="NAME", help="see above")
 
 
-PROGRAM = measure.Program(__doc__ or "", compare, print_results, add_options, {"runs": (3, 2)})
+PROGRAM = measure.Program(__doc__ or "", compare, print_results, add_options, {"runs": (3, 2), "steps": (20, 6)})
 
 if __name__ == "__main__":
     sys.exit(PROGRAM.main())

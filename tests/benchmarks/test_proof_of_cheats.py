@@ -53,26 +53,3 @@ def test_a_script_that_was_not_tried_is_missed():
         assert not told.is_as_expected((CHEAT, LAWFUL))
         told(one)
     assert told.is_as_expected((CHEAT, LAWFUL))
-
-
-def test_figures_are_flat():
-    told = cheats.Verdicts({LAWFUL.name: "why"})
-    for one in (trial(), trial(effects=("sent",)), trial(LAWFUL)):
-        told(one)
-    assert told.figures() == {
-        "cheats": 2, "through": 1, "caught": 1, "honest": 1, "refused": 1, "listed": 1, "listed_in_vain": 0, "known": 0,
-        "known_through": 0,
-    }  # fmt: skip
-
-
-def test_a_sandbox_is_chosen_by_name_and_all_of_them_are_tried_otherwise():
-    every = cheats.boxes_of("all")
-    assert len(every) == sum(not isinstance(box, str) for box in cheats.candidates())
-    assert all(cheats.boxes_of(name) == {name: box} for name, box in every.items())
-    assert set(cheats.LISTED) <= {"bubblewrap", "landlock", "seatbelt"}
-    assert list(cheats.boxes_of("off")) == ["off"]
-
-
-def test_a_name_that_no_script_has_is_refused(capsys):
-    assert cheats.PROGRAM.main(["--only", "no_such_cheat"]) == 2
-    assert "no script of tests/cheats is called so" in capsys.readouterr().err

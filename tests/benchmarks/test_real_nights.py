@@ -1,9 +1,8 @@
-"""The comparison of sources by real nights: its slots, its random dials, what it makes of records, authors, a cut."""
+"""The comparison of sources by real nights: its random dials, what it makes of records, authors, a cut."""
 
 import ast
 import json
 import math
-import os
 import random
 import signal
 import subprocess
@@ -32,45 +31,6 @@ import real_nights  # noqa: E402
 import real_outcomes  # noqa: E402
 
 SCRIPT = (SCRIPTS / "unigram.py").read_text()
-
-# ---- slots -----------------------------------------------------------------------------------------------------------
-
-
-def names_of(text: str) -> list[str]:
-    return [slot.name for slot in real_nights.slots_of(text)]
-
-
-def test_slots_are_gpus_or_sets_of_cores():
-    first, second = real_nights.slots_of("gpu:0-1")
-    assert (first.env()["CUDA_VISIBLE_DEVICES"], second.env()["CUDA_VISIBLE_DEVICES"]) == ("0", "1")
-    assert second.cores is None
-    assert names_of("gpu:3,gpu:5") == ["gpu:3", "gpu:5"]
-    core = min(os.sched_getaffinity(0))
-    (slot,) = real_nights.slots_of(f"cores:{core}")
-    assert slot.cores == (core,)
-    assert (slot.env()["CUDA_VISIBLE_DEVICES"], slot.env()["OMP_NUM_THREADS"]) == ("", "1")
-
-
-def test_cores_are_shared_evenly(monkeypatch):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(16)))
-    assert names_of("cores:0-15/4") == ["cores:0-3", "cores:4-7", "cores:8-11", "cores:12-15"]
-    assert names_of("cores:0-9/4") == ["cores:0-3", "cores:4-7"]  # a smaller slot would not compare
-    assert [slot.cores for slot in real_nights.slots_of("gpu:0-1@0-7")] == [(0, 1, 2, 3), (4, 5, 6, 7)]
-
-
-@pytest.mark.parametrize("text", ["", "gpu", "gpu:a", "cores:0@1-2", "gpu:0/2", "gpu:1-0", "cores:0-1/0"])
-def test_slots_that_cannot_be_read_are_refused(text):
-    with pytest.raises(measure.Misuse, match="cannot be read"):
-        real_nights.slots_of(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "why"), [("gpu:0,gpu:0", "twice"), ("cores:100000", "this machine lends"), ("gpu:0,cores:0", "compare")]
-)
-def test_slots_that_cannot_be_are_refused(text, why):
-    with pytest.raises(measure.Misuse, match=why):
-        real_nights.slots_of(text)
-
 
 # ---- random dials ----------------------------------------------------------------------------------------------------
 
@@ -129,7 +89,7 @@ def test_nights_are_compared_by_their_honest_gains(place, tmp_path, capsys):
     nights = real_outcomes.read_all(tmp_path / "out")
     assert [one.night.tag for one in nights] == ["x-mix-0", "x-mix-1", "x-search-0", "x-search-1"]
     flat = real_outcomes.flatten(nights)
-    assert (flat["mix_nights"], flat["mix_attempts"], flat["mix_keeps"], flat["mix_crashes"]) == (2, 5, 3, 1)
+    assert (flat["mix_nights"], flat["mix_attempts"], flat["mix_kept"], flat["mix_crashes"]) == (2, 5, 3, 1)
     assert flat["mix_honest"] == pytest.approx(0.2)
     assert flat["mix_honest_high"] - 0.2 == pytest.approx(12.706 * 0.05, rel=1e-3)  # Student's t, one degree of freedom
     assert flat["search_honest"] == pytest.approx(0.02)
@@ -138,13 +98,12 @@ def test_nights_are_compared_by_their_honest_gains(place, tmp_path, capsys):
     assert flat["mix_over_search_low"] < 0.18 < flat["mix_over_search_high"]
     assert flat["mix_recorded"] == pytest.approx((0.3 + 0.1) / 2)
     # of the catalogue's three attempts one took 36 s of asking in each night; each run and its score took 36 s
-    assert (flat["mix_catalogue_attempts"], flat["mix_catalogue_keeps"]) == (3, 3)
-    assert flat["mix_catalogue_busy_hours"] == pytest.approx((3 * 36 + 2 * 36) / 3600)
-    assert flat["mix_catalogue_believed_an_hour"] == pytest.approx(0.2 / 0.05)
-    assert (flat["mix_search_attempts"], flat["mix_search_crashes"]) == (2, 1)
+    assert (flat["mix_catalogue_attempts"], flat["mix_catalogue_kept"]) == (3, 3)
+    assert flat["mix_catalogue_hours"] == pytest.approx(3 * 36 / 3600)
+    assert (flat["mix_search_attempts"], flat["mix_search_calls"]) == (2, 2)
     real_outcomes.print_results(flat)
     told = capsys.readouterr().out
-    assert "mix: catalogue" in told
+    assert "mix catalogue" in told
     assert "10.0" in told
     json.dumps(flat, allow_nan=False)
 
@@ -168,18 +127,6 @@ def test_nights_of_two_kinds_are_not_compared(place, tmp_path, capsys):
     assert "do not compare" in capsys.readouterr().err
 
 
-def test_a_report_of_records_alone_is_that_of_the_nights(place, tmp_path, capsys):
-    ship_night(place, tmp_path, "x-mix-0", [0.2], 0.1)
-    words = ["--report", "--folder", str(tmp_path), "--json", str(tmp_path / "flat.json")]
-    assert real_nights.PROGRAM.main(words) == 0
-    flat = json.loads((tmp_path / "flat.json").read_text())
-    assert flat["mix_honest"] == 0.1
-    assert "mix_calls" not in flat  # its journal is not there
-    assert "mix: honest" in capsys.readouterr().out
-    assert real_nights.PROGRAM.main(["--report", "--folder", str(tmp_path / "empty")]) == 0
-    assert "no night has a result yet" in capsys.readouterr().err
-
-
 def test_arms_take_turns_and_may_have_different_numbers_of_nights(tmp_path):
     words = ["--arms", "mix", "search=1", "random=3", "--nights", "2", "--name", "x", "--minutes", "20"]
     nights = real_nights.planned(real_nights.PROGRAM.parse(words), tmp_path)
@@ -194,8 +141,6 @@ def test_arms_take_turns_and_may_have_different_numbers_of_nights(tmp_path):
         (["--arms", "search"], "give --minutes or --experiments"),
         (["--arms", "author", "--minutes", "20"], "--arms author and --author WORDS belong together"),
         (["--author", "--llm openai:toy", "--minutes", "20"], "--arms author and --author WORDS belong together"),
-        # 60 s a run, 3 of attempt 0, 8 at dawn
-        (["--budget-s", "40", "--minutes", "11"], "no attempt in a night; give --minutes 12 at least"),
     ],
 )
 def test_nights_that_cannot_be_are_refused(words, sentence, tmp_path, capsys):
@@ -231,28 +176,11 @@ def test_gains_and_costs_of_an_author_stand_beside_those_of_the_search(tmp_path)
         clone = make_repository(tmp_path / "work" / tag, "A = 1\n")
         ship_night(Place.of(clone / "train_mlx.py"), tmp_path, tag, [honest], honest, *asks)
     flat = real_outcomes.flatten(real_outcomes.read_all(tmp_path))
-    assert (flat["author_models"], flat["author_nights"], flat["search_nights"]) == ("toy", 2, 1)
+    assert (flat["author_nights"], flat["search_nights"]) == (2, 1)
     assert flat["author_honest"] == pytest.approx(0.25)
-    assert (flat["author_calls"], flat["author_failed_calls"], flat["author_usd"]) == (6, 2, 1.5)
-    assert (flat["author_tokens_in"], flat["author_tokens_cached"], flat["author_tokens_out"]) == (6000, 1600, 240)
-    assert flat["author_asking_hours"] == pytest.approx(0.1)
-    assert flat["search_usd"] is None
-
-
-def test_each_night_has_a_repository_of_the_tree(tmp_path, monkeypatch):
-    tree, out = tmp_path / "tree", tmp_path / "out"
-    for name in ("train_mlx.py", "agent/run.py", "benchmarks/b.py", "tests/scripts/t.py", ".venv/big.py", "agent/.env"):
-        (tree / name).parent.mkdir(parents=True, exist_ok=True)
-        (tree / name).write_text(name)
-    (out / "work").mkdir(parents=True)
-    monkeypatch.setattr(measure, "ROOT", tree)
-    night = real_nights.Planned("t", "mix", 0, out / "work" / "t")
-    real_nights.make_clone(real_nights.PROGRAM.parse(["--script", str(SCRIPTS / "unigram.py")]), night)
-    assert night.place.script_path.read_text() == SCRIPT
-    assert (night.clone / "agent" / "run.py").read_text() == "agent/run.py"
-    assert not (night.clone / ".venv").exists()
-    assert not (night.clone / "agent" / ".env").exists()
-    assert night.place.repo.find("HEAD") is not None
+    told = {name: flat[f"author_llm_{name}"] for name in ("calls", "failures", "usd", "tokens_in", "tokens_cached")}
+    assert told == {"calls": 4, "failures": 2, "usd": 0.5, "tokens_in": 2000, "tokens_cached": 1600}
+    assert flat["search_search_usd"] is None
 
 
 # ---- real ones -------------------------------------------------------------------------------------------------------
@@ -288,8 +216,7 @@ def test_real_nights_are_cut_off_reported_and_gone_on_with(tmp_path):
     wait_until(has_a_result, 120)
     process.send_signal(signal.SIGTERM)
     told, _ = process.communicate(timeout=60)
-    assert process.returncode == 1, told
-    assert "cut off" in told
+    assert process.returncode == 130, told
     assert (out / "x-search-0" / "night.json").exists()
     assert list(out.glob("work/*.over")) == []
 
