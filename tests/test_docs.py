@@ -73,6 +73,20 @@ def test_a_file_or_link_that_is_not_there_is_noticed(tmp_path):
     assert list(lost_links(page)) == ["#which", "other.md#"]
 
 
+def test_every_promise_of_contributing_md_has_tests_that_the_readmes_command_runs():
+    table = (ROOT / "CONTRIBUTING.md").read_text().partition("## Which test holds which promise?")[2]
+    rows = [row.split(" | ") for row in re.findall(r"(?m)^\| (.+\.py`.*) \|$", table)]
+    assert len(rows) >= 20
+    for promise, tests, *_ in rows:
+        texts = [
+            (ROOT / "tests" / path.removeprefix("tests/")).read_text() for path in re.findall(r"`([\w/]+\.py)`", tests)
+        ]
+        assert texts, promise
+        for text in texts:
+            assert text.count("\ndef test_") > text.count("\n@pytest.mark.slow"), promise
+            assert "\npytestmark = pytest.mark.slow" not in text, promise
+
+
 def test_every_cheat_that_tests_a_promise_of_security_md_is_there():
     listed = re.findall(r"(?m)^\|.*cheats (`[a-z_].*) \|$", (ROOT / "SECURITY.md").read_text())
     cheats = {name for row in listed for name in re.findall(r"`([a-z_]+\*?)`", row)}
