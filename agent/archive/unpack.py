@@ -46,7 +46,6 @@ from agent.text import harmless
 FORMAT = 2
 CONTENTS, FOLDER, BUNDLE = "contents.json", "night", "refs.bundle"  # members of the file
 JOURNAL, FIXED = "journal.sqlite", "fixed"  # in the night's folder, as the next ones
-REPORT = "report.html"  # which a night has whose rows alone are here
 MANIFEST = "corpus.json"  # the manifest.json of the corpus, which stays behind
 PROGRAM = "program.md"  # the one beside the script
 UNLIKE_FIXED = "fixed-unlike-here"  # fixed files that came in the file, where others are installed here
@@ -97,7 +96,9 @@ def unpack(place: Place, file: Path, at_home: Callable[[Night], Night | None]) -
         _check_new(place, contents, file)
         _extract(file, aside)
         unpacked = _settled_in(place, contents, file, aside, at_home)
-        _give_name(aside, place.folder(contents.tag))
+        ignore_all(place.nights)
+        (aside / FOLDER).rename(place.folder(contents.tag))
+        flush(place.nights)
         write_ledger(place)
     return unpacked
 
@@ -186,7 +187,7 @@ def _check_new(place: Place, contents: Contents, file: Path) -> None:
                 f"{file} would set {harmless(ref)} to {harmless(sha)}, which is not the night's; do not use it"
             )
     place.check_own(tag)
-    if folder.exists() and {path.name for path in folder.iterdir()} - {REPORT}:
+    if folder.exists():
         if place.journal(tag).exists():
             write_ledger(place)  # a call that was killed may have left it to do
         raise NightError(f"{folder} is there already; move it away to unpack {file}")
@@ -198,15 +199,6 @@ def _check_new(place: Place, contents: Contents, file: Path) -> None:
                 f"{ref} leads to {sha[:7]} here, which is not the night's in {file}; delete it to unpack the night: "
                 f"git update-ref -d {ref}"
             )
-
-
-def _give_name(aside: Path, folder: Path) -> None:
-    """Give an extracted night its folder's name, in place of the report of its rows; git ignores it as any night."""
-    ignore_all(folder.parent)
-    if folder.exists():
-        folder.rename(aside / "report")
-    (aside / FOLDER).rename(folder)
-    flush(folder.parent)
 
 
 # ---- settling in -----------------------------------------------------------------------------------------------------

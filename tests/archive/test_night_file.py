@@ -223,7 +223,6 @@ def test_a_packed_night_can_be_listed_but_goes_on_only_once_it_is_unpacked(groun
     assert "the nights here are packed away; see them with: " in nothing_yet(grounds.nightshift("status"))
     assert "script 3" in done(grounds, "results", "t")  # from the rows that stayed
     assert "is packed in" in done(grounds, "pack", "t", "--remove")  # once more
-    done(grounds, "report", "t")  # from its rows, into a folder of that name
     assert "unpacked night t" in done(grounds, "unpack", "t")
     assert len(grounds.attempts("t")) == 4
     done(grounds, "pack", "t", "--remove")  # over the file that stayed
