@@ -192,17 +192,12 @@ class ProfileAnswer:
     tokens_s: float | None  # tokens per second, as in training
     mfu: float | None  # share of the device's peak arithmetic
     peak_gb: float | None  # memory of MLX
-    process_gb: float | None  # memory of the process
     fenced_step_s: float | None  # of a step in which each phase waits for the one before
     fenced_steps: int | None  # steps that the phases are means of
     data_s: float | None  # of it, waiting for a batch
     forward_backward_s: float | None  # of it, forward and backward
     optimizer_s: float | None  # of it, the optimizer
     python_s: float | None  # of it, all else
-    start_import_s: float | None  # of the start: imports
-    start_data_s: float | None  # of the start: opening and verifying the corpus
-    start_model_s: float | None  # of the start: model, optimizer and first batch
-    start_first_step_s: float | None  # of the start: the first step
 
 
 ANSWERS: Mapping[str, type] = {

@@ -35,7 +35,6 @@ from agent.experiment import Status
 from agent.files import throwaway_folder
 from agent.git import Repo
 from agent.invocation import STARTER, command_for, install_command, own_command, typed
-from agent.lab.hardware import MEMORY_SHARE
 from agent.night.lock import handling
 from agent.night.opening import MIN_FREE_BYTES
 from agent.pools.leases import gpus_of_machine, gpus_unused
@@ -50,7 +49,7 @@ from agent.view.screen import folded, print_folded, print_lines, terminal_width
 
 LOOK_S = 120  # a first import of MLX on a slow disk
 SLOW_GFLOPS = 30  # MLX's reference BLAS reaches about 8, an optimised one over 100
-TRIES_OUT = "now the machine is tried out, which takes minutes: steps, their memory, a night of one experiment"
+TRIES_OUT = "now the machine is tried out, which takes minutes: steps, a night of one experiment"
 CONTENDED_SHARE = 0.25  # of the cores that we may use: the share that others may take unnoticed
 
 # Asked of a short process each: a broken MLX must not take the doctor with it.
@@ -106,7 +105,7 @@ def doctor(*, script: Path = SCRIPT, verify: bool = False) -> Answer:
 
     Args:
         script: the training script (default: train_mlx.py)
-        verify: also try out the machine, which takes minutes: operations and steps against float32, memory, sandbox,
+        verify: also try out the machine, which takes minutes: operations and steps against float32, sandbox,
             clocks, and a night of one experiment; writes verify.json
     """
     width, findings = terminal_width(), []
@@ -344,7 +343,7 @@ def verified(budget_s: float = BUDGET_S) -> Iterator[Finding]:
     checks, began = [], time.monotonic()
     # by an exception on SIGTERM, subprocess.run() kills what it waits for, which would run on else
     with handling(lambda number, _: sys.exit(128 + number), signal.SIGTERM):
-        for check in (_operations, _steps, _estimate, _box, _clock, _assertion, lambda: _night(budget_s)):
+        for check in (_operations, _steps, _box, _clock, _assertion, lambda: _night(budget_s)):
             for finding in check():
                 checks.append(entry(finding, time.monotonic() - began))
                 began = time.monotonic()
@@ -420,27 +419,6 @@ def _apart(some: Sequence[float], others: Sequence[float]) -> float:
 
 def _listed(nats: Mapping[str, float]) -> str:
     return " and ".join(f"{value:.1e} nats in {name}" for name, value in nats.items())
-
-
-def _estimate() -> Iterator[Finding]:
-    """Compare the memory that a step was estimated to fill with what it fills, where half of the free memory is enough.
-
-    A step is allowed MEMORY_SHARE of the device's memory, so an estimate may be short by the rest.
-    """
-    measured = _of_step("memory")
-    if not isinstance(measured, dict):
-        yield Finding("estimate", False, f"estimate: {measured}", essential=False)
-    elif not measured["rows"]:
-        said = (
-            f"estimate: not checked, since one row takes more than half of the {measured['allowed_gb'] * 2:.1f} GB free"
-        )
-        yield Finding("estimate", False, said, "close other programs", essential=False)
-    else:
-        pairs = list(zip(measured["filled_gb"], measured["estimated_gb"], strict=True))
-        fits = all(filled <= estimated / MEMORY_SHARE for filled, estimated in pairs)
-        sizes = ", ".join(f"{filled:.2f} of {estimated:.2f}" for filled, estimated in pairs)
-        said = f"estimate: steps of {measured['rows']} rows fill {sizes} GB that were estimated"
-        yield Finding("estimate", fits, said, "correct gigabytes_of_a_step", essential=False, measured=measured)
 
 
 def _box() -> Iterator[Finding]:

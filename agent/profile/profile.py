@@ -1,33 +1,33 @@
 """Measure where the time of a training step goes, by two short runs of the script in separate processes.
 
-The first run measures start, step time and memory undisturbed. The second waits for MLX after each phase of a step,
-which separates the phases but slows the step. The table shows both, so that the reader can judge the shares.
+The first run measures step time and memory undisturbed. The second waits for MLX after each phase of a step, which
+separates the phases but slows the step. The table shows both, so that the reader can judge the shares.
 """
 
 import statistics
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 from rich.console import Console
 from rich.table import Column, Table
-from rich.text import Text
 
 from agent.errors import NightError, NightshiftError
 from agent.experiment import Ending
 from agent.files import throwaway_folder
-from agent.profile.phases import NOTES, PHASES, PROFILER, REST, Notes, Phases, first_that_counts, mean_phases
+from agent.profile.phases import PHASES, PROFILER, Phases, first_that_counts, read_phases
+from agent.profile.profiler import BUDGET_S
 from agent.records.place import Place, read_script
 from agent.runs.fixed import probe
-from agent.runs.outputs import METRICS
+from agent.runs.outputs import METRICS, read_summary
 from agent.sandbox.environment import scrubbed_env
 from agent.sandbox.places import View
 from agent.sandbox.process import supervise
 
 LIMIT_S = 3600.0  # of one run, which takes a few steps: after an hour it hangs
-MS, S, COUNT = "{:,.1f} ms", "{:,.2f} s", "{:,.0f}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,24 +37,6 @@ class Point:
     t_s: float
     tokens: float | None = None  # so far
     mfu: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """Hold a figure: a row of the table, and a number of the JSON under its key, if it has one."""
-
-    name: str
-    key: str | None
-    value: float | None  # None where it was not measured
-    form: str
-    note: str = ""
-    share: float | None = None  # of the fenced step
-
-    @property
-    def cells(self) -> tuple[str, str, str, str]:
-        scaled = 1000 * (self.value or 0.0) if self.form == MS else self.value
-        shown = "" if self.value is None else self.form.format(scaled)
-        return self.name, shown, "" if self.share is None else f"{self.share:.1%}", self.note
 
 
 class CrashError(NightshiftError):
@@ -70,96 +52,81 @@ def profile(script: Path, steps: int, seed: int, console: Console) -> dict[str, 
     if steps < 2:
         raise NightError(f"--steps {steps} leaves nothing between two steps to measure; take 2 or more")
     facts = probe(place.script_path.parent)
-    about = f"{place.script} on {facts['device']}, {steps} steps, seed {seed}"
-    console.print(about, markup=False, soft_wrap=True)
-    env = scrubbed_env(facts["data"])
-    notes, points = _watched(place, "true", steps, seed, env)
-    fenced_notes, fenced_points = _watched(place, "fenced", steps, seed, env)
-    fenced = mean_phases(fenced_notes, len(fenced_points))
-    numbers = (Column(header, justify="right", no_wrap=True) for header in ("", "of the step"))
-    table = Table("", *numbers, "", box=None, pad_edge=False)
-    answer: dict[str, object] = {"device": facts["device"], "fenced_steps": fenced.steps if fenced else None}
-    for figures in (_of_step(points, fenced), _of_start(notes), _of_run(notes, points)):
-        for figure in figures:
-            table.add_row(*map(Text, figure.cells))
-            if figure.key is not None:
-                answer[figure.key] = None if figure.value is None else round(figure.value, 6)
-        table.add_row()
-    console.print(table)
-    return answer
+    console.print(f"{place.script} on {facts['device']}, {steps} steps, seed {seed}", markup=False, soft_wrap=True)
+    env, path = scrubbed_env(facts["data"]), str(place.script_path.resolve())
+    options = ["--max-steps", steps, "--seed", seed, "--no-eval", "--budget-s", BUDGET_S, "--out", "out"]
+    with _after([path, *map(str, options)], place, env) as folder:
+        step = _step(_points(folder / "out"))
+        summary = read_summary(folder / "out")
+        peak_mb = summary.peak_vram_mb if summary else None
+    with _after(["-P", str(PROFILER), path, str(steps), str(seed)], place, env) as folder:
+        fenced = read_phases(folder)
+    figures = {
+        "fenced_step_s": fenced.step_s if fenced else None,
+        **{f"{phase}_s": fenced.seconds.get(phase) if fenced else None for phase in PHASES},
+        **step,
+        "peak_gb": None if peak_mb is None else peak_mb / 1e3,
+    }
+    console.print(_table(figures, fenced))
+    if fenced is None:
+        console.print("no function of the script marks the start of a step")
+    rounded = {key: None if value is None else round(value, 6) for key, value in figures.items()}
+    return {"device": facts["device"], "fenced_steps": fenced.steps if fenced else None, **rounded}
 
 
-def _watched(place: Place, which: str, steps: int, seed: int, env: Mapping[str, str]) -> tuple[Notes, Sequence[Point]]:
-    """Run the script under profiler.py and return its notes and the script's points; raise CrashError."""
+@contextmanager
+def _after(words: Sequence[str], place: Place, env: Mapping[str, str]) -> Iterator[Path]:
+    """Run Python with these words in a folder, and yield that; raise CrashError where it fails."""
     with throwaway_folder() as folder:
         (folder / "out").mkdir()
-        script = place.script_path.resolve()
-        command = [sys.executable, "-P", str(PROFILER), str(script), NOTES, which, str(steps), str(seed)]
         outcome = supervise(
-            command, View(folder), env=env, limit_s=LIMIT_S, stopped=lambda: False, tick=lambda elapsed_s: None
-        )
+            [sys.executable, *words], View(folder), env=env, limit_s=LIMIT_S, stopped=lambda: False,
+            tick=lambda elapsed_s: None,
+        )  # fmt: skip
         if outcome.ending is not Ending.FINISHED:
-            code = outcome.exit_code
-            how = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
-            if outcome.ending is Ending.OVERRAN:
-                how = f"no end within {LIMIT_S:.0f} s"
-            raise CrashError(f"{place.script} ended with {how}; its last lines:\n{outcome.last_lines}".rstrip())
-        curve = folder / "out" / METRICS
-        try:
-            points = msgspec.json.Decoder(Point).decode_lines(curve.read_bytes() if curve.is_file() else b"")
-        except msgspec.MsgspecError:
-            points = []
-        return Notes.of((folder / NOTES).read_bytes()), points
+            how = f"{place.script} {outcome.ending} with exit code {outcome.exit_code}"
+            raise CrashError(f"{how}; its last lines:\n{outcome.last_lines}".rstrip())
+        yield folder
 
 
-# ---- figures ---------------------------------------------------------------------------------------------------------
+def _points(out: Path) -> Sequence[Point]:
+    """Return the points of the script's curve from the first step that counts."""
+    curve = out / METRICS
+    try:
+        points = msgspec.json.Decoder(Point).decode_lines(curve.read_bytes() if curve.is_file() else b"")
+    except msgspec.MsgspecError:
+        points = []
+    return points[first_that_counts(len(points)) :]
 
 
-def _of_step(points: Sequence[Point], fenced: Phases | None) -> Iterator[Figure]:
-    fenced_s = fenced.step_s if fenced else None
-    for phase, (name, function) in (*PHASES.items(), ("python", (REST, ""))):
-        seconds = fenced.seconds.get(name) if fenced else None
-        note = f"{function} was not called: part of {REST}" if seconds is None else ""
-        share = seconds / fenced_s if seconds is not None and fenced_s is not None else None
-        yield Figure(name, f"{phase}_s", seconds, MS, note if function else "graph, schedule, log: the rest", share)
-    how = f"mean of {fenced.steps}, without mx.compile" if fenced else "no function marks the start of a step"
-    yield Figure("fenced step", "fenced_step_s", fenced_s, MS, how)
-    counted = points[first_that_counts(len(points)) :]
-    step_s, note = None, "the script wrote too little metrics.jsonl"
-    if len(counted) > 1:
-        step_s, note = (counted[-1].t_s - counted[0].t_s) / (len(counted) - 1), ""
-    if step_s and fenced_s:  # how much longer the fenced step takes limits how far to trust the shares
-        added = fenced_s / step_s - 1
-        note = f"fenced: {added:+.1%}" + (
-            "; faster without mx.compile, or was the machine busy?" if added < -0.1 else ""
-        )
-    yield Figure("true step", "step_s", step_s, MS, note)
-
-
-def _of_start(notes: Notes) -> Iterator[Figure]:
-    """Yield the seconds until a mark from the one before; None for a part that the script did not reach."""
-    marks, steps = notes.marks, dict(enumerate(notes.steps))
-    opened = marks.get("opened")
-    for name, key, begin, end, note in (
-        ("imports", "start_import_s", marks["begun"], marks["imported"], "MLX, prepare, the script"),
-        ("corpus", "start_data_s", marks["imported"], opened, "opened and verified"),
-        ("model", "start_model_s", opened or marks["imported"], steps.get(0), "and optimizer, first batch"),
-        ("first step", "start_first_step_s", steps.get(0), steps.get(1), "makes the weights, compiles kernels"),
-    ):
-        seconds = None if begin is None or end is None else end - begin
-        yield Figure(name, key, seconds, S, "not seen" if seconds is None else note)
-    last = max((*marks.values(), *notes.steps[:2]))
-    yield Figure("until training", None, last - marks["begun"], S)
-
-
-def _of_run(notes: Notes, points: Sequence[Point]) -> Iterator[Figure]:
-    counted = points[first_that_counts(len(points)) :]
-    tokens_s = None
-    if len(counted) > 1 and counted[0].tokens is not None and counted[-1].tokens is not None:
-        tokens_s = (counted[-1].tokens - counted[0].tokens) / (counted[-1].t_s - counted[0].t_s)
-    yield Figure("tokens/s", "tokens_s", tokens_s, COUNT)
+def _step(points: Sequence[Point]) -> dict[str, float | None]:
+    if len(points) < 2:
+        return {"step_s": None, "tokens_s": None, "mfu": None}
+    first, last = points[0], points[-1]
+    tokens = None if first.tokens is None or last.tokens is None else last.tokens - first.tokens
     # as every step does the same work, the mean over time is the harmonic one
-    mfus = [point.mfu for point in counted[1:] if point.mfu]
-    yield Figure("MFU", "mfu", statistics.harmonic_mean(mfus) if mfus else None, "{:.1%}")
-    yield Figure("peak memory", "peak_gb", notes.peak_gb, "{:.2f} GB", "of MLX's arrays")
-    yield Figure("", "process_gb", notes.process_gb, "{:.2f} GB", "of the process")
+    mfus = [point.mfu for point in points[1:] if point.mfu]
+    return {
+        "step_s": (last.t_s - first.t_s) / (len(points) - 1),
+        "tokens_s": None if tokens is None else tokens / (last.t_s - first.t_s),
+        "mfu": statistics.harmonic_mean(mfus) if mfus else None,
+    }
+
+
+def _table(figures: Mapping[str, float | None], fenced: Phases | None) -> Table:
+    """Return what was measured as a table, the phases as shares of the fenced step."""
+    numbers = (Column(header, justify="right", no_wrap=True) for header in ("", "of the step"))
+    table = Table("", *numbers, box=None, pad_edge=False)
+    if fenced is not None:
+        for phase, seconds in fenced.seconds.items():
+            table.add_row(PHASES[phase], f"{1000 * seconds:,.1f} ms", f"{seconds / fenced.step_s:.1%}")
+    for name, key, scale, form in (
+        ("fenced step", "fenced_step_s", 1000, "{:,.1f} ms"),
+        ("true step", "step_s", 1000, "{:,.1f} ms"),
+        ("tokens/s", "tokens_s", 1, "{:,.0f}"),
+        ("MFU", "mfu", 100, "{:.1f}%"),
+        ("peak memory", "peak_gb", 1, "{:.2f} GB"),
+    ):
+        if (value := figures[key]) is not None:
+            table.add_row(name, form.format(scale * value), "")
+    return table

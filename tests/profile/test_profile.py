@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from json_page import faults
-from nights import PROJECT, SCRIPTS, Grounds, make_repository, unigram
+from nights import PROJECT, SCRIPTS, Grounds, make_repository
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
@@ -37,44 +37,31 @@ def profiled(tmp_path: Path, changes: dict[str, str]) -> tuple[str, dict[str, fl
 
 
 def test_every_phase_has_its_row_and_together_they_are_the_fenced_step(tmp_path):
-    said, found = profiled(tmp_path, {})
+    said, found = profiled(tmp_path, {"SLEEP_S = 0.0": "SLEEP_S = 0.02"})
     for row in ("waiting for a batch", "forward + backward", "optimizer", "Python", "true step"):
         assert row in said
-    assert "was not called" not in said
     assert sum(found[phase] for phase in (*PHASES, "python_s")) == pytest.approx(found["fenced_step_s"], abs=1e-5)
     assert all(found[phase] > 0 for phase in PHASES)
+    assert found["optimizer_s"] >= 0.02 > found["forward_backward_s"]
     assert found["tokens_s"] == pytest.approx(2 * 64 / found["step_s"], rel=1e-2)
     assert found["mfu"] == 0.25
-    assert all(found[name] > 0 for name in ("peak_gb", "process_gb", "start_import_s", "start_first_step_s"))
 
 
-@pytest.mark.parametrize("evaluates", [False, True])
-def test_building_the_graph_is_pythons_unless_arrays_are_evaluated_on_the_way(tmp_path, evaluates):
-    changes = {"SLEEP_S = 0.0": "SLEEP_S = 0.02", "EVALUATES = False": f"EVALUATES = {evaluates}"}
-    _, found = profiled(tmp_path, {**changes, "COMPILE = True": "COMPILE = False"})
-    theirs, others = ("optimizer_s", "python_s") if evaluates else ("python_s", "optimizer_s")
-    assert found[theirs] >= 0.02
-    assert found[theirs] > found[others]
-
-
-def test_a_phase_without_its_function_says_so_and_is_counted_as_python(tmp_path):
-    said, found = profiled(tmp_path, {**NO_OPTIMIZER, "SLEEP_S = 0.0": "SLEEP_S = 0.02"})
-    assert "MuonAdamW.update was not called: part of Python" in said
+def test_a_phase_without_its_function_is_counted_as_python(tmp_path):
+    _, found = profiled(tmp_path, {**NO_OPTIMIZER, "SLEEP_S = 0.0": "SLEEP_S = 0.02"})
     assert found["optimizer_s"] is None
     assert found["python_s"] >= 0.02
     assert found["forward_backward_s"] > 0
 
 
 def test_the_optimizer_tells_the_steps_apart_where_make_step_is_gone(tmp_path):
-    said, found = profiled(tmp_path, {**NO_STEP})
-    assert "not seen" in said
-    assert found["start_first_step_s"] is None
+    _, found = profiled(tmp_path, NO_STEP)
     assert found["optimizer_s"] > 0
 
 
 def test_a_script_without_any_measured_function_still_gets_its_true_step(tmp_path):
     said, found = profiled(tmp_path, {**NO_STEP, **NO_OPTIMIZER, **NO_GRADIENTS})
-    assert "no function marks the start of a step" in said
+    assert "no function of the script marks the start of a step" in said
     assert found["step_s"] > 0
     assert found["fenced_step_s"] is None
 
@@ -86,21 +73,13 @@ def test_the_projects_own_script_has_every_measured_function(tmp_path):
     facts = json.loads(done.stdout)
     assert faults("profile", facts) == []
     assert [name for name, value in facts.items() if value is None] == ["error"]
-    assert "2 steps, seed 0" in done.stderr  # the table makes room
 
 
 def test_a_crash_is_told_with_its_exit_code_and_its_last_lines(tmp_path):
     done = profile(tmp_path, (SCRIPTS / "diverges.py").read_text())
     assert done.returncode == 1
-    assert "train_mlx.py ended with exit code 3; its last lines:\nloss is nan at step 17" in done.stderr
+    assert "train_mlx.py crashed with exit code 3; its last lines:\nloss is nan at step 17" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_a_script_that_cannot_count_its_steps_says_so_itself(tmp_path):
-    done = profile(tmp_path, unigram())
-    assert done.returncode == 1
-    assert "exit code 2" in done.stderr
-    assert "unrecognized arguments: --max-steps" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,7 @@ import mlx.core as mx
 import prepare
 
 ROWS = 2
-SLEEP_S = 0.0  # in the optimizer …
-EVALUATES = False  # … and whether it waits for MLX as well, as kernels on the CPU do
+SLEEP_S = 0.0  # in the optimizer
 COMPILE = True
 
 
@@ -30,8 +29,6 @@ def load_model(weights_path: str) -> Bigram:
 class MuonAdamW:
     def update(self, table: mx.array, gradient: mx.array) -> mx.array:
         time.sleep(SLEEP_S)
-        if EVALUATES:
-            mx.eval(gradient)
         return table - gradient
 
 
