@@ -25,10 +25,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import measure
-from arena import world
-from cheating import CHEATS, HONEST, KNOWN, Script
+from arena import CHEATS, HONEST, KNOWN, Script, Told, Trial, try_all, world
 from conftest import TEST_SCALE, write_library_text
-from trials import Told, Trial, try_all
 
 import prepare
 from agent.runs.score import LOOK_ROW_STEP

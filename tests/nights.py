@@ -31,13 +31,16 @@ from agent.proposers.briefing import Briefing
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.runs.runner import Runner
-from agent.sandbox.box import Box, Mode, choose
+from agent.sandbox import landlock
+from agent.sandbox.box import Box, Bubblewrap, Landlock, Mode, choose
 from agent.sandbox.watch import limits_of_machine
 from agent.script.contract import fixed_files
 
 PROJECT = Path(__file__).parents[1]
 SCRIPTS = Path(__file__).parent / "scripts"
 BUDGET_S = 0.05
+SCRIPT = PROJECT / "train_mlx.py"
+SMALL = {"DEPTH": 2, "ASPECT_RATIO": 32, "HEAD_DIM": 32, "BATCH_ROWS": 2, "LOG_EVERY_S": 0.0}
 
 
 def unigram(**dials: object) -> str:
@@ -294,3 +297,35 @@ class Nap:
 
     def stopwatch(self) -> Stopwatch:
         return Stopwatch(time.monotonic, self.always)
+
+
+# ---- runs of the shipped script that take seconds, and the sandboxes of this machine ---------------------------------
+
+
+def run_script(data: Path, *options: str, script: Path = SCRIPT) -> subprocess.CompletedProcess:
+    env = {**os.environ, "NIGHTSHIFT_DATA": str(data), "PYTHONPATH": python_path(PROJECT)}
+    return subprocess.run([sys.executable, script, *options], env=env, capture_output=True, text=True, timeout=600)
+
+
+def with_dials(tmp_path: Path, **values: object) -> Path:
+    """The script with some dials overwritten, as an edit would."""
+    source = SCRIPT.read_text()
+    marker = "# ---------------------------------------------------------------------------\n# The model"
+    assert marker in source
+    dials = "".join(f"{name} = {value!r}\n" for name, value in values.items())
+    path = tmp_path / "train_mlx.py"
+    path.write_text(source.replace(marker, dials + marker))
+    return path
+
+
+def bubblewrap() -> Bubblewrap | str:
+    program = shutil.which("bwrap")
+    return Bubblewrap.on_this_kernel(program) if program else "bubblewrap is not installed"
+
+
+def kernels_own() -> Landlock | str:
+    return Landlock(landlock.abi()) if landlock.abi() else "this kernel has no Landlock with filters"
+
+
+def usable(made: Box | str) -> Box:
+    return pytest.skip(made) if isinstance(made, str) else made

@@ -1,4 +1,4 @@
-"""A queue, what is put in it, and a script to patch."""
+"""A queue, what is put in it, a script to patch, and known ideas."""
 
 import difflib
 from pathlib import Path
@@ -24,6 +24,14 @@ def load_model(path):
     return DEPTH * WIDTH
 """
 NOW = "2026-11-21T23:00:00Z"
+HEADER = {
+    "Title": "Try something",
+    "Why": "It may help.",
+    "Source": "a paper, arXiv:0000.00000",
+    "Reported": "1 % less",
+    "Group": "optimizer",
+    "Gain": "cuda 1.0, metal 1.0, cpu 1.0",
+}
 
 
 def put(folder: Path, text: str, message: str = "an idea\nbecause", script: str = "train_mlx.py") -> Path:
@@ -51,3 +59,14 @@ def brief(*edits: str | Proposal, best: int = 0, **more: object) -> Briefing:
 
 def aside(folder: Path, where: str) -> dict[str, str]:
     return {path.stem: path.with_suffix(".txt").read_text().strip() for path in waiting(folder / where)}
+
+
+def write_idea(folder: Path, name: str, before: str, after: str, **header: str) -> Path:
+    """Write the idea that makes `after` of `before` into a folder of ideas."""
+    lines = (text.splitlines(keepends=True) for text in (before, after))
+    patch = "".join(difflib.unified_diff(*lines, "a/train_mlx.py", "b/train_mlx.py"))
+    fields = "".join(f"{field}: {value}\n" for field, value in (HEADER | header).items())
+    folder.mkdir(exist_ok=True)
+    file = folder / f"{name}.patch"
+    file.write_text(f"{fields}\n{patch}")
+    return file

@@ -1,6 +1,7 @@
 """Facts of a night, made up: for tests of what is recorded, shown and asked."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from judged import decided
 
@@ -23,9 +24,11 @@ from agent.experiment import (
     Weights,
     Work,
 )
+from agent.files import read_plain, write_plain
 from agent.judging.noise import noise
 from agent.records.journal import Journal
 from agent.records.record import Record
+from agent.records.results import COLUMNS, arranged, lines_of
 from agent.records.summary import summary_of
 from agent.view.words import status_lines as lines_of_status
 from agent.view.workers import crew_of
@@ -90,3 +93,17 @@ def status_lines(
 def doing(what: Doing, seed: int | None = None, worker: str = LOCAL) -> Work:
     """What a worker does, for a screen: it has the attempt beside it."""
     return Work(worker, what, 0, "", seed)
+
+
+def render(before: str, nights: Sequence[tuple[Night, History]]) -> str:
+    """Return a ledger's text after these nights were written to it."""
+    return arranged(before, {night.tag: lines_of(night, history) for night, history in nights})
+
+
+def put(path: Path, *nights: tuple[Night, History]) -> None:
+    """Write these nights into a ledger."""
+    write_plain(path, render(read_plain(path), nights))
+
+
+def cells(line: str) -> dict[str, str]:
+    return dict(zip(COLUMNS, line.split("\t"), strict=True))

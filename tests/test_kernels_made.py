@@ -6,8 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from nights import python_path
-from training import SMALL, run_script, with_dials
+from nights import SMALL, python_path, run_script, with_dials
 
 from agent.lab import hardware, kernels
 from agent.lab.kernels.cache import kept

@@ -7,8 +7,7 @@ import sys
 from typing import NamedTuple
 
 import pytest
-from nights import PROJECT, Grounds, environment, make_repository
-from training import SCRIPT
+from nights import PROJECT, SCRIPT, Grounds, environment, make_repository
 
 from agent.experiment import Status
 from agent.script.dials import set_dials

@@ -5,7 +5,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from training import SMALL, run_script, with_dials
+from nights import SMALL, run_script, with_dials
 
 import prepare
 import train_mlx

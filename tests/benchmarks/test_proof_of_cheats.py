@@ -4,8 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from cheating import CHEATS, HONEST
-from trials import Trial
+from arena import CHEATS, HONEST, Trial
 
 from agent.experiment import Status
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 from commands import refused
-from known import write_idea
 from nights import Grounds, unigram
+from queued import write_idea
 from samples import NIGHT
 
 from agent.experiment import Attempt, Decision, Kind, Proposal

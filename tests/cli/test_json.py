@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from json_page import HEAD, PAGE, faults, keys_of, named, tables
 from judged import findings
-from known import write_idea
 from nights import Grounds, unigram
+from queued import write_idea
 
 from agent.cli.answer import SCHEMA_VERSION, Answer
 from agent.cli.main import COMMANDS, command_named

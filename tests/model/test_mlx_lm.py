@@ -9,8 +9,7 @@ from pathlib import Path
 import mlx.core as mx
 import numpy as np
 import pytest
-from nights import Grounds, make_repository
-from training import SCRIPT, SMALL
+from nights import SCRIPT, SMALL, Grounds, make_repository
 
 from agent.lab.encode import load_encoding
 from agent.runs.scorer import load_script

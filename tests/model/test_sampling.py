@@ -10,8 +10,7 @@ from types import SimpleNamespace
 import mlx.core as mx
 import numpy as np
 import pytest
-from boxes import bubblewrap, usable
-from nights import PROJECT, unigram
+from nights import PROJECT, bubblewrap, unigram, usable
 from samples import NIGHT
 
 import prepare

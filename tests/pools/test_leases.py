@@ -14,8 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from boxes import bubblewrap, kernels_own, usable
-from nights import PROJECT, Grounds, make_repository, terms_of, unigram
+from nights import PROJECT, Grounds, bubblewrap, kernels_own, make_repository, terms_of, unigram, usable
 
 from agent.cli import machine
 from agent.errors import MachineError, NightError

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from judged import scored_attempt, scored_run
-from known import write_idea
+from queued import write_idea
 from samples import NIGHT
 
 from agent.errors import Exhausted

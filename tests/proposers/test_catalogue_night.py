@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from json_page import faults
-from known import write_idea
 from nights import Grounds, make_repository, unigram
+from queued import write_idea
 
 from agent.experiment import Attempt, Status
 from agent.proposers.catalogue import idea

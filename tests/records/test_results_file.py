@@ -4,8 +4,7 @@ import dataclasses
 import os
 
 import pytest
-from ledgers import cells, put, render
-from samples import FOREIGN, HISTORY, NIGHT, UPSTREAM
+from samples import FOREIGN, HISTORY, NIGHT, UPSTREAM, cells, put, render
 
 from agent.errors import NightError
 from agent.files import read_plain, write_plain

@@ -5,8 +5,7 @@ import io
 from typing import Any
 
 import pytest
-from ledgers import cells, render
-from samples import HISTORY, NIGHT, UPSTREAM, attempt
+from samples import HISTORY, NIGHT, UPSTREAM, attempt, cells, render
 
 from agent.experiment import Attempt, Decision, Kind, Score, Status, Summary, Weights
 from agent.files import write_plain

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from boxes import bubblewrap, kernels_own, usable
-from nights import PROJECT, Quiet, git
+from nights import PROJECT, Quiet, bubblewrap, git, kernels_own, usable
 from samples import NIGHT
 
 from agent.experiment import Ending

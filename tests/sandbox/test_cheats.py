@@ -4,10 +4,8 @@ import os
 import socket
 
 import pytest
-from arena import Server, World, loot, world
-from cheating import BASE, CHEATS, HONEST, KNOWN, Script
+from arena import BASE, CHEATS, HONEST, KNOWN, Script, Server, Told, Trial, World, loot, try_all, world
 from nights import PROJECT, environment, python_path
-from trials import Told, Trial, try_all
 
 from agent.sandbox.box import Mode, choose
 from agent.script.contract import check_script

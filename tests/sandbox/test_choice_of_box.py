@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from boxes import bubblewrap, kernels_own, usable
+from nights import bubblewrap, kernels_own, usable
 
 from agent.sandbox import box as boxes
 from agent.sandbox import landlock, places

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from boxes import bubblewrap, kernels_own, usable
+from nights import bubblewrap, kernels_own, usable
 
 from agent.sandbox import seccomp
 from agent.sandbox.box import UNFILTERED, Box

@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from boxes import bubblewrap, usable
-from nights import PROJECT
+from nights import PROJECT, bubblewrap, usable
 
 from agent.errors import MachineError
 from agent.sandbox import places

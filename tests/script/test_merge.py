@@ -1,7 +1,6 @@
 """Edits made in a script that was edited further, and taken out of it; and what an edited script was made from."""
 
 import pytest
-from dawns import SHARPER, START
 from judged import scored_attempt
 from nights import unigram
 
@@ -9,6 +8,8 @@ from agent.experiment import Attempt, Status
 from agent.script.merge import Basis, Conflict, basis_of, merge_texts, merged, undone, without_edits
 
 DIALS = unigram()
+START = unigram(JITTER=0.05, SHARPNESS=0.5)
+SHARPER = unigram(JITTER=0.05, SHARPNESS=0.6)
 
 
 def test_a_dial_is_turned_back_though_its_neighbours_were_turned_later():

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 from judged import decided, scored_attempt
-from ledgers import put
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
-from samples import HISTORY, NIGHT, UPSTREAM, status_lines
+from samples import HISTORY, NIGHT, UPSTREAM, put, status_lines
 
 from agent.experiment import Attempt, Decision, Ending, Entry, Kind, Status
 from agent.judging.judges import Greedy
