@@ -8,6 +8,7 @@ command writes to its standard error, which is the log.
 """
 
 import ctypes
+import json
 import os
 import resource
 import signal
@@ -15,11 +16,11 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import psutil
 
 sys.path[0] = str(Path(__file__).parents[2])  # import our own package, installed or not, and nothing of a run's folder
@@ -56,7 +57,7 @@ def main(order: Order, command: list[str]) -> None:
     end_tree(child, GRACE_S if over is None and has_harness(order) else 0)
     report = Report(exit_code(child.returncode), over, cpu_s, watch.peak_bytes if watch else None)
     with suppress(OSError):  # the harness may be gone
-        os.write(sys.stdout.fileno(), msgspec.json.encode(report))
+        os.write(sys.stdout.fileno(), json.dumps(asdict(report)).encode())
 
 
 def exit_code(status: int) -> int:
@@ -162,4 +163,5 @@ def tell(message: Any, but: str = "") -> None:
 
 
 if __name__ == "__main__":
-    main(msgspec.json.decode(sys.argv[1], type=Order), sys.argv[2:])
+    facts = json.loads(sys.argv[1])  # without msgspec, whose import takes longer than the rest of a keeper's start
+    main(Order(**facts | {"limits": facts["limits"] and ResourceLimits(**facts["limits"])}), sys.argv[2:])
