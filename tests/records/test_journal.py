@@ -198,10 +198,11 @@ def test_an_audit_belongs_to_the_run_that_finished(journal):
     assert [run.score for run in journal.attempt(0).runs] == [None, dataclasses.replace(score, audit=audit)]
 
 
-def test_a_number_cannot_be_used_twice(journal):
+def test_a_step_that_fails_leaves_no_half_of_it(journal):
     propose(journal)
-    with pytest.raises(sqlite3.IntegrityError):
-        propose(journal)
+    with pytest.raises(sqlite3.IntegrityError):  # after the script is in, since the number is taken
+        journal.add_attempt(0, None, Proposal("A = 2", "title", "why", "you"), "now")
+    assert journal.query("SELECT count(*) FROM scripts")[0][0] == 1
 
 
 def test_it_can_be_read_while_a_night_writes(journal, path):
