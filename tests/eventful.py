@@ -21,6 +21,7 @@ from agent.experiment import (
     Weights,
 )
 from agent.experiment import Summary as Told
+from agent.judging.noise import noise
 from agent.records.journal import Journal
 from agent.records.place import Place
 
@@ -74,3 +75,4 @@ def fill(place: Place) -> None:
                 at_dawn = dataclasses.replace(scored_run(seed, val_bpb), **scores)
                 journal.end_run(journal.start_run(number, seed, dawn=1), at_dawn)
         journal.put_dawn(Dawn(1, 4, 2, "2026-01-02T05:00:00Z", "2026-01-02T06:00:00Z", FOUND))
+        journal.record_facts(noise=noise(journal.attempts()))

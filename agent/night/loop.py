@@ -353,7 +353,7 @@ class Driver:
 def tell_settled(context: NightContext, state: State, attempt: Attempt) -> None:
     """Show the verdict; of attempt 0, also how far its scores move with the seed, and how fast the night will go."""
     say, spread = context.watcher.said, noise(state.attempts)
-    context.journal.record_noise(spread)  # for those who read the journal
+    context.journal.record_facts(noise=spread)  # for those who read the journal
     context.watcher.attempt_settled(attempt, state.parent_of(attempt))
     if attempt.number == 0:
         beside = contention_of(state.attempts)

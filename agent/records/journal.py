@@ -134,14 +134,6 @@ Sql = tuple[str, Sequence[object]]
 Record = TypeVar("Record")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class KnownNoise:
-    """Hold the noise of a night, and how many decisions it is learnt from."""
-
-    decisions: int
-    noise: Noise | None
-
-
 class Journal:
     """Open with Journal.create, Journal.resume (to write) or Journal.read; a context manager, for any thread."""
 
@@ -208,12 +200,11 @@ class Journal:
             facts = {row["fact"]: row["value"] for row in self._db.execute("SELECT * FROM night")}
             return msgspec.convert(_decoded(facts), Night)
 
-    def noise(self) -> KnownNoise | None:
-        """Return the noise as it was recorded last; None where a decision has come since."""
-        rows = self.query("SELECT value FROM night WHERE fact = 'noise'")
+    def noise(self) -> Noise | None:
+        """Return the noise as it was learnt after the last decision: to learn it takes long after many attempts."""
+        rows = self.query("SELECT value FROM night WHERE fact = 'noise' AND value IS NOT NULL")
         with self._legible():
-            recorded = msgspec.json.decode(rows[0][0], type=KnownNoise) if rows else None
-        return recorded if recorded is not None and recorded.decisions == self.changes()[0] else None
+            return msgspec.json.decode(rows[0][0], type=Noise) if rows else None
 
     def calls(self) -> tuple[NightCall, ...]:
         """Return the calls of the night, in their order."""
@@ -322,12 +313,8 @@ class Journal:
     # ---- writing -----------------------------------------------------------------------------------------------------
 
     def record_facts(self, **facts: object) -> None:
-        """Record other terms of the night, another place of its corpus with checksums, or another id."""
+        """Record the noise as learnt by now, other terms, another place of the corpus with checksums, or another id."""
         self._write(*(("REPLACE INTO night VALUES (?, ?)", fact) for fact in _encoded(facts).items()))
-
-    def record_noise(self, noise: Noise | None) -> None:
-        """Record the noise as it is learnt from all that is decided now."""
-        self.record_facts(noise=KnownNoise(self.changes()[0], noise))
 
     def record_call(self, workers: int) -> None:
         """Record that a call of the night begins, in whole seconds, as attempts and asks have their times."""

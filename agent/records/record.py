@@ -149,8 +149,7 @@ def of_journal(journal: Journal, *, with_dials: bool = False) -> Record:
     if with_dials:
         dials = [dials_in(attempt.proposal.script, night.device_kind) for attempt in journal.attempts()]
         turned = dials_turned(history, dials)
-    noise = noise_of_night(journal, history)
-    return Record(night, history, journal.asks(), journal.dawns(), journal.calls(), noise, turned)
+    return Record(night, history, journal.asks(), journal.dawns(), journal.calls(), journal.noise(), turned)
 
 
 def dials_turned(history: Sequence[Attempt], dials: Sequence[Mapping[str, Value]]) -> dict[int, Turned]:
@@ -162,13 +161,3 @@ def dials_turned(history: Sequence[Attempt], dials: Sequence[Mapping[str, Value]
             name: (before[name], value) for name, value in after.items() if name in before and before[name] != value
         }
     return turned
-
-
-def noise_of_night(journal: Journal, history: Sequence[Attempt]) -> Noise | None:
-    """Return the noise of a night as it was recorded last; learn it where a decision has come since."""
-    recorded = journal.noise()
-    if recorded is not None:
-        return recorded.noise
-    from agent.judging.noise import noise  # with numpy, which takes a tenth of a second to import
-
-    return noise(history)

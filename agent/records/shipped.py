@@ -19,7 +19,7 @@ from agent.experiment import MEASURED, Ask, Attempt, Dawn, Night, NightCall, Noi
 from agent.files import check_plain, replaced_folder
 from agent.records.journal import Journal
 from agent.records.place import Place
-from agent.records.record import Home, Record, dials_turned, noise_of_night, public
+from agent.records.record import Home, Record, dials_turned, public
 from agent.script.dials import Value, dials_in, plain_value, skeleton_in
 
 FORMAT = 3
@@ -68,7 +68,7 @@ def ship(place: Place, tag: str, folder: Path) -> tuple[Path, ...]:
     """
     with Journal.read(place.journal(tag)) as journal:
         night, history = journal.night(), journal.attempts()
-        calls, asks, noise = journal.calls(), journal.asks(), noise_of_night(journal, history)
+        calls, asks, noise = journal.calls(), journal.asks(), journal.noise()
         dawn = next((dawn for dawn in reversed(journal.dawns()) if dawn.findings), None)
     if not any(attempt.decision for attempt in history):
         raise NothingYet(f"night {tag} has no result yet; export its record once its first attempt is decided")
@@ -249,7 +249,7 @@ def past_nights(place: Place, except_tag: str) -> tuple[PastNight, ...]:
             with suppress(NightError, OSError), Journal.read(path) as journal:
                 night, history = journal.night(), journal.attempts()
                 outlines = tuple(Outline.of(attempt, night.device_kind) for attempt in history)
-                nights[night.started, path.parent.name] = PastNight(night, noise_of_night(journal, history), outlines)
+                nights[night.started, path.parent.name] = PastNight(night, journal.noise(), outlines)
                 read += len(history)
     for folder in place.shipped.glob("[!.]*/"):  # not what a writing that was killed left half-made
         with suppress(*DAMAGED):

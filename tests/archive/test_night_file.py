@@ -216,7 +216,7 @@ def test_a_packed_night_can_be_listed_but_goes_on_only_once_it_is_unpacked(groun
     assert f"{odd} is no plain file" in refused(grounds.nightshift("pack", "t", "--remove"))
     odd.unlink()
     done(grounds, "pack", "t", "--remove")
-    for words in ("run --tag t", "sample x t:best"):
+    for words in ("run --tag t", "report t", "sample x t:best"):
         said = refused(grounds.nightshift(*words.split()))
         assert "night t is packed away in" in said
         assert "unpack t" in said

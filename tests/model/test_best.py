@@ -241,7 +241,7 @@ def test_the_run_with_the_lowest_score_gives_the_weights(night, tmp_path):
         with Journal.resume(night.folder("t") / "journal.sqlite") as journal:
             score = dataclasses.replace(first.score, val_bpb=first.score.val_bpb + change_bpb)
             journal.end_run(journal.start_run(1, seed), dataclasses.replace(first, seed=seed, score=score))
-            journal.record_noise(noise(journal.attempts()))  # as a night does
+            journal.record_facts(noise=noise(journal.attempts()))  # as a night does
     assert kept_weights(night).seed == 7
     card = write_model(night, tmp_path / "model")
     assert f"| these weights (seed 7, the lowest of 3 runs) | {first.score.val_bpb - 0.1:.6f} |" in card

@@ -12,7 +12,7 @@ from judged import scored_attempt, scored_run
 from nights import Grounds, git, make_repository, unigram
 from samples import NIGHT, enter
 
-from agent.experiment import Attempt, Dawn, Decision, Ending, Kind, Proposal, Run, Score, Status, Summary
+from agent.experiment import Attempt, Dawn, Decision, Ending, Kind, Noise, Proposal, Run, Score, Status, Summary
 from agent.records import shipped
 from agent.records.journal import Journal
 from agent.records.place import Place
@@ -35,6 +35,7 @@ def night_of(place: Place, tag: str, started: str = NIGHT.started, **facts: obje
         enter(journal, Attempt(2, 1, dropped, "", runs=(crash,)), Decision(Kind.CRASHED, "boom"))
         enter(journal, scored_attempt(3, 1.6, parent=1, script="if", without=(1,)))
         journal.add_attempt(4, 1, Proposal(SCRIPT.replace("4", "8"), "in flight", "", "search"), "")
+        journal.record_facts(noise=Noise(0.02, 3, 0.06))
 
 
 def the_past(place: Place, except_tag: str = "") -> dict[str, PastNight]:

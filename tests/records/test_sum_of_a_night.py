@@ -5,10 +5,9 @@ from judged import decided, scored_attempt
 from samples import enter
 from test_journal import NIGHT
 
-from agent.experiment import Attempt, Audit, Decision, DryRun, Ending, Kind, Noise, Proposal, Run, Score, Status
-from agent.judging.noise import noise
+from agent.experiment import Attempt, Audit, Decision, DryRun, Ending, Kind, Proposal, Run, Score, Status
 from agent.records.journal import Journal
-from agent.records.record import Record, noise_of_night
+from agent.records.record import Record
 from agent.records.summary import earned, summary_of
 
 AUDIT = Audit(4, 0, 0.0, 0.0, 2.5)
@@ -56,18 +55,3 @@ def test_a_night_stands_where_its_attempts_say(journal):
     assert now.unfinished == ((6, "title 6"), (8, "title 8"))
     assert {one.source: (one.attempts, one.kept) for one in brought} == {"search": (4, 2), "llm": (3, 0)}
     assert sum(one.gain_bpb for one in brought) == pytest.approx(0.02 + 0.01)
-
-
-def test_the_noise_is_recorded_until_a_decision_comes(tmp_path):
-    with Journal.create(tmp_path / "journal.sqlite", NIGHT) as journal:
-        assert noise_of_night(journal, ()) is None
-        enter(journal, scored_attempt(0, 1.5, 1.51, 1.49, status=Status.KEEP, script="A = 0"))
-        history = journal.attempts()
-        learnt = noise_of_night(journal, history)
-        assert learnt == noise(history)
-        journal.record_noise(Noise(0.5, 3, 1.0))
-        assert noise_of_night(journal, history) == Noise(0.5, 3, 1.0)
-        journal.record_decision(0, decided(Status.KEEP, "as before"))
-        assert noise_of_night(journal, history) == learnt
-        journal.record_noise(None)
-        assert noise_of_night(journal, history) is None

@@ -27,7 +27,7 @@ def place(tmp_path_factory):
     place = Place.of(make_repository(tmp_path_factory.mktemp("status") / "repository", SCRIPT) / "train_mlx.py")
     fill(place)
     with Journal.resume(place.journal("t")) as journal:
-        journal.record_noise(noise(journal.attempts()))  # as a night does
+        journal.record_facts(noise=noise(journal.attempts()))  # as a night does
     return place
 
 
