@@ -22,7 +22,7 @@ from agent.judging.findings import Findings
 from agent.judging.judges import judge_in_words
 from agent.lab.corpus import DATASETS
 from agent.night.dawn import confirm_night, in_words, is_interrupted
-from agent.night.limits import Limits, calibration_rounds, clock, expected_run_s, experience, pace_words
+from agent.night.limits import Limits, clock, expected_run_s, pace_words
 from agent.night.loop import run_night
 from agent.night.opening import Request, committed, open_context
 from agent.night.state import NightContext, State
@@ -162,9 +162,7 @@ def greet(context: NightContext) -> None:
     say(f"  budget   {night.budget_s:g} s of training a run; {_until(context, state)}")
     if is_look(night.budget_s):
         say("  scores   of a quarter of the validation text, as a run is shorter than a minute: a first look")
-    calibration = 0 if state.best else calibration_rounds(context.judge.calibration, terms.workers)
-    for line in _pace(context, state, calibration):
-        say(f"  {line}")
+    say(f"  pace     {_pace(context, state)}")
     leases = leases_of_night(night)
     for line in _on_cluster(context, terms) if terms.pool == "ray" else _workers(night, leases):
         say(f"  workers  {line}")
@@ -181,9 +179,6 @@ def greet(context: NightContext) -> None:
     for gap in runner.box.uncovered:
         say(f"           not covered: {gap}")
     say(f"  logs     {runner.folder / 'runs'}")
-    shortage = context.limits.shortage(replace(state.pace, workers=terms.workers), calibration)
-    if shortage:
-        say(f"  hours    {shortage}")
     runs, them = ("current run", "the run") if terms.workers == 1 else ("runs in flight", "them")
     say(f"  Ctrl-C ends after the {runs}, a second one ends {them} too")
 
@@ -208,16 +203,13 @@ def _until(context: NightContext, state: State) -> str:
     return ", ".join(until) or "until stopped"
 
 
-def _pace(context: NightContext, state: State, calibration: int) -> list[str]:
-    """Return the lines on how fast the night will go, each with its label."""
-    night, limits = context.runner.night, context.limits
-    workers = night.terms.workers
-    known = experience(context.place, night, state.attempts)
-    if known is None:
-        guess = workers * 3600 / expected_run_s(night.budget_s)
-        return [f"pace     at a guess {guess:.0f} experiments an hour; the runs of attempt 0 will tell"]
-    dawn = limits.runs_at_dawn(replace(state.pace, run_s=known.run_s, workers=workers))
-    return [f"pace     {pace_words(known, limits.left(state.ideas), calibration, dawn, workers)}"]
+def _pace(context: NightContext, state: State) -> str:
+    night, limits, workers = context.runner.night, context.limits, context.runner.night.terms.workers
+    dawn_runs = limits.runs_at_dawn(replace(state.pace, workers=workers))
+    guess = workers * 3600 / expected_run_s(night.budget_s)
+    return pace_words(state.attempts, limits.left(state.ideas), dawn_runs, workers) or (
+        f"at a guess {guess:.0f} experiments an hour; the runs of attempt 0 will tell"
+    )
 
 
 def _on_cluster(context: NightContext, terms: Terms) -> list[str]:

@@ -1,30 +1,22 @@
-"""How long a night's runs take, when there is no time for another, and how its owner is told how fast it will go.
-
-Before attempt 0 has run, the pace is that of the latest night here on the same device by the same protocol.
-"""
+"""How long a night's runs take, when there is no time for another, and how its owner is told how fast it will go."""
 
 import math
 import statistics
 import time
 from collections import defaultdict
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from agent.errors import NightError
-from agent.experiment import Ask, History, Night, runs_at_dawns
+from agent.experiment import Ask, History, runs_at_dawns
 from agent.proposers.briefing import Left
-from agent.records.journal import Journal
-from agent.records.place import Place
 from agent.text import counted, duration
 
-LATEST = 20  # nights that are looked at
 FEW_IDEAS = 3  # the time of fewer says less than that of attempt 0's runs
 DAWN_SHARE = 1 / 8  # of the hours: more time for confirming would leave less for finding
 # Estimate of start, scoring and audit together, beyond the budget, until a run was measured.
 FIRST_EXTRA_S, FIRST_EXTRA_OF_BUDGET = 10.0, 0.25
-SPARE = 1.1  # of the least hours that are advised: they have begun when the night opens
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,22 +98,6 @@ class Limits:
             return max(0, self.dawn_runs - pace.dawn_runs)
         return 0 if self.hours is None else pace.workers * int(DAWN_SHARE * self.hours * 3600 / pace.run_s)
 
-    def shortage(self, pace: Pace, calibration: int) -> str | None:
-        """Return a warning if the hours may end before an edit is tried, after `calibration` runs; else None."""
-        if self.hours is None:
-            return None
-        kept = math.ceil(self.runs_at_dawn(pace) / pace.workers) if self.dawn_runs is not None else 0
-        least = advised_hours((calibration + 1 + kept) * pace.run_s + pace.asking_s + pace.dry_run_s)
-        if self.hours >= least:
-            return None
-        needs = [f"{calibration} of attempt 0 first"] if calibration else []
-        needs += [f"{kept} kept for dawn"] if kept else []
-        runs = f" ({', '.join(needs)})" if needs else ""
-        return (
-            f"{self.hours:g} may be over before an edit is tried: a run takes about {pace.run_s:.0f} s{runs}; "
-            f"from --hours {least:g} on there is time for one"
-        )
-
     def _until_dawn_s(self, pace: Pace) -> float:
         return (1 + math.ceil(self.runs_at_dawn(pace) / pace.workers)) * pace.run_s
 
@@ -134,7 +110,7 @@ def check_hours(hours: float | None, pace: Pace) -> None:
     if hours is not None and hours * 3600 < pace.run_s:
         raise NightError(
             f"--hours {hours:g} is less than one run takes, about {pace.run_s:.0f} s with start and scoring; "
-            f"give it {advised_hours(pace.run_s):g} at least"
+            "give it more"
         )
 
 
@@ -143,76 +119,27 @@ def calibration_runs(of_judge: int, workers: int) -> int:
     return of_judge if workers == 1 else max(of_judge, 1 + workers)
 
 
-def calibration_rounds(of_judge: int, workers: int) -> int:
-    """Return how many runs the calibration takes one after another."""
-    return 1 + math.ceil((calibration_runs(of_judge, workers) - 1) / workers)
-
-
-def advised_hours(needed_s: float) -> float:
-    """Return the hours to advise for these seconds, with some to spare, rounded up to two digits."""
-    hours = SPARE * needed_s / 3600
-    unit = 10.0 ** (math.floor(math.log10(hours)) - 1)
-    return round(math.ceil(hours / unit - 1e-9) * unit, 9)
-
-
-# ---- the pace in words -----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Experience:
-    """Hold what is known of how long an experiment takes."""
-
-    run_s: float  # with start and scoring
-    experiment_s: float  # all runs of an edit, on the mean
-    tag: str | None = None  # of the night that it is known from; None: this one
-
-    @classmethod
-    def of(cls, history: History, tag: str | None = None) -> "Experience | None":
-        """Sum up a night; None where its attempt 0 has no run that counts."""
-        edits = [attempt for attempt in history if attempt.is_edit]
-        runs_s = [run.spent_s for first in history[:1] for run in first.counted_runs if run.score is not None]
-        if not runs_s:
-            return None
-        run_s = statistics.median(runs_s)
-        mean_s = statistics.fmean([edit.spent_s for edit in edits]) if len(edits) >= FEW_IDEAS else run_s
-        return cls(run_s, mean_s, tag)
-
-
-def experience(place: Place, night: Night, history: History) -> Experience | None:
-    """Return what this night knows, or else the latest other one that is comparable; None where neither is."""
-    measured = Experience.of(history)
-    others = [tag for tag in reversed(place.tags()) if tag != night.tag][:LATEST]
-    while measured is None and others:
-        tag = others.pop(0)
-        with suppress(NightError, OSError), Journal.read(place.journal(tag)) as journal:
-            other = journal.night()
-            if (other.protocol, other.device) == (night.protocol, night.device):
-                measured = Experience.of(journal.outlines(), tag)
-    return measured
-
-
 def pace_words(
-    known: Experience, left: Left, calibration: int, dawn: int, workers: int = 1, now: datetime | None = None
-) -> str:
+    history: History, left: Left, dawn_runs: int, workers: int = 1, now: datetime | None = None
+) -> str | None:
     """Return how many experiments an hour are to be expected, how many fit, and until when.
 
-    calibration: runs of attempt 0 that are still to come, one after another. dawn: runs that are kept for it. workers:
-    which make experiments side by side. now: local, for a test.
+    None where attempt 0 has no score yet. dawn_runs: those that are kept for it. now: local, for a test.
     """
-    source = f" as in night {known.tag}" if known.tag is not None else ""
-    every_s = known.experiment_s / workers
-    an_hour = 3600 / every_s
-    rate = f"{an_hour:.0f}" if an_hour >= 10 else f"{an_hour:.2g}"
-    beside_others = "" if workers == 1 else f", {workers} at a time"
-    words = f"about {rate} experiments an hour{source}, {duration(known.experiment_s / 3600)} each{beside_others}"
-    first_s, now = known.run_s * calibration, now or datetime.now()
+    runs_s = [run.spent_s for first in history[:1] for run in first.counted_runs if run.score is not None]
+    if not runs_s:
+        return None
+    run_s, now = statistics.median(runs_s), now or datetime.now()
+    edits_s = [attempt.spent_s for attempt in history if attempt.is_edit]
+    each_s = statistics.fmean(edits_s) if len(edits_s) >= FEW_IDEAS else run_s
+    words = f"about {3600 * workers / each_s:.1f} experiments an hour, {duration(each_s / 3600)} each"
     if left.seconds is not None:
-        fit = max(0, int((left.seconds - first_s - math.ceil(dawn / workers) * known.run_s) / every_s))
+        fit = max(0, int((left.seconds - math.ceil(dawn_runs / workers) * run_s) * workers / each_s))
         fit = fit if left.experiments is None else min(fit, left.experiments)
-        beside = f", beside {counted(dawn, 'run')} for dawn" if dawn else ""
+        beside = f", beside {counted(dawn_runs, 'run')} for dawn" if dawn_runs else ""
         return f"{words}; about {counted(fit, 'experiment')} fit until {clock(now, left.seconds)}{beside}"
     if left.experiments:
-        ends = clock(now, first_s + math.ceil(left.experiments / workers) * known.experiment_s)
+        ends = clock(now, math.ceil(left.experiments / workers) * each_s)
         return f"{words}; {counted(left.experiments, 'experiment')} will take until about {ends}"
     return words
 

@@ -28,7 +28,7 @@ from agent.experiment import (
 from agent.invocation import typed
 from agent.judging.noise import noise
 from agent.night.ideas import Ideas, Supply
-from agent.night.limits import experience, pace_words
+from agent.night.limits import pace_words
 from agent.night.merging import not_merged
 from agent.night.opening import check_disk
 from agent.night.plan import Begin, Decide, Enter, EnterIdea, Flight, NextStep, Plan, Settle, Wait, tries_machine
@@ -361,7 +361,7 @@ def tell_settled(context: NightContext, state: State, attempt: Attempt) -> None:
             say(line)
         if beside is not None and beside.is_notable:
             say(beside.words)
-        measured = experience(context.place, context.night, state.attempts)
-        if measured is not None and measured.tag is None:
-            dawn = context.limits.runs_at_dawn(replace(state.pace, run_s=measured.run_s))
-            say(f"pace: {pace_words(measured, context.limits.left(state.ideas), 0, dawn, state.workers)}")
+        limits, pace = context.limits, state.pace
+        words = pace_words(state.attempts, limits.left(state.ideas), limits.runs_at_dawn(pace), pace.workers)
+        if words is not None:
+            say(f"pace: {words}")

@@ -11,12 +11,13 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
+from judged import scored_attempt, scored_run
 from nights import Grounds, Quiet, scripted_context
 
 from agent.cli.run import busy_lines, greet
 from agent.experiment import Terms
 from agent.lab.hardware import usable_cores
-from agent.night.limits import Experience, Limits, calibration_rounds, experience, pace_words
+from agent.night.limits import Limits, pace_words
 from agent.night.loop import tell_settled
 from agent.night.state import NightContext
 from agent.pools.leases import gpu_in_use, leases_of_machine
@@ -24,7 +25,6 @@ from agent.proposers.briefing import Left
 from agent.sandbox.watch import Counters, others_share
 
 EVENING = datetime(2026, 11, 22, 23, 12)
-LEARNT = Experience(run_s=300.0, experiment_s=360.0)
 
 
 @pytest.fixture(scope="module")
@@ -52,46 +52,26 @@ def greeted(context: NightContext, tag: str = "nov22-2", **limits: float) -> str
 # ---- pace ------------------------------------------------------------------------------------------------------------
 
 
-def test_with_hours_the_experiments_that_fit_are_counted_beside_calibration_and_dawn():
-    said = pace_words(LEARNT, Left(seconds=8 * 3600), calibration=3, dawn=8, now=EVENING)
-    assert said == (
-        "about 10 experiments an hour, 6 min each; about 70 experiments fit until Mon 07:12, beside 8 runs for dawn"
+def test_the_pace_says_how_many_experiments_fit_and_when_they_end():
+    history = [
+        dataclasses.replace(scored_attempt(0, 1.0), runs=(dataclasses.replace(scored_run(0, 1.0), wall_s=359.0),))
+    ]
+    assert pace_words(history, Left(seconds=8 * 3600), 8, now=EVENING) == (
+        "about 10.0 experiments an hour, 6 min each; about 72 experiments fit until Mon 07:12, beside 8 runs for dawn"
     )
-
-
-def test_a_limit_of_experiments_says_when_they_end():
-    said = pace_words(LEARNT, Left(experiments=3), calibration=2, dawn=0, now=EVENING)
-    assert said == "about 10 experiments an hour, 6 min each; 3 experiments will take until about 23:40"
-    both = pace_words(LEARNT, Left(experiments=3, seconds=3600), calibration=0, dawn=0, now=EVENING)
+    assert pace_words(history, Left(experiments=6), 0, workers=2, now=EVENING) == (
+        "about 20.0 experiments an hour, 6 min each; 6 experiments will take until about 23:30"
+    )
+    both = pace_words(history, Left(experiments=3, seconds=3600), 0, now=EVENING)
+    assert both is not None
     assert "about 3 experiments fit until Mon 00:12" in both
-
-
-def test_several_workers_make_experiments_side_by_side():
-    said = pace_words(LEARNT, Left(experiments=6), calibration=2, dawn=0, workers=2, now=EVENING)
-    assert said == ("about 20 experiments an hour, 6 min each, 2 at a time; 6 experiments will take until about 23:40")
-    assert [calibration_rounds(3, workers) for workers in (1, 2, 4, 16)] == [3, 2, 2, 2]
-
-
-def test_the_pace_of_a_new_night_is_that_of_the_latest_one_like_it(grounds, further):
-    place, night = further.place, further.runner.night
-    known = experience(place, night, ())
-    assert known is not None
-    assert known.tag == "t"
-    assert known.experiment_s > 0
-    for other in ({"protocol": "another"}, {"device": "another"}):
-        assert experience(place, dataclasses.replace(night, **other), ()) is None
-    attempts = grounds.attempts("t")
-    assert experience(place, night, attempts) == dataclasses.replace(known, tag=None)
-    few = experience(place, night, attempts[:2])  # whose edits say less than attempt 0
-    assert few is not None
-    assert few.experiment_s == few.run_s == known.run_s > 0
+    assert pace_words((), Left(), 0) is None
 
 
 def test_a_further_night_without_a_name_says_how_the_last_one_goes_on(further):
     said = greeted(further, experiments=3)
     assert "night nov22-2 on branch experiments/0.05s-nov22-2\n" in said
     assert "before   t was the last night here; to go on with that one instead: nightshift run --tag t" in said
-    assert "3 experiments will take until about" in said
     assert "  before " not in greeted(further, "wide")  # it was named
 
 
@@ -114,15 +94,7 @@ def test_workers_are_told_with_their_part_of_the_machine(further):
 
 
 def test_hours_are_told_as_a_time_of_the_clock(further):
-    said = greeted(further, hours=2.0)
-    assert "; 2 hours, until " in said
-    found = re.search(r"each; about ([\d,]+) experiments fit until .*, beside ([\d,]+) runs for dawn", said)
-    assert found is not None
-    fit, dawn = (int(number.replace(",", "")) for number in found.groups())
-    known = experience(further.place, further.runner.night, ())
-    assert known is not None
-    share = fit * known.experiment_s / (dawn * known.run_s)
-    assert 5 < share < 7.2  # dawn has an eighth of the hours, and the last experiments have the same pace
+    assert "; 2 hours, until " in greeted(further, hours=2.0)
 
 
 # ---- a busy machine --------------------------------------------------------------------------------------------------
