@@ -10,7 +10,7 @@ import pytest
 from nights import PROJECT
 from wakepy import global_modes
 
-from agent.clock import SLEEP_TOLERANCE_S, Stopwatch, clocks, kept_awake, out_of_reach_of_ctrl_c
+from agent.clock import Stopwatch, clocks, kept_awake, out_of_reach_of_ctrl_c
 
 
 class Machine:
@@ -38,13 +38,6 @@ def test_sleep_is_no_time_of_the_run():
     assert (watch.elapsed_s, watch.slept_s) == (15, 30)
     machine.awake_s += 31  # clocks that differ a little tell no negative sleep
     assert watch.slept_s == 0
-
-
-def test_this_machine_has_not_slept_during_this_test():
-    watch = Stopwatch()
-    time.sleep(0.05)
-    assert 0.05 <= watch.elapsed_s < 5
-    assert watch.slept_s < 0.05 < SLEEP_TOLERANCE_S
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a Linux clock")

@@ -11,27 +11,12 @@ def attempt(number: int, *decisions: tuple[int, Kind], parent: int = 0) -> Attem
     return Attempt(number, parent, PROPOSAL, "", "c", (), entries[-1].decision, True, decisions=entries)
 
 
-def test_without_a_journal_the_incumbent_is_the_last_kept_by_number():
-    history = [Attempt(n, None, PROPOSAL, "", decision=Decision(Kind.KEPT, "")) for n in range(3)]
-    assert incumbent(history) == history[2]
-    assert incumbent(()) is None
-
-
 def test_the_incumbent_is_the_latest_keep_by_decision():
     """Attempts may end in any order, and what dawn has confirmed may be older than the champion."""
     history = [attempt(0, (1, Kind.BASELINE)), attempt(1, (3, Kind.KEPT)), attempt(2, (2, Kind.KEPT))]
     assert incumbent(history) == history[1]
     history[0] = attempt(0, (1, Kind.BASELINE), (4, Kind.REVOKED), (5, Kind.ADOPTED))
     assert [one.number for one in kept(history)] == [2, 1, 0]
-
-
-def test_a_keep_that_is_confirmed_keeps_its_place():
-    history = [
-        attempt(0, (1, Kind.BASELINE)),
-        attempt(1, (2, Kind.PROVISIONAL), (4, Kind.CONFIRMED), (5, Kind.CONFIRMED)),
-        attempt(2, (3, Kind.KEPT)),
-    ]
-    assert incumbent(history) == history[2]
 
 
 def test_after_a_revocation_the_branch_goes_back_to_what_was_kept_before():

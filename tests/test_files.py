@@ -77,21 +77,6 @@ def test_what_is_somebody_elses_stays(tmp_path):
     assert (tmp_path / f"{PREFIX}other{SUFFIX}").is_dir()
 
 
-def test_a_look_at_the_machine_whose_folder_was_swept_under_it_ends_without_a_word(tmp_path, own_cache):
-    """The harness was killed during the probe, and the next night has begun."""
-    answer = tmp_path / f"{PREFIX}swept{SUFFIX}" / "answer.json"
-    command = [sys.executable, str(PROJECT / "agent" / "runs" / "probe.py"), str(answer)]
-    done = subprocess.run(command, cwd=PROJECT, env=environment(), capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_a_failed_write_leaves_what_was_there_and_nothing_else(tmp_path):
-    (tmp_path / "results.tsv" / "mine").mkdir(parents=True)
-    with pytest.raises(IsADirectoryError):
-        write_plain(tmp_path / "results.tsv", "text\n")
-    assert [*tmp_path.rglob("*")] == [tmp_path / "results.tsv", tmp_path / "results.tsv" / "mine"]
-
-
 def test_a_link_stays_a_link_and_its_end_is_written(tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "results.tsv").symlink_to(tmp_path / "elsewhere" / "mine.tsv")

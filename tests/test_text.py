@@ -1,14 +1,10 @@
 """No text of a proposer ends a night, or hides from the person who reads it."""
 
-import dataclasses
 import unicodedata
 
 import pytest
-from nights import Scripted, scripted_context, unigram
 
 from agent.experiment import Proposal
-from agent.night.loop import run_night
-from agent.proposers.briefing import Briefing
 from agent.text import (
     INVISIBLE,
     budget,
@@ -27,6 +23,12 @@ from agent.view.terminal import fact_lines
 
 WIPES = "\x1b[1A\x1b[2K"  # the line above, and this one
 NASTY = f"nul \x00, half \ud800, {WIPES}, {chr(0x202E)}backwards\r\nsecond\u2028third"
+
+
+def test_what_a_source_says_is_fit_for_a_terminal_and_a_commit():
+    made = Proposal.of("", NASTY, "h" * 10**6, "")
+    assert made.title == r"nul \x00, half \ud800, \x1b[1A\x1b[2K, \u202ebackwards second third"
+    assert (len(made.hypothesis), made.source) == (4000, "unknown")
 
 
 def test_every_other_character_is_a_code():
@@ -66,35 +68,6 @@ def test_a_diff_has_the_changed_lines_alone_and_one_of_many_lines_that_are_alike
     found = diff_lines(["top", *alike, "end"], ["top", *other, "end"])
     assert found[:3] == ["--- ", "+++ ", "@@ -3,29999 +3,29999 @@"]
     assert found[3:] == [*(f"-{line}" for line in alike[1:]), *(f"+{line}" for line in other[1:])]
-
-
-class Nasty(Scripted):
-    def ideas(self, briefing: Briefing) -> list[Proposal]:
-        plain = super().ideas(briefing)[0]
-        odd = (("", "", ""), (NASTY, f"{NASTY}\nnext", NASTY), ("t" * 10**6, "h" * 10**6, "s" * 10**6))
-        title, hypothesis, source = odd[len(briefing.history) - 1]
-        return [Proposal.of(plain.script, title, hypothesis, source)]
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("own_cache")
-def test_no_title_ends_a_night_and_no_script_hides_from_who_reads_its_diff(grounds):
-    hiding = unigram(SHARPNESS=0.3) + f"evil = 1\n# {WIPES}{chr(0x202E)}\tharmless\u200b\n"
-    with scripted_context(grounds.root, "t", [unigram(SHARPNESS=0.2), hiding, unigram(SHARPNESS=0.4)]) as context:
-        run_night(dataclasses.replace(context, proposer=Nasty(context.proposer.scripts)))
-    attempts = grounds.attempts("t")
-    assert [one.settled for one in attempts] == [True] * 4
-    assert (attempts[1].proposal.title, attempts[1].proposal.source) == ("untitled", "unknown")
-    assert attempts[2].proposal.title == (r"nul \x00, half \ud800, \x1b[1A\x1b[2K, \u202ebackwards second third")
-    assert [len(part) for part in (attempts[3].proposal.title, attempts[3].proposal.hypothesis)] == [200, 4000]
-
-    edit = grounds.nightshift("show", "2", "--diff").stdout
-    assert "+evil = 1\n" in edit
-    assert "+# \\x1b[1A\\x1b[2K\\u202e\tharmless\\u200b\n" in edit
-    for question in (["show", "2"], ["show", "3"], ["results"], ["status"], ["show", "3", "--diff"]):
-        answer = grounds.nightshift(*question)
-        assert (answer.returncode, answer.stderr) == (0, "")
-        assert all(one.isprintable() or one in "\n\t" for one in answer.stdout)
 
 
 def test_counts_times_and_shares_read_as_a_person_writes_them():

@@ -122,9 +122,7 @@ class Driver:
         match step:
             case Begin(job, worker):
                 self.begin(job, worker)
-            case Decide(decisions, sentences):
-                for sentence in sentences:
-                    self.say(sentence)
+            case Decide(decisions):
                 # the latest attempt's first: after a kill in between, no keep stands on a revoked one
                 for number in sorted(decisions, reverse=True):
                     if state.attempts[number].decision is None:
@@ -133,7 +131,7 @@ class Driver:
                     state.read(number)
             case Settle(number):
                 self.settle(number)
-                if state.attempts[number].is_idea:
+                if state.attempts[number].is_idea or state.attempts[number].status is Status.KEEP:
                     tell_settled(self.context, state, state.attempts[number])
             case Enter(parent, proposal):
                 state.enter(parent, proposal)

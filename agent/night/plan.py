@@ -44,7 +44,6 @@ class Decide:
     """Record decisions on attempts, first or later ones; each attempt is settled next."""
 
     decisions: Mapping[int, Decision]
-    sentences: tuple[str, ...] = ()  # to be said before
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,28 +158,28 @@ class Plan:
             if not (stop.after_run and isinstance(step, Trial | Measure)):
                 yield step
         yield from self.missing_audits()
+        review = self.state.once("review", self._review)
+        if review.decisions:
+            yield Decide(review.decisions)
         if flight.is_held:
             if not flight.jobs:
                 yield self.trial(self.state.first)
         elif not stop.after_run:
-            yield from self._beside_attempts()
+            yield from self._beside_attempts(review.again)
 
-    def _beside_attempts(self) -> Iterator[Candidate]:
-        """Yield what is done beside unsettled attempts: reviews of keeps, runs of the incumbent, and new attempts."""
+    def _beside_attempts(self, again: int | None) -> Iterator[Candidate]:
+        """Yield what is done beside unsettled attempts: a run of a keep that is in doubt, and new attempts."""
         context, state, flight = self.context, self.state, self.flight
-        review = state.once("review", self._review)
-        if review.decisions:
-            yield Decide(review.decisions)
         is_calibrated = not state.attempts or state.first.settled
         if context.limits.has_enough_ideas(state.ideas) or not is_calibrated or flight.idle == 0:
             return
         confirmed = adoption(state.attempts, state.last_dawn) if state.dawns else {}
         if confirmed:
             if not flight.jobs and not context.limits.reached(state.ideas, state.pace):
-                yield _adopted(confirmed, state.attempts)
+                yield Decide(confirmed)
             return
         unmeasured = self._to_measure_first()
-        again = review.again if unmeasured is None else unmeasured.number
+        again = again if unmeasured is None else unmeasured.number
         if again is not None and not flight.has(again) and context.limits.allows_run(again, state.pace):
             yield self.measure(state.attempts[again])
         if unmeasured is None:
@@ -452,13 +451,3 @@ def _fall(attempt: Attempt, history: History) -> Decision | None:
     assert attempt.decision is not None
     verdict = trusted(attempt.decision, attempt, None)
     return verdict if verdict.status is not Status.KEEP else None
-
-
-def _adopted(decisions: Mapping[int, Decision], history: History) -> Decide:
-    """Return the step that takes over dawn's decisions, as the night goes on after it."""
-    sentences = []
-    for number, decision in decisions.items():
-        kept = decision.status is Status.KEEP
-        where = f"#{number}, which dawn has confirmed" if kept else f"before #{number}"
-        sentences.append(f"the night goes on from {where}: {history[number].proposal.title}")
-    return Decide(decisions, tuple(sentences))

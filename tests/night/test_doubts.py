@@ -10,10 +10,10 @@ from conftest import TEST_SCALE, write_library_text
 from nights import Grounds, Nap, Quiet, make_repository, scripted_context, unigram
 
 import prepare
-from agent.experiment import Attempt, Ending, Run, Status
+from agent.experiment import Attempt, Ending, Status
 from agent.night.loop import run_night
 from agent.night.state import NightContext
-from agent.runs.train import FIRST_ALLOWANCE_S, LEAST_ALLOWANCE_S, learnt_allowance_s, train
+from agent.runs.train import train
 from agent.sandbox import process
 from agent.sandbox.watch import GB, GRACE_S
 
@@ -89,10 +89,6 @@ def test_a_scorer_that_a_signal_ended_is_asked_once_more(doubts):
     assert doubts[1].val_bpb is not None
 
 
-def test_the_last_lines_of_a_run_that_nothing_spoilt_are_its_own(doubts):
-    assert [run.last_lines for run in doubts[0].runs if "None" in run.last_lines] == []
-
-
 # ---- not believed ----------------------------------------------------------------------------------------------------
 
 
@@ -111,11 +107,6 @@ def test_a_script_that_sees_the_next_token_is_caught_by_the_audit(doubts):
     assert audit.wrong > audit.positions // 2
     assert doubts.reason(2) == f"audit: {audit.failure}"
     assert not doubts.context.runner.weights(2, 0).exists()
-
-
-def test_honest_attempts_pass_their_audit(doubts):
-    for number in (0, 1):
-        assert doubts[number].runs[-1].score.audit.passed
 
 
 def test_a_gain_that_another_seed_confirms_is_kept_by_its_mean(doubts):
@@ -145,23 +136,3 @@ def test_a_slowed_clock_buys_no_time(doubts):
 
 
 # ---- what a run may take beyond its budget ---------------------------------------------------------------------------
-
-
-def first(*wall_s: float, ending: Ending = Ending.FINISHED) -> tuple[Attempt]:
-    runs = tuple(Run(seed, ending, 0, seconds, None, "") for seed, seconds in enumerate(wall_s))
-    return (Attempt(0, None, None, "", runs=runs),)  # type: ignore[arg-type]
-
-
-def test_the_allowance_is_learnt_from_attempt_0():
-    assert learnt_allowance_s(first(340.0), 300.0) == 1.5 * 40 + 0.05 * 300
-    assert learnt_allowance_s(first(340.0, 360.0), 300.0) == 1.5 * 60 + 0.05 * 300
-
-
-def test_a_quick_attempt_0_leaves_the_others_some_time():
-    assert learnt_allowance_s(first(0.5), 0.05) == LEAST_ALLOWANCE_S
-    assert learnt_allowance_s(first(299.0), 300.0) == max(LEAST_ALLOWANCE_S, -1.5 + 15)
-
-
-def test_what_was_void_teaches_nothing():
-    assert learnt_allowance_s(first(340.0, ending=Ending.SLEPT), 300.0) == FIRST_ALLOWANCE_S
-    assert learnt_allowance_s(first(), 300.0) == FIRST_ALLOWANCE_S

@@ -125,9 +125,3 @@ def test_a_run_whose_core_is_taken_is_void_and_done_again_when_it_is_free(ground
     assert any(
         said.startswith("this run of #0 does not count and is done again: it trained ") for said in watcher.sentences
     )
-
-
-def test_a_core_that_stays_taken_is_accepted_after_the_last_try_of_attempt_0(grounds):
-    first, _ = disturbed(grounds, 99)
-    assert [run.ending for run in first.runs] == [Ending.FINISHED] * 2 + [Ending.SPOILT] * 3 + [Ending.FINISHED]
-    assert first.runs[3].steps_s < 0.8 * first.runs[1].steps_s

@@ -2,12 +2,10 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from dawns import BEST, LUCKY, SHARPER, START, remember
 from nights import Grounds, Quiet, make_repository, scripted_context, unigram
 
 from agent.experiment import LOCAL, Attempt, Ending, Lease, Proposal, Run
@@ -19,10 +17,7 @@ from agent.night.plan import Flight, Plan, Wait
 from agent.night.state import NightContext
 from agent.pools.local import LocalPool
 from agent.pools.pool import Ended
-from agent.records.journal import Journal
-from agent.runs.jobs import AuditRun, Job, Measure, Trial
-from agent.runs.runner import Runner
-from agent.view.workers import Work
+from agent.runs.jobs import AuditRun, Job
 
 WORKERS = ("left", "right")
 TRAINS = "    while (elapsed := "
@@ -51,43 +46,11 @@ class Watching(Quiet):
 
 
 class Careless(LocalPool):
-    """Loses the weights of one attempt, the first time that they are to be audited; its workers may come later.
-
-    It asks the journal who does what.
-    """
+    """Loses the weights of one attempt, the first time that they are to be audited."""
 
     loses: int | None = None
-    is_away = False  # until the night waits for the first time
-    came: Sequence[str] = ()
-
-    def __init__(self, runners: Sequence[Runner]) -> None:
-        super().__init__(runners)
-        self.path = runners[0].folder / "journal.sqlite"
-        self.told: list[tuple[str, Job, Work | None]] = []  # of each job as it begins
-
-    @property
-    def workers(self) -> Sequence[str]:
-        return () if self.is_away else super().workers
-
-    @property
-    def expects_workers(self) -> bool:
-        return True
-
-    def free_for(self, job: Job) -> str | None:
-        return None if self.is_away else super().free_for(job)
-
-    def news(self) -> Sequence[str]:
-        came, self.came = self.came, ()
-        return came
-
-    def begin(self, worker: str, job: Job) -> None:
-        super().begin(worker, job)
-        with Journal.read(self.path) as journal:
-            self.told.append((worker, job, next((job for job in journal.work() if job.worker == worker), None)))
 
     def ended(self, wait_s: float) -> Sequence[Ended]:
-        if self.is_away:
-            self.is_away, self.came = False, ("the workers have come",)
         return [self._lost(one) if self._is_lost(one.job) else one for one in super().ended(wait_s)]
 
     def _is_lost(self, job: Job) -> bool:
@@ -98,11 +61,9 @@ class Careless(LocalPool):
         return Ended(ended.worker, ended.job, lost="the weights are gone")
 
 
-def with_workers(
-    context: NightContext, watcher: Quiet, *, loses: int | None = None, is_away: bool = False
-) -> NightContext:
+def with_workers(context: NightContext, watcher: Quiet, *, loses: int | None = None) -> NightContext:
     pool = Careless([dataclasses.replace(context.runner, lease=Lease(name)) for name in WORKERS])
-    pool.loses, pool.is_away = loses, is_away
+    pool.loses = loses
     return dataclasses.replace(context, watcher=watcher, pool=pool)
 
 
@@ -111,7 +72,6 @@ class Parallel:
     grounds: Grounds
     watcher: Watching
     attempts: tuple[Attempt, ...]
-    told: Sequence[tuple[str, Job, Work | None]]
 
 
 @pytest.fixture(scope="module")
@@ -125,10 +85,8 @@ def parallel(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Paral
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
         with scripted_context(grounds.root, "t", scripts) as context:
-            crew = with_workers(context, watcher, loses=2, is_away=True)
-            run_night(dataclasses.replace(crew, limits=Limits(experiments=2)))
-    assert isinstance(crew.pool, Careless)
-    return Parallel(grounds, watcher, grounds.attempts("t"), crew.pool.told)
+            run_night(dataclasses.replace(with_workers(context, watcher, loses=2), limits=Limits(experiments=2)))
+    return Parallel(grounds, watcher, grounds.attempts("t"))
 
 
 def overlap(one: Run, other: Run) -> bool:
@@ -145,36 +103,25 @@ def test_two_workers_train_at_the_same_time_and_attempts_settle_in_any_order(par
     assert [row["status"] for row in parallel.grounds.rows()] == ["keep", "discard", "keep"]
 
 
-def test_a_night_without_a_worker_waits_for_one_and_begins_nothing_meanwhile(parallel):
-    assert "the workers have come" in parallel.watcher.sentences
-    assert {run.ending for run in parallel.attempts[0].runs} == {Ending.FINISHED}
+class Away:
+    """Workers that may come."""
 
+    workers = ()
+    expects_workers = True
 
-def test_the_journal_tells_who_trains_and_who_audits(parallel):
-    doing = {Measure: "training", AuditRun: "auditing"}
-    begun = [(worker, job, said) for worker, job, said in parallel.told if not isinstance(job, Trial)]
-    assert {type(job) for _, job, _ in begun} == {*doing}
-    for worker, job, said in begun:
-        assert said is not None
-        assert (said.worker, said.doing, said.attempt, said.seed) == (worker, doing[type(job)], job.attempt, job.seed)
+    def free_for(self, job: Job) -> None:
+        return None
 
 
 def test_a_worker_is_waited_for_until_the_hours_are_over_or_the_user_ends_the_night(grounds):
     with scripted_context(grounds.root, "t", []) as context:
-        context = with_workers(context, Quiet(), is_away=True)
-        assert context.pool is not None
-        with closing(context.pool) as pool:
-            state, flight = context.state(), Flight(pool)
-            state.enter(None, Proposal(unigram(), "baseline", "", "you"))
-            assert Plan(context, state, flight).next_step() == Wait()
-            late = dataclasses.replace(context, limits=Limits(hours=1e-6))
-            assert Plan(late, state, flight).next_step() is None
-            context.stop.wish(AFTER_RUN)
-            assert Plan(context, state, flight).next_step() is None
-
-
-def test_as_many_experiments_are_made_as_were_asked_for(parallel):
-    assert [one.settled for one in parallel.attempts] == [True] * 3
+        state, flight = context.state(), Flight(Away())  # type: ignore[arg-type]
+        state.enter(None, Proposal(unigram(), "baseline", "", "you"))
+        assert Plan(context, state, flight).next_step() == Wait()
+        late = dataclasses.replace(context, limits=Limits(hours=1e-6))
+        assert Plan(late, state, flight).next_step() is None
+        context.stop.wish(AFTER_RUN)
+        assert Plan(context, state, flight).next_step() is None
 
 
 def test_a_run_whose_weights_are_lost_is_void_and_made_again(parallel):
@@ -211,23 +158,11 @@ def test_a_wish_to_end_lets_all_runs_in_flight_be_settled_and_a_second_one_ends_
 
 
 @pytest.mark.slow
-def test_dawn_keeps_all_workers_busy_and_asks_for_as_many_runs_as_it_was_given(grounds):
-    (grounds.root / "train_mlx.py").write_text(START)
-    grounds.try_scripts("t", [SHARPER, LUCKY, BEST])
-    for number, aboves in {0: (0.004, 0.001), 3: (0.008, 0.002)}.items():
-        remember(grounds, number, aboves)
+def test_dawn_keeps_all_workers_busy_and_makes_as_many_runs_as_it_was_given(grounds):
+    grounds.try_scripts("t", [unigram(SHARPNESS=0.8)])
     with scripted_context(grounds.root, "t", []) as context:
-        watcher = Watching()
-        found = confirm_night(with_workers(context, watcher), 8)
-    attempts = grounds.attempts("t")
-    assert found is not None
-    runs = [run for one in attempts for run in one.dawn_runs()]
-    assert len(runs) == 4 + 8
-    assert [run.seed for run in attempts[0].dawn_runs()] == [run.seed for run in attempts[3].dawn_runs()]
-    assert all(run.score is not None and run.holdout is not None for run in runs)
-    assert all(run.holdout.audit is not None for run in attempts[3].dawn_runs()[2:] if run.holdout is not None)
-    began = {(one.number, run.seed): run for one in attempts for run in one.dawn_runs() if run.worker in WORKERS}
-    assert overlap(began[0, 1002], began[3, 1002])
-    asked = [one for one in attempts if one.proposal.without]
-    assert asked
-    assert [one.settled for one in attempts] == [True] * len(attempts)
+        assert confirm_night(with_workers(context, Watching()), 4) is not None
+    first, edit = grounds.attempts("t")
+    assert [[run.seed for run in one.dawn_runs()] for one in (first, edit)] == [[1000, 1001]] * 2
+    assert overlap(first.dawn_runs()[0], edit.dawn_runs()[0])
+    assert all(run.holdout is not None and run.holdout.audit is not None for run in edit.dawn_runs())

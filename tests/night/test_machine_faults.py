@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from nights import Grounds, Quiet, make_repository, mounted, run_once, scripted_context, unigram
+from nights import Grounds, Quiet, make_repository, mounted, scripted_context, unigram
 
 from agent.errors import MachineError
 from agent.experiment import (
@@ -15,13 +15,9 @@ from agent.experiment import (
     Attempt,
     Ending,
     Kind,
-    Proposal,
-    Review,
     Status,
 )
-from agent.judging.judges import Greedy
-from agent.night import loop, opening
-from agent.night.dawn import confirm_night
+from agent.night import loop
 from agent.night.loop import run_night
 from agent.night.state import NightContext
 
@@ -73,72 +69,6 @@ class Acts(Quiet):
         self._deed(attempt)
 
 
-# ---- a machine that breaks -------------------------------------------------------------------------------------------
-
-
-def test_a_question_of_dawn_that_fails_on_a_broken_machine_is_asked_again(grounds, tmp_path):
-    device = tmp_path / "device"
-    device.touch()
-    (grounds.root / "train_mlx.py").write_text(needs(device))
-    grounds.try_scripts("t", [needs(device, SHARPNESS=0.7)])
-    question = Proposal(needs(device), "#1 without #1", "", "dawn", without=(1,))
-    with scripted_context(grounds.root, "t", []) as context:
-        context.journal.add_attempt(2, 1, question, "")
-        device.unlink()
-        with pytest.raises(MachineError, match=r"not even attempt 0 trains here any more: .* is done again"):
-            run_once(context, 2, dawn=1)
-        device.touch()
-        run_once(context, 2, dawn=1)
-    assert [(one.seed, one.ending) for one in grounds.attempts("t")[2].runs] == [
-        (1000, Ending.BROKEN), (1000, Ending.FINISHED),
-    ]  # fmt: skip
-
-
-def test_an_edit_that_has_run_well_is_not_blamed_for_a_broken_machine_with_its_next_seed(grounds, tmp_path):
-    device = tmp_path / "device"
-    device.touch()
-    (grounds.root / "train_mlx.py").write_text(needs(device))
-    idea = needs(device, SHARPNESS=0.7, JITTER=0.01)
-    breaks = dataclasses.make_dataclass("Breaks", [])
-    breaks.judge = lambda self, one, history: (
-        device.unlink() if one.number and len(one.runs) == 1 else None,
-        Greedy(confirm=1).judge(one, history),
-    )[1]
-    breaks.review = lambda self, history: Review()
-    with (
-        scripted_context(grounds.root, "t", [idea]) as context,
-        pytest.raises(MachineError, match="not even attempt 0"),
-    ):
-        run_night(dataclasses.replace(context, judge=breaks()))
-    device.touch()
-    with scripted_context(grounds.root, "t", [idea], confirm=1) as context:
-        run_night(context)
-    edit = grounds.attempts("t")[1]
-    assert [(one.seed, one.ending) for one in edit.runs] == [
-        (0, Ending.FINISHED), (1, Ending.BROKEN), (1, Ending.FINISHED),
-    ]  # fmt: skip
-    assert edit.status is Status.KEEP
-
-
-def test_scores_that_are_missing_on_a_broken_machine_are_taken_later(grounds, tmp_path):
-    device = tmp_path / "device"
-    device.touch()
-    guard = f"    assert Path({str(device)!r}).exists(), 'the device is lost'\n"
-    loads = "def load_model(weights_path: str) -> Unigram:\n"
-    (grounds.root / "train_mlx.py").write_text(unigram().replace(loads, loads + guard))
-    grounds.try_scripts("t", [unigram(SHARPNESS=0.7).replace(loads, loads + guard)])
-    with scripted_context(grounds.root, "t", []) as context:
-        run_once(context, 1, dawn=1)
-        device.unlink()
-        with pytest.raises(MachineError, match=r"not even attempt 0 .* is done again"):
-            confirm_night(context, 0)
-        device.touch()
-        confirm_night(context, 0)
-    last = grounds.attempts("t")[1].runs[-1]
-    assert last.score.val_bpb is not None
-    assert last.holdout.audit.passed
-
-
 # ---- a machine that others have used up ------------------------------------------------------------------------------
 
 
@@ -159,9 +89,9 @@ def tight(
 class Neighbour(Quiet):
     """Fills the disk while attempt `number` runs; frees it when something was said about that."""
 
-    def __init__(self, hoard: Path, number: int, *, frees: bool = True) -> None:
+    def __init__(self, hoard: Path, number: int) -> None:
         super().__init__()
-        self.hoard, self.number, self.frees, self.came = hoard, number, frees, False
+        self.hoard, self.number, self.came = hoard, number, False
 
     def run_began(self, attempt: Attempt, seed: int, worker: str = LOCAL) -> None:
         if attempt.number == self.number and not self.came:
@@ -170,8 +100,7 @@ class Neighbour(Quiet):
 
     def said(self, sentence: str) -> None:
         super().said(sentence)
-        if self.frees:
-            self.hoard.unlink(missing_ok=True)
+        self.hoard.unlink(missing_ok=True)
 
 
 @pytest.fixture
@@ -194,22 +123,6 @@ def test_a_disk_that_somebody_else_filled_makes_a_run_void(own_disk, number):
     assert "run with seed 0: spoilt" in own_disk.nightshift("show", str(number)).stdout
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a disk")
-@pytest.mark.parametrize("number", [0, 1])
-def test_a_disk_that_stays_full_ends_the_night_and_nothing_that_failed_by_it_counts(own_disk, number, monkeypatch):
-    monkeypatch.setattr(loop, "CRASHES_IN_A_ROW", 2)
-    ideas = [unigram(SHARPNESS=sharpness) for sharpness in (0.7, 0.8)]
-    hoard = own_disk.root.parent / "hoard"
-    stays = Neighbour(hoard, number, frees=False)
-    with tight(own_disk, ideas, stays) as context, pytest.raises(MachineError, match=r"disk full: .* go on with"):
-        run_night(context)
-    assert own_disk.attempts("t")[number].runs[0].ending is Ending.SPOILT
-    hoard.unlink()
-    with tight(own_disk, ideas, Quiet()) as context:
-        run_night(context)
-    assert [one.status for one in own_disk.attempts("t")[:2]] == [Status.KEEP, Status.KEEP]
-
-
 HOARDS = unigram(SHARPNESS=0.9).replace(
     LOADS, "    hoard = open('hoard', 'wb')\n    Path('hoard').unlink()\n    hoard.write(bytes(300 << 20))\n"
     f"    time.sleep(20)\n{LOADS}"
@@ -224,19 +137,6 @@ def test_a_script_that_hides_what_it_takes_is_blamed_the_second_time(own_disk):
     assert [one.ending for one in attempts[1].runs] == [Ending.SPOILT, Ending.EXCEEDED]
     assert [one.status for one in attempts] == [Status.KEEP, Status.CRASH, Status.KEEP]
     assert attempts[1].decision.reason.startswith("disk full: ")
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a disk")
-def test_a_script_that_leaves_little_disk_while_it_runs_ends_no_night(own_disk, monkeypatch):
-    disk = os.statvfs(own_disk.root)
-    monkeypatch.setattr(opening, "MIN_FREE_BYTES", disk.f_bavail * disk.f_frsize - 200 * MB)
-    monkeypatch.setattr(loop, "REPLAN_S", 0.1)
-    fills = unigram(SHARPNESS=0.9).replace(LOADS, f"    Path('hoard').write_bytes(bytes(300 << 20))\n{LOADS}")
-    says_full = f"    time.sleep(0.5)\n    assert 'dry' in Path.cwd().name, 'No space left on device'\n{LOADS}"
-    own_disk.try_scripts("t", [fills.replace(LOADS, says_full), fills, unigram(SHARPNESS=0.7)])
-    attempts = own_disk.attempts("t")
-    assert [one.ending for one in attempts[1].runs] == [Ending.SPOILT, Ending.CRASHED]
-    assert [one.status for one in attempts[1:]] == [Status.CRASH, Status.KEEP, Status.DISCARD]
 
 
 def test_what_a_run_filled_is_in_the_journal(grounds):

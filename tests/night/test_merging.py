@@ -99,17 +99,6 @@ def test_of_several_each_is_merged_onto_the_one_before_which_is_being_measured(n
     assert waits_for_parent(state, second)
 
 
-@pytest.mark.parametrize("kind", [Kind.KEPT, Kind.WORSE, Kind.CRASHED])
-def test_what_stands_on_another_merge_is_judged_once_that_is_decided(night, kind):
-    overtaken(night, unigram(SHARPNESS=0.9), TURNED)
-    state = enter(night, Kind.OVERTAKEN, LINES)
-    merge(night, state, 2)
-    merge(night, state, 3)
-    decide(night, state, 4, Decision(kind, "so it is"))
-    assert not waits_for_parent(state, state.attempts[5])
-    assert due(state) is None
-
-
 def test_what_stood_on_a_script_that_does_not_count_is_merged_once_more(night):
     overtaken(night, unigram(SHARPNESS=0.9), TURNED)
     state = enter(night, Kind.OVERTAKEN, LINES)
@@ -120,20 +109,6 @@ def test_what_stood_on_a_script_that_does_not_count_is_merged_once_more(night):
     assert due(state) == due(night.state()) == 3
     merge(night, state, 3)
     assert (state.attempts[6].parent, state.attempts[6].proposal.merges) == (1, 3)
-
-
-def test_what_conflicts_with_a_merge_that_is_being_measured_is_merged_beside_it(night):
-    overtaken(night, unigram(SHARPNESS=0.9), TURNED)
-    state = enter(night, Kind.OVERTAKEN, unigram(SMOOTHING=0.25))
-    merge(night, state, 2)
-    merge(night, state, 3)
-    assert [one.parent for one in state.attempts[4:]] == [1, 1]
-
-
-def test_lines_are_merged_where_both_changed_others(night):
-    state = overtaken(night, unigram(SHARPNESS=0.9), LINES)
-    merge(night, state, 2)
-    assert state.attempts[3].proposal.script == unigram(SHARPNESS=0.9).replace("time.sleep(0.02)", "time.sleep(0.03)")
 
 
 @pytest.mark.parametrize("edit", [unigram(SMOOTHING=0.25), unigram(SMOOTHING=0.5, SHARE=0.5)])
@@ -150,21 +125,6 @@ def test_a_dial_that_both_have_turned_is_a_conflict_and_the_edit_is_dropped(nigh
     assert (decision.gain_bpb, decision.sure) == (0.01, 0.9)
     assert due(state) is None
     assert state.unsettled == (state.attempts[2],)  # branch and ledger have to follow
-
-
-def test_what_was_merged_and_overtaken_again_is_merged_under_its_first_name(night):
-    state = overtaken(night, unigram(SHARPNESS=0.9), TURNED)
-    merge(night, state, 2)
-    merged = state.attempts[3].proposal
-    night.journal.record_decision(3, Decision(Kind.OVERTAKEN, "again"))
-    night.journal.settle(3)
-    state = enter(night, Kind.KEPT, unigram(SHARPNESS=0.9, SHARE=0.5), 1)
-    assert due(state) == 3
-    merge(night, state, 3)
-    again = state.attempts[5]
-    assert (again.parent, again.proposal.merges, again.proposal.title) == (4, 3, merged.title)
-    assert again.proposal.script == unigram(SHARPNESS=0.9, SHARE=0.5, SMOOTHING=0.5)
-    assert again.proposal.hypothesis == "Makes the edit of #3, better than #1, in #4.\n\nIt learns more."
 
 
 def test_a_script_that_was_tried_meanwhile_is_not_entered_again(night):

@@ -1,7 +1,6 @@
 """Whole nights with seconds-long experiments: what they leave behind, and what they never touch."""
 
 import dataclasses
-import json
 import re
 import sqlite3
 from dataclasses import dataclass
@@ -11,22 +10,16 @@ from nights import SCRIPTS, Grounds, Quiet, git, make_repository, scripted_conte
 from samples import NIGHT
 
 from agent.errors import MachineError, NightError, ScriptError
-from agent.experiment import Ending, Proposal, Status, Weights
+from agent.experiment import Ending, Proposal, Status
 from agent.night.lock import only_night
 from agent.night.loop import run_night
-from agent.night.opening import Request, branch_name, free_tag, open_night
+from agent.night.opening import branch_name, free_tag
 from agent.records.journal import Journal
 from agent.records.place import Place
 
 BETTER, WORSE = unigram(SHARPNESS=1.0), unigram(SHARPNESS=0.2)
 DIVERGES, WEIGHTLESS = ((SCRIPTS / name).read_text() for name in ("diverges.py", "weightless.py"))
 THREE_LOGITS = BETTER.replace("self.logits.size))", "3))").replace("(self.logits, (", "(self.logits[:3], (")
-NONSENSE = {"peak_vram_mb": "much", "num_steps": True, "depth": 10**400, "mfu_percent": None}
-TALKS_NONSENSE = (
-    unigram(SHARPNESS=0.3)
-    .replace("json.dumps(summary)", repr(json.dumps(NONSENSE)))
-    .replace('"loss": 1.0', '"loss": []')
-)
 
 
 pytestmark = pytest.mark.usefixtures("own_cache")
@@ -43,7 +36,7 @@ def after_a_night(tmp_path_factory, tiny_data):
     before = snapshot(grounds)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
-        watcher = grounds.try_scripts("t", [WORSE, BETTER, DIVERGES, WEIGHTLESS, THREE_LOGITS, TALKS_NONSENSE])
+        watcher = grounds.try_scripts("t", [WORSE, BETTER, DIVERGES, WEIGHTLESS, THREE_LOGITS])
     return Morning(grounds, before, watcher)
 
 
@@ -61,14 +54,8 @@ def tip(grounds: Grounds, tag: str = "t") -> str:
 def test_a_better_run_moves_the_branch_and_worse_ones_leave_it(after_a_night):
     grounds = after_a_night.grounds
     statuses = [row["status"] for row in grounds.rows()]
-    assert statuses == ["keep", "discard", "keep", "crash", "crash", "crash", "discard"]
+    assert statuses == ["keep", "discard", "keep", "crash", "crash", "crash"]
     assert tip(grounds) == grounds.attempts("t")[2].commit
-
-
-def test_every_attempt_is_an_edit_of_the_incumbent_of_its_time(after_a_night):
-    attempts = after_a_night.grounds.attempts("t")
-    assert [one.parent for one in attempts] == [None, 0, 0, 2, 2, 2, 2]
-    assert after_a_night.grounds.git("rev-parse", f"{attempts[3].commit}^") == attempts[2].commit
 
 
 def test_every_attempt_stays_a_ref_whose_commit_holds_the_script_alone(after_a_night):
@@ -105,28 +92,6 @@ def test_a_crash_has_no_score_but_a_reason(after_a_night):
 def test_weights_are_kept_for_kept_attempts_only(after_a_night):
     kept = sorted(path.parents[2].name for path in after_a_night.grounds.folder("t").rglob("model.safetensors"))
     assert kept == ["0000", "0002"]
-
-
-def test_what_a_script_says_about_itself_is_recorded(after_a_night):
-    row = after_a_night.grounds.rows()[0]
-    assert (row["memory_gb"], row["train_s"], row["params_M"], row["source"]) == ("0.5", "0.1", "0.001", "you")
-    assert after_a_night.grounds.attempts("t")[0].summary.num_steps == 500
-
-
-def test_what_a_run_saved_is_counted(after_a_night):
-    """A float32 for every token of the vocabulary."""
-    scored = [attempt for attempt in after_a_night.grounds.attempts("t") if attempt.val_bpb is not None]
-    assert {attempt.weights for attempt in scored} == {Weights(512, 2048)}
-
-
-def test_nonsense_in_summary_and_curve_is_left_out(after_a_night):
-    assert after_a_night.grounds.attempts("t")[6].val_bpb is not None
-    assert 0 <= float(after_a_night.grounds.rows()[6]["memory_gb"]) < 1  # what the harness saw instead
-    assert after_a_night.grounds.rows()[6]["tokens_M"] == ""
-
-
-def test_curves_are_followed_while_they_grow(after_a_night):
-    assert all(0 <= point.fraction <= 1 for point in after_a_night.watcher.progress)
 
 
 def test_the_repository_is_sound(after_a_night):
@@ -183,18 +148,6 @@ def test_a_proposal_that_is_no_new_attempt_costs_no_run(grounds, script, sentenc
     assert len(grounds.attempts("t")) == 1
 
 
-@pytest.mark.usefixtures("quiet_machine")
-def test_a_hanging_script_is_killed_and_the_night_goes_on(grounds, quiet_machine):
-    grounds.try_scripts("t", [])  # attempt 0 has more time
-    with scripted_context(grounds.root, "t", [(SCRIPTS / "hangs.py").read_text()]) as context:
-        run_night(dataclasses.replace(context, runner=dataclasses.replace(context.runner, allowance_s=1.5)))
-    assert [run.ending for run in grounds.attempts("t")[1].runs] == [Ending.OVERRAN]
-    assert grounds.rows()[1]["status"] == "discard"
-    reason = grounds.rows()[1]["reason"]
-    assert reason.startswith("too slow to start or to save: still running after")
-    assert reason.endswith(": 0.05 s of budget and 1.5 s for start and end are over")
-
-
 def test_a_night_without_a_baseline_ends_with_a_sentence(grounds):
     (grounds.root / "train_mlx.py").write_text((SCRIPTS / "diverges.py").read_text())
     with pytest.raises(ScriptError, match=r"attempt 0, .* no score that counts: exit code 3: loss is nan .*log.txt"):
@@ -217,41 +170,12 @@ def test_somebody_moving_the_branch_ends_the_night_and_keeps_their_commit(ground
     assert tip(grounds) == grounds.git("rev-parse", "HEAD")
 
 
-def test_other_data_under_the_same_tag_is_refused(grounds, tmp_path, tiny_data, monkeypatch):
-    grounds.try_scripts("t", [])
-    manifest = json.loads((tiny_data / "manifest.json").read_text())
-    journal = grounds.folder("t") / "journal.sqlite"
-    other = tmp_path / "other"
-    other.mkdir()
-    for path in tiny_data.iterdir():
-        (other / path.name).symlink_to(path)
-    (other / "manifest.json").unlink()
-    (other / "manifest.json").write_text(json.dumps(manifest | {"eval_tokens": 1}))
-    with sqlite3.connect(journal) as database:
-        database.execute("UPDATE night SET value = ? WHERE fact = 'data'", (str(other),))
-    with pytest.raises(MachineError, match=r"manifest.json was changed after night t had opened"):
-        grounds.try_scripts("t", [])
-
-
 def test_another_device_of_the_same_kind_is_refused(grounds):
     grounds.try_scripts("t", [])
     with sqlite3.connect(grounds.folder("t") / "journal.sqlite") as database:
         database.execute("UPDATE night SET value = 'another CPU' WHERE fact = 'device'")
     with pytest.raises(NightError, match=r"night t runs on another CPU .* use another --tag"):
         grounds.try_scripts("t", [])
-
-
-@pytest.mark.slow
-def test_journals_that_cannot_be_read_keep_their_rows(grounds):
-    for tag, whole_bytes in (("t", 0), ("u", 4096)):  # no journal at all; a good first page and bad ones
-        grounds.try_scripts(tag, [])
-        journal = grounds.folder(tag) / "journal.sqlite"
-        content = journal.read_bytes()
-        journal.write_bytes(content[:whole_bytes] + b"\xff" * (len(content) - whole_bytes))
-    before = grounds.rows()
-    grounds.try_scripts("v", [])
-    assert grounds.rows()[:2] == before
-    assert [row["tag"] for row in grounds.rows()] == ["t", "u", "v"]
 
 
 def test_the_latest_night_is_the_one_that_was_last_at_work(grounds):
@@ -277,18 +201,6 @@ def test_a_tag_that_ends_another_is_free(grounds):
 )
 def test_the_branch_names_the_budget(budget_s, prefix):
     assert branch_name(budget_s, "t") == f"refs/heads/experiments/{prefix}-t"
-
-
-def test_a_night_of_a_script_in_a_subfolder_commits_it_there(tmp_path):
-    root = make_repository(tmp_path / "user", unigram())
-    (root / "lab").mkdir()
-    for path in root.glob("*.py"):
-        path.rename(root / "lab" / path.name)
-    git(root, "add", "-A")
-    git(root, "commit", "-qm", "move")
-    place = Place.of(root / "lab" / "train_mlx.py")
-    assert open_night(Request(place, "t", 0.05)).script == "lab/train_mlx.py"
-    assert place.ledger == root / "results.tsv"
 
 
 class Sweeper(Quiet):

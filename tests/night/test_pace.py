@@ -6,22 +6,14 @@ import time
 import pytest
 from commands import refused
 from judged import scored_attempt
-from nights import Grounds, scripted_context, unigram
+from nights import scripted_context, unigram
 
-from agent.experiment import Ask, DryRun, Ending, Proposal, Run, Score, Status, Terms
+from agent.experiment import Ending, Run, Score, Status
 from agent.judging.judges import Balanced
-from agent.night.dawn import confirm_night
 from agent.night.limits import Limits, Pace
 from agent.night.loop import run_night
-from agent.night.state import NightContext
-from agent.proposers.registry import patience_s
 
 BASELINE = scored_attempt(0, 1.5, status=Status.KEEP)
-HISTORY = (BASELINE, scored_attempt(1, 1.4, parent=0))
-
-
-def ask(attempt: int, wall_s: float) -> Ask:
-    return Ask(attempt, "llm:x", "", wall_s)
 
 
 # ---- what is expected ------------------------------------------------------------------------------------------------
@@ -36,24 +28,6 @@ def test_a_run_is_expected_to_take_what_the_longest_took_scoring_and_audit_inclu
     )
     first = dataclasses.replace(BASELINE, runs=runs)
     assert Pace.of([first], [], 300.0).run_s == 310 + 25 + 30
-
-
-def test_before_anything_is_known_a_run_takes_somewhat_more_than_its_budget():
-    assert Pace.of([], [], 300.0).run_s == 385
-    assert 10 < Pace.of([], [], 0.05).run_s < 11
-
-
-def test_asking_counts_all_calls_for_one_idea_and_before_the_first_what_a_call_may_take():
-    assert Pace.of(HISTORY, [ask(1, 40.0), ask(2, 50.0), ask(2, 30.0)], 300.0, patience_s=600.0).asking_s == 80
-    assert Pace.of(HISTORY, [], 300.0, patience_s=600.0).asking_s == 600
-    both = Terms(llm="openai:x", agent="x", agent_minutes=20.0)
-    for proposer, seconds in (("mix", 1200), ("command", 1200), ("llm", 600), ("search", 0)):
-        assert patience_s(dataclasses.replace(both, proposer=proposer)) == seconds  # what rests is not waited for
-
-
-def test_a_dry_run_counts_as_well():
-    dry = dataclasses.replace(HISTORY[1], dry_run=DryRun(12.5, None))
-    assert Pace.of([BASELINE, dry], [], 300.0).dry_run_s == 12.5
 
 
 # ---- what is begun ---------------------------------------------------------------------------------------------------
@@ -92,19 +66,6 @@ def test_less_than_one_run_is_refused_with_the_least_that_makes_sense(grounds):
     assert said.startswith("--hours 1e-05 is less than one run takes, about ")
 
 
-def out_of_time(context: NightContext, runs: float) -> NightContext:
-    """With time for that many of the longest run so far, and nothing kept for dawn."""
-    limits = Limits(hours=runs * context.state().pace.run_s / 3600, dawn_runs=0)
-    return dataclasses.replace(context, limits=limits)
-
-
-def calibrating(grounds: Grounds, runs: float | None) -> list[str]:
-    with scripted_context(grounds.root, "t", [unigram(SHARPNESS=0.8, JITTER=0.01)]) as context:
-        context = dataclasses.replace(context, judge=Balanced())
-        run_night(context if runs is None else out_of_time(context, runs))
-    return context.watcher.sentences
-
-
 @pytest.mark.slow
 def test_a_calibration_that_the_hours_cut_short_goes_on_in_another_call(grounds):
     (grounds.root / "train_mlx.py").write_text(unigram(JITTER=0.01))
@@ -118,36 +79,10 @@ def test_a_calibration_that_the_hours_cut_short_goes_on_in_another_call(grounds)
     assert (len(first.done_runs), first.decision) == (1, None)
     assert first.runs[0].score is not None
     assert "1 unfinished" in grounds.nightshift("status").stdout
-    calibrating(grounds, runs=None)
+    with scripted_context(grounds.root, "t", [unigram(SHARPNESS=0.8, JITTER=0.01)]) as context:
+        run_night(dataclasses.replace(context, judge=Balanced()))
     assert len(grounds.attempts("t")[0].done_runs) == 3
     assert grounds.attempts("t")[1].settled
-
-
-class Dallies:
-    """Has its idea, which costs something, after the time is up."""
-
-    def __init__(self, wait_s: float) -> None:
-        self.wait_s = wait_s
-
-    def ideas(self, briefing: object) -> list[Proposal]:
-        time.sleep(self.wait_s)
-        return [Proposal(unigram(SHARPNESS=0.8), "late", "", "command")]
-
-
-@pytest.mark.slow  # two nights
-def test_a_paid_idea_that_came_too_late_waits_for_the_next_call_and_dawn_passes_over_it(grounds):
-    grounds.try_scripts("t", [unigram(SHARPNESS=0.6)])
-    with scripted_context(grounds.root, "t", []) as context:
-        run_s = context.state().pace.run_s
-        late = out_of_time(dataclasses.replace(context, proposer=Dallies(run_s)), runs=1.5)
-        run_night(late)
-        assert confirm_night(context, 2) is not None
-    attempts = grounds.attempts("t")
-    assert "late" not in [attempt.proposal.title for attempt in attempts]
-    assert sum(run.dawn for run in attempts[1].runs) == 1
-    grounds.try_scripts("t", [])
-    last = grounds.attempts("t")[-1]
-    assert (last.proposal.title, last.status) == ("late", Status.KEEP)
 
 
 # ---- what is kept for dawn -------------------------------------------------------------------------------------------
@@ -165,15 +100,6 @@ def test_hours_keep_an_eighth_for_dawn():
     assert Limits(hours=160 / 3600, _start=limits._start - 159).is_over(pace)
 
 
-def test_several_workers_have_as_many_times_more_runs_at_dawn_in_the_same_time():
-    alone, four = Pace(run_s=10.0), Pace(run_s=10.0, workers=4)
-    limits = Limits(hours=800 / 3600)
-    assert (limits.runs_at_dawn(alone), limits.runs_at_dawn(four)) == (10, 40)
-    for left_s, is_over in ((115, False), (105, True)):  # a run, and 100 s for dawn
-        later = Limits(hours=800 / 3600, _start=limits._start - 800 + left_s)
-        assert [later.reached(2, pace) for pace in (alone, four)] == [is_over] * 2
-
-
 def test_dawn_has_the_runs_it_was_given_over_the_whole_night_and_none_without_hours():
     pace = Pace(run_s=2.0)
     assert Limits().runs_at_dawn(pace) == 0
@@ -182,13 +108,3 @@ def test_dawn_has_the_runs_it_was_given_over_the_whole_night_and_none_without_ho
     made = Pace.of([scored_attempt(0, 1.0, status=Status.KEEP, dawn=(1.0, 1.0, 1.0))], [], 1.0)
     assert [Limits(dawn_runs=runs).runs_at_dawn(made) for runs in (2, 3, 7)] == [0, 0, 4]
     assert Limits(hours=1).runs_at_dawn(Pace.of([], [], 1.0)) > 0  # stopped before attempt 0 was begun
-
-
-def test_a_question_of_dawn_is_no_experiment(grounds):
-    with scripted_context(grounds.root, "t", []) as context:
-        state = context.state()
-        state.enter(None, Proposal(unigram(), "baseline", "", "you"))
-        state.enter(0, Proposal(unigram(SHARPNESS=0.7), "#1 without #1", "", "dawn", without=(1,)))
-        assert not Limits(experiments=1).has_enough_ideas(state.ideas)
-        state.enter(0, Proposal(unigram(SHARPNESS=0.8), "an idea", "", "you"))
-        assert Limits(experiments=1).has_enough_ideas(state.ideas)

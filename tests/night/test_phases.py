@@ -1,22 +1,14 @@
 """A night measures once where the time of a step goes, in a box without held-out text, and trusts no file of it."""
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
-from nights import SCRIPTS, Grounds, make_repository, scripted_context, unigram
+from nights import SCRIPTS, make_repository, scripted_context
 
-from agent.experiment import Terms
 from agent.night.loop import run_night
-from agent.night.state import NightContext
-from agent.profile import phases
 from agent.profile.phases import FILE, phases_of, read_phases
 from agent.proposers.briefing import Phase
-from agent.proposers.registry import has_reader
 from agent.sandbox.box import Mode
 
 BUDGET_S = 600.0  # which bigram.py does not use: a tenth of it is time enough on a busy machine
@@ -28,25 +20,13 @@ LOOKS = """    import contextlib, os
     data = prepare"""
 
 
-@contextmanager
-def reading_night(root: Path, script: str, budget_s: float = 0.05, **options: Any) -> Iterator[NightContext]:
-    """A night whose author reads, and proposes nothing."""
-    (root / "train_mlx.py").write_text(script)
-    with scripted_context(root, "t", [], budget_s=budget_s, **options) as context:
-        yield replace(context, measures_phases=True)
-
-
-def bigram() -> str:
-    """The script, which looks for held-out text before it trains."""
-    text = (SCRIPTS / "bigram.py").read_text()
-    assert "    data = prepare" in text
-    return text.replace("    data = prepare", LOOKS)
-
-
 @pytest.mark.slow
 def test_a_night_measures_the_phases_once_and_says_them(tmp_path, own_cache):
-    root = make_repository(tmp_path / "user", bigram())
-    with reading_night(root, bigram(), BUDGET_S, sandbox=Mode.AUTO) as context:
+    text = (SCRIPTS / "bigram.py").read_text()
+    assert "    data = prepare" in text
+    root = make_repository(tmp_path / "user", text.replace("    data = prepare", LOOKS))
+    with scripted_context(root, "t", [], budget_s=BUDGET_S, sandbox=Mode.AUTO) as context:
+        context = replace(context, measures_phases=True)
         run_night(context)
         found, folder = phases_of(context.runner.folder), context.runner.folder
         assert [one.name for one in found] == ["waiting for a batch", "forward + backward", "optimizer", "Python"]
@@ -60,35 +40,6 @@ def test_a_night_measures_the_phases_once_and_says_them(tmp_path, own_cache):
         run_night(context)  # as when the night goes on
         assert phases_of(folder) == ()  # it is not measured again
         assert not [sentence for sentence in said if "a step" in sentence]
-
-
-@pytest.mark.slow
-def test_a_script_that_cannot_be_profiled_or_takes_too_long_ends_no_night(grounds: Grounds, monkeypatch):
-    for most_s, words in ((60.0, "exit code 2: train_mlx.py: error: unrecognized"), (0.0, "still running after 0 s")):
-        monkeypatch.setattr(phases, "limit_s", lambda budget_s, first, most_s=most_s: most_s)
-        with reading_night(grounds.root, unigram()) as context:
-            file = context.runner.folder / FILE
-            file.unlink(missing_ok=True)
-            run_night(context)
-            assert phases_of(context.runner.folder) == ()
-            assert file.exists()
-            (why,) = (sentence for sentence in context.watcher.sentences if "time of a step" in sentence)
-            assert words in why
-            assert len(context.journal.attempts()) == 1
-
-
-@pytest.mark.parametrize(
-    ("terms", "reads"),
-    [
-        (Terms(proposer="search"), False),
-        (Terms(), False),
-        (Terms(proposer="llm", llm="openai:toy"), True),
-        (Terms(proposer="mix", agent="claude -p"), True),
-        (Terms(proposer="search", agent="claude -p"), False),
-    ],
-)
-def test_phases_are_measured_for_models_and_agents_alone(terms, reads):
-    assert has_reader(terms) is reads
 
 
 GOOD = {"name": "optimizer", "ms": 3.0, "share": 0.25}

@@ -6,11 +6,8 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from nights import PROJECT
 
-from agent.errors import NightError
 from agent.proposers.notes import MAX_NOTES, NOTE_CHARS, NOTES, PROGRAM_BYTES, add_note, read_notes, read_program
 
 NOW = "2026-11-21T23:00:00Z"
@@ -21,12 +18,6 @@ def test_notes_are_read_in_the_order_of_their_writing(tmp_path):
     for text in ("try a wider MLP", "leave\nthe tokenizer  \nalone"):
         add_note(tmp_path, text, NOW)
     assert read_notes(tmp_path) == ("try a wider MLP", "leave\nthe tokenizer\nalone")
-
-
-def test_a_note_says_something(tmp_path):
-    with pytest.raises(NightError, match="the note is empty; say something"):
-        add_note(tmp_path, " \n\t", NOW)
-    assert not (tmp_path / NOTES).exists()
 
 
 def test_long_notes_and_many_are_cut_to_what_a_prompt_can_hold(tmp_path):
@@ -50,23 +41,11 @@ def test_a_line_torn_by_a_power_cut_spoils_none_but_itself(tmp_path):
     assert read_notes(tmp_path) == ("first", "second")
 
 
-@pytest.mark.parametrize("line", ["", "null", "7", "[]", "{}", '{"text": 7}', '{"text": " "}', "\udcff", "[" * 100_000])
+@pytest.mark.parametrize("line", ["null", '{"text": 7}', "\udcff", "[" * 100_000])
 def test_lines_that_are_no_notes_are_left_out(tmp_path, line):
     (tmp_path / NOTES).write_bytes(line.encode(errors="surrogateescape") + b"\n")
     add_note(tmp_path, "a note", NOW)
     assert read_notes(tmp_path) == ("a note",)
-
-
-@given(st.lists(st.text(max_size=200), max_size=8))
-@settings(max_examples=40, deadline=None)
-def test_every_note_comes_back_as_printable_text(tmp_path_factory, texts):
-    folder = tmp_path_factory.mktemp("night")
-    said = [text for text in texts if text.strip()]
-    for text in said:
-        add_note(folder, text, NOW)
-    notes = read_notes(folder)
-    assert len(notes) == len(said)
-    assert all(line.isprintable() for note in notes for line in note.replace("\t", " ").split("\n"))
 
 
 def test_people_who_write_at_once_get_a_line_each(tmp_path):
@@ -105,12 +84,6 @@ def test_a_program_without_end_is_cut_and_says_so(tmp_path):
     text = read_program(tmp_path / "program.md")
     assert text.count("ü") == PROGRAM_BYTES // 2
     assert text.endswith("[the rest, beyond 64 KiB, is left out]\n")
-
-
-def test_no_pipe_or_folder_holds_up_a_night_that_reads_its_program(tmp_path):
-    os.mkfifo(tmp_path / "program.md")
-    assert read_program(tmp_path / "program.md") == ""
-    assert read_program(tmp_path) == ""
 
 
 def test_a_program_holds_no_commands_to_a_terminal_and_keeps_its_lines(tmp_path):

@@ -95,8 +95,6 @@ def test_a_champion_that_is_a_passenger_by_itself_gives_its_place_back_when_the_
     with scripted_context(kept.root, "t", [SHARPER]) as context:
         context.journal.put_dawn(Dawn(1, 1, 4, "then", "now", facts))
         run_night(context)
-        said = context.watcher.sentences  # type: ignore[attr-defined]
-    assert "the night goes on from before #1: script 1" in said
     assert kept.attempts("t")[1].decision == Decision(Kind.PASSENGER, "a passenger, by dawn's runs")
     assert kept.git("rev-parse", "refs/heads/experiments/0.05s-t") == history[0].commit
     assert kept.rows()[1]["status"] == "discard"
@@ -114,9 +112,3 @@ def test_a_confirmed_script_is_measured_by_the_night_even_after_a_kill_right_whe
     adopted = kept.attempts("t")[2]
     assert (adopted.status, adopted.settled, [run.seed for run in adopted.done_runs]) == (Status.KEEP, True, [0])
     assert kept.git("rev-parse", "refs/heads/experiments/0.05s-t") == adopted.commit
-
-
-def test_what_no_dawn_has_found_is_not_there_yet(kept):
-    done = kept.nightshift("confirm", "--show")
-    told = "nightshift: night t has no findings yet; begin with: nightshift confirm t\n"
-    assert (done.returncode, done.stderr) == (3, told)

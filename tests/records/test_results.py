@@ -2,8 +2,6 @@
 
 import dataclasses
 import shutil
-import subprocess
-import sys
 
 from commands import refused
 from judged import scored_attempt
@@ -43,15 +41,6 @@ def test_what_has_changed_in_any_journal_is_in_the_ledger_when_it_is_written_aga
     assert written_again((running[0], HISTORY[:1])) == ["t 0", "t 1", "u 0"]
 
 
-def test_two_nights_write_over_no_row_of_each_other(grounds):
-    place = Place.of(grounds.root / "train_mlx.py")
-    nights = [dataclasses.replace(NIGHT, tag=tag) for tag in ("u", "v")]
-    write_ledger(place, (nights[0], HISTORY[:1]))
-    write_ledger(place, (nights[1], HISTORY[:2]))
-    write_ledger(place, (nights[0], HISTORY[:2]))
-    assert [row["tag"] for row in read_rows(place.ledger)] == ["u", "u", "v", "v"]
-
-
 def test_a_copied_folder_of_a_night_takes_no_row_from_the_night(grounds):
     place = Place.of(grounds.root / "train_mlx.py")
 
@@ -70,23 +59,6 @@ def test_a_copied_folder_of_a_night_takes_no_row_from_the_night(grounds):
     place.folder("t").rename(place.folder("renamed"))
     remove(place.folder("t-as-it-was"))
     assert written_again() == ["t 0", "t 1"]
-
-
-def test_a_journal_whose_files_come_and_go_meanwhile_ends_no_night(grounds):
-    """Those of another night, which is archived or removed while this one writes its rows."""
-    place = Place.of(grounds.root / "train_mlx.py")
-    with Journal.create(place.journal("t"), NIGHT) as journal:
-        enter(journal, scored(0))
-    log = place.journal("t").with_name("journal.sqlite-wal")
-    code = "import pathlib, sys\nlog = pathlib.Path(sys.argv[1])\nwhile True:\n    log.touch()\n    log.unlink()"
-    other = subprocess.Popen([sys.executable, "-c", code, str(log)])
-    try:
-        for _ in range(300):
-            write_ledger(place, (dataclasses.replace(NIGHT, tag="u"), HISTORY[:1]))
-    finally:
-        other.kill()
-        other.wait()
-    assert [row["tag"] for row in read_rows(place.ledger)] == ["t", "u"]
 
 
 def test_a_link_that_came_with_a_clone_leads_no_row_to_another_file(grounds, tmp_path):

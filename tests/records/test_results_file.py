@@ -1,10 +1,9 @@
 """results.tsv as a file: nobody's rows are lost."""
 
-import dataclasses
 import os
 
 import pytest
-from samples import FOREIGN, HISTORY, NIGHT, UPSTREAM, cells, put, render
+from samples import FOREIGN, HISTORY, NIGHT, UPSTREAM, put, render
 
 from agent.errors import NightError
 from agent.files import read_plain, write_plain
@@ -24,12 +23,6 @@ def test_rows_of_other_nights_stay_verbatim_and_in_place():
     assert after == [HEADER, UPSTREAM, FOREIGN, *mine, odd, ""]
 
 
-def test_a_deleted_ledger_comes_back_whole():
-    other = dataclasses.replace(NIGHT, tag="u")
-    text = render("", [(NIGHT, HISTORY), (other, HISTORY[:1])])
-    assert [cells(line)["tag"] for line in text.splitlines()[1:]] == ["t", "t", "t", "t", "u"]
-
-
 def test_bytes_that_are_no_utf8_survive(tmp_path):
     path = tmp_path / "results.tsv"
     path.write_bytes(UPSTREAM.encode() + b" \xff\r\n")
@@ -47,11 +40,3 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
 def test_a_header_with_a_byte_order_mark_is_one():
     once = render("", [(NIGHT, HISTORY)])
     assert render(f"\ufeff{once}", [(NIGHT, HISTORY)]) == once
-
-
-def test_the_header_is_the_agreed_one():
-    assert render("", []) == (
-        "commit\tval_bpb\tmemory_gb\tstatus\tdescription\tattempt\ttag\tbranch\tparent\treason\tseeds\tval_bpb_std\t"
-        "tokens_M\tparams_M\ttrain_s\twall_s\tsource\tprotocol\tdevice\tstarted\tgain_bpb\tsure\t"
-        "dawn_bpb\tdawn_seeds\tholdout_bpb\n"
-    )

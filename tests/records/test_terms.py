@@ -64,12 +64,6 @@ def test_what_verdicts_depend_on_stays(before, words, sentence):
     assert str(caught.value).startswith("night t has ")
 
 
-def test_what_is_given_as_it_is_changes_nothing():
-    same = {name: getattr(ASKED, name) for name in Terms.__dataclass_fields__}
-    assert resumed("t", ASKED, same) == resumed("t", ASKED, {}) == ASKED
-    assert changes(ASKED, ASKED) == []
-
-
 def test_what_costs_no_verdict_its_worth_is_taken():
     named = asked("--sandbox", "require", "--no-early-stop", "--dry-run", "--max-cost", "9")
     now = resumed("t", ASKED, named)
@@ -114,8 +108,3 @@ def test_a_key_in_a_command_line_is_not_kept(command):
         check_sources(Terms(proposer="command", agent=command), {"agent": command})
     assert "abc" not in str(caught.value)
     assert "0123" not in str(caught.value)
-
-
-@pytest.mark.parametrize("command", ["true --api-key-file key-of-mine.txt", "env MAX_TOKENS=100000000 true", "true -p"])
-def test_a_command_line_without_a_key_is(command):
-    check_sources(Terms(proposer="command", agent=command), {"agent": command})
