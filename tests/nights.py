@@ -19,17 +19,18 @@ import pytest
 
 from agent.clock import Stopwatch
 from agent.errors import Exhausted
-from agent.experiment import LOCAL, Attempt, Doing, Progress, Proposal, Terms, Work
+from agent.experiment import LOCAL, WHOLE, Attempt, Doing, Lease, Progress, Proposal, Terms, Work
 from agent.judging.judges import Greedy
+from agent.night import opening
 from agent.night.limits import Limits
 from agent.night.lock import Stop
 from agent.night.loop import at_work, run_night
-from agent.night.opening import Request, open_night
 from agent.night.plan import Flight, Plan
 from agent.night.state import NightContext
 from agent.proposers.briefing import Briefing
 from agent.records.journal import Journal
 from agent.records.place import Place
+from agent.runs.fixed import probe
 from agent.runs.runner import Runner
 from agent.sandbox import landlock
 from agent.sandbox.box import Box, Bubblewrap, Landlock, Mode, choose
@@ -39,6 +40,7 @@ from agent.script.contract import fixed_files
 PROJECT = Path(__file__).parents[1]
 SCRIPTS = Path(__file__).parent / "scripts"
 BUDGET_S = 0.05
+ANSWERS: dict[object, dict[str, Any]] = {}
 SCRIPT = PROJECT / "train_mlx.py"
 SMALL = {"DEPTH": 2, "ASPECT_RATIO": 32, "HEAD_DIM": 32, "BATCH_ROWS": 2, "LOG_EVERY_S": 0.0}
 
@@ -248,7 +250,8 @@ def scripted_context(
     place = Place.of(root / "train_mlx.py")
     mode = sandbox if isinstance(sandbox, Mode) else Mode.AUTO
     terms = Terms("greedy", confirm, 100 * plausible_gain, allowance_s, mode, early_stop)
-    night = open_night(Request(place, tag, budget_s), terms)
+    with mock.patch.object(opening, "probe", asked_once):
+        night = opening.open_night(opening.Request(place, tag, budget_s), terms)
     stop, watcher = Stop(place.folder(tag)), Quiet()
     box = choose(sandbox) if isinstance(sandbox, Mode) else sandbox
     limits = limits_of_machine()
@@ -256,6 +259,19 @@ def scripted_context(
     with Journal.resume(place.journal(tag)) as journal:
         proposer = Scripted(scripts)
         yield NightContext(place, journal, runner, proposer, Greedy(confirm), watcher, stop, Limits())
+
+
+def asked_once(
+    folder: Path, data: str | None = None, dataset: str | None = None, lease: Lease = WHOLE
+) -> dict[str, Any]:
+    """As probe(), which imports MLX in a process; every question is asked once."""
+    settings = tuple(
+        sorted(pair for pair in os.environ.items() if pair[0].startswith(("NIGHTSHIFT_", "MLX_", "CUDA_")))
+    )
+    asked = (data, dataset, lease, settings, (folder / "prepare.py").read_bytes())
+    if asked not in ANSWERS:
+        ANSWERS[asked] = probe(folder, data, dataset, lease)
+    return dict(ANSWERS[asked])
 
 
 def jobs_of(context: NightContext) -> Plan:
