@@ -216,7 +216,7 @@ def _run_again(
         usual_scoring_s=usual_s,
     )
     while True:
-        screen.begin(title, f"run with seed {night.seed}")
+        screen.begin(title, f"{Doing.TRAINING}, seed {night.seed}")
         run = execute(job, runner)
         assert isinstance(run, Run)
         if run.ending is Ending.STOPPED:

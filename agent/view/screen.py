@@ -13,7 +13,6 @@ from rich.text import Text
 from agent.text import CUT_WITH, harmless
 
 LABEL = re.compile(r" *\w+ {2,}(?=\S)")  # as in "  script   /home/…"
-WORD = re.compile(r"\s*(?:(?:val_bpb|σ|gain|±) )?\S+")  # a number stays with its name
 
 
 def print_lines(lines: Iterable[Text]) -> None:
@@ -44,19 +43,13 @@ def print_folded(lines: Iterable[str], heads: re.Pattern[str] | None = None, *, 
 
 
 def print_next(commands: Mapping[str, str], before: Iterable[str] = ()) -> None:
-    """Print the commands that come next, each with what it is for: beside it, or below where a terminal is narrow.
+    """Print the commands that come next, each with what it is for; before: commands that need no words, and come first.
 
-    A command stays on one line, so that it can be copied. before: commands that need no words, and come first.
+    Nothing folds them, so that they can be copied.
     """
-    width, columns = max(map(len, commands)), terminal_width()
-    is_beside = columns is None or all(2 + width + 2 + cell_len(what) <= columns for what in commands.values())
-    lines = [Text("next:"), *(Text(f"  {command}") for command in before)]
-    for command, what in commands.items():
-        if is_beside:
-            lines.append(Text.assemble(f"  {command:<{width}}  ", (what, "dim")))
-        else:
-            lines += [Text(f"  {command}"), *folded(Text(f"      {what}", "dim"), columns or 0)]
-    print_lines(lines)
+    width = max(map(len, commands))
+    lines = [Text.assemble(f"  {command:<{width}}  ", (what, "dim")) for command, what in commands.items()]
+    print_lines([Text("next:"), *(Text(f"  {command}") for command in before), *lines])
 
 
 def shown(text: str) -> str:
@@ -69,34 +62,17 @@ def folded(line: Text, width: int) -> list[Text]:
 
     Later lines begin below the text behind the first one's label, or else two columns to the right of the first.
     """
+    if line.cell_len <= width:
+        return [line]
     label = LABEL.match(line.plain)
-    indent = " " * (len(label[0]) if label else len(line.plain) - len(line.plain.lstrip()) + 2)
-    cuts, used = [], 0
-    for piece in WORD.finditer(line.plain):
-        needed, alone = cell_len(piece[0]), len(indent) + cell_len(piece[0].lstrip())
-        if piece.start() > 0 and used + needed > width >= alone:
-            cuts.append(piece.start())
-            used = alone
-        else:
-            used += needed
-    first, *later = line.divide(cuts)
-    return [first, *(Text.assemble(indent, part[len(part) - len(part.plain.lstrip()) :]) for part in later)]
+    indent = len(label[0]) if label else len(line.plain) - len(line.plain.lstrip()) + 2
+    first, *later = line[indent:].wrap(Console(), max(1, width - indent), overflow="ignore")
+    return [line[:indent] + first, *(Text(" " * indent) + part for part in later)]
 
 
 def shortened(text: str, columns: int) -> str:
-    """Shorten a text to so many columns at the end of a word, with an ellipsis as the last character.
-
-    A word longer than half of the columns is cut.
-    """
-    if cell_len(text) <= columns:
-        return text
-    if columns < 1:
-        return ""
-    kept = set_cell_size(text, columns - 1)
-    words = kept.rpartition(" ")[0] if text[len(kept.rstrip()) :][:1] != " " else kept
-    if cell_len(words) >= columns // 2:
-        kept = words
-    return f"{kept.rstrip(CUT_WITH)}…"
+    """Cut a text to so many columns, with an ellipsis as the last character."""
+    return text if cell_len(text) <= columns else f"{set_cell_size(text, columns - 1).rstrip(CUT_WITH)}…"
 
 
 def terminal_width() -> int | None:
@@ -160,38 +136,34 @@ def table_lines(columns: Sequence[Column], rows: Iterable[Sequence[str]], width:
 
     A column without any entry is left out unless its rank is 0.
     """
-    cells = [[harmless(cell) for cell in row] for row in rows]
-    filled = [at for at in range(len(columns)) if columns[at].rank == 0 or any(row[at] for row in cells)]
-    natural = {at: max(places_of(text) for text in (columns[at].name, *(row[at] for row in cells))) for at in filled}
-    shown = natural if width is None else _fitting(columns, natural, width)
-    table = [[column.name for column in columns], *cells]
+    table = [[column.name for column in columns], *([harmless(cell) for cell in row] for row in rows)]
+    whole = {
+        at: max(cell_len(row[at]) for row in table)
+        for at, column in enumerate(columns)
+        if column.rank == 0 or any(row[at] for row in table[1:])
+    }
+    shown = whole if width is None else _fitting(columns, whole, width)
     return [
         GAP.join(_padded(row[at], places, columns[at].right) for at, places in shown.items()).rstrip() for row in table
     ]
 
 
-def _fitting(columns: Sequence[Column], natural: dict[int, int], width: int) -> dict[int, int]:
+def _fitting(columns: Sequence[Column], whole: Mapping[int, int], width: int) -> dict[int, int]:
     """Return the width of each column that is shown; texts share the remaining places alike."""
-    places = {at: min(whole, columns[at].least or whole) for at, whole in natural.items()}
-    while (room := width - _total(places)) < 0 and (droppable := [at for at in places if columns[at].rank]):
+    places = {at: min(most, columns[at].least or most) for at, most in whole.items()}
+    while (spare := width + len(GAP) - sum(places.values()) - len(GAP) * len(places)) < 0:
+        droppable = [at for at in places if columns[at].rank]
+        if not droppable:
+            return places
         del places[max(droppable, key=lambda at: columns[at].rank)]
-    while room > 0 and (cut := [at for at in places if places[at] < natural[at]]):
-        for at in cut[:room]:
-            places[at] += 1
-        room -= len(cut[:room])
+    cut = sorted((at for at in places if places[at] < whole[at]), key=lambda at: whole[at] - places[at])
+    for number, at in enumerate(cut):
+        more = min(whole[at] - places[at], spare // (len(cut) - number))
+        places[at], spare = places[at] + more, spare - more
     return places
-
-
-def _total(places: dict[int, int]) -> int:
-    return sum(places.values()) + len(GAP) * (len(places) - 1)
-
-
-def places_of(text: str) -> int:
-    """Return how many places a text takes on a terminal."""
-    return len(text) if text.isascii() else cell_len(text)  # of what harmless() leaves, each takes one
 
 
 def _padded(text: str, places: int, right: bool) -> str:
     cut = shortened(text, places)
-    blank = " " * (places - places_of(cut))
+    blank = " " * (places - cell_len(cut))
     return blank + cut if right else cut + blank

@@ -3,13 +3,13 @@
 It imports nothing that takes long: `status` is asked often.
 """
 
-from agent.experiment import Noise, Progress
+from agent.experiment import Noise, Progress, Work
 from agent.judging.findings import Findings
 from agent.judging.intervals import Interval
 from agent.records.record import Record
 from agent.records.summary import NightSummary, Scored, Stopped
 from agent.text import ABSURD, SCORE_DECIMALS, counted, duration, harmless, shown_difference
-from agent.view.workers import Crew, Load, Worker, runs_in_flight
+from agent.view.workers import Crew, Load, Worker
 
 BETWEEN = " · "  # parts of a line
 NONE = "–"  # in a table, where there is no value
@@ -94,6 +94,12 @@ def progress_words(point: Progress, budget_s: float) -> list[str]:
     return words
 
 
+def doing_words(work: Work) -> str:
+    """Return what a worker does, such as training, seed 7."""
+    seed = "" if work.seed is None else f", seed {work.seed}"
+    return f"{work.doing}{seed}{' of dawn' if work.dawn else ''}"
+
+
 def within_one(fraction: float) -> float:
     return min(1.0, max(0.0, fraction))
 
@@ -108,7 +114,7 @@ def status_lines(
     night = record.night
     state = f"running (pid {pid})" if pid else "not running"
     if pid and stopping:
-        state += f", ends after {runs_in_flight(crew.load.workers)}"
+        state += ", ends after what runs now"
     counts = [f"{now.kept} kept", f"{now.discarded} discarded", f"{now.crashed} crashed"]
     counts += [f"{len(now.unfinished)} unfinished"] if now.unfinished else []
     counts += ["the baseline has no score"] if now.attempts and now.baseline is None and not now.unfinished else []
@@ -125,7 +131,7 @@ def status_lines(
     if crew.has_several:
         lines += crew_lines(crew, running=pid is not None)
     else:
-        lines += [f"at work: {_doing(worker)}" for worker in crew.at_work]
+        lines += [f"at work: {_worker_words(worker)}" for worker in crew.at_work]
     if now.unfinished and not crew.at_work:  # the first is resumed first
         number, title = now.unfinished[0]
         lines.append(f"{'at work' if pid else 'unfinished, goes on when the night does'}: #{number} {title}")
@@ -141,14 +147,13 @@ def crew_lines(crew: Crew, *, running: bool) -> list[str]:
     return [
         f"workers: {', '.join(parts)}",
         *([crew.contention.words] if crew.contention is not None and crew.contention.is_notable else []),
-        *(f"  {one.name:<{names}}  {_doing(one)}" for one in crew.at_work),
+        *(f"  {one.name:<{names}}  {_worker_words(one)}" for one in crew.at_work),
     ]
 
 
-def _doing(one: Worker) -> str:
-    work = one.work
-    assert work is not None
-    return f"{work.doing}, seed {work.seed}: #{work.attempt} {one.title}"
+def _worker_words(one: Worker) -> str:
+    assert one.work is not None
+    return f"{doing_words(one.work)}: #{one.work.attempt} {one.title}"
 
 
 def _times(now: NightSummary) -> str:

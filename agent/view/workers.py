@@ -1,49 +1,20 @@
 """Tell when each worker of a night was busy, what it does now, and how many experiments an hour that made."""
 
-import math
 import re
-from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
+from itertools import pairwise
 
-from agent.experiment import Doing, Ending, NightCall, Work
+from agent.experiment import Doing, Ending, Work
 from agent.pools.contention import Contention, contention_of
 from agent.records.journal import Journal
 from agent.records.record import Record
 
 LEAST_PAUSE_S = 60.0  # where nothing was at work for longer than this and than a run's budget, the night had paused
-ROUNDED_S = 0.001  # SQLite's times may be earlier by so much: what begins in a call's second is the call's
 NUMBERS = re.compile(r"(\d+)")
 Between = tuple[float, float]  # two times of the clock time.time()
-
-
-class BusyTime(NamedTuple):
-    """Hold when a worker was busy with a run: with its training, and with the scoring and the audits after it."""
-
-    worker: str
-    began_s: float  # of the clock time.time()
-    ended_s: float
-    attempt: int
-    seed: int
-    dawn: int
-    ending: str | None  # None: it goes on
-
-
-@dataclass(frozen=True, slots=True)
-class Stretch:
-    """Hold a time in which a call of a night was at work without a pause, and how many workers it had."""
-
-    began_s: float  # of the clock time.time()
-    ended_s: float
-    workers: int  # as its call was recorded; else those that had a run in it, at least 1
-
-    @property
-    def length_s(self) -> float:
-        return self.ended_s - self.began_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +59,12 @@ class Crew:
 def crew_of(record: Record, work: Iterable[Work] = (), now_s: float | None = None) -> Crew:
     """Return the workers of a night; now_s: the time where the night runs, None where it does not."""
     jobs = {} if now_s is None else {job.worker: job for job in work if job.doing is not Doing.REHEARSING}
-    spent_s: dict[str, list[float]] = defaultdict(list)
-    for busy in busy_times(record, now_s):
-        spent_s[busy.worker].append(busy.ended_s - busy.began_s)
+    busy = busy_times(record, now_s)
     workers = []
-    for name in sorted({*spent_s, *jobs}, key=in_order):
-        job = jobs.get(name)
+    for name in sorted({*busy, *jobs}, key=in_order):
+        own, job = busy.get(name, ()), jobs.get(name)
         title = record.attempts[job.attempt].title if job is not None else None
-        workers.append(Worker(name, len(spent_s[name]), sum(spent_s[name]), job, title))
+        workers.append(Worker(name, len(own), sum(ended_s - began_s for began_s, ended_s in own), job, title))
     contention = contention_of(record.attempts[:1])  # as long as there were no other runs
     return Crew(tuple(workers), load_of(record, now_s), contention)
 
@@ -106,101 +75,55 @@ def workers_of_call(journal: Journal) -> int:
     return calls[-1].workers if calls else journal.night().terms.workers
 
 
-def runs_in_flight(workers: int) -> str:
-    """Return, in words, the runs that a night ends after, where somebody has asked it to end."""
-    return "this run" if workers == 1 else "the runs in flight"
-
-
 def in_order(name: str) -> tuple[tuple[str, int], ...]:
     """Return a key that sorts names of workers as people do: gpu 2 comes before gpu 10."""
     parts = NUMBERS.split(name)
     return tuple((text, int(number or -1)) for text, number in zip(parts[::2], [*parts[1::2], ""], strict=True))
 
 
-# ---- when each was busy ----------------------------------------------------------------------------------------------
-
-
-def busy_times(record: Record, now_s: float | None = None) -> list[BusyTime]:
-    """Return when each worker was busy, by worker and then by time.
+def busy_times(record: Record, now_s: float | None = None) -> Mapping[str, Sequence[Between]]:
+    """Return worker → when it was busy with a run: its training, scoring and audits.
 
     now_s: the time, up to which runs go on where the night runs. One that the harness did not survive has no length.
     """
-    by_worker: dict[str, list[BusyTime]] = defaultdict(list)
-    for attempt in record.attempts:
-        for run in attempt.runs:
-            began_s, goes_on = seconds(run.began), run.ending is Ending.RUNNING
-            if began_s is None or (goes_on and now_s is None):
-                continue
-            # an audit comes later, and is counted here as if it had followed at once
-            ended_s = max(seconds(run.ended) or 0.0, began_s + run.spent_s, now_s or 0.0 if goes_on else 0.0)
-            of = attempt.number, run.seed, run.dawn, None if goes_on else run.ending
-            by_worker[run.worker].append(BusyTime(run.worker, began_s, ended_s, *of))
-    found = []
-    for worker in sorted(by_worker, key=in_order):
-        own = sorted(by_worker[worker], key=lambda busy: busy.began_s)
-        begins_s = [*(busy.began_s for busy in own[1:]), math.inf]
-        for busy, next_s in zip(own, begins_s, strict=True):  # what is scored elsewhere trains again already
-            found.append(busy._replace(ended_s=max(busy.began_s, min(busy.ended_s, next_s))))
-    return found
-
-
-def seconds(at: str | None) -> float | None:
-    """Return a time of the journal as one of the clock time.time(); None where none was noted."""
-    with suppress(TypeError, ValueError):
-        return datetime.fromisoformat(at or "").timestamp()
-    return None
-
-
-def others_of(record: Record) -> list[Between]:
-    """Return when a night asked for ideas and made dry runs, as far as its record tells."""
-    asked = [(ask.started, ask.wall_s) for ask in record.asks]
-    tried = [(one.started, one.dry_run.wall_s) for one in record.attempts if one.dry_run is not None]
-    return [(at_s, at_s + spent_s) for at, spent_s in (*asked, *tried) if (at_s := seconds(at)) is not None]
-
-
-# ---- how busy all were -----------------------------------------------------------------------------------------------
+    times: dict[str, list[Between]] = defaultdict(list)
+    for run in (run for attempt in record.attempts for run in attempt.runs):
+        goes_on = run.ending is Ending.RUNNING
+        if not run.began or (goes_on and now_s is None):
+            continue
+        began_s = datetime.fromisoformat(run.began).timestamp()
+        ended_s = began_s if run.ended is None else datetime.fromisoformat(run.ended).timestamp()
+        # an audit comes later, and is counted here as if it had followed at once
+        times[run.worker].append((began_s, max(ended_s, began_s + run.spent_s, now_s or 0.0 if goes_on else 0.0)))
+    for own in times.values():
+        own.sort()
+        # what is scored elsewhere trains again already
+        own[:-1] = [(began_s, min(ended_s, next_s)) for (began_s, ended_s), (next_s, _) in pairwise(own)]
+    return times
 
 
 def load_of(record: Record, now_s: float | None = None) -> Load:
-    """Return how busy the workers were; now_s: the time where the night runs."""
-    busy, calls = busy_times(record, now_s), record.calls
-    found = stretches(busy, others_of(record), record.budget_s, calls)
-    at_work_s = sum(one.length_s for one in found)
-    available_s = sum(one.workers * one.length_s for one in found)
-    busy_s = sum(span.ended_s - span.began_s for span in busy) + sum(
-        one.dry_run.wall_s for one in record.attempts if one.dry_run
-    )
-    ideas = sum(one.status is not None for one in record.ideas)
+    """Return how busy the workers were; now_s: the time where the night runs.
+
+    A pause between two calls of a night is no idleness, and neither is a worker that had no run between two pauses.
+    """
+    every = sorted((*span, worker) for worker, own in busy_times(record, now_s).items() for span in own)
+    pause_s = max(LEAST_PAUSE_S, record.budget_s)
+    stretches: list[tuple[float, float, frozenset[str]]] = []  # between pauses: begin, end, and who had a run
+    for began_s, ended_s, worker in every:
+        first_s, last_s, names = began_s, ended_s, frozenset({worker})
+        if stretches and began_s <= stretches[-1][1] + pause_s:
+            first_s, before_s, earlier = stretches.pop()
+            last_s, names = max(before_s, ended_s), earlier | names
+        stretches.append((first_s, last_s, names))
+    at_work_s = sum(last_s - first_s for first_s, last_s, _ in stretches)
+    available_s = sum((last_s - first_s) * len(names) for first_s, last_s, names in stretches)
+    busy_s = sum(ended_s - began_s for began_s, ended_s, _ in every)
+    ideas = sum(attempt.status is not None for attempt in record.ideas)
     return Load(
-        workers=calls[-1].workers if calls else found[-1].workers if found else 1,
+        workers=record.calls[-1].workers if record.calls else len(stretches[-1][2]) if stretches else 1,
         at_work_s=at_work_s,
         busy_s=busy_s,
-        utilisation=min(1.0, busy_s / available_s) if available_s else None,
+        utilisation=busy_s / available_s if available_s else None,
         experiments_an_hour=3600 * ideas / at_work_s if at_work_s else None,
     )
-
-
-def stretches(
-    busy: Iterable[BusyTime], others: Iterable[Between], budget_s: float, calls: Sequence[NightCall] = ()
-) -> list[Stretch]:
-    """Return the times at which a night was at work, without its pauses; each call begins another.
-
-    others: when the night asked for ideas and made dry runs. calls: of the night, as far as they were recorded; not all
-    workers of a call may have had a run.
-    """
-    pause_s = max(LEAST_PAUSE_S, budget_s)
-    begun = sorted((at_s, one.workers) for one in calls if (at_s := seconds(one.began)) is not None)
-    every = [(one.began_s, one.ended_s, one.worker) for one in busy]
-    every += [(began_s, ended_s, "") for began_s, ended_s in others]
-    found: list[tuple[float, float, int, set[str]]] = []
-    for began_s, ended_s, worker in sorted(every):
-        call = bisect_right(begun, (began_s + ROUNDED_S, math.inf))  # 0: before the first that was recorded
-        if not found or call != found[-1][2] or began_s > found[-1][1] + pause_s:
-            found.append((began_s, ended_s, call, set()))
-        first_s, last_s, _, names = found[-1]
-        found[-1] = first_s, max(last_s, ended_s), call, names
-        names.add(worker)
-    return [
-        Stretch(first_s, last_s, begun[call - 1][1] if call else len(names - {""}) or 1)
-        for first_s, last_s, call, names in found
-    ]

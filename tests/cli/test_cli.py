@@ -175,7 +175,7 @@ def test_stop_and_a_second_night_meet_the_first(grounds):
     assert "no results yet" in nothing_yet(grounds.nightshift("results"))
     assert not (grounds.root / "results.tsv").exists()  # the night itself writes it
     assert "after what it runs now" in grounds.nightshift("stop").stdout
-    assert "ends after this run" in grounds.nightshift("status").stdout
+    assert "ends after what runs now" in grounds.nightshift("status").stdout
     time.sleep(0.3)
     assert night.poll() is None
     assert "ends now" in grounds.nightshift("stop", "--now").stdout

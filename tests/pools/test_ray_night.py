@@ -159,7 +159,7 @@ def test_a_second_wish_to_end_ends_the_runs_and_the_night_goes_on_where_it_was(g
     assert of_ray
     assert not any(SECRET in process.environ().values() for process in of_ray)
     night.process.send_signal(signal.SIGINT)
-    assert night.says("the night ends after the runs in flight"), night.said
+    assert night.says("the night ends after what runs now"), night.said
     night.process.send_signal(signal.SIGINT)
     assert wait_until(lambda: night.process.poll() is not None, 3 * SWEEP_S), night.said
     assert left_of(grounds) == []

@@ -1,6 +1,5 @@
 """The live view in real pseudo-terminals, over real nights."""
 
-import json
 import re
 import signal
 
@@ -9,13 +8,9 @@ from commands import nothing_yet, refused
 from nights import Grounds, command, make_repository, unigram
 from terminals import Terminal
 
-from agent.clock import utc_now
-from agent.experiment import LOCAL, Doing, Proposal, Work
 from agent.night.lock import only_night
-from agent.records.journal import Journal
 
 pytestmark = pytest.mark.usefixtures("own_cache")
-BETTER, WORSE = unigram(SHARPNESS=0.9), unigram(SHARPNESS=0.1)
 
 
 def verdicts(lines: list[str]) -> list[str]:
@@ -39,60 +34,29 @@ def night_and_watcher(
 
 
 def test_a_night_is_shown_on_its_terminal_and_by_watch_in_another_process(grounds):
-    night, watch = night_and_watcher(grounds, "--judge", "greedy", "--hours", "1", "--dawn", "0", "--budget-s", "0.6")
-    assert night.has_shown("#0 baseline · run 1, seed 0", "s left · 1,000,000 tokens/s")
+    night, watch = night_and_watcher(grounds, "--judge", "greedy", "--hours", "1", "--dawn", "0", "--budget-s", "1.2")
+    assert night.has_shown("training, seed 0 · #0 baseline", "s left · 1,000,000 tokens/s")
     assert night.has_shown("#1 SHARE", "best    #0 val_bpb", "0 kept", "0 experiments · ")
     assert watch.has_shown("best    #", " kept · ", "left    ")
     for terminal in (night, watch):
         assert not any(set(line) == {"─"} for line in terminal.lines())  # the panel is gone
     assert "next:" in night.text()
-    assert watch.lines()[0].startswith("night t (pid ")
     assert "night t has ended; see:" in watch.text()
     (_, folded), (_, wide) = verdicts(night.lines()), verdicts(watch.lines())
     assert wide.startswith(" ".join(folded.split()))
-    assert wide.split()[-1] in ("keep", "discard")
 
 
 @pytest.mark.slow
-def test_calibration_and_dawn_are_told_apart_by_night_and_watcher(tmp_path):
+def test_two_workers_and_dawn_are_shown_by_night_and_watcher(tmp_path):
     grounds = Grounds(make_repository(tmp_path / "user", unigram(JITTER=0.002)))
-    night, watch = night_and_watcher(grounds, "--dawn", "3", "--budget-s", "1")
-    for terminal in (night, watch):
-        assert terminal.has_shown("#0 baseline · calibration run 3 of 3, seed 2", "% · 0 s left")
-        assert terminal.has_shown("#0 baseline · scoring")
-        assert terminal.has_shown("#1 SHARE", "run 1, seed 0", "best    #0 val_bpb", "0 kept", "σ 0.")
-        assert terminal.has_shown("± 0.00", "below the baseline")
-    assert night.has_shown("dawn run 3, seed 1")
-    assert watch.has_shown("dawn run 3, seed 1")
-    assert max(map(len, night.lines())) <= 80
-    noise = " ".join(line.strip() for line in night.lines() if re.search("^noise: |may be luck", line))
-    assert noise.startswith("noise: σ 0.00")
-    assert noise.split(" noise: ")[0] in grounds.nightshift("status").stdout  # folded between words
-
-
-@pytest.mark.slow
-def test_two_workers_are_shown_by_night_and_watcher(tmp_path):
-    grounds = Grounds(make_repository(tmp_path / "user", unigram(JITTER=0.002)))
-    options = ("--workers", "2", "--cores-each", "1", "--dawn", "0", "--budget-s", "2")
-    for terminal in night_and_watcher(grounds, *options, begun="run 1 of 3", experiments=3):
-        assert terminal.has_shown("calibration run 2 of 3, seed 1", "calibration run 3 of 3, seed 2", "2 of 2 busy")
-        assert terminal.has_shown("#1 SH", "#2 SH", "workers 2 of 2 busy · ")
+    options = ("--workers", "2", "--cores-each", "1", "--dawn", "3", "--budget-s", "2")
+    for terminal in night_and_watcher(grounds, *options, begun="training, seed", experiments=3):
+        assert terminal.has_shown("training, seed 1 · #0 baseline", "training, seed 2 · #0 baseline", "2 of 2 busy")
+        assert terminal.has_shown("#1 SH", "#2 SH", "workers  2 of 2 busy · ")
+        assert terminal.has_shown(" of dawn · #")
         assert len(verdicts(terminal.lines())) >= 4
-        assert max(map(len, terminal.lines())) <= 140
     told = grounds.nightshift("status").stdout
     assert re.search(r"^workers: 2, busy for \d+% of the .* at work, \d+ experiments an hour$", told, re.MULTILINE)
-
-
-def begin_run(grounds: Grounds, proposal: Proposal, seed: int) -> None:
-    """As a night does that is killed in the middle of the first run of attempt 1."""
-    with Journal.resume(grounds.folder("t") / "journal.sqlite") as journal:
-        journal.add_attempt(1, 0, proposal, utc_now())
-        journal.start_run(1, seed)
-        journal.begin(Work(LOCAL, Doing.TRAINING, 1, utc_now("milliseconds"), seed))
-    out = grounds.folder("t") / "runs" / "0001" / f"seed{seed}" / "out"
-    out.mkdir(parents=True)
-    point = {"step": 70, "progress": 0.45, "loss": 3.21, "tokens_s": 1850}
-    (out / "metrics.jsonl").write_text(f"{json.dumps(point)}\n")
 
 
 @pytest.mark.slow
@@ -103,27 +67,20 @@ def test_watch_follows_a_pipe_in_plain_lines_and_leaves_the_night_alone(grounds)
         assert "night u has no journal here; there are: t" in refused(grounds.nightshift("status", "--follow", "u"))
         piped = grounds.start("status", "--follow", "t")
         with Terminal(command("status", "--follow"), grounds.root, columns=80) as watch:
-            watch.until(
-                lambda: watch.has_shown("#0 · baseline · val_bpb", "#1 asking for an idea", "left    5 experiments")
-            )
-            begin_run(grounds, Proposal(BETTER, "script 1", "It might be better.", "scripted"), seed=7)
-            watch.until(lambda: watch.has_shown("#1 script 1 · run 1, seed 7", "45% · 0 s left", "loss 3.210"))
-            grounds.try_scripts("t", [BETTER, WORSE])
-            watch.until(lambda: "#2 · script 2" in watch.text())
+            watch.until(lambda: watch.has_shown("#0 · baseline · val_bpb", "left    5 experiments"))
+            grounds.try_scripts("t", [unigram(SHARPNESS=0.9)])
+            watch.until(lambda: "#1 · script 1" in watch.text())
             watch.press_ctrl_c()
             assert watch.to_the_end() == 0
         assert re.search(r"night t goes on; end it with:\s+\S*.* stop", watch.text(), re.DOTALL)
     said = piped.communicate(timeout=60)[0]
-    assert piped.returncode == 0
     assert "\x1b" not in said
     assert [line.partition(" · val_bpb")[0] for line in verdicts(said.splitlines())] == [
-        *("#0 · baseline", "#1 · script 1", "#2 · script 2"),
+        "#0 · baseline",
+        "#1 · script 1",
     ]
     assert said.splitlines()[-1].startswith("night t has ended; see: ")
-    assert "see how it stands with: " in nothing_yet(grounds.nightshift("status", "--follow"))
 
 
 def test_watch_says_where_there_is_nothing_to_watch(grounds):
     assert nothing_yet(grounds.nightshift("status", "--follow")).startswith("no night has run here yet; begin with: ")
-    with only_night(grounds.root / ".git"):
-        assert "has no name yet; give the command again" in nothing_yet(grounds.nightshift("status", "--follow"))

@@ -23,10 +23,9 @@ from agent.judging.intervals import Interval
 from agent.records.record import Record
 from agent.records.summary import gain_bpb, summary_of
 from agent.script.dials import Value
-from agent.text import budget, counted, duration, is_finite, one_line
+from agent.text import budget, counted, is_finite, one_line
 from agent.view.course import progress, settings
-from agent.view.words import bpb, load_words, within
-from agent.view.workers import busy_times, in_order, load_of, others_of, stretches
+from agent.view.words import bpb, within
 
 VEGA_LITE = "6.4"
 Spec = dict[str, Any]  # a Vega-Lite specification, or a part of one
@@ -431,49 +430,3 @@ def _dial_axis(values: Sequence[Value]) -> tuple[Spec, Callable[[Value], Any]]:
     ticks = {"values": numbers} if len(numbers) <= 4 else {"tickCount": 4}
     short = "format(datum.value, abs(datum.value) < 1000 ? '.3~r' : '.3~s')"
     return around(numbers, labelExpr=short, labelFlush=True, **ticks), lambda value: value
-
-
-# ---- the workers -----------------------------------------------------------------------------------------------------
-
-
-def workers_of(night: Record) -> Chart | None:
-    """Draw the runs of all workers, without the pauses of the night; None where one worker made them all."""
-    names = sorted({run.worker for attempt in night.attempts for run in attempt.runs}, key=in_order)
-    every = sorted(busy_times(night), key=lambda busy: busy.began_s) if len(names) > 1 else []
-    if not every:
-        return None
-    parts = stretches(every, others_of(night), night.budget_s, night.calls)
-
-    def at_work_h(when_s: float) -> float:
-        return round(sum(min(max(0.0, when_s - part.began_s), part.length_s) for part in parts) / 3600, 5)
-
-    values = [
-        place(night.by_number[busy.attempt], at_work_h(busy.began_s), None, math.inf)
-        | {
-            "y": one_line(busy.worker, 40),
-            "ended": at_work_h(busy.ended_s),
-            "label": f"attempt {busy.attempt}, {'at dawn, ' if busy.dawn else ''}seed {busy.seed}, {busy.ending} after "
-            f"{duration((busy.ended_s - busy.began_s) / 3600)}",
-        }
-        for busy in every
-    ]
-    channels, symbols = outcomes(values)
-    bars = channels | {"shape": None, "fill": channels["stroke"], "x2": {"field": "ended"}}
-    pauses = [{"x": at_work_h(part.began_s)} for part in parts[1:]]
-    x = quantity("x", [0, at_work_h(math.inf)], title="hours at work", tickCount=8)
-    axis = {"title": None, "labelLimit": 120, "labelOverlap": False}
-    y = {"field": "y", "type": "nominal", "sort": [one_line(name, 40) for name in names], "axis": axis}
-    words = [counted(len(names), "worker"), *load_words(load_of(night))]
-    words += [f"{counted(len(pauses), 'pause')} of the night left out"] if pauses else []
-    spec = {
-        "description": f"What each worker did when: {', '.join(words)}.",
-        "layer": [
-            layer(pauses, "rule", {"y": None}, color="var(--soft)", strokeWidth=1.25),
-            layer(values, "bar", bars, opacity=0.75, strokeWidth=1),
-        ],
-        "encoding": {"x": x, "y": y},
-        "autosize": {**FIT, "type": "fit-x"},
-    }
-    height = {"height": {"step": 20 if len(names) < 25 else 13}}
-    drawing = {name: svg(spec, size | height) for name, size in SIZES.items()}
-    return Chart("What each worker did", words, symbols, [drawing])

@@ -64,7 +64,7 @@ def page(night: Record, extras: Extras | None = None, live: str = "", version: i
         gains={name: gain for name, gain in gains.items() if gain is not None},
         workers=len({run.worker for attempt in night.attempts for run in attempt.runs}),
         progress=charts.progress_of(night),
-        charts=[drawn for of in (charts.costs_of, charts.dials_of, charts.workers_of) if (drawn := of(night))],
+        charts=[drawn for of in (charts.costs_of, charts.dials_of) if (drawn := of(night))],
         tree=branches(night),
         extras=extras or Extras(),
         policy=_policy(style, scripts, connect=bool(live)),
