@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from judged import decided, scored_run
 from nights import make_repository, unigram
@@ -21,6 +22,7 @@ from agent.experiment import Doing, Proposal, Status, Work, attempt_ref
 from agent.night.lock import only_night
 from agent.records.journal import Journal
 from agent.records.place import Place
+from agent.view import serve
 from agent.view.serve import Feed, Watched, application, listen, server
 
 PERIOD_S = 0.05  # so that no test waits for a second
@@ -145,7 +147,7 @@ class Events:
 def served(place: Place, follow: Callable[[], Watched] | None = None) -> Iterator[Client]:
     """A server in a thread of this process: the same as the command's, without the second that a process takes."""
     feed = Feed(follow or (lambda: watched(place, None)), PERIOD_S)
-    with listen(0) as listening:
+    with listen(0) as listening, patch.object(serve, "SHARE", 10.0):
         port = listening.getsockname()[1]
         running = server(application(feed))
         thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})

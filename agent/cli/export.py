@@ -24,8 +24,8 @@ def export(
 ) -> None:
     """Write the attempts of nights for other programs, one row an attempt with all its facts, or a night's record.
 
-    csv: a table of attempts, one of their runs and one of their decisions; parquet, jsonl: one file with both inside;
-    trackio: a folder with the curves, dials and scores of each attempt. An earlier export of the same name is replaced.
+    csv, parquet, jsonl: one file, with the runs and decisions of an attempt in its row; trackio: a folder with the
+    curves, dials and scores of each attempt. An earlier export of the same name is replaced.
 
     record: the night as small text files that can be committed: its facts, its attempts without their scripts, its best
     script's diff, dawn's findings. Later nights learn from the records in experiments/shipped/.
@@ -57,8 +57,9 @@ def export(
         print(f"wrote {folder}: {written}; see it with: {show}")
         return
     file = out or Path(f"{name}.{format}")
-    files = write(format, file / f"{name}.{format}" if file.is_dir() else file, attempts(nights))
-    print(f"wrote {', '.join(map(str, files))}: {written}")
+    file = file / f"{name}.{format}" if file.is_dir() else file
+    write(format, file, attempts(nights))
+    print(f"wrote {file}: {written}")
 
 
 def _nights(place: Place, tags: Sequence[str], *, all: bool) -> tuple[Record, ...]:

@@ -21,7 +21,6 @@ from agent.experiment import Attempt, Ending, attempt_ref
 from agent.night.lock import holder
 from agent.records.place import Place, run_folder
 from agent.records.record import Record
-from agent.records.summary import NightSummary, summary_of
 from agent.sandbox.process import LOG
 from agent.script.dials import dials_in, skeleton_in
 from agent.text import diff_lines, harmless, harmless_lines
@@ -37,7 +36,7 @@ from agent.view.answer import (
     for_author,
     plain,
 )
-from agent.view.comparison import Comparison, Side, attempts_compared, nights_compared
+from agent.view.comparison import Comparison, Side, compared
 from agent.view.course import settings
 from agent.view.run_files import LOG_LINES, log_tail
 from agent.view.screen import Column, print_folded, print_lines, table_lines, terminal_width
@@ -45,7 +44,7 @@ from agent.view.screen import Column, print_folded, print_lines, table_lines, te
 MOST_LINES = 10_000
 LEAST = 12  # places of a cell
 VERDICT = re.compile(r"[^:;(]+")  # the beginning of the sentence
-COLUMNS = Column(""), Column("A", least=LEAST), Column("B", least=LEAST), Column("A → B", right=True, rank=1)
+COLUMNS = Column(""), Column("A", least=LEAST), Column("B", least=LEAST)
 
 
 def show(
@@ -66,6 +65,8 @@ def show(
         seed: with --log: of the run with this seed (default: last)
         lines: with --log: at most so many (default: 60)
     """
+    if diff and log:
+        raise NightError("--diff shows an edit and --log a log; ask for one at a time")
     place, record, chosen = attempt_meant(attempt)
     if diff:
         return _edit(place, record, chosen)
@@ -149,21 +150,21 @@ def _edit(place: Place, record: Record, attempt: Attempt) -> Answer:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """Hold what one of the two words means."""
+    """Hold the attempt that one of the two words means."""
 
     record: Record
-    attempt: Attempt | None  # None: the night as a whole
+    attempt: Attempt
 
     @property
     def name(self) -> str:
-        return self.record.tag if self.attempt is None else f"{self.record.tag}:{self.attempt.number}"
+        return f"{self.record.tag}:{self.attempt.number}"
 
 
 def compare(a: str, b: str, /, *, diff: bool = False) -> Answer:
-    """Compare two attempts or two nights.
+    """Compare two attempts, or two nights by their best scripts.
 
-    It shows scores with their intervals, gains, dials, sizes, speed and time, and says in one sentence how sure the
-    difference is. Two nights are compared by their best scripts.
+    It shows scores with their intervals, gains, dials, sizes, speed and time where they differ, and says in one
+    sentence how sure the difference is.
 
     Args:
         a: an attempt (4, best, wide:4, wide:best) or a night (its TAG)
@@ -176,17 +177,7 @@ def compare(a: str, b: str, /, *, diff: bool = False) -> Answer:
         return _diff(place, first, second)
     if first.name == second.name:
         raise NightError(f"{first.name} cannot be compared with itself; name another attempt or night")
-    if (first.attempt is None) != (second.attempt is None):
-        night = first if first.attempt is None else second
-        raise NightError(
-            f"{night.name} is a night and the other is an attempt; compare two of a kind, as its best attempt: "
-            f"{night.name}:best"
-        )
-    if first.attempt is not None and second.attempt is not None:
-        sides = _side(place, first.record, first.attempt), _side(place, second.record, second.attempt)
-        found = attempts_compared(*sides)
-    else:
-        found = nights_compared(first.record, second.record)
+    found = compared(*(_side(place, one.record, one.attempt) for one in (first, second)))
     told = CompareAnswer(
         a=_told(first),
         b=_told(second),
@@ -200,11 +191,10 @@ def compare(a: str, b: str, /, *, diff: bool = False) -> Answer:
 
 
 def _named(place: Place, word: str) -> Named:
-    """Return the attempt or night that a word of the command line means."""
+    """Return the attempt that a word of the command line means; of a night, its best."""
     which = word.rpartition(":")[2]
-    if not which.isdecimal() and which not in (BEST, CONFIRMED):
-        return Named(record_of(place, word), None)
-    tag, number = address(word)
+    is_night = not which.isdecimal() and which not in (BEST, CONFIRMED)
+    tag, number = (word, BEST) if is_night else address(word)
     record = record_of(place, tag)
     return Named(record, attempt_in(record, number))
 
@@ -220,25 +210,18 @@ def _side(place: Place, record: Record, attempt: Attempt) -> Side:
 
 
 def _show_beside(found: Comparison, a: Named, b: Named) -> None:
-    for letter, one in (("A", a), ("B", b)):
-        title = f": {harmless(one.attempt.title)}" if one.attempt is not None else ""
-        print_folded([f"{letter}  {one.name}{title}"])
-    rows = [(line.name, line.a, line.b, line.change) for line in found.lines if line.a or line.b]
-    print("\n".join(table_lines(COLUMNS, rows, terminal_width())))
+    print_folded([f"{letter}  {one.name}: {harmless(one.attempt.title)}" for letter, one in (("A", a), ("B", b))])
+    print("\n".join(table_lines(COLUMNS, found.rows, terminal_width())))
     print_folded([found.sentence], VERDICT)
 
 
-def _told(one: Named) -> AttemptOfNight | NightSummary:
-    if one.attempt is None:
-        return summary_of(one.record)
+def _told(one: Named) -> AttemptOfNight:
     return AttemptOfNight(one.record.tag, for_author(one.attempt), Measured.of(one.record, one.attempt))
 
 
 def _diff(place: Place, a: Named, b: Named) -> Answer:
-    """Return how the script of A becomes that of B; of a night, that of its best attempt."""
-    before, after = (
-        script_of(place, one.record, one.attempt or attempt_in(one.record, BEST)).splitlines() for one in (a, b)
-    )
+    """Return how the script of A becomes that of B."""
+    before, after = (script_of(place, one.record, one.attempt).splitlines() for one in (a, b))
     text = "".join(f"{line}\n" for line in diff_lines(before, after, a.name, b.name))
     same = f"{a.name} and {b.name} are the same script"
     shown = harmless_lines(text.removesuffix("\n")) if text else same

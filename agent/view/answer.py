@@ -206,10 +206,10 @@ class BestAnswer(AttemptOfNight):
 
 @dataclass(frozen=True, slots=True)
 class CompareAnswer:
-    """Hold two attempts or two nights, and which is better."""
+    """Hold two attempts, and which is better; a night stands for its best."""
 
-    a: AttemptOfNight | NightSummary
-    b: AttemptOfNight | NightSummary
+    a: AttemptOfNight
+    b: AttemptOfNight
     dials: Mapping[str, tuple[Value, Value]]  # that differ; null where a script has no such dial
     gain: Interval | None  # of B over A
     by: str  # what the interval is learnt from

@@ -1,57 +1,37 @@
-"""Follow the incumbent through a night, and the tree of the edits that it has kept. Pure."""
+"""Follow the best script, the dials and the tree of kept edits through a night. Pure."""
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterator
 
-from agent.experiment import Status
+from agent.experiment import Attempt, Status
 from agent.records.record import Record
 from agent.records.summary import Scored, gain_bpb
 from agent.script.dials import Value
 
 
-@dataclass(frozen=True, slots=True)
-class Stair:
-    """Hold the incumbent after an attempt, with the 95 % interval of its mean."""
+def progress(record: Record) -> list[tuple[int, Scored]]:
+    """Return attempt → the best script after it, from the first one on; scores and intervals as they are known by now.
 
-    number: int  # of the attempt
-    mean_bpb: float
-    low_bpb: float
-    high_bpb: float
-    incumbent: int
-
-
-@dataclass(frozen=True, slots=True)
-class Course:
-    """Hold the progress of a night."""
-
-    staircase: tuple[Stair, ...]  # one for each attempt from the first incumbent on
-    revocations: tuple[tuple[int, int], ...]  # the attempt that was kept before, and after which attempt it fell
-
-
-def progress(record: Record) -> Course:
-    """Return the progress of a night; means and intervals are those that are known by now."""
+    A later decision may take a keep back, so a step may go up.
+    """
     decided = sorted((entry.id, one.number, entry.decision) for one in record.attempts for entry in one.decisions)
     since: dict[int, int] = {}  # kept attempt → the decision since which it is kept
     best_after: dict[int, int | None] = {}
-    fallen: list[tuple[int, int]] = []
     latest = 0
     for order, number, decision in decided:
         latest = max(latest, number)
-        if (decision.status is Status.KEEP) == (number in since):
-            continue  # as before
-        if number not in since:
-            since[number] = order
+        if decision.status is Status.KEEP:
+            since.setdefault(number, order)
         else:
-            del since[number]
-            fallen.append((number, latest))
+            since.pop(number, None)
         best_after[latest] = max(since, key=lambda one: (since[one], one), default=None)
-    stairs, best = [], None
+    steps, best = [], None
     for number in record.by_number:
         if number in best_after:
             best = Scored.of(record, record.attempt(best_after[number]))
         if best is not None:
-            stairs.append(Stair(number, best.val_bpb, best.low_bpb, best.high_bpb, best.number))
-    return Course(tuple(stairs), tuple(fallen))
+            steps.append((number, best))
+    return steps
 
 
 # ---- dials -----------------------------------------------------------------------------------------------------------
@@ -76,41 +56,31 @@ def settings(night: Record) -> dict[int, dict[str, Value]]:
 # ---- the tree of kept edits ------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """Hold an attempt that was kept, for a time or to the end, or one that was overtaken and carried on by such one."""
+def tree(record: Record, most: int) -> list[tuple[Attempt, int]]:
+    """Return the attempts that were ever kept and the overtaken ones that they merge, each below its parent.
 
-    number: int
-    parent: int | None  # the nearest of its ancestors that is shown, too; None for attempt 0
-    title: str
-    gain_bpb: float | None  # over the script that it edits
-    sure: float | None
-    still_kept: bool
-
-
-def lineage(record: Record) -> tuple[Kept, ...]:
-    """Return all attempts that were ever kept, in the order of their numbers: parents come before children."""
-    return _tree(record, {attempt.number for attempt in record.attempts if attempt.was_kept})
-
-
-def with_overtaken(record: Record, kept: Sequence[Kept]) -> tuple[Kept, ...]:
-    """Return these with the overtaken attempts that they merge."""
-    numbers = {edit.number for edit in kept}
-    for number in sorted(numbers, reverse=True):
-        merged = record.attempt(record.by_number[number].proposal.merges)
-        while merged is not None and merged.number not in numbers:
-            numbers.add(merged.number)
-            merged = record.attempt(merged.proposal.merges)
-    return _tree(record, numbers)
-
-
-def _tree(record: Record, numbers: Collection[int]) -> tuple[Kept, ...]:
-    found = []
-    for attempt in (record.by_number[number] for number in sorted(numbers)):
-        parent = record.parent(attempt)
-        while parent is not None and parent.number not in numbers:
+    Beside each stands how far from the best script's line it is. Of a long night those of the largest gains are shown,
+    at most so many, each below its nearest ancestor among them.
+    """
+    kept = [attempt for attempt in record.attempts if attempt.was_kept]
+    kept.sort(key=lambda attempt: attempt.number and -(gain_bpb(attempt, record.parent(attempt)) or 0.0))
+    shown = {attempt.number for attempt in kept[:most]}
+    shown |= {attempt.proposal.merges for attempt in kept[:most] if attempt.proposal.merges is not None}
+    line, ancestor = set[int](), record.best
+    while ancestor is not None:
+        line.add(ancestor.number)
+        ancestor = record.parent(ancestor)
+    children = defaultdict[int | None, list[Attempt]](list)
+    for number in sorted(shown & record.by_number.keys()):
+        parent = record.parent(record.by_number[number])
+        while parent is not None and parent.number not in shown:
             parent = record.parent(parent)
-        is_kept, gain = attempt.status is Status.KEEP, gain_bpb(attempt, record.parent(attempt))
-        above = None if parent is None else parent.number
-        found.append(Kept(attempt.number, above, attempt.title, gain, attempt.sure, is_kept))
-    return tuple(found)
+        children[None if parent is None else parent.number].append(record.by_number[number])
+
+    def below(parent: int | None, depth: int) -> Iterator[tuple[Attempt, int]]:
+        for attempt in sorted(children[parent], key=lambda one: (one.number in line, one.number)):
+            further = depth if attempt.number in line or parent is None else depth + 1
+            yield attempt, further
+            yield from below(attempt.number, further)
+
+    return list(below(None, 0))

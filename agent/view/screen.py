@@ -10,7 +10,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
-from agent.text import CUT_WITH, harmless
+from agent.text import harmless, shorten
 
 LABEL = re.compile(r" *\w+ {2,}(?=\S)")  # as in "  script   /home/…"
 
@@ -71,8 +71,9 @@ def folded(line: Text, width: int) -> list[Text]:
 
 
 def shortened(text: str, columns: int) -> str:
-    """Cut a text to so many columns, with an ellipsis as the last character."""
-    return text if cell_len(text) <= columns else f"{set_cell_size(text, columns - 1).rstrip(CUT_WITH)}…"
+    """Cut a text to so many columns, at the end of a word where its letters are one column wide each."""
+    cut = shorten(text, columns)
+    return cut if cell_len(cut) <= columns else f"{set_cell_size(text, columns - 1)}…"
 
 
 def terminal_width() -> int | None:

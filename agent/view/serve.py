@@ -6,18 +6,15 @@ changed. A request names a number, which is compared with those of the night; no
 """
 
 import asyncio
-import errno
 import json
 import re
 import socket
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import uvicorn
@@ -25,7 +22,7 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
@@ -36,10 +33,9 @@ from agent.proposers.briefing import Curve, Left
 from agent.records.journal import Journal
 from agent.records.place import Place, run_folder
 from agent.records.reading import read_night
-from agent.records.record import Record, public
+from agent.records.record import Record
 from agent.runs.outputs import read_progress
 from agent.text import duration, harmless_lines
-from agent.view.answer import plain
 from agent.view.live import seconds_since
 from agent.view.page.page import file, gather, page, template
 from agent.view.run_files import curve, log_tail
@@ -50,8 +46,8 @@ LOOPBACK, HOSTS = "127.0.0.1", ["127.0.0.1", "localhost"]  # a page of a foreign
 PERIOD_S = 1.0
 SHARE = 0.1  # of a processor for drawing the page: what takes longer is drawn less often
 NUMBER = re.compile(r"[0-9]{1,9}")
+NO_FRAMES, NOTHING = "frame-ancestors 'none'", "default-src 'none'; frame-ancestors 'none'"
 HEADERS = [
-    ("Content-Security-Policy", "frame-ancestors 'none'"),  # which a page itself cannot say; it says all else
     ("X-Content-Type-Options", "nosniff"),
     ("Referrer-Policy", "no-referrer"),
     ("Cross-Origin-Resource-Policy", "same-origin"),
@@ -74,44 +70,25 @@ class Seen:
     """Hold a night as it was last read."""
 
     watched: Watched
-    facts: Record
-    version: int = 1  # changes with the facts
+    record: Record  # without dials, which take a script each to read
+    version: int = 1  # changes with the record
     panel: str = ""  # what the night does now, as HTML
 
 
 # ---- what the night does now -----------------------------------------------------------------------------------------
 
 
-def _job(watched: Watched, facts: Record, work: Work) -> dict[str, Any]:
-    """Return what a worker does, as the panel shows it."""
-    point, elapsed_s = None, seconds_since(work.began)
-    if work.doing is Doing.TRAINING and work.seed is not None:
-        point = read_progress(run_folder(watched.place.folder(facts.tag), work.attempt, work.seed) / "out")
-    pace = [] if elapsed_s is None else [f"for {duration(elapsed_s / 3600)}"]
-    return {
-        "work": work,
-        "attempt": facts.attempt(work.attempt),  # None where it was begun after the facts were read
-        "fraction": None if point is None else within_one(point.fraction),  # None where its end is not known
-        "pace": pace if point is None else progress_words(point, facts.budget_s),
-    }
-
-
-def _panel(watched: Watched, facts: Record, journal: Journal | None, notice: str | None) -> str:
+def _panel(watched: Watched, record: Record, work: Sequence[Work], workers: int, notice: str | None) -> str:
     """Return what a night does now as HTML."""
-    work, workers = list[Work](), 1
-    if watched.left is not None and journal is not None:
-        work, workers = sorted(journal.work(), key=lambda job: in_order(job.worker)), workers_of_call(journal)
-    is_alone = len(work) == 1 and workers == 1
-    log, losses = None, None
+    place, tag, is_alone, log, losses = watched.place, record.tag, len(work) == 1 and workers == 1, None, None
     if is_alone and (seed := work[0].seed) is not None:
-        is_scoring = work[0].doing is Doing.SCORING
-        log = log_tail(watched.place, facts.tag, work[0].attempt, seed, scoring=is_scoring)
-        losses = _losses(watched, facts, work[0].attempt, seed)
+        log = log_tail(place, tag, work[0].attempt, seed, scoring=work[0].doing is Doing.SCORING)
+        losses = _losses(watched, record, work[0].attempt, seed)
     return template("live.html").render(
-        tag=facts.tag,
-        best=facts.incumbent,
-        left=watched.left and watched.left(len(facts.ideas)),
-        jobs=[_job(watched, facts, job) for job in work],
+        tag=tag,
+        best=record.incumbent,
+        left=watched.left and watched.left(len(record.ideas)),
+        jobs=[_job(watched, record, job) for job in sorted(work, key=lambda job: in_order(job.worker))],
         is_alone=is_alone,
         workers=max(workers, len(work)),
         notice=notice,
@@ -120,9 +97,23 @@ def _panel(watched: Watched, facts: Record, journal: Journal | None, notice: str
     )
 
 
-def _losses(watched: Watched, facts: Record, number: int, seed: int) -> tuple[Curve, Curve] | None:
+def _job(watched: Watched, record: Record, work: Work) -> dict[str, Any]:
+    """Return what a worker does, as the panel shows it."""
+    point, elapsed_s = None, seconds_since(work.began)
+    if work.doing is Doing.TRAINING and work.seed is not None:
+        point = read_progress(run_folder(watched.place.folder(record.tag), work.attempt, work.seed) / "out")
+    pace = [] if elapsed_s is None else [f"for {duration(elapsed_s / 3600)}"]
+    return {
+        "work": work,
+        "attempt": record.attempt(work.attempt),  # None where it was begun after the record was read
+        "fraction": None if point is None else within_one(point.fraction),  # None where its end is not known
+        "pace": pace if point is None else progress_words(point, record.budget_s),
+    }
+
+
+def _losses(watched: Watched, record: Record, number: int, seed: int) -> tuple[Curve, Curve] | None:
     """Return the losses of a run, and the incumbent's, by the same seed if it ran with it."""
-    of_run, best = partial(curve, watched.place, facts.tag), facts.best
+    of_run, best = partial(curve, watched.place, record.tag), record.best
     mine = of_run(number, seed)
     if len(mine) < 2 or best is None or best.number == number:
         return (mine, ()) if len(mine) > 1 else None
@@ -138,21 +129,18 @@ class Feed:
     def __init__(self, follow: Callable[[], Watched], period_s: float = PERIOD_S) -> None:
         """Begin with a first reading; raise NightError where there is no night to show."""
         self._follow, self._period_s = follow, period_s
-        self._thread = ThreadPoolExecutor(1)  # an open journal belongs to one thread
-        self._journal: Journal | None = None
-        self._path: Path | None = None  # of the open journal
-        self._stamp: object = None
+        self._stamp: tuple[str, tuple[int, ...] | None] | None = None  # its tag, and what its journal counted
         self._due_s, self._page_due_s = 0.0, 0.0
         self._page: tuple[Seen | None, str] = None, ""
         self._reading, self._drawing = asyncio.Lock(), asyncio.Lock()
         watched = follow()
-        self._seen = Seen(watched, read_night(watched.place, watched.tag))
+        self._seen = Seen(watched, read_night(watched.place, watched.tag, with_dials=False))
 
     async def latest(self) -> Seen:
         """Return the night as it is, read again if the last reading is old enough."""
         async with self._reading:
             if time.monotonic() >= self._due_s:
-                self._seen = await asyncio.get_running_loop().run_in_executor(self._thread, self._read)
+                self._seen = await asyncio.to_thread(self._read)
                 self._due_s = time.monotonic() + self._period_s
             return self._seen
 
@@ -160,7 +148,7 @@ class Feed:
         """Return the page of the present version, or that of one a moment ago."""
         async with self._drawing:
             seen, began_s, (drawn, html) = await self.latest(), time.monotonic(), self._page
-            is_other = drawn is None or drawn.facts.tag != seen.facts.tag
+            is_other = drawn is None or drawn.record.tag != seen.record.tag
             if drawn is None or is_other or (drawn.version != seen.version and began_s >= self._page_due_s):
                 html = await asyncio.to_thread(_draw, seen)
                 self._page, self._page_due_s = (seen, html), began_s + (time.monotonic() - began_s) / SHARE
@@ -170,35 +158,34 @@ class Feed:
         """Yield what a client shows, in each period: a client that has gone is noticed by that."""
         while True:
             seen = await self.latest()
-            yield f"data: {json.dumps({'tag': seen.facts.tag, 'version': seen.version, 'panel': seen.panel})}\n\n"
+            yield f"data: {json.dumps({'tag': seen.record.tag, 'version': seen.version, 'panel': seen.panel})}\n\n"
             await asyncio.sleep(self._period_s)
 
     def _read(self) -> Seen:
-        watched, facts, notice = self._seen.watched, self._seen.facts, None
+        watched, record, version = self._seen.watched, self._seen.record, self._seen.version
+        work, workers, notice, stamp = tuple[Work, ...](), 1, None, None
         try:
             watched = self._follow()
-            journal = self._opened(watched.place.journal(watched.tag))
-            stamp = watched.tag, id(journal), journal and journal.data_version()
-            if stamp != self._stamp:
-                facts, self._stamp = read_night(watched.place, watched.tag), stamp
+            path = watched.place.journal(watched.tag)
+            if path.exists():
+                with Journal.read(path) as journal:
+                    stamp, workers = journal.changes(), workers_of_call(journal)
+                    work = journal.work() if watched.left is not None else ()
+            if stamp is None and self._stamp is not None and self._stamp[0] == watched.tag and self._stamp[1]:
+                notice = f"the journal of night {watched.tag} was removed"
+            elif self._stamp != (watched.tag, stamp):
+                record, version = read_night(watched.place, watched.tag, with_dials=False), version + 1
+                self._stamp = watched.tag, stamp
         except (NightError, OSError, sqlite3.OperationalError) as error:
             notice = str(error)
-        version = self._seen.version + (facts != self._seen.facts)
-        return Seen(watched, facts, version, _panel(watched, facts, None if notice else self._journal, notice))
-
-    def _opened(self, path: Path) -> Journal | None:
-        """Return the journal of a night, open for reading; None where it has none, NightError where it was removed."""
-        journal, self._journal = self._journal, None
-        if journal is not None and path == self._path:
-            journal.check_in_place()
-            self._journal = journal
-        elif path.exists():
-            self._journal, self._path = Journal.read(path), path
-        return self._journal
+        return Seen(watched, record, version, _panel(watched, record, work, workers, notice))
 
 
 def _draw(seen: Seen) -> str:
-    return page(seen.facts, gather(seen.watched.place, seen.facts), live=file("live.js"), version=seen.version)
+    with suppress(NightError):  # its journal may have been removed a moment ago
+        record = read_night(seen.watched.place, seen.record.tag)
+        return page(record, gather(seen.watched.place, record), live=file("live.js"), version=seen.version)
+    return page(seen.record, live=file("live.js"), version=seen.version)
 
 
 # ---- requests --------------------------------------------------------------------------------------------------------
@@ -208,11 +195,8 @@ def application(feed: Feed) -> ASGIApp:
     """Return the application: it answers GET and HEAD, under the names of this machine."""
 
     async def page_html(request: Request) -> Response:
-        return HTMLResponse(await feed.page())
-
-    async def facts_json(request: Request) -> Response:
-        facts = (await feed.latest()).facts
-        return JSONResponse(plain(replace(facts, night=public(facts.night))))  # any user of this machine may ask
+        # the page itself says what it may load, but it cannot say who may frame it
+        return HTMLResponse(await feed.page(), headers={"Content-Security-Policy": NO_FRAMES})
 
     async def events(request: Request) -> Response:
         if request.method == "HEAD":  # the events themselves have no end
@@ -221,9 +205,11 @@ def application(feed: Feed) -> ASGIApp:
 
     async def log(request: Request) -> Response:
         text = await asyncio.to_thread(_log, await feed.latest(), request.path_params["number"])
-        return PlainTextResponse(text) if text is not None else PlainTextResponse("there is no such log here\n", 404)
+        status = 200 if text is not None else 404
+        found = text if text is not None else "there is no such log here\n"
+        return PlainTextResponse(found, status, {"Content-Security-Policy": NOTHING})
 
-    routes = {"/": page_html, "/facts.json": facts_json, "/events": events, "/attempt/{number}/log": log}
+    routes = {"/": page_html, "/events": events, "/attempt/{number}/log": log}
     return Starlette(
         routes=[Route(path, answer) for path, answer in routes.items()],
         middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=HOSTS)],
@@ -232,11 +218,11 @@ def application(feed: Feed) -> ASGIApp:
 
 def _log(seen: Seen, number: str) -> str | None:
     """Return the end of the log of an attempt's latest run; where the file is gone, the last lines in the journal."""
-    attempt = seen.facts.attempt(int(number)) if NUMBER.fullmatch(number) else None
+    attempt = seen.record.attempt(int(number)) if NUMBER.fullmatch(number) else None
     if attempt is None or not attempt.runs:
         return None
     run = attempt.runs[-1]
-    tail = log_tail(seen.watched.place, seen.facts.tag, attempt.number, run.seed)
+    tail = log_tail(seen.watched.place, seen.record.tag, attempt.number, run.seed)
     return harmless_lines(run.last_lines) or None if tail is None else tail
 
 
@@ -252,9 +238,8 @@ def listen(port: int) -> socket.socket:
         listening.listen()
     except OSError as error:
         listening.close()
-        whose = "is reserved for the system" if error.errno == errno.EACCES else "is in use by another program"
         free = typed("serve", "--port", "0")
-        raise NightError(f"port {port} {whose}; take any free one with: {free}") from error
+        raise NightError(f"port {port} cannot be had ({error.strerror}); take any free one with: {free}") from error
     return listening
 
 

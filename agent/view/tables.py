@@ -24,7 +24,6 @@ OF_NIGHT = ("device", "budget_s", "protocol", "sigma_bpb")  # in each row of an 
 OF_ATTEMPT = ("parent", "title", "source", "words", "started", "commit")
 OF_PROPOSAL = ("hypothesis", "without", "merges")
 KEYS = ("tag", "attempt")  # in each row, and first: by them an earlier export is known
-PARTS = ("runs", "decisions")
 DIAL = "dial."  # before the names of the columns that hold the values of dials
 
 
@@ -53,24 +52,17 @@ def attempts(nights: Sequence[Record]) -> list[Row]:
 # ---- files -----------------------------------------------------------------------------------------------------------
 
 
-def write(format: str, path: Path, rows: Sequence[Row]) -> tuple[Path, ...]:
-    """Write rows of attempts in a format of FORMATS; return the files.
+def write(format: str, path: Path, rows: Sequence[Row]) -> None:
+    """Write rows of attempts in a format of FORMATS, with runs and decisions in each row; in CSV these are JSON.
 
-    csv: one table of attempts, and beside it one of their runs and one of their decisions; jsonl and parquet: one file,
-    with runs and decisions in each row. An earlier export is replaced; raise NightError for any other file.
+    An earlier export is replaced; raise NightError for any other file.
     """
-    contents = FORMATS[format](path, rows)
-    for file in contents:
-        check_plain(file)
-        if not file.parent.is_dir():
-            raise NightError(f"{file.parent} is not a folder; make it first, or name another file with --out")
-        if file.exists() and file.stat().st_size and not _is_export(format, file):
-            raise NightError(
-                f"{file} holds something other than an export of this format; name another file with --out"
-            )
-    for file, content in contents.items():
-        write_plain(file, content)
-    return tuple(contents)
+    check_plain(path)
+    if not path.parent.is_dir():
+        raise NightError(f"{path.parent} is not a folder; make it first, or name another file with --out")
+    if path.exists() and path.stat().st_size and not _is_export(format, path):
+        raise NightError(f"{path} holds something other than an export of this format; name another file with --out")
+    write_plain(path, FORMATS[format](rows))
 
 
 def _is_export(format: str, file: Path) -> bool:
@@ -81,50 +73,35 @@ def _is_export(format: str, file: Path) -> bool:
     return False
 
 
-def _csv(path: Path, rows: Sequence[Row]) -> dict[Path, bytes]:
-    tables = {path: [{name: value for name, value in row.items() if name not in PARTS} for row in rows]}
-    for kind in PARTS:
-        parts = [{name: row[name] for name in KEYS} | _flat(part) for row in rows for part in row[kind]]
-        tables |= {path.with_suffix(f".{kind}{path.suffix}"): parts} if parts else {}
-    return {file: _lines(table).encode() for file, table in tables.items()}
-
-
-def _flat(part: Row) -> Row:
-    """Return a record with the fields of those in it beside its own: `score.val_bpb`."""
-    inner = {name: _flat(value) for name, value in part.items() if isinstance(value, dict)}
-    own = {name: value for name, value in part.items() if name not in inner}
-    return own | {f"{name}.{field}": value for name, fields in inner.items() for field, value in fields.items()}
-
-
-def _lines(rows: Sequence[Row]) -> str:
+def _csv(rows: Sequence[Row]) -> bytes:
     out = io.StringIO()
-    writer = csv.DictWriter(out, list(dict.fromkeys(name for row in rows for name in row)), lineterminator="\n")
+    writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
-    return out.getvalue()
+    return out.getvalue().encode()
 
 
 def _cell(value: Any) -> Any:
     """Make a text fit for a terminal and a spreadsheet, which takes some texts for formulas, also behind a blank."""
     if isinstance(value, list | dict):
-        return json.dumps(value, ensure_ascii=False)
+        return json.dumps(value)  # in ASCII: no character in it is invisible
     if not isinstance(value, str):
         return value
     safe = harmless_lines(value)
     return TEXT_MARK + safe if FORMULA.match(safe.lstrip()) else safe
 
 
-def _jsonl(path: Path, rows: Sequence[Row]) -> dict[Path, bytes]:
-    return {path: "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()}
+def _jsonl(rows: Sequence[Row]) -> bytes:
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
 
 
-def _parquet(path: Path, rows: Sequence[Row]) -> dict[Path, bytes]:
+def _parquet(rows: Sequence[Row]) -> bytes:
     mixed = {name for name in rows[0] if not _is_column([row[name] for row in rows])}
     texts = [{name: json.dumps(row[name]) for name in mixed if not isinstance(row[name], str | None)} for row in rows]
     table = pa.Table.from_pylist([row | text for row, text in zip(rows, texts, strict=True)])
     out = pa.BufferOutputStream()
     pq.write_table(table, out, compression="zstd")
-    return {path: out.getvalue().to_pybytes()}
+    return bytes(out.getvalue().to_pybytes())
 
 
 def _is_column(values: Sequence[Any]) -> bool:

@@ -1,8 +1,8 @@
 """nightshift report: the page of the latest night, or of a named one."""
 
 import pytest
+from charted import HOSTILE, record_nights
 from commands import nothing_yet, refused
-from made_facts import HOSTILE, record_nights
 from nights import Grounds
 
 

@@ -66,17 +66,3 @@ def test_the_page_shows_a_run_and_then_its_attempt_without_being_loaded_again(ni
             f"127.0.0.1:{client.port}"
         }
     assert tab.wrong == [], tab.wrong
-
-
-def test_the_page_goes_over_to_a_night_that_begins(tmp_path, tab):
-    place = make_place(tmp_path / "user")
-    with growing_night(place, "one") as night:
-        night.add("baseline", 1.5, Status.KEEP)
-    with served(place) as client:
-        tab.goto(f"http://127.0.0.1:{client.port}/")
-        shows(tab, "#live .state", "Night one is not running")
-        with growing_night(place, "two") as other:
-            other.add("another baseline", 1.5, Status.KEEP)
-            shows(tab, "#rows", "another baseline")
-        shows(tab, "#live .state", "Night two is not running")
-    shows(tab, "#live .notice", "does not answer")

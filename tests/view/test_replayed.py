@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 import pytest
-from facts import a_night, a_run, an_attempt
+from charted import a_run, an_attempt, night
 
 from agent.view.replayed import Replay, Verdict, replayed
 
-REPLAY = Replay(seed=0, val_bpb=1.2, failure=None, tokens_s=1000.0, device="a Mac", protocol="abc", changed_files=())
+REPLAY = Replay(seed=0, val_bpb=1.2, failure=None, tokens_s=1000.0, device="a CPU", protocol="p" * 12, changed_files=())
 ONE = an_attempt(a_run(0, 1.2))
 
 
@@ -26,7 +26,12 @@ ONE = an_attempt(a_run(0, 1.2))
             Verdict.DIFFERENT,
             "higher than the mean of its 4 runs, more than the 0.021913",
         ),
-        (ONE, replace(REPLAY, protocol="def"), Verdict.NOT_COMPARABLE, "protocol def now, abc then (another text,"),
+        (
+            ONE,
+            replace(REPLAY, protocol="def"),
+            Verdict.NOT_COMPARABLE,
+            "protocol def now, pppppppppppp then",
+        ),
         (
             ONE,
             replace(REPLAY, val_bpb=None, failure="exit code 1: no"),
@@ -44,13 +49,13 @@ ONE = an_attempt(a_run(0, 1.2))
     ],
 )
 def test_a_replay_gets_the_verdict_that_the_nights_noise_allows(attempt, again, verdict, words):
-    found = replayed(a_night(attempt), attempt, again)
+    found = replayed(night(attempt, sigma_bpb=0.01), attempt, again)
     assert found.verdict is verdict
     assert words in found.sentence
 
 
 def test_without_noise_that_was_measured_a_difference_has_no_verdict():
-    found = replayed(a_night(ONE, sigma_bpb=None), ONE, replace(REPLAY, val_bpb=1.3))
+    found = replayed(night(ONE, sigma_bpb=None), ONE, replace(REPLAY, val_bpb=1.3))
     assert found.verdict is Verdict.UNKNOWN
     assert found.sentence.startswith("0.100000 higher than then; how much is chance cannot be told")
 
@@ -59,11 +64,11 @@ def test_a_difference_beyond_noise_names_what_differs_between_then_and_now():
     again = replace(
         REPLAY, val_bpb=1.4, device="another Mac", changed_files=("corpus/manifest.json", "prepare.py"), tokens_s=800.0
     )
-    said = replayed(a_night(ONE), ONE, again).sentence
-    assert "it ran on a Mac then and on another Mac now" in said
+    said = replayed(night(ONE, sigma_bpb=0.01), ONE, again).sentence
+    assert "it ran on a CPU then and on another Mac now" in said
     assert "corpus/manifest.json, prepare.py changed since" in said
     assert "it trained on 20% fewer tokens a second" in said
-    lucky = replayed(a_night(ONE), ONE, replace(REPLAY, val_bpb=1.4, seed=7)).sentence
+    lucky = replayed(night(ONE, sigma_bpb=0.01), ONE, replace(REPLAY, val_bpb=1.4, seed=7)).sentence
     assert lucky.endswith("chance explains: it was kept for that score, which was luck in part")
-    alike = replayed(a_night(ONE), ONE, replace(REPLAY, val_bpb=1.4)).sentence
+    alike = replayed(night(ONE, sigma_bpb=0.01), ONE, replace(REPLAY, val_bpb=1.4)).sentence
     assert alike.endswith(": MLX, Python or a driver may have another version, which a night does not record")

@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 
-from facts import an_attempt
+from charted import an_attempt
 
 from agent.experiment import Audit, Ending, Kind, Run, Score
 from agent.view.answer import UNSHOWN, for_author, plain

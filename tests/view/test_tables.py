@@ -5,18 +5,18 @@ import json
 
 import pyarrow.parquet as pq
 import pytest
-from facts import a_night, a_run, an_attempt
+from charted import a_run, an_attempt, night
 
 from agent.view.course import settings
 from agent.view.tables import attempts, write
 
-TREE = a_night(
-    an_attempt(a_run(0, 1.2), number=0),
-    an_attempt(number=1, dials={"LR": (0.1, 0.2)}),
-    an_attempt(number=2, dials={"LR": (0.1, 0.05), "DEPTH": (4, 6)}),
-    an_attempt(number=3, parent=1, dials={"LR": (0.2, 0.4), "WINDOW": ("SL", ("L", "S"))}),
-    an_attempt(number=4, parent=3, dials={"DEPTH": (4, 8)}),
-)
+TREE = night(
+    *(an_attempt(number=number, parent=parent) for number, parent in enumerate((None, 0, 0, 1, 3))),
+    turned={
+        1: {"LR": (0.1, 0.2)}, 2: {"LR": (0.1, 0.05), "DEPTH": (4, 6)},
+        3: {"LR": (0.2, 0.4), "WINDOW": ("SL", ("L", "S"))}, 4: {"DEPTH": (4, 8)},
+    },
+)  # fmt: skip
 
 
 def test_each_attempt_has_the_dials_of_its_parent_apart_from_those_that_it_turned():
@@ -38,29 +38,23 @@ def test_a_dial_has_a_column_of_its_values_and_one_of_several_types_is_text(tmp_
     assert table["dial.WINDOW"].to_pylist() == ["SL", "SL", "SL", '["L", "S"]', '["L", "S"]']
 
 
-HOSTILE = "=cmd|' /C calc'!A1"
+FORMULAS = ("=cmd|' /C calc'!A1", "\t=1+1", " =1+1", "\n@SUM(1)")
 WORDS = 'a "quoted", cell\nof two lines, \x1b[2J, \ud800 and 🧪'
 
 
-def test_hostile_texts_are_texts_in_every_format(tmp_path):
-    night = a_night(an_attempt(a_run(0, float("nan")), number=0, title=HOSTILE, words=WORDS, source="<script>"))
-    rows = attempts([night])
-    write("csv", tmp_path / "t.csv", rows)
-    write("jsonl", tmp_path / "t.jsonl", rows)
-    write("parquet", tmp_path / "t.parquet", rows)
+@pytest.mark.parametrize("title", FORMULAS)
+def test_hostile_texts_are_texts_in_every_format(tmp_path, title):
+    odd = night(an_attempt(a_run(0, float("nan")), number=0, title=title, words=WORDS, source="<script>"))
+    rows = attempts([odd])
+    for name in ("csv", "jsonl", "parquet"):
+        write(name, tmp_path / f"t.{name}", rows)
     (row,) = csv.DictReader((tmp_path / "t.csv").open(newline="", encoding="utf-8"))
-    assert row["title"] == f"'{HOSTILE}"  # no formula
+    assert row["title"] == f"'{title}"  # no formula
     assert row["words"] == 'a "quoted", cell\nof two lines, \\x1b[2J, \\ud800 and 🧪'
+    assert row["decisions"].isascii()
     line = json.loads((tmp_path / "t.jsonl").read_text())
     (packed,) = pq.read_table(tmp_path / "t.parquet").to_pylist()
     for found in (line, packed):
-        assert (found["title"], found["source"]) == (HOSTILE, "<script>")
+        assert (found["title"], found["source"]) == (title, "<script>")
         assert found["words"] == WORDS.replace("\ud800", "\\ud800")
         assert found["runs"][0]["score"]["val_bpb"] is None  # JSON has no such number
-
-
-@pytest.mark.parametrize("title", ["\t=1+1", " =1+1", "\n@SUM(1)"])
-def test_a_formula_behind_a_blank_is_a_text_too(tmp_path, title):
-    write("csv", tmp_path / "t.csv", attempts([a_night(an_attempt(number=0, title=title))]))
-    (row,) = csv.DictReader((tmp_path / "t.csv").open(newline="", encoding="utf-8"))
-    assert row["title"] == f"'{title}"

@@ -59,7 +59,6 @@ class Symbol(Enum):
     OPEN = "not decided yet", "open", "M-.8,-.8L.8,-.8L.8,.8L-.8,.8Z"
     BEST = "best so far ± its noise", "kept", "M-1,0L1,0"  # not of an attempt, as those below
     HONEST = "honest gain", "open", "M0,-1L0,1M-.5,-1L.5,-1M-.5,1L.5,1"
-    FRONT = "best for its cost", "ink", "M-1,0L1,0"
     START = "at the start", "soft", "M0,-1L0,-.3M0,.3L0,1"
     IN_BEST = "in the best script", "kept", "M0,-1L0,1"
 
@@ -105,11 +104,7 @@ CONFIG = {
     "point": {"opacity": 1, "strokeWidth": 1.5},
     "view": {"stroke": None},
 }
-NEEDLESS = re.compile(
-    r' (?:class|role|aria-roledescription)="[^"]*"| opacity="1"'
-    r'|<path[^<>]* (?:d="(?:M0,0h0v0h0Z)?"|opacity="0")[^<>]*/>|<text[^<>]* opacity="0"[^<>]*>[^<>]*</text>'
-)
-EMPTY_GROUP = re.compile(r"<g[^<>]*(?:/>|(?<!/)></g>)")
+NEEDLESS = re.compile(r' (?:class|role|aria-roledescription)="[^"]*"| opacity="1"|<path[^<>]* d=""[^<>]*/>')
 PLACE, LONG_NUMBER = re.compile(r' (?:d|transform)="[^"]*"'), re.compile(r"(\.\d)\d+")
 LINK = re.compile(r'<a xlink:href="[^"#]*(#attempt-\d+)"><path( aria-label="[^"]*")')
 SIZE = re.compile(r' width="\d+" height="\d+"')
@@ -119,8 +114,6 @@ def svg(spec: Spec, size: Spec) -> Markup:
     """Return a drawing for a page: with its colours and its width, with links in the page, without needless parts."""
     drawn = NEEDLESS.sub("", _rendered(spec | size))
     drawn = PLACE.sub(lambda place: LONG_NUMBER.sub(r"\1", place[0]), drawn)
-    while EMPTY_GROUP.search(drawn):
-        drawn = EMPTY_GROUP.sub("", drawn)
     name = f' role="group" aria-label="{escape(spec["description"])}"'
     return Markup(SIZE.sub(lambda _: name, LINK.sub(r'<a href="\1"\2><path', drawn), count=1))
 
@@ -194,27 +187,18 @@ def dots(
 
     A dot leads to the row of its attempt; without a score it lies at the top.
     """
-    values = [place(attempt, x, score, top) for attempt, x, score in places]
-    channels, symbols = outcomes(values, *more, legend=legend)
-    return layer(values, "point", channels, size=size), symbols
-
-
-def place(attempt: Attempt, x: Any, score: float | None, top: float) -> Spec:
-    """Return the data of a mark that leads to an attempt's row."""
-    word = symbol_of(attempt, score, top).word
-    link = {"href": f"#attempt-{attempt.number}", "label": f"attempt {attempt.number}, {word}", "outcome": word}
-    return {"x": x, "y": top if score is None else round(score, 6), **link}
-
-
-def outcomes(values: Iterable[Spec], *more: Symbol, legend: bool = False) -> tuple[Spec, list[Symbol]]:
-    """Return the channels that draw the field `outcome`, and the symbols that a legend has: those and more."""
+    values = []
+    for attempt, x, score in places:
+        word = symbol_of(attempt, score, top).word
+        link = {"href": f"#attempt-{attempt.number}", "label": f"attempt {attempt.number}, {word}", "outcome": word}
+        values.append({"x": x, "y": top if score is None else round(score, 6), **link})
     words = {value["outcome"] for value in values}
     shown = [symbol for symbol in Symbol if symbol.word in words or symbol in more]
     channels: Spec = {"href": {"field": "href"}, "description": {"field": "label"}}
     for channel, look in (("stroke", "colour"), ("fill", "fill"), ("shape", "shape")):
         scale = {"domain": [symbol.word for symbol in shown], "range": [getattr(symbol, look) for symbol in shown]}
         channels[channel] = {"field": "outcome", "type": "nominal", "scale": scale, "legend": {} if legend else None}
-    return channels, shown
+    return layer(values, "point", channels, size=size), shown
 
 
 def evenly_spread(items: Sequence[Any], most: int) -> list[Any]:
@@ -249,11 +233,9 @@ def picture(night: Record) -> bytes:
 
 def progress_spec(night: Record, *, legend: bool = False) -> tuple[Spec, list[str], list[Symbol]]:
     """Return the progress of a night, what it says in words, and the symbols in it."""
-    shown = [
-        attempt for attempt in night.attempts if attempt.is_idea or attempt.status == Status.KEEP
-    ]  # not dawn's questions
+    shown = [attempt for attempt in night.attempts if attempt.is_idea or attempt.status == Status.KEEP]
     last = max([1, *(attempt.number for attempt in shown)])
-    stairs, revoked, honest = _stairs(night, last), _revoked(night), night.findings.honest if night.findings else None
+    stairs, honest = _stairs(night, last), night.findings.honest if night.findings else None
     beams = [_beam(stairs[0]["y"], honest, 1.05 * last)] if stairs and honest else []
     ends = [row[name] for row in beams for name in ("low", "high")] + [row["y"] for row in stairs]
     x = quantity(
@@ -270,20 +252,17 @@ def progress_spec(night: Record, *, legend: bool = False) -> tuple[Spec, list[st
         *([Symbol.HONEST] if beams else []),
         legend=legend,
     )
-    span, named = {"y": {"field": "low"}, "y2": {"field": "high"}}, {"description": {"field": "label"}}
+    span = {"y": {"field": "low"}, "y2": {"field": "high"}}
     green: Spec = {"color": "var(--kept)", "interpolate": "step-after"}
     blue: Spec = {"color": "var(--open)"}
     drawn = [
         layer(stairs, "area", span, opacity=0.14, **green),
         layer(stairs, "line", strokeWidth=1.75, **green),
-        layer(revoked, "rule", {"x2": {"field": "until"}, **named}, color="var(--revoked)", strokeWidth=2.5),
-        layer(beams, "rule", span | named, strokeWidth=1.75, **blue),
+        layer(beams, "rule", {**span, "description": {"field": "label"}}, strokeWidth=1.75, **blue),
         layer(beams, "point", filled=True, shape="diamond", size=60, **blue),
         attempts,
     ]
-    numbers = [
-        attempt.number for attempt in _largest(night)[: 2 * MOST_TITLES]
-    ]  # Vega leaves out those that have no room
+    numbers = [attempt.number for attempt in _largest(night)[: 2 * MOST_TITLES]]  # as far as Vega finds room
     axis = {"orient": "top", "title": None, "values": numbers, "labelExpr": "'#' + datum.label", "labelPadding": 8}
     axis |= {"labelColor": "var(--kept)", "grid": True, "gridDash": [2, 3]}
     above = layer([{"x": 0}] if numbers else [], "point", {"x": {**x, "axis": axis}}, opacity=0)
@@ -303,23 +282,9 @@ def progress_spec(night: Record, *, legend: bool = False) -> tuple[Spec, list[st
 
 def _stairs(night: Record, last: int) -> list[Spec]:
     """Return the best so far, with the interval of its score, where it changes and at the end."""
-    steps = [next(same) for _, same in groupby(progress(night).staircase, key=lambda step: step.incumbent)]
-    stairs = [{"x": step.number, "y": step.mean_bpb, "low": step.low_bpb, "high": step.high_bpb} for step in steps]
+    steps = [next(same) for _, same in groupby(progress(night), key=lambda step: step[1].number)]
+    stairs = [{"x": at, "y": best.val_bpb, "low": best.low_bpb, "high": best.high_bpb} for at, best in steps]
     return [*stairs, stairs[-1] | {"x": last}] if stairs else []
-
-
-def _revoked(night: Record) -> list[Spec]:
-    """Return how long each revoked attempt was kept."""
-    return [
-        {
-            "x": number,
-            "until": after,
-            "y": attempt.val_bpb,
-            "label": f"attempt {number} was kept until attempt {after}, then revoked",
-        }
-        for number, after in progress(night).revocations
-        if (attempt := night.by_number[number]).val_bpb is not None
-    ]
 
 
 def _beam(first_bpb: float, honest: Interval, at: float) -> Spec:
@@ -336,47 +301,32 @@ def _largest(night: Record) -> list[Attempt]:
 
 # ---- what a score costs ----------------------------------------------------------------------------------------------
 
-Cost = Callable[[Record, Attempt], float | None]
-COSTS: Sequence[tuple[str, Cost, str, str]] = (  # title, number, format of the axis, and the order from good to bad
-    ("parameters, fewer is better", lambda _, attempt: attempt.params, "~s", "ascending"),
-    ("memory in GB, less is better", lambda night, attempt: night.memory_gb(attempt), "~g", "ascending"),
-    ("tokens a second, more is better", lambda _, attempt: attempt.tokens_s, "~s", "descending"),
+COSTS: Sequence[tuple[str, Callable[[Record, Attempt], float | None], str]] = (  # title, number, format of the axis
+    ("parameters, fewer is better", lambda _, attempt: attempt.params, "~s"),
+    ("memory in GB, less is better", lambda night, attempt: night.memory_gb(attempt), "~g"),
+    ("tokens a second, more is better", lambda _, attempt: attempt.tokens_s, "~s"),
 )
 
 
 def costs_of(night: Record) -> Chart | None:
     """Draw scores against each cost that differs between attempts; None where there is no such cost."""
-    scored = [
-        attempt
-        for attempt in night.attempts
-        if attempt.is_idea and attempt.val_bpb is not None and attempt.status != Status.CRASH
-    ]
-    costs = [cost for cost in COSTS if len({cost[1](night, attempt) for attempt in scored} - {None}) > 1]
+    scored = [attempt for attempt in night.ideas if attempt.val_bpb is not None]
     y, drawings, symbols = scores(night, lambda attempt: attempt.val_bpb), [], set[Symbol]()
-    for title, of, number_format, order in costs:
+    for title, of, number_format in COSTS:
         priced = [(attempt, price, attempt.val_bpb) for attempt in scored if (price := of(night, attempt)) is not None]
-        attempts, shown = dots(evenly_spread(priced, MOST_PANEL_DOTS), y["scale"]["domain"][1], 30, Symbol.FRONT)
-        symbols |= set(shown)
-        believed = [{"x": price, "y": bpb} for attempt, price, bpb in priced if attempt.kind not in NOT_BELIEVED]
-        ink: Spec = {"color": "var(--ink)"}
-        front = layer(believed, "line", {"order": {"field": "x", "sort": order}}, strokeWidth=1.25,
-                      interpolate="step-after", point={"color": "var(--ink)", "size": 14}, **ink)  # fmt: skip
-        front["transform"] = [  # an attempt is on it where none of a better cost has a better score
-            {"window": [{"op": "min", "field": "y", "as": "least"}], "sort": [{"field": "x", "order": order}]},
-            {"filter": "datum.y === datum.least"},
-        ]
+        prices = [price for _, price, _ in priced]
+        if len(set(prices)) < 2:
+            continue
+        attempts, shown = dots(evenly_spread(priced, MOST_PANEL_DOTS), y["scale"]["domain"][1], 30)
         best = [{"x": price, "y": bpb} for attempt, price, bpb in priced if attempt.number == night.incumbent]
-        ring = layer(best, "point", shape="circle", size=170, strokeWidth=1, **ink)
-        x = around([price for _, price, _ in priced], title=title, format=number_format, tickCount=4)
-        panel = {
-            "layer": [front, attempts, ring],
-            "encoding": {"x": x, "y": y},
-            "description": f"val_bpb against {title}",
-        }
+        ring = layer(best, "point", shape="circle", size=170, strokeWidth=1, color="var(--ink)")
+        x = around(prices, title=title, format=number_format, tickCount=4)
+        panel = {"layer": [attempts, ring], "encoding": {"x": x, "y": y}, "description": f"val_bpb against {title}"}
         drawings.append({"cost": svg(panel, COST)})
+        symbols |= set(shown)
     words = ["val_bpb, lower is better, against what it takes", "ringed: the best script"]
     words += ["memory and speed by the script's own count"]
-    return Chart("What a score costs", words, sorted(symbols, key=list(Symbol).index), drawings) if costs else None
+    return Chart("What a score costs", words, sorted(symbols, key=list(Symbol).index), drawings) if drawings else None
 
 
 # ---- the dials -------------------------------------------------------------------------------------------------------

@@ -6,8 +6,7 @@ no evaluation of text, no request. So a title cannot become a program, even if a
 
 import base64
 import hashlib
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -18,7 +17,7 @@ from markupsafe import Markup
 
 from agent.clock import utc_now
 from agent.errors import NightError
-from agent.experiment import Attempt
+from agent.experiment import Attempt, Status
 from agent.invocation import typed
 from agent.proposers.briefing import Curve
 from agent.records.journal import Journal
@@ -27,7 +26,7 @@ from agent.records.record import Record
 from agent.records.summary import gain_bpb, summary_of
 from agent.text import budget, counted, diff_lines, duration, one_line, percent_sure
 from agent.view import words
-from agent.view.course import Kept, lineage, with_overtaken
+from agent.view.course import tree
 from agent.view.page import charts
 from agent.view.run_files import curve
 
@@ -53,19 +52,19 @@ def page(night: Record, extras: Extras | None = None, live: str = "", version: i
     version: of the night's facts, for that script.
     """
     style, scripts = file("page.css"), [file("page.js"), *filter(None, [live])]
-    now, kept = summary_of(night), [edit for edit in lineage(night) if edit.still_kept and edit.number > 0]
+    now, kept = summary_of(night), [one for one in night.attempts[1:] if one.status is Status.KEEP]
     gains = {"in the night": now.gain}
     if night.findings is not None:
         gains |= {"on fresh seeds": night.findings.honest, "on the holdout": night.findings.holdout}
     text = template("page.html").render(
         night=night,
         now=now,
-        kept=sorted(kept, key=lambda edit: -(edit.gain_bpb or 0.0)),
+        kept=sorted(kept, key=lambda one: -(gain_bpb(one, night.parent(one)) or 0.0)),
         gains={name: gain for name, gain in gains.items() if gain is not None},
         workers=len({run.worker for attempt in night.attempts for run in attempt.runs}),
         progress=charts.progress_of(night),
         charts=[drawn for of in (charts.costs_of, charts.dials_of) if (drawn := of(night))],
-        tree=branches(night),
+        tree=tree(night, MOST_BRANCHES),
         extras=extras or Extras(),
         policy=_policy(style, scripts, connect=bool(live)),
         style=Markup(style),
@@ -118,29 +117,6 @@ def _policy(style: str, scripts: Sequence[str], *, connect: bool) -> str:
 def _hash(text: str) -> str:
     digest = hashlib.sha256(text.encode()).digest()
     return f"'sha256-{base64.b64encode(digest).decode()}'"
-
-
-def branches(night: Record) -> list[tuple[Kept, int]]:
-    """Return the edits that were ever kept, each behind its parent, with how far from the best script's line it is.
-
-    Of a long night they are those of the largest gains, each below its nearest ancestor that is shown.
-    """
-    largest = sorted(lineage(night), key=lambda edit: edit.number and -(edit.gain_bpb or 0.0))[:MOST_BRANCHES]
-    line, ancestor = set[int](), night.best
-    while ancestor is not None:
-        line.add(ancestor.number)
-        ancestor = night.parent(ancestor)
-    children = defaultdict[int | None, list[Kept]](list)
-    for edit in with_overtaken(night, largest):
-        children[edit.parent].append(edit)
-
-    def below(parent: int | None, depth: int) -> Iterator[tuple[Kept, int]]:
-        for edit in sorted(children[parent], key=lambda edit: (edit.number in line, edit.number)):
-            further = depth if edit.number in line or parent is None else depth + 1
-            yield edit, further
-            yield from below(edit.number, further)
-
-    return list(below(None, 0))
 
 
 def scale(mine: Curve, others: Curve) -> tuple[float, float]:

@@ -6,19 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_facts import HOSTILE, made_night
+from charted import HOSTILE, long_night
 
 from agent.view.page.page import Extras, page
 
 pytestmark = pytest.mark.slow
-NIGHT = made_night(60, titles=HOSTILE)
+NIGHT = long_night(60, titles=HOSTILE)
 KEPT = [one for one in NIGHT.attempts[1:] if one.status == "keep"]
-PARENT = KEPT[0].parent or 0
+NUMBER = KEPT[0].number
 EDIT = "@@ -1,2 +1,2 @@\n-A = 1\n+A = '<b>2</b>'\n B = 3"
-CURVES = {number: [(at / 20, 6 - at / 10) for at in range(1, 21)] for number in (PARENT, KEPT[0].number)}
-EXTRAS = Extras({KEPT[0].number: EDIT}, CURVES)
-SIZES = [(390, 844), (1400, 900)]
-Page = Any  # of Playwright, which may be missing
+EXTRAS = Extras({NUMBER: EDIT}, {NUMBER: [(at / 20, 6 - at / 10) for at in range(1, 21)]})
 
 
 @pytest.fixture(scope="module")
@@ -33,8 +30,7 @@ class Opened:
     """A page in a browser, with all that it asked for and complained about."""
 
     def __init__(self, browser: Any, file: Path, anchor: str = "", **settings: Any) -> None:
-        self.context = browser.new_context(**settings)
-        self.page: Page = self.context.new_page()
+        self.page = browser.new_context(**settings).new_page()
         self.requests: list[str] = []
         self.complaints: list[str] = []
         self.page.on("request", lambda request: self.requests.append(request.url))
@@ -64,75 +60,41 @@ def opened(browser: Any, file: Path) -> Iterator[Opened]:
     yield here
     assert here.complaints == []
     assert [url for url in here.requests if url.partition("#")[0] != here.address] == []  # no request leaves the page
-    here.context.close()
+    here.page.context.close()
 
 
-def test_every_chart_is_drawn(opened):
-    figures = opened.page.locator("figure.chart")
-    assert opened.page.locator("h2").all_inner_texts()[2:] == [
-        "Progress",
-        "Every attempt",
-        "Which edit stands on which",
-        "What a score costs",
-        "Which dials were turned",
-        "Hours and sources",
-    ]
-    assert figures.count() == 1 + 3 + 5  # progress, costs, dials
-    for figure in figures.all():
-        drawing = figure.locator("svg:visible")
-        box = drawing.bounding_box()
-        assert box["width"] > 150
-        assert box["height"] > 50
-        assert drawing.get_attribute("aria-label")
-    assert opened.page.locator("figure.chart svg:visible a").count() >= len(NIGHT.attempts)
-
-
-def test_the_first_rows_are_shown_and_a_button_shows_the_others(opened):
+def test_the_rows_are_shown_sorted_and_filtered(opened):
     assert opened.numbers == list(range(25))
     opened.page.get_by_role("button", name="Show all 60").click()
     assert opened.numbers == list(range(60))
-    assert not opened.page.locator("#all").is_visible()
-
-
-def test_the_rows_sort_by_a_column_both_ways(opened):
-    opened.page.locator("#all").click()
     button = opened.page.get_by_role("button", name="val_bpb")
     button.click()
     scores = [float(text) for text in opened.column(4) if text != "–"]
     assert scores == sorted(scores)
-    assert set(opened.column(4)[len(scores) :]) <= {"–"}
     button.press("Enter")
     assert [float(text) for text in opened.column(4) if text != "–"] == sorted(scores, reverse=True)
-    opened.page.get_by_role("button", name="Gain").click()
-    assert opened.numbers[0] == max(NIGHT.attempts, key=lambda one: one.gain_bpb or -1).number
-
-
-def test_the_rows_are_filtered_by_status_source_and_words(opened):
+    opened.page.get_by_role("button", name="#").click()
     opened.page.get_by_text(f"kept {len(KEPT)}").click()
-    assert opened.numbers == [one.number for one in KEPT]
     opened.page.get_by_label("Source", exact=True).select_option("search")
     assert opened.numbers == [one.number for one in KEPT if one.source == "search"]
     opened.page.get_by_text("all 60").click()
     opened.page.get_by_label("Source", exact=True).select_option("")
     opened.page.get_by_label("Search", exact=True).fill("EMOJI  🌙")
     assert opened.numbers == [6]
-    assert opened.page.locator("#left-out").inner_text() == "1 of 60 attempts, those that the filters chose."
+    opened.page.locator("figure.chart svg:visible a[href='#attempt-55']").first.click()  # whatever the filters are
+    assert opened.is_open(55)
+    assert opened.page.url.endswith("#attempt-55")
 
 
 def test_a_row_opens_and_closes_by_a_click_and_by_the_keyboard(opened):
-    number = KEPT[0].number
     opened.page.locator("#all").click()
-    row = opened.page.locator(f"#attempt-{number}")
+    row = opened.page.locator(f"#attempt-{NUMBER}")
     row.locator("summary").first.click()
-    words = row.inner_text()
-    assert KEPT[0].proposal.hypothesis in words
-    assert (KEPT[0].words or "") in words
+    assert KEPT[0].words in row.inner_text()
     assert row.locator("ins").inner_text() == "+A = '<b>2</b>'"
-    assert row.locator("del").inner_text() == "-A = 1"
-    assert row.get_by_role("img").get_attribute("aria-label") == f"Training loss of attempt {number}, at last 4.000"
-    assert row.locator("table tr").count() == 1 + len(KEPT[0].runs)
+    assert row.get_by_role("img").get_attribute("aria-label") == f"Training loss of attempt {NUMBER}, at last 4.000"
     row.locator("summary").first.press("Enter")
-    assert not opened.is_open(number)
+    assert not opened.is_open(NUMBER)
 
 
 def test_the_keyboard_goes_from_chart_to_chart_and_within_one_from_attempt_to_attempt(opened):
@@ -140,11 +102,10 @@ def test_the_keyboard_goes_from_chart_to_chart_and_within_one_from_attempt_to_at
     keyboard.press("Tab")
     assert opened.page.evaluate(f"{focused}.className") == "skip"
     stops = opened.page.locator("figure.chart svg:visible a[tabindex='0']")
-    assert stops.count() == opened.page.locator("figure.chart svg:visible:has(a)").count()  # one for each drawing
+    assert stops.count() == opened.page.locator("figure.chart svg:visible:has(a)").count() > 2  # one for each drawing
     stops.first.focus()
-    first = opened.page.evaluate(f"{focused}.getAttribute('href')")
     keyboard.press("ArrowRight")
-    assert (first, opened.page.evaluate(f"{focused}.getAttribute('href')")) == ("#attempt-0", "#attempt-1")
+    assert opened.page.evaluate(f"{focused}.getAttribute('href')") == "#attempt-1"
     assert opened.page.locator("#tip").inner_text().startswith("attempt 1, ")
     keyboard.press("Enter")
     assert opened.is_open(1)
@@ -160,99 +121,58 @@ def test_all_that_can_be_used_has_a_name_for_screen_readers(opened):
     assert opened.page.get_by_role("heading", level=1).count() == 1
 
 
-def test_a_dot_of_a_chart_leads_to_its_row_whatever_the_filters_are(opened):
-    opened.page.get_by_label("Search", exact=True).fill("nothing has these words")
-    opened.page.locator("figure.chart svg:visible a[href='#attempt-55']").first.click()
-    assert opened.is_open(55)
-    assert opened.page.url.endswith("#attempt-55")
-    assert 0 <= opened.page.locator("#attempt-55").bounding_box()["y"] < 900
-
-
-def test_an_address_with_an_attempt_opens_its_row(browser, file):
-    here = Opened(browser, file, "#attempt-42")
-    assert here.is_open(42)
-    here.context.close()
-
-
 def test_a_foreign_script_does_not_run(browser, file, tmp_path):
     broken = tmp_path / "broken.html"
-    text = file.read_text(encoding="utf-8")
-    evil = (
-        "<script>window.evil = 1</script><img src=x onerror='window.evil = 2'>"
-        "<script src='https://example.org/x.js'></script>"
-    )
-    broken.write_text(text.replace("<main>", f"<main>{evil}"), encoding="utf-8")
+    evil = "<script>window.evil = 1</script><img src=x onerror='window.evil = 2'><script src='https://a.invalid/x.js'>"
+    text = file.read_text(encoding="utf-8").replace("<main>", f"<main>{evil}</script>")
+    broken.write_text(text, encoding="utf-8")
     here = Opened(browser, broken)
-    assert here.page.evaluate("window.evil === undefined")
-    assert len(here.numbers) == 25  # the page's own script does
-    assert any("Content Security Policy" in words for words in here.complaints)
     here.page.evaluate("document.body.setAttribute('onclick', 'window.evil = 3')")
     here.page.locator("h1").click()
     assert here.page.evaluate("window.evil === undefined")
-    here.context.close()
+    assert len(here.numbers) == 25  # the page's own script does
+    assert any("Content Security Policy" in words for words in here.complaints)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize(("width", "height"), SIZES)
-def test_the_page_fits_a_phone_and_a_desk_in_light_and_dark(browser, file, width, height, scheme):
-    here = Opened(browser, file, "#attempt-4", viewport={"width": width, "height": height}, color_scheme=scheme)
+@pytest.mark.parametrize(("width", "letters"), [(390, 100), (1400, 100), (390, 200)])
+def test_the_page_fits_a_phone_and_a_desk_in_light_and_dark_and_with_large_letters(
+    browser, file, width, letters, scheme
+):
+    here = Opened(browser, file, "#attempt-4", viewport={"width": width, "height": 850}, color_scheme=scheme)
+    here.page.evaluate(f"document.documentElement.style.fontSize = '{letters}%'")
+    assert here.is_open(4)
     assert not here.is_too_wide()
-    paper, ink = (
-        sum(map(int, here.page.evaluate(f"getComputedStyle(document.body).{name}.match(/\\d+/g).slice(0, 3)")))
-        for name in ("backgroundColor", "color")
+    paper = sum(
+        map(int, here.page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).slice(0, 3)"))
     )
-    assert (paper > 600 and ink < 150) if scheme == "light" else (paper < 150 and ink > 600)
+    assert paper > 600 if scheme == "light" else paper < 150
     for figure in here.page.locator("figure.chart").all():
         assert figure.locator("svg:visible").count() == 1
     assert here.complaints == []
-    here.context.close()
-
-
-def test_at_twice_the_size_nothing_is_cut_off(browser, file):
-    """A browser's zoom of 200 % halves the width that the page has."""
-    here = Opened(browser, file, "#attempt-4", viewport={"width": 700, "height": 450}, device_scale_factor=2)
-    assert not here.is_too_wide()
-    large = Opened(browser, file, "#attempt-4", viewport={"width": 390, "height": 844})
-    large.page.evaluate("document.documentElement.style.fontSize = '200%'")  # letters alone, as phones do
-    assert not large.is_too_wide()
-    for one in (here, large):
-        one.context.close()
 
 
 def test_without_javascript_all_is_there_but_sorting_and_filters(browser, file):
     here = Opened(browser, file, java_script_enabled=False)
-    assert here.page.locator("h1").inner_text().startswith("59 ideas tried")
     assert here.page.locator(".row:visible").count() == 60
     here.page.locator("#attempt-3 > summary").click()
     assert here.page.locator("#attempt-3 .grid").is_visible()
-    assert here.page.locator("figure.chart svg:visible").count() >= 1
     assert not here.page.locator("#filters").is_visible()
-    here.context.close()
 
 
 def test_a_newer_page_is_shown_and_open_rows_filters_and_focus_stay(opened):
     opened.page.locator("#attempt-3 > summary").click()
     opened.page.locator(".choice .discard").click()
-    opened.page.evaluate("html => renew(html)", page(made_night(80)))
+    opened.page.evaluate("html => renew(html)", page(long_night(80)))
     assert opened.page.locator("h1").inner_text().startswith("79 ideas tried")
     assert opened.is_open(3)
-    assert opened.page.locator("[name=status][value=discard]").is_checked()
     assert opened.page.evaluate("document.activeElement.value") == "discard"
-    opened.page.locator("figure.chart svg:visible a[href='#attempt-75']").first.click()
-    assert opened.is_open(75)
 
 
 def test_on_paper_there_are_all_rows_that_the_filters_choose(opened):
-    def rows() -> int:
-        return int(opened.page.locator(".row:visible").count())
-
-    opened.page.emulate_media(media="print")
-    assert rows() == 60
-    opened.page.emulate_media(media="screen")
     opened.page.get_by_text(f"kept {len(KEPT)}").click()
-    opened.page.locator(f"#attempt-{KEPT[0].number} > summary").click()
+    opened.page.locator(f"#attempt-{NUMBER} > summary").click()
     opened.page.emulate_media(media="print")
-    assert rows() == len(KEPT)
-    for part in (".diff", "p"):
-        for one in opened.page.locator(f"#attempt-{KEPT[0].number} {part}").all():
-            assert one.evaluate("one => one.scrollHeight <= one.clientHeight + 1")  # nothing is cut
+    assert opened.page.locator(".row:visible").count() == len(KEPT)
+    for one in opened.page.locator(f"#attempt-{NUMBER} .diff").all():
+        assert one.evaluate("one => one.scrollHeight <= one.clientHeight + 1")  # nothing is cut
