@@ -11,7 +11,7 @@ from agent.invocation import IDEAS as FOLDER
 from agent.invocation import PACKAGE, SCRIPT
 from agent.proposers.catalogue.catalogue import applied
 from agent.proposers.catalogue.idea import Idea, read_ideas
-from agent.script.dials import read_dials, values_of
+from agent.script.dials import read_dials, set_dials, values_of
 from agent.script.merge import carried, check_edit, undone
 
 IDEAS, FAULTS = read_ideas(PACKAGE / FOLDER)
@@ -50,6 +50,13 @@ def test_every_file_applies_to_the_shipped_script_as_git_has_it(tmp_path):
     command = ("git", "apply", "--check")  # alone, it takes milliseconds for each
     done = [subprocess.run((*command, idea.file), cwd=tmp_path, capture_output=True, check=False) for idea in IDEAS]
     assert [idea.slug for idea, one in zip(IDEAS, done, strict=True) if one.returncode] == []
+
+
+def test_the_table_of_pairs_and_threes_which_only_cuda_has_keeps_the_contract_on_a_cpu_too(
+    tiny_data, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
+    check(set_dials(SHIPPED, "cpu", {"TRIGRAM_ROWS": 16384}), tmp_path)
 
 
 @pytest.mark.slow
