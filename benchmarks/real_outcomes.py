@@ -15,7 +15,7 @@ import measure
 
 from agent.errors import NightError
 from agent.experiment import Night, Status
-from agent.judging.intervals import Interval, Spread, difference
+from agent.judging.intervals import Interval, difference
 from agent.records.journal import Journal
 from agent.records.shipped import FACTS, of_folder
 from agent.records.summary import Share, earned
@@ -91,7 +91,8 @@ def over_nights(values: Sequence[float]) -> Interval | None:
     """
     if len(values) < 2:
         return Interval(values[0], -math.inf, math.inf) if values else None
-    return Spread(statistics.stdev(values) / math.sqrt(len(values)), len(values) - 1).around(statistics.fmean(values))
+    error = statistics.stdev(values) / math.sqrt(len(values))
+    return Interval.by_student(statistics.fmean(values), error, len(values) - 1)
 
 
 def honest_of(nights: Sequence[Outcome]) -> list[float]:

@@ -116,7 +116,7 @@ def changed(record: Record, **more: Any) -> Record:
 
 def findings(honest: Interval | None, *, champion: int, **more: Any) -> Findings:
     """What a dawn found: it confirmed the champion."""
-    made = Findings(champion, champion, 8, 0.1, 0.09, honest, honest, "", None, (), (), None, None)
+    made = Findings(champion, champion, 8, 0.1, 0.09, honest, honest, (), (), None, None)
     return replace(made, **more)
 
 

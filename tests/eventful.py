@@ -30,7 +30,7 @@ PASSED, PEEKS = Audit(4, 0, 0.0, 0.0, 2.5), Audit(4, 3, 1.0, 1.0, 2.5, "3 of 4 p
 EFFECT = {"mean_bpb": 0.05, "low_bpb": 0.01, "high_bpb": 0.09}
 FOUND = {
     "champion": 4, "script": 4, "fresh_runs": 8, "recorded_bpb": 0.21, "believed_bpb": 0.18, "honest": EFFECT,
-    "holdout": None, "over": "the choice of seeds", "fitted": None, "passengers": [], "dropping": None, "stays": None,
+    "holdout": None, "passengers": [], "dropping": None, "stays": None,
     "edits": [{"number": 1, "effect": EFFECT, "worthless": 0.01, "runs": 2},
               {"number": 4, "effect": EFFECT, "worthless": 0.001, "runs": 0}],
 }  # fmt: skip

@@ -1,6 +1,5 @@
 """Attempts with scores, for the tests of those who judge them."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -8,7 +7,6 @@ from agent.experiment import Attempt, Decision, Ending, History, Kind, Proposal,
 from agent.judging.champion import Ablation, DawnRun
 from agent.judging.early_stop import FRACTIONS, Finished
 from agent.judging.findings import Findings
-from agent.judging.intervals import Spread
 
 PLAIN = {Status.KEEP: Kind.KEPT, Status.DISCARD: Kind.WORSE, Status.CRASH: Kind.CRASHED}
 
@@ -49,7 +47,8 @@ def scored_attempt(
 
 def stopped_attempt(number: int, parent: int, seed: int = 0) -> Attempt:
     """Discarded in the middle of its run, since it would have been worse than its parent."""
-    run = Run(seed, Ending.HOPELESS, None, 0.5, None, "stopped early at 50%: its loss was 0.100 above the incumbent's")
+    words = "stopped early: its losses forecast a score of 1.550, above the incumbent's"
+    run = Run(seed, Ending.HOPELESS, None, 0.5, None, words, forecast_bpb=1.55)
     decision = Decision(Kind.STOPPED_EARLY, run.last_lines, gain_bpb=-0.05)
     return Attempt(number, parent, Proposal("", "", "", ""), "", "c", (run,), decision, settled=True)
 
@@ -65,9 +64,9 @@ def ablation(history: History, **known: Any) -> Ablation | None:
     return Ablation(history, best, **known) if best is not None and best.number else None
 
 
-def findings(history: History, texts: Mapping[str, Spread] | None = None, **known: Any) -> Findings | None:
+def findings(history: History, **known: Any) -> Findings | None:
     dawn = ablation(history, **known)
-    return None if dawn is None else dawn.findings(texts)
+    return None if dawn is None else dawn.findings()
 
 
 def next_run(history: History, runs_left: int, **known: Any) -> DawnRun | None:

@@ -46,7 +46,6 @@ OTHERS = 5.0  # edits of a source's own: what all edits of the other sources cou
 ALONE = 0.25  # the probability that an edit's effect on one script says nothing about its effect on another
 ROUNDS, EM_STEPS = 3, 30
 TINY = 1e-200
-BELOW_CEILING = 48 - SIZE // 2  # the centre of the window of a run that was stopped early: 6 sigma of it lie above
 
 
 def effects(differences: Steps) -> Array:  # (K, differences)
@@ -71,44 +70,23 @@ def noise_density(errors: Array) -> Array:
     return density
 
 
-def noise_below(errors: Array) -> Array:
-    """Return the probability that the noise of one run lies below each of these errors, in units of sigma."""
-    from scipy.special import ndtr  # takes a third of a second to import, and few nights stop runs early
-
-    below: Array = sum(share * ndtr(errors / width) for share, width in NOISE)
-    return below
-
-
 # ---- the evidence ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """Hold one attempt in the tree. Its scores may have any unit; higher is better.
-
-    Of a run that was stopped early, nothing is known but that its score would have lain below some ceiling. It is a
-    censored observation (Tobin 1958): to leave it out would make the edits that are seen look better than edits are.
-    """
+    """Hold one attempt in the tree. Its scores may have any unit; higher is better."""
 
     parent: int  # its place in the tree, before this one; the root is its own
     scores: tuple[float, ...]
     source: str = ""  # of its edit
     merges: int | None = None  # the place of an attempt whose edit it makes again, on another parent
-    is_stopped: bool = False  # early: its scores are ceilings
 
 
 @lru_cache(maxsize=1024)
 def kernel(offset: int) -> Array:  # (K, DIFFERENCES)
     """Return the effects between the windows of a child and its parent, `offset` steps apart, by component."""
     return effects(DIFFERENCES + max(-FAR, min(FAR, offset)))
-
-
-@lru_cache(maxsize=256)
-def beneath(offset: int) -> Array:  # (K, SIZE)
-    """Return a censored child's message to its parent from merits below its window, where its likelihood is one."""
-    up_to = np.cumsum(effects(np.arange(-FAR, FAR)), axis=1)  # the probability of an effect of at most k steps
-    most = offset - 1 - np.arange(SIZE)  # steps, from each point of the parent's window to the last one beneath
-    return up_to[:, np.clip(most + FAR, 0, 2 * FAR - 1)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,24 +97,19 @@ class Evidence:
     centres: Sequence[int]  # (N,): of the windows
     offsets: Sequence[int]  # (N,): of the windows from those of the parents
     runs: Array  # (N, SIZE): likelihood of each attempt's runs at each merit of its window
-    tails: Sequence[Array]  # N of (K, SIZE): each attempt's message to its parent from merits beyond its window
 
     @classmethod
     def of(cls, nodes: Sequence[Node], sigma: float) -> "Evidence":
         """Place attempts on the lattice. sigma: the standard deviation of the noise, in the unit of their scores."""
         step, parents = sigma * STEP, [node.parent for node in nodes]
-        centres = [round(statistics.median(node.scores) / step) + BELOW_CEILING * node.is_stopped for node in nodes]
+        centres = [round(statistics.median(node.scores) / step) for node in nodes]
         offsets = [centre - centres[parent] for centre, parent in zip(centres, parents, strict=True)]
         places = np.repeat(np.arange(len(nodes)), [len(node.scores) for node in nodes])  # of all runs
         scores = np.concatenate([node.scores for node in nodes])[:, None] / step
         errors = (scores - np.array(centres)[places, None] - POINTS) * STEP  # (runs, SIZE)
-        likely, are_stopped = noise_density(errors), np.array([node.is_stopped for node in nodes])[places]
-        if are_stopped.any():
-            likely[are_stopped] = noise_below(errors[are_stopped])
-        runs = np.multiply.reduceat(likely, np.searchsorted(places, np.arange(len(nodes)))) + TINY
-        nothing = np.full((len(PRIOR), SIZE), TINY)
-        tails = [beneath(offset) if node.is_stopped else nothing for node, offset in zip(nodes, offsets, strict=True)]
-        return cls(parents, centres, offsets, runs, tails)
+        firsts = np.searchsorted(places, np.arange(len(nodes)))
+        runs = np.multiply.reduceat(noise_density(errors), firsts) + TINY
+        return cls(parents, centres, offsets, runs)
 
 
 # ---- the posterior ---------------------------------------------------------------------------------------------------
@@ -215,7 +188,7 @@ class Belief:
             log_evidence += peak
             below[i] = np.exp(logs[i] - peak)
             if i:
-                upward[i] = np.correlate(expected[i], below[i], "valid")[::-1] + weights[i] @ evidence.tails[i]
+                upward[i] = np.correlate(expected[i], below[i], "valid")[::-1] + TINY
                 logs[parents[i]] += np.log(upward[i])
         log_evidence += float(np.log(below[0].sum()))
         belief = cls(evidence, weights, expected, below, apart, log_evidence)
@@ -227,8 +200,7 @@ class Belief:
 
     def likelihoods(self) -> Array:  # (N, K)
         """Return the likelihood of each component for every edit, given all other evidence."""
-        offsets, tails = self.evidence.offsets, self.evidence.tails
-        return np.array([kernel(offset) @ self.pairs(i) + tails[i] @ self.apart[i] for i, offset in enumerate(offsets)])
+        return np.array([kernel(offset) @ self.pairs(i) + TINY for i, offset in enumerate(self.evidence.offsets)])
 
     def pairs(self, i: int) -> Array:  # (DIFFERENCES,)
         """Return the evidence for each effect of an edit: the sum over v of below(v + d) apart(v)."""

@@ -6,7 +6,7 @@ passenger.
 """
 
 import statistics
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -28,7 +28,7 @@ from agent.judging.belief import (
 )
 from agent.judging.failures import fault, trusted
 from agent.judging.findings import Edit, Findings
-from agent.judging.intervals import Interval, Spread, difference
+from agent.judging.intervals import Interval, difference
 from agent.judging.judges import price_of
 from agent.judging.noise import Knowledge, distinct_scores, know, line_of, measured
 
@@ -211,21 +211,17 @@ class Ablation:
 
     # ---- the findings ------------------------------------------------------------------------------------------------
 
-    def findings(self, texts: Mapping[str, Spread] | None = None) -> Findings:
-        """Return what dawn has found so far.
-
-        texts: by the names of their splits, how far the champion's gain varies with the choice of the text's pieces.
-        """
-        first, champion, texts = self.history[0], self.champion, texts or {}
+    def findings(self) -> Findings:
+        """Return what dawn has found so far."""
+        first, champion = self.history[0], self.champion
         passengers, last = self.passengers, self.without(*self.passengers)
         dropping = self._gain(champion, last) if last is not None else None
-        objection = self._objection(last, dropping) if passengers else None
-        verb, whom = ("stays", "it") if len(passengers) == 1 else ("stay", "them")
-        stays = f"{names(passengers)} {verb}: the script without {whom} {objection}" if objection else None
-        passengers = () if objection else passengers
+        stays = None
+        if passengers and not self._may_replace(last, dropping):
+            stays = f"not dropped: {names(passengers)}, since no {LAST} runs say that the script is as good without"
+            passengers = ()
         honest = self._gain(first, champion)
         recorded_bpb, believed_bpb = self._gain_of_night()
-        held = texts.get("holdout")
         confirmed = last if last is not None and passengers else champion
         return Findings(
             champion=champion.number,
@@ -234,10 +230,7 @@ class Ablation:
             recorded_bpb=recorded_bpb,
             believed_bpb=believed_bpb,
             honest=honest,
-            holdout=self._gain(first, champion, *([held] if held is not None else ()), holdout=True),
-            over="the choice of seeds"
-            + (f" and of {held.freedom + 1:,.0f} pieces of text" if held is not None else ""),
-            fitted=self._fitted(texts),
+            holdout=self._gain(first, champion, holdout=True),
             edits=tuple(doubt.edit for doubt in self.posteriors),
             passengers=passengers,
             dropping=dropping,
@@ -252,38 +245,17 @@ class Ablation:
             return recorded_bpb, recorded_bpb
         return recorded_bpb, knowledge.lead(self.champion.number, 0) * knowledge.sigma_bpb
 
-    def _gain(self, before: Attempt, after: Attempt, *texts: Spread, holdout: bool = False) -> Interval | None:
+    def _gain(self, before: Attempt, after: Attempt, *, holdout: bool = False) -> Interval | None:
         """Return how much lower one attempt's fresh scores are than another's."""
         old, new = (self.fresh(attempt, holdout=holdout).values() for attempt in (before, after))
-        return difference(old, new, *texts)
+        return difference(old, new)
 
-    def _fitted(self, texts: Mapping[str, Spread]) -> Interval | None:
-        """Return how much larger the gain on the validation text is than on the holdout; None without both spreads.
-
-        A run has the same weights on both texts, so most of its luck cancels in the difference.
-        """
-        if not {"holdout", "validation"} <= texts.keys():
-            return None
-        before_bpb, after_bpb = (
-            [self.fresh(attempt)[seed] - bpb for seed, bpb in self.fresh(attempt, holdout=True).items()]
-            for attempt in (self.history[0], self.champion)
-        )
-        return difference(before_bpb, after_bpb, texts["validation"], texts["holdout"])
-
-    def _objection(self, last: Attempt | None, dropping: Interval | None) -> str | None:
-        """Say why the script without all passengers may not replace the champion: each of its runs has to succeed."""
-        if last is None:
-            return "was never run"
-        why = fault(last)
-        if why is not None:
-            return f"failed: {why}"
-        verdict = trusted(Decision(Kind.KEPT, ""), last, None)
-        if verdict.status is not Status.KEEP:
-            return f"failed its {verdict.reason}"
-        ran = len(self.fresh(last))
-        if ran < LAST:
-            return f"ran {ran} time{'s' * (ran != 1)} by now, and {LAST} are needed"
-        return "is worse" if dropping is not None and dropping.high_bpb < 0 else None
+    def _may_replace(self, last: Attempt | None, dropping: Interval | None) -> bool:
+        """Return whether the script without passengers may replace the champion: each of its runs has to succeed."""
+        if last is None or fault(last) is not None or len(self.fresh(last)) < LAST:
+            return False
+        is_trusted = trusted(Decision(Kind.KEPT, ""), last, None).status is Status.KEEP
+        return is_trusted and (dropping is None or dropping.high_bpb >= 0)
 
 
 def names(edits: Collection[int]) -> str:

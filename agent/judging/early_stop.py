@@ -25,6 +25,8 @@ LEAST_RUNS = 6  # finished ones, before a line through them means anything
 NEARER = 0.75  # share of them that are asked, by the distance of their losses from the incumbent's
 SURE = 1 - 0.01 / len(FRACTIONS)  # that the score would have been above the incumbent's: 0.01 for all looks together
 
+WORST_BPB = 1000.0  # a script writes its own curve, which could forecast any number
+
 Losses = Mapping[float, float]  # fraction of the budget → training loss there; without those that are not reached yet
 
 
@@ -42,21 +44,13 @@ class Bound:
 
     fraction: float
     loss: float
-    incumbent_loss: float
     slope: float  # of the line that it was read from: bits per byte for each nat of loss …
     offset_bpb: float  # … and at a loss of zero
 
-    def forecast_bpb(self, losses: Losses) -> float:
-        """Forecast the score of a run with these losses, which has reached the fraction."""
-        return self.offset_bpb + self.slope * losses[self.fraction]
-
-    def verdict(self, losses: Losses) -> str | None:
-        """Return why a run with these losses is hopeless; None if it is not, or has not reached the fraction."""
+    def forecast_bpb(self, losses: Losses) -> float | None:
+        """Return the score that these losses forecast, if it is hopeless; None if not, or before the fraction."""
         loss = losses.get(self.fraction, -math.inf)
-        if loss <= self.loss:
-            return None
-        above = loss - self.incumbent_loss
-        return f"stopped early at {self.fraction:.0%}: its loss was {above:.3f} above the incumbent's"
+        return min(self.offset_bpb + self.slope * loss, WORST_BPB) if loss > self.loss else None
 
 
 class Point(msgspec.Struct):
@@ -120,4 +114,4 @@ def _bound(mark: float, finished: Sequence[Finished], incumbent: Finished, sure:
     errors, freedom = val_bpb - offset - slope * loss, len(near) - 2
     error_bpb = math.sqrt(float(errors @ errors) / freedom * (1 + 1 / len(near)))  # of one forecast
     margin_bpb = float(stats.t.ppf(sure, freedom)) * error_bpb
-    return Bound(mark, max((incumbent.val_bpb + margin_bpb - offset) / slope, here), here, slope, offset)
+    return Bound(mark, max((incumbent.val_bpb + margin_bpb - offset) / slope, here), slope, offset)

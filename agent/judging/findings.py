@@ -31,18 +31,11 @@ class Findings:
     recorded_bpb: float | None  # the champion's gain over attempt 0, by the night's own scores
     believed_bpb: float | None  # the same gain, by the shrunken estimates of the judge
     honest: Interval | None  # on fresh seeds; None until attempt 0 and champion have two each
-    holdout: Interval | None  # the same runs on text that no run was judged by; over its documents, too, where known
-    over: str  # what the holdout's interval covers
-    fitted: Interval | None  # the gain on the validation text less that on the holdout, over seeds and both texts
+    holdout: Interval | None  # the same runs on text that no run was judged by
     edits: tuple[Edit, ...]  # in the order in which they were kept
     passengers: tuple[int, ...]  # to be dropped
     dropping: Interval | None  # measured gain of dropping them over the champion; None if it was not measured
     stays: str | None  # why doubtful edits are not dropped after all
-
-    @property
-    def is_fitted(self) -> bool:
-        """Return whether the gain on the validation text exceeds that on the holdout by more than chance."""
-        return self.fitted is not None and self.fitted.low_bpb > 0
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> "Findings":

@@ -63,8 +63,7 @@ class Knowledge:
 def measured(history: History, judged: Attempt | None = None) -> tuple[Attempt, ...]:
     """Return the attempts that the judge learns from: settled, not crashed, believed, and the one that is judged.
 
-    A run that was stopped early counts as evidence of a bad score. Attempts made from a script that does not count are
-    left out as well.
+    Attempts made from a script that does not count are left out as well.
 
     Of a long night, only the latest attempts count, and all their ancestors. A decision is about an edit and the line
     of scripts that it stands on. All others only teach what edits bring and how far seeds move scores, and that changes
@@ -83,16 +82,18 @@ def measured(history: History, judged: Attempt | None = None) -> tuple[Attempt, 
             attempt is judged or (attempt.settled and is_believed(attempt.decision))
         ):
             continue
-        parent = counting.get(attempt.parent)
-        was_compared = parent is not None and parent.scores_bpb and stopped_runs(attempt)
-        if (parent is not None or attempt.parent is None) and (attempt.scores_bpb or was_compared):
+        if (attempt.parent is None or attempt.parent in counting) and observed(attempt):
             counting[attempt.number] = attempt
     return tuple(counting.values())
 
 
-def stopped_runs(attempt: Attempt) -> int:
-    """Count the runs that were stopped early."""
-    return sum(run.ending is Ending.HOPELESS for run in attempt.done_runs)
+def observed(attempt: Attempt) -> tuple[float, ...]:
+    """Return an attempt's scores; without any, those that were forecast of runs that were stopped early.
+
+    To leave these out would make the edits that are seen look better than edits are.
+    """
+    forecasts = (run.forecast_bpb for run in attempt.done_runs if run.ending is Ending.HOPELESS)
+    return distinct_scores(attempt) or tuple(score for score in forecasts if score is not None)
 
 
 def is_believed(decision: Decision | None) -> bool:
@@ -128,27 +129,15 @@ def know(attempts: Sequence[Attempt]) -> Knowledge | None:
     reference_bpb = attempts[0].scores_bpb[0]
     nodes = []
     for attempt in attempts:
-        parent = 0 if attempt.parent is None else place[attempt.parent]
-        stopped, merges = stopped_runs(attempt), attempt.proposal.merges
-        scores_bpb = (ceiling_bpb(attempts[parent]),) * stopped or distinct_scores(attempt)
-        scores = tuple(reference_bpb - value for value in scores_bpb)
-        source, merged = source_name(attempt.proposal.source), None if merges is None else place.get(merges)
-        nodes.append(Node(parent, scores, source, merged, is_stopped=stopped > 0))
+        parent, merges = 0 if attempt.parent is None else place[attempt.parent], attempt.proposal.merges
+        scores = tuple(reference_bpb - value for value in observed(attempt))
+        merged = None if merges is None else place.get(merges)
+        nodes.append(Node(parent, scores, source_name(attempt.proposal.source), merged))
     last_repeat = max((i for i, node in enumerate(nodes) if len(node.scores) > 1), default=0)
     sigma_bpb = most_probable_sigma(tuple(nodes[: last_repeat + 1]))  # later attempts add little
     doubt = doubt_of(attempts[0], sigma_bpb)
     sigma_bpb *= 1.0 if doubt is None else WIDENED
     return Knowledge(learn(tuple(nodes), sigma_bpb), sigma_bpb, place, reference_bpb, doubt)
-
-
-def ceiling_bpb(parent: Attempt) -> float:
-    """Return a lower limit for the score of a run that was stopped early: its parent's mean at that time.
-
-    It is not known which of the parent's runs came later, so the lowest mean of any time is taken. All runs of
-    attempt 0 come first, so its last mean is right.
-    """
-    scores = parent.scores_bpb
-    return min(statistics.fmean(scores[:k]) for k in range(1 if parent.number else len(scores), len(scores) + 1))
 
 
 def doubt_of(first: Attempt, sigma_bpb: float) -> str | None:
@@ -185,7 +174,7 @@ def most_probable_sigma(tree: tuple[Node, ...]) -> float:
     mislead, since runs are repeated because of their first score: it is only where the search begins.
     """
     pooled_bpb, freedom = pooled_deviation([node.scores for node in tree])
-    runs = sum(len(node.scores) for node in tree if not node.is_stopped)
+    runs = sum(len(node.scores) for node in tree)
 
     def plausibility(rung: int) -> float:
         sigma_bpb = RUNG**rung

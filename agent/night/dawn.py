@@ -7,9 +7,6 @@ after an interruption as the night does.
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
-
-import numpy as np
 
 from agent.clock import boot_id, utc_now
 from agent.experiment import (
@@ -29,15 +26,12 @@ from agent.experiment import (
 )
 from agent.judging.champion import FRESH, QUESTION, Ablation, DawnRun, Without, names
 from agent.judging.findings import SOURCE, Edit, Findings
-from agent.judging.intervals import Pieces, Spread
-from agent.lab.data import load_data
 from agent.night.loop import Driver, at_work
 from agent.night.plan import Candidate, Decide, Enter, Plan, fallen_keeps
 from agent.night.state import NightContext, State
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.runs.jobs import Job, Measure
-from agent.runs.score import SPLITS, Rows, read_committed
 from agent.script.merge import without_edits
 from agent.view.findings import findings_lines
 from agent.view.words import confirmed_branch
@@ -184,8 +178,7 @@ def _conclude(driver: Driver, plan: DawnPlan) -> Findings | None:
     journal, dawn = driver.journal, plan.dawn()
     if dawn is None:
         return None
-    texts: dict[str, Spread] = {split: text for split in SPLITS if (text := _text(driver, dawn, split)) is not None}
-    concluded = plan.ablation(dawn).findings(texts)
+    concluded = plan.ablation(dawn).findings()
     _record(driver, dawn, concluded)
     recorded = replace(dawn, findings=asdict(concluded))
     journal.put_dawn(recorded)  # before the branch, which may be refused: hours were spent on these findings
@@ -195,25 +188,6 @@ def _conclude(driver: Driver, plan: DawnPlan) -> Findings | None:
     if not driver.context.stop.after_run:
         journal.put_dawn(replace(recorded, ended=utc_now()))
     return concluded
-
-
-def _text(driver: Driver, dawn: Dawn, split: Split) -> Spread | None:
-    """Return how far the champion's gain varies with the choice of documents, from committed losses.
-
-    None where attempt 0 or the champion has no losses on this text.
-    """
-    history, runner = driver.state.attempts, driver.context.runner
-    rows = Rows.of(runner.night, split)
-    pieces = Pieces.of(rows.targets, rows.token_bytes, load_data(Path(runner.night.data), verify=False).bos)
-    nats = []
-    for attempt in (history[0], history[dawn.champion]):
-        files = (runner.losses(attempt.number, run.seed, split) for run in attempt.dawn_runs(dawn.number))
-        committed = (losses for file in files if (losses := read_committed(file, rows)) is not None)
-        sums = [pieces.nats(losses, rows.counted) for losses in committed]
-        if not sums:
-            return None
-        nats.append(np.mean(sums, axis=0))
-    return pieces.spread(nats[0] - nats[1])
 
 
 def _record(driver: Driver, dawn: Dawn, findings: Findings) -> None:

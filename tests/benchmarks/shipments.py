@@ -38,6 +38,6 @@ def ship_night(
             journal.record_ask(ask)
         if honest is not None:
             around = Interval(honest, honest - 0.1, honest + 0.1)
-            found = Findings(at, at, 8, None, None, around, around, "", None, (), (), None, None)
+            found = Findings(at, at, 8, None, None, around, around, (), (), None, None)
             journal.put_dawn(Dawn(1, at, 4, "", "", dataclasses.asdict(found)))
     ship(place, tag, out / tag)

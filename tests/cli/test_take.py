@@ -188,7 +188,7 @@ def test_where_only_records_of_other_nights_are_the_first_edit_begins_with_the_s
 
 
 def test_the_confirmed_script_is_that_of_dawn(here):
-    found = asdict(Findings(2, 1, 8, 0.1, 0.1, None, None, "", None, (), (), None, None))
+    found = asdict(Findings(2, 1, 8, 0.1, 0.1, None, None, (), (), None, None))
     with closing(sqlite3.connect(here.folder("t") / "journal.sqlite")) as journal, journal:
         findings = json.dumps(found)
         journal.execute("INSERT INTO dawns VALUES (1, 2, 4, 'then', 'now', ?)", (findings,))

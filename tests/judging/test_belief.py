@@ -19,8 +19,6 @@ from agent.judging.belief import (
     Node,
     effects,
     learn,
-    noise_below,
-    noise_density,
 )
 from agent.judging.noise import most_probable_sigma
 
@@ -121,81 +119,11 @@ def test_a_sources_record_is_part_of_the_prior_of_its_next_edit():
         assert sure["poor"] < sure["new"] < sure["good"]
 
 
-def test_few_edits_of_a_source_say_little_against_many_of_the_others():
-    """Three harmful ones are no proof that a source is worse than those that gain with every second edit."""
-    told = (*two_sources(0)[:151], *[Node(0, (-3.0,), source="new")] * 3)
-    belief = learn(told)
-    gains = {name: belief.weights[i][GAINS].sum() for name, i in (("good", 1), ("new", len(told) - 1))}
-    assert 0.5 * gains["good"] < gains["new"] < gains["good"]
-
-
-def test_with_one_source_its_name_changes_nothing():
-    plain = night(np.random.default_rng(0), 40, (0.7, 0.18, 0.12))
-    named = tuple(replace(one, source="search") for one in plain)
-    assert np.array_equal(learn(plain).apart, learn(named).apart)
-    assert learn(named).weights == pytest.approx(np.tile(learn(named).weights[0], (41, 1)))
-
-
-def test_discarded_children_tell_of_their_parent_at_no_cost():
-    kept = (Node(0, (0.0, 0.0, 0.0)), Node(0, (1.5,)))
-
-    def sure_with(child: float) -> float:
-        return believed(*kept, *[Node(1, (child,))] * 6).effect(1).sure
-
-    assert sure_with(1.5) > believed(*kept).effect(1).sure > sure_with(-0.5)
-
-
 def test_an_outlier_is_no_discovery():
     """Two runs, one far out: the mean of a Gaussian would be sure of a gain."""
     baseline = Node(0, (0.0, 0.3, -0.3))
     odd, fine = (believed(baseline, Node(0, scores)).effect(1) for scores in ((7.0, 0.0), (3.5, 3.5)))
     assert odd.sure < 0.8 < 0.98 < fine.sure
-
-
-def test_what_is_beyond_all_doubt_is_beyond_all_doubt():
-    """As where the noise is tiny and edits are not."""
-    baseline = Node(0, (0.0, 0.3, -0.3))
-    for far in (100.0, 1e4, 1e7):
-        worse, better = (learn((baseline, Node(0, (merit,)))).effect(1) for merit in (-far, far))
-        assert worse.sure < 1e-6
-        assert better.sure > 1 - 1e-6
-        assert better.mean == pytest.approx(far, rel=0.02)
-        assert worth(better) == pytest.approx(far, rel=0.02)
-        assert worth(worse) < -0.9 * far
-
-
-def test_a_run_is_worth_most_where_the_verdict_is_open():
-    baseline = Node(0, (0.0, 0.0, 0.0))
-    worse, open_, better = (
-        believed(baseline, Node(0, (merit,) * 2)).value_of_runs(1, 0.3) for merit in (-3.0, 1.0, 5.0)
-    )
-    assert open_ > 20 * max(worse, better)
-    assert min(worse, better) >= -1e-12
-
-
-# ---- runs that were ended early --------------------------------------------------------------------------------------
-
-
-def test_a_ceiling_says_what_the_sum_over_all_scores_below_it_says():
-    """The window of the attempt holds most of its merits, and the rest is in one tail."""
-    baseline = Node(0, (0.0, 0.3, -0.3))
-    low = np.arange(-4000, 8 * int(1 / STEP))  # the score that it would have had: down to 500 sigma below
-    ceiling = 0.5 / STEP
-    evidence = Evidence.of((baseline, Node(0, (0.5,), is_stopped=True)), 1.0)
-    own, merits = evidence.runs[0], evidence.centres[0] + POINTS
-    table = effects(np.arange(-5000, 5000))  # (K, differences)
-    below = noise_below((ceiling - low) * STEP)
-    spelled_out = np.stack([table[:, low - merit + 5000] @ below for merit in merits], axis=1)  # (K, SIZE)
-    wanted = spelled_out @ (own / own.sum())
-    found = Belief.of(evidence, PRIOR).likelihoods()[1]
-    assert found / found.sum() == pytest.approx(wanted / wanted.sum(), rel=2e-3)
-
-
-def test_the_probability_below_is_the_integral_of_the_density():
-    grid = np.linspace(-60, 60, 240_001)
-    summed = np.cumsum(noise_density(grid)) * (grid[1] - grid[0])
-    for at in (-5.0, -1.0, 0.0, 0.7, 3.0):
-        assert noise_below(np.array([at]))[0] == pytest.approx(np.interp(at, grid, summed), abs=1e-3)
 
 
 # ---- sigma -------------------------------------------------------------------------------------------------------

@@ -1,15 +1,14 @@
 """The verdict: a pure function of scores."""
 
 import dataclasses
-import time
 
 import pytest
 from judged import scored_attempt, scored_run
 
-from agent.experiment import Attempt, Audit, Decision, Ending, Kind, Noise, Proposal, Review, Run, Score, Status
+from agent.experiment import Attempt, Audit, Decision, Ending, Kind, Noise, Proposal, Run, Score, Status
 from agent.judging.failures import trusted
-from agent.judging.judges import Balanced, Greedy, Strict, choose_judge
-from agent.judging.noise import measured, noise
+from agent.judging.judges import Balanced, Greedy, Strict
+from agent.judging.noise import noise
 from agent.records.summary import earned
 
 
@@ -32,27 +31,14 @@ def judged(candidate: Attempt, *history: Attempt) -> Decision:
     return Greedy().judge(candidate, history)
 
 
-def test_attempt_0_is_the_baseline():
-    assert judged(attempt(0, 1.5)) == Decision(Kind.BASELINE, "baseline")
-
-
 def test_strictly_lower_is_kept_and_says_by_how_much():
     decision = judged(attempt(1, 1.25), kept(0, 1.5))
     assert decision == Decision(Kind.KEPT, "0.250000 below the incumbent")
 
 
-def test_a_tie_is_a_discard():
-    assert judged(attempt(1, 1.5), kept(0, 1.5)).status is Status.DISCARD
-
-
 def test_the_incumbent_is_the_last_kept_and_its_value_a_mean():
     assert judged(attempt(2, 1.45), kept(0, 1.6), kept(1, 1.3, 1.5)).status is Status.DISCARD
     assert judged(attempt(2, 1.35), kept(0, 1.6), kept(1, 1.3, 1.5)).status is Status.KEEP
-
-
-def test_no_score_is_a_crash_and_never_a_number():
-    """Scoring gives none that is not finite: tests/cheats/caught has scripts that try."""
-    assert judged(attempt(1, None), kept(0, 1.5)).status is Status.CRASH
 
 
 def test_one_crashed_run_among_several_is_a_crash():
@@ -73,12 +59,6 @@ def test_a_failed_run_says_how_it_ended_and_its_last_line(ending, exit_code, las
     assert judged(failed, kept(0, 1.5)).reason == reason
 
 
-def test_interrupted_runs_do_not_count():
-    lost = attempt(1, 1.0, ending=Ending.LOST)
-    assert lost.done_runs == ()
-    assert lost.val_bpb is None
-
-
 # ---- confirmed, audited, believed ------------------------------------------------------------------------------------
 
 
@@ -90,22 +70,12 @@ def test_what_would_be_kept_is_measured_with_more_seeds_first():
     assert judge.judge(attempt(1, 1.4, 1.7), (best,)).status is Status.DISCARD
 
 
-def test_a_script_that_ignores_its_seed_confirms_nothing():
-    decision = Greedy(confirm=1).judge(attempt(1, 1.4, 1.4), (kept(0, 1.5),))
-    assert decision == Decision(Kind.IGNORES_SEED, "it ignores its seed: two seeds gave the very same score")
-
-
 def test_a_gain_beyond_the_plausible_is_not_kept():
     verdict = Decision(Kind.KEPT, "lower")
     assert trusted(verdict, attempt(1, 1.2), kept(0, 1.5), plausible=0.25) == verdict
     doubted = trusted(verdict, attempt(1, 1.0), kept(0, 1.5), plausible=0.25)
     assert doubted.status is Status.DISCARD
     assert doubted.reason.startswith("quarantine: 33% below the incumbent, more than 25%")
-
-
-def test_the_first_attempt_has_nothing_to_be_compared_with():
-    verdict = Decision(Kind.BASELINE, "baseline")
-    assert trusted(verdict, attempt(0, 0.1), None) == verdict
 
 
 def test_one_failed_audit_is_enough():
@@ -144,14 +114,6 @@ def test_attempt_0_is_measured_until_the_noise_is_known():
         assert judge.judge(full, ()) == Decision(Kind.BASELINE, "baseline")
 
 
-def test_a_loser_costs_one_run():
-    for judge in (Balanced(), Strict()):
-        decision = judge.judge(candidate(1, 1.54), (BASELINE,))
-        assert decision.status is Status.DISCARD
-        assert decision.gain_bpb < 0
-        assert decision.sure < 0.1
-
-
 def test_a_clear_gain_is_kept_at_once_and_a_small_one_asks_for_another_seed():
     history = [BASELINE, *worse(1, 12, parent=0, val_bpb=1.5)]
     clear = Balanced().judge(candidate(13, 1.40), history)
@@ -161,12 +123,6 @@ def test_a_clear_gain_is_kept_at_once_and_a_small_one_asks_for_another_seed():
     assert clear.kind is Kind.KEPT
     later = [BASELINE, *worse(1, 40, parent=0, val_bpb=1.5)]  # when ideas have turned out to be worth little
     assert Balanced().judge(candidate(41, 1.492), later).status is None
-
-
-def test_the_recorded_gain_is_shrunk():
-    history = [BASELINE, *worse(1, 12, parent=0, val_bpb=1.5)]
-    decision = Balanced().judge(candidate(13, 1.485), history)
-    assert 0 < decision.gain_bpb < 0.013
 
 
 def kept_by_luck(children: float) -> list[Attempt]:
@@ -205,22 +161,6 @@ def test_the_words_of_a_reason_decide_nothing():
     assert Balanced().review(sure).decisions == {}
 
 
-def test_a_doubtful_tip_is_measured_again_and_a_sure_one_is_not():
-    doubtful, sure = (
-        [BASELINE, *worse(1, 40, 0, 1.5), scored_attempt(41, value, parent=0, status=Status.KEEP)]
-        for value in (1.492, 1.40)
-    )
-    assert Balanced().review(doubtful).again == 41
-    assert Balanced().review(sure).again is None
-    assert Greedy().review(doubtful) == Strict().review(doubtful) == Review()
-
-
-def test_only_the_end_of_the_chain_is_revoked():
-    history = kept_by_luck(children=0.03)
-    history.append(scored_attempt(len(history), 1.30, 1.301, parent=1, status=Status.KEEP, reason="lower"))
-    assert all(decision.status is Status.KEEP for decision in Balanced().review(history).decisions.values())
-
-
 def test_what_did_not_count_says_nothing():
     history = [BASELINE, *worse(1, 8, parent=0, val_bpb=1.5)]
     verdict = Balanced().judge(candidate(12, 1.49, 1.488), history)
@@ -243,14 +183,6 @@ def test_where_seeds_move_nothing_one_run_tells_all():
     assert Balanced().judge(candidate(1, 1.4999), (exact,)).status is Status.KEEP
     assert Balanced().judge(candidate(1, 1.5), (exact,)).status is Status.DISCARD
     assert noise((exact,)) == Noise(0.0, 3, 0.0)
-
-
-def test_a_hundred_attempts_are_judged_in_well_under_a_second():
-    history = kept_by_luck(children=0.0) + worse(12, 88, parent=1, val_bpb=1.5)
-    began = time.perf_counter()
-    Balanced().judge(candidate(100, 1.48, parent=1), history)
-    Balanced().review(history)
-    assert time.perf_counter() - began < 1.0
 
 
 def test_noise_says_what_two_runs_can_tell_apart():
@@ -277,12 +209,6 @@ def test_strict_keeps_after_three_runs_at_the_earliest_and_asks_while_there_is_h
         assert Strict().judge(candidate(1, *scores), (baseline,)).status is status
 
 
-def test_a_judge_is_chosen_by_its_name():
-    assert choose_judge("greedy", confirm=2) == Greedy(2)
-    assert choose_judge("balanced") == Balanced()
-    assert choose_judge("strict") == Strict()
-
-
 # ---- dawn ------------------------------------------------------------------------------------------------------------
 
 
@@ -305,12 +231,3 @@ def test_what_dawn_measures_is_not_for_the_night_to_judge_by():
     assert [(one.val_bpb, one.val_bpb_std, one.spent_s) for one in seen[:-1]] == [
         (one.val_bpb, one.val_bpb_std, one.spent_s) for one in history
     ]
-
-
-def test_a_script_that_dawn_has_confirmed_is_an_edit_of_its_parent_in_the_tree():
-    history = kept_by_luck(children=0.0)
-    adopted = scored_attempt(len(history), 1.41, 1.42, parent=1, without=(1,), status=Status.KEEP, kind=Kind.ADOPTED)
-    assert [one.number for one in measured([*history, adopted])][-1] == adopted.number
-    assert adopted.number not in Balanced().review([*history, adopted]).decisions
-    unmeasured = dataclasses.replace(adopted, runs=())
-    assert Balanced().review([*history, unmeasured]) == Balanced().review(history)

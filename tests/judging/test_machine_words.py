@@ -31,13 +31,11 @@ LOGS = {
 
 @pytest.mark.parametrize("log", LOGS)
 def test_the_words_of_each_platform_are_known(log):
-    found = {kind: told_by(f"step 12\n{log}", kind) for kind in ("cpu", "metal", "cuda")}
-    rows = [(kind, *row) for kind, rows in MESSAGES.items() for row in rows]
-    own, _, meaning, remedy = next(row for row in rows if row[1] == LOGS[log])
-    for kind, sentence in found.items():
+    own = next(kind for kind, messages in MESSAGES.items() if LOGS[log] in messages)
+    for kind in ("cpu", "metal", "cuda"):
+        sentence = told_by(f"step 12\n{log}", kind)
         assert (sentence is not None) == (own in ("", kind)), "on its device alone"
-        if sentence is not None:
-            assert sentence == f"{meaning} ({own or 'the system'}: {LOGS[log]}); {remedy}"
+        assert sentence is None or f'"{LOGS[log]}"' in sentence
 
 
 @pytest.mark.parametrize(
@@ -49,12 +47,6 @@ def test_the_words_of_each_platform_are_known(log):
 )  # fmt: skip
 def test_what_a_script_says_of_its_own_faults_is_not_the_machines(log):
     assert told_by(log, "metal") is told_by(log, "cuda") is None
-
-
-def test_every_message_is_written_as_it_is_compared():
-    words = [row[0] for rows in MESSAGES.values() for row in rows]
-    assert words == [one.lower() for one in words]
-    assert len(set(words)) == len(words)
 
 
 def test_an_edit_has_one_void_run_and_one_more_for_each_four_that_counted():
@@ -87,42 +79,18 @@ def dies(notes: Path, deaths: int, words: str, **dials: object) -> str:
     return unigram(**dials).replace(LOADS, f"{code.lstrip(chr(10))}{LOADS}")
 
 
-@pytest.mark.slow  # 14 processes
+@pytest.mark.slow  # 10 processes
 def test_a_night_redoes_once_what_the_driver_ended_before_it_blames_an_edit(grounds: Grounds, tmp_path, monkeypatch):
     monkeypatch.setenv("NIGHTSHIFT_PRESET", "metal")
     scripts = [
         dies(tmp_path / "once", 1, WATCHDOG, SHARPNESS=0.6),
         dies(tmp_path / "always", 99, WATCHDOG, SHARPNESS=0.7),
-        dies(tmp_path / "greedy", 99, "[METAL] Insufficient Memory", SHARPNESS=0.8),
     ]
     with scripted_context(grounds.root, "t", scripts) as context:
         run_night(context)
-    _, once, always, greedy = grounds.attempts("t")
+    _, once, always = grounds.attempts("t")
     assert [run.ending for run in once.runs] == [Ending.SPOILT, Ending.FINISHED]
     assert once.status is Status.KEEP
-    for edit in (always, greedy):
-        assert [run.ending for run in edit.runs] == [Ending.SPOILT, Ending.CRASHED]
-        assert edit.status is Status.CRASH
-    assert "the GPU's watchdog ended it" in always.decision.reason
-    said = [sentence for sentence in context.watcher.sentences if "does not count and is done again, once" in sentence]
-    assert [sentence[:14] for sentence in said] == ["this run of #1", "this run of #2", "this run of #3"]
-
-
-@pytest.mark.slow  # 12 processes
-def test_a_script_that_calls_for_the_watchdog_with_every_seed_is_not_heard_with_each_of_them(
-    grounds: Grounds, monkeypatch
-):
-    monkeypatch.setenv("NIGHTSHIFT_PRESET", "metal")
-    dies_unlucky = f"    if 'dry' not in Path.cwd().name and options.seed:\n        raise RuntimeError({WATCHDOG!r})\n"
-    script = unigram(SHARPNESS=0.6, JITTER=0.01).replace(LOADS, dies_unlucky + LOADS)
-    with scripted_context(grounds.root, "t", [script], confirm=1) as context:
-        run_night(context)
-    runs = grounds.attempts("t")[1].runs
-    assert [run.ending for run in runs] == [Ending.FINISHED, Ending.SPOILT, Ending.CRASHED]
-
-
-@pytest.mark.slow  # 6 processes
-def test_on_a_cpu_no_words_of_a_gpu_make_a_run_void(grounds: Grounds, tmp_path):
-    with scripted_context(grounds.root, "t", [dies(tmp_path / "always", 99, WATCHDOG, SHARPNESS=0.6)]) as context:
-        run_night(context)
-    assert [run.ending for run in grounds.attempts("t")[1].runs] == [Ending.CRASHED]
+    assert [run.ending for run in always.runs] == [Ending.SPOILT, Ending.CRASHED]
+    assert always.status is Status.CRASH
+    assert '"impacting interactivity"' in always.decision.reason

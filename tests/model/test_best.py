@@ -116,7 +116,7 @@ def test_an_interval_is_given_once_the_noise_is_known(kept_night):
 def test_the_script_that_dawn_confirmed_is_the_best_and_its_honest_gain_is_told(night, about, passengers, gain, best):
     honest = Interval(0.1, 0.05, 0.15)
     script = 0 if passengers else about
-    found = Findings(about, script, 8, 0.2, 0.2, honest, None, "", None, (), passengers, None, None)
+    found = Findings(about, script, 8, 0.2, 0.2, honest, None, (), passengers, None, None)
     with Journal.resume(night.folder("t") / "journal.sqlite") as journal:
         journal.put_dawn(Dawn(1, about, 4, "2026-01-02T03:04:05Z", findings=dataclasses.asdict(found)))
     facts = told(night)

@@ -74,15 +74,6 @@ def test_an_interval_shrinks_with_the_root_of_its_runs():
     assert runs_to_tell(Interval(-0.01, -0.03, 0.01), 8) is None
 
 
-def test_an_alarm_says_by_how_much_and_over_what():
-    assert FOUND is not None
-    fitted = replace(FOUND, fitted=Interval(0.01, 0.005, 0.015))
-    lines = findings_lines(fitted, HISTORY, NIGHT, is_branch_there=True)
-    alarm = next(line for line in lines if "ALARM" in line)
-    assert "gains +0.010000 [+0.005000, +0.015000] more than on the holdout, over seeds and both texts" in alarm
-    assert not [line for line in findings_lines(FOUND, HISTORY, NIGHT, is_branch_there=True) if "ALARM" in line]
-
-
 def test_status_tells_of_the_latest_dawn():
     record = Record(replace(NIGHT, branch="experiments/30s-t"), tuple(HISTORY))
     assert FOUND is not None
