@@ -518,8 +518,8 @@ FAULTS = (
     Fault(
         "both turned a dial",
         "script/merge.py",
-        "if not turned or any(name not in now or now[name] != old[name] for name in turned):",
-        "if not turned or any(name not in now for name in turned):",
+        "but=frozenset() if overrule else turned)",
+        "but=frozenset())",
         "A dial that both sides have turned is a conflict.",
     ),
     Fault(

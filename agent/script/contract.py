@@ -18,6 +18,7 @@ MAX_DEPTH = 100  # of the syntax tree, which other functions read recursively; t
 MAX_PACKAGE_FILES, MAX_PACKAGE_BYTES = 1000, 256 << 20  # of a package, since every run gets a copy
 ROOTS = ("prepare.py",)  # imported by the scorer and the probe
 PROGRAM = "agent"  # what a run may import of it, nightshift brings itself: agent/runs/fixed.py
+TOO_DEEP = f"a script is nested more than {MAX_DEPTH} deep; split its longest expression, or its longest chain of elif"
 PROMISES = {
     "main": "trains for --budget-s and writes summary.json, metrics.jsonl and model.safetensors to --out",
     "load_model": "returns the model for a file of weights",
@@ -29,9 +30,12 @@ _one_at_a_time = Lock()
 
 
 def parse(source: str | bytes) -> ast.Module:
-    """Return the syntax tree of a source; raise what ast.parse raises."""
-    with _one_at_a_time:
-        return ast.parse(source)
+    """Return the syntax tree of a source; raise ScriptError if it is nested too deep, else what ast.parse raises."""
+    try:
+        with _one_at_a_time:
+            return ast.parse(source)
+    except (RecursionError, MemoryError) as error:  # MemoryError: the parser's own stack is full
+        raise ScriptError(TOO_DEEP) from error
 
 
 def check_script(source: str, name: str) -> None:
@@ -91,15 +95,11 @@ def _parse(source: str, name: str) -> ast.Module:
         line = f" line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
         message = error.msg if isinstance(error, SyntaxError) else error
         raise ScriptError(f"{name}{line} does not parse: {message}; correct it and run again") from error
-    except (RecursionError, MemoryError) as error:  # MemoryError: the parser's own stack is full
-        raise ScriptError(
-            f"{name} is nested more than {MAX_DEPTH} deep; split its longest expression, or its longest chain of elif"
-        ) from error
     return tree
 
 
 def _check_tree(tree: ast.AST) -> None:
-    """Raise RecursionError where it is too deep, ValueError where Python refuses to write an integer that long."""
+    """Raise ScriptError where it is too deep, ValueError where Python refuses to write an integer that long."""
     depth, level = 0, [tree]
     while level:
         for node in level:
@@ -107,7 +107,7 @@ def _check_tree(tree: ast.AST) -> None:
                 repr(node.value)  # as hashes and dials do with every constant
         depth, level = depth + 1, [child for node in level for child in ast.iter_child_nodes(node)]
         if depth > MAX_DEPTH:
-            raise RecursionError
+            raise ScriptError(TOO_DEEP)
 
 
 def fixed_files(folder: Path, source: str) -> tuple[str, ...]:
@@ -128,7 +128,7 @@ def fixed_files(folder: Path, source: str) -> tuple[str, ...]:
                 f"{folder / name} is missing, and every run needs it; add nightshift's own with: "
                 f"{command_to_begin(folder)}"
             ) from error
-        except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        except (OSError, SyntaxError, ValueError, ScriptError) as error:
             raise ScriptError(f"{folder / name} cannot be read ({error}); copy nightshift's own there") from error
         read.add(name)
     return tuple(sorted(read))

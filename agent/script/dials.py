@@ -8,8 +8,8 @@ A dial is an UPPER_CASE constant at module level. Where a search may turn it, it
 Only the end of a comment is read, and only if it looks like a range: "as in [3]" is prose. A misspelt range is an
 error before a night; if an edit of the night misspells one, the search does not turn that dial.
 
-In a script with at least one range, dials without a range stay as they are. In a script without any, a dial is searched
-if a sensible range follows from its name and value.
+In a script with at least one range, dials without a range stay as they are. In a script without any, each number above
+zero is searched around its value, unless its name says that it serves the run itself.
 """
 
 import ast
@@ -36,19 +36,12 @@ DIAL = re.compile(r"[A-Z][A-Z0-9_]*")
 remembered = lru_cache(maxsize=1 << 13)
 
 
-def _words(words: str) -> re.Pattern[str]:
-    return re.compile(rf"(?:^|_)(?:{'|'.join(words.split())})(?:_|$)")
-
-
-# Words in the name of a dial without a range: settings of the run itself, which are not searched, …
-MACHINERY = _words(
-    "SEED LOG EVAL EVERY INTERVAL PRINT SAVE CHECKPOINT WORKERS THREADS DEVICES? PORT VERSION BUDGET TIME SECONDS S "
-    "MINUTES HOURS TIMEOUT LIMIT MAX MIN VOCAB SEQ LEN LENGTH CONTEXT TOKENS QUEUED PREFETCH EPS EPSILON"
+# words in the name of a dial that is not searched without a range
+MACHINERY = re.compile(
+    "(?:^|_)(?:SEED|LOG|EVAL|EVERY|INTERVAL|PRINT|SAVE|CHECKPOINT|WORKERS|THREADS|DEVICES?|PORT|VERSION|BUDGET|TIME"
+    "|SECONDS|S|MINUTES|HOURS|TIMEOUT|LIMIT|MAX|MIN|VOCAB|SEQ|LEN|LENGTH|CONTEXT|TOKENS|QUEUED|PREFETCH|EPS|EPSILON)"
+    "(?:_|$)"
 )
-# … and kinds of values, which determine the range
-MEMORY = _words("BETA[12S]? MOMENTUM EMA DECAY")
-SHARE = _words("DROPOUT FRACTION FRAC SHARE PROB PROBABILITY SMOOTHING WARMUP WARMDOWN")
-LEARNING_RATE = _words("LR RATE")
 MOST_VALUE = 10**15  # a dial's value beyond it is shown nowhere
 FORMS = "[low, high]  or  [low, high] log  or  {a, b, c}"
 
@@ -80,15 +73,6 @@ class Dial:
     line: int
 
 
-def _parsed(source: str) -> ast.Module:
-    try:
-        return parse(source)
-    except (RecursionError, MemoryError) as error:  # MemoryError: the parser's own stack is full
-        raise ScriptError(
-            "the script is nested too deep to be read; split its longest expression, or its longest chain of elif"
-        ) from error
-
-
 # ---- dials and their ranges ------------------------------------------------------------------------------------------
 
 
@@ -110,7 +94,7 @@ def _read_dials(source: str, device_kind: str, *, strict: bool) -> Iterator[Dial
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
     comments = {token.start[0]: token.string for token in tokens if token.type == tokenize.COMMENT}
     skipped = () if strict else (ScriptError,)
-    for statement in _parsed(source).body:
+    for statement in parse(source).body:
         dial = None
         with suppress(*skipped):
             dial = _dial_of(statement, device_kind)
@@ -161,77 +145,66 @@ def searched(
     source: str, device_kind: str, read: Callable[[str, str], tuple[Dial, ...]] = read_dials
 ) -> tuple[Dial, ...]:
     """Return the dials that a search may turn; raise ScriptError if there is none, or if `read` raises it."""
-    dials = read(source, device_kind)
-    if all(dial.span is None for dial in dials):
-        dials = tuple(replace(dial, span=sensible(dial.name, dial.value)) for dial in dials)
-    dials = tuple({dial.name: dial for dial in dials if dial.span is not None}.values())  # if set twice, the last
+    found = read(source, device_kind)
+    if all(dial.span is None for dial in found):
+        found = tuple(replace(dial, span=sensible(dial.name, dial.value)) for dial in found)
+    dials = {dial.name: dial for dial in found if dial.span is not None}  # if set twice, the last
     if not dials:
         raise ScriptError(
             "the script has no dial with a range, so there is nothing to search; end "
             "a dial's comment with one, as in: LR = 0.04  # step size  [0.005, 0.2] log"
         )
-    return dials
+    return tuple(dials.values())
 
 
 def sensible(name: str, value: Value) -> Range | Choices | None:
     """Return a range around the value of a dial that has none; None if turning the dial could break the script."""
-    if not is_number(value) or MACHINERY.search(name):
+    if MACHINERY.search(name) or isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    assert isinstance(value, int | float)
+    if not 0 < value < math.inf:
+        return None
     if isinstance(value, int):
-        return Choices(tuple(dict.fromkeys((max(1, value // 2), value, 2 * value)))) if value > 0 else None
-    if not math.isfinite(value) or value < 0:
-        return None
-    if MEMORY.search(name) and 0.5 <= value < 1:  # of a running mean: its distance from 1 counts
-        return Range(max(0.5, 1 - 4 * (1 - value)), 1 - (1 - value) / 4, log=False, whole=False)
-    if SHARE.search(name) and value < 1:
-        return Range(max(0.0, value - 0.2), min(0.95, value + 0.2), log=False, whole=False)
-    factor = 8 if LEARNING_RATE.search(name) else 4
-    return Range(value / factor, value * factor, log=True, whole=False) if value > 0 else None
+        return Choices(tuple(dict.fromkeys((max(1, value // 2), value, 2 * value))))
+    most = min(4 * value, (1 + value) / 2) if value < 1 else 4 * value  # a share stays one
+    return Range(value / 4, most, log=True, whole=False)
+
+
+# the last bracket of a comment, if nothing but "log" follows it
+RANGE = re.compile(r"([\[{]([^\[\]{}]*)[\]}]?)(\s*log\w*)?\s*$", re.IGNORECASE)
 
 
 def _span(comment: str, name: str, value: Value, line: int) -> Range | Choices | None:
-    opening = max(comment.rfind("["), comment.rfind("{"))
-    if opening < 0:
+    """Return the range at the end of a comment; raise ScriptError where one is meant, and cannot be read.
+
+    It is prose if it holds one number, a name or a year: [3], [Kingma, 2014].
+    """
+    match = RANGE.search(comment)
+    if match is None:
         return None
-    text = comment[opening:].strip()
-    span = _choices(text) if text[0] == "{" else _interval(text, value)
-    if span is None and _looks_like_a_range(text):
-        raise ScriptError(f"line {line}: the range {text[:80]!r} of dial {name} cannot be read; write {FORMS}")
+    brackets, inside, log = match.groups()
+    span = _choices(brackets, log) if brackets[0] == "{" else _interval(brackets, log, value)
+    numbers = re.findall(r"(?:^|,)\s*[-+]*\.?\d", inside)
+    if span is None and (log or len(numbers) > 1 or (brackets[0] == "{" and "," in inside)):
+        raise ScriptError(f"line {line}: the range {match[0][:80]!r} of dial {name} cannot be read; write {FORMS}")
     return span
 
 
-def _looks_like_a_range(text: str) -> bool:
-    """Return whether text is meant as a range: two numbers in brackets, several items in braces, or `log` at the end.
-
-    It is prose if text follows the brackets, or if they hold one number, a name or a year: [3], [Kingma, 2014].
-    """
-    inside, closed, after = re.fullmatch(r"[\[{]([^\]}]*)([\]}]?)(.*)", text, re.DOTALL).groups()  # type: ignore[union-attr]
-    log = after.strip().lower().startswith("log")
-    if closed and after.strip() and not log:
-        return False
-    parts = [part.strip() for part in inside.split(",")]
-    numbers = sum(re.match(r"[-+]*\.?\d", part) is not None for part in parts)
-    return log or numbers > 1 or (text[0] == "{" and len(parts) > 1)
-
-
-def _interval(text: str, value: Value) -> Range | None:
-    match = re.fullmatch(r"(\[[^\]]*\])(\s+log)?", text)
-    bounds = _elements(match[1]) if match else ()
-    if match is None or len(bounds) != 2 or not all(map(is_number, (*bounds, value))):
+def _interval(text: str, log: str | None, value: Value) -> Range | None:
+    bounds = _elements(text)
+    if len(bounds) != 2 or not all(map(is_number, (*bounds, value))) or (log or " log").strip() != "log":
         return None
     low, high, number = cast(tuple[float, float, float], (*bounds, value))
-    log, whole = match[2] is not None, isinstance(value, int)
+    whole = isinstance(value, int)
     if not (low < high and math.isfinite(high - low)) or (log and min(low, number) <= 0):
         return None
     if whole and not (isinstance(low, int) and isinstance(high, int)):
         return None
-    return Range(low, high, log, whole)
+    return Range(low, high, log is not None, whole)
 
 
-def _choices(text: str) -> Choices | None:
+def _choices(text: str, log: str | None) -> Choices | None:
     values = _elements(text)
-    return Choices(values) if len(values) > 1 else None
+    return Choices(values) if len(values) > 1 and log is None else None
 
 
 def _elements(text: str) -> tuple[Value, ...]:
@@ -251,7 +224,7 @@ def set_dials(source: str, device_kind: str, values: Mapping[str, Value]) -> str
 
     Raise ScriptError if the script has no such dial, or a value cannot be written.
     """
-    constants = filter(None, map(_constant, _parsed(source).body))
+    constants = filter(None, map(_constant, parse(source).body))
     places = {name: _literal(node, name, device_kind) for name, node in constants if name in values}
     missing = sorted(set(values) - set(places))
     if missing:
@@ -382,7 +355,7 @@ def _statements(source: str, device_kind: str) -> tuple[_Statement, ...]:
 
 @lru_cache(maxsize=1 << 14)
 def _statements_of_block(text: str, device_kind: str) -> tuple[_Statement, ...]:
-    return tuple(_statement(node, device_kind) for node in _parsed(text).body)
+    return tuple(_statement(node, device_kind) for node in parse(text).body)
 
 
 def _statement(node: ast.stmt, device_kind: str) -> _Statement:

@@ -11,7 +11,6 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -21,7 +20,7 @@ from agent.files import throwaway_folder
 from agent.git import detached_git
 from agent.invocation import typed
 from agent.script.contract import check_script, parse
-from agent.script.dials import Value, only_dials_differ, set_dials, values_of
+from agent.script.dials import Value, set_dials, values_of
 from agent.text import SAID_CHARS, one_line
 
 # ---- what an edited script was made from -----------------------------------------------------------------------------
@@ -75,13 +74,6 @@ def merged(script: str, base: str, edited: str, device_kind: str) -> str | None:
 
     A dial that both the script and the edit have turned is a conflict.
     """
-    if only_dials_differ(base, edited, device_kind):
-        with suppress(ScriptError):  # a later edit has left dials that cannot be read
-            old, new, now = (values_of(text, device_kind) for text in (base, edited, script))
-            turned = {name: value for name, value in new.items() if old.get(name) != value}
-            if not turned or any(name not in now or now[name] != old[name] for name in turned):
-                return None
-            return set_dials(script, device_kind, turned)
     try:
         text = merge_texts(script, *_sides(script, base, edited, device_kind))
         check_edit(text, script)
@@ -173,18 +165,11 @@ def _names(body: Iterable[ast.stmt]) -> Iterator[str]:
 
 # ---- lines -----------------------------------------------------------------------------------------------------------
 
-MOST_SHOWN = 20  # places of a conflict, in its sentence
 HUNK = re.compile(r"(?m)^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 
 
 class Conflict(ScriptError):
     """Say which lines of ours cannot be merged."""
-
-    def __init__(self, edits: Iterable["_Edit"]) -> None:
-        spans = [(edit.at + 1, edit.at + max(1, len(edit.lines))) for edit in edits]
-        shown = ", ".join(f"{first}" if first >= last else f"{first} to {last}" for first, last in spans[:MOST_SHOWN])
-        shown += ", …" * (len(spans) > MOST_SHOWN)
-        super().__init__(f"line{'' if shown.isdigit() else 's'} {shown}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,11 +191,10 @@ class _Edit:
 def merge_texts(ours: str, base: str, theirs: str) -> str:
     """Return ours with the changes from base to theirs; raise Conflict where they contradict each other.
 
-    The lines of two insertions at one place are ours and then theirs, if a script with either order keeps the contract.
-    A line break at the end is merged by itself: that one side lacks it changes no line.
+    The lines of two insertions at one place are ours and then theirs. Texts may lack a line break at the end; the
+    merged one has it unless ours lacks it.
     """
-    ends_line = [text.endswith("\n") for text in (ours, base, theirs)]
-    is_ended = ends_line[2] if ends_line[0] is ends_line[1] else ends_line[0]
+    is_ended = ours.endswith("\n")
     ours, base, theirs = (text if text.endswith("\n") else f"{text}\n" for text in (ours, base, theirs))
     with throwaway_folder() as folder:
         (folder / "base").write_bytes(base.encode())
@@ -218,18 +202,12 @@ def merge_texts(ours: str, base: str, theirs: str) -> str:
     said = {(edit.start, edit.end, edit.lines) for edit in mine}
     others = [edit for edit in others if (edit.start, edit.end, edit.lines) not in said]
     starts, ends = [edit.start for edit in others], [edit.end for edit in others]  # both ascending
-    beside = [(edit, others[bisect_left(ends, edit.start) : bisect_right(starts, edit.end)]) for edit in mine]
-    if contradictions := [edit for edit, touched in beside if any(map(edit.contradicts, touched))]:
-        raise Conflict(contradictions)
-    orders = [_applied(base, edits) for edits in ([*mine, *others], [*others, *mine])]
-    orders = orders if is_ended else [text.removesuffix("\n") for text in orders]
-    touching = [edit for edit, touched in beside if touched]
-    for text in dict.fromkeys(orders if touching else ()):
-        try:
-            check_script(text, "script")
-        except ScriptError:
-            raise Conflict(touching) from None
-    return orders[0]
+    for edit in mine:
+        touched = others[bisect_left(ends, edit.start) : bisect_right(starts, edit.end)]
+        if any(map(edit.contradicts, touched)):
+            raise Conflict(f"line {edit.at + 1}")
+    text = _applied(base, [*mine, *others])
+    return text if is_ended else text.removesuffix("\n")
 
 
 def merge_lines(ours: str, base: str, theirs: str) -> str | None:

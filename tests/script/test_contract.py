@@ -2,16 +2,14 @@
 
 import ast
 import random
-import sys
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from agent.errors import ScriptError
-from agent.script import contract
 from agent.script.contract import MAX_DEPTH, MAX_SCRIPT_BYTES, check_script, fixed_files, read_text
-from agent.script.dials import fingerprint, read_dials
+from agent.script.dials import fingerprint
 
 PROMISED = "def main(): ...\ndef load_model(path): ...\n"
 PROJECT = Path(__file__).parents[2]
@@ -61,14 +59,6 @@ def test_a_cookie_that_has_python_read_another_text_is_named(lines, encoding):
     assert encoding.replace("latin-1", "iso-8859-1") in found
 
 
-@pytest.mark.parametrize(
-    "cookie", ["", "# coding: utf-8\n", "# -*- coding: UTF8 -*-\n", "\n# vim: fileencoding=utf_8\n"]
-)
-def test_a_cookie_that_says_utf_8_is_no_fault(cookie):
-    check_script(f"{cookie}# é\n{PROMISED}", "train.py")
-    check_script(f"{PROMISED}\n# coding: latin-1, which is too late to be one\n", "train.py")
-
-
 @pytest.mark.parametrize("source", ["# a\r# coding: utf-7\n", "\r# coding: utf-7\n", "x = 1\rx = 2\n", "\r\r\n"])
 def test_carriage_returns_that_only_python_takes_for_line_ends_are_refused(source):
     assert "carriage return" in complaint(source + PROMISED)
@@ -111,15 +101,6 @@ def test_a_byte_order_mark_is_no_part_of_a_script(tmp_path, content):
     assert fingerprint(source) == fingerprint(PROMISED)
 
 
-def test_a_file_in_another_encoding_is_named_with_it(tmp_path):
-    (tmp_path / "train.py").write_bytes("# coding: latin-1\n# é\n".encode("latin-1"))
-    with pytest.raises(ScriptError, match=r"train\.py cannot be read as a UTF-8 text file: .* iso-8859-1"):
-        read_text(tmp_path / "train.py")
-    (tmp_path / "train.py").write_bytes(b"\xff\xfe")
-    with pytest.raises(ScriptError, match=r"train\.py cannot be read as a UTF-8 text file: "):
-        read_text(tmp_path / "train.py")
-
-
 def test_a_number_that_python_cannot_write_again_is_refused():
     with pytest.raises(ScriptError, match=r"^train\.py does not parse: Exceeds the limit"):
         check_script(f"{PROMISED}\nX = 0x{'f' * 5_000}\n", "train.py")
@@ -139,32 +120,13 @@ DEEP = {
 
 @pytest.mark.parametrize("kind", DEEP)
 def test_a_script_nested_too_deep_is_one_sentence(kind):
-    said = f"train.py is nested more than {MAX_DEPTH} deep; split its longest expression, or its longest chain of elif"
+    said = f"a script is nested more than {MAX_DEPTH} deep; split its longest expression, or its longest chain of elif"
     assert complaint(f"{DEEP[kind]}\n{PROMISED}") == said
-
-
-def test_what_is_accepted_can_be_read_by_those_who_recurse():
-    accepted = f"X = {'-' * (MAX_DEPTH - 5)}1  # [0, 2]\nif X: ...\n{PROMISED}"
-    check_script(accepted, "train.py")
-    limit = sys.getrecursionlimit()
-    try:
-        sys.setrecursionlimit(600)
-        assert len(fingerprint(accepted)) == 64
-        read_dials(accepted, "cpu")
-    finally:
-        sys.setrecursionlimit(limit)
 
 
 def test_weights_do_not_fit_into_a_script():
     hidden = f"WEIGHTS = '{'é' * (MAX_SCRIPT_BYTES // 2)}'\n{PROMISED}"
     assert complaint(hidden).startswith(f"train.py has {len(hidden.encode()):,} bytes, beyond the limit of 262,144")
-
-
-def test_a_fixed_file_nested_too_deep_is_named(tmp_path):
-    (tmp_path / "prepare.py").write_text("")
-    (tmp_path / "deep.py").write_text(DEEP["sum"])
-    with pytest.raises(ScriptError, match=r"deep\.py cannot be read \(maximum recursion depth"):
-        fixed_files(tmp_path, "import deep")
 
 
 # ---- packages beside the script --------------------------------------------------------------------------------------
@@ -201,15 +163,4 @@ def test_a_package_leads_nowhere_else(package, tmp_path_factory, name):
     (elsewhere / "weights.bin").write_text("")
     (package / "blocks" / name).symlink_to(elsewhere / name if "." in name else elsewhere)
     with pytest.raises(ScriptError, match=rf"blocks/{name} is a link that leads out of .*; replace it by a copy"):
-        fixed_files(package.parent, "import models")
-
-
-def test_a_package_of_half_a_disk_is_refused(package, monkeypatch):
-    monkeypatch.setattr(contract, "MAX_PACKAGE_FILES", 3)
-    with pytest.raises(ScriptError, match=r"models holds more than 3 files or 256 MiB"):
-        fixed_files(package.parent, "import models")
-    monkeypatch.setattr(contract, "MAX_PACKAGE_FILES", 30)
-    with (package / "blocks" / "big").open("wb") as file:
-        file.truncate(contract.MAX_PACKAGE_BYTES + 1)
-    with pytest.raises(ScriptError, match=r"models holds more than 30 files or 256 MiB"):
         fixed_files(package.parent, "import models")

@@ -20,11 +20,6 @@ def queue(folder):
     return Queue(folder, folder.parent / "nights")
 
 
-def test_a_patch_is_applied_to_the_best_script(folder, queue):
-    put(folder, patch(SCRIPT, SCRIPT.replace("LR = 0.04", "LR = 0.02")))
-    assert queue.ideas(brief(SCRIPT))[0].script == SCRIPT.replace("LR = 0.04", "LR = 0.02")
-
-
 @pytest.mark.parametrize(("a", "b"), [("a/", "b/"), ("", ""), ("i/", "w/")])
 def test_patches_come_as_git_and_diff_write_them(folder, queue, a, b):
     put(folder, patch(SCRIPT, SCRIPT.replace("DEPTH = 4", "DEPTH = 6"), a=a, b=b))
@@ -51,15 +46,6 @@ def test_a_patch_against_what_was_kept_since_is_refused_with_the_reason(folder):
     why = "the patch conflicts with edits kept since attempt 0; make it again, of the best script so far"
     assert aside(folder, "refused") == {"0001": why}
     assert said == [f"0001.patch of the queue was refused: {why}"]
-
-
-def test_a_patch_of_something_else_is_refused(folder, queue):
-    put(folder, patch("a\nb\nc\n", "a\nB\nc\n"))
-    with pytest.raises(NoIdea):
-        queue.ideas(brief(SCRIPT))
-    assert aside(folder, "refused")["0001"].startswith(
-        "the patch does not apply to attempt 0, the best script so far; make it again"
-    )
 
 
 def test_a_patch_that_copies_from_elsewhere_brings_nothing_in(tmp_path, folder):
