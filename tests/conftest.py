@@ -27,7 +27,6 @@ from nights import BROKEN, Grounds, make_repository, unigram
 
 import prepare
 from agent.lab import corpus, hardware
-from agent.sandbox import process
 
 hardware.tune()  # before any test imports MLX
 
@@ -122,19 +121,6 @@ def own_cache(tmp_path: Path, tiny_data: Path, monkeypatch: pytest.MonkeyPatch) 
         (tmp_path / "cache" / folder).symlink_to(shared)
     monkeypatch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
     monkeypatch.setenv("NIGHTSHIFT_CACHE", str(tmp_path / "cache"))
-
-
-@pytest.fixture
-def quiet_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the machine count as quiet, so that every overrun is the script's own."""
-    monkeypatch.setattr(process, "busy", lambda before, after, tree_s: None)
-
-
-@pytest.fixture
-def busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the machine count as busy."""
-    sentence = "other programs took 50% of the machine's processors"
-    monkeypatch.setattr(process, "busy", lambda before, after, tree_s: sentence)
 
 
 @pytest.fixture

@@ -57,18 +57,18 @@ CONTENDED_SHARE = 0.25  # of the cores that we may use: the share that others ma
 DEVICE = """
 import json, os, time
 from agent.lab import hardware
-from agent.sandbox.watch import Counters, others_share
+import psutil
 blas = hardware.tune()
 from agent.lab.kernels.device import kernel_device
 kind, name, flops = hardware.device_kind(), hardware.device_name(), []
-before = Counters.now()
-while len(flops) < 3 or time.monotonic() - before.at_s < 1.2:
+others, began = psutil.cpu_percent(0.5) / 100, time.monotonic()
+while len(flops) < 3 or time.monotonic() - began < 1.2:
     flops.append(hardware.matmul_flops(1024, repeats=2))
     time.sleep(0.1)
-others, cores = others_share(before, Counters.now()) or 0.0, os.cpu_count()
+cores = os.cpu_count()
 print(json.dumps(dict(
     kind=kind, name=name, gflops=max(flops) / 1e9, blas=blas, cores=hardware.usable_cores(),
-    others=max(0.0, others * cores), machine_cores=cores, has_kernels=kernel_device() is not None,
+    others=others * cores, machine_cores=cores, has_kernels=kernel_device() is not None,
 )))
 """
 # Where there are none: whether a night could prepare them.
@@ -358,7 +358,7 @@ def verified(budget_s: float = BUDGET_S) -> Iterator[Finding]:
         "device": {key: device[key] for key in ("kind", "name", "memory_bytes", "mlx")}
         if isinstance(device, dict)
         else {},
-        "settings": [setting.name for setting in SETTINGS if setting.name in os.environ],
+        "settings": [name for name in SETTINGS if name in os.environ],
         "checks": checks,
     }
     Path(REPORT).write_text(json.dumps(report, indent=2) + "\n")

@@ -2,7 +2,7 @@
 
 import os
 import re
-import time
+import statistics
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -34,10 +34,10 @@ from agent.records.place import Place, place_of_night
 from agent.records.record import Record, of_journal
 from agent.records.summary import summary_of
 from agent.records.terms import as_words
-from agent.sandbox.watch import BUSY_SHARE, Counters, limits_of_machine, others_share
+from agent.sandbox.watch import BUSY_SHARE, limits_of_machine
 from agent.text import counted
 from agent.view.answer import plain
-from agent.view.ending import HEADING, belief, busy_words, tried_lines
+from agent.view.ending import HEADING, belief, tried_lines
 from agent.view.screen import print_folded, print_lines, print_next, terminal_width
 from agent.view.workers import crew_of
 
@@ -108,8 +108,7 @@ def _show_end(record: Record, go_on: str) -> None:
     print_folded(["", *([HEADING] if chart else [])])
     print_lines(chart)
     show_night(record, now, crew_of(record))
-    busy = busy_words(record.attempts)
-    print_folded([*([busy] if busy else []), *([belief(now)] if now.ideas else [])])
+    print_folded([belief(now)] if now.ideas else [])
     print_next(next_commands(now, go_on))
 
 
@@ -235,13 +234,12 @@ def _workers(night: Night, leases: Sequence[Lease]) -> list[str]:
 
 def busy_lines(night: Night, leases: Sequence[Lease] = (WHOLE,)) -> list[str]:
     """Look at the workers' part of the machine for a moment; return what else it does, with the remedy."""
-    lent = [core for lease in leases for core in lease.cores]
-    before = Counters.now(cores=lent)
-    time.sleep(LOOK_S)
-    others = others_share(before, Counters.now(cores=lent))
+    percents = psutil.cpu_percent(LOOK_S, percpu=True)
+    lent = [core for lease in leases for core in lease.cores] or range(len(percents))
+    others = statistics.fmean(percents[core] for core in lent if core < len(percents)) / 100
     lines = []
-    if others is not None and others >= BUSY_SHARE:
-        load, cores = os.getloadavg()[0], len(lent) or os.cpu_count() or 1
+    if others >= BUSY_SHARE:
+        load, cores = os.getloadavg()[0], len(lent)
         lines.append(
             f"other programs take {others:.0%} of the processors (load {load:.1f}, {counted(cores, 'core')}): runs get "
             f"fewer steps, and some may be too slow; end them, or expect worse scores"

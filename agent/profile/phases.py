@@ -116,7 +116,7 @@ def measure_phases(runner: Runner, first: Attempt) -> str | None:
     outcome = runner.call(command, folder, limit_s(night.budget_s, first), trains=True)
     run = Run(night.seed, outcome.ending, outcome.exit_code, outcome.wall_s, None, outcome.last_lines)
     why, mean = training_failure(run), read_phases(folder)
-    runner.drop_all_but_log(folder)
+    runner.keep_only(folder)
     if outcome.ending is Ending.STOPPED:
         return None
     seconds = mean.seconds if mean is not None and why is None else {}

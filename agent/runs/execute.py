@@ -68,15 +68,15 @@ def rehearse(trial: Trial, runner: Runner) -> DryRun:
         except Unscored as why:
             failure, overran = str(why), why.overran
         remove(beside(folder, "score"))
-    runner.drop_all_but_log(folder)
+    runner.keep_only(folder)
     return DryRun(watch.elapsed_s, failure, overran)
 
 
 def _measure(job: Measure, runner: Runner) -> Run:
     runner.wait(job.wait_s)
     run, spoilt = train(runner, job.attempt, job.script, job.seed, job.allowance_s, job.bounds)
-    if run.ending is Ending.OVERRAN and job.has_run_well:
-        spoilt = spoilt or "with another seed it was in time"
+    if run.ending is Ending.OVERRAN and job.attempt:
+        spoilt = "it was too slow, as where other programs keep the machine busy"
     elif run.ending is Ending.FINISHED:
         spoilt = slow(run, job.usual_steps_s)
     explained = replace(run, last_lines="\n".join(filter(None, (run.last_lines, spoilt))))

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -43,9 +42,7 @@ def probe(folder: Path, data: str | None = None, dataset: str | None = None, lea
             raise MachineError(f"device and data could not be read (exit code {status}); run: {typed('doctor')}")
         facts = json.loads(answer.read_text())
     if "error" in facts:
-        commands = {"nightshift doctor": typed("doctor"), "python prepare.py": typed("prepare")}
-        # as we were begun
-        raise MachineError(re.sub("|".join(commands), lambda match: commands[match[0]], facts["error"]))
+        raise MachineError(facts["error"])
     return {**facts, "settings": settings_in(environment, facts["device_kind"])}
 
 

@@ -23,14 +23,14 @@ from agent.sandbox.box import Box
 from agent.sandbox.environment import TMP, boxed_env
 from agent.sandbox.places import View
 from agent.sandbox.process import LOG, Outcome, supervise
-from agent.sandbox.watch import ResourceLimits, folder_usage
+from agent.sandbox.watch import ResourceLimits
 
 WEIGHTS = "out/model.safetensors"
 SHOWN = ("manifest.json", "token_bytes.npy", "tokenizer.*")  # files of the corpus in every box
 TRAINING_TEXT = ("train.*",)  # only in a training box: in a scoring box a script could go on training
 WARM = ("cache/kernels", "cache/blas", "mlx", ".nv")  # compiled code in a run's TMPDIR, copied to later runs
 MAX_WARM_BYTES = 512 << 20
-MAX_LEFT_BYTES, MAX_LEFT_FILES = 64 << 20, 1000  # that a script may leave for the user beside its results
+MAX_RESULT_BYTES = 64 << 20  # of a log, a curve or a summary
 REST_S, REST_SHARE = 60.0, 0.2  # before what the machine has spoilt is done again: at most, and of the budget
 POLL_S = 0.05
 WARM_LOCK = threading.Lock()  # one worker may copy the warm caches while another adds to them
@@ -166,28 +166,21 @@ class Runner:
         hidden = (root, Path.home(), data)
         return View(folder, (*shown, *readable), hidden, pinned=bool(self.lease.cores))
 
-    def drop_hoard(self, folder: Path, *results: str) -> None:
-        """Delete what a script left beside its log and these results, if that is much: many runs would fill the disk.
+    def keep_only(self, folder: Path, *results: str) -> None:
+        """Delete what a process left in its folder, except for its log and these results: many runs would fill a disk.
 
-        results: paths in its folder. Only weights may be large, and only plain files are results.
+        results: paths in its folder. Only plain files are results, and only weights may be large.
         """
-        kept: dict[Path, int] = {}
-        for path in (folder / name for name in (LOG, self.script_name, *results)):
+        kept = set()
+        for path in (folder / name for name in (LOG, *results)):
             size = plain_bytes(path)
-            if size is not None and (size <= MAX_LEFT_BYTES or path == folder / WEIGHTS):
-                kept[path] = size
-        if folder_usage(folder, MAX_LEFT_BYTES + sum(kept.values()), MAX_LEFT_FILES) is None:
-            return
+            if size is not None and (size <= MAX_RESULT_BYTES or path == folder / WEIGHTS):
+                kept.add(path)
         out, folders = folder / "out", {path.parent for path in kept}
-        for path in (*folder.iterdir(), *(out.iterdir() if out in folders else ())):
-            if path not in kept and path not in folders:
-                remove(path)
-
-    def drop_all_but_log(self, folder: Path) -> None:
-        """Delete a scorer's files, which are as large as the evaluation text, and keep its log."""
-        for path in folder.iterdir() if folder.is_dir() else ():
-            if path.name != LOG:
-                remove(path)
+        for place in (folder, out) if out in folders else (folder,):
+            for path in place.iterdir() if place.is_dir() else ():
+                if path not in kept and path not in folders:
+                    remove(path)
 
     def keep_warm(self, folder: Path) -> None:
         """Add the code that a training run of attempt 0 compiled to the warm caches, unless it is implausibly large.

@@ -246,7 +246,7 @@ def _ask(
     content = b""
     with suppress(OSError):  # a link or a pipe in its place, say
         content = read_end(folder, f"{mode}.f32", 4 * math.prod(shape) + 1)  # raw floats, without a header to parse
-    runner.drop_all_but_log(folder)
+    runner.keep_only(folder)
     if outcome.ending is not Ending.FINISHED:
         raise Unscored(_how_it_failed(outcome), spent_s, outcome.ending is Ending.OVERRAN, outcome.spoilt)
     if len(content) != 4 * math.prod(shape):

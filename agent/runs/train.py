@@ -7,11 +7,9 @@ from functools import cache
 from pathlib import Path
 
 from agent.experiment import Attempt, Ending, History, Run
-from agent.files import remove
 from agent.judging.early_stop import Bound, Finished, bounds
 from agent.runs.outputs import METRICS, read_losses, read_progress, read_summary, read_weights
 from agent.runs.runner import WEIGHTS, Runner, weights_bytes
-from agent.sandbox.environment import TMP
 
 # Start, compilation and saving come on top of the budget. The slowest honest start measured took 150 s (MLX compiled a
 # whole step for CUDA with cold caches). Attempt 0 gets twice that; a run that needs more hangs.
@@ -33,9 +31,8 @@ def train(
     run, spoilt = train_in(runner, folder, script, seed, runner.night.budget_s, allowance_s, ahead)
     if number == 0 and run.ending is Ending.FINISHED:
         runner.keep_warm(folder)
-    remove(folder / TMP)
     weights = (WEIGHTS,) if run.ending is Ending.FINISHED else ()
-    runner.drop_hoard(folder, f"out/{METRICS}", "out/summary.json", *weights)
+    runner.keep_only(folder, runner.script_name, f"out/{METRICS}", "out/summary.json", *weights)
     return run, spoilt
 
 
@@ -67,7 +64,7 @@ def train_in(
     )
     ending, size, why = outcome.ending, weights_bytes(folder), None
     if ending is Ending.HOPELESS:
-        why = check.verdict
+        why = f"stopped early: its losses forecast a score of {check.forecast_bpb:.3f}, above the incumbent's"
     elif ending is Ending.OVERRAN:
         why = f"{budget_s:g} s of budget and {allowance_s:.3g} s for start and end are over"
     elif ending is Ending.FINISHED and size is None:
@@ -130,18 +127,15 @@ class EarlyStopCheck:
     def __init__(self, out: Path, ahead: Sequence[Bound]) -> None:
         self._out = out
         self._ahead = list(ahead)
-        self.verdict: str | None = None  # why the run was stopped early
-        self.forecast_bpb: float | None = None  # of its score then
+        self.forecast_bpb: float | None = None  # of the score of a run that is hopeless
 
     def has_failed(self) -> bool:
         """Return whether the run has failed a bound; read the whole metrics file only at a bound."""
         now = read_progress(self._out) if self._ahead else None
         if now is not None and now.fraction >= self._ahead[0].fraction:
             bound, *self._ahead = self._ahead
-            losses = read_losses(self._out)
-            self.verdict = bound.verdict(losses)
-            self.forecast_bpb = bound.forecast_bpb(losses) if self.verdict else None
-        return self.verdict is not None
+            self.forecast_bpb = bound.forecast_bpb(read_losses(self._out))
+        return self.forecast_bpb is not None
 
 
 def learnt_bounds(runner: Runner, history: History, best: Attempt | None) -> tuple[Bound, ...]:

@@ -8,7 +8,6 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from agent.experiment import WHOLE, Lease
 
@@ -22,38 +21,24 @@ SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
-class Variable(NamedTuple):
-    """Name a variable that changes precision, or the code that computes, on these kinds of device."""
-
-    name: str
-    kinds: str
-    usual: str  # a regular expression: values with the same effect as none
-
-
-ZERO, NOT_ZERO = r"(?!\s*[+-]?0*[1-9]).*", r"\s*[+-]?0*[1-9].*"  # as C's atoi reads them for MLX: 0 where no digit is
-SETTINGS = (
-    Variable("MLX_ENABLE_TF32", "cuda metal", NOT_ZERO),  # 0: products of float32 keep all bits
-    Variable("NVIDIA_TF32_OVERRIDE", "cuda", NOT_ZERO),  # 0: the same, for all of NVIDIA's libraries
-    Variable("MLX_CUDA_USE_CUDNN_SDPA", "cuda", NOT_ZERO),  # 0: another attention
-    Variable("MLX_SDPA_VJP_FALLBACK", "metal", ZERO),  # another backward pass of attention
-    Variable("MLX_METAL_GPU_ARCH", "metal", ""),  # the generation for which MLX chooses its kernels
-    Variable("MLX_DISABLE_COMPILE", "cpu cuda metal", r"(?!)"),  # even as 0
-    Variable("NIGHTSHIFT_KERNELS", "cpu cuda", ""),
-    Variable("NIGHTSHIFT_BLAS", "cpu", r"(?!off$).*"),
-)
+# Variables that change precision, or the code that computes, on these kinds of device.
+SETTINGS = {
+    "MLX_ENABLE_TF32": "cuda metal",  # 0: products of float32 keep all bits
+    "NVIDIA_TF32_OVERRIDE": "cuda",  # 0: the same, for all of NVIDIA's libraries
+    "MLX_CUDA_USE_CUDNN_SDPA": "cuda",  # 0: another attention
+    "MLX_SDPA_VJP_FALLBACK": "metal",  # another backward pass of attention
+    "MLX_METAL_GPU_ARCH": "metal",  # the generation for which MLX chooses its kernels
+    "MLX_DISABLE_COMPILE": "cpu cuda metal",
+    "NIGHTSHIFT_KERNELS": "cpu cuda",
+    "NIGHTSHIFT_BLAS": "cpu",
+}
 PYTHON = {"PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def settings_in(environment: Mapping[str, str], device_kind: str) -> str:
-    """Return the settings that are not as usual, for instance MLX_ENABLE_TF32=0; several are joined by a plus."""
-    unusual = {
-        variable.name: value
-        for variable in SETTINGS
-        if device_kind in variable.kinds
-        and (value := environment.get(variable.name)) is not None
-        and not re.fullmatch(variable.usual, value)
-    }
-    return "+".join(f"{name}={re.sub(r'[^A-Za-z0-9_.-]', '_', value)}" for name, value in unusual.items())
+    """Return the settings that are made, for instance MLX_ENABLE_TF32=0; several are joined by a plus."""
+    made = {name: environment[name] for name, kinds in SETTINGS.items() if device_kind in kinds and name in environment}
+    return "+".join(f"{name}={re.sub(r'[^A-Za-z0-9_.-]', '_', value)}" for name, value in made.items())
 
 
 def scrubbed_env(data: str) -> dict[str, str]:
@@ -74,17 +59,12 @@ def leased_env(lease: Lease) -> dict[str, str]:
     """Return the variables by which libraries and agent/lab/hardware.py keep to a lease; none for the whole machine."""
     env = {} if lease.gpu is None else {"CUDA_VISIBLE_DEVICES": lease.gpu}
     if lease.cores:
-        env |= {name: _threads(os.environ.get(name, ""), len(lease.cores)) for name in THREADS}
+        env |= dict.fromkeys(THREADS, str(len(lease.cores)))
     if lease.of_cores is not None:
         env["NIGHTSHIFT_OF_CORES"] = str(lease.of_cores)
     if lease.share < 1:
         env["NIGHTSHIFT_MEMORY_SHARE"] = f"{lease.share:g}"
     return env
-
-
-def _threads(asked: str, cores: int) -> str:
-    """Return the user's number of threads if it is smaller than the number of cores, else one thread a core."""
-    return asked if asked.isdecimal() and 0 < int(asked) < cores else str(cores)
 
 
 def _may_pass(name: str) -> bool:

@@ -24,7 +24,7 @@ from typing import Any
 import psutil
 
 sys.path[0] = str(Path(__file__).parents[2])  # import our own package, installed or not, and nothing of a run's folder
-from agent.sandbox.watch import GRACE_S, Excess, Order, Report, ResourceLimits, Watch, tree_cpu_s  # noqa: E402
+from agent.sandbox.watch import GRACE_S, Excess, Order, Report, ResourceLimits, Watch  # noqa: E402
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 POLL_S = 0.02
@@ -52,10 +52,9 @@ def main(order: Order, command: list[str]) -> None:
         over = watch.exceeded() if watch else None
     if watch and over is None and child.poll():
         over = watch.disk()  # the command may have failed on a full disk before the watch looked
-    cpu_s = tree_cpu_s([psutil.Process(), *descendants()])  # before a box kills processes that nobody then counts
     # no grace for a command that exceeded a limit, nor for an orphan: a resumed night may need its folder
     end_tree(child, GRACE_S if over is None and has_harness(order) else 0)
-    report = Report(exit_code(child.returncode), over, cpu_s, watch.peak_bytes if watch else None)
+    report = Report(exit_code(child.returncode), over, watch.peak_bytes if watch else None)
     with suppress(OSError):  # the harness may be gone
         os.write(sys.stdout.fileno(), json.dumps(asdict(report)).encode())
 

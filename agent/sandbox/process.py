@@ -21,12 +21,12 @@ from agent.experiment import WHOLE, Ending, Lease
 from agent.files import read_tail
 from agent.sandbox.box import Box
 from agent.sandbox.places import View
-from agent.sandbox.watch import GRACE_S, Counters, Order, Report, ResourceLimits, busy
+from agent.sandbox.watch import GRACE_S, Order, Report, ResourceLimits
 from agent.text import harmless
 
 SWEEP_S = GRACE_S + 10.0  # that a keeper may take to end its tree, which it does in rounds
 POLL_S = 0.05
-LOG_CAP_BYTES, LOG_HEAD_BYTES, LOG_TAIL_BYTES = 8 << 20, 1 << 20, 4 << 10
+MOST_LOG_BYTES, LOG_TAIL_BYTES = 64 << 20, 4 << 10
 LOG = "log.txt"
 KEEPER = Path(__file__).with_name("keeper.py")
 
@@ -63,7 +63,7 @@ def supervise(
     rights. It runs on the cores of the lease.
     """
     command = box.wrap(command, view) if box is not None else command
-    watch, before = Stopwatch(), Counters.now(cores=lease.cores)
+    watch = Stopwatch()
     with open_log(view.folder / LOG) as log:
         keeper = start_keeper(command, view.folder, env, limits, lease.cores)
         ending: Ending | None = None
@@ -77,20 +77,20 @@ def supervise(
                     ending = Ending.STOPPED
                 elif hopeless():
                     ending = Ending.HOPELESS
+                elif os.fstat(log.fileno()).st_size > MOST_LOG_BYTES:
+                    ending = Ending.EXCEEDED
                 tick(watch.elapsed_s)
-                cut_log(log)
                 time.sleep(POLL_S)
         finally:
             end(keeper)
-            cut_log(log)
         wall_s, words = watch.elapsed_s, last_lines(log)
+        if ending is Ending.EXCEEDED:
+            words = f"its log has more than {MOST_LOG_BYTES >> 20} MB: it must print less"
     report = report_of(keeper)
     exit_code, spoilt = None, None
     if report.over is not None:
         ending, words = Ending.EXCEEDED, f"{words}\n{report.over.words}".strip()
         spoilt = report.over.words if report.over.is_shortage else None
-    elif ending is Ending.OVERRAN:
-        spoilt = busy(before, Counters.now(cores=lease.cores), report.cpu_s)
     elif ending is None and watch.slept_s > SLEEP_TOLERANCE_S:
         ending = Ending.SLEPT
     elif ending is None:
@@ -158,22 +158,9 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 def open_log(path: Path) -> BinaryIO:
-    """Create a log, and keep it open to read and to cut even if the script deletes its name."""
+    """Create a log, and keep it open to read even if the script deletes its name."""
     path.unlink(missing_ok=True)
-    # append mode, so that it can be cut while it is written
     return os.fdopen(os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644), "a+b", 0)
-
-
-def cut_log(log: BinaryIO) -> None:
-    """Cut a log above LOG_CAP_BYTES to its head and tail; one that the script has spoilt stays as it is.
-
-    While it is written, the lines of that moment are lost.
-    """
-    with suppress(OSError):
-        if os.fstat(log.fileno()).st_size > LOG_CAP_BYTES:
-            tail = read_tail(log, LOG_TAIL_BYTES)
-            log.truncate(LOG_HEAD_BYTES)
-            log.write(b"\n[... cut by nightshift ...]\n" + tail)
 
 
 def last_lines(log: BinaryIO, count: int = 20) -> str:

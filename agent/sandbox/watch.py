@@ -1,4 +1,4 @@
-"""Watch that one process tree stays within its part of the machine, and how busy others keep the rest.
+"""Watch that one process tree stays within its part of the machine.
 
 The kernel enforces some limits (RLIMIT_* in keeper.py). The watch covers the others: the memory of all processes
 together, the size of a folder, and the machine's reserves of memory and disk, which no run may use up.
@@ -9,22 +9,19 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
-from agent.text import counted
-
 MOST_DEPTH = 64  # of folders in folders
 QUICK_S, THOROUGH_S = 0.1, 1.0  # between checks: a gigabyte fills in 0.08 s, listing all processes costs milliseconds
 GB = 1 << 30
-BUSY_SHARE = 0.10  # of all processor time, taken by others: from here on, a run that overran gets a second chance
+BUSY_SHARE = 0.10  # of the processors or of a GPU, taken by others: from here on, it is said
 GRACE_S = 2.0  # between SIGTERM and SIGKILL
 CONTAINER = Path("/sys/fs/cgroup")  # the limits of the container around this process
-NOT_WORK = ("idle", "iowait", "guest", "guest_nice")  # a guest's time is already counted in user and nice
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +94,6 @@ class Report:
 
     exit_code: int | None = None  # of the command; -n after signal n
     over: Excess | None = None
-    cpu_s: float | None = None  # processor time of the whole tree, keeper included
     peak_bytes: int | None = None  # the most memory filled at one time; None if it was not watched
 
 
@@ -213,69 +209,3 @@ def folder_usage(folder: Path, most_bytes: int, most_files: int) -> str | None:
         except OSError as error:  # closed by the script, or nested deeper than the longest possible path
             return f"a part that cannot be measured ({error.strerror})"
     return None
-
-
-# ---- load: how busy other programs keep the machine ------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Counters:
-    """Hold processor seconds since the machine's start, summed over all processors or over some cores.
-
-    A script that overran its time on a quiet machine is too slow; on a busy machine the overrun says little about it. A
-    machine counts as quiet only if that was measured. Inside a container the counters may cover the whole host, so that
-    harmless neighbours count as well. Of a tree that is pinned only its own cores are looked at, so that the night's
-    other workers are no other programs.
-    """
-
-    at_s: float  # by the monotonic clock
-    busy_s: float
-    idle_s: float
-    own_s: float  # processor time of the harness itself; on some cores, of the calling thread, which uses these
-    cores: int | None = None  # None: all of the machine
-
-    @classmethod
-    def now(cls, cores: Sequence[int] = ()) -> "Counters":
-        """Read the counters of these cores, or of the whole machine."""
-        each, own = psutil.cpu_times(percpu=True), os.times()
-        counted = [each[core]._asdict() for core in cores or range(len(each)) if core < len(each)]
-        return cls(
-            at_s=time.monotonic(),
-            busy_s=sum(seconds for times in counted for name, seconds in times.items() if name not in NOT_WORK),
-            idle_s=sum(times["idle"] + times.get("iowait", 0.0) for times in counted),
-            own_s=time.thread_time() if cores else own.user + own.system,
-            cores=len(cores) or None,
-        )
-
-
-def busy(before: Counters, after: Counters, tree_s: float | None) -> str | None:
-    """Return why the machine may have been too busy for a process tree, or None if it was quiet.
-
-    tree_s is the processor time of the tree in seconds, or None if unknown.
-    """
-    others = None if tree_s is None else others_share(before, after, tree_s)
-    if others is None:
-        return "it is not known how busy the machine was"
-    if others >= BUSY_SHARE:
-        whose = f"the {counted(before.cores, 'core')} of this run" if before.cores else "the machine's processors"
-        return f"other programs took {others:.0%} of {whose}"
-    return None
-
-
-def others_share(before: Counters, after: Counters, tree_s: float = 0.0) -> float | None:
-    """Return the share of all processor time that others than this process and a tree took; None if unknown."""
-    busy_s = after.busy_s - before.busy_s
-    all_s = busy_s + after.idle_s - before.idle_s
-    if all_s < (after.at_s - before.at_s) / 2:  # one processor alone would have counted all of it
-        return None
-    return (busy_s - tree_s - (after.own_s - before.own_s)) / all_s
-
-
-def tree_cpu_s(tree: list[psutil.Process]) -> float:
-    """Return the processor seconds of these processes and of their ended children."""
-    total_s = 0.0
-    for process in tree:
-        with suppress(psutil.Error):
-            taken = process.cpu_times()
-            total_s += taken.user + taken.system + taken.children_user + taken.children_system
-    return total_s

@@ -11,7 +11,6 @@ from agent.records.summary import NightSummary, gain_bpb
 from agent.text import counted
 from agent.view.screen import shortened, shown
 from agent.view.terminal import COLOURS
-from agent.view.verdict import is_slow_on_a_busy_machine
 
 MOST_SHOWN = 10  # edits: all of it has to fit on one screen
 LEAST_CELLS, MOST_CELLS = 12, 32  # of a bar
@@ -102,18 +101,6 @@ def _number(gain_bpb: float | None) -> str:
 def _kind(attempt: Attempt) -> str:
     """Return how the edit ended, in a word of docs/results.md."""
     return str(attempt.kind or "unfinished")
-
-
-def busy_words(history: History) -> str | None:
-    """Return how many edits were too slow because the machine was busy, perhaps, and the remedy; None for none."""
-    ideas = [attempt for attempt in history[1:] if attempt.is_idea]
-    slow = sum(map(is_slow_on_a_busy_machine, ideas))
-    if not slow:
-        return None
-    return (
-        f"{slow} of {counted(len(ideas), 'edit')} had no time for a score while other programs kept the machine busy, "
-        f"which says little about them: end those programs, or begin a night with a longer --budget-s"
-    )
 
 
 def belief(now: NightSummary) -> str:

@@ -104,8 +104,6 @@ class TriedEdit:
         lines = [f"{attempt.status}: {reason_for_author(attempt) or ''}"]
         if best is not None and best.val_bpb is not None:
             lines.append(f"best so far: #{best.number} {best.proposal.title}, val_bpb {best.val_bpb:.6f}")
-        if is_slow_on_a_busy_machine(attempt):
-            lines.append(self._once_it_is_quiet())
         if self.way_back is not None:
             lines.append(f"go back to it with: {self.way_back}")
         lines.append(f"more: {typed('show', f'{self.night.tag}:{self.number}')}, {typed('results')}")
@@ -124,15 +122,7 @@ class TriedEdit:
             read = "read traceback" if self._traceback() else "see reason and log"
             return f"it crashed: {read}, repair the script and try it again; or go back with: {take_best}"
         advice = ADVICE.get(self.attempt.kind) if self.attempt.kind else None
-        if is_slow_on_a_busy_machine(self.attempt):
-            advice = self._once_it_is_quiet()
         return f"{advice or 'it is not better: try another idea'}; go back with: {take_best}"
-
-    def _once_it_is_quiet(self) -> str:
-        return (
-            f"other programs kept the machine busy, so it may not be too slow: once they have ended, see with: "
-            f"{typed('replay', f'{self.night.tag}:{self.number}')}"
-        )
 
     def _log(self) -> Path | None:
         """Return the log of the training that failed, or of the last one; None where no training left one."""
@@ -152,11 +142,6 @@ class TriedEdit:
                 lines = last_lines(file)
                 return lines if TRACEBACK in lines else None
         return None
-
-
-def is_slow_on_a_busy_machine(attempt: Attempt) -> bool:
-    """Return whether an edit was too slow, and other programs had spoilt a run of it before."""
-    return attempt.kind is Kind.TOO_SLOW and any(run.ending is Ending.SPOILT for run in attempt.runs)
 
 
 def missing_edits(basis: Basis) -> tuple[MissingEdit, ...]:

@@ -22,7 +22,6 @@ from agent.night.loop import tell_settled
 from agent.night.state import NightContext
 from agent.pools.leases import gpu_in_use, leases_of_machine
 from agent.proposers.briefing import Left
-from agent.sandbox.watch import Counters, others_share
 
 EVENING = datetime(2026, 11, 22, 23, 12)
 
@@ -98,12 +97,6 @@ def test_hours_are_told_as_a_time_of_the_clock(further):
 
 
 # ---- a busy machine --------------------------------------------------------------------------------------------------
-
-
-def test_the_share_of_others_is_that_of_all_but_this_process_and_a_tree():
-    before, after = Counters(0.0, 10.0, 20.0, 1.0), Counters(10.0, 18.0, 32.0, 2.0)
-    assert others_share(before, after, tree_s=2.0) == pytest.approx(5 / 20)
-    assert others_share(before, dataclasses.replace(after, busy_s=10.0, idle_s=20.0)) is None
 
 
 def test_a_busy_machine_is_noticed_with_the_remedy(further):

@@ -127,7 +127,6 @@ def test_a_run_that_takes_too_much_memory_is_its_own_crash(doubts):
     assert doubts.grounds.rows()[3]["status"] == "crash"
 
 
-@pytest.mark.usefixtures("quiet_machine")
 def test_a_slowed_clock_buys_no_time(doubts):
     run, _ = train(doubts.context.runner, 9, SLOW_CLOCK, seed=0, allowance_s=1.2)
     assert run.ending is Ending.OVERRAN

@@ -75,19 +75,6 @@ LEFTOVERS: tuple[Callable[[Path], object], ...] = (
 
 
 @pytest.mark.parametrize("leave", LEFTOVERS)
-def test_whatever_is_left_can_be_removed(tmp_path, outside, leave):
-    leave(tmp_path / "it")
-    remove(tmp_path / "it")
-    assert not os.path.lexists(tmp_path / "it")
-    assert (outside / "precious").read_text() == "mine"
-
-
-def test_what_is_not_there_is_removed_already(tmp_path):
-    remove(tmp_path / "nothing")
-    remove(tmp_path / "no" / "thing")
-
-
-@pytest.mark.parametrize("leave", LEFTOVERS)
 def test_a_folder_is_laid_out_over_anything(runner, tmp_path, outside, leave):
     folder = runner.run_folder(3, 0)
     folder.parent.mkdir(parents=True)
@@ -121,28 +108,8 @@ def test_a_run_that_closes_its_folder_is_tidied_all_the_same(runner):
     runner.call(["sh", "-c", f"mkdir {TMP}/inner; touch {TMP}/inner/file; chmod 000 {TMP} ."], folder, 30)
     remove(folder / TMP)
     assert not (folder / TMP).exists()
-    runner.drop_all_but_log(folder)
+    runner.keep_only(folder)
     assert [path.name for path in folder.iterdir()] == ["log.txt"]
-
-
-def test_a_run_that_removes_its_folder_is_tidied_all_the_same(runner):
-    folder = runner.run_folder(1, 0)
-    runner.lay_out(folder, "A = 1\n")
-    runner.call(["sh", "-c", f"rm -r {folder}"], folder, 30)
-    remove(folder / TMP)
-    runner.drop_all_but_log(folder)
-    runner.keep_warm(folder)
-    runner.drop_weights(1, 0)
-
-
-def test_weights_in_a_closed_folder_are_dropped(runner):
-    runner.weights(1, 0).parent.mkdir(parents=True)
-    runner.weights(1, 0).write_text("weights")
-    runner.losses(1, 0).write_text("losses")
-    runner.weights(1, 0).parent.chmod(0o500)
-    runner.drop_weights(1, 0)
-    assert not runner.weights(1, 0).exists()
-    assert not runner.losses(1, 0).exists()
 
 
 def test_linked_weights_stay_where_they_are(runner, outside):
@@ -187,13 +154,6 @@ def test_weights_are_a_plain_file_of_the_runs_own(tmp_path, outside):
     assert weights_bytes(tmp_path / "nowhere") is None
 
 
-def test_weights_behind_a_linked_folder_are_not_the_runs_own(tmp_path, outside):
-    (outside / "model.safetensors").write_text("of another run")
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "out").symlink_to(outside)
-    assert weights_bytes(tmp_path / "run") is None
-
-
 # ---- warm caches -----------------------------------------------------------------------------------------------------
 
 
@@ -212,15 +172,6 @@ def warm(runner: Runner) -> set[str]:
 
 def test_machine_code_is_kept_and_nothing_else(runner):
     (compiled(runner) / "notes.txt").write_text("of the script's own")
-    runner.keep_warm(runner.run_folder(0, 0))
-    assert warm(runner) == {f"{name}/code.so" for name in WARM}
-
-
-def test_links_and_pipes_are_not_kept(runner, outside):
-    own = compiled(runner)
-    (own / "mlx" / "link").symlink_to(outside / "precious")
-    (own / "mlx" / "folder").symlink_to(outside)
-    os.mkfifo(own / "mlx" / "pipe")
     runner.keep_warm(runner.run_folder(0, 0))
     assert warm(runner) == {f"{name}/code.so" for name in WARM}
 
@@ -246,42 +197,26 @@ def test_more_machine_code_than_is_plausible_is_not_kept(runner, monkeypatch):
     assert not runner.warm.with_name("warm.new").exists()
 
 
-@pytest.mark.parametrize("spoil", [nest, lambda folder: folder.chmod(0)])
-def test_caches_that_cannot_be_copied_are_not_kept(runner, spoil):
-    spoil(compiled(runner) / "mlx")
-    runner.keep_warm(runner.run_folder(0, 0))
-    assert not runner.warm.with_name("warm.new").exists()
-    runner.lay_out(runner.run_folder(0, 0), "A = 1\n")
-
-
-def test_much_that_a_script_left_beside_its_results_is_deleted_and_little_stays(runner, monkeypatch):
-    monkeypatch.setattr(runner_module, "MAX_LEFT_BYTES", 1 << 20)
+def test_of_what_a_script_leaves_its_results_stay_unless_they_are_too_large(runner, monkeypatch):
+    monkeypatch.setattr(runner_module, "MAX_RESULT_BYTES", 1 << 20)
     folder = runner.run_folder(1, 0)
     runner.lay_out(folder, "A = 1\n")
     (folder / "out").mkdir()
-    for name in (WEIGHTS, "out/metrics.jsonl", "log.txt", "out/own.txt"):
+    for name in (WEIGHTS, "out/metrics.jsonl", "log.txt", "out/own.txt", "hoard"):
         (folder / name).write_text("x")
-    runner.drop_hoard(folder, WEIGHTS, "out/metrics.jsonl")
-    assert (folder / "out/own.txt").exists()
     (folder / WEIGHTS).write_bytes(bytes(4 << 20))  # of the size that weights have
-    runner.drop_hoard(folder, WEIGHTS, "out/metrics.jsonl")
-    assert (folder / "out/own.txt").exists()
-    for name in ("hoard", "out/hoard", "out/log.txt"):
-        (folder / name).write_bytes(bytes(2 << 20))
-    runner.drop_hoard(folder, WEIGHTS, "out/metrics.jsonl")
+    runner.keep_only(folder, WEIGHTS, "out/metrics.jsonl")
     left = {str(path.relative_to(folder)) for path in folder.rglob("*")}
-    assert left == {"out", WEIGHTS, "out/metrics.jsonl", "log.txt", runner.script_name}
+    assert left == {"out", WEIGHTS, "out/metrics.jsonl", "log.txt"}
     (folder / "out/metrics.jsonl").write_bytes(bytes(4 << 20))
-    runner.drop_hoard(folder, "out/metrics.jsonl")
-    assert {path.name for path in folder.iterdir()} == {"log.txt", runner.script_name}
+    runner.keep_only(folder, "out/metrics.jsonl")
+    assert [path.name for path in folder.iterdir()] == ["log.txt"]
 
 
-def test_no_link_in_the_place_of_results_leads_the_cleaning_outside(runner, outside, monkeypatch):
-    monkeypatch.setattr(runner_module, "MAX_LEFT_BYTES", 1 << 20)
+def test_no_link_in_the_place_of_results_leads_the_cleaning_outside(runner, outside):
     folder = runner.run_folder(1, 0)
     runner.lay_out(folder, "A = 1\n")
     (folder / "out").symlink_to(outside)
-    (folder / "hoard").write_bytes(bytes(2 << 20))
-    runner.drop_hoard(folder, "out/precious")
+    runner.keep_only(folder, "out/precious")
     assert not (folder / "out").is_symlink()
     assert (outside / "precious").read_text() == "mine"

@@ -41,10 +41,6 @@ def test_an_honest_model_may_be_three_times_as_slow_as_attempt_0():
     assert scoring_limit_s(15.0, beyond_s=10.0, allowance_s=60.0) == 45.0
 
 
-def test_a_slow_disk_is_allowed_for_where_attempt_0_was_scored_in_no_time():
-    assert scoring_limit_s(0.5, beyond_s=10.0, allowance_s=10.0) == LEAST_LIMIT_S
-
-
 @pytest.mark.parametrize(("beyond_s", "left_s"), [(0.0, 40.0), (30.0, 10.0), (40.0, 0.0), (45.0, 0.0)])
 def test_scoring_and_training_share_one_allowance(beyond_s, left_s):
     assert scoring_limit_s(100.0, beyond_s, allowance_s=40.0) == 100.0 + left_s + LEAST_LIMIT_S
@@ -55,11 +51,6 @@ def test_attempt_0_and_whoever_comes_before_its_score_get_an_hour():
     assert usual_scoring_s(()) is None
     unscored = dataclasses.replace(first(15.0)[0].runs[0], score=Score(None, 900.0, "scoring crashed"))
     assert usual_scoring_s((dataclasses.replace(first()[0], runs=(unscored,)),)) is None
-
-
-def test_the_holdout_of_attempt_0_teaches_as_well():
-    run = dataclasses.replace(first(15.0)[0].runs[0], holdout=Score(1.0, 20.0))
-    assert usual_scoring_s((dataclasses.replace(first()[0], runs=(run,)),)) == 20.0
 
 
 # ---- text ------------------------------------------------------------------------------------------------------------
@@ -91,11 +82,6 @@ def test_weights_may_be_sixteen_times_those_of_attempt_0():
     assert too_heavy(of_size(1601 * MB), most) == (
         "its weights have 1,601 MB: more than 1,600 MB are not scored (16 times attempt 0's, at least 268 MB)"
     )
-
-
-def test_weights_that_would_fit_anywhere_are_never_too_large():
-    assert too_heavy(of_size(256 << 20), most_weights_bytes(first(1.0, weights_bytes=1))) is None
-    assert too_heavy(of_size(1 << 40), most_weights_bytes(())) is None
 
 
 # ---- in a night ------------------------------------------------------------------------------------------------------

@@ -38,11 +38,6 @@ def test_without_bubblewrap_require_is_refused_with_one_sentence(no_bubblewrap, 
     assert not grounds.folder("").exists()
 
 
-def test_with_bubblewrap_it_is_chosen():
-    usable(bubblewrap())
-    assert choose(Mode.REQUIRE).name == "bubblewrap"
-
-
 def test_no_box_says_so():
     chosen = choose(Mode.OFF)
     assert chosen.name == "no sandbox: switched off by --sandbox off"

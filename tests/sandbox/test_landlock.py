@@ -2,9 +2,6 @@
 
 import json
 import os
-import shutil
-import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -55,14 +52,6 @@ def box(tmp_path: Path) -> Box:
 
 
 @pytest.fixture
-def udp() -> Iterator[socket.socket]:
-    with socket.socket(type=socket.SOCK_DGRAM) as server:
-        server.bind(("127.0.0.1", 0))
-        server.settimeout(0.5)
-        yield server
-
-
-@pytest.fixture
 def stranger() -> Iterator[subprocess.Popen[bytes]]:
     """Start a process of the same user outside the box."""
     with subprocess.Popen(["sleep", "60"], env={"TOKEN": "secret", "PATH": os.environ["PATH"]}) as process:
@@ -96,34 +85,11 @@ def test_nothing_outside_can_be_written(box, deed):
     assert box.secret.read_text() == "key"
 
 
-def test_what_may_be_read_cannot_be_written(box):
-    box.rules["read"] = [*SYSTEM, str(box.secret)]
-    assert box.run("import sys; print(open(sys.argv[1]).read())", box.secret) == "key"
-    assert box.refuses("open(sys.argv[1], 'a')", box.secret)
-
-
-def test_its_own_folder_is_its_own(box):
-    code = """
-import os, socket
-os.makedirs("a/b"); os.mkdir("c"); open("a/b/file", "w").write("text")
-os.rename("a/b/file", "c/moved"); os.link("c/moved", "a/linked"); os.symlink("c", "d"); os.mkfifo("pipe")
-os.truncate("c/moved", 2); socket.socket(socket.AF_UNIX).bind("socket")
-os.remove("c/moved"); os.rmdir("c"); print(open("a/linked").read(), sorted(os.listdir()))
-"""
-    assert box.run(code) == "te ['a', 'd', 'pipe', 'socket']"
-
-
 def test_times_and_permissions_stay_though_the_kernel_says_that_they_changed(box):
     deed = "os.chmod(sys.argv[1], 0o604); os.utime(sys.argv[1], (1, 1)); shutil.copystat('/etc', sys.argv[1])"
     before = box.secret.stat()
     assert box.run(f"import os, shutil, sys; {deed}; print('done')", box.secret) == "done"
     assert box.secret.stat() == before
-
-
-def test_links_lead_nowhere(box):
-    assert box.refuses("os.symlink(sys.argv[1], 'soft'); open('soft')", box.secret)
-    assert "Error" in box.run("import os, sys; os.link(sys.argv[1], 'hard')", box.secret)
-    assert not (box.inside / "hard").exists()
 
 
 def test_a_process_keeps_the_folder_that_tells_of_it(box):
@@ -142,80 +108,7 @@ def test_no_device_can_be_made(box):
     assert box.refuses("os.mknod('disk', 0o60600, os.makedev(8, 0))")
 
 
-def test_devices_can_be_written_but_not_replaced(box):
-    assert box.run("import os; open(os.devnull, 'w').write('x'); print(len(os.urandom(4)))") == "4"
-    assert box.refuses("os.unlink(os.devnull)")
-
-
-def test_paths_that_do_not_exist_are_left_out(box):
-    box.rules |= {"read": [*SYSTEM, "/no/such/place"], "devices": ["/dev/no-such-device"]}
-    assert box.run("print('fine')") == "fine"
-
-
 # ---- processes and the network ---------------------------------------------------------------------------------------
-
-
-def test_the_environment_of_another_process_stays_its_own(box, stranger):
-    box.rules["read"] = [*SYSTEM, "/proc"]
-    assert box.refuses("print(open(f'/proc/{sys.argv[1]}/environ').read())", stranger.pid)
-    assert box.refuses("open(f'/proc/{sys.argv[1]}/mem', 'rb')", stranger.pid)
-
-
-@since(6)
-def test_no_signal_gets_out(box, stranger):
-    assert box.refuses("os.kill(int(sys.argv[1]), 9)", stranger.pid)
-    assert box.refuses("os.kill(os.getppid(), 0)")
-    assert stranger.poll() is None
-
-
-def test_its_own_children_it_may_end(box):
-    code = f"import subprocess; child = subprocess.Popen(['sleep', '60']); child.kill(); print(-{signal.SIGKILL:d})"
-    assert box.run(code) == "-9"
-
-
-@since(4)
-def test_no_connection_gets_out_or_in(box):
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        assert box.refuses("socket.create_connection(('127.0.0.1', int(sys.argv[1])), 5)", port)
-    assert box.refuses("socket.create_server(('127.0.0.1', 0))")
-    assert box.refuses("socket.socket().bind(('127.0.0.1', 8123))")
-
-
-@since(6)
-def test_abstract_sockets_are_out_of_reach(box):
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind(f"\0nightshift-{os.getpid()}")
-        server.listen()
-        assert box.refuses("socket.socket(socket.AF_UNIX).connect('\\0' + sys.argv[1])", f"nightshift-{os.getpid()}")
-
-
-SEND = "socket.socket(type=socket.SOCK_DGRAM).sendto(b'out', ('127.0.0.1', int(sys.argv[1])))"
-
-
-def test_no_datagram_gets_out(box, udp):
-    assert box.refuses(SEND, udp.getsockname()[1])
-    with pytest.raises(TimeoutError):
-        udp.recv(9)
-
-
-def test_no_name_is_looked_up(box):
-    assert "gaierror" in box.run("import socket; socket.getaddrinfo('example.com', 80)")
-
-
-def test_a_service_at_a_path_cannot_be_reached(box):
-    path = box.inside / "service"
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(path))
-        server.listen()
-        assert box.refuses("socket.socket(socket.AF_UNIX).connect(sys.argv[1])", path)
-
-
-def test_children_inherit_the_filter(box, udp):
-    deed = f"import socket, sys; {SEND}"
-    assert "PermissionError" in box.run(
-        f"import subprocess, sys; subprocess.run([sys.executable, '-c', {deed!r}, sys.argv[1]])", udp.getsockname()[1]
-    )
 
 
 def test_children_inherit_the_box(box):
@@ -237,26 +130,6 @@ def test_not_even_root_keeps_a_capability_or_can_gain_one(box):
 
 
 # ---- what it is for --------------------------------------------------------------------------------------------------
-
-
-def test_mlx_trains_inside(box):
-    pytest.importorskip("mlx.core")
-    code = """
-import os; os.environ["TMPDIR"] = os.getcwd()
-import numpy as np, mlx.core as mx, mlx.nn as nn, mlx.optimizers as optim
-model, optimizer = nn.Linear(8, 8), optim.AdamW(1e-2)
-step = nn.value_and_grad(model, lambda x: (mx.exp(model(x)) - 1).square().mean())
-x = mx.array(np.random.default_rng(0).normal(size=(4, 8)).astype(np.float32))
-losses = []
-for _ in range(5):
-    loss, grads = step(x)
-    optimizer.update(model, grads)
-    mx.eval(model.parameters(), optimizer.state)
-    losses.append(loss.item())
-mx.save_safetensors("model.safetensors", {"weight": model.weight})
-print(losses[-1] < losses[0], os.path.getsize("model.safetensors") > 256)
-"""
-    assert box.run(code) == "True True"
 
 
 def test_programs_threads_and_processes_work_inside(box):
@@ -287,31 +160,10 @@ if __name__ == "__main__":
     )
 
 
-@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
-def test_the_c_compiler_works_inside(box):
-    (box.inside / "seven.c").write_text("int seven(void) { return 7; }\n")
-    done = boxed(box.rules, "sh", "-c", "TMPDIR=$PWD cc -shared -fPIC seven.c -o seven.so", cwd=box.inside)
-    assert (done.stdout, done.stderr) == ("", "")
-    assert box.run("import ctypes; print(ctypes.CDLL('./seven.so').seven())") == "7"
-
-
 @pytest.mark.parametrize("what", ["Lock()", "Queue()", "Pool(1)", "Manager().list()"])
 def test_what_multiprocessing_misses_is_refused_not_hung(box, what):
     code = f"import multiprocessing as m, os; os.environ['TMPDIR'] = os.getcwd(); m.get_context('fork').{what}"
     assert box.run(code).startswith(("PermissionError", "EOFError"))  # the latter where a socket's path is too long
-
-
-def test_the_exit_code_is_the_commands_own(box):
-    assert boxed(box.rules, sys.executable, "-c", "raise SystemExit(3)").returncode == 3
-    assert boxed(box.rules, "sh", "-c", "kill -9 $$").returncode == -signal.SIGKILL
-
-
-def test_a_command_that_is_not_there_is_named(box):
-    done = boxed(box.rules, "no-such-command")
-    assert (done.returncode, done.stderr) == (
-        127,
-        "landlock: no-such-command cannot be started in its box: No such file or directory\n",
-    )
 
 
 def test_a_kernel_that_refuses_is_quoted_and_the_command_not_started(tmp_path):
@@ -342,13 +194,6 @@ landlock.main({box.rules!r}, [sys.executable, "-c", {inner!r}, {str(box.secret)!
     assert (box.inside / "moved").exists()
 
 
-def test_no_kernel_is_asked_for_rights_that_it_does_not_know():
-    highest = {version: landlock.handled(version)[0].bit_length() - 1 for version in range(1, 8)}
-    assert highest == {1: 12, 2: 13, 3: 14, 4: 14, 5: 15, 6: 15, 7: 15}
-    network_and_scope = {version: list(landlock.handled(version)[1:]) for version in range(1, 8)}
-    assert network_and_scope == {1: [0, 0], 2: [0, 0], 3: [0, 0], 4: [3, 0], 5: [3, 0], 6: [3, 3], 7: [3, 3]}
-
-
 def test_what_stays_open_is_said(box, stranger):
     words = landlock.uncovered(landlock.abi())
     assert set(words) < set(landlock.uncovered(5)) < set(landlock.uncovered(2)) < set(landlock.uncovered(0))
@@ -357,9 +202,3 @@ def test_what_stays_open_is_said(box, stranger):
     assert any(gap.startswith("whether a process with a given number runs, its group, ") for gap in words)
     ask = "import os, sys; pid = int(sys.argv[1]); os.stat(f'/proc/{pid}'); print(os.getpgid(pid), os.getsid(pid))"
     assert box.run(ask, stranger.pid) == f"{os.getpgrp()} {os.getsid(0)}"
-
-
-def test_without_filters_of_system_calls_there_is_no_such_box():
-    # asked for by a 32-bit name, the kernel's numbers are not the ones in the table
-    code = f"import ctypes; ctypes.CDLL(None).personality(8); {IMPORT}; print(landlock.abi())"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "0\n"

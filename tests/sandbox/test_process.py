@@ -13,7 +13,6 @@ import pytest
 from nights import PROJECT, SCRIPTS
 
 from agent.experiment import Ending
-from agent.sandbox import process
 from agent.sandbox.environment import SETTINGS, scrubbed_env
 from agent.sandbox.places import View
 from agent.sandbox.process import Outcome, supervise
@@ -37,11 +36,6 @@ def wait_for(path: Path) -> str:
     return path.read_text()
 
 
-def test_a_good_end_is_finished_with_its_log(tmp_path):
-    outcome = run(tmp_path, "-c", "print('all is well')")
-    assert (outcome.ending, outcome.exit_code, outcome.last_lines) == (Ending.FINISHED, 0, "all is well")
-
-
 def test_an_exit_code_comes_through(tmp_path):
     outcome = run(tmp_path, str(SCRIPTS / "diverges.py"))
     assert (outcome.ending, outcome.exit_code) == (Ending.CRASHED, 3)
@@ -59,32 +53,11 @@ def test_a_run_whose_keeper_was_killed_is_no_crash_of_the_script(tmp_path):
     assert (outcome.ending, outcome.spoilt) == (Ending.CRASHED, "its keeper was killed")
 
 
-def test_a_large_exit_code_is_no_signal(tmp_path):
-    assert run(tmp_path, "-c", "import sys; sys.exit(-1)").exit_code == 255
-
-
-def test_a_log_that_the_child_deletes_can_still_be_quoted(tmp_path):
-    outcome = run(tmp_path, "-c", "import os, time; os.remove('log.txt'); time.sleep(0.3); print('still here')")
-    assert (outcome.ending, outcome.last_lines) == (Ending.FINISHED, "still here")
-
-
 def test_a_log_holds_no_commands_to_the_terminal_that_shows_it(tmp_path):
     outcome = run(
         tmp_path, "-c", r"print('\x1b[2J\x1b]0;title\x07 \u202e tschüß \udc80'.encode('utf-8', 'replace').decode())"
     )
     assert outcome.last_lines == r"\x1b[2J\x1b]0;title\x07 \u202e tschüß ?"
-
-
-def test_a_lower_limit_of_file_size_stays():
-    code = f"""
-import resource, sys; sys.path[0] = {str(PROJECT)!r}
-from agent.sandbox import keeper
-resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
-keeper.limit(resource.RLIMIT_FSIZE, 1 << 36)
-print(resource.getrlimit(resource.RLIMIT_FSIZE))
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "(1048576, 1048576)"
 
 
 def test_an_overrun_that_ignores_sigterm_is_killed_with_its_daemon(tmp_path):
@@ -93,14 +66,6 @@ def test_an_overrun_that_ignores_sigterm_is_killed_with_its_daemon(tmp_path):
     assert outcome.ending is Ending.OVERRAN
     assert outcome.wall_s < 1.0 + GRACE_S + 2
     assert not is_alive(daemon)
-
-
-def test_a_daemon_does_not_outlive_a_good_end_either(tmp_path):
-    code = "import os\nif os.fork() == 0:\n os.setsid()\n if os.fork(): os._exit(0)\n import time; time.sleep(60)\n"
-    code += "os.wait(); import psutil, time; time.sleep(0.3)\n"
-    outcome = run(tmp_path, "-c", code)
-    assert outcome.ending is Ending.FINISHED
-    assert [one for one in psutil.process_iter(["cmdline"]) if code in (one.info["cmdline"] or [])] == []
 
 
 CHAIN = """
@@ -143,25 +108,6 @@ def test_a_chain_of_forks_ends_and_leaves_no_zombies(tmp_path, pause_s, lasts_s,
     assert max(zombies) < 400
 
 
-@pytest.mark.slow
-def test_a_keeper_has_the_time_to_sweep():
-    """In the worst case the keeper waits for its grace, and then for the kernel to end the group."""
-    slow = "import signal, sys, time; told = []; signal.signal(signal.SIGTERM, lambda *_: told.append(1))\n"
-    waits = "print('up', flush=True)\nwhile not told: time.sleep(0.02)\ntime.sleep(7); sys.exit(5)"
-    command = [sys.executable, "-c", slow + waits]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as keeper:
-        assert keeper.stdout is not None
-        keeper.stdout.readline()
-        process.end(keeper)
-    assert keeper.returncode == 5
-
-
-def test_an_exit_code_comes_through_a_crowd_of_orphans(tmp_path):
-    code = "import os\nfor _ in range(200):\n if os.fork() == 0:\n  os.fork(); os._exit(1)\nos._exit(7)"
-    for _ in range(3):
-        assert run(tmp_path, "-c", code).exit_code == 7
-
-
 def test_stopping_ends_the_run_at_once(tmp_path):
     asked_s = time.monotonic() + 0.5
     outcome = run(tmp_path, "-c", "import time; time.sleep(60)", stopped=lambda: time.monotonic() > asked_s)
@@ -190,37 +136,8 @@ supervise([sys.executable, {str(SCRIPTS / "hangs.py")!r}], View(Path({str(tmp_pa
     assert [one for one in family if is_alive(one.pid)] == []
 
 
-def test_a_flooding_log_is_cut_to_head_and_tail(tmp_path, monkeypatch):
-    monkeypatch.setattr(process, "LOG_CAP_BYTES", 1 << 20)
-    monkeypatch.setattr(process, "LOG_HEAD_BYTES", 1 << 10)
-    outcome = run(
-        tmp_path,
-        "-c",
-        "import time\nprint('first')\n" + "print('x' * 200_000); time.sleep(.04)\n" * 20 + "print('last')",
-    )
-    assert outcome.last_lines.endswith("last")
-    assert (tmp_path / "log.txt").stat().st_size < 3 << 20
-    assert (tmp_path / "log.txt").read_text().startswith("first")
-
-
-def test_a_log_that_is_no_text_can_still_be_quoted(tmp_path):
-    assert run(tmp_path, str(SCRIPTS / "floods.py")).last_lines.endswith("last words")
-
-
 VANDALISM = {
     "reads only whole blocks": "fcntl.fcntl(1, fcntl.F_SETFL, os.O_DIRECT)",
-    "has no place left": """
-fcntl.fcntl(1, fcntl.F_SETFL, 0)
-os.ftruncate(1, 9 << 20)
-os.lseek(1, LARGEST, os.SEEK_SET)""",
-    "looks endless": "os.truncate('log.txt', LARGEST)",
-    "is endless again and again": """
-for _ in range(100_000):
-    os.truncate('log.txt', LARGEST)""",
-    "grows while it is cut": """
-for _ in range(20):
-    os.truncate('log.txt', 9 << 20)
-    time.sleep(0.02)""",
     "is a folder": "os.remove('log.txt'); os.mkdir('log.txt')",
     "leads elsewhere": "os.remove('log.txt'); os.symlink('/dev/full', 'log.txt')",
     "is no more": "os.close(1); os.close(2); os.truncate('log.txt', 0)",
@@ -229,33 +146,28 @@ for _ in range(20):
 
 @pytest.mark.parametrize("deed", VANDALISM.values(), ids=VANDALISM)
 def test_a_log_that_the_child_spoils_holds_up_nobody(tmp_path, deed):
-    (tmp_path / "probe").touch()
-    largest = 1 << 62
-    while largest:  # that this file system takes
-        try:
-            os.truncate(tmp_path / "probe", largest)
-            break
-        except OSError:
-            largest >>= 1
-    (tmp_path / "work").mkdir()
-    code = f"import fcntl, os, time\nLARGEST = {largest}\nprint('words', flush=True)\n{deed}\ntime.sleep(0.3)"
-    outcome = run(tmp_path / "work", "-c", code)
+    outcome = run(tmp_path, "-c", f"import fcntl, os, time\nprint('words', flush=True)\n{deed}\ntime.sleep(0.3)")
     assert (outcome.ending, outcome.exit_code) == (Ending.FINISHED, 0)
-    assert outcome.last_lines.splitlines()[-1:] in ([], ["words"], ["[... cut by nightshift ...]"])
-    log = (tmp_path / "work" / "log.txt").lstat()
-    assert log.st_size <= process.LOG_CAP_BYTES + process.LOG_TAIL_BYTES
-    assert log.st_blocks * 512 < 1 << 20
+    assert outcome.last_lines in ("", "words")
+
+
+@pytest.mark.parametrize(
+    "deed", ["while True: print('x' * 100_000)", "os.truncate('log.txt', 1 << 40); time.sleep(20)"]
+)
+def test_a_run_whose_log_grows_without_end_is_ended(tmp_path, deed):
+    outcome = run(tmp_path, "-c", f"import os, time\n{deed}")
+    assert (outcome.ending, outcome.last_lines) == (Ending.EXCEEDED, "its log has more than 64 MB: it must print less")
 
 
 def test_keys_do_not_reach_the_run(tmp_path, monkeypatch):
     for name in ("OPENAI_API_KEY", "NIGHTSHIFT_API_KEY", "AWS_SECRET_ACCESS_KEY", "SSH_AUTH_SOCK", "MLX_TOKEN"):
         monkeypatch.setenv(name, "secret")
-    for name in ("MLX_PTX_CACHE_DIR", *(one.name for one in SETTINGS)):
+    for name in ("MLX_PTX_CACHE_DIR", *SETTINGS):
         monkeypatch.setenv(name, "/cache")
     run(tmp_path, "-c", "import json, os; print(json.dumps(dict(os.environ)))")
     seen = json.loads((tmp_path / "log.txt").read_text())
     assert "secret" not in seen.values()
-    assert {one.name: seen[one.name] for one in SETTINGS} == {one.name: "/cache" for one in SETTINGS}
+    assert {name: seen[name] for name in SETTINGS} == dict.fromkeys(SETTINGS, "/cache")
     assert (seen["NIGHTSHIFT_DATA"], seen["MLX_PTX_CACHE_DIR"], seen["PATH"]) == ("/data", "/cache", os.environ["PATH"])
 
 

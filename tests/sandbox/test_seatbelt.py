@@ -82,14 +82,6 @@ def test_every_operation_and_filter_is_one_that_seatbelt_knows(rules):
         assert {word[0] for word in words if isinstance(word, list)} <= FILTERS
 
 
-def test_every_rule_has_its_reason_above_it():
-    _, _, *lines = profile([READ], WRITE).splitlines()
-    reasons, rules = lines[::2], lines[1::2]
-    assert all(re.fullmatch(r"; [a-zA-Z].{10,}", reason) for reason in reasons)
-    assert len(set(reasons)) == len(reasons) == len(rules)
-    assert all(rule.startswith(("(allow ", "(deny ")) for rule in rules)
-
-
 def test_it_writes_in_its_own_folder_alone(rules):
     assert allowed(rules, "file-write*") == [("subpath", str(WRITE))]
     writing = {str(rule[1]) for rule in rules if rule[0] == "allow" and "write" in str(rule[1])}
@@ -118,17 +110,6 @@ def test_it_becomes_only_programs_that_it_could_not_have_written(rules):
     assert ("subpath", str(WRITE)) not in allowed(rules, "file-map-executable")
 
 
-def test_it_sees_and_signals_itself_alone(rules):
-    assert allowed(rules, "signal") == allowed(rules, "process-info*") == [("target", "self")]
-    assert not any("kern.procargs2".startswith(value) for _, value in allowed(rules, "sysctl-read"))
-
-
-def test_the_gpu_is_open(rules):
-    classes = {value for _, value in allowed(rules, "iokit-open")}
-    assert classes == {"AGXDeviceUserClient", "IOSurfaceRootUserClient"}
-    assert allowed(rules, "mach-lookup") == [("global-name", "com.apple.MTLCompilerService")]
-
-
 @pytest.mark.parametrize(
     "name",
     [
@@ -151,12 +132,6 @@ def test_no_name_of_a_folder_changes_the_rules(tmp_path, name, rules):
     assert [rule[:2] for rule in hostile] == [rule[:2] for rule in rules]
 
 
-def test_links_are_followed_since_seatbelt_compares_with_where_they_lead(tmp_path):
-    (tmp_path / "real").mkdir()
-    (tmp_path / "link").symlink_to(tmp_path / "real")
-    assert allowed(parse(profile([READ], tmp_path / "link")), "file-write*") == [("subpath", str(tmp_path / "real"))]
-
-
 # ---- is it usable? ---------------------------------------------------------------------------------------------------
 
 
@@ -167,20 +142,11 @@ def stand_in(folder: Path, script: str) -> str:
     return str(program)
 
 
-def test_a_missing_program_is_named(tmp_path):
-    assert "sandbox-exec cannot be started (" in str(no_seatbelt(str(tmp_path / "sandbox-exec")))
-
-
 def test_inside_another_sandbox_it_says_so(tmp_path):
     program = stand_in(tmp_path, "echo 'sandbox-exec: sandbox_apply: Operation not permitted' >&2; exit 71")
     reason = no_seatbelt(program)
     assert reason is not None
     assert "sandbox_apply: Operation not permitted), as inside another one" in reason
-
-
-def test_where_it_works_there_is_no_reason(tmp_path):
-    program = stand_in(tmp_path, '[ "$1$2$3" = "-p(version 1)(allow default)/usr/bin/true" ]')
-    assert no_seatbelt(program) is None
 
 
 @pytest.mark.skipif(sys.platform != "darwin", reason="Seatbelt is part of macOS")

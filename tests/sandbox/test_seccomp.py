@@ -139,19 +139,6 @@ os.sched_setaffinity(pid, {min(os.sched_getaffinity(pid))})
     assert run(INSTALL + deed.replace("int(sys.argv[1])", "0") + OTHERS, 0) == f"[{own}, 5, False]"  # not its group's
 
 
-def test_no_file_is_marked(tmp_path):
-    (tmp_path / "file").touch()
-    mark = """
-import fcntl, struct
-with open(sys.argv[1]) as file:
-    flags, = struct.unpack('i', fcntl.ioctl(file, 0x80086601, bytes(8))[:4])
-    fcntl.ioctl(file, 0x40086602, struct.pack('q', flags | 0x40))  # not to be dumped
-"""
-    if not free(mark, tmp_path / "file"):
-        pytest.skip("files have no such marks here")
-    assert refused(mark, tmp_path / "file")
-
-
 def test_the_numbers_of_another_table_are_refused():
     assert run(INSTALL + "print(call((1 << 30) + 39))") == str(errno.EPERM)
 
@@ -255,29 +242,3 @@ def test_on_either_machine_and_in_either_box_notes_are_refused(machine, namespac
     options = [said("getsockopt", 3, level, name) for level, name in ((1, 57), (1, 71), (1, 3), (6, 57))]
     assert options == [seccomp.REFUSE] * 2 + [seccomp.ALLOW] * 2
     assert answer(machine, "read", architecture=0x40000003, namespaces=namespaces) == seccomp.KILL
-
-
-@pytest.mark.parametrize("machine", MACHINES)
-def test_beside_landlock_more_is_refused(machine):
-    refused = there(machine, seccomp.BESIDE_LANDLOCK, seccomp.REFUSE)
-    pretended = there(machine, seccomp.BESIDE_LANDLOCK, seccomp.PRETEND)
-    assert {answer(machine, name) for name in refused} == {seccomp.REFUSE}
-    assert {answer(machine, name) for name in pretended} == {seccomp.PRETEND}
-    with_namespaces = [*refused, *pretended, "socket", "prlimit64", "setpriority", "ioctl"]
-    assert {answer(machine, name, 2, 2, namespaces=True) for name in with_namespaces} == {seccomp.ALLOW}
-    assert [answer(machine, "prlimit64", pid) for pid in (0, 7)] == [seccomp.ALLOW, seccomp.REFUSE]
-    for name in ("sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr"):
-        assert [answer(machine, name, pid) for pid in (0, 7)] == [seccomp.ALLOW, seccomp.PRETEND]
-    for name, own in (("setpriority", 0), ("ioprio_set", 1)):
-        whose = [(own, 0), (own, 7), (own + 1, 0), (own + 2, 0)]
-        assert [answer(machine, name, *one) for one in whose] == [seccomp.ALLOW] + [seccomp.PRETEND] * 3
-    path, given = 1 << 12, 1 << 13
-    for name in {"utime", "utimes"} & {*there(machine, seccomp.BESIDE_LANDLOCK)}:
-        assert [answer(machine, name, path, times) for times in (0, given)] == [seccomp.REFUSE, seccomp.PRETEND]
-    for name in {"futimesat", "utimensat"} & {*there(machine, seccomp.BESIDE_LANDLOCK)}:
-        said = [answer(machine, name, 3, where, times) for where in (path, 0) for times in (0, given)]
-        assert said == [seccomp.REFUSE] + [seccomp.PRETEND] * 3
-    assert [answer(machine, "ioctl", 3, what) for what in (0x40086602, 0x5401)] == [seccomp.REFUSE, seccomp.ALLOW]
-    kinds = [(1, 1), (1, 5 | 0x80000), (1, 2), (1, 3), (2, 1), (16, 3)]
-    for maker in ("socket", "socketpair"):
-        assert [answer(machine, maker, *kind) == seccomp.ALLOW for kind in kinds] == [True, True, *[False] * 4]

@@ -4,16 +4,16 @@ import dataclasses
 
 import pytest
 from charted import findings
-from judged import scored_attempt, scored_run
+from judged import scored_attempt
 from rich.cells import cell_len
 from samples import HISTORY, NIGHT
 
-from agent.experiment import Attempt, Decision, Ending, Kind, Status
+from agent.experiment import Attempt, Decision, Kind, Status
 from agent.judging.intervals import Interval
 from agent.judging.noise import noise
 from agent.records.record import Record
 from agent.records.summary import NightSummary, summary_of
-from agent.view.ending import BAR, BEYOND, SHADE, belief, busy_words, tried_lines
+from agent.view.ending import BAR, BEYOND, SHADE, belief, tried_lines
 
 NOISE_BPB = 0.1
 
@@ -99,13 +99,3 @@ def test_what_was_kept_is_believed_only_where_runs_train_and_the_interval_is_abo
     answers = [belief(night).removeprefix("Believe it? ") for night in (clear, doubtful, nothing, short, honest)]
     assert [answer.split()[0] for answer in answers] == ["Probably:", "Not", "Nothing", "No:", "By"]
     assert f"No: in {NIGHT.budget_s:g} s the baseline hardly trains (its runs have 9 steps), and " in answers[3]
-
-
-def test_edits_that_a_busy_machine_left_without_a_score_are_counted_with_the_remedy():
-    spoilt = dataclasses.replace(scored_run(0, 1.5), ending=Ending.SPOILT, score=None)
-    slow = edit(1, Kind.TOO_SLOW, None)
-    busy = [dataclasses.replace(edit(number, Kind.TOO_SLOW, None), runs=(spoilt,)) for number in (2, 3)]
-    told = busy_words((HISTORY[0], slow, *busy))
-    assert told is not None
-    assert told.startswith("2 of 3 edits had no time for a score while other programs kept the machine busy")
-    assert busy_words((HISTORY[0], slow)) is None

@@ -74,16 +74,6 @@ def test_whatever_was_decided_the_next_step_is_told(kind):
     assert kind not in ADVICE or words.startswith(ADVICE[kind])
 
 
-def test_an_edit_that_was_late_beside_other_programs_need_not_be_slow():
-    late = Run(0, Ending.SPOILT, None, 9.0, None, "other programs took 80% of the machine's processors")
-    attempt = ended(dataclasses.replace(late, ending=Ending.OVERRAN), Kind.TOO_SLOW)
-    told = verdict(dataclasses.replace(attempt, runs=(late, *attempt.runs)))
-    words = "other programs kept the machine busy, so it may not be too slow: once they have ended, see with: "
-    assert told.next().startswith(f"{words}nightshift replay t:{attempt.number}; go back with: ")
-    assert f"{words}nightshift replay t:{attempt.number}" in told.lines()
-    assert verdict(attempt).next().startswith(ADVICE[Kind.TOO_SLOW])
-
-
 def test_the_difference_is_to_the_parent_and_beside_it_stands_how_much_may_be_luck():
     answer = verdict(scored_attempt(2, 1.2, parent=1), noise=Noise(0.01, 4, 0.03)).answer("t0001", "done")
     assert (answer.gain_bpb, answer.noise.smallest_bpb) == (pytest.approx(0.05), 0.03)
