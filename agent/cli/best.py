@@ -157,23 +157,11 @@ def sample(
     with Journal.read(place.journal(record.tag)) as journal:
         night, script = journal.night(), journal.attempt(chosen.number).proposal.script
     asked = SampleRequest(text, tokens, temperature, secrets.randbits(32) if seed is None else seed)
-    waiting = Console(stderr=True).status(f"loading attempt {chosen.number} of night {night.tag}")
-    begun = False
-
-    def write(more: str) -> None:
-        nonlocal begun
-        if not begun:
-            waiting.stop()
-            print(harmless_lines(text), end="")
-        begun = True
-        print(more, end="", flush=True)
-
+    waiting = Console(stderr=True).status(f"attempt {chosen.number} of night {night.tag} continues the text")
     try:
         with like_ctrl_c(), waiting:
-            continue_text(night, place.folder(record.tag), script, weights.path, asked, write)
+            more = continue_text(night, place.folder(record.tag), script, weights.path, asked)
     except KeyboardInterrupt:
         return 130
-    finally:
-        if begun:
-            print(flush=True)
+    print(f"{harmless_lines(text)}{more}")
     return 0

@@ -1,6 +1,6 @@
 """Write a model as a folder that mlx-lm loads: script, weights, tokenizer, configuration and card.
 
-The folder gets its name when it is whole. A folder that was written here before is replaced.
+The folder gets its name when it is whole.
 """
 
 import html
@@ -22,7 +22,6 @@ from agent.model.weights import KeptWeights
 from agent.records import checksums
 from agent.records.journal import Journal
 from agent.records.place import Place
-from agent.script.dials import Value, legible_dials, show
 from agent.text import counted, one_line
 from agent.view.words import interval_words, scored_words
 
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
     import tiktoken
 
 MODEL_FILE, CARD = (Path(__file__).with_name(name) for name in ("nightshift_model.py", "card.md"))
-OURS = "nightshift"  # the entry of config.json by which a folder is known to be one of these
-PASSED_OVER = {"__pycache__", ".DS_Store"}  # that come with reading a folder
 MOST_CHARS = 300  # of a title or a hypothesis
 TERMS = {  # of the corpora that prepare.py knows
     "stdlib": "the text of Python's standard library (Python Software Foundation License)",
@@ -41,11 +38,11 @@ TERMS = {  # of the corpora that prepare.py knows
 
 
 def write_folder(place: Place, best: BestScript, weights: KeptWeights, folder: Path) -> None:
-    """Write the model to a folder, which may be missing, empty, or one that was written here before."""
+    """Write the model to a folder, which must not be there."""
     check_folder(folder)
     with Journal.read(place.journal(best.record.tag)) as journal:
         night = journal.night()
-        script, first_script = (journal.attempt(number).proposal.script for number in (best.attempt.number, 0))
+        script = journal.attempt(best.attempt.number).proposal.script
     fixed = place.folder(night.tag) / "fixed"
     data = corpus_of(Path(night.data))
     checksums.verify(night, fixed)
@@ -54,7 +51,8 @@ def write_folder(place: Place, best: BestScript, weights: KeptWeights, folder: P
         SCRIPT: script,
         "tokenizer.json": tokenizer,
         "tokenizer_config.json": json.dumps(_tokenizer_config(data), indent=2) + "\n",
-        "README.md": model_card(best, weights, script, first_script, data.manifest),
+        "config.json": json.dumps(_config(best, weights, data), indent=2) + "\n",
+        "README.md": model_card(best, weights, data.manifest),
     }
     with replaced_folder(folder) as aside:
         shutil.copytree(fixed, aside, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
@@ -63,22 +61,12 @@ def write_folder(place: Place, best: BestScript, weights: KeptWeights, folder: P
             shutil.copyfileobj(source, to, 1 << 20)
         for name, text in texts.items():
             (aside / name).write_bytes(text.encode())
-        (aside / "config.json").write_text(json.dumps(_config(best, weights, data, aside), indent=2) + "\n")
 
 
 def check_folder(folder: Path) -> None:
-    """Raise NightError for a folder that holds anything else than a model that was written here before."""
-    if not folder.exists():
-        return
-    if not folder.is_dir():
-        raise NightError(f"{folder} is a file; name another folder")
-    try:
-        written_before = set(json.loads((folder / "config.json").read_text())[OURS]["files"])
-    except (OSError, ValueError, KeyError, TypeError):
-        written_before = set()
-    foreign = sorted({path.name for path in folder.iterdir()} - PASSED_OVER - written_before)
-    if foreign:
-        raise NightError(f"{folder} holds {foreign[0]}, which is no part of a model written here; name another folder")
+    """Raise NightError for a folder that is there already."""
+    if folder.exists():
+        raise NightError(f"{folder} is there already; name another folder, or delete it")
 
 
 def corpus_of(folder: Path) -> Data:
@@ -94,7 +82,7 @@ def corpus_of(folder: Path) -> Data:
         raise MachineError(f"the night's corpus cannot be used: {error}") from error
 
 
-def _config(best: BestScript, weights: KeptWeights, data: Data, folder: Path) -> dict[str, Any]:
+def _config(best: BestScript, weights: KeptWeights, data: Data) -> dict[str, Any]:
     return {
         "model_file": MODEL_FILE.name,
         "script": Path(SCRIPT).stem,
@@ -102,14 +90,13 @@ def _config(best: BestScript, weights: KeptWeights, data: Data, folder: Path) ->
         "max_position_embeddings": data.seq_len,
         "bos_token_id": data.bos,
         "eos_token_id": data.bos,
-        OURS: {
+        "nightshift": {
             "night": best.record.tag,
             "attempt": best.attempt.number,
             "commit": best.attempt.commit,
             "seed": weights.seed,
             "val_bpb": weights.val_bpb,
             "protocol": best.record.protocol,
-            "files": sorted(["config.json", *(path.name for path in folder.iterdir())]),
         },
     }
 
@@ -166,30 +153,26 @@ def _tokenizer_config(data: Data) -> dict[str, Any]:
 # ---- the card --------------------------------------------------------------------------------------------------------
 
 
-def model_card(
-    best: BestScript, weights: KeptWeights, script: str, first_script: str, manifest: Mapping[str, Any]
-) -> str:
+def model_card(best: BestScript, weights: KeptWeights, manifest: Mapping[str, Any]) -> str:
     """Return what the model is, how good, how that was measured, and how to load it, as Markdown."""
     from jinja2 import Environment, StrictUndefined
 
     # nothing else is marked as harmless: titles and hypotheses, which a model may have written, are plain text in it
     templates = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
     filters = (counted, interval_words, scored_words)
-    templates.filters |= {"plain": _plain, "value": _value} | {function.__name__: function for function in filters}
-    dataset, kind = str(manifest["dataset"]), best.record.night.device_kind
+    templates.filters |= {"plain": _plain} | {function.__name__: function for function in filters}
+    dataset = str(manifest["dataset"])
     return templates.from_string(CARD.read_text(encoding="utf-8")).render(
         best=best,
         night=best.record,
         attempt=best.attempt,
         seeds=sum(run.val_bpb is not None for run in best.attempt.runs),
         weights=weights,
-        kind=kind,
+        kind=best.record.night.device_kind,
         manifest=manifest,
         corpus=dataset if dataset in TERMS else Path(dataset).name,  # of a user's own files, not their folders
         terms=TERMS.get(dataset, "files of the night's owner, under terms that nightshift does not know"),
         script=SCRIPT,
-        dials=legible_dials(script, kind),
-        first_dials={dial.name: dial.value for dial in legible_dials(first_script, kind)},
     )
 
 
@@ -197,7 +180,3 @@ def _plain(text: object) -> str:
     """Return a text as one line of Markdown without markup."""
     marked = re.sub(r"([\\`*_\[\]#!|~]|:(?=//))", r"\\\1", one_line(str(text), MOST_CHARS))
     return html.escape(marked, quote=False)
-
-
-def _value(value: Value) -> str:
-    return "none" if value is None else _plain(show(value))

@@ -1,6 +1,6 @@
 """Continue a text with a run's weights, in a box beside the committed script and the fixed files.
 
-    python sampler.py SCRIPT WEIGHTS COUNT TEMPERATURE SEED      prompt.npy (P,) → tokens.u16, one after another
+    python sampler.py SCRIPT WEIGHTS COUNT TEMPERATURE SEED      prompt.npy (P,) → tokens.u16
 
 It runs the script's own code, and ends early where the model ends the document.
 """
@@ -18,7 +18,7 @@ SHORTEST = 64  # positions: contexts are filled up to this or a power of two abo
 
 
 def main(script: str, weights: str, count: str, temperature: str, seed: str) -> None:
-    """Write tokens as they come, two bytes each."""
+    """Write the tokens, two bytes each."""
     from agent.lab import hardware
 
     hardware.tune()  # before anything imports MLX
@@ -27,9 +27,7 @@ def main(script: str, weights: str, count: str, temperature: str, seed: str) -> 
     data = prepare.load_data(verify=False)
     model = importlib.import_module("scorer").load_script(Path(script)).load_model(weights)
     tokens = continuation(model, np.load("prompt.npy").tolist(), data, float(temperature), int(seed))
-    with Path("tokens.u16").open("wb", buffering=0) as file:
-        for token in islice(tokens, int(count)):
-            file.write(np.uint16(token).tobytes())
+    np.array([*islice(tokens, int(count))], np.uint16).tofile("tokens.u16")
 
 
 def continuation(model: Any, prompt: Sequence[int], data: Any, temperature: float, seed: int) -> Iterator[int]:

@@ -1,19 +1,16 @@
-"""Continue a text with the weights that a night kept, in the sandbox of the night, and pass it on as it comes.
+"""Continue a text with the weights that a night kept, in the sandbox of the night.
 
 The script runs in a box, since a machine may have written it. It gets the tokens of the text and leaves the tokens of
-the continuation in a file of its folder, which is read while it grows.
+the continuation in a file of its folder.
 """
 
-import codecs
 import shutil
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import tiktoken
 
 from agent.errors import MachineError
 from agent.experiment import Ending, Night
@@ -40,9 +37,7 @@ class SampleRequest:
     seed: int
 
 
-def sample(
-    night: Night, folder: Path, script: str, weights: Path, asked: SampleRequest, write: Callable[[str], None]
-) -> None:
+def sample(night: Night, folder: Path, script: str, weights: Path, asked: SampleRequest) -> str:
     """Continue a text with these weights of a night in this folder; raise MachineError if the script fails."""
     data = corpus_of(Path(night.data))
     encoding = load_encoding(data.folder / "tokenizer.tiktoken")
@@ -55,37 +50,16 @@ def sample(
         for program in (SAMPLER, SCORER):
             shutil.copyfile(program, inside / program.name)
         np.save(inside / "prompt.npy", prompt[-data.seq_len :])
-        advance = _passing_on(inside, encoding, asked.tokens, write)
         options = [str(asked.tokens), f"{asked.temperature!r}", str(asked.seed)]
         command = [sys.executable, SAMPLER.name, runner.script_name, str(weights), *options]
-        outcome = runner.call(command, inside, LIMIT_S, weights, progress=advance)
-        advance(final=True)
-    if outcome.ending is not Ending.FINISHED:
-        last = outcome.last_lines.strip().rpartition("\n")[2]
-        raise MachineError(f"the script {outcome.ending} while it continued the text: {last or 'it said nothing'}")
-
-
-def _passing_on(
-    folder: Path, encoding: tiktoken.Encoding, most: int, write: Callable[[str], None]
-) -> Callable[..., None]:
-    """Return a function that passes on the text of the tokens that came since its last call, harmless for a terminal.
-
-    most: tokens in all. Half a character waits for its other half, unless it is called with final=True.
-    """
-    read, decoder = 0, codecs.getincrementaldecoder("utf-8")("replace")
-
-    def advance(*, final: bool = False) -> None:
-        nonlocal read
+        outcome = runner.call(command, inside, LIMIT_S, weights)
+        if outcome.ending is not Ending.FINISHED:
+            last = outcome.last_lines.strip().rpartition("\n")[2]
+            raise MachineError(f"the script {outcome.ending} while it continued the text: {last or 'it said nothing'}")
         content = b""
-        with suppress(OSError), open_plain(folder, TOKENS) as file:  # it is not there yet
-            file.seek(2 * read)
-            content = file.read(2 * (most - read))
-        tokens = np.frombuffer(content[: len(content) // 2 * 2], np.uint16).tolist()
-        read += len(tokens)
-        # BOS ends the text; a script may write any number
-        parts = [encoding.decode_single_token_bytes(token) for token in tokens if token < encoding.n_vocab - 1]
-        text = decoder.decode(b"".join(parts), final)
-        if text:
-            write(harmless_lines(text))
-
-    return advance
+        with suppress(OSError), open_plain(inside, TOKENS) as file:  # a script may leave none
+            content = file.read(2 * asked.tokens)
+    tokens = np.frombuffer(content[: len(content) // 2 * 2], np.uint16).tolist()
+    # BOS ends the text; a script may write any number
+    parts = [encoding.decode_single_token_bytes(token) for token in tokens if token < encoding.n_vocab - 1]
+    return harmless_lines(b"".join(parts).decode(errors="replace"))

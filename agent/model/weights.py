@@ -61,16 +61,11 @@ def weights_of(place: Place, tag: str, number: int) -> KeptWeights:
     weights = find_weights(place, tag, number)
     if weights is not None:
         return weights
-    again = typed("replay", f"{tag}:{number}")
     if not place.journal(tag).exists():
         check_unpacked(place, tag)
-        raise NightError(
-            f"night {tag} ran elsewhere, and its weights stayed there; train attempt {number} here, in a folder of "
-            f"its own, with: {again}"
-        )
     raise NightError(
         f"attempt {number} of night {tag} has no weights here: those of edits that are not kept are deleted, and git "
-        f"carries none; make them again with: {again}"
+        f"carries none; make them again with: {typed('replay', f'{tag}:{number}')}"
     )
 
 

@@ -3,18 +3,15 @@
 import dataclasses
 import json
 import shutil
-import signal
-import subprocess
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from commands import nothing_yet, refused
-from nights import Grounds, command, environment, make_repository, unigram
+from commands import refused
+from nights import Grounds, make_repository, unigram
 
-from agent.experiment import Dawn, Noise, Proposal
-from agent.files import PREFIX
+from agent.experiment import Dawn, Proposal
 from agent.judging.findings import Findings
 from agent.judging.intervals import Interval
 from agent.judging.noise import noise
@@ -25,7 +22,6 @@ from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.reading import read_night
 from agent.view.answer import Replay
-from agent.view.words import interval_words
 
 FIRST, KEPT = (unigram(SHARPNESS=sharpness) for sharpness in (0.5, 0.9))
 
@@ -95,16 +91,6 @@ def test_best_says_which_script_it_is_how_good_and_how_to_take_it(night):
     assert (night.root / "train_mlx.py").read_text() == KEPT
 
 
-def test_an_interval_is_given_once_the_noise_is_known(kept_night):
-    known = best_of(kept_night)
-    assert known.gain is not None
-    assert interval_words(known.gain) == f"{known.gain.mean_bpb:+.6f}"
-    several = dataclasses.replace(known, record=dataclasses.replace(known.record, noise=Noise(0.01, 3, 0.03)))
-    assert several.gain.high_bpb - several.gain.mean_bpb == pytest.approx(1.96 * 0.01 * 2**0.5)
-    assert several.score.high_bpb - several.score.val_bpb == pytest.approx(1.96 * 0.01)
-    assert interval_words(several.gain).endswith("]")
-
-
 @pytest.mark.parametrize(
     ("about", "passengers", "gain", "best"),
     [
@@ -125,13 +111,6 @@ def test_the_script_that_dawn_confirmed_is_the_best_and_its_honest_gain_is_told(
     assert facts["branch"] == ("experiments/0.05s-t-confirmed" if passengers else "experiments/0.05s-t")
 
 
-def test_the_script_is_written_as_it_was_committed_and_over_no_other_file(night):
-    assert night.nightshift("best", "--script", "best.py").returncode == 0
-    assert (night.root / "best.py").read_bytes() == KEPT.encode()
-    assert "exists" in refused(night.nightshift("best", "--script", "train_mlx.py"))
-    assert "no folder" in refused(night.nightshift("best", "--script", "gone/best.py"))
-
-
 def test_of_a_night_that_ran_elsewhere_best_knows_the_record_and_not_the_weights(night, tmp_path):
     night.nightshift("export", "record")
     here = told(night)
@@ -139,41 +118,31 @@ def test_of_a_night_that_ran_elsewhere_best_knows_the_record_and_not_the_weights
     there = told(night)
     for name in ("best", "val_bpb", "gain", "ref", "branch", "take it"):
         assert there[name] == here[name]
-    assert "measure it" in here
-    assert "measure it" not in there, "confirm needs the journal"
-    sentence = refused(night.nightshift("best", "--weights", str(tmp_path / "model")))
-    assert "night t ran elsewhere" in sentence
-    assert "nightshift replay t:1" in sentence
-    assert "ran elsewhere" in refused(night.nightshift("sample", "x", "t:best"))
+    assert "nightshift replay t:1" in refused(night.nightshift("best", "--weights", str(tmp_path / "model")))
     assert night.nightshift("best", "--script", "best.py").returncode == 0, "its commit is here"
-    assert (night.root / "best.py").read_text() == KEPT
-    night.git("update-ref", "-d", "refs/experiments/t/0001")
-    assert told(night)["fetch it"].startswith("git fetch REMOTE refs/experiments/t/0001")
-
-
-def test_a_night_that_has_kept_nothing_says_so(grounds):
-    assert "no night has run here yet" in nothing_yet(grounds.nightshift("best"))
+    assert (night.root / "best.py").read_bytes() == KEPT.encode()
+    assert "exists" in refused(night.nightshift("best", "--script", "train_mlx.py"))
 
 
 # ---- the model's folder ----------------------------------------------------------------------------------------------
 
 
-def test_a_model_is_written_whole_and_again_over_itself(night, tmp_path):
+def test_a_model_is_written_whole_and_over_nothing(night, tmp_path):
     folder = tmp_path / "model"
-    for _ in range(2):
-        card = write_model(night, folder)
-        assert (folder / "train_mlx.py").read_bytes() == KEPT.encode()
-        assert (folder / "model.safetensors").read_bytes() == weights(night, 1).read_bytes()
-        files = sorted(path.name for path in folder.iterdir())
-        assert json.loads((folder / "config.json").read_text())["nightshift"]["files"] == files
+    card = write_model(night, folder)
+    assert (folder / "train_mlx.py").read_bytes() == KEPT.encode()
+    assert (folder / "model.safetensors").read_bytes() == weights(night, 1).read_bytes()
     attempt = best_of(night).attempt
     assert f"| these weights (seed 0) | {attempt.val_bpb:.6f} |" in card
     assert f"`{attempt.commit}`" in card
-    assert "| `SHARPNESS` | 0.9 | 0.5 |" in card
-    assert "| `SMOOTHING` | 1.0 |  |" in card
     assert "not confirmed on fresh seeds" in card
     assert "no script ran with two" in card
     assert "/" not in card.partition("| corpus |")[2].partition("\n")[0], "the card must not tell the owner's folders"
+    assert "is there already" in refused(night.nightshift("best", "--weights", str(folder)))
+    with pytest.raises(FileNotFoundError):
+        write_folder(place_of(night), best_of(night), dataclasses.replace(kept_weights(night), path=tmp_path / "gone"),
+                     tmp_path / "other")  # fmt: skip
+    assert [path.name for path in tmp_path.iterdir() if "other" in path.name] == []
 
 
 def test_words_of_a_model_are_plain_text_in_the_card(kept_night):
@@ -181,37 +150,12 @@ def test_words_of_a_model_are_plain_text_in_the_card(kept_night):
     hostile = "<script>x</script> [a](https://b.example) ![](c) `d` **e** | f\x1b[2J\n# g {{ 7 * 7 }}"
     attempt = dataclasses.replace(known.attempt, proposal=Proposal("", hostile, hostile, hostile))
     known = dataclasses.replace(known, attempt=attempt)
-    script = KEPT.replace('NOTE = "unigram"  # not searched', 'NOTE = "`x` | y"  # {"`x` | y", "z"}')
-    assert script != KEPT
     splits = {"train": {"tokens": 1, "bytes": 1}}
     manifest = {"dataset": "stdlib", "scale": "tiny", "splits": splits, "vocab_size": 512, "seq_len": 64}
-    card = model_card(known, kept_weights(kept_night), script, KEPT, manifest)
-    assert r"| `NOTE` | '\`x\` \| y' |" in card
+    card = model_card(known, kept_weights(kept_night), manifest)
     for markup in ("<script>", "[a](", "![](", "https://", "\x1b", "**e**", " 49"):
         assert markup not in card
     assert "Python Software Foundation License" in card
-
-
-@pytest.mark.parametrize("there", ["notes.txt", "config.json", "train_mlx.py", "a model and notes.txt"])
-def test_a_folder_with_something_else_in_it_is_left_alone(night, tmp_path, there):
-    folder, name = tmp_path / "model", there.removeprefix("a model and ")
-    if name != there:
-        write_model(night, folder)
-    folder.mkdir(exist_ok=True)
-    (folder / name).write_text("mine")
-    assert name in refused(night.nightshift("best", "--weights", str(folder)))
-    assert (folder / name).read_text() == "mine"
-    assert "is a file" in refused(night.nightshift("best", "--weights", str(folder / name)))
-
-
-def test_where_writing_fails_nothing_is_left_and_the_older_model_stays(night, tmp_path):
-    folder = tmp_path / "model"
-    before = write_model(night, folder)
-    lost = dataclasses.replace(kept_weights(night), path=tmp_path / "gone")
-    with pytest.raises(FileNotFoundError):
-        write_folder(place_of(night), best_of(night), lost, folder)
-    assert (folder / "README.md").read_text() == before
-    assert [path.name for path in tmp_path.iterdir() if "model" in path.name] == ["model"]
 
 
 # ---- weights ---------------------------------------------------------------------------------------------------------
@@ -225,8 +169,6 @@ def test_weights_that_are_cut_off_a_link_or_gone_are_not_taken_and_the_remedy_is
     assert "no weights" in refused(night.nightshift("best", "--weights", model))
     path.unlink()
     path.symlink_to(tmp_path / "elsewhere")
-    assert "no weights" in refused(night.nightshift("best", "--weights", model))
-    path.unlink()
     sentence = refused(night.nightshift("best", "--weights", model))
     assert "attempt 1 of night t has no weights here" in sentence
     assert "nightshift replay t:1" in sentence
@@ -269,14 +211,6 @@ def test_the_weights_of_a_replay_serve_where_those_of_the_night_are_gone(night, 
     assert "in a replay after the night" in card
 
 
-@pytest.mark.slow
-def test_the_remedy_for_weights_that_are_gone_brings_them_back(night, tmp_path):
-    weights(night, 1).unlink()
-    assert night.nightshift("replay", "t:1").returncode == 0
-    assert "in a replay after the night" in write_model(night, tmp_path / "model")
-    assert night.nightshift("sample", "x", "--tokens", "3").returncode == 0
-
-
 # ---- sample ----------------------------------------------------------------------------------------------------------
 
 
@@ -291,24 +225,5 @@ def test_a_kept_model_continues_a_text(kept_night):
 def test_an_attempt_without_weights_continues_nothing(night):
     weights(night, 0).unlink()
     assert "attempt 0 of night t has no weights" in refused(night.nightshift("sample", "x", "0"))
-    assert "no attempt 9" in refused(night.nightshift("sample", "x", "9"))
-    for wrong in ("-1", "nan", "11", "warm"):
+    for wrong in ("nan", "11"):
         assert "--temperature" in refused(night.nightshift("sample", "x", "--temperature", wrong))
-
-
-def test_ctrl_c_ends_the_text_and_its_processes(kept_night, tmp_path):
-    words = command("sample", "import os", "--tokens", "1000000", "--temperature", "0")
-    env = environment(TMPDIR=str(tmp_path))
-    with subprocess.Popen(
-        words, cwd=kept_night.root, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        assert process.stdout.read(20).startswith(b"import os")
-        assert list(tmp_path.glob(f"{PREFIX}*"))
-        process.send_signal(signal.SIGINT)
-        rest, errors = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert errors == b""
-    assert rest.endswith(b"\n")
-    assert list(tmp_path.iterdir()) == [], "the folder of the process, which ended with it"

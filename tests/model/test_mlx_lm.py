@@ -61,17 +61,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Path:
     return root / "model"
 
 
-@pytest.fixture(scope="module")
-def said(folder: Path) -> dict:
+@pytest.mark.slow
+def test_mlx_lm_computes_the_logits_of_the_script_itself_and_generates_the_text_that_sample_does(
+    folder, tiny_data, monkeypatch
+):
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     words = [sys.executable, "-P", "-c", PROGRAM, str(folder), TEXT]
     done = subprocess.run(words, cwd=folder.parent, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
-@pytest.mark.slow
-def test_mlx_lm_computes_the_logits_of_the_script_itself(folder, said, tiny_data, monkeypatch):
+    said = json.loads(done.stdout)
     monkeypatch.setitem(sys.modules, "train_mlx", sys.modules["train_mlx"])  # put back afterwards
     encoding = load_encoding(tiny_data / "tokenizer.tiktoken")
     bos = encoding.n_vocab - 1
@@ -82,10 +80,6 @@ def test_mlx_lm_computes_the_logits_of_the_script_itself(folder, said, tiny_data
     ours = np.array(model(mx.array([said["ids"]])))[0]
     assert np.abs(np.array(said["whole"]) - ours).max() < 1e-4
     assert np.abs(np.array(said["steps"]) - ours).max() < 1e-4, "token by token, with the cache"
-
-
-@pytest.mark.slow
-def test_mlx_lm_generates_the_text_that_sample_does_beyond_the_end_of_a_row(folder, said):
-    ours = (folder.parent / "sampled.txt").read_text()
-    assert said["generated"] > 64 - len(said["ids"])
-    assert ours.removeprefix(TEXT).removesuffix("\n") == said["text"].removesuffix("\n")
+    sampled = (folder.parent / "sampled.txt").read_text()
+    assert said["generated"] > 64 - len(said["ids"]), "beyond the end of a row"
+    assert sampled.removeprefix(TEXT).removesuffix("\n") == said["text"].removesuffix("\n")
