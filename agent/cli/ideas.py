@@ -40,7 +40,7 @@ def ideas(name: str = "", /) -> Answer:
     best = incumbent(history)
     script = best.proposal.script if best is not None else read_script(place)
     past = past_nights(place, night.tag)
-    found, faults = listing(place.script_path, night, script, history, past, exactly=slug or None)
+    found, faults = listing(place.script_path, night, script, history, past)
     for fault in faults:
         print(fault, file=sys.stderr)
     if slug:

@@ -64,13 +64,6 @@ def morning(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Iterat
         yield Morning(grounds, done.stdout, grounds.attempts("t"))
 
 
-def test_the_night_says_that_it_mixes_and_asks_both_sources(morning):
-    assert "  ideas    mix: search, catalogue, queue\n" in morning.said
-    sources = [one.proposal.source.partition(":")[0] for one in morning.attempts]
-    assert len(sources) == 1 + EXPERIMENTS
-    assert set(sources) == {"you", "catalogue", "search"}
-
-
 def test_an_idea_is_kept_and_what_follows_is_made_of_it(morning):
     (boost,) = morning.of("boost")
     assert boost.status is Status.KEEP
@@ -81,21 +74,13 @@ def test_an_idea_is_kept_and_what_follows_is_made_of_it(morning):
     assert "BOOST" in {dial.name for dial in searched(boost.proposal.script, "cpu")}  # the search's from now on
 
 
-def test_what_crashed_is_not_tried_again_and_the_night_went_on(morning):
-    (crash,) = morning.of("crash")
-    assert crash.status is Status.CRASH
-    assert crash.number < len(morning.attempts) - 1
-
-
 def test_the_report_and_the_list_of_ideas_say_what_became_of_them(morning):
+    assert [one.status for one in morning.of("crash")] == [Status.CRASH]
     assert {"catalogue", "search"} <= {line.split()[0] for line in morning.said.splitlines() if line}
     known = morning.ideas()
     assert known["boost"]["gain_percent"] > 1
     assert known["boost"]["sure"] > known["halve"]["sure"]
     assert (known["crash"]["tried"][0]["failed"], known["crash"]["may_be_tried"]) == (True, False)
-    table = {line.split()[0]: line for line in morning.grounds.nightshift("ideas").stdout.splitlines()}
-    assert f" kept #{morning.of('boost')[0].number} " in table["boost"]
-    assert f" tried #{morning.of('crash')[0].number} " in table["crash"]
 
 
 def test_a_second_night_knows_what_the_first_one_found(morning):

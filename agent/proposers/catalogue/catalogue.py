@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from agent.errors import Exhausted, ScriptError
-from agent.experiment import Attempt, History, Night, Proposal, incumbent, kept
+from agent.experiment import History, Night, Proposal, incumbent, kept
 from agent.invocation import SCRIPT, STARTER, typed
 from agent.judging.noise import noise
 from agent.proposers.briefing import Briefing
@@ -20,54 +20,20 @@ from agent.proposers.catalogue.idea import Idea, idea_folders, read_ideas
 from agent.records.shipped import PastNight
 from agent.script.contract import read_text
 from agent.script.dials import DIAL, fingerprint, tried_as
-from agent.script.merge import PATCH_HUNK, Conflict, carried, check_edit, holds, patched
-from agent.text import one_line, percent_sure
+from agent.script.merge import PATCH_HUNK, carried, check_edit, holds, patched
+from agent.text import percent_sure
 
+MOST_BASES = 3  # kept scripts, besides the first
 DIAL_LINE = re.compile(rf"^({DIAL.pattern}) *=(?!=).*")
 
 # lines that follow each other in a hunk, added or taken away, with the line before and the line after them
 CHANGE = re.compile(r"(?<=\n)((?:[ \\].*)?)\n?((?:^[+-].*\n)+)(?=(.*))", re.MULTILINE)
 
 
-def listing(
-    file: Path, night: Night, script: str, history: History, past: Sequence[PastNight], *, exactly: str | None = None
-) -> tuple[list[Prospect], tuple[str, ...]]:
-    """Return the ideas for the script in this file, and a sentence for each bad file.
-
-    They come in the order in which the night tries them, the one first from which most is expected. At the end are
-    those that it does not try now, and last those that do not apply.
-    script: the text to which they are to apply, which a night may have edited since; exactly: the idea of which it is
-    told to the last line whether it does.
-    """
-    ideas, faults = read_ideas(*idea_folders(file))
-    spread, bases = noise(history) if incumbent(history) is not None else None, bases_of(history)
-    found = [
-        replace(one, why_not=_why_not(one.idea, script, bases, night.device_kind, exactly=one.idea.slug == exactly))
-        for one in prospects(ideas, night, history, spread.sigma_bpb if spread else None, past)
-    ]
-    return sorted(found, key=lambda one: (one.why_not is not None, one.state != "yes")), faults
-
-
-def _why_not(idea: Idea, script: str, bases: Sequence[str], device_kind: str, *, exactly: bool) -> str | None:
-    """Return why an idea does not apply; None where it does. exactly: merge it, instead of looking for its lines."""
-    if not exactly:
-        is_at_home = patched(idea.patch, script) is not None or may_apply(idea.patch, script)
-        return None if is_at_home else f"idea {idea.slug} is about lines that this script does not have"
-    try:
-        applied(idea, script, bases, device_kind)
-    except ScriptError as error:
-        return str(error)
-    return None
-
-
-MOST_BASES = 3  # kept scripts, besides the first: git takes some milliseconds for each, and there are many ideas
-SAID_NAMES = 8  # of skipped ideas, in one sentence
-
-
 class Catalogue:
     """Propose ideas of the folders `ideas`: the one beside the script, and the shipped one.
 
-    past: earlier nights, whose measurements count as well; say: told once of every idea that cannot be used.
+    past: earlier nights, whose measurements count as well; say: told once of every file that cannot be used.
     """
 
     def __init__(
@@ -76,8 +42,7 @@ class Catalogue:
         self._folders = idea_folders(script)
         self._past = past
         self._say = say
-        self._told: set[str] = set()  # sentences about files, and slugs of ideas that did not apply
-        self._conflicts: set[tuple[str, str]] = set()  # a patch, and the hash of a script to which it does not apply
+        self._told: set[str] = set()
 
     def ideas(self, briefing: Briefing) -> list[Proposal]:
         """Return the best idea that applies; raise Exhausted when there is none for this incumbent."""
@@ -86,44 +51,40 @@ class Catalogue:
             if fault not in self._told:
                 self._told.add(fault)
                 self._say(fault)
+        night, script = briefing.night, briefing.parent.proposal.script
         sigma_bpb = briefing.noise.sigma_bpb if briefing.noise else None
         refused = {fingerprint(one.proposal.script) for one in briefing.refused}
-        skipped: list[str] = []
-        try:
-            for one in prospects(known, briefing.night, briefing.history, sigma_bpb, self._past):
-                script = self._edited(one.idea, briefing, skipped) if one.is_open and not one.is_unlikely else None
-                if script is None or fingerprint(script) in refused:
-                    continue
-                if tried_as(script, briefing.history) is None:
-                    return [proposal_of(one, script, briefing.night)]
-        finally:
-            self._tell([slug for slug in skipped if slug not in self._told], briefing.parent)
-        if not known:
-            raise Exhausted(f"there is no idea in {' or '.join(map(str, self._folders))}")
-        why = "were tried, are unlikely to help, or do not apply to the best script"
-        raise Exhausted(f"all {len(known)} known ideas {why}; see: {typed('ideas')}")
+        for one in prospects(known, night, briefing.history, sigma_bpb, self._past):
+            if not one.is_open or one.is_unlikely or not may_apply(one.idea.patch, script):
+                continue
+            with suppress(ScriptError):
+                edited = applied(one.idea, script, bases_of(briefing.history), night.device_kind)
+                if fingerprint(edited) not in refused and tried_as(edited, briefing.history) is None:
+                    return [_proposal(one, edited, night)]
+        raise Exhausted(
+            f"all {len(known)} known ideas were tried, are unlikely to help, or do not apply to the best script; "
+            f"see: {typed('ideas')}"
+        )
 
-    def _edited(self, idea: Idea, briefing: Briefing, skipped: list[str]) -> str | None:
-        """Return the best script with the idea's edit; None, and its name in `skipped`, where it does not apply."""
-        best = briefing.parent.proposal
-        key = idea.patch, best.script
-        if key not in self._conflicts:
-            try:
-                return applied(idea, best.script, bases_of(briefing.history), briefing.night.device_kind)
-            except ScriptError:
-                self._conflicts.add(key)
-        skipped.append(idea.slug)
-        return None
 
-    def _tell(self, slugs: Sequence[str], best: Attempt) -> None:
-        """Say once of each idea that it does not apply to the best script."""
-        if slugs:
-            more = f" and {len(slugs) - SAID_NAMES} more" if slugs[SAID_NAMES:] else ""
-            names = f"{', '.join(slugs[:SAID_NAMES])}{more}"
-            self._say(
-                f"ideas that do not apply to attempt {best.number} rest until they do: {names}; see: {typed('ideas')}"
-            )
-            self._told.update(slugs)
+def listing(
+    file: Path, night: Night, script: str, history: History, past: Sequence[PastNight]
+) -> tuple[list[Prospect], tuple[str, ...]]:
+    """Return the ideas for the script in this file, and a sentence for each bad file.
+
+    They come in the order in which the night tries them, the one first from which most is expected. At the end are
+    those that it does not try now, and last those that do not apply.
+    script: the text to which they are to apply, which a night may have edited since.
+    """
+    ideas, faults = read_ideas(*idea_folders(file))
+    spread = noise(history) if incumbent(history) is not None else None
+    found = [
+        one
+        if may_apply(one.idea.patch, script)
+        else replace(one, why_not=f"idea {one.idea.slug} is about lines that this script does not have")
+        for one in prospects(ideas, night, history, spread.sigma_bpb if spread else None, past)
+    ]
+    return sorted(found, key=lambda one: (one.why_not is not None, one.state != "yes")), faults
 
 
 def bases_of(history: History) -> list[str]:
@@ -132,30 +93,21 @@ def bases_of(history: History) -> list[str]:
     return [one.proposal.script for one in (*reversed(known[1:][-MOST_BASES:]), *known[:1])]
 
 
-def proposal_of(one: Prospect, script: str, night: Night) -> Proposal:
+def _proposal(one: Prospect, script: str, night: Night) -> Proposal:
     """Make the proposal, whose hypothesis says what others found, what was measured here, and what is expected."""
     idea, expected = one.idea, one.estimate
+    earlier = [measured.words for measured in one.measured if measured.tag != night.tag]
     words = [
         idea.why,
         f"Source: {idea.source}" if idea.source else "",
         f"Reported: {idea.reported}" if idea.reported else "",
-        *past_words(one, night),
+        f"Earlier nights: {', '.join(earlier)}." if earlier else "",
+        f"Attempt {one.attempts[-1].number} tried it on another script and came near." if one.attempts else "",
         f"Expected here: val_bpb changes by {-expected.mean_percent:+.2f} % ± {expected.spread_percent:.2f} "
         f"({percent_sure(expected.sure)} sure of a gain), "
         f"with {idea.gain_percent[night.device_kind]:g} % by the idea's file.",
     ]
     return Proposal.of(script, idea.title, "\n".join(filter(None, words)), f"{SOURCE}: {idea.slug}")
-
-
-def past_words(one: Prospect, night: Night) -> list[str]:
-    """Say what was measured of an idea, in sentences: in earlier nights, and in this one."""
-    earlier = [measured for measured in one.measured if measured.tag != night.tag]
-    words = [f"Earlier nights: {', '.join(measured.words for measured in earlier)}."] if earlier else []
-    if one.attempts:
-        last = one.attempts[-1]
-        why = one_line(last.decision.reason, 120) if last.decision else "not decided"
-        words.append(f"Attempt {last.number} tried it on another script and came near: {why}.")
-    return words
 
 
 # ---- an idea's edit --------------------------------------------------------------------------------------------------
@@ -189,40 +141,20 @@ def applied(idea: Idea, script: str, bases: Sequence[str], device_kind: str) -> 
     bases: scripts to which the patch may apply if it does not apply to this one, those nearest to it first. The shipped
     script is tried after them. Dials keep the script's values, except for those that the patch itself turns.
     """
-    text = patched(idea.patch, script)
-    if text is not None:
-        return _checked(idea, text, script)
-    for base in dict.fromkeys((*bases, *_shipped())):
-        if (edited := patched(idea.patch, base)) is not None:
-            return _carried(idea, script, base, edited, device_kind)
+    shipped = [read_text(STARTER / SCRIPT)] if (STARTER / SCRIPT).is_file() else []
+    for base in dict.fromkeys((script, *bases, *shipped)):
+        edited = patched(idea.patch, base)
+        if edited is None:
+            continue
+        try:
+            if base != script and holds(script, base, edited, device_kind):
+                edited = script
+            elif base != script:
+                edited = carried(script, base, edited, device_kind)
+            check_edit(edited, script)
+        except (ScriptError, SyntaxError) as error:
+            raise ScriptError(f"idea {idea.slug} does not go together with this script: {error}") from error
+        if edited == script:
+            raise ScriptError(f"idea {idea.slug} is in this script already; try another one")
+        return edited
     raise ScriptError(f"idea {idea.slug} does not apply to this script; make its patch again, of this script")
-
-
-def _shipped() -> tuple[str, ...]:
-    with suppress(ScriptError):
-        return (read_text(STARTER / SCRIPT),)
-    return ()
-
-
-def _carried(idea: Idea, script: str, base: str, edited: str, device_kind: str) -> str:
-    """Merge an idea's edit of another script; raise ScriptError where it conflicts, or is there already."""
-    try:
-        text = script if holds(script, base, edited, device_kind) else carried(script, base, edited, device_kind)
-    except Conflict as conflict:
-        raise ScriptError(
-            f"idea {idea.slug} conflicts with what was kept since: {conflict} of the script; make its patch again, "
-            f"of this script"
-        ) from None
-    except (ScriptError, SyntaxError) as error:
-        raise ScriptError(f"idea {idea.slug} does not go together with this script: {error}") from error
-    return _checked(idea, text, script)
-
-
-def _checked(idea: Idea, text: str, script: str) -> str:
-    if text == script:
-        raise ScriptError(f"idea {idea.slug} is in this script already; try another one")
-    try:
-        check_edit(text, script)
-    except ScriptError as error:
-        raise ScriptError(f"idea {idea.slug} does not go together with this script: {error}") from error
-    return text

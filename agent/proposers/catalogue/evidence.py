@@ -20,13 +20,18 @@ from statistics import NormalDist
 
 from agent.experiment import Attempt, History, Night, Status, incumbent, source_name
 from agent.proposers.author.attempts import FAILURES, was_near
-from agent.proposers.catalogue.idea import SMALL_GAIN_PERCENT, Idea
+from agent.proposers.catalogue.idea import Idea
 from agent.records.shipped import PastNight, likeness
 
+SOURCE = "catalogue"
 SHARE = NormalDist(0.6, 0.5)  # before anything is measured: gains shrink where they are copied, and seldom grow
 LEAST_SIZE = 0.1  # percent: so much is open even about an idea of which nothing is promised
 LEAST_ERROR = 0.01  # percent: a script that ignores its seed has no noise, and yet its next version differs
 WARNING = 0.5  # of the size of a loss that a file expects: few are wrong by all of it, and a gain is what counts
+UNKNOWN_SIGMA = 0.01  # of val_bpb: the noise of one run where a night does not tell it
+CRASHES_BEFORE, TRIES_BEFORE = 0.1, 1.0  # of an idea that was never tried: some do not run everywhere
+MOST_TRIES = 2  # of one idea in a night
+HOPELESS = 0.05  # sure of a gain: below this, what was measured is enough
 STANDARD = NormalDist()
 
 
@@ -39,7 +44,6 @@ class Measured:
     number: int
     gain_percent: float | None  # over the attempt's parent; None if it failed, or is not decided
     error_percent: float  # standard deviation of that gain
-    promised_percent: float  # by the idea's file, on the device of that night
     likeness: float  # of that night to this one: 1 for this one, near 0 where it tells hardly anything
     failed: bool = False  # crashed, too slow, or not believed
 
@@ -50,74 +54,46 @@ class Measured:
             return f"{'failed' if self.failed else 'no score'} in {self.tag}"
         return f"{self.gain_percent:+.2f} % ± {self.error_percent:.2f} in {self.tag}"
 
-    @property
-    def variance(self) -> float:
-        return max(self.error_percent, LEAST_ERROR) ** 2
-
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """Hold what an idea is expected to bring, in percent of val_bpb."""
 
-    gain: NormalDist
-
-    @property
-    def mean_percent(self) -> float:
-        return self.gain.mean
-
-    @property
-    def spread_percent(self) -> float:
-        """Return the standard deviation."""
-        return self.gain.stdev
+    mean_percent: float
+    spread_percent: float  # standard deviation
 
     @property
     def sure(self) -> float:
         """Return the probability of a gain."""
-        return STANDARD.cdf(self.gain.mean / self.gain.stdev)
+        return STANDARD.cdf(self.mean_percent / self.spread_percent)
 
     @property
     def improvement_percent(self) -> float:
         """Return the mean of max(0, gain), as an idea is kept only where it is a gain (Mockus, 1975)."""
-        return self.gain.mean * self.sure + self.gain.stdev * STANDARD.pdf(self.gain.mean / self.gain.stdev)
+        density = STANDARD.pdf(self.mean_percent / self.spread_percent)
+        return self.mean_percent * self.sure + self.spread_percent * density
 
 
 def estimates(promised: Mapping[str, float], measured: Iterable[Measured]) -> dict[str, Estimate]:
     """Return the estimate for each idea, given the promised gains and all measurements of ideas."""
-    known = [one for one in measured if one.gain_percent is not None and one.likeness > 0 and one.slug in promised]
-    share = _share(known)
-    found = {slug: NormalDist(share * gain, _size(gain)) for slug, gain in promised.items()}
-    for one in known:
-        before, here = found[one.slug], promised[one.slug]
-        # elsewhere another gain was promised: the news is how far the idea missed that one
-        surprise = (one.gain_percent or 0.0) - before.mean - share * (one.promised_percent - here)
-        # which may differ from this one by the larger of both sizes: 8 % on a CPU tell little about 1 % here
-        unlike = max(_size(here), _size(one.promised_percent)) ** 2 * (1 / one.likeness - 1)
-        pull = before.variance / (before.variance + one.variance + unlike)
-        found[one.slug] = NormalDist(before.mean + pull * surprise, math.sqrt(before.variance * (1 - pull)))
-    return {slug: Estimate(gain) for slug, gain in found.items()}
-
-
-def _share(known: Sequence[Measured]) -> float:
-    """Return the share of a promise that arrives here, 0 at least; a measurement counts by its likeness."""
+    size = {slug: max(gain, -WARNING * gain, LEAST_SIZE) for slug, gain in promised.items()}
     told, arrived = 1 / SHARE.variance, SHARE.mean / SHARE.variance
-    for one in known:
-        weight = one.likeness / (_size(one.promised_percent) ** 2 + one.variance)
-        told += weight * one.promised_percent**2
-        arrived += weight * one.promised_percent * (one.gain_percent or 0.0)
-    return max(0.0, arrived / told)
-
-
-def _size(promised_percent: float) -> float:
-    """Return how far an idea deviates from its promise, in percent."""
-    return max(promised_percent, -WARNING * promised_percent, LEAST_SIZE)
-
-
-SOURCE = "catalogue"
-OTHER_KIND = 0.05  # the likeness of a night on another kind of device, which likeness() takes for no evidence
-UNKNOWN_SIGMA = 0.01  # of val_bpb: the noise of one run where a night does not tell it
-CRASHES_BEFORE, TRIES_BEFORE = 0.1, 1.0  # of an idea that was never tried: some do not run everywhere
-MOST_TRIES = 2  # of one idea in a night
-HOPELESS = 0.05  # sure of a gain: below this, what was measured is enough
+    known = []  # slug, gain, and its variance as a measurement of the gain here
+    for one in measured:
+        if one.gain_percent is not None:
+            error = max(one.error_percent, LEAST_ERROR)
+            variance = error**2 + size[one.slug] ** 2 * (1 / one.likeness - 1)
+            known.append((one.slug, one.gain_percent, variance))
+            weight = 1 / (size[one.slug] ** 2 + variance)
+            told += weight * promised[one.slug] ** 2
+            arrived += weight * promised[one.slug] * one.gain_percent
+    share = max(0.0, arrived / told)
+    found = {slug: (share * gain, size[slug] ** 2) for slug, gain in promised.items()}
+    for slug, gain, variance in known:
+        mean, before = found[slug]
+        pull = before / (before + variance)
+        found[slug] = mean + pull * (gain - mean), before * (1 - pull)
+    return {slug: Estimate(mean, math.sqrt(variance)) for slug, (mean, variance) in found.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +102,8 @@ class Prospect:
 
     idea: Idea
     estimate: Estimate
-    measured: tuple[Measured, ...]  # in this night and earlier ones
+    measured: tuple[Measured, ...]  # in this night and in earlier ones on this kind of device
     attempts: tuple[Attempt, ...]  # of this night
-    risk: float  # of a crash
     is_open: bool  # it may be tried on the incumbent, if it applies and is not unlikely
     why_not: str | None = None  # it does not apply to the script that was looked at
 
@@ -139,12 +114,14 @@ class Prospect:
 
     @property
     def worth_percent(self) -> float:
-        """Return the expected improvement by one attempt.
+        """Return the expected improvement by one attempt, less the risk of a crash.
 
         A run takes the budget whatever is edited, and an idea's tokens/s count in its gain. So the order by
-        this is the order by expected gain an hour.
+        this is the order by expected gain an hour. The risk is the mean of a Beta posterior.
         """
-        return self.estimate.improvement_percent * (1 - self.risk)
+        failed = sum(one.likeness for one in self.measured if one.failed)
+        risk = (CRASHES_BEFORE + failed) / (TRIES_BEFORE + sum(one.likeness for one in self.measured))
+        return self.estimate.improvement_percent * (1 - risk)
 
     @property
     def nights(self) -> tuple[str, ...]:
@@ -155,19 +132,15 @@ class Prospect:
     def gain_percent(self) -> float | None:
         """Return the mean of all measured gains, each weighted by how exact it is and how much its night tells."""
         gains = {one: one.gain_percent for one in self.measured if one.gain_percent is not None}
-        weights = [one.likeness / max(one.error_percent, 1e-9) ** 2 for one in gains]
+        weights = [one.likeness / max(one.error_percent, LEAST_ERROR) ** 2 for one in gains]
         return statistics.fmean(gains.values(), weights) if gains else None
-
-    @property
-    def kept(self) -> Attempt | None:
-        """Return the attempt of this night by which it was kept, if it is."""
-        return next((one for one in self.attempts if one.status is Status.KEEP), None)
 
     @property
     def state(self) -> str:
         """Say in a word whether the night may try it, or which attempt did."""
-        if self.kept is not None:
-            return f"kept #{self.kept.number}"
+        kept = [one.number for one in self.attempts if one.status is Status.KEEP]
+        if kept:
+            return f"kept #{kept[0]}"
         if not self.is_open:
             return f"tried #{self.attempts[-1].number}"
         if self.why_not is not None:
@@ -185,16 +158,17 @@ def prospects(
     by_slug = {idea.slug: idea for idea in ideas}
     measured: list[Measured] = []
     for other in past:
-        attempts, alike = [outline.attempt for outline in other.attempts], likeness(other.night, night)
-        measured += _of_night(by_slug, other.night, attempts, other.sigma_bpb, max(alike, OTHER_KIND))
-    measured += _of_night(by_slug, night, history, sigma_bpb, 1.0)
-    promised = {slug: idea.gain_percent[night.device_kind] for slug, idea in by_slug.items()}
-    expected = estimates(promised, measured)
+        alike = likeness(other.night, night)
+        if alike:  # on another kind of device, 8 % tell nothing about 1 % here
+            attempts = [outline.attempt for outline in other.attempts]
+            measured += _measured(by_slug, other.night.tag, attempts, other.sigma_bpb, alike)
+    measured += _measured(by_slug, night.tag, history, sigma_bpb, 1.0)
+    expected = estimates({slug: idea.gain_percent[night.device_kind] for slug, idea in by_slug.items()}, measured)
     found = []
     for slug, idea in by_slug.items():
         own = tuple(one for one in measured if one.slug == slug)
         tried = tuple(one for one in history if one.is_idea and slug_of(one.proposal.source) == slug)
-        found.append(Prospect(idea, expected[slug], own, tried, _risk(own), _is_open(tried, history)))
+        found.append(Prospect(idea, expected[slug], own, tried, _is_open(tried, history)))
     seed = f"{night.tag} {night.seed}"
     return sorted(found, key=lambda one: (-one.worth_percent, Random(f"{seed} {one.idea.slug}").random()))
 
@@ -204,22 +178,17 @@ def slug_of(source: str) -> str | None:
     return source.partition(": ")[2] or None if source_name(source) == SOURCE else None
 
 
-# ---- measurements ----------------------------------------------------------------------------------------------------
-
-
-def _of_night(
-    by_slug: Mapping[str, Idea], night: Night, attempts: Sequence[Attempt], sigma_bpb: float | None, alike: float
+def _measured(
+    by_slug: Mapping[str, Idea], tag: str, attempts: Sequence[Attempt], sigma_bpb: float | None, alike: float
 ) -> Iterator[Measured]:
     by_number = {attempt.number: attempt for attempt in attempts}
     for attempt in attempts:
         slug = slug_of(attempt.proposal.source)
-        if slug is None or slug not in by_slug or not attempt.is_idea:
-            continue
-        parent = by_number.get(attempt.parent) if attempt.parent is not None else None
-        failed = attempt.status is Status.CRASH or attempt.kind in FAILURES
-        gain, error = (None, 0.0) if failed or parent is None else _gain_percent(attempt, parent, sigma_bpb)
-        promised = by_slug[slug].gain_percent.get(night.device_kind, SMALL_GAIN_PERCENT)
-        yield Measured(slug, night.tag, attempt.number, gain, error, promised, alike, failed)
+        if slug in by_slug and slug is not None and attempt.is_idea:
+            parent = by_number.get(attempt.parent) if attempt.parent is not None else None
+            failed = attempt.status is Status.CRASH or attempt.kind in FAILURES
+            gain, error = (None, 0.0) if failed or parent is None else _gain_percent(attempt, parent, sigma_bpb)
+            yield Measured(slug, tag, attempt.number, gain, error, alike, failed)
 
 
 def _gain_percent(attempt: Attempt, parent: Attempt, sigma_bpb: float | None) -> tuple[float | None, float]:
@@ -227,22 +196,14 @@ def _gain_percent(attempt: Attempt, parent: Attempt, sigma_bpb: float | None) ->
 
     Of a run that was ended early there is only the forecast that the judge took.
     """
-    if parent.val_bpb is None:
+    gain_bpb = attempt.decision.gain_bpb if attempt.decision is not None else None
+    if parent.val_bpb is not None and attempt.val_bpb is not None:
+        gain_bpb = parent.val_bpb - attempt.val_bpb
+    if parent.val_bpb is None or gain_bpb is None:
         return None, 0.0
-    forecast_bpb = attempt.decision.gain_bpb if attempt.decision is not None else None
-    gain_bpb = forecast_bpb if attempt.val_bpb is None else parent.val_bpb - attempt.val_bpb
     sigma = sigma_bpb if sigma_bpb is not None else UNKNOWN_SIGMA * parent.val_bpb
     error = sigma * math.sqrt(1 / max(1, attempt.seeds) + 1 / max(1, parent.seeds))
-    return None if gain_bpb is None else 100 * gain_bpb / parent.val_bpb, 100 * error / parent.val_bpb
-
-
-def _risk(measured: Sequence[Measured]) -> float:
-    """Return the risk of a crash: the mean of a Beta posterior, in which unlike nights count less."""
-    failed = sum(one.likeness for one in measured if one.failed)
-    return (CRASHES_BEFORE + failed) / (TRIES_BEFORE + sum(one.likeness for one in measured))
-
-
-# ---- further tries ---------------------------------------------------------------------------------------------------
+    return 100 * gain_bpb / parent.val_bpb, 100 * error / parent.val_bpb
 
 
 def _is_open(attempts: Sequence[Attempt], history: History) -> bool:

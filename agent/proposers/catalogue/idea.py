@@ -4,8 +4,10 @@ agent/ideas/README.md describes the format. A file that cannot be read is skippe
 """
 
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from email.parser import HeaderParser
 from pathlib import Path
 
 from agent.errors import NightshiftError, ScriptError
@@ -27,8 +29,6 @@ NO_COST_PERCENT = 0.0
 TITLE_CHARS, TEXT_CHARS = 80, 2000
 
 SLUG = re.compile(r"\w[\w.-]{0,79}", re.ASCII)  # it stands in commits, tables and the journal
-DIFF = re.compile(r"^(?:diff |--- )", re.MULTILINE)
-FIELD = re.compile(r"([A-Za-z]+):(?: +(.*))?")
 PERCENT = re.compile(r"(\w+) +([+-]?\d+(?:\.\d+)?) *%?")
 SET = re.compile(rf"^([+-])({DIAL.pattern})(?: *+:[^=\n]++)? *+=(?!=)", re.MULTILINE)
 
@@ -77,9 +77,7 @@ def read_idea(file: Path) -> Idea:
     """Read the file of an idea; raise NightshiftError, with the remedy, for a damaged one."""
     if SLUG.fullmatch(file.stem) is None:
         raise ScriptError(f"{file} has a name of other characters than a-z, A-Z, 0-9, _, - and .; give it another one")
-    text = _text(file)
-    fields, patch = read_header(text, FIELDS, file)
-    _check_fields(patch, text, file)
+    fields, patch = read_header(_text(file), FIELDS, file)
     _check_patch(patch, file)
     if not fields.get("Title"):
         raise ScriptError(f"{file} has no title; begin it with a line such as: Title: Warm up longer")
@@ -116,35 +114,19 @@ def _text(file: Path) -> str:
 
 
 def read_header(text: str, names: Collection[str], file: Path) -> tuple[dict[str, str], str]:
-    """Return the fields of a file's header and the rest; a line that goes on begins with two spaces.
+    """Return the fields of a file's header, as in an email, and the rest; a line that goes on begins with spaces.
 
-    Raise ScriptError for a field that is given twice.
+    Raise ScriptError for an unknown field, and for one that is given twice.
     """
-    found: dict[str, str] = {}
-    name, lines = "", text.split("\n")
-    for number, line in enumerate(lines):
-        field = FIELD.fullmatch(line.rstrip())
-        if name and line.startswith("  "):
-            found[name] += f"\n{line.strip()}"
-        elif field is not None and field[1] in names:
-            name = field[1]
-            if name in found:
-                raise ScriptError(f"{file} line {number + 1} gives {name} a second time; keep one of the two")
-            found[name] = (field[2] or "").strip()
-        elif line.strip():
-            return found, "\n".join(lines[number:])
-    return found, ""
-
-
-def _check_fields(patch: str, text: str, file: Path) -> None:
-    """Raise ScriptError where the header is followed by something other than a diff."""
-    if patch and DIFF.match(patch) is None:
-        first = patch.partition("\n")[0]
-        number = text[: len(text) - len(patch)].count("\n") + 1
-        raise ScriptError(
-            f"{file} line {number}, {one_line(first, 40)!r}, is no field of the header; write 'Name: value' with one "
-            f"of {', '.join(FIELDS)}, and two spaces before a line that goes on"
-        )
+    message = HeaderParser().parsestr(text)
+    for name, times in Counter(message.keys()).items():
+        if name not in names or times > 1:
+            raise ScriptError(
+                f"{file} gives {one_line(name, 40)!r}, which is no field of its header, or comes a second time; write "
+                f"'Name: value' once with any of {', '.join(names)}, and two spaces before a line that goes on"
+            )
+    fields = {name: "\n".join(map(str.strip, value.split("\n"))) for name, value in message.items()}
+    return fields, str(message.get_payload())
 
 
 def _check_patch(patch: str, file: Path) -> None:
