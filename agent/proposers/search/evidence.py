@@ -12,7 +12,7 @@ from agent.proposers.search.space import Axis, Coordinates
 from agent.records.shipped import PastNight, likeness
 from agent.script.dials import Value, dials_in, skeleton_in
 
-MOST = 300  # attempts that the model looks at, which bounds a proposal's time
+MOST = 300  # attempts that the model looks at, the latest, which bounds a proposal's time
 LEAST_LIKE = 0.05  # an earlier night that is less like this one tells nothing
 
 
@@ -25,72 +25,44 @@ class Evidence:
     runs: float  # of tonight's that it is worth
     crashed: bool  # or overran: both happen beyond some edge among the dials
     group: str
-    number: int | None  # tonight's attempt
-    is_pending: bool = False  # it is measured now, and has no score yet
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """Hold an attempt that is no evidence yet: to place it among the dials takes long, and most is not read."""
-
-    attempt: Attempt
-    group: str
-    dials: Mapping[str, Value] | None = None  # of an earlier night's; None: they are in its script
-    likeness: float = 1.0  # of its night to this one
-    scale: float = 1.0  # of this night's noise to that of its own
+    is_tonight: bool
 
 
 def evidence_of(
     axes: Sequence[Axis], briefing: Briefing, device_kind: str, earlier: Sequence[PastNight]
 ) -> list[Evidence]:
-    """Return what is known, the most telling at most, in order of time; the most alike of the earlier nights last."""
-    tonight = [
-        Candidate(attempt, " " + skeleton_in(attempt.proposal.script, device_kind)) for attempt in briefing.history
-    ]
-    group = " " + skeleton_in(briefing.parent.proposal.script, device_kind)
-    evidence = []
-    for candidate in most_telling([*_of_earlier(briefing, earlier), *tonight], group, briefing.parent.number):
-        attempt, is_tonight = candidate.attempt, candidate.dials is None
-        dials = dials_in(attempt.proposal.script, device_kind) if candidate.dials is None else candidate.dials
-        place = _place(axes, dials)
-        if place is not None:
-            bpb = _score_of(attempt, briefing.history if is_tonight else ())
-            evidence.append(
-                Evidence(
-                    place,
-                    None if bpb is None else bpb * candidate.scale,
-                    max(1, len(attempt.scores_bpb)) * candidate.likeness,
-                    crashed(attempt),
-                    candidate.group,
-                    attempt.number if is_tonight else None,
-                    is_pending=is_tonight and bpb is None and attempt.decision is None,
-                )
-            )
-    return evidence
-
-
-def most_telling(found: Sequence[Candidate], group: str, best: int) -> list[Candidate]:
-    """Choose MOST attempts in their order: tonight's incumbent first, then its own group, then the latest."""
-    first = sorted(
-        range(len(found)),
-        key=lambda i: (found[i].dials is not None or found[i].attempt.number != best, found[i].group != group, -i),
-    )
-    return [found[i] for i in sorted(first[:MOST])]
+    """Return what is known in order of time: tonight's latest attempts, before them the most alike of earlier ones."""
+    tonight = [*_of_tonight(axes, briefing, device_kind)]
+    return [*_of_earlier(axes, briefing, earlier, MOST - len(tonight)), *tonight]
 
 
 def crashed(attempt: Attempt) -> bool:
     return attempt.status is Status.CRASH or too_slow(attempt) is not None
 
 
-def _of_earlier(briefing: Briefing, earlier: Sequence[PastNight]) -> Iterator[Candidate]:
+def _of_tonight(axes: Sequence[Axis], briefing: Briefing, device_kind: str) -> Iterator[Evidence]:
+    for attempt in briefing.history[-MOST:]:
+        script, runs = attempt.proposal.script, max(1, len(attempt.scores_bpb))
+        place = _place(axes, dials_in(script, device_kind))
+        if place is not None:
+            group = f" {skeleton_in(script, device_kind)}"
+            yield Evidence(place, _score_of(attempt, briefing.history), runs, crashed(attempt), group, is_tonight=True)
+
+
+def _of_earlier(
+    axes: Sequence[Axis], briefing: Briefing, earlier: Sequence[PastNight], most: int
+) -> Iterator[Evidence]:
     """Yield the attempts of earlier nights, in this night's noise; each run counts by its night's likeness."""
     sigma_bpb = briefing.noise.sigma_bpb if briefing.noise else None
-    alike = [(like, past) for past in earlier if (like := likeness(past.night, briefing.night)) >= LEAST_LIKE]
-    for like, past in sorted(alike, key=lambda pair: pair[0]):
+    alike = sorted(((likeness(past.night, briefing.night), past) for past in earlier), key=lambda pair: pair[0])
+    outlines = [(like, past, outline) for like, past in alike if like >= LEAST_LIKE for outline in past.attempts]
+    for like, past, outline in outlines[max(0, len(outlines) - most) :]:
         scale = sigma_bpb / past.sigma_bpb if sigma_bpb and past.sigma_bpb and like < 1 else 1.0
-        for outline in past.attempts:
-            group = f"{past.night.tag} {outline.skeleton}"
-            yield Candidate(outline.attempt, group, outline.dials, like, scale)
+        attempt, place = outline.attempt, _place(axes, outline.dials)
+        if place is not None:
+            bpb = None if attempt.val_bpb is None else attempt.val_bpb * scale
+            runs, group = max(1, len(attempt.scores_bpb)) * like, f"{past.night.tag} {outline.skeleton}"
+            yield Evidence(place, bpb, runs, crashed(attempt), group, is_tonight=False)
 
 
 def _place(axes: Sequence[Axis], values: Mapping[str, Value]) -> Coordinates | None:
@@ -104,7 +76,7 @@ def _place(axes: Sequence[Axis], values: Mapping[str, Value]) -> Coordinates | N
 
 def _score_of(attempt: Attempt, history: History) -> float | None:
     """Return the score, or the forecast of a run that was stopped early: without it, its place would look unknown."""
-    if attempt.val_bpb is not None or attempt.gain_bpb is None or attempt.parent is None or not history:
+    if attempt.val_bpb is not None or attempt.gain_bpb is None or attempt.parent is None:
         return attempt.val_bpb
     parent_bpb = history[attempt.parent].val_bpb
     if parent_bpb is None or not any(run.ending is Ending.HOPELESS for run in attempt.done_runs):

@@ -4,8 +4,7 @@ A night has tens of experiments, a script tens of dials, and the noise of a seed
 proposal turns several dials at once, up to eight from the best place so far: its run tells something about each. A
 model of the scores has a curve for every dial (curves.py). Thompson sampling (Thompson 1933; Chapelle & Li 2011) draws
 curves from what is known; each draw has a place that is best by it, near the best place so far. Of these, the one with
-the largest expected improvement is proposed, less what is likely to crash. Later, every second proposal is
-the best place by the mean of the curves instead (acquisition.py).
+the largest expected improvement is proposed, less what is likely to crash.
 
 A proposal is a function of the history and the seed alone: nothing is kept between calls, so a resumed night proposes
 what an undisturbed one would have. What else was tried and did not pay is in benchmarks/README.md.
@@ -13,22 +12,29 @@ what an undisturbed one would have. What else was tried and did not pay is in be
 
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from agent.errors import Exhausted, ScriptError
-from agent.experiment import Proposal, source_name
+from agent.experiment import Proposal
 from agent.proposers.briefing import Briefing
-from agent.proposers.search.acquisition import Acquisition
-from agent.proposers.search.evidence import evidence_of
+from agent.proposers.search.curves import Array, Curves
+from agent.proposers.search.evidence import Evidence, evidence_of
 from agent.proposers.search.space import Axis, Coordinates, turned
 from agent.records.shipped import PastNight
 from agent.script.dials import Dial, Value, fingerprint, first_with, legible_dials, searched, set_dials, show
+from agent.text import counted
 
 SOURCE = "search"
-FIRST_DRAWN = 8  # proposals before any is by the mean: it says little as yet
 NAMED = 3  # turns in a title
+RADIUS = 0.2  # of a range, about the best place: how far a turn goes
+MOST_TURNED = 8  # dials at once
+LEAST = 0.05  # sigma: what a dial's turn has to bring
+CRASH = 4.0  # sigma: what a crash costs
+SURE = 0.99  # of a crash at the place of another: no more
+ANYWHERE, FEW = 400, 3  # places tried at last, and dials that they turn at most
 
 
 class Search:
@@ -47,25 +53,22 @@ class Search:
         script, kind = briefing.parent.proposal.script, self._device_kind
         axes, here = _axes(searched(script, kind, legible_dials))
         evidence = evidence_of(axes, briefing, kind, self._earlier)
-        rng = random.Random(f"{self._seed} {briefing.number} {len(briefing.refused)}")
-        sigma_bpb = briefing.noise.sigma_bpb if briefing.noise else None
-        acquisition = Acquisition.of(axes, here, evidence, sigma_bpb, np.random.default_rng(rng.getrandbits(64)))
-        refused = [refusal.proposal for refusal in briefing.refused]
-        turned_down = {fingerprint(proposal.script) for proposal in refused}
-        own = sum(_is_own(one.proposal) for one in briefing.history) + sum(map(_is_own, refused))
-        by_mean = own >= FIRST_DRAWN and own % 2 == 1
-        for there in acquisition.places(rng, by_mean=by_mean):
+        seed = random.Random(f"{self._seed} {briefing.number} {len(briefing.refused)}").getrandbits(64)
+        rng = np.random.default_rng(seed)
+        fine = [one for one in evidence if one.bpb is not None and not one.crashed]
+        curves = Curves.fitted(axes, fine, here, briefing.noise.sigma_bpb if briefing.noise else None, rng)
+        turned_down = {fingerprint(refusal.proposal.script) for refusal in briefing.refused}
+        for there in _places(axes, here, evidence, curves, rng):
             changed = turned(axes, here, there)
             if changed:
                 candidate = set_dials(script, kind, changed)
                 found = fingerprint(candidate)
                 if found not in turned_down and first_with(found, briefing.history) is None:
-                    return [_proposal(candidate, acquisition, there, changed, len(evidence))]
+                    apart = np.abs(curves.at(here, curves.mean) - curves.at(there, curves.mean))
+                    order = [axes[i].dial for i in np.argsort(-apart, kind="stable")]
+                    dials = [dial for dial in order if dial.name in changed]
+                    return [_proposal(candidate, dials, changed, curves.gain(here, there), len(evidence))]
         raise Exhausted(f"search finds no untried setting of {len(axes)} dials; add dials or widen their ranges")
-
-
-def _is_own(proposal: Proposal) -> bool:
-    return source_name(proposal.source) == SOURCE
 
 
 def _axes(dials: Sequence[Dial]) -> tuple[list[Axis], Coordinates]:
@@ -78,20 +81,77 @@ def _axes(dials: Sequence[Dial]) -> tuple[list[Axis], Coordinates]:
 
 
 def _proposal(
-    script: str, acquisition: Acquisition, there: Coordinates, changed: Mapping[str, Value], attempts: int
+    script: str, dials: Sequence[Dial], changed: Mapping[str, Value], gain: tuple[float, float], attempts: int
 ) -> Proposal:
-    """Make the proposal, whose title names the turns, those with the largest expected effect first."""
-    axes, here, curves = acquisition.axes, acquisition.here, acquisition.curves
-    apart = np.abs(curves.at(here, curves.mean) - curves.at(there, curves.mean))
-    order = np.argsort(-apart, kind="stable")
-    dials = [dial for dial in (axes[i].dial for i in order) if dial.name in changed]
+    """Make the proposal; dials: those that turn, the one with the largest expected effect first."""
     turns = [f"{dial.name} {show(dial.value)} → {show(changed[dial.name])}" for dial in dials]
     title = ", ".join(turns[:NAMED]) + (f" and {len(turns) - NAMED} more" if len(turns) > NAMED else "")
     what = " and ".join(f"{dial.name} = {show(changed[dial.name])}" for dial in dials)
-    if attempts > 1:
-        gain, error = curves.gain(here, there)
-        why = f"by what {attempts} attempts say about {len(axes)} dials, val_bpb changes by {-gain:+.4f} ± {error:.4f}"
-        why += ", and the run tells more about them" if gain <= 0 else ""
-    else:
-        why = f"nothing is known yet about {len(axes)} dials"
+    why = f"by {counted(attempts, 'attempt')}, val_bpb is expected to change by {-gain[0]:+.4f} ± {gain[1]:.4f}"
     return Proposal.of(script, title, f"{what}: {why}.", source=SOURCE)
+
+
+# ---- places to try ---------------------------------------------------------------------------------------------------
+
+
+def _places(
+    axes: Sequence[Axis], here: Coordinates, evidence: Sequence[Evidence], curves: Curves, rng: np.random.Generator
+) -> Iterator[Coordinates]:
+    """Yield the best place of each sample of the curves, the most promising first, and then any."""
+    fine = [one for one in evidence if one.bpb is not None and not one.crashed]
+    running = {one.group for one in fine}  # a script that never ran crashed for other reasons than its dials
+    ran = np.array([here, *(one.place for one in fine)])
+    crashed = np.array([one.place for one in evidence if one.crashed and one.group in running]).reshape(-1, len(axes))
+    ordered = np.array([not axis.words for axis in axes])
+    tonight = np.array([here, *(one.place for one in fine if one.is_tonight)])
+    centre = tonight[np.argmin(curves.at(tonight, curves.mean).sum(axis=-1))]
+    options = _options(axes, centre, here)
+    cost = CRASH * curves.unit * edge_risk(ran, crashed, options, ordered)
+    places = np.array([_best(options, centre, curves.at(options, one) + cost, curves.unit) for one in curves.samples])
+    safe = np.prod(1 - edge_risk(ran, crashed, places, ordered), axis=-1)
+    yield from places[np.argsort(-curves.improvement(centre, places) * safe, kind="stable")]
+    for _ in range(ANYWHERE):
+        place = here.copy()
+        for i in rng.permutation(len(axes))[: rng.integers(1, FEW + 1)]:
+            place[i] = rng.choice(axes[i].near(here[i], here[i], radius=1))
+        yield place
+
+
+def _options(axes: Sequence[Axis], centre: Coordinates, here: Coordinates) -> Array:  # (L, D)
+    """Return the places of every dial that may be chosen, the present one first and where there are fewer."""
+    columns = [axis.near(to, at, RADIUS) for axis, to, at in zip(axes, centre, here, strict=True)]
+    most = max(map(len, columns))
+    return np.array([column + column[:1] * (most - len(column)) for column in columns]).T
+
+
+def _best(options: Array, centre: Coordinates, values: Array, unit: float) -> Coordinates:
+    """Turn those dials of the centre that bring most, by the values (L, D) of the options."""
+    at, dials = values.argmin(axis=0), np.arange(len(centre))
+    middle = np.abs(options - centre).argmin(axis=0)  # the centre itself, or the present place within a step
+    gains = values[middle, dials] - values[at, dials]
+    place: Coordinates = options[middle, dials].copy()
+    for dial in np.argsort(-gains, kind="stable")[:MOST_TURNED]:
+        if gains[dial] > LEAST * unit:
+            place[dial] = options[at[dial], dial]
+    return place
+
+
+def edge_risk(ran: Array, crashed: Array, places: Array, ordered: npt.NDArray[np.bool_]) -> Array:  # (L, D)
+    """Return the risk that each dial crashes a run by itself, at places (L, D), from those that ran and crashed.
+
+    Every dial may have an edge beyond which runs crash: a learning rate that diverges, a size that does not fit. A
+    crash is blamed on the dials that left what had run, in equal parts. The risk grows up to its place.
+    """
+    outside, crossed = _outside(ran, places, ordered), _outside(ran, crashed, ordered)
+    blame = (crossed != 0) / np.maximum((crossed != 0).sum(axis=1, keepdims=True), 1)  # (C, D)
+    way = np.clip(outside / np.where(crossed != 0, crossed, np.inf)[:, None], 0, 1)  # (C, L, D)
+    is_same = (np.abs(places - crashed[:, None]) < 0.5) & (crossed[:, None] != 0)
+    risk: Array = 1 - np.prod(1 - SURE * blame[:, None] * np.where(ordered, way, is_same), axis=0)
+    return risk
+
+
+def _outside(ran: Array, places: Array, ordered: npt.NDArray[np.bool_]) -> Array:
+    """Return how far places (N, D) are above what ran, or below it as a negative number; of words, 1 for a new one."""
+    above, below = np.maximum(places - ran.max(axis=0), 0), np.maximum(ran.min(axis=0) - places, 0)
+    is_new = ~(np.abs(places[:, None] - ran) < 0.5).any(axis=1)
+    return np.where(ordered, above - below, is_new)
