@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from agent.archive.unpack import BUNDLE, CONTENTS, FOLDER, MANIFEST, PROGRAM, Contents, read_contents, work_folder
+from agent.archive.unpack import BUNDLE, CONTENTS, FOLDER, MANIFEST, PROGRAM, WARM, Contents, read_contents, work_folder
 from agent.errors import NightError
 from agent.experiment import Night
 from agent.files import flush
@@ -24,7 +24,8 @@ from agent.git import refs_of_night, write_bundle
 from agent.records.journal import Journal
 from agent.records.place import Place
 
-LEFT_BY_A_KILL = frozenset({"reserve", "journal.sqlite-shm"})  # neither says anything
+# files that a kill may leave, which say nothing, and machine code, which the next machine compiles for itself
+STAYS_BEHIND = frozenset({"reserve", "journal.sqlite-shm", WARM})
 LEVEL = 1  # of gzip: weights hardly get smaller at a higher one, or by xz, and would take minutes for each gigabyte
 PIECE_BYTES = 1 << 20
 LeftOut = Callable[[PurePosixPath], bool]  # whether a path in a night's folder stays behind
@@ -89,7 +90,7 @@ def _entries(folder: Path, is_left_out: LeftOut) -> dict[str, tuple[int, int]]:
     while waiting:
         for path in sorted(waiting.pop().iterdir()):
             inside, status = PurePosixPath(path.relative_to(folder)), path.lstat()
-            if str(inside) in LEFT_BY_A_KILL or is_left_out(inside):
+            if str(inside) in STAYS_BEHIND or is_left_out(inside):
                 continue
             if stat.S_ISDIR(status.st_mode):
                 waiting.append(path)

@@ -45,7 +45,7 @@ from agent.text import harmless
 
 FORMAT = 2
 CONTENTS, FOLDER, BUNDLE = "contents.json", "night", "refs.bundle"  # members of the file
-JOURNAL, FIXED = "journal.sqlite", "fixed"  # in the night's folder, as the next ones
+JOURNAL, FIXED, WARM = "journal.sqlite", "fixed", "warm"  # in the night's folder, as the next ones
 MANIFEST = "corpus.json"  # the manifest.json of the corpus, which stays behind
 PROGRAM = "program.md"  # the one beside the script
 UNLIKE_FIXED = "fixed-unlike-here"  # fixed files that came in the file, where others are installed here
@@ -256,6 +256,7 @@ def _install_fixed(place: Place, night: Night, first_script: str | None, aside: 
     if unlike is not None and came.exists() and not kept.exists():
         came.rename(kept)
     remove(came)
+    remove(aside / FOLDER / WARM)  # machine code that would compute the scores here
     installed.rename(came)
     return None if unlike is None else harmless(unlike)
 

@@ -354,15 +354,21 @@ def _first_lease(folder: Path, terms: Terms) -> tuple[Terms, Lease]:
 
 
 def _lay_out_fixed(place: Place, tag: str, names: Iterable[str]) -> None:
-    """Copy the fixed files as they are now, and the machine code that earlier nights and the user's runs compiled."""
+    """Copy the fixed files as they are now, and lay out the machine code for its runs."""
     folder = place.folder(tag)
     shutil.rmtree(folder / "fixed", ignore_errors=True)  # of an opening that was interrupted
     (folder / "fixed").mkdir(parents=True)
     ignore_all(place.nights)
     lay_out_fixed(place.script_path.parent, names, folder / "fixed")
+    _lay_out_warm(folder)
+
+
+def _lay_out_warm(folder: Path) -> None:
+    """Copy the machine code that earlier nights and the user's runs compiled here; a night that was packed has none."""
     for name in ("kernels", "blas"):
-        if (cache_root() / name).is_dir():
-            shutil.copytree(cache_root() / name, folder / "warm" / "cache" / name, dirs_exist_ok=True)
+        warm = folder / "warm" / "cache" / name
+        if (cache_root() / name).is_dir() and not warm.is_dir():
+            shutil.copytree(cache_root() / name, warm)
 
 
 def check_kept(night: Night, budget_s: float | None, seed: int | None) -> None:
@@ -390,6 +396,7 @@ def _resume(request: Request, night: Night, terms: Terms, cluster: "Cluster | No
     night = moved or night  # whose corpus was deleted: its checksums say so
     fixed = place.folder(tag) / "fixed"
     checksums.verify(night, fixed)
+    _lay_out_warm(place.folder(tag))
     goes_on = replace(night, terms=terms)
     facts: Mapping[str, Any] = probe(fixed, night.data, lease=leases_of_night(goes_on)[0])
     if cluster is not None:

@@ -18,6 +18,7 @@ from packings import Change, Members, tampered, with_journal
 from agent.archive import unpack
 from agent.archive.unpack import read_contents
 from agent.experiment import LOCAL, Attempt
+from agent.lab import hardware
 from agent.night.lock import AFTER_RUN, Stop, only_night
 from agent.night.loop import run_night
 from agent.pools.node import night_folder
@@ -157,18 +158,28 @@ class StopsAtFirstIdea(Quiet):
             self.stop.wish(AFTER_RUN)
 
 
+def with_machine_code(said: dict[str, Any], members: Members) -> None:
+    member = tarfile.TarInfo("night/warm/cache/blas/libblas.so")
+    members[member.name] = member, b"computes what it likes"
+
+
 def test_a_night_that_was_stopped_goes_on_elsewhere_without_any_weights(tmp_path, tiny_data, own_cache, other):
     here = Grounds(make_repository(tmp_path / "here", unigram()))
     with scripted_context(here.root, "t", [unigram(SHARPNESS=0.7)], confirm=1) as context:
         run_night(replace(context, watcher=StopsAtFirstIdea(context.stop)))
     waiting = here.attempts("t")[1]
     assert not waiting.settled  # it earned a further run
+    assert (here.folder("t") / "warm").is_dir()
     done(here, "pack", "--weights", "none", "--out", str(tmp_path / "light"))
     with tarfile.open(tmp_path / "light") as tar:
-        assert not [name for name in tar.getnames() if name.endswith((".safetensors", ".f32"))]
+        assert not [name for name in tar.getnames() if name.endswith((".safetensors", ".f32")) or "/warm" in name]
 
+    tampered(tmp_path / "light", with_machine_code)
     done(other, "unpack", str(tmp_path / "light"))
+    assert not (other.folder("t") / "warm").exists()
     done(other, "run", "--tag", "t", "--experiments", "1")
+    of_this_machine = {path.name for path in (hardware.cache_root() / "kernels").iterdir()}
+    assert of_this_machine <= {path.name for path in (other.folder("t") / "warm" / "cache" / "kernels").iterdir()}
     settled = other.attempts("t")[1]
     assert settled.settled
     assert settled.runs[0] == waiting.runs[0]  # nothing was trained twice
