@@ -229,16 +229,10 @@ class Decision:
     reason: str  # the same for people
     gain_bpb: float | None = None  # the edit's gain over its parent, by the judge's shrunken estimate
     sure: float | None = None  # the probability that it brings anything, 0 to 1
-    at_dawn: str | None = None  # the last dawn's finding about a kept edit, as a clause
 
     @property
     def status(self) -> Status | None:
         return self.kind.status
-
-    @property
-    def words(self) -> str:
-        """Return the reason and dawn's finding, for people."""
-        return self.reason if self.at_dawn is None else f"{self.reason}; {self.at_dawn}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,7 +333,7 @@ class Attempt:
     @property
     def words(self) -> str | None:
         """Return why it has its status, for people; None before it is decided."""
-        return self.decision.words if self.decision else None
+        return self.decision.reason if self.decision else None
 
     @property
     def gain_bpb(self) -> float | None:

@@ -215,7 +215,7 @@ def _settled_in(
         night = journal.night()
         if (night.tag, night.started) != (contents.tag, contents.started):
             raise NightError(f"the journal in {file} is that of another night; put it back from a backup")
-        first_script = next((attempt.proposal.script for attempt in journal.attempts_among([0])), None)
+        first_script = next((attempt.proposal.script for attempt in journal.attempts()), None)
         unlike = _install_fixed(place, night, first_script, aside)
         home = at_home(night)
         terms, asked_again, obstacle = _terms_here(night.terms)

@@ -12,9 +12,7 @@ from agent.clock import boot_id, utc_now
 from agent.experiment import (
     Attempt,
     Dawn,
-    Decision,
     History,
-    Kind,
     Night,
     Proposal,
     Run,
@@ -24,8 +22,8 @@ from agent.experiment import (
     incumbent,
     runs_at_dawns,
 )
-from agent.judging.champion import FRESH, QUESTION, Ablation, DawnRun, Without, names
-from agent.judging.findings import SOURCE, Edit, Findings
+from agent.judging.champion import FRESH, Ablation, DawnRun, Without, names
+from agent.judging.findings import SOURCE, Findings
 from agent.night.loop import Driver, at_work
 from agent.night.plan import Candidate, Decide, Enter, Plan, fallen_keeps
 from agent.night.state import NightContext, State
@@ -179,7 +177,7 @@ def _conclude(driver: Driver, plan: DawnPlan) -> Findings | None:
     if dawn is None:
         return None
     concluded = plan.ablation(dawn).findings()
-    _record(driver, dawn, concluded)
+    _drop_weights(driver, dawn)
     recorded = replace(dawn, findings=asdict(concluded))
     journal.put_dawn(recorded)  # before the branch, which may be refused: hours were spent on these findings
     if concluded.script is not None:
@@ -190,31 +188,12 @@ def _conclude(driver: Driver, plan: DawnPlan) -> Findings | None:
     return concluded
 
 
-def _record(driver: Driver, dawn: Dawn, findings: Findings) -> None:
-    """Record dawn's findings in the decisions of the kept edits and the questions, which the ledger shows."""
-    history = driver.state.attempts
-    for edit in findings.edits:
-        words, decision = _in_short(edit, findings), history[edit.number].decision
-        if words is not None and decision is not None:
-            _decide_again(driver, history[edit.number], replace(decision, at_dawn=f"at dawn {words}"))
-    for attempt in history:
-        if attempt.is_idea or attempt.status is Status.KEEP:
-            continue
-        for run in attempt.runs:
-            # of others, an interrupted dawn needs them when it goes on
+def _drop_weights(driver: Driver, dawn: Dawn) -> None:
+    """Drop the weights of dawn's questions; an interrupted dawn needs those that it has not audited."""
+    for attempt in driver.state.attempts:
+        for run in () if attempt.is_idea or attempt.status is Status.KEEP else attempt.runs:
             if run.dawn and (run.dawn != dawn.number or _unaudited(attempt, run) is None):
                 driver.pool.drop_weights(attempt.number, run.seed)
-        if attempt.decision and attempt.kind is Kind.QUESTION and attempt.dawn_runs():
-            reason = f"{QUESTION}: is #{attempt.parent} as good without {names(attempt.proposal.without)}?"
-            _decide_again(driver, attempt, replace(attempt.decision, reason=reason))
-
-
-def _decide_again(driver: Driver, attempt: Attempt, decision: Decision) -> None:
-    """Record a decision with other words, if they differ from the present ones."""
-    if decision != attempt.decision:
-        driver.journal.record_decision(attempt.number, decision)
-        driver.state.read(attempt.number)
-        driver.settle(attempt.number)
 
 
 def _unaudited(attempt: Attempt, run: Run) -> Split | None:
@@ -222,12 +201,3 @@ def _unaudited(attempt: Attempt, run: Run) -> Split | None:
     scores: tuple[tuple[Split, Score | None], ...] = (("validation", run.score), ("holdout", run.holdout))
     due = (split for split, score in scores if score and score.val_bpb is not None and score.audit is None)
     return next(due, None) if attempt.number else None
-
-
-def _in_short(edit: Edit, findings: Findings) -> str | None:
-    """Say what dawn found of an edit; None if dawn leaves it alone."""
-    dropped = edit.number in findings.passengers
-    if edit.runs == 0 and not dropped:
-        return None
-    how = f"by {edit.runs} run{'s' if edit.runs > 1 else ''} without it" if edit.runs else "by the night's own runs"
-    return f"{edit.effect.mean_bpb:+.6f} {how}, {'a passenger' if dropped else 'it stays'}"

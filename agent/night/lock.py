@@ -59,12 +59,7 @@ def only_night(repository: Path) -> Iterator[Callable[..., None]]:
         lock.acquire(timeout=BRIEFLY_S)
     except Timeout as error:
         running = holder(repository)
-        if running is None:
-            raise NightIsRunning(
-                f"a night that has just begun, or the packing of one, is at work in this repository; see it with "
-                f"{typed('status')}, and try again"
-            ) from error
-        named = f"night {running.tag} (pid {running.pid}, since {running.since})"
+        named = "a night that has no name yet" if running is None else f"night {running.tag} (pid {running.pid})"
         raise NightIsRunning(f"{named} is running in this repository; end it with: {typed('stop')}") from error
     since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
 

@@ -306,17 +306,13 @@ class Driver:
                 self.journal.end_run(self._run_ids[ended.worker], run)
         self.state.read(number)
         if lost is not None:
-            what = "dry run" if isinstance(job, Trial) else "run"
-            self.say(f"this {what} of #{number} does not count and is done again: {lost}")
+            self.say(f"this run of #{number} does not count and is done again: {lost}")
 
     def _tell(self, job: Measure, run: Run) -> None:
         """Say why a run is void, if it is, and what one at dawn has scored on both texts."""
-        if run.ending is Ending.SLEPT:
-            self.say("the machine slept during this run: it does not count and is done again")
-        if run.ending is Ending.SPOILT:
-            reason = run.last_lines.rpartition("\n")[2]
-            again = "done again, once" if job.attempt else "done again"  # attempt 0 has more tries
-            self.say(f"this run of #{job.attempt} does not count and is {again}: {reason}")
+        if run.ending in (Ending.SLEPT, Ending.SPOILT):
+            why = "the machine slept" if run.ending is Ending.SLEPT else run.last_lines.rpartition("\n")[2]
+            self.say(f"this run of #{job.attempt} does not count and is done again: {why}")
         if run.score is not None and run.holdout is not None:
             on_holdout = run.holdout.failure if run.holdout.val_bpb is None else f"{run.holdout.val_bpb:.6f}"
             bpb = f"val_bpb {run.score.val_bpb:.6f}"

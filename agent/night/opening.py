@@ -224,18 +224,13 @@ def _open_journal(place: Place, tag: str) -> Iterator[Journal]:
 
 
 def _take_up_changes(before: Night, night: Night, journal: Journal, screen: NightScreen) -> None:
-    """Record the terms that were changed, and tell the user of them and of data in another place."""
+    """Record terms that were changed, which the user is told, and data in another place."""
     if night.terms != before.terms:
         journal.record_facts(terms=night.terms)
     if night.data != before.data:
         journal.record_facts(data=night.data, pins=night.pins)
-        screen.said(f"night {night.tag} goes on with its corpus in {night.data}")
     for change in changes(before.terms, night.terms):
         screen.said(f"night {night.tag} goes on with {change}")
-    named = os.environ.get("NIGHTSHIFT_DATA")
-    if named and Path(named).expanduser().resolve() != Path(night.data).resolve():
-        keeps = f"night {night.tag} keeps the data that it began with: {night.data}"
-        screen.said(f"NIGHTSHIFT_DATA is {named}, but {keeps}")
 
 
 # ---- the facts of a night --------------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ agent/experiment.py as columns; what is no number or text is JSON there. A journ
 
 import dataclasses
 import hashlib
-import json
 import os
 import sqlite3
 import threading
@@ -43,7 +42,7 @@ from agent.experiment import (
 from agent.files import disk_is_broken, disk_is_full, flush
 from agent.invocation import typed
 
-VERSION = 11
+VERSION = 12
 LOCKED_S = 600  # another program may look into the journal for long; a night can wait
 RESERVE_BYTES = 4 << 20  # several times what an attempt leaves in journal, ledger and repository
 DURABLE = "PRAGMA synchronous = FULL; PRAGMA fullfsync = 1"  # macOS: a plain fsync leaves it in the drive's cache
@@ -90,8 +89,7 @@ CREATE TABLE decisions (                 -- appended, never changed: an attempt'
     id INTEGER PRIMARY KEY,
     attempt INTEGER NOT NULL REFERENCES attempts,
     at TEXT NOT NULL,
-    kind TEXT NOT NULL, reason TEXT NOT NULL, gain_bpb REAL, sure REAL,
-    at_dawn TEXT                         -- what dawn found about a kept edit
+    kind TEXT NOT NULL, reason TEXT NOT NULL, gain_bpb REAL, sure REAL
 ) STRICT;
 CREATE TABLE runs (
     id INTEGER PRIMARY KEY,
@@ -239,11 +237,7 @@ class Journal:
 
     def attempt(self, number: int) -> Attempt:
         """Return one attempt without reading the others; raise IndexError where there is none of this number."""
-        return self.attempts_among([number])[0]
-
-    def attempts_among(self, numbers: Iterable[int]) -> tuple[Attempt, ...]:
-        """Return the attempts with these numbers, in the order of their numbers."""
-        return self._attempts(json.dumps(sorted(numbers)))
+        return self._attempts(number)[0]
 
     def last_at_work(self) -> str:
         """Return when the latest attempt began (ISO 8601, UTC); without attempts, when the night did."""
@@ -271,27 +265,22 @@ class Journal:
         with self._legible():
             return tuple(msgspec.convert(_fields(row), kind) for row in self._db.execute(sql))
 
-    def _attempts(self, numbers: str | None = None, *, with_scripts: bool = True) -> tuple[Attempt, ...]:
-        """Return the attempts with these numbers, a list in JSON, or all, as of one moment: a night may be writing."""
+    def _attempts(self, number: int | None = None, *, with_scripts: bool = True) -> tuple[Attempt, ...]:
+        """Return the attempt of this number, or all, as of one moment: a night may be writing."""
         with self._legible(), self._db:
             self._db.execute("BEGIN")
-            runs, decisions = self._by_attempt("runs", numbers), self._by_attempt("decisions", numbers)
+            runs, decisions = self._by_attempt("runs", number), self._by_attempt("decisions", number)
             return tuple(
-                _attempt(row, self._script(row["script"]) if with_scripts else "", runs[number], decisions[number])
-                for row in self._rows("attempts", "number", numbers)
-                for number in (row["number"],)
+                _attempt(row, self._script(row["script"]) if with_scripts else "", runs[at], decisions[at])
+                for at, (row,) in self._by_attempt("attempts", number, "number").items()
             )
 
-    def _by_attempt(self, table: str, numbers: str | None) -> dict[int, list[sqlite3.Row]]:
+    def _by_attempt(self, table: str, number: int | None, key: str = "attempt") -> dict[int, list[sqlite3.Row]]:
+        which = f"WHERE {key} = :number" if number is not None else ""
         rows: dict[int, list[sqlite3.Row]] = defaultdict(list)
-        for row in self._rows(table, "attempt", numbers):
-            rows[row["attempt"]].append(row)
+        for row in self._db.execute(f"SELECT * FROM {table} {which} ORDER BY rowid", {"number": number}):
+            rows[row[key]].append(row)
         return rows
-
-    def _rows(self, table: str, key: str, numbers: str | None) -> sqlite3.Cursor:
-        among = f"WHERE {key} IN (SELECT value FROM json_each(?))" if numbers is not None else ""
-        values = () if numbers is None else (numbers,)
-        return self._db.execute(f"SELECT * FROM {table} {among} ORDER BY rowid", values)
 
     def _script(self, sha256: str) -> str:
         if sha256 not in self._scripts:

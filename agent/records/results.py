@@ -97,7 +97,7 @@ def lines_of(night: Night, history: History) -> list[str]:
             tag,
             branch,
             parent,
-            cell_of(decision.words),
+            cell_of(decision.reason),
             str(attempt.seeds),
             _number(attempt.val_bpb_std, 6),
             _number(summary.total_tokens_M, 3),

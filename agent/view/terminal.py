@@ -47,7 +47,7 @@ def verdict(attempt: Attempt, before: Attempt | None, *, for_author: bool = Fals
         words.append(f"val_bpb {attempt.val_bpb:.6f}")
     if measured_bpb is not None:
         words.append(f"gain {estimated_bpb:+.6f}")
-    why = reason_for_author(attempt) if for_author else attempt.decision and attempt.decision.words
+    why = reason_for_author(attempt) if for_author else attempt.decision and attempt.decision.reason
     explained = attempt.decision is not None and why and _wants_a_reason(attempt, measured_bpb)
     line = Text(BETWEEN).join(map(Text, words)) + BETWEEN + Text(status, COLOURS[status])
     return line + f" ({harmless(why)})" if why and explained else line
@@ -163,7 +163,7 @@ def attempt_lines(
         ("parent", "" if attempt.parent is None else f"#{attempt.parent}"),
         ("merges", "" if attempt.proposal.merges is None else f"#{attempt.proposal.merges}, which was overtaken"),
         ("merged as", "" if merged_as is None else f"#{merged_as}"),
-        ("decision", f"{decision.status}: {decision.words}" if decision else "none yet"),
+        ("decision", f"{decision.status}: {decision.reason}" if decision else "none yet"),
         ("before", "\n".join(_entry_words(entry) for entry in _earlier(attempt))),
         ("val_bpb", score(attempt.val_bpb)),
         ("gain", "" if decision is None else _gain_words(decision.gain_bpb, decision.sure)),
@@ -185,7 +185,7 @@ def _earlier(attempt: Attempt) -> tuple[Entry, ...]:
 
 def _entry_words(entry: Entry) -> str:
     decision = entry.decision
-    words = f"{decision.status or decision.kind}: {decision.words}"
+    words = f"{decision.status or decision.kind}: {decision.reason}"
     return f"{moment(entry.at)} {words}"
 
 

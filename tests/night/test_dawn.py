@@ -194,14 +194,6 @@ def test_the_confirmed_branch_is_without_it_and_the_nights_branch_stays(morning)
     assert best.number == 3
 
 
-def test_the_ledger_says_what_dawn_found(morning):
-    assert [row["status"] for row in morning.rows] == ["keep", "keep", "keep", "keep", "discard"]
-    assert morning.rows[1]["reason"].count("at dawn") == 0
-    assert morning.rows[2]["reason"].count("; at dawn ") == 1
-    assert morning.rows[2]["reason"].endswith(" by 2 runs without it, a passenger")
-    assert morning.rows[4]["reason"] == "a question of dawn: is #3 as good without #2?"
-
-
 def test_what_was_found_is_shown_again(morning):
     told = morning.said.splitlines()
     shown = morning.grounds.nightshift("confirm", "--show").stdout.splitlines()

@@ -81,7 +81,7 @@ def test_a_run_during_which_the_machine_slept_is_void_and_done_again(doubts):
     assert [run.ending for run in doubts[0].runs] == [Ending.SLEPT, Ending.FINISHED]
     assert [run.seed for run in doubts[0].runs] == [0, 0]
     assert (doubts[0].status, len(doubts[0].done_runs)) == (Status.KEEP, 1)
-    assert doubts.sentences[0] == "the machine slept during this run: it does not count and is done again"
+    assert doubts.sentences[0] == "this run of #0 does not count and is done again: the machine slept"
 
 
 def test_a_scorer_that_a_signal_ended_is_asked_once_more(doubts):

@@ -47,7 +47,7 @@ def test_an_overrun_is_void_once_and_then_a_discard_that_nobody_is_asked_to_repa
     assert late.status is Status.DISCARD
     assert late.decision.reason.startswith("too slow to start or to save: still running after ")
     assert asked.broken is None
-    again = "this run of #1 does not count and is done again, once: it was too slow"
+    again = "this run of #1 does not count and is done again: it was too slow"
     assert any(again in one for one in context.watcher.sentences)
     assert "run with seed 0: spoilt" in grounds.nightshift("show", "1").stdout
 

@@ -110,7 +110,7 @@ def reason_for_author(attempt: Attempt) -> str | None:
     scores = [run.score for run in attempt.counted_runs if run.score is not None]
     if any(score.val_bpb is None or (score.audit and not score.audit.passed) for score in scores):
         return what_happened(attempt)
-    return attempt.decision.words if attempt.decision else None
+    return attempt.decision.reason if attempt.decision else None
 
 
 # ---- their edits -----------------------------------------------------------------------------------------------------

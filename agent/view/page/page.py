@@ -133,7 +133,7 @@ def gather(place: Place, night: Record) -> Extras:
     shown, diffs = telling(night), dict[int, str]()
     pairs = {attempt.number: attempt.parent for attempt in reversed(shown) if attempt.parent is not None}
     with suppress(NightError), Journal.read(place.journal(night.tag)) as journal:  # a night elsewhere has no journal
-        scripts = {one.number: one.proposal.script for one in journal.attempts_among({*pairs, *pairs.values()})}
+        scripts = {one.number: one.proposal.script for one in journal.attempts()}
         for number, parent in pairs.items():  # the newest first, as far as there is room
             if sum(map(len, diffs.values())) < MOST_CHARS:
                 diffs[number] = diff(scripts[parent].splitlines(), scripts[number].splitlines())
