@@ -6,8 +6,8 @@ its limits and no held-out text. An author gets numbers and the names of phases,
 
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -16,11 +16,11 @@ from agent.experiment import Attempt, Ending, Run
 from agent.files import open_plain, read_end, write_plain
 from agent.judging.failures import training_failure
 from agent.proposers.briefing import Phase
-from agent.runs.outputs import METRICS, METRICS_BYTES
 from agent.runs.runner import Runner
 from agent.sandbox.process import LOG
 from agent.text import ABSURD
 
+Span = tuple[float, float]  # begin and end, in seconds of one clock
 PROFILER = Path(__file__).with_name("profiler.py")
 FILE = "phases.json"  # in a night's folder
 FILE_BYTES, NOTES_BYTES = 64 << 10, 4 << 20  # much more than they need
@@ -30,16 +30,9 @@ PHASES = {  # of profiler.py, in the order of a step → name for people
     "optimizer": "optimizer",
     "python": "Python",  # what is left of a step: schedule, log
 }
+WITHOUT = "calls no MuonAdamW.update, whose end is that of a step"
 STEPS = 8  # of a night's measurement, each a few times as long as one that does not wait
 MOST_S, OF_BUDGET = 30.0, 0.1  # for them: a tenth of one run in a night of many
-
-
-@dataclass(frozen=True, slots=True)
-class Notes:
-    """Hold profiler.py's notes on a run, in seconds of one clock; phases that the script does not have are missing."""
-
-    begins: Sequence[float] = ()  # of the steps, the first of which makes the weights
-    spans: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict)  # phase → begins and ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,32 +44,30 @@ class Phases:
     steps: int  # number of steps averaged
 
 
-def first_that_counts(points: int) -> int:
+def first_that_counts(steps: int) -> int:
     """Return the index of the first step that counts: the first quarter has cold caches and clocks."""
-    return points // 4
+    return steps // 4
 
 
 def read_phases(folder: Path) -> Phases | None:
-    """Return the mean phases of a run in this folder, over the steps that count.
+    """Return the mean phases of a run in this folder, over the steps that count: they end where the optimizer's end.
 
-    None for nonsense, which a script may have written itself, and where the start of a step cannot be seen.
+    None for nonsense, which a script may have written itself, and for a script without that optimizer.
     """
     try:
-        points = read_end(folder / "out", METRICS, METRICS_BYTES).count(b"\n")
-        notes = msgspec.json.decode(read_end(folder, "notes.json", NOTES_BYTES), type=Notes)
+        spans = msgspec.json.decode(read_end(folder, "notes.json", NOTES_BYTES), type=dict[str, list[Span]])
     except (OSError, ValueError, RecursionError, msgspec.MsgspecError):
         return None
-    begins = notes.begins or [stop for _, stop in notes.spans.get("optimizer", ())]
-    warmups = max(0, len(begins) - points)  # which metrics.jsonl leaves out
-    begins = begins[warmups + first_that_counts(points) :]
-    if len(begins) < 2 or begins[-1] <= begins[0]:
+    ends = [stop for _, stop in spans.get("optimizer", ())]
+    ends = ends[first_that_counts(len(ends)) :]
+    if len(ends) < 2 or ends[-1] <= ends[0]:
         return None
-    steps, from_s, to_s = len(begins) - 1, begins[0], begins[-1]
+    steps, from_s, to_s = len(ends) - 1, ends[0], ends[-1]
     step_s = (to_s - from_s) / steps
     seconds = {
-        phase: sum(stop - start for start, stop in notes.spans[phase] if from_s <= start < to_s) / steps
+        phase: sum(stop - start for start, stop in spans[phase] if from_s <= start < to_s) / steps
         for phase in PHASES
-        if phase in notes.spans
+        if phase in spans
     }
     return Phases(seconds | {"python": max(0.0, step_s - sum(seconds.values()))}, step_s, steps)
 
@@ -125,5 +116,5 @@ def measure_phases(runner: Runner, first: Attempt) -> str | None:
     phases = phases_of(runner.folder)
     if phases:
         return f"a step: {', '.join(f'{phase.name} {phase.share:.0%}' for phase in phases)}"
-    why = why or "no function of the script marks the start of a step"
+    why = why or f"the script {WITHOUT}"
     return f"authors are not told where the time of a step goes: {why}; log: {folder / LOG}"

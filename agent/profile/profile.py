@@ -18,7 +18,7 @@ from rich.table import Column, Table
 from agent.errors import NightError, NightshiftError
 from agent.experiment import Ending
 from agent.files import throwaway_folder
-from agent.profile.phases import PHASES, PROFILER, Phases, first_that_counts, read_phases
+from agent.profile.phases import PHASES, PROFILER, WITHOUT, Phases, first_that_counts, read_phases
 from agent.profile.profiler import BUDGET_S
 from agent.records.place import Place, read_script
 from agent.runs.fixed import probe
@@ -69,7 +69,7 @@ def profile(script: Path, steps: int, seed: int, console: Console) -> dict[str, 
     }
     console.print(_table(figures, fenced))
     if fenced is None:
-        console.print("no function of the script marks the start of a step")
+        console.print(f"{place.script} {WITHOUT}", markup=False, soft_wrap=True)
     rounded = {key: None if value is None else round(value, 6) for key, value in figures.items()}
     return {"device": facts["device"], "fenced_steps": fenced.steps if fenced else None, **rounded}
 

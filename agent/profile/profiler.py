@@ -1,6 +1,6 @@
 """Run a training script for a few steps in its own process, and note how long each phase of a step takes.
 
-    python -P profiler.py SCRIPT STEPS SEED      → notes.json, which phases.Notes holds, and out/metrics.jsonl
+    python -P profiler.py SCRIPT STEPS SEED      → notes.json: phase → its begins and ends, in seconds
 
 It waits for MLX after each phase, with mx.compile switched off, so that lazy work counts for the phase that caused it.
 """
@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 BUDGET_S = 24 * 3600  # never reached: the number of steps ends the run
-begins: list[float] = []  # of steps, in seconds of one clock
-spans: dict[str, list[tuple[float, float]]] = {}  # phase → begins and ends
+spans: dict[str, list[tuple[float, float]]] = {}  # phase → begins and ends, in seconds of one clock
 
 
 def main(script: str, steps: str, seed: str) -> None:
@@ -33,12 +32,10 @@ def main(script: str, steps: str, seed: str) -> None:
     mx.compile = lambda function, *args, **kwargs: function
     mx.value_and_grad = lambda *args, **kwargs: fenced("forward_backward", value_and_grad(*args, **kwargs))
     prepare.batches = lambda *args, **kwargs: awaited(batches(*args, **kwargs))
-    module: Any = importlib.import_module(Path(script).stem)
-    # an edit may have removed either
-    if hasattr(module, "make_step"):
-        module.make_step = counted(module.make_step)
-    if hasattr(module, "MuonAdamW") and hasattr(module.MuonAdamW, "update"):
-        module.MuonAdamW.update = fenced("optimizer", module.MuonAdamW.update)
+    module = importlib.import_module(Path(script).stem)
+    optimizer: Any = getattr(module, "MuonAdamW", None)
+    if hasattr(optimizer, "update"):
+        optimizer.update = fenced("optimizer", optimizer.update)
     options = ["--max-steps", steps, "--seed", seed, "--no-eval", "--budget-s", str(BUDGET_S), "--out", "out"]
     sys.argv = [script, *options]
     try:
@@ -47,7 +44,7 @@ def main(script: str, steps: str, seed: str) -> None:
         code = ending.code
     if code not in (None, 0):
         sys.exit(code)
-    Path("notes.json").write_text(json.dumps({"begins": begins, "spans": spans}))
+    Path("notes.json").write_text(json.dumps(spans))
 
 
 def fenced(phase: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -71,21 +68,6 @@ def awaited(batches: Iterator[Any]) -> Iterator[Any]:
         batch = next(batches)
         spans.setdefault("data", []).append((start, time.perf_counter()))
         yield batch
-
-
-def counted(make_step: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap make_step so that the begin of each step is noted."""
-
-    def made(*args: Any, **kwargs: Any) -> Callable[..., Any]:
-        step = make_step(*args, **kwargs)
-
-        def begun(*args: Any, **kwargs: Any) -> Any:
-            begins.append(time.perf_counter())
-            return step(*args, **kwargs)
-
-        return begun
-
-    return made
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ from nights import PROJECT, SCRIPTS, Grounds, make_repository
 pytestmark = pytest.mark.usefixtures("own_cache")
 
 PHASES = ("data_s", "forward_backward_s", "optimizer_s")
-NO_STEP = {"make_step": "build"}
 NO_OPTIMIZER = {"MuonAdamW": "Sgd"}
 NO_GRADIENTS = {"mx.value_and_grad(loss_of)(table, rows)": "loss_of(table, rows), mx.grad(loss_of)(table, rows)"}
 
@@ -48,20 +47,14 @@ def test_every_phase_has_its_row_and_together_they_are_the_fenced_step(tmp_path)
 
 
 def test_a_phase_without_its_function_is_counted_as_python(tmp_path):
-    _, found = profiled(tmp_path, {**NO_OPTIMIZER, "SLEEP_S = 0.0": "SLEEP_S = 0.02"})
-    assert found["optimizer_s"] is None
-    assert found["python_s"] >= 0.02
-    assert found["forward_backward_s"] > 0
+    _, found = profiled(tmp_path, NO_GRADIENTS)
+    assert found["forward_backward_s"] is None
+    assert found["python_s"] > 0
 
 
-def test_the_optimizer_tells_the_steps_apart_where_make_step_is_gone(tmp_path):
-    _, found = profiled(tmp_path, NO_STEP)
-    assert found["optimizer_s"] > 0
-
-
-def test_a_script_without_any_measured_function_still_gets_its_true_step(tmp_path):
-    said, found = profiled(tmp_path, {**NO_STEP, **NO_OPTIMIZER, **NO_GRADIENTS})
-    assert "no function of the script marks the start of a step" in said
+def test_a_script_without_the_optimizer_still_gets_its_true_step(tmp_path):
+    said, found = profiled(tmp_path, NO_OPTIMIZER)
+    assert "train_mlx.py calls no MuonAdamW.update" in said
     assert found["step_s"] > 0
     assert found["fenced_step_s"] is None
 

@@ -70,7 +70,6 @@ def test_a_title_over_a_plain_diff_is_enough(folder):
             HEADER + PATCH + PATCH.replace("train_mlx", "prepare"),
             "edits more than the script .train_mlx.py, prepare.py",
         ),
-        (HEADER.replace("schedule", "magic") + PATCH, "the group 'magic' is unknown; use one of: architecture"),
         (HEADER.replace("cuda 0.6", "0.6") + PATCH, "Gain '0.6' cannot be read; write percents as in"),
         (HEADER.replace("cpu 10", f"cpu -{'9' * 400}") + PATCH, "Cost 'cpu -9999"),
         (HEADER.replace("Gain", "Gian") + PATCH, "gives 'Gian', which is no field of its header"),

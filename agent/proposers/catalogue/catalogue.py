@@ -23,7 +23,6 @@ from agent.script.dials import DIAL, fingerprint, tried_as
 from agent.script.merge import PATCH_HUNK, carried, check_edit, holds, patched
 from agent.text import percent_sure
 
-MOST_BASES = 3  # kept scripts, besides the first
 DIAL_LINE = re.compile(rf"^({DIAL.pattern}) *=(?!=).*")
 
 # lines that follow each other in a hunk, added or taken away, with the line before and the line after them
@@ -88,9 +87,8 @@ def listing(
 
 
 def bases_of(history: History) -> list[str]:
-    """Return scripts to which a patch may apply if not to the best one: the latest kept, and the first."""
-    known = kept(history)
-    return [one.proposal.script for one in (*reversed(known[1:][-MOST_BASES:]), *known[:1])]
+    """Return scripts to which a patch may apply if not to the best one: those that were kept, the latest first."""
+    return [attempt.proposal.script for attempt in reversed(kept(history))]
 
 
 def _proposal(one: Prospect, script: str, night: Night) -> Proposal:

@@ -19,14 +19,10 @@ from agent.script.merge import EDITED, PATCH_HUNK
 from agent.text import SAID_CHARS, harmless, one_line, paragraphs
 
 FIELDS = ("Title", "Why", "Source", "Reported", "Group", "Gain", "Cost")
-GROUPS = (
-    *("architecture", "embeddings", "optimizer", "schedule", "initialisation", "averaging", "objective", "deletion"),
-    "other",
-)
 KINDS = ("cpu", "metal", "cuda")
 SMALL_GAIN_PERCENT = 0.1  # of an idea whose file tells no gain: most ideas bring little
 NO_COST_PERCENT = 0.0
-TITLE_CHARS, TEXT_CHARS = 80, 2000
+TITLE_CHARS, TEXT_CHARS, GROUP_CHARS = 80, 2000, 20
 
 SLUG = re.compile(r"\w[\w.-]{0,79}", re.ASCII)  # it stands in commits, tables and the journal
 PERCENT = re.compile(r"(\w+) +([+-]?\d+(?:\.\d+)?) *%?")
@@ -81,9 +77,6 @@ def read_idea(file: Path) -> Idea:
     _check_patch(patch, file)
     if not fields.get("Title"):
         raise ScriptError(f"{file} has no title; begin it with a line such as: Title: Warm up longer")
-    group = fields.get("Group", "other")
-    if group not in GROUPS:
-        raise ScriptError(f"{file}: the group {one_line(group, 40)!r} is unknown; use one of: {', '.join(GROUPS)}")
     changes = [(sign, name) for sign, name in SET.findall(patch)]
     gone = {name for sign, name in changes if sign == "-"}
     return Idea(
@@ -92,7 +85,7 @@ def read_idea(file: Path) -> Idea:
         why=paragraphs(fields.get("Why", "").replace("\n", " "), TEXT_CHARS),
         source=one_line(fields.get("Source", ""), TEXT_CHARS),
         reported=one_line(fields.get("Reported", ""), TEXT_CHARS),
-        group=group,
+        group=one_line(fields.get("Group", "other"), GROUP_CHARS),
         gain_percent=_percent(fields, "Gain", SMALL_GAIN_PERCENT, file),
         cost_percent=_percent(fields, "Cost", NO_COST_PERCENT, file),
         patch=patch,

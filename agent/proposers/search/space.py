@@ -85,11 +85,6 @@ class Axis:
 
 
 def turned(axes: Sequence[Axis], here: Coordinates, there: Coordinates) -> dict[str, Value]:
-    """Return the dials that differ, with their new values, without steps too small to matter."""
-    found = {}
-    for axis, old, new in zip(axes, here, there, strict=True):
-        value = axis.value(float(new))
-        is_step = axis.options is not None or isinstance(axis.dial.value, int) or abs(new - old) >= MIN_STEP * 0.99
-        if is_step and value != axis.dial.value:
-            found[axis.dial.name] = value
-    return found
+    """Return the dials that differ, with their new values."""
+    values = {axis.dial: axis.value(float(new)) for axis, old, new in zip(axes, here, there, strict=True) if new != old}
+    return {dial.name: value for dial, value in values.items() if value != dial.value}
