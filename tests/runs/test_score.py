@@ -2,11 +2,14 @@
 
 import dataclasses
 import hashlib
+from collections.abc import Callable
 
+import numpy as np
 import pytest
-from nights import unigram
+from nights import scripted_context, unigram
 from samples import NIGHT
 
+from agent.errors import MachineError
 from agent.experiment import Attempt, Ending, Run, Score, Status
 from agent.runs import score as scoring
 from agent.runs.fixed import protocol
@@ -66,6 +69,33 @@ def test_a_first_look_scores_a_quarter_of_the_text_and_that_is_another_protocol(
     facts = {"fingerprint": "f", "device_kind": "cpu", "settings": ""}
     assert protocol(facts, 10.0) != hashlib.sha256(b"f 10 cpu").hexdigest()[:12]
     assert protocol(facts, 60.0) == hashlib.sha256(b"f 60 cpu").hexdigest()[:12]
+
+
+def committed(monkeypatch, rows: Rows, losses: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """The losses that a process commits to, which answers so to the inputs that it is asked about."""
+    monkeypatch.setattr(scoring, "_ask", lambda *asked: (losses(asked[5]["inputs"]).astype(np.float32), 1.0))
+    return scoring.committed_losses(None, None, "", 10.0, rows)[0]  # type: ignore[arg-type]
+
+
+def test_a_scorer_gets_the_rows_in_another_order_and_each_loss_comes_back_to_its_token(tiny_data, monkeypatch):
+    rows, orders = Rows.of(dataclasses.replace(NIGHT, data=str(tiny_data), budget_s=60.0), "validation"), []
+    losses = committed(monkeypatch, rows, lambda inputs: orders.append(inputs) or inputs % 7 + 1.0)
+    assert (losses == rows.inputs % 7 + 1.0).all()
+    assert (orders[0] != rows.inputs).any(axis=1).mean() > 0.9
+
+
+def test_one_loss_below_zero_is_no_score(tiny_data, monkeypatch):
+    rows = Rows.of(dataclasses.replace(NIGHT, data=str(tiny_data), budget_s=60.0), "validation")
+    with pytest.raises(scoring.Unscored, match="a loss of -1 nats is below zero"):
+        committed(monkeypatch, rows, lambda inputs: np.where(np.arange(inputs.size).reshape(inputs.shape) == 70, -1, 3))
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_a_fixed_file_that_has_changed_is_noticed_before_a_score(grounds):
+    with scripted_context(grounds.root, "t", []) as context:
+        (context.runner.fixed / "prepare.py").write_text("EVERYTHING = 0.0\n")
+        with pytest.raises(MachineError, match=r"prepare\.py"):
+            scoring.score(context.runner, 0, unigram(), 0, 10.0)
 
 
 # ---- size ------------------------------------------------------------------------------------------------------------
