@@ -37,8 +37,8 @@ from agent.records.terms import as_words
 from agent.sandbox.watch import BUSY_SHARE, limits_of_machine
 from agent.text import counted
 from agent.view.answer import plain
-from agent.view.ending import HEADING, belief, tried_lines
-from agent.view.screen import print_folded, print_lines, print_next, terminal_width
+from agent.view.ending import belief, tried_lines
+from agent.view.screen import print_folded, print_next, terminal_width
 from agent.view.workers import crew_of
 
 LOOK_S = 0.5  # how long the machine is looked at
@@ -104,9 +104,7 @@ def named_text(dataset: str) -> str:
 def _show_end(record: Record, go_on: str) -> None:
     """Print what was tried, what to believe of it, and the commands that come next, on one screen."""
     now = summary_of(record)
-    chart = tried_lines(record.attempts, now.noise.smallest_bpb if now.noise else None, terminal_width())
-    print_folded(["", *([HEADING] if chart else [])])
-    print_lines(chart)
+    print("\n".join(["", *tried_lines(record.attempts, terminal_width())]))
     show_night(record, now, crew_of(record))
     print_folded([belief(now)] if now.ideas else [])
     print_next(next_commands(now, go_on))

@@ -12,7 +12,8 @@ from rich.text import Text
 
 from agent.text import harmless, shorten
 
-LABEL = re.compile(r" *\w+ {2,}(?=\S)")  # as in "  script   /home/…"
+LABEL = re.compile(r" *\w+(?: \w+)? {2,}(?=\S)| {4,}(?=\S)")  # as in "  script   /home/…", and below it
+WORD = re.compile(r"\s*\S+")
 
 
 def print_lines(lines: Iterable[Text]) -> None:
@@ -62,12 +63,18 @@ def folded(line: Text, width: int) -> list[Text]:
 
     Later lines begin below the text behind the first one's label, or else two columns to the right of the first.
     """
-    if line.cell_len <= width:
-        return [line]
     label = LABEL.match(line.plain)
     indent = len(label[0]) if label else len(line.plain) - len(line.plain.lstrip()) + 2
-    first, *later = line[indent:].wrap(Console(), max(1, width - indent), overflow="ignore")
-    return [line[:indent] + first, *(Text(" " * indent) + part for part in later)]
+    cuts, used = list[int](), 0
+    for word in WORD.finditer(line.plain):
+        alone = indent + cell_len(word[0].lstrip())
+        if word.start() > 0 and used + cell_len(word[0]) > width >= alone:
+            cuts.append(word.start())
+            used = alone
+        else:
+            used += cell_len(word[0])
+    first, *later = line.divide(cuts)
+    return [first, *(Text.assemble(" " * indent, part[len(part) - len(part.plain.lstrip()) :]) for part in later)]
 
 
 def shortened(text: str, columns: int) -> str:

@@ -1,6 +1,5 @@
 """Write the ledger, one attempt in full, and a night's state as lines for a terminal."""
 
-import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -8,56 +7,40 @@ from rich.text import Text
 
 from agent.experiment import (
     LOCAL,
-    NOT_BELIEVED,
     Attempt,
-    Audit,
     Ending,
-    Entry,
     Kind,
     Night,
     Run,
-    Score,
     Status,
     attempt_ref,
     memory_mb,
 )
 from agent.proposers.author.attempts import reason_for_author
 from agent.records.results import Row, number_of
-from agent.records.summary import Share, gain_bpb, measured_gain_bpb
+from agent.records.summary import Share, gain_bpb
 from agent.text import SAID_CHARS, counted, harmless, harmless_lines, one_line, percent_sure, shown_difference
-from agent.view.screen import Column, table_lines
+from agent.view.screen import Column, folded, table_lines
 from agent.view.words import BETWEEN, memory, moment, score
 
 COLOURS = {Status.KEEP: "green", Status.DISCARD: "bright_black", Status.CRASH: "red"}
-# whose reasons are shown
-TELLING = NOT_BELIEVED | {Kind.IGNORES_SEED, Kind.STOPPED_EARLY, Kind.PROVISIONAL, Kind.TOO_SLOW}
+# whose number and gain say enough
+PLAIN = {Kind.BASELINE, Kind.KEPT, Kind.WORSE, Kind.LUCK, Kind.TIE}
 
 
 def verdict(attempt: Attempt, before: Attempt | None, *, for_author: bool = False) -> Text:
-    """Return number, title, score, gain (higher is better) and decision.
-
-    The gain is the judge's estimate, or else the difference to the earlier incumbent.
+    """Return number, title, score, gain (higher is better) and decision, with its reason where that tells more.
 
     for_author: without words of a process that has read validation text.
     """
-    status = attempt.status or Status.CRASH
+    status, gained_bpb = attempt.status or Status.CRASH, gain_bpb(attempt, before)
     words = [f"#{attempt.number}", harmless(attempt.title)]
-    measured_bpb, estimated_bpb = measured_gain_bpb(attempt, before), gain_bpb(attempt, before)
     if attempt.val_bpb is not None:
         words.append(f"val_bpb {attempt.val_bpb:.6f}")
-    if measured_bpb is not None:
-        words.append(f"gain {estimated_bpb:+.6f}")
-    why = reason_for_author(attempt) if for_author else attempt.decision and attempt.decision.reason
-    explained = attempt.decision is not None and why and _wants_a_reason(attempt, measured_bpb)
+        words += [] if gained_bpb is None else [f"gain {gained_bpb:+.6f}"]
     line = Text(BETWEEN).join(map(Text, words)) + BETWEEN + Text(status, COLOURS[status])
-    return line + f" ({harmless(why)})" if why and explained else line
-
-
-def _wants_a_reason(attempt: Attempt, measured_bpb: float | None) -> bool:
-    """Return whether to show the reason: for crashes, the kinds of TELLING, and decisions against the difference."""
-    if attempt.status is Status.CRASH or attempt.kind in TELLING:
-        return True
-    return measured_bpb is not None and (measured_bpb > 0) != (attempt.status is Status.KEEP)
+    why = reason_for_author(attempt) if for_author else attempt.words
+    return line if attempt.kind in PLAIN or not why else line + f" ({harmless(why)})"
 
 
 # ---- the ledger ------------------------------------------------------------------------------------------------------
@@ -154,7 +137,8 @@ def attempt_lines(
     folder: None where its night is elsewhere. running: its night is. merged_as: the attempt that carries its edit on,
     if it was overtaken.
     """
-    decision, peak_mb = attempt.decision, memory_mb(night, attempt)
+    decision, peak_mb, estimated = attempt.decision, memory_mb(night, attempt), attempt.gain_bpb is not None
+    earlier = attempt.decisions if decision is None else attempt.decisions[:-1]
     facts = (
         ("attempt", f"{attempt.number} of night {night.tag}"),
         ("title", attempt.proposal.title),
@@ -164,9 +148,10 @@ def attempt_lines(
         ("merges", "" if attempt.proposal.merges is None else f"#{attempt.proposal.merges}, which was overtaken"),
         ("merged as", "" if merged_as is None else f"#{merged_as}"),
         ("decision", f"{decision.status}: {decision.reason}" if decision else "none yet"),
-        ("before", "\n".join(_entry_words(entry) for entry in _earlier(attempt))),
+        ("before", "\n".join(f"{moment(one.at)} {one.decision.kind}: {one.decision.reason}" for one in earlier)),
         ("val_bpb", score(attempt.val_bpb)),
-        ("gain", "" if decision is None else _gain_words(decision.gain_bpb, decision.sure)),
+        ("gain", f"{score(attempt.gain_bpb, '+')} over its parent, as the judge estimates" if estimated else ""),
+        ("sure", percent_sure(attempt.sure) if attempt.sure is not None else ""),
         ("memory", "" if peak_mb is None else memory(peak_mb)),
         ("commit", attempt.commit or ""),
         ("ref", attempt_ref(night.tag, attempt.number)),
@@ -177,75 +162,32 @@ def attempt_lines(
     return [*shown, *(line for run in attempt.runs for line in _run_lines(run, width, running=running))]
 
 
-def _earlier(attempt: Attempt) -> tuple[Entry, ...]:
-    """Return the decisions that hold no longer."""
-    entries = attempt.decisions
-    return entries if attempt.decision is None else entries[:-1]
-
-
-def _entry_words(entry: Entry) -> str:
-    decision = entry.decision
-    words = f"{decision.status or decision.kind}: {decision.reason}"
-    return f"{moment(entry.at)} {words}"
-
-
 def fact_lines(name: str, value: str, width: int | None) -> list[Text]:
-    """Return a name and its value, wrapped between words; a path is not wrapped, so that it can be copied."""
-    whole = name in ("folder", "ref", "commit")
-    lines = [part for line in harmless_lines(value).split("\n") for part in _wrapped(line, None if whole else width)]
-    blank = " " * len(NAMES)
-    return [
-        Text.assemble((f"{name if at == 0 else '':<{len(NAMES)}}", "bold"), line) if line else Text(blank.rstrip())
-        for at, line in enumerate(lines)
+    """Return a name and its value, folded between words; a path is not folded, so that it can be copied."""
+    lines = [
+        Text.assemble((f"{'' if at else name:<{len(NAMES)}}", "bold"), line)
+        for at, line in enumerate(harmless_lines(value).split("\n"))
     ]
-
-
-def _gain_words(gain_bpb: float | None, sure: float | None) -> str:
-    if gain_bpb is None:
-        return ""
-    return f"{gain_bpb:+.6f} over its parent, as the judge estimates" + (
-        "" if sure is None else f", {percent_sure(sure)} sure"
-    )
-
-
-def _wrapped(line: str, width: int | None) -> list[str]:
-    if width is None:
-        return [line]
-    room = max(width - len(NAMES), 20)
-    return textwrap.wrap(line, room, break_long_words=False, break_on_hyphens=False) or [""]
+    if width is None or name in ("folder", "ref", "commit"):
+        return lines
+    return [part for line in lines for part in folded(line, width)]
 
 
 def _run_lines(run: Run, width: int | None, *, running: bool) -> list[Text]:
     """Return how a run ended, and the end of its log; running: its night is, so it may go on."""
+    where = "" if run.worker == LOCAL else f" on {run.worker}"
+    name = f"run{' at dawn' if run.dawn else ''} with seed {run.seed}{where}"
     if run.ending is Ending.RUNNING:
-        word = "going on" if running else Ending.LOST
-        return [Text(""), Text(f"run with seed {run.seed}{_where(run)}: {word}")]
-    code = "" if run.exit_code is None else f", exit code {run.exit_code}"
-    if run.exit_code and run.exit_code < 0:
-        code = f", signal {-run.exit_code}"
-    score = f", val_bpb {run.score.val_bpb:.6f}" if run.score and run.score.val_bpb is not None else ""
-    why = f", {run.score.failure}" if run.score and run.score.failure else ""
-    audit = f", {_audit_words(run.score.audit)}" if run.score and run.score.audit else ""
-    dawn = " at dawn" if run.dawn else ""
-    text = f"run{dawn} with seed {run.seed}{_where(run)}: {run.ending}{code}, {run.wall_s:.1f} s{score}{why}{audit}"
-    text += _holdout_words(run.holdout)
-    log = [f"    {line}" for line in run.last_lines.splitlines()]
-    return [Text(""), *(Text(harmless_lines(line)) for line in (*_wrapped(text, width), *log))]
-
-
-def _where(run: Run) -> str:
-    return "" if run.worker == LOCAL else f" on {harmless_lines(run.worker)}"
-
-
-def _holdout_words(held: Score | None) -> str:
-    if held is None:
-        return ""
-    audit = f", {_audit_words(held.audit)}" if held.audit else ""
-    return f"; on the holdout {held.failure if held.val_bpb is None else f'{held.val_bpb:.6f}'}{audit}"
-
-
-def _audit_words(audit: Audit) -> str:
-    return f"audit: {audit.failure or f'passed at {audit.positions} positions'}"
+        return [Text(""), Text(harmless(f"{name}: {'going on' if running else Ending.LOST}"))]
+    facts = [str(run.ending), f"exit code {run.exit_code}" if run.exit_code else "", f"{run.wall_s:.1f} s"]
+    for scored, text in ((run.score, ""), (run.holdout, "on the holdout ")):
+        if scored is not None:
+            facts += [f"{text}val_bpb {scored.val_bpb:.6f}" if scored.val_bpb is not None else "", scored.failure or ""]
+            audit = scored.audit
+            facts += [f"audit: {audit.failure or f'passed at {audit.positions} positions'}"] if audit else []
+    line = Text(harmless(f"{name}: {', '.join(filter(None, facts))}"))
+    log = [Text(f"    {harmless(said)}") for said in run.last_lines.splitlines()]
+    return [Text(""), *([line] if width is None else folded(line, width)), *log]
 
 
 def _style(status: str) -> str:

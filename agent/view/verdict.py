@@ -100,29 +100,25 @@ class TriedEdit:
 
     def lines(self) -> list[str]:
         """Return the verdict as lines for people, with the next commands."""
-        attempt, best = self.attempt, self.best
-        lines = [f"{attempt.status}: {reason_for_author(attempt) or ''}"]
+        best = self.best
+        lines = [f"{self.attempt.status}: {reason_for_author(self.attempt) or ''}"]
         if best is not None and best.val_bpb is not None:
             lines.append(f"best so far: #{best.number} {best.proposal.title}, val_bpb {best.val_bpb:.6f}")
-        if self.way_back is not None:
-            lines.append(f"go back to it with: {self.way_back}")
+        lines.append(f"next: {self.next()}")
         lines.append(f"more: {typed('show', f'{self.night.tag}:{self.number}')}, {typed('results')}")
         return [harmless(line) for line in lines]
 
     def next(self) -> str:
         """Return what to do now, in a sentence."""
-        if self.way_back is None and self.merged_onto is not None:
-            number = str(self.number)
-            merged = f"attempt {number}, your edit merged onto attempt {self.merged_onto}"
-            return f"{merged}, is the best script now: take it with: {typed('take', number)}, and edit on from there"
         if self.best is None or self.way_back is None:
-            return f"edit on from here: attempt {self.number} is the best script now"
-        take_best = typed("take", f"{self.night.tag}:{self.best.number}")  # a tool has the same name
+            if self.merged_onto is None:
+                return f"edit on from here: attempt {self.number} is the best script now"
+            merged = f"attempt {self.number}, your edit merged onto attempt {self.merged_onto}, is the best script now"
+            return f"{merged}: take it with: {typed('take', str(self.number))}, and edit on from there"
+        advice = ADVICE.get(self.attempt.kind, "it is not better: try another idea") if self.attempt.kind else ""
         if self.attempt.status is Status.CRASH:
-            read = "read traceback" if self._traceback() else "see reason and log"
-            return f"it crashed: {read}, repair the script and try it again; or go back with: {take_best}"
-        advice = ADVICE.get(self.attempt.kind) if self.attempt.kind else None
-        return f"{advice or 'it is not better: try another idea'}; go back with: {take_best}"
+            advice = "it crashed: read traceback and log, repair the script and try it again"
+        return f"{advice}; go back with: {typed('take', f'{self.night.tag}:{self.best.number}')}"
 
     def _log(self) -> Path | None:
         """Return the log of the training that failed, or of the last one; None where no training left one."""

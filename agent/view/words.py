@@ -119,7 +119,8 @@ def status_lines(
     counts += [f"{len(now.unfinished)} unfinished"] if now.unfinished else []
     counts += ["the baseline has no score"] if now.attempts and now.baseline is None and not now.unfinished else []
     lines = [
-        f"night {night.tag}: {state}; {_times(now)}",
+        f"night {night.tag}: {state}; it began {moment(night.started)}"
+        + ("" if now.ended is None else f", its last run ended {moment(now.ended)}"),
         f"branch {record.branch}, {night.budget_s:g} s a run, {night.device}, protocol {night.protocol}",
         f"{counted(now.attempts, 'attempt')}, {now.ideas} of them ideas: {', '.join(counts)}",
         None if now.stopped is None else stopped_line(now.stopped),
@@ -154,15 +155,6 @@ def crew_lines(crew: Crew, *, running: bool) -> list[str]:
 def _worker_words(one: Worker) -> str:
     assert one.work is not None
     return f"{doing_words(one.work)}: #{one.work.attempt} {one.title}"
-
-
-def _times(now: NightSummary) -> str:
-    last = "" if now.ended is None else f", its last run ended {_minute(now.ended)}"
-    return f"it began {_minute(now.night.started)}{last}"
-
-
-def _minute(at: str) -> str:
-    return f"{at[:16].replace('T', ' ')} UTC"
 
 
 def _best_line(now: NightSummary) -> str | None:

@@ -55,10 +55,11 @@ def test_the_first_try_is_measured_against_the_committed_script(tried):
     )
     assert (one.parent, one.status) == (0, "keep")
     assert tried.git("diff", "--stat").splitlines()[-1].split()[:3] == ["1", "file", "changed,"]  # HEAD is as it was
-    verdict = done.stdout.splitlines()[-3:]
+    verdict = done.stdout.splitlines()[-4:]
     assert re.fullmatch(r"keep: 0\.\d{6} below the incumbent", verdict[0])
     assert verdict[1] == f"best so far: #1 sharper, val_bpb {one.val_bpb:.6f}"
-    assert verdict[2] == "more: nightshift show t:1, nightshift results"
+    assert verdict[2] == "next: edit on from here: attempt 1 is the best script now"
+    assert verdict[3] == "more: nightshift show t:1, nightshift results"
 
 
 def test_a_worse_edit_is_discarded_and_the_way_back_is_told(tried):
@@ -68,7 +69,7 @@ def test_a_worse_edit_is_discarded_and_the_way_back_is_told(tried):
     assert (two.parent, two.status, len(two.runs)) == (1, "discard", 1)  # judged as the first was, and boxed so
     assert night_of(tried).terms.sandbox == "off"
     assert done.stdout.splitlines()[-4].startswith("discard: 0.")
-    assert done.stdout.splitlines()[-2] == "go back to it with: git restore -s refs/experiments/t/0001 train_mlx.py"
+    assert done.stdout.splitlines()[-2].endswith("; go back with: nightshift take t:1")
     tried.git("restore", "-s", "refs/experiments/t/0001", "train_mlx.py")  # where the branch may have stayed behind
     assert (tried.root / "train_mlx.py").read_text() == unigram(SHARPNESS=0.9)
 
@@ -178,7 +179,7 @@ def test_ctrl_c_ends_the_waiting_and_not_the_try(grounds):
     done = grounds.nightshift("try", "--wait", "t0001")
     assert done.returncode == 0, done.stderr
     assert [run.ending for run in grounds.attempts("t")[1].runs] == [Ending.FINISHED]
-    assert done.stdout.splitlines()[-3].startswith("keep: ")
+    assert done.stdout.splitlines()[-4].startswith("keep: ")
     assert len(grounds.attempts("t")) == 2
 
 

@@ -138,7 +138,9 @@ def test_a_verdict_has_what_an_agent_goes_on_with(lined):
     best = facts["best"]["number"]
     assert facts["best_ref"] == f"refs/experiments/t/{best:04d}"
     assert facts["go_back_with"] == f"git restore -s {facts['best_ref']} train_mlx.py"
-    assert facts["next"].startswith("it crashed: read traceback, repair the script and try it again; or go back with:")
+    assert facts["next"].startswith(
+        "it crashed: read traceback and log, repair the script and try it again; go back with:"
+    )
     assert (facts["budget_s"], facts["gain_bpb"], facts["tokens_s"]) == (0.05, None, None)
 
 

@@ -38,7 +38,7 @@ def told(place: Place, *words: str) -> str:
 
 
 def minute(at: str) -> str:
-    return f"{datetime.fromisoformat(at):%Y-%m-%d %H:%M} UTC"
+    return f"{datetime.fromisoformat(at):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def test_status_says_what_its_json_has_and_that_is_what_all_facts_say(place):

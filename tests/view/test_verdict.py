@@ -11,7 +11,7 @@ from samples import HISTORY, NIGHT
 from agent.experiment import Attempt, Audit, Decision, DryRun, Ending, Kind, Noise, Proposal, Run, Score, Status
 from agent.script.merge import Basis
 from agent.view.answer import plain
-from agent.view.verdict import ADVICE, TriedEdit
+from agent.view.verdict import TriedEdit
 
 SECRET = "the end of the validation text"
 CRASH = 'Traceback (most recent call last):\n  File "train_mlx.py", line 3\nValueError: 2 rows of 3'
@@ -54,11 +54,8 @@ def test_a_crash_of_the_training_is_told_with_the_end_of_its_log(tmp_path):
     log.write_text(f"step 1\n{CRASH}\n")
     answer = verdict(ended(Run(0, Ending.CRASHED, 1, 1.0, None, CRASH)), tmp_path).answer("t0001", "done")
     assert (answer.traceback, answer.log, answer.run_folder) == (CRASH, str(log), str(log.parent))
-    assert answer.next.startswith("it crashed: read traceback, repair the script")
-
-
-def test_so_is_one_of_a_dry_run(tmp_path):
-    log = tmp_path / "runs" / "0002" / "dry" / "log.txt"
+    assert answer.next.startswith("it crashed: read traceback and log, repair the script")
+    log = tmp_path / "runs" / "0002" / "dry" / "log.txt"  # of a dry run
     log.parent.mkdir(parents=True)
     log.write_text(f"step 1\n{CRASH}\n")
     attempt = dataclasses.replace(ended(trained(Score(1.0, 1.0))), runs=(), dry_run=DryRun(1.0, "ValueError"))
@@ -69,9 +66,7 @@ def test_so_is_one_of_a_dry_run(tmp_path):
 
 @pytest.mark.parametrize("kind", [kind for kind in Kind if kind.status in (Status.DISCARD, Status.CRASH)])
 def test_whatever_was_decided_the_next_step_is_told(kind):
-    words = verdict(decided(scored_attempt(2, 2.0, parent=1), kind)).next()
-    assert words.endswith("take t:1")
-    assert kind not in ADVICE or words.startswith(ADVICE[kind])
+    assert verdict(decided(scored_attempt(2, 2.0, parent=1), kind)).next().endswith("go back with: nightshift take t:1")
 
 
 def test_the_difference_is_to_the_parent_and_beside_it_stands_how_much_may_be_luck():

@@ -30,7 +30,7 @@ from agent.view.words import bpb, within
 VEGA_LITE = "6.4"
 Spec = dict[str, Any]  # a Vega-Lite specification, or a part of one
 SIZES = {"broad": {"width": 820, "height": 300}, "narrow": {"width": 358, "height": 260}}  # the page shows one of both
-COST, DIAL, PICTURE = ({"width": width, "height": height} for width, height in ((270, 230), (175, 150), (1000, 440)))
+DIAL, PICTURE = {"width": 175, "height": 150}, {"width": 1000, "height": 440}
 MOST_DOTS, MOST_PANEL_DOTS, MOST_DIALS = 300, 100, 24  # a longer night is thinned, and says so
 MOST_TITLES = 6  # of kept edits, in a picture that stands alone
 
@@ -297,36 +297,6 @@ def _largest(night: Record) -> list[Attempt]:
     """Return the kept edits, the largest gain first."""
     kept = [attempt for attempt in night.ideas if attempt.status == Status.KEEP]
     return sorted(kept, key=lambda attempt: -(attempt.gain_bpb or 0.0))
-
-
-# ---- what a score costs ----------------------------------------------------------------------------------------------
-
-COSTS: Sequence[tuple[str, Callable[[Record, Attempt], float | None], str]] = (  # title, number, format of the axis
-    ("parameters, fewer is better", lambda _, attempt: attempt.params, "~s"),
-    ("memory in GB, less is better", lambda night, attempt: night.memory_gb(attempt), "~g"),
-    ("tokens a second, more is better", lambda _, attempt: attempt.tokens_s, "~s"),
-)
-
-
-def costs_of(night: Record) -> Chart | None:
-    """Draw scores against each cost that differs between attempts; None where there is no such cost."""
-    scored = [attempt for attempt in night.ideas if attempt.val_bpb is not None]
-    y, drawings, symbols = scores(night, lambda attempt: attempt.val_bpb), [], set[Symbol]()
-    for title, of, number_format in COSTS:
-        priced = [(attempt, price, attempt.val_bpb) for attempt in scored if (price := of(night, attempt)) is not None]
-        prices = [price for _, price, _ in priced]
-        if len(set(prices)) < 2:
-            continue
-        attempts, shown = dots(evenly_spread(priced, MOST_PANEL_DOTS), y["scale"]["domain"][1], 30)
-        best = [{"x": price, "y": bpb} for attempt, price, bpb in priced if attempt.number == night.incumbent]
-        ring = layer(best, "point", shape="circle", size=170, strokeWidth=1, color="var(--ink)")
-        x = around(prices, title=title, format=number_format, tickCount=4)
-        panel = {"layer": [attempts, ring], "encoding": {"x": x, "y": y}, "description": f"val_bpb against {title}"}
-        drawings.append({"cost": svg(panel, COST)})
-        symbols |= set(shown)
-    words = ["val_bpb, lower is better, against what it takes", "ringed: the best script"]
-    words += ["memory and speed by the script's own count"]
-    return Chart("What a score costs", words, sorted(symbols, key=list(Symbol).index), drawings) if drawings else None
 
 
 # ---- the dials -------------------------------------------------------------------------------------------------------

@@ -63,7 +63,7 @@ def page(night: Record, extras: Extras | None = None, live: str = "", version: i
         gains={name: gain for name, gain in gains.items() if gain is not None},
         workers=len({run.worker for attempt in night.attempts for run in attempt.runs}),
         progress=charts.progress_of(night),
-        charts=[drawn for of in (charts.costs_of, charts.dials_of) if (drawn := of(night))],
+        dials=charts.dials_of(night),
         tree=tree(night, MOST_BRANCHES),
         extras=extras or Extras(),
         policy=_policy(style, scripts, connect=bool(live)),

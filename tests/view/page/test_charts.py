@@ -11,10 +11,10 @@ from charted import HOSTILE, attempt, changed, every_outcome, long_night, night
 
 from agent.experiment import Kind
 from agent.view.page import charts
-from agent.view.page.charts import Symbol, costs_of, dials_of, picture, progress_of, progress_spec, svg
+from agent.view.page.charts import Symbol, dials_of, picture, progress_of, progress_spec, svg
 
 SVG = "http://www.w3.org/2000/svg"
-DRAWS = (progress_of, costs_of, dials_of)
+DRAWS = (progress_of, dials_of)
 # neither scripts nor styles, and no definitions, whose names would clash with those of another drawing in the page
 ALLOWED = {f"{{{SVG}}}{name}" for name in ("svg", "g", "path", "rect", "line", "text", "tspan", "a")}
 
