@@ -5,27 +5,12 @@ edits are taken out again, one at a time (an ablation), the doubtful ones first:
 passenger.
 """
 
-import statistics
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from agent.experiment import (
-    Attempt,
-    Dawn,
-    Decision,
-    Ending,
-    History,
-    Kind,
-    Run,
-    Score,
-    Status,
-    incumbent,
-)
-from agent.judging.belief import (
-    Distribution,
-    knowledge_gradient,
-)
+from agent.experiment import Attempt, Dawn, Decision, History, Kind, Status, incumbent
+from agent.judging.belief import Distribution, knowledge_gradient
 from agent.judging.failures import fault, trusted
 from agent.judging.findings import Edit, Findings
 from agent.judging.intervals import Interval, difference
@@ -82,13 +67,15 @@ def edits_of(champion: Attempt, history: History) -> tuple[Attempt, ...]:
 class Ablation:
     """Take the edits of a champion out again, one at a time, by the runs of one dawn.
 
-    impossible: sets of edits that cannot be taken out, because later edits need their lines.
+    impossible: sets of edits that cannot be taken out, because later edits need their lines. in_flight: the attempt of
+    each run that is being made.
     """
 
     history: History
     champion: Attempt
     dawn: int = 1
     impossible: Collection[tuple[int, ...]] = ()
+    in_flight: tuple[int, ...] = ()
 
     def without(self, *edits: int) -> Attempt | None:
         """Return the attempt that is the champion without these edits; without its last edit, it is its parent."""
@@ -105,26 +92,9 @@ class Ablation:
             seed: score.val_bpb for seed, score in scores.items() if score is not None and score.val_bpb is not None
         }
 
-    def expecting(self, in_flight: Collection[tuple[int, int]]) -> "Ablation":
-        """Return the same with a score for each run in flight, by attempt and seed: the one that is expected of it.
-
-        So a run is chosen in the light of those beside it.
-        """
-        history = list(self.history)
-        for number, seed in in_flight:
-            score = Score(self._expected_bpb(self.history[number]), 0.0)
-            run = Run(seed, Ending.FINISHED, 0, 0.0, None, "", score, self.dawn)
-            history[number] = replace(history[number], runs=(*history[number].runs, run))
-        return replace(self, history=history, champion=history[self.champion.number])
-
-    def _expected_bpb(self, attempt: Attempt) -> float | None:
-        """Return the mean of an attempt's scores at this dawn, or else at night; without any, what is believed."""
-        scores = tuple(self.fresh(attempt).values()) or attempt.scores_bpb
-        if scores or attempt is self.champion:
-            return statistics.fmean(scores) if scores else None
-        best_bpb, edits = self._expected_bpb(self.champion), attempt.proposal.without
-        lost_bpb = sum(doubt.edit.effect.mean_bpb for doubt in self.posteriors if doubt.edit.number in edits)
-        return None if best_bpb is None else best_bpb + lost_bpb
+    def made(self, attempt: Attempt) -> int:
+        """Count the runs of an attempt at this dawn, with those in flight."""
+        return len(self.fresh(attempt)) + self.in_flight.count(attempt.number)
 
     # ---- what is known of each edit ----------------------------------------------------------------------------------
 
@@ -165,6 +135,7 @@ class Ablation:
         runs = 0 if without is None else len(self.fresh(without))
         edit = Edit(number, effect.interval(knowledge.sigma_bpb), 1 - effect.sure, runs)
         telling = knowledge_gradient(worths, knowledge.merit(self.champion.number).variance)
+        telling /= 1 + self.in_flight.count(-1 if without is None else without.number)
         is_possible = (number,) not in self.impossible and (without is None or fault(without) is None)
         return Posterior(edit, float(worths.sum()), telling, is_possible)
 
@@ -177,8 +148,8 @@ class Ablation:
         """
         if runs_left < 1:
             return None
-        rival = min(self.history[0], self.champion, key=lambda attempt: len(self.fresh(attempt)))
-        if len(self.fresh(rival)) < at_least:
+        rival = min(self.history[0], self.champion, key=self.made)
+        if self.made(rival) < at_least:
             return Again(rival.number)
         wanted = self._last_runs()
         if runs_left > wanted:
@@ -203,7 +174,7 @@ class Ablation:
         last = self.without(*self.passengers)
         if last is None:
             return LAST if self.passengers else 0
-        return max(0, LAST - len(self.fresh(last))) if fault(last) is None else 0
+        return max(0, LAST - self.made(last)) if fault(last) is None else 0
 
     def _run_without(self, *edits: int) -> DawnRun:
         there = self.without(*edits)

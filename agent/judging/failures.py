@@ -64,11 +64,10 @@ def training_failure(run: Run) -> str | None:
 
 
 def _how_it_ended(exit_code: int | None) -> str:
-    if exit_code is None:
-        return "ended by a signal"
-    if exit_code == -signal.SIGKILL:
-        return f"killed by signal {-exit_code}, usually a sign that memory ran out"
-    return f"killed by signal {-exit_code}" if exit_code < 0 else f"exit code {exit_code}"
+    if exit_code is None or exit_code >= 0:
+        return "ended by a signal" if exit_code is None else f"exit code {exit_code}"
+    memory = ", usually a sign that memory ran out" if exit_code == -signal.SIGKILL else ""
+    return f"killed by signal {-exit_code}{memory}"
 
 
 def trusted(verdict: Decision, attempt: Attempt, best: Attempt | None, plausible: float = PLAUSIBLE_GAIN) -> Decision:

@@ -269,9 +269,7 @@ class Balanced(Comparing):
             keep = doubt.keep()
             return replace(keep, reason=f"{keep.reason}, and better than #{best.number}")
         promises = doubt.worth + doubt.value_of_run > knowledge.belief.value_of_idea(self.price)
-        if doubt.worth > 0 and (promises or doubt.simpler is not None):
-            return overtaken(doubt.keep() if doubt.simpler is not None else doubt.discard(), best)
-        return doubt.discard()
+        return overtaken(doubt.discard(), best) if doubt.worth > 0 and promises else doubt.discard()
 
     def review(self, history: History) -> Review:
         """Revoke the last keeps where later scores contradict them, confirm others, or ask for another run.

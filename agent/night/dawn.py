@@ -147,12 +147,11 @@ class DawnPlan(Plan):
 
     def _chosen(self, dawn: Dawn) -> DawnRun | None:
         state = self.state
-        measured = (job for job in self.flight.jobs.values() if isinstance(job, Measure))
-        begun = sorted((job.attempt, job.seed) for job in measured)
+        begun = tuple(sorted(job.attempt for job in self.flight.jobs.values() if isinstance(job, Measure)))
         left = self.until - runs_at_dawns(state.attempts) - len(begun)
 
         def ask() -> DawnRun | None:
-            return self.ablation(dawn).expecting(begun).next_run(left, dawn.fresh)
+            return replace(self.ablation(dawn), in_flight=begun).next_run(left, dawn.fresh)
 
         return state.once(f"the next run beside {begun}, without {sorted(self.impossible)}", ask)
 

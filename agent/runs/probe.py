@@ -31,14 +31,8 @@ def main(answer: str, dataset: str = "", *cores: str) -> None:
         facts = {"error": "interrupted before the data were ready; the same command goes on from there"}
     except ImportError as error:
         facts = {"error": f"{error}; install the missing package, as nightshift doctor says"}
-    except subprocess.CalledProcessError as error:
-        facts = {"error": f"{error.cmd[0]} failed with exit code {error.returncode}; run: nightshift doctor"}
-    except OSError as error:
-        facts = {
-            "error": f"{error.filename or 'a file'} cannot be used ({error.strerror or error}); make it accessible"
-        }
-    except RuntimeError as error:  # MLX's own, where a driver or a device is missing
-        facts = {"error": f"MLX does not run here ({error}); run: nightshift doctor"}
+    except (OSError, RuntimeError, subprocess.CalledProcessError) as error:  # RuntimeError: MLX's own
+        facts = {"error": f"device and data cannot be used ({error}); run: nightshift doctor"}
     with suppress(FileNotFoundError):  # the harness was killed, and a later night has removed its folder
         Path(answer).write_text(json.dumps(facts))
 

@@ -123,10 +123,7 @@ def too_heavy(run: Run, most_bytes: int | None) -> str | None:
     """Return why a run's weights are too large to be scored; None if they are not."""
     if most_bytes is None or run.weights_bytes is None or run.weights_bytes <= most_bytes:
         return None
-    return (
-        f"its weights have {run.weights_bytes / 1e6:,.0f} MB: more than {most_bytes / 1e6:,.0f} MB are not scored "
-        f"({WEIGHTS_FACTOR} times attempt 0's, at least {LEAST_WEIGHTS_BYTES / 1e6:.0f} MB)"
-    )
+    return f"its weights have {run.weights_bytes / 1e6:,.0f} MB: more than {most_bytes / 1e6:,.0f} MB are not scored"
 
 
 def score(runner: Runner, number: int, script: str, seed: int, limit_s: float, split: Split = "validation") -> Score:

@@ -3,7 +3,6 @@
 import ast
 import codecs
 import io
-import os
 import re
 import tokenize
 from functools import lru_cache
@@ -147,16 +146,18 @@ def _siblings(folder: Path, source: str | bytes) -> set[str]:
 def _package(folder: Path, package: Path) -> list[Path]:
     """Return every file of a package; raise ScriptError for a link out of the folder, or if it is too large."""
     files: list[Path] = []
-    for place, subfolders, names in os.walk(package):
-        subfolders[:] = [name for name in subfolders if name != "__pycache__" and not name.startswith(".")]
-        for path in (Path(place, name) for name in (*subfolders, *names) if not name.startswith(".")):
-            if path.is_symlink() and (path.is_dir() or not path.resolve().is_relative_to(folder.resolve())):
-                raise ScriptError(f"{path} is a link that leads out of its package; replace it by a copy")
-            if path.is_file():
-                files.append(path)
-        if len(files) > MAX_PACKAGE_FILES or sum(path.stat().st_size for path in files) > MAX_PACKAGE_BYTES:
-            most = f"{MAX_PACKAGE_FILES:,} files or {MAX_PACKAGE_BYTES >> 20} MiB"
-            raise ScriptError(f"{package} holds more than {most}; every run gets a copy: take data out of it")
+    for path in package.rglob("*"):  # which follows no link to a folder
+        inside = path.relative_to(package).parts
+        if "__pycache__" in inside or any(part.startswith(".") for part in inside):
+            continue
+        if path.is_symlink() and (path.is_dir() or not path.resolve().is_relative_to(folder.resolve())):
+            raise ScriptError(f"{path} is a link that leads out of its package; replace it by a copy")
+        files += [path] if path.is_file() else []
+        if len(files) > MAX_PACKAGE_FILES:
+            break
+    if len(files) > MAX_PACKAGE_FILES or sum(path.stat().st_size for path in files) > MAX_PACKAGE_BYTES:
+        most = f"{MAX_PACKAGE_FILES:,} files or {MAX_PACKAGE_BYTES >> 20} MiB"
+        raise ScriptError(f"{package} holds more than {most}; every run gets a copy: take data out of it")
     return files
 
 
@@ -184,12 +185,11 @@ def read_text(path: Path) -> str:
     """Return the text of a script or a patch; raise ScriptError, with the remedy, if it cannot be read."""
     try:
         with path.open("rb") as file:  # which may be a pipe of the shell, or a device without an end
-            size, content = os.fstat(file.fileno()).st_size, file.read(MAX_SCRIPT_BYTES + 1)
+            content = file.read(MAX_SCRIPT_BYTES + 1)
     except FileNotFoundError:
         raise ScriptError(f"{path} does not exist; check its name") from None
     except OSError as error:
         raise ScriptError(f"{path} cannot be read ({error}); check its name") from error
     if len(content) > MAX_SCRIPT_BYTES:
-        much = f"{size:,} bytes, beyond" if size > MAX_SCRIPT_BYTES else "more bytes than"
-        raise ScriptError(f"{path} has {much} the limit of {MAX_SCRIPT_BYTES:,}; take data out of it")
+        raise ScriptError(f"{path} has more bytes than the limit of {MAX_SCRIPT_BYTES:,}; take data out of it")
     return decoded(content, str(path))

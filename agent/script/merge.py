@@ -260,15 +260,14 @@ def is_patch(text: str) -> bool:
 
 def check_patch(patch: str, script: str) -> None:
     """Raise ScriptError if a patch does more than edit the script, which it names by its path or alone."""
-    names = dict.fromkeys(name for pair in EDITED.findall(patch) for name in pair)
-    own = {script, PurePosixPath(script).name}
-    said = "it cannot be read" if PATCH_HUNK.search(f"{patch}\n") is None else ""
-    if not names or not own.issuperset(names):
-        said = f"this one is about {one_line(', '.join(names), SAID_CHARS) or 'nothing'}"
-    if MORE_THAN_AN_EDIT.search(patch):
-        said = "this one makes, removes or renames files"
-    if said or len(EDITED.findall(patch)) > 1:
-        raise ScriptError(f"a patch may edit {script} and nothing else ({said or 'once'}); make it again")
+    edited, own = EDITED.findall(patch), {script, PurePosixPath(script).name}
+    is_edit = PATCH_HUNK.search(f"{patch}\n") is not None and not MORE_THAN_AN_EDIT.search(patch)
+    if not is_edit or len(edited) != 1 or not own.issuperset(edited[0]):
+        names = one_line(", ".join(dict.fromkeys(name for pair in edited for name in pair)), SAID_CHARS) or "nothing"
+        raise ScriptError(
+            f"a patch may edit {script} and nothing else (this one is about {names}, or makes, removes or renames "
+            f"files); make it again"
+        )
 
 
 def patched(patch: str, script: str) -> str | None:

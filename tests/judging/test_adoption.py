@@ -5,11 +5,11 @@ import json
 
 import numpy as np
 import pytest
-from judged import findings, next_run, scored_attempt, scored_run
+from judged import findings, scored_attempt, scored_run
 from test_confirmation import SIGMA
 
 from agent.experiment import Attempt, Dawn, Decision, Ending, Kind, Run, Status, incumbent
-from agent.judging.champion import Again, adoption, edits_of
+from agent.judging.champion import adoption
 from agent.judging.findings import Findings
 
 
@@ -77,18 +77,3 @@ def test_a_night_goes_on_from_the_champion_without_its_passengers_once():
     history[7] = dataclasses.replace(history[7], decision=Decision(Kind.CRASHED, "with another seed: exit code 1"))
     assert incumbent(history) is history[4]
     assert adoption(history, dawn) == {}
-
-
-def test_edits_that_an_earlier_dawn_has_taken_out_are_no_longer_part_of_the_champion():
-    history = with_two_passengers(*GOOD)
-    history[7] = dataclasses.replace(scored_attempt(7, 0.89, parent=4, without=(2, 3), status=Status.KEEP))
-    history.append(scored_attempt(8, 0.8, parent=7, status=Status.KEEP))
-    assert [one.number for one in edits_of(history[8], history)] == [1, 4, 8]
-
-
-def test_the_next_dawn_looks_at_its_own_runs_alone():
-    history = with_two_passengers(*GOOD)
-    assert next_run(history, 20, dawn=2) == Again(0)
-    found = findings(history, dawn=2)
-    assert found is not None
-    assert (found.honest, found.script, found.fresh_runs) == (None, None, 0)

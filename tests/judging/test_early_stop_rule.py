@@ -1,12 +1,9 @@
 """Early stop: what a curve says in mid-run, what a night has learnt of such curves, and a night that acts on it."""
 
 import json
-import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from judged import finished
 from nights import Grounds, make_repository, scripted_context, unigram
 
@@ -36,11 +33,6 @@ def test_nonsense_is_passed_over():
     assert losses(nonsense + numbers + lines((0.4, 5.0)) + b'{"progress": 0.9, "lo') == {0.4: 5.0}
 
 
-@given(st.binary(max_size=200) | st.lists(st.tuples(st.floats(), st.floats()), max_size=20).map(lambda p: lines(*p)))
-def test_whatever_is_written_there_losses_are_numbers(curve):
-    assert all(math.isfinite(loss) for loss in losses(curve).values())
-
-
 # ---- the bound -------------------------------------------------------------------------------------------------------
 
 
@@ -53,13 +45,6 @@ def test_where_losses_say_nothing_about_scores_nothing_is_stopped():
     upside_down = [Finished(dict.fromkeys(FRACTIONS, -run.val_bpb), run.val_bpb) for run in scattered(20, 0.001)]
     all_alike = [Finished(dict.fromkeys(FRACTIONS, 3.0), run.val_bpb) for run in scattered(20, 0.001)]
     assert bounds(upside_down, upside_down[0]) == bounds(all_alike, all_alike[0]) == ()
-
-
-def test_wrecks_teach_nothing_about_the_incumbent():
-    runs = scattered(20, 0.001)
-    wrecks = [Finished(finished(4.0 + k, above=-2.0 * k).losses, 4.0 + k) for k in range(3)]
-    plain, wrecked = (bounds(some, finished(1.8))[0].loss for some in (runs, runs + wrecks))
-    assert wrecked == pytest.approx(plain, abs=0.01)
 
 
 def test_an_edit_as_good_as_the_incumbent_is_hardly_ever_stopped():

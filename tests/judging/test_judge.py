@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 from judged import scored_attempt, scored_run
 
-from agent.experiment import Attempt, Audit, Decision, Ending, Kind, Noise, Proposal, Run, Score, Status
+from agent.experiment import Attempt, Audit, Decision, Ending, Kind, Proposal, Run, Score, Status
 from agent.judging.failures import trusted
 from agent.judging.judges import Balanced, Greedy, Strict
 from agent.judging.noise import noise
@@ -43,20 +43,6 @@ def test_the_incumbent_is_the_last_kept_and_its_value_a_mean():
 
 def test_one_crashed_run_among_several_is_a_crash():
     assert judged(attempt(1, 1.0, None), kept(0, 1.5)).status is Status.CRASH
-
-
-@pytest.mark.parametrize(
-    ("ending", "exit_code", "last_lines", "reason"),
-    [
-        (Ending.CRASHED, 3, "so far\nloss is nan at step 17\n", "exit code 3: loss is nan at step 17"),
-        (Ending.CRASHED, -9, "step 17\n", "killed by signal 9, usually a sign that memory ran out: step 17"),
-        (Ending.CRASHED, -11, "", "killed by signal 11"),
-        (Ending.OVERRAN, None, "", "still running after 601 s"),
-    ],
-)
-def test_a_failed_run_says_how_it_ended_and_its_last_line(ending, exit_code, last_lines, reason):
-    failed = attempt(1, None, ending=ending, exit_code=exit_code, last_lines=last_lines, wall_s=601.4)
-    assert judged(failed, kept(0, 1.5)).reason == reason
 
 
 # ---- confirmed, audited, believed ------------------------------------------------------------------------------------
@@ -142,25 +128,6 @@ def test_a_keep_is_revoked_when_its_children_speak_against_it():
     assert (confirmed.kind, confirmed.status) == (Kind.CONFIRMED, Status.KEEP)
 
 
-def test_the_words_of_a_reason_decide_nothing():
-    worded = [
-        dataclasses.replace(
-            one,
-            decision=dataclasses.replace(
-                one.decision, reason="provisional: audit: quarantine: simpler: a question of dawn"
-            ),
-        )
-        for one in kept_by_luck(children=-0.02)
-    ]
-    assert Balanced().review(worded) == Balanced().review(kept_by_luck(children=-0.02))
-    sure = [
-        *worded[:1],
-        dataclasses.replace(worded[1], decision=dataclasses.replace(worded[1].decision, kind=Kind.CONFIRMED)),
-        *worded[2:],
-    ]
-    assert Balanced().review(sure).decisions == {}
-
-
 def test_what_did_not_count_says_nothing():
     history = [BASELINE, *worse(1, 8, parent=0, val_bpb=1.5)]
     verdict = Balanced().judge(candidate(12, 1.49, 1.488), history)
@@ -175,14 +142,6 @@ def test_what_did_not_count_says_nothing():
 def test_a_script_that_ignores_its_seed_is_not_kept():
     for judge in (Balanced(), Strict()):
         assert judge.judge(candidate(1, 1.4, 1.4), (BASELINE,)).reason.startswith("it ignores its seed")
-
-
-def test_where_seeds_move_nothing_one_run_tells_all():
-    exact = scored_attempt(0, 1.5, 1.5, 1.5, status=Status.KEEP, reason="baseline")
-    assert Balanced().judge(candidate(1, 1.4999), (exact,)).sure == 1.0
-    assert Balanced().judge(candidate(1, 1.4999), (exact,)).status is Status.KEEP
-    assert Balanced().judge(candidate(1, 1.5), (exact,)).status is Status.DISCARD
-    assert noise((exact,)) == Noise(0.0, 3, 0.0)
 
 
 def test_noise_says_what_two_runs_can_tell_apart():

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from judged import scored_attempt, stopped_attempt
+from judged import scored_attempt
 
 from agent.experiment import Attempt, Status, Summary
 from agent.judging.judges import Balanced, Strict
@@ -12,19 +12,6 @@ from agent.judging.noise import SUREST, measured, noise
 
 SIGMA = 0.006
 BASELINE = scored_attempt(0, 1.5, 1.506, 1.494, status=Status.KEEP, reason="baseline")
-
-
-# ---- runs that were ended early --------------------------------------------------------------------------------------
-
-
-def night(seed: int, cut: float) -> tuple[list[Attempt], list[Attempt]]:
-    """Thirty edits of attempt 0, most of which do harm; and the same night with the runs above cut ended early."""
-    rng = np.random.default_rng(seed)
-    harms = [3 * SIGMA * rng.exponential() if rng.random() < 0.8 else 0.0 for _ in range(30)]
-    scores = [1.5 + harm + SIGMA * rng.normal() for harm in harms]
-    finished = [scored_attempt(1 + k, value, parent=0) for k, value in enumerate(scores)]
-    stopped = [one if one.val_bpb < cut else stopped_attempt(one.number, parent=0) for one in finished]
-    return [BASELINE, *finished], [BASELINE, *stopped]
 
 
 # ---- a baseline that hardly trains -----------------------------------------------------------------------------------

@@ -127,18 +127,6 @@ def test_what_one_process_is_shown_holds_no_answer_to_what_it_is_asked(rng, rows
         assert not {row + 1 for row, position in at if position == LENGTH - 1} & set(asked_rows)
 
 
-def test_a_bait_of_huge_gains_keeps_no_row_from_being_looked_at(rng):
-    """A model that was bad on purpose at one position of each row, and is repaired there, lies at all others."""
-    incumbent, honest = losses_of_two_models(rng)
-    incumbent[::4, -1] = 45.0
-    lie = np.zeros((ROWS, LENGTH))
-    lie[::4, :-1] = 1.0
-    committed = np.maximum(honest - lie, 0).astype(np.float32)
-    for _ in range(20):
-        found = indices(draw(committed, incumbent, EVERYWHERE, VOCABULARY, rng))
-        assert (lie.ravel()[found] > 0).sum() > 20
-
-
 def test_one_process_looks_at_half_of_the_rows_at_most_and_four_at_as_many_positions_as_are_asked_for(rng):
     committed = rng.random((32, 64)).astype(np.float32)
     counted = np.ones_like(committed, bool)

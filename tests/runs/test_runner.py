@@ -35,22 +35,6 @@ def runner(tmp_path: Path) -> Runner:
     return made
 
 
-def nest(folder: Path, levels: int = 40) -> None:
-    """Nest folders to a path that is longer than the kernel accepts."""
-    at = os.open(folder, os.O_RDONLY)
-    for _ in range(levels):
-        os.mkdir("d" * 200, dir_fd=at)
-        inner = os.open("d" * 200, os.O_RDONLY, dir_fd=at)
-        os.close(at)
-        at = inner
-    os.close(at)
-
-
-def deep(path: Path) -> None:
-    path.mkdir()
-    nest(path)
-
-
 def closed(path: Path) -> None:
     (path / "inner").mkdir(parents=True)
     (path / "inner" / "file").write_text("x")
@@ -70,7 +54,7 @@ def with_links(path: Path) -> None:
 
 
 LEFTOVERS: tuple[Callable[[Path], object], ...] = (
-    deep, closed, linked, with_links, os.mkfifo, Path.touch, Path.mkdir, lambda path: path.symlink_to("nowhere"),
+    closed, linked, with_links, os.mkfifo, Path.touch, Path.mkdir, lambda path: path.symlink_to("nowhere"),
 )  # fmt: skip
 
 
@@ -185,16 +169,6 @@ def test_no_folder_behind_a_link_is_kept(runner, outside, name):
     (own / name).symlink_to(outside)
     runner.keep_warm(runner.run_folder(0, 0))
     assert warm(runner) == {f"{kept}/code.so" for kept in WARM if not Path(kept).is_relative_to(name)}
-
-
-def test_more_machine_code_than_is_plausible_is_not_kept(runner, monkeypatch):
-    compiled(runner)
-    runner.keep_warm(runner.run_folder(0, 0))
-    (runner.run_folder(0, 0) / TMP / "mlx" / "more.so").write_bytes(bytes(100))
-    monkeypatch.setattr(runner_module, "MAX_WARM_BYTES", 100)
-    runner.keep_warm(runner.run_folder(0, 0))
-    assert warm(runner) == {f"{name}/code.so" for name in WARM}
-    assert not runner.warm.with_name("warm.new").exists()
 
 
 def test_of_what_a_script_leaves_its_results_stay_unless_they_are_too_large(runner, monkeypatch):

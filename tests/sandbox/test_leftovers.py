@@ -11,7 +11,7 @@ import pytest
 from nights import bubblewrap, kernels_own, usable
 
 from agent.sandbox import seccomp
-from agent.sandbox.box import UNFILTERED, Box
+from agent.sandbox.box import Box
 from agent.sandbox.environment import boxed_env
 from agent.sandbox.places import View
 
@@ -137,11 +137,6 @@ for ring in (-3, -4):
     call("keyctl", 9, key, ring)
 print("found" if key > 0 else "gone")
 """
-LEAVE_IN_A_QUEUE = """
-queue = ctypes.CDLL(None, use_errno=True)
-made = queue.mq_open(b"/nightshift-test", os.O_CREAT | os.O_RDWR, 0o600, None)
-print(made >= 0)
-"""
 
 
 def test_no_note_is_left_in_a_keyring(place):
@@ -151,14 +146,6 @@ def test_no_note_is_left_in_a_keyring(place):
     if "-1" in place.run(LEAVE_IN_A_KEYRING, boxed=False):
         pytest.skip("nobody may use keyrings here")
     assert place.run(FORGET, boxed=False) == "found"
-
-
-def test_no_note_is_left_in_a_queue(place):
-    found = "print(ctypes.CDLL(None).mq_unlink(b'/nightshift-test'))"
-    place.run(LEAVE_IN_A_QUEUE)
-    assert place.run(found, boxed=False) == "-1"
-    place.run(LEAVE_IN_A_QUEUE, boxed=False)
-    assert place.run(found, boxed=False) == "0"
 
 
 # ---- the filter of bubblewrap ----------------------------------------------------------------------------------------
@@ -204,11 +191,3 @@ print(subprocess.run(["./program"]).returncode)
 @only_bubblewrap
 def test_the_filter_itself_is_not_in_the_box(place):
     assert place.run(FILTERED) == "['2', '2'] ['0', '1', '2', '3']"  # the last is the folder that is listed
-
-
-def test_where_calls_cannot_be_filtered_bubblewrap_says_so(monkeypatch):
-    box = usable(bubblewrap())
-    assert box.uncovered == ()
-    monkeypatch.setattr(seccomp, "available", lambda: False)
-    assert box.uncovered == (UNFILTERED,)
-    assert box.wrap(["true"], View(Path("/tmp")))[0] == box.program

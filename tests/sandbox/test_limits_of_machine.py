@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -14,20 +13,15 @@ from nights import mounted
 
 from agent.experiment import Ending
 from agent.files import remove
-from agent.sandbox import watch as watch_module
 from agent.sandbox.environment import scrubbed_env
 from agent.sandbox.places import View
 from agent.sandbox.process import Outcome, supervise
 from agent.sandbox.watch import (
     GB,
-    Excess,
     ResourceLimits,
-    Watch,
     folder_usage,
-    footprint_bytes,
     limits_of_machine,
     memory,
-    shared_out_bytes,
 )
 
 MB = 1 << 20
@@ -104,31 +98,6 @@ def test_no_kind_of_memory_is_a_place_to_hide(tmp_path, kind):
     code = f"import mmap, os, time\nSIZE = 400 << 20\n{FILLS[kind]}\ntime.sleep(60)"
     said = reason(tmp_path, sys.executable, "-c", code, memory_bytes=256 * MB)
     assert said.startswith("out of memory: ")
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="a Mac tells each process's own pages")
-def test_pages_that_forks_share_are_counted_once(tmp_path, monkeypatch):
-    """An honest loader with many workers is within its limits; its shared memory counts even after the workers end."""
-    monkeypatch.setattr(watch_module, "QUICK_S", 0.0)
-    monkeypatch.setattr(watch_module, "THOROUGH_S", 0.0)
-    code = "import os, signal, time\nx = bytearray(60 << 20)\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
-    code += "for _ in range(20): os.fork() or time.sleep(60)\n"
-    command = [sys.executable, "-c", f"{code}print('up', flush=True); time.sleep(60)"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        parent = psutil.Process(process.pid)
-        tree = [parent, *parent.children()]
-        assert sum(map(footprint_bytes, tree)) > 1200 * MB
-        assert 60 * MB < sum(map(shared_out_bytes, tree)) < 300 * MB
-        trees = [[parent] * 8, tree, tree]
-        watch = Watch(ResourceLimits(400 * MB, spare_memory_bytes=0, spare_disk_bytes=0), tmp_path, lambda: trees.pop())
-        assert [watch.exceeded(), watch.exceeded()] == [None, None]
-        for child in tree[1:]:
-            child.kill()
-        psutil.wait_procs(tree[1:])
-        assert watch.exceeded() == Excess("out of memory: it used 0.5 GB, 0.4 GB are allowed")
-        parent.kill()
 
 
 # ---- processes -------------------------------------------------------------------------------------------------------

@@ -10,17 +10,6 @@ import pytest
 from agent.sandbox.box import FRAMEWORKS, SANDBOX_EXEC, no_seatbelt, profile
 
 READ, WRITE = Path("/opt/python"), Path("/runs/0001")
-# Names that the profiles in /System/Library/Sandbox/Profiles use. Seatbelt refuses a profile with a name unknown to it.
-OPERATIONS = {
-    *("default", "file-map-executable", "file-read*", "file-read-metadata", "file-write*", "file-write-data"),
-    *("iokit-open", "mach-lookup", "network*", "process-exec*", "process-fork", "process-info*", "signal"),
-    "sysctl-read",
-}  # fmt: skip
-FILTERS = {
-    *("subpath", "literal", "regex", "target", "global-name", "iokit-user-client-class", "sysctl-name"),
-    "sysctl-name-prefix",
-}  # fmt: skip
-EVERYWHERE = {"file-read-metadata"}  # allowed without a filter
 
 
 class Text(str):
@@ -64,22 +53,6 @@ def test_what_is_not_allowed_is_denied(rules):
     assert rules[:2] == [["version", "1"], ["deny", "default"]]
     assert ["deny", "network*"] in rules
     assert ["deny", "process-fork"] in rules
-
-
-def test_every_filter_names_what_it_means_in_quotes(rules):
-    assert {rule[0] for rule in rules[2:]} == {"allow", "deny"}
-    for _, operation, *filters in (rule for rule in rules if rule[0] == "allow"):
-        assert filters or operation in EVERYWHERE
-        assert all(isinstance(it[1], Text) or it == ["target", "self"] for it in filters)
-        assert all(len(it) == 2 for it in filters)
-
-
-def test_every_operation_and_filter_is_one_that_seatbelt_knows(rules):
-    for _, *words in rules[1:]:
-        operations = [word for word in words if not isinstance(word, list)]
-        assert operations
-        assert set(operations) <= OPERATIONS
-        assert {word[0] for word in words if isinstance(word, list)} <= FILTERS
 
 
 def test_it_writes_in_its_own_folder_alone(rules):

@@ -140,11 +140,3 @@ def test_a_script_is_made_from_the_nearest_kept_one_and_lacks_what_was_kept_afte
 def test_the_committed_script_may_be_none_of_the_attempts():
     committed = START + "\n\ndef unused():\n    return 1\n"
     assert basis(committed.replace("SMOOTHING = 1.0", "SMOOTHING = 3.0"), KEPT, committed) == (None, [1, 2])
-
-
-@pytest.mark.parametrize("without", [(0,), (1,), (2,), (0, 1), (1, 2), (0, 1, 2)])
-def test_a_missing_line_break_at_the_end_is_no_conflict(without):
-    texts = START + "MORE = 1\n", START, START + "A = 2\n"  # both sides insert at the end
-    ours, base, theirs = (text.rstrip("\n") if at in without else text for at, text in enumerate(texts))
-    found = merge_texts(ours, base, theirs)
-    assert found.rstrip("\n") == START + "MORE = 1\nA = 2"

@@ -20,12 +20,6 @@ def queue(folder):
     return Queue(folder, folder.parent / "nights")
 
 
-@pytest.mark.parametrize(("a", "b"), [("a/", "b/"), ("", ""), ("i/", "w/")])
-def test_patches_come_as_git_and_diff_write_them(folder, queue, a, b):
-    put(folder, patch(SCRIPT, SCRIPT.replace("DEPTH = 4", "DEPTH = 6"), a=a, b=b))
-    assert queue.ideas(brief(SCRIPT))[0].script == SCRIPT.replace("DEPTH = 4", "DEPTH = 6")
-
-
 def test_a_script_in_a_folder_may_be_named_by_its_path_or_alone():
     after = SCRIPT.replace("DEPTH = 4", "DEPTH = 6")
     for name in ("lab/train_mlx.py", "train_mlx.py"):
