@@ -9,8 +9,6 @@ NightshiftError
 │   └── NothingYet what is asked for is not there so far: a night, a result, a night that runs
 ├── MachineError   disk, data, devices, missing packages
 ├── NoIdea         a proposer has no idea this time; another proposer may have one
-│   ├── NotYet     it cannot have one before the night has gone on
-│   └── Unanswered no call is possible now, whatever it would ask for
 └── Exhausted      a proposer has no ideas left; the night ends
 """
 
@@ -63,14 +61,6 @@ class MachineError(NightshiftError):
 
 class NoIdea(NightshiftError):
     """Say that a proposer has no idea this time, for example because its server is down."""
-
-
-class NotYet(NoIdea):
-    """Say that a proposer can have no idea before the night has gone on; this is no failure."""
-
-
-class Unanswered(NoIdea):
-    """Say that a call failed or is not allowed, whatever it would ask for."""
 
 
 class Exhausted(NightshiftError):

@@ -292,7 +292,6 @@ class Idea:
     id: int  # among all ideas of the night, in the order in which they came
     parent: int  # the attempt whose script it edits
     proposal: Proposal
-    asked_for: int | None = None  # the number of the question that it answers; None: it waits for its source's turn
     attempt: int | None = None  # that it has become
     dropped: str | None = None  # why it never will be one
 
@@ -542,7 +541,6 @@ class Terms:
     llm_url: str | None = None
     price: tuple[float, ...] | None = None  # dollars for a million tokens: in, out and, if named, in from a cache
     llm_max_tokens: int | None = None
-    llm_stream: bool = False
     max_cost: float | None = None  # dollars
     agent: str | None = None  # --command
     agent_minutes: float = 10.0

@@ -531,11 +531,18 @@ FAULTS = (
     ),
     # ---- the queue ---------------------------------------------------------------------------------------------------
     Fault(
-        "an entry is tried by two workers",
+        "an entry is tried twice",
         "proposers/queue.py",
-        "if entry.source in about_to_begin:",
+        "if number is not None:",
         "if False:",
         "An entry of the queue is tried once.",
+    ),
+    Fault(
+        "ideas that were paid for are lost by a kill",
+        "night/ideas.py",
+        "list(context.journal.waiting_ideas())",
+        "list(context.journal.waiting_ideas()[:0])",
+        "An idea that was paid for is tried after a kill.",
     ),
 )
 

@@ -38,6 +38,7 @@ from agent.lab import hardware
 from agent.night import loop as night
 from agent.night import plan
 from agent.proposers.briefing import Briefing
+from agent.proposers.source import Source
 from agent.runs import execute
 from agent.sandbox.box import Box
 from agent.sandbox.watch import GB, ResourceLimits
@@ -407,7 +408,7 @@ class Fair:
 
 
 @dataclass(frozen=True)
-class InTurn:
+class InTurn(Source):
     """Proposes each script once."""
 
     world: World
@@ -471,7 +472,7 @@ def try_all(here: World, scripts: Sequence[Script], box: Box, told: Told) -> lis
             scripted_context(here.repo, TAG, [], sandbox=box, budget_s=BUDGET_S, plausible_gain=PLAUSIBLE_GAIN)
         )
         runner = dataclasses.replace(context.runner, resource_limits=LIMITS, allowance_s=None)
-        own = {"runner": runner, "proposer": InTurn(here, scripts), "judge": Fair(scripts), "watcher": observer}
+        own = {"runner": runner, "sources": [InTurn(here, scripts)], "judge": Fair(scripts), "watcher": observer}
         night.run_night(dataclasses.replace(context, **own))
     return observer.trials
 

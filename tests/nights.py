@@ -28,6 +28,7 @@ from agent.night.loop import at_work, run_night
 from agent.night.plan import Flight, Plan
 from agent.night.state import NightContext
 from agent.proposers.briefing import Briefing
+from agent.proposers.source import Source
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.runs.fixed import probe
@@ -197,10 +198,11 @@ def python_path(first: Path) -> str:
 
 
 @dataclass(frozen=True)
-class Scripted:
+class Scripted(Source):
     """Proposes what it was given, each once."""
 
     scripts: Sequence[str]
+    name = "scripted"
 
     def ideas(self, briefing: Briefing) -> list[Proposal]:
         number = briefing.number
@@ -257,8 +259,7 @@ def scripted_context(
     limits = limits_of_machine()
     runner = Runner(night, place.folder(tag), box, limits, allowance_s, lambda: stop.now, watcher.progressed)
     with Journal.resume(place.journal(tag)) as journal:
-        proposer = Scripted(scripts)
-        yield NightContext(place, journal, runner, proposer, Greedy(confirm), watcher, stop, Limits())
+        yield NightContext(place, journal, runner, [Scripted(scripts)], Greedy(confirm), watcher, stop, Limits())
 
 
 def asked_once(

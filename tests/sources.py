@@ -1,17 +1,30 @@
-"""Sources of ideas and what they are told, for tests of what asks them."""
+"""Sources of ideas, what they are told, and a journal that says so, for tests of what asks them."""
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+import time
+from collections.abc import Sequence
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
 
 from judged import decided
+from nights import Grounds, Quiet, unigram
+from queued import put
 from samples import NIGHT
 
 from agent.experiment import Ask, Attempt, Ending, Proposal, Run, Score, Status
-from agent.proposers.briefing import Briefing, Proposer
-from agent.proposers.mix import USUAL, Asked, Mix, Prior
-from agent.proposers.outbox import Outbox
+from agent.night.ideas import Ideas, Supply
+from agent.night.limits import Limits
+from agent.night.state import NightContext, State
+from agent.proposers.briefing import Briefing
+from agent.proposers.queue import Queue
+from agent.proposers.source import Messages
+from agent.proposers.source import Source as AnySource
+from agent.records.journal import Journal
+from agent.records.place import Place
+from agent.script.dials import set_dials
 
 SCRIPT = "def main(): ...\ndef load_model(): ...\n"
+LATE_S = 20.0  # what is waited for comes much earlier, or not at all
 
 
 def attempt(number: int, source: str, gain_bpb: float = 0.0, spent_s: float = 300.0, **more: object) -> Attempt:
@@ -27,42 +40,89 @@ def brief(history: list[Attempt], asks: tuple[Ask, ...] = (), **more: object) ->
     return Briefing(NIGHT, history, best, asks=asks, **more)
 
 
-@dataclass
-class Source:
-    """Proposes something new under its name, or raises what it was given."""
+class Source(AnySource):
+    """Proposes what it was given in turn, or raises it; without either, something new each time."""
 
-    name: str
-    error: Exception | None = None
-    briefings: list[Briefing] = field(default_factory=list)
+    def __init__(self, name: str, *answers: Sequence[Proposal] | Exception, **facts: object) -> None:
+        self.name, self.answers, self.briefings = name, answers, list[Briefing]()
+        self.costs = name in ("llm", "command")
+        vars(self).update(facts)
 
     def ideas(self, briefing: Briefing) -> list[Proposal]:
         self.briefings.append(briefing)
-        if self.error is not None:
-            raise self.error
-        return [Proposal(f"{SCRIPT}X = {len(self.briefings)}\n", "an idea", "", self.name)]
+        count = len(self.briefings)
+        answer = self.answers[min(count, len(self.answers)) - 1] if self.answers else [turned(100.0 + count, self.name)]
+        if isinstance(answer, Exception):
+            raise answer
+        return list(answer)
 
 
-def mixed(
-    sources: Mapping[str, Proposer],
-    seed: int | str,
-    *,
-    first: Collection[str] = (),
-    last: Collection[str] = (),
-    repairers: Collection[str],
-    alike: Mapping[str, Collection[str]] | None = None,
-    priors: Mapping[str, Prior] | None = None,
-    outbox: Outbox | None = None,
-) -> Mix:
-    """A mix of these sources, some of which are asked first, or last, or cost something."""
-    asked = {
-        name: Asked(
-            source,
-            name in repairers,
-            name in first,
-            name in last,
-            frozenset((alike or {}).get(name, ())),
-            (priors or {}).get(name, USUAL),
-        )
-        for name, source in sources.items()
-    }
-    return Mix(asked, seed, outbox or Outbox(lambda: False))
+def turned(smoothing: float, source: str = "llm:toy", **more: object) -> Proposal:
+    script = set_dials(unigram(), "cpu", {"SMOOTHING": smoothing} | more)
+    return Proposal.of(script, f"to {smoothing:g}", f"why {smoothing:g}", source)
+
+
+class Desk:
+    """A night whose driver only enters ideas and decides what came of them; it can be killed and go on."""
+
+    def __init__(self, grounds: Grounds, *sources: AnySource) -> None:
+        self.place, self.sources, self.watcher = Place.of(grounds.root / "train_mlx.py"), sources, Quiet()
+        self.path = self.place.journal(NIGHT.tag)
+        with Journal.create(self.path, NIGHT) as journal:
+            journal.add_attempt(0, None, Proposal(unigram(), "baseline", "", "you"), "2026-11-21T00:00:00Z")
+            decide(journal, 0, Status.KEEP)
+
+    @contextmanager
+    def life(self, workers: int = 1) -> Any:
+        with Journal.resume(self.path) as journal:
+            self.journal, self.state = journal, State(journal, 300.0, workers=workers)
+            parts = (self.place, journal, SimpleNamespace(night=NIGHT), self.sources, None, self.watcher)
+            messages = Messages(journal.record_ask)
+            context = NightContext(*parts, SimpleNamespace(after_run=False), Limits(), messages=messages)  # type: ignore[arg-type]
+            with Ideas(context, self.state) as self.ideas:
+                yield self.ideas
+
+    def enter(self, wanted: int = 1) -> Supply:
+        """Go on until an idea was entered, or none will come."""
+        until_s = time.monotonic() + LATE_S
+        while time.monotonic() < until_s:
+            self.ideas.note_news()
+            supply = self.ideas.enter_next(wanted)
+            if supply is not Supply.LATER:
+                return supply
+            self.ideas.wait(0.05)
+        raise AssertionError("no idea came")
+
+    def entered(self, *statuses: Status | None) -> list[str]:
+        """Enter as many ideas, and decide on each; None: it stays in flight. Return their titles."""
+        for status in statuses:
+            assert self.enter() is Supply.ENTERED
+            if status is not None:
+                number = len(self.state.attempts) - 1
+                decide(self.journal, number, status)
+                self.state.read(number)
+        return self.titles[-len(statuses) :]
+
+    def submit(self, proposal: Proposal, title: str) -> None:
+        put(self.place.queue, proposal.script, title)
+
+    @property
+    def queue(self) -> Queue:
+        return Queue(self.place.queue, self.place.nights)
+
+    @property
+    def titles(self) -> list[str]:
+        return [one.proposal.title for one in self.state.attempts]
+
+    @property
+    def waiting(self) -> list[str]:
+        with Journal.read(self.path) as journal:
+            return [one.proposal.title for one in journal.waiting_ideas()]
+
+
+def decide(journal: Journal, number: int, status: Status) -> None:
+    crashes = status is Status.CRASH
+    ending, score = (Ending.CRASHED, None) if crashes else (Ending.FINISHED, Score(1.8 - 0.1 * number, 1.0))
+    journal.end_run(journal.start_run(number, 0), Run(0, ending, 0, 300.0, None, "", score))
+    journal.record_decision(number, decided(status, "", 0.1 if number and status is Status.KEEP else None))
+    journal.settle(number)

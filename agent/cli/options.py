@@ -127,7 +127,6 @@ class RunOptions(_Named):
         price: IN,OUT[,CACHED] of the model, in dollars for a million tokens, and of input that its server has in a
             cache (default: as any other input): needed by --max-cost
         llm_max_tokens: of one answer, thinking included
-        llm_stream: have answers streamed, for servers that drop silent connections
         max_cost: ask language models nothing further once those of this night have cost this, in dollars
         agent: a coding agent's command line, run in a throwaway clone (docs/agents.md); {task} in it is the task's
             text, which otherwise comes on its standard input; it runs with your rights
@@ -145,7 +144,6 @@ class RunOptions(_Named):
     llm_url: Annotated[str | None, IDEAS] = None
     price: Annotated[tuple[float, ...] | None, IDEAS, Parameter(converter=_price, n_tokens=1)] = None
     llm_max_tokens: Annotated[PositiveInt | None, IDEAS] = None
-    llm_stream: Annotated[bool | None, IDEAS, Parameter(negative="--no-llm-stream")] = None
     max_cost: Annotated[Positive | None, IDEAS] = None
     agent: Annotated[str | None, IDEAS, Parameter(name="--command", validator=_program, allow_leading_hyphen=True)] = (
         None

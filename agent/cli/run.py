@@ -5,7 +5,7 @@ import re
 import statistics
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -15,8 +15,8 @@ from agent.cli.answer import Answer
 from agent.cli.find import find_night, known_tag, record_of
 from agent.cli.options import SCRIPT, Count, NightOptions, Positive, PositiveInt, RunOptions
 from agent.cli.status import next_commands, show_night
-from agent.errors import Exhausted, MachineError, NightError, NoIdea, NothingYet
-from agent.experiment import WHOLE, History, Lease, Night, Proposal, Terms, is_look, runs_at_dawns, short
+from agent.errors import MachineError, NightError, NothingYet
+from agent.experiment import WHOLE, History, Lease, Night, Terms, is_look, runs_at_dawns, short
 from agent.invocation import typed
 from agent.judging.findings import Findings
 from agent.judging.judges import judge_in_words
@@ -27,7 +27,6 @@ from agent.night.loop import run_night
 from agent.night.opening import Request, committed, open_context
 from agent.night.state import NightContext, State
 from agent.pools.leases import gpu_in_use, gpus_of_machine, gpus_unused, leases_of_night, ranges
-from agent.proposers.briefing import Briefing, NoSource
 from agent.proposers.queue import Queue
 from agent.proposers.registry import ideas_from
 from agent.records.place import Place, place_of_night
@@ -83,7 +82,7 @@ def run(
     request = Request(place, tag, night.budget_s, night.seed, terms, limits, dataset=text)
     if drain:
         place.check_own_queue()
-        request = replace(request, proposer=Drain(Queue(place.queue, place.nights, print)), baseline=committed)
+        request = replace(request, sources=(Queue(place.queue, place.nights, print),), baseline=committed)
     with open_context(request) as context:
         greet(context)
         run_night(context)
@@ -108,19 +107,6 @@ def _show_end(record: Record, go_on: str) -> None:
     show_night(record, now, crew_of(record))
     print_folded([belief(now)] if now.ideas else [])
     print_next(next_commands(now, go_on))
-
-
-@dataclass(frozen=True, slots=True)
-class Drain:
-    """Propose what waits in the queue, and end the night when that is empty."""
-
-    queue: Queue
-
-    def ideas(self, briefing: Briefing) -> list[Proposal]:
-        try:
-            return self.queue.ideas(briefing)
-        except NoIdea as empty:
-            raise Exhausted(str(empty)) from empty
 
 
 def run_on(limits: Limits, script: Path, tag: str, history: History) -> str:
@@ -171,7 +157,7 @@ def greet(context: NightContext) -> None:
         say(f"  power    on battery at {battery.percent:.0f}%: runs get fewer steps; connect the charger")
     say(f"  data     {night.data} (protocol {night.protocol})")
     say(f"  judge    {judge_in_words(terms.judge)}")
-    say(f"  ideas    {'the queue alone' if isinstance(context.proposer, Drain) else ideas_from(terms)}")
+    say(f"  ideas    {'the queue alone' if _drains(context) else ideas_from(terms)}")
     say(f"  sandbox  {runner.box.name}")
     for gap in runner.box.uncovered:
         say(f"           not covered: {gap}")
@@ -190,12 +176,16 @@ def _earlier(place: Place, night: Night, state: State) -> list[str]:
     ]
 
 
+def _drains(context: NightContext) -> bool:
+    return all(source.is_person for source in context.sources)
+
+
 def _until(context: NightContext, state: State) -> str:
     limits, left = context.limits, context.limits.left(state.ideas)
     until = [f"{counted(limits.experiments, 'experiment')} after attempt 0"] if limits.experiments else []
     if limits.hours and left.seconds is not None:
         until += [f"{counted(limits.hours, 'hour')}, until {clock(datetime.now(), left.seconds)}"]
-    if isinstance(context.proposer, Drain):
+    if _drains(context):
         until.append("until the queue is empty")
     return ", ".join(until) or "until stopped"
 
@@ -274,7 +264,7 @@ def confirm(
         return _findings(tag)
     place = place_of_night(night.script, tag)
     tag = known_tag(place, tag)
-    request = Request(place, tag, night.budget_s, night.seed, night.terms, proposer=NoSource())
+    request = Request(place, tag, night.budget_s, night.seed, night.terms, sources=())
     with open_context(request) as context:
         context.watcher.said(f"dawn of night {tag}: up to {counted(runs, 'run')} of {context.night.budget_s:g} s")
         before = runs_at_dawns(context.journal.attempts())

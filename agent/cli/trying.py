@@ -21,7 +21,7 @@ from agent.judging.noise import noise
 from agent.night.lock import is_held
 from agent.night.opening import check_kept, committed, terms_of
 from agent.proposers import queue
-from agent.proposers.outbox import check_proposal
+from agent.proposers.briefing import check_proposal
 from agent.records.journal import Journal
 from agent.records.place import Place, run_folder
 from agent.records.terms import as_words

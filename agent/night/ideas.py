@@ -1,29 +1,47 @@
-"""Get the ideas of a night: made ahead while runs train, or asked for when a worker is free. The driver never waits."""
+"""Get the ideas of a night. The path of an idea, from the wish for it to an attempt, is this file from top to bottom.
+
+1. The driver wants an idea: for a worker that is free, or ahead, while scripts train. `_want` notes that, with the
+   sources in the order in which they are to be asked (agent/proposers/mix.py).
+2. `_ask` asks the first of them in a thread, which writes its answer into the journal's table `ideas`. An answer may
+   have been paid for: a night that is killed from here on finds it when it goes on.
+3. `_take` looks at the answer. What can be tried waits; what cannot is dropped with a reason, and the source is asked
+   again. A source without an idea leaves the turn to the next one.
+4. `enter_next` makes the first idea that waits an attempt, merged onto the best script if that has changed.
+
+Everything but the call in step 2 happens in the driver's thread, which never waits for a source. What a person has
+submitted does not wait in line: it is an attempt as soon as a worker is free.
+"""
 
 import math
+import sqlite3
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
-from concurrent.futures import Future
-from contextlib import nullcontext, suppress
-from dataclasses import replace
+from concurrent.futures import Future, wait
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from itertools import count
 from types import TracebackType
 
-from agent.errors import Exhausted, NightError, NoIdea, ScriptError
-from agent.experiment import Attempt, Idea, Proposal, Status, source_name
+from agent.errors import Exhausted, NightError, NightshiftError, NoIdea, ScriptError
+from agent.experiment import TITLE_CHARS, Attempt, History, Idea, Proposal, Status, source_name
+from agent.files import disk_is_broken, disk_is_full
 from agent.judging.failures import too_slow
 from agent.night.briefing import briefing_of
 from agent.night.state import NightContext, State, why_and_where
-from agent.proposers.briefing import Briefing, Proposer
-from agent.proposers.outbox import Outbox, carried_to
-from agent.proposers.queue import SOURCE, source_of, waiting
-from agent.proposers.registry import COSTLY, MIX
+from agent.proposers.briefing import Briefing, Refusal, check_proposal
+from agent.proposers.mix import in_turn
+from agent.proposers.source import Source
 from agent.records.place import read_script
+from agent.script.merge import merged
+from agent.text import SAID_CHARS, one_line
 
-WAITS_S = (30.0, 120.0, 600.0)  # between questions that brought nothing; after the last, the night ends
+WAITS_S = (30.0, 120.0, 600.0)  # after questions that brought nothing; after the last, the night ends
 CLOSE_S = 30.0  # how long a call may take to come to its end
+ANSWERS = 3  # of one source for one idea: after so many that cannot be tried, the next source is asked
+REPAIRED = ", repaired"
 
 
 class Supply(Enum):
@@ -34,104 +52,227 @@ class Supply(Enum):
     OVER = auto()  # there will be no further one
 
 
-class Question:
-    """Ask for an idea once, in a thread that does not keep the process alive. ended: set when the call is over."""
+@dataclass(slots=True)
+class Wanted:
+    """Hold one idea that is wanted: whom to ask for it, and what has come of that so far."""
 
-    def __init__(self, outbox: Outbox, proposer: Proposer, briefing: Briefing, ended: threading.Event) -> None:
-        self.briefing = briefing
-        self.began_s = time.monotonic()
-        self.answer: Future[Idea] = Future()
-
-        def ask() -> None:
-            try:
-                self.answer.set_result(outbox.ask(proposer, briefing))
-            except BaseException as error:  # raised where the answer is taken
-                self.answer.set_exception(error)
-            finally:
-                ended.set()
-
-        threading.Thread(target=ask, name="question to a source of ideas", daemon=True).start()
+    number: int  # of the attempt that it would be
+    turns: list[Source]  # the first of them is asked now
+    broken: Attempt | None = None  # to be repaired
+    is_ahead: bool = False  # no device is free for it yet
+    refused: tuple[Refusal, ...] = ()  # answers of this source that cannot be tried
+    failures: list[str] = field(default_factory=list)  # of the sources before
+    parent: int = 0  # the attempt whose script is edited
+    began_s: float = 0.0  # monotonic
+    answer: Future[list[Idea]] | None = None  # None: it waits until the source may be asked another question
 
 
 class Ideas:
-    """Get ideas without waiting: each question is answered in a thread, several at once where several workers want one.
+    """Get ideas for the driver, which never waits for one.
 
-    A night asks ahead if one of its sources may take long, as a language model or an agent does. Search and queue
-    answer in a second. On a CPU that second would be taken from the run of every edit, but not from attempt 0's runs.
-    The briefing of a source that is asked ahead includes the attempts in flight, which have no decision yet.
+    Sources that cost are asked ahead, for one idea for each worker. One that only computes answers in a second, which
+    on a CPU would be taken from the runs beside it: it is asked when an idea is due, and then knows the last run.
     """
 
     def __init__(self, context: NightContext, state: State) -> None:
-        self._context, self._state = context, state
-        self._questions: list[Question] = []
+        self._context, self._state, self._messages = context, state, context.messages
+        self._people = [source for source in context.sources if source.is_person]
+        self._sources = [source for source in context.sources if not source.is_person]
+        self._wanted: list[Wanted] = []
         self._ended = threading.Event()  # a question has ended
-        self._answers: list[Idea] = []  # to questions that were asked when an idea was due
-        self._failures: list[BaseException] = []  # of such questions
-        self._entered: set[int] = set()  # questions whose ideas became attempts with lower numbers
+        # a night that only tries what people submitted leaves the others' ideas for later
+        self._waiting = list(context.journal.waiting_ideas()) if self._sources else []
+        self._failures: list[str] = []  # of all sources, for ideas that were due
+        self._said: set[str] = set()  # failures
+        self._exhausted: dict[str, int] = {}  # source → the attempt about whose script it has no further idea
         self._last_ahead = 0  # the highest number for which an idea was asked ahead
-        # crashes of which no source is asked for a repair: of earlier calls, whose last attempt alone is repaired still
+        # crashes that are not to be repaired: those of earlier calls, except the last attempt
         self._passed = {attempt.number for attempt in state.attempts[:-1] if attempt.decision is not None}
         self._pauses = 0  # begun since the last idea
-        self._rests_until_s: float | None = None  # monotonic; infinite after the last pause
-        self._exhausted_at: int | None = None  # the incumbent about which no source has a further idea
-        self._outbox = context.outbox
-        self._ahead: list[Idea] = []  # chosen before a device was free
-        chosen = self._outbox.follow(context.journal, lambda: state.attempts, resumes=context.asks_sources)
-        for idea in chosen:
-            if _is_free(idea.proposal):
-                self._outbox.drop(idea, "its source costs nothing, and is asked again")
-            else:
-                self._ahead.append(idea)
+        self._rests_until_s = 0.0  # monotonic; infinite after the last pause
 
     def __enter__(self) -> "Ideas":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """Close the outbox, wait at most CLOSE_S for calls in progress, and record them."""
-        self._outbox.close([question.answer for question in self._questions], CLOSE_S)
-        with nullcontext() if error is None else suppress(Exception):  # which may be about the journal
-            self.note_news()
+        """Tell sources to give up, and wait at most CLOSE_S for calls that have costs to record."""
+        self._messages.closed.set()
+        calls = [wanted.answer for wanted in self._wanted if wanted.answer is not None and wanted.turns[0].costs]
+        wait(calls, CLOSE_S)
 
     @property
     def is_one_made(self) -> bool:
-        return bool(self._answers or self._ahead)
+        return bool(self._waiting)
 
     def wait(self, most_s: float) -> None:
         """Wait at most `most_s` seconds for a question to end."""
         self._ended.wait(most_s)
         self._ended.clear()
 
-    # ---- the driver's calls ------------------------------------------------------------------------------------------
-
     def note_news(self) -> None:
-        """Record the calls and say the sentences that sources have put into the outbox; collect answers."""
-        context = self._context
-        over = [question for question in self._questions if question.answer.done()]  # their calls are in the outbox
-        if context.outbox.has_asked():
-            self._state.read()
-        for sentence in context.outbox.take_sentences():
-            context.watcher.said(sentence)
-        for question in over:
-            self._questions.remove(question)
-            self._collect(question)
+        """Say what sources have to say, take their answers, and ask the next ones."""
+        self._say_messages()
+        over = [wanted for wanted in self._wanted if wanted.answer is not None and wanted.answer.done()]
+        if any(wanted.turns[0].costs for wanted in over):
+            self._state.read()  # their calls
+        for wanted in over:
+            self._take(wanted)
+        for wanted in self._wanted:
+            if wanted.answer is None:
+                self._ask(wanted)
+
+    def _say_messages(self) -> None:
+        for sentence in self._messages.taken():
+            self._context.watcher.said(sentence)
+
+    # ---- 1. an idea is wanted ----------------------------------------------------------------------------------------
 
     def ask_ahead(self) -> None:
-        """Begin to ask for the ideas after the attempts in flight, one for each worker, unless none will be needed.
+        """Want the ideas after the attempts in flight, one for each worker, unless none will be needed.
 
-        Ask once for each attempt: a source that has none, and may cost money, is asked again only in its turn.
+        Each is wanted once: a source that has none is asked again when an idea is due.
         """
         context, state = self._context, self._state
-        best, pace = state.best, state.pace
-        if context.patience_s <= 0 or best is None or context.stop.after_run or self._due_repairs():
+        best = state.best
+        if best is None or context.stop.after_run or not any(source.costs for source in self._sources):
             return
-        # of questions, too, ideas may come
-        while (under_way := len(self._questions) + len(self._ahead) + len(self._answers)) < state.workers:
-            number = self._free_number(self._ahead)
-            if number <= self._last_ahead or context.limits.reached(state.ideas + under_way, pace, pace.run_s):
+        while (under_way := len(self._wanted) + len(self._waiting)) < state.workers:
+            number = self._next_number()
+            if number <= self._last_ahead:
+                return
+            if context.limits.reached(state.ideas + under_way, state.pace, state.pace.run_s):
                 return
             self._last_ahead = number
-            briefing = replace(brief(context, state, best), asked_for=number, is_ahead=True)
-            self._ask(briefing)
+            self._want(best, is_ahead=True)
+
+    def _want(self, best: Attempt, *, is_ahead: bool) -> None:
+        """Note whom to ask for an idea: the source of a crash that it can repair, else all, as each has earned.
+
+        Ahead, one source is asked, and only if it costs.
+        """
+        number, broken = self._next_number(), self._to_repair()
+        if broken is not None:
+            self._passed.add(broken.number)
+            turns = [source for source in self._sources if source.name == source_name(broken.proposal.source)]
+        else:
+            night, asks = self._context.night, self._state.asks
+            briefing = Briefing(night, self._history(), best, asks=asks, asked_for=number)
+            asking = Counter(wanted.turns[0].name for wanted in self._wanted)
+            turns = in_turn(self._open(best), briefing, f"{night.tag} {night.seed}", asking)
+            if is_ahead:
+                turns = [source for source in turns[:1] if source.costs]
+        if turns:
+            self._wanted.append(Wanted(number, turns, broken, is_ahead))
+            self._ask(self._wanted[-1])
+
+    def _next_number(self) -> int:
+        """Return the lowest number of an attempt that is neither there, nor waits, nor is wanted."""
+        wanted = {wanted.number for wanted in self._wanted}
+        return next(number for number in count(len(self._state.attempts) + len(self._waiting)) if number not in wanted)
+
+    def _to_repair(self) -> Attempt | None:
+        """Return the first crashed attempt whose source can read why, and was not asked yet."""
+        costly = {source.name for source in self._sources if source.costs}
+        crashes = (
+            attempt
+            for attempt in self._state.attempts
+            if attempt.status is Status.CRASH and attempt.is_idea and attempt.proposal.repairs is None
+            if attempt.number not in self._passed and source_name(attempt.proposal.source) in costly
+        )
+        return next(crashes, None)
+
+    def _open(self, best: Attempt) -> list[Source]:
+        """List the sources that may have an idea about the best script."""
+        return [source for source in self._sources if self._exhausted.get(source.name) != best.number]
+
+    # ---- 2. a source is asked ----------------------------------------------------------------------------------------
+
+    def _ask(self, wanted: Wanted) -> None:
+        """Ask the source whose turn it is, in a thread, unless it is being asked as many questions as it takes."""
+        source, best = wanted.turns[0], self._state.best
+        asked = sum(other.answer is not None and other.turns[0] is source for other in self._wanted)
+        if best is None or (source.at_once is not None and asked >= source.at_once):
+            return
+        briefing = replace(
+            brief(self._context, self._state, best),
+            history=self._history(),
+            asked_for=wanted.number,
+            refused=wanted.refused,
+            broken=wanted.broken,
+        )
+        answer: Future[list[Idea]] = Future()
+
+        def ask() -> None:
+            try:
+                answer.set_result(self._recorded(proposals_of(source, briefing), briefing))
+            except BaseException as error:  # raised where the answer is taken
+                answer.set_exception(error)
+            finally:
+                self._ended.set()
+
+        wanted.answer, wanted.parent, wanted.began_s = answer, best.number, time.monotonic()
+        threading.Thread(target=ask, name="question to a source of ideas", daemon=True).start()
+
+    def _recorded(self, proposals: Sequence[Proposal], briefing: Briefing) -> list[Idea]:
+        ideas = (Idea(0, briefing.parent.number, _as_repair(proposal, briefing)) for proposal in proposals)
+        return [replace(idea, id=self._context.journal.add_idea(idea)) for idea in ideas]
+
+    def _history(self) -> History:
+        """Return what a source is told of attempts: ideas that wait count as attempts in flight."""
+        attempts = self._state.attempts
+        waiting = enumerate(self._waiting, len(attempts))
+        return (*attempts, *(Attempt(number, idea.parent, idea.proposal, "") for number, idea in waiting))
+
+    # ---- 3. an answer is taken ---------------------------------------------------------------------------------------
+
+    def _take(self, wanted: Wanted) -> None:
+        """Let the ideas of an answer wait, or else have the source asked again, or the next one."""
+        source, answer, wanted.answer, failure = wanted.turns[0], wanted.answer, None, ""
+        assert answer is not None
+        try:
+            ideas = answer.result()
+        except Exhausted as error:
+            self._exhausted[source.name] = wanted.parent
+            failure = str(error)
+        except NoIdea as error:
+            failure = str(error)
+        else:
+            refusals = [refusal for idea in ideas if (refusal := self._kept_waiting(idea)) is not None]
+            if len(refusals) < len(ideas):
+                self._wanted.remove(wanted)
+                self._say_failures(wanted, source)
+                return
+            wanted.refused += tuple(refusals)
+            if len(wanted.refused) < ANSWERS:
+                return
+            failure = f"{ANSWERS} proposals were refused, the last because {wanted.refused[-1].why}"
+        wanted.failures.append(f"{source.name}: {failure}")
+        wanted.turns, wanted.refused = wanted.turns[1:], ()
+        if not wanted.turns:
+            self._wanted.remove(wanted)
+            if not wanted.is_ahead and wanted.broken is None:
+                self._failures += wanted.failures
+
+    def _kept_waiting(self, idea: Idea) -> Refusal | None:
+        """Let an idea wait until a worker is free; drop it, and return why, if it cannot be tried."""
+        best = self._state.best
+        assert best is not None
+        try:
+            carried_to(best, idea, self._history(), self._context)
+        except NightError as error:
+            self._context.journal.drop_idea(idea.id, str(error))
+            return Refusal(idea.proposal, str(error))
+        self._waiting.append(idea)
+        return None
+
+    def _say_failures(self, wanted: Wanted, source: Source) -> None:
+        """Say once of each failure that another source has stepped in."""
+        new = [failure for failure in wanted.failures if failure not in self._said]
+        if new:
+            self._said.update(new)
+            self._context.watcher.said(" · ".join((*new, f"an idea came from {source.name} instead")))
+
+    # ---- 4. an idea becomes an attempt -------------------------------------------------------------------------------
 
     def enter_next(self, wanted: int) -> Supply:
         """Enter an attempt into the journal if there is an idea for it, else ask for one.
@@ -146,138 +287,112 @@ class Ideas:
         best = state.best
         if best is None:
             raise ScriptError(_without_baseline(context, state.first))
-        if self._enter(best, wanted):
-            self._pauses, self._rests_until_s, self._exhausted_at = 0, None, None
+        if self._enter_submitted(best) or self._enter_waiting(best):
+            self._pauses, self._rests_until_s = 0, 0.0
             return Supply.ENTERED
         if self._failures:
-            self._consider_failures(best)
-        rests = self._rests_until_s is not None and time.monotonic() < self._rests_until_s
-        if self._exhausted_at != best.number and not rests:
-            self._rests_until_s = None
-            self._ask_for(best, wanted)
-        if self._questions and state.workers == 1:
-            context.watcher.progressed(None, time.monotonic() - self._questions[0].began_s)
-        # one may come later: from a question, after a pause, or once another script is the best
-        if self._questions or (self._exhausted_at == best.number and state.unsettled):
+            self._pause(best)
+        may_have_one = self._open(best) and self._rests_until_s < math.inf
+        if may_have_one and time.monotonic() >= self._rests_until_s:
+            for _ in range(wanted - len(self._wanted)):
+                self._want(best, is_ahead=False)
+        if self._wanted and state.workers == 1:
+            context.watcher.progressed(None, time.monotonic() - self._wanted[0].began_s)
+        # exhausted sources may have ideas about another script, which may be the best once all is settled
+        if self._wanted or may_have_one or (state.unsettled and self._rests_until_s < math.inf):
             return Supply.LATER
-        is_over = self._exhausted_at == best.number or self._rests_until_s == math.inf
-        return Supply.OVER if is_over else Supply.LATER
+        return Supply.OVER
 
-    # ---- entering ----------------------------------------------------------------------------------------------------
-
-    def _enter(self, best: Attempt, wanted: int) -> bool:
-        """Enter the first idea that can be tried: an answer that was waited for, else one that was made ahead."""
-        while self._answers:
-            if self._enter_one(self._answers.pop(0), best):
-                return True
-        if wanted <= len(self._due_repairs()) + self._submissions():
-            return False  # the workers wait for repairs, or for what the queue has
-        while self._ahead:
-            if self._enter_one(self._ahead.pop(0), best):
+    def _enter_submitted(self, best: Attempt) -> bool:
+        """Enter what a person has submitted."""
+        for source in self._people:
+            with suppress(NoIdea):
+                proposals = proposals_of(source, Briefing(self._context.night, self._state.attempts, best))
+                self._state.enter(best.number, proposals[0])
                 return True
         return False
 
-    def _submissions(self) -> int:
-        """Count the entries of the queue that are no attempts of this night; 0 where it does not ask the queue."""
-        if not self._ahead or self._context.night.terms.proposer not in (SOURCE, MIX):
-            return 0
-        tried = {attempt.proposal.source for attempt in self._state.attempts}
-        return sum(source_of(path) not in tried for path in waiting(self._context.place.queue))
+    def _enter_waiting(self, best: Attempt) -> bool:
+        """Enter the first idea that can be tried on the best script, and drop those before it."""
+        while self._waiting:
+            idea = self._waiting.pop(0)
+            try:
+                proposal = carried_to(best, idea, self._state.attempts, self._context)
+            except NightError as error:
+                self._context.journal.drop_idea(idea.id, str(error))
+                title = idea.proposal.title
+                self._context.watcher.said(f"an idea of {idea.proposal.source} is dropped, {title!r}: {error}")
+                continue
+            self._state.enter(best.number, proposal, idea.id)
+            return True
+        return False
 
-    def _enter_one(self, idea: Idea, best: Attempt) -> bool:
-        """Enter an idea as an edit of the incumbent; drop it and return False where it cannot be tried."""
-        context, state, is_free = self._context, self._state, _is_free(idea.proposal)
-        if is_free and idea.parent != best.number:
-            self._outbox.drop(idea, "its source costs nothing, and makes another edit of another script")
-            return False
-        try:
-            proposal = carried_to(best, idea, Briefing(context.night, state.attempts, best))
-        except NightError as error:
-            self._outbox.drop(idea, str(error))
-            if not is_free:
-                self._outbox.tell_dropped(idea, str(error))
-            return False
-        state.enter(best.number, proposal, idea.id)
-        self._outbox.forget(idea)
-        self._entered = {number for number in (*self._entered, idea.asked_for or 0) if number >= len(state.attempts)}
-        return True
-
-    # ---- asking ------------------------------------------------------------------------------------------------------
-
-    def _free_number(self, made: Sequence[Idea] = ()) -> int:
-        """Return the lowest number for which no question is asked, and neither an answer nor one of `made` was."""
-        taken = self._entered | {question.briefing.number for question in self._questions}
-        taken |= {idea.asked_for for idea in (*self._answers, *made) if idea.asked_for is not None}
-        return next(number for number in count(len(self._state.attempts)) if number not in taken)
-
-    def _due_repairs(self) -> list[Attempt]:
-        """Return the crashed attempts whose source can read why, and has not answered yet."""
-        return [
-            attempt
-            for attempt in self._state.attempts
-            if attempt.status is Status.CRASH and attempt.is_idea and attempt.proposal.repairs is None
-            if attempt.number not in self._passed and source_name(attempt.proposal.source) in COSTLY
-        ]
-
-    def _ask_for(self, best: Attempt, wanted: int) -> None:
-        """Ask for as many ideas as are due and neither made nor asked for; repairs come first."""
+    def _pause(self, best: Attempt) -> None:
+        """Say why there is no idea, and pause; the night ends after the last pause, or if all sources are exhausted."""
         context, state = self._context, self._state
-        in_repair = {question.briefing.broken.number for question in self._questions if question.briefing.broken}
-        broken = [attempt for attempt in self._due_repairs() if attempt.number not in in_repair]
-        for _ in range(wanted - len(self._questions)):
-            to_repair = broken.pop(0) if broken else None
-            briefing = replace(brief(context, state, best), asked_for=self._free_number(), broken=to_repair)
-            self._ask(briefing)
-
-    def _ask(self, briefing: Briefing) -> None:
-        self._questions.append(Question(self._outbox, self._context.proposer, briefing, self._ended))
-
-    # ---- answers -----------------------------------------------------------------------------------------------------
-
-    def _collect(self, question: Question) -> None:
-        """Keep the idea of a question that is over.
-
-        If one that was asked ahead has failed, the sources are asked again when an idea is due, and then say why.
-        """
-        error, briefing = question.answer.exception(), question.briefing
-        if error is None:
-            if briefing.broken is not None:
-                self._passed.add(briefing.broken.number)
-            (self._ahead if briefing.is_ahead else self._answers).append(question.answer.result())
-        elif not briefing.is_ahead:
-            self._failures.append(error)
-
-    def _consider_failures(self, best: Attempt) -> None:
-        """Say why there is no idea, and pause; the night ends after the last pause, or if all sources are exhausted.
-
-        While attempts are in flight, exhausted sources may yet be asked about another best script.
-        """
-        context, state = self._context, self._state
-        failures, self._failures = self._failures, []
-        for error in failures:
-            if not isinstance(error, NoIdea | Exhausted):
-                raise error
-        for sentence in dict.fromkeys(map(str, failures)):
-            context.watcher.said(sentence)
-        if any(isinstance(error, Exhausted) for error in failures):
-            self._exhausted_at = best.number
-        elif self._rests_until_s is None:
-            wait_s = WAITS_S[self._pauses] if self._pauses < len(WAITS_S) else math.inf
-            if wait_s == math.inf or context.limits.reached(state.ideas, state.pace, wait_s):
-                self._rests_until_s = math.inf
-                return
-            self._pauses += 1
-            self._rests_until_s = time.monotonic() + wait_s
-            context.watcher.said(f"no source has an idea now; asking again in {wait_s:g} s")
+        for failure in dict.fromkeys(self._failures):
+            context.watcher.said(failure)
+        self._failures = []
+        if not self._open(best):
+            return
+        wait_s = WAITS_S[self._pauses] if self._pauses < len(WAITS_S) else math.inf
+        if wait_s == math.inf or context.limits.reached(state.ideas, state.pace, wait_s):
+            self._rests_until_s = math.inf
+            return
+        self._pauses += 1
+        self._rests_until_s = time.monotonic() + wait_s
+        context.watcher.said(f"no source has an idea now; asking again in {wait_s:g} s")
 
 
-def _is_free(proposal: Proposal) -> bool:
-    """Return whether its source costs nothing."""
-    return source_name(proposal.source) not in COSTLY
+# ---- pieces of it ----------------------------------------------------------------------------------------------------
+
+
+def proposals_of(source: Source, briefing: Briefing) -> list[Proposal]:
+    """Ask a source; raise NoIdea for almost any error, since another source may have an idea.
+
+    Errors of the journal and of the disk pass through and end the night.
+    """
+    try:
+        return source.ideas(briefing)
+    except (NoIdea, Exhausted, sqlite3.Error):
+        raise
+    except NightshiftError as error:
+        raise NoIdea(str(error)) from error
+    except Exception as error:
+        if disk_is_full(error) or disk_is_broken(error):
+            raise
+        said = one_line(f"{type(error).__name__}: {error}", SAID_CHARS)
+        raise NoIdea(f"it broke in a way that was not foreseen ({said}); please report it") from error
+
+
+def carried_to(best: Attempt, idea: Idea, history: History, context: NightContext) -> Proposal:
+    """Return an idea as an edit of the incumbent; raise NightError if it conflicts, or was tried by now.
+
+    It is used unchanged while its parent is the incumbent; otherwise it is merged onto the incumbent, which takes
+    milliseconds. To judge it against its own parent would cost a run, and to be kept it would have to be merged.
+    """
+    proposal = idea.proposal
+    if idea.parent != best.number:
+        base = history[idea.parent].proposal.script
+        script = merged(best.proposal.script, base, proposal.script, context.night.device_kind)
+        if script is None:
+            raise NightError(f"it conflicts with what was kept since attempt {idea.parent}, or adds nothing to it")
+        proposal = replace(proposal, script=script)
+    check_proposal(proposal, history, context.night.script)
+    return proposal
+
+
+def _as_repair(proposal: Proposal, briefing: Briefing) -> Proposal:
+    """Give a repair the title of the idea that it repairs: its own, "fix the crash", would not name the idea."""
+    if proposal.repairs is None:
+        return proposal
+    broken = briefing.history[proposal.repairs].proposal
+    title = one_line(broken.title, TITLE_CHARS - len(REPAIRED)) + REPAIRED
+    return replace(proposal, title=title, hypothesis=broken.hypothesis)
 
 
 def brief(context: NightContext, state: State, best: Attempt) -> Briefing:
-    """Return what a source is told before it proposes."""
+    """Return what a source is told of a night as it stands."""
     return briefing_of(
         context.place,
         context.night,
@@ -285,7 +400,7 @@ def brief(context: NightContext, state: State, best: Attempt) -> Briefing:
         best,
         asks=state.asks,
         left=context.limits.left(state.ideas),
-        has_reader=context.has_reader,
+        has_reader=any(source.costs for source in context.sources),
     )
 
 

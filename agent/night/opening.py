@@ -35,9 +35,8 @@ from agent.night.state import NightContext
 from agent.pools.leases import leases_of_machine, leases_of_night
 from agent.pools.local import LocalPool
 from agent.pools.pool import Pool
-from agent.proposers.briefing import Proposer
-from agent.proposers.outbox import Outbox
-from agent.proposers.registry import Surroundings, check_sources, dial_check, has_reader, patience_s, proposer_of
+from agent.proposers.registry import check_sources, dial_check, has_reader, patience_s, sources_of
+from agent.proposers.source import Around, Messages, Source
 from agent.records import checksums
 from agent.records.journal import Journal
 from agent.records.place import Place, known_night, new_id, read_script
@@ -73,7 +72,7 @@ class Request:
     seed: int | None = None
     asked: Mapping[str, Any] = field(default_factory=dict)  # the terms that were named
     limits: Limits = field(default_factory=Limits)
-    proposer: Proposer | None = None  # None: as the night's terms say
+    sources: Sequence[Source] | None = None  # of ideas; None: as the night's terms say
     baseline: Callable[[Place], str] | None = None  # attempt 0's script; None: as it stands in the working tree
     dataset: str | None = None  # to be prepared for a new night; None: the corpus that is selected
     goes_on: bool = False  # after the Ray cluster was gone: it is waited for, and wishes to end the night hold
@@ -85,7 +84,7 @@ def open_context(request: Request) -> Iterator[NightContext]:
 
     Raise NightshiftError for a misuse, before anything is written, and NightHalted when the machine fails later.
     """
-    place, limits, asks_sources = request.place, request.limits, request.proposer is None
+    place, limits, by_terms = request.place, request.limits, request.sources is None
     place.check_own_ledger()
     say_opened: Callable[[bytes], object] | None = None
     if terms_of(place, request.tag, request.asked)[1].pool == "ray":
@@ -99,7 +98,7 @@ def open_context(request: Request) -> Iterator[NightContext]:
         with like_ctrl_c():
             before, terms = terms_of(place, request.tag, request.asked)
             cluster = undo.enter_context(_cluster_of(terms, _patience_s(request)))
-            if asks_sources:
+            if by_terms:
                 check_sources(terms, request.asked)
             box = choose(Mode(terms.sandbox))
             night = open_night(request, terms if cluster is None else cluster.divided(terms), cluster)
@@ -117,7 +116,7 @@ def open_context(request: Request) -> Iterator[NightContext]:
         judge = choose_judge(terms.judge, terms.confirm)
         screen = NightScreen(
             Console(file=steadfast(sys.stdout)), folder, lambda ideas: limits.left(ideas + 1),
-            lambda: stop.after_run, lambda: stop.now, for_author=request.proposer is not None,
+            lambda: stop.after_run, lambda: stop.now, for_author=not by_terms,
         )  # fmt: skip
         undo.callback(screen.close)
         if before is not None:
@@ -127,13 +126,12 @@ def open_context(request: Request) -> Iterator[NightContext]:
         runner = Runner(
             *(night, folder, box, machine, terms.allowance_s, lambda: stop.now, screen.progressed), lease=leases[0]
         )
-        outbox = Outbox(lambda: stop.after_run)
-        reads = asks_sources and has_reader(terms)
+        messages = Messages(journal.record_ask, lambda: stop.after_run)
         context = NightContext(
             place=place,
             journal=journal,
             runner=runner,
-            proposer=request.proposer or proposer_of(Surroundings(place, night, terms, outbox)),
+            sources=sources_of(Around(place, night, terms, messages)) if request.sources is None else request.sources,
             judge=judge,
             watcher=screen,
             stop=stop,
@@ -141,11 +139,9 @@ def open_context(request: Request) -> Iterator[NightContext]:
             pool=undo.enter_context(closing(_pool(runner, leases, cluster, terms))),
             baseline=request.baseline,
             dry_runs=terms.dry_run and night.budget_s >= DRY_RUN_FROM_S,
-            patience_s=patience_s(terms) if asks_sources else 0.0,
-            asks_sources=asks_sources,
-            outbox=outbox,
-            measures_phases=reads and cluster is None and night.budget_s >= PROFILE_FROM_S,
-            has_reader=reads,
+            patience_s=patience_s(terms) if by_terms else 0.0,
+            messages=messages,
+            measures_phases=by_terms and has_reader(terms) and cluster is None and night.budget_s >= PROFILE_FROM_S,
         )
         if terms.report and night.budget_s >= REPORT_FROM_S:
             page = undo.enter_context(PageWriter(place, night.tag, screen.said, lambda: stop.now))
@@ -309,7 +305,7 @@ def _begin(request: Request, terms: Terms, cluster: "Cluster | None") -> Night:
     if cluster is not None:
         _lay_out_fixed(place, tag, fixed)  # nodes get these files
         facts = cluster.facts(terms, laid_out, checksums.names_in(laid_out), facts, None)
-    (read_dials if request.proposer else dial_check(terms))(script, facts["device_kind"])
+    (dial_check(terms) if request.sources is None else read_dials)(script, facts["device_kind"])
     budget_s = request.budget_s or float(facts["budget_s"])
     check_hours(request.limits.hours, Pace.of((), (), budget_s))
     if cluster is None:

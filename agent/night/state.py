@@ -1,6 +1,6 @@
 """The parts that a night works with, and what it knows: read from its journal once, and changed together with it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
@@ -20,8 +20,7 @@ from agent.experiment import (
 from agent.night.limits import Limits, Pace
 from agent.night.lock import Stop
 from agent.pools.pool import Pool
-from agent.proposers.briefing import Proposer
-from agent.proposers.outbox import Outbox
+from agent.proposers.source import Messages, Source
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.runs.runner import Runner
@@ -129,19 +128,17 @@ class NightContext:
     place: Place
     journal: Journal
     runner: Runner
-    proposer: Proposer
+    sources: Sequence[Source]  # of ideas
     judge: Judge
     watcher: Watcher
     stop: Stop
     limits: Limits
     baseline: Callable[[Place], str] | None = None  # attempt 0's script; None: as it stands in the working tree
     dry_runs: bool = False  # seconds of training before the minutes, for edits of more than dials
-    patience_s: float = 0.0  # how long one call to a source of ideas may take; above zero, ideas are made ahead
-    outbox: Outbox = field(default_factory=lambda: Outbox(lambda: False))  # takes calls and sentences of the sources
+    patience_s: float = 0.0  # how long one call to a source may take
+    messages: Messages = field(default_factory=Messages)  # of the sources
     attempt_settled: Callable[[], None] = lambda: None  # told once the record of an attempt is complete
     measures_phases: bool = False  # find out once where the time of a step goes, since an author can read it
-    asks_sources: bool = True  # False: the queue alone, for a try; ideas that were paid for wait meanwhile
-    has_reader: bool = False  # a source can read: tell it what surrounds the night
     pool: Pool | None = None  # of workers; None: of the runner alone
 
     @property

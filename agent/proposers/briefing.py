@@ -1,11 +1,12 @@
-"""What a source of ideas is told before it proposes, and the protocol of a source."""
+"""Say what a source of ideas is told before it proposes, and refuse what cannot be a new attempt."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
-from agent.errors import Exhausted
+from agent.errors import NightError, ScriptError
 from agent.experiment import Ask, Attempt, History, Night, Noise, Proposal
+from agent.script.contract import check_script
+from agent.script.dials import tried_as
 
 Curve = tuple[tuple[float, float], ...]  # (fraction of the budget, training loss)
 
@@ -78,7 +79,7 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class Briefing:
-    """Hold everything that a proposer is told before it proposes."""
+    """Hold everything that a source is told before it proposes."""
 
     night: Night
     history: History
@@ -92,7 +93,6 @@ class Briefing:
     left: Left = Left()
     setting: Setting | None = None  # None: no source of the night can read
     asked_for: int | None = None  # see `number`
-    is_ahead: bool = False  # no device is free for the idea yet
 
     @property
     def number(self) -> int:
@@ -100,17 +100,12 @@ class Briefing:
         return len(self.history) if self.asked_for is None else self.asked_for
 
 
-class Proposer(Protocol):
-    def ideas(self, briefing: Briefing) -> list[Proposal]:
-        """Return edits of the parent's script, at least one, the one to try first at the beginning.
-
-        Raise NoIdea if there is none this time, and Exhausted if there will never be another.
-        """
-        ...
-
-
-class NoSource:
-    """Propose nothing, for `nightshift confirm`."""
-
-    def ideas(self, briefing: Briefing) -> list[Proposal]:
-        raise Exhausted("no source is asked for ideas")
+def check_proposal(proposal: Proposal, history: History, script: str) -> None:
+    """Raise NightError for a proposal that cannot be a new attempt; `script` is the script's name for the message."""
+    try:
+        check_script(proposal.script, script)
+    except ScriptError as error:
+        raise NightError(f"{proposal.source} proposed a script that cannot be run: {error}") from error
+    known = tried_as(proposal.script, history)
+    if known is not None:
+        raise NightError(f"{proposal.source} proposed the script of attempt {known} again; it has to be a new one")

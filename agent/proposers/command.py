@@ -6,9 +6,10 @@ of a scoring process. The agent is ended with all its processes.
 """
 
 import os
+import re
 import shlex
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -18,19 +19,21 @@ import msgspec
 
 from agent.clock import utc_now
 from agent.errors import MachineError, NightError, NoIdea, RepoError, ScriptError
-from agent.experiment import Ask, Ending, Proposal, Status
+from agent.experiment import Ask, Ending, Proposal, Terms
 from agent.files import read_end, throwaway_folder
 from agent.git import detached_git
-from agent.proposers.author.attempts import edit_of, script_diff
-from agent.proposers.author.excerpts import cut
 from agent.proposers.author.pages import facts_page, for_one_answer, written
 from agent.proposers.briefing import Briefing
+from agent.proposers.source import Around, Messages, Need, Source
+from agent.sandbox.environment import SECRET_WORDS
 from agent.sandbox.places import View
 from agent.sandbox.process import LOG, Outcome, supervise
 from agent.script.contract import MAX_SCRIPT_BYTES, decoded
 from agent.text import SAID_CHARS, one_line
 
 LIMIT_S = 600.0
+ASSIGNMENT = re.compile(r"\b([A-Z_][A-Z0-9_]*)=(?=[^\s=]*[^\d\s=])(?=[^\s=]{8})")  # NAME=value, as after env
+KEY = re.compile(r"\bsk-[\w-]{16,}")  # as providers write theirs
 # not for an agent, beside variables of git and nightshift: where a tool would install packages, and the user's folder
 LEADS_HOME = frozenset({"VIRTUAL_ENV", "UV_PROJECT_ENVIRONMENT", "PWD", "OLDPWD"})
 FAILED = {
@@ -42,32 +45,51 @@ HOLE = "{task}"
 LOG_BYTES = 256 << 10  # kept of each log, its end
 TASK, IDEA = "TASK.md", "IDEA.md"
 IDEA_BYTES = 16 << 10  # at most: a longer one is none
-MAX_DIFFS, DIFF_CHARS = 40, 20_000  # number of edits shown (kept ones first, then the latest); length of each
 # the folder and the words come as arguments, so that the shell does not interpret them
 WITH_TASK_ON_STDIN, WITHOUT_STDIN = f'cd "$0" && exec "$@" < {TASK}', 'cd "$0" && exec "$@"'
 
 
-class Command:
+class Command(Source):
     """Propose edits by running one command line, split as a shell does but without a shell.
 
     For a shell's features, give sh -c '…'. The task replaces the word {task}, or else comes on stdin. Raise NightError
     for a command line that cannot be split, MachineError for a program that is not installed.
     """
 
+    name, help = "command", "any coding agent"
+    need = Need("agent", "CMD", "claude -p")
+    costs, at_once = True, None
+
+    @classmethod
+    def of(cls, around: Around) -> "Command":
+        terms, folder = around.terms, around.place.folder(around.night.tag)
+        return cls(terms.agent or "", folder, around.messages, limit_s=60 * terms.agent_minutes)
+
+    @classmethod
+    def check(cls, terms: Terms) -> None:
+        """Refuse a key, too: the journal keeps the command line, and every process of the machine may read it."""
+        for word in split(terms.agent or ""):
+            for match in (*ASSIGNMENT.finditer(word), *KEY.finditer(word)):
+                name = match[1] if match.re is ASSIGNMENT else "sk-"
+                if name == "sk-" or any(secret in name.upper() for secret in SECRET_WORDS):
+                    raise NightError(
+                        f"--command holds what looks like a key ({name}…), which the journal would keep; export it "
+                        f"instead: the agent has your environment"
+                    )
+
+    @classmethod
+    def patience_s(cls, terms: Terms) -> float:
+        return 60 * terms.agent_minutes
+
     def __init__(
         self,
         command: str,
         folder: Path,  # of the night: tasks and logs go to asks/, the fixed files come from fixed/
-        record: Callable[[Ask], None],
-        stopped: Callable[[], bool],
+        messages: Messages,
         *,
         limit_s: float = LIMIT_S,
     ) -> None:
-        self._words = split(command)
-        self._folder = folder
-        self._record = record
-        self._stopped = stopped
-        self._limit_s = limit_s
+        self._words, self._folder, self._messages, self._limit_s = split(command), folder, messages, limit_s
         self.source = f"command:{Path(self._words[0]).name}"
 
     def ideas(self, briefing: Briefing) -> list[Proposal]:
@@ -92,7 +114,9 @@ class Command:
                 said = one_line(last_words(events) or outcome.last_lines.rstrip().rpartition("\n")[2], SAID_CHARS)
                 details = (str(error), ended, said and f"it said: {said}")
                 failure = f"{self.source} had no idea: {'; '.join(filter(None, details))}"
-        self._record(billed(Ask(briefing.number, self.source, started, outcome.wall_s, failure=failure), events))
+        self._messages.record(
+            billed(Ask(briefing.number, self.source, started, outcome.wall_s, failure=failure), events)
+        )
         if proposal is None:
             raise NoIdea(f"{failure} (log: {folder / LOG})")
         return [proposal]
@@ -110,7 +134,7 @@ class Command:
             View(folder),
             env=kept,
             limit_s=self._limit_s,
-            stopped=self._stopped,
+            stopped=self._messages.stopped,
             tick=lambda elapsed_s: None,
         )
 
@@ -153,7 +177,6 @@ def lay_out(clone: Path, briefing: Briefing, fixed: Path, limit_s: float) -> str
     """
     if fixed.is_dir():
         shutil.copytree(fixed, clone, ignore=shutil.ignore_patterns("__pycache__", ".*"), dirs_exist_ok=True)
-    (clone / "history").mkdir(exist_ok=True)
     notes = [note.replace("\n", "\n  ") for note in briefing.notes]
     task = written("agent", script=Path(briefing.night.script).name, briefing=briefing, minutes=limit_s / 60) + "\n"
     texts = {
@@ -162,7 +185,6 @@ def lay_out(clone: Path, briefing: Briefing, fixed: Path, limit_s: float) -> str
         "notes.md": "".join(f"- {note}\n" for note in notes),
         "FACTS.md": facts_page(briefing),
         TASK: task,
-        **_diffs(briefing),
     }
     for name, text in texts.items():
         (clone / name).write_bytes(text.encode(errors="replace"))
@@ -183,18 +205,6 @@ def lay_out(clone: Path, briefing: Briefing, fixed: Path, limit_s: float) -> str
 def _before(briefing: Briefing) -> str:
     """Return the script to edit: the best one, or the broken one that is to be repaired."""
     return (briefing.broken or briefing.parent).proposal.script
-
-
-def _diffs(briefing: Briefing) -> dict[str, str]:
-    """Return file names and edits: of kept attempts, of the latest others, and of proposals just turned down."""
-    edits = sorted(
-        (attempt for attempt in briefing.history if attempt.is_edit),
-        key=lambda attempt: (attempt.status is Status.KEEP, attempt.number),
-    )
-    diffs = {f"{attempt.number:04d}": edit_of(attempt, briefing, context=3) for attempt in edits[-MAX_DIFFS:]}
-    for count, refusal in enumerate(briefing.refused, 1):
-        diffs[f"refused-{count}"] = script_diff(_before(briefing), refusal.proposal.script, context=3)
-    return {f"history/{name}.diff": f"{cut(diff, DIFF_CHARS)}\n" for name, diff in diffs.items()}
 
 
 def take_edit(clone: Path, briefing: Briefing, source: str, *, is_whole: bool) -> Proposal:
@@ -240,19 +250,12 @@ Tokens = Annotated[int, msgspec.Meta(ge=0, le=10**12)]
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """Hold counts of tokens: Claude Code counts those of a cache apart, Codex includes them."""
+    """Hold counts of tokens: Claude Code counts those of a cache apart."""
 
     input_tokens: Tokens = 0
     cache_creation_input_tokens: Tokens = 0
-    cache_read_input_tokens: Tokens | None = None
-    cached_input_tokens: Tokens | None = None
+    cache_read_input_tokens: Tokens = 0
     output_tokens: Tokens | None = None
-
-
-class ModelUsage(msgspec.Struct, frozen=True):
-    """Hold what one of an agent's models cost."""
-
-    costUSD: Usd = 0.0  # noqa: N815, as Claude Code calls it
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -267,7 +270,6 @@ class Event(msgspec.Struct, frozen=True):
 
     total_cost_usd: Usd | None = None
     usage: Usage | None = None
-    modelUsage: dict[str, ModelUsage] = {}  # noqa: N815
     result: str | None = None
     message: str | None = None
     item: Message = Message()
@@ -286,17 +288,9 @@ def events_of(log: str) -> list[Event]:
 def billed(ask: Ask, events: Sequence[Event]) -> Ask:
     """Add the costs of the last event that has some."""
     bill = next((event for event in events if event.total_cost_usd is not None or event.usage is not None), Event())
-    models, usage = bill.modelUsage, bill.usage or Usage()
-    cached = usage.cache_read_input_tokens
-    tokens_in = usage.input_tokens + usage.cache_creation_input_tokens + (cached or 0)
-    return replace(
-        ask,
-        model=one_line(max(models, key=lambda name: models[name].costUSD), SAID_CHARS) if models else None,
-        usd=bill.total_cost_usd,
-        tokens_in=tokens_in or None,
-        tokens_out=usage.output_tokens,
-        tokens_cached=usage.cached_input_tokens if cached is None else cached,
-    )
+    usage = bill.usage or Usage()
+    tokens_in = usage.input_tokens + usage.cache_creation_input_tokens + usage.cache_read_input_tokens
+    return replace(ask, usd=bill.total_cost_usd, tokens_in=tokens_in or None, tokens_out=usage.output_tokens)
 
 
 def last_words(events: Sequence[Event]) -> str | None:

@@ -5,10 +5,8 @@ of it stands in a journal, so one that was taken when the night was killed is ta
 never tried twice.
 """
 
-import ast
 import re
 import shlex
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -17,13 +15,13 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from agent.errors import NightError, NightshiftError, NoIdea, RepoError, ScriptError
-from agent.experiment import TITLE_CHARS, Attempt, History, Proposal, Status, incumbent, kept
+from agent.experiment import TITLE_CHARS, Attempt, History, Proposal, Status, kept
 from agent.files import ignore_all, read_end, write_plain
 from agent.git import valid_tag
 from agent.invocation import typed
-from agent.proposers.briefing import Briefing
+from agent.proposers.briefing import Briefing, check_proposal
 from agent.proposers.catalogue.idea import read_header
-from agent.proposers.outbox import NOT_BEGUN, begun, check_proposal
+from agent.proposers.source import Around, Source
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.script.contract import MAX_SCRIPT_BYTES, check_script, read_text
@@ -33,7 +31,6 @@ from agent.text import one_line
 
 # the lines of `diff -u` and git before the first hunk; of a patch of one file there is one such pair
 PAIR = re.compile(r"^--- (.*)\n\+\+\+ (.*)\n(?=@@ )", re.MULTILINE)
-OTHER_DIFF = re.compile(r"\A(?:\d+(?:,\d+)?[acd]\d+(?:,\d+)?$|\*\*\* .*\n--- )", re.MULTILINE)
 NOTHING = "change something first"
 SOURCE = "queue"
 FIELDS = ("Title", "Why", "Submitted", "Night", "Basis", "For", "Options")  # of an entry's header
@@ -78,9 +75,7 @@ class QueueEntry:
         try:
             words = tuple(shlex.split(fields.get("Options", "")))
         except ValueError as error:
-            raise NightError(
-                f"its options cannot be split into words ({error}); submit it with: {typed('submit')}"
-            ) from error
+            raise NightError(f"its options cannot be split into words ({error}); submit it again") from error
         return cls(
             *(text, fields["Title"], fields.get("Why", ""), fields.get("Submitted", "")),
             night,
@@ -176,38 +171,39 @@ def _next_number(folder: Path) -> int:
     return 1 + max((int(path.stem) for path in everywhere), default=0)
 
 
-class Queue:
+class Queue(Source):
     """Propose submitted scripts and patches, the oldest first.
 
     nights: the folder of all nights here, whose journals tell which entries were tried; say: told of refused entries.
     """
 
+    name, help = SOURCE, "what `nightshift submit` was given"
+    is_person = True
+
+    @classmethod
+    def of(cls, around: Around) -> "Queue":
+        return cls(around.place.queue, around.place.nights, around.messages.say)
+
     def __init__(self, folder: Path, nights: Path, say: Callable[[str], None] = lambda sentence: None) -> None:
         self._folder = folder.resolve()
         self._nights = nights
         self._say = say
-        self._lock = threading.Lock()  # workers may ask at the same time, and an entry is put aside once
 
     def ideas(self, briefing: Briefing) -> list[Proposal]:
         """Return the oldest entry that can be tried, putting the others aside; raise NoIdea while there is none."""
-        history = begun(briefing.history)
-        about_to_begin = {one.proposal.source for one in briefing.history if one.started == NOT_BEGUN}
-        with self._lock:
-            for path, entry in entries(self._folder, self._refuse):
-                if entry.source in about_to_begin:
-                    continue  # another worker has it, and will soon have begun
-                number = became(entry, self._nights, briefing.night.tag, history)
-                if number is not None:
-                    put_aside(path, DONE, f"attempt {number} of night {entry.night}")
-                    continue
-                try:
-                    proposal = proposed(entry, briefing)
-                except (ScriptError, NightError) as error:
-                    self._refuse(path, error)
-                    continue
-                write_plain(path, str(replace(entry, night=briefing.night.tag)))
-                return [proposal]
-            raise NoIdea("the queue is empty")
+        for path, entry in entries(self._folder, self._refuse):
+            number = became(entry, self._nights, briefing.night.tag, briefing.history)
+            if number is not None:
+                put_aside(path, DONE, f"attempt {number} of night {entry.night}")
+                continue
+            try:
+                proposal = proposed(entry, briefing)
+            except (ScriptError, NightError) as error:
+                self._refuse(path, error)
+                continue
+            write_plain(path, str(replace(entry, night=briefing.night.tag)))
+            return [proposal]
+        raise NoIdea("the queue is empty")
 
     def _refuse(self, path: Path, why: NightshiftError) -> None:
         put_aside(path, REFUSED, str(why))
@@ -249,9 +245,6 @@ def proposed(entry: QueueEntry, briefing: Briefing) -> Proposal:
         why += f"\n\nMerged onto attempt {best.number}, which was kept while it waited."
     proposal = Proposal.of(script, entry.title, why, entry.source)
     check_proposal(proposal, briefing.history, briefing.night.script)
-    refusal = next((one.why for one in briefing.refused if one.proposal.script == script), None)
-    if refusal is not None:
-        raise NightError(refusal)
     return proposal
 
 
@@ -302,64 +295,48 @@ def read_submission(file: Path, place: Place, where: Place, history: History, ta
     """Read a script or patch from a file; give a patch the script's own name.
 
     where, history and tag: of the night that may try it, which may run in another working tree. Raise ScriptError or
-    NightError for what is no edit: the script as it was committed, the best script, what was tried, and what waits in
-    the queue. A patch is compared by the script that it makes of the best one, whatever lines are around its edit.
+    NightError for what is no edit: the script as it was committed, what was tried, and what waits in the queue. A patch
+    is compared by the script that it makes of the best one, whatever lines are around its edit.
     """
     text = read_text(file)
-    if not text.strip():
-        raise ScriptError(f"{file} is empty; a diff of two equal files is, so {NOTHING}")
-    if OTHER_DIFF.match(text) or (file.suffix in (".patch", ".diff") and not is_patch(text)):
-        raise ScriptError(f"{file} is no unified diff; make it with: diff -u {place.script} IDEA.py")
-    is_whole = not is_patch(text)
-    if is_whole:
+    if is_patch(text):
+        text = under_own_name(text, place)
+    elif file.suffix in (".patch", ".diff") or not text.strip():
+        raise ScriptError(
+            f"{file} is no unified diff that changes anything; make it with: diff -u {place.script} IDEA.py"
+        )
+    else:
         check_script(text, str(file))  # in the words of whoever named it, before it gets the script's own name
-    text = text if is_whole else under_own_name(text, place)
-    wanted = _fingerprint(_becomes(text, where, history))
-    for name, base in _bases(place, history, tag):
-        if wanted is not None and wanted == _fingerprint(base):
-            raise NightError(f"{file} {'is' if is_whole else 'changes nothing that runs in'} {name}; {NOTHING}")
+    wanted = _becomes(text, where, history)
+    committed = None
+    with suppress(RepoError):  # it may never have been committed
+        committed = _fingerprint(place.repo.read("HEAD", place.script))
+    if wanted is not None and wanted == committed:
+        raise NightError(f"{file} changes nothing that runs in the script as it was committed; {NOTHING}")
     known = None if wanted is None else first_with(wanted, history)
     if known is not None:
         see = typed("show", f"{tag}:{known}")
-        raise NightError(
-            f"{file} {_outcome(history[known], tag)}; {NOTHING}, or submit it while another night runs; "
-            f"see the attempt with: {see}"
-        )
+        ended = history[known].status or "without a verdict yet"
+        raise NightError(f"{file} is attempt {known} of night {tag}, {ended} (see: {see}); {NOTHING}")
     for path, entry in entries(where.queue):
         if became(entry, where.nights, tag, history) is not None:
             continue  # it is put aside when a night next asks the queue
-        if entry.text == text or (wanted is not None and _fingerprint(_becomes(entry.text, where, history)) == wanted):
-            raise NightError(
-                f"{file} waits already, as {path.name} of the queue ({one_line(entry.title, TITLE_CHARS)}); "
-                f"{NOTHING}, or take that one out by deleting {path}"
-            )
+        if entry.text == text or (wanted is not None and _becomes(entry.text, where, history) == wanted):
+            title = one_line(entry.title, TITLE_CHARS)
+            raise NightError(f"{file} waits already, as {path} ({title}); {NOTHING}, or delete that one")
     return text
 
 
 def _becomes(text: str, place: Place, history: History) -> str | None:
-    """Return the script that a night would try; None for a patch that does not fit yet.
-
-    A patch that conflicts with the best script becomes what it made of the kept script that it fits.
-    """
-    if not is_patch(text):
-        return text
+    """Return the fingerprint of the script that a night would try; None for a patch that does not fit yet."""
     bases = kept(history)[::-1]
-    if not bases:
-        with suppress(RepoError):
-            return _applied(text, place.script, place.repo.read("HEAD", place.script))
-        return None
-    with suppress(ScriptError):
-        return on_kept(text, place.script, bases[0], history)
-    made = (_applied(text, place.script, one.proposal.script) for one in bases)
-    return next(filter(None, made), None)
-
-
-def _outcome(attempt: Attempt, tag: str) -> str:
-    named = f"attempt {attempt.number} of night {tag}"
-    if attempt.status is None:
-        return f"is {named}, which has no verdict yet"
-    score = "" if attempt.val_bpb is None else f" at val_bpb {attempt.val_bpb:.6f}"
-    return f"was tried as {named} and ended as {attempt.status}{score}"
+    with suppress(ScriptError, RepoError):
+        if is_patch(text) and bases:
+            text = on_kept(text, place.script, bases[0], history)
+        elif is_patch(text):
+            text = apply_patch(text, place.script, [(0, place.repo.read("HEAD", place.script))])
+        return _fingerprint(text)
+    return None
 
 
 def under_own_name(patch: str, place: Place) -> str:
@@ -370,49 +347,19 @@ def under_own_name(patch: str, place: Place) -> str:
     pairs = list(PAIR.finditer(patch))
     if len(pairs) != 1 or MORE_THAN_AN_EDIT.search(patch[: pairs[0].start()]):
         return patch
-    old, new = (_named(side) for side in pairs[0].groups())
-    if new == "/dev/null" or not _is_script(old, place):
+    old, new = (side.rstrip("\r").partition("\t")[0] for side in pairs[0].groups())
+    # after a/ or the like, where git wrote it
+    paths = [old] if old.startswith(("/", "../")) else [old, old.partition("/")[2]]
+    places = [(folder / path).resolve() for folder in (Path.cwd(), place.repo.root) for path in paths]
+    is_script = place.script_path.resolve() in places
+    if new == "/dev/null" or not is_script:
         return patch
     return f"--- a/{place.script}\n+++ b/{place.script}\n{patch[pairs[0].end() :]}"
 
 
-def _named(side: str) -> str:
-    """Return the path of one side, without its time and the quotes around odd characters."""
-    path = side.rstrip("\r").partition("\t")[0]
-    if path.startswith('"'):
-        with suppress(ValueError, SyntaxError):
-            return str(ast.literal_eval(path))
-    return path
-
-
-def _is_script(path: str, place: Place) -> bool:
-    """Return whether a path names the script: from here, or from the repository's top after a/ or the like."""
-    if not path.startswith(("/", "../")):
-        names = {place.script, place.script_path.name}
-        if names & {path, path.partition("/")[2]}:
-            return True
-    return (Path.cwd() / path).resolve() == place.script_path.resolve()
-
-
-def _bases(place: Place, history: History, tag: str) -> Iterator[tuple[str, str]]:
-    best = incumbent(history)
-    with suppress(RepoError):  # it may never have been committed
-        yield "the script as it was committed", place.repo.read("HEAD", place.script)
-    if best is not None:
-        yield f"attempt {best.number} of night {tag}, the best script so far", best.proposal.script
-
-
-def _applied(patch: str, script: str, base: str) -> str | None:
-    """Apply a patch; None where it does not fit yet, since the night may keep the edit that it needs later."""
+def _fingerprint(script: str) -> str | None:
+    """Return None for a script that does not parse, which another check explains."""
     try:
-        return apply_patch(patch, script, [(0, base)])
-    except ScriptError:
-        return None
-
-
-def _fingerprint(script: str | None) -> str | None:
-    """Return None where there is no script, or one that does not parse, which another check explains."""
-    try:
-        return None if script is None else fingerprint(script)
+        return fingerprint(script)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None

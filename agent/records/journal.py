@@ -77,7 +77,6 @@ CREATE TABLE ideas (                     -- of all sources; those that are no at
     script TEXT NOT NULL REFERENCES scripts,
     title TEXT NOT NULL, hypothesis TEXT NOT NULL, source TEXT NOT NULL,
     repairs INTEGER,
-    asked_for INTEGER,                   -- the number of the question; NULL: it waits for its source's turn
     attempt INTEGER REFERENCES attempts, -- that it has become
     dropped TEXT                         -- why it never will be one
 ) STRICT;
@@ -330,15 +329,12 @@ class Journal:
         """Record an idea as soon as a source has it, which may have been paid for it; return its id."""
         sha256, keep_script = self._kept_script(idea.proposal.script)
         facts = {name: getattr(idea.proposal, name) for name in ("title", "hypothesis", "source", "repairs")}
-        facts |= {"script": sha256, "parent": idea.parent, "asked_for": idea.asked_for}
+        facts |= {"script": sha256, "parent": idea.parent}
         return int(self._write(keep_script, _insert("ideas", **facts)).lastrowid or 0)
 
-    def change_idea(self, idea: Idea) -> None:
-        """Record of an idea which script it edits and how, for which question it was chosen, or why it is dropped."""
-        sha256, keep_script = self._kept_script(idea.proposal.script)
-        values = idea.parent, sha256, idea.asked_for, idea.dropped, idea.id
-        changed = "UPDATE ideas SET parent = ?, script = ?, asked_for = ?, dropped = ? WHERE id = ?"
-        self._write(keep_script, (changed, values))
+    def drop_idea(self, idea: int, why: str) -> None:
+        """Record that the idea with this id will never be an attempt."""
+        self._write(("UPDATE ideas SET dropped = ? WHERE id = ?", (why, idea)))
 
     def _kept_script(self, script: str) -> tuple[str, Sql]:
         """Return the hash of a script, and the statement that keeps its text."""

@@ -15,7 +15,8 @@ from agent.experiment import Proposal
 from agent.night.limits import Limits
 from agent.proposers import registry
 from agent.proposers.briefing import Briefing
-from agent.proposers.registry import SOURCES, Source
+from agent.proposers.registry import SOURCES
+from agent.proposers.source import Source
 from agent.records.journal import Journal
 from agent.records.place import place_of_night
 
@@ -58,15 +59,20 @@ def test_a_night_of_another_script_goes_on_without_naming_it(grounds, monkeypatc
         assert place_of_night(Path(named), tag).script == script
 
 
-class FullDisk:
+class FullDisk(Source):
+    name = "full"
+
+    @classmethod
+    def of(cls, around: object) -> "FullDisk":
+        return cls()
+
     def ideas(self, briefing: Briefing) -> list[Proposal]:
         raise OSError(errno.ENOSPC, "No space left on device")
 
 
 @pytest.mark.usefixtures("own_cache")
 def test_a_night_that_the_machine_halts_is_named_in_the_command_that_goes_on(grounds, monkeypatch):
-    source = Source("full", "a full disk", lambda around: FullDisk())
-    monkeypatch.setattr(registry, "SOURCES", (*SOURCES, source))
+    monkeypatch.setattr(registry, "SOURCES", (*SOURCES, FullDisk))
     quick = ("--budget-s", "0.05", "--judge", "greedy", "--sandbox", "off")
     done = grounds.nightshift("run", "--proposer", "full", *quick)
     again = f"nightshift run --proposer full {' '.join(quick)} --tag "

@@ -127,8 +127,8 @@ def test_status_and_the_end_of_a_run_say_what_each_source_has_brought(mixed):
 def test_the_start_of_a_run_says_whom_it_asks(mixed):
     assert "night t goes on with --proposer mix (it was --proposer command)" in mixed.said
     (line,) = (line for line in mixed.said.splitlines() if line.startswith("  ideas "))
-    assert line.startswith("  ideas    mix: sh ")
-    assert line.endswith("agent.sh, search, catalogue, queue")
+    assert line.startswith("  ideas    mix: search, catalogue, sh ")
+    assert line.endswith("agent.sh, queue")
 
 
 # ---- submissions and notes that are none -----------------------------------------------------------------------------
@@ -176,9 +176,8 @@ LOCAL = "openai:toy@http://127.0.0.1:9/v1"
             ["--proposer", "queue", "--command", "true"],
             "--command is set, but --proposer queue asks it nothing; use com",
         ),
-        (["--price", "1,2"], "--price is about a language model; name it with --llm SPEC"),
-        (["--llm-stream"], "--llm-stream is about a language model; name it with --llm SPEC"),
-        (["--max-cost", "5", "--proposer", "mix"], "--max-cost is about a language model"),
+        (["--price", "1,2"], "--price says nothing without --llm SPEC"),
+        (["--max-cost", "5", "--proposer", "mix"], "--max-cost says nothing without --llm"),
         (["--proposer", "llm", "--llm", LOCAL, "--max-cost", "5"], "--max-cost 5 cannot be kept without a price"),
         (["--proposer", "llm", "--llm", "gpt"], "'gpt' names no language model; write PROVIDER:MODEL[@URL], as in"),
         (["--proposer", "mix", "--command", "no-such-agent -p"], "no-such-agent, the program of --command, is not on"),

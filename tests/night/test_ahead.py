@@ -1,46 +1,64 @@
-"""The next idea is made while a run trains; by when it is due, its parent may have fallen or the night have ended."""
+"""The next ideas are made while scripts train, in other threads; what was paid for outlasts a kill."""
 
 import dataclasses
+import os
 import threading
-import time
 from collections.abc import Callable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import pytest
-from asked_ahead import LATE_S, Source, dials, lab_with, night, turned, whole
-from nights import SCRIPTS, Quiet, unigram
-from sources import mixed
+from nights import Grounds, Quiet, scripted_context, unigram
+from sources import LATE_S
 
-from agent.experiment import LOCAL, Ask, Attempt, Proposal, Status
+from agent.experiment import LOCAL, Ask, Attempt, Lease, Proposal
+from agent.night.limits import Limits
 from agent.night.loop import run_night
+from agent.pools.local import LocalPool
 from agent.proposers.briefing import Briefing
-from agent.proposers.queue import Queue, submit
+from agent.proposers.source import Messages, Source
+from agent.records.journal import Journal
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
-BETTER, WORSE = unigram(SHARPNESS=0.8), unigram(SHARPNESS=0.2)
-SHARPER, SMOOTHER = turned(SHARPNESS=0.8), turned(SMOOTHING=2.0)
 
-
-# ---- beside a run ----------------------------------------------------------------------------------------------------
+@contextmanager
+def night_with(grounds: Grounds, source: Any, experiments: int, watcher: Quiet, workers: int = 1) -> Any:
+    with scripted_context(grounds.root, "t", []) as context:
+        source.messages = Messages(context.journal.record_ask, lambda: context.stop.after_run)
+        runner = dataclasses.replace(context.runner, progressed=watcher.progressed)
+        runners = [dataclasses.replace(runner, lease=Lease(f"w{number}")) for number in range(workers)]
+        yield dataclasses.replace(
+            context,
+            sources=[source],
+            messages=source.messages,
+            watcher=watcher,
+            runner=runner,
+            limits=Limits(experiments=experiments),
+            pool=LocalPool(runners) if workers > 1 else None,
+        )
 
 
 class Slow(Source):
     """Answers when the run beside which it is asked has begun; says when it was asked, and when it had its idea."""
 
-    def __init__(self, events: list[str], *edits: Callable[[str], str]) -> None:
-        super().__init__(*edits)
+    name, costs = "llm", True
+
+    def __init__(self, events: list[str]) -> None:
         self.events, self.run_began, self.answered = events, threading.Event(), threading.Event()
+        self.told: list[Briefing] = []
 
     def ideas(self, briefing: Briefing) -> list[Proposal]:
         number = len(briefing.history)
+        self.told.append(briefing)
         self.events.append(f"asked for {number}")
         if number == 2:
             assert self.run_began.wait(LATE_S)
-        proposal = super().ideas(briefing)[0]
         self.events.append(f"idea {number}")
         if number == 2:
             self.answered.set()
-        return [proposal]
+        return [Proposal(unigram(SHARPNESS=0.2 * number), f"idea {number}", "", "llm:x")]
 
 
 class Listener(Quiet):
@@ -70,114 +88,79 @@ class Listener(Quiet):
 
 def test_the_next_idea_is_made_while_the_current_one_trains(grounds):
     events: list[str] = []
-    slow = Slow(events, whole(WORSE), SHARPER)
-    with lab_with(grounds, slow, 2, listener := Listener(slow)) as context:
+    slow = Slow(events)
+    with night_with(grounds, slow, 2, listener := Listener(slow)) as context:
         run_night(context)
     assert events == [
         *("run of 0", "verdict on 0", "asked for 1", "idea 1"),
         *("run of 1", "asked for 2", "idea 2", "verdict on 1", "run of 2", "verdict on 2"),
     ]
-    assert [one.parent for one in grounds.attempts("t")] == [None, 0, 0]
     in_flight = slow.told[1].history[1]
     assert (in_flight.done_runs, in_flight.decision) == ((), None)
     assert len(listener.threads) == 1
 
 
-class Endless(Source):
-    """Has its first idea, and none until it is told that nobody waits for another."""
+# ---- several workers -------------------------------------------------------------------------------------------------
 
-    ended = False
+
+class Together(Source):
+    """Answers in any thread, once as many questions were asked at once as there are workers."""
+
+    name, costs, at_once = "llm", True, None
+
+    def __init__(self, workers: int, script: Callable[[int], str]) -> None:
+        self.barrier, self.lock, self.script = threading.Barrier(workers), threading.Lock(), script
+        self.workers, self.asked = workers, 0
 
     def ideas(self, briefing: Briefing) -> list[Proposal]:
-        if len(briefing.history) > 1:
-            deadline = time.monotonic() + LATE_S
-            while not self.outbox.stopped() and time.monotonic() < deadline:  # type: ignore[union-attr]
-                time.sleep(0.01)
-            self.ended = self.outbox.stopped()  # type: ignore[union-attr]
-            self.outbox.record_ask(Ask(2, "llm:x", "", 1.0, failure="stopped"))  # type: ignore[union-attr]
-        return super().ideas(briefing)
+        with self.lock:
+            self.asked += 1
+            is_first = self.asked <= self.workers
+        if is_first:
+            self.barrier.wait(LATE_S)
+        number = 1 + max((int(one.proposal.title[5:] or 0) for one in briefing.history[1:]), default=0)
+        with self.lock:
+            self.messages.record(Ask(briefing.number, "llm:x", "", 1.0, usd=0.5))
+        number = max(number, briefing.number)
+        return [Proposal(self.script(number), f"idea {number}", "", "llm:x")]
 
 
-class Stops(Quiet):
-    def scoring_began(self, attempt: Attempt, worker: str = LOCAL) -> None:
-        if attempt.number == 1:
-            self.context.stop.wish("after-run")
+class Dies(Quiet):
+    """Is killed as soon as so many ideas wait in the journal, while attempt 1 trains."""
 
+    def __init__(self, journal: Path, ideas: int) -> None:
+        super().__init__()
+        self.journal, self.ideas = journal, ideas
 
-def test_a_question_ends_with_the_night_and_what_it_cost_is_known(grounds):
-    endless, watcher = Endless(whole(WORSE), SHARPER), Stops()
-    with lab_with(grounds, endless, 5, watcher) as context:
-        watcher.context = context
-        run_night(context)
-        assert [ask.failure for ask in context.journal.asks()] == ["stopped"]
-        context.stop.forget()
-    assert endless.ended
-    assert [one.settled for one in grounds.attempts("t")] == [True, True]
-
-
-# ---- a parent that is no longer the best -----------------------------------------------------------------------------
+    def progressed(self, progress: object, elapsed_s: float, worker: str = LOCAL) -> None:
+        with Journal.read(self.journal) as journal:
+            if len(journal.attempts()) > 1 and len(journal.waiting_ideas()) >= self.ideas:
+                os.kill(os.getpid(), 9)
 
 
 @pytest.mark.slow
-def test_an_idea_that_was_paid_for_is_carried_over_to_the_new_best_script_or_asked_for_again(grounds):
-    source = Source(SHARPER, turned(SHARPNESS=0.9), turned(SHARPNESS=1.0), SMOOTHER)
-    attempts = night(grounds, source, experiments=3)
-    assert [briefing.parent.number for briefing in source.told] == [0, 0, 1, 1]
-    assert [one.parent for one in attempts] == [None, 0, 1, 2]
-    assert attempts[2].proposal.title == "idea 3"  # the second turns the dial that #1 has turned
-    assert dials(attempts[3]) == (1.0, 2.0)
+def test_all_ideas_that_were_paid_for_are_tried_once_after_a_kill(grounds):
+    path, workers = grounds.folder("t") / "journal.sqlite", 3
+    trains = "    while (elapsed := "
 
+    def script(number: int) -> str:
+        waits = f"    while {number} <= {workers} and not Path({str(grounds.root / 'gate')!r}).exists():\n"
+        return unigram(SHARPNESS=0.5 - number / 100).replace(trains, f"{waits}        time.sleep(0.01)\n{trains}")
 
-def test_a_source_that_costs_nothing_is_asked_when_the_run_is_over(grounds):
-    source = Source(whole(WORSE), SMOOTHER, name="search")
-    with lab_with(grounds, source, 2) as context:
-        mix = mixed({"search": source}, 0, repairers=(), outbox=context.outbox)
-        run_night(dataclasses.replace(context, proposer=mix))
-    assert [briefing.history[-1].status for briefing in source.told] == [Status.KEEP, Status.DISCARD]
-    assert dials(grounds.attempts("t")[2]) == (0.5, 2.0)
-
-
-class Paid(Source):
-    """Calls somebody before each idea, who wants money for it."""
-
-    def ideas(self, briefing: Briefing) -> list[Proposal]:
-        self.outbox.record_ask(Ask(len(briefing.history), "llm:x", "", 1.0, usd=0.5))  # type: ignore[union-attr]
-        return super().ideas(briefing)
-
-
-class Submits(Quiet):
-    """A person who hands in a script while attempt 1 is scored."""
-
-    def scoring_began(self, attempt: Attempt, worker: str = LOCAL) -> None:
-        if attempt.number == 1:
-            submit(self.context.place.queue, unigram(SHARPNESS=0.9), "mine", script="train_mlx.py", now="now")
-
-
-def test_what_a_person_submits_during_a_run_is_tried_before_what_the_search_made_ahead(grounds):
-    watcher = Submits()
-    search = Paid(whole(WORSE), SMOOTHER, SMOOTHER, SMOOTHER, name="search")
-    with lab_with(grounds, search, 2, watcher) as context:
-        watcher.context = context
-        queue = Queue(context.place.queue, context.place.nights)
-        run_night(
-            dataclasses.replace(
-                context,
-                proposer=mixed(
-                    {"queue": queue, "search": search}, 0, first=("queue",), repairers=(), outbox=context.outbox
-                ),
-            )
-        )
-    assert [one.proposal.source for one in grounds.attempts("t")][:3] == ["you", "search", "queue: 0001"]
-
-
-def test_after_a_crash_its_maker_repairs_it_first_and_the_idea_made_ahead_waits(grounds):
-    crash = (SCRIPTS / "diverges.py").read_text()
-    source = Source(whole(crash), SHARPER, whole(WORSE))
-    attempts = night(grounds, source, experiments=3)
-    assert [briefing.broken and briefing.broken.number for briefing in source.told] == [None, None, 1]
-    assert [one.status for one in attempts] == ["keep", "crash", "discard", "keep"]
-    assert attempts[2].proposal.repairs == 1
-    assert attempts[3].proposal.title == "idea 2"
-
-
-# ---- kills -----------------------------------------------------------------------------------------------------------
+    if (dying := os.fork()) == 0:
+        with night_with(grounds, Together(workers, script), 9, Dies(path, 2), workers) as context:
+            run_night(context)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(dying, 0)[1]) == -9
+    with Journal.read(path) as journal:
+        known = {idea.proposal.title for idea in journal.waiting_ideas()}
+    assert len(known) >= 2
+    (grounds.root / "gate").touch()
+    with night_with(grounds, Together(1, script), 6, Quiet(), workers) as context:
+        run_night(context)
+        assert context.journal.waiting_ideas() == ()
+        asks = len(context.journal.asks())
+    titles = [one.proposal.title for one in grounds.attempts("t")[1:]]
+    assert len(titles) == len(set(titles)) == 6
+    assert known <= set(titles)
+    assert asks <= 6 + workers  # a call may be recorded an instant before its idea is

@@ -9,8 +9,8 @@ from sources import Source, attempt, brief
 
 from agent.errors import NoIdea, RepoError
 from agent.experiment import Decision, Kind, Score, Status
+from agent.night.ideas import proposals_of
 from agent.night.plan import fallen_keeps
-from agent.proposers.outbox import Outbox
 
 BETTER, BEST, WORSE = unigram(SHARPNESS=0.8), unigram(SHARPNESS=1.0), unigram(SHARPNESS=0.2)
 CRASHES_AT_DAWN = BETTER.replace("data = prepare", "assert options.seed < 1000, 'not at dawn'\n    data = prepare")
@@ -64,4 +64,4 @@ def test_what_has_no_score_on_the_holdout_is_kept_no_more():
 @pytest.mark.parametrize("error", [RepoError("git is gone"), ValueError("\x1b[2J"), PermissionError("no /tmp")])
 def test_a_source_that_breaks_is_one_without_an_idea(error):
     with pytest.raises(NoIdea, match=r"git is gone|not foreseen \((ValueError: \\x1b\[2J|PermissionError: no /tmp)\)"):
-        Outbox(lambda: False).ask(Source("llm", error), brief([attempt(0, "you")]))
+        proposals_of(Source("llm", error), brief([attempt(0, "you")]))

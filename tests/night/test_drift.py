@@ -100,7 +100,7 @@ def night_after_two_runs(grounds: Grounds) -> Iterator[tuple[NightContext, Distu
         with scripted_context(grounds.root, "t", [], budget_s=BUDGET_S) as context:
             runner = replace(context.runner, lease=Lease(cores=(CORE,)))
             night = replace(context, runner=runner, watcher=watcher)
-            run_night(replace(night, proposer=Scripted([])))
+            run_night(replace(night, sources=[Scripted([])]))
             run_once(night, 0)
             yield night, watcher
     finally:

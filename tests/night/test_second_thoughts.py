@@ -18,6 +18,7 @@ from agent.night.lock import AFTER_RUN, Stop
 from agent.night.loop import run_night
 from agent.night.state import NightContext
 from agent.proposers.briefing import Briefing
+from agent.proposers.source import Source
 
 BETTER, BEST = unigram(SHARPNESS=0.8), unigram(SHARPNESS=1.0)
 CRASHES_LATER = BEST.replace("data = prepare", "assert options.seed == 0, 'only the first seed'\n    data = prepare")
@@ -125,8 +126,10 @@ def test_turned_dials_are_not_tried_dry_and_other_edits_are(grounds):
     assert not list(grounds.folder("t").glob("runs/0002/dry/model*"))
 
 
-class Sometimes:
+class Sometimes(Source):
     """Has an idea when it is asked for the third time, and then none for ever."""
+
+    name = "sometimes"
 
     def __init__(self) -> None:
         self.asked = 0
@@ -141,7 +144,7 @@ class Sometimes:
 def test_a_night_waits_for_ideas_but_not_for_ever(grounds, monkeypatch):
     monkeypatch.setattr("agent.night.ideas.WAITS_S", (0.01, 0.02))
     sometimes = Sometimes()
-    context = night(grounds, [], Doubtful(), proposer=sometimes)
+    context = night(grounds, [], Doubtful(), sources=[sometimes])
     assert [one.status for one in grounds.attempts("t")] == ["keep", "keep"]
     assert sometimes.asked == 3 + 3
     assert "no source has an idea now; asking again in 0.02 s" in context.watcher.sentences

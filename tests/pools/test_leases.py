@@ -30,7 +30,6 @@ from agent.pools.leases import (
     ranges,
     sets_of_cores,
 )
-from agent.proposers.briefing import NoSource
 from agent.records.place import Place
 from agent.records.terms import opened, resumed
 from agent.runs.fixed import check_same_machine
@@ -258,7 +257,7 @@ def test_the_cores_of_a_worker_are_part_of_the_nights_device(tmp_path, tiny_data
     monkeypatch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
     root, total = make_repository(tmp_path / "user", unigram()), sum(map(len, cores_of_machine()))
     asked = {"workers": 2, "sandbox": "off"}
-    with open_context(Request(Place.of(root / "train_mlx.py"), "t", 0.05, None, asked, proposer=NoSource())) as context:
+    with open_context(Request(Place.of(root / "train_mlx.py"), "t", 0.05, None, asked, sources=())) as context:
         runner, night, pool = context.runner, context.runner.night, context.pool
         assert pool is not None
         assert [one.workers for one in context.journal.calls()] == [2]

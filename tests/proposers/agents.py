@@ -11,6 +11,7 @@ from agent.errors import NoIdea
 from agent.experiment import Attempt, Ending, Proposal, Run, Score, Status
 from agent.proposers.briefing import Briefing
 from agent.proposers.command import Command
+from agent.proposers.source import Messages
 
 IDEA = "printf 'half the step size\\n\\nIt overshoots.\\n' > IDEA.md\n"
 EDITED = SCRIPT.replace("LR = 0.04", "LR = 0.02")
@@ -47,7 +48,7 @@ class Agent:
         self.program.write_text(f"#!{interpreter}\n{script}")
         self.program.chmod(0o755)
         line = " ".join([str(self.program), *arguments])
-        return Command(line, self.folder, self.asks.append, lambda: self.stopping, **options)
+        return Command(line, self.folder, Messages(self.asks.append, lambda: self.stopping), **options)
 
     def saw(self, briefing: Briefing) -> Path:
         """A copy of its clone."""

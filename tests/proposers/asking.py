@@ -11,6 +11,7 @@ from agent.experiment import Ask, Attempt, Ending, Proposal, Run, Score, Status
 from agent.proposers.briefing import Briefing
 from agent.proposers.llm.chat import Patience
 from agent.proposers.llm.llm import LLM
+from agent.proposers.source import Messages
 
 SCRIPT = unigram()
 OLD = "SMOOTHING = 1.0  # added to every count  [0.01, 100.0] log"
@@ -25,8 +26,6 @@ EDIT = edit()
 WANTED = SCRIPT.replace(OLD, OLD.replace("1.0", "0.5"))
 QUICK = Patience(ask_s=30.0, retries=1, max_tokens=1000)
 PROVIDERS = pytest.mark.parametrize("provider", ["openai", "anthropic"])
-MANNERS = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-TWO_WAYS = pytest.mark.parametrize(("provider", "stream"), [("openai", False), ("anthropic", True)])
 
 
 def attempt(number: int, script: str, *runs: Run, status: Status = Status.KEEP, source: str = "you") -> Attempt:
@@ -43,9 +42,10 @@ class Model:
 
     def __init__(self, server: Server, provider: str = "openai", key: str = KEY, **options: object) -> None:
         self.asks: list[Ask] = []
+        self.messages = Messages(self.asks.append)
         environ = {f"{provider.upper()}_API_KEY": key}
         options = {"patience": QUICK, "environ": environ} | options
-        self.llm = LLM(server.spec(provider), self.asks.append, **options)  # type: ignore[arg-type]
+        self.llm = LLM(server.spec(provider), self.messages, **options)  # type: ignore[arg-type]
 
     def ideas(self, briefing: Briefing = BRIEFING) -> list[Proposal]:
         return self.llm.ideas(briefing)

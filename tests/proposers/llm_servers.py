@@ -34,10 +34,6 @@ class Request:
         return self.path.endswith("/messages")
 
     @property
-    def streams(self) -> bool:
-        return bool(self.body.get("stream"))
-
-    @property
     def messages(self) -> list[str]:
         """Return the messages without the system prompt."""
         return [_joined(turn["content"]) for turn in self.body["messages"] if turn["role"] != "system"]
@@ -124,13 +120,10 @@ class Server:
 
 
 def says(text: str, *, finish: str | None = None, usage: Usage = True) -> Behaviour:
-    """Answer with a text, in the API and manner that the request asks for."""
+    """Answer with a text, in the API of the request."""
 
     def behave(request: Request, handler: Handler) -> None:
-        if request.streams:
-            handler.send(200, b"".join(_events(request, text, finish, usage)), "text/event-stream")
-        else:
-            handler.send(200, json.dumps(_whole(request, text, finish, usage)).encode())
+        handler.send(200, b"".join(_events(request, text, finish, usage)), "text/event-stream")
 
     return behave
 
@@ -183,21 +176,6 @@ def trickles(every_s: float = 0.01) -> Behaviour:
         handler.close_connection = True
 
     return behave
-
-
-def _whole(request: Request, text: str, finish: str | None, usage: Usage) -> dict[str, Any]:
-    if request.is_anthropic:
-        counts = {"input_tokens": TOKENS_IN, "output_tokens": TOKENS_OUT}
-        answer = {
-            "id": "m", "type": "message", "role": "assistant", "model": request.body["model"],
-            "content": [{"type": "text", "text": text}], "stop_reason": finish or "end_turn", "stop_sequence": None,
-        }  # fmt: skip
-    else:
-        counts = {"prompt_tokens": TOKENS_IN, "completion_tokens": TOKENS_OUT, "total_tokens": TOKENS_IN + TOKENS_OUT}
-        choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": finish or "stop"}
-        answer = {"id": "c", "object": "chat.completion", "created": 0, "model": request.body["model"]}
-        answer |= {"choices": [choice]}
-    return answer | ({"usage": counts | _more(usage)} if usage else {})
 
 
 def _events(request: Request, text: str, finish: str | None, usage: Usage) -> Iterator[bytes]:

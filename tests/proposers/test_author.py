@@ -4,7 +4,6 @@ import ast
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 from briefings import CURVE, HISTORY, SETTING, attempt, edited, told
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -102,14 +101,13 @@ def curves_told(**curves: Curve) -> list[str]:
     return page.partition("# Loss curves\n\n")[2].partition("\n\n")[2].partition("\n\n#")[0].splitlines()
 
 
-def test_curves_stand_below_the_incumbents_with_the_loss_at_equal_tokens():
+def test_curves_stand_below_the_incumbents():
     slow = tuple((fraction, loss - 0.1) for fraction, loss in CURVE)  # a lower loss at every time, at half the speed
     head, best, other = curves_told(a2=CURVE, a4=slow)
-    assert head.split() == ["time", *(f"{tenth}0%" for tenth in range(1, 11)), "tokens/s", "equal", "tokens"]
+    assert head.split() == ["time", *(f"{tenth}0%" for tenth in range(1, 11)), "tokens/s"]
     assert best.split() == ["#2", "incumbent", *(f"{loss:.4g}" for _, loss in CURVE)]
     assert other.split()[:4] == ["#4", "near", "miss", "4.7"]
-    assert other.split()[-2] == "-55%"
-    assert float(other.split()[-1]) == pytest.approx(-0.1 - 0.2 * 5 * (1 - 500 / 1100), abs=0.001)
+    assert other.split()[-1] == "-55%"
     stopped = curves_told(a2=CURVE, a4=slow[:1])[2]
     assert stopped.split() == ["#4", "near", "miss", "4.7", "-55%"]
     assert curves_told(a4=CURVE, a3=CURVE) == []

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from nights import PROJECT, Grounds, scripted_context
+from sources import Source
 
 from agent.night.briefing import briefing_of
 from agent.night.ideas import brief
@@ -59,7 +60,7 @@ def test_a_night_tells_its_setting_only_where_a_source_can_read(grounds):
         state = context.state()
         assert state.best is not None
         assert brief(context, state, state.best).setting is None
-        told = brief(replace(context, has_reader=True), state, state.best)
+        told = brief(replace(context, sources=[Source("llm")]), state, state.best)
     assert told.setting is not None
     assert told.setting.calls
     assert told.left == Left(None, None)

@@ -15,7 +15,16 @@ from agent.proposers.catalogue import idea
 from agent.script.dials import searched
 
 EXPERIMENTS = 8
-QUICK = ("--budget-s", "0.05", "--judge", "greedy", "--sandbox", "off")
+QUICK = (
+    "--budget-s",
+    "0.05",
+    "--judge",
+    "greedy",
+    "--sandbox",
+    "off",
+    "--seed",
+    "3",
+)  # which draws the catalogue first
 COUNTED = "    logits = (SHARPNESS + jitter) * np.log(counts + SMOOTHING)\n"
 DIAL = "SMOOTHING ="
 

@@ -17,6 +17,7 @@ from agent.experiment import Ask, Audit, Decision, Ending, Kind, Proposal, Run, 
 from agent.proposers.author.pages import facts_page
 from agent.proposers.briefing import Briefing, Refusal
 from agent.proposers.command import LOG_BYTES, Command, billed, events_of, last_words, split
+from agent.proposers.source import Messages
 from agent.script.contract import MAX_SCRIPT_BYTES
 
 EDIT = "sed -i.orig 's/^LR = .*/LR = 0.02/' train_mlx.py\n"
@@ -79,18 +80,14 @@ def test_the_clone_holds_what_was_promised_and_nothing_else(agent):
         *(BASE, attempt(1, SCRIPT.replace("4", "5")), better), program=program, notes=notes, refused=(refusal,)
     )
     clone = agent.saw(briefing)
-    ours = (
-        "FACTS.md TASK.md history/0001.diff history/0002.diff history/refused-1.diff notes.md program.md train_mlx.py"
-    )
+    ours = "FACTS.md TASK.md notes.md program.md train_mlx.py"
     files = {str(path.relative_to(clone)) for path in clone.rglob("*") if path.is_file() and ".git" not in path.parts}
     assert files == {*ours.split(), "agent/lab/kernels/plain.py", "prepare.py"}
     assert (clone / "program.md").read_text() == "Be bold.\n"
     assert (clone / "notes.md").read_text() == "- no dropout\n- leave\n  the tokenizer\n"
     assert (clone / "FACTS.md").read_text() == facts_page(briefing)
     assert (clone / "train_mlx.py").read_text() == better.proposal.script
-    assert "+LR = 0.02" in (clone / "history" / "refused-1.diff").read_text()
-    task = (clone / "TASK.md").read_text()
-    assert '- "half the step" (`history/refused-1.diff`): "that was attempt 7 already"' in task
+    assert '- "half the step": "that was attempt 7 already"' in (clone / "TASK.md").read_text()
 
 
 def test_what_a_scorer_has_said_is_not_passed_on(agent):
@@ -118,16 +115,6 @@ def test_a_broken_attempt_is_shown_to_be_mended_with_the_end_of_its_log(agent):
     assert 'your attempt 1, "title 1"' in task
     (proposal,) = agent.does("sed -i.orig s/WIDHT/96/ train_mlx.py\n" + IDEA).ideas(briefing)
     assert (proposal.script, proposal.repairs) == (SCRIPT.replace("64", "96"), 1)
-
-
-def test_a_long_night_fits_into_the_clone(agent):
-    long = "".join(f"A{k} = {k}\n" for k in range(5000))
-    scripts = [f"{SCRIPT}{long}B = {number}\n" for number in range(60)]
-    history = [attempt(n, scripts[n], Status.KEEP if n < 3 else Status.DISCARD) for n in range(1, 60)]
-    shown = sorted((agent.saw(brief(BASE, *history)) / "history").iterdir())
-    assert len(shown) == 40
-    assert [path.name for path in (*shown[:2], shown[-1])] == ["0001.diff", "0002.diff", "0059.diff"]
-    assert shown[0].stat().st_size < 21_000
 
 
 # ---- where it runs ---------------------------------------------------------------------------------------------------
@@ -273,7 +260,7 @@ def test_a_command_that_cannot_work_is_refused_before_the_night(line, error, wor
 def test_a_program_beside_the_user_is_found_from_the_desk(agent, monkeypatch):
     agent.does(EDIT)
     monkeypatch.chdir(agent.program.parent)
-    command = Command("./agent.sh", agent.folder, agent.asks.append, lambda: False)
+    command = Command("./agent.sh", agent.folder, Messages())
     assert command.ideas(brief())[0].script == EDITED
 
 
@@ -291,7 +278,6 @@ CLAUDE = {
         "cache_read_input_tokens": 30000,
         "output_tokens": 400,
     },
-    "modelUsage": {"small": {"costUSD": 0.0034}, "large": {"costUSD": 0.12}},
 }
 ASK = Ask(1, "command:toy", "now", 1.0)
 CODEX = {"type": "turn.completed", "usage": {"input_tokens": 5000, "cached_input_tokens": 4000, "output_tokens": 60}}
@@ -300,7 +286,7 @@ CODEX = {"type": "turn.completed", "usage": {"input_tokens": 5000, "cached_input
 def test_an_agents_own_bill_is_recorded(agent):
     agent.does(EDIT + f"echo thinking; echo '{json.dumps(CLAUDE)}'; echo a warning >&2\n").ideas(brief())
     (ask,) = agent.asks
-    assert (ask.usd, ask.tokens_in, ask.tokens_out, ask.model) == (0.1234, 32010, 400, "large")
+    assert (ask.usd, ask.tokens_in, ask.tokens_out) == (0.1234, 32010, 400)
 
 
 def test_events_line_by_line_tell_the_tokens(agent):
@@ -308,8 +294,7 @@ def test_events_line_by_line_tell_the_tokens(agent):
         0
     ]
     (ask,) = agent.asks
-    assert (ask.usd, ask.tokens_in, ask.tokens_out, ask.model) == (None, 5000, 60, None)
-    assert ask.tokens_cached == 4000
+    assert (ask.usd, ask.tokens_in, ask.tokens_out) == (None, 5000, 60)
 
 
 @pytest.mark.parametrize(
@@ -330,15 +315,17 @@ def test_the_last_words_of_agents_that_speak_json_are_told(events):
 @pytest.mark.parametrize(
     "line",
     ['{"total_cost_usd": -1}', '{"total_cost_usd": NaN}', '{"usage": {"input_tokens": true}}', "{" * 5000,
-     f'{{"total_cost_usd": {"9" * 400}, "modelUsage": []}}'],
+     f'{{"total_cost_usd": {"9" * 400}}}'],
 )  # fmt: skip
 def test_a_bill_beyond_all_sense_is_none(line):
     assert billed(ASK, events_of(line)) == ASK
 
 
-@given(st.text() | st.recursive(st.none() | st.booleans() | st.floats() | st.integers() | st.text(),
-       lambda inner: st.dictionaries(st.sampled_from(["total_cost_usd", "usage", "modelUsage", "result", "input_tokens",
-                                     "costUSD"]), inner) | st.lists(inner)).map(json.dumps))  # fmt: skip
+FACTS = st.sampled_from(["total_cost_usd", "usage", "result", "input_tokens"])
+LEAVES = st.none() | st.booleans() | st.floats() | st.integers() | st.text()
+
+
+@given(st.text() | st.recursive(LEAVES, lambda one: st.dictionaries(FACTS, one) | st.lists(one)).map(json.dumps))
 @settings(max_examples=100, deadline=None)
 def test_no_log_can_break_the_reading_of_bills(log):
     bill = billed(ASK, events_of(log))

@@ -9,9 +9,10 @@ from llm_servers import KEY, Server, status
 from agent.errors import NightError
 from agent.experiment import Terms
 from agent.proposers.author.pages import Conversation
-from agent.proposers.llm.chat import cache_price, question
+from agent.proposers.llm.chat import question
 from agent.proposers.llm.endpoint import NO_KEY, Endpoint
-from agent.proposers.registry import model_of
+from agent.proposers.llm.llm import LLM
+from agent.proposers.source import Messages
 
 HTTPS = "https://openrouter.ai/api/v1"
 
@@ -87,8 +88,9 @@ def test_a_key_that_would_cross_the_network_in_the_clear_stays_here():
 )
 def test_that_a_key_stays_here_is_said_when_the_night_begins(monkeypatch, url, told):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    said: list[str] = []
-    model_of(Terms(proposer="llm", llm=f"openai:m@{url}/v1"), print, lambda: False, said.append)
+    messages = Messages()
+    LLM.by_terms(Terms(proposer="llm", llm=f"openai:m@{url}/v1"), messages)
+    said = messages.taken()
     sentence = (
         "OPENAI_API_KEY is not sent to 192.168.1.5:8000: plain http to another machine would show it to the network"
     )
@@ -108,9 +110,3 @@ def test_the_key_stands_in_nothing_that_is_shown():
 def test_openais_own_models_are_told_their_limit_by_its_new_name():
     home = Endpoint.parse("openai:gpt-5", None, {"OPENAI_API_KEY": KEY})
     assert question(Conversation("", ()), home, 7)["max_completion_tokens"] == 7
-
-
-def test_what_anthropics_own_server_keeps_for_an_hour_costs_twice_the_input():
-    environ = {"ANTHROPIC_API_KEY": KEY}
-    home, other = (Endpoint.parse("anthropic:m", url, environ) for url in (None, "http://localhost:1"))
-    assert (cache_price(home), cache_price(other)) == (2.0, 1.25)

@@ -8,7 +8,7 @@ from briefings import attempt, edited, told
 from nights import unigram
 
 from agent.experiment import Attempt, Audit, Decision, DryRun, Ending, Kind, Proposal, Run, Score
-from agent.proposers.author.pages import AskMode, Conversation, ask_again, compose
+from agent.proposers.author.pages import Conversation, ask_again, compose
 from agent.proposers.briefing import Briefing, Refusal
 from agent.proposers.llm.reply import read_reply
 
@@ -17,7 +17,7 @@ SECRET = "the validation text says: call me Ishmael"
 
 
 def question(briefing: Briefing, broken: Attempt | None = None) -> str:
-    return compose(briefing, broken).messages[0]
+    return compose(replace(briefing, broken=broken, asked_for=1)).messages[0]
 
 
 def crashed(number: int, last_lines: str, **facts: object) -> Attempt:
@@ -49,10 +49,10 @@ def test_the_form_that_is_shown_is_one_that_is_read():
     assert read_reply(form, SCRIPT, "train_mlx.py").script == SCRIPT.replace(old, new)
 
 
-def test_all_questions_of_a_night_begin_alike_until_an_attempt_is_kept_in_every_mode():
+def test_all_questions_of_a_night_begin_alike_until_an_attempt_is_kept():
     program = "Lower val_bpb. Look at the optimizer.\n\n" * 800
     later = told(attempt(6, edited(LR=1), Kind.WORSE), program=program)
-    asked = [compose(told(program=program)), *(compose(later, mode=mode) for mode in AskMode)]
+    asked = [compose(told(program=program)), *(compose(replace(later, asked_for=number)) for number in (7, 6, 8))]
     assert len({(one.system, one.messages[0][: one.stable_chars]) for one in asked}) == 1
     assert len({one.messages[0] for one in asked}) == 4
     assert "# Edits to combine" in asked[3].messages[0]

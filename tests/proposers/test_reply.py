@@ -10,8 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from nights import unigram
 
-from agent.proposers.author.attempts import Combinable
-from agent.proposers.llm.reply import MAX_EDITS, REPLY_CHARS, BadReply, combined, read_ideas, read_reply
+from agent.proposers.llm.reply import MAX_EDITS, REPLY_CHARS, BadReply, read_reply
 from agent.script.dials import fingerprint
 
 SCRIPT = unigram()
@@ -154,9 +153,6 @@ PIECES = st.sampled_from(
 def test_no_reply_does_more_than_edit_or_be_refused(text):
     before = set(Path().iterdir())
     with suppress(BadReply):
-        (edited, *_) = read_ideas(text, SCRIPT, NAME)
-        assert fingerprint(edited.script) != fingerprint(SCRIPT)
-    with suppress(BadReply):
         edited = read_reply(text, SCRIPT, NAME)
         assert fingerprint(edited.script) != fingerprint(SCRIPT)
         assert edited.title
@@ -187,80 +183,3 @@ def test_any_edit_of_whole_lines_comes_out_as_it_was_meant(data):
         assert "does not parse" in refusal(HEAD + block("\n".join(kept), "\n".join(new)))
     else:
         assert read(HEAD + block("\n".join(kept), "\n".join(new))) == wanted
-
-
-# ---- several ideas, and combinations ---------------------------------------------------------------------------------
-
-SHARE, NOTE = "SHARE = 0.25  # of the training text that is counted  {0.125, 0.25, 0.5, 1.0}", 'NOTE = "unigram"'
-NOTE_LINE = next(line for line in SCRIPT.split("\n") if line.startswith(NOTE))
-
-
-def idea(title: str, search: str, replace: str) -> str:
-    return f"TITLE: {title}\nHYPOTHESIS: It may help.\nFILE: {NAME}\n{block(search, replace)}"
-
-
-FIRST, SECOND = idea("one", OLD, NEW), idea("two", SHARE, "SHARE = 0.5")
-THIRD = idea("three", NOTE_LINE, 'NOTE = "more"')
-UNFINISHED = SECOND.replace(">>>>>>> REPLACE\n", "")
-PLAN = "A plan:\nIdea 1: less smoothing.\nIdea 2: more text.\n\n"
-
-
-def titles(text: str, **more: bool) -> list[str]:
-    return [one.title for one in read_ideas(text, SCRIPT, NAME, **more)]
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        (FIRST + SECOND + THIRD, "one two three"),
-        (f"IDEA 1\n{FIRST}\nIDEA 2\n{SECOND}\nIDEA 3\n{THIRD}", "one two three"),
-        (f"<think>IDEA 1\n{THIRD}</think>\nHere they are.\nIDEA 1\n{FIRST}\nIDEA 2\n{SECOND}", "one two"),
-        (f"{PLAN}IDEA 1\n{FIRST}\nIDEA 2\n{SECOND}\nIDEA 3\n{THIRD}", "one two three"),
-        (f"IDEA 1\n{FIRST}\nIDEA 2\n{UNFINISHED}\nIDEA 3\n{THIRD}", "one three"),
-        (f"IDEA 1\n{FIRST}\nIDEA 2\n{block(SHARE, 'SHARE = 0.5')}\nIDEA 3\n{THIRD}", "one three"),
-        (FIRST + idea("nowhere", "x = 1", "x = 2") + THIRD, "one three"),
-        (FIRST + FIRST.replace("one", "again") + THIRD, "one three"),
-        (FIRST + SECOND + THIRD + idea("four", OLD, "SMOOTHING = 0.1"), "one two three"),
-        (idea("one", OLD, "# TITLE: of a plot\n# IDEA 2: later\nSMOOTHING = 0.5") + SECOND, "one two"),
-    ],
-)
-def test_each_idea_of_an_answer_is_read_by_itself(text, found):
-    assert " ".join(titles(text)) == found
-
-
-def test_what_is_wrong_is_told_where_no_idea_is_sound():
-    with pytest.raises(BadReply, match=r"idea 1: block 1 is not whole.*; idea 2: the SEARCH of block 1 does not"):
-        titles(UNFINISHED + idea("nowhere", "x = 1", "x = 2"))
-
-
-def test_the_last_idea_of_an_answer_that_was_cut_off_is_not_read():
-    assert titles(FIRST + SECOND + THIRD, is_whole=False) == ["one", "two"]
-    with pytest.raises(BadReply, match="cut off"):
-        titles(FIRST, is_whole=False)
-
-
-PARTS = Combinable(near=(3, 7), keeps=(2,))
-
-
-@pytest.mark.parametrize("said", ["3, 7", "#3 and #7", "attempts 3, 7", "7 + 3"])
-def test_a_combination_names_its_parts(said):
-    edited = combined(read_reply(FIRST.replace("HYPO", f"COMBINES: {said}\nHYPO"), SCRIPT, NAME), PARTS)
-    assert (edited.script, edited.hypothesis) == (WANTED, "Combines #3 and #7. It may help.")
-
-
-@pytest.mark.parametrize(
-    ("said", "why"),
-    [
-        (None, "has no line COMBINES:"),
-        ("the best ones", "has no line COMBINES:"),
-        ("3, 4", "two or more attempts of [2, 3, 7], at least one of them of [3, 7]"),
-        ("9" * 5000, "of [2, 3, 7]"),
-        ("3", "two or more"),
-        ("2", "two or more"),
-        ("2, 2", "two or more"),
-    ],
-)
-def test_a_combination_of_anything_else_is_refused(said, why):
-    text = FIRST if said is None else FIRST.replace("HYPO", f"COMBINES: {said}\nHYPO")
-    with pytest.raises(BadReply, match=re.escape(why)):
-        combined(read_reply(text, SCRIPT, NAME), PARTS)

@@ -88,7 +88,10 @@ def test_a_diff_of_something_else_is_not(place, command):
     "command", ["diff train_mlx.py ../../idea.py", "diff -c train_mlx.py ../../idea.py", "echo 'Title: no hunks'"]
 )
 def test_another_form_of_diff_is_told_apart_from_a_broken_script(place, command):
-    with pytest.raises(ScriptError, match=r"idea.patch is no unified diff; make it with: diff -u lab/train_mlx.py"):
+    with pytest.raises(
+        ScriptError,
+        match=r"idea.patch is no unified diff .*; make it with: diff -u lab/train_mlx.py",
+    ):
         submitted(place, command)
 
 
@@ -106,11 +109,9 @@ def test_a_diff_of_the_users_own_edit_is_queued_and_tried(grounds, tmp_path):
 def test_what_changes_nothing_is_refused_at_once(grounds, tmp_path):
     grounds.try_scripts("t", [BETTER])
     for text, sentence in {
-        unigram(): "is the script as it was committed; change something first",
-        unigram() + "\n# a word\n": "is the script as it was committed; change something first",
-        BETTER: "is attempt 1 of night t, the best script so far; change something first",
-        "": "is empty; a diff of two equal files is",
-        " \n": "is empty; a diff of two equal files is",
+        unigram() + "\n# a word\n": "changes nothing that runs in the script as it was committed",
+        BETTER: "is attempt 1 of night t, keep (see:",
+        " \n": "is no unified diff that changes anything",
     }.items():
         (tmp_path / "idea.py").write_text(text)
         assert sentence in refused(grounds.nightshift("submit", str(tmp_path / "idea.py"), "-m", "an idea"))
@@ -148,8 +149,8 @@ def test_an_edit_that_waits_already_is_refused_at_once_whatever_form_it_has(grou
     for name in ("first.py", "again.py", "again.patch"):
         told = refused(grounds.nightshift("submit", str(tmp_path / name), "-m", "the same"))
         assert told == (
-            f"{tmp_path / name} waits already, as 0001.patch of the queue (sharper); change something first, "
-            f"or take that one out by deleting {queue / '0001.patch'}"
+            f"{tmp_path / name} waits already, as {queue / '0001.patch'} (sharper); change something first, "
+            f"or delete that one"
         )
     assert [path.name for path in waiting(queue)] == ["0001.patch", "0002.patch"]
     (queue / "0001.patch").unlink()
@@ -163,7 +164,7 @@ def test_an_entry_that_another_program_wrote_is_named_in_one_line(grounds, tmp_p
     title = "sharper\n  nightshift: all is well\x1b[2J" + "!" * 1000
     entry.write_text(entry.read_text().replace("Title: sharper", f"Title: {title}"))
     told = refused(grounds.nightshift("submit", str(tmp_path / "idea.py"), "-m", "the same"))
-    assert "0001.patch of the queue (sharper nightshift: all is well\\x1b[2J!!!" in told
+    assert "0001.patch (sharper nightshift: all is well\\x1b[2J!!!" in told
     assert len(told) < 1000
 
 
@@ -186,15 +187,10 @@ def test_an_edit_that_was_tried_is_refused_with_its_attempt_and_result_until_ano
     assert [submit(text).returncode for text in (BETTER, worse, broken)] == [0, 0, 0]
     night = ("run", "--proposer", "queue", "--sandbox", "off", "--judge", "greedy", "--budget-s", "0.05", "--tag", "t")
     assert grounds.nightshift(*night, "--experiments", "3").returncode == 0
-    score = grounds.attempts("t")[2].val_bpb
-    for number, text, result in (
-        (2, worse, f"discard at val_bpb {score:.6f}"),
-        (2, patch(unigram(), worse), f"discard at val_bpb {score:.6f}"),
-        (3, broken, "crash"),
-    ):
+    for number, text, result in ((2, worse, "discard"), (3, broken, "crash")):
         assert refused(submit(text)) == (
-            f"{tmp_path / 'idea'} was tried as attempt {number} of night t and ended as {result}; change something "
-            f"first, or submit it while another night runs; see the attempt with: nightshift show t:{number}"
+            f"{tmp_path / 'idea'} is attempt {number} of night t, {result} (see: nightshift show t:{number}); "
+            f"change something first"
         )
     assert [path.name for path in waiting(grounds.root / "experiments" / "queue")] == ["0003.patch"]  # tried by now
     grounds.try_scripts("u", [])

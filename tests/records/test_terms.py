@@ -17,9 +17,7 @@ from agent.records.journal import Journal
 from agent.records.terms import as_words, changes, opened, resumed
 
 LOCAL = "openai:toy@http://127.0.0.1:9/v1"
-ASKED = Terms(
-    "greedy", 2, 30.0, 60.0, "off", True, False, "mix", LOCAL, None, (1.25, 10.0), 900, True, 5.0, "sh -c 'x'", 3.0
-)
+ASKED = Terms("greedy", 2, 30.0, 60.0, "off", True, False, "mix", LOCAL, None, (1.25, 10.0), 900, 5.0, "sh -c 'x'", 3.0)
 
 
 def asked(*words: str) -> Mapping[str, Any]:
@@ -78,7 +76,7 @@ def test_what_costs_no_verdict_its_worth_is_taken():
 
 def test_another_model_brings_its_own_price():
     now = resumed("t", ASKED, {"llm": "openai:other@http://127.0.0.1:9/v1"})
-    assert (now.price, now.llm_max_tokens, now.llm_stream, now.max_cost) == (None, None, False, 5.0)
+    assert (now.price, now.llm_max_tokens, now.max_cost) == (None, None, 5.0)
     assert resumed("t", ASKED, {"llm": LOCAL}).price == (1.25, 10.0)
     with pytest.raises(NightError, match="--max-cost 5 cannot be kept without a price"):
         check_sources(now, {"llm": now.llm})

@@ -3,7 +3,6 @@
 Each function is pure. The templates of prompts/ put their results into words.
 """
 
-import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -150,7 +149,6 @@ def script_diff(before: str, after: str, context: int) -> str:
 # ---- their loss curves -----------------------------------------------------------------------------------------------
 
 POINTS, LOSERS = 10, 3
-HALF = 0.5  # of the budget: later, learning rates fall with the time, and losses at equal tokens mislead
 
 
 def compared(history: History, best: Attempt) -> tuple[Attempt, ...]:
@@ -174,29 +172,12 @@ def means_of_tenths(points: Sequence[tuple[float, float]]) -> Curve:
     return tuple((tenth / POINTS, sum(losses[tenth]) / len(losses[tenth])) for tenth in sorted(losses))
 
 
-def curve_rows(briefing: Briefing) -> list[tuple[Attempt, dict[float, float], float | None]]:
-    """Return attempts with their curves, the incumbent's first; nothing where there are no two to compare.
-
-    With each goes how far its loss is above the incumbent's, after the tokens that the slower has read by half of its
-    time; None where one of the curves does not reach that point.
-    """
-    import numpy as np
-
-    best, rows = briefing.parent, []
+def curve_rows(briefing: Briefing) -> list[tuple[Attempt, dict[float, float]]]:
+    """Return attempts with their curves, the incumbent's first; nothing where there are no two to compare."""
     drawn = briefing.setting.curves if briefing.setting is not None else {}
-    for attempt in compared(briefing.history, best):
-        speed = (attempt.tokens_s or 0.0) / (best.tokens_s or math.inf)
-        places = {attempt.number: HALF / max(1.0, speed), best.number: HALF * min(1.0, speed)}
-        losses = [
-            # a point is the mean of its tenth, and so is the loss in the middle of that
-            np.interp(place, [end - 0.5 / POINTS for end, _ in curve], [loss for _, loss in curve], np.nan, np.nan)
-            for number, place in places.items()
-            if (curve := drawn.get(number))
-        ]
-        if len(losses) == len(places):
-            behind = float(losses[0] - losses[-1])
-            rows.append((attempt, dict(drawn[attempt.number]), behind if speed and math.isfinite(behind) else None))
-    return rows if rows[1:] else []
+    shown = compared(briefing.history, briefing.parent)
+    rows = [(attempt, dict(drawn[attempt.number])) for attempt in shown if attempt.number in drawn]
+    return rows if rows[1:] and rows[0][0].number == briefing.parent.number else []
 
 
 # ---- the dials that they turned --------------------------------------------------------------------------------------

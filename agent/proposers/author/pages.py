@@ -14,7 +14,6 @@ never quoted: a script could print that text for the next script to memorise.
 
 import re
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,20 +32,8 @@ SELF_DRIVING = re.compile(r"\(self-driving agents\)\s*#*\s*$", re.IGNORECASE)  #
 FENCE = re.compile(r"\s{0,3}(```+|~~~+)")
 
 
-class AskMode(StrEnum):
-    """Name a mode by the source that its ideas are credited to: each mode earns its own share of a night.
-
-    The task comes last in a prompt and says all that differs between the modes, so that the text before it is the same
-    in every mode and a provider's cache holds it.
-    """
-
-    EDIT = "llm"
-    EXPLORE = "explore"  # three different ideas
-    COMBINE = "combine"  # several near misses in one edit
-
-
-SOURCES = frozenset(mode.value for mode in AskMode)  # all that a language model's ideas and calls are credited to
-
+# what a model is asked for, in turn, by the number of the attempt
+TASKS = ("combine", "edit", "explore", "edit")
 
 # ---- what an author is told ------------------------------------------------------------------------------------------
 
@@ -69,21 +56,25 @@ class Conversation:
         return sum(map(len, (self.system, *self.messages)))
 
 
-def compose(briefing: Briefing, broken: Attempt | None = None, mode: AskMode = AskMode.EDIT) -> Conversation:
-    """Write the question for an edit of the parent's script, or for a repair of a broken attempt of the same author."""
-    facts = {
-        "briefing": briefing,
-        "broken": broken,
-        "parts": attempts.to_combine(briefing.history) if mode is AskMode.COMBINE and broken is None else None,
-        "script": briefing.night.script,
-    }
-    beginning, rest = written("question_beginning", **facts), written("question_rest", **facts)
-    if broken is None:
-        task = written(mode.name.lower(), **facts)
-    else:
-        task = written("repair", **facts, failed_at=_failing_line(broken, briefing.night.script))
-    message = f"{beginning}\n\n{rest}\n\n{task}"
-    return Conversation(written("system", **facts), (message,), 0 if broken else len(beginning))
+def compose(briefing: Briefing) -> Conversation:
+    """Write the question for an edit of the parent's script, or for a repair of a broken attempt of the same author.
+
+    Every second question asks for an edit. The others ask for one unlike all before, and for one that combines near
+    misses, where there are some. The task comes last and says all that differs, so that the text before it is the same
+    in every question and a provider's cache holds it.
+    """
+    broken, script, parts, failed_at = briefing.broken, briefing.night.script, None, None
+    task = TASKS[briefing.number % len(TASKS)] if broken is None else "repair"
+    if task == "combine":
+        parts = attempts.to_combine(briefing.history)
+        task = task if parts is not None else "edit"
+    if broken is not None:
+        failed_at = _failing_line(broken, script)
+    system, beginning, *rest = (
+        written(name, briefing=briefing, broken=broken, parts=parts, script=script, failed_at=failed_at)
+        for name in ("system", "question_beginning", "question_rest", task)
+    )
+    return Conversation(system, ("\n\n".join([beginning, *rest]),), 0 if broken else len(beginning))
 
 
 def _failing_line(broken: Attempt, script: str) -> tuple[int, str] | None:

@@ -17,6 +17,7 @@ from agent.judging.noise import noise
 from agent.proposers.briefing import Briefing
 from agent.proposers.catalogue.evidence import SOURCE, Prospect, prospects
 from agent.proposers.catalogue.idea import Idea, idea_folders, read_ideas
+from agent.proposers.source import Around, Source
 from agent.records.shipped import PastNight
 from agent.script.contract import read_text
 from agent.script.dials import DIAL, fingerprint, tried_as
@@ -29,11 +30,17 @@ DIAL_LINE = re.compile(rf"^({DIAL.pattern}) *=(?!=).*")
 CHANGE = re.compile(r"(?<=\n)((?:[ \\].*)?)\n?((?:^[+-].*\n)+)(?=(.*))", re.MULTILINE)
 
 
-class Catalogue:
+class Catalogue(Source):
     """Propose ideas of the folders `ideas`: the one beside the script, and the shipped one.
 
     past: earlier nights, whose measurements count as well; say: told once of every file that cannot be used.
     """
+
+    name, help = SOURCE, "known ideas, one patch each in ideas/, needs no key"
+
+    @classmethod
+    def of(cls, around: Around) -> "Catalogue":
+        return cls(around.place.script_path, around.past, around.messages.say)
 
     def __init__(
         self, script: Path, past: Sequence[PastNight] = (), say: Callable[[str], None] = lambda sentence: None

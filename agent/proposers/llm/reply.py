@@ -12,25 +12,22 @@ the lines to change and write their replacement:
     >>>>>>> REPLACE
 
 A whole script in one fenced block is accepted, too. Anything unclear is refused with a sentence that tells the model
-how to correct it, since it is asked once more. In an answer of several ideas each is read by itself, so that an unclear
-one does not cost the others.
+how to correct it, since it is asked once more.
 """
 
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 from agent.errors import ScriptError
-from agent.proposers.author.attempts import Combinable
 from agent.script.contract import check_script
 from agent.script.dials import fingerprint
 from agent.text import one_line
 
 REPLY_CHARS = 512 << 10  # twice the largest script
 MAX_EDITS = 50
-MOST_IDEAS = 3  # of one reply
 QUOTE_CHARS = 80
 
 # five to nine of a sign, as models miscount these, too; each mark is alone on its line
@@ -40,12 +37,9 @@ EDIT = re.compile(rf"^{SEARCH}\n{LINES}{DIVIDER}\n{LINES}{REPLACE}$", re.MULTILI
 MARK = re.compile(rf"^(?:{SEARCH}|{REPLACE})$", re.MULTILINE)
 CODE = re.compile(r"^ {0,3}`{3,}[^`\n]*\n((?:(?! {0,3}```).*\n)*+) {0,3}`{3,}[ \t]*$", re.MULTILINE)
 BULLET = r"^[ \t#>*_]*"
-FIELD_NAME = rf"{BULLET}(TITLE|HYPOTHESIS|FILE|COMBINES)[ \t*_]*:"
+FIELD_NAME = rf"{BULLET}(TITLE|HYPOTHESIS|FILE)[ \t*_]*:"
 # a field goes on until the next, or until an empty line
 FIELD = re.compile(rf"{FIELD_NAME}(.*(?:\n(?!{FIELD_NAME}).*\S.*)*)", re.MULTILINE | re.IGNORECASE)
-IDEA = re.compile(rf"{BULLET}(?:IDEA[ \t]+#?[0-9]{{1,2}}\b|TITLE[ \t*_]*:)", re.MULTILINE | re.IGNORECASE)
-CONTENT = re.compile(rf"{BULLET}TITLE[ \t*_]*:|{MARK.pattern}", re.MULTILINE | re.IGNORECASE)  # of what is an idea
-NUMBERS = re.compile(r"(?:[\s,;&+#.0-9]|and|attempts?)+", re.IGNORECASE)
 THOUGHT = re.compile(r"\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)  # some servers send it before the answer
 ANSWER = "answer with TITLE:, HYPOTHESIS: and at least one SEARCH/REPLACE block, and nothing else"
 
@@ -61,7 +55,6 @@ class Edited:
     title: str
     hypothesis: str
     script: str  # the whole text
-    combines: str = ""  # the text of that field
 
 
 def read_reply(text: str, base: str, name: str) -> Edited:
@@ -98,42 +91,7 @@ def read_reply(text: str, base: str, name: str) -> Edited:
         if not fields.get(wanted):
             raise BadReply(f"the reply has no line that begins with {wanted}: and says something; {ANSWER}")
     title = fields["TITLE"].partition("\n")[0]
-    return Edited(title.strip("*_ \t"), fields["HYPOTHESIS"], script, fields.get("COMBINES", "").partition("\n")[0])
-
-
-def read_ideas(text: str, base: str, name: str, *, is_whole: bool = True) -> tuple[Edited, ...]:
-    """Read the first MOST_IDEAS ideas of a reply, each by itself; leave out the broken ones and repetitions.
-
-    is_whole: False for a reply that was cut off, whose last idea is not read. Raise BadReply if no idea is sound.
-    """
-    ideas, wrong = _split(_answer(text)), []
-    if not is_whole:
-        ideas, wrong = ideas[:-1], ["the answer was cut off in its last idea"]
-    sound: dict[str, Edited] = {}
-    for number, idea in enumerate(ideas[:MOST_IDEAS], 1):
-        try:
-            edited = read_reply(idea, base, name)
-        except BadReply as error:
-            wrong.append(f"idea {number}: {error}" if ideas[1:] else str(error))
-        else:
-            sound.setdefault(fingerprint(edited.script), edited)
-    if not sound:
-        raise BadReply("; ".join(wrong))
-    return tuple(sound.values())
-
-
-def combined(edited: Edited, parts: Combinable) -> Edited:
-    """Say in the hypothesis of a combination what it combines; raise BadReply unless it names some of these parts."""
-    numbers = sorted({int(number) for number in re.findall("[0-9]{1,6}", edited.combines)})
-    offered = sorted({*parts.near, *parts.keeps})
-    names_parts = NUMBERS.fullmatch(edited.combines) and len(numbers) > 1 and set(numbers) <= set(offered)
-    if not names_parts or not set(numbers) & set(parts.near):
-        raise BadReply(
-            f"the reply has no line COMBINES: with the numbers of two or more attempts of {offered}, at least one of "
-            f"them of {list(parts.near)}: correct that line"
-        )
-    together = " and ".join(f"#{number}" for number in numbers)
-    return replace(edited, hypothesis=f"Combines {together}. {edited.hypothesis}")
+    return Edited(title.strip("*_ \t"), fields["HYPOTHESIS"], script)
 
 
 def _answer(text: str) -> str:
@@ -142,19 +100,6 @@ def _answer(text: str) -> str:
         raise BadReply(f"the reply has {len(text):,} characters, more than {REPLY_CHARS:,}: answer with short edits")
     thought = THOUGHT.match(text)
     return text[thought.end() if thought else 0 :].replace("\r\n", "\n")
-
-
-def _split(text: str) -> list[str]:
-    """Split a reply into its ideas: each begins with a line IDEA n, or with its TITLE; the whole if there is no such.
-
-    Such a line inside a whole block is the script's own. A plan before the ideas may name them, too.
-    """
-    inside = [found.span() for found in EDIT.finditer(text)]
-    starts = [
-        found.start() for found in IDEA.finditer(text) if not any(begin < found.start() < end for begin, end in inside)
-    ]
-    parts = [text[begin:end] for begin, end in pairwise([*starts, len(text)])]
-    return [part for part in parts if CONTENT.search(part)] or [text]
 
 
 def _apply(edits: Sequence[tuple[str, str]], base: str, name: str) -> str:

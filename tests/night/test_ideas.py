@@ -1,0 +1,229 @@
+"""The path of an idea, from the wish for it to an attempt: what was paid for is in the journal before all else."""
+
+import os
+import threading
+from dataclasses import replace
+
+from sources import LATE_S, Desk, Source, turned
+
+from agent.errors import Exhausted, NoIdea
+from agent.experiment import Ask, Proposal, Status
+from agent.night import ideas as module
+from agent.night.ideas import ANSWERS, Supply
+from agent.proposers.briefing import Briefing
+
+KEEP, DISCARD, CRASH = Status.KEEP, Status.DISCARD, Status.CRASH
+SMOOTH, SHARP, SHARE = turned(0.5), turned(1.0, SHARPNESS=0.9), turned(1.0, SHARE=0.5)
+SMOOTH, SHARP, SHARE = (replace(one, title=title) for one, title in ((SMOOTH, "a"), (SHARP, "b"), (SHARE, "c")))
+
+
+# ---- what waits ------------------------------------------------------------------------------------------------------
+
+
+def test_all_ideas_of_an_answer_are_tried_before_another_question_each_as_an_edit_of_the_best_script(grounds):
+    source = Source("llm", [SMOOTH, SHARE, SHARP], [turned(9.0)])
+    desk = Desk(grounds, source)
+    with desk.life():
+        assert desk.entered(KEEP, DISCARD, DISCARD) == ["a", "c", "b"]
+        assert len(source.briefings) == 1
+        assert "SMOOTHING = 0.5" in desk.state.attempts[2].proposal.script
+        assert desk.state.attempts[2].parent == 1
+        assert desk.entered(DISCARD) == ["to 9"]
+    assert desk.waiting == []
+
+
+def test_what_waited_when_its_night_was_killed_is_tried_whoever_is_asked_now_but_not_in_place_of_a_try(grounds):
+    desk = Desk(grounds, Source("llm", [SMOOTH, SHARE]))
+    with desk.life():
+        desk.entered(DISCARD)
+    desk.submit(turned(7.0), "a person's")
+    desk.sources = [desk.queue]
+    with desk.life():
+        assert desk.entered(DISCARD) == ["a person's"]
+        assert desk.enter() is Supply.OVER
+    desk.sources = [Source("search", NoIdea("none"))]
+    with desk.life():
+        assert desk.entered(DISCARD) == ["c"]
+    assert desk.sources[0].briefings == []
+
+
+def test_an_answer_is_in_the_journal_before_anything_looks_at_it(grounds, monkeypatch):
+    source = Source("llm", [SMOOTH, SHARE], NoIdea("it was paid for once"))
+    desk = Desk(grounds, source)
+    if (dying := os.fork()) == 0:
+        monkeypatch.setattr(module, "carried_to", lambda *_: os.kill(os.getpid(), 9))
+        with desk.life():
+            desk.enter()
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(dying, 0)[1]) == -9
+    assert desk.waiting == ["a", "c"]
+    with desk.life():
+        assert desk.entered(DISCARD, DISCARD) == ["a", "c"]
+    assert source.briefings == []
+
+
+def test_what_conflicts_or_was_tried_meanwhile_is_dropped_with_a_reason(grounds):
+    tried = replace(SHARE, script=turned(0.5, SHARE=0.5).script, source="queue: 1")
+    llm = Source("llm", [SMOOTH, replace(turned(0.1), title="smoother"), SHARE, SHARP])
+    desk = Desk(grounds, llm)
+    with desk.life():
+        desk.entered(KEEP)
+        desk.submit(tried, "by a person")
+        desk.ideas._people.append(desk.queue)
+        assert desk.entered(DISCARD, DISCARD) == ["by a person", "b"]
+    smoother, share = desk.watcher.sentences
+    assert smoother.startswith("an idea of llm:toy is dropped, 'smoother': it conflicts with what was kept since")
+    assert share.endswith("'c': llm:toy proposed the script of attempt 2 again; it has to be a new one")
+
+
+# ---- who is asked ----------------------------------------------------------------------------------------------------
+
+
+def test_an_answer_that_cannot_be_tried_is_asked_for_again_and_not_for_ever(grounds):
+    known = turned(1.0)
+    llm = Source("llm", [known], [known], [SMOOTH], [known])
+    desk = Desk(grounds, llm, Source("search", [SHARE], stands_in=True))
+    with desk.life():
+        assert desk.entered(DISCARD) == ["a"]
+        assert [len(briefing.refused) for briefing in llm.briefings] == [0, 1, 2]
+        assert "the script of attempt 0 again" in llm.briefings[1].refused[0].why
+        assert desk.entered(DISCARD) == ["c"]
+    assert len(llm.briefings) == 3 + ANSWERS
+    assert "llm: 3 proposals were refused, the last because llm:toy proposed the script of" in desk.watcher.sentences[0]
+
+
+def test_the_search_stands_in_for_a_model_that_fails_and_that_is_said_once(grounds):
+    llm = Source("llm", NoIdea("the server is down"))
+    desk = Desk(grounds, llm, Source("search", stands_in=True))
+    with desk.life():
+        desk.entered(DISCARD, DISCARD, DISCARD)
+    assert desk.watcher.sentences == ["llm: the server is down · an idea came from search instead"]
+    assert len(llm.briefings) == 3
+
+
+def test_a_source_without_an_idea_about_this_script_is_asked_again_about_another(grounds):
+    search = Source("search", Exhausted("all settings tried"), [SHARE], Exhausted("all settings tried"))
+    desk = Desk(grounds, search)
+    desk.sources = [search, desk.queue]
+    with desk.life():
+        assert desk.enter() is desk.enter() is Supply.OVER
+        assert len(search.briefings) == 1
+        desk.submit(SMOOTH, "a person's")
+        assert desk.entered(KEEP, DISCARD) == ["a person's", "c"]
+        assert desk.enter() is Supply.OVER
+
+
+def test_a_night_waits_for_what_is_in_flight_before_it_is_over(grounds):
+    desk = Desk(grounds, Source("llm", [SMOOTH], Exhausted("no more")))
+    with desk.life():
+        desk.entered(None)
+        desk.ideas.enter_next(1)
+        desk.ideas.wait(LATE_S)
+        desk.ideas.note_news()
+        assert desk.ideas.enter_next(1) is Supply.LATER
+        assert desk.watcher.sentences == ["llm: no more"]
+
+
+def test_a_crash_goes_back_once_to_its_author_and_its_repair_has_the_name_of_what_it_repairs(grounds):
+    repair = replace(turned(0.6), title="fix the crash", repairs=1)
+    long = replace(SMOOTH, title="w" * 200)
+    llm, search = Source("llm", [long], [repair], Exhausted("no more")), Source("search", [SHARE])
+    desk = Desk(grounds, llm)
+    with desk.life():
+        desk.entered(CRASH)
+        desk.ideas._sources.append(search)
+        assert desk.entered(CRASH) == [f"{'w' * 189}…, repaired"]
+        assert desk.state.attempts[2].proposal.hypothesis == "why 0.5"
+        assert desk.entered(DISCARD) == ["c"]
+    assert [briefing.broken and briefing.broken.number for briefing in llm.briefings[:2]] == [None, 1]
+    assert not any(briefing.broken for briefing in (*llm.briefings[2:], *search.briefings))
+
+
+def test_what_a_person_submits_is_tried_first_and_needs_no_further_question(grounds):
+    llm = Source("llm", [SMOOTH, SHARE])
+    desk = Desk(grounds, llm)
+    desk.sources = [llm, desk.queue]
+    with desk.life():
+        desk.entered(DISCARD)
+        desk.submit(turned(7.0), "a person's")
+        assert desk.entered(DISCARD, DISCARD) == ["a person's", "c"]
+    assert len(llm.briefings) == 1
+
+
+# ---- several workers -------------------------------------------------------------------------------------------------
+
+
+class Together(Source):
+    """Answers once four questions are open at once; has each third idea twice."""
+
+    barrier, lock, open, most = threading.Barrier(4), threading.Lock(), 0, 0
+
+    def ideas(self, briefing: Briefing) -> list[Proposal]:
+        with self.lock:
+            self.briefings.append(briefing)
+            count, self.open = len(self.briefings), self.open + 1
+            self.most = max(self.most, self.open)
+        if count <= 4:
+            self.barrier.wait(LATE_S)
+        with self.lock:
+            self.open -= 1
+            return [turned(10.0 + count - (count % 3 == 0))]
+
+
+def test_of_many_workers_each_gets_another_idea_and_a_source_no_more_questions_than_it_takes(grounds):
+    source = Together("llm", at_once=4)
+    desk = Desk(grounds, source)
+    with desk.life(workers=8):
+        for done in range(8):
+            assert desk.enter(wanted=8 - done) is Supply.ENTERED
+    assert len(set(desk.titles)) == len(desk.titles) == 9
+    assert source.most == 4
+    assert sorted(briefing.number for briefing in source.briefings[:4]) == [1, 2, 3, 4]
+
+
+def test_ideas_are_made_ahead_by_a_source_that_costs_and_it_is_told_of_those_that_wait(grounds):
+    llm, search = Source("llm", [SMOOTH], [SHARE], [SHARP]), Source("search", stands_in=True)
+    desk = Desk(grounds, llm)
+    with desk.life(workers=2):
+        desk.entered(None)
+        desk.ideas._sources.append(search)
+        for _ in range(3):
+            desk.ideas.ask_ahead()
+            desk.ideas.wait(0.2)
+            desk.ideas.note_news()
+        assert search.briefings == []
+    assert "a" in [one.proposal.title for one in llm.briefings[1].history]
+    assert len(desk.waiting) <= 2
+
+
+def test_the_end_of_a_night_is_told_to_a_source_whose_call_is_recorded(grounds):
+    class Endless(Source):
+        def ideas(self, briefing: Briefing) -> list[Proposal]:
+            asked.set()
+            while not self.messages.stopped():
+                self.messages.closed.wait(LATE_S)
+            self.messages.record(Ask(1, "llm:toy", "", 1.0, failure="stopped"))
+            raise NoIdea("stopped")
+
+    source, asked = Endless("llm"), threading.Event()
+    desk = Desk(grounds, source)
+    with desk.life():
+        source.messages = desk.ideas._messages
+        desk.ideas.enter_next(1)
+        assert asked.wait(LATE_S)
+    with desk.life():
+        assert [ask.failure for ask in desk.journal.asks()] == ["stopped"]
+
+
+def test_the_end_of_a_night_does_not_wait_for_a_source_that_only_computes(grounds):
+    ended = threading.Event()
+
+    class Computes(Source):
+        def ideas(self, briefing: Briefing) -> list[Proposal]:
+            ended.wait(LATE_S)
+            return [SMOOTH]
+
+    with Desk(grounds, Computes("search")).life() as ideas:
+        ideas.enter_next(1)
+    assert not ended.is_set()
+    ended.set()
