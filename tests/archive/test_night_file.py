@@ -6,22 +6,17 @@ import shutil
 import sqlite3
 import tarfile
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from commands import nothing_yet, refused
-from nights import Grounds, Quiet, git, make_repository, scripted_context, unigram
+from nights import Grounds, git, make_repository, unigram
 from packings import Change, Members, tampered, with_journal
 
 from agent.archive import unpack
 from agent.archive.unpack import read_contents
-from agent.experiment import LOCAL, Attempt
-from agent.lab import hardware
-from agent.night.lock import AFTER_RUN, Stop, only_night
-from agent.night.loop import run_night
-from agent.pools.node import night_folder
+from agent.night.lock import only_night
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.sandbox.box import Open
@@ -119,8 +114,7 @@ def test_a_night_goes_on_in_a_repository_that_shares_no_commit_with_the_one_that
         copy = journal.night()
     assert copy.data == str(tiny_data)  # found by its hashes
     with Journal.read(left.folder("t") / "journal.sqlite") as journal:
-        assert len(journal.night().id) == len(copy.id) == 16
-        assert night_folder(copy) != night_folder(journal.night())  # on a node of a cluster, where both go on
+        assert copy.id != journal.night().id  # each has its own folder on the nodes of a cluster, where both go on
     weights = [path.parts[-4] for path in other.folder("t").glob("runs/*/*/out/model.safetensors")]
     assert weights == ["0002"]  # of the best
     assert not list(other.folder("t").glob("runs/*/*/tmp"))
@@ -146,47 +140,15 @@ def test_a_night_whose_corpus_is_elsewhere_says_how_to_bring_it_and_takes_no_oth
     assert "the corpus of night t is not on this machine" in said
 
 
-class StopsAtFirstIdea(Quiet):
-    """Wishes the night to end after the current run as soon as attempt 1 is scored."""
-
-    def __init__(self, stop: Stop) -> None:
-        super().__init__()
-        self.stop = stop
-
-    def scoring_began(self, attempt: Attempt, worker: str = LOCAL) -> None:
-        if attempt.number == 1:
-            self.stop.wish(AFTER_RUN)
-
-
 def with_machine_code(said: dict[str, Any], members: Members) -> None:
     member = tarfile.TarInfo("night/warm/cache/blas/libblas.so")
     members[member.name] = member, b"computes what it likes"
 
 
-def test_a_night_that_was_stopped_goes_on_elsewhere_without_any_weights(tmp_path, tiny_data, own_cache, other):
-    here = Grounds(make_repository(tmp_path / "here", unigram()))
-    with scripted_context(here.root, "t", [unigram(SHARPNESS=0.7)], confirm=1) as context:
-        run_night(replace(context, watcher=StopsAtFirstIdea(context.stop)))
-    waiting = here.attempts("t")[1]
-    assert not waiting.settled  # it earned a further run
-    assert (here.folder("t") / "warm").is_dir()
-    done(here, "pack", "--weights", "none", "--out", str(tmp_path / "light"))
-    with tarfile.open(tmp_path / "light") as tar:
-        assert not [name for name in tar.getnames() if name.endswith((".safetensors", ".f32")) or "/warm" in name]
-
-    tampered(tmp_path / "light", with_machine_code)
-    done(other, "unpack", str(tmp_path / "light"))
-    assert not (other.folder("t") / "warm").exists()
-    done(other, "run", "--tag", "t", "--experiments", "1")
-    of_this_machine = {path.name for path in (hardware.cache_root() / "kernels").iterdir()}
-    assert of_this_machine <= {path.name for path in (other.folder("t") / "warm" / "cache" / "kernels").iterdir()}
-    settled = other.attempts("t")[1]
-    assert settled.settled
-    assert settled.runs[0] == waiting.runs[0]  # nothing was trained twice
-    assert [run.seed for run in settled.runs] == [0, 1]
-
-
-def test_weights_that_the_next_step_needs_are_not_left_behind(grounds, tmp_path):
+def test_all_weights_are_left_behind_unless_the_next_step_needs_some(grounds, tmp_path):
+    done(grounds, "pack", "--weights", "none", "--out", str(tmp_path / "none"))
+    with tarfile.open(tmp_path / "none") as tar:
+        assert not [name for name in tar.getnames() if name.endswith((".safetensors", ".f32"))]
     with closing(sqlite3.connect(grounds.folder("t") / "journal.sqlite")) as journal, journal:
         journal.execute(
             "UPDATE runs SET score = json_remove(score, '$.audit') WHERE attempt = 2"
@@ -250,43 +212,26 @@ def test_without_the_commit_that_the_night_began_from_all_but_its_commits_comes_
 # ---- nothing is overwritten ------------------------------------------------------------------------------------------
 
 
-def the_night(other: Grounds, file: Path) -> None:
+def test_a_night_is_not_unpacked_over_what_is_there(file, other):
+    def refused_as_it_is() -> str:
+        before = everything(other.root)
+        said = refused(other.nightshift("unpack", str(file)))
+        assert everything(other.root) == before
+        return said
+
+    folder, ref, branch = other.folder("t"), "refs/experiments/t/0001", "refs/heads/experiments/0.05s-t"
+    for name in (ref, branch):
+        other.git("update-ref", name, "HEAD")
+        assert f"{name} leads to" in refused_as_it_is()
+        other.git("update-ref", "-d", name)
+    folder.mkdir(parents=True)
+    assert "is there already" in refused_as_it_is()
+    folder.rmdir()
+    away = Path(shutil.copyfile(file, folder.parent / "t.tar.gz"))
+    assert "is packed away in" in refused_as_it_is()
+    away.unlink()
     done(other, "unpack", str(file))
-
-
-def a_ref(other: Grounds, file: Path) -> None:
-    other.git("update-ref", "refs/experiments/t/0001", "HEAD")
-
-
-def a_branch(other: Grounds, file: Path) -> None:
-    other.git("branch", "experiments/0.05s-t")
-
-
-def a_packed_one(other: Grounds, file: Path) -> None:
-    other.folder("t").parent.mkdir(parents=True)
-    shutil.copyfile(file, other.folder("t").parent / "t.tar.gz")
-
-
-def a_folder(other: Grounds, file: Path) -> None:
-    other.folder("t").mkdir(parents=True)
-    (other.folder("t") / "mine.txt").write_text("mine")
-
-
-@pytest.mark.parametrize(
-    ("there", "said"),
-    [
-        (the_night, "is there already"),
-        (a_ref, "refs/experiments/t/0001 leads to"),
-        (a_branch, "refs/heads/experiments/0.05s-t leads to"),
-        (a_packed_one, "is packed away in"),
-        (a_folder, "is there already"),
-    ],
-)
-def test_a_night_is_not_unpacked_over_what_is_there(file, other, there, said):
-    there(other, file)
-    before = everything(other.root)
-    assert said in refused(other.nightshift("unpack", str(file)))
-    assert everything(other.root) == before
+    assert "is there already" in refused_as_it_is()
 
 
 def test_nothing_is_packed_over_another_file_or_while_a_night_runs(left, file, tmp_path):
@@ -329,22 +274,13 @@ def test_fixed_files_that_differ_from_those_installed_here_never_run(file, other
     assert "marker" in (other.folder("t") / "fixed-unlike-here" / "prepare.py").read_text()  # to be looked at
 
 
-def test_fixed_files_are_those_installed_here_whatever_the_file_brings(file, other):
-    def change(said: dict[str, Any], members: Members) -> None:
-        member, _ = members["night/fixed/prepare.py"]
-        members["night/fixed/prepare.py"] = member, b"raise SystemExit"
-
-    tampered(file, change)
-    done(other, "unpack", str(file))
-    assert (other.folder("t") / "fixed/prepare.py").read_bytes() == (other.root / "prepare.py").read_bytes()
-
-
 def test_programs_and_servers_that_a_night_names_are_asked_for_again(file, other):
     named = """'$.agent', 'sh -c evil', '$.llm', 'openai:m', '$.pool', 'ray', '$.ray_address', 'far:1',
         '$.llm_url', 'http://127.0.0.1:9/v1' || char(27) || '[2J'"""
     tampered(file, with_journal(f"UPDATE night SET value = json_set(value, {named}) WHERE fact = 'terms'"))
     said = done(other, "unpack", str(file))
     assert "give the programs and servers that it names again, if the file is not somebody else's" in said
+    assert (other.folder("t") / "fixed/prepare.py").read_bytes() == (other.root / "prepare.py").read_bytes()
     asked = "--command 'sh -c evil' --llm openai:m --llm-url $'http://127.0.0.1:9/v1\\x1b[2J'"
     assert f"go on with: nightshift run --tag t {asked} --pool ray --ray-address far:1\n" in said
     with Journal.read(other.folder("t") / "journal.sqlite") as journal:
@@ -395,15 +331,12 @@ def with_ref(ref: str, sha: str | None = None) -> Change:
     ("change", "said"),
     [
         (with_member("night/../../../../evil"), "outside the destination"),
-        (with_member("night/a/../../../u/journal.sqlite"), "outside the destination"),
         (with_member("night/link", tarfile.SYMTYPE, "/etc/passwd"), "is no plain file"),
         (with_member("night/link", tarfile.LNKTYPE, "night/journal.sqlite"), "is no plain file"),
         (with_member("night/null", tarfile.CHRTYPE), "is no plain file"),
         (with_member("night/holes", tarfile.GNUTYPE_SPARSE), "is no plain file"),
-        (with_member("nightly/notes.md"), "is no part of a night"),
         (with_member("fixed/numpy/__init__.py"), "is no part of a night"),
         (with_ref("refs/heads/main"), "is not the night's"),
-        (with_ref("refs/experiments/u/0000"), "is not the night's"),
         (with_ref("refs/experiments/t/../../../../../precious"), "is not the night's"),
         (with_ref("refs/experiments/t/0001", "HEAD\0"), "is not the night's"),
         (with_fact("started", 7), "Expected `str`"),
@@ -422,11 +355,10 @@ def test_a_hostile_file_puts_nothing_anywhere(file, other, change, said):
     assert (everything(other.root), sorted(other.root.parent.glob("*"))) == before
 
 
-@pytest.mark.parametrize("nonsense", [b"[" * 100_000, b'{"cores": 1e999, "memory_bytes": 1}'])
-def test_nonsense_in_its_files_ends_no_command(file, other, monkeypatch, nonsense):
+def test_nonsense_in_its_files_ends_no_command(file, other, monkeypatch):
     def change(said: dict[str, Any], members: Members) -> None:
         for name in ("corpus.json", "machine.json", "notes.md", "phases.json", "replays/2-1/replay.json"):
-            members[f"night/{name}"] = tarfile.TarInfo(f"night/{name}"), nonsense
+            members[f"night/{name}"] = tarfile.TarInfo(f"night/{name}"), b"[" * 100_000
 
     tampered(file, change)
     monkeypatch.delenv("NIGHTSHIFT_DATA")

@@ -17,7 +17,7 @@ from agent.proposers.search.evidence import MOST, Evidence, evidence_of
 from agent.proposers.search.search import RADIUS, Search, edge_risk
 from agent.proposers.search.space import MIN_STEP, Axis
 from agent.records.shipped import Outline, PastNight
-from agent.script.dials import fingerprint, read_dials, searched, values_of
+from agent.script.dials import fingerprint, read_dials, searched
 
 SCRIPT = """\
 LR = 0.04  # [0.005, 0.2] log
@@ -140,12 +140,6 @@ def test_two_near_misses_are_put_together():
     assert all(dials["LR"] < 0.04 or dials["HEADS"] > 2 for dials in found)
 
 
-def test_what_ruins_a_run_does_not_drown_what_helps():
-    history = [FIRST, attempt(1, SCRIPT.replace("cpu=0.2", "cpu=0.4"), 50.0)]
-    history += [attempt(2 + i, SCRIPT.replace("0.04", f"0.0{i + 1}"), 0.99 + 0.002 * i) for i in range(3)]
-    assert sum(rate < 0.04 for rate in rates(brief(*history))) >= 8
-
-
 def past(night: list[Attempt], protocol: str = NIGHT.protocol, sigma_bpb: float | None = None) -> PastNight:
     attempts = tuple(Outline.of(one, "cpu") for one in night)
     noise = Noise(sigma_bpb, 3, sigma_bpb)
@@ -160,10 +154,9 @@ def taught(level: float, much: float = 0.1) -> list[Attempt]:
 
 
 def test_earlier_nights_teach_by_their_differences_whatever_their_level():
-    for level in (0.5, 3.0):
-        found = rates(brief(FIRST), 6, earlier=[past(taught(level))])
-        assert sum(rate < 0.04 for rate in found) >= 5, level
-        assert max(found) <= 0.04, level
+    found = rates(brief(FIRST), 6, earlier=[past(taught(3.0))])
+    assert sum(rate < 0.04 for rate in found) >= 5
+    assert max(found) <= 0.04
 
 
 def test_nights_of_another_protocol_teach_less_and_in_units_of_their_noise():
@@ -191,19 +184,14 @@ def test_the_latest_of_a_long_night_is_read_and_then_the_most_alike_of_earlier_o
     assert [one.bpb for one in late] == [1.0 + k for k in range(600 - MOST, 600)]
 
 
-def test_an_edit_of_more_than_dials_makes_a_group_of_its_own():
-    edited = SCRIPT + "x = 1\n"
-    history = [FIRST, attempt(1, SCRIPT.replace("0.04", "0.02"), 0.99)]
-    history += [attempt(2, edited, 0.5, keep=True), attempt(3, edited.replace("0.04", "0.1"), 0.52)]
-    assert all(rate < 0.04 for rate in rates(brief(*history), 5))
-
-
-def test_a_crash_of_edited_code_says_nothing_about_its_dials():
-    history = [FIRST, attempt(1, SCRIPT.replace("0.04", "0.02"), 0.99)]
-    broken = [attempt(2 + i, SCRIPT + f"typo{i}\n", None) for i in range(3)]
-    found = rates(brief(*history, *broken), 4)
+def test_edited_code_is_a_group_of_its_own_and_its_crashes_and_other_dials_say_nothing():
+    edited, others = SCRIPT + "x = 1\n", "LR = 'high'\nDEPTH = 5\n"
+    history = [FIRST, attempt(1, SCRIPT.replace("0.04", "0.02"), 0.99), attempt(2, edited, 0.5, keep=True)]
+    history += [attempt(3, edited.replace("0.04", "0.1"), 0.52), attempt(4, others, 1.1)]
+    history += [attempt(5 + i, SCRIPT + f"typo{i}\n", None) for i in range(3)]
+    found = rates(brief(*history), 6)
     assert all(rate <= 0.04 for rate in found)
-    assert sum(rate < 0.04 for rate in found) >= 3
+    assert sum(rate < 0.04 for rate in found) >= 5
 
 
 def test_what_was_refused_or_is_in_flight_is_not_proposed_again():
@@ -215,27 +203,10 @@ def test_what_was_refused_or_is_in_flight_is_not_proposed_again():
     assert proposed(brief(FIRST, waiting)).script != first.script
 
 
-def test_a_dial_whose_range_an_edit_misspelt_is_left_alone():
-    broken = SCRIPT.replace("[0.005, 0.2] log", "[0.2, 0.005] log").replace("cpu=0.2, metal=0.1, cuda=0.1", "metal=0.1")
-    for seed in range(5):
-        found = proposed(brief(attempt(0, broken, 1.0, keep=True)), seed).script
-        assert values_of(found, "cpu")["LR"] == 0.04
-
-
 def test_small_spaces_are_tried_out():
     with pytest.raises(Exhausted, match="no untried setting of 1 dials"):
         night(lambda dials: 1.0, 4, script="DEPTH = 2  # {2, 4, 6, 8}\n")
     assert len(night(lambda dials: 1.0, 3, script="DEPTH = 2  # {2, 4, 6, 8}\n")) == 4
-
-
-def test_a_value_outside_of_its_range_is_within_reach():
-    script = "LR = 0.5  # [0.005, 0.2] log\n"
-    assert values(proposed(brief(attempt(0, script, 1.0, keep=True))).script)["LR"] <= 0.5
-
-
-def test_attempts_by_others_with_other_dials_do_no_harm():
-    others = attempt(1, "LR = 'high'\nDEPTH = 5\n", 1.1), attempt(2, "LR = 0.1  # [broken\n", None)
-    assert proposed(brief(FIRST, *others)).source == "search"
 
 
 def test_title_and_hypothesis_name_what_is_turned_and_first_what_matters_most():
