@@ -185,15 +185,11 @@ class DoctorAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ProfileAnswer:
-    """Hold where the time of a step goes; null is what could not be measured."""
+    """Hold where the time of a step goes, in which each phase waits for the one before; null where it has none."""
 
     device: str
-    step_s: float | None  # of a step, as in training
-    tokens_s: float | None  # tokens per second, as in training
-    mfu: float | None  # share of the device's peak arithmetic
-    peak_gb: float | None  # memory of MLX
-    fenced_step_s: float | None  # of a step in which each phase waits for the one before
-    fenced_steps: int | None  # steps that the phases are means of
+    steps: int  # that the others are means of
+    step_s: float
     data_s: float | None  # of it, waiting for a batch
     forward_backward_s: float | None  # of it, forward and backward
     optimizer_s: float | None  # of it, the optimizer

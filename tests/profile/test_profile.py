@@ -12,7 +12,6 @@ from nights import PROJECT, SCRIPTS, Grounds, make_repository
 pytestmark = pytest.mark.usefixtures("own_cache")
 
 PHASES = ("data_s", "forward_backward_s", "optimizer_s")
-NO_OPTIMIZER = {"MuonAdamW": "Sgd"}
 NO_GRADIENTS = {"mx.value_and_grad(loss_of)(table, rows)": "loss_of(table, rows), mx.grad(loss_of)(table, rows)"}
 
 
@@ -35,28 +34,19 @@ def profiled(tmp_path: Path, changes: dict[str, str]) -> tuple[str, dict[str, fl
     return done.stderr, json.loads(done.stdout)  # the table makes room
 
 
-def test_every_phase_has_its_row_and_together_they_are_the_fenced_step(tmp_path):
+def test_every_phase_has_its_row_and_together_they_are_the_step(tmp_path):
     said, found = profiled(tmp_path, {"SLEEP_S = 0.0": "SLEEP_S = 0.02"})
-    for row in ("waiting for a batch", "forward + backward", "optimizer", "Python", "true step"):
+    for row in ("waiting for a batch", "forward + backward", "optimizer", "Python", "mean of"):
         assert row in said
-    assert sum(found[phase] for phase in (*PHASES, "python_s")) == pytest.approx(found["fenced_step_s"], abs=1e-5)
+    assert sum(found[phase] for phase in (*PHASES, "python_s")) == pytest.approx(found["step_s"])
     assert all(found[phase] > 0 for phase in PHASES)
-    assert found["optimizer_s"] >= 0.02 > found["forward_backward_s"]
-    assert found["tokens_s"] == pytest.approx(2 * 64 / found["step_s"], rel=1e-2)
-    assert found["mfu"] == 0.25
+    assert found["optimizer_s"] >= 0.02
 
 
 def test_a_phase_without_its_function_is_counted_as_python(tmp_path):
     _, found = profiled(tmp_path, NO_GRADIENTS)
     assert found["forward_backward_s"] is None
     assert found["python_s"] > 0
-
-
-def test_a_script_without_the_optimizer_still_gets_its_true_step(tmp_path):
-    said, found = profiled(tmp_path, NO_OPTIMIZER)
-    assert "train_mlx.py calls no MuonAdamW.update" in said
-    assert found["step_s"] > 0
-    assert found["fenced_step_s"] is None
 
 
 def test_the_projects_own_script_has_every_measured_function(tmp_path):
@@ -79,11 +69,10 @@ def test_a_crash_is_told_with_its_exit_code_and_its_last_lines(tmp_path):
     ("options", "words"),
     [
         (["--steps", "1"], "--steps 1 leaves nothing between two steps to measure; take 2 or more"),
-        (["--script", "missing.py"], "missing.py does not exist; run from the folder of your script"),
+        ([], "train_mlx.py calls no MuonAdamW.update"),
     ],
 )
-def test_misuse_is_one_sentence_with_its_remedy(grounds, options, words):
-    done = grounds.nightshift("profile", *options)
+def test_misuse_is_one_sentence_with_its_remedy(tmp_path, options, words):
+    done = profile(tmp_path, bigram({"MuonAdamW": "Sgd"}), *options)
     assert done.returncode == 2, done.stdout + done.stderr
     assert words in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
