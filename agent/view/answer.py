@@ -314,7 +314,7 @@ class ReplayAnswer:
     title: str
     commit: str | None
     budget_s: float
-    # reproduced, within noise, different, unknown, not comparable, not believed, scored now, failed, failed again
+    # reproduced, within noise, different, unknown, not comparable, not believed, scored now, failed
     verdict: str
     sentence: str  # the same for people
     now: Replay

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
-from agent.experiment import Attempt, Status
+from agent.experiment import Attempt
 from agent.judging.intervals import Interval
 from agent.judging.noise import SAME
 from agent.records.record import Record
@@ -26,7 +26,6 @@ class Verdict(StrEnum):
     NOT_COMPARABLE = "not comparable"
     NOT_BELIEVED = "not believed"
     FAILED = "failed"
-    FAILED_AGAIN = "failed again"
     SCORED_NOW = "scored now"  # it had no score then
 
 
@@ -67,14 +66,13 @@ def _verdict(
 ) -> tuple[Verdict, str]:
     """Return the verdict, in a sentence too."""
     why_without = attempt.words or attempt.kind or "it was not decided"
-    if again.val_bpb is None and then is None:
-        return Verdict.FAILED_AGAIN, f"failed again: {again.failure}; then: {why_without}"
-    if again.val_bpb is None and then is not None:
-        return Verdict.FAILED, f"failed: {again.failure}; then it had {score(then.val_bpb)}"
+    earlier = f"then it had none: {why_without}" if then is None else f"then it had {score(then.val_bpb)}"
+    if again.val_bpb is None:
+        return Verdict.FAILED, f"failed: {again.failure}; {earlier}"
     if again.failure is not None:
         return Verdict.NOT_BELIEVED, f"not believed: {again.failure}"
-    if again.val_bpb is None or then is None:
-        return Verdict.SCORED_NOW, f"it has a score now; then it had none: {why_without}"
+    if then is None:
+        return Verdict.SCORED_NOW, f"it has a score now; {earlier}"
     how = _how(again.val_bpb, then)
     if again.protocol != night.protocol:
         return Verdict.NOT_COMPARABLE, (
@@ -85,11 +83,10 @@ def _verdict(
         same = f"reproduced exactly: {score(then.val_bpb)} with seed {again.seed}, then and now"
         return Verdict.REPRODUCED, same
     if noise_bpb is None:
-        untold = "how much is chance cannot be told, since the night has not measured its noise"
-        return Verdict.UNKNOWN, f"{how}; {untold}"
+        return Verdict.UNKNOWN, f"{how}; how much is chance is not known, since the night has not measured its noise"
     if abs(again.val_bpb - then.val_bpb) <= noise_bpb:
         return Verdict.WITHIN_NOISE, f"within noise: {how}, and chance alone explains {score(noise_bpb)}"
-    why = "; ".join(_reasons(night, attempt, again, then))
+    why = "; ".join(_reasons(night, again, then))
     return Verdict.DIFFERENT, f"different: {how}, more than the {score(noise_bpb)} that chance explains: {why}"
 
 
@@ -102,18 +99,16 @@ def _how(val_bpb: float, then: Before) -> str:
     return f"{score(abs(difference_bpb))} {'higher' if difference_bpb > 0 else 'lower'} than {than}"
 
 
-def _reasons(night: Record, attempt: Attempt, again: Replay, then: Before) -> list[str]:
+def _reasons(night: Record, again: Replay, then: Before) -> list[str]:
     """Return what may have made the difference, the likeliest first."""
-    found = []
+    reasons = []
     if again.device != night.device:
-        found.append(f"it ran on {night.device} then and on {again.device} now")
+        reasons.append(f"it ran on {night.device} then and on {again.device} now")
     if again.changed_files:
-        found.append(f"{', '.join(again.changed_files)} changed since")
-    if then.tokens_s and again.tokens_s:
+        reasons.append(f"{', '.join(again.changed_files)} changed since")
+    if then.tokens_s and again.tokens_s and abs(again.tokens_s / then.tokens_s - 1) > SLOWER:
         change = again.tokens_s / then.tokens_s - 1
-        if abs(change) > SLOWER:
-            way = "more" if change > 0 else "fewer"
-            found.append(f"it trained on {abs(change):.0%} {way} tokens a second: did other programs run beside it?")
-    if then.seed is None and attempt.status == Status.KEEP and attempt.number:
-        found.append("it was kept for that score, which was luck in part")
-    return found or ["MLX, Python or a driver may have another version, which a night does not record"]
+        reasons.append(f"its tokens a second changed by {change:+.0%}: did other programs run beside it?")
+    if then.seed is None:
+        reasons.append("the night may have kept it for luck")
+    return reasons or ["MLX, Python or a driver may have another version, which a night does not record"]

@@ -13,9 +13,6 @@ from collections.abc import Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 
-from rich.console import Console
-from rich.progress import track
-
 from agent.errors import MachineError, NightError
 from agent.experiment import Attempt
 from agent.files import replaced_folder
@@ -48,7 +45,7 @@ def write_trackio(place: Place, folder: Path, nights: Sequence[Record]) -> str:
             raise MachineError(f"the export for Trackio needs trackio; install it with: {install}") from error
         dials = {night.tag: settings(night) for night in nights}
         every = [(night, attempt) for night in nights for attempt in night.attempts]
-        for night, attempt in track(every, "writing attempts", console=Console(stderr=True), transient=True):
+        for night, attempt in every:
             words = {name: getattr(attempt, name) for name in WORDS} | {"night": night.tag, "device": night.device}
             config = json.loads(json.dumps(words | dials[night.tag][attempt.number]))
             with redirect_stdout(io.StringIO()):  # it tells how to look at each run

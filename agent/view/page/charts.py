@@ -150,16 +150,6 @@ def quantity(field: str, domain: Sequence[float], **axis: Any) -> Spec:
     return {"field": field, "type": "quantitative", "scale": scale, "axis": {"title": None, **axis}}
 
 
-def around(numbers: Sequence[float], **axis: Any) -> Spec:
-    """Return the channel of x on a scale around numbers: logarithmic where positive ones span a decade."""
-    low, high = min(numbers), max(numbers)
-    is_log = low > 0 and high / low >= 10
-    room = 0.12 * (high - low) or 0.1 * abs(high) or 1.0
-    channel = quantity("x", [low / 1.3, high * 1.3] if is_log else [low - room, high + room], grid=False, **axis)
-    channel["scale"]["type"] = "log" if is_log else "linear"
-    return channel
-
-
 def scores(night: Record, of: Callable[[Attempt], float | None], *more: float) -> Spec:
     """Return the channel of y on a scale of scores on which far-off attempts do not flatten the rest.
 
@@ -320,13 +310,13 @@ def dials_of(night: Record) -> Chart | None:
     few, y, drawings, symbols = every[:MOST_DIALS], scores(night, change, 0.0), [], set[Symbol]()
     for dial in few:
         lines = {Symbol.START: start[dial]} | ({Symbol.IN_BEST: best[dial]} if is_turned[dial] else {})
-        x, shown_as = _dial_axis([*lines.values(), *(value for _, value in moves[dial])])
+        x = _dial_axis([*lines.values(), *(value for _, value in moves[dial])])
         moved = evenly_spread(moves[dial], max(20, 4 * MOST_PANEL_DOTS // len(few)))
-        places = [(attempt, shown_as(value), change(attempt)) for attempt, value in moved]
+        places = [(attempt, _label(value), change(attempt)) for attempt, value in moved]
         attempts, shown = dots(places, y["scale"]["domain"][1], 30, *lines)
         symbols |= set(shown)
         rules = [
-            layer([{"x": shown_as(value)}], "rule", {"y": None}, color=symbol.colour, strokeWidth=1.25,
+            layer([{"x": _label(value)}], "rule", {"y": None}, color=symbol.colour, strokeWidth=1.25,
                   strokeDash=[3, 3] if symbol is Symbol.START else [1, 0])
             for symbol, value in lines.items()
         ]  # fmt: skip
@@ -339,14 +329,12 @@ def dials_of(night: Record) -> Chart | None:
     return Chart("Which dials were turned", words, sorted(symbols, key=list(Symbol).index), drawings) if few else None
 
 
-def _dial_axis(values: Sequence[Value]) -> tuple[Spec, Callable[[Value], Any]]:
-    """Return the channel of a dial's values, numbers or else words, and the function that says a value on it."""
-    if any(isinstance(value, bool) or not is_finite(value) for value in values):
-        axis = {"title": None, "labelAngle": 0, "labelFlush": True}
-        scale = {"type": "point", "padding": 0.6}
-        words = {"field": "x", "type": "nominal", "scale": scale, "sort": None, "axis": axis}
-        return words, lambda value: one_line(str(value), 14)
-    numbers = sorted({float(value) for value in values if isinstance(value, int | float)})
-    ticks = {"values": numbers} if len(numbers) <= 4 else {"tickCount": 4}
-    short = "format(datum.value, abs(datum.value) < 1000 ? '.3~r' : '.3~s')"
-    return around(numbers, labelExpr=short, labelFlush=True, **ticks), lambda value: value
+def _dial_axis(values: Sequence[Value]) -> Spec:
+    """Return the channel of a dial's values: numbers in their order, and behind them words."""
+    every = sorted(values, key=lambda value: (not is_finite(value), value if is_finite(value) else 0, str(value)))
+    scale = {"type": "point", "padding": 0.6, "domain": list(dict.fromkeys(map(_label, every)))}
+    return {"field": "x", "type": "ordinal", "scale": scale, "axis": {"title": None, "labelAngle": 0}}
+
+
+def _label(value: Value) -> str:
+    return f"{value:.3g}" if is_finite(value) else one_line(str(value), 14)
