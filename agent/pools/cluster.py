@@ -30,13 +30,11 @@ from agent.experiment import Night, Terms
 from agent.files import throwaway_folder
 from agent.invocation import PACKAGE, command_for
 from agent.lab.hardware import usable_cores
-from agent.pools.leases import SHARED
 from agent.pools.node import Content, Share, called, lacks, look, store
 from agent.records.checksums import digest
 from agent.runs.fixed import protocol
 from agent.sandbox.environment import scrubbed_env
 from agent.sandbox.seccomp import LIBC
-from agent.text import counted
 
 ADDRESS = r"auto|([^:/\s]+|\[[0-9a-fA-F:]+\]):\d{1,5}"
 LOOK_S, CALL_S = 600.0, 300.0  # for all nodes to be looked at; for one answer, or one file
@@ -48,11 +46,7 @@ STORE_BYTES = (
 )  # of Ray's object store on this machine: results are small, and a larger file goes over the disk
 ENDED = b"\0"  # a process of outlive_cluster() says this at its end; one that Ray ends does not
 PR_SET_PDEATHSIG = 1
-NO_HEAD = "no head answers there; start one as docs/devices.md says, or correct the address"
-NOT_LET_IN = (
-    "its head answers, and does not let this machine in; start Ray here, too, with RAY_AUTH_MODE=token and the head's "
-    "~/.ray/auth_token, as docs/devices.md says"
-)
+REMEDY = "start Ray there and here with one RAY_AUTH_MODE and token, as docs/devices.md says, or correct the address"
 GONE = 75  # the exit code where Ray on this machine is gone
 SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -122,7 +116,7 @@ def outlive_cluster() -> tuple[str | None, Callable[[bytes], object]]:
 def _sweeper_of(process: int, pipe: int) -> int:
     """Start a process that waits for this one, and then ends what Ray has left of its session; return its id.
 
-    pipe: is closed at the other end once the process has ended.
+    Ray's agents outlive a driver that is killed. pipe: is closed at the other end once the process has ended.
     """
     sweeper = os.fork()
     if sweeper:
@@ -195,7 +189,6 @@ class Node:
     refused: str | None = None  # why it is not used
     rests_until: float = 0.0
     failures: int = 0  # in a row
-    failed_s: float = 0.0  # when it failed last
 
     @property
     def is_pending(self) -> bool:
@@ -228,9 +221,8 @@ class Cluster:
                 return self._connect()
             except (OSError, RuntimeError, ValueError) as error:
                 if time.monotonic() >= self._patient_until:
-                    at = f"the Ray cluster at {self.address}" if self.address else "a Ray cluster on this machine"
-                    why = NOT_LET_IN if str(error).startswith("Failed to connect to Ray cluster") else first_line(error)
-                    raise MachineError(f"{at} cannot be used: {why}") from error
+                    why = f"the Ray cluster at {self.address or 'this machine'} cannot be used ({sentence(error)})"
+                    raise MachineError(f"{why}; {REMEDY}") from error
                 time.sleep(AGAIN_S)
 
     def _connect(self) -> None:
@@ -243,10 +235,7 @@ class Cluster:
             own["object_store_memory"] = STORE_BYTES
         elif self.address != "auto":
             host, _, port = self.address.rpartition(":")
-            try:
-                socket.create_connection((host.strip("[]"), int(port)), 5.0).close()
-            except OSError as error:  # Ray would end the process
-                raise OSError(NO_HEAD) from error
+            socket.create_connection((host.strip("[]"), int(port)), 5.0).close()  # without a head, Ray ends the process
         with throwaway_folder() as code, _only_environment(scrubbed_env("") | of_ray), _silent():
             import ray
             from ray._private import worker
@@ -289,9 +278,8 @@ class Cluster:
 
     def send(self, node: Node, folder: str, files: Files) -> None:
         """Send files to a folder of a node's cache, unless they are there; raise MachineError or OSError."""
-        digests = {name: checksum for name, (_, checksum) in files.items()}
-        for name in self.call(node, lacks, folder, digests):
-            self.call(node, store, folder, name, files[name][0].read_bytes(), digests[name])
+        for name in self.call(node, lacks, folder, {name: checksum for name, (_, checksum) in files.items()}):
+            self.call(node, store, folder, name, files[name][0].read_bytes())
 
     # ---- nodes ----
 
@@ -361,23 +349,11 @@ class Cluster:
             time.sleep(0.2)
 
     def divided(self, terms: Terms) -> Terms:
-        """Return the terms with the cores that each worker has; raise NightError for more workers than the cluster has.
-
-        A night on GPUs, or with one worker, takes those that a node has for it.
-        """
-        nodes, each = [*self.listed().values()], terms.cores_each
-        there, what = sum(node.gpus for node in nodes), "GPU"
-        if not there and nodes:
-            if each is None and terms.workers == 1:
-                return terms
-            each = each or most_each([node.cpus for node in nodes], terms.workers)
-            there, what = sum(node.cpus // each for node in nodes), f"worker with {counted(each, 'core')}"
-        if terms.workers > there and not self.address:  # to another cluster, nodes may come
-            raise NightError(
-                f"--workers {terms.workers}: this machine has room for {counted(there, what)}, and {SHARED}; choose "
-                f"--workers {max(1, there)} or fewer"
-            )
-        return replace(terms, cores_each=each)
+        """Return the terms with the cores that each worker has; on GPUs, or alone, it has its share of a node."""
+        nodes = [*self.listed().values()]
+        if terms.cores_each or terms.workers == 1 or not nodes or any(node.gpus for node in nodes):
+            return terms
+        return replace(terms, cores_each=most_each([node.cpus for node in nodes], terms.workers))
 
 
 def on(node: Node) -> Any:
@@ -431,17 +407,7 @@ def most_each(cpus: Sequence[int], workers: int) -> int:
 
 def sentence(error: Exception) -> str:
     """Return an error of a call in one line, without the traces of Ray."""
-    from ray.exceptions import ActorDiedError, NodeDiedError, RayTaskError, TaskUnschedulableError
+    from ray.exceptions import RayTaskError
 
     cause = error.cause if isinstance(error, RayTaskError) else error
-    if isinstance(cause, TimeoutError):
-        return "it gave no answer in time"
-    if isinstance(cause, NodeDiedError | TaskUnschedulableError | ActorDiedError):
-        return "its node has left"
-    if isinstance(cause, ModuleNotFoundError):
-        return f"its Python lacks {cause.name}: install nightshift's packages there"
-    return first_line(cause)
-
-
-def first_line(error: Exception) -> str:
-    return next(iter(str(error).strip().splitlines()), "") or type(error).__name__
+    return next(iter(str(cause).strip().splitlines()), "") or type(cause).__name__

@@ -14,8 +14,6 @@ from agent.text import counted
 NOTABLE = 0.02  # of the speed; less is said nowhere
 ALONE, BESIDE = 0.1, 0.5  # of a run's time with another run of the night: at most, at least; in between it says nothing
 
-Span = tuple[float, float]  # seconds since 1970
-
 
 @dataclass(frozen=True, slots=True)
 class Contention:
@@ -32,33 +30,29 @@ class Contention:
 
     @property
     def words(self) -> str:
-        """Return a sentence on the slowdown and, where it is notable, on its meaning for scores, with the remedy."""
-        runs = f"{counted(self.beside, 'run')} on {counted(self.workers, 'worker')}, {self.alone} alone"
-        if not self.is_notable:
-            return f"workers do not slow each other down ({max(0.0, self.slowdown):.1%}; {runs})"
+        """Return a sentence on the slowdown and its meaning for scores, with the remedy."""
         return (
             f"workers slow each other down: attempt 0 trained {self.slowdown:.1%} slower beside other runs than alone "
-            f"({runs}); all later runs share the machine in the same way, so their scores compare with each other, but "
-            f"hardly with those of a night with one worker; for less of it begin a night with fewer --workers, or with "
-            f"a smaller --cores-each, which leaves cores free"
+            f"({counted(self.beside, 'run')} on {counted(self.workers, 'worker')}, {self.alone} alone); all later runs "
+            f"share the machine in the same way, so their scores compare with each other, but hardly with those of a "
+            f"night with one worker; for less of it begin a night with fewer --workers, or with a smaller --cores-each"
         )
 
 
 def contention_of(history: History) -> Contention | None:
-    """Return how much slower attempt 0's runs were beside other runs; None if none was alone, or none beside others.
+    """Return how much slower attempt 0's runs were beside each other; None if none was alone, or none beside others.
 
-    Attempt 0 may be the whole history: later runs of it, which only others may have accompanied, do not count as alone.
+    Later runs of it, which only runs of other attempts may have accompanied, do not count as alone.
     """
-    spans = {id(run): span for attempt in history for run in attempt.runs if (span := _span(run)) is not None}
+    timed = [run for run in (history[0].done_runs if history else ()) if run.steps_s and run.began and run.ended]
     alone, beside = [], []
-    for run in history[0].done_runs if history else ():
-        own = spans.get(id(run))
-        if own is None or run.steps_s is None:
-            continue
-        shared_s = max((_shared_s(own, other) for at, other in spans.items() if at != id(run)), default=0.0)
-        if shared_s >= BESIDE * (own[1] - own[0]):
+    for run in timed:
+        began_s, ended_s = _span_s(run)
+        others = [_span_s(other) for other in timed if other is not run]
+        shared_s = max((min(ended_s, end) - max(began_s, begin) for begin, end in others), default=0.0)
+        if shared_s >= BESIDE * (ended_s - began_s):
             beside.append(run)
-        elif shared_s <= ALONE * (own[1] - own[0]) and not beside:
+        elif shared_s <= ALONE * (ended_s - began_s) and not beside:
             alone.append(run)
     if not alone or not beside:
         return None
@@ -66,13 +60,7 @@ def contention_of(history: History) -> Contention | None:
     return Contention(1 - slow / fast, len(alone), len(beside), len({run.worker for run in beside}))
 
 
-def _shared_s(own: Span, other: Span) -> float:
-    return min(own[1], other[1]) - max(own[0], other[0])
-
-
-def _span(run: Run) -> Span | None:
-    """Return when the run began and ended; None where that was not recorded, and for a run without length."""
-    if run.began is None or run.ended is None:
-        return None
-    began, ended = (datetime.fromisoformat(at).timestamp() for at in (run.began, run.ended))
-    return (began, ended) if ended > began else None
+def _span_s(run: Run) -> tuple[float, float]:
+    """Return when a run began and ended, in seconds since 1970."""
+    began, ended = (datetime.fromisoformat(at or "").timestamp() for at in (run.began, run.ended))
+    return began, ended

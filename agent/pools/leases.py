@@ -9,7 +9,6 @@ import re
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from pathlib import Path
 
 from agent.errors import MachineError, NightError
@@ -32,13 +31,10 @@ def leases_of_machine(device_kind: str, workers: int, cores_each: int | None) ->
     if workers == 1 and cores_each is None:
         return (WHOLE,)
     if device_kind == "metal" or not hasattr(os, "sched_setaffinity"):
-        raise NightError(
-            f"{_options(workers, cores_each)}: a Mac has one GPU, and its cores cannot be divided; {SHARED}; leave the "
-            f"option out"
-        )
+        raise NightError(f"--workers and --cores-each: a Mac has one GPU, and its cores cannot be divided; {SHARED}")
     if device_kind == "cuda":
         return _on_gpus(workers, cores_each)
-    return _on_cores(workers, cores_each, cores_of_machine())
+    return _on_cores(workers, cores_each)
 
 
 def leases_of_night(night: Night) -> tuple[Lease, ...]:
@@ -85,12 +81,10 @@ def sets_of_cores(cores: Cores, each: int) -> list[tuple[int, ...]]:
     return sets
 
 
-def _on_cores(workers: int, cores_each: int | None, cores: Cores) -> tuple[Lease, ...]:
-    threads = sum(map(len, cores))
-    each = cores_each or _most_each(cores, workers)
-    sets = sets_of_cores(cores, each)
-    if len(sets) < workers:
-        raise NightError(_too_many(workers, cores_each, cores, len(sets)))
+def _on_cores(workers: int, cores_each: int | None) -> tuple[Lease, ...]:
+    cores = cores_of_machine()
+    threads, each = sum(map(len, cores)), cores_each or _most_each(cores, workers)
+    sets = _enough_sets(cores, each, workers)
     of_cores = threads if each < threads else None
     return tuple(Lease(f"cores {ranges(own)}", own, None, 1 / workers, of_cores) for own in sets[:workers])
 
@@ -101,19 +95,14 @@ def _most_each(cores: Cores, workers: int) -> int:
     return next((each for each in range(most, 1, -1) if len(sets_of_cores(cores, each)) >= workers), 1)
 
 
-def _too_many(workers: int, cores_each: int | None, cores: Cores, possible: int) -> str:
-    threads = sum(map(len, cores))
-    lends = f"this machine lends {counted(threads, 'core')}"
-    if len(cores) < threads:
-        lends = f"this machine lends {threads} threads of {counted(len(cores), 'core')}"
-    if not possible:
-        return f"--cores-each {cores_each}: {lends}; choose at most {threads}"
-    return f"{_options(workers, cores_each)}: {lends}, and {SHARED}; choose --workers {possible} or fewer"
-
-
-def _options(workers: int, cores_each: int | None) -> str:
-    words = [f"--workers {workers}"] if workers > 1 else []
-    return " with ".join([*words, *([f"--cores-each {cores_each}"] if cores_each else [])])
+def _enough_sets(cores: Cores, each: int, workers: int) -> list[tuple[int, ...]]:
+    sets = sets_of_cores(cores, each)
+    if len(sets) < workers:
+        raise NightError(
+            f"--workers {workers} with {counted(each, 'core')} each: this machine lends {sum(map(len, cores))} threads "
+            f"of {counted(len(cores), 'core')}, room for {counted(len(sets), 'worker')}, and {SHARED}"
+        )
+    return sets
 
 
 def ranges(cores: Sequence[int]) -> str:
@@ -179,11 +168,9 @@ def gpu_in_use(gpu: str | None = None) -> str | None:
 
 def gpus_unused(gpus: Sequence[Gpu], tag: str | None = None) -> list[str]:
     """Say how a night uses several GPUs, if there are several of one kind; a night goes on so under its tag."""
-    alike = len(list(takewhile(lambda gpu: gpu.name == gpus[0].name, gpus)))
-    if alike < 2:
-        return []
+    alike = len([gpu for gpu in gpus if gpu.name == gpus[0].name])
     command = typed("run", *(("--tag", tag) if tag else ()), "--workers", f"{alike}")
-    return [f"{alike} GPUs of one kind are here: {command} trains on {'both' if alike == 2 else 'all of them'}"]
+    return [f"{alike} GPUs of one kind are here: {command} trains on all of them"] if alike > 1 else []
 
 
 def _named_in(visible: str, here: Sequence[Gpu]) -> Iterator[Gpu]:
@@ -200,10 +187,10 @@ def _named_in(visible: str, here: Sequence[Gpu]) -> Iterator[Gpu]:
 def _on_gpus(workers: int, cores_each: int | None) -> tuple[Lease, ...]:
     gpus = gpus_of_machine()
     if len(gpus) < workers:
-        hidden = " (CUDA_VISIBLE_DEVICES names them)" if "CUDA_VISIBLE_DEVICES" in os.environ else ""
-        remedy = f"choose --workers {len(gpus)} or fewer" if len(gpus) > 1 else "leave --workers out"
-        lends = f"this machine lends {counted(len(gpus), 'GPU')}{hidden}"
-        raise NightError(f"--workers {workers}: {lends}, and {SHARED}; {remedy}")
+        raise NightError(
+            f"--workers {workers}: this machine lends {counted(len(gpus), 'GPU')}, those that CUDA_VISIBLE_DEVICES "
+            f"names where it is set, and {SHARED}"
+        )
     used = gpus[:workers]
     if len({gpu.name for gpu in used}) > 1:
         kinds = ", ".join(f"gpu {gpu.index}: {gpu.name}" for gpu in used)
@@ -213,10 +200,9 @@ def _on_gpus(workers: int, cores_each: int | None) -> tuple[Lease, ...]:
         )
     cores = cores_of_machine()
     # by all GPUs, so that further workers take nothing from those that there are
-    sets = sets_of_cores(cores, cores_each or _most_each(cores, len(gpus)))
-    if cores_each and len(sets) < workers:
-        raise NightError(_too_many(workers, cores_each, cores, len(sets)))
-    pinned = sets if len(sets) >= workers else [()] * workers  # fewer cores than GPUs: they are shared
+    each = cores_each or _most_each(cores, len(gpus))
+    shared = not cores_each and len(cores) < workers  # fewer cores than GPUs
+    pinned = [()] * workers if shared else _enough_sets(cores, each, workers)
     return tuple(
         Lease(f"gpu {gpu.index}", own, gpu.visible, 1 / workers) for gpu, own in zip(used, pinned, strict=False)
     )

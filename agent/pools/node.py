@@ -4,14 +4,12 @@ NodeWorker is an actor, one for each worker of a night. The other public functio
 except look().
 """
 
-import errno
 import fcntl
-import hashlib
 import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
@@ -39,7 +37,6 @@ LOG_BYTES, LOSSES_BYTES = 1 << 20, 1 << 30  # the most of a file that comes back
 MIN_FREE_BYTES = 1 << 30  # below it a node takes no job: the disk would fill in the middle of one
 DEAF_S = 15.0  # without a question from the driver: it is gone, and so is the job
 LOCK_S = 10.0  # that a worker which has just ended may hold its part of the machine
-KEPT_S = 7 * 24 * 3600.0  # since its last use: nights and files on a node's disk
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +61,8 @@ class Content:
 class Returned:
     """Hold the result and the small files of a job, or why there is none."""
 
-    result: Result | None = None  # with neither of the others: the driver asked to end the job
-    error: str | None = None  # of the machine, as a night on one machine would end with it
-    unwell: str | None = None  # why this node can do no work now
+    result: Result | None = None  # without a failure either: the driver asked to end the job
+    failure: str | None = None  # of this node
     files: Mapping[str, bytes] = field(default_factory=dict)  # by their path in the night's folder
 
 
@@ -87,7 +83,6 @@ def lacks(folder: str, files: Mapping[str, str]) -> list[str]:
     """Return those of the files, name → sha256, that this folder of the node's cache lacks, or has in another form."""
     here = home() / folder
     here.mkdir(parents=True, exist_ok=True)
-    here.touch()  # it is in use
     return [name for name, checksum in files.items() if not _is_file(here / name) or digest(here / name) != checksum]
 
 
@@ -95,10 +90,8 @@ def _is_file(path: Path) -> bool:
     return path.is_file() and not path.is_symlink()
 
 
-def store(folder: str, name: str, content: bytes, checksum: str) -> None:
-    """Write a file to a folder of the node's cache; raise MachineError if it arrived damaged."""
-    if hashlib.sha256(content).hexdigest() != checksum:
-        raise MachineError(f"{name} arrived damaged: its checksum is another one")
+def store(folder: str, name: str, content: bytes) -> None:
+    """Write a file to a folder of the node's cache."""
     write_atomically(place_in(home() / folder, name), content)
 
 
@@ -114,13 +107,12 @@ def place_in(folder: Path, name: str) -> Path:
     return at
 
 
-def fetch(night: Night, attempt: int, seed: int) -> tuple[bytes, str]:
-    """Return the weights of a run, and their checksum."""
+def fetch(night: Night, attempt: int, seed: int) -> bytes:
+    """Return the weights of a run."""
     weights = _idle_runner(night).weights(attempt, seed)
     if weights_bytes(weights.parents[1]) is None:
         raise MachineError(f"the weights of #{attempt} with seed {seed} are gone")
-    content = weights.read_bytes()
-    return content, hashlib.sha256(content).hexdigest()
+    return weights.read_bytes()
 
 
 def drop(night: Night, attempt: int, seed: int) -> None:
@@ -174,7 +166,6 @@ def enter(night: Night, content: Content) -> tuple[tuple[int, int], ...]:
     """Lay out a night's folder as on the driver's machine; return the runs whose weights are in it already."""
     folder = night_folder(night)
     if not (folder / "fixed").is_dir():
-        _forget_old()
         aside = folder / f"fixed.{os.getpid()}.new"
         shutil.copytree(home() / content.fixed_in, aside)
         for name in ("kernels", "blas"):  # compiled here when the device was looked at
@@ -183,18 +174,9 @@ def enter(night: Night, content: Content) -> tuple[tuple[int, int], ...]:
         with suppress(OSError):  # another worker was faster
             aside.rename(folder / "fixed")
         remove(aside)
-    folder.touch()
     runs = [path for path in sorted(folder.glob("runs/*/seed*")) if weights_bytes(path) is not None]
     found = [(path.parent.name, path.name.removeprefix("seed")) for path in runs]
     return tuple((int(attempt), int(seed)) for attempt, seed in found if attempt.isdigit() and seed.isdigit())
-
-
-def _forget_old() -> None:
-    """Delete nights and files that were not used for KEPT_S."""
-    for path in (path for kind in ("nights", "fixed", "corpora") for path in home().glob(f"{kind}/*")):
-        with suppress(OSError):
-            if time.time() - path.stat().st_mtime > KEPT_S:
-                remove(path)
 
 
 # ---- jobs ------------------------------------------------------------------------------------------------------------
@@ -210,7 +192,7 @@ class NodeWorker:
         self._is_to_end = threading.Event()
 
     def open(self, night: Night, content: Content, worker: str, share: Share, allowance_s: float | None) -> None:
-        """Take cores, and the GPU that Ray has chosen, as long as the actor lives; raise OSError if none is free."""
+        """Take cores, and the GPU that Ray has chosen, while the actor lives; raise MachineError if none is free."""
         enter(night, content)
         if gpu := os.environ.get("CUDA_VISIBLE_DEVICES"):
             lock_one("gpu", [(gpu.replace("/", "_"),)], self._locks)
@@ -226,14 +208,12 @@ class NodeWorker:
         """Execute a job; return its result and its small files."""
         self._heard_s, self._working = time.monotonic(), Working(None, 0.0)
         if shutil.disk_usage(home()).free < MIN_FREE_BYTES:
-            return Returned(unwell=f"less than {MIN_FREE_BYTES / 2**30:.0f} GB are free on the disk of {home()}")
+            return Returned(failure=f"less than {MIN_FREE_BYTES / 2**30:.0f} GB are free on the disk of {home()}")
         pin(self._runner.lease)
         try:
             result = execute(job, self._runner)
-        except MachineError as error:
-            return Returned(error=str(error), files=small_files(self._runner, job))
-        except OSError as error:
-            return Returned(unwell=f"{error.filename or 'its disk'}: {error.strerror or error}")
+        except (MachineError, OSError) as error:
+            return Returned(failure=str(error))
         return Returned(result, files=small_files(self._runner, job))
 
     def progress(self, *, is_to_end: bool) -> Working:
@@ -251,10 +231,10 @@ class NodeWorker:
 
 
 def lock_one(kind: str, wanted: Sequence[tuple[Any, ...]], held: ExitStack) -> tuple[Any, ...]:
-    """Lock the parts of the first of these sets that are all free, in a file each; raise OSError if there is none.
+    """Lock the parts of the first of these sets that are all free, in a file each.
 
     Ray counts cores but does not tell which ones, and workers of other nights and clusters on this machine may have
-    sets of another size. The locks end with `held` or with the process.
+    sets of another size. The locks end with `held` or with the process. Raise MachineError if no set is free.
     """
     folder = home() / "locks"
     folder.mkdir(parents=True, exist_ok=True)
@@ -268,30 +248,30 @@ def lock_one(kind: str, wanted: Sequence[tuple[Any, ...]], held: ExitStack) -> t
                 held.push(taken.pop_all())
                 return names
         if time.monotonic() > deadline:
-            raise OSError(errno.EBUSY, "another night uses all of them", f"its {kind}s")
+            raise MachineError(f"another night uses all of its {kind}s")
         time.sleep(0.1)
 
 
 def small_files(runner: Runner, job: Job) -> Mapping[str, bytes]:
     """Return the files of a job that the driver's records and charts are made of, each up to a size."""
-    found: dict[str, bytes] = {}
-    for path, most_bytes in _of_interest(runner, job):
+    contents: dict[str, bytes] = {}
+    for name, most_bytes in files_of(runner, job).items():
+        path = runner.folder / name
         with suppress(OSError):
-            found[path.relative_to(runner.folder).as_posix()] = read_end(path.parent, path.name, most_bytes)
-    return found
+            contents[name] = read_end(path.parent, path.name, most_bytes)
+    return contents
 
 
-def _of_interest(runner: Runner, job: Job) -> Iterator[tuple[Path, int]]:
-    yield runner.dry_folder(0) / LOG, LOG_BYTES  # made where a failure may be the machine's
+def files_of(runner: Runner, job: Job) -> Mapping[str, int]:
+    """Return the most bytes of each small file that a job leaves, by its path in the night's folder."""
     if isinstance(job, Trial):
-        yield runner.dry_folder(job.attempt) / LOG, LOG_BYTES
+        sizes = {runner.dry_folder(job.attempt) / LOG: LOG_BYTES}
     elif isinstance(job, Measure):
         out = runner.run_folder(job.attempt, job.seed) / "out"
-        yield out.parent / LOG, LOG_BYTES
-        yield out / METRICS, METRICS_BYTES
-        yield out / "summary.json", SUMMARY_BYTES
-        yield runner.score_folder(job.attempt, job.seed) / LOG, LOG_BYTES
+        sizes = {out.parent / LOG: LOG_BYTES, out / METRICS: METRICS_BYTES, out / "summary.json": SUMMARY_BYTES}
+        sizes[runner.score_folder(job.attempt, job.seed) / LOG] = LOG_BYTES
         for split in SPLITS if job.dawn else SPLITS[:1]:
-            yield runner.losses(job.attempt, job.seed, split), LOSSES_BYTES
+            sizes[runner.losses(job.attempt, job.seed, split)] = LOSSES_BYTES
     else:
-        yield runner.audit_folder(job.attempt, job.seed) / LOG, LOG_BYTES
+        sizes = {runner.audit_folder(job.attempt, job.seed) / LOG: LOG_BYTES}
+    return {path.relative_to(runner.folder).as_posix(): most_bytes for path, most_bytes in sizes.items()}

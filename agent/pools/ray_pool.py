@@ -5,13 +5,11 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from hashlib import sha256
-from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
 from agent.errors import MachineError
-from agent.experiment import Audit, DryRun, Ending, Run
+from agent.experiment import Audit, DryRun, Ending, Lease, Run
 from agent.files import remove
 from agent.invocation import typed
 from agent.lab.hardware import write_atomically
@@ -24,6 +22,7 @@ from agent.pools.node import (
     drop,
     enter,
     fetch,
+    files_of,
     home,
     night_folder,
     place_in,
@@ -34,17 +33,12 @@ from agent.runs.jobs import AuditRun, Job, Measure, Trial
 from agent.runs.runner import Runner
 
 WATCH_S = 1.0  # between looks at the nodes, and at the progress of each job
-REST_S, LOST_REST_S = 60.0, 5.0  # before a node that is unwell, or whose job was lost, gets work
+REST_S, LOST_REST_S = 60.0, 5.0  # before a node that has failed, or whose job was lost, gets work
 FAILURES_IN_A_ROW = 3  # of a node: it can be expected to do no job
 LEAVE_S = 6.0  # that Ray may take to notice that a node is gone, once its processes are
 START_S = 120.0  # for an actor to start
-END_S = 5.0  # that a job may take to end by itself; then its actor is killed
 CLOSE_S = 8.0
 RESULTS = {Trial: DryRun, Measure: Run, AuditRun: Audit}
-
-
-class Unwell(Exception):
-    """Say why a node can do no work now: its job is done elsewhere, or later."""
 
 
 class Lost(Exception):
@@ -63,7 +57,6 @@ class _Place:
     node: Node
     share: Share
     actor: Any = None  # of NodeWorker; None: none was started, or it was killed
-    began_s: float = 0.0  # its job
 
 
 class RayPool:
@@ -111,9 +104,7 @@ class RayPool:
         return None
 
     def begin(self, worker: str, job: Job) -> None:
-        place = self._places[worker]
-        place.began_s = time.monotonic()
-        place.worker.begin(job)
+        self._places[worker].worker.begin(job)
 
     def ended(self, wait_s: float) -> Sequence[Ended]:
         if not self._closing and time.monotonic() - self._watched_s > WATCH_S:
@@ -132,16 +123,12 @@ class RayPool:
         at, node = self._runner.weights(number, seed), self._held.get((number, seed))
         if at.is_file() or node is None:
             return
-        why = "they arrived damaged"
         try:
-            content, checksum = self._cluster.call(node, fetch, self._runner.night, number, seed)
-            if sha256(content).hexdigest() == checksum:
-                write_atomically(at, content)
-                self._drop_there(number, seed)
-                return
+            write_atomically(at, self._cluster.call(node, fetch, self._runner.night, number, seed))
         except (MachineError, OSError) as error:
-            why = f"{error}"
-        self._say(f"the weights of #{number} with seed {seed} stay on their node: {why}")
+            self._say(f"the weights of #{number} with seed {seed} stay on their node: {error}")
+        else:
+            self._drop_there(number, seed)
 
     def drop_weights(self, number: int, seed: int) -> None:
         self._runner.drop_weights(number, seed)
@@ -217,26 +204,40 @@ class RayPool:
 
     def _execute(self, place: _Place, job: Job) -> Ended:
         """Execute a job; a dry run or an audit again if its process is killed, where the journal counts runs."""
-        name, node = place.worker.name, place.node
+        name, why = place.worker.name, f"its process was killed on {place.node.name}"
         for is_second in (False, True):
             try:
-                if isinstance(job, AuditRun):
-                    self._send_files(node, job)
-                place.actor = place.actor or self._started(place)
-                return self._taken(place, job, self._returned(place, job))
+                return Ended(name, job, self._result(place, job))
             except Lost as lost:
                 return Ended(name, job, lost=f"worker {name}: {lost}")
-            except MachineError as error:  # of a call to the node
-                raise Unwell(str(error)) from error
             except Killed:
-                why = f"its process was killed on {node.name}"
                 if self._stops:
                     break
                 if isinstance(job, Measure) and job.may_be_void:
                     return Ended(name, job, Run(job.seed, Ending.SPOILT, None, 0.0, None, why))
                 if is_second or isinstance(job, Measure):
-                    return _counted(name, job, why, self._runner.night.tag)
+                    return _counted(name, job, f"{why}, for the second time")
         return Ended(name, job)
+
+    def _result(self, place: _Place, job: Job) -> Result | None:
+        """Return a job's result, and take its files; raise MachineError where its node has failed."""
+        if isinstance(job, AuditRun):
+            self._send_files(place.node, job)
+        place.actor = place.actor or self._started(place)
+        returned = self._returned(place, job)
+        why = returned.failure or unusable(replace(self._runner, lease=Lease(place.worker.name)), job, returned)
+        if why is not None:
+            raise MachineError(why)
+        result = returned.result
+        was_ended = result is None or (isinstance(result, Run) and result.ending is Ending.STOPPED)
+        if was_ended and not self._stops:
+            raise Lost(f"it was not asked for {DEAF_S:.0f} s")
+        if isinstance(job, Measure):
+            remove(self._runner.run_folder(job.attempt, job.seed))
+            if isinstance(result, Run) and result.weights_bytes is not None:
+                self._held[job.attempt, job.seed] = place.node
+        take_files(self._runner, returned.files)
+        return result
 
     def _send_files(self, node: Node, job: AuditRun) -> None:
         """Send the files that an audit needs; raise Lost if the weights are on neither of the two machines."""
@@ -264,7 +265,7 @@ class RayPool:
         except ray.exceptions.ActorDiedError as error:
             raise Lost("its process ended") from error
         except Exception as error:
-            raise Unwell(sentence(error)) from error
+            raise MachineError(sentence(error)) from error
         return actor
 
     def _returned(self, place: _Place, job: Job) -> Returned:
@@ -272,16 +273,12 @@ class RayPool:
         import ray
         from ray.exceptions import ActorDiedError, OutOfMemoryError, RayError
 
-        actor, stopped_s = place.actor, math.inf
+        actor = place.actor
         try:
             answer = actor.execute.remote(job)
             while not ray.wait([answer], timeout=WATCH_S)[0]:
-                stops = self._stops
                 with suppress(RayError):  # of the actor's end, the answer says it
-                    place.worker.working = ray.get(actor.progress.remote(is_to_end=stops), timeout=WATCH_S)
-                stopped_s = min(stopped_s, time.monotonic()) if stops else math.inf
-                if time.monotonic() - stopped_s > END_S:
-                    ray.kill(actor)
+                    place.worker.working = ray.get(actor.progress.remote(is_to_end=self._stops), timeout=WATCH_S)
             returned: Returned = ray.get(answer)
         except (ActorDiedError, OutOfMemoryError) as error:
             place.actor = None
@@ -290,78 +287,57 @@ class RayPool:
         except Exception as error:  # as many kinds as there are ways for an answer to be damaged
             place.actor = None
             ray.kill(actor)
-            raise Unwell(sentence(error)) from error
+            raise MachineError(sentence(error)) from error
         return returned
-
-    def _taken(self, place: _Place, job: Job, returned: Returned) -> Ended:
-        """Take a job's result and its files; raise Unwell where they cannot be its."""
-        why = unusable(job, returned) or returned.unwell
-        if why is not None:
-            raise Unwell(why)
-        result, error = returned.result, MachineError(returned.error) if returned.error is not None else None
-        was_ended = result is None or (isinstance(result, Run) and result.ending is Ending.STOPPED)
-        if was_ended and error is None and not self._stops:
-            raise Lost(f"it was not asked for {DEAF_S:.0f} s")
-        if isinstance(job, Measure):
-            remove(self._runner.run_folder(job.attempt, job.seed))
-            if isinstance(result, Run) and result.weights_bytes is not None:
-                self._held[job.attempt, job.seed] = place.node
-        take_files(self._runner, returned.files)
-        return Ended(place.worker.name, job, result, error)
 
     # ---- ends ----
 
     def _noted(self, ended: Ended) -> Ended:
         """Return how a job has ended, for the driver; where its node has failed, the job is lost, and the node rests.
 
-        Of jobs that went on at the same time on a node, the first to fail counts. Where all nodes have failed again and
-        again, the night ends.
+        What fails while its node rests had begun before. Where all nodes have failed again and again, the night ends.
         """
         place, error, now = self._places[ended.worker], ended.error, time.monotonic()
         place.worker.job, node = None, place.node
-        is_unwell = isinstance(error, Unwell)
+        has_failed = isinstance(error, MachineError)
         if self._stops:
-            return replace(ended, lost=None, error=None if is_unwell else error)
+            return replace(ended, lost=None, error=None if has_failed else error)
         if ended.lost is not None:
             node.rests_until = max(node.rests_until, now + LOST_REST_S)
             return ended
-        others = any(other.node is not node for other in self._places.values())
-        if not is_unwell and not (isinstance(error, MachineError) and others):
+        if not has_failed:
             node.failures = 0
             return ended
-        if place.began_s >= node.failed_s:
+        if now >= node.rests_until:
             node.failures, node.rests_until = node.failures + 1, now + REST_S
             self._say(f"node {node.name} gets no work for {REST_S:.0f} s: {error}")
-        node.failed_s = now
         if any(other.node.failures < FAILURES_IN_A_ROW for other in self._places.values()):
             return replace(ended, error=None, lost=f"worker {ended.worker}: {error}")
         again = typed("run", "--tag", self._runner.night.tag)
-        why = (
-            f"no node of the Ray cluster does its work: node {node.name} failed {FAILURES_IN_A_ROW} times in a row or "
-            f"more, now with: {error}; repair that and go on with: {again} (what was lost is done again)"
-        )
-        return replace(ended, error=MachineError(why))
+        why = f"no node of the Ray cluster does its work: node {node.name} failed {FAILURES_IN_A_ROW} times in a row"
+        return replace(ended, error=MachineError(f"{why}, now with: {error}; repair that and go on with: {again}"))
 
 
-def _counted(worker: str, job: Job, why: str, tag: str) -> Ended:
-    """Return the end of a job that counts though its process was killed; that of attempt 0 ends the night."""
-    twice = f"{why}, for the second time"
+def _counted(worker: str, job: Job, why: str) -> Ended:
+    """Return the end of a job that counts though its process was killed; that of attempt 0 is its node's failure."""
     if not job.attempt:
-        again = typed("run", "--tag", tag)
-        return Ended(worker, job, error=MachineError(f"{twice}; see why, and go on with: {again}"))
-    result: Result = Audit(0, 0, 0.0, 0.0, 0.0, f"it could not be done: {twice}")
+        return Ended(worker, job, error=MachineError(why))
+    result: Result = Audit(0, 0, 0.0, 0.0, 0.0, f"it could not be done: {why}")
     if isinstance(job, Measure):
-        result = Run(job.seed, Ending.EXCEEDED, None, 0.0, None, twice)
+        result = Run(job.seed, Ending.EXCEEDED, None, 0.0, None, why)
     elif isinstance(job, Trial):
-        result = DryRun(0.0, twice)
+        result = DryRun(0.0, why)
     return Ended(worker, job, result)
 
 
-def unusable(job: Job, returned: Returned) -> str | None:
-    """Return why what a node has sent cannot be the result of this job; None if it can, and where there is none."""
+def unusable(runner: Runner, job: Job, returned: Returned) -> str | None:
+    """Return why what a node has sent cannot be the result of this job; None if it can, and where there is none.
+
+    runner: of the worker, with the driver's folder.
+    """
     result, sent = returned.result, returned.files
-    if not all(name.startswith("runs/") and ".." not in Path(name).parts for name in sent):
-        return "it sent a file that no job has"
+    if other := sent.keys() - files_of(runner, job).keys():
+        return f"it sent {min(other)!r}, a file that its job does not have"
     if result is None:
         return None
     if not isinstance(result, RESULTS[type(job)]):

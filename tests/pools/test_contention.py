@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from judged import scored_attempt, scored_run
 
-from agent.experiment import Attempt, Ending, Run, Summary
+from agent.experiment import Attempt, Run, Summary
 from agent.pools.contention import Contention, contention_of
 
 
@@ -30,20 +30,7 @@ def test_the_baseline_alone_is_compared_with_itself_beside_others():
     found = contention_of([calibrated(first, *beside)])
     assert found == Contention(pytest.approx(0.06), alone=1, beside=2, workers=2)
     assert found.is_notable
-    assert found.words.startswith(
-        "workers slow each other down: attempt 0 trained 6.0% slower beside other runs than alone "
-        "(2 runs on 2 workers, 1 alone); all later runs share the machine in the same way"
-    )
-    assert "begin a night with fewer --workers" in found.words
-
-
-def test_two_percent_or_less_is_no_contention():
-    for steps in (981, 1010):
-        runs = made_run(0, 0, 1000), made_run(1, 300, steps), made_run(2, 300, steps, "gpu 1")
-        found = contention_of([calibrated(*runs)])
-        assert found is not None
-        assert not found.is_notable
-        assert found.words.startswith("workers do not slow each other down (")
+    assert "6.0% slower beside other runs than alone (2 runs on 2 workers, 1 alone)" in found.words
 
 
 def test_a_cold_start_is_no_speed():
@@ -54,15 +41,6 @@ def test_a_cold_start_is_no_speed():
     found = contention_of([calibrated(cold, *beside)])
     assert found is not None
     assert found.slowdown == pytest.approx(0.0)
-
-
-def test_other_attempts_are_company_too():
-    """Attempt 0 is measured again late in the night, while the others go on."""
-    first, again = made_run(0, 0, 1000), made_run(1, 4000, 900)
-    edit = calibrated(made_run(0, 3900, 500, "gpu 1"), number=1)
-    found = contention_of([calibrated(first, again), edit])
-    assert found is not None
-    assert (found.slowdown, found.alone, found.beside) == (pytest.approx(0.1), 1, 1)
 
 
 def test_what_attempt_0_met_later_is_not_taken_for_solitude():
@@ -76,10 +54,6 @@ def test_what_attempt_0_met_later_is_not_taken_for_solitude():
 def test_a_night_with_one_worker_says_nothing_of_it():
     assert contention_of([]) is None
     assert contention_of([calibrated(made_run(0, 0, 1000), made_run(1, 300, 900))]) is None
-    together = calibrated(made_run(0, 0, 1000), made_run(1, 0, 900, "gpu 1"))
-    assert contention_of([together]) is None  # none was alone
-    hardly = calibrated(made_run(0, 0, 1000), made_run(1, 300, 900), made_run(2, 500, 900, "gpu 1"))
-    assert contention_of([hardly]) is None  # a third of it
 
 
 def test_runs_that_tell_no_speed_or_no_time_do_not_count():
@@ -87,7 +61,3 @@ def test_runs_that_tell_no_speed_or_no_time_do_not_count():
     beside = made_run(1, 300, 900), made_run(2, 300, 900, "gpu 1")
     silent = replace(beside[0], summary=None), replace(beside[1], began=None)
     assert contention_of([calibrated(first, *silent)]) is None
-    crashed = replace(made_run(3, 300, 100, "gpu 2"), ending=Ending.CRASHED)
-    found = contention_of([calibrated(first, *beside, crashed)])
-    assert found is not None
-    assert found.slowdown == pytest.approx(0.1)

@@ -4,13 +4,11 @@ import os
 import re
 import signal
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import psutil
 import pytest
-from nights import Grounds, environment, mounted
+from nights import Grounds
 from rays import SWEEP_S, Followed, processes_in, wait_until
 
 from agent.experiment import Attempt, Ending, Status
@@ -113,39 +111,13 @@ def line(process: psutil.Process) -> str:
         return ""
 
 
-IMPATIENT = """
-import sys
-from agent.__main__ import main
-from agent.pools import ray_pool
-ray_pool.REST_S = 0.2
-sys.exit(main())
-"""
-
-
-def test_a_night_whose_only_node_is_full_ends_with_one_sentence_and_goes_on_with_the_same_command(grounds, tmp_path):
-    words = ("run", "--tag", "f", "--pool", "ray", *SHORT)
-    with mounted(tmp_path / "full", "size=900m") as full:
-        done = subprocess.run(
-            [sys.executable, "-P", "-c", IMPATIENT, *words], cwd=grounds.root, capture_output=True, text=True,
-            env=environment(NIGHTSHIFT_CACHE=str(full)), check=False,
-        )  # fmt: skip
-        assert left_of(grounds) == []
-    assert done.returncode == 2, done.stdout + done.stderr
-    told = done.stderr.splitlines()[-1]
-    assert "node ray failed 3 times in a row or more, now with: less than 1 GB are free on the disk of" in told
-    assert "; repair that and go on with: nightshift run --tag f (" in told
-    done = grounds.nightshift_process(*words)
-    assert done.returncode == 0, done.stdout + done.stderr
-    check_whole(grounds, "f", grounds.attempts("f"))
-
-
 def test_an_address_where_no_head_answers_is_said_in_one_sentence(grounds):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
         done = grounds.nightshift_process("run", "--tag", "x", *RAY, "--ray-address", address, *SHORT)
     assert done.returncode == 2
-    assert done.stderr.startswith(f"nightshift: the Ray cluster at {address} cannot be used: no head answers there;")
+    assert done.stderr.startswith(f"nightshift: the Ray cluster at {address} cannot be used (")
     assert done.stderr.count("\n") == 1
     assert left_of(grounds) == []
 

@@ -2,7 +2,7 @@
 
 import pytest
 from nights import Grounds
-from rays import SWEEP_S, TOKEN, Followed, Nodes, cluster, processes_in, wait_until
+from rays import SWEEP_S, Followed, Nodes, cluster, processes_in, wait_until
 
 from agent.experiment import Ending, Status
 
@@ -37,16 +37,6 @@ def test_a_night_outlives_its_nodes_and_its_head(grounds):
     kept = [attempt for attempt in attempts if attempt.status is Status.KEEP]
     assert kept[0].number == 0
     assert processes_in(nodes.folder, grounds.root) == []
-
-
-def test_who_has_another_token_is_told_that_the_head_does_not_let_him_in(grounds):
-    with cluster() as nodes:
-        nodes.start("head", cpus=0)
-        words = ("run", "--tag", "n", "--pool", "ray", "--ray-address", nodes.address, *OPTIONS)
-        done = grounds.nightshift_process(*words, **TOKEN | {"RAY_AUTH_TOKEN": "0" * 64})
-    assert done.returncode == 2
-    assert "cannot be used: its head answers, and does not let this machine in; start Ray here" in done.stderr
-    assert done.stderr.count("\n") == 1
 
 
 def go_through(grounds: Grounds, nodes: Nodes, night: Followed) -> None:
