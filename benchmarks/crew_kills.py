@@ -29,7 +29,7 @@ import measure
 import psutil
 from kills import LOSSES
 
-from agent.experiment import Attempt, Ending, Status
+from agent.experiment import Ending, Status
 from agent.records.journal import Journal
 
 WORKERS, EXPERIMENTS, BUDGET_S = 2, 8, 0.5
@@ -113,28 +113,26 @@ class Crew(kills.Victim):
     def _check_whole(self) -> None:
         """Compare with what an undisturbed night of greedy judging holds: one run an attempt, more of attempt 0."""
         _, history = self.journal()
+        blame = self.tally.blame
         missing = {*range(EXPERIMENTS + 1)} - {attempt.number for attempt in history if attempt.settled}
-        self.tally.blame("lost", f"attempts {sorted(missing)}", len(missing))
+        blame("lost", f"attempts {sorted(missing)}", len(missing))
         for attempt in history:
-            self._check_attempt(attempt)
+            seeds = [run.seed for run in attempt.counted_runs]
+            scores = sum(run.score is not None for run in attempt.counted_runs)
+            finished = sum(run.ending is Ending.FINISHED for run in attempt.counted_runs)
+            due = 1 + WORKERS if attempt.number == 0 else 1
+            more = max(0, len(seeds) - due) + len(seeds) - len(set(seeds))
+            blame("doubled", f"#{attempt.number} has runs with the seeds {seeds}", more)
+            blame("lost", f"#{attempt.number} has {len(seeds)} of {due} runs", max(0, due - len(seeds)))
+            blame("lost", f"#{attempt.number} has {scores} scores of {finished} runs", finished - scores)
+            if attempt.status is Status.CRASH and f"{attempt.number:04d}" not in self._blamed:
+                blame("lost", f"#{attempt.number} counts as crashed: {attempt.decision}")
         with Journal.read(self.folder / "journal.sqlite") as journal:
             (open_runs,) = journal.query("SELECT count(*) FROM runs WHERE ending = 'running'")[0]
-        self.tally.blame("lost", "runs without an end", open_runs)
+        blame("lost", "runs without an end", open_runs)
         rows, refs = len(self.outcome().rows), len(self.outcome().refs)
-        self.tally.blame("wrong_rows", f"{rows} rows of {len(history)} attempts", abs(rows - len(history)))
-        self.tally.blame("damaged", f"{refs} refs of {len(history)} attempts", abs(refs - len(history)))
-
-    def _check_attempt(self, attempt: Attempt) -> None:
-        seeds = [run.seed for run in attempt.counted_runs]
-        scores = sum(run.score is not None for run in attempt.counted_runs)
-        due = 1 + WORKERS if attempt.number == 0 else 1
-        self.tally.blame("doubled", f"#{attempt.number} has runs with the seeds {seeds}", max(0, len(seeds) - due))
-        self.tally.blame("doubled", f"#{attempt.number} has two runs of a seed: {seeds}", len(seeds) - len(set(seeds)))
-        self.tally.blame("lost", f"#{attempt.number} has {len(seeds)} of {due} runs", max(0, due - len(seeds)))
-        finished = sum(run.ending is Ending.FINISHED for run in attempt.counted_runs)
-        self.tally.blame("lost", f"#{attempt.number} has {scores} scores of {finished} runs", finished - scores)
-        if attempt.status is Status.CRASH and f"{attempt.number:04d}" not in self._blamed:
-            self.tally.blame("lost", f"#{attempt.number} counts as crashed: {attempt.decision}")
+        blame("wrong_rows", f"{rows} rows of {len(history)} attempts", abs(rows - len(history)))
+        blame("damaged", f"{refs} refs of {len(history)} attempts", abs(refs - len(history)))
 
 
 def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:

@@ -3,12 +3,12 @@
     python benchmarks/faults.py [--quick] [--json FILE] [--kills N] [--minutes M] [--seed K]
                                 [--only kills|commands|others]
 
-kills    SIGKILL at every call with which the loop changes a file or makes a change durable, half of the writes torn;
-         at every such call of the git commands that it starts, with the loop and without; at random moments, to the
-         loop alone and to all of its processes. After every kill the same command resumes; journal, ledger,
-         repository and the user's own files are looked at each time, and the night's end is compared with that of an
-         undisturbed one.
-commands the same kills for pack, unpack, archive, init, export, submit, try and prepare (killed_commands.py).
+kills    SIGKILL at calls with which the loop changes a file or makes a change durable, half of the writes torn: at a
+         point of a fresh night, then at random points of each call that goes on; at every such call of the git commands
+         that it starts, with the loop and without; at random moments, to the loop alone and to all of its processes.
+         After every kill the same command resumes; journal, ledger, repository and the user's own files are looked at
+         each time, and the night's end is compared with that of an undisturbed one.
+commands a kill and a second call for pack, unpack, init, export, submit, try and prepare (killed_commands.py).
 others   a full and a broken disk, torn files after a power cut, clocks that jump, a loop that is stopped for a while.
 
 Flat keys of --json: kills, command_kills, points_of_a_night; lost, doubled, damaged, orphans, wrong_rows, tracebacks;
@@ -28,20 +28,17 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
 from pathlib import Path
 
 import kills
 import measure
-from kills import BUDGET_S, LONGER_S, LOSSES, Fault, Reference, Strike, Tally, Victim, known
+from kills import LOSSES, Fault, Reference, Strike, Tally, Victim, known
 
 from agent.errors import NightError
-from agent.experiment import Ending
 from agent.records.journal import Journal
 
-MANY_KILLS = 100  # from which a plan with too few kills is filled up
 GIT_COMMANDS = ("hash-object", "mktree", "commit-tree", "update-ref")  # those that write
-CHAIN = 10  # kills of one night at random moments
+KILLS_A_NIGHT, RESUMED_POINTS = 10, 120  # RESUMED_POINTS: a call that goes on is killed within so many
 WAIT_S = 3.0  # at most, before a random moment: an undisturbed night takes about six
 DAY_S = 86_400
 KINDS = {
@@ -70,38 +67,12 @@ exec "$VICTIM_GIT" "$@"
 # ---- kills -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Walk:
-    """Where one night is killed by its points."""
-
-    first: int = 1  # the point of the first kill
-    stride: int = 1
-    torn: int = 0  # are the even (0) or the odd (1) points torn?
-    facts: int | None = 1  # how many new facts to walk through; None: all
-    skip: int = 0  # points that other nights are killed at
-    most: int | None = None  # kills; None: until the night knows more
-
-
-def sweep(folder: Path, reference: Reference, tally: Tally, walk: Walk) -> None:
-    """Kill at a point, resume, kill at the next: until the journal knows more, and go on from there."""
-    victim = Victim(folder / "night")
-    end = victim.go_on(Strike(walk.first))
-    if walk.facts is None or not begun_a_run(victim):  # between two facts the walk from the one before passes here
-        before, left = victim.facts, walk.facts
-        number = (walk.first if walk.first == 1 else reference.start_up - walk.stride) + walk.skip
-        until = victim.tally.kills + (walk.most or 10**9)
-        while end.killed and victim.tally.kills < until and left != 0:
-            number += walk.stride
-            end = victim.go_on(Strike(number, torn=number % 2 == walk.torn))
-            if victim.facts != before:
-                before, number = victim.facts, reference.start_up - walk.stride
-                left = None if left is None else left - 1
+def swept(folder: Path, reference: Reference, tally: Tally, first: int, seed: int) -> None:
+    """Kill at a point of a fresh night, then at random points of each call that goes on with it."""
+    victim, dice, number = Victim(folder / "night"), random.Random(seed), first
+    while victim.go_on(Strike(number, torn=number % 2 == 0)).killed and victim.tally.kills < 2 * KILLS_A_NIGHT:
+        number = dice.randint(1, RESUMED_POINTS)
     tally.add(victim.finish(reference.outcome))
-
-
-def begun_a_run(victim: Victim) -> bool:
-    _, history = victim.journal()
-    return bool(history) and bool(history[-1].runs) and history[-1].runs[-1].ending is Ending.LOST
 
 
 def git_torn(folder: Path, reference: Reference, tally: Tally, command: str, with_loop: bool) -> None:
@@ -125,36 +96,26 @@ def git_torn(folder: Path, reference: Reference, tally: Tally, command: str, wit
     tally.add(victim.finish(reference.outcome))
 
 
-def surprised(folder: Path, reference: Reference, tally: Tally, seed: int, most: int, budget_s: float) -> None:
+def surprised(folder: Path, reference: Reference, tally: Tally, seed: int) -> None:
     """Kill a night at random moments."""
-    victim, dice = Victim(folder / "night", budget_s), random.Random(seed)
-    for _ in range(most):
+    victim, dice = Victim(folder / "night"), random.Random(seed)
+    for _ in range(KILLS_A_NIGHT):
         if not victim.kill_after(dice.uniform(0.2, WAIT_S), whole=dice.random() < 0.5).killed:
             break
         time.sleep(dice.choice((0.0, 0.0, 0.3)))
     tally.add(victim.finish(reference.outcome))
 
 
-def moments(seed: int, most: int, budget_s: float) -> Fault:
-    return Fault("moments", surprised, (seed, most, budget_s), budget_s)
-
-
 def kill_plan(count: int, reference: Reference, seed: int) -> list[Fault]:
-    """Return about so many kills: every point of the loop, twice where that is not too much, and of its commands."""
-    points = len(reference.points)
-    if count < points // 2:  # too few for a separate night from every boundary
-        every = Walk(stride=max(1, 3 * points // (2 * count)), facts=None)
-        opening = Walk(stride=3, skip=reference.opening)  # which the sweep passes in a step or two
-        sweeps = [Fault("sweep", sweep, (walk,)) for walk in (every, opening)]
-        return [*sweeps, Fault("git", git_torn, ("update-ref", True)), moments(seed, max(1, count // 5), BUDGET_S)]
-    stride = max(1, round(3 * points / (2 * count)))
-    walks = [
-        Walk(first, stride, torn, skip=skip, most=None if most is None else -(-most // stride))
-        for torn in range(2 if count >= 3 * points else 1)
-        for first, skip, most in reference.stretches()
+    """Return about so many kills, the first ones of nights spread over all points of the loop."""
+    nights = max(1, count // KILLS_A_NIGHT)
+    firsts = [1 + len(reference.points) * number // nights for number in range(nights)]
+    git = [Fault("git", git_torn, (command, loop)) for command in reversed(GIT_COMMANDS) for loop in (True, False)]
+    plan = [
+        *(Fault("sweep", swept, (first, seed + first)) for first in firsts),
+        *git[: max(1, nights // 8)],
+        *(Fault("moments", surprised, (seed + number,)) for number in range(max(1, nights // 4))),
     ]
-    git = [Fault("git", git_torn, (command, loop)) for command in GIT_COMMANDS for loop in (False, True)]
-    plan = [*(Fault("sweep", sweep, (walk,)) for walk in walks), *git]
     random.Random(seed).shuffle(plan)  # so that a run cut short has seen something of everything
     return plan
 
@@ -180,7 +141,7 @@ def failing_disk(folder: Path, reference: Reference, tally: Tally, code: int, fi
     """From some point on nothing can be written: the night says so in a sentence. Then at one point alone."""
     lasting, passing = Victim(folder / "lasting"), Victim(folder / "passing")
     for at in range(first, len(reference.points), stride):
-        lasting.go_on(Strike(at if at < reference.start_up + stride else reference.start_up + at % 40, 10**9, code))
+        lasting.go_on(Strike(1 + at % RESUMED_POINTS, 10**9, code))
         tally.times += 1
     tally.add(lasting.finish(reference.outcome))
     for at in range(first, len(reference.points), stride):
@@ -193,8 +154,7 @@ def failing_disk(folder: Path, reference: Reference, tally: Tally, code: int, fi
 def torn_files(folder: Path, reference: Reference, tally: Tally, sizes: int) -> None:
     """A power cut tears what was not yet on disk: the ledger anywhere, the journal's log past its last whole step."""
     victim = Victim(folder / "night")
-    boundaries = list(reference.boundaries())
-    victim.go_on(Strike(boundaries[2 * len(boundaries) // 3]))
+    victim.go_on(Strike(2 * len(reference.points) // 3))
     journal, copy = victim.folder / "journal.sqlite", folder / "copy"
     whole = Path(f"{journal}-wal").read_bytes()
     for size in range(len(whole), 0, -(len(whole) // sizes or 1)):
@@ -266,10 +226,7 @@ class Laboratory:
     def __init__(self, folder: Path, args: argparse.Namespace, pool: ProcessPoolExecutor) -> None:
         self.folder, self.pool = folder, pool
         self.deadline = time.monotonic() + 60 * args.minutes
-        budgets = (BUDGET_S, LONGER_S) if args.kills >= MANY_KILLS else (BUDGET_S,)
-        self.references = {
-            budget_s: Reference.of(folder / f"undisturbed-{budget_s:g}", budget_s) for budget_s in budgets
-        }
+        self.reference = Reference.of(folder / "undisturbed")
         self.sums: dict[str, Tally] = {}
         self.begun = 0
 
@@ -282,7 +239,7 @@ class Laboratory:
         for fault in faults:
             self.begun += 1
             folder = self.folder / f"{self.begun}"
-            jobs.append(self.pool.submit(fault.run, folder, self.references[fault.budget_s]))
+            jobs.append(self.pool.submit(fault.run, folder, self.reference))
         for done, job in enumerate(as_completed(jobs), start=1):
             if enough() or time.monotonic() > self.deadline:
                 for other in jobs:
@@ -295,13 +252,10 @@ class Laboratory:
                     measure.say(f"  {note}")
 
     def kill(self, count: int, seed: int) -> None:
-        """Kill by the plan, then at random moments until there are as many as were asked for."""
-        faults = kill_plan(count, self.references[BUDGET_S], seed)
-        while faults and time.monotonic() < self.deadline:
-            self.make(faults, lambda: MANY_KILLS <= count <= self.kills())
-            seed += len(faults)
-            missing = count - self.kills() if count >= MANY_KILLS else 0
-            faults = [moments(seed + at, CHAIN, LONGER_S) for at in range(-(-missing // CHAIN))]
+        """Kill by the plan, and by further ones until there are as many as were asked for."""
+        while self.kills() < count and time.monotonic() < self.deadline:
+            self.make(kill_plan(count - self.kills(), self.reference, seed), lambda: self.kills() >= count)
+            seed += 1000
 
 
 def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
@@ -324,7 +278,7 @@ def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
     flat: measure.Flat = {"kills": laboratory.kills()}
     flat |= {name: getattr(total, name) for name in LOSSES}
     flat["command_kills"] = sum(tally.times for name, tally in sums.items() if name.startswith(killed_commands.KILLED))
-    flat["points_of_a_night"] = len(laboratory.references[BUDGET_S].points)
+    flat["points_of_a_night"] = len(laboratory.reference.points)
     for name, tally in sums.items():
         key = name.replace(" ", "_").replace(",", "")
         flat[f"{key}_times"] = tally.kills if name in KINDS else tally.times

@@ -124,17 +124,12 @@ CASES = (
 
 
 def every_fault(quick: bool) -> list[Fault]:
-    parts = 1 if quick else 2  # of one command, so that the longest does not come to run alone
-    most = QUICK_KILLS if quick else MOST_KILLS // parts
-    return [
-        Fault(f"{KILLED}{case.name}", killed, (at, part, parts, most))
-        for part in range(parts)
-        for at, case in enumerate(CASES)
-    ]
+    most = QUICK_KILLS if quick else MOST_KILLS
+    return [Fault(f"{KILLED}{case.name}", killed, (at, most)) for at, case in enumerate(CASES)]
 
 
-def killed(folder: Path, reference: Reference, tally: Tally, at: int, part: int, parts: int, most: int) -> None:
-    """Kill one command at every `parts`-th call, or at as many as are asked for, the first and the last among them."""
+def killed(folder: Path, reference: Reference, tally: Tally, at: int, most: int) -> None:
+    """Kill one command at as many calls as are asked for, the first and the last among them."""
     case, laid, whole = CASES[at], folder / "laid", folder / "whole"
     left_out = shutil.ignore_patterns("warm", "results.tsv.lock")
     shutil.copytree(reference.folder / "user", laid / "user", symlinks=True, ignore=left_out)
@@ -145,8 +140,8 @@ def killed(folder: Path, reference: Reference, tally: Tally, at: int, part: int,
     end = given(case, whole / "user", Strike(), folder / "points.txt")
     if end.code != 0:
         raise measure.Failed(f"{case.name} by itself ended with exit code {end.code}: {end.said[-300:]}")
-    numbers, after = range(1 + part, len(end.points) + 1, parts), state_of(whole)
-    for number in sorted({numbers[round(index * (len(numbers) - 1) / (most - 1))] for index in range(most)}):
+    after = state_of(whole)
+    for number in sorted({1 + round(index * (len(end.points) - 1) / (most - 1)) for index in range(most)}):
         struck = folder / str(number)
         shutil.copytree(laid, struck, symlinks=True)
         mine = kill_at(number, case, struck, before, after)

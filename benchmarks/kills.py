@@ -7,7 +7,6 @@ every kill its journal, ledger and repository are looked at; at its end it is co
 from __future__ import annotations
 
 import ctypes
-import itertools
 import os
 import shutil
 import signal
@@ -19,7 +18,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
-from itertools import pairwise
 from pathlib import Path
 
 import measure
@@ -37,9 +35,6 @@ PR_SET_CHILD_SUBREAPER = 36
 ORPHAN_S = 2.0  # what still lives so long after its loop died is an orphan
 LIMIT_S = 120.0  # of one call of the loop, which takes seconds
 FOREIGN = "0000000\t1.000000\t1.0\tkeep\tfrom a clone\t0\told-night" + "\t" * 13
-BUDGET_S, LONGER_S = 0.05, 0.4
-FOUND = 10  # points that an opening after a kill lacks at most, as its folders are there
-STRETCH = 40  # points that one night walks through: an audit alone has two hundred, and its kills cost seconds each
 LIBRARY = measure.HERE / "strike.c"
 ALL_CALLS = "write,pwrite64,writev,sendfile,copy_file_range,fsync,fdatasync,ftruncate,mkdir,rmdir,unlink,unlinkat"
 ALL_CALLS += ",rename,renameat,link,symlink"  # what strike.c counts, as strace calls it
@@ -162,17 +157,6 @@ class Ended:
     @property
     def killed(self) -> bool:
         return self.code == -signal.SIGKILL
-
-    @property
-    def start_up(self) -> int:
-        """Return how many points a resumed loop has before the work that the journal asks for.
-
-        After the file `stop` come words, and the memory that readers of SQLite share.
-        """
-        forgot = 1 + next((at for at, (_, path) in enumerate(self.points) if Path(path).name == "stop"), -1)
-        greeting = ("-shm", "said.txt", "reserve")
-        rest = self.points[forgot:]
-        return forgot + len(list(itertools.takewhile(lambda point: point[1].endswith(greeting), rest)))
 
 
 @dataclass(frozen=True)
@@ -394,36 +378,16 @@ class Reference:
     folder: Path
     outcome: Outcome
     points: tuple[tuple[str, str], ...]
-    start_up: int  # points of a resumed loop before the work that the journal asks for
 
     @classmethod
-    def of(cls, folder: Path, budget_s: float) -> Reference:
-        victim = Victim(folder, budget_s)
+    def of(cls, folder: Path) -> Reference:
+        victim = Victim(folder)
         end = victim.go_on(Strike())
         outcome = victim.outcome()
-        again = victim.go_on(Strike())
+        again = victim.go_on()
         if again.code != 0 or victim.tally.notes or victim.outcome() != outcome or not outcome.whole:
             raise measure.Failed(f"a night left alone ended so: {victim.tally.notes} {end.said} {again.said}")
-        return cls(folder, outcome, end.points, again.start_up)
-
-    @property
-    def opening(self) -> int:
-        """Return how many points come before the making of the journal in a night whose opening was killed."""
-        return next(at for at, (_, path) in enumerate(self.points) if ".sqlite.new" in path) - FOUND
-
-    def stretches(self) -> Iterator[tuple[int, int, int | None]]:
-        """Yield where each walk from one new fact to the next begins: the boundary, what it skips, its most points."""
-        starts = [*self.boundaries(), len(self.points)]
-        for first, following in pairwise(starts):
-            for skip in range(0, following - first, STRETCH):
-                yield first, skip, STRETCH if skip + STRETCH < following - first else None
-
-    def boundaries(self) -> Iterator[int]:
-        """Yield the number of the point that comes next when the journal has a new fact on disk; 1 is the opening."""
-        yield 1
-        for number, (call, path) in enumerate(self.points, start=1):
-            if call in ("fsync", "fdatasync") and path.endswith("journal.sqlite-wal"):
-                yield number + 1
+        return cls(folder, outcome, end.points)
 
 
 @dataclass(frozen=True)
@@ -433,7 +397,6 @@ class Fault:
     name: str
     body: Callable[..., None]  # folder, reference, tally, *arguments
     arguments: tuple[object, ...] = ()
-    budget_s: float = BUDGET_S
 
     def run(self, folder: Path, reference: Reference) -> tuple[str, Tally]:
         tally = Tally()

@@ -17,7 +17,7 @@ import argparse
 import os
 import runpy
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,15 +97,38 @@ class Tokenizer:
         return self.data.bos
 
 
-def stand_in(terms: Terms, make_dataloader: Callable, evaluate_bpb: Callable) -> ModuleType:
-    """Return a module `prepare` with a peer's names."""
+def stand_in(
+    terms: Terms,
+    to_device: Callable[[np.ndarray], Any],
+    contiguous: Callable[[Any], Any],
+    as_losses: Callable[[Any], Any],
+    most_rows: int = 1 << 30,
+) -> ModuleType:
+    """Return a module `prepare` with a peer's names, by functions of its library.
+
+    as_losses: of what its model answers, flat and on the host; most_rows: that are scored at a time.
+    """
+    data = terms.data
+
+    def make_dataloader(tokenizer: Tokenizer, rows: int, seq_len: int, split: str, buffer_size: int = 0):
+        tokens = data.split("train" if split == "train" else "validation")
+        for batch in prepare.batches(tokens, data.bos, rows=rows, seq_len=seq_len, seed=terms.seed):
+            on_device = to_device(batch)
+            yield contiguous(on_device[:, :-1]), contiguous(on_device[:, 1:]), 1
+
+    def evaluate_bpb(model: Any, tokenizer: Tokenizer, batch_size: int) -> float:
+        def losses_of(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+            return np.array(as_losses(model(to_device(x), to_device(y), reduction="none"))).reshape(x.shape)
+
+        return measure.bits_per_byte(losses_of, data, rows=min(batch_size, most_rows))
+
     module = ModuleType("prepare", "A stand-in over another corpus.")
-    Tokenizer.data = terms.data
+    Tokenizer.data = data
     module.__dict__.update(
-        MAX_SEQ_LEN=terms.data.seq_len,
+        MAX_SEQ_LEN=data.seq_len,
         TIME_BUDGET=int(terms.budget_s) if terms.budget_s == int(terms.budget_s) else terms.budget_s,
-        EVAL_TOKENS=len(terms.data.split("validation").tokens),
-        VOCAB_SIZE=terms.data.vocab_size,
+        EVAL_TOKENS=len(data.split("validation").tokens),
+        VOCAB_SIZE=data.vocab_size,
         Tokenizer=Tokenizer,
         make_dataloader=make_dataloader,
         evaluate_bpb=evaluate_bpb,
@@ -113,52 +136,23 @@ def stand_in(terms: Terms, make_dataloader: Callable, evaluate_bpb: Callable) ->
     return module
 
 
-def rows_of(terms: Terms, split: str, rows: int, seq_len: int) -> Iterator[np.ndarray]:
-    tokens = terms.data.split("train" if split == "train" else "validation")
-    return prepare.batches(tokens, terms.data.bos, rows=rows, seq_len=seq_len, seed=terms.seed)
-
-
 def for_mlx(terms: Terms) -> ModuleType:
     import mlx.core as mx
 
-    def make_dataloader(tokenizer: Tokenizer, batch_size: int, seq_len: int, split: str, buffer_size: int = 0):
-        for batch in rows_of(terms, split, batch_size, seq_len):
-            rows = mx.array(batch)
-            yield rows[:, :-1], rows[:, 1:], 1
-
-    def evaluate_bpb(model: Any, tokenizer: Tokenizer, batch_size: int) -> float:
-        def losses_of(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-            losses = model(mx.array(x), mx.array(y), reduction="none").astype(mx.float32)
-            mx.eval(losses)
-            return np.array(losses).reshape(x.shape)
-
-        rows = min(batch_size, max(1, LOGITS_BYTES // (4 * terms.data.seq_len * terms.data.vocab_size)))
-        return measure.bits_per_byte(losses_of, terms.data, rows=rows)
-
-    return stand_in(terms, make_dataloader, evaluate_bpb)
+    most_rows = max(1, LOGITS_BYTES // (4 * terms.data.seq_len * terms.data.vocab_size))
+    return stand_in(terms, mx.array, lambda rows: rows, lambda losses: losses.astype(mx.float32), most_rows)
 
 
-def for_torch(terms: Terms, device: str = "cuda") -> ModuleType:
+def for_torch(terms: Terms) -> ModuleType:
     import torch
 
     def to_device(array: np.ndarray) -> Any:
         rows = torch.from_numpy(array)
-        rows = rows.pin_memory().to(device, non_blocking=True) if device == "cuda" else rows
-        return rows.long()  # widened there: half the bytes to copy
+        return rows.pin_memory().to("cuda", non_blocking=True).long()  # widened there: half the bytes to copy
 
-    def make_dataloader(tokenizer: Tokenizer, B: int, T: int, split: str, buffer_size: int = 0):
-        for batch in rows_of(terms, split, B, T):
-            rows = to_device(batch)
-            yield rows[:, :-1].contiguous(), rows[:, 1:].contiguous(), 1
-
-    @torch.no_grad()
-    def evaluate_bpb(model: Any, tokenizer: Tokenizer, batch_size: int) -> float:
-        def losses_of(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-            return model(to_device(x), to_device(y), reduction="none").float().view(x.shape).cpu().numpy()
-
-        return measure.bits_per_byte(losses_of, terms.data, rows=batch_size)
-
-    return stand_in(terms, make_dataloader, evaluate_bpb)
+    torch_prepare = stand_in(terms, to_device, torch.Tensor.contiguous, lambda losses: losses.float().cpu())
+    torch_prepare.__dict__["evaluate_bpb"] = torch.no_grad()(torch_prepare.evaluate_bpb)
+    return torch_prepare
 
 
 # ---- the module `kernels` --------------------------------------------------------------------------------------------

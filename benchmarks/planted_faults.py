@@ -39,6 +39,7 @@ ROOMS = {  # of agent/ → where its tests are
     "sandbox": ("tests/sandbox", "tests/night"),
     "script": ("tests/script", "tests/night"),
     "proposers": ("tests/proposers", "tests/night"),
+    "pools": ("tests/pools",),
 }
 
 
@@ -528,6 +529,28 @@ FAULTS = (
         "if merge_lines(text, after, before) != script:",
         "if False:",
         "What is carried over can be taken out again alone.",
+    ),
+    # ---- workers -----------------------------------------------------------------------------------------------------
+    Fault(
+        "a node writes any file",
+        "pools/ray_pool.py",
+        "if other := sent.keys() - files_of(runner, job).keys():",
+        "if other := set():",
+        "The answer of a node reaches the files of its job alone.",
+    ),
+    Fault(
+        "a node's file goes through a link",
+        "pools/node.py",
+        "    if not _is_file(at):\n",
+        "    if False:\n",
+        "No file of a node is written through what a script has left.",
+    ),
+    Fault(
+        "two workers share a core",
+        "pools/node.py",
+        "fcntl.LOCK_EX | fcntl.LOCK_NB",
+        "fcntl.LOCK_SH | fcntl.LOCK_NB",
+        "The threads of one core belong to one worker.",
     ),
     # ---- the queue ---------------------------------------------------------------------------------------------------
     Fault(

@@ -53,13 +53,6 @@ def test_jobs_are_counted_while_all_workers_have_work():
     assert counted == pytest.approx(3600 * 24 / 10 / 15)
 
 
-def test_a_copy_of_the_harness_that_could_not_sleep_is_refused(tmp_path):
-    module = tmp_path / "execute.py"
-    module.write_text("def train(): ...\n")
-    with pytest.raises(scale.measure.Failed, match=r"execute\.py has no score any more"):
-        scale.put_in_place(module, {"train": "agent.runs.asleep", "score": "agent.runs.asleep"})
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("own_cache")
 @pytest.mark.parametrize("kind", [(), ("--ray",)])

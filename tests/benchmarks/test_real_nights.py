@@ -127,14 +127,6 @@ def test_nights_of_two_kinds_are_not_compared(place, tmp_path, capsys):
     assert "do not compare" in capsys.readouterr().err
 
 
-def test_arms_take_turns_and_may_have_different_numbers_of_nights(tmp_path):
-    words = ["--arms", "mix", "search=1", "random=3", "--nights", "2", "--name", "x", "--minutes", "20"]
-    nights = real_nights.planned(real_nights.PROGRAM.parse(words), tmp_path)
-    order = ["mix-0", "search-0", "random-0", "mix-1", "random-1", "random-2"]
-    assert [night.tag for night in nights] == [f"x-{name}" for name in order]
-    assert [night.seed for night in nights] == [0, 0, 0, 100, 100, 200]
-
-
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

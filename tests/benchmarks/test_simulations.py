@@ -80,14 +80,6 @@ def test_simulated_nights_are_the_same_for_everybody_and_every_time(tmp_path):
     assert flats[0]["random_8_tried"] >= flats[0]["random_5_tried"], "a night goes on where it was at the mark"
 
 
-def test_runs_that_repeat_an_attempt_count_as_runs():
-    night, world = landscapes.night_of(landscapes.ARMS["steps"](0), "bowl", 0, "balanced", 12)
-    history = night.simulate().history
-    assert len(history[0].runs) >= 3, "the judge calibrates"
-    assert sum(len(attempt.runs) for attempt in history) == 12
-    assert world.outcome(history).attempts == len(history) <= 10
-
-
 @pytest.mark.parametrize("kind", landscapes.GAINS)
 def test_a_landscape_holds_what_its_kind_says(kind):
     land = landscapes.Landscape(kind, 0)

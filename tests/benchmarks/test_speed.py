@@ -1,7 +1,4 @@
-"""The comparisons with peers: processes are watched, and scores are ours.
-
-The tests of peers in PyTorch need it, which the project does not: they are skipped where it is missing.
-"""
+"""The comparisons with peers: processes are watched, and scores are ours."""
 
 import json
 import math
@@ -24,7 +21,6 @@ sys.path.insert(0, str(BENCHMARKS))
 
 import five_minutes  # noqa: E402
 import measure  # noqa: E402
-import peers  # noqa: E402
 import train_speed  # noqa: E402
 
 SMALL = ("--set", "DEPTH=2", "--set", "ASPECT_RATIO=32", "--set", "HEAD_DIM=32")
@@ -94,17 +90,6 @@ def test_a_program_that_outlasts_its_limit_is_ended_with_its_children(tmp_path):
     time.sleep(0.1)
     child = int(str(caught.value).split()[-1])
     assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
-
-
-def test_overwriting_a_dial_leaves_the_rest_of_the_script_alone(tmp_path):
-    copy = measure.overwritten(measure.SCRIPT, ["BATCH_ROWS=128", "WINDOW_PATTERN='L'"], tmp_path)
-    before, after = measure.SCRIPT.read_text().splitlines(), copy.read_text().splitlines()
-    changed = [line for line, old in zip(after, before, strict=True) if line != old]
-    assert [line.split("#")[0].strip() for line in changed] == [
-        "WINDOW_PATTERN = 'L'",
-        "BATCH_ROWS = by_device(cpu=128, metal=128, cuda=128)",
-    ]
-    assert measure.overwritten(measure.SCRIPT, [], tmp_path) == measure.SCRIPT
 
 
 # ---- the score -------------------------------------------------------------------------------------------------------
@@ -186,33 +171,3 @@ def test_misuse_is_told_in_a_sentence(own_cache, program, options, remedy, capsy
     said = capsys.readouterr().err
     assert remedy in said
     assert said.startswith(f"{program.__name__}: ")
-
-
-def test_a_torch_peer_gets_our_rows_and_our_score(tiny_data):
-    torch = pytest.importorskip("torch")
-    data = prepare.load_data(tiny_data)
-    module = peers.for_torch(peers.Terms(data, budget_s=1, seed=3), device="cpu")
-    tokenizer = module.Tokenizer.from_directory()
-    x, y, _ = next(module.make_dataloader(tokenizer, 4, data.seq_len, "train"))
-    packed = next(prepare.batches(data.split("train"), data.bos, rows=4, seq_len=data.seq_len, seed=3))
-    assert x.dtype == torch.int64
-    assert x.is_contiguous()
-    assert y.is_contiguous()
-    np.testing.assert_array_equal(x.numpy(), packed[:, :-1])
-    np.testing.assert_array_equal(y.numpy(), packed[:, 1:])
-    counts = torch.arange(1.0, data.vocab_size + 1)
-
-    def model(x, y, reduction):
-        return (counts.sum().log() - counts[y].log()).view(-1)
-
-    assert module.evaluate_bpb(model, tokenizer, 5) == pytest.approx(unigram_score(data, counts.numpy()), abs=1e-6)
-
-
-def test_what_stands_in_for_flash_attention_is_causal_attention():
-    torch = pytest.importorskip("torch")
-    attend = peers.kernels_for_torch().get_kernel("a/repository").flash_attn_interface.flash_attn_func
-    q, k, v = (torch.randn(2, 16, 4, 8) for _ in range(3))
-    scores = torch.einsum("bqhd,bkhd->bhqk", q, k) * 8**-0.5
-    scores = scores.masked_fill(torch.ones(16, 16).triu(1).bool(), -math.inf)
-    expected = torch.einsum("bhqk,bkhd->bqhd", scores.softmax(-1), v)
-    torch.testing.assert_close(attend(q, k, v, causal=True, window_size=(16, 0)), expected, atol=1e-5, rtol=1e-4)
