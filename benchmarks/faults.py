@@ -38,7 +38,7 @@ from agent.errors import NightError
 from agent.records.journal import Journal
 
 GIT_COMMANDS = ("hash-object", "mktree", "commit-tree", "update-ref")  # those that write
-KILLS_A_NIGHT, RESUMED_POINTS = 10, 120  # RESUMED_POINTS: a call that goes on is killed within so many
+KILLS_A_NIGHT, RESUMED_POINTS = 15, 120  # RESUMED_POINTS: a call that goes on is killed within so many
 WAIT_S = 3.0  # at most, before a random moment: an undisturbed night takes about six
 DAY_S = 86_400
 KINDS = {
@@ -70,7 +70,7 @@ exec "$VICTIM_GIT" "$@"
 def swept(folder: Path, reference: Reference, tally: Tally, first: int, seed: int) -> None:
     """Kill at a point of a fresh night, then at random points of each call that goes on with it."""
     victim, dice, number = Victim(folder / "night"), random.Random(seed), first
-    while victim.go_on(Strike(number, torn=number % 2 == 0)).killed and victim.tally.kills < 2 * KILLS_A_NIGHT:
+    while victim.go_on(Strike(number, torn=number % 2 == 0)).killed and victim.tally.kills < KILLS_A_NIGHT:
         number = dice.randint(1, RESUMED_POINTS)
     tally.add(victim.finish(reference.outcome))
 
