@@ -1,20 +1,22 @@
 """Nights, made up: what is drawn, shown and compared of them needs no training."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
-from judged import scored_attempt
+from judged import scored_attempt, scored_run
 from nights import make_repository, unigram
 from samples import NIGHT, enter
 
+from agent.clock import utc_now
 from agent.experiment import (
     Ask,
     Attempt,
     Dawn,
     Decision,
+    Doing,
     Ending,
     Entry,
     Kind,
@@ -25,6 +27,7 @@ from agent.experiment import (
     Status,
     Summary,
     Weights,
+    Work,
 )
 from agent.judging.findings import Findings
 from agent.judging.intervals import Interval
@@ -178,3 +181,18 @@ def record_nights(root: Path, **titles: tuple[str, ...]) -> Place:
                 decision = Decision(Kind.KEPT if number == 1 else Kind.WORSE, "a reason", 0.05, 0.9)
                 enter(it, Attempt(number, min(number - 1, 1), proposal, "", runs=runs), decision)
     return place
+
+
+def record_crew(place: Place, doing: Mapping[str, Doing]) -> None:
+    """A night of which each worker has run attempt 0 once, and does this with an attempt of its own now."""
+    with Journal.create(place.journal("t"), NIGHT) as journal:
+        journal.record_call(len(doing))
+        journal.add_attempt(0, None, Proposal(unigram(), "baseline", "", "you"), utc_now())
+        for seed, worker in enumerate(doing):
+            journal.end_run(journal.start_run(0, seed, worker=worker), scored_run(seed, 1.2 + seed / 100))
+        journal.record_decision(0, Decision(Kind.BASELINE, "the baseline"))
+        journal.settle(0)
+        for number, (worker, what) in enumerate(doing.items(), 1):
+            journal.add_attempt(number, 0, Proposal(unigram(), f"DEPTH 4 → {number}", "why", "search"), utc_now())
+            journal.start_run(number, 0, worker=worker)
+            journal.begin(Work(worker, what, number, utc_now("milliseconds"), 0))

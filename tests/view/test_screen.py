@@ -7,7 +7,7 @@ import re
 import time
 
 import pytest
-from crews import GPUS, record_crew
+from charted import record_crew
 from judged import scored_attempt
 from nights import make_repository, unigram
 from rich.cells import cell_len
@@ -72,7 +72,7 @@ def test_the_panel_shows_each_fact_and_nothing_of_it_is_left_at_the_end():
 @pytest.mark.parametrize(("columns", "rows"), [(24, 12), (60, 5), (140, 24)])
 def test_the_panel_fits_into_any_terminal(columns, rows):
     wide = dataclasses.replace(AT_WORK, title="#4 " + "学習率を下げる " * 20, why="🚀 " * 100)
-    for jobs in ({LOCAL: wide}, dict.fromkeys(GPUS[:16], wide)):
+    for jobs in ({LOCAL: wide}, dict.fromkeys([f"gpu {at}" for at in range(16)], wide)):
         terminal, console = on_terminal(columns, rows)
         screen = Screen(console, 300)
         screen.show(jobs, STANDING, LEFT)
@@ -186,21 +186,15 @@ def test_a_wish_to_stop_is_acknowledged_once(place):
 
 def test_each_of_several_workers_has_a_line(tmp_path):
     place = Place.of(make_repository(tmp_path / "repository", unigram()) / "train_mlx.py")
-    record_crew(place, GPUS[:4], 3, jobs=4, began_s=time.time() - 1500)
+    record_crew(place, {"gpu 0": Doing.TRAINING, "gpu 1": Doing.AUDITING})
     terminal, screen = screen_of(place, 100)
     screen.look()
-    panel = terminal.lines()[-8:]
-    assert [line[:8].strip() for line in panel] == [
-        "best",
-        "so far",
-        "left",
-        "workers",
-        *(f"{name} ━━" for name in GPUS[:4]),
-    ]
-    assert panel[3].startswith("workers  4 of 4 busy · ")
-    assert "training, seed 0 · #4 WARMUP_FRACTION" in panel[4]
-    assert "auditing" in panel[6]
-    assert "scoring" in panel[7]
+    panel = terminal.lines()[-6:]
+    assert [line.split("  ")[0] for line in panel[:4]] == ["best", "so far", "left", "workers"]
+    assert panel[3].startswith("workers  2 of 2 busy · ")
+    assert panel[4].startswith("gpu 0 ━━━━━━━━")
+    assert panel[4].endswith("training, seed 0 · #1 DEPTH 4 → 1")
+    assert panel[5].endswith("auditing, seed 0 · #2 DEPTH 4 → 2")
 
 
 # ---- other lines -----------------------------------------------------------------------------------------------------

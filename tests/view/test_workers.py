@@ -2,20 +2,23 @@
 
 import dataclasses
 import json
-import time
+from datetime import UTC, datetime
 
-from charted import attempt, night
-from crews import GPUS, MINUTES_S, SCORING_S, at, record_crew
+from charted import attempt, night, record_crew
 from json_page import faults
-from judged import scored_run
 from nights import Grounds, make_repository, unigram
 
-from agent.experiment import LOCAL, Doing, Ending, Kind, Proposal, Run, Score, Work
+from agent.experiment import LOCAL, Doing, Ending, Kind, Run, Score
 from agent.night.lock import only_night
-from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.record import Record
 from agent.view.workers import busy_times, in_order, load_of
+
+CREW = {"gpu 0": Doing.TRAINING, "gpu 1": Doing.AUDITING, "gpu 2": Doing.SCORING}
+
+
+def at(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()
 
 
 def ran(worker: str, began_s: float, train_s: float = 100) -> Run:
@@ -51,7 +54,7 @@ def test_the_time_between_two_calls_of_a_night_is_no_idleness():
 
 def test_status_has_a_line_for_each_worker_that_is_busy(tmp_path):
     place = Place.of(make_repository(tmp_path / "repository", unigram()) / "train_mlx.py")
-    record_crew(place, GPUS[:4], 12, jobs=4, began_s=time.time() - 6 * (MINUTES_S + SCORING_S))
+    record_crew(place, CREW)
     grounds = Grounds(place.repo.root)
     with only_night(place.repo.common_dir) as tell:
         tell("t", place.folder("t"))
@@ -59,31 +62,25 @@ def test_status_has_a_line_for_each_worker_that_is_busy(tmp_path):
         answer = json.loads(grounds.nightshift("status", "--json").stdout)
         assert grounds.nightshift("stop").stdout == "night t ends after what it runs now\n"
         assert ", ends after what runs now; it began" in grounds.nightshift("status").stdout
-    assert "\nworkers: 4 of 4 busy now, busy for " in told
-    assert "\n  gpu 0  training, seed 0: #13 WARMUP_FRACTION 0.0 → 0.0013" in told
+    assert "\nworkers: 3 of 3 busy now, busy for " in told
+    assert "\n  gpu 0  training, seed 0: #1 DEPTH 4 → 1\n" in told
     assert faults("status", answer) == []
-    doing = [one["work"]["doing"] for one in answer["crew"]["workers"]]
-    assert doing == ["training", "training", "auditing", "scoring"]
-    assert 0.5 < answer["crew"]["load"]["utilisation"] <= 1
+    assert [one["work"]["doing"] for one in answer["crew"]["workers"]] == ["training", "auditing", "scoring"]
 
 
 def test_status_of_a_night_with_one_worker_tells_the_phase_and_seed_of_its_run(tmp_path):
     place = Place.of(make_repository(tmp_path / "repository", unigram()) / "train_mlx.py")
-    record_crew(place, (LOCAL,), 3)
+    record_crew(place, {LOCAL: Doing.SCORING})
 
     def at_work() -> list[str]:
         told = Grounds(place.repo.root).nightshift("status").stdout.splitlines()
         assert not any(line.startswith("workers: ") for line in told)
-        return [line for line in told if "#4" in line]
+        return [line for line in told if "#1" in line]
 
-    with only_night(place.repo.common_dir) as tell, Journal.resume(place.journal("t")) as journal:
+    with only_night(place.repo.common_dir) as tell:
         tell("t", place.folder("t"))
-        journal.add_attempt(4, 0, Proposal(unigram(SHARPNESS=0.3), "blunter", "", "search"), at(time.time()))
-        assert at_work() == ["at work: #4 blunter"]  # a dry run is no run yet
-        journal.end_run(journal.start_run(4, 7), scored_run(7, 1.1))
-        journal.begin(Work(LOCAL, Doing.SCORING, 4, at(time.time()), 7))
-        assert at_work() == ["at work: scoring, seed 7: #4 blunter"]
-    assert at_work() == ["unfinished, goes on when the night does: #4 blunter"]
+        assert at_work() == ["at work: scoring, seed 0: #1 DEPTH 4 → 1"]
+    assert at_work() == ["unfinished, goes on when the night does: #1 DEPTH 4 → 1"]
 
 
 def test_gpu_2_comes_before_gpu_10():

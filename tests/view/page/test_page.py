@@ -23,33 +23,30 @@ EXTRAS = Extras({1: "@@ -1 +1 @@\n-A = 1\n+A = '</script>'"}, {1: [(0.1, 5.0), (
 
 
 class Elements(HTMLParser):
-    """The elements of a page with their attributes, and the text of each."""
+    """The elements of a page with their attributes and the text behind each tag."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
-        self.found: list[tuple[str, dict[str, str | None]]] = []
-        self.texts: list[str] = []
+        self.found: list[tuple[str, dict[str, str | None], str]] = []
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found.append((tag, dict(attrs)))
-        self.texts.append("")
+        self.found.append((tag, dict(attrs), ""))
 
     def handle_data(self, data: str) -> None:
-        if self.texts:
-            self.texts[-1] += data
+        if self.found:
+            tag, attributes, text = self.found[-1]
+            self.found[-1] = tag, attributes, text + data
 
     def handle_endtag(self, tag: str) -> None:
-        if tag in ("script", "style"):  # the line end behind it is no part of it
-            self.handle_starttag("", [])
+        self.found.append(("", {}, ""))
 
     def texts_of(self, tag: str, of: str | None = None) -> list[str]:
-        pairs = zip(self.found, self.texts, strict=True)
-        return [text for (name, attributes), text in pairs if name == tag and of in (None, attributes.get("class"))]
+        return [text for name, attributes, text in self.found if name == tag and of in (None, attributes.get("class"))]
 
     @property
     def policy(self) -> dict[str, str]:
-        text = next(attributes["content"] for _, attributes in self.found if "http-equiv" in attributes) or ""
+        text = next(attributes["content"] for _, attributes, _ in self.found if "http-equiv" in attributes) or ""
         return dict(rule.split(" ", 1) for rule in text.split("; "))
 
 
@@ -70,8 +67,8 @@ def elements() -> Elements:
 
 
 def test_titles_are_text_and_nothing_is_fetched_whatever_they_contain(elements):
-    assert [attributes for tag, attributes in elements.found if tag == "script"] == [{}]
-    for tag, attributes in elements.found:
+    assert [attributes for tag, attributes, _ in elements.found if tag == "script"] == [{}]
+    for tag, attributes, _ in elements.found:
         assert tag not in ("img", "iframe")
         assert "style" not in attributes
         assert not [name for name in attributes if name.startswith("on")]
@@ -95,9 +92,9 @@ def test_the_policy_allows_this_style_and_this_script_alone(elements):
 
 
 def test_every_attempt_is_a_row_that_links_lead_to(elements):
-    rows = {attributes["id"] for tag, attributes in elements.found if tag == "details"}
+    rows = {attributes["id"] for tag, attributes, _ in elements.found if tag == "details"}
     assert rows == {f"attempt-{one.number}" for one in NIGHT.attempts}
-    links = {attributes["href"] for tag, attributes in elements.found if tag == "a"} - {"#attempts"}
+    links = {attributes["href"] for tag, attributes, _ in elements.found if tag == "a"} - {"#attempts"}
     assert links == {f"#{row}" for row in rows}
 
 
