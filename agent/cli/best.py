@@ -114,9 +114,8 @@ def _write_script(text: str, path: Path) -> None:
 
 
 def _write_folder(place: Place, found: BestScript, folder: Path) -> None:
-    from agent.model.folder import check_folder, write_folder
+    from agent.model.folder import write_folder
 
-    check_folder(folder)
     weights = weights_of(place, found.record.tag, found.attempt.number)
     write_folder(place, found, weights, folder)
     print(f"wrote {folder}: attempt {found.attempt.number} of night {found.record.tag}, seed {weights.seed}")

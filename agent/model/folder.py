@@ -39,7 +39,8 @@ TERMS = {  # of the corpora that prepare.py knows
 
 def write_folder(place: Place, best: BestScript, weights: KeptWeights, folder: Path) -> None:
     """Write the model to a folder, which must not be there."""
-    check_folder(folder)
+    if folder.exists():
+        raise NightError(f"{folder} is there already; name another folder, or delete it")
     with Journal.read(place.journal(best.record.tag)) as journal:
         night = journal.night()
         script = journal.attempt(best.attempt.number).proposal.script
@@ -61,12 +62,6 @@ def write_folder(place: Place, best: BestScript, weights: KeptWeights, folder: P
             shutil.copyfileobj(source, to, 1 << 20)
         for name, text in texts.items():
             (aside / name).write_bytes(text.encode())
-
-
-def check_folder(folder: Path) -> None:
-    """Raise NightError for a folder that is there already."""
-    if folder.exists():
-        raise NightError(f"{folder} is there already; name another folder, or delete it")
 
 
 def corpus_of(folder: Path) -> Data:

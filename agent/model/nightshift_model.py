@@ -8,7 +8,7 @@ tokens, and every step reads the whole context again: as many tokens as a row of
 
 import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -48,24 +48,21 @@ class Model(nn.Module):  # type: ignore[name-defined, misc]
     def __init__(self, args: ModelArgs) -> None:
         super().__init__()
         self.args = args
-        self.trained = load_script(args.script).load_model(str(FOLDER / "model.safetensors"))
+        script = load_script(args.script)
+        self.trained: Callable[[mx.array], mx.array] = script.load_model(str(FOLDER / "model.safetensors"))
 
     def __call__(self, inputs: mx.array, cache: Sequence[TokenCache] | None = None) -> mx.array:
         """Return the logits (B, L, V) of tokens (B, L) after those in the cache; of the last row's length at most."""
         inputs = inputs.astype(mx.int32)
         if not cache:
-            return self.logits(inputs)
+            return self.trained(inputs)
         row, tokens = self.args.max_position_embeddings, cache[0].extend(inputs)
         context = tokens[:, -row:]
         length, asked = context.shape[1], min(inputs.shape[1], row)
         filled = min(row, max(SHORTEST, 1 << (length - 1).bit_length()))
         # the model looks at no later position, so anything may follow
         padded = mx.pad(context, [(0, 0), (0, filled - length)], constant_values=self.args.bos_token_id)
-        return self.logits(padded)[:, length - asked : length]
-
-    def logits(self, tokens: mx.array) -> mx.array:
-        logits: mx.array = self.trained(tokens)
-        return logits
+        return self.trained(padded)[:, length - asked : length]
 
     def make_cache(self) -> list[TokenCache]:
         return [TokenCache()]

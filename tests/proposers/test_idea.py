@@ -65,16 +65,16 @@ def test_a_title_over_a_plain_diff_is_enough(folder):
     ("text", "told"),
     [
         (PATCH, "has no title; begin it with"),
-        ("Title: none\n", "holds no patch; add one with"),
+        ("Title: none\n", "holds no patch of one file .none.; make it with"),
         (
             HEADER + PATCH + PATCH.replace("train_mlx", "prepare"),
-            "edits more than the script .train_mlx.py, prepare.py",
+            "holds no patch of one file .train_mlx.py, prepare.py",
         ),
         (HEADER.replace("cuda 0.6", "0.6") + PATCH, "Gain '0.6' cannot be read; write percents as in"),
         (HEADER.replace("cpu 10", f"cpu -{'9' * 400}") + PATCH, "Cost 'cpu -9999"),
         (HEADER.replace("Gain", "Gian") + PATCH, "gives 'Gian', which is no field of its header"),
         (HEADER.replace("Group: schedule", "Title: two") + PATCH, "gives 'Title', .* comes a second time"),
-        (HEADER + PATCH + " " * 300_000, "more than 262,144 bytes; take data out of it"),
+        (HEADER + PATCH + " " * 300_000, "has more bytes than the limit of 262,144; take data out"),
     ],
 )
 def test_a_damaged_file_is_skipped_with_its_name_and_the_remedy(folder, text, told):

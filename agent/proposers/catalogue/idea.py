@@ -13,7 +13,7 @@ from pathlib import Path
 from agent.errors import NightshiftError, ScriptError
 from agent.files import check_plain
 from agent.invocation import IDEAS, PACKAGE
-from agent.script.contract import MAX_SCRIPT_BYTES, decoded
+from agent.script.contract import read_text
 from agent.script.dials import DIAL
 from agent.script.merge import EDITED, PATCH_HUNK
 from agent.text import SAID_CHARS, harmless, one_line, paragraphs
@@ -73,7 +73,8 @@ def read_idea(file: Path) -> Idea:
     """Read the file of an idea; raise NightshiftError, with the remedy, for a damaged one."""
     if SLUG.fullmatch(file.stem) is None:
         raise ScriptError(f"{file} has a name of other characters than a-z, A-Z, 0-9, _, - and .; give it another one")
-    fields, patch = read_header(_text(file), FIELDS, file)
+    check_plain(file)
+    fields, patch = read_header(read_text(file), FIELDS, file)
     _check_patch(patch, file)
     if not fields.get("Title"):
         raise ScriptError(f"{file} has no title; begin it with a line such as: Title: Warm up longer")
@@ -92,18 +93,6 @@ def read_idea(file: Path) -> Idea:
         dials=tuple(dict.fromkeys(name for sign, name in changes if sign == "+" and name not in gone)),
         file=file,
     )
-
-
-def _text(file: Path) -> str:
-    check_plain(file)
-    try:
-        if file.stat().st_size > MAX_SCRIPT_BYTES:
-            raise ScriptError(f"{file} has more than {MAX_SCRIPT_BYTES:,} bytes; take data out of it")
-        return decoded(file.read_bytes(), str(file))
-    except OSError as error:
-        raise ScriptError(
-            f"{file} cannot be read ({error.strerror}); check its permissions, or move it away"
-        ) from error
 
 
 def read_header(text: str, names: Collection[str], file: Path) -> tuple[dict[str, str], str]:
@@ -125,11 +114,9 @@ def read_header(text: str, names: Collection[str], file: Path) -> tuple[dict[str
 def _check_patch(patch: str, file: Path) -> None:
     """Raise ScriptError for a patch that edits no file, or more than one."""
     pairs = EDITED.findall(patch)
-    if not pairs or PATCH_HUNK.search(patch) is None:
-        raise ScriptError(f"{file} holds no patch; add one with: git diff --no-color train_mlx.py >> {file}")
-    if len(pairs) > 1 or pairs[0][0] != pairs[0][1]:
-        named = one_line(", ".join(dict.fromkeys(path for pair in pairs for path in pair)), SAID_CHARS)
-        raise ScriptError(f"{file} edits more than the script ({named}); make its patch with: git diff train_mlx.py")
+    if len(pairs) != 1 or pairs[0][0] != pairs[0][1] or PATCH_HUNK.search(patch) is None:
+        named = one_line(", ".join(dict.fromkeys(path for pair in pairs for path in pair)) or "none", SAID_CHARS)
+        raise ScriptError(f"{file} holds no patch of one file ({named}); make it with: git diff train_mlx.py")
 
 
 def _percent(fields: Mapping[str, str], name: str, default: float, file: Path) -> dict[str, float]:
