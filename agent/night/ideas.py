@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import Future, wait
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from itertools import count
 from types import TracebackType
@@ -61,7 +61,6 @@ class Wanted:
     broken: Attempt | None = None  # to be repaired
     is_ahead: bool = False  # no device is free for it yet
     refused: tuple[Refusal, ...] = ()  # answers of this source that cannot be tried
-    failures: list[str] = field(default_factory=list)  # of the sources before
     parent: int = 0  # the attempt whose script is edited
     began_s: float = 0.0  # monotonic
     answer: Future[list[Idea]] | None = None  # None: it waits until the source may be asked another question
@@ -82,8 +81,8 @@ class Ideas:
         self._ended = threading.Event()  # a question has ended
         # a night that only tries what people submitted leaves the others' ideas for later
         self._waiting = list(context.journal.waiting_ideas()) if self._sources else []
-        self._failures: list[str] = []  # of all sources, for ideas that were due
-        self._said: set[str] = set()  # failures
+        self._is_dry = False  # no source had an idea that was due
+        self._said: set[str] = set()  # why sources had none
         self._exhausted: dict[str, int] = {}  # source → the attempt about whose script it has no further idea
         self._last_ahead = 0  # the highest number for which an idea was asked ahead
         # crashes that are not to be repaired: those of earlier calls, except the last attempt
@@ -227,33 +226,31 @@ class Ideas:
 
     def _take(self, wanted: Wanted) -> None:
         """Let the ideas of an answer wait, or else have the source asked again, or the next one."""
-        source, answer, wanted.answer, failure = wanted.turns[0], wanted.answer, None, ""
+        source, answer, wanted.answer = wanted.turns[0], wanted.answer, None
         assert answer is not None
         try:
-            ideas = answer.result()
-        except Exhausted as error:
-            self._exhausted[source.name] = wanted.parent
-            failure = str(error)
-        except NoIdea as error:
+            refusals = [self._refusal(idea) for idea in answer.result()]
+        except (NoIdea, Exhausted) as error:
+            if isinstance(error, Exhausted):
+                self._exhausted[source.name] = wanted.parent
             failure = str(error)
         else:
-            refusals = [refusal for idea in ideas if (refusal := self._kept_waiting(idea)) is not None]
-            if len(refusals) < len(ideas):
+            if None in refusals:
                 self._wanted.remove(wanted)
-                self._say_failures(wanted, source)
                 return
-            wanted.refused += tuple(refusals)
+            wanted.refused += tuple(filter(None, refusals))
             if len(wanted.refused) < ANSWERS:
                 return
             failure = f"{ANSWERS} proposals were refused, the last because {wanted.refused[-1].why}"
-        wanted.failures.append(f"{source.name}: {failure}")
+        if failure not in self._said:
+            self._said.add(failure)
+            self._context.watcher.said(f"{source.name} has no idea: {failure}")
         wanted.turns, wanted.refused = wanted.turns[1:], ()
         if not wanted.turns:
             self._wanted.remove(wanted)
-            if not wanted.is_ahead and wanted.broken is None:
-                self._failures += wanted.failures
+            self._is_dry |= not wanted.is_ahead and wanted.broken is None
 
-    def _kept_waiting(self, idea: Idea) -> Refusal | None:
+    def _refusal(self, idea: Idea) -> Refusal | None:
         """Let an idea wait until a worker is free; drop it, and return why, if it cannot be tried."""
         best = self._state.best
         assert best is not None
@@ -264,13 +261,6 @@ class Ideas:
             return Refusal(idea.proposal, str(error))
         self._waiting.append(idea)
         return None
-
-    def _say_failures(self, wanted: Wanted, source: Source) -> None:
-        """Say once of each failure that another source has stepped in."""
-        new = [failure for failure in wanted.failures if failure not in self._said]
-        if new:
-            self._said.update(new)
-            self._context.watcher.said(" · ".join((*new, f"an idea came from {source.name} instead")))
 
     # ---- 4. an idea becomes an attempt -------------------------------------------------------------------------------
 
@@ -290,7 +280,7 @@ class Ideas:
         if self._enter_submitted(best) or self._enter_waiting(best):
             self._pauses, self._rests_until_s = 0, 0.0
             return Supply.ENTERED
-        if self._failures:
+        if self._is_dry:
             self._pause(best)
         may_have_one = self._open(best) and self._rests_until_s < math.inf
         if may_have_one and time.monotonic() >= self._rests_until_s:
@@ -328,11 +318,8 @@ class Ideas:
         return False
 
     def _pause(self, best: Attempt) -> None:
-        """Say why there is no idea, and pause; the night ends after the last pause, or if all sources are exhausted."""
-        context, state = self._context, self._state
-        for failure in dict.fromkeys(self._failures):
-            context.watcher.said(failure)
-        self._failures = []
+        """Pause until sources are asked again; the night ends after the last pause, or if all sources are exhausted."""
+        context, state, self._is_dry = self._context, self._state, False
         if not self._open(best):
             return
         wait_s = WAITS_S[self._pauses] if self._pauses < len(WAITS_S) else math.inf

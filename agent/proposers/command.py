@@ -112,8 +112,7 @@ class Command(Source):
                 proposal = take_edit(clone, briefing, self.source, is_whole=ended is None)
             except NoIdea as error:
                 said = one_line(last_words(events) or outcome.last_lines.rstrip().rpartition("\n")[2], SAID_CHARS)
-                details = (str(error), ended, said and f"it said: {said}")
-                failure = f"{self.source} had no idea: {'; '.join(filter(None, details))}"
+                failure = "; ".join(filter(None, (str(error), ended, said and f"it said: {said}")))
         self._messages.record(
             billed(Ask(briefing.number, self.source, started, outcome.wall_s, failure=failure), events)
         )
@@ -232,15 +231,7 @@ def take_edit(clone: Path, briefing: Briefing, source: str, *, is_whole: bool) -
         raise NoIdea(f"its edit of {name} may be half of one")
     title, _, hypothesis = words.partition("\n")
     repairs = briefing.broken.number if briefing.broken else None
-    return Proposal.of(script, title.lstrip("# ") or _first_change(old, script), hypothesis, source, repairs=repairs)
-
-
-def _first_change(old: str, new: str) -> str:
-    """Return a substitute for a title: the first line that is new, else the first that is gone."""
-    before, after = ([line.strip() for line in text.splitlines() if line.strip()] for text in (old, new))
-    added = [line for line in after if line not in set(before)]
-    removed = [f"without {line}" for line in before if line not in set(after)]
-    return next(iter(added + removed), "")
+    return Proposal.of(script, title.lstrip("# ") or "an edit without words", hypothesis, source, repairs=repairs)
 
 
 # ---- costs -----------------------------------------------------------------------------------------------------------

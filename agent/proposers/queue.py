@@ -62,28 +62,24 @@ class QueueEntry:
     @classmethod
     def parsed(cls, content: bytes, file: Path) -> "QueueEntry":
         """Parse an entry; raise NightError for a file that submit() cannot have written."""
-        if len(content) > MAX_ENTRY_BYTES:
-            raise NightError(f"it has more than {MAX_ENTRY_BYTES:,} bytes; submit it with: {typed('submit')}")
         # the first blank line ends the header: a script may begin with what looks like a field
         header, _, text = content.decode(errors="replace").partition("\n\n")
         fields, rest = read_header(header, FIELDS, file)
-        night = fields.get("Night")
-        tags = (night, fields.get("For"))
-        if rest or not fields.get("Title") or not text or not all(tag is None or valid_tag(tag) for tag in tags):
-            raise NightError(f"it is no entry of a queue; submit it with: {typed('submit')}")
-        basis = fields.get("Basis", "")
-        try:
-            words = tuple(shlex.split(fields.get("Options", "")))
-        except ValueError as error:
-            raise NightError(f"its options cannot be split into words ({error}); submit it again") from error
-        return cls(
-            *(text, fields["Title"], fields.get("Why", ""), fields.get("Submitted", "")),
-            night,
-            based_on=int(basis) if NUMBER.fullmatch(basis) else None,
-            made_for=fields.get("For"),
-            words=words,
-            source=source_of(file),
-        )
+        night, made_for, basis = fields.get("Night"), fields.get("For"), fields.get("Basis", "")
+        with suppress(ValueError):  # of quotes that are not closed
+            words = shlex.split(fields.get("Options", ""))
+            tags = [tag for tag in (night, made_for) if tag is not None]
+            is_entry = fields.get("Title") and text and not rest and all(map(valid_tag, tags))
+            if is_entry and len(content) <= MAX_ENTRY_BYTES:
+                return cls(
+                    *(text, fields["Title"], fields.get("Why", ""), fields.get("Submitted", "")),
+                    night,
+                    based_on=int(basis) if NUMBER.fullmatch(basis) else None,
+                    made_for=made_for,
+                    words=tuple(words),
+                    source=source_of(file),
+                )
+        raise NightError(f"it is no entry of a queue; submit it with: {typed('submit')}")
 
     def __str__(self) -> str:
         """Return the text of its file."""
@@ -114,13 +110,7 @@ def submit(
         raise NightError(
             f"say what is tried and why, as in: {typed('submit', 'FILE', '-m', 'wider MLP: it learns more a step')}"
         )
-    if is_patch(text):
-        if (size := len(text.encode(errors="surrogatepass"))) > MAX_SCRIPT_BYTES:
-            limit = f"beyond the limit of {MAX_SCRIPT_BYTES:,}"
-            raise ScriptError(f"the patch has {size:,} bytes, {limit}; make it smaller")
-        check_patch(text, script)
-    else:
-        check_script(text, script)
+    (check_patch if is_patch(text) else check_script)(text, script)
     idea = Proposal.of(text, title, why, SOURCE)
     entry = QueueEntry(
         *(text, idea.title, idea.hypothesis, now), based_on=based_on, made_for=made_for, words=tuple(words)
@@ -217,19 +207,13 @@ def became(entry: QueueEntry, nights: Path, tag: str, history: Sequence[Attempt]
     """
     if entry.night is None:
         return None
-    known = history if entry.night == tag else _history(nights, entry.night)
+    if entry.night != tag:
+        history = ()  # of an earlier night; empty where its journal is gone: trying an entry twice beats losing it
+        with suppress(NightError), Journal.read(nights / entry.night / "journal.sqlite") as journal:
+            history = journal.attempts()
     # the title as well: numbers begin again where somebody has deleted all entries
     words = entry.source, entry.title
-    return next((one.number for one in known if (one.proposal.source, one.proposal.title) == words), None)
-
-
-def _history(nights: Path, tag: str) -> History:
-    """Read an earlier night; empty where its journal is gone: trying an entry twice beats losing it."""
-    try:
-        with Journal.read(nights / tag / "journal.sqlite") as journal:
-            return journal.attempts()
-    except NightError:
-        return ()
+    return next((one.number for one in history if (one.proposal.source, one.proposal.title) == words), None)
 
 
 def proposed(entry: QueueEntry, briefing: Briefing) -> Proposal:
@@ -237,33 +221,29 @@ def proposed(entry: QueueEntry, briefing: Briefing) -> Proposal:
 
     A script is taken as it stands, a patch applied; of an earlier best, it is merged with what was kept since.
     """
-    script, why, best = entry.text, entry.hypothesis, briefing.parent
-    if is_patch(entry.text):
-        script = on_kept(entry.text, briefing.night.script, best, briefing.history)
-    elif _has_aged(entry, briefing):
+    script, why, best, night = entry.text, entry.hypothesis, briefing.parent, briefing.night
+    is_for_this = entry.based_on is not None and entry.made_for in (None, night.tag)
+    if is_patch(script):
+        script = on_kept(script, night.script, best, briefing.history)
+    elif is_for_this and basis_of(script, briefing.history, "").missing:  # it lacks what was kept since
         script = _merged(entry, best, briefing)
         why += f"\n\nMerged onto attempt {best.number}, which was kept while it waited."
     proposal = Proposal.of(script, entry.title, why, entry.source)
-    check_proposal(proposal, briefing.history, briefing.night.script)
+    check_proposal(proposal, briefing.history, night.script)
     return proposal
-
-
-def _has_aged(entry: QueueEntry, briefing: Briefing) -> bool:
-    """Return whether a try lacks what this night, which it was made for, has kept since."""
-    is_for_this = entry.based_on is not None and entry.made_for in (None, briefing.night.tag)
-    return is_for_this and bool(basis_of(entry.text, briefing.history, "").missing)
 
 
 def _merged(entry: QueueEntry, best: Attempt, briefing: Briefing) -> str:
     """Return the best script with the edit of a try, which was made from an earlier one."""
-    if (entry.based_on or 0) >= len(briefing.history):
-        raise NightError(f"it was made from attempt {entry.based_on}, which night {briefing.night.tag} does not have")
-    base = briefing.history[entry.based_on or 0]
-    script = merged(best.proposal.script, base.proposal.script, entry.text, briefing.night.device_kind)
+    number, night = entry.based_on or 0, briefing.night
+    if number >= len(briefing.history):
+        raise NightError(f"it was made from attempt {number}, which night {night.tag} does not have")
+    base = briefing.history[number].proposal.script
+    script = merged(best.proposal.script, base, entry.text, night.device_kind)
     if script is None:
         raise NightError(
-            f"it was made from attempt {base.number}, and conflicts with attempt {best.number}, which was kept while "
-            f"it waited; make it again from the best script"
+            f"it was made from attempt {number}, and conflicts with attempt {best.number}, which was kept while it "
+            f"waited; make it again from the best script"
         )
     return script
 
@@ -308,15 +288,12 @@ def read_submission(file: Path, place: Place, where: Place, history: History, ta
     else:
         check_script(text, str(file))  # in the words of whoever named it, before it gets the script's own name
     wanted = _becomes(text, where, history)
-    committed = None
     with suppress(RepoError):  # it may never have been committed
-        committed = _fingerprint(place.repo.read("HEAD", place.script))
-    if wanted is not None and wanted == committed:
-        raise NightError(f"{file} changes nothing that runs in the script as it was committed; {NOTHING}")
+        if wanted is not None and wanted == _fingerprint(place.repo.read("HEAD", place.script)):
+            raise NightError(f"{file} changes nothing that runs in the script as it was committed; {NOTHING}")
     known = None if wanted is None else first_with(wanted, history)
     if known is not None:
-        see = typed("show", f"{tag}:{known}")
-        ended = history[known].status or "without a verdict yet"
+        see, ended = typed("show", f"{tag}:{known}"), history[known].status or "without a verdict yet"
         raise NightError(f"{file} is attempt {known} of night {tag}, {ended} (see: {see}); {NOTHING}")
     for path, entry in entries(where.queue):
         if became(entry, where.nights, tag, history) is not None:

@@ -137,8 +137,8 @@ def dials_told(briefing: Briefing, *history: Attempt) -> str:
 
 def test_dials_are_told_with_each_turn_and_its_outcome_and_the_others_by_name():
     text = dials_told(told())
-    assert "- LR = 0.04: ↑0.08 worse #1; ↓0.02 near miss #3 with 1 more\n" in text
-    assert "- DEPTH = 4: ↑6 near miss #3 with 1 more\n" in text
+    assert "- LR = 0.04: to 0.08 worse #1; to 0.02 near miss #3 with 1 more\n" in text
+    assert "- DEPTH = 4: to 6 near miss #3 with 1 more\n" in text
     assert text.endswith("Never turned in this night, or only among many others at once: WIDTH.")
 
 
@@ -153,7 +153,7 @@ def test_an_edit_that_turns_many_dials_says_little_about_each():
 
 
 def test_the_edits_that_teach_are_shown_but_no_turned_dial():
-    assert [attempt.number for attempt in teaching_edits(told())] == [4, 2, 5]  # nearly kept, kept, crashed
+    assert [attempt.number for attempt in teaching_edits(told())] == [5, 4, 2]  # crashed, nearly kept, kept
     page = facts_page(told())
     assert 'Attempt 4 (edits 0), near miss, "title 4":\n\n```diff\n' in page
     assert "-    return LR\n+    return LR / 2" in page

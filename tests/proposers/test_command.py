@@ -39,11 +39,6 @@ def test_an_agent_edits_the_script_and_says_why(agent):
     assert 0 < ask.wall_s < 20
 
 
-def test_an_edit_without_words_is_titled_by_its_first_line(agent):
-    assert agent.does(EDIT).ideas(brief())[0].title == "LR = 0.02"
-    assert agent.does("sed -i.orig /WIDTH.=/d train_mlx.py").ideas(brief())[0].title == "without WIDTH = 64"
-
-
 def test_only_the_script_comes_back(agent, tmp_path):
     proposal = agent.does(
         EDIT + IDEA + f"echo cheat > prepare.py; echo x > new.py; pwd > '{tmp_path}/clone'; git commit -qam mine\n"
@@ -164,9 +159,7 @@ def test_no_edit_is_no_idea_and_its_last_words_are_told(agent):
         agent, "echo working; printf 'Not logged in \\033[2J\\n'; cp train_mlx.py train.py; echo x >> prepare.py\n"
     )
     log = agent.folder / "asks" / "0001-1" / "log.txt"
-    assert said == (
-        f"command:agent.sh had no idea: it left train_mlx.py as it was; it said: Not logged in \\x1b[2J (log: {log})"
-    )
+    assert said == (f"it left train_mlx.py as it was; it said: Not logged in \\x1b[2J (log: {log})")
     assert log.read_text().startswith("working\n")
 
 
@@ -234,7 +227,7 @@ def test_a_flood_leaves_a_short_log_and_an_edit(agent):
 
 def test_an_idea_of_nonsense_is_none(agent):
     for deed in ("head -c 20000 /dev/zero > IDEA.md", "ln -s /etc/passwd IDEA.md", "mkfifo IDEA.md", ": > IDEA.md"):
-        assert agent.does(f"{EDIT}{deed}\n").ideas(brief())[0].title == "LR = 0.02"
+        assert agent.does(f"{EDIT}{deed}\n").ideas(brief())[0].title == "an edit without words"
 
 
 def test_every_call_of_an_attempt_has_a_log_of_its_own(agent):

@@ -11,7 +11,7 @@ from llm_servers import KEY, TOKENS_IN, TOKENS_OUT, Server, hangs, says
 
 from agent.errors import MachineError, NightError, NoIdea
 from agent.experiment import Ask, Decision, Ending, Kind, Proposal, Run, Status
-from agent.proposers.author.attempts import Combinable, to_combine
+from agent.proposers.author.attempts import to_combine
 from agent.proposers.author.pages import Conversation
 from agent.proposers.llm.chat import question
 from agent.proposers.llm.endpoint import Endpoint
@@ -117,18 +117,14 @@ def test_every_second_question_explores_or_combines_where_there_is_something_to_
     assert "\n+SMOOTHING = 1.5" in told.partition("# Edits to combine\n")[2]
 
 
-def test_near_misses_and_keeps_can_be_combined_and_failures_cannot():
+def test_two_near_misses_can_be_combined_and_failures_cannot():
     def near(number: int, kind: Kind = Kind.LUCK, sure: float = 0.6):
         return replace(attempt(number, WANTED), decision=Decision(kind, "", 0.001, sure))
 
     history = [BASELINE, attempt(1, SCRIPT), near(2), near(3, Kind.FAILED_AUDIT), attempt(4, "", status=Status.CRASH)]
-    assert to_combine(history) == Combinable(near=(2,), keeps=(1,))
-    worse = replace(history[2], decision=Decision(Kind.WORSE, "", -0.01, 0.05))
-    assert to_combine([*history[:2], worse]) is None
-    assert to_combine([BASELINE, near(1)]) is None
-    many = to_combine([BASELINE, *(near(number, sure=number / 100) for number in range(1, 41))])
-    assert many is not None
-    assert many.near == tuple(range(33, 41))  # the surest
+    assert to_combine(history) == []
+    assert to_combine([*history, near(5), near(6, Kind.WORSE, sure=0.1)]) == [2, 5, 6]
+    assert to_combine([*history[:4], *(near(number) for number in range(4, 41))]) == list(range(33, 41))
 
 
 def test_the_author_of_a_crash_mends_its_own_script():

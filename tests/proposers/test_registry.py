@@ -47,7 +47,7 @@ def test_a_source_of_the_table_is_a_choice_is_explained_and_the_search_steps_in_
     assert [one.proposal.source for one in grounds.attempts("t")] == ["you", "toy", "search"]
     assert "  ideas    toy\n" in done.stdout
     assert "the toy plays\n" in done.stdout
-    assert "toy: the toy had one idea · an idea came from search instead" in done.stdout
+    assert "toy has no idea: the toy had one idea\n" in done.stdout
 
 
 def test_what_a_source_needs_is_asked_for_by_its_entry(monkeypatch):

@@ -5,15 +5,14 @@ Each function is pure. The templates of prompts/ put their results into words.
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import chain, zip_longest
+from itertools import islice
 
 from agent.experiment import NOT_BELIEVED, Attempt, Ending, History, Kind, Status, Summary, kept
 from agent.judging.failures import stopped_early, too_slow, training_failure
 from agent.judging.intervals import Interval
 from agent.proposers.author.excerpts import harmless_code, quoted
 from agent.proposers.briefing import Briefing, Curve
-from agent.script.dials import Value, dials_in, is_number, legible_dials, only_dials_differ, show
+from agent.script.dials import Value, dials_in, legible_dials, only_dials_differ, show
 from agent.text import diff_lines, one_line
 
 FAILURES = frozenset({*NOT_BELIEVED, Kind.CRASHED, Kind.TOO_SLOW, Kind.IGNORES_SEED})
@@ -34,28 +33,10 @@ def was_near(attempt: Attempt) -> bool:
     return (decision.gain_bpb or 0.0) > 0 or (decision.sure or 0.0) >= NEAR_MISS
 
 
-@dataclass(frozen=True, slots=True)
-class Combinable:
-    """Hold the numbers of the attempts that one edit may combine."""
-
-    near: tuple[int, ...]  # nearly kept: not in the best script
-    keeps: tuple[int, ...]
-
-
-def to_combine(history: History) -> Combinable | None:
-    """Return what an edit may combine; None unless there are two attempts, one of them a near miss.
-
-    What is kept stands in the best script already, so keeps alone leave nothing to bring in. Of many near misses the
-    most promising are offered.
-    """
-    promise = {
-        attempt.number: (attempt.decision.sure or 0.0, attempt.number)
-        for attempt in history
-        if attempt.is_edit and attempt.decision is not None and was_near(attempt)
-    }
-    near = sorted(sorted(promise, key=promise.__getitem__)[-MOST_OFFERED:])
-    keeps = [attempt.number for attempt in kept(history) if attempt.is_edit]
-    return Combinable(tuple(near), tuple(keeps)) if near and len(near) + len(keeps) > 1 else None
+def to_combine(history: History) -> list[int]:
+    """Return the numbers of the latest near misses, which the best script lacks; none unless there are two."""
+    near = [attempt.number for attempt in history if attempt.is_edit and was_near(attempt)]
+    return near[-MOST_OFFERED:] if near[1:] else []
 
 
 def verdict(attempt: Attempt) -> str:
@@ -118,32 +99,24 @@ MOST_TEACHING = 5  # edits that are shown
 
 
 def teaching_edits(briefing: Briefing) -> list[Attempt]:
-    """Return the attempts whose edits teach most: near misses, keeps and crashes in turn, the newest first.
-
-    An edit that only turns dials is left out: the list of dials has it.
-    """
-    edits = [
+    """Return the newest near misses, keeps and crashes; the list of dials has those that only turn dials."""
+    edits = (
         attempt
         for attempt in reversed(briefing.history)
-        if attempt.is_edit and not only_dials_differ(*_scripts(attempt, briefing), briefing.night.device_kind)
-    ]
-    near = [attempt for attempt in edits if was_near(attempt)]
-    by_status = ([attempt for attempt in edits if attempt.status is status] for status in (Status.KEEP, Status.CRASH))
-    return list(filter(None, chain.from_iterable(zip_longest(near, *by_status))))[:MOST_TEACHING]
+        if attempt.is_edit and (was_near(attempt) or attempt.status in (Status.KEEP, Status.CRASH))
+        if not only_dials_differ(*_scripts(attempt, briefing), briefing.night.device_kind)
+    )
+    return list(islice(edits, MOST_TEACHING))
 
 
 def edit_of(attempt: Attempt, briefing: Briefing, context: int) -> str:
-    """Return the diff between the script that an attempt edits and its own, with so many lines around each change."""
-    return script_diff(*_scripts(attempt, briefing), context)
+    """Return the diff to the script that an attempt edits, with so many lines around each change, harmless to read."""
+    before, after = (script.splitlines() for script in _scripts(attempt, briefing))
+    return harmless_code("\n".join(diff_lines(before, after, context=context)[2:]))
 
 
 def _scripts(attempt: Attempt, briefing: Briefing) -> tuple[str, str]:
     return briefing.history[attempt.parent or 0].proposal.script, attempt.proposal.script
-
-
-def script_diff(before: str, after: str, context: int) -> str:
-    """Return a diff without its two first lines, harmless to read."""
-    return harmless_code("\n".join(diff_lines(before.splitlines(), after.splitlines(), context=context)[2:]))
 
 
 # ---- their loss curves -----------------------------------------------------------------------------------------------
@@ -198,15 +171,9 @@ def turned_dials(briefing: Briefing) -> dict[str, tuple[str, list[str]]]:
         if attempt.is_edit and len(changed) <= MOST_AT_ONCE:
             together = f" with {len(changed) - 1} more" if len(changed) > 1 else ""
             for name in changed:
-                turn = _turn(old[name], new[name])
-                turns[name].append(f"{turn} {verdict(attempt)} #{attempt.number}{together}")
+                turns[name].append(f"to {_shown(new[name])} {verdict(attempt)} #{attempt.number}{together}")
     ranged = [dial for dial in dials if dial.span is not None] or dials
     return {dial.name: (_shown(dial.value), turns[dial.name][-LATEST:]) for dial in ranged}
-
-
-def _turn(old: Value, new: Value) -> str:
-    is_ordered = is_number(old) and is_number(new)
-    return f"{('↑' if new > old else '↓') if is_ordered else '→ '}{_shown(new)}"  # type: ignore[operator]
 
 
 def _shown(value: Value) -> str:

@@ -63,11 +63,11 @@ def compose(briefing: Briefing) -> Conversation:
     misses, where there are some. The task comes last and says all that differs, so that the text before it is the same
     in every question and a provider's cache holds it.
     """
-    broken, script, parts, failed_at = briefing.broken, briefing.night.script, None, None
+    broken, script, parts, failed_at = briefing.broken, briefing.night.script, list[int](), None
     task = TASKS[briefing.number % len(TASKS)] if broken is None else "repair"
     if task == "combine":
         parts = attempts.to_combine(briefing.history)
-        task = task if parts is not None else "edit"
+        task = task if parts else "edit"
     if broken is not None:
         failed_at = _failing_line(broken, script)
     system, beginning, *rest = (
