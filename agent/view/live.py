@@ -29,13 +29,13 @@ from agent.text import counted, duration, harmless_lines
 from agent.view.screen import folded, shown
 from agent.view.terminal import COLOURS, verdict
 from agent.view.words import BETWEEN, doing_words, gain_words, progress_words, within_one
-from agent.view.workers import Load, in_order, load_of, workers_of_call
+from agent.view.workers import in_order
 
 EARLIER = 3  # verdicts that are shown where somebody begins to follow
 PLAIN_EVERY_S = 60.0
 DRAWN_EVERY_S = 0.5  # a drawing takes some milliseconds, which a run on a CPU would have used
 ASKING, PREPARING = "asking", "preparing"  # what a night does beside the jobs of its workers
-LONGEST_BAR, WORKERS_BAR = 40, 8  # columns
+LONGEST_BAR = 40  # columns
 
 
 # ---- what is at work -------------------------------------------------------------------------------------------------
@@ -47,7 +47,6 @@ class Job:
 
     title: str
     doing: str  # such as training, seed 1
-    why: str = ""
     training: Progress | None = None  # None: it does not train, or has told nothing yet
     elapsed_s: float | None = None  # None: not known
 
@@ -91,58 +90,30 @@ def seconds_since(began: str | None) -> float | None:
     return max(0.0, (datetime.now(UTC) - datetime.fromisoformat(began)).total_seconds())
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """Hold where a night stands."""
-
-    now: NightSummary
-    workers: int = 1
-    load: Load | None = None  # of several workers
-
-
 # ---- the panel -------------------------------------------------------------------------------------------------------
 
+Fact = str | tuple[str, str]  # words, or words with their style
 
-def panel(budget_s: float, jobs: Mapping[str, Job], standing: Standing | None, left: Left | None) -> RenderableType:
-    """Draw where a night stands, and below it what is at work: one job in full, of several workers a line each.
 
-    jobs: by worker. A terminal that is too low shows the first lines.
-    """
-    parts: list[RenderableType] = [Rule(style="dim")]
-    if standing is not None:
-        names = Table.grid(Column(no_wrap=True, style="dim"), Column(), padding=(0, 2, 0, 0))
-        for name, facts in _standing_lines(standing, left, len(jobs)):
-            names.add_row(name, _one_line(Text(BETWEEN).join(facts)))
-        parts.append(names)
-    if len(jobs) == 1 and (standing is None or standing.workers == 1):
-        (job,) = jobs.values()
-        parts.append(_what(job))
-        if job.why and job.why not in job.title:
-            parts.append(_one_line(Text(job.why, "italic")))
+def panel(budget_s: float, jobs: Mapping[str, Job], now: NightSummary | None, left: Left | None) -> RenderableType:
+    """Draw where a night stands, and below it what is at work, by worker. A low terminal shows the first lines."""
+    names = Table.grid(Column(no_wrap=True, style="dim"), Column(), padding=(0, 2, 0, 0))
+    for name, facts in _standing(now, left) if now is not None else ():
+        names.add_row(name, _line(*facts))
+    parts: list[RenderableType] = [Rule(style="dim"), names]
+    for worker in sorted(jobs, key=in_order):
+        job, whose = jobs[worker], [(shown(worker), "dim")] if len(jobs) > 1 else []
+        parts.append(_line(*whose, *([job.doing] if job.doing else []), (job.title, "bold")))
         pace = Table.grid(Column(max_width=LONGEST_BAR), Column(no_wrap=True), padding=(0, 1, 0, 0))
         pace.add_row(_bar(job), BETWEEN.join(job.pace(budget_s)))
         parts.append(pace)
-    else:
-        amounts = Column(no_wrap=True, justify="right")
-        crew = Table.grid(
-            Column(no_wrap=True, style="dim"), Column(width=WORKERS_BAR), amounts, Column(), padding=(0, 1, 0, 0)
-        )
-        for name in sorted(jobs, key=in_order):
-            job = jobs[name]
-            amount, *_ = [*job.pace(budget_s), ""]
-            crew.add_row(shown(name), _bar(job), amount, _what(job))
-        parts.append(crew)
     return Group(*parts)
 
 
-def _what(job: Job) -> Text:
-    return _one_line(Text.assemble(f"{job.doing}{BETWEEN}" if job.doing else "", (job.title, "bold")))
-
-
-def _one_line(text: Text) -> Text:
-    """Return a text that is cut where a terminal is narrow."""
-    text.no_wrap, text.overflow = True, "ellipsis"
-    return text
+def _line(*facts: Fact) -> Text:
+    """Return facts in a line, which is cut where a terminal is narrow."""
+    parts = [part for fact in facts for part in (BETWEEN, fact)]
+    return Text.assemble(*parts[1:], no_wrap=True, overflow="ellipsis")
 
 
 def _bar(job: Job) -> ProgressBar:
@@ -153,37 +124,22 @@ def _bar(job: Job) -> ProgressBar:
     return ProgressBar(total=1.0, completed=within_one(job.training.fraction), **look)  # type: ignore[arg-type]
 
 
-def _standing_lines(standing: Standing, left: Left | None, at_work: int) -> Iterator[tuple[str, list[Text]]]:
+def _standing(now: NightSummary, left: Left | None) -> Iterator[tuple[str, Sequence[Fact]]]:
     """Yield name and facts of each line, the most important fact first."""
-    now, load = standing.now, standing.load
-    yield "best", _best_words(now)
-    numbers = zip((now.kept, now.discarded, now.crashed), ("kept", "discarded", "crashed"), Status, strict=True)
-    counts = [Text(f"{number} {word}", COLOURS[status] if number else "") for number, word, status in numbers]
-    yield "so far", [*counts, *([] if now.noise is None else [Text(f"σ {now.noise.sigma_bpb:.6f}")])]
-    limits = [] if left is None or left.experiments is None else [counted(left.experiments, "experiment")]
-    limits += [] if left is None or left.seconds is None else [duration(left.seconds / 3600)]
-    yield "left", list(map(Text, limits or ["no limit; it runs until it is stopped"]))
-    if standing.workers > 1:
-        busy = [f"{at_work} of {standing.workers} busy"]
-        busy += [f"{load.utilisation:.0%} of the night"] if load is not None and load.utilisation is not None else []
-        yield "workers", list(map(Text, busy))
-    cost = [] if now.usd is None else [f"${now.usd:,.2f}"]
-    read, written = (sum(filter(None, counts)) for counts in (
-        [share.tokens_in for share in now.sources], [share.tokens_out for share in now.sources],
-    ))  # fmt: skip
-    cost += [f"{read:,} tokens in, {written:,} out"] if read or written else []
-    if cost:
-        yield "cost", list(map(Text, cost))
-
-
-def _best_words(now: NightSummary) -> list[Text]:
     best, gain = now.best, now.gain
     if best is None or now.baseline is None:
-        return [Text("the baseline is measured first")]
-    score = Text(f"#{best.number} val_bpb {best.val_bpb:.6f}")
-    if gain is None:
-        return [score, Text("the baseline")]
-    return [score, Text(gain_words(now), "green" if gain.low_bpb > 0 else ""), Text(shown(best.title))]
+        yield "best", ["the baseline is measured first"]
+    else:
+        beside: list[Fact] = ["the baseline"]
+        if gain is not None:
+            beside = [(gain_words(now), "green" if gain.low_bpb > 0 else ""), shown(best.title)]
+        yield "best", [f"#{best.number} val_bpb {best.val_bpb:.6f}", *beside]
+    numbers = zip((now.kept, now.discarded, now.crashed), ("kept", "discarded", "crashed"), Status, strict=True)
+    counts = [(f"{number} {word}", COLOURS[status] if number else "") for number, word, status in numbers]
+    yield "so far", [*counts, *([] if now.usd is None else [f"${now.usd:,.2f}"])]
+    limits = [] if left is None or left.experiments is None else [counted(left.experiments, "experiment")]
+    limits += [] if left is None or left.seconds is None else [duration(left.seconds / 3600)]
+    yield "left", limits or ["no limit; it runs until it is stopped"]
 
 
 # ---- the screen ------------------------------------------------------------------------------------------------------
@@ -214,7 +170,7 @@ class Screen:
             for part in [line] if self._live is None else folded(line, self._console.width):
                 self._console.print(part, highlight=False, soft_wrap=True)
 
-    def show(self, jobs: Mapping[str, Job], standing: Standing | None = None, left: Left | None = None) -> None:
+    def show(self, jobs: Mapping[str, Job], now: NightSummary | None = None, left: Left | None = None) -> None:
         """Show what is at work, and where the night stands."""
         before, self._jobs = self._jobs, dict(jobs)
         began = [
@@ -226,7 +182,7 @@ class Screen:
         elif began or before.keys() != jobs.keys() or time.monotonic() - self._drawn_at_s >= DRAWN_EVERY_S:
             self._drawn_at_s = time.monotonic()
             self._live.start()
-            self._live.update(panel(self._budget_s, jobs, standing, left), refresh=True)
+            self._live.update(panel(self._budget_s, jobs, now, left), refresh=True)
 
     def _log(self, began: Sequence[str]) -> None:
         """Tell a log of runs that began, and once a minute how far each job is."""
@@ -282,13 +238,12 @@ class NightScreen(Screen):
         super().__init__(console, self._journal.night().budget_s)
         self._left, self._stopping, self._stopping_now = left, stopping, stopping_now
         self._is_own, self._for_author = is_own, for_author
-        self._workers = workers_of_call(self._journal)
         self._is_stop_said = False
         self._version: int | None = None  # of the journal at the last look
         self._changes: tuple[int, ...] = ()
         self._work: tuple[Work, ...] = ()
         self._record = of_journal(self._journal)
-        self._standing: Standing | None = None
+        self._now: NightSummary | None = None
         decided = sorted(attempt.decisions[-1].id for attempt in self._record.attempts if attempt.decisions)
         self._decision = max([0, *(decided if is_own else decided[:-EARLIER])])  # the last one that was told
         self._told: dict[str, Progress | None] = {}  # worker → how far it is, by its pool
@@ -321,9 +276,7 @@ class NightScreen(Screen):
             self._work, changes = self._journal.work(), self._journal.changes()
             if changes != self._changes:
                 self._changes, self._record = changes, of_journal(self._journal)
-                workers = max(self._workers, len(self._work))
-                load = load_of(self._record, time.time()) if workers > 1 else None
-                self._standing = Standing(summary_of(self._record), workers, load)
+                self._now = summary_of(self._record)
                 self._print_verdicts()
         if self._stopping() and not self._is_stop_said:
             self._is_stop_said = True
@@ -333,7 +286,7 @@ class NightScreen(Screen):
                 if self._stopping_now()
                 else f"the night ends after what runs now{again}"
             )
-        self.show(dict(self._at_work()), self._standing, self._left(len(self._record.ideas)))
+        self.show(dict(self._at_work()), self._now, self._left(len(self._record.ideas)))
 
     def close(self) -> None:
         super().close()
@@ -355,8 +308,8 @@ class NightScreen(Screen):
             if work.doing is Doing.TRAINING and work.seed is not None:
                 out = run_folder(self._folder, work.attempt, work.seed) / "out"
                 point = self._told.get(work.worker) or read_progress(out)
-            title, why = f"#{attempt.number} {shown(attempt.title)}", shown(attempt.proposal.hypothesis)
-            yield work.worker, Job(title, doing_words(work), why, point, seconds_since(work.began))
+            title = f"#{attempt.number} {shown(attempt.title)}"
+            yield work.worker, Job(title, doing_words(work), point, seconds_since(work.began))
         if not self._work:
             now = Moment.after(record.attempts[-1] if record.attempts else None)
             title = f"#{now.attempt} asking for an idea"

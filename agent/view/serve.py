@@ -40,7 +40,7 @@ from agent.view.live import seconds_since
 from agent.view.page.page import file, gather, page, template
 from agent.view.run_files import curve, log_tail
 from agent.view.words import progress_words, within_one
-from agent.view.workers import in_order, workers_of_call
+from agent.view.workers import in_order
 
 LOOPBACK, HOSTS = "127.0.0.1", ["127.0.0.1", "localhost"]  # a page of a foreign site may lead its own name to 127.0.0.1
 PERIOD_S = 1.0
@@ -78,9 +78,9 @@ class Seen:
 # ---- what the night does now -----------------------------------------------------------------------------------------
 
 
-def _panel(watched: Watched, record: Record, work: Sequence[Work], workers: int, notice: str | None) -> str:
+def _panel(watched: Watched, record: Record, work: Sequence[Work], notice: str | None) -> str:
     """Return what a night does now as HTML."""
-    place, tag, is_alone, log, losses = watched.place, record.tag, len(work) == 1 and workers == 1, None, None
+    place, tag, is_alone, log, losses = watched.place, record.tag, len(work) == 1, None, None
     if is_alone and (seed := work[0].seed) is not None:
         log = log_tail(place, tag, work[0].attempt, seed, scoring=work[0].doing is Doing.SCORING)
         losses = _losses(watched, record, work[0].attempt, seed)
@@ -90,7 +90,6 @@ def _panel(watched: Watched, record: Record, work: Sequence[Work], workers: int,
         left=watched.left and watched.left(len(record.ideas)),
         jobs=[_job(watched, record, job) for job in sorted(work, key=lambda job: in_order(job.worker))],
         is_alone=is_alone,
-        workers=max(workers, len(work)),
         notice=notice,
         log=log,
         losses=losses,
@@ -163,13 +162,13 @@ class Feed:
 
     def _read(self) -> Seen:
         watched, record, version = self._seen.watched, self._seen.record, self._seen.version
-        work, workers, notice, stamp = tuple[Work, ...](), 1, None, None
+        work, notice, stamp = tuple[Work, ...](), None, None
         try:
             watched = self._follow()
             path = watched.place.journal(watched.tag)
             if path.exists():
                 with Journal.read(path) as journal:
-                    stamp, workers = journal.changes(), workers_of_call(journal)
+                    stamp = journal.changes()
                     work = journal.work() if watched.left is not None else ()
             if stamp is None and self._stamp is not None and self._stamp[0] == watched.tag and self._stamp[1]:
                 notice = f"the journal of night {watched.tag} was removed"
@@ -178,7 +177,7 @@ class Feed:
                 self._stamp = watched.tag, stamp
         except (NightError, OSError, sqlite3.OperationalError) as error:
             notice = str(error)
-        return Seen(watched, record, version, _panel(watched, record, work, workers, notice))
+        return Seen(watched, record, version, _panel(watched, record, work, notice))
 
 
 def _draw(seen: Seen) -> str:

@@ -9,7 +9,6 @@ from itertools import pairwise
 
 from agent.experiment import Doing, Ending, Work
 from agent.pools.contention import Contention, contention_of
-from agent.records.journal import Journal
 from agent.records.record import Record
 
 LEAST_PAUSE_S = 60.0  # where nothing was at work for longer than this and than a run's budget, the night had paused
@@ -67,12 +66,6 @@ def crew_of(record: Record, work: Iterable[Work] = (), now_s: float | None = Non
         workers.append(Worker(name, len(own), sum(ended_s - began_s for began_s, ended_s in own), job, title))
     contention = contention_of(record.attempts[:1])  # as long as there were no other runs
     return Crew(tuple(workers), load_of(record, now_s), contention)
-
-
-def workers_of_call(journal: Journal) -> int:
-    """Return how many workers the latest call of a night has; where none was recorded, how many its terms name."""
-    calls = journal.calls()
-    return calls[-1].workers if calls else journal.night().terms.workers
 
 
 def in_order(name: str) -> tuple[tuple[str, int], ...]:
