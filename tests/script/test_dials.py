@@ -77,6 +77,10 @@ def test_line_ends_and_a_missing_last_newline_survive():
     assert set_dials("A = 1\r\nB = 'é'; C = 3", "cpu", {"C": 4, "A": 2}) == "A = 2\r\nB = 'é'; C = 4"
 
 
+def test_two_dials_of_one_line_are_each_set_where_they_stand():
+    assert set_dials("LR = 0.1; DEPTH = 4\n", "cpu", {"LR": 0.12345, "DEPTH": 16}) == "LR = 0.12345; DEPTH = 16\n"
+
+
 def test_setting_an_unknown_dial_names_it():
     with pytest.raises(ScriptError, match="no dial called DEPHT"):
         set_dials(SCRIPT, "cpu", {"DEPHT": 1})
