@@ -24,9 +24,9 @@ def typed(*words: str) -> str:
     return " ".join([*_uv_run(), "nightshift", *map(_quoted, words)])
 
 
-def typed_python(script: str) -> str:
+def typed_python(script: str, *words: str) -> str:
     """Return the command that runs a script with this Python and its packages."""
-    return shlex.join([*(_uv_run("python") or [sys.executable]), script])
+    return shlex.join([*(_uv_run("python") or [sys.executable]), script, *words])
 
 
 def _uv_run(*words: str) -> list[str]:

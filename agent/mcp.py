@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import redirect_stdout
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import anyio
 
 from agent import __version__
 from agent.cli.answer import Answer
-from agent.cli.find import BEST, attempt_meant, script_of
+from agent.cli.find import BEST
+from agent.cli.main import command_named
 from agent.cli.options import NightOptions
 from agent.errors import MachineError, NightError, NightshiftError
 from agent.invocation import SKILL, STARTER, command_for
@@ -109,12 +110,9 @@ async def try_edit(
     verdict has status (keep, discard or crash), reason, val_bpb (lower is better), how far to believe it, the traceback
     of a crash, and what to do next.
     """
-    from agent.cli.trying import try_edit as command
-
-    options = NightOptions(budget_s=budget_s)
     words = {"message": message, "text": script_text or None, "tag": tag or None, "anyway": anyway}
     with anyio.CancelScope(shield=True):  # a start that is cut off would be a try without an id
-        facts = await _ask(command, start=True, night=options, **words)
+        facts = await _ask("try", start=True, night=NightOptions(budget_s=budget_s), **words)
     if facts.get("state") not in UNDER_WAY or wait_s <= 0:
         return result_of(facts)
     return await wait(ctx, facts["id"], wait_s)
@@ -129,12 +127,10 @@ async def wait(
 
     Of a try that ended long ago it returns the verdict at once. status has the ids of all tries that are under way.
     """
-    from agent.cli.trying import try_edit as command
-
     began_s, asked = anyio.current_time(), 0
     while True:
         left_s = max(0.1, wait_s - (anyio.current_time() - began_s))
-        facts = await _ask(command, wait=id, for_s=min(left_s, STEPS_S[min(asked, len(STEPS_S) - 1)]))
+        facts = await _ask("try", wait=id, for_s=min(left_s, STEPS_S[min(asked, len(STEPS_S) - 1)]))
         spent_s = anyio.current_time() - began_s
         if facts.get("state") not in UNDER_WAY or facts.get("error"):
             return result_of(facts)
@@ -149,9 +145,7 @@ async def wait(
 
 async def status(tag: Tag = "") -> CallToolResult:
     """Tell how the night stands: the best script and its gain, the noise of a score, what runs, the tries."""
-    from agent.cli.status import status as command
-
-    return result_of(await _ask(command, tag or None))
+    return result_of(await _ask("status", tag or None))
 
 
 async def facts(tag: Tag = "") -> CallToolResult:
@@ -160,9 +154,7 @@ async def facts(tag: Tag = "") -> CallToolResult:
     Noise, speed, memory and curves of the night; which edits and which known ideas were tried, and how they ended;
     which dials were never turned; the functions that a script may call.
     """
-    from agent.cli.ideas import prompt
-
-    return result_of(await _ask(prompt, tag or None, facts=True))
+    return result_of(await _ask("prompt", tag or None, facts=True))
 
 
 async def history(
@@ -172,39 +164,24 @@ async def history(
 
     gain_bpb is the judge's estimate of the gain over the parent (above zero is better), and sure its probability.
     """
-    from agent.cli.results import results
-
-    facts = await _ask(results, tag or None)
+    facts = await _ask("results", tag or None)
     rows = facts.pop("rows", [])
     latest = [{column: row[column] for column in SHORT} for row in rows[-limit:]]
     return result_of(facts | {"attempts": len(rows), "history": latest})
 
 
 async def show(
-    attempt: Address, log: Annotated[bool, Field(description="The end of its training log instead.")] = False
+    attempt: Address = BEST,
+    part: Annotated[
+        Literal["facts", "diff", "script", "log"],
+        Field(
+            description="facts: hypothesis, verdict and its reasons, runs, the traceback of a crash; diff: its edit "
+            "against its parent's script, and the dials that it turned; script: all of it; log: its last lines."
+        ),
+    ] = "facts",
 ) -> CallToolResult:
-    """Tell everything about one attempt: hypothesis, verdict and its reasons, runs, the traceback of a crash."""
-    from agent.cli.show import show as command
-
-    return result_of(await _ask(command, attempt, log=log))
-
-
-async def diff(attempt: Address) -> CallToolResult:
-    """Show an attempt's edit: the diff against its parent's script, and the dials that it turned."""
-    from agent.cli.show import show as command
-
-    return result_of(await _ask(command, attempt, diff=True))
-
-
-async def best(tag: Tag = "") -> CallToolResult:
-    """Return the night's best script as text, with its facts. take puts it into the working tree instead."""
-    from agent.cli.best import best as command
-
-    def with_script() -> Answer:
-        place, night, attempt = attempt_meant(f"{tag}:{BEST}")
-        return Answer({**command(tag or None).facts, "script": script_of(place, night, attempt)})
-
-    return result_of(await _ask(with_script))
+    """Tell everything about one attempt, or show its edit, its script or its log."""
+    return result_of(await _ask("show", attempt, **({} if part == "facts" else {part: True})))
 
 
 # ---- steering --------------------------------------------------------------------------------------------------------
@@ -216,30 +193,26 @@ async def take(attempt: Address = BEST) -> CallToolResult:
     No edit is lost: one that neither a commit nor an attempt keeps is put aside in a file that the answer names. Index
     and HEAD stay as they are.
     """
-    from agent.cli.take import take as command
-
-    return result_of(await _ask(command, attempt))
+    return result_of(await _ask("take", attempt))
 
 
 async def note(
     text: Annotated[str, Field(description="One remark.", min_length=1, max_length=4000)], tag: Tag = ""
 ) -> CallToolResult:
     """Tell the models and agents that propose edits to this night something, from their next proposal on."""
-    from agent.cli.steering import note as command
-
-    return result_of(await _ask(command, text, tag=tag or None))
+    return result_of(await _ask("note", text, tag=tag or None))
 
 
 # ---- answers ---------------------------------------------------------------------------------------------------------
 
 
-async def _ask(command: Callable[..., Answer], *values: object, **options: object) -> Facts:
+async def _ask(command: str, *values: object, **options: object) -> Facts:
     """Call a command in a thread, and return its facts, also where it fails."""
 
     def call() -> Answer:
         try:
             with redirect_stdout(sys.stderr):  # stdout is the protocol's
-                return command(*values, **options)
+                return command_named(command)(*values, **options) or Answer()
         except NightshiftError as error:
             return Answer.refused(error)
         except (OSError, sqlite3.Error) as error:
@@ -285,7 +258,7 @@ PUTS = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_
 TOOLS: Mapping[Callable[..., Any], ToolAnnotations] = {
     try_edit: ADDS,
     wait: READS,
-    **dict.fromkeys((status, facts, history, show, diff, best), READS),
+    **dict.fromkeys((status, facts, history, show), READS),
     take: PUTS,
     note: ADDS,
 }
@@ -295,7 +268,7 @@ def mcp(*, repo: Path | None = None) -> None:
     """Serve the commands as tools of the Model Context Protocol, on stdin and stdout.
 
     A coding agent starts this command itself; docs/agents.md says how it is told to. The tools are try_edit, wait,
-    status, facts, history, show, diff, best, take and note.
+    status, facts, history, show, take and note.
 
     Args:
         repo: the folder of your script (default: the current one)

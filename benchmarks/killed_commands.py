@@ -63,7 +63,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        words = (word for word in self.words if word in ("--remove", "--start", "--drain"))
+        words = (word for word in self.words if word in ("--remove", "--start", "--queue", "--drain"))
         return "prepare" if self.words[0] == "python" else " ".join((self.words[0], *words))
 
 
@@ -113,8 +113,8 @@ CASES = (
     Case(("unpack", "t"), packed_away, "is there already"),
     Case(("init",), emptied),
     Case(("export", "record", "t"), lambda root: run(root, *command("export", "record", "t"))),
-    Case(("submit", "idea.py", "-m", "sharper"), edited, "waits already"),
-    Case(TRY, edited, "has the same script", while_a_night_runs),
+    Case(("try", "--queue", "--edit", "idea.py", "-m", "sharper"), edited, "waits already"),
+    Case(TRY, edited, "waits already", while_a_night_runs),
     Case(("run", "--drain", "--tag", "t"), in_queue),
     Case(("python", "-c", PREPARES)),
 )

@@ -23,13 +23,12 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from agent.judging.findings import Findings
 from agent.view.answer import (
     UNTOLD,
-    BestAnswer,
     CompareAnswer,
     DiffAnswer,
     IdeaFacts,
     LogAnswer,
     NightsAnswer,
-    ReplayAnswer,
+    ScriptAnswer,
     ScriptsCompared,
     ShowAnswer,
     StatusAnswer,
@@ -72,10 +71,7 @@ TABLE = "| key | type | meaning |\n|---|---|---|\n"
 
 @dataclass(frozen=True, slots=True)
 class TryStanding:
-    """Hold where a try without a verdict stands.
-
-    `tag` and the keys behind it are null where no night is at work, or other tries come before this one.
-    """
+    """Hold where a try without a verdict stands."""
 
     id: str
     state: str  # waiting, or running
@@ -84,12 +80,6 @@ class TryStanding:
     try_log: str  # what the process that works on the queue has printed
     wait_with: str  # the command that waits for its verdict
     progress: str  # where it stands, in words
-    tag: str | None = None
-    attempt: int | None = None  # what the night is at: as long as the try waits, another one
-    doing: str | None = None  # training, scoring, …
-    fraction: float | None = None  # of the budget that the training has used, 0 to 1
-    step: float | None = None  # of the training
-    loss: float | None = None  # of the training
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,13 +140,6 @@ class PagesAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class SubmitAnswer:
-    """Hold what was put into the queue."""
-
-    file: str  # the entry
-
-
-@dataclass(frozen=True, slots=True)
 class TagAnswer:
     """Hold the night that was meant."""
 
@@ -172,7 +155,6 @@ class Check:
     detail: str  # what was found
     remedy: str | None  # what to do where it does not pass
     essential: bool  # whether a night needs it
-    measured: Mapping[str, Any]  # the figures of --verify, as in verify.json
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +181,7 @@ class ProfileAnswer:
 ANSWERS: Mapping[str, type] = {
     "try": TryAnswer,
     "try --start": TryStanding,
+    "try --queue": TryStanding,
     "try --wait": TryAnswer,
     "try --cancel": CancelAnswer,
     "status": StatusAnswer,
@@ -207,16 +190,14 @@ ANSWERS: Mapping[str, type] = {
     "show": ShowAnswer,
     "show --log": LogAnswer,
     "show --diff": DiffAnswer,
-    "compare": CompareAnswer,
-    "compare --diff": ScriptsCompared,
+    "show --script": ScriptAnswer,
+    "show A B": CompareAnswer,
+    "show A B --diff": ScriptsCompared,
     "take": TakeAnswer,
-    "best": BestAnswer,
     "confirm": ConfirmAnswer,
     "ideas": IdeasAnswer,
     "prompt": PromptAnswer,
     "prompt --facts": PagesAnswer,
-    "replay": ReplayAnswer,
-    "submit": SubmitAnswer,
     "note": TagAnswer,
     "stop": TagAnswer,
     "doctor": DoctorAnswer,

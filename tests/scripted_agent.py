@@ -89,7 +89,7 @@ class ScriptedAgent:
         self._hands.take_best()
 
         duplicate = self._try("with a comment", lambda script: f"{script}\n# words\n")
-        assert "the script of attempt 1 again; it has to be a new one" in duplicate["error"]
+        assert "is attempt 1 of night t, keep (see:" in duplicate["error"]
         self._hands.take_best()
 
     def _go_wrong(self) -> None:

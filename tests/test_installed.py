@@ -127,7 +127,7 @@ def test_from_a_wheel_an_empty_folder_comes_to_a_result(install, wheel, tmp_path
     alone = next(line for line in told.splitlines() if invocation.SCRIPT in line and "one run by itself" in line)
     assert "val_bpb:" in typed(f"{alone.partition('  one run')[0]} --budget-s 1 --max-steps 2")
     (tmp_path / "idea.py").write_text(text.replace("MATRIX_LR = 0.04", "MATRIX_LR = 0.02"))
-    typed("nightshift submit ../idea.py -m 'half the step size'")
+    typed("nightshift try --queue --edit ../idea.py -m 'half the step size'")
     end = typed(shlex.join(["nightshift", *NIGHT, "--dataset", str(ROOT / "agent")]))
     assert re.search(r"data +\S+/agent-tiny-", end)
     assert "2 attempts, 1 of them ideas: " in end
@@ -151,9 +151,8 @@ def test_from_a_wheel_an_empty_folder_comes_to_a_result(install, wheel, tmp_path
 def test_a_tool_without_mlx_names_the_command_that_installs_it(wheel, tmp_path, own_cache):
     typed = shell(tmp_path / "empty", as_a_tool(wheel.replace("[cpu]", ""), tmp_path))
     typed("nightshift init")
-    for command in ("nightshift prepare", "nightshift run"):
-        said = typed(command, code=2)
-        assert said == "nightshift: No module named 'mlx'; install the missing package, as nightshift doctor says\n"
+    said = typed("nightshift run", code=2)
+    assert said == "nightshift: No module named 'mlx'; install the missing package, as nightshift doctor says\n"
     said = typed("nightshift doctor", code=1)
     assert said.endswith("not ready for a night: see mlx\n")
     typed(re.search(r"MLX build: none: install it: (.*), or with an NVIDIA GPU: ", said)[1])

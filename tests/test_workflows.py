@@ -27,4 +27,4 @@ def test_every_file_that_a_workflow_names_exists(workflow):
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
 def test_every_command_of_ours_that_a_workflow_gives_is_one(workflow):
     for words in re.findall(r"nightshift ([a-z].*)", workflow.read_text()):
-        assert options_of(*without_json(re.split(r" [|>]", words)[0].split())[0])
+        assert options_of(*without_json(re.split(r" [|>]", words)[0].split())[0]) is not None

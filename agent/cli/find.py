@@ -27,13 +27,9 @@ def here(script: Path = Path(SCRIPT)) -> Place:
         ) from None
 
 
-def place_meant(tag: str | None = None) -> Place:
-    """Return this place, or the other working tree of the repository whose running night may be meant."""
-    return night_place(here(), tag)
-
-
-def night_place(place: Place, tag: str | None) -> Place:
-    """Return this place, or that of the night that runs in another working tree, if its tag is meant or none is."""
+def place_meant(tag: str | None = None, place: Place | None = None) -> Place:
+    """Return this place; of a night that runs in another working tree of the repository, and may be meant, that one."""
+    place = place or here()
     who = holder(place.repo.common_dir)
     if who is None or tag not in (None, who.tag) or not Path(who.folder, "journal.sqlite").is_file():
         return place
@@ -67,7 +63,7 @@ def find_night(tag: str | None = None) -> tuple[Place, str, Holder | None]:
 
 
 def holder_here(place: Place) -> Holder | None:
-    """Return the process that runs a night here; None where there is none, and for a replay, which has no journal."""
+    """Return the process that runs a night with a journal here."""
     who = holder(place.repo.common_dir)
     return who if who is not None and place.journal(who.tag).exists() else None
 
@@ -115,27 +111,27 @@ def record_of(place: Place, tag: str | None) -> Record:
 # ---- an attempt ------------------------------------------------------------------------------------------------------
 
 
-def address(text: str) -> tuple[str | None, int | str]:
-    """Read [TAG:]N, [TAG:]best or [TAG:]confirmed; return the tag, None for the latest night, and which attempt."""
-    tag, _, which = text.rpartition(":")
-    if which not in (BEST, CONFIRMED) and not (which.isdecimal() and len(which) < 10):
-        raise NightError(
-            f"{text!r} is no attempt; give its number, {BEST} or {CONFIRMED}, and TAG: before that for another night "
-            f"than the latest"
-        )
-    return tag or None, int(which) if which.isdecimal() else which
+def is_attempt(text: str) -> bool:
+    """Return whether a word can be the address of an attempt, and not the tag of a night."""
+    which = text.rpartition(":")[2]
+    return which in (BEST, CONFIRMED) or (which.isdecimal() and len(which) < 10)
 
 
 def attempt_meant(text: str) -> tuple[Place, Record, Attempt]:
     """Return the attempt of this address with its night; raise NightError where there is none."""
-    tag, which = address(text)
-    place = place_meant(tag)
-    record = record_of(place, tag)
+    if not is_attempt(text):
+        raise NightError(
+            f"{text!r} is no attempt; give its number, {BEST} or {CONFIRMED}, and TAG: before that for another night "
+            f"than the latest"
+        )
+    tag, _, which = text.rpartition(":")
+    place = place_meant(tag or None)
+    record = record_of(place, tag or None)
     return place, record, attempt_in(record, which)
 
 
-def attempt_in(record: Record, which: int | str) -> Attempt:
-    """Return an attempt of a night; raise NightError for one that it does not have."""
+def attempt_in(record: Record, which: str) -> Attempt:
+    """Return an attempt of a night, by its number, best or confirmed; raise NightError where it has none."""
     from agent.model.best_script import BestScript
 
     numbers = sorted(record.by_number)

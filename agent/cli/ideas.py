@@ -9,7 +9,7 @@ from agent.cli.find import find_night, known_tag, night_in, place_meant
 from agent.errors import NightError, NothingYet
 from agent.experiment import Attempt, Night, incumbent
 from agent.invocation import IDEAS as FOLDER
-from agent.invocation import typed
+from agent.invocation import SCRIPT, STARTER, typed
 from agent.lab.hardware import has_cuda_build
 from agent.night.briefing import briefing_of
 from agent.proposers.author.pages import compose, facts_page
@@ -18,6 +18,7 @@ from agent.proposers.catalogue.catalogue import listing
 from agent.proposers.catalogue.evidence import Prospect
 from agent.records.place import Place, read_script
 from agent.records.shipped import past_nights
+from agent.script.contract import read_text
 from agent.text import harmless_lines
 from agent.view.answer import plain
 from agent.view.ideas import EXPECTED, LEGEND, idea_facts, idea_lines, ideas_lines
@@ -33,45 +34,59 @@ def ideas(name: str = "", /) -> Answer:
         name: show this idea in full, with its patch; TAG:NAME, or TAG: for all: as that night knows them (default: the
             latest)
     """
-    before, _, slug = name.rpartition(":")
-    tag = before or None
-    place = place_meant(tag)
-    night, history = _night(place, tag)
+    tag, _, slug = name.rpartition(":")
+    place, night, history = _night(tag or None)
     best = incumbent(history)
-    script = best.proposal.script if best is not None else read_script(place)
-    past = past_nights(place, night.tag)
-    found, faults = listing(place.script_path, night, script, history, past)
+    if best is not None:
+        script, of = best.proposal.script, f"attempt {best.number} of night {night.tag}"
+    elif place is not None:
+        script, of = read_script(place), place.script
+    else:
+        script, of = read_text(STARTER / SCRIPT), f"nightshift's own {SCRIPT}"
+    file = STARTER / SCRIPT if place is None else place.script_path
+    past = () if place is None else past_nights(place, night.tag)
+    found, faults = listing(file, night, script, history, past)
     for fault in faults:
         print(fault, file=sys.stderr)
     if slug:
-        found = [one for one in found if one.idea.slug == slug]
+        found = [prospect for prospect in found if prospect.idea.slug == slug]
         if not found:
             raise NightError(f"there is no idea {slug}; see them all with: {typed('ideas')}")
     if not found:
-        raise NightError(f"there is no idea in {place.script_path.parent / FOLDER}; put patches of your script there")
-    of = f"attempt {best.number} of night {night.tag}" if best is not None else place.script
-    facts = {"applies_to": of, "ideas": [plain(idea_facts(one)) for one in found], "faults": list(faults)}
+        raise NightError(f"there is no idea in {file.parent / FOLDER}; put patches of your script there")
+    facts = {"applies_to": of, "ideas": [plain(idea_facts(prospect)) for prospect in found], "faults": list(faults)}
     if slug:
         return Answer(facts, lambda: print_lines(idea_lines(found[0], of, terminal_width())))
-    return Answer(facts, lambda: _show(found, of, len(faults)))
+    return Answer(facts, lambda: _show(found, of))
 
 
-def _show(found: Sequence[Prospect], of: str, faults: int) -> None:
+def _show(found: Sequence[Prospect], of: str) -> None:
     lines = ideas_lines(found, terminal_width())
     print("\n".join(lines))
-    applying = sum(one.why_not is None for one in found)
-    bad = f", {faults} {'file' if faults == 1 else 'files'} left out (see above)" if faults else ""
-    last = f"{len(found)} ideas, {applying} apply to {of}{bad}; one in full: {typed('ideas', 'NAME')}"
+    applying = sum(prospect.why_not is None for prospect in found)
+    last = f"{len(found)} ideas, {applying} apply to {of}; one in full: {typed('ideas', 'NAME')}"
     print_folded([*([LEGEND] if EXPECTED in lines[0] else []), last])
 
 
-def _night(place: Place, tag: str | None) -> tuple[Night, tuple[Attempt, ...]]:
-    """Return the night of this tag, or the latest; without any night, one that would begin here now."""
-    if tag is not None or place.tags():
-        return night_in(place, known_tag(place, tag))
+def _night(tag: str | None) -> tuple[Place | None, Night, tuple[Attempt, ...]]:
+    """Return the night of this tag, or the latest, and its place; without any, one that would begin here now.
+
+    Where there is no script, there is no place.
+    """
+    try:
+        place = place_meant(tag)
+    except NightError:
+        if tag is not None:
+            raise
+        place = None
+    if place is not None and (tag is not None or place.tags()):
+        return place, *night_in(place, known_tag(place, tag))
+    if place is not None and not place.script_path.exists():
+        place = None
     kind = "metal" if sys.platform == "darwin" else "cuda" if has_cuda_build() else "cpu"
     nothing: dict[str, Any] = dict.fromkeys(("tag", "branch", "base", "device", "protocol", "data", "started"), "")
-    return Night(**nothing, script=place.script, budget_s=300.0, seed=0, device_kind=kind), ()
+    script = SCRIPT if place is None else place.script
+    return place, Night(**nothing, script=script, budget_s=300.0, seed=0, device_kind=kind), ()
 
 
 # ---- prompt ----------------------------------------------------------------------------------------------------------
@@ -96,9 +111,9 @@ def prompt(tag: str | None = None, /, *, facts: bool = False) -> Answer:
         page = facts_page(briefing)
         return Answer({"tag": tag, "facts": page}, lambda: _print(page.rstrip()))
     # where an attempt has just crashed, its own author is asked for a repair first; this is the question for all others
-    asked = compose(briefing)
-    system, user = asked.system, asked.messages[0]
-    told = {"tag": tag, "system": system, "user": user, "stable_chars": asked.stable_chars}
+    question = compose(briefing)
+    system, user = question.system, question.messages[0]
+    told = {"tag": tag, "system": system, "user": user, "stable_chars": question.stable_chars}
     return Answer(told, lambda: _print(f"{system}\n\n{user}"))
 
 

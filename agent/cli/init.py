@@ -1,8 +1,7 @@
-"""What a night begins with: nightshift init makes a folder ready for it, nightshift prepare its text."""
+"""A folder that is ready for a night: nightshift init."""
 
 import os
 import shlex
-import sys
 from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,21 +18,6 @@ IGNORED = ("__pycache__/", ".venv/", "experiments/nights/", "*.before-take")
 IMPORTED = {*OWN} - {SCRIPT, "program.md"}
 SKILLS = (SKILL, SKILL.replace(".agents", ".claude"))  # where Codex and where Claude Code look
 MESSAGE = "Begin with the script of nightshift"
-PREPARE = "prepare.py"
-# what is executed: the folder of prepare.py, what names a missing package, the name that its help shows, and its words;
-# what it does not take is said in one sentence, as of all commands
-CALL = """
-import argparse, sys
-argparse.ArgumentParser.error = lambda parser, why: parser.exit(2, f"nightshift: {why}; see: {parser.prog} --help\\n")
-_, folder, doctor, *sys.argv = sys.argv
-sys.path.insert(0, folder)
-try:
-    import prepare
-    sys.exit(prepare.main())
-except ImportError as error:
-    print(f"nightshift: {error}; install the missing package, as {doctor} says", file=sys.stderr)
-    sys.exit(2)
-"""
 
 
 def init(folder: Path = Path(), /) -> None:
@@ -148,16 +132,3 @@ def _next() -> dict[str, str]:
         typed("run"): "five-minute experiments until you stop it",
         typed_python(SCRIPT): "one run by itself",
     }
-
-
-# ---- prepare ---------------------------------------------------------------------------------------------------------
-
-
-def prepare(*words: str) -> None:
-    """Become the process of prepare.py with these words, so that signals and exit code are its own."""
-    repo = Repo.around(Path.cwd())
-    places = (Path.cwd(), repo.root) if repo is not None else (Path.cwd(),)
-    folder = next((place for place in places if (place / PREPARE).is_file()), STARTER)
-    sys.stdout.flush()
-    command = [sys.executable, "-c", CALL, str(folder), typed("doctor"), typed("prepare"), *words]
-    os.execv(command[0], command)

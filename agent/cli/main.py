@@ -27,26 +27,27 @@ if TYPE_CHECKING:
 # parameters, and its own help is the docstring. Only the file of the command that is given is imported.
 COMMANDS = {
     "init": ("agent.cli.init:init", "make a folder ready for nights"),
-    "prepare": ("agent.cli.init:prepare", "prepare a text to train on, as prepare.py does"),
     "run": ("agent.cli.run:run", "run a night, or go on with one"),
     "confirm": ("agent.cli.run:confirm", "re-test what a night has found, and drop what brings nothing"),
-    "try": ("agent.cli.trying:try_edit", "train, score, judge and record one edit of yours"),
-    "submit": ("agent.cli.steering:submit", "put a script or a patch into the queue of --proposer queue and mix"),
+    "try": (
+        "agent.cli.trying:try_edit",
+        "train, score, judge and record one edit of yours; --queue: leave it to a night",
+    ),
     "note": ("agent.cli.steering:note", "tell a model or an agent something, from its next proposal on"),
     "stop": ("agent.cli.steering:stop", "end the running night after its current run"),
     "status": ("agent.cli.status:status", "what runs now, and how the latest night stands; --follow: live"),
     "report": ("agent.cli.report:report", "a page for a browser, or a picture: what was tried, and what helped"),
     "serve": ("agent.cli.report:serve", "the report as a live page on this machine"),
     "results": ("agent.cli.results:results", "the ledger as a table"),
-    "show": ("agent.cli.show:show", "everything about one attempt, its log (--log) or its edit (--diff)"),
-    "compare": ("agent.cli.show:compare", "two attempts or nights side by side"),
+    "show": (
+        "agent.cli.show:show",
+        "the best attempt, or any other: all about it, its edit, script or log; A B: compared",
+    ),
     "ideas": ("agent.cli.ideas:ideas", "the known ideas: what is expected of each, and whether it applies"),
     "prompt": ("agent.cli.ideas:prompt", "what a language model would be told now; --facts: an agent"),
-    "best": ("agent.cli.best:best", "the best script of a night, and its model for mlx-lm"),
     "take": ("agent.cli.take:take", "put an attempt's script into the working tree"),
-    "sample": ("agent.cli.best:sample", "continue a text with a kept model"),
-    "replay": ("agent.cli.replay:replay", "run an attempt again, and compare"),
-    "export": ("agent.cli.export:export", "write attempts for other programs, or a night's record"),
+    "sample": ("agent.cli.sample:sample", "continue a text with a kept model"),
+    "export": ("agent.cli.export:export", "write attempts for other programs, a model for mlx-lm, or a night's record"),
     "nights": ("agent.cli.nights:nights", "all nights here: state, attempts, best, honest gain, size"),
     "pack": ("agent.cli.pack:pack", "write a night into one file, for another machine or to make room"),
     "unpack": ("agent.cli.pack:unpack", "put a night that was packed beside those here"),
@@ -54,7 +55,7 @@ COMMANDS = {
     "doctor": ("agent.cli.machine:doctor", "check Python, MLX, BLAS, script, git, disk, memory and data"),
     "mcp": ("agent.mcp:mcp", "the commands as tools for coding agents"),
 }
-Command = Callable[..., Answer | int | None]
+Command = Callable[..., Answer | None]
 RESEARCH = "Research on one training script overnight: propose, commit, train, score, keep what is better."
 EXAMPLES = {
     "init night": "a folder with all that a night needs; it is named night",
@@ -100,9 +101,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def without_json(words: Sequence[str]) -> tuple[tuple[str, ...], bool]:
     """Take --json out of the words of a command line; what follows a -- stays as it is."""
     end = words.index("--") if "--" in words else len(words)
-    if "prepare" in words[:1] or "--json" not in words[:end]:
-        return tuple(words), False
-    return (*(word for word in words[:end] if word != "--json"), *words[end:]), True
+    return (*(word for word in words[:end] if word != "--json"), *words[end:]), "--json" in words[:end]
 
 
 def _answer(words: Sequence[str], given: Sequence[str], is_json: bool) -> Answer:
@@ -148,8 +147,7 @@ def _in_words(error: NightHalted | OSError | sqlite3.OperationalError, given: Se
     if disk_is_full(error):
         return f"no space left on the disk; free some and {resume}"
     if disk_is_broken(error):
-        see = "see what the system's log says about it"
-        return f"the disk failed ({error}); {see}, free space if there is none, and {resume}"
+        return f"the disk failed ({error}); see what the system's log says about it, and {resume}"
     if isinstance(error, OSError):
         named = f"cannot use {error.filename}: " if error.filename else ""
         return f"{named}{error.strerror or error}; check its path, owner and permissions"
@@ -167,18 +165,16 @@ def _acted(words: Sequence[str], is_json: bool) -> Answer:
     command = command_named(name)
     if is_json and not answers(command):
         raise UsageError(f"{name} has no --json; see: {typed(name, '--help')}")
-    if name == "prepare":
-        command(*rest)  # they are for another program, which explains them
     from cyclopts import CycloptsError, UnusedCliTokensError
 
     try:
-        ended: Answer | int | None = app_of(command, name)(rest, exit_on_error=False, print_error=False)
+        answer: Answer | None = app_of(command, name)(rest, exit_on_error=False, print_error=False)
     except CycloptsError as error:
         sentence = one_line(str(error), 500).rstrip(".")
         if isinstance(error, UnusedCliTokensError):
             sentence = f"{name} takes no such word: {' '.join(error.unused_tokens or ())}"
         raise UsageError(f"{sentence}; see: {typed(name, '--help')}") from error
-    return ended if isinstance(ended, Answer) else Answer(exit_code=ended or 0)
+    return answer or Answer()
 
 
 def command_named(name: str) -> Command:
@@ -233,6 +229,5 @@ def _table(rows: Mapping[str, str], columns: int) -> Iterator[str]:
     for name, words in rows.items():
         if is_wide:
             yield name
-        yield textwrap.fill(
-            words, columns, initial_indent=indent if is_wide else f"{name:<{width}}", subsequent_indent=indent
-        )
+        begun = indent if is_wide else f"{name:<{width}}"
+        yield textwrap.fill(words, columns, initial_indent=begun, subsequent_indent=indent)

@@ -22,7 +22,6 @@ from agent.text import budget
 from agent.view.answer import ListedNight, NightsAnswer, Stage, plain
 from agent.view.screen import Column, table_lines
 
-UNITS = ("B", "kB", "MB", "GB", "TB")
 COLUMNS = (
     Column("night"),
     Column("state"),
@@ -39,52 +38,40 @@ COLUMNS = (
 def nights() -> Answer:
     """List all nights that are known here, the oldest first.
 
-    Those with a journal, those that are packed away, those that came with the repository as a record, and those of
-    which results.tsv alone still knows.
+    Those with a journal, those that are packed away, and those that came with the repository as a record.
     """
     place = place_meant()
-    found = all_nights(place)
-    if not found:
+    listed = all_nights(place)
+    if not listed:
         raise none_yet(place, nights=[])
-    return Answer(plain(NightsAnswer(tuple(found))), lambda: _show(found))
+    return Answer(plain(NightsAnswer(tuple(listed))), lambda: _show(listed))
 
 
-def _show(found: list[ListedNight]) -> None:
+def _show(listed: list[ListedNight]) -> None:
     from agent.view.screen import print_folded, terminal_width
 
-    for line in table_lines(COLUMNS, map(_cells, found), terminal_width()):
-        print(line)
-    open_ones = [one for one in found if one.state is Stage.OPEN]
-    packed = [one for one in found if one.state is Stage.ARCHIVED]
-    hints = [f"go on with {open_ones[-1].tag}: {typed('run', '--tag', open_ones[-1].tag)}"] if open_ones else []
-    hints += [f"pack one away: {typed('pack', open_ones[0].tag, '--remove')}"] if len(open_ones) > 1 else []
-    hints += [f"unpack one: {typed('unpack', packed[-1].tag)}"] if packed else []
-    hints += [f"{one.tag} is damaged: {one.damage}" for one in found if one.damage is not None]
-    print_folded(hints)
+    print("\n".join(table_lines(COLUMNS, map(_cells, listed), terminal_width())))
+    last = {night.state: night.tag for night in listed}
+    more = [f"go on with {last[Stage.OPEN]}: {typed('run', '--tag', last[Stage.OPEN])}"] if Stage.OPEN in last else []
+    more += [f"unpack one: {typed('unpack', last[Stage.ARCHIVED])}"] if Stage.ARCHIVED in last else []
+    print_folded([*more, *(f"{night.tag} is damaged: {night.damage}" for night in listed if night.damage is not None)])
 
 
-def _cells(one: ListedNight) -> tuple[str, ...]:
-    honest = one.honest
+def _cells(night: ListedNight) -> tuple[str, ...]:
+    from rich.filesize import decimal
+
+    honest = night.honest
     return (
-        one.tag,
-        one.state,
-        "" if one.attempts is None else f"{one.attempts:,}",
-        "" if one.kept is None else f"{one.kept:,}",
-        "" if one.val_bpb is None else f"{one.val_bpb:.6f}",
+        night.tag,
+        night.state,
+        "" if night.attempts is None else f"{night.attempts:,}",
+        "" if night.kept is None else f"{night.kept:,}",
+        "" if night.val_bpb is None else f"{night.val_bpb:.6f}",
         "" if honest is None else f"{honest.mean_bpb:.4f} [{honest.low_bpb:.4f}, {honest.high_bpb:.4f}]",
-        "" if one.bytes is None else size_words(one.bytes),
-        "" if one.budget_s is None else budget(one.budget_s),
-        one.device or "",
+        "" if night.bytes is None else decimal(night.bytes),
+        "" if night.budget_s is None else budget(night.budget_s),
+        night.device or "",
     )
-
-
-def size_words(size: float) -> str:
-    """Return a size on disk, as in 312 kB, 1.4 GB."""
-    for unit in UNITS[:-1]:
-        if size < 999.5:
-            return f"{size:.0f} {unit}" if unit in UNITS[:2] or size >= 99.5 else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.1f} {UNITS[-1]}"
 
 
 # ---- gather ----------------------------------------------------------------------------------------------------------
@@ -96,8 +83,7 @@ def all_nights(place: Place) -> list[ListedNight]:
     tags = {folder.name for folder in place.shipped.glob("*/")}
     tags |= {file.name.removesuffix(ending) for file in place.nights.glob(f"*{ending}")}
     tags |= {path.parent.name for path in place.nights.glob("*/journal.sqlite")}
-    found = (listed(place, tag) for tag in tags if valid_tag(tag))
-    return sorted(found, key=lambda one: (one.started, one.tag))
+    return sorted((listed(place, tag) for tag in tags if valid_tag(tag)), key=lambda night: (night.started, night.tag))
 
 
 def listed(place: Place, tag: str) -> ListedNight:

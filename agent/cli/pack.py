@@ -6,13 +6,14 @@ from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from rich.console import Console
+from rich.filesize import decimal
 
 from agent.archive.pack import LeftOut
 from agent.archive.pack import pack as write_file
 from agent.archive.unpack import unpack as read_file
 from agent.archive.unpack import work_folder
 from agent.cli.find import known_tag
-from agent.cli.nights import size_words, told_of
+from agent.cli.nights import told_of
 from agent.cli.options import SCRIPT
 from agent.errors import NightError
 from agent.experiment import Night, Status, incumbent
@@ -32,8 +33,8 @@ from agent.text import counted, harmless
 from agent.view.screen import print_folded
 
 LOSSES = ".f32"
-OF_ATTEMPT = re.compile(r"(?:runs|replays)/(\d+)[/-]")  # a path in the folder of an attempt's runs, or of a replay
-WeightsOf = Literal["best", "all", "none"]
+OF_ATTEMPT = re.compile(r"runs/(\d+)/")  # a path in the folder of an attempt's runs
+WeightsOf = Literal["best", "all"]
 
 
 def pack(
@@ -51,7 +52,7 @@ def pack(
     Args:
         tag: the night (default: the latest)
         out: the file to write; it must not exist (default: nightshift-TAG.tar.gz)
-        weights: of which attempts: the best, all that have some, or none, so that the file is small (default: best)
+        weights: of which attempts: the best and those that wait for a verdict, or all (default: best)
         remove: pack the night away, beside the other nights, and delete its folder
     """
     place = Place.of(SCRIPT)
@@ -67,23 +68,21 @@ def pack(
         file = place.packed(tag) if remove else (out or Path(f"nightshift-{tag}.tar.gz")).expanduser()
         with Journal.read(place.journal(tag)) as journal:
             is_left_out = left_out(journal, weights or ("all" if remove else "best"))
-            summary = told_of(place, tag)
+        summary = told_of(place, tag)
         if remove:
             write_ledger(place)  # whose rows stay when the journal is away
         with _working(f"packing night {tag}"):
             contents = write_file(place, tag, file, summary, is_left_out, remove=remove)
-    size = size_words(file.stat().st_size)
-    if remove:
-        then = f"unpack it with: {typed('unpack', tag)}"
-    else:
-        unpack_there = typed("unpack", file.name)
-        then = f"it stays here, too: go on in one place alone; in the other repository: {unpack_there}"
+    then = f"unpack it with: {typed('unpack', tag if remove else file.name)}"
+    if not remove:
+        then = f"it stays here, too: go on in one place alone; in the other repository {then}"
+    size = decimal(file.stat().st_size)
     print_folded([f"packed night {tag} into {file}: {size} with {counted(len(contents.refs), 'ref')}", then])
 
 
 def left_out(journal: Journal, weights: WeightsOf) -> LeftOut:
     """Return whether a path of a night's folder stays behind: temporary files, and weights that are not asked for."""
-    needed = None if weights == "all" else _needed(journal, any_weights=weights == "best")
+    needed = None if weights == "all" else _needed(journal)
 
     def is_left_out(path: PurePosixPath) -> bool:
         if path.name == "__pycache__" or (path.name == TMP and path.parts[0] == "runs" and len(path.parts) == 4):
@@ -91,34 +90,24 @@ def left_out(journal: Journal, weights: WeightsOf) -> LeftOut:
         of_attempt = OF_ATTEMPT.match(str(path))
         if of_attempt is None or needed is None or (path.name != NAME and path.suffix != LOSSES):
             return False
-        is_first = int(of_attempt[1]) == 0 and path.suffix == LOSSES  # which serve the audits of all others
-        return int(of_attempt[1]) not in needed and not (is_first and weights == "best")
+        number = int(of_attempt[1])
+        # the losses of attempt 0 serve the audits of all others
+        return number not in needed and not (number == 0 and path.suffix == LOSSES)
 
     return is_left_out
 
 
-def _needed(journal: Journal, *, any_weights: bool) -> frozenset[int] | None:
+def _needed(journal: Journal) -> frozenset[int] | None:
     """Return the attempts whose weights a night needs where it goes on; None while a dawn may need any of them.
 
-    These are the best, and those that have to be judged, scored or audited still. Raise NightError where the night is
-    to do without weights, and its next step needs some.
+    These are the best, and those that have to be judged, scored or audited still.
     """
-    tag, history, dawns = journal.night().tag, journal.outlines(), journal.dawns()
-    is_dawn = bool(dawns) and dawns[-1].ended is None
-    to_audit = [one.number for one in history if unaudited(one) and (not one.settled or one.status is Status.KEEP)]
-    if any_weights:
-        best = incumbent(history)
-        unsettled = {one.number for one in history if not one.settled}
-        return None if is_dawn else frozenset({*to_audit, *unsettled, *([best.number] if best is not None else ())})
-    if is_dawn:
-        go_on = typed("confirm", tag)
-        raise NightError(f"the dawn of night {tag} needs its weights until it has ended; go on with: {go_on}")
-    if to_audit:
-        raise NightError(
-            f"attempt {to_audit[0]} of night {tag} needs its weights until it is audited: go on with "
-            f"{typed('run', '--tag', tag)}, end it with {typed('stop')}, and pack it then"
-        )
-    return frozenset()
+    history, dawns = journal.outlines(), journal.dawns()
+    if dawns and dawns[-1].ended is None:
+        return None
+    best = incumbent(history)
+    needed = {one.number for one in history if not one.settled or (unaudited(one) and one.status is Status.KEEP)}
+    return frozenset(needed if best is None else {*needed, best.number})
 
 
 def unpack(file: str, /) -> None:
@@ -137,7 +126,8 @@ def unpack(file: str, /) -> None:
     if valid_tag(file) and not path.exists():
         path = place.packed(file)
         if not path.exists():
-            what = f"night {file} is here, and not packed" if place.journal(file).exists() else _missing(file)
+            missing = f"there is no file {file}, and no night of that name is packed away here"
+            what = f"night {file} is here, and not packed" if place.journal(file).exists() else missing
             raise NightError(f"{what}; see the nights with: {typed('nights')}")
     with only_night(place.repo.common_dir), _working(f"unpacking {path}"):
         unpacked = read_file(place, path, at_home)
@@ -156,10 +146,6 @@ def unpack(file: str, /) -> None:
     print_folded(lines)
 
 
-def _missing(file: str) -> str:
-    return f"there is no file {file}, and no night of that name is packed away here"
-
-
 def _other_device(night: Night) -> str | None:
     """Return why the night cannot go on where this device has another name; None also where `run` has to find out.
 
@@ -174,5 +160,9 @@ def _other_device(night: Night) -> str | None:
 
 
 def _working(sentence: str) -> AbstractContextManager[object]:
+    """Say what takes a while; a pipe is told as well."""
     console = Console(stderr=True)
-    return console.status(sentence) if console.is_terminal else nullcontext()
+    if console.is_terminal:
+        return console.status(sentence)
+    print(f"{sentence} …", flush=True)
+    return nullcontext()

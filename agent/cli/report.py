@@ -2,14 +2,13 @@
 
 import os
 import webbrowser
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from agent.cli.find import latest_tag, place_meant
+from agent.cli.find import latest_tag, place_meant, record_of
 from agent.errors import NightError
 from agent.files import write_plain
 from agent.invocation import typed
@@ -36,34 +35,32 @@ def report(tag: str | None = None, /, *, open: bool = False, out: Path | None = 
         out: the file (default: report.html in the night's folder)
         png: draw the progress as a picture there, too: a .png file
     """
-    from agent.records.reading import read_night
     from agent.view.page.charts import picture
     from agent.view.page.page import gather, page
 
     if png is not None and png.suffix.lower() != ".png":
         raise NightError(f"--png must end in .png, and {png} does not")
     place = place_meant(tag)
-    night = read_night(place, tag or latest_tag(place))
+    night = record_of(place, tag)
     path = out or place.folder(night.tag) / PAGE
-    _write(path, page(night, gather(place, night)), is_own=out is None)
+    if out is None and path.is_symlink():  # a clone may bring one
+        path.unlink(missing_ok=True)
+    _make_room(path)
+    write_plain(path, page(night, gather(place, night)))
     print(f"wrote {path}: {night.tag}, {counted(len(night.attempts), 'attempt')}")
     if png is not None:
-        _write(png, picture(night))
+        _make_room(png)
+        png.write_bytes(picture(night))
         print(f"wrote {png}")
     if open and not webbrowser.open(path.resolve().as_uri()):
         print(f"no browser can be opened here; open {path.resolve()} in one")
 
 
-def _write(path: Path, content: str | bytes, *, is_own: bool = False) -> None:
+def _make_room(path: Path) -> None:
+    """Make the folder of a file; raise NightError where a folder is in its place."""
     if path.is_dir():
         raise NightError(f"{path} is a folder; name a file, as in {typed('report', '--out', str(path / PAGE))}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    if isinstance(content, str):
-        if is_own and path.is_symlink():  # in a night's folder: a clone may bring one
-            path.unlink(missing_ok=True)
-        write_plain(path, content)
-    else:
-        path.write_bytes(content)
 
 
 # ---- serve -----------------------------------------------------------------------------------------------------------
@@ -101,8 +98,7 @@ def watched(here: Place, tag: str | None) -> "Watched":
     """
     from agent.view.serve import Watched
 
-    running = holder(here.repo.common_dir)
-    if running is not None and tag in (None, running.tag) and Path(running.folder, "journal.sqlite").is_file():
-        root = Path(running.folder).parents[2]
-        return Watched(replace(here, repo=replace(here.repo, root=root)), running.tag, running.left)
-    return Watched(here, tag or latest_tag(here))
+    place, running = place_meant(tag, here), holder(here.repo.common_dir)
+    if running is not None and tag in (None, running.tag) and place.journal(running.tag).is_file():
+        return Watched(place, running.tag, running.left)
+    return Watched(place, tag or latest_tag(place))

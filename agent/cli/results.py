@@ -5,7 +5,6 @@ from agent.cli.find import none_yet, place_meant
 from agent.errors import NightError, NothingYet
 from agent.invocation import typed
 from agent.night.lock import is_held
-from agent.records.place import Place
 from agent.records.results import COLUMNS, Row, number_of, read_rows, write_ledger
 from agent.view import terminal
 from agent.view.screen import print_lines, terminal_width
@@ -25,25 +24,19 @@ def results(tag: str | None = None, /, *, all: bool = False) -> Answer:
         all: every night, also those that came with the repository
     """
     place = place_meant(tag)
-    rows, shown = current_rows(place), None
-    if not all:
-        shown = tag or (place.tags()[-1] if place.tags() else None)
-        rows = [row for row in rows if shown is None or row.get("tag") == shown]
-        if tag and not rows and tag not in place.tags():
-            raise NightError(f"results.tsv has no night {tag}; see them all with: {typed('results', '--all')}")
-    if not rows:
-        if not place.tags():
-            raise none_yet(place, tag=shown, rows=[])
-        see = f"see: {typed('status')}, {typed('results', '--all')}"
-        raise NothingYet(f"no results yet; {see}", tag=shown, rows=[])
-    facts = {"tag": shown, "rows": [typed_row(row) for row in rows]}
-    return Answer(facts, lambda: print_lines(terminal.results_lines(rows, terminal_width())))
-
-
-def current_rows(place: Place) -> list[Row]:
     if not is_held(place.repo.common_dir):
         write_ledger(place)  # a running night does so itself: an older rendering must not overwrite the newer
-    return read_rows(place.ledger)
+    tags, rows = place.tags(), read_rows(place.ledger)
+    shown = None if all else tag or next(iter(tags[::-1]), None)
+    rows = [row for row in rows if shown in (None, row.get("tag"))]
+    if not rows:
+        if tag is not None and tag not in tags:
+            raise NightError(f"results.tsv has no night {tag}; see them all with: {typed('results', '--all')}")
+        if not tags:
+            raise none_yet(place, tag=shown, rows=[])
+        raise NothingYet(f"no results yet; see: {typed('status')}, {typed('results', '--all')}", tag=shown, rows=[])
+    facts = {"tag": shown, "rows": [typed_row(row) for row in rows]}
+    return Answer(facts, lambda: print_lines(terminal.results_lines(rows, terminal_width())))
 
 
 def typed_row(row: Row) -> dict[str, object]:

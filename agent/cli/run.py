@@ -3,7 +3,7 @@
 import os
 import re
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -16,7 +16,7 @@ from agent.cli.find import find_night, known_tag, record_of
 from agent.cli.options import SCRIPT, Count, NightOptions, Positive, PositiveInt, RunOptions
 from agent.cli.status import next_commands, show_night
 from agent.errors import MachineError, NightError, NothingYet
-from agent.experiment import WHOLE, History, Lease, Night, Terms, is_look, runs_at_dawns, short
+from agent.experiment import WHOLE, History, Lease, Night, is_look, runs_at_dawns, short
 from agent.invocation import typed
 from agent.judging.findings import Findings
 from agent.judging.judges import judge_in_words
@@ -29,7 +29,7 @@ from agent.night.state import NightContext, State
 from agent.pools.leases import gpu_in_use, gpus_of_machine, gpus_unused, leases_of_night, ranges
 from agent.proposers.queue import Queue
 from agent.proposers.registry import ideas_from
-from agent.records.place import Place, place_of_night
+from agent.records.place import place_of_night
 from agent.records.record import Record, of_journal
 from agent.records.summary import summary_of
 from agent.records.terms import as_words
@@ -135,45 +135,43 @@ def _script_words(script: Path) -> list[str]:
 
 def greet(context: NightContext) -> None:
     """Say what the night works with, how fast it will go, and whether the machine is free for it: one line a fact."""
-    night, runner, say = context.runner.night, context.runner, context.watcher.said
-    terms, state = night.terms, context.state()
+    night, say = context.runner.night, context.watcher.said
     say(f"night {night.tag} on branch {short(night.branch)}")
-    for line in _earlier(context.place, night, state):
-        say(f"  before   {line}")
-    say(f"  script   {context.place.script_path}")
-    say(f"  device   {night.device} ({night.device_kind})")
-    say(f"  budget   {night.budget_s:g} s of training a run; {_until(context, state)}")
-    if is_look(night.budget_s):
-        say("  scores   of a quarter of the validation text, as a run is shorter than a minute: a first look")
-    say(f"  pace     {_pace(context, state)}")
-    leases = leases_of_night(night)
-    for line in _on_cluster(context, terms) if terms.pool == "ray" else _workers(night, leases):
-        say(f"  workers  {line}")
-    trains_here = terms.ray_address is None  # on a cluster of other machines, this one's company says nothing
-    for line in busy_lines(night, leases) if night.budget_s >= LOOKED_FROM_S and trains_here else ():
-        say(f"  busy     {line}")
-    battery = psutil.sensors_battery()
-    if battery is not None and not battery.power_plugged:
-        say(f"  power    on battery at {battery.percent:.0f}%: runs get fewer steps; connect the charger")
-    say(f"  data     {night.data} (protocol {night.protocol})")
-    say(f"  judge    {judge_in_words(terms.judge)}")
-    say(f"  ideas    {'the queue alone' if _drains(context) else ideas_from(terms)}")
-    say(f"  sandbox  {runner.box.name}")
-    for gap in runner.box.uncovered:
-        say(f"           not covered: {gap}")
-    say(f"  logs     {runner.folder / 'runs'}")
-    runs, them = ("current run", "the run") if terms.workers == 1 else ("runs in flight", "them")
+    for name, fact in _facts(context):
+        say(f"  {name:<9}{fact}")
+    runs, them = ("current run", "the run") if night.terms.workers == 1 else ("runs in flight", "them")
     say(f"  Ctrl-C ends after the {runs}, a second one ends {them} too")
 
 
-def _earlier(place: Place, night: Night, state: State) -> list[str]:
-    """Return how the last night goes on, where this is a further one without a name from its user."""
+def _facts(context: NightContext) -> Iterator[tuple[str, str]]:
+    """Yield each fact with its name."""
+    night, runner, place, state = context.runner.night, context.runner, context.place, context.state()
+    terms, leases = night.terms, leases_of_night(night)
     others = [tag for tag in place.tags() if tag != night.tag]
-    if state.attempts or not others or not re.fullmatch(r"[a-z]{3}\d\d(-\d+)?", night.tag):
-        return []
-    return [
-        f"{others[-1]} was the last night here; to go on with that one instead: {typed('run', '--tag', others[-1])}"
-    ]
+    if others and not state.attempts and re.fullmatch(r"[a-z]{3}\d\d(-\d+)?", night.tag):  # its user named none
+        go_on = typed("run", "--tag", others[-1])
+        yield "before", f"{others[-1]} was the last night here; to go on with that one instead: {go_on}"
+    yield "script", str(place.script_path)
+    yield "device", f"{night.device} ({night.device_kind})"
+    yield "budget", f"{night.budget_s:g} s of training a run; {_until(context, state)}"
+    if is_look(night.budget_s):
+        yield "scores", "of a quarter of the validation text, as a run is shorter than a minute: a first look"
+    yield "pace", _pace(context, state)
+    for line in _workers(context, leases):
+        yield "workers", line
+    trains_here = terms.ray_address is None  # on a cluster of other machines, this one's company says nothing
+    for line in busy_lines(night, leases) if night.budget_s >= LOOKED_FROM_S and trains_here else ():
+        yield "busy", line
+    battery = psutil.sensors_battery()
+    if battery is not None and not battery.power_plugged:
+        yield "power", f"on battery at {battery.percent:.0f}%: runs get fewer steps; connect the charger"
+    yield "data", f"{night.data} (protocol {night.protocol})"
+    yield "judge", judge_in_words(terms.judge)
+    yield "ideas", "the queue alone" if _drains(context) else ideas_from(terms)
+    yield "sandbox", runner.box.name
+    for gap in runner.box.uncovered:
+        yield "", f"not covered: {gap}"
+    yield "logs", str(runner.folder / "runs")
 
 
 def _drains(context: NightContext) -> bool:
@@ -199,25 +197,22 @@ def _pace(context: NightContext, state: State) -> str:
     )
 
 
-def _on_cluster(context: NightContext, terms: Terms) -> list[str]:
-    """Return the workers that a cluster has for the night now."""
-    names = context.pool.workers if context.pool is not None else ()
-    return [f"{len(names)}: {'; '.join(names)}, of the Ray cluster {terms.ray_address or 'on this machine'}"]
-
-
-def _workers(night: Night, leases: Sequence[Lease]) -> list[str]:
-    """Return the part of the machine that each worker has; for a single one, the other GPUs that there are."""
-    if night.device_kind == "cuda" and leases == (WHOLE,):
-        with suppress(MachineError):  # without nvidia-smi there is no telling
-            return [f"1; {line}" for line in gpus_unused(gpus_of_machine(), night.tag)]
+def _workers(context: NightContext, leases: Sequence[Lease]) -> list[str]:
+    """Return the workers of a cluster, or the part of the machine that each has; of one alone, the other GPUs."""
+    night, terms = context.runner.night, context.runner.night.terms
+    if terms.pool == "ray":
+        names = context.pool.workers if context.pool is not None else ()
+        return [f"{len(names)}: {'; '.join(names)}, of the Ray cluster {terms.ray_address or 'on this machine'}"]
     if leases == (WHOLE,):
+        with suppress(MachineError):  # without nvidia-smi there is no telling
+            gpus = gpus_of_machine() if night.device_kind == "cuda" else ()
+            return [f"1; {line}" for line in gpus_unused(gpus, night.tag)]
         return []
     each = [lease.worker for lease in leases]
     if leases[0].gpu is not None and leases[0].cores:
         each = [f"{lease.worker} with the cores {ranges(lease.cores)}" for lease in leases]
     memory_gb = limits_of_machine(leases[0].share).memory_bytes / 2**30
-    of_each = " each" if len(leases) > 1 else ""
-    return [f"{len(leases)}: {'; '.join(each)}; up to {memory_gb:.1f} GB of the machine's memory{of_each}"]
+    return [f"{len(leases)}: {'; '.join(each)}; up to {memory_gb:.1f} GB of the machine's memory for each"]
 
 
 def busy_lines(night: Night, leases: Sequence[Lease] = (WHOLE,)) -> list[str]:
@@ -268,22 +263,22 @@ def confirm(
     with open_context(request) as context:
         context.watcher.said(f"dawn of night {tag}: up to {counted(runs, 'run')} of {context.night.budget_s:g} s")
         before = runs_at_dawns(context.journal.attempts())
-        found = confirm_night(context, runs)
+        findings = confirm_night(context, runs)
         left = max(1, runs + before - runs_at_dawns(context.journal.attempts()))
         ended_early = context.stop.after_run
     again = typed("confirm", tag, "--runs", str(left), *_script_words(night.script))
-    return answer_of_dawn(tag, found, again if ended_early else None)
+    return answer_of_dawn(tag, findings, again if ended_early else None)
 
 
-def answer_of_dawn(tag: str, found: Findings | None, go_on_with: str | None) -> Answer:
+def answer_of_dawn(tag: str, findings: Findings | None, go_on_with: str | None) -> Answer:
     """Return how a dawn ended; go_on_with is None where it came to its end."""
-    facts: dict[str, object] = {"tag": tag, "findings": plain(found)}
+    facts = {"tag": tag, "findings": plain(findings)}
     if go_on_with is not None:
         facts |= {"state": "unfinished", "go_on_with": go_on_with}
         return Answer(facts, error="dawn was ended early", exit_code=130)
-    if found is None:
+    if findings is None:
         raise NightError(f"night {tag} has kept no edit, so there is nothing to confirm; see: {typed('results')}")
-    return Answer({**facts, "state": "finished"})
+    return Answer(facts | {"state": "finished"})
 
 
 def _findings(tag: str | None) -> Answer:
@@ -294,6 +289,6 @@ def _findings(tag: str | None) -> Answer:
         raise NothingYet(f"night {tag} has no findings yet; begin with: {typed('confirm', tag)}")
     ended = f"ended {dawn.ended}" if dawn.ended else "not at its end yet"
     lines = in_words(place, record.night, record.attempts, record.findings)
-    told = [f"dawn {dawn.number} of night {tag}, {ended}", *lines]
+    said = [f"dawn {dawn.number} of night {tag}, {ended}", *lines]
     facts = {"tag": tag, "findings": dawn.findings, "state": "finished" if dawn.ended else "unfinished"}
-    return Answer(facts, lambda: print_folded(told))
+    return Answer(facts, lambda: print_folded(said))

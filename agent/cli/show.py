@@ -1,26 +1,18 @@
-"""One attempt in full, its log and its edit, and two side by side: nightshift show, nightshift compare."""
+"""One attempt in full, its edit, its script and its log, and two attempts or nights side by side: nightshift show."""
 
 import re
 from dataclasses import dataclass
 
 from agent.cli.answer import Answer
-from agent.cli.find import (
-    BEST,
-    CONFIRMED,
-    address,
-    attempt_in,
-    attempt_meant,
-    not_here,
-    place_meant,
-    record_of,
-    script_of,
-)
-from agent.cli.options import PositiveInt, Seed
+from agent.cli.find import BEST, attempt_in, attempt_meant, is_attempt, not_here, place_meant, record_of, script_of
+from agent.cli.options import Seed
 from agent.errors import NightError, NothingYet
 from agent.experiment import Attempt, Ending, attempt_ref
+from agent.model.weights import find_weights
 from agent.night.lock import holder
 from agent.records.place import Place, run_folder
 from agent.records.record import Record
+from agent.records.summary import Scored, gain_of
 from agent.sandbox.process import LOG
 from agent.script.dials import dials_in, skeleton_in
 from agent.text import diff_lines, harmless, harmless_lines
@@ -31,75 +23,109 @@ from agent.view.answer import (
     DiffAnswer,
     LogAnswer,
     Measured,
+    ScriptAnswer,
     ScriptsCompared,
     ShowAnswer,
     for_author,
     plain,
 )
-from agent.view.comparison import Comparison, Side, compared
+from agent.view.comparison import Side, compared
 from agent.view.course import settings
 from agent.view.run_files import LOG_LINES, log_tail
 from agent.view.screen import Column, print_folded, print_lines, table_lines, terminal_width
+from agent.view.words import interval_words
 
-MOST_LINES = 10_000
 LEAST = 12  # places of a cell
 VERDICT = re.compile(r"[^:;(]+")  # the beginning of the sentence
 COLUMNS = Column(""), Column("A", least=LEAST), Column("B", least=LEAST)
 
 
 def show(
-    attempt: str = "best",
+    attempt: str = BEST,
+    other: str | None = None,
     /,
     *,
     diff: bool = False,
+    script: bool = False,
     log: bool = False,
     seed: Seed | None = None,
-    lines: PositiveInt = LOG_LINES,
 ) -> Answer:
-    """Tell everything about one attempt.
+    """Tell everything about one attempt, or compare two attempts, or two nights by their best scripts.
+
+    Of two it shows scores with their intervals, gains, dials, sizes, speed and time where they differ, and says in one
+    sentence how sure the difference is.
 
     Args:
-        attempt: its number, best (default) or confirmed, as in 4, wide:4, wide:best
-        diff: show its edit instead
+        attempt: its number, best (default) or confirmed, as in 4, wide:4, wide:best; of two also the TAG of a night
+        other: the attempt or night to compare it with
+        diff: show its edit instead; of two, how the script of the first becomes that of the second
+        script: print its script instead
         log: show the end of its training log instead
         seed: with --log: of the run with this seed (default: last)
-        lines: with --log: at most so many (default: 60)
     """
-    if diff and log:
-        raise NightError("--diff shows an edit and --log a log; ask for one at a time")
+    if other is not None:
+        if script or log:
+            raise NightError(f"--script and --log are of one attempt; leave {other} out")
+        both = _named(attempt), _named(other)
+        return _edit_between(*both) if diff else _compared(*both)
+    if sum((diff, script, log)) > 1:
+        raise NightError("--diff, --script and --log exclude each other; give one of them")
+    if seed is not None and not log:
+        raise NightError("--seed chooses a log; add --log")
     place, record, chosen = attempt_meant(attempt)
     if diff:
         return _edit(place, record, chosen)
+    if script:
+        text = script_of(place, record, chosen)
+        return Answer(plain(ScriptAnswer(record.tag, chosen.number, text)), lambda: print(text, end=""))
     if log:
-        return _log(place, record, chosen, seed, min(lines, MOST_LINES))
-    if seed is not None:
-        raise NightError("--seed chooses a log; add --log")
+        return _log(place, record, chosen, seed)
+    return _all(place, record, chosen)
+
+
+def _all(place: Place, record: Record, attempt: Attempt) -> Answer:
+    """Return all that is known of one attempt."""
     who = holder(place.repo.common_dir)
     is_running = who is not None and who.tag == record.tag
-    latest_seed = chosen.runs[-1].seed if chosen.runs else record.night.seed
-    folder = run_folder(place.folder(record.tag), chosen.number, latest_seed).parent
-    ended = [run for run in chosen.runs if run.ending is not Ending.RUNNING]
+    latest_seed = attempt.runs[-1].seed if attempt.runs else record.night.seed
+    folder = run_folder(place.folder(record.tag), attempt.number, latest_seed).parent
+    ended = [run for run in attempt.runs if run.ending is not Ending.RUNNING]
     last_lines = ended[-1].last_lines if ended and ended[-1].ending is Ending.CRASHED else ""
-    measured = Measured.of(record, chosen)
+    before, after = (Scored.of(record, one) for one in (record.attempt(0), attempt))
+    findings = record.findings
+    weights = find_weights(place, record.tag, attempt.number)
+    measured = Measured.of(record, attempt)
     answer = ShowAnswer(
         tag=record.tag,
-        attempt=for_author(chosen),
+        attempt=for_author(attempt),
         measured=measured,
-        running=is_running and len(ended) < len(chosen.runs),
-        is_incumbent=record.incumbent == chosen.number,
-        ref=attempt_ref(record.tag, chosen.number),
+        running=is_running and len(ended) < len(attempt.runs),
+        is_incumbent=record.incumbent == attempt.number,
+        ref=attempt_ref(record.tag, attempt.number),
         branch=record.branch,
+        gain=gain_of(before, after, record.sigma_bpb) if attempt.number else None,
+        dawn=findings if findings is not None and attempt.number in (findings.champion, findings.script) else None,
         folder=str(folder) if folder.exists() else None,
-        log=_log_file(place, record.tag, chosen.number, latest_seed),
+        weights=None if weights is None else str(weights.path),
+        log=_log_file(place, record.tag, attempt.number, latest_seed),
         traceback=harmless_lines(last_lines) or None,
     )
 
     def print_all() -> None:
-        lines = terminal.attempt_lines(
-            *(record.night, chosen, folder if record.is_here else None, terminal_width()),
-            running=is_running, merged_as=measured.merged_as,
+        width = terminal_width()
+        print_lines(
+            terminal.attempt_lines(
+                *(record.night, attempt, folder if record.is_here else None, width),
+                running=is_running, merged_as=measured.merged_as,
+            )
         )  # fmt: skip
-        print_lines(lines)
+        more = {} if answer.gain is None else {"over #0": f"{interval_words(answer.gain)}, by the night's own scores"}
+        if answer.dawn is not None and answer.dawn.honest is not None:
+            more["at dawn"] = f"{interval_words(answer.dawn.honest)} for #{answer.dawn.champion}, on fresh seeds"
+        for name, value in more.items():
+            print_lines(terminal.fact_lines(name, value, width))
+        if answer.weights is not None:
+            print_lines(terminal.fact_lines("weights", answer.weights, None))
 
     return Answer(plain(answer), print_all)
 
@@ -109,7 +135,7 @@ def _log_file(place: Place, tag: str, number: int, seed: int) -> str | None:
     return str(log) if log.exists() else None
 
 
-def _log(place: Place, record: Record, attempt: Attempt, seed: int | None, lines: int) -> Answer:
+def _log(place: Place, record: Record, attempt: Attempt, seed: int | None) -> Answer:
     """Return the end of the training log of a run; where the file is gone, the last lines that the journal keeps."""
     runs = [run for run in attempt.runs if seed in (None, run.seed)]
     if not runs:
@@ -117,9 +143,9 @@ def _log(place: Place, record: Record, attempt: Attempt, seed: int | None, lines
         which = "run" if seed is None else f"run with seed {seed}"
         raise NightError(f"attempt {attempt.number} of night {record.tag} has no {which}; there are: {there}")
     run, head = runs[-1], ""
-    text = log_tail(place, record.tag, attempt.number, run.seed, lines)
+    text = log_tail(place, record.tag, attempt.number, run.seed, LOG_LINES)
     if text is None:
-        text = "\n".join(harmless_lines(run.last_lines).splitlines()[-lines:])
+        text = "\n".join(harmless_lines(run.last_lines).splitlines()[-LOG_LINES:])
         head = "the log itself is gone; its last lines, as the journal keeps them:\n"
         if not text:
             named = f"attempt {attempt.number} with seed {run.seed}"
@@ -145,13 +171,14 @@ def _edit(place: Place, record: Record, attempt: Attempt) -> Answer:
     return Answer(plain(answer), lambda: print(harmless_lines(text) if text else same))
 
 
-# ---- compare ---------------------------------------------------------------------------------------------------------
+# ---- two of them -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
     """Hold the attempt that one of the two words means."""
 
+    place: Place
     record: Record
     attempt: Attempt
 
@@ -159,70 +186,56 @@ class Named:
     def name(self) -> str:
         return f"{self.record.tag}:{self.attempt.number}"
 
+    def script(self) -> str:
+        return script_of(self.place, self.record, self.attempt)
 
-def compare(a: str, b: str, /, *, diff: bool = False) -> Answer:
-    """Compare two attempts, or two nights by their best scripts.
+    def side(self) -> Side:
+        """Return the attempt with its dials: of the script, where it is here, else those that the night has turned."""
+        try:
+            script = self.script()
+        except NightError:
+            return Side(self.record, self.attempt, settings(self.record).get(self.attempt.number))
+        kind = self.record.night.device_kind
+        return Side(self.record, self.attempt, dials_in(script, kind), skeleton_in(script, kind))
 
-    It shows scores with their intervals, gains, dials, sizes, speed and time where they differ, and says in one
-    sentence how sure the difference is.
+    def told(self) -> AttemptOfNight:
+        return AttemptOfNight(self.record.tag, for_author(self.attempt), Measured.of(self.record, self.attempt))
 
-    Args:
-        a: an attempt (4, best, wide:4, wide:best) or a night (its TAG)
-        b: another one
-        diff: show only how the script of A becomes that of B
-    """
-    place = place_meant()
-    first, second = (_named(place, word) for word in (a, b))
-    if diff:
-        return _diff(place, first, second)
-    if first.name == second.name:
-        raise NightError(f"{first.name} cannot be compared with itself; name another attempt or night")
-    found = compared(*(_side(place, one.record, one.attempt) for one in (first, second)))
-    told = CompareAnswer(
-        a=_told(first),
-        b=_told(second),
+
+def _named(word: str) -> Named:
+    """Return the attempt that a word of the command line means; of a night, its best."""
+    if is_attempt(word):
+        return Named(*attempt_meant(word))
+    place = place_meant(word)
+    record = record_of(place, word)
+    return Named(place, record, attempt_in(record, BEST))
+
+
+def _edit_between(a: Named, b: Named) -> Answer:
+    """Return how the script of A becomes that of B."""
+    scripts = a.script().splitlines(), b.script().splitlines()
+    text = "".join(f"{line}\n" for line in diff_lines(*scripts, a.name, b.name))
+    shown = harmless_lines(text.removesuffix("\n")) if text else f"{a.name} and {b.name} are the same script"
+    return Answer(plain(ScriptsCompared(a.name, b.name, text)), lambda: print(shown))
+
+
+def _compared(a: Named, b: Named) -> Answer:
+    if a.name == b.name:
+        raise NightError(f"{a.name} cannot be compared with itself; name another attempt or night")
+    found = compared(a.side(), b.side())
+    answer = CompareAnswer(
+        a=a.told(),
+        b=b.told(),
         dials=found.dials,
         gain=found.gain,
         by=found.by,
         winner=found.winner,
         sentence=found.sentence,
     )
-    return Answer(plain(told), lambda: _show_beside(found, first, second))
 
+    def print_beside() -> None:
+        print_folded([f"{letter}  {one.name}: {harmless(one.attempt.title)}" for letter, one in (("A", a), ("B", b))])
+        print("\n".join(table_lines(COLUMNS, found.rows, terminal_width())))
+        print_folded([found.sentence], VERDICT)
 
-def _named(place: Place, word: str) -> Named:
-    """Return the attempt that a word of the command line means; of a night, its best."""
-    which = word.rpartition(":")[2]
-    is_night = not which.isdecimal() and which not in (BEST, CONFIRMED)
-    tag, number = (word, BEST) if is_night else address(word)
-    record = record_of(place, tag)
-    return Named(record, attempt_in(record, number))
-
-
-def _side(place: Place, record: Record, attempt: Attempt) -> Side:
-    """Add the dials: of the script, where it is here, else those that the night has turned."""
-    try:
-        script = script_of(place, record, attempt)
-    except NightError:
-        return Side(record, attempt, settings(record).get(attempt.number))
-    kind = record.night.device_kind
-    return Side(record, attempt, dials_in(script, kind), skeleton_in(script, kind))
-
-
-def _show_beside(found: Comparison, a: Named, b: Named) -> None:
-    print_folded([f"{letter}  {one.name}: {harmless(one.attempt.title)}" for letter, one in (("A", a), ("B", b))])
-    print("\n".join(table_lines(COLUMNS, found.rows, terminal_width())))
-    print_folded([found.sentence], VERDICT)
-
-
-def _told(one: Named) -> AttemptOfNight:
-    return AttemptOfNight(one.record.tag, for_author(one.attempt), Measured.of(one.record, one.attempt))
-
-
-def _diff(place: Place, a: Named, b: Named) -> Answer:
-    """Return how the script of A becomes that of B."""
-    before, after = (script_of(place, one.record, one.attempt).splitlines() for one in (a, b))
-    text = "".join(f"{line}\n" for line in diff_lines(before, after, a.name, b.name))
-    same = f"{a.name} and {b.name} are the same script"
-    shown = harmless_lines(text.removesuffix("\n")) if text else same
-    return Answer(plain(ScriptsCompared(a.name, b.name, text)), lambda: print(shown))
+    return Answer(plain(answer), print_beside)

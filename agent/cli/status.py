@@ -6,11 +6,10 @@ import time
 from agent.cli.answer import Answer
 from agent.cli.find import find_night
 from agent.cli.tries import latest, tries_line
-from agent.errors import NightError, NothingYet
+from agent.errors import NothingYet
 from agent.experiment import is_look
 from agent.invocation import typed
 from agent.night.lock import Holder, Stop, holder, like_ctrl_c
-from agent.proposers.briefing import Left
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.record import Record, of_journal
@@ -37,7 +36,9 @@ def status(tag: str | None = None, /, *, follow: bool = False) -> Answer:
     place, tag, who = find_night(tag)
     if follow:
         if who is None:
-            raise _nothing_to_follow(place, tag)
+            running = holder(place.repo.common_dir)
+            other = typed("status", tag) if running is None else f"{running.tag} is: {typed('status', '--follow')}"
+            raise NothingYet(f"night {tag} is not running, so there is nothing to follow; see: {other}")
         return _follow(place, who)
     with Journal.read(place.journal(tag)) as journal:
         work = journal.work()  # before the attempts that it names
@@ -73,7 +74,7 @@ def show_night(
     from agent.view.screen import print_folded, terminal_width
     from agent.view.terminal import failure_lines, shares_lines
 
-    left = None if who is None else _left_words(who.left(now.ideas))
+    left = None if who is None else _left_words(who, now)
     print_folded(status_lines(record, now, crew, pid=who.pid if who else None, stopping=stopping, left=left), HEADS)
     for line in shares_lines(now.sources, terminal_width()) if now.sources else ():
         print(line)
@@ -82,42 +83,26 @@ def show_night(
 
 def next_commands(now: NightSummary, go_on: str) -> dict[str, str]:
     """Return the commands that come next for a night that does not run, each with what it is for."""
-    tag, last = now.night.tag, {go_on: "go on with this night"}
-    if not now.ideas:
-        return last
-    if now.gain is None or now.best is None:
-        open_ones = {number for number, _ in now.unfinished}  # which have no verdict yet
-        last_judged = max({*range(now.attempts)} - open_ones, default=0)
-        show = {typed("show", f"{tag}:{last_judged}"): "why nothing was kept"}
-    else:
-        show = {typed("show", f"{tag}:{now.best.number}"): "the best edit, and how it was judged"}
-    then = {typed("results", tag): "all that was tried, one line each"}
-    if is_look(now.night.budget_s):
-        last |= {typed("run"): "a real night: 5 min a run"}
-    if now.dawn is not None and now.dawn.script is not None:
-        then = {typed("take", f"{tag}:confirmed"): "the confirmed script, into your working tree"}
-    elif now.gain is not None and now.dawn is not None and now.dawn.honest is None:
-        then = {typed("confirm", tag): "go on with dawn, which had too few runs"}
-    elif now.gain is not None and now.dawn is None and not is_look(now.night.budget_s):
-        then = {typed("confirm", tag): "is it better? by fresh seeds and another text"}
-    return {**show, **then, **last}
+    tag, dawn, commands = now.night.tag, now.dawn, dict[str, str]()
+    is_a_look = is_look(now.night.budget_s)
+    if now.ideas:
+        commands[typed("show", f"{tag}:best")] = "the best script, and how it was judged"
+        if dawn is not None and dawn.script is not None:
+            commands[typed("take", f"{tag}:confirmed")] = "the confirmed script, into your working tree"
+        elif now.gain is not None and not is_a_look and (dawn is None or dawn.honest is None):
+            commands[typed("confirm", tag)] = "is it better? by fresh seeds and another text"
+        else:
+            commands[typed("results", tag)] = "all that was tried, one line each"
+        if is_a_look:
+            commands[typed("run")] = "a real night: 5 min a run"
+    return {**commands, go_on: "go on with this night"}
 
 
-def _left_words(left: Left) -> str | None:
+def _left_words(who: Holder, now: NightSummary) -> str | None:
+    left = who.left(now.ideas)
     parts = [] if left.seconds is None else [duration(left.seconds / 3600)]
     parts += [] if left.experiments is None else [counted(left.experiments, "experiment")]
     return f"left: {', '.join(parts)}" if parts else None
-
-
-def _nothing_to_follow(place: Place, tag: str) -> NightError:
-    """Return why this night cannot be followed: it does not run, another one does, or a replay."""
-    running = holder(place.repo.common_dir)
-    if running is None:
-        return NothingYet(f"no night is running in this repository; see how it stands with: {typed('status', tag)}")
-    if not place.journal(running.tag).exists():
-        return NightError(f"{running.tag} is a replay, which shows its progress where it was started")
-    follow = typed("status", "--follow")
-    return NothingYet(f"night {tag} is not running, but night {running.tag} is; see it with: {follow}")
 
 
 def _follow(place: Place, who: Holder) -> Answer:
@@ -126,8 +111,10 @@ def _follow(place: Place, who: Holder) -> Answer:
 
     from agent.view.live import NightScreen
 
-    folder, stop = place.folder(who.tag), Stop(place.folder(who.tag))
-    screen = NightScreen(Console(), folder, who.left, lambda: stop.after_run, lambda: stop.now, is_own=False)
+    stop = Stop(place.folder(who.tag))
+    screen = NightScreen(
+        Console(), place.folder(who.tag), who.left, lambda: stop.after_run, lambda: stop.now, is_own=False
+    )
     screen.said(f"night {who.tag} (pid {who.pid}, since {who.since})")
     last = f"night {who.tag} has ended; see: {typed('status')}, {typed('results')}"
     try:

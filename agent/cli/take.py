@@ -8,7 +8,7 @@ from itertools import chain, count
 from pathlib import Path
 
 from agent.cli.answer import Answer
-from agent.cli.find import EXPERIMENTS, address, attempt_meant, here, night_in, script_of
+from agent.cli.find import BEST, EXPERIMENTS, attempt_meant, here, night_in, script_of
 from agent.cli.options import SCRIPT
 from agent.errors import NightError, NothingYet, RepoError, ScriptError
 from agent.experiment import attempt_ref
@@ -22,7 +22,7 @@ from agent.view.answer import TakeAnswer, plain
 from agent.view.screen import print_folded
 
 
-def take(attempt: str = "best", /, *, script: Path | None = None) -> Answer:
+def take(attempt: str = BEST, /, *, script: Path | None = None) -> Answer:
     """Put an attempt's script into the working tree.
 
     best: the one that dawn confirmed, or else the one that was kept last; confirmed: dawn's alone; a number: any
@@ -37,8 +37,7 @@ def take(attempt: str = "best", /, *, script: Path | None = None) -> Answer:
     if script is not None and not script.parent.resolve().is_relative_to(root):
         raise NightError(f"{script} is not in {root}, and take writes there only; name a file there with --script")
     place = here(script or SCRIPT)
-    asked, _ = address(attempt)
-    if asked is None and not place.tags() and not place.repo.refs(EXPERIMENTS):
+    if ":" not in attempt and not place.tags() and not place.repo.refs(EXPERIMENTS):
         raise NothingYet(f"no night has run here yet: edit {place.script} as it stands, and try it")
     source, record, chosen = attempt_meant(attempt)
     ref = attempt_ref(record.tag, chosen.number)

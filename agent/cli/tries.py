@@ -57,7 +57,7 @@ def look(place: Place, number: str) -> Try:
     """Return the try of this id; raise NightError where there is none."""
     for folder in (place.queue, place.queue / queue.DONE, place.queue / queue.REFUSED):
         for path, entry in queue.entries(folder):
-            if path.name == f"{number[1:]}.patch":
+            if f"t{path.stem}" == number:
                 return _try(place, path, entry)
     there = ", ".join(one.id for one in latest(place)) or "none"
     raise NightError(f"there is no try {one_line(number, 40)!r}; the latest are: {there}")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent.errors import MachineError, NightError
 from agent.files import open_plain, replaced_folder
-from agent.invocation import SCRIPT, typed
+from agent.invocation import SCRIPT, typed_python
 from agent.lab.corpus import DataError
 from agent.lab.data import Data, load_data
 from agent.lab.encode import BOS, SPLIT_PATTERN, load_encoding
@@ -69,7 +69,7 @@ def corpus_of(folder: Path) -> Data:
     if not (folder / "manifest.json").exists():
         raise MachineError(
             f"the night's corpus is gone from {folder}, and its tokenizer with it; put the folder back, or prepare the "
-            f"same corpus again with: {typed('prepare')} --dataset …"
+            f"same corpus again with: {typed_python('prepare.py')} --dataset …"
         )
     try:
         return load_data(folder, verify=False)

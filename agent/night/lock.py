@@ -27,7 +27,7 @@ Handler = Callable[[int, FrameType | None], Any]
 
 
 class NightIsRunning(NightError):
-    """Say that a night, a replay or the packing of a night has the repository for itself now."""
+    """Say that a night or the packing of a night has the repository for itself now."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from agent.clock import kept_awake, utc_now
 from agent.errors import MachineError, NightError, NightHalted, RepoError
 from agent.experiment import WHOLE, Lease, Night, Terms
 from agent.files import disk_is_full, ignore_all
-from agent.invocation import typed
+from agent.invocation import typed, typed_python
 from agent.judging.judges import choose_judge
 from agent.lab.corpus import DataError
 from agent.lab.data import data_dir, load_data
@@ -439,7 +439,7 @@ def missing_corpus(night: Night, folder: Path) -> str:
     prepared = ""
     with suppress(OSError, ValueError, LookupError, TypeError, RecursionError):  # a manifest from elsewhere
         facts = json.loads((folder / MANIFEST).read_text())
-        again = typed("prepare", "--dataset", str(facts["dataset"]), "--scale", str(facts["scale"]))
+        again = typed_python("prepare.py", "--dataset", str(facts["dataset"]), "--scale", str(facts["scale"]))
         prepared = f"prepare it from the same text with {again}, or "
     return (
         f"the corpus of night {night.tag} is not on this machine: {prepared}copy {harmless(night.data)} from the "

@@ -1,6 +1,6 @@
 """Scripts and patches that people or agents drop in while a night runs: first in, first tried.
 
-read_submission() refuses a file that is no news. An entry is one numbered file. It stays in the queue until an attempt
+check_submission() refuses a file that is no news. An entry is one numbered file. It stays in the queue until an attempt
 of it stands in a journal, so one that was taken when the night was killed is taken again, and one that was tried is
 never tried twice.
 """
@@ -24,7 +24,7 @@ from agent.proposers.catalogue.idea import read_header
 from agent.proposers.source import Around, Source
 from agent.records.journal import Journal
 from agent.records.place import Place
-from agent.script.contract import MAX_SCRIPT_BYTES, check_script, read_text
+from agent.script.contract import MAX_SCRIPT_BYTES, check_script
 from agent.script.dials import fingerprint, first_with
 from agent.script.merge import MORE_THAN_AN_EDIT, apply_patch, basis_of, check_patch, is_patch, merged
 from agent.text import one_line
@@ -40,6 +40,7 @@ DONE, REFUSED = "done", "refused"  # folders in the queue's own, with a line in 
 MAX_ENTRY_BYTES = 2 * MAX_SCRIPT_BYTES
 MAX_WAITING = 1000  # more come from a loop that has run away
 LOCKED_S = 10.0  # a submission takes milliseconds
+AGAIN = f"put it there with: {typed('try', '--queue', '--edit', 'FILE')}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ class QueueEntry:
                     words=tuple(words),
                     source=source_of(file),
                 )
-        raise NightError(f"it is no entry of a queue; submit it with: {typed('submit')}")
+        raise NightError(f"it is no entry of a queue; {AGAIN}")
 
     def __str__(self) -> str:
         """Return the text of its file."""
@@ -107,9 +108,7 @@ def submit(
     """
     title, _, why = message.strip().partition("\n")
     if not title.strip():
-        raise NightError(
-            f"say what is tried and why, as in: {typed('submit', 'FILE', '-m', 'wider MLP: it learns more a step')}"
-        )
+        raise NightError(f"say what is tried and why, as in: {typed('try', '-m', 'wider MLP: it learns more a step')}")
     (check_patch if is_patch(text) else check_script)(text, script)
     idea = Proposal.of(text, title, why, SOURCE)
     entry = QueueEntry(
@@ -122,7 +121,7 @@ def submit(
             path = folder / f"{_next_number(folder):04d}.patch"
             write_plain(path, str(entry))
     except Timeout as error:
-        raise NightError(f"{folder / '.lock'} is held by another program; end it and submit again") from error
+        raise NightError(f"{folder / '.lock'} is held by another program; end it and try again") from error
     return path
 
 
@@ -167,7 +166,7 @@ class Queue(Source):
     nights: the folder of all nights here, whose journals tell which entries were tried; say: told of refused entries.
     """
 
-    name, help = SOURCE, "what `nightshift submit` was given"
+    name, help = SOURCE, "what `nightshift try --queue` was given"
     is_person = True
 
     @classmethod
@@ -271,14 +270,14 @@ def put_aside(path: Path, where: str, why: str) -> None:
 # ---- what is submitted -----------------------------------------------------------------------------------------------
 
 
-def read_submission(file: Path, place: Place, where: Place, history: History, tag: str = "") -> str:
-    """Read a script or patch from a file; give a patch the script's own name.
+def check_submission(text: str, file: Path, place: Place, where: Place, history: History, tag: str = "") -> str:
+    """Return a script or a patch as the queue takes it, a patch with the script's own name.
 
-    where, history and tag: of the night that may try it, which may run in another working tree. Raise ScriptError or
-    NightError for what is no edit: the script as it was committed, what was tried, and what waits in the queue. A patch
-    is compared by the script that it makes of the best one, whatever lines are around its edit.
+    file: where the text is from. where, history and tag: of the night that may try it, which may run in another working
+    tree. Raise ScriptError or NightError for what is no edit: the script as it was committed, what was tried, and what
+    waits in the queue. A patch is compared by the script that it makes of the best one, whatever lines are around its
+    edit.
     """
-    text = read_text(file)
     if is_patch(text):
         text = under_own_name(text, place)
     elif file.suffix in (".patch", ".diff") or not text.strip():
@@ -300,7 +299,10 @@ def read_submission(file: Path, place: Place, where: Place, history: History, ta
             continue  # it is put aside when a night next asks the queue
         if entry.text == text or (wanted is not None and _becomes(entry.text, where, history) == wanted):
             title = one_line(entry.title, TITLE_CHARS)
-            raise NightError(f"{file} waits already, as {path} ({title}); {NOTHING}, or delete that one")
+            follow = typed("try", "--wait", f"t{path.stem}")
+            raise NightError(
+                f"{file} waits already, as t{path.stem} ({title}); {NOTHING}, or follow that one with: {follow}"
+            )
     return text
 
 

@@ -19,7 +19,7 @@ def read_night(place: Place, tag: str, *, with_dials: bool = True) -> Record:
 
     with_dials: also read the scripts of a journal, for the dials that were turned.
     """
-    if valid_tag(tag):  # which names a folder: exports and replays write to folders that are named after the night
+    if valid_tag(tag):  # which names a folder: exports write to folders that are named after the night
         if place.journal(tag).exists():
             with Journal.read(place.journal(tag)) as journal:
                 return of_journal(journal, with_dials=with_dials)

@@ -162,9 +162,21 @@ class ShowAnswer(AttemptOfNight):
     is_incumbent: bool  # whether it is the best of the night
     ref: str  # the git ref of its commit
     branch: str  # of the night
+    gain: Interval | None  # over attempt 0, by the night's own scores
+    dawn: Findings | None  # the latest findings, where they are about this script
     folder: str | None  # of its runs: seedN/ has what the run with seed N left; null: gone
+    weights: str | None  # the file of its weights with the lowest score; null: none are here
     log: str | None  # the training log of its last run
     traceback: str | None  # the last lines of that log where the training crashed
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptAnswer:
+    """Hold the script of an attempt."""
+
+    tag: str
+    attempt: int
+    script: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,17 +201,6 @@ class DiffAnswer:
     commit: str  # the commit that it leads to
     diff: str  # unified
     dials: Mapping[str, tuple[Value, Value]]  # that it changes; null where a script has no such dial
-
-
-@dataclass(frozen=True, slots=True)
-class BestAnswer(AttemptOfNight):
-    """Hold the best script of a night: the one that dawn confirmed, else the one that was kept last."""
-
-    ref: str  # the git ref of its commit
-    branch: str | None  # whose tip it is
-    gain: Interval | None  # over attempt 0, by the night's own scores
-    dawn: Findings | None  # the latest findings, where they are about this script
-    weights: str | None  # the file of its weights; null: none are here
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,52 +281,6 @@ class TakeAnswer:
     script: str  # the file that holds it now
     was_there: bool  # whether the file held it before; then nothing was written
     before_take: str | None  # the file that keeps the edits that were there; null: HEAD or an attempt keeps them
-
-
-@dataclass(frozen=True, slots=True)
-class Replay:
-    """Hold one more run of an attempt, as it went."""
-
-    seed: int
-    val_bpb: float | None
-    failure: str | None  # why there is no score, or what the audit found
-    tokens_s: float | None
-    device: str
-    protocol: str
-    changed_files: tuple[str, ...]  # beside the script, that differ from the night's
-
-
-@dataclass(frozen=True, slots=True)
-class Before:
-    """Hold the score of the night that a replay is compared with."""
-
-    val_bpb: float
-    runs: int  # whose mean it is
-    seed: int | None  # None: it had no scored run with the replay's seed
-    tokens_s: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayAnswer:
-    """Hold a replay beside the night's own score."""
-
-    tag: str
-    attempt: int
-    title: str
-    commit: str | None
-    budget_s: float
-    # reproduced, within noise, different, unknown, not comparable, not believed, scored now, failed
-    verdict: str
-    sentence: str  # the same for people
-    now: Replay
-    then: Before | None  # null: the night has no score of it
-    difference_bpb: float | None  # now minus then
-    noise_bpb: float | None  # a difference that chance exceeds once in 20 times
-    device_then: str  # that the night trained on
-    protocol_then: str  # of the night
-    ending: str  # how the training ended
-    wall_s: float  # of training
-    folder: str  # where weights, curve and logs are kept
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ night is never kept waiting.
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -200,19 +200,6 @@ class Screen:
         """Remove the panel; what is said later stands where it was."""
         if self._live is not None:
             self._live.stop()
-
-
-class RunScreen(Screen):
-    """Show one run that no night has."""
-
-    def begin(self, title: str, doing: str) -> None:
-        self._job = Job(title, doing)
-        self.show({LOCAL: self._job})
-
-    def progressed(self, point: Progress | None, elapsed_s: float) -> None:
-        if point is not None and point.is_scoring:
-            point, self._job = None, replace(self._job, doing=Doing.SCORING)
-        self.show({LOCAL: replace(self._job, training=point, elapsed_s=elapsed_s)})
 
 
 class NightScreen(Screen):

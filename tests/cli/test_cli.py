@@ -1,31 +1,39 @@
 """The command line as a person meets it: real processes, real signals, one clear sentence for every mistake."""
 
+import errno
 import fcntl
 import gc
 import inspect
+import json
 import os
 import pty
 import re
-import shutil
 import signal
 import subprocess
 import termios
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 from commands import nothing_yet, refused, training, wait_until
 from nights import PROJECT, SCRIPTS, Grounds, command, environment, git, make_repository, mounted, unigram
+from terminals import Terminal
 
-from agent.cli.main import COMMANDS, app_of, command_named, main
+from agent import __version__
+from agent.cli.main import COMMANDS, app_of, command_named, main, overview
 from agent.cli.options import NightOptions, RunOptions
-from agent.experiment import Ending
-from agent.night.lock import Stop
-from agent.night.opening import free_tag
+from agent.cli.run import named_text
+from agent.experiment import Ending, Proposal
+from agent.night.lock import Stop, only_night
+from agent.night.opening import Request, free_tag, open_night
+from agent.proposers import registry
+from agent.proposers.briefing import Briefing
+from agent.proposers.registry import SOURCES
+from agent.proposers.source import Source
 from agent.records.place import Place
-from agent.script.contract import fixed_files
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 ONE_RUN = ("--judge", "greedy")  # of each attempt: other judges have seeds of attempt 0 tell them the noise first
@@ -33,47 +41,69 @@ ONE_RUN = ("--judge", "greedy")  # of each attempt: other judges have seeds of a
 RESULTS_PAGE = (PROJECT / "docs" / "results.md").read_text()
 
 
-def test_a_night_from_the_command_line_and_what_it_can_be_asked(grounds, tmp_path):
-    night = grounds.nightshift("run", "--experiments", "1", "--budget-s", "0.2", "--tag", "t")
+@pytest.mark.parametrize("words", [("--version",), ()])
+def test_the_bare_name_and_version_are_answered(grounds, words):
+    done = grounds.nightshift(*words)
+    assert done.returncode == 0
+    assert done.stdout == f"nightshift {__version__}\n" if words else "Examples:" in done.stdout
+
+
+@pytest.mark.parametrize("columns", [60, 120])
+def test_the_help_fits_into_any_terminal(monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert max(map(len, overview().splitlines())) <= columns
+
+
+def test_a_misspelt_command_is_told_from_the_one_with_a_similar_name_folded_on_a_terminal(grounds):
+    with Terminal(command("stauts"), grounds.root, columns=40) as terminal:
+        assert terminal.to_the_end() == 2
+        lines = terminal.text().rstrip().splitlines()
+    assert lines[0] == "nightshift: there is no command"
+    assert " ".join(" ".join(lines).split()).endswith("similar: nightshift status; see all with: nightshift --help")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_explains_its_options_and_refuses_others_in_one_sentence(name, capsys):
+    assert main((name, "--help")) == 0
+    shown = capsys.readouterr().out
+    docs = "\n".join(inspect.getdoc(one) or "" for one in (command_named(name), NightOptions, RunOptions))
+    for option in app_of(command_named(name), name).assemble_argument_collection():
+        if option.show and not option.children:
+            assert not option.names[0].startswith("--") or option.names[0] in shown
+            assert option.parameter.help or re.search(rf"(?m)^    {option.field_info.names[0]}: ", docs), option.names
+    assert main((name, "--ba-nana")) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("nightshift: ")
+    assert said.count("\n") == 1
+
+
+# ---- a night ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_night_from_the_command_line_and_what_it_can_be_asked(grounds):
+    night = grounds.nightshift("run", *ONE_RUN, "--experiments", "1", "--budget-s", "0.05", "--tag", "t")
     assert night.returncode == 0, night.stderr
     for part in (
-        "night t on branch experiments/0.2s-t",
-        "#0 · baseline · val_bpb",
-        "#1 · ",
-        "  ideas    mix: search, catalogue, queue\n",
-        "  #1   ",
-        "  nightshift show ",
+        *("night t on branch experiments/0.05s-t", "#0 · baseline · val_bpb", "#1 · "),
+        *("  ideas    mix: search, catalogue, queue\n", "  nightshift show t:best"),
     ):
         assert part in night.stdout
     assert [row["attempt"] for row in grounds.rows()] == ["0", "1"]
     assert (grounds.root / "experiments" / "nights" / ".gitignore").read_text() == "*\n"
     assert grounds.git("status", "--porcelain") == "?? results.tsv"
-
-    status = grounds.nightshift("status").stdout
-    assert "night t: not running" in status
-    assert "2 attempts" in status
-    assert "baseline" in grounds.nightshift("results").stdout
+    assert "night t: not running" in grounds.nightshift("status").stdout
     shown = grounds.nightshift("show", "1").stdout
     assert grounds.attempts("t")[1].proposal.hypothesis[:40] in shown
     assert "refs/experiments/t/0001" in shown
-    edit = grounds.nightshift("show", "1", "--diff").stdout.splitlines()
-    assert [line[:1] for line in edit if line[:1] in "+-" and line[:3] not in ("+++", "---")].count("+") in (1, 2, 3)
-    assert grounds.nightshift("report", "--png", str(tmp_path / "p.png")).returncode == 0
-    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
 
     (grounds.root / "results.tsv").unlink()
     assert "baseline" in grounds.nightshift("results").stdout  # rendered anew
-    assert "night t has --budget-s 0.2, not 0.3" in refused(
-        grounds.nightshift("run", "--tag", "t", "--budget-s", "0.3")
-    )
-    assert "has no attempt 9; there are: 0 to 1" in refused(grounds.nightshift("show", "9"))
+    other_budget = refused(grounds.nightshift("run", "--tag", "t", "--budget-s", "0.3"))
+    assert "night t has --budget-s 0.05, not 0.3" in other_budget
 
     (grounds.root / "inner").mkdir()
     (grounds.root / "inner" / "other.py").write_text(unigram())
-    below = subprocess.run(
-        command("run", "--tag", "t", "--script", "other.py"),
-        cwd=grounds.root / "inner", env=environment(), capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    below = Grounds(grounds.root / "inner").nightshift("run", "--tag", "t", "--script", "other.py")
     assert "works on train_mlx.py, not inner/other.py; pass --script ../train_mlx.py" in below.stderr
 
 
@@ -134,40 +164,22 @@ def test_nohup_is_heeded(tmp_path):
         signal.signal(signal.SIGHUP, before)
 
 
-def test_a_night_goes_on_when_nobody_reads_what_it_says(grounds):
-    night = grounds.start("run", *ONE_RUN, "--experiments", "1", "--budget-s", "0.3", "--tag", "t")
-    night.stdout.readline()
-    night.stdout.close()
-    assert night.wait(timeout=120) == 0
-    assert [one.settled for one in grounds.attempts("t")] == [True, True]
-
-
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 130)])
-def test_a_signal_while_data_are_prepared_leaves_nothing_running(grounds, tmp_path, monkeypatch, number, code):
+def test_a_signal_while_data_are_prepared_leaves_nothing_running(grounds, tmp_path, monkeypatch):
     monkeypatch.delenv("NIGHTSHIFT_DATA")
-    night = subprocess.Popen(
-        command("run"),
-        cwd=grounds.root,
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
+    night = grounds.start("run")
     wait_until(lambda: list((tmp_path / "cache" / "data").glob("*")))
     family = psutil.Process(night.pid).children(recursive=True)
-    if number == signal.SIGINT:
-        os.killpg(night.pid, number)  # as a terminal does
-    else:
-        night.terminate()
+    night.terminate()
     said = night.communicate(timeout=120)[0]
-    assert night.returncode == code, said
+    assert night.returncode == 130, said
     assert "Traceback" not in said
     assert [one for one in family if one.is_running() and one.status() != psutil.STATUS_ZOMBIE] == []
 
 
-def test_stop_and_a_second_night_meet_the_first(grounds):
+def test_stop_and_a_second_night_meet_the_first_which_nobody_reads(grounds):
     night = grounds.start("run", "--budget-s", "20", "--tag", "first")
+    night.stdout.readline()
+    night.stdout.close()
     wait_until(training(grounds, "first"))
     second = refused(grounds.nightshift("run", "--tag", "second"))
     assert second.startswith(f"night first (pid {night.pid}) is running in this repository")
@@ -177,11 +189,9 @@ def test_stop_and_a_second_night_meet_the_first(grounds):
     assert not (grounds.root / "results.tsv").exists()  # the night itself writes it
     assert "after what it runs now" in grounds.nightshift("stop").stdout
     assert "ends after what runs now" in grounds.nightshift("status").stdout
-    time.sleep(0.3)
     assert night.poll() is None
     assert "ends now" in grounds.nightshift("stop", "--now").stdout
-    night.communicate(timeout=10)
-    assert night.returncode == 0
+    assert night.wait(timeout=20) == 0
     assert "no night is running" in nothing_yet(grounds.nightshift("stop"))
 
 
@@ -201,22 +211,47 @@ def test_the_record_stays_out_of_commits_by_the_command_of_its_page(grounds):
     grounds.git("commit", "-q", "-m", "the record")
     hide, show = re.findall(r"^ +git (update-index --(?:no-)?skip-worktree results\.tsv)", RESULTS_PAGE, re.MULTILINE)
     grounds.git(*hide.split())
-    grounds.try_scripts("t", [])
-    assert len(grounds.rows()) == 1
+    (grounds.root / "results.tsv").write_text("a row")
     assert grounds.git("status", "--porcelain") == ""
     grounds.git(*show.split())
     assert grounds.git("status", "--porcelain") == "M results.tsv"
 
 
-# ---- bad input ----
+def test_a_dataset_is_prepared_for_a_night_which_keeps_it_and_refuses_another(grounds, tmp_path, monkeypatch):
+    path = grounds.root / "prepare.py"  # of rows that a short text fills
+    path.write_text(re.sub(r'Scale\("tiny", .*?\)', 'Scale("tiny", 64, 512, 64 * 64)', path.read_text()))
+    text = tmp_path / "words.jsonl"
+    documents = (PROJECT / "train_mlx.py").read_text().split("\n")
+    text.write_text("".join(json.dumps({"text": f"{number} {line}"}) + "\n" for number, line in enumerate(documents)))
+    request = Request(Place.of(grounds.root / "train_mlx.py"), "t", 0.05, dataset=named_text(str(text)))
+    night = open_night(request)
+    assert night.data.startswith(f"{tmp_path}/cache/data/words-tiny-")  # whatever $NIGHTSHIFT_DATA says
+
+    monkeypatch.chdir(grounds.root)
+    assert open_night(replace(request, dataset=named_text("../words.jsonl"))) == night
+    other = refused(grounds.nightshift("run", "--tag", "t", "--dataset", "stdlib"))
+    assert other.startswith(f"night t trains on {text}, not stdlib, so scores would not compare; leave --dataset out")
+    said = refused(grounds.nightshift("run", "--dataset", "no/where", "--tag", "u"))
+    assert said.startswith(f"no dataset '{grounds.root}/no/where': choose stdlib, ")
+    assert not grounds.folder("u").exists()
+
+
+# ---- bad input -------------------------------------------------------------------------------------------------------
 
 
 def test_a_question_in_a_folder_without_nights_is_answered_without_words_of_git(tmp_path):
-    for question in (["status"], ["results"], ["show", "0"], ["stop"], ["report", "--png", "p.png"]):
-        said = refused(Grounds(tmp_path).nightshift(*question))
+    for question in ("status", "stop", "report", "show 0", "export csv"):
+        said = refused(Grounds(tmp_path).nightshift(*question.split()))
         assert f"no night has run in {tmp_path}; go to the folder of your script" in said
         assert said.endswith("begin with: nightshift init")
         assert not re.search(r"\bgit\b|repository|commit", said.replace(str(tmp_path), ""))
+
+
+@pytest.mark.parametrize("words", ["status", "results", "nights", "show 0", "status --follow", "stop", "note hello"])
+def test_a_night_that_still_prepares_its_text_is_not_told_to_begin(grounds, words):
+    with only_night(grounds.root / ".git"):
+        said = nothing_yet(grounds.nightshift(*words.split()))
+    assert "a night has just begun here and has no name yet; give the command again in a moment" in said
 
 
 def script(text: str) -> Callable[[Path], object]:
@@ -230,14 +265,13 @@ def script(text: str) -> Callable[[Path], object]:
         (lambda root: (root / "train_mlx.py").write_bytes(b"\xff\xfe"), "cannot be read as a UTF-8 text file"),
         (script("def main():\n    pass\n\ndef load_model(:\n"), "train_mlx.py line 4 does not parse: "),
         (script("def load_model(path): ...\n"), "train_mlx.py breaks the contract: define main(), which trains"),
-        (script("def main(): ...\n"), "train_mlx.py breaks the contract: define load_model(), which returns"),
         (script(unigram().replace("[0.1, 2.0]", "[0.1, 2.O]")), "line 14: the range '[0.1, 2.O]' of dial SHARPNESS"),
         (script((SCRIPTS / "weightless.py").read_text()), "the script has no dial with a range"),
         (lambda root: (root / "prepare.py").unlink(), "prepare.py is missing, and every run needs it; add"),
         (lambda root: (root / "prepare.py").write_text("import nowhere"), "'nowhere'; install the missing package"),
         (lambda root: git(root, "branch", "experiments"), "a branch called 'experiments' is in the way"),
     ],
-)  # fmt: skip
+)
 def test_a_repository_unfit_for_a_night(grounds, spoil, sentence):
     spoil(grounds.root)
     assert sentence in refused(grounds.nightshift("run", "--experiments", "1", "--budget-s", "0.05"))
@@ -246,56 +280,40 @@ def test_a_repository_unfit_for_a_night(grounds, spoil, sentence):
     assert grounds.git("for-each-ref", "refs/experiments") == ""
 
 
+LOCAL = "openai:toy@http://127.0.0.1:9/v1"
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--tag", "a b"], "'a b' is no tag; use letters"),
-        (["--tag", "../up"], "'../up' is no tag; use letters"),
-        (["--tag", "seen"], "tag seen is taken by refs or ledger rows whose journal is not here; use --tag seen-2"),
-        (["--tag", "old"], "tag old is taken by refs or ledger rows whose journal is not here; use --tag old-2"),
-        (["--script", "nowhere/train_mlx.py"], "nowhere is not a folder"),
-        (["--script", "other.py"], "other.py does not exist"),
+        ("--tag ../up", "'../up' is no tag; use letters"),
+        ("--tag seen", "tag seen is taken by refs or ledger rows whose journal is not here; use --tag seen-2"),
+        ("--tag old", "tag old is taken by refs or ledger rows whose journal is not here; use --tag old-2"),
+        ("--script nowhere/train_mlx.py", "nowhere is not a folder"),
+        ("--budget-s nan", 'Invalid value "nan" for --budget-s. '),
+        ("--experiments 0", 'Invalid value "0" for --experiments. '),
+        ("--seed 4294967296", 'Invalid value "4294967296" for --seed. '),
+        ("--dawn -1", 'Invalid value "-1" for --dawn. Must be >= 0'),
+        ("--price 1", "--price: '1' is not two prices, or three, in dollars for a million tokens"),
+        ("--price 1,2,nan", "--price"),
+        ("--command 'half", "for --command. It is no command line (No closing quotation)"),
+        ("--proposer oracle", 'Invalid value "oracle" for --proposer. Choose from search,'),
+        ("--judge blind", 'Invalid value "blind" for --judge. Choose from: "balanced"'),
+        ("--proposer llm", "--proposer llm needs --llm SPEC, as in: nightshift run --proposer llm --llm openai:"),
+        (f"--proposer search --llm {LOCAL}", "--llm is set, but --proposer search asks it nothing; use llm or mix"),
+        ("--price 1,2", "--price says nothing without --llm SPEC"),
+        (f"--proposer llm --llm {LOCAL} --max-cost 5", "--max-cost 5 cannot be kept without a price"),
+        ("--proposer llm --llm gpt", "'gpt' names no language model; write PROVIDER:MODEL[@URL], as in"),
+        ("--command no-such-agent", "no-such-agent, the program of --command, is not on"),
+        ("--confirm 2", "--confirm is for --judge greedy; balanced decides by itself how often to measure"),
     ],
 )
-def test_options_that_do_not_fit(grounds, options, sentence):
+def test_options_that_do_not_fit_are_refused_before_anything_is_written(grounds, options, sentence):
     grounds.git("update-ref", "refs/heads/experiments/5min-seen", "HEAD")
-    (grounds.root / "results.tsv").write_text(
-        "commit\tval_bpb\n" + "\t".join(["0000000", "1.0", *["x"] * 4, "old", *["x"] * 13])
-    )
-    assert sentence in refused(grounds.nightshift("run", *options))
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        ("--budget-s", "0"),
-        ("--budget-s", "nan"),
-        ("--hours", "-1"),
-        ("--experiments", "0"),
-        ("--seed", "-1"),
-        ("--seed", "4294967296"),
-    ],
-)
-def test_numbers_that_are_none(grounds, options):
-    said = refused(grounds.nightshift("run", *options))
-    assert said.startswith("Invalid value ")
-    assert f" for {options[0]}. " in said
-    assert said.endswith("; see: nightshift run --help")
-
-
-@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "prepare"])
-def test_every_command_explains_its_options_and_refuses_others_in_one_sentence(name, capsys):
-    assert main((name, "--help")) == 0
-    shown = capsys.readouterr().out
-    docs = "\n".join(inspect.getdoc(one) or "" for one in (command_named(name), NightOptions, RunOptions))
-    for option in app_of(command_named(name), name).assemble_argument_collection():
-        if option.show and not option.children:
-            assert not option.names[0].startswith("--") or option.names[0] in shown
-            assert option.parameter.help or re.search(rf"(?m)^    {option.field_info.names[0]}: ", docs), option.names
-    assert main((name, "--ba-nana")) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("nightshift: ")
-    assert said.count("\n") == 1
+    old = "\t".join(["0000000", "1.0", *["x"] * 4, "old", *["x"] * 13])
+    (grounds.root / "results.tsv").write_text(f"commit\tval_bpb\n{old}")
+    assert sentence in refused(grounds.nightshift("run", *options.split()))
+    assert not (grounds.root / "experiments").exists()
 
 
 def test_files_that_cannot_be_used_are_named(grounds, tmp_path):
@@ -303,8 +321,32 @@ def test_files_that_cannot_be_used_are_named(grounds, tmp_path):
     cache = refused(grounds.nightshift("run", NIGHTSHIFT_CACHE=str(tmp_path / "file"), NIGHTSHIFT_DATA=""))
     assert str(tmp_path / "file") in cache
     assert "Not a directory" in cache
+    assert "no whole corpus in" in refused(grounds.nightshift("run", NIGHTSHIFT_DATA=str(tmp_path)))
     (grounds.root / "results.tsv").mkdir()
     assert "results.tsv: Is a directory; check its path" in refused(grounds.nightshift("run", "--tag", "t"))
+
+
+class FullDisk(Source):
+    name = "full"
+
+    @classmethod
+    def of(cls, around: object) -> "FullDisk":
+        return cls()
+
+    def ideas(self, briefing: Briefing) -> list[Proposal]:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_night_that_the_machine_halts_is_named_in_the_command_that_goes_on(grounds, monkeypatch):
+    monkeypatch.setattr(registry, "SOURCES", (*SOURCES, FullDisk))
+    quick = ("--budget-s", "0.05", "--judge", "greedy", "--sandbox", "off")
+    done = grounds.nightshift("run", "--proposer", "full", *quick)
+    again = f"nightshift run --proposer full {' '.join(quick)} --tag "
+    told = f"nightshift: no space left on the disk; free some and resume with: {again}"
+    named = re.fullmatch(rf"{told}(\w+) \(nothing is lost\)", done.stderr.strip())
+    assert (done.returncode, bool(named)) == (2, True), done.stderr
+    assert [row["attempt"] for row in grounds.rows()] == ["0"]
+    assert grounds.attempts(named[1])[0].settled
 
 
 @pytest.mark.slow
@@ -320,42 +362,8 @@ def test_a_repository_that_cannot_be_written(tmp_path):
         gc.collect()  # the error's traceback holds the journal open, which keeps the disk mounted
 
 
-def test_data_that_is_not_there(grounds, tmp_path):
-    assert "no whole corpus in" in refused(grounds.nightshift("run", NIGHTSHIFT_DATA=str(tmp_path)))
-
-
 @pytest.mark.skipif(os.geteuid() != 0 or not Path("/proc/mounts").exists(), reason="mounts a small disk")
 def test_a_disk_without_space(tmp_path):
     with mounted(tmp_path / "small", "size=8m") as small:
         grounds = Grounds(make_repository(small / "user", unigram()))
         assert "GB are free on the disk" in refused(grounds.nightshift("run"))
-        assert grounds.nightshift("doctor").returncode == 1
-
-
-def test_doctor_says_what_is_there(grounds):
-    done = grounds.nightshift("doctor")
-    for part in ("✓ Python 3", "✓ MLX build: mlx", "✓ device: ", "GFLOP/s", "✓ kernels: compiled", "✓ git repository"):
-        assert part in done.stdout
-    assert "✓ disk" in done.stdout
-    assert "✓ data: " in done.stdout
-    assert done.returncode == 0
-
-
-def test_doctor_is_not_ready_for_a_night_without_a_script_and_takes_one_elsewhere(grounds):
-    (grounds.root / "inner").mkdir()
-    (grounds.root / "train_mlx.py").rename(grounds.root / "inner" / "other.py")
-    for name in fixed_files(PROJECT, unigram()):
-        (grounds.root / "inner" / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(PROJECT / name, grounds.root / "inner" / name)
-    missing = grounds.nightshift("doctor")
-    assert f"✗ script: {grounds.root}/train_mlx.py does not exist" in missing.stdout
-    assert missing.stderr.endswith("not ready for a night: see script\n")
-    assert missing.returncode == 1
-    there = grounds.nightshift("doctor", "--script", "inner/other.py")
-    assert there.stdout.endswith("begin with: nightshift run --script inner/other.py\n")
-    assert there.returncode == 0
-
-
-def test_doctor_misses_a_compiler(grounds, tmp_path):
-    done = grounds.nightshift("doctor", CC="/bin/false", NIGHTSHIFT_CACHE=str(tmp_path))
-    assert "! kernels: none of our own, plain MLX trains: install a C compiler such as gcc" in done.stdout

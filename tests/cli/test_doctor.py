@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from json_page import faults
@@ -81,41 +82,41 @@ def test_what_other_programs_use_is_measured():
 def test_a_night_without_data_is_possible_where_they_can_be_prepared(tmp_path, monkeypatch):
     monkeypatch.delenv("NIGHTSHIFT_DATA", raising=False)
     monkeypatch.setenv("NIGHTSHIFT_CACHE", str(tmp_path / "not yet" / "there"))
-    assert [finding.ok for finding in machine._data()] == [True]
+    assert machine._data().ok
     (tmp_path / "file").touch()
     monkeypatch.setenv("NIGHTSHIFT_CACHE", str(tmp_path / "file" / "there"))
-    (finding,) = machine._data()
+    finding = machine._data()
     assert (finding.ok, finding.essential) == (False, True)
     assert f"{tmp_path / 'file'} cannot hold any" in finding.detail
 
 
-def test_only_what_a_night_needs_makes_the_doctor_fail(grounds, tmp_path):
+def test_the_doctor_says_what_is_there_and_only_what_a_night_needs_makes_it_fail(grounds, tmp_path):
     done = grounds.nightshift("doctor", "--json", NIGHTSHIFT_DATA=str(tmp_path), CC="/bin/false")
     told = json.loads(done.stdout)
     assert faults("doctor", told) == []
     bad = {one["name"]: one["essential"] for one in told["checks"] if not one["ok"]}
     assert (done.returncode, told["exit_code"], told["ready"]) == (1, 1, False)
     assert told["error"] == "not ready for a night: see data"
-    assert "✗ data: " in done.stderr
     assert [name for name, essential in bad.items() if essential] == ["data"]
+    for part in ("✓ Python 3", "✓ MLX build: mlx", "✓ device: ", "GFLOP/s", "✓ git repository", "✓ disk", "✗ data: "):
+        assert part in done.stderr
 
 
-def test_a_script_without_the_files_that_it_needs_is_not_ready_for_a_night(grounds):
-    (grounds.root / "prepare.py").unlink()
-    done = grounds.nightshift("doctor")
-    assert done.returncode == 1
-    assert "✗ script: " in done.stdout
-    assert "prepare.py is missing, and every run needs it" in done.stdout
-    assert "not ready for a night: see script" in done.stderr
+def test_a_script_elsewhere_needs_the_files_beside_it(grounds, monkeypatch):
+    monkeypatch.chdir(grounds.root)
+    assert "train_mlx.py" in machine._script(Path("train_mlx.py")).detail
+    (grounds.root / "inner").mkdir()
+    (grounds.root / "train_mlx.py").rename(grounds.root / "inner" / "other.py")
+    assert "prepare.py is missing, and every run needs it" in machine._script(Path("inner/other.py")).detail
+    (grounds.root / "prepare.py").rename(grounds.root / "inner" / "prepare.py")
+    assert machine._script(Path("inner/other.py")).ok
+    assert not machine._script(Path("train_mlx.py")).ok
 
 
 def test_an_empty_folder_is_not_told_to_commit_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (outside,) = machine._git()
-    assert outside.detail.endswith("is not in a git repository; run: nightshift init")
+    assert machine._git().detail.endswith("is not in a git repository; run: nightshift init")
     git(tmp_path, "init", "-q")
-    (empty,) = machine._git()
-    assert empty.detail.endswith("has no commits yet; run: nightshift init")
+    assert machine._git().detail.endswith("has no commits yet; run: nightshift init")
     (tmp_path / "train_mlx.py").write_text("")
-    (begun,) = machine._git()
-    assert begun.detail.endswith("has no commits yet; run: git add . && git commit -m start")
+    assert machine._git().detail.endswith("has no commits yet; run: git add . && git commit -m start")

@@ -1,4 +1,4 @@
-"""The start of a night: which one it is, how fast it will go, when it ends, whether the machine is free for it."""
+"""The start of a night: which one it is, how fast it will go, whether the machine is free; and how it goes on."""
 
 import dataclasses
 import os
@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from judged import scored_attempt, scored_run
 from nights import Grounds, Quiet, scripted_context
+from samples import NIGHT
 
-from agent.cli.run import busy_lines, greet
+from agent.cli.run import busy_lines, greet, run_on
 from agent.experiment import Terms
 from agent.lab.hardware import usable_cores
 from agent.night.limits import Limits, pace_words
@@ -22,6 +23,8 @@ from agent.night.loop import tell_settled
 from agent.night.state import NightContext
 from agent.pools.leases import gpu_in_use, leases_of_machine
 from agent.proposers.briefing import Left
+from agent.records.journal import Journal
+from agent.records.place import place_of_night
 
 EVENING = datetime(2026, 11, 22, 23, 12)
 
@@ -89,11 +92,7 @@ def test_workers_are_told_with_their_part_of_the_machine(further):
     night = dataclasses.replace(further.runner.night, device_kind="cpu", terms=Terms(workers=2, cores_each=1))
     said = greeted(dataclasses.replace(further, runner=dataclasses.replace(further.runner, night=night)))
     first, second = (lease.worker for lease in leases_of_machine("cpu", 2, 1))
-    assert re.search(rf"workers  2: {first}; {second}; up to [\d.]+ GB of the machine's memory each\n", said)
-
-
-def test_hours_are_told_as_a_time_of_the_clock(further):
-    assert "; 2 hours, until " in greeted(further, hours=2.0)
+    assert re.search(rf"workers  2: {first}; {second}; up to [\d.]+ GB of the machine's memory for each\n", said)
 
 
 # ---- a busy machine --------------------------------------------------------------------------------------------------
@@ -131,6 +130,34 @@ def test_a_gpu_in_use_is_noticed(tmp_path, monkeypatch, answer, said):
     assert gpu_in_use() == said
 
 
-def test_without_the_program_nothing_is_known_of_a_gpu(tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert gpu_in_use() is None
+HISTORY = [scored_attempt(number, 1.0) for number in range(4)]
+CONFIRMED = [scored_attempt(0, 1.0, dawn=(1.0, 1.0, 1.0)), scored_attempt(1, 0.9, parent=0, dawn=(0.9, 0.9))]
+
+
+@pytest.mark.parametrize(
+    ("limits", "script", "history", "wanted"),
+    [
+        (Limits(), "train_mlx.py", HISTORY, ""),
+        (Limits(3), "train_mlx.py", HISTORY, " --experiments 6"),
+        (Limits(9), "train_mlx.py", HISTORY, " --experiments 9"),  # it was stopped before
+        (Limits(None, 8.0, 3), "train_mlx.py", HISTORY, " --hours 8 --dawn 3"),
+        (Limits(), "lab/my script.py", HISTORY, " --script 'lab/my script.py'"),
+        (Limits(dawn_runs=0), "train_mlx.py", CONFIRMED, " --dawn 0"),
+        (Limits(dawn_runs=5), "train_mlx.py", CONFIRMED, " --dawn 10"),
+    ],
+)
+def test_the_command_that_goes_on_gives_a_night_as_long_again(limits, script, history, wanted):
+    assert run_on(limits, Path(script), "t", history).endswith(f"nightshift run --tag t{wanted}")
+
+
+def test_a_night_of_another_script_goes_on_without_naming_it(grounds, monkeypatch):
+    with Journal.create(grounds.folder("other") / "journal.sqlite", dataclasses.replace(NIGHT, script="lab/other.py")):
+        pass
+    monkeypatch.chdir(grounds.root)
+    (grounds.root / "lab").mkdir()
+    for named, tag, script in (
+        ("train_mlx.py", "other", "lab/other.py"),
+        ("train_mlx.py", "new", "train_mlx.py"),
+        ("./lab/a.py", "other", "lab/a.py"),  # which is refused
+    ):
+        assert place_of_night(Path(named), tag).script == script

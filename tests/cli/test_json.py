@@ -5,19 +5,25 @@ import inspect
 import json
 import re
 import shutil
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
+from commands import nothing_yet
 from json_page import HEAD, PAGE, faults, keys_of, named, tables
-from judged import findings
+from judged import findings, scored_attempt
 from nights import Grounds, unigram
 from queued import write_idea
 
+from agent.cli import main as command_line
 from agent.cli.answer import SCHEMA_VERSION, Answer
 from agent.cli.main import COMMANDS, command_named
-from agent.experiment import Dawn
+from agent.cli.run import answer_of_dawn
+from agent.experiment import Dawn, Status
 from agent.records.journal import Journal
 
 BETTER = unigram(SHARPNESS=0.9)
@@ -28,14 +34,13 @@ def night(tmp_path_factory: pytest.TempPathFactory, trained_night: Path) -> Grou
     """A night of four attempts, the baseline, two gains and a crash, and a dawn that has not run anything yet."""
     found = Grounds(Path(shutil.copytree(trained_night, tmp_path_factory.mktemp("json") / "user")))
     write_idea(found.root / "ideas", "sharper", BETTER, BETTER.replace("SHARPNESS = 0.9", "SHARPNESS = 0.95"))
-    (found.root / "idea.py").write_text(unigram(SHARPNESS=0.8))
     with Journal.resume(found.folder("t") / "journal.sqlite") as journal:
         dawn = dataclasses.asdict(findings(journal.attempts()))
         journal.put_dawn(Dawn(1, 2, 4, "2026-01-02T05:00:00Z", None, dawn))
     return found
 
 
-def told(night: Grounds, *words: str) -> dict[str, object]:
+def told(night: Grounds, *words: str) -> dict[str, Any]:
     done = night.nightshift(*words, "--json")
     facts = json.loads(done.stdout)
     assert isinstance(facts, dict)
@@ -48,16 +53,15 @@ def told(night: Grounds, *words: str) -> dict[str, object]:
 @pytest.mark.parametrize(
     "words",
     [
-        "confirm --show", "status", "nights", "results", "results --all", "show 0", "show 1", "show 3",
-        "show", "show t:best", "show 1 --log", "show 1 --diff", "show best --diff",
-        "compare 0 1", "compare 0 3", "compare 0 1 --diff",
-        "take 1", "take best", "best", "note deeper", "submit idea.py -m wider", "ideas", "ideas sharper",
-        "prompt", "prompt --facts",
+        "confirm --show", "status", "nights", "results --all", "show 3", "show t:best", "show 1 --log",
+        "show best --diff", "show 1 --script", "show 0 1", "show 0 1 --diff", "take best", "note deeper",
+        "ideas sharper", "prompt", "prompt --facts",
     ],
 )  # fmt: skip
 def test_an_answer_has_the_keys_and_types_of_the_page(night, words):
     command, *rest = words.split()
-    section = " ".join([command, *(word for word in rest if word in ("--log", "--diff", "--facts"))])
+    options = [word for word in rest if word in ("--log", "--diff", "--script", "--facts")]
+    section = " ".join([command, *(["A B"] if rest[:2] == ["0", "1"] else []), *options])
     assert faults(section, told(night, command, *rest)) == []
 
 
@@ -84,7 +88,7 @@ def _sections_in(kind: str) -> set[str]:
 
 def test_a_missing_key_a_new_one_and_a_wrong_type_are_noticed():
     facts = {"schema_version": 1, "error": None, "exit_code": 0, "ready": True, "checks": []}
-    check = {"name": "mlx", "ok": 1, "detail": "MLX", "remedy": None, "essential": True, "measured": {}}
+    check = {"name": "mlx", "ok": 1, "detail": "MLX", "remedy": None, "essential": True}
     assert faults("doctor", facts) == []
     assert faults("doctor", facts | {"new": 1}) == ["doctor.new is not on the page"]
     assert faults("doctor", {name: facts[name] for name in list(facts)[:-1]}) == ["doctor.checks is on the page only"]
@@ -98,34 +102,32 @@ def test_rows_have_numbers_for_numbers_and_null_for_empty_cells(night):
     rows = told(night, "results")["rows"]
     assert isinstance(rows, list)
     first, _, _, crash = rows
-    assert (first["attempt"], first["seeds"], first["parent"], first["gain_bpb"]) == (
-        0,
-        1,
-        night.git("rev-parse", "--short=7", "HEAD"),
-        None,
-    )
+    assert (first["attempt"], first["seeds"], first["gain_bpb"]) == (0, 1, None)
     assert first["val_bpb"] == pytest.approx(night.attempts("t")[0].val_bpb, abs=1e-6)
     assert (crash["status"], crash["val_bpb"], crash["attempt"]) == ("crash", None, 3)
 
 
-def test_a_crash_shows_its_traceback_and_where_its_log_lies(night):
-    facts = told(night, "show", "3")
+def test_an_attempt_shows_its_gain_its_weights_and_the_traceback_of_a_crash(night):
+    facts, history = told(night, "show", "3"), night.attempts("t")
     assert "ValueError: no such width" in str(facts["traceback"])
-    log = Path(str(facts["log"]))
-    assert log == night.folder("t") / "runs" / "0003" / "seed0" / "log.txt"
-    assert "ValueError: no such width" in log.read_text()
-    assert told(night, "show", "1")["traceback"] is None
-    assert (told(night, "show", "best")["attempt"]["number"], told(night, "show")["is_incumbent"]) == (2, True)
+    log = night.folder("t") / "runs" / "0003" / "seed0" / "log.txt"
+    assert facts["log"] == str(log)
+    assert facts["weights"] is None
+    assert (told(night, "show", "1")["traceback"], told(night, "show", "0")["gain"]) == (None, None)
+    best = told(night, "show")
+    assert (best["attempt"]["number"], best["is_incumbent"], best["dawn"]["champion"]) == (2, True, 2)
+    assert best["gain"]["mean_bpb"] == pytest.approx(history[0].val_bpb - history[2].val_bpb)
+    assert Path(best["weights"]) == log.parents[2] / "0002" / "seed0" / "out" / "model.safetensors"
+    lines = night.nightshift("show").stdout
+    assert f"over #0     {history[0].val_bpb - history[2].val_bpb:+.6f}, by the night's own scores" in lines
 
 
-def test_an_edit_names_its_dials(night):
+def test_an_edit_names_its_dials_and_a_script_is_whole(night):
     facts = told(night, "show", "best", "--diff")
     assert facts["dials"] == {"SHARPNESS": [0.7, 0.9]}
     assert "\n+SHARPNESS = 0.9" in str(facts["diff"])
     assert told(night, "show", "0", "--diff")["dials"] == {}
-
-
-# ---- the log of an attempt -------------------------------------------------------------------------------------------
+    assert night.nightshift("show", "--script").stdout == BETTER
 
 
 def test_a_log_is_that_of_the_training_bounded_and_harmless(night):
@@ -133,10 +135,8 @@ def test_a_log_is_that_of_the_training_bounded_and_harmless(night):
     (folder / "log.txt").write_bytes(b"first\nred \x1b[31m\0\n" + b"x" * 1000 + b"\n" + b"last\n")
     folder.with_name("seed0.score").mkdir(exist_ok=True)
     (folder.with_name("seed0.score") / "log.txt").write_text("text of the validation\n")
-    lines = night.nightshift("show", "1", "--log").stdout.splitlines()
+    lines = night.nightshift("show", "1", "--log", "--seed", "0").stdout.splitlines()
     assert (lines[0], lines[1], len(lines[2]), lines[3]) == ("first", "red \\x1b[31m", 300, "last")
-    assert night.nightshift("show", "1", "--log", "--lines", "1", "--seed", "0").stdout == "last\n"
-    assert told(night, "show", "1", "--log")["log"] == str(folder / "log.txt")
 
 
 def test_a_log_that_is_gone_says_so(night):
@@ -144,12 +144,21 @@ def test_a_log_that_is_gone_says_so(night):
     kept = log.read_bytes()
     log.unlink()
     said = night.nightshift("show", "3", "--log").stdout.splitlines()
+    log.write_bytes(kept)
     assert said[0] == "the log itself is gone; its last lines, as the journal keeps them:"
     assert said[-1] == "ValueError: no such width"
-    facts = told(night, "show", "3", "--log")
-    assert facts["log"] is None
-    assert "ValueError: no such width" in str(facts["text"])
-    log.write_bytes(kept)
+
+
+# ---- failures --------------------------------------------------------------------------------------------------------
+
+
+def only_answer(done: subprocess.CompletedProcess[str]) -> dict[str, object]:
+    """All of stdout is one object, which knows the exit code and what stderr says."""
+    facts = json.loads(done.stdout)
+    assert list(facts)[:3] == ["schema_version", "error", "exit_code"]
+    assert facts["exit_code"] == done.returncode
+    assert str(facts["error"]).splitlines()[0] in done.stderr
+    return facts
 
 
 @pytest.mark.parametrize(
@@ -159,14 +168,82 @@ def test_a_log_that_is_gone_says_so(night):
         ("show 9", "night t has no attempt 9; there are: 0 to 3"),
         ("show 1 --seed 0", "--seed chooses a log; add --log"),
         ("show 1 --log --seed 5", "attempt 1 of night t has no run with seed 5; there are: 0"),
+        ("show 1 --log --diff", "--diff, --script and --log exclude each other"),
         ("show none:1 --diff", "no night none is known here; there are: t"),
+        ("show 1 t:1", "t:1 cannot be compared with itself; name another attempt or night"),
+        ("show t u", "no night u is known here; there are: t"),
         ("results none", "results.tsv has no night none"),
-        ("status none", "night none has no journal here; there are: t"),
+        ("status none --follow", "night none has no journal here; there are: t"),
         ("ideas nothing", "there is no idea nothing"),
+        ("try -m x --judge blind", 'Invalid value "blind" for --judge'),
+        ("try -m x --edit nowhere.py", "nowhere.py does not exist"),
+        ("try --wait t0001 --start", "--start, --queue, --wait and --cancel exclude each other"),
+        ("try -m x --for 5", "--for 5 says how long to wait; name the try with --wait ID"),
+        ("doctor --what", "Unknown option: --what"),
+        ("report", "report has no --json"),
+        ("rnu", "there is no command 'rnu'; similar: nightshift run"),
     ],
 )
 def test_a_refusal_is_an_answer(night, words, error):
-    done = night.nightshift(*words.split(), "--json")
-    facts = json.loads(done.stdout)
-    assert (done.returncode, facts["exit_code"], facts["schema_version"]) == (2, 2, SCHEMA_VERSION)
-    assert facts["error"].startswith(error)
+    facts = only_answer(night.nightshift(*words.split(), "--json"))
+    assert facts["exit_code"] == 2
+    assert str(facts["error"]).startswith(error)
+
+
+@pytest.mark.parametrize("words", ["status", "results", "nights", "stop", "show best", "prompt --facts", "note deeper"])
+def test_a_script_that_polls_tells_nothing_yet_from_a_wrong_command(grounds, words):
+    """Exit code 3 is for what is not there so far, in words for people and for programs, and 2 for what never will."""
+    told = nothing_yet(grounds.nightshift(*words.split()))
+    assert re.match("no night has run here yet|no results yet|no night is running", told)
+    assert only_answer(grounds.nightshift(*words.split(), "--json"))["exit_code"] == 3
+    assert only_answer(grounds.nightshift(*words.split(), "--what", "--json"))["exit_code"] == 2
+
+
+def test_a_night_without_results_is_no_wrong_command(night, tmp_path):
+    begun = Grounds(Path(shutil.copytree(night.root, tmp_path / "user")))
+    assert "night t is not running, so there is" in nothing_yet(begun.nightshift("status", "t", "--follow"))
+    with closing(sqlite3.connect(begun.folder("t") / "journal.sqlite")) as database:
+        database.execute("DELETE FROM decisions")  # as while the baseline is measured
+        database.execute("DELETE FROM dawns")
+        database.execute("UPDATE attempts SET settled = 0")
+        database.commit()
+    (begun.root / "results.tsv").unlink()
+    assert "night t has no findings yet" in nothing_yet(begun.nightshift("confirm", "--show"))
+    assert "no results yet; see: " in nothing_yet(begun.nightshift("results", "t"))
+    assert nothing_yet(begun.nightshift("prompt", "--facts")).endswith("go on with: nightshift run --tag t")
+    kept_nothing = only_answer(begun.nightshift("confirm", "--json"))
+    assert kept_nothing["error"] == "night t has kept no edit, so there is nothing to confirm; see: nightshift results"
+
+
+@pytest.mark.parametrize(
+    ("words", "left", "is_json"),
+    [("try --json -m x", "try -m x", True), ("note -- --json", "note -- --json", False), ("", "", False)],
+)
+def test_whether_an_answer_is_asked_for_is_read_from_bare_words(words, left, is_json):
+    assert command_line.without_json(words.split()) == (tuple(left.split()), is_json)
+
+
+def test_what_nobody_foresaw_and_ctrl_c_are_answers_too(monkeypatch, capsys):
+    def ends_with(error: BaseException) -> None:
+        def act() -> Answer:
+            raise error
+
+        monkeypatch.setattr(command_line, "command_named", lambda name: act)
+
+    ends_with(ZeroDivisionError("division by zero"))
+    with pytest.raises(ZeroDivisionError):
+        command_line.main(["try", "--json"])
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["exit_code"] == 1  # Python's own, for an exception
+    assert facts["error"].startswith("ZeroDivisionError: division by zero; this is a defect, please report it")
+    ends_with(KeyboardInterrupt())
+    assert command_line.main(["try", "--json"]) == 130
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["exit_code"], facts["state"], facts["go_on_with"]) == (130, "unfinished", "nightshift try --json")
+
+
+def test_a_dawn_that_was_ended_early_answers_with_what_it_has_found():
+    history = [scored_attempt(0, 1.0, status=Status.KEEP), scored_attempt(1, 0.9, parent=0, status=Status.KEEP)]
+    answer = answer_of_dawn("t", findings(history), "nightshift confirm t")
+    assert (answer.exit_code, answer.facts["state"], answer.facts["findings"]["champion"]) == (130, "unfinished", 1)
+    assert answer.facts["go_on_with"] == "nightshift confirm t"

@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import nothing_yet, refused
+from commands import refused
 from json_page import faults
-from nights import PROJECT, Grounds, command, make_repository, unigram
+from nights import PROJECT, Grounds
 from samples import NIGHT
 from serving import GrowingNight
-from terminals import Terminal
 
-from agent.cli.nights import COLUMNS, _cells, all_nights, size_words
+from agent.cli.nights import COLUMNS, _cells, all_nights
 from agent.experiment import Status
 from agent.night.lock import only_night
 from agent.records.journal import Journal
@@ -90,48 +89,22 @@ def test_a_night_that_runs_is_shown_as_running(grounds):
 
 
 def test_the_table_fits_the_terminal_and_says_what_can_be_done(grounds):
-    with Terminal(command("nights"), grounds.root, columns=80) as terminal:
-        assert terminal.to_the_end() == 0
-        shown = terminal.text()
-    assert "unpack t" in shown.replace("\n  ", " ")
-    assert "run --tag open" in shown.replace("\n  ", " ")
+    shown = grounds.nightshift("nights").stdout
+    assert "go on with open: nightshift run --tag open" in shown
+    assert "unpack one: nightshift unpack t" in shown
     assert "0.2194 [0.1506, 0.2883]" in shown
-    assert len([line for line in shown.splitlines() if line.startswith("open")]) == 1
-
-
-def test_on_a_narrow_terminal_device_and_budget_go_first_and_the_gain_goes_last(grounds):
     found = all_nights(Place.of(grounds.root / "train_mlx.py"))
     heads = {width: table_lines(COLUMNS, map(_cells, found), width)[0] for width in (50, 80, 160)}
     assert {width: len(head) <= width for width, head in heads.items()} == dict.fromkeys(heads, True)
     assert ["device" in head for head in heads.values()] == [False, False, True]
-    assert ["honest gain" in head for head in heads.values()] == [False, True, True]
     assert all("best_bpb" in head for head in heads.values())
 
 
-def test_where_no_night_has_run_the_first_command_is_named(tmp_path):
-    grounds = Grounds(make_repository(tmp_path / "user", unigram()))
-    assert "no night has run here yet; begin with: nightshift run" in nothing_yet(grounds.nightshift("nights"))
-    assert json.loads(grounds.nightshift("nights", "--json").stdout)["nights"] == []
-
-
-def test_a_command_that_needs_the_journal_of_a_night_from_elsewhere_names_one_that_does_not(grounds):
+def test_a_night_without_a_journal_names_the_command_that_shows_it(grounds):
     tag = "nov22-cpu-mix-0"
     said = refused(grounds.nightshift("status", tag))
     assert said == f"night {tag} has no journal here, only its record; see it with: nightshift report {tag}"
-
-
-def test_a_night_that_is_packed_away_is_shown_after_it_is_unpacked(grounds):
     assert "unpack it first, with: nightshift unpack t" in refused(grounds.nightshift("show", "t:0"))
-
-
-def test_an_attempt_of_a_shipped_night_names_no_folder(grounds):
-    shown = grounds.nightshift("show", "nov22-cpu-mix-0:0").stdout
+    shown = grounds.nightshift("show", f"{tag}:0").stdout
     assert "\nrun with seed 0: finished" in shown
     assert "\nfolder" not in shown
-
-
-def test_sizes_are_written_with_three_digits():
-    sizes = (0, 999, 1000, 312_400, 1_240_000, 99_960_000, 999_700_000, 87e9)
-    assert [size_words(one) for one in sizes] == [
-        "0 B", "999 B", "1 kB", "312 kB", "1.2 MB", "100 MB", "1.0 GB", "87.0 GB",
-    ]  # fmt: skip

@@ -16,8 +16,10 @@ def nights(tmp_path_factory) -> Grounds:
 def test_the_page_lies_in_the_night_s_folder_or_where_it_is_wanted(nights, tmp_path):
     done = nights.nightshift("report")
     assert done.stdout == f"wrote {nights.folder('u') / 'report.html'}: u, 2 attempts\n"
-    done = nights.nightshift("report", "t", "--out", str(tmp_path / "new" / "t.html"))
-    assert done.stdout == f"wrote {tmp_path / 'new' / 't.html'}: t, 3 attempts\n"
+    page, picture = tmp_path / "new" / "t.html", tmp_path / "P.PNG"
+    done = nights.nightshift("report", "t", "--out", str(page), "--png", str(picture))
+    assert done.stdout.splitlines() == [f"wrote {page}: t, 3 attempts", f"wrote {picture}"]
+    assert picture.read_bytes().startswith(b"\x89PNG")
     text = (tmp_path / "new" / "t.html").read_text()
     assert "2 ideas tried, 1 kept: val_bpb went down from 1.5050 to 1.4100." in text
     assert "+SHARPNESS = 0.1" in text
@@ -36,13 +38,6 @@ def test_looking_at_a_night_writes_through_no_link_that_a_clone_brought(nights, 
     assert (page.is_symlink(), page.is_file()) == (False, True)
     assert sorted(path.name for path in nights.folder("u").iterdir()) == before  # to look writes nothing else
     assert nights.nightshift("report", "--out", str(page)).returncode == 0
-
-
-def test_a_picture_of_the_progress_is_drawn_beside_the_page(nights, tmp_path):
-    done = nights.nightshift("report", "t", "--png", str(tmp_path / "P.PNG"))
-    page = nights.folder("t") / "report.html"
-    assert done.stdout.splitlines() == [f"wrote {page}: t, 3 attempts", f"wrote {tmp_path / 'P.PNG'}"]
-    assert (tmp_path / "P.PNG").read_bytes().startswith(b"\x89PNG")
 
 
 def test_misuse_is_explained(nights, grounds, tmp_path):

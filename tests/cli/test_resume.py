@@ -2,12 +2,11 @@
 
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from contextlib import suppress
 
 import psutil
 import pytest
+from commands import training, wait_until
 from nights import SCRIPTS, Grounds, environment, make_repository, unigram
 
 from agent.experiment import Ending
@@ -56,7 +55,7 @@ def test_a_night_with_two_workers_killed_at_many_steps_has_each_run_once_and_lea
     grounds = Grounds(make_repository(tmp_path / "killed", unigram(JITTER=0.01)))
     for moment in ("train:1", "start:2", "train:2", "start:3", "score:1", "settle:1", "end:1"):
         assert go_on(grounds, f"after:{moment}", workers=2) == -9, moment
-        wait_for(lambda: running_in(grounds) == [])
+        wait_until(lambda: running_in(grounds) == [])
     assert go_on(grounds, "never", workers=2) == 0
     attempts = grounds.attempts("t")
     assert [(one.number, one.settled) for one in attempts] == [(number, True) for number in range(5)]
@@ -79,20 +78,9 @@ def running_in(grounds: Grounds) -> list[int]:
     return found
 
 
-def wait_for(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def test_a_loop_killed_in_the_middle_of_training_redoes_that_run_alone(grounds):
     loop = grounds.start("run", *ONE_RUN, "--experiments", "1", "--budget-s", "0.5", "--tag", "t")
-    curve = grounds.folder("t") / "runs" / "0000" / "seed0" / "out" / "metrics.jsonl"
-    deadline = time.monotonic() + 30
-    while not curve.exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(training(grounds, "t"))
     loop.kill()
     loop.communicate()
     assert "night t: not running" in grounds.nightshift("status").stdout

@@ -1,9 +1,8 @@
-"""What is taken out of a night: a replay, tables for other programs, and comparisons."""
+"""What is taken out of a night: tables for other programs, and comparisons; and nights that run nothing here."""
 
 import csv
 import json
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,13 +10,10 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from commands import refused, wait_until
-from json_page import faults
-from nights import BROKEN, Grounds, command, environment, git, make_repository, unigram
-from terminals import Terminal
+from commands import refused
+from nights import BROKEN, Grounds, environment, git, make_repository, unigram
 
 from agent.lab import hardware
-from agent.night.lock import holder, only_night
 
 
 @pytest.fixture(scope="module")
@@ -36,106 +32,7 @@ def grounds(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path, trained_n
         yield Grounds(Path(shutil.copytree(trained_night, root / "user")))
 
 
-# ---- replay ----------------------------------------------------------------------------------------------------------
-
-
-def everything(grounds: Grounds, tag: str) -> dict[str, bytes]:
-    """All that a night is: its files apart from replays, its refs, the ledger."""
-    files = [path for path in grounds.folder(tag).rglob("*") if path.is_file() and "replays" not in path.parts]
-    files += [grounds.root / "results.tsv"]
-    refs = {"refs": grounds.git("for-each-ref").encode()}
-    return refs | {str(path): path.read_bytes() for path in files if not path.name.startswith("journal.sqlite-")}
-
-
-def test_a_replay_without_chance_gives_the_same_score_and_touches_nothing_of_the_night(grounds):
-    before = everything(grounds, "t")
-    done = grounds.nightshift("replay", "2")
-    assert done.returncode == 0, done.stderr
-    bpb = f"{grounds.attempts('t')[2].val_bpb:.6f}"
-    assert f"\n  then  {bpb}  seed 0, 20" in done.stdout
-    assert f"\n  now   {bpb}  seed 0, 0.05 s on " in done.stdout
-    assert f"\nreproduced exactly: {bpb} with seed 0, then and now\n" in done.stdout
-    assert everything(grounds, "t") == before
-
-    (folder,) = grounds.folder("t").glob("replays/2-*")
-    assert f"kept in {folder.relative_to(grounds.root)}: " in done.stdout
-    names = {"model.safetensors", "replay.json", "score.log", "summary.json", "train.log", "train_mlx.py"}
-    assert {path.name for path in folder.iterdir()} - {"metrics.jsonl"} == names  # busy machines make no point of it
-    assert (folder / "train_mlx.py").read_text() == grounds.attempts("t")[2].proposal.script
-    told = json.loads((folder / "replay.json").read_text())
-    assert (told["verdict"], told["difference_bpb"], told["now"]["seed"]) == ("reproduced", 0.0, 0)
-    assert faults("replay", {"schema_version": 1, "error": None, "exit_code": 0} | told) == []
-    shutil.rmtree(folder)
-
-
-def test_an_edit_whose_commits_are_elsewhere_says_where_to_fetch_them(grounds, tmp_path):
-    git(tmp_path, "clone", "-q", "--no-local", "--single-branch", str(grounds.root), "clone")
-    shutil.copytree(grounds.folder("t"), tmp_path / "clone" / "experiments" / "nights" / "t")
-    refs = "refs/experiments/t/*:refs/experiments/t/*"
-    without = refused(Grounds(tmp_path / "clone").nightshift("show", "1", "--diff"))
-    assert "the edit of attempt 1 cannot be shown: commit " in without
-    assert f"is not in this repository; fetch it from where the night ran: git fetch REMOTE '{refs}'" in without
-
-
-@pytest.mark.slow
-def test_a_night_of_which_only_record_and_commits_are_here_is_replayed_with_the_files_beside_the_script(
-    grounds, tmp_path
-):
-    assert grounds.nightshift("export", "record", "t").returncode == 0
-    elsewhere = tmp_path / "clone"
-    git(tmp_path, "clone", "-q", "--no-local", "--single-branch", str(grounds.root), "clone")
-    shutil.copytree(grounds.root / "experiments" / "shipped", elsewhere / "experiments" / "shipped")
-    shutil.rmtree(grounds.root / "experiments" / "shipped")
-    clone = Grounds(elsewhere)
-    without = refused(clone.nightshift("replay", "t:1"))
-    refs = "refs/experiments/t/*:refs/experiments/t/*"
-    assert f"is not in this repository; fetch it from where the night ran: git fetch REMOTE '{refs}'" in without
-
-    git(elsewhere, "fetch", "-q", "origin", refs)
-    fixed = (
-        clone.folder("t") / "fixed"
-    )  # as they may come with a clone: without a journal, no checksum vouches for them
-    fixed.mkdir(parents=True)
-    (fixed / "prepare.py").write_text(f"open({str(tmp_path / 'has run')!r}, 'w')\nraise SystemExit(1)\n")
-    done = clone.nightshift("replay", "t:1", "--seed", "5", "--out", str(tmp_path / "kept"), "--json")
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    now, then = told["now"], told["then"]
-    assert (told["attempt"], now["seed"], then["runs"], told["ending"]) == (1, 5, 1, "finished")
-    assert told["verdict"] == "unknown"
-    assert "since the night has not measured its noise" in told["sentence"]
-    assert now["val_bpb"] == pytest.approx(then["val_bpb"])
-    assert (tmp_path / "kept" / "model.safetensors").stat().st_size > 1000
-    assert not (tmp_path / "has run").exists()
-    assert list(clone.folder("t").iterdir()) == [
-        fixed
-    ]  # nothing is left in a folder that a night would take for its own
-
-
-def test_a_replay_of_a_crash_crashes_again_and_keeps_its_log(grounds, tmp_path):
-    done = grounds.nightshift("replay", "3", "--out", str(tmp_path / "kept"))
-    assert done.returncode == 0, done.stderr
-    assert "failed again: exit code 1: ValueError: no such width; then: exit code 1: ValueError" in done.stdout
-    assert {path.name for path in (tmp_path / "kept").iterdir()} == {"replay.json", "train.log", "train_mlx.py"}
-    assert "no such width" in (tmp_path / "kept" / "train.log").read_text()
-    assert f"{tmp_path / 'kept'} holds something already; name a new folder with --out" in refused(
-        grounds.nightshift("replay", "3", "--out", str(tmp_path / "kept"))
-    )
-
-
-def test_a_replay_is_refused_while_a_night_runs_and_for_what_is_not_there(grounds):
-    with only_night(grounds.root / ".git") as tell:
-        tell("wide", grounds.folder("wide"))
-        said = refused(grounds.nightshift("replay", "1"))
-    assert said.startswith("night wide (pid ")
-    assert said.endswith("is running in this repository; end it with: nightshift stop")
-    assert "night t has no attempt 9; there are: 0 to 3" in refused(grounds.nightshift("replay", "9"))
-    assert "no night nov01 is known here; there are: t" in refused(grounds.nightshift("replay", "nov01:1"))
-
-
-@pytest.mark.parametrize(
-    "words", [["replay", "2"], ["sample", "def"], ["run", "--tag", "t"], ["confirm"], ["try", "-m", "more"]]
-)
+@pytest.mark.parametrize("words", [["sample", "def"], ["run", "--tag", "t"], ["confirm"], ["try", "-m", "more"]])
 def test_a_night_that_git_tracks_runs_nothing_here(grounds, words):
     index = Path(grounds.git("rev-parse", "--absolute-git-dir").strip()) / "index"
     before = index.read_bytes()
@@ -161,48 +58,13 @@ def test_no_night_opens_in_a_folder_that_came_with_the_repository(grounds):
     assert not grounds.folder("u").exists()
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("own_cache")
-@pytest.mark.parametrize("how", ["signal", "stop"])
-def test_a_replay_that_is_ended_early_leaves_nothing(tmp_path, how):
-    grounds = Grounds(make_repository(tmp_path / "slow", unigram()))
-    grounds.try_scripts("t", [], budget_s=16.0)
-    before = everything(grounds, "t")
-    replay = grounds.start("replay", "0")
-    wait_until(lambda: list(grounds.folder("t").glob("replays/*/work/runs/0000/seed0/out/metrics.jsonl")))
-    who = holder(grounds.root / ".git")
-    assert who is not None
-    assert who.tag.startswith("t/replays/0-")
-    if how == "signal":
-        replay.send_signal(signal.SIGINT)
-    else:
-        assert "t/replays/0-" in refused(grounds.nightshift("status", "--follow"))
-        assert grounds.nightshift("stop").returncode == 0  # after its run, which goes on
-        assert replay.poll() is None
-        assert grounds.nightshift("stop", "--now").returncode == 0
-    said = replay.communicate(timeout=60)[0]
-    assert replay.returncode == 130, said
-    assert "the replay was ended early, and nothing of it is kept" in said
-    assert not list(grounds.folder("t").glob("replays"))
-    assert everything(grounds, "t") == before
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("own_cache")
-def test_a_replay_on_a_terminal_shows_its_run_and_ends_with_the_verdict(tmp_path):
-    grounds = Grounds(make_repository(tmp_path / "seen", unigram()))
-    grounds.try_scripts("t", [], budget_s=3.0)
-    with Terminal(command("replay", "0"), grounds.root, 80) as terminal:
-        terminal.until(lambda: "tokens/s" in terminal.text())
-        running = terminal.text()
-        assert terminal.to_the_end() == 0
-        ended = terminal.text()
-    for frame in (running, ended):
-        assert "replay of attempt 0 of night t, seed 0: baseline" in frame
-        assert max(map(len, frame.splitlines())) <= 80
-    assert "s left" in running
-    assert "reproduced exactly" in ended
-    assert "tokens/s" not in ended
+def test_an_edit_whose_commits_are_elsewhere_says_where_to_fetch_them(grounds, tmp_path):
+    git(tmp_path, "clone", "-q", "--no-local", "--single-branch", str(grounds.root), "clone")
+    shutil.copytree(grounds.folder("t"), tmp_path / "clone" / "experiments" / "nights" / "t")
+    without = refused(Grounds(tmp_path / "clone").nightshift("show", "1", "--diff"))
+    assert "the edit of attempt 1 cannot be shown: commit " in without
+    refs = "refs/experiments/t/*:refs/experiments/t/*"
+    assert f"is not in this repository; fetch it from where the night ran: git fetch REMOTE '{refs}'" in without
 
 
 # ---- export ----------------------------------------------------------------------------------------------------------
@@ -248,16 +110,9 @@ def test_an_export_replaces_nothing_but_an_export(grounds, tmp_path):
         said = refused(grounds.nightshift("export", kind, "--out", str(tmp_path / f"mine.{kind}")))
         assert said.endswith("holds something other than an export of this format; name another file with --out")
         assert (tmp_path / f"mine.{kind}").read_bytes() == before
-    said = refused(grounds.nightshift("export", "csv", "--out", str(tmp_path / "no" / "t.csv")))
-    assert said == f"{tmp_path / 'no'} is not a folder; make it first, or name another file with --out"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine.csv", "mine.jsonl", "mine.parquet"]
-
-
-def test_an_export_for_a_tracker_replaces_nothing_but_an_export(grounds, tmp_path):
-    (tmp_path / "mine.txt").write_text("mine")
     said = refused(grounds.nightshift("export", "trackio", "--out", str(tmp_path)))
     assert said == f"{tmp_path} holds something other than an export for trackio; name another folder with --out"
-    assert (tmp_path / "mine.txt").read_text() == "mine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine.csv", "mine.jsonl", "mine.parquet"]
 
 
 def test_a_tracker_that_is_not_installed_is_named_with_the_command_that_installs_it(grounds, monkeypatch):
@@ -307,11 +162,11 @@ def test_what_is_exported_for_trackio_is_read_by_trackio(curved, tmp_path):
     assert "val_bpb" not in runs["0002"][1][-1]
 
 
-# ---- compare ---------------------------------------------------------------------------------------------------------
+# ---- two of them -----------------------------------------------------------------------------------------------------
 
 
 def test_two_attempts_stand_side_by_side_with_the_dials_that_differ(grounds):
-    done = grounds.nightshift("compare", "0", "t:2")
+    done = grounds.nightshift("show", "0", "t:2")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[:2] == ["A  t:0: baseline", "B  t:2: script 2"]
@@ -321,28 +176,8 @@ def test_two_attempts_stand_side_by_side_with_the_dials_that_differ(grounds):
     assert cells["SHARPNESS"] == ["SHARPNESS", "0.5", "0.9"]
     assert lines[-1].startswith("no verdict: how much of the difference is chance is not known")
 
-    told = json.loads(grounds.nightshift("compare", "0", "2", "--json").stdout)
-    assert told["dials"] == {"SHARPNESS": [0.5, 0.9]}
-    assert (told["a"]["attempt"]["number"], told["b"]["attempt"]["proposal"]["title"], told["winner"]) == (
-        0,
-        "script 2",
-        "unknown",
-    )
-    assert "(exit code 1: ValueError: no such width)" in grounds.nightshift("compare", "0", "3").stdout
-
-    edit = grounds.nightshift("compare", "1", "2", "--diff").stdout.splitlines()
-    assert [line for line in edit if line[:1] in "+-"] == [
-        "--- t:1",
-        "+++ t:2",
-        "-SHARPNESS = 0.7  # 1.0 would be the frequencies themselves  [0.1, 2.0]",
-        "+SHARPNESS = 0.9  # 1.0 would be the frequencies themselves  [0.1, 2.0]",
+    edit = grounds.nightshift("show", "1", "2", "--diff").stdout.splitlines()
+    assert [line.partition("  #")[0] for line in edit if line[:1] in "+-"] == [
+        *("--- t:1", "+++ t:2", "-SHARPNESS = 0.7", "+SHARPNESS = 0.9"),
     ]
-    assert grounds.nightshift("compare", "2", "t", "--diff").stdout == "t:2 and t:2 are the same script\n"
-
-
-def test_what_cannot_be_compared_is_refused_with_what_can(grounds):
-    assert "night t has no attempt 7; there are: 0 to 3" in refused(grounds.nightshift("compare", "1", "7"))
-    assert refused(grounds.nightshift("compare", "1", "t:1")).startswith("t:1 cannot be compared with itself; name")
-    assert "no night u is known here; there are: t" in refused(grounds.nightshift("compare", "t", "u"))
-    told = json.loads(grounds.nightshift("compare", "t", "t:x", "--json").stdout)
-    assert told["exit_code"] == 2
+    assert grounds.nightshift("show", "2", "t", "--diff").stdout == "t:2 and t:2 are the same script\n"

@@ -1,136 +1,172 @@
-"""`nightshift try`: one edit of a person's own, from the working tree to the verdict."""
+"""`nightshift try`: one edit of a person's own, from the working tree through the queue to the verdict."""
 
 import json
+import os
 import re
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
 from commands import refused, training, wait_until
 from json_page import faults
-from nights import Grounds, make_repository, unigram
+from nights import Grounds, make_repository, mounted, unigram
 
-from agent.experiment import Ending, Night
-from agent.night.lock import only_night
+from agent.cli.tries import latest, tries_line
+from agent.experiment import Ending
+from agent.night.lock import is_held, only_night
 from agent.night.opening import committed
-from agent.records.journal import Journal
 from agent.records.place import Place, read_script
 
-QUICK = ("--sandbox", "off", "--judge", "greedy")
+QUICK = ("--tag", "t", "--budget-s", "0.05", "--judge", "greedy", "--sandbox", "off")
 COMMITTED = unigram()
+
+
+def said(grounds: Grounds, *words: str) -> dict[str, Any]:
+    done = grounds.nightshift("try", *words, "--json")
+    facts: dict[str, Any] = json.loads(done.stdout)
+    assert facts["exit_code"] == done.returncode, done.stderr
+    if facts["error"] is None:
+        wait = next((word for word in words if word in ("--wait", "--cancel")), "")
+        assert faults(f"try {'--start' if 'in_line' in facts else wait}".strip(), facts) == []
+    return facts
 
 
 def edit(grounds: Grounds, script: str) -> None:
     (grounds.root / "train_mlx.py").write_text(script)
 
 
-def night_of(grounds: Grounds) -> Night:
-    with Journal.read(grounds.folder("t") / "journal.sqlite") as journal:
-        return journal.night()
-
-
-@pytest.fixture(scope="module")
-def tried(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Iterator[Grounds]:
-    """A repository in which two edits have been tried, one of them kept."""
-    grounds = Grounds(make_repository(tmp_path_factory.mktemp("try") / "user", COMMITTED))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
-        yield grounds
+def place_of(grounds: Grounds) -> Place:
+    return Place.of(grounds.root / "train_mlx.py")
 
 
 # The tests of this part follow one another in one repository, as a person's afternoon does.
 
 
+@pytest.fixture(scope="module")
+def tried(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Iterator[Grounds]:
+    """A repository in which edits are tried; no process is left at the end."""
+    grounds = Grounds(make_repository(tmp_path_factory.mktemp("try") / "user", COMMITTED))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
+        yield grounds
+        wait_until(lambda: not is_held(grounds.root / ".git"))
+
+
+def test_tries_that_are_started_wait_in_the_queue_while_a_night_runs(tried):
+    with only_night(tried.root / ".git"):
+        edit(tried, unigram(SHARPNESS=0.9))
+        first = said(tried, "-m", "sharper\nThe counts are large.", "--start", *QUICK)
+        assert (first["id"], first["state"], first["in_line"]) == ("t0001", "waiting", 0)
+        edit(tried, unigram(SMOOTHING=2.0))
+        second = said(tried, "-m", "smoother", "--start", *QUICK)
+        assert (second["id"], second["in_line"], second["title"]) == ("t0002", 1, "smoother")
+        edit(tried, unigram(SHARPNESS=0.8))
+        assert said(tried, "-m", "less", "--queue", *QUICK)["in_line"] == 2
+        assert tries_line(latest(place_of(tried))) == "tries: 3 waiting"
+        again = refused(tried.nightshift("try", "-m", "again", "--start", *QUICK))
+        assert "train_mlx.py waits already, as t0003 (less); change something first, or follow that one with: " in again
+        assert said(tried, "--cancel", "t0003")["state"] == "cancelled"
+        still = said(tried, "--wait", "t0002", "--for", "0.1")
+        assert (still["state"], still["error"]) == ("waiting", None)
+
+
 def test_the_first_try_is_measured_against_the_committed_script(tried):
-    edit(tried, unigram(SHARPNESS=0.9))
-    done = tried.nightshift("try", "-m", "sharper\nThe counts are large.", "--budget-s", "0.05", "--tag", "t", *QUICK)
-    assert done.returncode == 0, done.stderr
-    zero, one = tried.attempts("t")
+    edit(tried, unigram(SHARPNESS=0.7))
+    kept = said(tried, "--wait", "t0001")  # which starts the process that opens the night
+    assert (kept["id"], kept["state"], kept["status"], kept["attempt"]) == ("t0001", "done", "keep", 1)
+    assert kept["next"] == "edit on from here: attempt 1 is the best script now"
+    assert (kept["based_on"], kept["missing_edits"], kept["merged_onto"]) == (0, [], None)
+    zero, one, *_ = tried.attempts("t")
     assert zero.proposal.script == COMMITTED
-    assert (one.proposal.title, one.proposal.hypothesis, one.proposal.source) == (
-        "sharper",
-        "The counts are large.",
-        "queue: 0001",
-    )
-    assert (one.parent, one.status) == (0, "keep")
-    assert tried.git("diff", "--stat").splitlines()[-1].split()[:3] == ["1", "file", "changed,"]  # HEAD is as it was
+    assert (one.proposal.title, one.proposal.hypothesis) == ("sharper", "The counts are large.")
+    assert (one.proposal.source, one.proposal.script) == ("queue: 0001", unigram(SHARPNESS=0.9))
+    assert (tried.root / "train_mlx.py").read_text() == unigram(SHARPNESS=0.7)
+
+
+def test_an_edit_that_became_stale_while_it_waited_is_merged_onto_the_best(tried):
+    facts = said(tried, "--wait", "t0002")
+    assert (facts["state"], facts["attempt"], facts["parent"], facts["merged_onto"]) == ("done", 2, 1, 1)
+    merged = tried.attempts("t")[2].proposal
+    assert merged.script == unigram(SHARPNESS=0.9, SMOOTHING=2.0)
+    assert merged.hypothesis.endswith("Merged onto attempt 1, which was kept while it waited.")
+
+
+def test_an_edit_of_an_older_script_is_refused_and_tried_anyway_where_that_is_asked_for(tried):
+    edit(tried, unigram(SMOOTHING=3.0))
+    facts = said(tried, "-m", "smoother")
+    assert (facts["exit_code"], facts["state"], facts["based_on"]) == (2, "stale", 0)
+    assert facts["missing_edits"][0]["attempt"] == 1
+    assert facts["error"].startswith("train_mlx.py was made from attempt 0 and lacks what was kept since: #1 sharper")
+    assert "nightshift take best" in facts["next"]
+    assert "--anyway" in facts["next"]
+
+    done = tried.nightshift("try", "-m", "blunt\x1b[2J\tit is\n\nwhy\x07", "--anyway")
+    assert tried.attempts("t")[3].proposal.title == "blunt\\x1b[2J it is"
+    assert "\x1b" not in done.stdout
     verdict = done.stdout.splitlines()[-4:]
-    assert re.fullmatch(r"keep: 0\.\d{6} below the incumbent", verdict[0])
-    assert verdict[1] == f"best so far: #1 sharper, val_bpb {one.val_bpb:.6f}"
-    assert verdict[2] == "next: edit on from here: attempt 1 is the best script now"
-    assert verdict[3] == "more: nightshift show t:1, nightshift results"
+    assert verdict[0].startswith("discard: 0.")
+    assert re.fullmatch(r"best so far: #\d [a-z]+, val_bpb \d\.\d{6}", verdict[1])
+    assert (where := re.search(r"; go back with: nightshift (take t:\d)$", verdict[2]))
+    assert tried.nightshift(*where[1].split()).returncode == 0
+    assert "SHARPNESS = 0.9" in (tried.root / "train_mlx.py").read_text()
 
 
-def test_a_worse_edit_is_discarded_and_the_way_back_is_told(tried):
-    edit(tried, unigram(SHARPNESS=0.2))
-    done = tried.nightshift("try", "-m", "blunter")
-    two = tried.attempts("t")[2]  # the night that is here goes on without being named
-    assert (two.parent, two.status, len(two.runs)) == (1, "discard", 1)  # judged as the first was, and boxed so
-    assert night_of(tried).terms.sandbox == "off"
-    assert done.stdout.splitlines()[-4].startswith("discard: 0.")
-    assert done.stdout.splitlines()[-2].endswith("; go back with: nightshift take t:1")
-    tried.git("restore", "-s", "refs/experiments/t/0001", "train_mlx.py")  # where the branch may have stayed behind
-    assert (tried.root / "train_mlx.py").read_text() == unigram(SHARPNESS=0.9)
-
-
-def test_a_crash_says_why_as_json_alone_on_stdout(tried, tmp_path):
+def test_a_crash_tells_what_an_agent_goes_on_with(tried, tmp_path):
     (tmp_path / "other.py").write_text(
         unigram(SHARPNESS=0.9).replace("data = prepare", "assert False, 'no data'\n    data = prepare")
     )
-    done = tried.nightshift("try", "-m", "no data", "--json", "--edit", str(tmp_path / "other.py"), *QUICK)
-    facts = json.loads(done.stdout)
-    assert faults("try", facts) == []
-    assert (facts["tag"], facts["attempt"], facts["parent"], facts["status"]) == ("t", 3, 1, "crash")
+    facts = said(tried, "-m", "no data", "--edit", str(tmp_path / "other.py"), "--anyway")
+    assert (facts["tag"], facts["attempt"], facts["status"], facts["val_bpb"]) == ("t", 4, "crash", None)
     assert facts["reason"] == "exit code 1: AssertionError: no data"
-    assert facts["val_bpb"] is None
-    assert facts["best"]["number"] == 1
-    assert facts["best"]["val_bpb"] == tried.attempts("t")[1].val_bpb
-    assert facts["commit"] == tried.git("rev-parse", "refs/experiments/t/0003")
-    assert facts["go_back_with"] == "git restore -s refs/experiments/t/0001 train_mlx.py"
-    assert (done.returncode, tried.attempts("t")[3].dry_run) == (0, None)  # a dry run is for budgets above a minute
+    assert facts["traceback"].splitlines()[0] == "Traceback (most recent call last):"
+    assert facts["traceback"].splitlines()[-1] == "AssertionError: no data"
+    assert Path(facts["log"]).read_text().strip().endswith("AssertionError: no data")
+    best = facts["best"]["number"]
+    assert facts["go_back_with"] == f"git restore -s refs/experiments/t/{best:04d} train_mlx.py"
+    assert facts["next"].startswith("it crashed: read traceback and log, repair the script and try it again; go back")
 
 
-def test_a_script_that_was_tried_is_not_tried_again(tried):
-    edit(tried, unigram(SHARPNESS=0.2) + "\n# with a comment\n")
-    assert "the script of attempt 2 again; it has to be a new one" in refused(tried.nightshift("try", "-m", "again"))
+def test_words_that_scoring_wrote_reach_no_author(tried):
+    leaks = "    raise RuntimeError('the held' + '-out text')\n    return Unigram(mx.load"
+    edit(tried, unigram(SHARPNESS=0.9).replace("    return Unigram(mx.load", leaks))
+    done = tried.nightshift("try", "-m", "tells", "--anyway", "--json")
+    assert json.loads(done.stdout)["status"] == "crash"
+    log = (tried.root / "experiments" / "queue" / "drain.log").read_text()
+    assert "crash (it trained, but its scoring failed: look at load_model" in log
+    assert " of training a run; until the queue is empty\n" in log
+    assert "held-out text" not in done.stdout + done.stderr
+
+
+def test_what_was_tried_cannot_be_tried_again_and_what_was_cancelled_never_is(tried):
+    edit(tried, unigram(SMOOTHING=3.0) + "\n# with a comment\n")
+    again = refused(tried.nightshift("try", "-m", "again"))
+    assert "train_mlx.py is attempt 3 of night t, discard (see: nightshift show t:3); change something first" in again
     edit(tried, COMMITTED)
-    assert "is as it was committed; edit it first" in refused(tried.nightshift("try", "-m", "back"))
+    assert "changes nothing that runs in the script as it was committed" in refused(
+        tried.nightshift("try", "-m", "back")
+    )
+    assert said(tried, "--wait", "t0001")["attempt"] == 1
+    assert refused(tried.nightshift("try", "--wait", "t0003")) == "try t0003 was cancelled"
+    assert refused(tried.nightshift("try", "--cancel", "t0001")).startswith("try t0001 is done; only one that waits")
+    facts = json.loads(tried.nightshift("status", "--json").stdout)
+    assert faults("status", facts) == []
+    assert {one["id"]: one["state"] for one in facts["tries"]}["t0003"] == "refused"
+    assert tries_line(latest(place_of(tried))) is None
+    assert tried.git("status", "--porcelain", "experiments") == ""  # the queue is none of the repository's files
+    assert [row["status"] for row in tried.rows()][3:] == ["discard", "crash", "crash"]
 
 
-def test_words_that_a_terminal_would_obey_are_made_harmless(tried):
-    edit(tried, unigram(SHARPNESS=0.3))
-    done = tried.nightshift("try", "-m", "blunt\x1b[2J\tit is\n\nwhy\x07", *QUICK)
-    assert done.returncode == 0, done.stderr
-    assert "\x1b" not in done.stdout
-    assert tried.attempts("t")[4].proposal.title == "blunt\\x1b[2J it is"
-
-
-def test_another_budget_wants_another_night(tried):
-    edit(tried, unigram(SHARPNESS=0.31))
-    told = refused(tried.nightshift("try", "-m", "longer", "--budget-s", "1"))
-    assert told == ("night t has --budget-s 0.05, not 1; leave the option out to resume it, or choose another --tag")
-    told = refused(tried.nightshift("try", "-m", "longer", "--judge", "balanced"))
-    assert told.startswith("night t has --judge greedy, not --judge balanced; leave the option out to resume it")
-    edit(tried, unigram(SHARPNESS=0.2))  # tried before, which is no matter where nothing could be tried
-    assert refused(tried.nightshift("try", "-m", "again", "--judge", "balanced")) == told
-
-
-def test_while_a_night_runs_a_try_waits_for_its_turn(tried):
-    edit(tried, unigram(SHARPNESS=0.32))
-    with only_night(Path(tried.git("rev-parse", "--absolute-git-dir"))) as tell:
-        tell("t", tried.folder("t"))
-        told = json.loads(tried.nightshift("try", "-m", "meanwhile", "--start", "--json").stdout)
-        assert (told["state"], told["in_line"]) == ("waiting", 0)
-        wait = ("try", "--wait", told["id"], "--json")
-        assert json.loads(tried.nightshift(*wait, "--for", "0.3").stdout)["state"] == "waiting"
-        assert len(tried.attempts("t")) == 5
-    assert json.loads(tried.nightshift(*wait).stdout)["attempt"] == 5
-
-
-def test_the_ledger_has_a_row_of_each(tried):
-    assert [row["status"] for row in tried.rows()] == ["keep", "keep", "discard", "crash", *["discard"] * 2]
-    assert [row["source"] for row in tried.rows()] == ["you", *[f"queue: {number:04d}" for number in range(1, 6)]]
+def test_another_budget_or_judge_wants_another_night(tried):
+    edit(tried, unigram(SMOOTHING=3.0))  # tried before, which is no matter where nothing could be tried
+    for option, sentence in (
+        (("--budget-s", "1"), "night t has --budget-s 0.05, not 1; leave the option out to resume it, or choose"),
+        (("--judge", "balanced"), "night t has --judge greedy, not --judge balanced; leave the option out to resume"),
+    ):
+        assert refused(tried.nightshift("try", "-m", "longer", *option)).startswith(sentence)
 
 
 # ---- what is refused before a night is opened ------------------------------------------------------------------------
@@ -139,17 +175,19 @@ def test_the_ledger_has_a_row_of_each(tried):
 @pytest.mark.parametrize(
     ("script", "message", "sentence"),
     [
-        (COMMITTED, "nothing", "train_mlx.py is as it was committed; edit it first, or name another file with --edit"),
-        (COMMITTED + "\n# words\n", "words", "train_mlx.py is as it was committed"),
+        (
+            COMMITTED + "\n# words\n",
+            "words",
+            "train_mlx.py changes nothing that runs in the script as it was committed",
+        ),
         ("def main(:\n", "broken", "train_mlx.py line 1 does not parse"),
         ("x = 1\n", "empty", "train_mlx.py breaks the contract: define main()"),
-        (unigram(SHARPNESS=0.9), " \n ", "--message is empty; say what is tried and why"),
+        (unigram(SHARPNESS=0.9), " \n ", "say what is tried and why, as in: nightshift try -m "),
     ],
 )
-@pytest.mark.parametrize("tag", [(), ("--tag", "t")])
-def test_a_slip_leaves_no_night_behind(grounds, script, message, sentence, tag):
+def test_a_slip_leaves_no_night_behind(grounds, script, message, sentence):
     edit(grounds, script)
-    assert sentence in refused(grounds.nightshift("try", "-m", message, *tag))
+    assert sentence in refused(grounds.nightshift("try", "-m", message, "--tag", "t"))
     assert not (grounds.root / "experiments").exists()
     assert grounds.git("for-each-ref", "refs/experiments", "refs/heads/experiments") == ""
 
@@ -160,27 +198,45 @@ def test_a_script_that_was_never_committed_has_no_baseline(grounds):
     assert told.startswith("new.py is not committed; run: git add new.py && git commit -m start")
 
 
-def test_a_slip_in_another_file_is_told_of_that_file(grounds, tmp_path):
-    (tmp_path / "mine.py").write_text("def main(:\n")
-    told = refused(grounds.nightshift("try", "-m", "mine", "--edit", str(tmp_path / "mine.py")))
-    assert told.startswith(f"{tmp_path}/mine.py line 1 does not parse")
+@pytest.mark.parametrize("number", ["t0001", "1", "../nights", "t0001/../t0002", "\x1b[2J", "t" * 300])
+def test_ids_that_do_not_exist_are_refused_in_a_sentence(grounds, number):
+    for word in ("--wait", "--cancel"):
+        assert refused(grounds.nightshift("try", word, number)).startswith("there is no try ")
 
 
-# ---- interruptions ---------------------------------------------------------------------------------------------------
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a disk")
+def test_a_full_disk_leaves_no_half_try_behind(tmp_path):
+    with mounted(tmp_path / "disk", "size=16m") as disk:
+        grounds = Grounds(make_repository(disk / "user", unigram()))
+        edit(grounds, unigram(SHARPNESS=0.9))
+        with suppress(OSError), (disk / "hoard").open("wb", buffering=0) as hoard:
+            while True:
+                hoard.write(bytes(4096))
+        told = refused(grounds.nightshift("try", "-m", "sharper", "--start"))
+        assert told.startswith(
+            "no space left on the disk; free some and resume with: nightshift try -m sharper --start"
+        )
+        assert latest(place_of(grounds)) == []
 
 
-def test_ctrl_c_ends_the_waiting_and_not_the_try(grounds):
-    edit(grounds, unigram(SHARPNESS=0.9))
-    going = grounds.start("try", "-m", "sharper", *QUICK, "--tag", "t", "--budget-s", "0.6")
-    wait_until(training(grounds, "t", 1))
-    going.send_signal(signal.SIGINT)
-    said = going.communicate(timeout=60)[0]
-    assert going.returncode == 130, said
-    done = grounds.nightshift("try", "--wait", "t0001")
-    assert done.returncode == 0, done.stderr
-    assert [run.ending for run in grounds.attempts("t")[1].runs] == [Ending.FINISHED]
-    assert done.stdout.splitlines()[-4].startswith("keep: ")
-    assert len(grounds.attempts("t")) == 2
+@pytest.mark.parametrize("way", ["folder", "link"])
+def test_tries_that_came_with_the_repository_run_nothing(grounds, tmp_path, way):
+    """An entry names the options of a night that it may open, and so programs that run with the user's rights."""
+    queue = grounds.root / "experiments" / "queue"
+    queue.mkdir(parents=True)
+    script = unigram(SHARPNESS=0.9) + f"\nopen({str(tmp_path / 'ran')!r}, 'w')\n"
+    (queue / "0001.patch").write_text(f"Title: x\nOptions: --tag t --sandbox off\n\n{script}")
+    (tmp_path / "profile").write_text("the user's")
+    (queue / "drain.log").symlink_to(tmp_path / "profile")
+    if way == "link":
+        (grounds.root / "experiments").rename(grounds.root / "data")
+        (grounds.root / "experiments").symlink_to("data")
+    grounds.git("add", "--force", "experiments")
+    edit(grounds, unigram(SMOOTHING=2.0))
+    for words in (("try", "-m", "smoother", "--start"), ("try", "--wait", "t0001"), ("run", "--drain")):
+        assert "git tracks experiments/queue" in refused(grounds.nightshift(*words))
+    assert not (tmp_path / "ran").exists()
+    assert (tmp_path / "profile").read_text() == "the user's"
 
 
 def test_a_byte_order_mark_makes_no_difference(grounds):
@@ -188,3 +244,25 @@ def test_a_byte_order_mark_makes_no_difference(grounds):
     script.write_bytes(b"\xef\xbb\xbf" + script.read_bytes())
     grounds.git("commit", "-qam", "as some editors save it")
     assert committed(Place.of(script)) == read_script(Place.of(script)) == unigram()
+
+
+# ---- interruptions ---------------------------------------------------------------------------------------------------
+
+
+def test_ctrl_c_ends_the_waiting_and_not_the_try_which_goes_on_after_a_kill(grounds):
+    edit(grounds, unigram(SHARPNESS=0.9))
+    waiting = grounds.start("try", "-m", "sharper", "--json", *QUICK[:2], "--budget-s", "1", *QUICK[4:])
+    wait_until(training(grounds, "t", 1), 60)
+    waiting.send_signal(signal.SIGINT)
+    out = waiting.communicate(timeout=60)[0]
+    assert waiting.returncode == 130, out
+    facts = json.loads(out[out.index("{") :])
+    assert (facts["state"], facts["go_on_with"]) == ("unfinished", "nightshift try --wait t0001")
+    for process in psutil.process_iter(["cmdline", "cwd"]):
+        if "--drain" in (process.info["cmdline"] or []) and process.info["cwd"] == str(grounds.root):
+            process.kill()
+    wait_until(lambda: not is_held(grounds.root / ".git"))
+    facts = said(grounds, "--wait", "t0001")
+    assert (facts["state"], facts["status"], facts["attempt"]) == ("done", "keep", 1)
+    assert [run.ending for run in grounds.attempts("t")[1].runs] == [Ending.LOST, Ending.FINISHED]
+    assert len(grounds.attempts("t")) == 2

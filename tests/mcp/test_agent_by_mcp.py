@@ -37,7 +37,7 @@ class Tools:
         return self._answer("status")
 
     def log(self, attempt: int) -> dict[str, Any]:
-        return self._answer("show", attempt=str(attempt), log=True)
+        return self._answer("show", attempt=str(attempt), part="log")
 
 
 def test_an_agent_that_follows_the_rules_ends_with_the_best_script_in_its_tree(grounds: Grounds):
@@ -45,6 +45,6 @@ def test_an_agent_that_follows_the_rules_ends_with_the_best_script_in_its_tree(g
     with agent_in(grounds.root) as agent:
         best = ScriptedAgent(grounds.root, Tools(agent)).work()
         assert [row["attempt"] for row in agent.facts("history")["history"]] == [*range(8)]
-        assert agent.facts("best")["script"].strip() == best
+        assert agent.facts("show", part="script")["script"].strip() == best
     assert "SHARPNESS = 1.0" in best
     assert "SHARE = 1.0" in best

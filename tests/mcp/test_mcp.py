@@ -14,12 +14,13 @@ from mcp_clients import Agent, agent_in
 from nights import PROJECT, Grounds, command, environment, make_repository, unigram
 
 from agent.invocation import SKILL
+from agent.mcp import MOST_CHARS, result_of
 
-TOOLS = ("try_edit", "wait", "status", "facts", "history", "show", "diff", "best", "take", "note")
+TOOLS = ("try_edit", "wait", "status", "facts", "history", "show", "take", "note")
 PROGRAM = "# One edit at a time\n"
 CLIENT = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "toy", "version": "1"}}
 HELLO = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": CLIENT})
-READING = {"wait", "status", "facts", "history", "show", "diff", "best"}
+READING = {"wait", "status", "facts", "history", "show"}
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +69,7 @@ def test_the_pages_that_an_agent_reads_first_are_resources(agent):
 def test_arguments_that_a_tool_does_not_take_reach_no_command(agent):
     for tool, arguments in (
         ("show", {"attempt": "-1"}), ("show", {"attempt": "--help"}), ("show", {"attempt": "1" * 30}),
-        ("diff", {"attempt": "1", "file": "x"}), ("show", {"attempt": "../t:1"}),
+        ("show", {"attempt": "1", "file": "x"}), ("show", {"attempt": "../t:1"}), ("show", {"part": "key"}),
         ("wait", {"id": "../../../etc"}), ("wait", {"id": "t0001", "wait_s": -1}), ("take", {"attempt": "--anyway"}),
         ("try_edit", {"message": ""}), ("try_edit", {"message": "x", "sandbox": "off"}),
         ("try_edit", {"message": "x", "script": "misspelt"}), ("history", {"limit": 0}),
@@ -122,3 +123,30 @@ def test_a_missing_package_and_a_missing_folder_are_a_sentence_each(user, monkey
     sentence = refused(user.nightshift("mcp"))
     assert sentence.startswith("nightshift mcp needs the package mcp, 2.3 or later; install it: ")
     assert "[mcp]" in sentence
+
+
+# ---- what an agent reads of an answer is bounded and harmless --------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ({"text": "a" * 100_000 + "last words"}, lambda facts: facts["text"].endswith("last words")),
+        ({"script": "first lines" + "b" * 100_000}, lambda facts: facts["script"].startswith("first lines")),
+        ({"script": "b" * 100_000}, lambda facts: len(facts["script"]) < MOST_CHARS + 100),
+        ({"runs": [{"n": 1}] * 5000}, lambda facts: (len(facts["runs"]), facts["runs"][-1]) == (301, "and 4,700 more")),
+        ({"title": "a\x1b[2Jb\u200bc\td\ne"}, lambda facts: facts["title"] == "a\\x1b[2Jb\\u200bc\td\ne"),
+        ({"rows": [1, 2.5, None, True]}, lambda facts: facts["rows"] == [1, 2.5, None, True]),
+    ],
+)
+def test_long_texts_and_lists_are_cut_and_signs_that_cannot_be_seen_are_codes(given, shown):
+    result = result_of({"schema_version": 1, "error": None, "exit_code": 0} | given)
+    assert shown(result.structured_content)
+    assert json.loads(result.content[0].text) == result.structured_content
+
+
+def test_a_refusal_has_its_sentence_first_and_the_facts_after_it():
+    facts = {"schema_version": 1, "error": "it lacks an edit", "exit_code": 2, "missing_edits": [{"attempt": 3}]}
+    result = result_of(facts)
+    assert result.is_error
+    assert result.content[0].text == 'it lacks an edit\n{"missing_edits": [{"attempt": 3}]}'

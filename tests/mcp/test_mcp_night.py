@@ -48,14 +48,14 @@ def test_an_attempt_is_shown_with_its_log_and_its_edit(agent):
     shown = agent.facts("show", attempt="3")
     assert (shown["attempt"]["proposal"]["hypothesis"], shown["measured"]["status"]) == ("It might be better.", "crash")
     assert "AssertionError: no data" in shown["traceback"]
-    assert "AssertionError: no data" in agent.facts("show", attempt="3", log=True)["text"]
-    assert "+SHARPNESS = 0.9" in agent.facts("diff", attempt="t:1")["diff"]
+    assert "AssertionError: no data" in agent.facts("show", attempt="3", part="log")["text"]
+    assert "+SHARPNESS = 0.9" in agent.facts("show", attempt="t:1", part="diff")["diff"]
     assert agent.error("show", attempt="99") == "night t has no attempt 99; there are: 0 to 3"
 
 
 def test_the_best_script_is_read_and_taken(agent, night):
-    best = agent.facts("best")
-    assert (best["attempt"]["number"], best["script"]) == (1, BEST)
+    best = agent.facts("show", part="script")
+    assert (best["attempt"], best["script"]) == (1, BEST)
     assert agent.facts("status")["summary"]["best"]["number"] == 1
     script = night.root / "train_mlx.py"
     script.write_text("# an edit that nothing else keeps\n")
@@ -71,7 +71,7 @@ def test_hostile_words_stay_words(agent, night):
     agent.facts("note", text="$(touch ../hacked); --help")
     assert read_notes(night.folder(TAG)) == ("--tag x", "$(touch ../hacked); --help")
     for tag in ("../../x", "--help", "-x", "t\nx", "/etc/passwd", "; id"):
-        for tool in ("status", "history", "best"):
+        for tool in ("status", "history", "facts"):
             assert agent.call(tool, tag=tag).is_error
     assert sorted(path.name for path in night.root.parent.iterdir()) == before
 
@@ -87,5 +87,5 @@ def test_what_a_scoring_process_said_is_not_shown(agent, night):
         shown = one.facts("show", attempt="leaks:1")
         assert shown["measured"]["status"] == "crash"
         told = [one.facts(tool, tag="leaks") for tool in ("history", "facts", "status")]
-        for facts in (shown, one.facts("show", attempt="leaks:1", log=True), *told):
+        for facts in (shown, one.facts("show", attempt="leaks:1", part="log"), *told):
             assert "secret" not in json.dumps(facts)

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 TOOL = "mcp__nightshift__try_edit"
 ARGUMENTS = {"message": "sharper", "script_text": unigram(SHARPNESS=0.9)}
 VERDICT = "below the incumbent"
-OFFERED = {f"mcp__nightshift__{name}" for name in ("wait", "facts", "history", "show", "diff", "best", "take", "note")}
+OFFERED = {f"mcp__nightshift__{name}" for name in ("wait", "facts", "history", "show", "take", "note")}
 
 
 def run(words: list[str], folder: Path, env: Mapping[str, str]) -> str:

@@ -4,8 +4,8 @@ import dataclasses
 import json
 import shutil
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 from commands import refused
@@ -21,7 +21,6 @@ from agent.model.weights import KeptWeights, weights_of
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.reading import read_night
-from agent.view.answer import Replay
 
 FIRST, KEPT = (unigram(SHARPNESS=sharpness) for sharpness in (0.5, 0.9))
 
@@ -55,16 +54,17 @@ def kept_weights(night: Grounds) -> KeptWeights:
     return weights_of(place_of(night), "t", 1)
 
 
-def told(night: Grounds) -> dict[str, str]:
-    """What `best` says, by its names."""
-    ended = night.nightshift("best")
+def told(night: Grounds) -> dict[str, Any]:
+    """What `show best --json` says."""
+    ended = night.nightshift("show", "best", "--json")
     assert ended.returncode == 0, ended.stderr
-    return {line[:12].strip(): line[12:] for line in ended.stdout.splitlines()}
+    facts: dict[str, Any] = json.loads(ended.stdout)
+    return facts
 
 
 def write_model(night: Grounds, folder: Path) -> str:
     """Write the model and return its card."""
-    ended = night.nightshift("best", "--weights", str(folder))
+    ended = night.nightshift("export", "mlx-lm", "--out", str(folder))
     assert ended.returncode == 0, ended.stderr
     assert [path.name for path in folder.parent.iterdir() if folder.name in path.name] == [folder.name]
     return (folder / "README.md").read_text()
@@ -74,54 +74,51 @@ def weights(night: Grounds, number: int) -> Path:
     return night.folder("t") / "runs" / f"{number:04d}" / "seed0" / "out" / "model.safetensors"
 
 
-# ---- best ------------------------------------------------------------------------------------------------------------
+# ---- the best script -------------------------------------------------------------------------------------------------
 
 
-def test_best_says_which_script_it_is_how_good_and_how_to_take_it(night):
+def test_the_best_script_is_shown_with_its_gain_and_its_weights(night):
     facts = told(night)
     first, best = (attempt.val_bpb for attempt in night.attempts("t")[:2])
-    assert facts["best"] == "#1 of night t: script 1"
-    assert facts["val_bpb"].startswith(f"{best:.6f}")
-    assert facts["gain"].startswith(f"{first - best:+.6f}")
-    assert facts["honest gain"].startswith("not measured")
-    assert facts["weights"] == str(weights(night, 1))
-    assert night.git("show", f"{facts['ref']}:train_mlx.py") == KEPT.strip()
-    assert night.git("rev-parse", facts["branch"]) == facts["commit"]
-    assert night.nightshift(*facts["take it"].removeprefix("nightshift ").split()).returncode == 0
-    assert (night.root / "train_mlx.py").read_text() == KEPT
+    assert (facts["attempt"]["number"], facts["measured"]["val_bpb"]) == (1, best)
+    assert facts["gain"]["mean_bpb"] == pytest.approx(first - best)
+    assert (facts["dawn"], facts["weights"]) == (None, str(weights(night, 1)))
 
 
 @pytest.mark.parametrize(
-    ("about", "passengers", "gain", "best"),
+    ("about", "passengers", "is_about_it", "best"),
     [
-        (1, (), "+0.100000 [+0.050000, +0.150000]", "#1"),
-        (0, (), "not measured", "#1"),  # the dawn was about another script
-        (1, (1,), "+0.100000 [+0.050000, +0.150000], on fresh seeds, of #1", "#0"),  # without its passenger
+        (1, (), True, 1),
+        (0, (), False, 1),  # the dawn was about another script
+        (1, (1,), True, 0),  # without its passenger
     ],
 )
-def test_the_script_that_dawn_confirmed_is_the_best_and_its_honest_gain_is_told(night, about, passengers, gain, best):
+def test_the_script_that_dawn_confirmed_is_the_best_and_its_honest_gain_is_told(
+    night, about, passengers, is_about_it, best
+):
     honest = Interval(0.1, 0.05, 0.15)
     script = 0 if passengers else about
     found = Findings(about, script, 8, 0.2, 0.2, honest, None, (), passengers, None, None)
     with Journal.resume(night.folder("t") / "journal.sqlite") as journal:
         journal.put_dawn(Dawn(1, about, 4, "2026-01-02T03:04:05Z", findings=dataclasses.asdict(found)))
     facts = told(night)
-    assert facts["honest gain"].startswith(gain)
-    assert facts["best"].startswith(best)
-    assert facts["branch"] == ("experiments/0.05s-t-confirmed" if passengers else "experiments/0.05s-t")
+    assert (facts["attempt"]["number"], facts["dawn"] is not None) == (best, is_about_it)
+    said = "at dawn     +0.100000 [+0.050000, +0.150000] for #1, on fresh seeds"
+    assert (said in night.nightshift("show", "best").stdout) == is_about_it
+    assert best_of(night).branch == ("experiments/0.05s-t-confirmed" if passengers else "experiments/0.05s-t")
 
 
-def test_of_a_night_that_ran_elsewhere_best_knows_the_record_and_not_the_weights(night, tmp_path):
+def test_of_a_night_that_ran_elsewhere_the_record_is_known_and_not_the_weights(night, tmp_path):
     night.nightshift("export", "record")
     here = told(night)
     shutil.rmtree(night.folder("t"))
     there = told(night)
-    for name in ("best", "val_bpb", "gain", "ref", "branch", "take it"):
+    for name in ("gain", "ref", "branch"):
         assert there[name] == here[name]
-    assert "nightshift replay t:1" in refused(night.nightshift("best", "--weights", str(tmp_path / "model")))
-    assert night.nightshift("best", "--script", "best.py").returncode == 0, "its commit is here"
-    assert (night.root / "best.py").read_bytes() == KEPT.encode()
-    assert "exists" in refused(night.nightshift("best", "--script", "train_mlx.py"))
+    assert there["weights"] is None
+    sentence = refused(night.nightshift("export", "mlx-lm", "--out", str(tmp_path / "model")))
+    assert "nightshift take t:1, and " in sentence
+    assert night.nightshift("show", "best", "--script").stdout == KEPT, "its commit is here"
 
 
 # ---- the model's folder ----------------------------------------------------------------------------------------------
@@ -138,7 +135,7 @@ def test_a_model_is_written_whole_and_over_nothing(night, tmp_path):
     assert "not confirmed on fresh seeds" in card
     assert "no script ran with two" in card
     assert "/" not in card.partition("| corpus |")[2].partition("\n")[0], "the card must not tell the owner's folders"
-    assert "is there already" in refused(night.nightshift("best", "--weights", str(folder)))
+    assert "is there already" in refused(night.nightshift("export", "mlx-lm", "--out", str(folder)))
     with pytest.raises(FileNotFoundError):
         write_folder(place_of(night), best_of(night), dataclasses.replace(kept_weights(night), path=tmp_path / "gone"),
                      tmp_path / "other")  # fmt: skip
@@ -166,14 +163,14 @@ def test_weights_that_are_cut_off_a_link_or_gone_are_not_taken_and_the_remedy_is
     whole = path.read_bytes()
     (tmp_path / "elsewhere").write_bytes(whole)
     path.write_bytes(whole[:-1])
-    assert "no weights" in refused(night.nightshift("best", "--weights", model))
+    assert "no weights" in refused(night.nightshift("export", "mlx-lm", "--out", model))
     path.unlink()
     path.symlink_to(tmp_path / "elsewhere")
-    sentence = refused(night.nightshift("best", "--weights", model))
+    sentence = refused(night.nightshift("export", "mlx-lm", "--out", model))
     assert "attempt 1 of night t has no weights here" in sentence
-    assert "nightshift replay t:1" in sentence
+    assert "nightshift take t:1, and " in sentence
     assert not (tmp_path / "model").exists()
-    assert told(night)["make them"] == "nightshift replay t:1"
+    assert told(night)["weights"] is None
 
 
 def test_the_run_with_the_lowest_score_gives_the_weights(night, tmp_path):
@@ -190,25 +187,6 @@ def test_the_run_with_the_lowest_score_gives_the_weights(night, tmp_path):
     assert f"| the script | {first.score.val_bpb:.6f}" in card
     assert ", mean of 3 seeds |" in card
     assert "Brackets hold 95 % intervals" in card
-
-
-def test_the_weights_of_a_replay_serve_where_those_of_the_night_are_gone(night, tmp_path):
-    path = weights(night, 1)
-    protocol = best_of(night).record.protocol
-    facts = asdict(Replay(3, 2.5, None, None, "a CPU", protocol, ()))
-    others = {"protocol": "x"}, {"failure": "audit"}, {"val_bpb": None}, {"val_bpb": "low"}
-    for name, changes in (("1-b", {}), ("10-a", {}), *((f"1-{at}", change) for at, change in enumerate(others))):
-        replay = night.folder("t") / "replays" / name
-        replay.mkdir(parents=True)
-        now = facts | {"val_bpb": 2.5 if name == "1-b" else 2.0} | changes
-        (replay / "replay.json").write_text(json.dumps({"now": now}))
-        shutil.copyfile(path, replay / "model.safetensors")
-    assert kept_weights(night).path == path
-    path.unlink()
-    assert kept_weights(night).path.parent.name == "1-b"
-    card = write_model(night, tmp_path / "model")
-    assert "| these weights (seed 3) | 2.500000 |" in card
-    assert "in a replay after the night" in card
 
 
 # ---- sample ----------------------------------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Path:
         patch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
         grounds = Grounds(make_repository(root / "user", first))
         grounds.try_scripts("t", [kept], budget_s=3.0)
-        done = grounds.nightshift("best", "--weights", str(root / "model"))
+        done = grounds.nightshift("export", "mlx-lm", "--out", str(root / "model"))
         assert done.returncode == 0, done.stderr
         sampled = grounds.nightshift("sample", TEXT, "--temperature", "0", "--tokens", "90")
         (root / "sampled.txt").write_text(sampled.stdout)

@@ -257,7 +257,7 @@ def test_files_that_are_no_entries_are_put_aside(folder, queue, content):
     (folder / "0001.patch").write_text(content)
     put(folder, SCRIPT.replace("DEPTH = 4", "DEPTH = 5"))
     assert queue.ideas(brief(SCRIPT))[0].title == "an idea"
-    assert "submit it" in aside(folder, "refused")["0001"]
+    assert "put it there with: nightshift try --queue" in aside(folder, "refused")["0001"]
 
 
 @pytest.mark.parametrize("basis", ["9", "9" * 9, "9" * 5000])

@@ -23,7 +23,7 @@ from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.record import Record
 from agent.records.summary import summary_of
-from agent.view.live import Job, NightScreen, RunScreen, Screen
+from agent.view.live import Job, NightScreen, Screen
 from agent.view.screen import print_folded, steadfast
 from agent.view.words import progress_words
 
@@ -91,12 +91,11 @@ def test_absurd_numbers_do_not_flood_the_screen():
 
 def test_a_log_tells_what_begins_and_a_line_a_minute_of_how_far_it_is():
     console = Console(width=120, file=io.StringIO())
-    screen = RunScreen(console, 300)
-    screen.begin("#1 LR", "training, seed 0")
+    screen = Screen(console, 300)
     for second in range(120):
-        screen.progressed(HALFWAY, second)
-    screen.begin("#1 LR", "scoring")
-    screen.progressed(None, 61.0)
+        screen.show({LOCAL: Job("#1 LR", "training, seed 0", training=HALFWAY, elapsed_s=second)})
+    for second in (0.0, 61.0):
+        screen.show({LOCAL: Job("#1 LR", "scoring", elapsed_s=second)})
     assert console.file.getvalue().splitlines() == [
         "#1 LR · training, seed 0",
         "   #1 LR · training, seed 0 · 45% · 165 s left · 1,850 tokens/s · loss 4.250 · step 70",

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -36,24 +37,36 @@ def told(place: Place, *words: str) -> str:
     return done.stdout
 
 
+def minute(at: str) -> str:
+    return f"{datetime.fromisoformat(at):%Y-%m-%d %H:%M:%S} UTC"
+
+
 def test_status_says_what_its_json_has_and_that_is_what_all_facts_say(place):
-    facts, shown = json.loads(told(place, "--json")), told(place)
-    assert facts["summary"] == plain(summary_of(read_night(place, "t")))
+    facts = json.loads(told(place, "--json"))
+    record = read_night(place, "t")
+    assert facts["summary"] == plain(summary_of(record))
     assert (facts["running"], facts["left"], facts["tag"]) == (None, None, "t")
-    now = facts["summary"]
+    now, night = facts["summary"], facts["summary"]["night"]
+    best, gain, dawn = now["best"], now["gain"], now["dawn"]
+    shown = told(place)
     for words in (
-        "night t: not running; it began 2026-01-02 03:04:05 UTC, its last run ended ",
-        "branch experiments/30s-t, 30 s a run, a CPU, protocol pppppppppppp",
+        f"night {facts['tag']}: not running; it began {minute(night['started'])}, "
+        f"its last run ended {minute(now['ended'])}",
+        f"branch {record.branch}, {night['budget_s']:g} s a run, {night['device']}, protocol {night['protocol']}",
         f"8 attempts, {now['ideas']} of them ideas: "
         f"{now['kept']} kept, {now['discarded']} discarded, {now['crashed']} crashed, 1 unfinished",
-        f"best val_bpb {now['best']['val_bpb']:.6f} (#4), ",
-        f" ± {now['gain']['mean_bpb'] - now['gain']['low_bpb']:.6f} below the baseline's ",
-        "dawn: confirmed #4 both, on experiments/30s-t-confirmed, an honest gain of +0.050000 [",
-        f"σ {now['noise']['sigma_bpb']:.6f} from {now['noise']['runs']} repeated runs",
-        "12 s asking",
-        "#6 later",
-        "\nllm ",
+        f"best val_bpb {best['val_bpb']:.6f} (#{best['number']})",
+        f" ± {gain['mean_bpb'] - gain['low_bpb']:.6f} below the baseline's ",
+        f"dawn: confirmed #{dawn['script']} both, on {record.branch}-confirmed",
+        f"an honest gain of {dawn['honest']['mean_bpb']:+.6f}",
+        f"σ {now['noise']['sigma_bpb']:.6f} from {now['noise']['runs']} repeated runs; a difference of two single runs "
+        f"below {now['noise']['smallest_bpb']:.6f} may be luck",
+        f"{3600 * now['hours']['asking']:.0f} s asking",
+        f"${now['usd']:.2f}",
+        "#{} {}".format(*now["unfinished"][0]),
+        *(f"{one['source']:<8}" for one in now["sources"]),
         "nightshift take t:confirmed  the confirmed script, into your working tree",
+        "take t:confirmed ",
     ):
         assert words in shown, words
 
@@ -88,7 +101,8 @@ def test_status_names_the_commands_that_come_next(place):
         (dataclasses.replace(now, dawn=None, night=dataclasses.replace(night, budget_s=30.0)), "results t"),
     ):
         commands = [*next_commands(known, "nightshift run --tag t")]
-        assert (commands[1], commands[2]) == (f"nightshift {second}", "nightshift run --tag t")
+        assert commands[:2] == ["nightshift show t:best", f"nightshift {second}"]
+        assert commands[-1] == "nightshift run --tag t"
 
 
 def test_another_night_than_the_one_that_runs_can_be_asked_for(place):
@@ -98,6 +112,12 @@ def test_another_night_than_the_one_that_runs_can_be_asked_for(place):
     unknown = Grounds(place.repo.root).nightshift("status", "u")
     assert (unknown.returncode, unknown.stdout) == (2, "")
     assert unknown.stderr == "nightshift: night u has no journal here; there are: t\n"
+
+
+def test_words_that_a_command_does_not_take_are_named_with_its_help(place):
+    done = Grounds(place.repo.root).nightshift("status", "--tga", "t")
+    assert done.returncode == 2
+    assert done.stderr == "nightshift: Unknown option: --tga; see: nightshift status --help\n"
 
 
 def test_status_for_programs_starts_without_numpy_rich_and_the_other_commands(place):
