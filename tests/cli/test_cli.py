@@ -58,7 +58,7 @@ def test_a_misspelt_command_is_told_from_the_one_with_a_similar_name_folded_on_a
     with Terminal(command("stauts"), grounds.root, columns=40) as terminal:
         assert terminal.to_the_end() == 2
         lines = terminal.text().rstrip().splitlines()
-    assert lines[0] == "nightshift: there is no command"
+    assert max(map(len, lines)) <= 40
     assert " ".join(" ".join(lines).split()).endswith("similar: nightshift status; see all with: nightshift --help")
 
 
