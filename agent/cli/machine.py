@@ -32,26 +32,17 @@ from agent.view.screen import folded, print_lines, terminal_width
 
 LOOK_S = 120  # a first import of MLX on a slow disk
 SLOW_GFLOPS = 30  # MLX's reference BLAS reaches about 8, an optimised one over 100
-CONTENDED_SHARE = 0.25  # of the cores that we may use: the share that others may take unnoticed
 
 # Asked of a short process each: a broken MLX must not take the doctor with it.
-# Speed is the best of several short measurements, with pauses in which other programs' load shows.
+# Speed is the best of several short measurements.
 DEVICE = """
-import json, os, time
+import json
 from agent.lab import hardware
-import psutil
 blas = hardware.tune()
 from agent.lab.kernels.device import kernel_device
-kind, name, flops = hardware.device_kind(), hardware.device_name(), []
-others, began = psutil.cpu_percent(0.5) / 100, time.monotonic()
-while len(flops) < 3 or time.monotonic() - began < 1.2:
-    flops.append(hardware.matmul_flops(1024, repeats=2))
-    time.sleep(0.1)
-cores = os.cpu_count()
-print(json.dumps(dict(
-    kind=kind, name=name, gflops=max(flops) / 1e9, blas=blas, cores=hardware.usable_cores(),
-    others=others * cores, machine_cores=cores, has_kernels=kernel_device() is not None,
-)))
+gflops = max(hardware.matmul_flops(1024, repeats=2) for _ in range(5)) / 1e9
+kind, name = hardware.device_kind(), hardware.device_name()
+print(json.dumps(dict(kind=kind, name=name, gflops=gflops, blas=blas, has_kernels=kernel_device() is not None)))
 """
 # Where there are none: whether a night could prepare them.
 DATA = """
@@ -151,15 +142,7 @@ class Device:
     name: str
     gflops: float
     blas: str | None  # the optimised one that was put in front of MLX's own
-    cores: int  # that we may use
-    others: float  # cores that other programs kept busy meanwhile
-    machine_cores: int
     has_kernels: bool = False  # of our own, compiled for it
-
-    @property
-    def is_contended(self) -> bool:
-        """Return whether other programs use cores that we may use; a container may have fewer than the machine."""
-        return self.others > self.machine_cores - (1 - CONTENDED_SHARE) * self.cores
 
 
 def _device() -> Iterator[Finding]:
@@ -187,20 +170,13 @@ def gpus() -> Iterator[Finding]:
 
 
 def speed(device: Device) -> Finding:
-    """Say how fast a matrix product is, and why it is slow if it is: a missing package, or other programs."""
-    said = f"float32 matmul: {device.gflops:,.0f} GFLOP/s"
-    if device.is_contended:
-        said += f" while other programs keep {device.others:.1f} of {device.machine_cores} cores busy"
-    is_slow = device.gflops < SLOW_GFLOPS
-    if is_slow and device.kind == "cpu" and device.blas is None and sys.platform == "linux":
+    """Say how fast a matrix product is, and what may be missing where it is slow."""
+    said, remedy = f"float32 matmul: {device.gflops:,.0f} GFLOP/s", "this machine is slow, or busy with other programs"
+    if device.kind == "cpu" and device.blas is None and sys.platform == "linux":
         remedy = f"an optimised BLAS is missing; install it: {command_for('cpu')}"
         if os.environ.get("NIGHTSHIFT_BLAS") == "off":
             remedy = "the optimised BLAS is turned off; unset NIGHTSHIFT_BLAS"
-    elif device.is_contended:
-        remedy = "the machine is busy; runs beside other programs get fewer steps, and their scores compare badly"
-    else:
-        remedy = "this machine is slow, and nothing that could be installed is missing"
-    return Finding("speed", not (is_slow or device.is_contended), said, remedy, essential=False)
+    return Finding("speed", device.gflops >= SLOW_GFLOPS, said, remedy, essential=False)
 
 
 # ---- the folder and the rest of the machine --------------------------------------------------------------------------

@@ -11,7 +11,6 @@ from cyclopts.validators import Number
 from agent.cli.find import latest_tag, place_meant, record_of
 from agent.errors import NightError
 from agent.files import write_plain
-from agent.invocation import typed
 from agent.night.lock import holder
 from agent.records.place import Place
 from agent.text import counted
@@ -45,22 +44,15 @@ def report(tag: str | None = None, /, *, open: bool = False, out: Path | None = 
     path = out or place.folder(night.tag) / PAGE
     if out is None and path.is_symlink():  # a clone may bring one
         path.unlink(missing_ok=True)
-    _make_room(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
     write_plain(path, page(night, gather(place, night)))
     print(f"wrote {path}: {night.tag}, {counted(len(night.attempts), 'attempt')}")
     if png is not None:
-        _make_room(png)
+        png.parent.mkdir(parents=True, exist_ok=True)
         png.write_bytes(picture(night))
         print(f"wrote {png}")
     if open and not webbrowser.open(path.resolve().as_uri()):
         print(f"no browser can be opened here; open {path.resolve()} in one")
-
-
-def _make_room(path: Path) -> None:
-    """Make the folder of a file; raise NightError where a folder is in its place."""
-    if path.is_dir():
-        raise NightError(f"{path} is a folder; name a file, as in {typed('report', '--out', str(path / PAGE))}")
-    path.parent.mkdir(parents=True, exist_ok=True)
 
 
 # ---- serve -----------------------------------------------------------------------------------------------------------

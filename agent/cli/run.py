@@ -13,10 +13,10 @@ import psutil
 
 from agent.cli.answer import Answer
 from agent.cli.find import find_night, known_tag, record_of
-from agent.cli.options import SCRIPT, Count, NightOptions, Positive, PositiveInt, RunOptions
+from agent.cli.options import Count, NightOptions, Positive, PositiveInt, RunOptions
 from agent.cli.status import next_commands, show_night
 from agent.errors import MachineError, NightError, NothingYet
-from agent.experiment import WHOLE, History, Lease, Night, is_look, runs_at_dawns, short
+from agent.experiment import WHOLE, Lease, Night, is_look, short
 from agent.invocation import typed
 from agent.judging.findings import Findings
 from agent.judging.judges import judge_in_words
@@ -32,7 +32,6 @@ from agent.proposers.registry import ideas_from
 from agent.records.place import place_of_night
 from agent.records.record import Record, of_journal
 from agent.records.summary import summary_of
-from agent.records.terms import as_words
 from agent.sandbox.watch import BUSY_SHARE, limits_of_machine
 from agent.text import counted
 from agent.view.answer import plain
@@ -92,7 +91,7 @@ def run(
             context.watcher.said(most if runs else "dawn goes to its end")
             confirm_night(context, runs)
         record = of_journal(context.journal)
-    _show_end(record, run_on(limits, night.script, record.tag, record.attempts))
+    _show_end(record)
 
 
 def named_text(dataset: str) -> str:
@@ -100,34 +99,13 @@ def named_text(dataset: str) -> str:
     return dataset if dataset in DATASETS else str(Path(dataset).expanduser().absolute())
 
 
-def _show_end(record: Record, go_on: str) -> None:
+def _show_end(record: Record) -> None:
     """Print what was tried, what to believe of it, and the commands that come next, on one screen."""
     now = summary_of(record)
     print("\n".join(["", *tried_lines(record.attempts, terminal_width())]))
     show_night(record, now, crew_of(record))
     print_folded([belief(now)] if now.ideas else [])
-    print_next(next_commands(now, go_on))
-
-
-def run_on(limits: Limits, script: Path, tag: str, history: History) -> str:
-    """Return the command that goes on with a night for as long again; its journal knows all other options."""
-    ideas = sum(attempt.is_idea for attempt in history[1:])
-    asked = {
-        "experiments": _as_many_more(limits.experiments, ideas),
-        "hours": limits.hours,
-        "dawn": _as_many_more(limits.dawn_runs, runs_at_dawns(history)),
-    }
-    given = as_words({name: limit for name, limit in asked.items() if limit is not None})
-    return typed("run", "--tag", tag, *_script_words(script), *given)
-
-
-def _as_many_more(most: int | None, done: int) -> int | None:
-    """Keep a limit that counts over the whole night while it is not used up; else raise it by as many again."""
-    return done + most if most is not None and 0 < most <= done else most
-
-
-def _script_words(script: Path) -> list[str]:
-    return ["--script", str(script)] if script != SCRIPT else []
+    print_next(next_commands(now))
 
 
 # ---- the beginning ---------------------------------------------------------------------------------------------------
@@ -262,12 +240,9 @@ def confirm(
     request = Request(place, tag, night.budget_s, night.seed, night.terms, sources=())
     with open_context(request) as context:
         context.watcher.said(f"dawn of night {tag}: up to {counted(runs, 'run')} of {context.night.budget_s:g} s")
-        before = runs_at_dawns(context.journal.attempts())
         findings = confirm_night(context, runs)
-        left = max(1, runs + before - runs_at_dawns(context.journal.attempts()))
         ended_early = context.stop.after_run
-    again = typed("confirm", tag, "--runs", str(left), *_script_words(night.script))
-    return answer_of_dawn(tag, findings, again if ended_early else None)
+    return answer_of_dawn(tag, findings, typed("confirm", tag) if ended_early else None)
 
 
 def answer_of_dawn(tag: str, findings: Findings | None, go_on_with: str | None) -> Answer:

@@ -60,7 +60,7 @@ def status(tag: str | None = None, /, *, follow: bool = False) -> Answer:
 
         show_night(record, now, crew, who, stopping=stopping)
         if who is None:
-            print_next(next_commands(now, typed("run", "--tag", tag)))
+            print_next(next_commands(now))
         if (line := tries_line(tries)) is not None:
             print(line)
 
@@ -81,7 +81,7 @@ def show_night(
     print_folded(failure_lines(now.sources))
 
 
-def next_commands(now: NightSummary, go_on: str) -> dict[str, str]:
+def next_commands(now: NightSummary) -> dict[str, str]:
     """Return the commands that come next for a night that does not run, each with what it is for."""
     tag, dawn, commands = now.night.tag, now.dawn, dict[str, str]()
     is_a_look = is_look(now.night.budget_s)
@@ -95,7 +95,7 @@ def next_commands(now: NightSummary, go_on: str) -> dict[str, str]:
             commands[typed("results", tag)] = "all that was tried, one line each"
         if is_a_look:
             commands[typed("run")] = "a real night: 5 min a run"
-    return {**commands, go_on: "go on with this night"}
+    return {**commands, typed("run", "--tag", tag): "go on with this night"}
 
 
 def _left_words(who: Holder, now: NightSummary) -> str | None:

@@ -7,8 +7,6 @@ from agent.errors import NothingYet
 from agent.invocation import typed
 from agent.night.lock import AFTER_RUN, NOW, Stop, holder, is_held
 from agent.proposers.notes import add_note
-from agent.proposers.registry import has_reader, ideas_from
-from agent.records.journal import Journal
 from agent.view.screen import print_folded
 
 
@@ -22,14 +20,7 @@ def note(text: str, /, *words: str, tag: str | None = None) -> Answer:
     """
     place, tag, _ = find_night(tag)
     add_note(place.folder(tag), " ".join((text, *words)), utc_now())
-    with Journal.read(place.journal(tag)) as journal:
-        terms = journal.night().terms
-    said = f"night {tag} is told before its next proposal"
-    if not has_reader(terms):
-        said = (
-            f"noted, but nothing reads it yet: night {tag} has its ideas from {ideas_from(terms)}; name a model or an "
-            f"agent as it goes on, with: {typed('run', '--tag', tag, '--llm', 'PROVIDER:MODEL')}, or --command"
-        )
+    said = f"noted; a model or an agent of night {tag} reads it before its next proposal, and the search cannot read"
     return Answer({"tag": tag}, lambda: print_folded([said]))
 
 

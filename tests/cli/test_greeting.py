@@ -15,7 +15,7 @@ from judged import scored_attempt, scored_run
 from nights import Grounds, Quiet, scripted_context
 from samples import NIGHT
 
-from agent.cli.run import busy_lines, greet, run_on
+from agent.cli.run import busy_lines, greet
 from agent.experiment import Terms
 from agent.lab.hardware import usable_cores
 from agent.night.limits import Limits, pace_words
@@ -128,26 +128,6 @@ def test_a_gpu_in_use_is_noticed(tmp_path, monkeypatch, answer, said):
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,4")
     assert gpu_in_use() == said
-
-
-HISTORY = [scored_attempt(number, 1.0) for number in range(4)]
-CONFIRMED = [scored_attempt(0, 1.0, dawn=(1.0, 1.0, 1.0)), scored_attempt(1, 0.9, parent=0, dawn=(0.9, 0.9))]
-
-
-@pytest.mark.parametrize(
-    ("limits", "script", "history", "wanted"),
-    [
-        (Limits(), "train_mlx.py", HISTORY, ""),
-        (Limits(3), "train_mlx.py", HISTORY, " --experiments 6"),
-        (Limits(9), "train_mlx.py", HISTORY, " --experiments 9"),  # it was stopped before
-        (Limits(None, 8.0, 3), "train_mlx.py", HISTORY, " --hours 8 --dawn 3"),
-        (Limits(), "lab/my script.py", HISTORY, " --script 'lab/my script.py'"),
-        (Limits(dawn_runs=0), "train_mlx.py", CONFIRMED, " --dawn 0"),
-        (Limits(dawn_runs=5), "train_mlx.py", CONFIRMED, " --dawn 10"),
-    ],
-)
-def test_the_command_that_goes_on_gives_a_night_as_long_again(limits, script, history, wanted):
-    assert run_on(limits, Path(script), "t", history).endswith(f"nightshift run --tag t{wanted}")
 
 
 def test_a_night_of_another_script_goes_on_without_naming_it(grounds, monkeypatch):

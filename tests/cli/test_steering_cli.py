@@ -64,13 +64,12 @@ def test_an_edit_in_the_queue_starts_nothing_and_is_tried_by_the_next_night(mixe
 
 
 def test_an_agent_reads_the_note(mixed):
-    assert mixed.told.startswith("noted, but nothing reads it yet: night t has its ideas from queue")
+    assert mixed.told.startswith("noted; a model or an agent of night t reads it before its next proposal")
     assert mixed.attempts[2].proposal.title == "as told"
     assert mixed.attempts[2].proposal.script.endswith(f'TOLD = "- {NOTE}"\n')
 
 
-def test_a_note_to_a_night_of_an_agent_is_told_to_it(mixed):
-    assert mixed.grounds.nightshift("note", "more").stdout == "night t is told before its next proposal\n"
+def test_a_note_goes_to_the_night_that_is_named(mixed):
     with Journal.create(Place.of(mixed.grounds.root / "train_mlx.py").journal("u"), NIGHT):
         pass
     mixed.grounds.nightshift("note", "hello", "--tag", "u")

@@ -9,15 +9,12 @@ from typing import Any
 
 import pytest
 from commands import refused
-from mcp.shared.exceptions import MCPError
 from mcp_clients import Agent, agent_in
-from nights import PROJECT, Grounds, command, environment, make_repository, unigram
+from nights import Grounds, command, environment, make_repository, unigram
 
-from agent.invocation import SKILL
 from agent.mcp import MOST_CHARS, result_of
 
 TOOLS = ("try_edit", "wait", "status", "facts", "history", "show", "take", "note")
-PROGRAM = "# One edit at a time\n"
 CLIENT = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "toy", "version": "1"}}
 HELLO = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": CLIENT})
 READING = {"wait", "status", "facts", "history", "show"}
@@ -27,7 +24,6 @@ READING = {"wait", "status", "facts", "history", "show"}
 def user(tmp_path_factory: pytest.TempPathFactory) -> Grounds:
     """A repository in which no night has run."""
     root = make_repository(tmp_path_factory.mktemp("mcp") / "user", unigram())
-    (root / "program.md").write_text(PROGRAM)
     return Grounds(root)
 
 
@@ -53,17 +49,6 @@ def test_what_the_command_line_refuses_is_an_error_with_its_sentence(agent):
     assert (result.structured_content["schema_version"], result.structured_content["exit_code"]) == (1, 2)
     sentence = "night --help has no journal here; there are: none"
     assert result.structured_content["error"] == result.content[0].text == sentence
-
-
-def test_the_pages_that_an_agent_reads_first_are_resources(agent):
-    listed = agent.portal.call(agent.client.list_resources).resources
-    assert [one.uri for one in listed] == ["nightshift://SKILL.md", "nightshift://program.md"]
-    (page,) = agent.portal.call(agent.client.read_resource, "nightshift://SKILL.md").contents
-    assert page.text == (PROJECT / SKILL).read_text()
-    (page,) = agent.portal.call(agent.client.read_resource, "nightshift://program.md").contents
-    assert page.text == PROGRAM  # that of the user
-    with pytest.raises(MCPError):
-        agent.portal.call(agent.client.read_resource, "nightshift://../secret")
 
 
 def test_arguments_that_a_tool_does_not_take_reach_no_command(agent):

@@ -100,7 +100,7 @@ def test_status_names_the_commands_that_come_next(place):
         (dataclasses.replace(now, dawn=None, gain=None), "results t"),
         (dataclasses.replace(now, dawn=None, night=dataclasses.replace(night, budget_s=30.0)), "results t"),
     ):
-        commands = [*next_commands(known, "nightshift run --tag t")]
+        commands = [*next_commands(known)]
         assert commands[:2] == ["nightshift show t:best", f"nightshift {second}"]
         assert commands[-1] == "nightshift run --tag t"
 
