@@ -84,7 +84,7 @@ def test_every_promise_of_contributing_md_has_tests_that_the_readmes_command_run
         assert texts, promise
         for text in texts:
             assert text.count("\ndef test_") > text.count("\n@pytest.mark.slow"), promise
-            assert "\npytestmark = pytest.mark.slow" not in text, promise
+            assert "mark.slow" not in text.partition("\npytestmark = ")[2][:150], promise
 
 
 def test_every_cheat_that_tests_a_promise_of_security_md_is_there():

@@ -9,6 +9,7 @@ from nights import Grounds, scripted_context, unigram
 from agent.experiment import Ending, Status
 from agent.judging.failures import MESSAGES, told_by
 from agent.night.loop import run_night
+from agent.runs.train import slow, usual_steps_s
 
 WATCHDOG = (
     "libc++abi: terminating due to uncaught exception of type std::runtime_error: [METAL] Command buffer execution "
@@ -61,6 +62,15 @@ def test_an_edit_has_one_void_run_and_one_more_for_each_four_that_counted():
     assert attempt(0, spoilt, spoilt, again).may_be_void(0)
     assert not attempt(0, spoilt, spoilt, spoilt).may_be_void(0)
     assert attempt(1, timed(1.0, Ending.SLEPT), timed(1.0, Ending.LOST)).may_be_void(0), "those no script can cause"
+
+
+def test_a_run_that_is_a_fifth_slower_than_others_of_its_script_is_the_machines():
+    usual_per_s = usual_steps_s(attempt(1, timed(10.0), timed(12.0, seed=1), timed(11.0, seed=2)))
+    assert usual_per_s == 11.0
+    assert slow(timed(0.79 * 11.0), usual_per_s) == "it trained 21% slower than other runs of its script"
+    assert slow(timed(0.81 * 11.0), usual_per_s) is None
+    assert slow(timed(1.0, trained_s=1.9), usual_per_s) is None, "too short to tell"
+    assert usual_steps_s(attempt(0, timed(10.0))) is None, "its first run compiles"
 
 
 # ---- a night ---------------------------------------------------------------------------------------------------------
