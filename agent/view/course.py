@@ -1,11 +1,8 @@
-"""Follow the best script, the dials and the tree of kept edits through a night. Pure."""
+"""Follow the best script and the dials through a night. Pure."""
 
-from collections import defaultdict
-from collections.abc import Iterator
-
-from agent.experiment import Attempt, Status
+from agent.experiment import Status
 from agent.records.record import Record
-from agent.records.summary import Scored, gain_bpb
+from agent.records.summary import Scored
 from agent.script.dials import Value
 
 
@@ -51,36 +48,3 @@ def settings(night: Record) -> dict[int, dict[str, Value]]:
         first |= {name: before for name, (before, _) in turned.items() if name not in above.keys() | first}
         values[attempt.number] = above | {name: after for name, (_, after) in turned.items()}
     return {number: first | turned for number, turned in values.items()}
-
-
-# ---- the tree of kept edits ------------------------------------------------------------------------------------------
-
-
-def tree(record: Record, most: int) -> list[tuple[Attempt, int]]:
-    """Return the attempts that were ever kept and the overtaken ones that they merge, each below its parent.
-
-    Beside each stands how far from the best script's line it is. Of a long night those of the largest gains are shown,
-    at most so many, each below its nearest ancestor among them.
-    """
-    kept = [attempt for attempt in record.attempts if attempt.was_kept]
-    kept.sort(key=lambda attempt: attempt.number and -(gain_bpb(attempt, record.parent(attempt)) or 0.0))
-    shown = {attempt.number for attempt in kept[:most]}
-    shown |= {attempt.proposal.merges for attempt in kept[:most] if attempt.proposal.merges is not None}
-    line, ancestor = set[int](), record.best
-    while ancestor is not None:
-        line.add(ancestor.number)
-        ancestor = record.parent(ancestor)
-    children = defaultdict[int | None, list[Attempt]](list)
-    for number in sorted(shown & record.by_number.keys()):
-        parent = record.parent(record.by_number[number])
-        while parent is not None and parent.number not in shown:
-            parent = record.parent(parent)
-        children[None if parent is None else parent.number].append(record.by_number[number])
-
-    def below(parent: int | None, depth: int) -> Iterator[tuple[Attempt, int]]:
-        for attempt in sorted(children[parent], key=lambda one: (one.number in line, one.number)):
-            further = depth if attempt.number in line or parent is None else depth + 1
-            yield attempt, further
-            yield from below(attempt.number, further)
-
-    return list(below(None, 0))

@@ -32,7 +32,6 @@ from agent.view.words import BETWEEN, doing_words, gain_words, progress_words, w
 from agent.view.workers import in_order
 
 EARLIER = 3  # verdicts that are shown where somebody begins to follow
-PLAIN_EVERY_S = 60.0
 DRAWN_EVERY_S = 0.5  # a drawing takes some milliseconds, which a run on a CPU would have used
 ASKING, PREPARING = "asking", "preparing"  # what a night does beside the jobs of its workers
 LONGEST_BAR = 40  # columns
@@ -146,7 +145,7 @@ def _standing(now: NightSummary, left: Left | None) -> Iterator[tuple[str, Seque
 
 
 class Screen:
-    """Draw a panel below lines that scroll on a terminal; elsewhere print a plain line now and then."""
+    """Draw a panel below lines that scroll on a terminal; elsewhere print a plain line for each run."""
 
     def __init__(self, console: Console, budget_s: float) -> None:
         self._console, self._budget_s = console, budget_s
@@ -157,7 +156,6 @@ class Screen:
                 redirect_stdout=False, redirect_stderr=False,
             )  # fmt: skip
         self._jobs: dict[str, Job] = {}  # by worker
-        self._said_s: dict[str, float] = {}  # worker → the seconds of its job when a log was last told of it
         self._drawn_at_s = 0.0
 
     def said(self, sentence: str) -> None:
@@ -178,23 +176,14 @@ class Screen:
             if worker not in before or (job.title, job.doing) != (before[worker].title, before[worker].doing)
         ]  # fmt: skip
         if self._live is None:
-            self._log(began)
+            for worker in began:
+                if Doing.TRAINING in jobs[worker].doing:
+                    whose = [worker] if len(jobs) > 1 else []
+                    self.said(BETWEEN.join([*whose, jobs[worker].title, jobs[worker].doing]))
         elif began or before.keys() != jobs.keys() or time.monotonic() - self._drawn_at_s >= DRAWN_EVERY_S:
             self._drawn_at_s = time.monotonic()
             self._live.start()
             self._live.update(panel(self._budget_s, jobs, now, left), refresh=True)
-
-    def _log(self, began: Sequence[str]) -> None:
-        """Tell a log of runs that began, and once a minute how far each job is."""
-        for worker, job in self._jobs.items():
-            words = [*([worker] if len(self._jobs) > 1 else []), job.title, *([job.doing] if job.doing else [])]
-            if worker in began:
-                self._said_s[worker] = 0.0
-                if Doing.TRAINING in job.doing:
-                    self.said(BETWEEN.join(words))
-            elif job.elapsed_s is not None and job.elapsed_s - self._said_s[worker] >= PLAIN_EVERY_S:
-                self._said_s[worker] = job.elapsed_s
-                self.said(f"   {BETWEEN.join([*words, *job.pace(self._budget_s)])}")
 
     def close(self) -> None:
         """Remove the panel; what is said later stands where it was."""

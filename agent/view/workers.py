@@ -22,18 +22,15 @@ class Load:
 
     workers: int  # of its latest call
     at_work_s: float  # that the night was at work
-    busy_s: float  # of all workers together
     utilisation: float | None  # their share of the time of all workers, 0 to 1; None before the first run
     experiments_an_hour: float | None  # ideas that were decided, dawn's questions not among them
 
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """Hold what one worker has done, and what it does now."""
+    """Hold a worker, and what it does now."""
 
     name: str  # such as gpu 1; local for the one worker of a night that has no others
-    runs: int  # that it has begun
-    busy_s: float  # training, scoring and audits, by the journal
     work: Work | None = None  # what it does now
     title: str | None = None  # of the attempt that it works on
 
@@ -58,12 +55,10 @@ class Crew:
 def crew_of(record: Record, work: Iterable[Work] = (), now_s: float | None = None) -> Crew:
     """Return the workers of a night; now_s: the time where the night runs, None where it does not."""
     jobs = {} if now_s is None else {job.worker: job for job in work if job.doing is not Doing.REHEARSING}
-    busy = busy_times(record, now_s)
     workers = []
-    for name in sorted({*busy, *jobs}, key=in_order):
-        own, job = busy.get(name, ()), jobs.get(name)
-        title = record.attempts[job.attempt].title if job is not None else None
-        workers.append(Worker(name, len(own), sum(ended_s - began_s for began_s, ended_s in own), job, title))
+    for name in sorted({*busy_times(record), *jobs}, key=in_order):
+        job = jobs.get(name)
+        workers.append(Worker(name, job, record.attempts[job.attempt].title if job is not None else None))
     contention = contention_of(record.attempts[:1])  # as long as there were no other runs
     return Crew(tuple(workers), load_of(record, now_s), contention)
 
@@ -116,7 +111,6 @@ def load_of(record: Record, now_s: float | None = None) -> Load:
     return Load(
         workers=record.calls[-1].workers if record.calls else len(stretches[-1][2]) if stretches else 1,
         at_work_s=at_work_s,
-        busy_s=busy_s,
         utilisation=busy_s / available_s if available_s else None,
         experiments_an_hour=3600 * ideas / at_work_s if at_work_s else None,
     )

@@ -26,14 +26,13 @@ from agent.records.record import Record
 from agent.records.summary import gain_bpb, summary_of
 from agent.text import budget, counted, diff_lines, duration, one_line, percent_sure
 from agent.view import words
-from agent.view.course import tree
 from agent.view.page import charts
 from agent.view.run_files import curve
 
-ALL, NEWEST = 150, 75  # a longer night shows the edits and curves of what was ever kept, and of its newest attempts
+NEWEST = 100  # attempts whose edits and curves are shown, beside those that were ever kept
 POINTS, LINES, LINE_CHARS = 30, 300, 400  # of a curve, of a diff, of its lines
 MOST_CHARS = 1_000_000  # of all diffs of a night
-TITLE_CHARS, MOST_BRANCHES = 2000, 60
+TITLE_CHARS = 2000
 STEEP = 0.08  # of the budget: the first losses would flatten the rest
 
 
@@ -64,7 +63,6 @@ def page(night: Record, extras: Extras | None = None, live: str = "", version: i
         workers=len({run.worker for attempt in night.attempts for run in attempt.runs}),
         progress=charts.progress_of(night),
         dials=charts.dials_of(night),
-        tree=tree(night, MOST_BRANCHES),
         extras=extras or Extras(),
         policy=_policy(style, scripts, connect=bool(live)),
         style=Markup(style),
@@ -146,8 +144,8 @@ def gather(place: Place, night: Record) -> Extras:
 
 
 def telling(night: Record) -> list[Attempt]:
-    """Return the attempts whose edits and curves are shown."""
-    newest = len(night.attempts) - (NEWEST if len(night.attempts) > ALL else ALL)
+    """Return the attempts whose edits and curves are shown: what was ever kept, and the newest."""
+    newest = len(night.attempts) - NEWEST
     return [attempt for at, attempt in enumerate(night.attempts) if at >= newest or attempt.was_kept]
 
 

@@ -6,6 +6,7 @@ The night never waits for it and never fails with it: one process at most, and a
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from agent.invocation import own_command, typed
 from agent.records.place import Place
@@ -13,7 +14,7 @@ from agent.text import SAID_CHARS, one_line
 
 PAGE = "report.html"
 LEAST_S = 30.0  # between two beginnings: attempts that settle faster are in the next page
-PATIENCE_S, POLL_S = 60.0, 0.05  # at the night's end
+PATIENCE_S = 60.0  # at the night's end
 GENTLY = ("nice", "-n", "19")
 
 
@@ -37,14 +38,12 @@ class PageWriter:
             self._child.kill()  # its page is an older one
             self._child.wait()
         self._start([])  # the night needs the machine no longer
-        deadline_s = time.monotonic() + PATIENCE_S
-        while self._is_at_work():
-            if self._hurried() or time.monotonic() > deadline_s:
-                self._said(f"report: {self.out}, written in a moment")
-                return
-            time.sleep(POLL_S)
+        with suppress(subprocess.TimeoutExpired):
+            if self._child is not None and not self._hurried():
+                self._child.wait(PATIENCE_S)
+        later = ", written in a moment" if self._is_at_work() else ""
         if not self._has_failed:
-            self._said(f"report: {self.out}")
+            self._said(f"report: {self.out}{later}")
 
     def attempt_settled(self) -> None:
         """Begin to write the page, unless one is being written or was begun just now."""
