@@ -3,7 +3,6 @@
 import dataclasses
 import time
 
-import pytest
 from commands import refused
 from judged import scored_attempt
 from nights import scripted_context, unigram
@@ -66,8 +65,7 @@ def test_less_than_one_run_is_refused_with_the_least_that_makes_sense(grounds):
     assert said.startswith("--hours 1e-05 is less than one run takes, about ")
 
 
-@pytest.mark.slow
-def test_a_calibration_that_the_hours_cut_short_goes_on_in_another_call(grounds):
+def test_no_run_begins_that_would_end_after_the_hours_and_what_is_unfinished_is_named(grounds):
     (grounds.root / "train_mlx.py").write_text(unigram(JITTER=0.01))
     with scripted_context(grounds.root, "t", []) as context:  # attempt 0 is begun in any case
         run_night(dataclasses.replace(context, judge=Balanced(), limits=Limits(hours=1e-9)))
@@ -79,10 +77,6 @@ def test_a_calibration_that_the_hours_cut_short_goes_on_in_another_call(grounds)
     assert (len(first.done_runs), first.decision) == (1, None)
     assert first.runs[0].score is not None
     assert "1 unfinished" in grounds.nightshift("status").stdout
-    with scripted_context(grounds.root, "t", [unigram(SHARPNESS=0.8, JITTER=0.01)]) as context:
-        run_night(dataclasses.replace(context, judge=Balanced()))
-    assert len(grounds.attempts("t")[0].done_runs) == 3
-    assert grounds.attempts("t")[1].settled
 
 
 # ---- what is kept for dawn -------------------------------------------------------------------------------------------
