@@ -36,7 +36,6 @@ def init(folder: Path = Path(), /) -> None:
     if not folder.exists():
         folder.mkdir(parents=True)
     repo = Repo.around(folder)
-    is_made = repo is None
     if repo is None:
         if folder in (Path.home().resolve(), Path(folder.anchor)):
             named = typed("init", "night")
@@ -47,29 +46,29 @@ def init(folder: Path = Path(), /) -> None:
     written = [name for name in texts if not os.path.lexists(folder / name)]
     for name in written:
         write_plain(folder / name, texts[name])
-    kept = [name for name, text in texts.items() if read_plain(folder / name) != text]  # a user's own
     has_more = _ignore(folder / IGNORE) and IGNORE not in written
-    said = [f"written {', '.join(_short(written))}"] if written else []
-    said += [f"lines added to {IGNORE}"] if has_more else []
-    left = [name for name in kept if name != IGNORE]
-    said += [f"left as they are: {', '.join(left)}"] if left else []
-    if any(name.partition("/")[0] in IMPORTED for name in kept):
-        elsewhere = typed("init", "night")
-        said += [f"a night may fail with files that are not nightshift's; if it does, begin elsewhere: {elsewhere}"]
-
+    kept = [name for name, text in texts.items() if read_plain(folder / name) != text]  # a user's own
     in_repo = {name: (folder / name).relative_to(root).as_posix() for name in texts}
-    if is_first := repo.find("HEAD") is None:
+    is_first = repo.find("HEAD") is None
+    if is_first:
         behind_link = [name for name in texts if (folder / name).parent.resolve() != (folder / name).parent]
         repo.commit_first([path for name, path in in_repo.items() if name not in (*kept, *behind_link)], MESSAGE)
-        made = "a git repository, with a first commit" if is_made else f"the first commit of {harmless(str(repo.root))}"
-        said = [f"made {made} that holds nightshift's files alone", *said]
     committed = repo.git("ls-tree", "-r", "-z", "--name-only", "HEAD").split("\0")
 
-    unchanged = "" if is_first or written or has_more else "; nothing was changed"
-    print(f"{harmless(str(folder))} has all that a night needs{unchanged}")
-    if root != folder:
-        said = [f"it is part of the git repository {harmless(str(repo.root))}, where its nights are recorded", *said]
-    print_folded([f"  {line}" for line in said])
+    print(f"{harmless(str(folder))} has all that a night needs")
+    said = {
+        "git repository": "" if root == folder else harmless(str(root)),
+        "first commit, of nightshift's files alone": MESSAGE if is_first else "",
+        "written": ", ".join(_short(written)),
+        "lines added": IGNORE if has_more else "",
+        "left as they are": ", ".join(name for name in kept if name != IGNORE),
+    }
+    print_folded([f"  {what}: {value}" for what, value in said.items() if value] or ["  nothing was changed"])
+    if any(name.partition("/")[0] in IMPORTED for name in kept):
+        elsewhere = typed("init", "night")
+        print_folded(
+            [f"a night may fail with files that are not nightshift's; if it does, begin elsewhere: {elsewhere}"]
+        )
     print_next(_next(), _first(folder, [name for name, path in in_repo.items() if path not in committed]))
 
 

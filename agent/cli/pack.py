@@ -59,12 +59,13 @@ def pack(
     if remove and (tag is None or out is not None):
         own = typed("pack", tag or "TAG", "--remove")
         raise NightError(f"--remove packs a night that is named into its own place, as in: {own}")
+    is_packed = tag is not None and remove and place.packed(tag).exists() and not place.journal(tag).exists()
+    tag = tag if tag is not None and is_packed else known_tag(place, tag)
     with only_night(place.repo.common_dir):
-        if remove and tag is not None and place.packed(tag).exists() and not place.journal(tag).exists():
+        if is_packed:
             with work_folder(place):  # a call that was killed may have had only that left to do
                 print_folded([f"night {tag} is packed in {place.packed(tag)}; unpack it with: {typed('unpack', tag)}"])
             return
-        tag = known_tag(place, tag)
         file = place.packed(tag) if remove else (out or Path(f"nightshift-{tag}.tar.gz")).expanduser()
         with Journal.read(place.journal(tag)) as journal:
             is_left_out = left_out(journal, weights or ("all" if remove else "best"))

@@ -254,6 +254,10 @@ def test_a_night_that_still_prepares_its_text_is_not_told_to_begin(grounds, word
     assert "a night has just begun here and has no name yet; give the command again in a moment" in said
 
 
+def test_where_no_night_has_run_none_is_packed(grounds):
+    assert nothing_yet(grounds.nightshift("pack")) == "no night has run here yet; begin with: nightshift run"
+
+
 def script(text: str) -> Callable[[Path], object]:
     return lambda root: (root / "train_mlx.py").write_text(text)
 

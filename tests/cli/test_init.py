@@ -41,7 +41,7 @@ def committed(root: Path) -> set[str]:
 
 def test_in_an_empty_folder_the_refused_run_names_init_and_after_it_a_night_can_begin(empty):
     assert refused(empty.nightshift("run")).endswith("or begin with nightshift's own: nightshift init")
-    assert "made a git repository, with a first commit that holds nightshift's files alone" in init(empty)
+    assert "  first commit, of nightshift's files alone: Begin" in init(empty)
     assert committed(empty.root) == OURS == set(contents(empty.root))
     assert empty.git("status", "--porcelain") == ""
     for name in OURS - {".gitignore", "AGENTS.md", "ideas/README.md"}:
@@ -56,7 +56,7 @@ def test_a_second_call_changes_nothing_and_says_so(empty):
     init(empty)
     before = contents(empty.root), empty.git("rev-parse", "HEAD")
     said = init(empty)
-    assert said.startswith(f"{empty.root} has all that a night needs; nothing was changed\nnext:\n")
+    assert said.startswith(f"{empty.root} has all that a night needs\n  nothing was changed\nnext:\n")
     assert (contents(empty.root), empty.git("rev-parse", "HEAD")) == before
 
 
@@ -84,9 +84,9 @@ def test_files_of_a_user_are_neither_changed_nor_committed(empty):
         (empty.root / name).write_text(text)
     empty.git("add", "staged.txt")
     said = init(empty)
-    assert f"made the first commit of {empty.root} that holds nightshift's files alone" in said
-    assert "  lines added to .gitignore\n  left as they are: train_mlx.py, prepare.py\n" in said
-    assert "  a night may fail with files that are not nightshift's; if it does" in said
+    assert "  first commit, of nightshift's files alone: Begin" in said
+    assert "  lines added: .gitignore\n  left as they are: train_mlx.py, prepare.py\n" in said
+    assert "\na night may fail with files that are not nightshift's; if it does" in said
     assert committed(empty.root) == OURS - own.keys()
     assert {name: (empty.root / name).read_text() for name in own if name != ".gitignore"} | own == own
     ignore = (empty.root / ".gitignore").read_text().splitlines()
@@ -104,7 +104,7 @@ def test_in_a_repository_with_commits_the_line_that_commits_is_printed_and_works
     empty.git("init", "-q")
     empty.git("commit", "-q", "--allow-empty", "-m", "mine")
     said = init(empty, "a night's")
-    assert f"\n  it is part of the git repository {empty.root}, where its nights are recorded\n" in said
+    assert f"\n  git repository: {empty.root}\n" in said
     inner = Grounds(empty.root / "a night's")
     assert empty.git("log", "--format=%s") == "mine"
     assert not (inner.root / ".git").exists()
@@ -122,7 +122,7 @@ def test_a_home_folder_does_not_become_a_repository_as_a_whole(empty):
     said = refused(empty.nightshift("init", HOME=str(empty.root)))
     assert "would become a git repository as a whole; name a folder, as in: nightshift init night" in said
     assert list(empty.root.iterdir()) == []
-    assert "made a git repository" in init(empty, "night", HOME=str(empty.root))
+    assert "  first commit" in init(empty, "night", HOME=str(empty.root))
 
 
 def test_a_file_is_no_folder(empty):
