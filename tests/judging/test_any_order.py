@@ -88,15 +88,6 @@ def test_an_edit_of_a_script_whose_score_is_not_believed_cannot_be_compared(judg
 OVERTAKEN = scored_attempt(12, 1.475, parent=0, kind=Kind.OVERTAKEN)
 
 
-def test_a_merged_edit_is_expected_to_bring_what_it_brought_before_but_has_to_win_again():
-    history = [*NIGHT, OVERTAKEN]
-    for value, keeps in ((1.375, True), (1.41, False)):
-        again = undecided(13, value, parent=1, merges=12)
-        decision, fresh = (Balanced().judge(one, history) for one in (again, undecided(13, value, parent=1)))
-        assert (decision.status is Status.KEEP) is keeps
-        assert decision.sure > fresh.sure
-
-
 # ---- the order in which others ended ---------------------------------------------------------------------------------
 
 

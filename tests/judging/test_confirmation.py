@@ -73,12 +73,6 @@ def test_the_champion_meets_attempt_0_first_in_turns_and_on_fresh_seeds():
     assert found.champion == 3
 
 
-def test_no_run_is_asked_for_beyond_those_that_are_left():
-    for runs in (0, 1, 5, 12):
-        asked, _ = confirmed(1, runs)
-        assert sum(isinstance(trial, Again) for trial in asked) <= runs
-
-
 def test_the_lucky_passenger_is_found_and_the_others_stay():
     ends = [confirmed(seed) for seed in range(6)]
     assert sum(found.passengers == (2,) for _, found in ends) >= 5

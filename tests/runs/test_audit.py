@@ -99,15 +99,6 @@ def test_rows_are_true_up_to_their_position_and_not_true_right_after_it(rng):
         assert position + 1 == LENGTH or row[position + 1] != targets.ravel()[place]
 
 
-def test_a_decoy_of_one_repeated_token_still_differs_from_the_true_one(rng):
-    targets = np.full((ROWS, LENGTH), 5, np.uint16)
-    train = np.array([5] * 400 + [6], np.uint16)
-    sample = Sample(np.arange(200), np.ones(200, bool))
-    rows, positions = questions(sample, text(rng, ROWS, LENGTH), targets, train, rng)
-    inside = positions + 1 < LENGTH
-    assert (rows[inside, positions[inside] + 1] != 5).all()
-
-
 def indices(drawn: list[Sample]) -> list[int]:
     return [place for sample in drawn for place in sample.places.tolist()]
 

@@ -74,7 +74,7 @@ def test_setting_touches_the_value_and_nothing_else():
 
 
 def test_line_ends_and_a_missing_last_newline_survive():
-    assert set_dials("A = 1\r\nB = 'é'; C = 3", "cpu", {"C": 4, "A": 2}) == "A = 2\r\nB = 'é'; C = 4"
+    assert set_dials("A = 1\r\nB = 'é'; C = 3", "cpu", {"C": 4, "A": 2, "B": "long"}) == "A = 2\r\nB = 'long'; C = 4"
 
 
 def test_two_dials_of_one_line_are_each_set_where_they_stand():

@@ -4,8 +4,9 @@ import pytest
 from judged import scored_attempt
 from nights import unigram
 
+from agent.errors import ScriptError
 from agent.experiment import Attempt, Status
-from agent.script.merge import Conflict, basis_of, merge_texts, merged, undone, without_edits
+from agent.script.merge import Conflict, basis_of, carried, merge_texts, merged, undone, without_edits
 
 DIALS = unigram()
 START = unigram(JITTER=0.05, SHARPNESS=0.5)
@@ -74,6 +75,15 @@ def test_an_insertion_beside_a_changed_line_is_united_with_it():
         changed = inserted.replace("c = 3", "c = 30")
         assert merge_texts(edit(c=inserted), LINES, edit(c="c = 30\n")) == edit(c=changed)
         assert merge_texts(edit(c="c = 30\n"), LINES, edit(c=inserted)) == edit(c=changed)
+
+
+def test_what_is_carried_over_can_be_taken_out_again_alone():
+    script, edited = edit(a="a = 1\nshared = 1\n"), edit(a="a = 1\nshared = 1\n", e="e = 50\n")
+    assert carried(edit(c="c = 30\n"), LINES, edited, "cpu") == edit(
+        a="a = 1\nshared = 1\n", c="c = 30\n", e="e = 50\n"
+    )
+    with pytest.raises(ScriptError, match="could not be taken out alone"):
+        carried(script, LINES, edited, "cpu")
 
 
 def test_changes_of_neighbouring_lines_are_united():
