@@ -29,6 +29,7 @@ from agent.night.plan import Candidate, Decide, Enter, Plan, fallen_keeps
 from agent.night.state import NightContext, State
 from agent.records.journal import Journal
 from agent.records.place import Place
+from agent.records.results import write_ledger
 from agent.runs.jobs import Job, Measure
 from agent.script.merge import without_edits
 from agent.view.findings import findings_lines
@@ -179,6 +180,7 @@ def _conclude(driver: Driver, plan: DawnPlan) -> Findings | None:
     _drop_weights(driver, dawn)
     recorded = replace(dawn, findings=asdict(concluded))
     journal.put_dawn(recorded)  # before the branch, which may be refused: hours were spent on these findings
+    write_ledger(driver.context.place, (driver.context.night, driver.state.attempts))
     if concluded.script is not None:
         branch, commit = confirmed_branch(driver.context.night.branch), driver.commit(concluded.script)
         driver.point_branch(branch, commit, f"confirmed: attempt {concluded.script}")

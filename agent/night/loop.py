@@ -59,11 +59,7 @@ def run_night(context: NightContext) -> None:
             pass
         again = typed("run", "--tag", context.night.tag)
         for attempt in () if context.stop.after_run else state.unsettled:
-            wants = f"{'another seed' if attempt.done_runs else 'its run'} of #{attempt.number}"
-            title = attempt.proposal.title
-            context.watcher.said(
-                f"no time is left for {wants} ({title}): it stays unfinished and goes on with: {again}"
-            )
+            context.watcher.said(f"no time is left for #{attempt.number} ({attempt.title}): it goes on with: {again}")
         unmerged = ", ".join(f"#{number}" for number in sorted(not_merged(state.attempts)))
         if unmerged:
             better = f"better than the scripts they were made from, and not merged onto the best one yet: {unmerged}"

@@ -101,9 +101,7 @@ def first_of(attempt: Attempt, history: History) -> Attempt:
 
 
 def _hypothesis(overtaken: Attempt, onto: Attempt, idea: Attempt) -> str:
-    decision = overtaken.decision
-    gain = "" if decision is None or decision.gain_bpb is None else f" by an estimated {decision.gain_bpb:.6f}"
-    edit = f"Makes the edit of #{overtaken.number}, better than #{overtaken.parent}{gain}, in #{onto.number}."
+    edit = f"Makes the edit of #{overtaken.number}, better than #{overtaken.parent}, in #{onto.number}."
     return f"{edit}\n\n{idea.proposal.hypothesis}".strip()
 
 

@@ -6,7 +6,6 @@ All refusals come before anything is written.
 import json
 import math
 import os
-import shlex
 import shutil
 import sqlite3
 import sys
@@ -41,7 +40,7 @@ from agent.records import checksums
 from agent.records.journal import Journal
 from agent.records.place import Place, known_night, new_id, read_script
 from agent.records.results import tags_in, write_ledger
-from agent.records.terms import changes, opened, resumed
+from agent.records.terms import changes, kept_as_it_is, opened, resumed
 from agent.runs.fixed import check_same_machine, device_kind, keep_machine, lay_out_fixed, probe, protocol, settings_of
 from agent.runs.runner import Runner
 from agent.sandbox.box import Mode, choose
@@ -249,9 +248,8 @@ def check_disk(folder: Path) -> None:
     free = shutil.disk_usage(folder).free
     if free < MIN_FREE_BYTES:
         raise MachineError(
-            f"{free / 2**30:.2f} GB are free on the disk of {folder}, a night wants "
-            f"{MIN_FREE_BYTES / 2**30:.0f} GB; see what earlier nights take with {typed('nights')}, and free it with "
-            f"{typed('pack', 'TAG', '--remove')}; then give the same command again"
+            f"{free / 2**30:.2f} GB are free on the disk of {folder}, a night wants {MIN_FREE_BYTES / 2**30:.0f} GB; "
+            f"free some, as with {typed('pack', 'TAG', '--remove')}, and give the same command again"
         )
 
 
@@ -366,10 +364,7 @@ def check_kept(night: Night, budget_s: float | None, seed: int | None) -> None:
     """Raise NightError where a night is asked to go on with another budget or seed; None: not asked for."""
     for option, asked, kept in (("--budget-s", budget_s, night.budget_s), ("--seed", seed, night.seed)):
         if asked is not None and asked != kept:
-            raise NightError(
-                f"night {night.tag} has {option} {kept:g}, not {asked:g}; leave the option out to resume it, "
-                f"or choose another --tag"
-            )
+            raise kept_as_it_is(night.tag, f"{option} {kept:g}", f"{asked:g}")
 
 
 def _resume(request: Request, night: Night, terms: Terms, cluster: "Cluster | None") -> Night:
@@ -378,8 +373,7 @@ def _resume(request: Request, night: Night, terms: Terms, cluster: "Cluster | No
         check_hours(request.limits.hours, Pace.of(journal.attempts(), (), night.budget_s))
     check_kept(night, request.budget_s, request.seed)
     if place.script != night.script:
-        named = os.path.relpath(place.repo.root / night.script)  # from a folder below the root, too
-        raise NightError(f"night {tag} works on {night.script}, not {place.script}; pass --script {shlex.quote(named)}")
+        raise kept_as_it_is(tag, f"--script {night.script}", place.script)
     _check_dataset(night, request.dataset)
     moved = at_home(night)
     if moved is None and (place.folder(tag) / MANIFEST).is_file():
@@ -402,10 +396,7 @@ def _check_dataset(night: Night, asked: str | None) -> None:
     with suppress(OSError, ValueError, KeyError):  # probe() says what is wrong with the data
         kept = json.loads((Path(night.data) / "manifest.json").read_text())["dataset"]
         if asked is not None and os.path.realpath(asked) != os.path.realpath(kept):
-            raise NightError(
-                f"night {night.tag} trains on {kept}, not {asked}, so scores would not compare; leave --dataset out to "
-                f"resume it, or choose another --tag"
-            )
+            raise kept_as_it_is(night.tag, f"--dataset {kept}", asked)
 
 
 # ---- the corpus of a night that was moved ----------------------------------------------------------------------------

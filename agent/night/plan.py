@@ -356,7 +356,7 @@ class Plan:
             machine=self.trial(self.state.first),
             dawn=dawn,
             bounds=() if dawn else self._bounds_ahead(attempt),
-            has_run_well=bool(dawn) or any(run.score and run.score.val_bpb is not None for run in attempt.counted_runs),
+            has_run_well=bool(dawn) or any(run.val_bpb is not None for run in attempt.counted_runs),
             may_be_void=attempt.may_be_void(seed),
             usual_steps_s=usual_steps_s(attempt),
             usual_scoring_s=self._usual_scoring_s(attempt),
@@ -406,13 +406,8 @@ class Plan:
 
     def _bounds_ahead(self, attempt: Attempt) -> tuple[Bound, ...]:
         """Return the bounds that may stop an idea's first run early; further seeds are run to the end."""
-        state = self.state
-        if (
-            not self.context.night.terms.early_stop
-            or attempt.number == 0
-            or attempt.decision is not None
-            or attempt.done_runs
-        ):
+        state, is_first = self.state, attempt.decision is None and not attempt.done_runs
+        if attempt.number == 0 or not is_first or not self.context.night.terms.early_stop:
             return ()
         return learnt_bounds(self.context.runner, state.others(attempt.number), state.parent_of(attempt))
 

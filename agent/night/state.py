@@ -106,7 +106,7 @@ class State:
 def unaudited(attempt: Attempt) -> Run | None:
     """Return the first run to be audited still: any of an edit's, since one alone may cheat; attempt 0's first."""
     runs = attempt.done_runs if attempt.number else attempt.done_runs[:1]
-    return next((run for run in runs if run.score and run.score.val_bpb is not None and run.score.audit is None), None)
+    return next((run for run in runs if run.val_bpb is not None and run.score and run.score.audit is None), None)
 
 
 # ---- the parts of a night --------------------------------------------------------------------------------------------

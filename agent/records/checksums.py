@@ -25,13 +25,11 @@ def verify(night: Night, fixed: Path) -> None:
 
 
 def _verify(night: Night, path: Path, wanted: str | None) -> None:
-    if wanted is None:
-        raise MachineError(f"{path} came after night {night.tag} had opened; remove it and resume the night")
     if not path.is_file() or digest(path) != wanted:
-        how = "was changed" if path.is_file() else "is gone"
+        how = "came" if wanted is None else "was changed" if path.is_file() else "is gone"
         raise MachineError(
             f"{path} {how} after night {night.tag} had opened, so scores would not compare; "
-            f"restore it and resume the night, or begin a new one"
+            f"undo that and resume the night, or begin a new one"
         )
 
 

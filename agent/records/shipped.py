@@ -5,7 +5,6 @@ findings.json what dawn found. A record may come from elsewhere: reading one, no
 """
 
 import json
-import platform
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -81,8 +80,6 @@ def ship(place: Place, tag: str, folder: Path) -> tuple[Path, ...]:
         "calls": calls,
         "asks": asked,
         "noise": noise,
-        "ended": max((run.ended for attempt in history for run in attempt.runs if run.ended), default=None),
-        "python": ".".join(platform.python_version_tuple()[:2]),  # by which the skeletons were made
         "incumbent": best.number if best is not None else None,
         "confirmed": confirmed,
     }

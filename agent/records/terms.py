@@ -27,20 +27,21 @@ def resumed(tag: str, before: Terms, asked: Mapping[str, Any]) -> Terms:
     """Return the terms of a night that goes on; raise NightError for a change that it cannot take."""
     for name in FIXED:
         if name in asked and asked[name] != getattr(before, name):
-            raise NightError(
-                f"night {tag} has {spelled(before, name)}, not {spelled(Terms(**asked), name)}; leave the option out "
-                f"to resume it, or choose another --tag"
-            )
+            raise kept_as_it_is(tag, spelled(before, name), spelled(Terms(**asked), name))
     if "sandbox" in asked and SANDBOXES.index(asked["sandbox"]) < SANDBOXES.index(before.sandbox):
-        raise NightError(
-            f"night {tag} has --sandbox {before.sandbox}, and --sandbox {asked['sandbox']} would promise less; leave "
-            f"the option out to resume it, or choose another --tag"
-        )
+        raise kept_as_it_is(tag, spelled(before, "sandbox"), spelled(Terms(**asked), "sandbox"))
     # another model has another price and another server
     old = replace(before, **_default(OF_THE_MODEL)) if asked.get("llm", before.llm) != before.llm else before
     if asked.get("pool") == "local":
         old = replace(old, ray_address=None)  # no option takes it back
     return _checked(replace(old, **asked))
+
+
+def kept_as_it_is(tag: str, kept: str, asked: str) -> NightError:
+    """Return the refusal to go on with another option: scores before and after it would not compare."""
+    return NightError(
+        f"night {tag} has {kept}, not {asked}; leave the option out to resume it, or choose another --tag"
+    )
 
 
 def changes(before: Terms, now: Terms) -> list[str]:

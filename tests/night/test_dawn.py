@@ -194,6 +194,12 @@ def test_the_confirmed_branch_is_without_it_and_the_nights_branch_stays(morning)
     assert best.number == 3
 
 
+def test_dawns_scores_have_columns_of_their_own(morning):
+    assert [row["dawn_seeds"] for row in morning.rows] == ["4", "", "", "4", "2"]
+    assert [row["seeds"] for row in morning.rows] == ["1", "1", "1", "1", "0"]
+    assert float(morning.rows[3]["holdout_bpb"]) - float(morning.rows[3]["dawn_bpb"]) > 0.01
+
+
 def test_what_was_found_is_shown_again(morning):
     told = morning.said.splitlines()
     shown = morning.grounds.nightshift("confirm", "--show").stdout.splitlines()

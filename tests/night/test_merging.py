@@ -80,7 +80,7 @@ def test_what_was_overtaken_is_due_until_another_attempt_merges_it(night):
     assert made.proposal.script == unigram(SHARPNESS=0.9, SMOOTHING=0.5)
     assert (made.proposal.title, made.proposal.source) == ("a finer count, merged", "search")
     first, *rest = made.proposal.hypothesis.split("\n\n")
-    assert first == "Makes the edit of #2, better than #0 by an estimated 0.010000, in #1."
+    assert first == "Makes the edit of #2, better than #0, in #1."
     assert rest == ["It learns more."]
 
 

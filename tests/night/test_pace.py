@@ -69,10 +69,7 @@ def test_no_run_begins_that_would_end_after_the_hours_and_what_is_unfinished_is_
     (grounds.root / "train_mlx.py").write_text(unigram(JITTER=0.01))
     with scripted_context(grounds.root, "t", []) as context:  # attempt 0 is begun in any case
         run_night(dataclasses.replace(context, judge=Balanced(), limits=Limits(hours=1e-9)))
-    assert context.watcher.sentences == [
-        "no time is left for another seed of #0 (baseline): it stays unfinished and goes on with: "
-        "nightshift run --tag t"
-    ]
+    assert context.watcher.sentences == ["no time is left for #0 (baseline): it goes on with: nightshift run --tag t"]
     first = grounds.attempts("t")[0]
     assert (len(first.done_runs), first.decision) == (1, None)
     assert first.runs[0].score is not None

@@ -14,10 +14,12 @@ from agent.experiment import (
     Run,
     Score,
     Status,
+    Summary,
 )
 from agent.night.ideas import brief
 from agent.night.loop import run_night
 from agent.proposers.author.attempts import what_happened
+from agent.runs.train import slow, usual_steps_s
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
@@ -65,3 +67,13 @@ def test_what_was_too_slow_is_told_in_the_harnesss_own_words():
     told = str(what_happened(attempt(dataclasses.replace(scored, score=Score(1.0, 1.0, audit=audit)))))
     assert "audit took too long" in told
     assert "secret" not in told
+
+
+def test_a_run_that_is_a_fifth_slower_than_its_scripts_others_is_noticed():
+    def run(seed: int, steps: int) -> Run:
+        return Run(seed, Ending.FINISHED, 0, 10.0, Summary(training_seconds=10.0, num_steps=steps), "")
+
+    usual = usual_steps_s(Attempt(1, 0, Proposal("", "", "", ""), "", runs=(run(0, 100), run(1, 104), run(2, 96))))
+    assert usual == 10.0
+    assert slow(run(3, 85), usual) is None
+    assert slow(run(3, 75), usual) == "it trained 25% slower than other runs of its script"

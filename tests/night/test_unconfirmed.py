@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 from dawns import BEST, SHARPER, START, remember
-from judged import findings
 from nights import Grounds, make_repository, run_once, scripted_context, unigram
 
-from agent.experiment import Dawn, Decision, Kind, Proposal, Status
+from agent.experiment import Decision, Kind, Proposal, Status
 from agent.night.dawn import confirm_night
 from agent.night.limits import Limits
 from agent.night.loop import at_work, run_night
@@ -85,19 +84,6 @@ def test_what_fresh_seeds_do_not_confirm_gets_no_branch_and_what_stands_there_is
     assert "  experiments/0.05s-t-confirmed stays as an earlier dawn left it" in second
     assert kept.git("rev-parse", "experiments/0.05s-t-confirmed") == kept.git("rev-parse", "main")
     assert "dawn: #1 is not confirmed (a gain of +" in kept.nightshift("status").stdout
-
-
-def test_a_champion_that_is_a_passenger_by_itself_gives_its_place_back_when_the_night_goes_on(kept):
-    history = kept.attempts("t")
-    found = findings(history)
-    assert found is not None
-    facts = dataclasses.asdict(dataclasses.replace(found, script=0, passengers=(1,)))
-    with scripted_context(kept.root, "t", [SHARPER]) as context:
-        context.journal.put_dawn(Dawn(1, 1, 4, "then", "now", facts))
-        run_night(context)
-    assert kept.attempts("t")[1].decision == Decision(Kind.PASSENGER, "a passenger, by dawn's runs")
-    assert kept.git("rev-parse", "refs/heads/experiments/0.05s-t") == history[0].commit
-    assert kept.rows()[1]["status"] == "discard"
 
 
 def test_a_confirmed_script_is_measured_by_the_night_even_after_a_kill_right_when_it_was_taken_over(kept):

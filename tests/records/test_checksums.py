@@ -98,7 +98,7 @@ def test_an_edit_in_the_middle_of_a_night_ends_it_and_undone_it_goes_on(pinned):
     with scripted_context(pinned.grounds.root, "t", []) as context:
         watcher = Tamperer()
         watcher.path = path
-        with pytest.raises(MachineError, match=rf"{path} was changed .* restore it and resume the night"):
+        with pytest.raises(MachineError, match=rf"{path} was changed .* undo that and resume the night"):
             run_night(dataclasses.replace(context, watcher=watcher))
     assert [run.score for run in pinned.grounds.attempts("t")[0].runs] == [None]
     path.write_text(before)

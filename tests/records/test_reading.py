@@ -137,10 +137,3 @@ def test_a_record_of_another_night_or_with_findings_that_no_dawn_makes_is_damage
         path.write_text(json.dumps(recorded | {"findings": recorded["findings"] | changed}))
         with pytest.raises(NightError, match="t is damaged"):
             read_night(there, "t")
-    path.unlink()
-    first, *others = (path := there.shipped / "t" / "attempts.jsonl").read_text().split("\n")
-    row = json.loads(first)
-    for changed in ({"parent": 0}, {"runs": [row["attempt"]["runs"][0] | {"ending": "odd"}]}):
-        path.write_text("\n".join([json.dumps(row | {"attempt": row["attempt"] | changed}), *others]))
-        with pytest.raises(NightError, match="t is damaged"):
-            read_night(there, "t")

@@ -1,14 +1,12 @@
 """The rows of all nights in results.tsv, from their journals."""
 
 import dataclasses
-import shutil
 
 from commands import refused
 from judged import scored_attempt
 from samples import HISTORY, NIGHT, enter
 
 from agent.experiment import Attempt, History, Night, Status
-from agent.files import remove
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.results import read_rows, write_ledger
@@ -39,26 +37,6 @@ def test_what_has_changed_in_any_journal_is_in_the_ledger_when_it_is_written_aga
     assert written_again(running) == ["t 0", "t 1", "u 0", "u 1"]
     place.journal("t").write_text("no journal any more")
     assert written_again((running[0], HISTORY[:1])) == ["t 0", "t 1", "u 0"]
-
-
-def test_a_copied_folder_of_a_night_takes_no_row_from_the_night(grounds):
-    place = Place.of(grounds.root / "train_mlx.py")
-
-    def written_again(live: tuple[Night, History] | None = None) -> list[str]:
-        write_ledger(place, live)
-        return [f"{row['tag']} {row['attempt']}" for row in read_rows(place.ledger)]
-
-    with Journal.create(place.journal("t"), NIGHT) as journal:
-        enter(journal, scored(0))
-    shutil.copytree(place.folder("t"), place.folder("t-as-it-was"))
-    with Journal.resume(place.journal("t")) as journal:
-        enter(journal, scored(1, parent=0))
-    assert written_again() == ["t 0", "t 1"]
-    assert written_again((NIGHT, HISTORY[:3])) == ["t 0", "t 1", "t 2"]
-    place.ledger.unlink()
-    place.folder("t").rename(place.folder("renamed"))
-    remove(place.folder("t-as-it-was"))
-    assert written_again() == ["t 0", "t 1"]
 
 
 def test_a_link_that_came_with_a_clone_leads_no_row_to_another_file(grounds, tmp_path):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from samples import HISTORY, NIGHT, UPSTREAM, attempt, cells, render
 
-from agent.experiment import Attempt, Decision, Kind, Score, Status, Summary
+from agent.experiment import Decision, Kind, Status, Summary
 from agent.files import write_plain
 from agent.records.results import HEADER, lines_of, read_rows
 
@@ -56,26 +56,6 @@ def test_no_cell_holds_commands_to_a_terminal_or_absurd_numbers():
     row = cells(lines_of(NIGHT, [dataclasses.replace(odd, runs=(dataclasses.replace(odd.runs[0], summary=boast),))])[0])
     assert row["description"] == r"wiped\x1b[2K\u202e\x00\udc80"
     assert [row[name] for name in ("memory_gb", "tokens_M", "params_M", "train_s")] == [""] * 4
-
-
-def at_dawn(one: Attempt, *scores: tuple[float, float]) -> Attempt:
-    """With such scores on both texts."""
-    runs = [
-        dataclasses.replace(one.runs[0], seed=1000 + k, dawn=1, score=Score(bpb, 1.0), holdout=Score(held, 1.0))
-        for k, (bpb, held) in enumerate(scores)
-    ]
-    return dataclasses.replace(one, runs=(*one.runs, *runs))
-
-
-def test_dawn_has_columns_of_its_own_and_changes_no_other():
-    before = lines_of(NIGHT, HISTORY)
-    after = lines_of(NIGHT, [HISTORY[0], at_dawn(HISTORY[1], (1.3, 1.4), (1.4, 1.6))])
-    row = cells(after[1])
-    assert (row["dawn_bpb"], row["dawn_seeds"], row["holdout_bpb"]) == ("1.350000", "2", "1.500000")
-    assert {name for name, cell in cells(before[1]).items() if row[name] != cell} == {
-        *("dawn_bpb", "dawn_seeds", "holdout_bpb", "wall_s")
-    }
-    assert cells(after[0])["dawn_seeds"] == ""
 
 
 def test_the_analysis_code_of_the_ancestor_reads_it(pd):

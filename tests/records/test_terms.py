@@ -50,8 +50,8 @@ def test_terms_are_the_terms_of_their_names():
         (Terms("greedy", 1), "--confirm 2", "has --confirm 1, not --confirm 2"),
         (Terms(), "--plausible-gain 50", "has --plausible-gain 20, not --plausible-gain 50"),
         (Terms(), "--allowance-s 50", "has no --allowance-s, not --allowance-s 50; leave the option out to resume it"),
-        (Terms(), "--sandbox off", "has --sandbox auto, and --sandbox off would promise less"),
-        (Terms(sandbox="require"), "--sandbox auto", "has --sandbox require, and --sandbox auto would promise less"),
+        (Terms(), "--sandbox off", "has --sandbox auto, not --sandbox off"),
+        (Terms(sandbox="require"), "--sandbox auto", "has --sandbox require, not --sandbox auto"),
         (Terms(), "--confirm 2", "has --confirm 0, not --confirm 2"),
     ],
 )
