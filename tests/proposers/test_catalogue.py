@@ -167,41 +167,26 @@ def night_before(gain: float | None, kind: str, **more: str) -> PastNight:
     return PastNight(replace(NIGHT, tag="before", **more), Noise(0.002, 3, 0.006), attempts)
 
 
-def test_what_earlier_nights_found_to_be_worse_comes_later_and_the_proposal_says_so(folder):
+def test_what_earlier_nights_found_to_be_worse_comes_later_or_never_and_the_proposal_says_so(folder):
     worse = [night_before(-0.002, "worse")]
     assert catalogue(folder, worse).ideas(brief(START))[0].source == "catalogue: wider"
     only = tried(1, "wider", Kind.WORSE, -0.01, 0.01)
     later = catalogue(folder, worse).ideas(brief(START, only))[0]
     assert later.source == "catalogue: news"  # an earlier night is no reason not to try it in this one
     assert "Earlier nights: -0.10 % ± 0.14 in before." in later.hypothesis
-
-
-def test_what_the_same_device_has_shown_to_hurt_is_not_tried_at_all(folder):
-    nights = [night_before(-0.02, "worse")] * 3
     with pytest.raises(Exhausted, match="unlikely to help"):
-        catalogue(folder, nights).ideas(brief(START, tried(1, "wider", Kind.WORSE, -0.01, 0.01)))
-
-
-def test_what_crashed_before_comes_later(folder):
+        catalogue(folder, [night_before(-0.02, "worse")] * 3).ideas(brief(START, only))
     write_idea(folder / "ideas", "wider", BASE, WIDER, Title="Widen it", Gain="cpu 0.9")
-    assert catalogue(folder).ideas(brief(START))[0].source == "catalogue: news"
     assert catalogue(folder, [night_before(None, "crashed")]).ideas(brief(START))[0].source == "catalogue: wider"
 
 
 # ---- what cannot be used ---------------------------------------------------------------------------------------------
 
 
-def test_a_file_that_is_no_idea_is_said_once_and_the_others_are_tried(folder):
+def test_what_was_tried_conflicts_or_is_broken_is_skipped_and_what_comes_in_during_the_night_is_tried(folder):
     said: list[str] = []
     (folder / "ideas" / "broken.patch").write_text("Title: nothing\n")
     source = catalogue(folder, said=said)
-    for _ in range(2):
-        assert source.ideas(brief(START))[0].source == "catalogue: news"
-    assert [sentence.partition(" holds no patch")[0] for sentence in said] == [str(folder / "ideas" / "broken.patch")]
-
-
-def test_what_was_tried_or_conflicts_is_skipped_and_what_comes_in_during_the_night_is_tried(folder):
-    source = catalogue(folder)
     near = replace(tried(1, "news", Kind.LUCK, 0.001, 0.6), proposal=Proposal.of(NEWS, "", "", "catalogue: news"))
     assert source.ideas(brief(START, near))[0].source == "catalogue: wider"
     other = Proposal.of(BASE.replace("    return 1\n", "    y = 2\n    return 0\n"), "", "", "you")
@@ -209,3 +194,4 @@ def test_what_was_tried_or_conflicts_is_skipped_and_what_comes_in_during_the_nig
         source.ideas(brief(replace(START, proposal=other)))
     write_idea(folder / "ideas", "late", BASE, BASE.replace("...", "return None"), Gain="cpu 9")
     assert source.ideas(brief(START, near))[0].source == "catalogue: late"
+    assert [sentence.partition(" holds no patch")[0] for sentence in said] == [str(folder / "ideas" / "broken.patch")]
