@@ -12,7 +12,6 @@ from agent.cli.answer import Answer
 from agent.cli.find import BEST, attempt_meant
 from agent.cli.options import PositiveInt, Seed
 from agent.errors import NightError
-from agent.model.sampling import SampleRequest
 from agent.model.sampling import sample as continue_text
 from agent.model.weights import weights_of
 from agent.night.lock import like_ctrl_c
@@ -47,11 +46,14 @@ def sample(
     weights = weights_of(place, record.tag, chosen.number)
     with Journal.read(place.journal(record.tag)) as journal:
         night, script = journal.night(), journal.attempt(chosen.number).proposal.script
-    request = SampleRequest(text, tokens, temperature, secrets.randbits(32) if seed is None else seed)
+    seed = secrets.randbits(32) if seed is None else seed
     waiting = Console(stderr=True).status(f"attempt {chosen.number} of night {night.tag} continues the text")
     try:
         with like_ctrl_c(), waiting:
-            more = continue_text(night, place.folder(record.tag), script, weights.path, request)
+            folder = place.folder(record.tag)
+            more = continue_text(
+                night, folder, script, weights.path, text, tokens=tokens, temperature=temperature, seed=seed
+            )
     except KeyboardInterrupt:
         return Answer(exit_code=130)
     print(f"{harmless_lines(text)}{more}")

@@ -7,7 +7,6 @@ the continuation in a file of its folder.
 import shutil
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -27,21 +26,16 @@ SAMPLER, TOKENS = Path(__file__).with_name("sampler.py"), "tokens.u16"
 LIMIT_S = 3600.0  # after an hour it hangs
 
 
-@dataclass(frozen=True, slots=True)
-class SampleRequest:
-    """Say which text to continue, and how."""
+def sample(
+    night: Night, folder: Path, script: str, weights: Path, text: str, *, tokens: int, temperature: float, seed: int
+) -> str:
+    """Continue a text with these weights of a night in this folder; raise MachineError if the script fails.
 
-    text: str
-    tokens: int  # at most
-    temperature: float
-    seed: int
-
-
-def sample(night: Night, folder: Path, script: str, weights: Path, asked: SampleRequest) -> str:
-    """Continue a text with these weights of a night in this folder; raise MachineError if the script fails."""
+    tokens: at most.
+    """
     data = corpus_of(Path(night.data))
     encoding = load_encoding(data.folder / "tokenizer.tiktoken")
-    prompt = np.array([data.bos, *encoding.encode_ordinary(asked.text)], np.int32)
+    prompt = np.array([data.bos, *encoding.encode_ordinary(text)], np.int32)
     box = choose(Mode(night.terms.sandbox))
     runner = Runner(night, folder, box, limits_of_machine(), None, lambda: False, lambda progress, elapsed_s: None)
     with throwaway_folder() as aside:
@@ -50,16 +44,16 @@ def sample(night: Night, folder: Path, script: str, weights: Path, asked: Sample
         for program in (SAMPLER, SCORER):
             shutil.copyfile(program, inside / program.name)
         np.save(inside / "prompt.npy", prompt[-data.seq_len :])
-        options = [str(asked.tokens), f"{asked.temperature!r}", str(asked.seed)]
-        command = [sys.executable, SAMPLER.name, runner.script_name, str(weights), *options]
+        options = [str(weights), str(tokens), f"{temperature!r}", str(seed)]
+        command = [sys.executable, SAMPLER.name, runner.script_name, *options]
         outcome = runner.call(command, inside, LIMIT_S, weights)
         if outcome.ending is not Ending.FINISHED:
             last = outcome.last_lines.strip().rpartition("\n")[2]
             raise MachineError(f"the script {outcome.ending} while it continued the text: {last or 'it said nothing'}")
         content = b""
         with suppress(OSError), open_plain(inside, TOKENS) as file:  # a script may leave none
-            content = file.read(2 * asked.tokens)
-    tokens = np.frombuffer(content[: len(content) // 2 * 2], np.uint16).tolist()
+            content = file.read(2 * tokens)
+    written = np.frombuffer(content[: len(content) // 2 * 2], np.uint16).tolist()
     # BOS ends the text; a script may write any number
-    parts = [encoding.decode_single_token_bytes(token) for token in tokens if token < encoding.n_vocab - 1]
+    parts = [encoding.decode_single_token_bytes(token) for token in written if token < encoding.n_vocab - 1]
     return harmless_lines(b"".join(parts).decode(errors="replace"))

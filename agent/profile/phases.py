@@ -44,11 +44,6 @@ class Phases:
     steps: int  # number of steps averaged
 
 
-def first_that_counts(steps: int) -> int:
-    """Return the index of the first step that counts: the first quarter has cold caches and clocks."""
-    return steps // 4
-
-
 def read_phases(folder: Path) -> Phases | None:
     """Return the mean phases of a run in this folder, over the steps that count: they end where the optimizer's end.
 
@@ -59,7 +54,7 @@ def read_phases(folder: Path) -> Phases | None:
     except (OSError, ValueError, RecursionError, msgspec.MsgspecError):
         return None
     ends = [stop for _, stop in spans.get("optimizer", ())]
-    ends = ends[first_that_counts(len(ends)) :]
+    ends = ends[len(ends) // 4 :]  # the first steps have cold caches and clocks
     if len(ends) < 2 or ends[-1] <= ends[0]:
         return None
     steps, from_s, to_s = len(ends) - 1, ends[0], ends[-1]

@@ -17,7 +17,7 @@ import prepare
 from agent.errors import MachineError
 from agent.experiment import Night, Terms
 from agent.model.sampler import continuation
-from agent.model.sampling import SampleRequest, sample
+from agent.model.sampling import sample
 from agent.runs.fixed import lay_out_fixed
 from agent.script.contract import fixed_files
 
@@ -46,8 +46,8 @@ class Bench:
     def sample(
         self, text: str, script: str = unigram(), tokens: int = 5, temperature: float = 1.0, seed: int = 0
     ) -> str:
-        asked = SampleRequest(text, tokens, temperature, seed)
-        return sample(self.night, self.folder, script, self.weights, asked)
+        options = {"tokens": tokens, "temperature": temperature, "seed": seed}
+        return sample(self.night, self.folder, script, self.weights, text, **options)
 
 
 @pytest.fixture

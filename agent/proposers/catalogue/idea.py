@@ -21,7 +21,6 @@ from agent.text import SAID_CHARS, harmless, one_line, paragraphs
 FIELDS = ("Title", "Why", "Source", "Reported", "Group", "Gain", "Cost")
 KINDS = ("cpu", "metal", "cuda")
 SMALL_GAIN_PERCENT = 0.1  # of an idea whose file tells no gain: most ideas bring little
-NO_COST_PERCENT = 0.0
 TITLE_CHARS, TEXT_CHARS, GROUP_CHARS = 80, 2000, 20
 
 SLUG = re.compile(r"\w[\w.-]{0,79}", re.ASCII)  # it stands in commits, tables and the journal
@@ -88,7 +87,7 @@ def read_idea(file: Path) -> Idea:
         reported=one_line(fields.get("Reported", ""), TEXT_CHARS),
         group=one_line(fields.get("Group", "other"), GROUP_CHARS),
         gain_percent=_percent(fields, "Gain", SMALL_GAIN_PERCENT, file),
-        cost_percent=_percent(fields, "Cost", NO_COST_PERCENT, file),
+        cost_percent=_percent(fields, "Cost", 0.0, file),
         patch=patch,
         dials=tuple(dict.fromkeys(name for sign, name in changes if sign == "+" and name not in gone)),
         file=file,

@@ -13,7 +13,6 @@ from agent.records.shipped import PastNight, likeness
 from agent.script.dials import Value, dials_in, skeleton_in
 
 MOST = 300  # attempts that the model looks at, the latest, which bounds a proposal's time
-LEAST_LIKE = 0.05  # an earlier night that is less like this one tells nothing
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,7 +54,7 @@ def _of_earlier(
     """Yield the attempts of earlier nights, in this night's noise; each run counts by its night's likeness."""
     sigma_bpb = briefing.noise.sigma_bpb if briefing.noise else None
     alike = sorted(((likeness(past.night, briefing.night), past) for past in earlier), key=lambda pair: pair[0])
-    outlines = [(like, past, outline) for like, past in alike if like >= LEAST_LIKE for outline in past.attempts]
+    outlines = [(like, past, outline) for like, past in alike if like for outline in past.attempts]
     for like, past, outline in outlines[max(0, len(outlines) - most) :]:
         scale = sigma_bpb / past.sigma_bpb if sigma_bpb and past.sigma_bpb and like < 1 else 1.0
         attempt, place = outline.attempt, _place(axes, outline.dials)

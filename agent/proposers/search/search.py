@@ -67,9 +67,11 @@ class Search(Source):
         seed = random.Random(f"{self._seed} {briefing.number} {len(briefing.refused)}").getrandbits(64)
         rng = np.random.default_rng(seed)
         fine = [one for one in evidence if one.bpb is not None and not one.crashed]
+        running = {one.group for one in fine}  # a script that never ran crashed for other reasons than its dials
+        crashed = [one.place for one in evidence if one.crashed and one.group in running]
         curves = Curves.fitted(axes, fine, here, briefing.noise.sigma_bpb if briefing.noise else None, rng)
         turned_down = {fingerprint(refusal.proposal.script) for refusal in briefing.refused}
-        for there in _places(axes, here, evidence, curves, rng):
+        for there in _places(axes, here, fine, crashed, curves, rng):
             changed = turned(axes, here, there)
             if changed:
                 candidate = set_dials(script, kind, changed)
@@ -105,20 +107,23 @@ def _proposal(
 
 
 def _places(
-    axes: Sequence[Axis], here: Coordinates, evidence: Sequence[Evidence], curves: Curves, rng: np.random.Generator
+    axes: Sequence[Axis],
+    here: Coordinates,
+    fine: Sequence[Evidence],
+    crashed: Sequence[Coordinates],
+    curves: Curves,
+    rng: np.random.Generator,
 ) -> Iterator[Coordinates]:
     """Yield the best place of each sample of the curves, the most promising first, and then any."""
-    fine = [one for one in evidence if one.bpb is not None and not one.crashed]
-    running = {one.group for one in fine}  # a script that never ran crashed for other reasons than its dials
     ran = np.array([here, *(one.place for one in fine)])
-    crashed = np.array([one.place for one in evidence if one.crashed and one.group in running]).reshape(-1, len(axes))
+    crashes = np.array(crashed).reshape(-1, len(axes))
     ordered = np.array([not axis.words for axis in axes])
     tonight = np.array([here, *(one.place for one in fine if one.is_tonight)])
     centre = tonight[np.argmin(curves.at(tonight, curves.mean).sum(axis=-1))]
     options = _options(axes, centre, here)
-    cost = CRASH * curves.unit * edge_risk(ran, crashed, options, ordered)
+    cost = CRASH * curves.unit * edge_risk(ran, crashes, options, ordered)
     places = np.array([_best(options, centre, curves.at(options, one) + cost, curves.unit) for one in curves.samples])
-    safe = np.prod(1 - edge_risk(ran, crashed, places, ordered), axis=-1)
+    safe = np.prod(1 - edge_risk(ran, crashes, places, ordered), axis=-1)
     yield from places[np.argsort(-curves.improvement(centre, places) * safe, kind="stable")]
     for _ in range(ANYWHERE):
         place = here.copy()
