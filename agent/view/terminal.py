@@ -117,9 +117,7 @@ def failure_lines(rows: Iterable[Share]) -> list[str]:
 def _share(row: Share) -> tuple[str, ...]:
     counts = str(row.attempts), str(row.kept), f"{row.gain_bpb:.6f}", f"{row.hours:.2f}"
     calls = (str(row.calls), str(row.failures)) if row.calls else ("", "")
-    cached = f" ({row.tokens_cached:,} cached)" if row.tokens_cached else ""
-    read = "" if row.tokens_in is None else f"{row.tokens_in:,}{cached}"
-    tokens = read, "" if row.tokens_out is None else f"{row.tokens_out:,}"
+    tokens = ("" if count is None else f"{count:,}" for count in (row.tokens_in, row.tokens_out))
     return row.source, *counts, *calls, *tokens, "" if row.usd is None else f"{row.usd:.2f}"
 
 

@@ -7,7 +7,6 @@ thousandths of the budget.
 import io
 import json
 import os
-import statistics
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import redirect_stdout
@@ -79,11 +78,7 @@ def _points(place: Place, night: Record, attempt: Attempt) -> dict[int, dict[str
     for run in attempt.runs:
         for fraction, loss in () if run.dawn else curve(place, night.tag, attempt.number, run.seed):
             points[round(PARTS * fraction)][f"loss/seed{run.seed}"] = loss
-    of_dawn = [run for run in attempt.runs if run.dawn]
-    scores = {"dawn_bpb": [run.val_bpb for run in of_dawn], "holdout_bpb": [run.holdout_bpb for run in of_dawn]}
-    means = {name: [bpb for bpb in values if bpb is not None] for name, values in scores.items()}
     measured = Measured.of(night, attempt)
     metrics = {name: getattr(measured, name) for name in METRICS}
-    metrics |= {name: statistics.fmean(values) for name, values in means.items() if values}
     points[PARTS] |= {name: float(value) for name, value in metrics.items() if value is not None}
     return points

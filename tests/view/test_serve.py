@@ -1,21 +1,17 @@
 """The live page: a real server on loopback, and a night that grows while it is shown."""
 
-import contextlib
 import re
 import signal
 import socket
 import subprocess
-import time
-from itertools import pairwise
 
 import pytest
 from commands import nothing_yet, refused, wait_until
 from nights import Grounds, command, environment, git
-from serving import PERIOD_S, Client, GrowingNight, growing_night, make_place, points, served
+from serving import Client, GrowingNight, growing_night, make_place, points, served
 
 from agent.cli.report import watched
 from agent.experiment import Status, Terms
-from agent.proposers.briefing import Left
 from agent.records.place import Place
 from agent.view.serve import Watched
 
@@ -119,22 +115,6 @@ def test_a_log_that_a_script_made_a_link_is_not_followed(client: Client, night: 
     log.unlink()
     log.symlink_to(tmp_path / "secret")
     wait_until(lambda: client.ask(f"/attempt/{number}/log")[::2] == (404, "there is no such log here\n"))
-
-
-def test_many_clients_share_one_reading_and_without_clients_there_is_none(night: GrowingNight):
-    readings: list[float] = []
-
-    def follow() -> Watched:
-        readings.append(time.monotonic())
-        return Watched(night.place, "first", lambda ideas: Left())
-
-    with served(night.place, follow=follow) as client:
-        with contextlib.ExitStack() as opened:
-            for events in [opened.enter_context(client.events()) for _ in range(12)]:
-                events.until(bool)
-            wait_until(lambda: len(readings) > 10)
-        wait_until(lambda: time.monotonic() > readings[-1] + 10 * PERIOD_S)
-    assert all(later - earlier >= PERIOD_S for earlier, later in pairwise(readings[1:]))
 
 
 def test_the_page_follows_the_newest_night_and_says_when_a_journal_is_gone(tmp_path):
