@@ -3,8 +3,7 @@
     python benchmarks/first_look.py [--runs 3] [--most-s 180] [--quick] [--json FILE]
 
 Each run has a clone of HEAD, a home and a cache of its own, so that environment and corpus are made each time; packages
-come from uv's cache. Flat keys of --json, medians of the runs: total_s; packages_s, until nightshift runs; corpus_s,
-until the night begins; training_s, the budgets of its runs; scoring_s, with the audits; rest_s; runs, kept.
+come from uv's cache. Flat keys of --json, medians of the runs: total_s; runs and kept of the night.
 
 Exit code 1 where the median of the runs is above --most-s, or a command fails.
 """
@@ -21,13 +20,13 @@ from pathlib import Path
 
 import measure
 
+from agent.experiment import Status
 from agent.records.journal import Journal
 from agent.records.place import Place
 
 COMMAND = re.compile(r"^ *(pip install uv && uv run nightshift run .*?) *(?:#.*)?$", re.MULTILINE)
 LIMIT_S = 1800.0
 OF_CALLER = ("VIRTUAL_ENV", "UV_PROJECT_ENVIRONMENT", "PYTHONPATH", "NIGHTSHIFT_DATA")  # the clone has its own
-BEGINS, NIGHT = "no corpus is prepared yet", "night "  # how the first line of a phase begins
 
 
 def command_of_readme() -> str:
@@ -51,31 +50,12 @@ def look(folder: Path) -> dict[str, float]:
         "PYTHONUNBUFFERED": "1",
     }
     watched = measure.watch(["bash", "-c", command_of_readme()], env=env, cwd=clone, limit_s=LIMIT_S)
-    return taken_apart(watched, Place.of(clone / measure.SCRIPT.name))
-
-
-def taken_apart(watched: measure.Watched, place: Place) -> dict[str, float]:
-    """Divide the seconds of a look by what it printed and by its journal."""
-    begins_s, night_s = (
-        next(at for at, line in watched.lines if line.startswith(beginning)) for beginning in (BEGINS, NIGHT)
-    )
+    place = Place.of(clone / measure.SCRIPT.name)
     (tag,) = place.tags()
     with Journal.read(place.journal(tag)) as journal:
-        budget_s, attempts = journal.night().budget_s, journal.attempts()
-    runs = [run for attempt in attempts for run in attempt.runs]
-    scores = [run.score for run in runs if run.score is not None]
-    scoring_s = sum(score.wall_s + (score.audit.wall_s if score.audit else 0.0) for score in scores)
-    training_s = len(runs) * budget_s
-    return {
-        "total_s": watched.seconds,
-        "packages_s": begins_s,
-        "corpus_s": night_s - begins_s,
-        "training_s": training_s,
-        "scoring_s": scoring_s,
-        "rest_s": watched.seconds - night_s - training_s - scoring_s,
-        "runs": len(runs),
-        "kept": sum(attempt.status == "keep" for attempt in attempts[1:]),
-    }
+        attempts = journal.attempts()
+    runs, kept = sum(len(attempt.runs) for attempt in attempts), [a for a in attempts[1:] if a.status is Status.KEEP]
+    return {"total_s": watched.seconds, "runs": runs, "kept": len(kept)}
 
 
 def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:

@@ -14,7 +14,6 @@ the noise of one run; sigma itself differs from night to night and no judge is t
 Effects add up, so that a script without an edit is worth its own merit less that edit's effect. Policies:
 
   greedy    one run, lower than the incumbent
-  gate      three runs against the incumbent's three; kept where 95 % of all bootstrap resamples say better
   strict, balanced                    nightshift's
   dawn      balanced, and up to 30 runs more at dawn (agent/judging/champion.py), without the passengers
 
@@ -31,7 +30,6 @@ standard error.
 from __future__ import annotations
 
 import argparse
-import itertools
 import math
 import os
 import sys
@@ -53,7 +51,6 @@ from agent.experiment import (
     Judge,
     Kind,
     Proposal,
-    Review,
     Run,
     Score,
     Status,
@@ -66,7 +63,7 @@ from agent.night.merging import first_of
 
 RUNS, DAWN_RUNS = 96, 30
 WORKERS = (1, 4, 16)
-POLICIES = ("greedy", "gate", "strict", "balanced", "dawn")
+POLICIES = ("greedy", "strict", "balanced", "dawn")
 
 
 # ---- what is true ----------------------------------------------------------------------------------------------------
@@ -140,26 +137,6 @@ class Edits:
 # ---- policies --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Gate:
-    """Three runs of everything; keep where the bootstrap (Efron 1979), here all of its resamples, says better."""
-
-    calibration: int = 3
-
-    def judge(self, attempt: Attempt, history: History) -> Decision:
-        if len(attempt.runs) < 3:
-            return Decision(Kind.UNDECIDED, "three runs")
-        best = incumbent(history)
-        if best is None:
-            return Decision(Kind.BASELINE, "baseline")
-        own, other = ([sum(three) for three in itertools.product(a.scores_bpb, repeat=3)] for a in (attempt, best))
-        better = float((np.subtract.outer(own, other) < 0).mean())
-        return Decision(Kind.KEPT if better >= 0.95 else Kind.LUCK, f"{better:.0%} of the resamples")
-
-    def review(self, history: History) -> Review:
-        return Review()
-
-
 def a_night(judge: Judge, world: Edits) -> list[Attempt]:
     """Return the attempts of a night of one worker; what is undecided at its end is discarded."""
     over = Decision(Kind.WORSE, "the night is over")
@@ -219,7 +196,7 @@ def outcome(world: Edits, history: History, kept: list[int], believed_bpb: float
 
 def outcomes(seed: int, mixture: str) -> dict[str, Outcome]:
     """Return how each policy fares with the same edits and the same luck."""
-    judges: dict[str, Judge] = {"greedy": Greedy(), "gate": Gate(), "strict": Strict(), "balanced": Balanced()}
+    judges: dict[str, Judge] = {"greedy": Greedy(), "strict": Strict(), "balanced": Balanced()}
     world, ends = Edits(seed, mixture), {}
     for name, judge in judges.items():
         history = a_night(judge, world)

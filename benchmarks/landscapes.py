@@ -11,7 +11,7 @@ noise. The project's own judges decide; runs that repeat an attempt count as run
     short    30, most of it in BATCH_ROWS, DEPTH and ASPECT_RATIO         cliffs   10, and six cliffs
 
     search   agent/proposers/search/search.py           random   one to three dials from their whole ranges
-    steps    one to three dials, a small step           tpe      Optuna's TPE over all dials at once (multivariate)
+    tpe      Optuna's TPE over all dials at once (multivariate)
     cma      Optuna's CMA-ES over all dials at once (separable, from the start's dials, sigma an eighth of a range)
 
 Flat keys of --json, for each arm and number of runs: ARM_RUNS_share, the mean over the kinds of the share of what was
@@ -184,22 +184,19 @@ class Outcome:
 # ---- who proposes ----------------------------------------------------------------------------------------------------
 
 
-def turning(reach: float | None) -> Callable[[int], Propose]:
-    """Turn one to three dials, anywhere or by a step of at most this share of the range."""
+def turned_at_random(seed: int) -> Propose:
+    """Turn one to three dials, anywhere in their ranges."""
 
-    def make(seed: int) -> Propose:
-        def propose(briefing: Briefing) -> Proposal:
-            rng, parent = random.Random(f"{seed} {len(briefing.history)}"), briefing.parent.proposal.script
-            while True:
-                place = place_of(parent).copy()
-                for i in rng.sample(range(len(DIALS)), rng.randint(1, 3)):
-                    place[i] = rng.random() if reach is None else place[i] + rng.uniform(-reach, reach)
-                if (script := script_at(place, parent)) != parent:
-                    return Proposal(script, "", "", "")
+    def propose(briefing: Briefing) -> Proposal:
+        rng, parent = random.Random(f"{seed} {len(briefing.history)}"), briefing.parent.proposal.script
+        while True:
+            place = place_of(parent).copy()
+            for i in rng.sample(range(len(DIALS)), rng.randint(1, 3)):
+                place[i] = rng.random()
+            if (script := script_at(place, parent)) != parent:
+                return Proposal(script, "", "", "")
 
-        return propose
-
-    return make
+    return propose
 
 
 def by_optuna(make_sampler: Callable[[int], Any]) -> Callable[[int], Propose]:
@@ -244,8 +241,7 @@ def cma(seed: int) -> Any:
 
 ARMS: dict[str, Callable[[int], Propose]] = {
     "search": lambda seed: lambda briefing: Search(KIND, seed).ideas(briefing)[0],
-    "random": turning(None),
-    "steps": turning(0.25),
+    "random": turned_at_random,
     "tpe": by_optuna(tpe),
     "cma": by_optuna(cma),
 }

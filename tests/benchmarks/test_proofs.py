@@ -4,12 +4,11 @@ import json
 import sys
 
 import pytest
-from nights import PROJECT, git, options_of
+from nights import PROJECT, git
 
 sys.path.insert(0, str(PROJECT / "benchmarks"))
 
 import first_look
-import killed_commands
 import planted_faults
 import proofs
 from proofs import Goal, Outcome, Proof
@@ -34,12 +33,6 @@ def test_a_proof_falls_short_by_its_exit_code_or_a_goal_and_a_quick_one_by_its_e
         outcome = Outcome(proof, code, 60.0, {"lost": lost}, checked)
         assert outcome.row()[-1] == verdict
         assert outcome.holds == (verdict != "FALLS SHORT")
-
-
-@pytest.mark.parametrize("case", killed_commands.CASES, ids=lambda case: case.name)
-def test_each_command_that_is_killed_is_one_that_the_command_line_takes(case):
-    if case.words[0] != "python":
-        assert options_of(*case.words) is not None
 
 
 def test_the_first_look_is_the_command_of_the_readme():

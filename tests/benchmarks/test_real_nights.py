@@ -35,26 +35,23 @@ SCRIPT = (SCRIPTS / "unigram.py").read_text()
 # ---- random dials ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("script", "draws"), [(SCRIPT, 40), (measure.SCRIPT.read_text(), 8)], ids=["toy", "train_mlx"])
-def test_random_dials_stay_within_their_ranges(script, draws):
+def test_random_dials_stay_within_their_ranges():
+    script = measure.SCRIPT.read_text()
     spans = {dial.name: dial.span for dial in searched(script, "cpu")}
     before = {dial.name: dial.value for dial in read_dials(script, "cpu")}
-    counts = set()
-    for seed in range(draws):
+    for seed in range(8):
         text, title = random_dials.turned(script, "cpu", random.Random(seed))
         after = {dial.name: dial.value for dial in read_dials(text, "cpu")}
         differing = [name for name in after if after[name] != before[name]]
-        assert differing
-        assert all(name in title for name in differing)
-        counts.add(len(differing))
+        assert 1 <= len(differing) <= 3
         for name in differing:
+            assert name in title
             match spans[name]:
                 case Choices(values):
                     assert after[name] in values
                 case Range(low, high, _, whole):
                     assert low <= after[name] <= high
                     assert isinstance(after[name], int) == whole
-    assert counts == {1, 2, 3}
 
 
 def test_the_source_of_random_dials_answers_as_a_coding_agent_does(tmp_path, monkeypatch):
@@ -108,16 +105,6 @@ def test_nights_are_compared_by_their_honest_gains(place, tmp_path, capsys):
     json.dumps(flat, allow_nan=False)
 
 
-def test_a_night_that_was_cut_off_before_its_dawn_has_no_honest_gain(place, tmp_path):
-    ship_night(place, tmp_path, "x-mix-0", [0.2], None)
-    ship_night(place, tmp_path, "x-mix-1", [0.2], 0.1)
-    cut, whole = real_outcomes.read_all(tmp_path)
-    assert cut.honest is None
-    flat = real_outcomes.flatten([cut, whole])
-    assert (flat["mix_honest"], flat["mix_confirmed_nights"], flat["mix_nights"]) == (0.1, 1, 2)
-    assert "mix_honest_low" not in flat  # of a single night
-
-
 def test_nights_of_two_kinds_are_not_compared(place, tmp_path, capsys):
     ship_night(place, tmp_path, "x-mix-0", [0.2], 0.1)
     ship_night(place, tmp_path, "x-search-0", [0.2], 0.1, device="another")
@@ -125,20 +112,6 @@ def test_nights_of_two_kinds_are_not_compared(place, tmp_path, capsys):
         real_outcomes.flatten(real_outcomes.read_all(tmp_path))
     assert real_nights.PROGRAM.main(["--report", "--folder", str(tmp_path)]) == 2
     assert "do not compare" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (["--arms", "search"], "give --minutes or --experiments"),
-        (["--arms", "author", "--minutes", "20"], "--arms author and --author WORDS belong together"),
-        (["--author", "--llm openai:toy", "--minutes", "20"], "--arms author and --author WORDS belong together"),
-    ],
-)
-def test_nights_that_cannot_be_are_refused(words, sentence, tmp_path, capsys):
-    assert real_nights.PROGRAM.main([*words, "--folder", str(tmp_path)]) == 2
-    assert sentence in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_arms_differ_in_the_source_of_ideas_alone(tmp_path):
@@ -152,10 +125,6 @@ def test_the_arms_differ_in_the_source_of_ideas_alone(tmp_path):
     assert sources["author"] == ["command", "--command", "coder --team ours", "--agent-minutes", "3"]
     assert sources["search"] == ["search"]
     assert sources["random"][:2] == ["command", "--command"]
-    args.author = "--llm openai:toy"
-    assert real_nights.command(args, real_nights.planned(args, tmp_path)[0], "cpu")[-4:] == [
-        "--proposer", "llm", "--llm", "openai:toy"
-    ]  # fmt: skip
 
 
 def test_gains_and_costs_of_an_author_stand_beside_those_of_the_search(tmp_path):

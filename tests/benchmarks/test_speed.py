@@ -77,12 +77,6 @@ def test_a_start_ends_where_the_first_step_that_trains_begins():
     assert train_speed.start_seconds(watched, [{"t_s": 1.5}, {"t_s": 3.5}]) == 2.5
 
 
-def test_a_program_that_fails_is_quoted(tmp_path):
-    code = "print('reading'); raise SystemExit('no such corpus')"
-    with pytest.raises(measure.Failed, match="exit code 1; its last lines:\n    reading\n    no such corpus"):
-        measure.watch([sys.executable, "-c", code], env=dict(os.environ), cwd=tmp_path, limit_s=30)
-
-
 def test_a_program_that_outlasts_its_limit_is_ended_with_its_children(tmp_path):
     code = "import subprocess as s; print(s.Popen(['sleep', '60']).pid, flush=True); s.run(['sleep', '60'])"
     with pytest.raises(measure.Failed, match="was still running at its limit") as caught:
@@ -95,7 +89,7 @@ def test_a_program_that_outlasts_its_limit_is_ended_with_its_children(tmp_path):
 # ---- the score -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rows", [1, 7, 64])
+@pytest.mark.parametrize("rows", [1, 7])
 def test_the_score_for_any_library_is_that_of_the_harness(tiny_data, rows):
     data = prepare.load_data(tiny_data)
     mx.random.seed(0)
