@@ -22,7 +22,7 @@ from agent.errors import MachineError, NightError, NoIdea, RepoError, ScriptErro
 from agent.experiment import Ask, Ending, Proposal, Terms
 from agent.files import read_end, throwaway_folder
 from agent.git import detached_git
-from agent.proposers.author.pages import facts_page, for_one_answer, written
+from agent.proposers.author.pages import facts_page, written
 from agent.proposers.briefing import Briefing
 from agent.proposers.source import Around, Messages, Need, Source
 from agent.sandbox.environment import SECRET_WORDS
@@ -180,7 +180,7 @@ def lay_out(clone: Path, briefing: Briefing, fixed: Path, limit_s: float) -> str
     task = written("agent", script=Path(briefing.night.script).name, briefing=briefing, minutes=limit_s / 60) + "\n"
     texts = {
         Path(briefing.night.script).name: _before(briefing),
-        "program.md": for_one_answer(briefing.program),
+        "program.md": briefing.program,
         "notes.md": "".join(f"- {note}\n" for note in notes),
         "FACTS.md": facts_page(briefing),
         TASK: task,

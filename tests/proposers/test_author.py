@@ -4,16 +4,16 @@ import ast
 from dataclasses import replace
 from pathlib import Path
 
-from briefings import CURVE, HISTORY, SETTING, attempt, edited, told
+from briefings import CURVE, SETTING, attempt, told
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from queued import SCRIPT
 
 from agent.experiment import Attempt, Kind
-from agent.proposers.author.attempts import compared, means_of_tenths, teaching_edits
+from agent.proposers.author.attempts import means_of_tenths, teaching_edits
 from agent.proposers.author.calls import read_calls
-from agent.proposers.author.excerpts import cut, quoted
-from agent.proposers.author.pages import attempt_lines, facts_page, for_one_answer
+from agent.proposers.author.excerpts import quoted
+from agent.proposers.author.pages import attempt_lines, facts_page
 from agent.proposers.briefing import Briefing, Curve, KnownIdea
 
 ROOT = Path(__file__).parents[2]
@@ -71,27 +71,6 @@ def test_an_attempt_is_told_with_difference_interval_gain_speed_steps_and_hypoth
     assert "near miss" not in lines[1]
 
 
-def test_a_history_that_is_too_long_loses_its_hypotheses_first_and_then_its_oldest_losers():
-    many = [attempt(number, edited(LR=number), Kind.WORSE, 1.7) for number in range(6, 60)]
-    whole, briefly, cut = (attempt_lines(told(*many), chars) for chars in (PLENTY, 7_500, 2_000))
-    assert "Reason 59" in whole
-    assert "Reason" not in briefly
-    assert "left out" not in briefly
-    assert "earlier ones are left out" in cut
-    assert "- 2 (edits 0): keep" in cut
-    assert "- 59 (edits 0)" in cut
-    assert "- 6 (edits 0)" not in cut
-    assert len(briefly) <= 7_500
-    assert len(cut) <= 2_040
-
-
-def test_a_night_of_a_hundred_ideas_fits_whole():
-    many = [
-        attempt(number, edited(LR=number), Kind.WORSE, 1.7, title=f"LR 0.04 → {number}") for number in range(6, 100)
-    ]
-    assert "earlier ones are left out" not in facts_page(told(*many))
-
-
 # ---- curves ----------------------------------------------------------------------------------------------------------
 
 
@@ -111,11 +90,6 @@ def test_curves_stand_below_the_incumbents():
     stopped = curves_told(a2=CURVE, a4=slow[:1])[2]
     assert stopped.split() == ["#4", "near", "miss", "4.7", "-55%"]
     assert curves_told(a4=CURVE, a3=CURVE) == []
-
-
-def test_the_compared_are_the_incumbent_the_keep_before_it_and_the_latest_losers():
-    many = [attempt(number, edited(LR=number), Kind.WORSE, 1.7) for number in range(6, 10)]
-    assert [one.number for one in compared((*HISTORY, *many), HISTORY[2])] == [2, 0, 9, 8, 7]
 
 
 def test_a_curve_is_thinned_to_the_mean_of_each_tenth():
@@ -142,13 +116,6 @@ def test_dials_are_told_with_each_turn_and_its_outcome_and_the_others_by_name():
     assert text.endswith("Never turned in this night, or only among many others at once: WIDTH.")
 
 
-def test_an_edit_that_turns_many_dials_says_little_about_each():
-    wide = "A = 1\nB = 2\nC = 3\nD = 4\nE = 5\n" + SCRIPT
-    many = wide.replace("A = 1", "A = 2").replace("B = 2", "B = 3").replace("C = 3", "C = 4").replace("D = 4", "D = 5")
-    text = dials_told(told(), attempt(0, wide, Kind.BASELINE), attempt(1, many, Kind.WORSE))
-    assert text.endswith("among many others at once: A, B, C, D, E, LR, DEPTH, WIDTH.")
-
-
 # ---- edits -----------------------------------------------------------------------------------------------------------
 
 
@@ -157,14 +124,6 @@ def test_the_edits_that_teach_are_shown_but_no_turned_dial():
     page = facts_page(told())
     assert 'Attempt 4 (edits 0), near miss, "title 4":\n\n```diff\n' in page
     assert "-    return LR\n+    return LR / 2" in page
-
-
-def test_a_long_edit_is_cut():
-    long = SCRIPT + "".join(f"X{line} = {line}  # a long line of code\n" for line in range(300))
-    page = facts_page(told(attempt(6, long, Kind.LUCK)))
-    assert "+X1 = 1" in page
-    assert "+X299 = 299" not in page
-    assert "[… cut at 800 characters]\n```" in page
 
 
 # ---- known ideas -----------------------------------------------------------------------------------------------------
@@ -226,38 +185,7 @@ def test_fixed_files_are_read_and_never_run(tmp_path):
     assert (call.name, call.signature, call.meaning) == ("kernels.one", "(x, *, n=1) -> array", "Do one\\x1b thing.")
 
 
-# ---- the owner's program, and quotes ---------------------------------------------------------------------------------
-
-PROGRAM = """\
-# Program
-a
-## Loop (self-driving agents)
-b
-### Part of it
-c
-```
-# no heading
-```
-## Goal
-d
-```
-## Code (self-driving agents)
-```
-"""
-
-
-def test_sections_for_self_driving_agents_are_left_out():
-    assert for_one_answer(PROGRAM) == "# Program\na\n## Goal\nd\n```\n## Code (self-driving agents)\n```\n"
-    shown = for_one_answer((ROOT / "program.md").read_text())
-    assert "## What may not" in shown
-    assert "uv run" not in shown
-    assert "nightshift try" not in shown
-
-
-def test_a_cut_text_says_so():
-    assert cut("short", 10) == "short"
-    assert cut("x" * 99, 50) == "x" * 25 + "\n[… cut at 50 characters]"
-    assert cut("a line\n" + "x" * 99, 50) == "a line\n[… cut at 50 characters]"
+# ---- quotes ----------------------------------------------------------------------------------------------------------
 
 
 @given(st.text(max_size=400))

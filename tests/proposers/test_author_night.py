@@ -12,12 +12,11 @@ from sources import Source
 
 from agent.night.briefing import briefing_of
 from agent.night.ideas import brief
-from agent.night.lock import only_night
 from agent.proposers.briefing import Left
 from agent.records.journal import Journal
 from agent.records.place import Place
 
-PROGRAM = "# Program\n\nLower it.\n\n## Loop (self-driving agents)\n\nuv run nightshift try\n"
+PROGRAM = "# Program\n\nLower it.\n"
 
 
 @pytest.fixture(scope="module")
@@ -71,36 +70,10 @@ def test_the_prompt_command_shows_what_a_model_would_be_told(grounds):
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("You improve one training script, train_mlx.py")
     assert "Lower it." in done.stdout
-    assert "nightshift try" not in done.stdout
     assert "- 1 (edits 0): keep" in done.stdout
     said = json.loads(grounds.nightshift("prompt", "--json").stdout)
     assert f"{said['system']}\n\n{said['user']}\n" == done.stdout
     assert said["user"][: said["stable_chars"]].endswith("```")
-
-
-def test_the_facts_command_tells_the_same_to_one_who_runs_commands(grounds):
-    text = grounds.nightshift("prompt", "--facts").stdout
-    parts = (
-        "What the script may call",
-        "The night",
-        "So far",
-        "Attempts",
-        "Loss curves",
-        "Dials",
-        "Edits",
-        "Known ideas",
-    )
-    assert [line for line in text.splitlines() if line.startswith("# ")] == [f"# {part}" for part in parts]
-    assert "answer once" not in text
-    assert json.loads(grounds.nightshift("prompt", "--facts", "--json").stdout)["facts"] == text
-
-
-def test_what_is_left_of_a_running_night_is_told(grounds):
-    common = Place.of(grounds.root / "train_mlx.py").repo.common_dir
-    with only_night(common) as tell:
-        tell("t", grounds.folder("t"), None, 7)
-        assert "- left of the night: 4 experiments\n" in grounds.nightshift("prompt", "--facts").stdout
-    assert "left of the night" not in grounds.nightshift("prompt", "--facts").stdout
 
 
 # ---- the example in docs/ --------------------------------------------------------------------------------------------

@@ -16,8 +16,7 @@ from agent.errors import MachineError, NightError, NoIdea
 from agent.experiment import Ask, Audit, Decision, Ending, Kind, Proposal, Run, Score, Status
 from agent.proposers.author.pages import facts_page
 from agent.proposers.briefing import Briefing, Refusal
-from agent.proposers.command import LOG_BYTES, Command, billed, events_of, last_words, split
-from agent.proposers.source import Messages
+from agent.proposers.command import LOG_BYTES, billed, events_of, last_words, split
 from agent.script.contract import MAX_SCRIPT_BYTES
 
 EDIT = "sed -i.orig 's/^LR = .*/LR = 0.02/' train_mlx.py\n"
@@ -69,7 +68,7 @@ def test_the_clone_holds_what_was_promised_and_nothing_else(agent):
     (agent.folder / "fixed" / "__pycache__").mkdir()
     better = attempt(2, SCRIPT.replace("64", "96"), Status.KEEP)
     refusal = Refusal(Proposal(EDITED, "half the step", "", "command:agent.sh"), "that was attempt 7 already")
-    program = "Be bold.\n\n## Loop (self-driving agents)\n\nnightshift try\n"
+    program = "Be bold.\n"
     notes = ("no dropout", "leave\nthe tokenizer")
     briefing = brief(
         *(BASE, attempt(1, SCRIPT.replace("4", "5")), better), program=program, notes=notes, refused=(refusal,)
@@ -135,15 +134,6 @@ def test_it_has_the_users_keys_and_no_way_to_the_users_repository(agent, monkeyp
     assert list((user / ".git" / "refs" / "heads").iterdir()) == []
 
 
-def test_settings_and_hooks_of_the_user_do_not_reach_the_desk(agent, monkeypatch, tmp_path):
-    (tmp_path / "home").mkdir()
-    (tmp_path / "home" / ".gitconfig").write_text(
-        "[core]\nautocrlf = true\nexcludesFile = ignore-all\n[commit]\ngpgSign = true\n"
-    )
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    assert agent.does(EDIT).ideas(brief())[0].script == EDITED
-
-
 # ---- what goes wrong -------------------------------------------------------------------------------------------------
 
 
@@ -205,11 +195,6 @@ time.sleep(60)
     assert not psutil.pid_exists(daemon) or psutil.Process(daemon).status() == psutil.STATUS_ZOMBIE
 
 
-def test_what_an_agent_leaves_running_does_not_outlive_its_good_end(agent, tmp_path):
-    agent.does(EDIT + f"(sleep 60 & echo $! > '{tmp_path}/pid') &\nsleep 0.2\n").ideas(brief())
-    assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
-
-
 def test_a_stopped_night_waits_for_no_agent(agent):
     agent.stopping = True
     assert "was stopped with the night" in failure_of(agent, "sleep 60\n")
@@ -230,12 +215,6 @@ def test_an_idea_of_nonsense_is_none(agent):
         assert agent.does(f"{EDIT}{deed}\n").ideas(brief())[0].title == "an edit without words"
 
 
-def test_every_call_of_an_attempt_has_a_log_of_its_own(agent):
-    for _ in range(2):
-        failure_of(agent, "echo nothing\n")
-    assert sorted(path.name for path in (agent.folder / "asks").iterdir()) == ["0001-1", "0001-2"]
-
-
 @pytest.mark.parametrize(
     ("line", "error", "words"),
     [
@@ -248,13 +227,6 @@ def test_every_call_of_an_attempt_has_a_log_of_its_own(agent):
 def test_a_command_that_cannot_work_is_refused_before_the_night(line, error, words):
     with pytest.raises(error, match=words):
         split(line)
-
-
-def test_a_program_beside_the_user_is_found_from_the_desk(agent, monkeypatch):
-    agent.does(EDIT)
-    monkeypatch.chdir(agent.program.parent)
-    command = Command("./agent.sh", agent.folder, Messages())
-    assert command.ideas(brief())[0].script == EDITED
 
 
 # ---- what it cost ----------------------------------------------------------------------------------------------------
@@ -303,15 +275,6 @@ def test_the_last_words_of_agents_that_speak_json_are_told(events):
     said = last_words(events_of("a warning\n" + "\n".join(map(json.dumps, events))))
     assert said is not None
     assert said.startswith("Not logged in")
-
-
-@pytest.mark.parametrize(
-    "line",
-    ['{"total_cost_usd": -1}', '{"total_cost_usd": NaN}', '{"usage": {"input_tokens": true}}', "{" * 5000,
-     f'{{"total_cost_usd": {"9" * 400}}}'],
-)  # fmt: skip
-def test_a_bill_beyond_all_sense_is_none(line):
-    assert billed(ASK, events_of(line)) == ASK
 
 
 FACTS = st.sampled_from(["total_cost_usd", "usage", "result", "input_tokens"])

@@ -18,8 +18,6 @@ from agent.proposers.llm.llm import LLM
 from agent.proposers.queue import Queue
 from agent.proposers.search.search import Search
 from agent.proposers.source import Messages
-from agent.records.summary import earned
-from agent.view.terminal import shares_lines
 
 # half a minute; the default mix is in the ordinary tests, by test_catalogue_night.py
 pytestmark = [pytest.mark.usefixtures("own_cache"), pytest.mark.slow]
@@ -96,12 +94,6 @@ def test_the_night_runs_to_its_end_and_nothing_is_lost(morning):
     assert morning.grounds.git("fsck", "--strict", "--no-dangling") == ""
 
 
-def test_every_source_has_its_attempts_and_the_queue_came_first(morning):
-    sources = [one.proposal.source.partition(":")[0] for one in morning.attempts]
-    assert sources[:2] == ["you", "queue"]
-    assert {"llm", "search"} <= set(sources[2:])
-
-
 def test_every_way_to_fail_was_met_and_is_told(morning):
     assert len(morning.server.requests) >= len(BEHAVIOURS)
     failures = " | ".join(ask.failure for ask in morning.asks if ask.failure)
@@ -116,17 +108,6 @@ def test_a_crash_went_back_to_the_model_in_quotes_and_was_mended(morning):
     assert crash.proposal.source == mended.proposal.source == "llm:toy"
     told = next(request.text for request in morning.server.requests if INJECTION in request.text)
     assert f'{INJECTION}"' in told.replace("\\", "")
-
-
-def test_the_report_says_what_each_source_brought_and_cost(morning):
-    table = earned(morning.attempts, morning.asks)
-    llm = next(share for share in table if share.source == "llm")
-    assert llm.calls == len(morning.asks)
-    assert llm.usd == pytest.approx(sum(ask.usd or 0 for ask in morning.asks))
-    assert llm.usd > 0
-    lines = shares_lines(table)
-    assert {line.split()[0] for line in lines[1:]} == {"llm", "queue", "search"}
-    assert f"{llm.usd:.2f}" in next(line for line in lines if line.startswith("llm"))
 
 
 def test_the_key_is_nowhere(morning):

@@ -64,18 +64,6 @@ def test_what_a_model_thought_aloud_is_not_read():
     assert read(thought + HEAD + block(OLD, NEW)) == WANTED
 
 
-def test_the_order_of_blocks_does_not_matter_and_neighbours_do_not_touch():
-    first, second = "SHARE = 0.25", 'NOTE = "unigram"'
-    old = [line for line in SCRIPT.split("\n") if line.startswith((first, second))]
-    blocks = [block(old[0], "SHARE = 0.5"), block(old[1], 'NOTE = "more"')]
-    assert read(HEAD + "".join(blocks)) == read(HEAD + "".join(reversed(blocks)))
-
-
-def test_lines_can_be_deleted():
-    note = 'NOTE = "unigram"  # not searched'
-    assert read(f"{HEAD}<<<<<<< SEARCH\n{note}\n=======\n>>>>>>> REPLACE\n") == SCRIPT.replace(note + "\n", "")
-
-
 REFUSED = {
     "empty": ("", "no SEARCH/REPLACE block"),
     "prose": ("I would rather not.", "no SEARCH/REPLACE block and no code block"),

@@ -50,15 +50,10 @@ def submitted(place: Place, command: str) -> str:
     "command",
     [
         "diff -u train_mlx.py ../../idea.py",
-        "diff -u ./train_mlx.py ../../idea.py",
-        "diff -u train_mlx.py '../../my idea.py'",
         'diff -u "$PWD/train_mlx.py" ../../idea.py',
         'diff -u "$PWD/../lab/train_mlx.py" "$(realpath ../../idea.py)"',
-        "diff -u ../lab/train_mlx.py ../../idea.py",
-        "diff -u --label train_mlx.py --label edited train_mlx.py ../../idea.py",
         "diff -u --label a/lab/train_mlx.py --label b/lab/train_mlx.py train_mlx.py ../../idea.py",
         "git diff --no-index train_mlx.py ../../idea.py",
-        "git diff --no-index --no-prefix train_mlx.py ../../idea.py",
         "cp ../../idea.py train_mlx.py && git diff; git checkout -q train_mlx.py",
         "cp ../../idea.py train_mlx.py && git diff --relative; git checkout -q train_mlx.py",
         "diff -u train_mlx.py ../../idea.py | sed 's/$/\\r/'",
@@ -95,46 +90,22 @@ def test_another_form_of_diff_is_told_apart_from_a_broken_script(place, command)
         submitted(place, command)
 
 
-def test_a_diff_of_the_users_own_edit_is_queued_and_tried(grounds, tmp_path):
-    (tmp_path / "idea.py").write_text(BETTER)
-    written = subprocess.run(["diff", "-u", "train_mlx.py", "../idea.py"], cwd=grounds.root, capture_output=True).stdout
-    (tmp_path / "idea.patch").write_bytes(written)
-    done = grounds.nightshift("try", "--queue", "--edit", str(tmp_path / "idea.patch"), "-m", "sharper")
-    assert done.returncode == 0, done.stderr
-    night = ("run", "--proposer", "queue", "--sandbox", "off", "--judge", "greedy", "--budget-s", "0.05", "--tag", "t")
-    assert grounds.nightshift(*night, "--experiments", "1").returncode == 0
-    assert grounds.attempts("t")[1].proposal.script == BETTER
-
-
 def test_what_changes_nothing_is_refused_at_once(grounds, tmp_path):
-    grounds.try_scripts("t", [BETTER])
+    worse, broken = unigram(SHARPNESS=0.2), unigram().replace("def main(", "raise ValueError\n\n\ndef main(")
+    grounds.try_scripts("t", [BETTER, worse, broken])
     for text, sentence in {
         unigram() + "\n# a word\n": "changes nothing that runs in the script as it was committed",
-        BETTER: "is attempt 1 of night t, keep (see:",
+        patch(unigram(), unigram() + "\n# a word\n"): "is attempt 1 of night t",  # onto the best script
+        BETTER: "is attempt 1 of night t, keep (see: nightshift show t:1); change something first",
+        worse: "is attempt 2 of night t, discard (see: nightshift show t:2); change something first",
+        broken: "is attempt 3 of night t, crash (see: nightshift show t:3); change something first",
         " \n": "is no unified diff that changes anything",
     }.items():
-        (tmp_path / "idea.py").write_text(text)
+        (tmp_path / "idea").write_text(text)
         assert sentence in refused(
-            grounds.nightshift("try", "--queue", "--edit", str(tmp_path / "idea.py"), "-m", "an idea")
+            grounds.nightshift("try", "--queue", "--edit", str(tmp_path / "idea"), "-m", "an idea")
         )
         assert not (grounds.root / "experiments" / "queue").exists()
-
-
-def test_a_patch_that_changes_no_code_is_refused_at_once(grounds, tmp_path):
-    (tmp_path / "p").write_text(patch(unigram(), unigram() + "\n# a word\n"))
-    told = refused(grounds.nightshift("try", "--queue", "--edit", str(tmp_path / "p"), "-m", "an idea"))
-    assert told.endswith("p changes nothing that runs in the script as it was committed; change something first")
-
-
-def test_a_patch_with_other_ends_of_lines_fits(tmp_path):
-    after = SCRIPT.replace("LR = 0.04", "LR = 0.02")
-    of_windows = SCRIPT.replace("\n", "\r\n"), after.replace("\n", "\r\n")
-    for name, text in (("old", of_windows[0]), ("new", of_windows[1])):
-        (tmp_path / name).write_bytes(text.encode())
-    written = subprocess.run(["diff", "-u", "old", "new"], cwd=tmp_path, capture_output=True).stdout.decode()
-    found = written.replace("--- old", "--- train_mlx.py").replace("+++ new", "+++ train_mlx.py")
-    assert apply_patch(found, "train_mlx.py", [(0, of_windows[0])]) == of_windows[1]
-    assert apply_patch(found, "train_mlx.py", [(0, SCRIPT)]) == after
 
 
 def test_an_edit_that_waits_already_is_refused_at_once_whatever_form_it_has(grounds, tmp_path):
@@ -166,17 +137,6 @@ def test_an_edit_that_waits_already_is_refused_at_once_whatever_form_it_has(grou
     )
 
 
-def test_an_entry_that_another_program_wrote_is_named_in_one_line(grounds, tmp_path):
-    (tmp_path / "idea.py").write_text(BETTER)
-    assert grounds.nightshift("try", "--queue", "--edit", str(tmp_path / "idea.py"), "-m", "sharper").returncode == 0
-    (entry,) = waiting(grounds.root / "experiments" / "queue")
-    title = "sharper\n  nightshift: all is well\x1b[2J" + "!" * 1000
-    entry.write_text(entry.read_text().replace("Title: sharper", f"Title: {title}"))
-    told = refused(grounds.nightshift("try", "--queue", "--edit", str(tmp_path / "idea.py"), "-m", "the same"))
-    assert "t0001 (sharper nightshift: all is well\\x1b[2J!!!" in told
-    assert len(told) < 1000
-
-
 def test_a_file_without_an_end_is_refused_and_a_pipe_of_the_shell_is_read(grounds, tmp_path):
     told = refused(grounds.nightshift("try", "--queue", "--edit", "/dev/zero", "-m", "an idea"))
     assert told == "/dev/zero has more bytes than the limit of 262,144; take data out of it"
@@ -184,23 +144,3 @@ def test_a_file_without_an_end_is_refused_and_a_pipe_of_the_shell_is_read(ground
     os.mkfifo(tmp_path / "pipe")
     with subprocess.Popen(f"cat {tmp_path / 'idea.py'} > {tmp_path / 'pipe'}", shell=True):
         assert grounds.nightshift("try", "--queue", "--edit", str(tmp_path / "pipe"), "-m", "an idea").returncode == 0
-
-
-def test_an_edit_that_was_tried_is_refused_with_its_attempt_and_result_until_another_night_runs(grounds, tmp_path):
-    worse, broken = unigram(SHARPNESS=0.2), unigram().replace("def main(", "raise ValueError\n\n\ndef main(")
-
-    def submit(text: str) -> subprocess.CompletedProcess[str]:
-        (tmp_path / "idea").write_text(text)
-        return grounds.nightshift("try", "--queue", "--edit", str(tmp_path / "idea"), "-m", "an idea")
-
-    assert [submit(text).returncode for text in (BETTER, worse, broken)] == [0, 0, 0]
-    night = ("run", "--proposer", "queue", "--sandbox", "off", "--judge", "greedy", "--budget-s", "0.05", "--tag", "t")
-    assert grounds.nightshift(*night, "--experiments", "3").returncode == 0
-    for number, text, result in ((2, worse, "discard"),):
-        assert refused(submit(text)) == (
-            f"{tmp_path / 'idea'} is attempt {number} of night t, {result} (see: nightshift show t:{number}); "
-            f"change something first"
-        )
-    assert [path.name for path in waiting(grounds.root / "experiments" / "queue")] == ["0003.patch"]  # tried by now
-    grounds.try_scripts("u", [])
-    assert submit(broken).returncode == 0

@@ -27,10 +27,6 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 ANSWER_CHARS = 60_000  # of an unusable reply that is sent back with the error
-HEADING = re.compile(r"(#{1,6})\s+\S.*")
-SELF_DRIVING = re.compile(r"\(self-driving agents\)\s*#*\s*$", re.IGNORECASE)  # ends the heading of such a section
-FENCE = re.compile(r"\s{0,3}(```+|~~~+)")
-
 
 # what a model is asked for, in turn, by the number of the attempt
 TASKS = ("combine", "edit", "explore", "edit")
@@ -111,7 +107,7 @@ def _templates() -> "Environment":
     templates = Environment(loader=folder, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     # what these files define can be used in a template, as a function or as a filter
     named = {**vars(text), **vars(excerpts), **vars(attempts), "attempt_lines": attempt_lines}
-    named |= {"against": _against, "told": _told, "for_one_answer": for_one_answer, "none_reported": Summary()}
+    named |= {"against": _against, "told": _told, "none_reported": Summary()}
     functions = {name: value for name, value in named.items() if callable(value)}
     templates.filters |= functions
     templates.globals |= named
@@ -139,19 +135,3 @@ def attempt_lines(briefing: Briefing, most_chars: int) -> str:
     shown = set(excerpts.newest([*others, *kept], most_chars))
     head = f"({len(lines) - len(shown)} earlier ones are left out)"
     return "\n".join([head, *(line for line in lines if line in shown)])
-
-
-def for_one_answer(program: str) -> str:
-    """Return the program without sections whose heading ends in "(self-driving agents)", and what is below them."""
-    shown: list[str] = []
-    level, fence = 0, ""  # of the heading that is left out, and of the code block that is open
-    for line in program.split("\n"):
-        mark = FENCE.match(line)
-        if mark and (not fence or mark[1].startswith(fence)):
-            fence = "" if fence else mark[1]
-        heading = None if fence else HEADING.fullmatch(line)
-        if heading is not None and (not level or len(heading[1]) <= level):
-            level = len(heading[1]) if SELF_DRIVING.search(line) else 0
-        if not level:
-            shown.append(line)
-    return "\n".join(shown)

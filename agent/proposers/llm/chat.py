@@ -193,7 +193,7 @@ def _read(events: Iterable[Mapping[str, Any]]) -> Reply:
                 text += _text(delta, "content")
                 finish = choice.get("finish_reason") or finish
             case {"type": "content_block_delta", "delta": delta}:
-                text += _text(delta)
+                text += _text(delta, "text")
             case {"type": "message_delta", "delta": {"stop_reason": reason}}:
                 finish = reason or finish
         for part in (event, event.get("message")):
@@ -222,16 +222,10 @@ def _read(events: Iterable[Mapping[str, Any]]) -> Reply:
     )
 
 
-def _text(content: object, key: str = "text") -> str:
-    """Return the text of a string, a field or a list of parts; a model's thoughts, in other fields, are left out."""
-    match content:
-        case str():
-            return content
-        case {**fields} if key in fields:
-            return _text(fields[key])
-        case [*parts]:
-            return "".join(map(_text, parts))
-    return ""
+def _text(delta: object, key: str) -> str:
+    """Return the text of this field; a model's thoughts, in other fields, are left out."""
+    text = delta.get(key) if isinstance(delta, dict) else None
+    return text if isinstance(text, str) else ""
 
 
 def _count(usage: Mapping[str, Any], *names: str) -> int | None:
