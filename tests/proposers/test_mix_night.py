@@ -50,7 +50,7 @@ BEHAVIOURS = [
     hangs(),
     *(says(edit("x", "y", file="../../.ssh/authorized_keys")), says("")),
     says(edit("    parser = argparse.ArgumentParser()", BREAKS)),
-    improves,
+    *(improves, improves),  # ahead, and as a repair
     status(402, "insufficient credits"),
     status(401, f"the key {KEY} is wrong"),
 ]
@@ -106,8 +106,8 @@ def test_a_crash_went_back_to_the_model_in_quotes_and_was_mended(morning):
     crash = next(one for one in morning.attempts if one.status is Status.CRASH)
     mended = next(one for one in morning.attempts if one.proposal.repairs == crash.number)
     assert crash.proposal.source == mended.proposal.source == "llm:toy"
-    told = next(request.text for request in morning.server.requests if INJECTION in request.text)
-    assert f'{INJECTION}"' in told.replace("\\", "")
+    told = [request.text.replace("\\", "") for request in morning.server.requests]
+    assert any(f'{INJECTION}"' in text for text in told)
 
 
 def test_the_key_is_nowhere(morning):
