@@ -13,7 +13,7 @@ from agent.night.dawn import confirm_night
 from agent.night.limits import Limits
 from agent.night.lock import AFTER_RUN, NOW
 from agent.night.loop import run_night
-from agent.night.plan import Flight, Plan, Wait
+from agent.night.plan import Begin, Flight, Plan, Wait
 from agent.night.state import NightContext
 from agent.pools.local import LocalPool
 from agent.pools.pool import Ended
@@ -120,6 +120,15 @@ def test_a_worker_is_waited_for_until_the_hours_are_over_or_the_user_ends_the_ni
         assert Plan(context, state, flight).next_step() == Wait()
         late = dataclasses.replace(context, limits=Limits(hours=1e-6))
         assert Plan(late, state, flight).next_step() is None
+        context.stop.wish(AFTER_RUN)
+        assert Plan(context, state, flight).next_step() is None
+
+
+def test_after_a_wish_to_end_the_night_no_run_begins(grounds):
+    with scripted_context(grounds.root, "t", []) as context:
+        state, flight = context.state(), Flight(LocalPool([context.runner]))
+        state.enter(None, Proposal(unigram(), "baseline", "", "you"))
+        assert isinstance(Plan(context, state, flight).next_step(), Begin)
         context.stop.wish(AFTER_RUN)
         assert Plan(context, state, flight).next_step() is None
 
