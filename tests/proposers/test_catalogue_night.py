@@ -1,16 +1,12 @@
 """A night with its default options, without any key: known ideas and dials are tried, kept, and built upon."""
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 
-import pytest
 from json_page import faults
 from nights import Grounds, make_repository, unigram
 from queued import write_idea
 
-from agent.experiment import Attempt, Status
+from agent.experiment import Status
 from agent.proposers.catalogue import idea
 from agent.script.dials import searched
 
@@ -43,59 +39,31 @@ IDEAS = {
 }
 
 
-@dataclass(frozen=True)
-class Morning:
-    grounds: Grounds
-    said: str
-    attempts: tuple[Attempt, ...]
-
-    def of(self, name: str) -> list[Attempt]:
-        return [one for one in self.attempts if one.proposal.source == f"catalogue: {name}"]
-
-    def ideas(self) -> dict[str, dict]:
-        told = self.grounds.nightshift("ideas", "--json")
-        facts = json.loads(told.stdout)
-        assert faults("ideas", facts) == []
-        return {one["name"]: one for one in facts["ideas"]}
-
-
-@pytest.fixture(scope="module")
-def morning(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Iterator[Morning]:
-    root = make_repository(tmp_path_factory.mktemp("catalogue") / "user", unigram())
-    grounds = Grounds(root)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
-        patch.setattr(idea, "PACKAGE", root / "nowhere")  # the shipped ideas are about another script
-        for name, (edited, gain) in IDEAS.items():
-            write_idea(root / "ideas", name, unigram(), edited, Title=f"Try to {name}", Gain=f"cpu {gain}")
-        done = grounds.nightshift("run", "--tag", "t", "--experiments", str(EXPERIMENTS), *QUICK)
-        assert done.returncode == 0, done.stderr
-        yield Morning(grounds, done.stdout, grounds.attempts("t"))
-
-
-def test_an_idea_is_kept_and_what_follows_is_made_of_it(morning):
-    (boost,) = morning.of("boost")
-    assert boost.status is Status.KEEP
-    assert boost.proposal.title == "Try to boost"
-    later = [one for one in morning.attempts if one.number > boost.number]
+def test_a_night_without_a_key_tries_ideas_and_builds_on_them_and_the_next_one_knows(tmp_path, own_cache, monkeypatch):
+    grounds = Grounds(make_repository(tmp_path / "user", unigram()))
+    monkeypatch.setattr(idea, "PACKAGE", tmp_path / "nowhere")  # the shipped ideas are about another script
+    for name, (edited, gain) in IDEAS.items():
+        write_idea(grounds.root / "ideas", name, unigram(), edited, Title=f"Try to {name}", Gain=f"cpu {gain}")
+    done = grounds.nightshift("run", "--tag", "t", "--experiments", str(EXPERIMENTS), *QUICK)
+    assert done.returncode == 0, done.stderr
+    attempts = grounds.attempts("t")
+    tried = {one.proposal.source: one for one in attempts}
+    assert {source.partition(":")[0] for source in tried} == {"you", "catalogue", "search"}
+    boost = tried["catalogue: boost"]
+    assert (boost.status, tried["catalogue: crash"].status) == (Status.KEEP, Status.CRASH)
+    later = attempts[boost.number + 1 :]
     assert later
     assert all("BOOST" in one.proposal.script for one in later)
     assert "BOOST" in {dial.name for dial in searched(boost.proposal.script, "cpu")}  # the search's from now on
 
-
-def test_the_report_and_the_list_of_ideas_say_what_became_of_them(morning):
-    assert [one.status for one in morning.of("crash")] == [Status.CRASH]
-    assert {"catalogue", "search"} <= {line.split()[0] for line in morning.said.splitlines() if line}
-    known = morning.ideas()
-    assert known["boost"]["gain_percent"] > 1
-    assert known["boost"]["sure"] > known["halve"]["sure"]
-    assert (known["crash"]["tried"][0]["failed"], known["crash"]["may_be_tried"]) == (True, False)
-
-
-def test_a_second_night_knows_what_the_first_one_found(morning):
-    done = morning.grounds.nightshift("run", "--tag", "u", "--proposer", "catalogue", "--experiments", "1", *QUICK)
+    done = grounds.nightshift("run", "--tag", "u", "--proposer", "catalogue", "--experiments", "1", *QUICK)
     assert done.returncode == 0, done.stderr
-    first = morning.grounds.attempts("u")[1]
+    first = grounds.attempts("u")[1]
     assert first.proposal.source == "catalogue: boost"
     assert "Earlier nights: +" in first.proposal.hypothesis
-    assert morning.ideas()["boost"]["nights"] == ["t", "u"]
+    facts = json.loads(grounds.nightshift("ideas", "--json").stdout)
+    assert faults("ideas", facts) == []
+    known = {one["name"]: one for one in facts["ideas"]}
+    assert known["boost"]["nights"] == ["t", "u"]
+    assert known["boost"]["gain_percent"] > 1
+    assert known["crash"]["tried"][0]["failed"]
