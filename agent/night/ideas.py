@@ -117,7 +117,7 @@ class Ideas:
         for wanted in over:
             self._take(wanted)
         for wanted in self._wanted:
-            if wanted.answer is None:
+            if wanted.answer is None and not self._messages.stopped():
                 self._ask(wanted)
 
     def _say_messages(self) -> None:

@@ -150,4 +150,5 @@ def test_a_stop_does_not_wait_for_the_answer():
         start = time.monotonic()
         assert "asked to stop" in model.refusal()
         assert time.monotonic() - start < 10
+        assert "not asked" in model.refusal()
         assert len(server.requests) == len(model.asks) == 1

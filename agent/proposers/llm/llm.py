@@ -152,6 +152,8 @@ class LLM(Source):
         Yield the list that takes the costs. before_usd: spent by the night before the first call of this process.
         """
         costs_usd: list[float] = []
+        if self._messages.stopped():
+            raise NoIdea("not asked, because the night is stopping")
         with self._lock:
             spent_usd = before_usd if self._spent_usd is None else self._spent_usd
             if self._max_usd is not None and spent_usd >= self._max_usd:
