@@ -6,7 +6,6 @@ Balanced is the judge of a night that names no other. JUDGES at the end is the t
 import ast
 import math
 import statistics
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -360,25 +359,21 @@ class Doubt:
 
 # ---- the table -------------------------------------------------------------------------------------------------------
 
-# To add a judge, write its class above, and name it here: how it is made, where N is the --confirm of a night, and how
-# a night introduces it. The greeting and the night read this table; the command line has the names in the type of
-# `judge` in agent/cli/options.py.
-JUDGES: Mapping[str, tuple[Callable[[int], Judge], str]] = {
-    "balanced": (
-        lambda confirm: Balanced(),
-        "the script first runs three times, to learn the noise; then further seeds where they pay",
-    ),
-    "greedy": (Greedy, "one lower run is enough, and much of what is kept will be luck"),
-    "strict": (lambda confirm: Strict(), "hardly anything is kept by luck, at the price of many runs"),
+# To add a judge, write its class above, name it here with the words by which a night introduces it, and make it below.
+# The greeting and the night read this; the command line has the names in the type of `judge` in agent/cli/options.py.
+JUDGES = {
+    "balanced": "the script first runs three times, to learn the noise; then further seeds where they pay",
+    "greedy": "one lower run is enough, and much of what is kept will be luck",
+    "strict": "hardly anything is kept by luck, at the price of many runs",
 }
 
 
 def choose_judge(name: str, confirm: int = 0) -> Judge:
     """Return the judge of this name; raise KeyError for another. confirm: as `--confirm` gives it to the greedy one."""
-    make, _ = JUDGES[name]
-    return make(confirm)
+    judges: dict[str, Judge] = {"balanced": Balanced(), "greedy": Greedy(confirm), "strict": Strict()}
+    return judges[name]
 
 
 def judge_in_words(name: str) -> str:
     """Introduce a judge by its name and a few words."""
-    return f"{name}: {JUDGES[name][1]}"
+    return f"{name}: {JUDGES[name]}"

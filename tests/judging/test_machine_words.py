@@ -73,11 +73,6 @@ def test_a_run_that_is_a_fifth_slower_than_others_of_its_script_is_the_machines(
     assert usual_steps_s(attempt(0, timed(10.0))) is None, "its first run compiles"
 
 
-def test_a_run_that_lost_a_fifth_of_its_scripts_usual_speed_is_told():
-    assert slow(timed(0.75), 1.0) == "it trained 25% slower than other runs of its script"
-    assert slow(timed(0.85), 1.0) is slow(timed(0.5), None) is slow(timed(0.5, trained_s=1.0), 1.0) is None
-
-
 # ---- a night ---------------------------------------------------------------------------------------------------------
 
 LOADS = "    data = prepare.load_data(verify=False)\n"

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from agent.experiment import Summary
+from agent.experiment import Ending, Run, Summary
 from agent.runs.outputs import read_summary
+from agent.runs.train import slow
 
 TRUE = {
     "training_seconds": 300, "total_seconds": 310.5, "peak_vram_mb": 512.0, "mfu_percent": 0.0, "total_tokens_M": 0.0,
@@ -27,3 +28,13 @@ def test_a_false_number_is_absent_and_the_others_stay(name, tmp_path):
         others = json.dumps({other: TRUE[other] for other in TRUE if other != name})
         (tmp_path / "summary.json").write_text(f'{others[:-1]}, "{name}": {value}}}')
         assert read_summary(tmp_path) == Summary(**TRUE | {name: None}), value
+
+
+@pytest.mark.parametrize(
+    ("steps", "seconds", "usual_steps_s", "told"),
+    [(750, 1000.0, 1.0, "it trained 25% slower than other runs of its script"), (850, 1000.0, 1.0, None),
+     (500, 1000.0, None, None), (1, 1.9, 1.0, None)],
+)  # fmt: skip
+def test_a_run_that_lost_a_fifth_of_its_scripts_usual_speed_is_told(steps, seconds, usual_steps_s, told):
+    summary = Summary(training_seconds=seconds, num_steps=steps)
+    assert slow(Run(0, Ending.FINISHED, 0, seconds, summary, ""), usual_steps_s) == told
