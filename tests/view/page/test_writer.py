@@ -62,7 +62,8 @@ def test_a_page_that_cannot_be_written_is_told_of_once(night, monkeypatch):
     with night.writer() as pages:
         wait_until(lambda: pages.attempt_settled() or night.said)
     (said,) = night.said
-    assert said.startswith(f"the report was not written ({night.page} is a folder; name a file")
+    assert said.startswith("the report was not written (")
+    assert str(night.page) in said
 
 
 @pytest.mark.slow
