@@ -2,11 +2,11 @@
 
     python benchmarks/planted_faults.py [--only NAME …] [--tests PATH …] [--suite] [--quick] [--json FILE]
 
-A fault is an exact piece of a file in agent/ and what stands in its place. For each, the tests of its room run in the
-copy until one fails: the fault is found where a test fails or does not end, and missed where all pass. --tests runs
-these files or folders instead, --suite all tests that README's command runs. The same tests run without any fault
-first, since tests that fail anyway find nothing. --quick only checks that each fault can still be planted: its piece is
-in the file exactly once, and the file still parses without it. This check comes first in each form.
+A fault is an exact piece of a file in agent/ and what stands in its place. For each, the tests of its promise run in
+the copy until one fails, and where all pass those of its room. It is found where a test fails, or does not end, that
+passes without it; it is missed where all pass. --tests runs these files or folders instead, --suite all tests that
+README's command runs. --quick only checks that each fault can still be planted: its piece is in the file exactly once,
+and the file still parses without it. This check comes first in each form.
 
 Flat keys of --json: planted, found, missed, NAME_found, NAME_by (the test), NAME_s, missed_names.
 Exit code 1 where a fault is missed.
@@ -54,8 +54,13 @@ class Fault:
     promise: str
 
     @property
+    def room(self) -> str:
+        return self.file.partition("/")[0]
+
+    @property
     def tests(self) -> tuple[str, ...]:
-        return ROOMS[self.file.partition("/")[0]]
+        """The tests of its promise."""
+        return tuple(f"tests/{path}.py" for path in FOUND_BY.get(self.name, "").split())
 
     def planted(self, tree: Path) -> str:
         """Return the file's text with the fault; raise Misuse where it cannot be planted in this tree."""
@@ -71,6 +76,78 @@ class Fault:
             raise measure.Misuse(f"{self.name}: agent/{self.file} does not parse with it ({error})") from error
         return spoilt
 
+
+FOUND_BY = {  # the test of its promise, below tests/
+    "a second seed ends the first run": "records/test_journal",
+    "an interrupted run counts": "records/test_journal",
+    "half a step is recorded": "records/test_journal",
+    "a removed journal is not noticed": "night/test_night",
+    "the reserve is kept on a full disk": "records/test_journal",
+    "a killed night's work is still shown": "records/test_journal",
+    "foreign rows go": "records/test_rows",
+    "a title is a formula": "records/test_rows",
+    "a changed corpus is used": "records/test_checksums",
+    "a seed is used twice": "night/test_second_chances",
+    "dawn repeats the night's seeds": "night/test_dawn",
+    "a keep is not audited": "night/test_doubts",
+    "a failed audit is kept": "night/test_doubts",
+    "further runs of a keep are not audited": "night/test_dawn",
+    "a run begins after the hours": "night/test_pace",
+    "stop lets runs begin": "night/test_in_parallel",
+    "two workers measure one attempt": "night/test_in_parallel",
+    "attempt 0 calibrates once more": "night/test_in_parallel",
+    "one experiment too many": "night/test_pace",
+    "hours of six": "night/test_pace",
+    "two nights in one repository": "night/test_steering",
+    "a merge is measured as its own proof": "night/test_merging",
+    "the first keep stays the incumbent": "test_experiment",
+    "dawn's scores feed the judge": "judging/test_confirmation",
+    "a spoilt run is made again and again": "judging/test_machine_words",
+    "losses that are too low pass": "runs/test_audit",
+    "losses that are no numbers pass": "runs/test_audit",
+    "a small lie everywhere passes": "runs/test_audit",
+    "the audit shows what comes next": "runs/test_audit",
+    "a decoy begins with the truth": "runs/test_audit",
+    "a row answers for the row before": "runs/test_audit",
+    "an audit asks twice in a row": "runs/test_audit",
+    "rows are scored in their order": "runs/test_score",
+    "losses below zero count": "runs/test_score",
+    "the fixed files may change": "runs/test_score",
+    "scoring may take an hour": "runs/test_score",
+    "weights of any size are scored": "runs/test_score",
+    "a slow machine is not noticed": "judging/test_machine_words",
+    "a box with the network": "sandbox/test_box",
+    "keys in the environment": "sandbox/test_process",
+    "validation text in a training box": "sandbox/test_box",
+    "hidden folders are shown": "sandbox/test_places",
+    "a script outlives its harness": "sandbox/test_process",
+    "files of any size": "sandbox/test_limits_of_machine",
+    "memory without a limit": "sandbox/test_limits_of_machine",
+    "processes without a limit": "sandbox/test_limits_of_machine",
+    "the budget is the script's own": "sandbox/test_process",
+    "escapes reach the terminal": "sandbox/test_process",
+    "notes in the kernel's keyrings": "sandbox/test_seccomp",
+    "a script may ignore its seed": "judging/test_judge",
+    "edits of a revoked script are judged": "judging/test_any_order",
+    "strict errs ten times as often": "judging/test_judge",
+    "nothing is revoked": "judging/test_judge",
+    "outliers are discoveries": "judging/test_belief",
+    "miracles are believed": "judging/test_judge",
+    "a branch that others moved is overwritten": "test_git",
+    "a resumed commit is another one": "test_git",
+    "an executable script loses its mode": "test_git",
+    "a hook's repository is written": "test_git",
+    "another device's preset is set": "script/test_dials",
+    "a range in log may hold zero": "script/test_dials",
+    "two dials of one line are mixed up": "script/test_dials",
+    "both turned a dial": "script/test_merge",
+    "an edit that cannot be taken out": "script/test_merge",
+    "a node writes any file": "pools/test_ray_pool",
+    "a node's file goes through a link": "pools/test_node",
+    "two workers share a core": "pools/test_node",
+    "an entry is tried twice": "proposers/test_queue",
+    "ideas that were paid for are lost by a kill": "night/test_ideas",
+}
 
 FAULTS = (
     # ---- records -----------------------------------------------------------------------------------------------------
@@ -588,6 +665,8 @@ def failing(tree: Path, tests: Sequence[str]) -> str | None:
     """Run these tests in a tree, README's where there are none, and return the first that fails or has no end."""
     env = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}  # a stale .pyc would hide a fault
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
+    if len(tests) == 1 and ".py" in tests[0]:
+        command += ["-n", "0"]
     try:
         done = subprocess.run(
             command, cwd=tree, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S
@@ -596,8 +675,20 @@ def failing(tree: Path, tests: Sequence[str]) -> str | None:
         return f"no end within {LIMIT_S:.0f} s"
     if done.returncode not in (0, 1, 2):  # 2: a module of tests cannot be read, as with a fault that ends imports
         raise measure.Failed(f"{' '.join(command)} ended with exit code {done.returncode}: {done.stderr[-500:]}")
-    named = re.search(r"(?m)^(?:FAILED|ERROR) (\S+)", done.stdout)
+    named = re.search(r"(?m)^(?:FAILED|ERROR) (.+?)(?: - .*)?$", done.stdout)
     return None if done.returncode == 0 else named[1] if named else done.stdout[-200:]
+
+
+def found_by(tree: Path, fault: Fault, text: str, tests: Sequence[str]) -> str | None:
+    """Return the first test that fails while the fault is planted; raise Failed if it fails without it, too."""
+    path = tree / "agent" / fault.file
+    honest = path.read_text()
+    path.write_text(text)
+    broken = failing(tree, tests)
+    path.write_text(honest)
+    if broken and "::" in broken and failing(tree, [broken]):
+        raise measure.Failed(f"{broken} fails without any fault: repair it, since such tests find nothing")
+    return broken
 
 
 def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
@@ -609,24 +700,17 @@ def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
     flat: measure.Flat = {"planted": len(planted)}
     if args.quick:
         return flat
-    tree, missed, sound = copied(measure.ROOT, folder / "tree"), list[Fault](), set[tuple[str, ...]]()
+    tree, missed = copied(measure.ROOT, folder / "tree"), list[Fault]()
     for fault, text in planted.items():
-        tests = () if args.suite else tuple(args.tests or fault.tests)
-        tests = tuple(path for path in tests if (tree / path).exists())
-        if tests not in sound:
-            measure.say(f"without a fault: {' '.join(tests) or 'all tests'}")
-            if broken := failing(tree, tests):
-                raise measure.Failed(f"{broken} fails without any fault: repair it, since such tests find nothing")
-            sound.add(tests)
-        path, began = tree / "agent" / fault.file, time.monotonic()
-        honest = path.read_text()
-        path.write_text(text)
-        found_by = failing(tree, tests)
-        path.write_text(honest)
+        began = time.monotonic()
+        named = [args.tests] if args.tests else [fault.tests, ROOMS[fault.room]]
+        there = [[path for path in tests if (tree / path).exists()] for tests in named]
+        rounds = [()] if args.suite else filter(None, there)
+        by = next(filter(None, (found_by(tree, fault, text, tests) for tests in rounds)), None)
         key, seconds = fault.name.replace(" ", "_"), time.monotonic() - began
-        flat |= {f"{key}_found": int(found_by is not None), f"{key}_by": found_by, f"{key}_s": seconds}
-        missed += [] if found_by else [fault]
-        measure.say(f"{'found' if found_by else 'MISSED':>6}  {seconds:4.0f} s  {fault.name}, by {found_by}")
+        flat |= {f"{key}_found": int(by is not None), f"{key}_by": by, f"{key}_s": seconds}
+        missed += [] if by else [fault]
+        measure.say(f"{'found' if by else 'MISSED':>6}  {seconds:4.0f} s  {fault.name}, by {by}")
     flat |= {"found": len(faults) - len(missed), "missed": len(missed)}
     return flat | {"missed_names": "; ".join(fault.name for fault in missed)}
 

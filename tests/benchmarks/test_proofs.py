@@ -53,6 +53,9 @@ def test_each_planted_fault_can_still_be_planted():
     names = [fault.name for fault in planted_faults.FAULTS]
     assert len(names) == len(set(names)) >= 50
     assert planted_faults.PROGRAM.main(["--quick"]) == 0
+    assert [name for name in names if name not in planted_faults.FOUND_BY] == []
+    named = {path for fault in planted_faults.FAULTS for path in fault.tests}
+    assert {path for path in named if not (PROJECT / path).is_file()} == set()
 
 
 @pytest.fixture
