@@ -15,7 +15,6 @@ from agent.runs import score as scoring
 from agent.runs.fixed import protocol
 from agent.runs.runner import WEIGHTS
 from agent.runs.score import (
-    FIRST_LIMIT_S,
     LEAST_LIMIT_S,
     Rows,
     most_weights_bytes,
@@ -47,13 +46,6 @@ def test_an_honest_model_may_be_three_times_as_slow_as_attempt_0():
 @pytest.mark.parametrize(("beyond_s", "left_s"), [(0.0, 40.0), (30.0, 10.0), (40.0, 0.0), (45.0, 0.0)])
 def test_scoring_and_training_share_one_allowance(beyond_s, left_s):
     assert scoring_limit_s(100.0, beyond_s, allowance_s=40.0) == 100.0 + left_s + LEAST_LIMIT_S
-
-
-def test_attempt_0_and_whoever_comes_before_its_score_get_an_hour():
-    assert scoring_limit_s(None, 0.0, 60.0) == FIRST_LIMIT_S
-    assert usual_scoring_s(()) is None
-    unscored = dataclasses.replace(first(15.0)[0].runs[0], score=Score(None, 900.0, "scoring crashed"))
-    assert usual_scoring_s((dataclasses.replace(first()[0], runs=(unscored,)),)) is None
 
 
 # ---- text ------------------------------------------------------------------------------------------------------------

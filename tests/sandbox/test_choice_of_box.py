@@ -10,7 +10,6 @@ from nights import bubblewrap, kernels_own, usable
 from agent.sandbox import box as boxes
 from agent.sandbox import landlock, places
 from agent.sandbox.box import Mode, choose
-from agent.sandbox.places import View
 
 
 @pytest.fixture
@@ -36,13 +35,6 @@ def test_without_bubblewrap_require_is_refused_with_one_sentence(no_bubblewrap, 
     assert refused.stderr == f"nightshift: --sandbox require: {why}; repair it, or choose --sandbox auto\n"
     assert refused.returncode == 2
     assert not grounds.folder("").exists()
-
-
-def test_no_box_says_so():
-    chosen = choose(Mode.OFF)
-    assert chosen.name == "no sandbox: switched off by --sandbox off"
-    assert chosen.uncovered == ("scripts run with your rights: files, network, processes",)
-    assert chosen.wrap(["true"], View(Path("/"))) == ["true"]
 
 
 def test_a_box_in_which_mlx_cannot_be_imported_is_not_chosen(monkeypatch):

@@ -20,12 +20,6 @@ def queue(folder):
     return Queue(folder, folder.parent / "nights")
 
 
-def test_a_script_in_a_folder_may_be_named_by_its_path_or_alone():
-    after = SCRIPT.replace("DEPTH = 4", "DEPTH = 6")
-    for name in ("lab/train_mlx.py", "train_mlx.py"):
-        assert apply_patch(patch(SCRIPT, after, name), "lab/train_mlx.py", [(0, SCRIPT)]) == after
-
-
 def test_a_patch_of_an_earlier_best_is_merged_with_what_was_kept_since(folder, queue):
     put(folder, patch(SCRIPT, SCRIPT.replace("LR = 0.04", "LR = 0.02")))
     better = SCRIPT.replace("WIDTH = 64", "WIDTH = 96")
