@@ -2,7 +2,6 @@
 
 import errno
 import fcntl
-import gc
 import inspect
 import json
 import os
@@ -28,7 +27,7 @@ from agent.cli.options import NightOptions, RunOptions
 from agent.cli.run import named_text
 from agent.experiment import Ending, Proposal
 from agent.night.lock import Stop, only_night
-from agent.night.opening import Request, free_tag, open_night
+from agent.night.opening import Request, open_night
 from agent.proposers import registry
 from agent.proposers.briefing import Briefing
 from agent.proposers.registry import SOURCES
@@ -195,28 +194,6 @@ def test_stop_and_a_second_night_meet_the_first_which_nobody_reads(grounds):
     assert "no night is running" in nothing_yet(grounds.nightshift("stop"))
 
 
-@pytest.mark.slow
-def test_tags_of_the_day_follow_one_another(grounds):
-    today = time.strftime("%b%d").lower()
-    prepare = grounds.root / "prepare.py"
-    prepare.write_text(prepare.read_text().replace("TIME_BUDGET_S = 300", "TIME_BUDGET_S = 0.05"))
-    assert grounds.nightshift("run", *ONE_RUN, "--experiments", "1").returncode == 0
-    assert {(row["tag"], row["branch"]) for row in grounds.rows()} == {(today, f"experiments/0.05s-{today}")}
-    assert free_tag(Place.of(grounds.root / "train_mlx.py"), today) == f"{today}-2"
-
-
-def test_the_record_stays_out_of_commits_by_the_command_of_its_page(grounds):
-    (grounds.root / "results.tsv").write_text("")
-    grounds.git("add", "results.tsv")
-    grounds.git("commit", "-q", "-m", "the record")
-    hide, show = re.findall(r"^ +git (update-index --(?:no-)?skip-worktree results\.tsv)", RESULTS_PAGE, re.MULTILINE)
-    grounds.git(*hide.split())
-    (grounds.root / "results.tsv").write_text("a row")
-    assert grounds.git("status", "--porcelain") == ""
-    grounds.git(*show.split())
-    assert grounds.git("status", "--porcelain") == "M results.tsv"
-
-
 def test_a_dataset_is_prepared_for_a_night_which_keeps_it_and_refuses_another(grounds, tmp_path, monkeypatch):
     path = grounds.root / "prepare.py"  # of rows that a short text fills
     path.write_text(re.sub(r'Scale\("tiny", .*?\)', 'Scale("tiny", 64, 512, 64 * 64)', path.read_text()))
@@ -351,19 +328,6 @@ def test_a_night_that_the_machine_halts_is_named_in_the_command_that_goes_on(gro
     assert (done.returncode, bool(named)) == (2, True), done.stderr
     assert [row["attempt"] for row in grounds.rows()] == ["0"]
     assert grounds.attempts(named[1])[0].settled
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(os.geteuid() != 0 or not Path("/proc/mounts").exists(), reason="mounts a disk")
-def test_a_repository_that_cannot_be_written(tmp_path):
-    with mounted(tmp_path / "disk", "size=2g") as disk:
-        grounds = Grounds(make_repository(disk / "user", unigram()))
-        night = ("run", *ONE_RUN, "--tag", "t", "--experiments", "1", "--budget-s", "0.05")
-        assert grounds.nightshift(*night).returncode == 0
-        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
-        assert "Read-only file system; check its path, owner" in refused(grounds.nightshift("run", "--tag", "new"))
-        assert "make it and its folder readable and writable" in refused(grounds.nightshift("run", "--tag", "t"))
-        gc.collect()  # the error's traceback holds the journal open, which keeps the disk mounted
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not Path("/proc/mounts").exists(), reason="mounts a small disk")

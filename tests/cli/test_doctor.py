@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from json_page import faults
-from nights import git
 
 from agent.cli import machine
 from agent.cli.machine import Device, _disk, speed
@@ -77,12 +76,3 @@ def test_a_script_elsewhere_needs_the_files_beside_it(grounds, monkeypatch):
     (grounds.root / "prepare.py").rename(grounds.root / "inner" / "prepare.py")
     assert machine._script(Path("inner/other.py")).ok
     assert not machine._script(Path("train_mlx.py")).ok
-
-
-def test_an_empty_folder_is_not_told_to_commit_nothing(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert machine._git().detail.endswith("is not in a git repository; run: nightshift init")
-    git(tmp_path, "init", "-q")
-    assert machine._git().detail.endswith("has no commits yet; run: nightshift init")
-    (tmp_path / "train_mlx.py").write_text("")
-    assert machine._git().detail.endswith("has no commits yet; run: git add . && git commit -m start")

@@ -2,20 +2,13 @@
 
 import json
 import re
-from dataclasses import replace
 
 import pytest
 from commands import refused
 from nights import Grounds, unigram
 from queued import write_idea
-from samples import NIGHT
 
-from agent.experiment import Attempt, Decision, Kind, Proposal
-from agent.proposers.briefing import Briefing, Refusal
 from agent.proposers.catalogue import idea
-from agent.proposers.catalogue.catalogue import Catalogue, listing
-from agent.script.contract import read_text
-from agent.view.ideas import ideas_lines
 
 COUNTED = "    logits = (SHARPNESS + jitter) * np.log(counts + SMOOTHING)\n"
 BOOSTED = unigram().replace("SMOOTHING =", "BOOST = 1.5  # of the logits  [1.0, 2.0]\nSMOOTHING =")
@@ -49,31 +42,6 @@ def test_where_no_script_is_the_ideas_are_those_for_nightshifts_own(tmp_path):
     told = Grounds(tmp_path).nightshift("ideas")
     assert told.returncode == 0, told.stderr
     assert re.search(r"\d+ ideas, \d+ apply to nightshift's own train_mlx.py; ", told.stdout)
-
-
-def test_ideas_come_in_the_order_in_which_the_night_tries_them_and_the_column_falls(with_ideas):
-    folder = with_ideas.root / "ideas"
-    for name, gain in (("small", 0.2), ("large", 3), ("harmful", -0.1), ("tried", 5)):
-        write_idea(folder, name, unigram(), f"{unigram()}# {name}\n{name.upper()} = 1\n", Gain=f"cpu {gain}")
-    baseline = Attempt(0, None, Proposal.of(unigram(), "", "", "you"), "", "c", (), Decision(Kind.BASELINE, ""))
-    worse = Decision(Kind.WORSE, "", -0.01, 0.01)
-    first = Attempt(1, 0, Proposal.of(f"{unigram()}TRIED = 1\n", "", "", "catalogue: tried"), "", "c", (), worse)
-    file = with_ideas.root / "train_mlx.py"
-    found, _ = listing(file, NIGHT, read_text(file), (baseline, first), ())
-    names = [one.idea.slug for one in found]
-    assert names == ["large", "boost", "small", "harmful", "tried", "elsewhere"]
-    assert [one.state for one in found] == [*["yes"] * 4, "tried #1", "no"]
-    header, *rows = ideas_lines(found, None)
-    ends_at = header.index("expected gain %") + len("expected gain %")
-    column = [float(row[:ends_at].split()[-1]) for row in rows]
-    assert column[:4] == sorted(column[:4], reverse=True)
-    assert column[3] > 0  # even this one may help, and is not kept if it does harm
-    source = Catalogue(file)
-    briefing = Briefing(NIGHT, (baseline, first), baseline)
-    for name in names[:4]:
-        proposal = source.ideas(briefing)[0]
-        assert proposal.source == f"catalogue: {name}"
-        briefing = replace(briefing, refused=(*briefing.refused, Refusal(proposal, "no")))
 
 
 def test_one_idea_is_shown_in_full_with_its_patch(with_ideas):

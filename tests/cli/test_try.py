@@ -18,8 +18,7 @@ from nights import Grounds, make_repository, mounted, unigram
 from agent.cli.tries import latest, tries_line
 from agent.experiment import Ending
 from agent.night.lock import is_held, only_night
-from agent.night.opening import committed
-from agent.records.place import Place, read_script
+from agent.records.place import Place
 
 QUICK = ("--tag", "t", "--budget-s", "0.05", "--judge", "greedy", "--sandbox", "off")
 COMMITTED = unigram()
@@ -237,13 +236,6 @@ def test_tries_that_came_with_the_repository_run_nothing(grounds, tmp_path, way)
         assert "git tracks experiments/queue" in refused(grounds.nightshift(*words))
     assert not (tmp_path / "ran").exists()
     assert (tmp_path / "profile").read_text() == "the user's"
-
-
-def test_a_byte_order_mark_makes_no_difference(grounds):
-    script = grounds.root / "train_mlx.py"
-    script.write_bytes(b"\xef\xbb\xbf" + script.read_bytes())
-    grounds.git("commit", "-qam", "as some editors save it")
-    assert committed(Place.of(script)) == read_script(Place.of(script)) == unigram()
 
 
 # ---- interruptions ---------------------------------------------------------------------------------------------------
