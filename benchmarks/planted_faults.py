@@ -96,7 +96,7 @@ FOUND_BY = {  # the test of its promise, below tests/
     "stop lets runs begin": "night/test_in_parallel",
     "two workers measure one attempt": "night/test_in_parallel",
     "attempt 0 calibrates once more": "night/test_in_parallel",
-    "one experiment too many": "night/test_pace",
+    "one experiment too many": "night/test_ahead",
     "hours of six": "night/test_pace",
     "two nights in one repository": "night/test_steering",
     "a merge is measured as its own proof": "night/test_merging",
