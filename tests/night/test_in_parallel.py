@@ -124,11 +124,14 @@ def test_a_worker_is_waited_for_until_the_hours_are_over_or_the_user_ends_the_ni
         assert Plan(context, state, flight).next_step() is None
 
 
-def test_after_a_wish_to_end_the_night_no_run_begins(grounds):
+def test_no_run_begins_after_the_hours_or_a_wish_to_end(grounds):
+    grounds.try_scripts("t", [])
     with scripted_context(grounds.root, "t", []) as context:
         state, flight = context.state(), Flight(LocalPool([context.runner]))
-        state.enter(None, Proposal(unigram(), "baseline", "", "you"))
+        state.enter(0, Proposal(unigram(SHARPNESS=0.8), "an edit", "", "you"))
         assert isinstance(Plan(context, state, flight).next_step(), Begin)
+        late = dataclasses.replace(context, limits=Limits(hours=1e-6))
+        assert Plan(late, state, flight).next_step() is None
         context.stop.wish(AFTER_RUN)
         assert Plan(context, state, flight).next_step() is None
 

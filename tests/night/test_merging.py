@@ -99,6 +99,16 @@ def test_of_several_each_is_merged_onto_the_one_before_which_is_being_measured(n
     assert waits_for_parent(state, second)
 
 
+def test_no_edit_is_merged_onto_one_that_is_not_sure_of_its_gain(night):
+    enter(night, Kind.BASELINE, unigram(), None)
+    enter(night, Kind.KEPT, unigram(SHARPNESS=0.9))
+    enter(night, Kind.OVERTAKEN, TURNED, sure=0.5)
+    state = enter(night, Kind.OVERTAKEN, LINES, sure=0.4)
+    merge(night, state, 2)
+    merge(night, state, 3)
+    assert [one.parent for one in state.attempts[4:]] == [1, 1]
+
+
 def test_what_stood_on_a_script_that_does_not_count_is_merged_once_more(night):
     overtaken(night, unigram(SHARPNESS=0.9), TURNED)
     state = enter(night, Kind.OVERTAKEN, LINES)

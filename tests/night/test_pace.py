@@ -53,6 +53,10 @@ def test_a_further_run_needs_its_time_and_that_of_dawn_which_calibration_does_no
     assert Limits().allows_run(1, pace)
 
 
+def test_experiments_are_counted_without_attempt_0():
+    assert [Limits(experiments=2).has_enough_ideas(attempts) for attempts in (2, 3)] == [False, True]
+
+
 # ---- nights ----------------------------------------------------------------------------------------------------------
 
 
