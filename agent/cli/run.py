@@ -69,7 +69,7 @@ def run(
             by the night's longest so far; what is undecided then goes on with the next call
         dawn: runs kept for the end, to confirm as nightshift confirm does, counted over the whole night (default: an
             eighth of --hours, else 0)
-        dataset: prepare this text first and train on it: a path, or a name that nightshift prepare --help lists
+        dataset: prepare this text first and train on it: a path, or a name that prepare.py --help lists
             (default: the corpus prepared last)
         tag: the night's name (default: the date, and a new night; one that is here already goes on)
         drain: try what waits in the queue, ask no source, and end when it is empty; a new night begins from the script
