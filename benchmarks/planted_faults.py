@@ -126,7 +126,7 @@ FOUND_BY = {  # the test of its promise, below tests/
     "processes without a limit": "sandbox/test_limits_of_machine",
     "the budget is the script's own": "sandbox/test_process",
     "escapes reach the terminal": "sandbox/test_process",
-    "notes in the kernel's keyrings": "sandbox/test_seccomp",
+    "notes in the kernel's keyrings": "sandbox/test_leftovers",
     "a script may ignore its seed": "judging/test_judge",
     "edits of a revoked script are judged": "judging/test_any_order",
     "strict errs ten times as often": "judging/test_judge",
