@@ -34,7 +34,7 @@ from agent.view.screen import print_folded
 
 LOSSES = ".f32"
 OF_ATTEMPT = re.compile(r"runs/(\d+)/")  # a path in the folder of an attempt's runs
-WeightsOf = Literal["best", "all"]
+WeightsOf = Literal["best", "all", "none"]
 
 
 def pack(
@@ -52,7 +52,7 @@ def pack(
     Args:
         tag: the night (default: the latest)
         out: the file to write; it must not exist (default: nightshift-TAG.tar.gz)
-        weights: of which attempts: the best and those that wait for a verdict, or all (default: best)
+        weights: of which attempts: the best, all, or none; also of those that wait for a verdict (default: best)
         remove: pack the night away, beside the other nights, and delete its folder
     """
     place = Place.of(SCRIPT)
@@ -83,7 +83,7 @@ def pack(
 
 def left_out(journal: Journal, weights: WeightsOf) -> LeftOut:
     """Return whether a path of a night's folder stays behind: temporary files, and weights that are not asked for."""
-    needed = None if weights == "all" else _needed(journal)
+    needed = None if weights == "all" else _needed(journal, with_best=weights == "best")
 
     def is_left_out(path: PurePosixPath) -> bool:
         if path.name == "__pycache__" or (path.name == TMP and path.parts[0] == "runs" and len(path.parts) == 4):
@@ -92,21 +92,21 @@ def left_out(journal: Journal, weights: WeightsOf) -> LeftOut:
         if of_attempt is None or needed is None or (path.name != NAME and path.suffix != LOSSES):
             return False
         number = int(of_attempt[1])
-        # the losses of attempt 0 serve the audits of all others
-        return number not in needed and not (number == 0 and path.suffix == LOSSES)
+        serves_audits = number == 0 and path.suffix == LOSSES and weights == "best"  # of all other attempts
+        return number not in needed and not serves_audits
 
     return is_left_out
 
 
-def _needed(journal: Journal) -> frozenset[int] | None:
+def _needed(journal: Journal, *, with_best: bool) -> frozenset[int] | None:
     """Return the attempts whose weights a night needs where it goes on; None while a dawn may need any of them.
 
-    These are the best, and those that have to be judged, scored or audited still.
+    These are those that have to be judged, scored or audited still, and the best.
     """
     history, dawns = journal.outlines(), journal.dawns()
     if dawns and dawns[-1].ended is None:
         return None
-    best = incumbent(history)
+    best = incumbent(history) if with_best else None
     needed = {one.number for one in history if not one.settled or (unaudited(one) and one.status is Status.KEEP)}
     return frozenset(needed if best is None else {*needed, best.number})
 

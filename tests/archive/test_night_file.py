@@ -16,6 +16,7 @@ from packings import Change, Members, tampered, with_journal
 
 from agent.archive import unpack
 from agent.archive.unpack import read_contents
+from agent.lab import hardware
 from agent.night.lock import only_night
 from agent.records.journal import Journal
 from agent.records.place import Place
@@ -145,12 +146,28 @@ def with_machine_code(said: dict[str, Any], members: Members) -> None:
     members[member.name] = member, b"computes what it likes"
 
 
-def test_weights_that_the_next_step_needs_are_not_left_behind(grounds, tmp_path):
+def test_a_night_goes_on_elsewhere_without_any_weights_and_with_that_machines_own_code(left, other, tmp_path):
+    light = tmp_path / "light"
+    done(left, "pack", "--weights", "none", "--out", str(light))
+    with tarfile.open(light) as tar:
+        assert not [name for name in tar.getnames() if name.endswith((".safetensors", ".f32")) or "/warm" in name]
+
+    tampered(light, with_machine_code)
+    done(other, "unpack", str(light))
+    assert not (other.folder("t") / "warm").exists()
+    done(other, "run", "--tag", "t", "--experiments", "4", "--proposer", "search")
+    assert other.attempts("t")[4].val_bpb is not None
+    of_this_machine = {path.name for path in (hardware.cache_root() / "kernels").iterdir()}
+    assert of_this_machine <= {path.name for path in (other.folder("t") / "warm" / "cache" / "kernels").iterdir()}
+
+
+@pytest.mark.parametrize("weights", ["best", "none"])
+def test_weights_that_the_next_step_needs_are_not_left_behind(grounds, tmp_path, weights):
     with closing(sqlite3.connect(grounds.folder("t") / "journal.sqlite")) as journal, journal:
         journal.execute(
             "UPDATE runs SET score = json_remove(score, '$.audit') WHERE attempt = 2"
         )  # as a kill before the audit leaves it
-    done(grounds, "pack", "t", "--out", str(tmp_path / "light"))
+    done(grounds, "pack", "t", "--weights", weights, "--out", str(tmp_path / "light"))
     with tarfile.open(tmp_path / "light") as tar:
         assert any("runs/0002/" in name and name.endswith(".safetensors") for name in tar.getnames())
 
