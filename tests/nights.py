@@ -25,7 +25,7 @@ from agent.night import opening
 from agent.night.limits import Limits
 from agent.night.lock import Stop
 from agent.night.loop import at_work, run_night
-from agent.night.plan import Flight, Plan
+from agent.night.plan import Plan
 from agent.night.state import NightContext
 from agent.proposers.briefing import Briefing
 from agent.proposers.source import Source
@@ -273,11 +273,6 @@ def asked_once(
     if asked not in ANSWERS:
         ANSWERS[asked] = probe(folder, data, dataset, lease)
     return dict(ANSWERS[asked])
-
-
-def jobs_of(context: NightContext) -> Plan:
-    """The jobs of a night in which nothing is in flight."""
-    return Plan(context, context.state(), Flight(context.pool))  # type: ignore[arg-type]
 
 
 def run_once(context: NightContext, number: int, dawn: int = 0) -> None:

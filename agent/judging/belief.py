@@ -38,8 +38,8 @@ NOISE = ((1 - OUTLIERS, 1.0), (OUTLIERS, WIDER))  # share and width of each comp
 DEVIATION = (1 - OUTLIERS + OUTLIERS * WIDER**2) ** 0.5  # of one run, outliers included, in sigma
 SCALES = np.array([0.5, 1.5, 4.5, 13.5, 40.5])  # sigma: mean sizes of effects, from hardly visible to unheard of
 PEAKED = np.array([3.0, 9.0])  # sigma: mean sizes of harms that are never small, as where all edits cost a compilation
-GAINS = slice(1 + len(SCALES) + len(PEAKED), None)  # of the components: nothing, harms, gains
 # What edits bring before any was seen, worth as much as this many of them: most do harm, in this and every such night.
+# The components: nothing, harms of these sizes, gains of the first five.
 PRIOR_EDITS = 5.0
 PRIOR = np.array([0.2, 0.15, 0.15, 0.12, 0.04, 0.01, 0.08, 0.05, 0.08, 0.08, 0.03, 0.008, 0.002])
 OTHERS = 5.0  # edits of a source's own: what all edits of the other sources count as at most

@@ -28,7 +28,6 @@ from agent.experiment import (
     Decision,
     DryRun,
     Ending,
-    Entry,
     Idea,
     Kind,
     Night,
@@ -382,11 +381,9 @@ class Journal:
         which = "attempt = ? AND seed = ? AND ending = ?"
         self._write((f"UPDATE runs SET {columns} WHERE {which}", (*facts, attempt, seed, Ending.FINISHED)))
 
-    def record_decision(self, number: int, decision: Decision) -> Entry:
+    def record_decision(self, number: int, decision: Decision) -> None:
         """Append a decision about an attempt, which holds from now on; branch, ledger and weights have to follow."""
-        at = utc_now("milliseconds")
-        cursor = self._write(_insert("decisions", attempt=number, at=at, **_columns(decision)))
-        return Entry(int(cursor.lastrowid or 0), at, decision)
+        self._write(_insert("decisions", attempt=number, at=utc_now("milliseconds"), **_columns(decision)))
 
     def make_void(self, numbers: Iterable[int], why: str) -> None:
         """Withdraw the decisions on attempts that failed while the machine was broken: a resume measures them again.
@@ -409,8 +406,8 @@ class Journal:
         latest = "SELECT coalesce(max(id), 0) FROM decisions WHERE attempt = number"
         self._write((f"UPDATE attempts SET settled = ({latest}) WHERE number = ?", (number,)))
 
-    def mark_lost_runs(self, boot: str = "") -> int:
-        """End the runs that were in progress when the harness or the machine died; return how many there were.
+    def mark_lost_runs(self, boot: str = "") -> None:
+        """End the runs that were in progress when the harness or the machine died.
 
         A machine that went down twice during an edit's run may have been taken down by it; attempt 0 is the user's own.
         """
@@ -421,7 +418,7 @@ class Journal:
         ended = f"ending = CASE WHEN boot = ? THEN ? WHEN {again} THEN ? ELSE ? END"
         words = "last_lines = CASE WHEN boot = ? THEN last_lines ELSE 'the machine went down during it' END"
         endings = boot, Ending.LOST, Ending.SPOILT, Ending.CRASHED, Ending.SPOILT, boot, Ending.RUNNING
-        return self._write((f"UPDATE runs SET {ended}, {words} WHERE ending = ?", endings)).rowcount
+        self._write((f"UPDATE runs SET {ended}, {words} WHERE ending = ?", endings))
 
     def leave_runs_behind(self) -> None:
         """End the runs that were in progress on another machine, which need not have gone down."""

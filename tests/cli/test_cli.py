@@ -37,8 +37,6 @@ from agent.records.place import Place
 pytestmark = pytest.mark.usefixtures("own_cache")
 ONE_RUN = ("--judge", "greedy")  # of each attempt: other judges have seeds of attempt 0 tell them the noise first
 
-RESULTS_PAGE = (PROJECT / "docs" / "results.md").read_text()
-
 
 @pytest.mark.parametrize("words", [("--version",), ()])
 def test_the_bare_name_and_version_are_answered(grounds, words):
