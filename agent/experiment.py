@@ -480,6 +480,14 @@ def incumbent(history: History) -> Attempt | None:
     return next(reversed(kept(history)), None)
 
 
+def line_of(attempt: Attempt, history: History) -> list[Attempt]:
+    """Return an attempt and all that it descends from, attempt 0 last."""
+    line = [attempt]
+    while (parent := line[-1].parent) is not None:
+        line.append(history[parent])
+    return line
+
+
 @dataclass(frozen=True, slots=True)
 class Dawn:
     """Hold one confirmation of a night's result: its champion measured with fresh seeds."""
@@ -583,6 +591,11 @@ def is_look(budget_s: float) -> bool:
 def short(ref: str) -> str:
     """Return a branch as people name it."""
     return ref.removeprefix("refs/heads/")
+
+
+def confirmed_branch(branch: str) -> str:
+    """Return the branch that dawn makes for a confirmed script, from that of the night."""
+    return f"{branch}-confirmed"
 
 
 def attempt_ref(tag: str, number: int) -> str:

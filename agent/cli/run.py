@@ -26,13 +26,13 @@ from agent.night.limits import Limits, clock, expected_run_s, pace_words
 from agent.night.loop import run_night
 from agent.night.opening import Request, committed, open_context
 from agent.night.state import NightContext, State
-from agent.pools.leases import gpu_in_use, gpus_of_machine, gpus_unused, leases_of_night, ranges
+from agent.pools.leases import BUSY_SHARE, gpu_in_use, gpus_of_machine, gpus_unused, leases_of_night, ranges
 from agent.proposers.queue import Queue
 from agent.proposers.registry import ideas_from
 from agent.records.place import place_of_night
 from agent.records.record import Record, of_journal
 from agent.records.summary import summary_of
-from agent.sandbox.watch import BUSY_SHARE, limits_of_machine
+from agent.sandbox.watch import limits_of_machine
 from agent.text import counted
 from agent.view.answer import plain
 from agent.view.ending import belief, tried_lines

@@ -9,13 +9,13 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from agent.experiment import Attempt, Dawn, Decision, History, Kind, Status, incumbent
+from agent.experiment import Attempt, Dawn, Decision, History, Kind, Status, incumbent, line_of
 from agent.judging.belief import Distribution, knowledge_gradient
 from agent.judging.failures import fault, trusted
 from agent.judging.findings import Edit, Findings
 from agent.judging.intervals import Interval, difference
 from agent.judging.judges import price_of
-from agent.judging.noise import Knowledge, distinct_scores, know, line_of, measured
+from agent.judging.noise import Knowledge, distinct_scores, know, measured
 
 FRESH = 4  # runs of attempt 0 and of the champion each, before any edit is doubted
 LAST = 2  # runs of the script without all passengers

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from agent.experiment import Attempt, Decision, History, Judge, Kind, Review, Status, incumbent, kept
+from agent.experiment import Attempt, Decision, History, Judge, Kind, Review, Status, incumbent, kept, line_of
 from agent.judging.failures import failure
 from agent.judging.noise import (
     SAME,
@@ -21,7 +21,6 @@ from agent.judging.noise import (
     doubt_of,
     is_believed,
     know,
-    line_of,
     measured,
     pooled_deviation,
 )

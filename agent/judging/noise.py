@@ -110,14 +110,6 @@ def distinct_scores(attempt: Attempt) -> tuple[float, ...]:
     return tuple(distinct)
 
 
-def line_of(attempt: Attempt, history: History) -> list[Attempt]:
-    """Return an attempt and all that it descends from, attempt 0 last."""
-    line = [attempt]
-    while (parent := line[-1].parent) is not None:
-        line.append(history[parent])
-    return line
-
-
 # ---- what they tell --------------------------------------------------------------------------------------------------
 
 

@@ -19,6 +19,7 @@ from agent.experiment import (
     Score,
     Split,
     Status,
+    confirmed_branch,
     incumbent,
     runs_at_dawns,
 )
@@ -33,7 +34,6 @@ from agent.records.results import write_ledger
 from agent.runs.jobs import Job, Measure
 from agent.script.merge import without_edits
 from agent.view.findings import findings_lines
-from agent.view.words import confirmed_branch
 
 Edits = tuple[int, ...]
 

@@ -15,10 +15,10 @@ from agent.errors import MachineError, NightError
 from agent.experiment import WHOLE, Lease, Night
 from agent.invocation import typed
 from agent.lab.hardware import usable_cores
-from agent.sandbox.watch import BUSY_SHARE
 from agent.text import counted
 
 CPUS = Path("/sys/devices/system/cpu")
+BUSY_SHARE = 0.10  # of the processors or of a GPU, taken by others: from here on, it is said
 GPU_ASKED_S = 10.0  # longest wait for nvidia-smi
 SHARED = "workers that share a device train fewer steps in the same budget, so their scores would not compare"
 GPU_LINE = re.compile(r"GPU (\d+): (.+) \(UUID: (GPU-[^)]+)\)")

@@ -19,7 +19,6 @@ import psutil
 MOST_DEPTH = 64  # of folders in folders
 QUICK_S, THOROUGH_S = 0.1, 1.0  # between checks: a gigabyte fills in 0.08 s, listing all processes costs milliseconds
 GB = 1 << 30
-BUSY_SHARE = 0.10  # of the processors or of a GPU, taken by others: from here on, it is said
 GRACE_S = 2.0  # between SIGTERM and SIGKILL
 CONTAINER = Path("/sys/fs/cgroup")  # the limits of the container around this process
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from agent.errors import MachineError, ScriptError
-from agent.experiment import Attempt, History, incumbent
+from agent.experiment import Attempt, History, incumbent, line_of
 from agent.files import throwaway_folder
 from agent.git import detached_git
 from agent.invocation import typed
@@ -39,22 +39,14 @@ def basis_of(script: str, history: History, committed: str) -> Basis:
 
     committed: the script of HEAD, which may be in no attempt.
     """
-    chain = kept_chain(history)
-    if not chain:
+    best = incumbent(history)
+    if best is None:
         return Basis(None)
+    chain = line_of(best, history)[::-1]
     distances = [_distance(script, attempt.proposal.script) for attempt in chain]
     nearest = max(range(len(chain)), key=lambda at: (-distances[at], at))
     number = chain[nearest].number if distances[nearest] <= _distance(script, committed) else None
     return Basis(number, tuple(chain[nearest + 1 :]))
-
-
-def kept_chain(history: History) -> list[Attempt]:
-    """Return the attempts whose edits make up the incumbent, attempt 0 first."""
-    chain, attempt = [], incumbent(history)
-    while attempt is not None:
-        chain.append(attempt)
-        attempt = None if attempt.parent is None else history[attempt.parent]
-    return chain[::-1]
 
 
 def _distance(script: str, other: str) -> int:

@@ -3,7 +3,7 @@
 It imports nothing that takes long: `status` is asked often.
 """
 
-from agent.experiment import Noise, Progress, Work
+from agent.experiment import Noise, Progress, Work, confirmed_branch
 from agent.judging.findings import Findings
 from agent.judging.intervals import Interval
 from agent.records.record import Record
@@ -197,11 +197,6 @@ def _hardly_trained(doubt: str) -> str:
         f"the baseline hardly trains ({doubt}), so its noise says little about that of other scripts: σ is "
         f"doubled, and every keep needs several runs; for gains that last take a longer --budget-s or a smaller model"
     )
-
-
-def confirmed_branch(branch: str) -> str:
-    """Return the branch that dawn makes for a confirmed script, from that of the night."""
-    return f"{branch}-confirmed"
 
 
 def dawn_line(found: Findings, record: Record) -> str:
