@@ -449,12 +449,6 @@ class Attempt:
         return None if millions is None else round(1e6 * millions)
 
     @property
-    def peak_bytes(self) -> int | None:
-        """Return the peak memory of its training runs, without those that a failure cut short."""
-        trained = [run.peak_bytes for run in self.done_runs if run.ending in (Ending.FINISHED, Ending.HOPELESS)]
-        return max((peak for peak in trained if peak is not None), default=None)
-
-    @property
     def tokens_s(self) -> float | None:
         """Return the mean speed of its training runs, in tokens a second; None if no run has one."""
         speeds = [run.tokens_s for run in self.done_runs if run.tokens_s is not None]
@@ -602,16 +596,16 @@ def attempt_ref(tag: str, number: int) -> str:
     return f"refs/experiments/{tag}/{number:04d}"
 
 
-def memory_mb(night: Night, attempt: Attempt) -> float | None:
-    """Return the peak memory that the script reports, else the peak that the harness measured of its processes.
+def memory_gb(night: Night, attempt: Attempt) -> float | None:
+    """Return the peak memory in GiB that the script reports, else the one that the harness measured of its processes.
 
     The harness does not see the memory of a CUDA device, so without the script's report it is unknown there.
     """
     said_mb = attempt.summary.peak_vram_mb if attempt.summary else None
     if said_mb is not None and 0 < said_mb < ABSURD:
-        return said_mb
+        return said_mb / 1024
     peaks = [run.peak_bytes for run in attempt.done_runs if run.peak_bytes]
-    return max(peaks) / 2**20 if peaks and night.device_kind != "cuda" else None
+    return max(peaks) / 2**30 if peaks and night.device_kind != "cuda" else None
 
 
 # ---- workers ---------------------------------------------------------------------------------------------------------

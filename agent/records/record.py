@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 
-from agent.experiment import Ask, Attempt, Dawn, Night, NightCall, Noise, Terms, incumbent, memory_mb, short
+from agent.experiment import Ask, Attempt, Dawn, Night, NightCall, Noise, Terms, incumbent, memory_gb, short
 from agent.judging.findings import Findings
 from agent.records.journal import Journal
 from agent.script.dials import Value, dials_in
@@ -129,8 +129,7 @@ class Record:
 
     def memory_gb(self, attempt: Attempt) -> float | None:
         """Return the peak memory of an attempt in GiB; None where it is not known."""
-        peak_mb = memory_mb(self.night, attempt)
-        return None if peak_mb is None else peak_mb / 1024
+        return memory_gb(self.night, attempt)
 
 
 def public(night: Night) -> Night:

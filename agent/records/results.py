@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from agent.errors import NightError
-from agent.experiment import History, Night, Score, Summary, memory_mb, short
+from agent.experiment import History, Night, Score, Summary, memory_gb, short
 from agent.files import check_plain, read_plain, write_plain
 from agent.records.journal import Journal
 from agent.records.place import Place
@@ -85,12 +85,11 @@ def lines_of(night: Night, history: History) -> list[str]:
         if decision is None:
             continue
         parent = night.base[:7] if attempt.parent is None else parents.get(attempt.parent, "")
-        peak_mb = memory_mb(night, attempt)
-        gigabytes = None if peak_mb is None else peak_mb / 1024
+        peak_gb = memory_gb(night, attempt)
         cells = (
             (attempt.commit or "")[:7],
             _number(attempt.val_bpb, 6),
-            _number(gigabytes, 3 if gigabytes is not None and 0 < gigabytes < 0.05 else 1),  # else it would show zero
+            _number(peak_gb, 3 if peak_gb is not None and 0 < peak_gb < 0.05 else 1),  # else it would show zero
             attempt.status or "",
             cell_of(attempt.proposal.title),
             str(attempt.number),

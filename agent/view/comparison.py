@@ -152,6 +152,6 @@ def _facts(side: Side) -> dict[str, str]:
         "source": attempt.source,
         "commit": (attempt.commit or "")[:7],
         "parameters": "" if measured.params is None else f"{measured.params:,}",
-        "memory": "" if measured.memory_gb is None else memory(1024 * measured.memory_gb),
+        "memory": "" if measured.memory_gb is None else memory(measured.memory_gb),
         "tokens/s": "" if measured.tokens_s is None else f"{measured.tokens_s:,.0f}",
     }

@@ -14,7 +14,7 @@ from agent.experiment import (
     Run,
     Status,
     attempt_ref,
-    memory_mb,
+    memory_gb,
 )
 from agent.proposers.author.attempts import reason_for_author
 from agent.records.results import Row, number_of
@@ -79,7 +79,7 @@ def results_lines(rows: Sequence[Row], width: int | None = None) -> list[Text]:
 
 def _cells(row: Row, parent_bpb: str, several: bool) -> tuple[str, ...]:
     numbers = (number_of(row.get(name, "")) for name in ("val_bpb", "gain_bpb", "sure", "memory_gb", "wall_s"))
-    bpb, gain, sure, memory_gb, wall_s = numbers
+    bpb, gain, sure, peak_gb, wall_s = numbers
     parent = number_of(parent_bpb)
     if gain is None and bpb is not None and parent is not None:  # the judge has left no estimate
         gain = shown_difference(parent, bpb)
@@ -93,7 +93,7 @@ def _cells(row: Row, parent_bpb: str, several: bool) -> tuple[str, ...]:
         row.get("status", ""),
         row.get("description", ""),
         row.get("reason", ""),
-        "" if memory_gb is None else memory(1024 * memory_gb),
+        "" if peak_gb is None else memory(peak_gb),
         "" if wall_s is None else f"{wall_s:.0f}",
         row.get("commit", ""),
     )
@@ -135,7 +135,7 @@ def attempt_lines(
     folder: None where its night is elsewhere. running: its night is. merged_as: the attempt that carries its edit on,
     if it was overtaken.
     """
-    decision, peak_mb, estimated = attempt.decision, memory_mb(night, attempt), attempt.gain_bpb is not None
+    decision, peak_gb, estimated = attempt.decision, memory_gb(night, attempt), attempt.gain_bpb is not None
     earlier = attempt.decisions if decision is None else attempt.decisions[:-1]
     facts = (
         ("attempt", f"{attempt.number} of night {night.tag}"),
@@ -150,7 +150,7 @@ def attempt_lines(
         ("val_bpb", score(attempt.val_bpb)),
         ("gain", f"{score(attempt.gain_bpb, '+')} over its parent, as the judge estimates" if estimated else ""),
         ("sure", percent_sure(attempt.sure) if attempt.sure is not None else ""),
-        ("memory", "" if peak_mb is None else memory(peak_mb)),
+        ("memory", "" if peak_gb is None else memory(peak_gb)),
         ("commit", attempt.commit or ""),
         ("ref", attempt_ref(night.tag, attempt.number)),
         ("started", moment(attempt.started)),

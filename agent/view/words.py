@@ -71,9 +71,9 @@ def load_words(load: Load) -> list[str]:
     return words
 
 
-def memory(megabytes: float) -> str:
+def memory(gigabytes: float) -> str:
     """Return a size in GB, or in MB if it is below 0.1 GB."""
-    return f"{megabytes / 1024:.1f} GB" if megabytes >= 0.1 * 1024 else f"{megabytes:.0f} MB"
+    return f"{gigabytes:.1f} GB" if gigabytes >= 0.1 else f"{1024 * gigabytes:.0f} MB"
 
 
 def moment(at: str | None) -> str:

@@ -46,7 +46,7 @@ def test_all_facts_of_the_night_and_of_now_are_told():
         "- incumbent: attempt 2, val_bpb 1.500000, 1 run",
         "- a run of the incumbent: 1,100 steps, 3.3 M tokens, 110,000 tokens a second, with start and end",
         "- its model and use of the device, by its own account: 7 M parameters",
-        "- its peak memory: 4 GB of 32 GB, which leaves 28 GB",
+        "- its peak memory: 2 GB of 32 GB, which leaves 30 GB",
         "- where a step's time goes, measured for attempt 0: backward 60% (60 ms), optimizer 40% (40 ms)",
         "- left of the night: 7 experiments, 1 h 30 min",
     ):
@@ -65,7 +65,7 @@ def test_an_attempt_is_told_with_difference_interval_gain_speed_steps_and_hypoth
     lines = attempt_lines(told(), PLENTY).splitlines()
     assert lines[4] == (
         "- 4 (edits 0): discard 1.5980 (-0.0020 ± 0.0111), near miss; gain -0.0100, 40% sure; speed -55%, "
-        'steps -55%, 4 GB; "title 4"; hypothesis "Reason 4"'
+        'steps -55%, 2 GB; "title 4"; hypothesis "Reason 4"'
     )
     assert '"title 5"; hypothesis "Reason 5"; its training failed: "exit code 0: KeyError: 1"' in lines[5]
     assert "near miss" not in lines[1]

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from itertools import islice
 
-from agent.experiment import NOT_BELIEVED, Attempt, Ending, History, Kind, Status, Summary, kept
+from agent.experiment import NOT_BELIEVED, Attempt, Ending, History, Kind, Status, kept
 from agent.judging.failures import stopped_early, too_slow, training_failure
 from agent.judging.intervals import Interval
 from agent.proposers.author.excerpts import harmless_code, quoted
@@ -52,14 +52,6 @@ def difference_bpb(attempt: Attempt, briefing: Briefing) -> Interval | None:
     sigma_bpb = briefing.noise.sigma_bpb if briefing.noise else None
     runs = len(attempt.scores_bpb), len(parent.scores_bpb)
     return Interval.of_runs(attempt.val_bpb - parent.val_bpb, sigma_bpb, *runs)
-
-
-def memory_gb(attempt: Attempt, device_kind: str) -> float | None:
-    """Return the most memory that it filled: of a GPU by the script's count, else by the harness's watch."""
-    if device_kind == "cuda":
-        peak_mb = (attempt.summary or Summary()).peak_vram_mb
-        return peak_mb / 1024 if peak_mb is not None else None
-    return attempt.peak_bytes / 2**30 if attempt.peak_bytes is not None else None
 
 
 def what_happened(attempt: Attempt) -> str | None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent import text
-from agent.experiment import Attempt, Status, Summary
+from agent.experiment import Attempt, Status, Summary, memory_gb
 from agent.proposers.author import attempts, excerpts
 from agent.proposers.briefing import Briefing
 
@@ -107,7 +107,7 @@ def _templates() -> "Environment":
     templates = Environment(loader=folder, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     # what these files define can be used in a template, as a function or as a filter
     named = {**vars(text), **vars(excerpts), **vars(attempts), "attempt_lines": attempt_lines}
-    named |= {"against": _against, "told": _told, "none_reported": Summary()}
+    named |= {"against": _against, "told": _told, "none_reported": Summary(), "memory_gb": memory_gb}
     functions = {name: value for name, value in named.items() if callable(value)}
     templates.filters |= functions
     templates.globals |= named
