@@ -146,7 +146,7 @@ FOUND_BY = {  # the test of its promise, below tests/
     "a node's file goes through a link": "pools/test_node",
     "two workers share a core": "pools/test_node",
     "an entry is tried twice": "proposers/test_queue",
-    "ideas that were paid for are lost by a kill": "night/test_ideas",
+    "ideas that were paid for are lost by a kill": "night/test_path_of_an_idea",
 }
 
 FAULTS = (
