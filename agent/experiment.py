@@ -119,10 +119,10 @@ class Run:
     @property
     def steps_s(self) -> float | None:
         """Return the script's count of steps by its seconds of training; None if it gives none, or did not finish."""
-        said = self.summary
-        if self.ending not in (Ending.FINISHED, Ending.SPOILT) or not (said and said.num_steps):
+        summary = self.summary
+        if self.ending not in (Ending.FINISHED, Ending.SPOILT) or not (summary and summary.num_steps):
             return None
-        return said.num_steps / said.training_seconds if said.training_seconds else None
+        return summary.num_steps / summary.training_seconds if summary.training_seconds else None
 
     @property
     def tokens_s(self) -> float | None:
@@ -438,7 +438,7 @@ class Attempt:
         counted = [weights for weights in saved if weights is not None]
         if not counted or len(counted) < len(saved):
             return None
-        return Weights(max(one.params for one in counted), max(one.data_bytes for one in counted))
+        return Weights(max(sizes.params for sizes in counted), max(sizes.data_bytes for sizes in counted))
 
     @property
     def params(self) -> int | None:

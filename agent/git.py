@@ -131,10 +131,10 @@ class Repo:
         """
         done = self._run(*arguments, env=env, stdin=stdin)
         if done.returncode != 0:
-            said = _text(done.stderr or done.stdout).strip()
-            if any(words in said for words in NO_SPACE):
+            message = _text(done.stderr or done.stdout).strip()
+            if any(words in message for words in NO_SPACE):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.root))
-            first = said.splitlines()[0] if said else f"exit code {done.returncode}"
+            first = message.splitlines()[0] if message else f"exit code {done.returncode}"
             raise RepoError(f"git {arguments[0]} failed in {self.root}: {first}")
         return _text(done.stdout).removesuffix("\n")
 
@@ -155,8 +155,8 @@ class Repo:
         """Return the commit that a revision names; None if there is none."""
         done = self._run("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
         if done.returncode not in (0, 1):
-            said = _one_line(done.stderr) or f"exit code {done.returncode}"
-            raise RepoError(f"git could not look up {revision} in {self.root}: {said}")
+            message = _one_line(done.stderr) or f"exit code {done.returncode}"
+            raise RepoError(f"git could not look up {revision} in {self.root}: {message}")
         return _text(done.stdout).strip() or None
 
     def refs(self, prefix: str) -> tuple[str, ...]:

@@ -176,8 +176,8 @@ FAULTS = (
     Fault(
         "a removed journal is not noticed",
         "records/journal.py",
-        "there = self._path.stat().st_ino == self._inode",
-        "there = True",
+        "is_in_place = self._path.stat().st_ino == self._inode",
+        "is_in_place = True",
         "A night whose journal is removed says so.",
     ),
     Fault(

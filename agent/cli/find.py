@@ -135,10 +135,12 @@ def attempt_in(record: Record, which: str) -> Attempt:
     from agent.model.best_script import BestScript
 
     numbers = sorted(record.by_number)
-    there = f"{numbers[0]} to {numbers[-1]}" if numbers else "none yet"
+    numbers_there = f"{numbers[0]} to {numbers[-1]}" if numbers else "none yet"
     if which == BEST:
         if record.best is None and not record.is_here:
-            raise NightError(f"which attempt of night {record.tag} is the best is not known here; there are: {there}")
+            raise NightError(
+                f"which attempt of night {record.tag} is the best is not known here; there are: {numbers_there}"
+            )
         return BestScript.of(record).attempt
     if which == CONFIRMED:
         findings = record.findings
@@ -149,7 +151,7 @@ def attempt_in(record: Record, which: str) -> Attempt:
         return confirmed
     attempt = record.attempt(int(which))
     if attempt is None:
-        raise NightError(f"night {record.tag} has no attempt {which}; there are: {there}")
+        raise NightError(f"night {record.tag} has no attempt {which}; there are: {numbers_there}")
     return attempt
 
 

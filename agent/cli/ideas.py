@@ -45,26 +45,30 @@ def ideas(name: str = "", /) -> Answer:
         script, of = read_text(STARTER / SCRIPT), f"nightshift's own {SCRIPT}"
     file = STARTER / SCRIPT if place is None else place.script_path
     past = () if place is None else past_nights(place, night.tag)
-    found, faults = listing(file, night, script, history, past)
+    listed, faults = listing(file, night, script, history, past)
     for fault in faults:
         print(fault, file=sys.stderr)
     if slug:
-        found = [prospect for prospect in found if prospect.idea.slug == slug]
-        if not found:
+        listed = [prospect for prospect in listed if prospect.idea.slug == slug]
+        if not listed:
             raise NightError(f"there is no idea {slug}; see them all with: {typed('ideas')}")
-    if not found:
+    if not listed:
         raise NightError(f"there is no idea in {file.parent / FOLDER}; put patches of your script there")
-    facts = {"applies_to": of, "ideas": [plain(idea_facts(prospect)) for prospect in found], "faults": list(faults)}
+    facts = {
+        "applies_to": of,
+        "ideas": [plain(idea_facts(prospect)) for prospect in listed],
+        "faults": list(faults),
+    }
     if slug:
-        return Answer(facts, lambda: print_lines(idea_lines(found[0], of, terminal_width())))
-    return Answer(facts, lambda: _show(found, of))
+        return Answer(facts, lambda: print_lines(idea_lines(listed[0], of, terminal_width())))
+    return Answer(facts, lambda: _show(listed, of))
 
 
-def _show(found: Sequence[Prospect], of: str) -> None:
-    lines = ideas_lines(found, terminal_width())
+def _show(prospects: Sequence[Prospect], of: str) -> None:
+    lines = ideas_lines(prospects, terminal_width())
     print("\n".join(lines))
-    applying = sum(prospect.why_not is None for prospect in found)
-    last = f"{len(found)} ideas, {applying} apply to {of}; one in full: {typed('ideas', 'NAME')}"
+    applying = sum(prospect.why_not is None for prospect in prospects)
+    last = f"{len(prospects)} ideas, {applying} apply to {of}; one in full: {typed('ideas', 'NAME')}"
     print_folded([*([LEGEND] if EXPECTED in lines[0] else []), last])
 
 
@@ -113,8 +117,8 @@ def prompt(tag: str | None = None, /, *, facts: bool = False) -> Answer:
     # where an attempt has just crashed, its own author is asked for a repair first; this is the question for all others
     question = compose(briefing)
     system, user = question.system, question.messages[0]
-    told = {"tag": tag, "system": system, "user": user, "stable_chars": question.stable_chars}
-    return Answer(told, lambda: _print(f"{system}\n\n{user}"))
+    parts = {"tag": tag, "system": system, "user": user, "stable_chars": question.stable_chars}
+    return Answer(parts, lambda: _print(f"{system}\n\n{user}"))
 
 
 def _print(text: str) -> None:

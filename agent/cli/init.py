@@ -56,14 +56,14 @@ def init(folder: Path = Path(), /) -> None:
     committed = repo.git("ls-tree", "-r", "-z", "--name-only", "HEAD").split("\0")
 
     print(f"{harmless(str(folder))} has all that a night needs")
-    said = {
+    changes = {
         "git repository": "" if root == folder else harmless(str(root)),
         "first commit, of nightshift's files alone": MESSAGE if is_first else "",
         "written": ", ".join(_short(written)),
         "lines added": IGNORE if has_more else "",
         "left as they are": ", ".join(name for name in kept if name != IGNORE),
     }
-    print_folded([f"  {what}: {value}" for what, value in said.items() if value] or ["  nothing was changed"])
+    print_folded([f"  {what}: {value}" for what, value in changes.items() if value] or ["  nothing was changed"])
     if any(name.partition("/")[0] in IMPORTED for name in kept):
         elsewhere = typed("init", "night")
         print_folded(

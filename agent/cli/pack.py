@@ -107,7 +107,11 @@ def _needed(journal: Journal, *, with_best: bool) -> frozenset[int] | None:
     if dawns and dawns[-1].ended is None:
         return None
     best = incumbent(history) if with_best else None
-    needed = {one.number for one in history if not one.settled or (unaudited(one) and one.status is Status.KEEP)}
+    needed = {
+        attempt.number
+        for attempt in history
+        if not attempt.settled or (unaudited(attempt) and attempt.status is Status.KEEP)
+    }
     return frozenset(needed if best is None else {*needed, best.number})
 
 

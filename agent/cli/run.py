@@ -264,6 +264,6 @@ def _findings(tag: str | None) -> Answer:
         raise NothingYet(f"night {tag} has no findings yet; begin with: {typed('confirm', tag)}")
     ended = f"ended {dawn.ended}" if dawn.ended else "not at its end yet"
     lines = in_words(place, record.night, record.attempts, record.findings)
-    said = [f"dawn {dawn.number} of night {tag}, {ended}", *lines]
+    findings_lines = [f"dawn {dawn.number} of night {tag}, {ended}", *lines]
     facts = {"tag": tag, "findings": dawn.findings, "state": "finished" if dawn.ended else "unfinished"}
-    return Answer(facts, lambda: print_folded(said))
+    return Answer(facts, lambda: print_folded(findings_lines))

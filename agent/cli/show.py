@@ -91,7 +91,7 @@ def _all(place: Place, record: Record, attempt: Attempt) -> Answer:
     folder = run_folder(place.folder(record.tag), attempt.number, latest_seed).parent
     ended = [run for run in attempt.runs if run.ending is not Ending.RUNNING]
     last_lines = ended[-1].last_lines if ended and ended[-1].ending is Ending.CRASHED else ""
-    before, after = (Scored.of(record, one) for one in (record.attempt(0), attempt))
+    before, after = (Scored.of(record, side) for side in (record.attempt(0), attempt))
     findings = record.findings
     weights = find_weights(place, record.tag, attempt.number)
     measured = Measured.of(record, attempt)
@@ -139,9 +139,9 @@ def _log(place: Place, record: Record, attempt: Attempt, seed: int | None) -> An
     """Return the end of the training log of a run; where the file is gone, the last lines that the journal keeps."""
     runs = [run for run in attempt.runs if seed in (None, run.seed)]
     if not runs:
-        there = ", ".join(map(str, dict.fromkeys(run.seed for run in attempt.runs))) or "none yet"
+        seeds = ", ".join(map(str, dict.fromkeys(run.seed for run in attempt.runs))) or "none yet"
         which = "run" if seed is None else f"run with seed {seed}"
-        raise NightError(f"attempt {attempt.number} of night {record.tag} has no {which}; there are: {there}")
+        raise NightError(f"attempt {attempt.number} of night {record.tag} has no {which}; there are: {seeds}")
     run, head = runs[-1], ""
     text = log_tail(place, record.tag, attempt.number, run.seed, LOG_LINES)
     if text is None:
@@ -222,20 +222,22 @@ def _edit_between(a: Named, b: Named) -> Answer:
 def _compared(a: Named, b: Named) -> Answer:
     if a.name == b.name:
         raise NightError(f"{a.name} cannot be compared with itself; name another attempt or night")
-    found = compared(a.side(), b.side())
+    comparison = compared(a.side(), b.side())
     answer = CompareAnswer(
         a=a.told(),
         b=b.told(),
-        dials=found.dials,
-        gain=found.gain,
-        by=found.by,
-        winner=found.winner,
-        sentence=found.sentence,
+        dials=comparison.dials,
+        gain=comparison.gain,
+        by=comparison.by,
+        winner=comparison.winner,
+        sentence=comparison.sentence,
     )
 
     def print_beside() -> None:
-        print_folded([f"{letter}  {one.name}: {harmless(one.attempt.title)}" for letter, one in (("A", a), ("B", b))])
-        print("\n".join(table_lines(COLUMNS, found.rows, terminal_width())))
-        print_folded([found.sentence], VERDICT)
+        print_folded(
+            [f"{letter}  {side.name}: {harmless(side.attempt.title)}" for letter, side in (("A", a), ("B", b))]
+        )
+        print("\n".join(table_lines(COLUMNS, comparison.rows, terminal_width())))
+        print_folded([comparison.sentence], VERDICT)
 
     return Answer(plain(answer), print_beside)

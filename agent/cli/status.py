@@ -52,7 +52,7 @@ def status(tag: str | None = None, /, *, follow: bool = False) -> Answer:
         left=None if who is None else who.left(now.ideas),
         summary=now,
         crew=crew,
-        tries=tuple(one.in_line for one in tries),
+        tries=tuple(tried.in_line for tried in tries),
     )
 
     def print_all() -> None:

@@ -20,8 +20,10 @@ def note(text: str, /, *words: str, tag: str | None = None) -> Answer:
     """
     place, tag, _ = find_night(tag)
     add_note(place.folder(tag), " ".join((text, *words)), utc_now())
-    said = f"noted; a model or an agent of night {tag} reads it before its next proposal, and the search cannot read"
-    return Answer({"tag": tag}, lambda: print_folded([said]))
+    sentence = (
+        f"noted; a model or an agent of night {tag} reads it before its next proposal, and the search cannot read"
+    )
+    return Answer({"tag": tag}, lambda: print_folded([sentence]))
 
 
 def stop(*, now: bool = False) -> Answer:

@@ -72,9 +72,9 @@ def take(attempt: str = BEST, /, *, script: Path | None = None) -> Answer:
         before_take=None if aside is None else str(aside),
     )
     is_now = "was already" if answer.was_there else "is now"
-    said = [f"{_shown(file)} {is_now} attempt {chosen.number} of night {record.tag}: {harmless(chosen.title)}"]
-    said += [] if aside is None else [f"as it was before: {_shown(aside)}"]
-    return Answer(plain(answer), lambda: print_folded(said))
+    lines = [f"{_shown(file)} {is_now} attempt {chosen.number} of night {record.tag}: {harmless(chosen.title)}"]
+    lines += [] if aside is None else [f"as it was before: {_shown(aside)}"]
+    return Answer(plain(answer), lambda: print_folded(lines))
 
 
 def _path_of(place: Place, ref: str) -> str:

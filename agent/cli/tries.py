@@ -59,21 +59,21 @@ def look(place: Place, number: str) -> Try:
         for path, entry in queue.entries(folder):
             if f"t{path.stem}" == number:
                 return _try(place, path, entry)
-    there = ", ".join(one.id for one in latest(place)) or "none"
-    raise NightError(f"there is no try {one_line(number, 40)!r}; the latest are: {there}")
+    ids = ", ".join(tried.id for tried in latest(place)) or "none"
+    raise NightError(f"there is no try {one_line(number, 40)!r}; the latest are: {ids}")
 
 
 def under_way(place: Place) -> list[Try]:
     """Return the tries without a verdict, in the order in which they are taken."""
-    tries = (_try(place, *found) for found in queue.entries(place.queue))
-    return [one for one in tries if one.state is not TryState.DONE]
+    tries = (_try(place, *entry) for entry in queue.entries(place.queue))
+    return [tried for tried in tries if tried.state is not TryState.DONE]
 
 
 def latest(place: Place) -> list[Try]:
     """Return all tries that wait or are at work, and the last that are done."""
     ended = [*queue.entries(place.queue / queue.DONE), *queue.entries(place.queue / queue.REFUSED)]
     ended = sorted(ended, key=lambda pair: int(pair[0].stem))[-SHOWN_DONE:]
-    return [_try(place, *found) for found in (*ended, *queue.entries(place.queue))]
+    return [_try(place, *entry) for entry in (*ended, *queue.entries(place.queue))]
 
 
 def _try(place: Place, path: Path, entry: queue.QueueEntry) -> Try:
@@ -92,6 +92,6 @@ def _try(place: Place, path: Path, entry: queue.QueueEntry) -> Try:
 
 def tries_line(tries: Sequence[Try]) -> str | None:
     """Return a line for people on the tries that wait; None where none does."""
-    waiting = sum(one.state is TryState.WAITING for one in tries)
-    now = next((f"{one.id} is at work, " for one in tries if one.state is TryState.RUNNING), "")
+    waiting = sum(tried.state is TryState.WAITING for tried in tries)
+    now = next((f"{tried.id} is at work, " for tried in tries if tried.state is TryState.RUNNING), "")
     return f"tries: {now}{waiting} waiting" if now or waiting else None

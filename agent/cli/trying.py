@@ -139,7 +139,7 @@ def _submit(
 
 def _stale(file: Path, basis: Basis) -> NightError:
     """Return the error for an edit that was made from a script that is no longer the best."""
-    edits = ", ".join(f"#{one.number} {one.proposal.title}" for one in basis.missing)
+    edits = ", ".join(f"#{attempt.number} {attempt.proposal.title}" for attempt in basis.missing)
     base = "the committed script" if basis.number is None else f"attempt {basis.number}"
     take = typed("take", "best")  # which keeps a copy of the edit
     remedy = f"take the best script with: {take}, and make your edit again; or try it as it stands, with --anyway"
@@ -201,23 +201,25 @@ def _last_words(place: Place) -> str:
 
 def _standing(place: Place, tried: Try) -> Answer:
     """Say where a try without a verdict stands, and for the first of the queue, what the night does now."""
-    ids = [one.id for one in under_way(place)]
+    ids = [waiting.id for waiting in under_way(place)]
     before = ids.index(tried.id) if tried.id in ids else 0
     wait = typed("try", "--wait", tried.id)
     facts: dict[str, object] = {"id": tried.id, "state": tried.state, "in_line": before, "title": tried.entry.title}
     facts |= {"try_log": str(place.queue / LOG), "wait_with": wait}
-    said = f"{tried.state}{f', {before} before it' if before else ''}"
+    progress = f"{tried.state}{f', {before} before it' if before else ''}"
     who = None if before else holder_here(place)
     if who is not None:
         with Journal.read(place.journal(who.tag)) as journal:
             now = Moment.read(journal)
-        said += f", {now.doing} of attempt {now.attempt}"
+        progress += f", {now.doing} of attempt {now.attempt}"
         if now.doing == Doing.TRAINING and now.seed is not None:
             point = read_progress(run_folder(place.folder(who.tag), now.attempt, now.seed) / "out")
             if point is not None:
                 loss = "" if point.loss is None else f", loss {point.loss:.3f}"
-                said += f", {point.fraction:.0%} of its budget{loss}"
-    return Answer(facts | {"progress": said}, lambda: print_folded([f"{tried.id}: {said}", f"its verdict: {wait}"]))
+                progress += f", {point.fraction:.0%} of its budget{loss}"
+    return Answer(
+        facts | {"progress": progress}, lambda: print_folded([f"{tried.id}: {progress}", f"its verdict: {wait}"])
+    )
 
 
 def _verdict(place: Place, tried: Try) -> Answer:

@@ -177,8 +177,8 @@ class Ablation:
         return max(0, LAST - self.made(last)) if fault(last) is None else 0
 
     def _run_without(self, *edits: int) -> DawnRun:
-        there = self.without(*edits)
-        return Without(edits) if there is None else Again(there.number)
+        question = self.without(*edits)
+        return Without(edits) if question is None else Again(question.number)
 
     # ---- the findings ------------------------------------------------------------------------------------------------
 

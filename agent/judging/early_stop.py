@@ -82,12 +82,12 @@ def losses(curve: bytes) -> Losses:
     Where the window holds no step, interpolate between the steps around it.
     """
     fractions, values = np.array(points_of(curve)).reshape(-1, 2).T  # (points,) each
-    found = {}
+    by_fraction = {}
     for mark in FRACTIONS:
         if fractions.size and fractions[0] <= mark <= fractions[-1]:
             window = values[(mark - WINDOW < fractions) & (fractions <= mark)]
-            found[mark] = float(window.mean() if window.size else np.interp(mark, fractions, values))
-    return found
+            by_fraction[mark] = float(window.mean() if window.size else np.interp(mark, fractions, values))
+    return by_fraction
 
 
 def bounds(finished: Sequence[Finished], incumbent: Finished, sure: float = SURE) -> tuple[Bound, ...]:

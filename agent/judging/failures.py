@@ -135,5 +135,5 @@ def told_by(last_lines: str, device_kind: str) -> str | None:
     """
     end = "\n".join(last_lines.splitlines()[-MOST_LINES:]).lower()
     messages = f"{MESSAGES.get(device_kind, '')}\n{MESSAGES['']}".splitlines()
-    found = next((message.strip() for message in messages if message.strip() and message.strip() in end), None)
-    return None if found is None else f'its log says "{found}", as where the machine is at fault'
+    words = next((message.strip() for message in messages if message.strip() and message.strip() in end), None)
+    return None if words is None else f'its log says "{words}", as where the machine is at fault'

@@ -39,26 +39,26 @@ def briefing_of(
     has_reader: bool,  # a source can read: tell it what surrounds the night
 ) -> Briefing:
     """Return a briefing with the owner's program and notes as they stand now; `parent` is to be edited."""
-    known = noise(history)
+    spread = noise(history)
     return Briefing(
         night=night,
         history=history,
         parent=parent,
-        noise=known,
+        noise=spread,
         program=read_program(place.script_path.parent / "program.md"),
         notes=read_notes(place.folder(night.tag)),
         asks=asks,
         left=left,
-        setting=_setting(place, night, history, known) if has_reader else None,
+        setting=_setting(place, night, history, spread) if has_reader else None,
     )
 
 
-def _setting(place: Place, night: Night, history: History, known: Noise | None) -> Setting:
+def _setting(place: Place, night: Night, history: History, spread: Noise | None) -> Setting:
     """Return what surrounds a night, for a source that can read; what cannot change meanwhile is read once."""
     folder, best = place.folder(night.tag), incumbent(history)
     cores, memory_gb = read_machine(folder)
     ideas, _ = read_ideas(*idea_folders(place.script_path))  # whether a patch still fits is no matter here
-    sigma_bpb = known.sigma_bpb if known is not None and best is not None else None
+    sigma_bpb = spread.sigma_bpb if spread is not None and best is not None else None
     ranked = prospects(ideas, night, history, sigma_bpb, _past(place, night.tag))
     shown = compared(history, best) if best is not None else ()
     return Setting(
@@ -80,11 +80,14 @@ _past: Callable[[Place, str], tuple[PastNight, ...]] = cache(past_nights)
 def _corpus(data: Path) -> Corpus | None:
     """Read from the manifest what the text is; None if it is missing or says something else."""
     try:
-        said: dict[str, Any] = json.loads(read_end(data, "manifest.json", MANIFEST_BYTES))
-        text = said["splits"]["validation"]
+        manifest: dict[str, Any] = json.loads(read_end(data, "manifest.json", MANIFEST_BYTES))
+        text = manifest["splits"]["validation"]
         per_token = float(text["bytes"]) / float(text["tokens"])
         return Corpus(
-            f"{said['dataset']}, scale {said['scale']}", per_token, int(said["vocab_size"]), int(said["seq_len"])
+            name=f"{manifest['dataset']}, scale {manifest['scale']}",
+            bytes_per_token=per_token,
+            vocab_size=int(manifest["vocab_size"]),
+            seq_len=int(manifest["seq_len"]),
         )
     except (OSError, ValueError, TypeError, LookupError, ArithmeticError, RecursionError):
         return None

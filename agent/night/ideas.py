@@ -349,8 +349,8 @@ def proposals_of(source: Source, briefing: Briefing) -> list[Proposal]:
     except Exception as error:
         if disk_is_full(error) or disk_is_broken(error):
             raise
-        said = one_line(f"{type(error).__name__}: {error}", SAID_CHARS)
-        raise NoIdea(f"it broke in a way that was not foreseen ({said}); please report it") from error
+        message = one_line(f"{type(error).__name__}: {error}", SAID_CHARS)
+        raise NoIdea(f"it broke in a way that was not foreseen ({message}); please report it") from error
 
 
 def carried_to(best: Attempt, idea: Idea, history: History, context: NightContext) -> Proposal:

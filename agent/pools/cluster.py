@@ -102,9 +102,9 @@ def outlive_cluster() -> tuple[str | None, Callable[[bytes], object]]:
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         os.waitpid(sweeper, 0)
         with os.fdopen(reader, "rb") as pipe:
-            told = pipe.read()
-        tag = told.removesuffix(ENDED).decode() or tag
-        if told.endswith(ENDED):
+            message = pipe.read()
+        tag = message.removesuffix(ENDED).decode() or tag
+        if message.endswith(ENDED):
             sys.exit(code)
         if code == -signal.SIGKILL:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -292,12 +292,12 @@ class Cluster:
             alive = {facts["NodeID"]: facts for facts in ray.nodes() if facts["Alive"]}
         if self._own_node not in alive:
             os._exit(GONE)  # nothing can be done by this process; outlive_cluster() starts another one
-        found = {}
+        nodes = {}
         for node_id, facts in alive.items():
             has = {name: int(facts["Resources"].get(name, 0)) for name in ("CPU", "GPU")}
             if has["CPU"]:  # without any, it is for drivers alone
-                found[node_id] = Node(node_id, facts["NodeName"], has["CPU"], has["GPU"])
-        return found
+                nodes[node_id] = Node(node_id, facts["NodeName"], has["CPU"], has["GPU"])
+        return nodes
 
     def look_around(self) -> None:
         """Forget the nodes that have left, and begin to look at new ones: they get facts, or are refused."""
@@ -326,12 +326,12 @@ class Cluster:
         corpus = Path(here["data"])
         plain = [path.name for path in corpus.iterdir() if path.is_file() and not path.name.startswith(".")]
         contents = {"fixed": files_in(folder, files), "corpora": files_in(corpus, plain)}
-        folders = {kind: f"{kind}/{_digest_of(found)}" for kind, found in contents.items()}
-        self._files = {folders[kind]: found for kind, found in contents.items()}
+        folders = {kind: f"{kind}/{_digest_of(files_of_kind)}" for kind, files_of_kind in contents.items()}
+        self._files = {folders[kind]: files_of_kind for kind, files_of_kind in contents.items()}
         self.content = Content(folders["fixed"], folders["corpora"], terms.sandbox)
-        self.cores_each, found = terms.cores_each, self._device(wanted)
+        self.cores_each, device = terms.cores_each, self._device(wanted)
         names = ("device_kind", "device", "cores", "memory_bytes", "settings")
-        return {**here, **{name: found[name] for name in names}}
+        return {**here, **{name: device[name] for name in names}}
 
     def _device(self, wanted: str | None) -> Mapping[str, Any]:
         """Return the device of a night once all nodes were looked at; raise MachineError if none is fit."""
@@ -340,9 +340,9 @@ class Cluster:
             self.look_around()
             nodes, now = [*self.nodes.values()], time.monotonic()
             is_pending = any(node.is_pending for node in nodes) and now < deadline
-            found = usual([node.facts for node in nodes if node.facts is not None], wanted)
-            if found is not None and not is_pending:
-                return found
+            device = usual([node.facts for node in nodes if node.facts is not None], wanted)
+            if device is not None and not is_pending:
+                return device
             if not is_pending and now >= self._patient_until:
                 why = "; ".join(sorted(node.refused for node in nodes if node.refused)) or "none has free cores"
                 raise MachineError(f"no node of the Ray cluster can take part: {why}; look at: ray status")

@@ -54,10 +54,10 @@ class LocalPool:
         self._workers[worker].begin(job)
 
     def ended(self, wait_s: float) -> Sequence[Ended]:
-        found = taken_from(self._ended, wait_s)
-        for ended in found:
+        ends = taken_from(self._ended, wait_s)
+        for ended in ends:
             self._workers[ended.worker].job = None
-        return found
+        return ends
 
     def news(self) -> Sequence[str]:
         return ()

@@ -175,8 +175,8 @@ def enter(night: Night, content: Content) -> tuple[tuple[int, int], ...]:
             aside.rename(folder / "fixed")
         remove(aside)
     runs = [path for path in sorted(folder.glob("runs/*/seed*")) if weights_bytes(path) is not None]
-    found = [(path.parent.name, path.name.removeprefix("seed")) for path in runs]
-    return tuple((int(attempt), int(seed)) for attempt, seed in found if attempt.isdigit() and seed.isdigit())
+    names = [(path.parent.name, path.name.removeprefix("seed")) for path in runs]
+    return tuple((int(attempt), int(seed)) for attempt, seed in names if attempt.isdigit() and seed.isdigit())
 
 
 # ---- jobs ------------------------------------------------------------------------------------------------------------

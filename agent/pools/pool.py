@@ -120,10 +120,10 @@ class Worker:
 
 def taken_from(queue: SimpleQueue[Ended], wait_s: float) -> list[Ended]:
     """Return what has ended; wait at most wait_s for the first."""
-    found = []
+    ended = []
     try:
-        found.append(queue.get(timeout=wait_s) if wait_s > 0 else queue.get_nowait())
+        ended.append(queue.get(timeout=wait_s) if wait_s > 0 else queue.get_nowait())
         while True:
-            found.append(queue.get_nowait())
+            ended.append(queue.get_nowait())
     except Empty:
-        return found
+        return ended

@@ -248,9 +248,9 @@ class RayPool:
             if not weights.is_file():
                 raise Lost("the node with its weights is gone")
             paths.append(weights)
-        there = night_folder(runner.night).relative_to(home()).as_posix()
+        folder = night_folder(runner.night).relative_to(home()).as_posix()
         names = [path.relative_to(runner.folder).as_posix() for path in paths if path.is_file()]
-        self._cluster.send(node, there, files_in(runner.folder, names))
+        self._cluster.send(node, folder, files_in(runner.folder, names))
 
     def _started(self, place: _Place) -> Any:
         """Return a new actor of a worker, which holds its part of the node."""

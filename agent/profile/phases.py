@@ -77,7 +77,9 @@ def phases_of(night_folder: Path) -> tuple[Phase, ...]:
             phases = msgspec.json.decode(file.read(FILE_BYTES), type=tuple[Phase, ...])
     except (OSError, ValueError, RecursionError, msgspec.MsgspecError):
         return ()
-    are_plausible = all(one.name in PHASES.values() and 0 <= one.ms <= ABSURD and 0 <= one.share <= 1 for one in phases)
+    are_plausible = all(
+        phase.name in PHASES.values() and 0 <= phase.ms <= ABSURD and 0 <= phase.share <= 1 for phase in phases
+    )
     return phases if are_plausible else ()
 
 

@@ -106,6 +106,6 @@ def check_proposal(proposal: Proposal, history: History, script: str) -> None:
         check_script(proposal.script, script)
     except ScriptError as error:
         raise NightError(f"{proposal.source} proposed a script that cannot be run: {error}") from error
-    known = tried_as(proposal.script, history)
-    if known is not None:
-        raise NightError(f"{proposal.source} proposed the script of attempt {known} again; it has to be a new one")
+    earlier = tried_as(proposal.script, history)
+    if earlier is not None:
+        raise NightError(f"{proposal.source} proposed the script of attempt {earlier} again; it has to be a new one")

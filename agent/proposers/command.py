@@ -111,8 +111,8 @@ class Command(Source):
             try:
                 proposal = take_edit(clone, briefing, self.source, is_whole=ended is None)
             except NoIdea as error:
-                said = one_line(last_words(events) or outcome.last_lines.rstrip().rpartition("\n")[2], SAID_CHARS)
-                failure = "; ".join(filter(None, (str(error), ended, said and f"it said: {said}")))
+                last = one_line(last_words(events) or outcome.last_lines.rstrip().rpartition("\n")[2], SAID_CHARS)
+                failure = "; ".join(filter(None, (str(error), ended, last and f"it said: {last}")))
         self._messages.record(
             billed(Ask(briefing.number, self.source, started, outcome.wall_s, failure=failure), events)
         )
@@ -196,8 +196,10 @@ def lay_out(clone: Path, briefing: Briefing, fixed: Path, limit_s: float) -> str
     ):
         done = detached_git(clone, *command)
         if done.returncode != 0:
-            said = one_line(done.stderr.decode(errors="replace"), SAID_CHARS)
-            raise RepoError(f"git {command[0]} failed in a new folder below {clone.parent}: {said}; see: git --version")
+            message = one_line(done.stderr.decode(errors="replace"), SAID_CHARS)
+            raise RepoError(
+                f"git {command[0]} failed in a new folder below {clone.parent}: {message}; see: git --version"
+            )
     return task
 
 

@@ -212,7 +212,9 @@ def became(entry: QueueEntry, nights: Path, tag: str, history: Sequence[Attempt]
             history = journal.attempts()
     # the title as well: numbers begin again where somebody has deleted all entries
     words = entry.source, entry.title
-    return next((one.number for one in history if (one.proposal.source, one.proposal.title) == words), None)
+    return next(
+        (attempt.number for attempt in history if (attempt.proposal.source, attempt.proposal.title) == words), None
+    )
 
 
 def proposed(entry: QueueEntry, briefing: Briefing) -> Proposal:
@@ -249,8 +251,8 @@ def _merged(entry: QueueEntry, best: Attempt, briefing: Briefing) -> str:
 
 def on_kept(patch: str, script: str, best: Attempt, history: History) -> str:
     """Return the best script with a patch's edit, which may have been made from an earlier one that was kept."""
-    latest_first = [one for one in reversed(history) if one.status is Status.KEEP]
-    bases = {one.number: one.proposal.script for one in (best, *latest_first)}
+    latest_first = [attempt for attempt in reversed(history) if attempt.status is Status.KEEP]
+    bases = {attempt.number: attempt.proposal.script for attempt in (best, *latest_first)}
     return apply_patch(patch, script, list(bases.items()))
 
 
@@ -290,10 +292,10 @@ def check_submission(text: str, file: Path, place: Place, where: Place, history:
     with suppress(RepoError):  # it may never have been committed
         if wanted is not None and wanted == _fingerprint(place.repo.read("HEAD", place.script)):
             raise NightError(f"{file} changes nothing that runs in the script as it was committed; {NOTHING}")
-    known = None if wanted is None else first_with(wanted, history)
-    if known is not None:
-        see, ended = typed("show", f"{tag}:{known}"), history[known].status or "without a verdict yet"
-        raise NightError(f"{file} is attempt {known} of night {tag}, {ended} (see: {see}); {NOTHING}")
+    earlier = None if wanted is None else first_with(wanted, history)
+    if earlier is not None:
+        see, ended = typed("show", f"{tag}:{earlier}"), history[earlier].status or "without a verdict yet"
+        raise NightError(f"{file} is attempt {earlier} of night {tag}, {ended} (see: {see}); {NOTHING}")
     for path, entry in entries(where.queue):
         if became(entry, where.nights, tag, history) is not None:
             continue  # it is put aside when a night next asks the queue

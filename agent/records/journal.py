@@ -434,10 +434,10 @@ class Journal:
     def check_in_place(self) -> None:
         """Raise NightError where the file was removed or replaced: later writes would be lost."""
         try:
-            there = self._path.stat().st_ino == self._inode
+            is_in_place = self._path.stat().st_ino == self._inode
         except FileNotFoundError:
-            there = False
-        if not there:
+            is_in_place = False
+        if not is_in_place:
             raise NightError(
                 f"{self._path} was removed while its night ran; results.tsv and the refs hold what it found, "
                 f"begin a new night with: {typed('run')}"

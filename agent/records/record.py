@@ -75,7 +75,9 @@ class Record:
     @cached_property
     def ended(self) -> str | None:
         """Return when its last run ended; None before any has."""
-        return max((run.ended for one in self.attempts for run in one.runs if run.ended is not None), default=None)
+        return max(
+            (run.ended for attempt in self.attempts for run in attempt.runs if run.ended is not None), default=None
+        )
 
     @cached_property
     def ideas(self) -> tuple[Attempt, ...]:
@@ -106,13 +108,15 @@ class Record:
     @cached_property
     def findings(self) -> Findings | None:
         """Return what the latest dawn that has found anything has found."""
-        found = next((dawn.findings for dawn in reversed(self.dawns) if dawn.findings), None)
-        return None if found is None else Findings.of(found)
+        facts = next((dawn.findings for dawn in reversed(self.dawns) if dawn.findings), None)
+        return None if facts is None else Findings.of(facts)
 
     @cached_property
     def merged_as(self) -> dict[int, int]:
         """Return overtaken attempt → the latest one that carries its edit."""
-        return {one.proposal.merges: one.number for one in self.attempts if one.proposal.merges is not None}
+        return {
+            attempt.proposal.merges: attempt.number for attempt in self.attempts if attempt.proposal.merges is not None
+        }
 
     @cached_property
     def asks_for(self) -> Mapping[int, Sequence[Ask]]:

@@ -122,8 +122,8 @@ def _check_free(folder: Path, night: Night) -> None:
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
     try:
-        there = facts_of(folder).night
-        is_ours = (there.tag, there.started) == (night.tag, night.started)
+        earlier = facts_of(folder).night
+        is_ours = (earlier.tag, earlier.started) == (night.tag, night.started)
     except DAMAGED:
         is_ours = False
     if not is_ours:
@@ -171,9 +171,14 @@ def _check(record: Record) -> None:
     sigma_bpb = () if record.noise is None else (record.noise.sigma_bpb, record.noise.smallest_bpb)
     if not all(MEASURED[0] <= number <= MEASURED[1] for number in (record.night.budget_s, *sigma_bpb, *scores)):
         raise ValueError("it has scores, noise or a budget that no night has")
-    found = record.findings
-    if found is not None:
-        about = (found.champion, found.script or 0, *(edit.number for edit in found.edits), *found.passengers)
+    findings = record.findings
+    if findings is not None:
+        about = (
+            findings.champion,
+            findings.script or 0,
+            *(edit.number for edit in findings.edits),
+            *findings.passengers,
+        )
         if not all(0 <= number < len(record.attempts) for number in about):
             raise ValueError("its findings are about attempts that it does not have")
 

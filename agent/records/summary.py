@@ -34,7 +34,7 @@ def kept_gains_bpb(history: History) -> dict[int, float]:
     """Return the gain, at least 0, of each edit that is kept now; dawn's questions are none."""
     by_number: dict[int | None, Attempt] = {attempt.number: attempt for attempt in history}
     kept = (attempt for attempt in history if attempt.is_edit and attempt.status is Status.KEEP)
-    return {one.number: max(0.0, gain_bpb(one, by_number.get(one.parent)) or 0.0) for one in kept}
+    return {attempt.number: max(0.0, gain_bpb(attempt, by_number.get(attempt.parent)) or 0.0) for attempt in kept}
 
 
 # ---- sources ---------------------------------------------------------------------------------------------------------
@@ -87,8 +87,8 @@ def earned(history: History, asks: Sequence[Ask]) -> tuple[Share, ...]:
 
 
 def _sum(values: Iterable[Number | None]) -> Number | None:
-    told = [value for value in values if value is not None]
-    return sum(told) if told else None
+    given = [value for value in values if value is not None]
+    return sum(given) if given else None
 
 
 # ---- the night -------------------------------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ def summary_of(record: Record) -> NightSummary:
         kept=statuses[Status.KEEP],
         discarded=statuses[Status.DISCARD],
         crashed=statuses[Status.CRASH],
-        unfinished=tuple((one.number, one.title) for one in record.attempts if one.status is None),
+        unfinished=tuple((attempt.number, attempt.title) for attempt in record.attempts if attempt.status is None),
         baseline=baseline,
         best=best,
         gain=gain_of(baseline, best, record.sigma_bpb),

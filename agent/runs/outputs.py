@@ -49,11 +49,11 @@ def read_progress(out: Path) -> Progress | None:
 def read_summary(out: Path) -> Summary | None:
     """Return the numbers of the script's summary.json, without those that are impossible; None if it has none."""
     try:
-        said = json.loads(read_end(out, "summary.json", SUMMARY_BYTES))
-        names = [field.name for field in fields(Summary) if _is_plausible(field.name, said.get(field.name))]
+        numbers = json.loads(read_end(out, "summary.json", SUMMARY_BYTES))
+        names = [field.name for field in fields(Summary) if _is_plausible(field.name, numbers.get(field.name))]
     except (OSError, ValueError, AttributeError, RecursionError):
         return None
-    return Summary(**{name: said[name] for name in names})
+    return Summary(**{name: numbers[name] for name in names})
 
 
 def _is_plausible(name: str, value: object) -> bool:
@@ -79,7 +79,7 @@ def count_weights(file: BinaryIO, file_bytes: int) -> Weights | None:
     params = bits = 0
     try:
         header = json.loads(file.read(header_bytes))
-        tensors = [said for name, said in header.items() if name != "__metadata__"]
+        tensors = [facts for name, facts in header.items() if name != "__metadata__"]
         for tensor in tensors:
             dtype, shape = DTYPE.fullmatch(tensor["dtype"]), tensor["shape"]
             if len(shape) > MOST_DIMENSIONS or not all(type(size) is int and 0 <= size <= LONGEST for size in shape):

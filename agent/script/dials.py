@@ -145,10 +145,10 @@ def searched(
     source: str, device_kind: str, read: Callable[[str, str], tuple[Dial, ...]] = read_dials
 ) -> tuple[Dial, ...]:
     """Return the dials that a search may turn; raise ScriptError if there is none, or if `read` raises it."""
-    found = read(source, device_kind)
-    if all(dial.span is None for dial in found):
-        found = tuple(replace(dial, span=sensible(dial.name, dial.value)) for dial in found)
-    dials = {dial.name: dial for dial in found if dial.span is not None}  # if set twice, the last
+    every = read(source, device_kind)
+    if all(dial.span is None for dial in every):
+        every = tuple(replace(dial, span=sensible(dial.name, dial.value)) for dial in every)
+    dials = {dial.name: dial for dial in every if dial.span is not None}  # if set twice, the last
     if not dials:
         raise ScriptError(
             "the script has no dial with a range, so there is nothing to search; end "

@@ -191,8 +191,8 @@ def merge_texts(ours: str, base: str, theirs: str) -> str:
     with throwaway_folder() as folder:
         (folder / "base").write_bytes(base.encode())
         mine, others = _edits(folder, ours), _edits(folder, theirs)
-    said = {(edit.start, edit.end, edit.lines) for edit in mine}
-    others = [edit for edit in others if (edit.start, edit.end, edit.lines) not in said]
+    own = {(edit.start, edit.end, edit.lines) for edit in mine}
+    others = [edit for edit in others if (edit.start, edit.end, edit.lines) not in own]
     starts, ends = [edit.start for edit in others], [edit.end for edit in others]  # both ascending
     for edit in mine:
         touched = others[bisect_left(ends, edit.start) : bisect_right(starts, edit.end)]

@@ -34,9 +34,9 @@ def plain(value: Any) -> Any:
         case float():
             return value if math.isfinite(value) else None
         case Mapping():
-            return {str(name): plain(one) for name, one in value.items()}
+            return {str(name): plain(inside) for name, inside in value.items()}
         case tuple() | list():
-            return [plain(one) for one in value]
+            return [plain(inside) for inside in value]
     return {name: plain(getattr(value, name)) for name in _names(value.__class__)}
 
 

@@ -11,7 +11,9 @@ def progress(record: Record) -> list[tuple[int, Scored]]:
 
     A later decision may take a keep back, so a step may go up.
     """
-    decided = sorted((entry.id, one.number, entry.decision) for one in record.attempts for entry in one.decisions)
+    decided = sorted(
+        (entry.id, attempt.number, entry.decision) for attempt in record.attempts for entry in attempt.decisions
+    )
     since: dict[int, int] = {}  # kept attempt → the decision since which it is kept
     best_after: dict[int, int | None] = {}
     latest = 0
@@ -21,7 +23,7 @@ def progress(record: Record) -> list[tuple[int, Scored]]:
             since.setdefault(number, order)
         else:
             since.pop(number, None)
-        best_after[latest] = max(since, key=lambda one: (since[one], one), default=None)
+        best_after[latest] = max(since, key=lambda kept: (since[kept], kept), default=None)
     steps, best = [], None
     for number in record.by_number:
         if number in best_after:

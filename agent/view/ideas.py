@@ -28,28 +28,28 @@ IDEAS = (  # on a narrow terminal the highest rank is left out first
 
 def ideas_lines(ideas: Sequence[Prospect], width: int | None = None) -> list[str]:
     """Return a table of the ideas in their order; `width` is the terminal's, None for all columns in full."""
-    return table_lines(IDEAS, [_cells(one) for one in ideas], width)
+    return table_lines(IDEAS, [_cells(prospect) for prospect in ideas], width)
 
 
-def _cells(one: Prospect) -> tuple[str, ...]:
-    idea, expected, gain = one.idea, one.estimate, one.gain_percent
+def _cells(prospect: Prospect) -> tuple[str, ...]:
+    idea, expected, gain = prospect.idea, prospect.estimate, prospect.gain_percent
     return (
         idea.slug,
         idea.title,
-        f"{one.worth_percent:.2f}",
-        str(len(one.nights) or ""),
+        f"{prospect.worth_percent:.2f}",
+        str(len(prospect.nights) or ""),
         "" if gain is None else f"{gain:+.2f}",
         "" if gain is None else f"{expected.sure:.2f}",
-        one.state,
+        prospect.state,
         idea.group,
         idea.source,
         idea.reported,
     )
 
 
-def idea_lines(one: Prospect, of: str, width: int | None) -> list[Text]:
+def idea_lines(prospect: Prospect, of: str, width: int | None) -> list[Text]:
     """Return everything about one idea, its patch at the end; of: the script that it was merged onto."""
-    idea, expected = one.idea, one.estimate
+    idea, expected = prospect.idea, prospect.estimate
     facts = (
         ("title", idea.title),
         ("group", idea.group),
@@ -62,10 +62,13 @@ def idea_lines(one: Prospect, of: str, width: int | None) -> list[Text]:
         (
             "expected",
             f"{expected.mean_percent:+.2f} % ± {expected.spread_percent:.2f}, {percent_sure(expected.sure)} sure; "
-            f"{one.worth_percent:.2f} % by one try, which is kept only if it is better",
+            f"{prospect.worth_percent:.2f} % by one try, which is kept only if it is better",
         ),
-        *(("tried", measured.words) for measured in one.measured),
-        ("applies", f"no, to {of}: {one.why_not}" if one.why_not and one.state == "no" else one.state),
+        *(("tried", measured.words) for measured in prospect.measured),
+        (
+            "applies",
+            f"no, to {of}: {prospect.why_not}" if prospect.why_not and prospect.state == "no" else prospect.state,
+        ),
         ("file", str(idea.file)),
     )
     lines = [line for name, value in facts if value for line in fact_lines(name, value, width)]
@@ -76,9 +79,9 @@ def _percents(by_kind: Mapping[str, float]) -> str:
     return ", ".join(f"{kind} {percent:g} %" for kind, percent in by_kind.items())
 
 
-def idea_facts(one: Prospect) -> IdeaFacts:
+def idea_facts(prospect: Prospect) -> IdeaFacts:
     """Return an idea's facts for JSON."""
-    idea, expected = one.idea, one.estimate
+    idea, expected = prospect.idea, prospect.estimate
     return IdeaFacts(
         name=idea.slug,
         title=idea.title,
@@ -92,8 +95,8 @@ def idea_facts(one: Prospect) -> IdeaFacts:
         expected_percent=expected.mean_percent,
         spread_percent=expected.spread_percent,
         sure=expected.sure,
-        nights=one.nights,
-        gain_percent=one.gain_percent,
+        nights=prospect.nights,
+        gain_percent=prospect.gain_percent,
         tried=tuple(
             IdeaTrial(
                 measured.tag,
@@ -102,10 +105,10 @@ def idea_facts(one: Prospect) -> IdeaFacts:
                 measured.error_percent if measured.gain_percent is not None else None,
                 measured.failed,
             )
-            for measured in one.measured
+            for measured in prospect.measured
         ),
-        applies=one.why_not is None,
-        why_not=one.why_not,
-        may_be_tried=one.state == "yes",
+        applies=prospect.why_not is None,
+        why_not=prospect.why_not,
+        may_be_tried=prospect.state == "yes",
         file=str(idea.file),
     )

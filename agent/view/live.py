@@ -271,7 +271,7 @@ class NightScreen(Screen):
     def _print_verdicts(self) -> None:
         since, record = self._decision, self._record
         decided = [attempt for attempt in record.attempts if attempt.decisions and attempt.decisions[-1].id > since]
-        for attempt in sorted(decided, key=lambda one: one.decisions[-1].id):
+        for attempt in sorted(decided, key=lambda attempt: attempt.decisions[-1].id):
             self._decision = attempt.decisions[-1].id
             if _is_verdict(attempt, since):
                 self.print([verdict(attempt, record.parent(attempt), for_author=self._for_author)])

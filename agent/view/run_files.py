@@ -49,9 +49,9 @@ def log_tail(
 
     folder, most_bytes = run_folder(place.folder(tag), number, seed), most_lines * LINE_CHARS
     try:
-        said = read_end(folder.with_name(f"{folder.name}.score") if scoring else folder, LOG, most_bytes)
+        content = read_end(folder.with_name(f"{folder.name}.score") if scoring else folder, LOG, most_bytes)
     except OSError:
         return None
-    text = said.replace(b"\0", b"").decode(errors="backslashreplace")
-    lines = text.splitlines()[1 if len(said) == most_bytes else 0 :]  # the first is a part of a line
+    text = content.replace(b"\0", b"").decode(errors="backslashreplace")
+    lines = text.splitlines()[1 if len(content) == most_bytes else 0 :]  # the first is a part of a line
     return "\n".join(shorten(harmless(line), LINE_CHARS) for line in lines[-most_lines:])

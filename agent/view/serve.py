@@ -205,8 +205,8 @@ def application(feed: Feed) -> ASGIApp:
     async def log(request: Request) -> Response:
         text = await asyncio.to_thread(_log, await feed.latest(), request.path_params["number"])
         status = 200 if text is not None else 404
-        found = text if text is not None else "there is no such log here\n"
-        return PlainTextResponse(found, status, {"Content-Security-Policy": NOTHING})
+        body = text if text is not None else "there is no such log here\n"
+        return PlainTextResponse(body, status, {"Content-Security-Policy": NOTHING})
 
     routes = {"/": page_html, "/events": events, "/attempt/{number}/log": log}
     return Starlette(

@@ -146,7 +146,10 @@ def attempt_lines(
         ("merges", "" if attempt.proposal.merges is None else f"#{attempt.proposal.merges}, which was overtaken"),
         ("merged as", "" if merged_as is None else f"#{merged_as}"),
         ("decision", f"{decision.status}: {decision.reason}" if decision else "none yet"),
-        ("before", "\n".join(f"{moment(one.at)} {one.decision.kind}: {one.decision.reason}" for one in earlier)),
+        (
+            "before",
+            "\n".join(f"{moment(entry.at)} {entry.decision.kind}: {entry.decision.reason}" for entry in earlier),
+        ),
         ("val_bpb", score(attempt.val_bpb)),
         ("gain", f"{score(attempt.gain_bpb, '+')} over its parent, as the judge estimates" if estimated else ""),
         ("sure", percent_sure(attempt.sure) if attempt.sure is not None else ""),

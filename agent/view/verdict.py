@@ -132,8 +132,8 @@ class TriedEdit:
         run = _telling(self.attempt)
         if run is not None:
             return run.last_lines or None if run.ending is Ending.CRASHED else None
-        found, log = self.attempt.dry_run, self._log()
-        if found is not None and found.failure is not None and log is not None:
+        dry_run, log = self.attempt.dry_run, self._log()
+        if dry_run is not None and dry_run.failure is not None and log is not None:
             with suppress(OSError), open_plain(log.parent, log.name) as file:
                 lines = last_lines(file)
                 return lines if TRACEBACK in lines else None

@@ -144,17 +144,17 @@ def crew_lines(crew: Crew, *, running: bool) -> list[str]:
     load = crew.load
     parts = [f"{len(crew.at_work)} of {load.workers} busy now"] if running else [str(load.workers)]
     parts += load_words(load)
-    names = max((len(one.name) for one in crew.at_work), default=0)
+    names = max((len(worker.name) for worker in crew.at_work), default=0)
     return [
         f"workers: {', '.join(parts)}",
         *([crew.contention.words] if crew.contention is not None and crew.contention.is_notable else []),
-        *(f"  {one.name:<{names}}  {_worker_words(one)}" for one in crew.at_work),
+        *(f"  {worker.name:<{names}}  {_worker_words(worker)}" for worker in crew.at_work),
     ]
 
 
-def _worker_words(one: Worker) -> str:
-    assert one.work is not None
-    return f"{doing_words(one.work)}: #{one.work.attempt} {one.title}"
+def _worker_words(worker: Worker) -> str:
+    assert worker.work is not None
+    return f"{doing_words(worker.work)}: #{worker.work.attempt} {worker.title}"
 
 
 def _best_line(now: NightSummary) -> str | None:
@@ -174,22 +174,22 @@ def _spent_line(now: NightSummary) -> str | None:
     return f"spent: {', '.join(parts)}{cost}"
 
 
-def stopped_line(found: Stopped) -> str:
+def stopped_line(stops: Stopped) -> str:
     return (
-        f"{found.stopped} of {found.runs} runs stopped early, which saved {found.saved_s:.0f} s of training "
-        f"({found.share:.0%})"
+        f"{stops.stopped} of {stops.runs} runs stopped early, which saved {stops.saved_s:.0f} s of training "
+        f"({stops.share:.0%})"
     )
 
 
-def noise_lines(found: Noise) -> list[str]:
+def noise_lines(noise: Noise) -> list[str]:
     """Return lines on the measured noise, with a warning if it cannot be trusted."""
-    if found.sigma_bpb == 0:
-        return [f"noise: none: {found.runs} runs of the same script with other seeds gave the same score"]
-    told = (
-        f"noise: σ {found.sigma_bpb:.6f} from {found.runs} repeated runs; a difference of two single runs "
-        f"below {found.smallest_bpb:.6f} may be luck"
+    if noise.sigma_bpb == 0:
+        return [f"noise: none: {noise.runs} runs of the same script with other seeds gave the same score"]
+    line = (
+        f"noise: σ {noise.sigma_bpb:.6f} from {noise.runs} repeated runs; a difference of two single runs "
+        f"below {noise.smallest_bpb:.6f} may be luck"
     )
-    return [told] if found.doubt is None else [told, _hardly_trained(found.doubt)]
+    return [line] if noise.doubt is None else [line, _hardly_trained(noise.doubt)]
 
 
 def _hardly_trained(doubt: str) -> str:
@@ -199,11 +199,11 @@ def _hardly_trained(doubt: str) -> str:
     )
 
 
-def dawn_line(found: Findings, record: Record) -> str:
+def dawn_line(findings: Findings, record: Record) -> str:
     """Return a line on the findings of the latest dawn."""
-    confirmed = record.attempt(found.script)
+    confirmed = record.attempt(findings.script)
     if confirmed is None:
-        gain = "too few runs" if found.honest is None else f"a gain of {interval_words(found.honest)}"
-        return f"dawn: #{found.champion} is not confirmed ({gain})"
-    gain = "" if found.honest is None else f", an honest gain of {interval_words(found.honest)}"
+        gain = "too few runs" if findings.honest is None else f"a gain of {interval_words(findings.honest)}"
+        return f"dawn: #{findings.champion} is not confirmed ({gain})"
+    gain = "" if findings.honest is None else f", an honest gain of {interval_words(findings.honest)}"
     return f"dawn: confirmed #{confirmed.number} {confirmed.title}, on {confirmed_branch(record.branch)}{gain}"

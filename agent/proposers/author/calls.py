@@ -45,8 +45,10 @@ def _calls_of(fixed: Path, module: str) -> Iterator[Call]:
                 definitions[node.name] = node
             case ast.ImportFrom(module=str(other), names=names) if other.startswith(LAB):
                 imported = {name.name: name.asname or name.name for name in names}
-                theirs = [one for one in _statements(fixed, other) if isinstance(one, Definition)]
-                definitions |= {imported[one.name]: one for one in theirs if one.name in imported}
+                theirs = [definition for definition in _statements(fixed, other) if isinstance(definition, Definition)]
+                definitions |= {
+                    imported[definition.name]: definition for definition in theirs if definition.name in imported
+                }
             case ast.Assign(targets=[ast.Name(id="__all__")], value=ast.List(elts=names) | ast.Tuple(elts=names)):
                 exported = [name.value for name in names if isinstance(name, ast.Constant)]
     for name in exported or [name for name in definitions if not str(name).startswith("_")]:

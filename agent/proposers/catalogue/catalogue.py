@@ -52,23 +52,23 @@ class Catalogue(Source):
 
     def ideas(self, briefing: Briefing) -> list[Proposal]:
         """Return the best idea that applies; raise Exhausted when there is none for this incumbent."""
-        known, faults = read_ideas(*self._folders)  # each time: a user may add one during the night
+        ideas, faults = read_ideas(*self._folders)  # each time: a user may add one during the night
         for fault in faults:
             if fault not in self._told:
                 self._told.add(fault)
                 self._say(fault)
         night, script = briefing.night, briefing.parent.proposal.script
         sigma_bpb = briefing.noise.sigma_bpb if briefing.noise else None
-        refused = {fingerprint(one.proposal.script) for one in briefing.refused}
-        for one in prospects(known, night, briefing.history, sigma_bpb, self._past):
-            if not one.is_open or one.is_unlikely or not may_apply(one.idea.patch, script):
+        refused = {fingerprint(prospect.proposal.script) for prospect in briefing.refused}
+        for prospect in prospects(ideas, night, briefing.history, sigma_bpb, self._past):
+            if not prospect.is_open or prospect.is_unlikely or not may_apply(prospect.idea.patch, script):
                 continue
             with suppress(ScriptError):
-                edited = applied(one.idea, script, bases_of(briefing.history), night.device_kind)
+                edited = applied(prospect.idea, script, bases_of(briefing.history), night.device_kind)
                 if fingerprint(edited) not in refused and tried_as(edited, briefing.history) is None:
-                    return [_proposal(one, edited, night)]
+                    return [_proposal(prospect, edited, night)]
         raise Exhausted(
-            f"all {len(known)} known ideas were tried, are unlikely to help, or do not apply to the best script; "
+            f"all {len(ideas)} known ideas were tried, are unlikely to help, or do not apply to the best script; "
             f"see: {typed('ideas')}"
         )
 
@@ -84,13 +84,13 @@ def listing(
     """
     ideas, faults = read_ideas(*idea_folders(file))
     spread = noise(history) if incumbent(history) is not None else None
-    found = [
-        one
-        if may_apply(one.idea.patch, script)
-        else replace(one, why_not=f"idea {one.idea.slug} is about lines that this script does not have")
-        for one in prospects(ideas, night, history, spread.sigma_bpb if spread else None, past)
+    listed = [
+        prospect
+        if may_apply(prospect.idea.patch, script)
+        else replace(prospect, why_not=f"idea {prospect.idea.slug} is about lines that this script does not have")
+        for prospect in prospects(ideas, night, history, spread.sigma_bpb if spread else None, past)
     ]
-    return sorted(found, key=lambda one: (one.why_not is not None, one.state != "yes")), faults
+    return sorted(listed, key=lambda prospect: (prospect.why_not is not None, prospect.state != "yes")), faults
 
 
 def bases_of(history: History) -> list[str]:
@@ -98,16 +98,17 @@ def bases_of(history: History) -> list[str]:
     return [attempt.proposal.script for attempt in reversed(kept(history))]
 
 
-def _proposal(one: Prospect, script: str, night: Night) -> Proposal:
+def _proposal(prospect: Prospect, script: str, night: Night) -> Proposal:
     """Make the proposal, whose hypothesis says what others found, what was measured here, and what is expected."""
-    idea, expected = one.idea, one.estimate
-    earlier = [measured.words for measured in one.measured if measured.tag != night.tag]
+    idea, expected = prospect.idea, prospect.estimate
+    earlier = [measured.words for measured in prospect.measured if measured.tag != night.tag]
+    near = [attempt.number for attempt in prospect.attempts[-1:]]
     words = [
         idea.why,
         f"Source: {idea.source}" if idea.source else "",
         f"Reported: {idea.reported}" if idea.reported else "",
         f"Earlier nights: {', '.join(earlier)}." if earlier else "",
-        f"Attempt {one.attempts[-1].number} tried it on another script and came near." if one.attempts else "",
+        *(f"Attempt {number} tried it on another script and came near." for number in near),
         f"Expected here: val_bpb changes by {-expected.mean_percent:+.2f} % ± {expected.spread_percent:.2f} "
         f"({percent_sure(expected.sure)} sure of a gain), "
         f"with {idea.gain_percent[night.device_kind]:g} % by the idea's file.",

@@ -77,23 +77,23 @@ class Estimate:
 def estimates(promised: Mapping[str, float], measured: Iterable[Measured]) -> dict[str, Estimate]:
     """Return the estimate for each idea, given the promised gains and all measurements of ideas."""
     size = {slug: max(gain, -WARNING * gain, LEAST_SIZE) for slug, gain in promised.items()}
-    told, arrived = 1 / SHARE.variance, SHARE.mean / SHARE.variance
-    known = []  # slug, gain, and its variance as a measurement of the gain here
-    for one in measured:
-        if one.gain_percent is not None:
-            error = max(one.error_percent, LEAST_ERROR)
-            variance = error**2 + size[one.slug] ** 2 * (1 / one.likeness - 1)
-            known.append((one.slug, one.gain_percent, variance))
-            weight = 1 / (size[one.slug] ** 2 + variance)
-            told += weight * promised[one.slug] ** 2
-            arrived += weight * promised[one.slug] * one.gain_percent
-    share = max(0.0, arrived / told)
-    found = {slug: (share * gain, size[slug] ** 2) for slug, gain in promised.items()}
-    for slug, gain, variance in known:
-        mean, before = found[slug]
+    precision, arrived = 1 / SHARE.variance, SHARE.mean / SHARE.variance
+    gains = []  # slug, gain, and its variance as a measurement of the gain here
+    for measurement in measured:
+        if measurement.gain_percent is not None:
+            error = max(measurement.error_percent, LEAST_ERROR)
+            variance = error**2 + size[measurement.slug] ** 2 * (1 / measurement.likeness - 1)
+            gains.append((measurement.slug, measurement.gain_percent, variance))
+            weight = 1 / (size[measurement.slug] ** 2 + variance)
+            precision += weight * promised[measurement.slug] ** 2
+            arrived += weight * promised[measurement.slug] * measurement.gain_percent
+    share = max(0.0, arrived / precision)
+    posteriors = {slug: (share * gain, size[slug] ** 2) for slug, gain in promised.items()}
+    for slug, gain, variance in gains:
+        mean, before = posteriors[slug]
         pull = before / (before + variance)
-        found[slug] = mean + pull * (gain - mean), before * (1 - pull)
-    return {slug: Estimate(mean, math.sqrt(variance)) for slug, (mean, variance) in found.items()}
+        posteriors[slug] = mean + pull * (gain - mean), before * (1 - pull)
+    return {slug: Estimate(mean, math.sqrt(variance)) for slug, (mean, variance) in posteriors.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,9 @@ class Prospect:
     @property
     def is_unlikely(self) -> bool:
         """Return whether it was measured, and is almost sure to bring no gain."""
-        return self.estimate.sure < HOPELESS and any(one.gain_percent is not None for one in self.measured)
+        return self.estimate.sure < HOPELESS and any(
+            measurement.gain_percent is not None for measurement in self.measured
+        )
 
     @property
     def worth_percent(self) -> float:
@@ -119,26 +121,30 @@ class Prospect:
         A run takes the budget whatever is edited, and an idea's tokens/s count in its gain. So the order by
         this is the order by expected gain an hour. The risk is the mean of a Beta posterior.
         """
-        failed = sum(one.likeness for one in self.measured if one.failed)
-        risk = (CRASHES_BEFORE + failed) / (TRIES_BEFORE + sum(one.likeness for one in self.measured))
+        failed = sum(measurement.likeness for measurement in self.measured if measurement.failed)
+        risk = (CRASHES_BEFORE + failed) / (TRIES_BEFORE + sum(measurement.likeness for measurement in self.measured))
         return self.estimate.improvement_percent * (1 - risk)
 
     @property
     def nights(self) -> tuple[str, ...]:
         """Return the nights in which it was tried, in their order."""
-        return tuple(dict.fromkeys(one.tag for one in self.measured))
+        return tuple(dict.fromkeys(measurement.tag for measurement in self.measured))
 
     @property
     def gain_percent(self) -> float | None:
         """Return the mean of all measured gains, each weighted by how exact it is and how much its night tells."""
-        gains = {one: one.gain_percent for one in self.measured if one.gain_percent is not None}
-        weights = [one.likeness / max(one.error_percent, LEAST_ERROR) ** 2 for one in gains]
+        gains = {
+            measurement: measurement.gain_percent
+            for measurement in self.measured
+            if measurement.gain_percent is not None
+        }
+        weights = [measurement.likeness / max(measurement.error_percent, LEAST_ERROR) ** 2 for measurement in gains]
         return statistics.fmean(gains.values(), weights) if gains else None
 
     @property
     def state(self) -> str:
         """Say in a word whether the night may try it, or which attempt did."""
-        kept = [one.number for one in self.attempts if one.status is Status.KEEP]
+        kept = [attempt.number for attempt in self.attempts if attempt.status is Status.KEEP]
         if kept:
             return f"kept #{kept[0]}"
         if not self.is_open:
@@ -164,13 +170,16 @@ def prospects(
             measured += _measured(by_slug, other.night.tag, attempts, other.sigma_bpb, alike)
     measured += _measured(by_slug, night.tag, history, sigma_bpb, 1.0)
     expected = estimates({slug: idea.gain_percent[night.device_kind] for slug, idea in by_slug.items()}, measured)
-    found = []
+    listed = []
     for slug, idea in by_slug.items():
-        own = tuple(one for one in measured if one.slug == slug)
-        tried = tuple(one for one in history if one.is_idea and slug_of(one.proposal.source) == slug)
-        found.append(Prospect(idea, expected[slug], own, tried, _is_open(tried, history)))
+        own = tuple(measurement for measurement in measured if measurement.slug == slug)
+        tried = tuple(attempt for attempt in history if attempt.is_idea and slug_of(attempt.proposal.source) == slug)
+        listed.append(Prospect(idea, expected[slug], own, tried, _is_open(tried, history)))
     seed = f"{night.tag} {night.seed}"
-    return sorted(found, key=lambda one: (-one.worth_percent, Random(f"{seed} {one.idea.slug}").random()))
+    return sorted(
+        listed,
+        key=lambda prospect: (-prospect.worth_percent, Random(f"{seed} {prospect.idea.slug}").random()),
+    )
 
 
 def slug_of(source: str) -> str | None:

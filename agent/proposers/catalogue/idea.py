@@ -120,12 +120,12 @@ def _check_patch(patch: str, file: Path) -> None:
 
 def _percent(fields: Mapping[str, str], name: str, default: float, file: Path) -> dict[str, float]:
     """Read a field such as `cuda 0.6, metal 0.5`; device kinds that it does not name have the default."""
-    found = dict.fromkeys(KINDS, default)
+    percents = dict.fromkeys(KINDS, default)
     for part in filter(None, (part.strip() for part in fields.get(name, "").split(","))):
         match = PERCENT.fullmatch(part)
         if match is None or match[1] not in KINDS or abs(float(match[2])) > 100:
             raise ScriptError(
                 f"{file}: {name} {one_line(part, 40)!r} cannot be read; write percents as in: {name}: cuda 0.6, cpu 0.3"
             )
-        found[match[1]] = float(match[2])
-    return found
+        percents[match[1]] = float(match[2])
+    return percents

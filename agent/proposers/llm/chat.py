@@ -82,8 +82,8 @@ def client_of(endpoint: Endpoint, patience: Patience) -> Any:
         )
         attrgetter(METHODS[provider])(client)  # imports more, which takes seconds
     except Exception as error:  # caused by certificates, proxies and other settings of the environment
-        said = endpoint.without_key(str(error))
-        raise MachineError(f"the {provider} SDK cannot be set up ({said}); repair that and try again") from error
+        message = endpoint.without_key(str(error))
+        raise MachineError(f"the {provider} SDK cannot be set up ({message}); repair that and try again") from error
     return client
 
 
@@ -243,7 +243,7 @@ def _explained(error: BaseException, endpoint: Endpoint) -> CallFailed:
         return error
     name, cause = type(error).__name__, error.__cause__
     status = getattr(error, "status_code", None)  # of a refusal by the server
-    said = endpoint.without_key(str(cause or error) or name)  # the SDK's own message is only 'Connection error.'
+    message = endpoint.without_key(str(cause or error) or name)  # the SDK's own message is only 'Connection error.'
     if status in (401, 403):
         what = f"does not accept the key; {endpoint.warning or f'check {endpoint.key_variable}'}"
     elif status == 404:
@@ -256,4 +256,4 @@ def _explained(error: BaseException, endpoint: Endpoint) -> CallFailed:
         what = f"gave no answer that can be read; is {endpoint.url} its base URL, which often ends in /v1?"
     # httpx's ConnectError and ConnectTimeout: the question has not reached the server
     charged = status is None and not type(cause).__name__.startswith("Connect")
-    return CallFailed(f"{endpoint.host} {what} ({said})", charged=charged)
+    return CallFailed(f"{endpoint.host} {what} ({message})", charged=charged)

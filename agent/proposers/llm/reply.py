@@ -64,14 +64,14 @@ def read_reply(text: str, base: str, name: str) -> Edited:
     changes nothing, or makes a script that does not parse or breaks the contract.
     """
     text = _answer(text)
-    edits = [(found[1], found[2]) for found in EDIT.finditer(text)]
+    edits = [(match[1], match[2]) for match in EDIT.finditer(text)]
     text = EDIT.sub("\n", text)
     if MARK.search(text) or len(edits) > MAX_EDITS:
         raise BadReply(
             f"block {len(edits) + 1} is not whole: write at most {MAX_EDITS} blocks, each with its three marks "
             f"<<<<<<< SEARCH, ======= and >>>>>>> REPLACE, each mark alone on a line"
         )
-    code = [found[1] for found in CODE.finditer(text) if found[1].strip()]
+    code = [match[1] for match in CODE.finditer(text) if match[1].strip()]
     fields: dict[str, str] = {}
     for field in FIELD.finditer(CODE.sub("\n", text)):
         fields.setdefault(field[1].upper(), field[2].strip("*_ \t\n"))
@@ -112,8 +112,8 @@ def _apply(edits: Sequence[tuple[str, str]], base: str, name: str) -> str:
         first = text.find(wanted) if wanted.strip() else -1
         second = text.find(wanted, first + 1)
         if first < 0:
-            known = set(text.split("\n"))
-            strange = next((line for line in wanted.split("\n") if line not in known), None)
+            own_lines = set(text.split("\n"))
+            strange = next((line for line in wanted.split("\n") if line not in own_lines), None)
             hint = f"; no line there is {_quoted(strange)}" if strange is not None else ""
             raise BadReply(
                 f"the SEARCH of block {number} does not stand in {name}{hint}: copy whole lines exactly, "

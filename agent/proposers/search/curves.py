@@ -51,15 +51,17 @@ class Curves:
         """Sample the posterior, by evidence that has scores; sigma_bpb: the noise of one run, None if not known."""
         named = [(dial, feature) for dial, axis in enumerate(axes) for feature in [*range(axis.words)] or [SLOPE, BEND]]
         dial, feature = np.array(named).T
-        names = [one.group for one in evidence]
-        told = [one for one in evidence if names.count(one.group) > 1]  # else its offset takes it up
-        bpb = np.array([one.bpb for one in told], np.float64)
-        groups = np.unique([one.group for one in told], return_inverse=True)[1]
+        names = [point.group for point in evidence]
+        compared = [point for point in evidence if names.count(point.group) > 1]  # else its offset takes it up
+        bpb = np.array([point.bpb for point in compared], np.float64)
+        groups = np.unique([point.group for point in compared], return_inverse=True)[1]
         for group in set(groups.tolist()):
             bpb[groups == group] = _tempered(bpb[groups == group], sigma_bpb)
-        features = _features(np.array([one.place for one in told]).reshape(-1, len(axes)), origin, dial, feature)
-        runs = np.array([one.runs for one in told])
-        spread = float(np.std(_without_offsets(bpb, groups, np.ones(len(bpb))))) if told else 0.0
+        features = _features(
+            np.array([point.place for point in compared]).reshape(-1, len(axes)), origin, dial, feature
+        )
+        runs = np.array([point.runs for point in compared])
+        spread = float(np.std(_without_offsets(bpb, groups, np.ones(len(bpb))))) if compared else 0.0
         unit = (SHARE**0.5 * spread if sigma_bpb is None else max(sigma_bpb, 1e-3 * spread)) or 1e-6
         mean, covariance = _posterior(features, bpb / unit, runs, groups, dial, 1.0 * (feature == BEND))
         drawn = rng.standard_normal((DRAWS, len(mean))) @ np.linalg.cholesky(covariance).T
@@ -73,13 +75,16 @@ class Curves:
 
     def improvement(self, here: Array, there: Array) -> Array:
         """Return by how much places (P, D) are expected to be better than `here` (D,), if at all (Mockus 1975)."""
-        levels = np.array([self.at(np.vstack([here, there]), one).sum(axis=-1) for one in self.samples])
+        levels = np.array([self.at(np.vstack([here, there]), sample).sum(axis=-1) for sample in self.samples])
         improvement: Array = np.maximum(levels[:, :1] - levels[:, 1:], 0).mean(axis=0)
         return improvement
 
     def gain(self, here: Array, there: Array) -> tuple[float, float]:
         """Return the expected fall of the score from one place (D,) to another, and its standard deviation."""
-        falls = [float((self.at(here, one) - self.at(there, one)).sum()) for one in (self.mean, *self.samples)]
+        falls = [
+            float((self.at(here, coefficients) - self.at(there, coefficients)).sum())
+            for coefficients in (self.mean, *self.samples)
+        ]
         return falls[0], float(np.std(falls[1:]))
 
 
@@ -111,15 +116,15 @@ def _posterior(
     scales = np.full(len(counts), SCALE)
     for _ in range(ROUNDS):
         trust = 1 / (1 / runs + misfit)
-        told = _without_offsets(features, groups, trust)
+        centred = _without_offsets(features, groups, trust)
         values = _without_offsets(scores, groups, trust)
-        inverse = np.linalg.inv(told.T @ (told * trust[:, None]) + np.diag(scales[dial] ** -2.0))
+        inverse = np.linalg.inv(centred.T @ (centred * trust[:, None]) + np.diag(scales[dial] ** -2.0))
         covariance = (inverse + inverse.T) / 2
-        mean = covariance @ (told.T @ (values * trust) + expected / scales[dial])
+        mean = covariance @ (centred.T @ (values * trust) + expected / scales[dial])
         squares = np.bincount(dial, mean**2 + np.diagonal(covariance)) + STRENGTH * SCALE**2
         along = np.bincount(dial, expected * mean)
         scales = (np.sqrt(along**2 + 4 * counts * squares) - along) / (2 * counts)
-        left = (values - told @ mean) ** 2 + ((told @ covariance) * told).sum(axis=1)
+        left = (values - centred @ mean) ** 2 + ((centred @ covariance) * centred).sum(axis=1)
         misfit = max(0.0, float((left - 1 / runs).mean())) if len(scores) else 0.0
     return mean, covariance
 

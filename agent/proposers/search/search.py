@@ -66,17 +66,17 @@ class Search(Source):
         evidence = evidence_of(axes, briefing, kind, self._earlier)
         seed = random.Random(f"{self._seed} {briefing.number} {len(briefing.refused)}").getrandbits(64)
         rng = np.random.default_rng(seed)
-        fine = [one for one in evidence if one.bpb is not None and not one.crashed]
-        running = {one.group for one in fine}  # a script that never ran crashed for other reasons than its dials
-        crashed = [one.place for one in evidence if one.crashed and one.group in running]
+        fine = [point for point in evidence if point.bpb is not None and not point.crashed]
+        running = {point.group for point in fine}  # a script that never ran crashed for other reasons than its dials
+        crashed = [point.place for point in evidence if point.crashed and point.group in running]
         curves = Curves.fitted(axes, fine, here, briefing.noise.sigma_bpb if briefing.noise else None, rng)
         turned_down = {fingerprint(refusal.proposal.script) for refusal in briefing.refused}
         for there in _places(axes, here, fine, crashed, curves, rng):
             changed = turned(axes, here, there)
             if changed:
                 candidate = set_dials(script, kind, changed)
-                found = fingerprint(candidate)
-                if found not in turned_down and first_with(found, briefing.history) is None:
+                digest = fingerprint(candidate)
+                if digest not in turned_down and first_with(digest, briefing.history) is None:
                     apart = np.abs(curves.at(here, curves.mean) - curves.at(there, curves.mean))
                     order = [axes[i].dial for i in np.argsort(-apart, kind="stable")]
                     dials = [dial for dial in order if dial.name in changed]
@@ -115,14 +115,16 @@ def _places(
     rng: np.random.Generator,
 ) -> Iterator[Coordinates]:
     """Yield the best place of each sample of the curves, the most promising first, and then any."""
-    ran = np.array([here, *(one.place for one in fine)])
+    ran = np.array([here, *(point.place for point in fine)])
     crashes = np.array(crashed).reshape(-1, len(axes))
     ordered = np.array([not axis.words for axis in axes])
-    tonight = np.array([here, *(one.place for one in fine if one.is_tonight)])
+    tonight = np.array([here, *(point.place for point in fine if point.is_tonight)])
     centre = tonight[np.argmin(curves.at(tonight, curves.mean).sum(axis=-1))]
     options = _options(axes, centre, here)
     cost = CRASH * curves.unit * edge_risk(ran, crashes, options, ordered)
-    places = np.array([_best(options, centre, curves.at(options, one) + cost, curves.unit) for one in curves.samples])
+    places = np.array(
+        [_best(options, centre, curves.at(options, sample) + cost, curves.unit) for sample in curves.samples]
+    )
     safe = np.prod(1 - edge_risk(ran, crashes, places, ordered), axis=-1)
     yield from places[np.argsort(-curves.improvement(centre, places) * safe, kind="stable")]
     for _ in range(ANYWHERE):

@@ -51,14 +51,14 @@ def page(night: Record, extras: Extras | None = None, live: str = "", version: i
     version: of the night's facts, for that script.
     """
     style, scripts = file("page.css"), [file("page.js"), *filter(None, [live])]
-    now, kept = summary_of(night), [one for one in night.attempts[1:] if one.status is Status.KEEP]
+    now, kept = summary_of(night), [attempt for attempt in night.attempts[1:] if attempt.status is Status.KEEP]
     gains = {"in the night": now.gain}
     if night.findings is not None:
         gains |= {"on fresh seeds": night.findings.honest, "on the holdout": night.findings.holdout}
     text = template("page.html").render(
         night=night,
         now=now,
-        kept=sorted(kept, key=lambda one: -(gain_bpb(one, night.parent(one)) or 0.0)),
+        kept=sorted(kept, key=lambda attempt: -(gain_bpb(attempt, night.parent(attempt)) or 0.0)),
         gains={name: gain for name, gain in gains.items() if gain is not None},
         workers=len({run.worker for attempt in night.attempts for run in attempt.runs}),
         progress=charts.progress_of(night),
@@ -131,7 +131,7 @@ def gather(place: Place, night: Record) -> Extras:
     shown, diffs = telling(night), dict[int, str]()
     pairs = {attempt.number: attempt.parent for attempt in reversed(shown) if attempt.parent is not None}
     with suppress(NightError), Journal.read(place.journal(night.tag)) as journal:  # a night elsewhere has no journal
-        scripts = {one.number: one.proposal.script for one in journal.attempts()}
+        scripts = {attempt.number: attempt.proposal.script for attempt in journal.attempts()}
         for number, parent in pairs.items():  # the newest first, as far as there is room
             if sum(map(len, diffs.values())) < MOST_CHARS:
                 diffs[number] = diff(scripts[parent].splitlines(), scripts[number].splitlines())
