@@ -342,5 +342,5 @@ def _fingerprint(script: str) -> str | None:
     """Return None for a script that does not parse, which another check explains."""
     try:
         return fingerprint(script)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except (ScriptError, SyntaxError, ValueError):
         return None

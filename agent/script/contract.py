@@ -29,12 +29,17 @@ _one_at_a_time = Lock()
 
 
 def parse(source: str | bytes) -> ast.Module:
-    """Return the syntax tree of a source; raise ScriptError if it is nested too deep, else what ast.parse raises."""
+    """Return the syntax tree of a source; raise ScriptError if it is nested too deep, else what ast.parse raises.
+
+    Raise ValueError where Python refuses to write an integer that long.
+    """
     try:
         with _one_at_a_time:
-            return ast.parse(source)
+            tree = ast.parse(source)
     except (RecursionError, MemoryError) as error:  # MemoryError: the parser's own stack is full
         raise ScriptError(TOO_DEEP) from error
+    _check_tree(tree)
+    return tree
 
 
 def check_script(source: str, name: str) -> None:
@@ -88,17 +93,15 @@ def _check_encoding(source: str, name: str) -> None:
 
 def _parse(source: str, name: str) -> ast.Module:
     try:
-        tree = parse(source)
-        _check_tree(tree)
+        return parse(source)
     except (SyntaxError, ValueError) as error:
         line = f" line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
         message = error.msg if isinstance(error, SyntaxError) else error
         raise ScriptError(f"{name}{line} does not parse: {message}; correct it and run again") from error
-    return tree
 
 
 def _check_tree(tree: ast.AST) -> None:
-    """Raise ScriptError where it is too deep, ValueError where Python refuses to write an integer that long."""
+    """Refuse what other functions could not read: a journal from elsewhere may hold any script."""
     depth, level = 0, [tree]
     while level:
         for node in level:

@@ -169,8 +169,8 @@ def sensible(name: str, value: Value) -> Range | Choices | None:
     return Range(value / 4, most, log=True, whole=False)
 
 
-# the last bracket of a comment, if nothing but "log" follows it
-RANGE = re.compile(r"([\[{]([^\[\]{}]*)[\]}]?)(\s*log\w*)?\s*$", re.IGNORECASE)
+# the last bracket of a comment, if nothing but "log" follows it; it gives nothing back, as a line may be long
+RANGE = re.compile(r"([\[{]([^\[\]{}]*+)[\]}]?)(\s*log\w*)?\s*$", re.IGNORECASE)
 
 
 def _span(comment: str, name: str, value: Value, line: int) -> Range | Choices | None:

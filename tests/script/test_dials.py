@@ -10,12 +10,14 @@ from agent.script.dials import (
     Choices,
     Dial,
     Range,
+    dials_in,
     fingerprint,
     legible_dials,
     read_dials,
     searched,
     sensible,
     set_dials,
+    skeleton_in,
     values_of,
 )
 
@@ -133,6 +135,16 @@ def test_what_cannot_be_read_is_skipped_where_the_author_is_asleep():
         ("DECAY", False),
     ]
     assert values_of(source, "cpu") == {"LR": 0.1, "DECAY": 0.2, "DEPTH": 1}
+
+
+def test_a_long_comment_is_read_at_once():
+    (dial,) = legible_dials(f"LR = 0.1  # [{' ' * 200_000}]x\n", "cpu")  # half an hour, if each blank is tried as an end
+    assert dial.span is None
+
+
+@pytest.mark.parametrize("code", ["if 1: ...\n" + "elif 1: ...\n" * 900, "X = a" + ".b" * 1500])
+def test_of_a_script_from_elsewhere_that_is_nested_too_deep_nothing_is_read(code):
+    assert (dials_in(f"LR = 0.1\n{code}", "cpu"), skeleton_in(f"LR = 0.1\n{code}", "cpu")) == ({}, "")
 
 
 def test_a_preset_without_this_device_says_what_to_add():
