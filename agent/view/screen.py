@@ -10,7 +10,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
-from agent.text import harmless, shorten
+from agent.text import harmless, harmless_lines, shorten
 
 LABEL = re.compile(r" *\w+(?: \w+)? {2,}(?=\S)| {4,}(?=\S)")  # as in "  script   /home/…", and below it
 WORD = re.compile(r"\s*\S+")
@@ -27,12 +27,12 @@ def print_lines(lines: Iterable[Text]) -> None:
 
 
 def print_folded(lines: Iterable[str], heads: re.Pattern[str] | None = None, *, stderr: bool = False) -> None:
-    """Print sentences, folded between words on a terminal; a piped one stays on one line.
+    """Print sentences, harmless, folded between words on a terminal; a piped one stays on one line.
 
     heads: the words at the beginning of a line that a terminal shows in bold.
     """
     console = Console(stderr=stderr)
-    for line in lines:
+    for line in map(harmless_lines, lines):
         if not console.is_terminal:
             print(line, file=console.file)
             continue
@@ -66,7 +66,7 @@ def folded(line: Text, width: int) -> list[Text]:
     label = LABEL.match(line.plain)
     indent = len(label[0]) if label else len(line.plain) - len(line.plain.lstrip()) + 2
     cuts, used = list[int](), 0
-    for word in WORD.finditer(line.plain):
+    for word in WORD.finditer(line.plain.rstrip()):  # without blanks at the end, each of which would be tried
         alone = indent + cell_len(word[0].lstrip())
         if word.start() > 0 and used + cell_len(word[0]) > width >= alone:
             cuts.append(word.start())

@@ -12,6 +12,7 @@ from judged import scored_attempt
 from nights import make_repository, unigram
 from rich.cells import cell_len
 from rich.console import Console
+from rich.text import Text
 from samples import NIGHT, enter
 from terminals import Emulator
 
@@ -24,7 +25,7 @@ from agent.records.place import Place
 from agent.records.record import Record
 from agent.records.summary import summary_of
 from agent.view.live import Job, NightScreen, Screen
-from agent.view.screen import print_folded, steadfast
+from agent.view.screen import folded, print_folded, steadfast
 from agent.view.words import progress_words
 
 TITLE = "WARMUP_FRACTION 0.0 → 0.07105, EMBEDDING_LR 0.3 → 0.25, MATRIX_LR 0.02 → 0.035, and the rest as it was"
@@ -198,6 +199,12 @@ def test_a_reader_that_goes_away_is_no_error():
     for _ in range(3):
         console.print("unheard")
     stream.close()
+
+
+def test_a_printed_sentence_commands_no_terminal_and_its_blanks_take_no_time(capsys):
+    print_folded(["no score (\x1b[2J\x07)"])
+    assert capsys.readouterr().out == "no score (\\x1b[2J\\x07)\n"
+    assert len(folded(Text("word" + " " * 100_000), 80)) == 1
 
 
 def test_a_sentence_is_folded_on_a_narrow_terminal_and_stays_a_line_in_a_pipe(monkeypatch, capsys):
