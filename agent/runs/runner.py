@@ -90,7 +90,6 @@ class Runner:
         for split in ("validation", "holdout"):
             self.losses(number, seed, split).unlink(missing_ok=True)
         if weights_bytes(self.run_folder(number, seed)) is not None:
-            _reopen(self.weights(number, seed).parent)
             self.weights(number, seed).unlink(missing_ok=True)
 
     def log(self, number: int, run: Run) -> Path:
@@ -137,9 +136,8 @@ class Runner:
             tick=lambda elapsed_s: self.progressed(progress(), elapsed_s),
             hopeless=hopeless,
         )
-        _reopen(folder)
-        # remove setuid bits: another user could run such a file with our rights
-        subprocess.run(["chmod", "-R", "ug-s", "--", str(folder)], capture_output=True, check=False)
+        # open what the script has closed to us; without setuid bits, by which others could run a file with our rights
+        subprocess.run(["chmod", "-R", "u+rwX,ug-s", "--", str(folder)], capture_output=True, check=False)
         if outcome.ending is not Ending.CRASHED or outcome.spoilt is not None:
             return outcome
         was_killed = outcome.exit_code == -signal.SIGKILL  # as where memory ran out
@@ -236,13 +234,6 @@ class Repeats:
 def beside(run_folder: Path, what: str) -> Path:
     """Return the path for what the harness makes of a run: inside its folder, a script could have placed a link."""
     return run_folder.with_name(f"{run_folder.name}.{what}")
-
-
-def _reopen(folder: Path) -> None:
-    """Make a folder accessible again that a script has closed to us, so that it can be removed later."""
-    with suppress(OSError):
-        if not folder.is_symlink():
-            folder.chmod(0o700)
 
 
 def weights_bytes(run_folder: Path) -> int | None:
