@@ -89,7 +89,8 @@ def test_what_a_run_does_to_its_fixed_files_and_caches_ends_with_it(runner):
 def test_a_run_that_closes_its_folder_is_tidied_all_the_same(runner):
     folder = runner.run_folder(1, 0)
     runner.lay_out(folder, "A = 1\n")
-    runner.call(["sh", "-c", f"mkdir {TMP}/inner; touch {TMP}/inner/file; mkdir out; chmod 300 out; chmod 000 {TMP} ."], folder, 30)
+    closing = f"mkdir {TMP}/inner; touch {TMP}/inner/file; mkdir out; chmod 300 out; chmod 000 {TMP} ."
+    runner.call(["sh", "-c", closing], folder, 30)
     assert (folder / "out").stat().st_mode & 0o777 == 0o700  # its results were readable by name, and not to be listed
     remove(folder / TMP)
     assert not (folder / TMP).exists()

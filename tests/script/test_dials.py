@@ -138,7 +138,8 @@ def test_what_cannot_be_read_is_skipped_where_the_author_is_asleep():
 
 
 def test_a_long_comment_is_read_at_once():
-    (dial,) = legible_dials(f"LR = 0.1  # [{' ' * 200_000}]x\n", "cpu")  # half an hour, if each blank is tried as an end
+    comment = f"[{' ' * 200_000}]x"  # half an hour, if each blank is tried as an end
+    (dial,) = legible_dials(f"LR = 0.1  # {comment}\n", "cpu")
     assert dial.span is None
 
 
