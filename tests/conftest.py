@@ -29,11 +29,9 @@ from filelock import FileLock
 from nights import BROKEN, Grounds, make_repository, unigram
 
 import prepare
-from agent.git import leave_surrounding_git
 from agent.lab import corpus, hardware
 
 hardware.tune()  # before any test imports MLX
-leave_surrounding_git()  # a hook, or `git rebase --exec`, would have the tests write into the repository around them
 
 # A shell's background job, and nohup, leave these ignored for all processes below, whose answers to them are tested.
 signal.signal(signal.SIGINT, signal.default_int_handler)
