@@ -30,12 +30,12 @@ from agent.experiment import TITLE_CHARS, Attempt, History, Idea, Proposal, Stat
 from agent.files import disk_is_broken, disk_is_full
 from agent.judging.failures import too_slow
 from agent.night.briefing import briefing_of
+from agent.night.merging import made_in
 from agent.night.state import NightContext, State, why_and_where
 from agent.proposers.briefing import Briefing, Refusal, check_proposal
 from agent.proposers.mix import in_turn
 from agent.proposers.source import Source
 from agent.records.place import read_script
-from agent.script.merge import merged
 from agent.text import SAID_CHARS, one_line
 
 WAITS_S = (30.0, 120.0, 600.0)  # after questions that brought nothing; after the last, the night ends
@@ -359,13 +359,8 @@ def carried_to(best: Attempt, idea: Idea, history: History, context: NightContex
     It is used unchanged while its parent is the incumbent; otherwise it is merged onto the incumbent, which takes
     milliseconds. To judge it against its own parent would cost a run, and to be kept it would have to be merged.
     """
-    proposal = idea.proposal
-    if idea.parent != best.number:
-        base = history[idea.parent].proposal.script
-        script = merged(best.proposal.script, base, proposal.script, context.night.device_kind)
-        if script is None:
-            raise NightError(f"it conflicts with what was kept since attempt {idea.parent}, or adds nothing to it")
-        proposal = replace(proposal, script=script)
+    script = made_in(best, history[idea.parent], idea.proposal.script, context.night.device_kind)
+    proposal = replace(idea.proposal, script=script)
     check_proposal(proposal, history, context.night.script)
     return proposal
 

@@ -74,11 +74,8 @@ def carried(state: State, number: int, onto: Attempt, device_kind: str) -> Propo
     overtaken = state.attempts[number]
     base = state.parent_of(overtaken)
     assert base is not None
-    script: str | None = overtaken.proposal.script
-    if base.number != onto.number:  # it is again where the keeps since were revoked: then the very script is run again
-        script = merged(onto.proposal.script, base.proposal.script, overtaken.proposal.script, device_kind)
-    if script is None:
-        raise NightError(f"it conflicts with what was kept since #{base.number}, or adds nothing to it")
+    # where the keeps since were revoked, base is onto again, and the very script is run again
+    script = made_in(onto, base, overtaken.proposal.script, device_kind)
     tried = tried_as(script, state.others(number) if base.number == onto.number else state.attempts)
     if tried is not None:
         raise NightError(f"in #{onto.number}, it makes the script of #{tried}, which was tried")
@@ -91,6 +88,16 @@ def carried(state: State, number: int, onto: Attempt, device_kind: str) -> Propo
         repairs=None,
         merges=number,
     )
+
+
+def made_in(onto: Attempt, base: Attempt, edited: str, device_kind: str) -> str:
+    """Return the script of an attempt with the edit base → edited made in it; raise NightError where it cannot be."""
+    if base.number == onto.number:
+        return edited
+    script = merged(onto.proposal.script, base.proposal.script, edited, device_kind)
+    if script is None:
+        raise NightError(f"it conflicts with what was kept since #{base.number}, or adds nothing to it")
+    return script
 
 
 def first_of(attempt: Attempt, history: History) -> Attempt:
