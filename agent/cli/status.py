@@ -14,9 +14,8 @@ from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.record import Record, of_journal
 from agent.records.summary import NightSummary, summary_of
-from agent.text import counted, duration
 from agent.view.answer import Process, StatusAnswer, plain
-from agent.view.words import status_lines
+from agent.view.words import left_words, status_lines
 from agent.view.workers import Crew, crew_of
 
 LOOK_EVERY_S = 0.5
@@ -74,7 +73,8 @@ def show_night(
     from agent.view.screen import print_folded, terminal_width
     from agent.view.terminal import failure_lines, shares_lines
 
-    left = None if who is None else _left_words(who, now)
+    limits = left_words(who.left(now.ideas)) if who is not None else []
+    left = f"left: {', '.join(limits)}" if limits else None
     print_folded(status_lines(record, now, crew, pid=who.pid if who else None, stopping=stopping, left=left), HEADS)
     for line in shares_lines(now.sources, terminal_width()) if now.sources else ():
         print(line)
@@ -96,13 +96,6 @@ def next_commands(now: NightSummary) -> dict[str, str]:
         if is_a_look:
             commands[typed("run")] = "a real night: 5 min a run"
     return {**commands, typed("run", "--tag", tag): "go on with this night"}
-
-
-def _left_words(who: Holder, now: NightSummary) -> str | None:
-    left = who.left(now.ideas)
-    parts = [] if left.seconds is None else [duration(left.seconds / 3600)]
-    parts += [] if left.experiments is None else [counted(left.experiments, "experiment")]
-    return f"left: {', '.join(parts)}" if parts else None
 
 
 def _follow(place: Place, who: Holder) -> Answer:

@@ -116,7 +116,7 @@ class Scored:
 
 
 @dataclass(frozen=True, slots=True)
-class Stopped:
+class EarlyStops:
     """Say how many runs were stopped early, and what that saved."""
 
     stopped: int
@@ -125,7 +125,7 @@ class Stopped:
     share: float  # of the training that there would have been
 
     @classmethod
-    def of(cls, runs: Iterable[Run]) -> "Stopped | None":
+    def of(cls, runs: Iterable[Run]) -> "EarlyStops | None":
         """Compare the runs that were stopped with those that finished; None where there are not both."""
         counted = [run for run in runs if not run.dawn and run.ending not in VOID]
         whole_s = [run.wall_s for run in counted if run.ending is Ending.FINISHED]
@@ -153,7 +153,7 @@ class NightSummary:
     best: Scored | None
     gain: Interval | None  # of best over baseline, by the night's own scores; luck chose it, so it flatters
     noise: Noise | None
-    stopped: Stopped | None  # runs that were ended early
+    stopped: EarlyStops | None  # runs that were ended early
     hours: Mapping[str, float]  # of training, scoring, asking for ideas, and other: dry runs, and runs made again
     usd: float | None  # what the ideas have cost
     most_usd: float | None  # the limit of that
@@ -179,7 +179,7 @@ def summary_of(record: Record) -> NightSummary:
         best=best,
         gain=gain_of(baseline, best, record.sigma_bpb),
         noise=record.noise,
-        stopped=Stopped.of(run for attempt in record.attempts for run in attempt.runs),
+        stopped=EarlyStops.of(run for attempt in record.attempts for run in attempt.runs),
         hours=_hours(record),
         usd=_sum(share.usd for share in sources),
         most_usd=record.night.terms.max_cost,

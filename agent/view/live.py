@@ -25,10 +25,10 @@ from agent.records.place import run_folder
 from agent.records.record import of_journal
 from agent.records.summary import NightSummary, summary_of
 from agent.runs.outputs import read_progress
-from agent.text import counted, duration, harmless_lines
+from agent.text import harmless_lines
 from agent.view.screen import folded, shown
 from agent.view.terminal import COLOURS, verdict
-from agent.view.words import BETWEEN, doing_words, gain_words, progress_words, within_one
+from agent.view.words import BETWEEN, doing_words, gain_words, left_words, progress_words, within_one
 from agent.view.workers import in_order
 
 EARLIER = 3  # verdicts that are shown where somebody begins to follow
@@ -41,7 +41,7 @@ LONGEST_BAR = 40  # columns
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class Activity:
     """Hold what is done now, by a worker or by the night itself."""
 
     title: str
@@ -94,7 +94,7 @@ def seconds_since(began: str | None) -> float | None:
 Fact = str | tuple[str, str]  # words, or words with their style
 
 
-def panel(budget_s: float, jobs: Mapping[str, Job], now: NightSummary | None, left: Left | None) -> RenderableType:
+def panel(budget_s: float, jobs: Mapping[str, Activity], now: NightSummary | None, left: Left | None) -> RenderableType:
     """Draw where a night stands, and below it what is at work, by worker. A low terminal shows the first lines."""
     names = Table.grid(Column(no_wrap=True, style="dim"), Column(), padding=(0, 2, 0, 0))
     for name, facts in _standing(now, left) if now is not None else ():
@@ -115,7 +115,7 @@ def _line(*facts: Fact) -> Text:
     return Text.assemble(*parts[1:], no_wrap=True, overflow="ellipsis")
 
 
-def _bar(job: Job) -> ProgressBar:
+def _bar(job: Activity) -> ProgressBar:
     """Return a bar, or a pulsing one if the end is not known."""
     look = dict.fromkeys(("complete_style", "finished_style", "pulse_style"), "cyan")  # red is the colour of crashes
     if job.training is None:
@@ -136,9 +136,7 @@ def _standing(now: NightSummary, left: Left | None) -> Iterator[tuple[str, Seque
     numbers = zip((now.kept, now.discarded, now.crashed), ("kept", "discarded", "crashed"), Status, strict=True)
     counts = [(f"{number} {word}", COLOURS[status] if number else "") for number, word, status in numbers]
     yield "so far", [*counts, *([] if now.usd is None else [f"${now.usd:,.2f}"])]
-    limits = [] if left is None or left.experiments is None else [counted(left.experiments, "experiment")]
-    limits += [] if left is None or left.seconds is None else [duration(left.seconds / 3600)]
-    yield "left", limits or ["no limit; it runs until it is stopped"]
+    yield "left", left_words(left or Left()) or ["no limit; it runs until it is stopped"]
 
 
 # ---- the screen ------------------------------------------------------------------------------------------------------
@@ -155,7 +153,7 @@ class Screen:
                 console=console, auto_refresh=False, transient=True, vertical_overflow="crop",
                 redirect_stdout=False, redirect_stderr=False,
             )  # fmt: skip
-        self._jobs: dict[str, Job] = {}  # by worker
+        self._jobs: dict[str, Activity] = {}  # by worker
         self._drawn_at_s = 0.0
 
     def said(self, sentence: str) -> None:
@@ -168,7 +166,7 @@ class Screen:
             for part in [line] if self._live is None else folded(line, self._console.width):
                 self._console.print(part, highlight=False, soft_wrap=True)
 
-    def show(self, jobs: Mapping[str, Job], now: NightSummary | None = None, left: Left | None = None) -> None:
+    def show(self, jobs: Mapping[str, Activity], now: NightSummary | None = None, left: Left | None = None) -> None:
         """Show what is at work, and where the night stands."""
         before, self._jobs = self._jobs, dict(jobs)
         began = [
@@ -276,7 +274,7 @@ class NightScreen(Screen):
             if _is_verdict(attempt, since):
                 self.print([verdict(attempt, record.parent(attempt), for_author=self._for_author)])
 
-    def _at_work(self) -> Iterator[tuple[str, Job]]:
+    def _at_work(self) -> Iterator[tuple[str, Activity]]:
         """Yield each worker with its job; the night itself, where no worker has one."""
         record = self._record
         for work in self._work:
@@ -285,7 +283,7 @@ class NightScreen(Screen):
                 out = run_folder(self._folder, work.attempt, work.seed) / "out"
                 point = self._told.get(work.worker) or read_progress(out)
             title = f"#{attempt.number} {shown(attempt.title)}"
-            yield work.worker, Job(title, doing_words(work), point, seconds_since(work.began))
+            yield work.worker, Activity(title, doing_words(work), point, seconds_since(work.began))
         if not self._work:
             now = Moment.after(record.attempts[-1] if record.attempts else None)
             title = f"#{now.attempt} asking for an idea"
@@ -293,7 +291,7 @@ class NightScreen(Screen):
                 title = f"#{now.attempt} {shown(record.attempts[now.attempt].title)}"
             # not since its last verdict, where the night rested between two calls
             began = now.began and max([now.began, *(call.began for call in record.calls[-1:])])
-            yield "", Job(title, "", elapsed_s=seconds_since(began))
+            yield "", Activity(title, "", elapsed_s=seconds_since(began))
 
 
 def _is_verdict(attempt: Attempt, since: int) -> bool:

@@ -6,8 +6,9 @@ It imports nothing that takes long: `status` is asked often.
 from agent.experiment import Noise, Progress, Work, confirmed_branch
 from agent.judging.findings import Findings
 from agent.judging.intervals import Interval
+from agent.proposers.briefing import Left
 from agent.records.record import Record
-from agent.records.summary import NightSummary, Scored, Stopped
+from agent.records.summary import EarlyStops, NightSummary, Scored
 from agent.text import ABSURD, SCORE_DECIMALS, counted, duration, harmless, shown_difference
 from agent.view.workers import Crew, Load, Worker
 
@@ -94,6 +95,12 @@ def progress_words(point: Progress, budget_s: float) -> list[str]:
     return words
 
 
+def left_words(left: Left) -> list[str]:
+    """Say what is left of the limits of a night, if it has any."""
+    words = [] if left.experiments is None else [counted(left.experiments, "experiment")]
+    return words + ([] if left.seconds is None else [duration(left.seconds / 3600)])
+
+
 def doing_words(work: Work) -> str:
     """Return what a worker does, such as training, seed 7."""
     seed = "" if work.seed is None else f", seed {work.seed}"
@@ -174,7 +181,7 @@ def _spent_line(now: NightSummary) -> str | None:
     return f"spent: {', '.join(parts)}{cost}"
 
 
-def stopped_line(stops: Stopped) -> str:
+def stopped_line(stops: EarlyStops) -> str:
     return (
         f"{stops.stopped} of {stops.runs} runs stopped early, which saved {stops.saved_s:.0f} s of training "
         f"({stops.share:.0%})"

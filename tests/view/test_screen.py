@@ -24,7 +24,7 @@ from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.record import Record
 from agent.records.summary import summary_of
-from agent.view.live import Job, NightScreen, Screen
+from agent.view.live import Activity, NightScreen, Screen
 from agent.view.screen import folded, print_folded, steadfast
 from agent.view.words import progress_words
 
@@ -40,7 +40,7 @@ MEASURED = (
 ASKS = (Ask(1, "llm:m", "", 3.0, "m", 12_034, 801, 0.25), Ask(2, "llm:m", "", 3.0, "m", usd=1.0))
 NOW = summary_of(Record(NIGHT, MEASURED, ASKS, noise=noise(MEASURED)))
 HALFWAY = Progress(0.45, step=70, loss=4.25, tokens_s=1850)
-AT_WORK = Job(f"#4 {TITLE}", "training, seed 7", HALFWAY, 140.0)
+AT_WORK = Activity(f"#4 {TITLE}", "training, seed 7", HALFWAY, 140.0)
 
 
 def on_terminal(columns: int, rows: int = 24) -> tuple[Emulator, Console]:
@@ -48,7 +48,7 @@ def on_terminal(columns: int, rows: int = 24) -> tuple[Emulator, Console]:
     return terminal, Console(file=terminal, width=columns, height=rows, force_terminal=True)
 
 
-def shown_on(columns: int, rows: int = 24, job: Job = AT_WORK) -> tuple[Emulator, Screen]:
+def shown_on(columns: int, rows: int = 24, job: Activity = AT_WORK) -> tuple[Emulator, Screen]:
     """A night with its costs and an attempt in the middle of its run."""
     terminal, console = on_terminal(columns, rows)
     screen = Screen(console, 300)
@@ -94,8 +94,8 @@ def test_a_log_tells_what_begins():
     console = Console(width=120, file=io.StringIO())
     screen = Screen(console, 300)
     for second in range(120):
-        screen.show({LOCAL: Job("#1 LR", "training, seed 0", HALFWAY, second)})
-    screen.show({LOCAL: Job("#1 LR", "scoring", elapsed_s=61.0)})
+        screen.show({LOCAL: Activity("#1 LR", "training, seed 0", HALFWAY, second)})
+    screen.show({LOCAL: Activity("#1 LR", "scoring", elapsed_s=61.0)})
     assert console.file.getvalue().splitlines() == ["#1 LR · training, seed 0"]
 
 
