@@ -262,7 +262,7 @@ class Proposal:
     script: str  # the whole text
     title: str
     hypothesis: str
-    source: str  # who proposed it: "you" for attempt 0, else the proposer's name
+    source: str  # who proposed it: "you" for attempt 0, else the source's name
     repairs: int | None = None  # the crashed attempt that it repairs
     without: tuple[int, ...] = ()  # dawn's question, no idea: kept edits that the parent's script lacks
     merges: int | None = None  # the overtaken attempt whose edit it carries onto the incumbent
@@ -505,7 +505,7 @@ class NightCall:
 class Doing(StrEnum):
     """Name what a worker can be busy with."""
 
-    REHEARSING = "dry run"
+    DRY_RUN = "dry run"
     TRAINING = "training"
     SCORING = "scoring"
     AUDITING = "auditing"

@@ -1,4 +1,4 @@
-"""Put counts, times and scores into words, and make the text of scripts, proposers and logs safe to show.
+"""Put counts, times and scores into words, and make the text of scripts, sources and logs safe to show.
 
 In a terminal, a table or a commit message, an escape sequence could erase the line that a person should read, and
 invisible characters could hide in it. Both are shown as codes.

@@ -436,7 +436,7 @@ class Observer(Quiet):
         super().__init__()
 
     def work_began(self, attempt: Attempt, work: Work) -> None:
-        if work.doing is Doing.REHEARSING or not attempt.runs:
+        if work.doing is Doing.DRY_RUN or not attempt.runs:
             self.began_s = time.monotonic()
 
     def attempt_settled(self, attempt: Attempt, before: Attempt | None) -> None:

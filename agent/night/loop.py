@@ -49,7 +49,7 @@ CRASHES_IN_A_ROW, BROKEN_IN_A_ROW = 5, 15
 
 
 def run_night(context: NightContext) -> None:
-    """Run until a limit is reached, the user stops the night or the proposer is exhausted; raise NightshiftError."""
+    """Run until a limit is reached, the user stops the night or all sources are exhausted; raise NightshiftError."""
     context.journal.mark_lost_runs(boot_id())
     state = context.state()
     with Ideas(context, state) as ideas, at_work(context, state) as driver:
@@ -210,7 +210,7 @@ class Driver:
         self.commit(attempt.number)
         match job:
             case Trial():
-                self._note(worker, Doing.REHEARSING, job)
+                self._note(worker, Doing.DRY_RUN, job)
             case Measure():
                 self._note(worker, Doing.TRAINING, job, job.seed, job.dawn)
                 self._run_ids[worker] = self.journal.start_run(
@@ -320,7 +320,7 @@ class Driver:
         return list(takewhile(lambda attempt: attempt.status is Status.CRASH, latest))
 
     def _end_streak(self, ended: Ended) -> None:
-        """End the night with the cause of the latest crashes, unless the user stopped attempt 0's trial run.
+        """End the night with the cause of the latest crashes, unless the user stopped attempt 0's dry run.
 
         The crashes are void if attempt 0 fails here as well, and are done again when the night goes on.
         """

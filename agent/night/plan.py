@@ -112,7 +112,7 @@ class Flight:
 
 
 def tries_machine(job: Job) -> bool:
-    """Return whether a job shows if the machine is to blame for failures: attempt 0 is rehearsed for nothing else."""
+    """Return whether a job shows if the machine is to blame for failures: attempt 0 has a dry run for nothing else."""
     return isinstance(job, Trial) and job.attempt == 0
 
 
@@ -378,7 +378,7 @@ class Plan:
         )
 
     def trial(self, attempt: Attempt) -> Trial:
-        """Return the job of an attempt's trial run; that of attempt 0 shows whether this machine still trains."""
+        """Return the job of an attempt's dry run; that of attempt 0 shows whether this machine still trains."""
         return Trial(
             attempt=attempt.number,
             script=attempt.proposal.script,

@@ -52,7 +52,7 @@ class Call:
 class Setting:
     """Hold the facts of a night that are in neither its journal nor its script."""
 
-    cores: int | None = None  # None, here and below: the night was opened by a version that did not note it
+    cores: int | None = None  # None: not known, as in a night from elsewhere
     memory_gb: float | None = None  # of the GPU where it has its own, else of the machine
     corpus: Corpus | None = None  # None: the prepared data do not say
     phases: tuple[Phase, ...] = ()  # of attempt 0, measured once a night; empty: not measured

@@ -39,7 +39,7 @@ def execute(job: Job, runner: Runner) -> Result | None:
     try:
         match job:
             case Trial():
-                return rehearse(job, runner)
+                return run_dry(job, runner)
             case Measure():
                 return _measure(job, runner)
             case AuditRun():
@@ -48,7 +48,7 @@ def execute(job: Job, runner: Runner) -> Result | None:
         return Run(job.seed, Ending.STOPPED, None, 0.0, None, "") if isinstance(job, Measure) else None
 
 
-def rehearse(trial: Trial, runner: Runner) -> DryRun:
+def run_dry(trial: Trial, runner: Runner) -> DryRun:
     """Train for a second and score two rows, and keep the log alone. Raise Stopped if the user stopped it.
 
     Both use training text only, so their error messages may be shown to the author of the edit.
@@ -116,14 +116,14 @@ def _audit(job: AuditRun, runner: Runner) -> Audit:
 
 
 def check_machine(machine: Trial, runner: Runner) -> None:
-    """Raise MachineError if not even attempt 0 trains and scores here, Stopped if the user stopped its trial run."""
-    why = broken_by(rehearse(machine, runner), runner)
+    """Raise MachineError if not even attempt 0 trains and scores here, Stopped if the user stopped its dry run."""
+    why = broken_by(run_dry(machine, runner), runner)
     if why is not None:
         raise MachineError(f"{why}; repair that and give the same command: what it has broken is done again")
 
 
 def broken_by(trial: DryRun, runner: Runner) -> str | None:
-    """Return what is wrong with the machine by a trial run of attempt 0; None if that succeeded."""
+    """Return what is wrong with the machine by a dry run of attempt 0; None if that succeeded."""
     if trial.failure is None:
         return None
     return f"not even attempt 0 trains here any more: {trial.failure} (log: {runner.dry_folder(0) / LOG})"

@@ -39,7 +39,7 @@ from agent.text import duration, harmless_lines
 from agent.view.live import seconds_since
 from agent.view.page.page import file, gather, page, template
 from agent.view.run_files import curve, log_tail
-from agent.view.words import progress_words, within_one
+from agent.view.words import doing_words, progress_words, within_one
 from agent.view.workers import in_order
 
 LOOPBACK, HOSTS = "127.0.0.1", ["127.0.0.1", "localhost"]  # a page of a foreign site may lead its own name to 127.0.0.1
@@ -104,6 +104,7 @@ def _job(watched: Watched, record: Record, work: Work) -> dict[str, Any]:
     pace = [] if elapsed_s is None else [f"for {duration(elapsed_s / 3600)}"]
     return {
         "work": work,
+        "doing": doing_words(work),
         "attempt": record.attempt(work.attempt),  # None where it was begun after the record was read
         "fraction": None if point is None else within_one(point.fraction),  # None where its end is not known
         "pace": pace if point is None else progress_words(point, record.budget_s),

@@ -54,7 +54,7 @@ class Crew:
 
 def crew_of(record: Record, work: Iterable[Work] = (), now_s: float | None = None) -> Crew:
     """Return the workers of a night; now_s: the time where the night runs, None where it does not."""
-    jobs = {} if now_s is None else {job.worker: job for job in work if job.doing is not Doing.REHEARSING}
+    jobs = {} if now_s is None else {job.worker: job for job in work if job.doing is not Doing.DRY_RUN}
     workers = []
     for name in sorted({*busy_times(record), *jobs}, key=in_order):
         job = jobs.get(name)

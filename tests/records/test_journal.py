@@ -181,7 +181,7 @@ def test_records_that_make_no_sense_are_damage(journal, path, damage):
 def test_what_a_worker_does_is_told_from_its_beginning_to_its_end(journal):
     propose(journal)
     training, scoring = Work("a", Doing.TRAINING, 0, "now", 7), Work("b", Doing.SCORING, 0, "now", 8, dawn=1)
-    for work in (Work("a", Doing.REHEARSING, 0, "now"), training, scoring):
+    for work in (Work("a", Doing.DRY_RUN, 0, "now"), training, scoring):
         journal.begin(work)
     assert journal.work() == (training, scoring)
     journal.rest("a")

@@ -43,7 +43,7 @@ def test_the_page_shows_a_run_and_then_its_attempt_without_being_loaded_again(ni
         tab.evaluate("window.isTheSame = true")
         number = night.begin(HOSTILE, "Because <b>it</b> may help.")
         end = night.train(number, 0, points(5.0, 4.5, 4.0, 3.8), b"step 3 <b>loss</b> 3.8\n")
-        shows(tab, "#live .state", f"Attempt {number} trains with seed 0")
+        shows(tab, "#live .state", f"Attempt {number}: training, seed 0")
         shows(tab, "#live .tried", f"#{number} {HOSTILE}")
         shows(tab, "#live .pace", "loss 3.800")
         shows(tab, "#live pre", "step 3 <b>loss</b> 3.8")

@@ -11,9 +11,11 @@ from nights import Grounds, command, environment, git
 from serving import Client, GrowingNight, growing_night, make_place, points, served
 
 from agent.cli.report import watched
-from agent.experiment import Status, Terms
+from agent.experiment import Doing, Status, Terms, Work
+from agent.proposers.briefing import Left
 from agent.records.place import Place
-from agent.view.serve import Watched
+from agent.records.reading import read_night
+from agent.view.serve import Watched, _panel
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +59,13 @@ def test_what_is_the_users_own_is_not_served(client: Client, night: GrowingNight
     assert "private" not in client.ask("/")[2]
 
 
+@pytest.mark.parametrize("doing", Doing)
+def test_the_panel_says_what_a_worker_does(night: GrowingNight, doing: Doing):
+    work = Work("local", doing, 0, "2026-11-25T00:00:00.000Z", None if doing is Doing.DRY_RUN else 3)
+    record = read_night(night.place, "first")
+    assert f"Attempt 0: {doing}" in _panel(Watched(night.place, "first", lambda ideas: Left()), record, [work], None)
+
+
 def test_a_run_is_followed_and_its_attempt_arrives_when_it_is_decided(client: Client, night: GrowingNight):
     with client.events() as events:
         before = events.shows("Asks for the next idea")
@@ -64,7 +73,7 @@ def test_a_run_is_followed_and_its_attempt_arrives_when_it_is_decided(client: Cl
         end = night.train(number, 3, points(5.0, 4.0, 3.5), b"step 1\nstep 2 \x1b[2J\x00\xff\nstep <3>\n")
         log = "step 1\nstep 2 \\x1b[2J\\xff\nstep &lt;3&gt;"
         title = "a &lt;b&gt;new&lt;/b&gt; idea"
-        told = events.shows(f"Attempt {number} trains with seed 3", title, "20%", "loss 3.500", log)
+        told = events.shows(f"Attempt {number}: training, seed 3", title, "20%", "loss 3.500", log)
         assert "Because it may help." in told["panel"]
         assert "experiments left · " in told["panel"]
         end(1.3, Status.KEEP)
