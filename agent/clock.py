@@ -44,10 +44,10 @@ def clocks(platform: str) -> tuple[Clock, Clock]:
     return time.monotonic, time.monotonic
 
 
-def boot_id(platform: str = sys.platform) -> str:
+def boot_id() -> str:
     """Return an identifier that changes at every start of the machine; empty on a system that has none."""
     try:
-        if platform == "darwin":
+        if sys.platform == "darwin":
             command = ["sysctl", "-n", "kern.bootsessionuuid"]
             return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()

@@ -277,12 +277,11 @@ class Proposal:
         *,
         repairs: int | None = None,
         without: tuple[int, ...] = (),
-        merges: int | None = None,
     ) -> "Proposal":
         """Make a proposal whose words are fit for the journal, a commit message and a terminal."""
         title = one_line(title, TITLE_CHARS) or "untitled"
         source = one_line(source, SOURCE_CHARS) or "unknown"
-        return cls(script, title, paragraphs(hypothesis, HYPOTHESIS_CHARS), source, repairs, without, merges)
+        return cls(script, title, paragraphs(hypothesis, HYPOTHESIS_CHARS), source, repairs, without)
 
 
 @dataclass(frozen=True, slots=True)

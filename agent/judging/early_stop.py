@@ -90,13 +90,13 @@ def losses(curve: bytes) -> Losses:
     return by_fraction
 
 
-def bounds(finished: Sequence[Finished], incumbent: Finished, sure: float = SURE) -> tuple[Bound, ...]:
+def bounds(finished: Sequence[Finished], incumbent: Finished) -> tuple[Bound, ...]:
     """Return a bound for each fraction at which the finished runs relate losses to scores."""
-    learnt = (_bound(mark, finished, incumbent, sure) for mark in FRACTIONS if mark in incumbent.losses)
+    learnt = (_bound(mark, finished, incumbent) for mark in FRACTIONS if mark in incumbent.losses)
     return tuple(filter(None, learnt))
 
 
-def _bound(mark: float, finished: Sequence[Finished], incumbent: Finished, sure: float) -> Bound | None:
+def _bound(mark: float, finished: Sequence[Finished], incumbent: Finished) -> Bound | None:
     """Return the loss whose forecast exceeds the incumbent's score by a one-sided prediction interval."""
     here = incumbent.losses[mark]
     by_distance = sorted((run for run in finished if mark in run.losses), key=lambda run: abs(run.losses[mark] - here))
@@ -113,5 +113,5 @@ def _bound(mark: float, finished: Sequence[Finished], incumbent: Finished, sure:
         return None  # a lower loss has not meant a lower score
     errors, freedom = val_bpb - offset - slope * loss, len(near) - 2
     error_bpb = math.sqrt(float(errors @ errors) / freedom * (1 + 1 / len(near)))  # of one forecast
-    margin_bpb = float(stats.t.ppf(sure, freedom)) * error_bpb
+    margin_bpb = float(stats.t.ppf(SURE, freedom)) * error_bpb
     return Bound(mark, max((incumbent.val_bpb + margin_bpb - offset) / slope, here), slope, offset)

@@ -30,9 +30,7 @@ class Pace:
     workers: int = 1  # which run at the same time
 
     @classmethod
-    def of(
-        cls, history: History, asks: Sequence[Ask], budget_s: float, patience_s: float = 0.0, workers: int = 1
-    ) -> "Pace":
+    def of(cls, history: History, asks: Sequence[Ask], budget_s: float, patience_s: float = 0.0) -> "Pace":
         """Compute the pace of a history; `patience_s`, the longest that a call may take, counts until the first."""
         runs_s = [run.spent_s for attempt in history for run in attempt.counted_runs]
         asked_s: dict[int, float] = defaultdict(float)
@@ -43,7 +41,6 @@ class Pace:
             asking_s=max(asked_s.values(), default=patience_s),
             dry_run_s=max((attempt.dry_run.wall_s for attempt in history if attempt.dry_run is not None), default=0.0),
             dawn_runs=runs_at_dawns(history),
-            workers=workers,
         )
 
 

@@ -125,18 +125,17 @@ def gpu_devices() -> tuple[Path, ...]:
     return tuple(sorted(path for pattern in GPU_DEVICES for path in Path("/dev").glob(pattern)))
 
 
-def counters(root: Path = Path("/")) -> tuple[Path, ...]:
+def counters() -> tuple[Path, ...]:
     """Return the files and folders of /proc and /sys to be hidden within what is shown, none of them within another."""
-    counting = {path for name in COUNTING for path in root.glob(name)}
+    counting = {path for name in COUNTING for path in Path("/").glob(name)}
     counting |= {
         path
-        for path in (root / "proc").iterdir()
+        for path in Path("/proc").iterdir()
         if not (path.name.isdecimal() or path.name in ASKED or path.is_symlink())
     }
-    classes = root / "sys" / "class"
+    classes, devices = Path("/sys/class"), Path("/sys/devices").resolve()
     # the plain files of a class are settings and switches; its links lead to devices
     counting |= {path for path in classes.glob("*/*") if path.is_file() and not path.is_symlink()}
-    devices = (root / "sys" / "devices").resolve()
     for link in (*classes.glob("block/*"), *classes.glob("net/*")):
         device = link.resolve()
         # the parent folder is "block" or "net", or the disk of a partition; it holds the device's siblings, too

@@ -118,12 +118,12 @@ def svg(spec: Spec, size: Spec) -> Markup:
     return Markup(SIZE.sub(lambda _: name, LINK.sub(r'<a href="\1"\2><path', drawn), count=1))
 
 
-def png(spec: Spec, scale: float = 2.0) -> bytes:
-    """Return a picture on light paper, of scale pixels for each of its units."""
+def png(spec: Spec) -> bytes:
+    """Return a picture on light paper, of two pixels for each of its units."""
     style = files(__package__).joinpath("page.css").read_text(encoding="utf-8")
     colours = dict(reversed(re.findall(r"--(\w+): (#\w+)", style)))  # light ones come first
     drawn = re.sub(r"var\(--(\w+)\)", lambda role: colours[role[1]], _rendered(spec | {"background": "var(--paper)"}))
-    return vl_convert.svg_to_png(drawn, scale=scale)
+    return vl_convert.svg_to_png(drawn, scale=2.0)
 
 
 def _rendered(spec: Spec) -> str:
