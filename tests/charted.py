@@ -52,9 +52,8 @@ HOSTILE = (
 )
 
 
-def a_run(seed: int, val_bpb: float | None, tokens_s: float | None = 1000.0, *, dawn: int = 0) -> Run:
-    summary = None if tokens_s is None else Summary(total_tokens_M=300.0 * tokens_s / 1e6)
-    return Run(seed, Ending.FINISHED, 0, 300.0, summary, "", Score(val_bpb, 5.0), dawn)
+def a_run(seed: int, val_bpb: float | None, *, dawn: int = 0) -> Run:
+    return Run(seed, Ending.FINISHED, 0, 300.0, Summary(total_tokens_M=0.3), "", Score(val_bpb, 5.0), dawn)
 
 
 def attempt(
@@ -94,11 +93,11 @@ def an_attempt(*runs: Run, number: int = 4, kind: Kind = Kind.KEPT, **facts: Any
     return attempt(number, kind, runs=runs, **facts)
 
 
-def revoked(number: int, val_bpb: float, after: int, parent: int = 0) -> Attempt:
+def revoked(number: int, val_bpb: float, after: int) -> Attempt:
     """An attempt that was kept until another one was decided."""
     kept = Entry(10 * number, STARTED, Decision(Kind.PROVISIONAL, "lower", 0.01, 0.9))
     lost = Entry(10 * after + 5, STARTED, Decision(Kind.REVOKED, "luck", None, 0.4))
-    return attempt(number, Kind.REVOKED, val_bpb, "revoked edit", decisions=(kept, lost), parent=parent)
+    return attempt(number, Kind.REVOKED, val_bpb, "revoked edit", decisions=(kept, lost))
 
 
 def night(*attempts: Attempt, sigma_bpb: float | None = SIGMA_BPB, dawn: Findings | None = None, **more: Any) -> Record:

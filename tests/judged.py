@@ -45,10 +45,10 @@ def scored_attempt(
     return Attempt(number, parent, proposal, "", "c", tuple(runs), decision, settled=status is not None)
 
 
-def stopped_attempt(number: int, parent: int, seed: int = 0) -> Attempt:
+def stopped_attempt(number: int, parent: int) -> Attempt:
     """Discarded in the middle of its run, since it would have been worse than its parent."""
     words = "stopped early: its losses forecast a score of 1.550, above the incumbent's"
-    run = Run(seed, Ending.HOPELESS, None, 0.5, None, words, forecast_bpb=1.55)
+    run = Run(0, Ending.HOPELESS, None, 0.5, None, words, forecast_bpb=1.55)
     decision = Decision(Kind.STOPPED_EARLY, run.last_lines, gain_bpb=-0.05)
     return Attempt(number, parent, Proposal("", "", "", ""), "", "c", (run,), decision, settled=True)
 

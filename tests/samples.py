@@ -7,15 +7,12 @@ from judged import decided
 
 from agent.experiment import (
     LOCAL,
-    Ask,
     Attempt,
-    Dawn,
     Decision,
     Doing,
     Ending,
     History,
     Night,
-    NightCall,
     Proposal,
     Run,
     Score,
@@ -80,13 +77,9 @@ def status_lines(
     history: History,
     *,
     pid: int | None = None,
-    dawn: Dawn | None = None,
-    asks: Sequence[Ask] = (),
-    calls: Sequence[NightCall] = (),
 ) -> list[str]:
     """Return what `status` says of a night whose attempts are these."""
-    dawns = () if dawn is None else (dawn,)
-    record = Record(night, tuple(history), tuple(asks), dawns, tuple(calls), noise(history))
+    record = Record(night, tuple(history), noise=noise(history))
     return lines_of_status(record, summary_of(record), crew_of(record), pid=pid, stopping=False)
 
 

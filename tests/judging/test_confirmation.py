@@ -56,12 +56,10 @@ def dawn(
     return asked
 
 
-def confirmed(
-    seed: int, runs: int = 30, impossible: set[tuple[int, ...]] | None = None
-) -> tuple[list[object], Findings]:
+def confirmed(seed: int, impossible: set[tuple[int, ...]] | None = None) -> tuple[list[object], Findings]:
     rng = np.random.default_rng(seed)
     history = night(rng)
-    asked = dawn(history, rng, runs, impossible or set())
+    asked = dawn(history, rng, 30, impossible or set())
     found = findings(history, impossible=impossible or set())
     assert found is not None
     return asked, found

@@ -9,15 +9,13 @@ from agent.experiment import Attempt, Run, Summary
 from agent.pools.contention import Contention, contention_of
 
 
-def made_run(seed: int, began_s: int, steps: int, worker: str = "gpu 0", length_s: int = 300) -> Run:
+def made_run(seed: int, began_s: int, steps: int, worker: str = "gpu 0") -> Run:
     """A run that began so many seconds after midnight, and took ten seconds to start."""
     began, ended = (
-        f"2026-11-22T{at // 3600:02d}:{at // 60 % 60:02d}:{at % 60:02d}.000Z" for at in (began_s, began_s + length_s)
+        f"2026-11-22T{at // 3600:02d}:{at // 60 % 60:02d}:{at % 60:02d}.000Z" for at in (began_s, began_s + 300)
     )
-    summary = Summary(training_seconds=length_s - 10.0, num_steps=steps)
-    return replace(
-        scored_run(seed, 1.0), wall_s=float(length_s), summary=summary, worker=worker, began=began, ended=ended
-    )
+    summary = Summary(training_seconds=290.0, num_steps=steps)
+    return replace(scored_run(seed, 1.0), wall_s=300.0, summary=summary, worker=worker, began=began, ended=ended)
 
 
 def calibrated(*runs: Run, number: int = 0) -> Attempt:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from agent.errors import MachineError, NightError, NoIdea
 from agent.experiment import Ask, Audit, Decision, Ending, Kind, Proposal, Run, Score, Status
 from agent.proposers.author.pages import facts_page
-from agent.proposers.briefing import Briefing, Refusal
+from agent.proposers.briefing import Refusal
 from agent.proposers.command import LOG_BYTES, billed, events_of, last_words, split
 from agent.script.contract import MAX_SCRIPT_BYTES
 
@@ -137,9 +137,9 @@ def test_it_has_the_users_keys_and_no_way_to_the_users_repository(agent, monkeyp
 # ---- what goes wrong -------------------------------------------------------------------------------------------------
 
 
-def failure_of(agent: Agent, script: str, briefing: Briefing | None = None, **options: object) -> str:
+def failure_of(agent: Agent, script: str, **options: object) -> str:
     with pytest.raises(NoIdea) as caught:
-        agent.does(script, **options).ideas(briefing or brief())
+        agent.does(script, **options).ideas(brief())
     assert str(caught.value).startswith(agent.asks[-1].failure or "nothing")
     return str(caught.value)
 
