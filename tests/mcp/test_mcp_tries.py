@@ -31,7 +31,7 @@ def test_the_first_try_opens_a_night_and_two_clients_get_a_verdict_each(grounds:
         kept = verdict(one, "try_edit", wait_s=LONG_S, **words)
         assert (kept["attempt"], kept["status"], kept["title"], kept["tag"]) == (1, "keep", "--tag x", "fresh")
         said = [words or "" for _, _, words in one.progress]
-        assert any("training of attempt 0, " in words and "% of its budget, loss " in words for words in said), said
+        assert any("training of attempt 0" in words for words in said), said
         assert [spent for spent, _, _ in one.progress] == sorted(spent for spent, _, _ in one.progress)
 
         first = one.facts("try_edit", message="one", script_text=unigram(SHARPNESS=0.2), wait_s=0)

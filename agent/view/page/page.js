@@ -101,7 +101,7 @@ function showTip(event) {
 function renew(html) {
   const newer = new DOMParser().parseFromString(html, "text/html");
   const open = rows().filter((row) => row.open).map((row) => row.id), at = document.activeElement;
-  const again = at?.id ? `#${CSS.escape(at.id)}` : at?.closest("details") ? `#${at.closest("details").id} > summary` : null;
+  const again = at?.id ? `#${CSS.escape(at.id)}` : at?.closest("details[id]") ? `#${at.closest("details[id]").id} > summary` : null;
   for (const id of ["head", "rows", "charts"]) byId(id).replaceChildren(...newer.getElementById(id).childNodes);
   for (const id of open) if (byId(id)) byId(id).open = true;
   prepareCharts();
