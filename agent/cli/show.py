@@ -18,8 +18,6 @@ from agent.script.dials import dials_in, skeleton_in
 from agent.text import diff_lines, harmless, harmless_lines
 from agent.view import terminal
 from agent.view.answer import (
-    AttemptOfNight,
-    CompareAnswer,
     DiffAnswer,
     LogAnswer,
     Measured,
@@ -29,7 +27,7 @@ from agent.view.answer import (
     for_author,
     plain,
 )
-from agent.view.comparison import Side, compared
+from agent.view.comparison import Side, compared, rows
 from agent.view.course import settings
 from agent.view.run_files import LOG_LINES, log_tail
 from agent.view.screen import Column, print_folded, print_lines, table_lines, terminal_width
@@ -198,9 +196,6 @@ class Named:
         kind = self.record.night.device_kind
         return Side(self.record, self.attempt, dials_in(script, kind), skeleton_in(script, kind))
 
-    def told(self) -> AttemptOfNight:
-        return AttemptOfNight(self.record.tag, for_author(self.attempt), Measured.of(self.record, self.attempt))
-
 
 def _named(word: str) -> Named:
     """Return the attempt that a word of the command line means; of a night, its best."""
@@ -222,22 +217,14 @@ def _edit_between(a: Named, b: Named) -> Answer:
 def _compared(a: Named, b: Named) -> Answer:
     if a.name == b.name:
         raise NightError(f"{a.name} cannot be compared with itself; name another attempt or night")
-    comparison = compared(a.side(), b.side())
-    answer = CompareAnswer(
-        a=a.told(),
-        b=b.told(),
-        dials=comparison.dials,
-        gain=comparison.gain,
-        by=comparison.by,
-        winner=comparison.winner,
-        sentence=comparison.sentence,
-    )
+    sides = a.side(), b.side()
+    answer = compared(*sides)
 
     def print_beside() -> None:
         print_folded(
             [f"{letter}  {side.name}: {harmless(side.attempt.title)}" for letter, side in (("A", a), ("B", b))]
         )
-        print("\n".join(table_lines(COLUMNS, comparison.rows, terminal_width())))
-        print_folded([comparison.sentence], VERDICT)
+        print("\n".join(table_lines(COLUMNS, rows(*sides, answer.dials), terminal_width())))
+        print_folded([answer.sentence], VERDICT)
 
     return Answer(plain(answer), print_beside)

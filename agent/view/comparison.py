@@ -12,7 +12,7 @@ from agent.records.record import Record
 from agent.records.summary import Scored
 from agent.script.dials import Value
 from agent.text import counted, duration, percent_sure
-from agent.view.answer import Measured
+from agent.view.answer import AttemptOfNight, CompareAnswer, Measured, for_author
 from agent.view.words import interval_words, memory, score, scored_words
 
 
@@ -41,20 +41,12 @@ class Side:
     def name(self) -> str:
         return f"#{self.attempt.number} of {self.night.tag}"
 
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """Hold what differs between two attempts."""
-
-    rows: tuple[tuple[str, str, str], ...]  # a fact's name, and its words for each
-    dials: Mapping[str, tuple[Value, Value]]  # None: it has no such dial
-    gain: Interval | None  # of B over A; positive: B is better
-    by: str  # what the interval is learnt from; "" without one
-    winner: Winner
-    sentence: str
+    def told(self) -> AttemptOfNight:
+        """Return what an author may know of it."""
+        return AttemptOfNight(self.night.tag, for_author(self.attempt), Measured.of(self.night, self.attempt))
 
 
-def compared(a: Side, b: Side) -> Comparison:
+def compared(a: Side, b: Side) -> CompareAnswer:
     """Compare two attempts, of one night or of two."""
     gain, by = _gain(a, b)
     winner, sentence = _verdict(a, b, gain, by)
@@ -63,12 +55,16 @@ def compared(a: Side, b: Side) -> Comparison:
         names = dict.fromkeys((*a.dials, *b.dials))
         both = {name: (a.dials.get(name), b.dials.get(name)) for name in names}
         dials = {name: pair for name, pair in both.items() if pair[0] != pair[1]}
+    return CompareAnswer(a.told(), b.told(), dials, gain, by, winner, sentence)
+
+
+def rows(a: Side, b: Side, dials: Mapping[str, tuple[Value, Value]]) -> list[tuple[str, ...]]:
+    """Return the name of each fact that differs, and its words for either; dials: those that differ."""
     facts, others = _facts(a), _facts(b)
     rows = [(name, words, others[name]) for name, words in facts.items() if words != others[name]]
-    rows += [(name, *("none" if value is None else str(value) for value in pair)) for name, pair in dials.items()]  # type: ignore[misc]
-    if a.skeleton and b.skeleton and a.skeleton != b.skeleton:
-        rows.append(("code", "", "differs, too: see --diff"))
-    return Comparison(tuple(rows), dials, gain, by, winner, sentence)
+    turned = [(name, *("none" if value is None else str(value) for value in pair)) for name, pair in dials.items()]
+    has_other_code = a.skeleton and b.skeleton and a.skeleton != b.skeleton
+    return [*rows, *turned, *([("code", "", "differs, too: see --diff")] if has_other_code else [])]
 
 
 # ---- the difference --------------------------------------------------------------------------------------------------
