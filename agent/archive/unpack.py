@@ -359,8 +359,10 @@ def _wrong_values(journal: Journal) -> Iterator[str]:
             yield f"has {len(value):,} characters as {harmless(name)}"
         elif isinstance(value, str) and name in TIMES:
             try:
-                datetime.fromisoformat(value)
+                is_time = datetime.fromisoformat(value).tzinfo is not None
             except ValueError:
+                is_time = False
+            if not is_time:
                 yield f"has {harmless(value)!r} in place of a time"
         elif isinstance(value, int | float):
             least, most = MEASURED if name in SCORES else (-MOST, MOST)

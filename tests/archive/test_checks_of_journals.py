@@ -104,6 +104,7 @@ def test_what_is_no_journal_is_refused(tmp_path):
         ("UPDATE attempts SET title = printf('%200000s', 'x') WHERE number = 1", "has 200,000 characters as title"),
         ("UPDATE attempts SET without = printf('%.*c', 200000, '[')", "is damaged .maximum recursion depth"),
         ("UPDATE runs SET began = 'soon'", "has 'soon' in place of a time"),
+        ("UPDATE attempts SET started = '2026-01-02'", "has '2026-01-02' in place of a time"),
         ('UPDATE runs SET summary = \'{"num_steps": "many"}\'', r"is damaged \(Expected `int \| null`"),
         ("UPDATE attempts SET dry_run = '[1]'", r"is damaged \(Expected `object"),
         ("UPDATE scripts SET packed = x'ffffffff'", "has a script that cannot be unpacked"),
