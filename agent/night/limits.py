@@ -143,5 +143,8 @@ def pace_words(
 
 def clock(now: datetime, seconds: float) -> str:
     """Return the local time after so many seconds, with the day where it is another."""
-    then = now + timedelta(seconds=seconds)
+    try:
+        then = now + timedelta(seconds=seconds)
+    except OverflowError:  # a billion experiments, say, which mean that somebody will stop it
+        return "the year 10000"
     return then.strftime("%H:%M" if then.date() == now.date() else "%a %H:%M")

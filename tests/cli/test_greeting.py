@@ -64,6 +64,7 @@ def test_the_pace_says_how_many_experiments_fit_and_when_they_end():
     assert pace_words(history, Left(experiments=6), 0, workers=2, now=EVENING) == (
         "about 20.0 experiments an hour, 6 min each; 6 experiments will take until about 23:30"
     )
+    assert str(pace_words(history, Left(experiments=10**12), 0, now=EVENING)).endswith("until about the year 10000")
     both = pace_words(history, Left(experiments=3, seconds=3600), 0, now=EVENING)
     assert both is not None
     assert "about 3 experiments fit until Mon 00:12" in both
