@@ -238,6 +238,10 @@ def test_a_night_is_not_unpacked_over_what_is_there(file, other):
         other.git("update-ref", name, "HEAD")
         assert f"{name} leads to" in refused_as_it_is()
         other.git("update-ref", "-d", name)
+    tracked = "experiments/nights/t/notes.jsonl"  # as where the folder came with a clone
+    other.git("update-index", "--add", "--cacheinfo", f"100644,{other.git('rev-parse', 'HEAD:train_mlx.py')},{tracked}")
+    assert "git tracks experiments/nights/t" in refused_as_it_is()
+    other.git("update-index", "--force-remove", tracked)
     folder.mkdir(parents=True)
     assert "is there already" in refused_as_it_is()
     folder.rmdir()
