@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from agent.cli.find import latest_tag, place_meant, record_of
+from agent.cli.find import holder_here, latest_tag, place_meant, record_of
 from agent.errors import NightError
 from agent.files import write_plain
-from agent.night.lock import holder
 from agent.records.place import Place
 from agent.text import counted
 from agent.view.page.writer import PAGE
@@ -90,7 +89,8 @@ def watched(here: Place, tag: str | None) -> "Watched":
     """
     from agent.view.serve import Watched
 
-    place, running = place_meant(tag, here), holder(here.repo.common_dir)
-    if running is not None and tag in (None, running.tag) and place.journal(running.tag).is_file():
-        return Watched(place, running.tag, running.left)
+    place = place_meant(tag, here)
+    who = holder_here(place)
+    if who is not None and tag in (None, who.tag):
+        return Watched(place, who.tag, who.left)
     return Watched(place, tag or latest_tag(place))
