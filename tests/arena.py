@@ -328,7 +328,7 @@ def snapshot(here: World) -> dict[str, object]:
         here.repo / "results.tsv",
     ]
     git_own = [here.repo / ".git" / name for name in ("objects", "refs", "logs")]
-    dry = here.night / "runs" / "0000" / "dry"  # made anew when the harness tries attempt 0 again, to check the machine
+    dry = here.night / "runs" / "0000" / "dry"  # made again when the harness checks the machine by attempt 0
     spared = {str(path) for path in (*mine, *git_own, here.folder / "tmp", dry)}
     roots = (here.folder, here.data, here.night / "runs" / "0000")
     seen: dict[str, object] = {

@@ -359,7 +359,7 @@ class Doubt:
 # ---- the table -------------------------------------------------------------------------------------------------------
 
 # To add a judge, write its class above, name it here with the words by which a night introduces it, and make it below.
-# The greeting and the night read this; the command line has the names in the type of `judge` in agent/cli/options.py.
+# The command line has the names in the type of `judge` in agent/cli/options.py.
 JUDGES = {
     "balanced": "the script first runs three times, to learn the noise; then further seeds where they pay",
     "greedy": "one lower run is enough, and much of what is kept will be luck",

@@ -94,7 +94,7 @@ def test_a_night_from_the_command_line_and_what_it_can_be_asked(grounds):
     assert "refs/experiments/t/0001" in shown
 
     (grounds.root / "results.tsv").unlink()
-    assert "baseline" in grounds.nightshift("results").stdout  # rendered anew
+    assert "baseline" in grounds.nightshift("results").stdout  # rendered again
     other_budget = refused(grounds.nightshift("run", "--tag", "t", "--budget-s", "0.3"))
     assert "night t has --budget-s 0.05, not 0.3" in other_budget
 

@@ -27,7 +27,7 @@ def go_on(grounds: Grounds, moment: str, workers: int = 1) -> int:
 
 
 def outcome(grounds: Grounds) -> list[tuple[object, ...]]:
-    """All that a night leaves, but for what an hour of the day or a kill may change."""
+    """All that a night leaves, except for what an hour of the day or a kill may change."""
     facts = [
         (one.number, one.parent, one.proposal, one.status, one.val_bpb, one.settled) for one in grounds.attempts("t")
     ]

@@ -143,7 +143,7 @@ print(json.dumps([[run.name, run.config, SQLiteStorage.get_logs("t", run.name)] 
 def test_what_is_exported_for_trackio_is_read_by_trackio(curved, tmp_path):
     store = tmp_path / "store"
     for _ in range(2):
-        done = curved.nightshift_process("export", "trackio", "--out", str(store))  # which imports it anew
+        done = curved.nightshift_process("export", "trackio", "--out", str(store))  # which imports it again
         assert done.stdout.endswith(f"see it with: TRACKIO_DIR={store} trackio show --project t\n"), done.stderr
     told = subprocess.run(
         [sys.executable, "-c", READ_BACK],

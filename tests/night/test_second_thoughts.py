@@ -127,7 +127,7 @@ def test_turned_dials_are_not_tried_dry_and_other_edits_are(grounds):
 
 
 class Sometimes(Source):
-    """Has an idea when it is asked for the third time, and then none for ever."""
+    """Has an idea when it is asked for the third time, and never after that."""
 
     name = "sometimes"
 

@@ -218,7 +218,7 @@ def fill_to_the_last(small: Path) -> None:
             journal.add_attempt(written, None, incompressible(), "now")
             written += 1
         assert len(journal.attempts()) == written
-        with pytest.raises(sqlite3.OperationalError, match="full"):  # the reserve does not last for ever
+        with pytest.raises(sqlite3.OperationalError, match="full"):  # the reserve is used up
             add(journal, range(written, written + 100))
         whole = len(journal.attempts())
     with pytest.raises(OSError, match="No space left"):
