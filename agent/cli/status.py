@@ -15,7 +15,7 @@ from agent.records.place import Place
 from agent.records.record import Record, of_journal
 from agent.records.summary import NightSummary, summary_of
 from agent.view.answer import Process, StatusAnswer, plain
-from agent.view.words import left_words, status_lines
+from agent.view.words import left_words, moment, status_lines
 from agent.view.workers import Crew, crew_of
 
 LOOK_EVERY_S = 0.5
@@ -108,7 +108,7 @@ def _follow(place: Place, who: Holder) -> Answer:
     screen = NightScreen(
         Console(), place.folder(who.tag), who.left, lambda: stop.after_run, lambda: stop.now, is_own=False
     )
-    screen.said(f"night {who.tag} (pid {who.pid}, since {who.since})")
+    screen.said(f"night {who.tag} (pid {who.pid}, since {moment(who.since)})")
     last = f"night {who.tag} has ended; see: {typed('status')}, {typed('results')}"
     try:
         with like_ctrl_c():

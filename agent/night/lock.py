@@ -17,6 +17,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from agent.clock import utc_now
 from agent.errors import NightError
 from agent.invocation import typed
 from agent.proposers.briefing import Left
@@ -36,7 +37,7 @@ class Holder:
 
     pid: int
     tag: str
-    since: str
+    since: str  # ISO 8601, UTC
     folder: str = ""  # of the night: it may be in another working tree of the repository
     until: str | None = None  # when its hours end: ISO 8601, UTC
     experiments: int | None = None  # the limit of its proposals
@@ -61,7 +62,7 @@ def only_night(repository: Path) -> Iterator[Callable[..., None]]:
         running = holder(repository)
         named = "a night that has no name yet" if running is None else f"night {running.tag} (pid {running.pid})"
         raise NightIsRunning(f"{named} is running in this repository; end it with: {typed('stop')}") from error
-    since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    since = utc_now()
 
     def tell(tag: str, folder: Path, hours: float | None = None, experiments: int | None = None) -> None:
         until = None if hours is None else f"{datetime.now(UTC) + timedelta(hours=hours):%Y-%m-%dT%H:%M:%SZ}"

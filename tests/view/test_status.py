@@ -78,6 +78,7 @@ def test_a_night_that_runs_says_what_is_left_of_its_limits(place):
         tell("t", place.folder("t"))
         endless = json.loads(told(place, "--json"))
     assert facts["running"]["stopping"] is False
+    assert datetime.fromisoformat(facts["running"]["since"]).tzinfo is not None  # as every time of an answer
     assert 7000 < facts["left"]["seconds"] <= 7200
     assert facts["left"]["experiments"] == 9 - facts["summary"]["ideas"] == 3
     assert "3 experiments" in shown
