@@ -89,9 +89,11 @@ def test_what_a_run_does_to_its_fixed_files_and_caches_ends_with_it(runner):
 def test_a_run_that_closes_its_folder_is_tidied_all_the_same(runner):
     folder = runner.run_folder(1, 0)
     runner.lay_out(folder, "A = 1\n")
-    closing = f"mkdir {TMP}/inner; touch {TMP}/inner/file; mkdir out; chmod 300 out; chmod 000 {TMP} ."
+    closing = f"mkdir {TMP}/inner; touch {TMP}/inner/file; mkdir out; touch out/as-us; chmod 6711 out/as-us; "
+    closing += f"chmod 300 out; chmod 000 {TMP} ."
     runner.call(["sh", "-c", closing], folder, 30)
     assert (folder / "out").stat().st_mode & 0o777 == 0o700  # its results were readable by name, and not to be listed
+    assert (folder / "out" / "as-us").stat().st_mode & 0o6000 == 0  # another user could run it with our rights
     remove(folder / TMP)
     assert not (folder / TMP).exists()
     runner.keep_only(folder)
