@@ -54,7 +54,7 @@ SOFTCAP = 15.0  # logits live in ±this, so that one wrong certainty cannot wrec
 ROPE_BASE = 10000.0  # the slowest rotation turns once in about 6 × this positions  [1000.0, 200000.0] log
 GATE_CHANNELS = 32  # channels of x that decide how much value embedding a head takes in
 INDUCTION_ORDERS = "1248"  # lengths of matches, of which the longest found counts  {"1", "2", "12", "124", "1248"}
-TRIGRAM_ROWS = by_device(cpu=0, metal=0, cuda=524288)  # for pairs and threes  {0, 16384, 131072, 524288, 1048576}
+TRIGRAM_ROWS = by_device(cpu=0, metal=0, cuda=524288)  # for pairs and threes; 0: none  {131072, 524288, 1048576}
 
 # Optimization
 BATCH_ROWS = by_device(cpu=4, metal=16, cuda=64)  # rows that fit on the device at once  {1, 2, 4, 8, 16, 32, 64, 128}
@@ -62,7 +62,7 @@ MICRO_STEPS = 1  # batches whose gradients are averaged before one update  {1, 2
 MATRIX_LR = 0.04  # Muon: every matrix inside the blocks  [0.005, 0.2] log
 EMBEDDING_LR = 0.6  # AdamW: token and value embeddings, at width 768  [0.05, 3.0] log
 INDUCTION_LR = 0.3  # AdamW: embeddings of the token that followed last time, at width 768  [0.03, 3.0] log
-TRIGRAM_LR = 0.1  # AdamW: embeddings of pairs and threes, at width 768  [0.003, 1.0] log
+TRIGRAM_LR = by_device(cpu=0.0, metal=0.0, cuda=0.1)  # AdamW: pairs and threes, at width 768  [0.003, 1.0] log
 UNEMBEDDING_LR = 0.004  # AdamW: the output matrix, at width 768  [0.0005, 0.05] log
 SCALAR_LR = 0.5  # AdamW: how much of x0 each layer takes in; a hundredth of it for the residual  [0.02, 2.0] log
 WEIGHT_DECAY = 0.2  # Muon only, decays to zero over the run  [0.0, 0.6]

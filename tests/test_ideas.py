@@ -46,7 +46,7 @@ def test_the_table_of_pairs_and_threes_which_only_cuda_has_keeps_the_contract_on
     tiny_data, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
-    check(set_dials(SHIPPED, "cpu", {"TRIGRAM_ROWS": 16384}), tmp_path)
+    check(set_dials(SHIPPED, "cpu", {"TRIGRAM_ROWS": 16384, "TRIGRAM_LR": 0.1}), tmp_path)
 
 
 @pytest.mark.slow

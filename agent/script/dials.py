@@ -72,6 +72,12 @@ class Dial:
     span: Range | Choices | None  # None: not searched
     line: int
 
+    @property
+    def is_off(self) -> bool:
+        """Tell whether the dial is 0 where its range has no 0: what it sets is left out on this device."""
+        is_possible = isinstance(self.span, Choices) and 0 in self.span.values
+        return self.value == 0 and not is_possible and not (isinstance(self.span, Range) and self.span.low <= 0)
+
 
 # ---- dials and their ranges ------------------------------------------------------------------------------------------
 
@@ -148,7 +154,7 @@ def searched(
     every = read(source, device_kind)
     if all(dial.span is None for dial in every):
         every = tuple(replace(dial, span=sensible(dial.name, dial.value)) for dial in every)
-    dials = {dial.name: dial for dial in every if dial.span is not None}  # if set twice, the last
+    dials = {dial.name: dial for dial in every if dial.span is not None and not dial.is_off}  # if set twice, the last
     if not dials:
         raise ScriptError(
             "the script has no dial with a range, so there is nothing to search; end "
@@ -195,7 +201,7 @@ def _interval(text: str, log: str | None, value: Value) -> Range | None:
         return None
     low, high, number = cast(tuple[float, float, float], (*bounds, value))
     whole = isinstance(value, int)
-    if not (low < high and math.isfinite(high - low)) or (log and min(low, number) <= 0):
+    if not (low < high and math.isfinite(high - low)) or (log and (low <= 0 or number < 0)):
         return None
     if whole and not (isinstance(low, int) and isinstance(high, int)):
         return None
