@@ -582,7 +582,7 @@ FAULTS = (
     Fault(
         "a range in log may hold zero",
         "script/dials.py",
-        " or (log and min(low, number) <= 0):",
+        " or (log and (low <= 0 or number < 0)):",
         ":",
         "A range that cannot be searched is refused.",
     ),
