@@ -113,7 +113,7 @@ CASES = (
     Case(("unpack", "t"), packed_away, "is there already"),
     Case(("init",), emptied),
     Case(("export", "record", "t"), lambda root: run(root, *command("export", "record", "t"))),
-    Case(("try", "--queue", "--edit", "idea.py", "-m", "sharper"), edited, "waits already"),
+    Case(("try", "--queue", "--anyway", "--edit", "idea.py", "-m", "sharper"), edited, "waits already"),
     Case(TRY, edited, "waits already", while_a_night_runs),
     Case(("run", "--drain", "--tag", "t"), in_queue),
     Case(("python", "-c", PREPARES)),
