@@ -41,7 +41,16 @@ from agent.records.journal import Journal
 from agent.records.place import Place, known_night, new_id, read_script
 from agent.records.results import tags_in, write_ledger
 from agent.records.terms import changes, kept_as_it_is, opened, resumed
-from agent.runs.fixed import check_same_machine, device_kind, keep_machine, lay_out_fixed, probe, protocol, settings_of
+from agent.runs.fixed import (
+    check_same_machine,
+    device_kind,
+    keep_machine,
+    lay_out_fixed,
+    lay_out_warm,
+    probe,
+    protocol,
+    settings_of,
+)
 from agent.runs.runner import Runner
 from agent.sandbox.box import Mode, choose
 from agent.sandbox.watch import limits_of_machine
@@ -349,15 +358,7 @@ def _lay_out_fixed(place: Place, tag: str, names: Iterable[str]) -> None:
     (folder / "fixed").mkdir(parents=True)
     ignore_all(place.nights)
     lay_out_fixed(place.script_path.parent, names, folder / "fixed")
-    _lay_out_warm(folder)
-
-
-def _lay_out_warm(folder: Path) -> None:
-    """Copy the machine code that earlier nights and the user's runs compiled here; a night that was packed has none."""
-    for name in ("kernels", "blas"):
-        warm = folder / "warm" / "cache" / name
-        if (cache_root() / name).is_dir() and not warm.is_dir():
-            shutil.copytree(cache_root() / name, warm)
+    lay_out_warm(folder)
 
 
 def check_kept(night: Night, budget_s: float | None, seed: int | None) -> None:
@@ -381,7 +382,7 @@ def _resume(request: Request, night: Night, terms: Terms, cluster: "Cluster | No
     night = moved or night  # whose corpus was deleted: its checksums say so
     fixed = place.folder(tag) / "fixed"
     checksums.verify(night, fixed)
-    _lay_out_warm(place.folder(tag))
+    lay_out_warm(place.folder(tag))  # a night that was packed has none
     goes_on = replace(night, terms=terms)
     facts: Mapping[str, Any] = probe(fixed, night.data, lease=leases_of_night(goes_on)[0])
     if cluster is not None:

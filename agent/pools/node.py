@@ -24,7 +24,7 @@ from agent.pools.leases import cores_of_machine, pin, sets_of_cores
 from agent.pools.pool import Working
 from agent.records.checksums import digest
 from agent.runs.execute import Result, execute
-from agent.runs.fixed import probe
+from agent.runs.fixed import lay_out_warm, probe
 from agent.runs.jobs import Job, Measure, Trial
 from agent.runs.outputs import METRICS, METRICS_BYTES, SUMMARY_BYTES
 from agent.runs.runner import Runner, weights_bytes
@@ -168,9 +168,7 @@ def enter(night: Night, content: Content) -> tuple[tuple[int, int], ...]:
     if not (folder / "fixed").is_dir():
         aside = folder / f"fixed.{os.getpid()}.new"
         shutil.copytree(home() / content.fixed_in, aside)
-        for name in ("kernels", "blas"):  # compiled here when the device was looked at
-            if (home().parent / name).is_dir():
-                shutil.copytree(home().parent / name, folder / "warm" / "cache" / name, dirs_exist_ok=True)
+        lay_out_warm(folder)  # it was compiled when the device was looked at
         with suppress(OSError):  # another worker was faster
             aside.rename(folder / "fixed")
         remove(aside)

@@ -14,6 +14,7 @@ from agent.errors import MachineError, NightError
 from agent.experiment import WHOLE, Lease, Night, is_look
 from agent.files import throwaway_folder, write_plain
 from agent.invocation import PACKAGE, typed
+from agent.lab.hardware import cache_root
 from agent.runs.probe import KIND
 from agent.sandbox.environment import leased_env, settings_in
 from agent.sandbox.process import end
@@ -57,6 +58,13 @@ def lay_out_fixed(beside: Path, names: Iterable[str], to: Path) -> None:
         (to / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, to / name)
     (to / PACKAGE.name / "__init__.py").touch()
+
+
+def lay_out_warm(folder: Path) -> None:
+    """Copy the machine code that earlier nights and the user's runs have compiled here into the folder of a night."""
+    for name in ("kernels", "blas"):
+        if (cache_root() / name).is_dir():
+            shutil.copytree(cache_root() / name, folder / "warm" / "cache" / name, dirs_exist_ok=True)
 
 
 def keep_machine(folder: Path, facts: Mapping[str, Any]) -> None:
