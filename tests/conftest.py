@@ -18,9 +18,6 @@ from typing import Any
 sys.dont_write_bytecode = False
 # All products are small here, and threads that wait for a share of one take four times what it takes without them.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-# Where git runs the tests, from a hook or `git bisect run`, it names its repository: those of the tests are others.
-for name in [name for name in os.environ if name.startswith("GIT_") and name != "GIT_SSL_CAINFO"]:
-    del os.environ[name]
 # The sign of `uv run`, which may have started the tests: printed commands would begin with it.
 os.environ.pop("UV_RUN_RECURSION_DEPTH", None)
 
@@ -29,9 +26,11 @@ from filelock import FileLock
 from nights import BROKEN, Grounds, make_repository, unigram
 
 import prepare
+from agent.git import leave_surrounding_git
 from agent.lab import corpus, hardware
 
 hardware.tune()  # before any test imports MLX
+leave_surrounding_git()  # of a hook or `git bisect run`, which names its repository: those of the tests are others
 
 # A shell's background job, and nohup, leave these ignored for all processes below, whose answers to them are tested.
 signal.signal(signal.SIGINT, signal.default_int_handler)

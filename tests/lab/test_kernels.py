@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from agent.lab import kernels
-from agent.lab.kernels import fused, plain
+from agent.lab.kernels import check, fused, plain
 from agent.lab.kernels.device import kernel_device
 from agent.lab.kernels.windows import cut, spans
 
@@ -282,3 +282,10 @@ def test_adamw_follows_the_one_in_mlx():
         ours, m, v = kernels.adamw(ours, grad, m, v, **now)
         theirs = reference.apply_gradients({"p": grad}, {"p": theirs})["p"]
     np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+def test_the_check_of_all_operations_fails_where_one_is_off_by_more_than_rounding(monkeypatch, capsys):
+    assert check.main() == 0
+    monkeypatch.setattr(kernels, "norm", lambda x: 1.1 * plain.norm(x))
+    assert check.main() == 1
+    assert "wrong on this device" in capsys.readouterr().err
