@@ -91,7 +91,7 @@ class Ideas:
         self._rests_until_s = 0.0  # monotonic; infinite after the last pause
 
     def __enter__(self) -> "Ideas":
-        self._messages.closed.clear()  # by an earlier part of the night
+        self._messages.closed.clear()  # an earlier part of the night may have set it
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

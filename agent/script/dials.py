@@ -75,8 +75,12 @@ class Dial:
     @property
     def is_off(self) -> bool:
         """Tell whether the dial is 0 where its range has no 0: what it sets is left out on this device."""
-        is_possible = isinstance(self.span, Choices) and 0 in self.span.values
-        return self.value == 0 and not is_possible and not (isinstance(self.span, Range) and self.span.low <= 0)
+        match self.span:
+            case Choices(values):
+                return self.value == 0 and 0 not in values
+            case Range(low=low):
+                return self.value == 0 and low > 0
+        return False
 
 
 # ---- dials and their ranges ------------------------------------------------------------------------------------------
