@@ -48,14 +48,12 @@ def test_one_proof_can_be_run_alone_in_its_short_form(tmp_path, capfd):
 # ---- planted faults --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow  # code that changes may move a fault's piece: then the fault is corrected
+@pytest.mark.slow  # code that changes may move a fault's lines: then the fault is corrected
 def test_each_planted_fault_can_still_be_planted():
-    names = [fault.name for fault in planted_faults.FAULTS]
-    assert len(names) == len(set(names)) >= 50
+    faults = planted_faults.read_faults(planted_faults.LIST)
+    assert len(faults) == len({fault.name for fault in faults}) >= 50
     assert planted_faults.PROGRAM.main(["--quick"]) == 0
-    assert [name for name in names if name not in planted_faults.FOUND_BY] == []
-    named = {path for fault in planted_faults.FAULTS for path in fault.tests}
-    assert {path for path in named if not (PROJECT / path).is_file()} == set()
+    assert {fault.test for fault in faults if not (PROJECT / fault.test).is_file()} == set()
 
 
 @pytest.fixture
@@ -74,11 +72,11 @@ def tree(tmp_path, monkeypatch):
 
 
 def plant(monkeypatch, tmp_path, *pairs: tuple[str, str]) -> dict:
-    faults = tuple(
-        planted_faults.Fault(f"fault {at}", "git.py", old, new, "Twice.") for at, (old, new) in enumerate(pairs)
-    )
-    monkeypatch.setattr(planted_faults, "FAULTS", faults)
-    flat_file = tmp_path / "flat.json"
+    listed, flat_file = tmp_path / "faults.txt", tmp_path / "flat.json"
+    places = "agent/git.py, found by tests/test_git.py"
+    blocks = [f"fault {at}: Twice.\n{places}\n- {old}\n+ {new}\n" for at, (old, new) in enumerate(pairs)]
+    listed.write_text("\n".join(["# a heading\n", *blocks]))
+    monkeypatch.setattr(planted_faults, "LIST", listed)
     code = planted_faults.PROGRAM.main(["--json", str(flat_file)])
     return {"code": code} | (json.loads(flat_file.read_text()) if flat_file.exists() else {})
 
