@@ -4,13 +4,14 @@ An *attempt* is one edit of the training script. It is measured by one or more *
 run that came to its end has a *score*; the scores lead to a *decision*. Absence is ``None``, never zero.
 """
 
+import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from itertools import takewhile
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 from agent.text import ABSURD, one_line, paragraphs
 
@@ -252,7 +253,7 @@ class Entry:
     decision: Decision
 
 
-# ---- attempts and nights ---------------------------------------------------------------------------------------------
+# ---- attempts --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -481,6 +482,86 @@ def line_of(attempt: Attempt, history: History) -> list[Attempt]:
     return line
 
 
+# ---- dawn ------------------------------------------------------------------------------------------------------------
+
+STANDARD_ERRORS = 1.96  # to either side of a mean: 95 % of a normal distribution
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Hold an estimate and the 95 % interval around it, in bits per byte; positive is better."""
+
+    mean_bpb: float
+    low_bpb: float
+    high_bpb: float
+
+    @classmethod
+    def of_runs(cls, mean_bpb: float, sigma_bpb: float | None, *runs: int) -> "Interval":
+        """Return the interval of a mean of so many runs, or of the difference of two such means.
+
+        sigma_bpb: the standard deviation of one run; None where it is not known, and then the interval has no width.
+        """
+        error_bpb = (sigma_bpb or 0.0) * math.sqrt(sum(1 / max(1, count) for count in runs))
+        return cls.around(mean_bpb, STANDARD_ERRORS * error_bpb)
+
+    @classmethod
+    def of_scores(cls, before: Collection[float], after: Collection[float]) -> "Interval | None":
+        """Return by how much later scores are lower on average; None without two scores of each.
+
+        It is the interval of `scipy.stats.ttest_ind(before, after, equal_var=False)` (Welch 1947).
+        """
+        if min(len(before), len(after)) < 2:
+            return None
+        variances = [statistics.variance(scores) / len(scores) for scores in (before, after)]
+        shares = [variance**2 / (len(scores) - 1) for variance, scores in zip(variances, (before, after), strict=True)]
+        freedom = sum(variances) ** 2 / sum(shares) if any(shares) else math.inf
+        gain_bpb = statistics.fmean(before) - statistics.fmean(after)
+        return cls.by_student(gain_bpb, math.sqrt(sum(variances)), freedom)
+
+    @classmethod
+    def by_student(cls, mean_bpb: float, error_bpb: float, freedom: float) -> "Interval":
+        """Return the interval of an estimate with this standard error and its degrees of freedom."""
+        from scipy.special import stdtrit  # takes a third of a second to import, and most commands do without
+
+        return cls.around(mean_bpb, float(stdtrit(freedom, 0.975)) * error_bpb)
+
+    @classmethod
+    def around(cls, mean_bpb: float, half_bpb: float) -> "Interval":
+        return cls(mean_bpb, mean_bpb - half_bpb, mean_bpb + half_bpb)
+
+    @property
+    def has_width(self) -> bool:
+        """Return whether the noise was known."""
+        return self.low_bpb < self.high_bpb
+
+
+@dataclass(frozen=True, slots=True)
+class EditEffect:
+    """Hold the effect on the champion of a kept edit, by the night's runs and by those without it."""
+
+    number: int
+    effect: Interval
+    worthless: float  # the probability that it brings nothing or does harm
+    runs: int  # of the champion without it
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """Hold what a dawn has found."""
+
+    champion: int
+    script: int | None  # the attempt whose script is confirmed; None where no gain is
+    fresh_runs: int  # at this dawn, of attempt 0 and the champion together
+    recorded_bpb: float | None  # the champion's gain over attempt 0, by the night's own scores
+    believed_bpb: float | None  # the same gain, by the shrunken estimates of the judge
+    honest: Interval | None  # on fresh seeds; None until attempt 0 and champion have two each
+    holdout: Interval | None  # the same runs on text that no run was judged by
+    edits: tuple[EditEffect, ...]  # in the order in which they were kept
+    passengers: tuple[int, ...]  # to be dropped
+    dropping: Interval | None  # measured gain of dropping them over the champion; None if it was not measured
+    stays: str | None  # why doubtful edits are not dropped after all
+
+
 @dataclass(frozen=True, slots=True)
 class Dawn:
     """Hold one confirmation of a night's result: its champion measured with fresh seeds."""
@@ -490,7 +571,10 @@ class Dawn:
     fresh: int  # runs of attempt 0 and of the champion each, before any edit is doubted
     began: str  # ISO 8601, UTC
     ended: str | None = None  # None while it goes on, and where it was interrupted
-    findings: Mapping[str, Any] | None = None  # by the names of champion.Findings; None before anything is known
+    findings: Findings | None = None  # None before anything is known
+
+
+# ---- nights ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -570,7 +654,7 @@ class Night:
     protocol: str  # fingerprint of data, budget and device kind: only equals are compared
     data: str  # folder of the prepared corpus
     started: str  # ISO 8601, UTC
-    # kind → file → sha256: checked before every score (agent/records/checksums.py)
+    # kind → file → sha256: checked before every score (agent/runs/fixed.py)
     pins: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     terms: Terms = field(default_factory=Terms)
     id: str = ""  # by chance: no other night has it, nor a copy of this one elsewhere

@@ -47,6 +47,7 @@ from agent.experiment import (
     Attempt,
     Decision,
     Ending,
+    Findings,
     History,
     Judge,
     Kind,
@@ -57,7 +58,6 @@ from agent.experiment import (
     incumbent,
 )
 from agent.judging.champion import Ablation, Again, Without
-from agent.judging.findings import Findings
 from agent.judging.judges import Balanced, Greedy, Strict
 from agent.night.merging import first_of
 

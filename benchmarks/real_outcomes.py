@@ -14,8 +14,7 @@ from pathlib import Path
 import measure
 
 from agent.errors import NightError
-from agent.experiment import Night, Status
-from agent.judging.intervals import Interval, difference
+from agent.experiment import Interval, Night, Status
 from agent.records.journal import Journal
 from agent.records.shipped import FACTS, of_folder
 from agent.records.summary import Share, earned
@@ -124,7 +123,11 @@ def flatten(nights: Sequence[Outcome]) -> measure.Flat:
                 known = [value for value in values if value is not None]
                 flat[f"{arm}_{source}_{name}"] = sum(known) if known else None
     for arm in arms.keys() - {COMPARED_WITH} if COMPARED_WITH in arms else ():
-        put(flat, f"{arm}_over_{COMPARED_WITH}", difference(honest_of(arms[arm]), honest_of(arms[COMPARED_WITH])))
+        put(
+            flat,
+            f"{arm}_over_{COMPARED_WITH}",
+            Interval.of_scores(honest_of(arms[arm]), honest_of(arms[COMPARED_WITH])),
+        )
         gain, other = flat[f"{arm}_honest"], flat[f"{COMPARED_WITH}_honest"]
         is_gain = isinstance(other, float) and other > 0
         flat[f"{arm}_times_{COMPARED_WITH}"] = measure.ratio(gain, other) if is_gain else None

@@ -20,7 +20,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from agent.judging.findings import Findings
+from agent.experiment import Findings
 from agent.view.answer import (
     UNTOLD,
     CompareAnswer,

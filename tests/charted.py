@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,8 @@ from agent.experiment import (
     Doing,
     Ending,
     Entry,
+    Findings,
+    Interval,
     Kind,
     Noise,
     Proposal,
@@ -29,8 +31,6 @@ from agent.experiment import (
     Weights,
     Work,
 )
-from agent.judging.findings import Findings
-from agent.judging.intervals import Interval
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.record import Record
@@ -111,7 +111,7 @@ def changed(record: Record, **more: Any) -> Record:
     """A night with other fields of its own or of its `Night`; dawn: what one has found, or None."""
     if "dawn" in more:
         found = more.pop("dawn")
-        more["dawns"] = () if found is None else (Dawn(1, found.champion, 4, STARTED, findings=asdict(found)),)
+        more["dawns"] = () if found is None else (Dawn(1, found.champion, 4, STARTED, findings=found),)
     own = {name: more.pop(name) for name in [field.name for field in fields(Record)] if name in more}
     return replace(record, night=replace(record.night, **more), **own)
 

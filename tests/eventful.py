@@ -12,7 +12,10 @@ from agent.experiment import (
     Dawn,
     Decision,
     DryRun,
+    EditEffect,
     Ending,
+    Findings,
+    Interval,
     Kind,
     Proposal,
     Run,
@@ -27,13 +30,9 @@ from agent.records.place import Place
 
 SCRIPT = "DEPTH = 4\nWIDTH = 64\n"
 PASSED, PEEKS = Audit(4, 0, 0.0, 0.0, 2.5), Audit(4, 3, 1.0, 1.0, 2.5, "3 of 4 positions are wrong")
-EFFECT = {"mean_bpb": 0.05, "low_bpb": 0.01, "high_bpb": 0.09}
-FOUND = {
-    "champion": 4, "script": 4, "fresh_runs": 8, "recorded_bpb": 0.21, "believed_bpb": 0.18, "honest": EFFECT,
-    "holdout": None, "passengers": [], "dropping": None, "stays": None,
-    "edits": [{"number": 1, "effect": EFFECT, "worthless": 0.01, "runs": 2},
-              {"number": 4, "effect": EFFECT, "worthless": 0.001, "runs": 0}],
-}  # fmt: skip
+EFFECT = Interval(0.05, 0.01, 0.09)
+EDITS = EditEffect(1, EFFECT, 0.01, 2), EditEffect(4, EFFECT, 0.001, 0)
+FOUND = Findings(4, 4, 8, 0.21, 0.18, EFFECT, None, EDITS, (), None, None)
 
 
 def edit(number: int, parent: int, title: str, script: str, *runs: Run, source: str = "search") -> Attempt:

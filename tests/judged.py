@@ -3,10 +3,22 @@
 from dataclasses import replace
 from typing import Any
 
-from agent.experiment import Attempt, Decision, Ending, History, Kind, Proposal, Run, Score, Status, Weights, incumbent
+from agent.experiment import (
+    Attempt,
+    Decision,
+    Ending,
+    Findings,
+    History,
+    Kind,
+    Proposal,
+    Run,
+    Score,
+    Status,
+    Weights,
+    incumbent,
+)
 from agent.judging.champion import Ablation, DawnRun
 from agent.judging.early_stop import FRACTIONS, Finished
-from agent.judging.findings import Findings
 
 PLAIN = {Status.KEEP: Kind.KEPT, Status.DISCARD: Kind.WORSE, Status.CRASH: Kind.CRASHED}
 

@@ -31,14 +31,12 @@ from agent.experiment import MEASURED, Night, Terms
 from agent.files import flush, ignore_all, remove
 from agent.git import COMMIT, is_of_night, read_bundle, refs_of_night, valid_tag
 from agent.invocation import STARTER
-from agent.judging.findings import Findings
 from agent.lab.hardware import DeviceKind
-from agent.records.checksums import digest, names_in
 from agent.records.journal import SCHEMA, Journal, check_format
 from agent.records.place import Place, new_id
 from agent.records.results import write_ledger
 from agent.records.terms import OF_THE_MODEL, SANDBOXES
-from agent.runs.fixed import lay_out_fixed
+from agent.runs.fixed import digest, lay_out_fixed, names_in
 from agent.sandbox.box import Mode, Open, choose
 from agent.script.contract import ROOTS, check_script, fixed_files
 from agent.text import harmless
@@ -368,12 +366,6 @@ def _wrong_values(journal: Journal) -> Iterator[str]:
             least, most = MEASURED if name in SCORES else (-MOST, MOST)
             if not least <= value <= most:
                 yield f"has {value:g} as {harmless(name)}, which none can have"
-    for dawn in journal.dawns():
-        try:
-            if dawn.findings is not None:
-                Findings.of(dawn.findings)
-        except msgspec.ValidationError as error:
-            yield f"has findings of a dawn that are none ({harmless(str(error))})"
 
 
 def _leaves(value: object, name: str = "") -> Iterator[tuple[str, Any]]:

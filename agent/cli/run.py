@@ -16,9 +16,8 @@ from agent.cli.find import find_night, known_tag, record_of
 from agent.cli.options import Count, NightOptions, Positive, PositiveInt, RunOptions
 from agent.cli.status import next_commands, show_night
 from agent.errors import MachineError, NightError, NothingYet
-from agent.experiment import WHOLE, Lease, Night, is_look, short
+from agent.experiment import WHOLE, Findings, Lease, Night, is_look, short
 from agent.invocation import typed
-from agent.judging.findings import Findings
 from agent.judging.judges import judge_in_words
 from agent.lab.corpus import DATASETS
 from agent.night.dawn import confirm_night, in_words, is_interrupted
@@ -265,5 +264,5 @@ def _findings(tag: str | None) -> Answer:
     ended = f"ended {dawn.ended}" if dawn.ended else "not at its end yet"
     lines = in_words(place, record.night, record.attempts, record.findings)
     findings_lines = [f"dawn {dawn.number} of night {tag}, {ended}", *lines]
-    facts = {"tag": tag, "findings": dawn.findings, "state": "finished" if dawn.ended else "unfinished"}
+    facts = {"tag": tag, "findings": plain(record.findings), "state": "finished" if dawn.ended else "unfinished"}
     return Answer(facts, lambda: print_folded(findings_lines))

@@ -24,7 +24,7 @@ from agent.proposers import queue
 from agent.records.journal import Journal
 from agent.records.place import Place, run_folder
 from agent.records.terms import as_words
-from agent.runs.outputs import read_progress
+from agent.runs.train import read_progress
 from agent.script.contract import no_script, read_text
 from agent.script.dials import fingerprint
 from agent.script.merge import Basis, basis_of, is_patch

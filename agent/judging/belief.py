@@ -22,7 +22,7 @@ from functools import cache, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from agent.judging.intervals import Interval
+from agent.experiment import Interval
 
 Array = NDArray[np.floating]
 Steps = NDArray[np.integer]  # places on the lattice, or distances between them
@@ -90,7 +90,7 @@ def kernel(offset: int) -> Array:  # (K, DIFFERENCES)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Evidence:
+class Lattice:
     """Hold what was measured, on the lattice: nothing here depends on what edits bring."""
 
     parents: Sequence[int]  # (N,): places
@@ -99,7 +99,7 @@ class Evidence:
     runs: Array  # (N, SIZE): likelihood of each attempt's runs at each merit of its window
 
     @classmethod
-    def of(cls, nodes: Sequence[Node], sigma: float) -> "Evidence":
+    def of(cls, nodes: Sequence[Node], sigma: float) -> "Lattice":
         """Place attempts on the lattice. sigma: the standard deviation of the noise, in the unit of their scores."""
         step, parents = sigma * STEP, [node.parent for node in nodes]
         centres = [round(statistics.median(node.scores) / step) for node in nodes]
@@ -164,7 +164,7 @@ class Distribution:
 class Belief:
     """Hold the posterior of a whole night under given weights of the components."""
 
-    evidence: Evidence
+    lattice: Lattice
     weights: Array  # (N, K): of every edit, by its source; the root's are those over all sources
     expected: Array  # (N, DIFFERENCES): the prior probability of every edit's effects, by its source
     below: Array  # (N, SIZE): belief about an attempt's merit from its own runs and its descendants
@@ -172,16 +172,16 @@ class Belief:
     log_evidence: float  # of all scores, in lattice steps
 
     @classmethod
-    def of(cls, evidence: Evidence, weights: Array) -> "Belief":
+    def of(cls, lattice: Lattice, weights: Array) -> "Belief":
         """Compute the posterior in two passes along the tree: from the leaves up, then from the root down.
 
         weights: (N, K), or (K,) for all edits. Up goes the sum over d of expected(d) below(v + d), down that of
         expected(d) apart(v - d).
         """
-        parents = evidence.parents
+        parents = lattice.parents
         weights = np.broadcast_to(weights, (len(parents), len(PRIOR)))
-        expected = np.array([row @ kernel(offset) for row, offset in zip(weights, evidence.offsets, strict=True)])
-        logs, log_evidence = np.log(evidence.runs), 0.0
+        expected = np.array([row @ kernel(offset) for row, offset in zip(weights, lattice.offsets, strict=True)])
+        logs, log_evidence = np.log(lattice.runs), 0.0
         below, upward, apart = (np.ones_like(logs) for _ in range(3))
         for i in reversed(range(len(parents))):
             peak = float(logs[i].max())
@@ -191,7 +191,7 @@ class Belief:
                 upward[i] = np.correlate(expected[i], below[i], "valid")[::-1] + TINY
                 logs[parents[i]] += np.log(upward[i])
         log_evidence += float(np.log(below[0].sum()))
-        belief = cls(evidence, weights, expected, below, apart, log_evidence)
+        belief = cls(lattice, weights, expected, below, apart, log_evidence)
         merit = cache(belief.merit)  # of a parent: its own row of `apart` is known by then
         for i in range(1, len(parents)):
             before = merit(parents[i]).probability / upward[i]
@@ -200,7 +200,7 @@ class Belief:
 
     def likelihoods(self) -> Array:  # (N, K)
         """Return the likelihood of each component for every edit, given all other evidence."""
-        return np.array([kernel(offset) @ self.pairs(i) + TINY for i, offset in enumerate(self.evidence.offsets)])
+        return np.array([kernel(offset) @ self.pairs(i) + TINY for i, offset in enumerate(self.lattice.offsets)])
 
     def pairs(self, i: int) -> Array:  # (DIFFERENCES,)
         """Return the evidence for each effect of an edit: the sum over v of below(v + d) apart(v)."""
@@ -210,7 +210,7 @@ class Belief:
         """Return the posterior of an attempt's merit over its window."""
         above = np.convolve(self.expected[i], self.apart[i], "valid") + TINY if i else 1.0
         both = above * self.below[i]
-        return Distribution((self.evidence.centres[i] + POINTS) * STEP, both / both.sum())
+        return Distribution((self.lattice.centres[i] + POINTS) * STEP, both / both.sum())
 
     def effect(self, i: int) -> Distribution:
         """Return the posterior of an edit's effect."""
@@ -231,7 +231,7 @@ class Belief:
 
     def _sizes(self, i: int) -> Array:
         """Return an edit's possible effects, in sigma."""
-        return (DIFFERENCES + self.evidence.offsets[i]) * STEP
+        return (DIFFERENCES + self.lattice.offsets[i]) * STEP
 
 
 def knowledge_gradient(worths: Array, variance: float = 0.0, most: int = 3) -> float:
@@ -258,8 +258,8 @@ def learn(nodes: tuple[Node, ...], sigma: float = 1.0) -> Belief:
 
     sigma: the standard deviation of the noise, in the unit of the scores.
     """
-    evidence = Evidence.of(nodes, sigma)
-    belief = Belief.of(evidence, PRIOR)
+    lattice = Lattice.of(nodes, sigma)
+    belief = Belief.of(lattice, PRIOR)
     if len(nodes) == 1:
         return belief
     _, sources = np.unique([node.source for node in nodes[1:]], return_inverse=True)
@@ -267,7 +267,7 @@ def learn(nodes: tuple[Node, ...], sigma: float = 1.0) -> Belief:
     for _ in range(ROUNDS):
         likelihoods = belief.likelihoods()
         weights = fitted(likelihoods[1:], sources, belief.weights[1:], is_fresh)
-        belief = Belief.of(evidence, inherited(nodes, likelihoods, weights))
+        belief = Belief.of(lattice, inherited(nodes, likelihoods, weights))
     return belief
 
 

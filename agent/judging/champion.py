@@ -9,11 +9,21 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from agent.experiment import Attempt, Dawn, Decision, History, Kind, Status, incumbent, line_of
+from agent.experiment import (
+    Attempt,
+    Dawn,
+    Decision,
+    EditEffect,
+    Findings,
+    History,
+    Interval,
+    Kind,
+    Status,
+    incumbent,
+    line_of,
+)
 from agent.judging.belief import Distribution, knowledge_gradient
 from agent.judging.failures import fault, trusted
-from agent.judging.findings import Edit, Findings
-from agent.judging.intervals import Interval, difference
 from agent.judging.judges import price_of
 from agent.judging.noise import Knowledge, distinct_scores, know, measured
 
@@ -50,7 +60,7 @@ DawnRun = Again | Without
 class Posterior:
     """Hold what is known of one edit of the champion."""
 
-    edit: Edit
+    edit: EditEffect
     keeping: float  # sigma: the expected effect, less the price times the probability that it is no gain
     telling: float  # sigma: the knowledge gradient per run of the champion without the edit
     testable: bool  # False where the champion cannot be had or does not run without it
@@ -133,7 +143,7 @@ class Ablation:
     def _posterior(self, number: int, effect: Distribution, price: float, knowledge: Knowledge) -> Posterior:
         without, worths = self.without(number), effect.worths(price)
         runs = 0 if without is None else len(self.fresh(without))
-        edit = Edit(number, effect.interval(knowledge.sigma_bpb), 1 - effect.sure, runs)
+        edit = EditEffect(number, effect.interval(knowledge.sigma_bpb), 1 - effect.sure, runs)
         telling = knowledge_gradient(worths, knowledge.merit(self.champion.number).variance)
         telling /= 1 + self.in_flight.count(-1 if without is None else without.number)
         is_possible = (number,) not in self.impossible and (without is None or fault(without) is None)
@@ -219,7 +229,7 @@ class Ablation:
     def _gain(self, before: Attempt, after: Attempt, *, holdout: bool = False) -> Interval | None:
         """Return how much lower one attempt's fresh scores are than another's."""
         old, new = (self.fresh(attempt, holdout=holdout).values() for attempt in (before, after))
-        return difference(old, new)
+        return Interval.of_scores(old, new)
 
     def _may_replace(self, last: Attempt | None, dropping: Interval | None) -> bool:
         """Return whether the script without passengers may replace the champion: each of its runs has to succeed."""
@@ -241,7 +251,7 @@ def adoption(history: History, dawn: Dawn | None) -> dict[int, Decision]:
     champion = incumbent(history)
     if dawn is None or dawn.ended is None or not dawn.findings or champion is None:
         return {}
-    confirmed = Findings.of(dawn.findings)
+    confirmed = dawn.findings
     if confirmed.script is None or champion.number != confirmed.champion:
         return {}
     script = history[confirmed.script]

@@ -7,10 +7,11 @@ import ast
 import math
 import statistics
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
-from agent.experiment import Attempt, Decision, History, Judge, Kind, Review, Status, incumbent, kept, line_of
+from agent.experiment import Attempt, Decision, History, Kind, Review, Status, incumbent, kept, line_of
 from agent.judging.failures import failure
 from agent.judging.noise import (
     SAME,
@@ -42,6 +43,7 @@ class Comparing:
     """
 
     __slots__ = ()
+    words: ClassVar[str]  # by which a night introduces it
     calibration: int
 
     def judge(self, attempt: Attempt, history: History) -> Decision:
@@ -111,6 +113,7 @@ class Greedy(Comparing):
     With confirm, what would be kept is measured with that many more seeds first, and judged by the mean.
     """
 
+    words: ClassVar = "one lower run is enough, and much of what is kept will be luck"
     confirm: int = 0
     calibration: int = 1
 
@@ -136,6 +139,7 @@ class Strict(Comparing):
     of the night's repeats.
     """
 
+    words: ClassVar = "hardly anything is kept by luck, at the price of many runs"
     calibration: int = 4
     most: int = 6  # runs of one attempt
     hopeful: float = 0.8  # standard errors below the incumbent that a further run is worth
@@ -228,6 +232,7 @@ class Balanced(Comparing):
     are those of agent/judging/belief.py.
     """
 
+    words: ClassVar = "the script first runs three times, to learn the noise; then further seeds where they pay"
     calibration: int = 3
     price: float = 0.35  # sigma
     patience: float = 0.5  # a further run has to be worth this many fresh ideas, which bring less than their promise
@@ -358,21 +363,15 @@ class Doubt:
 
 # ---- the table -------------------------------------------------------------------------------------------------------
 
-# To add a judge, write its class above, name it here with the words by which a night introduces it, and make it below.
-# The command line has the names in the type of `judge` in agent/cli/options.py.
-JUDGES = {
-    "balanced": "the script first runs three times, to learn the noise; then further seeds where they pay",
-    "greedy": "one lower run is enough, and much of what is kept will be luck",
-    "strict": "hardly anything is kept by luck, at the price of many runs",
-}
+# To add a judge, write its class above and name it here and in the type of `judge` in agent/cli/options.py.
+JUDGES: dict[str, type[Comparing]] = {"balanced": Balanced, "greedy": Greedy, "strict": Strict}
 
 
-def choose_judge(name: str, confirm: int = 0) -> Judge:
+def choose_judge(name: str, confirm: int = 0) -> Comparing:
     """Return the judge of this name; raise KeyError for another. confirm: as `--confirm` gives it to the greedy one."""
-    judges: dict[str, Judge] = {"balanced": Balanced(), "greedy": Greedy(confirm), "strict": Strict()}
-    return judges[name]
+    return Greedy(confirm) if name == "greedy" else JUDGES[name]()
 
 
 def judge_in_words(name: str) -> str:
     """Introduce a judge by its name and a few words."""
-    return f"{name}: {JUDGES[name]}"
+    return f"{name}: {JUDGES[name].words}"

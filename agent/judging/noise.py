@@ -8,9 +8,18 @@ from functools import lru_cache
 
 import numpy as np
 
-from agent.experiment import NOT_BELIEVED, Attempt, Decision, Ending, History, Noise, Status, source_name
-from agent.judging.belief import DEVIATION, DIFFERENCES, POINTS, STEP, Belief, Distribution, Evidence, Node, learn
-from agent.judging.intervals import SURE
+from agent.experiment import (
+    NOT_BELIEVED,
+    STANDARD_ERRORS,
+    Attempt,
+    Decision,
+    Ending,
+    History,
+    Noise,
+    Status,
+    source_name,
+)
+from agent.judging.belief import DEVIATION, DIFFERENCES, POINTS, STEP, Belief, Distribution, Lattice, Node, learn
 
 SAME = 1e-6  # relative: the same weights, scored twice, differ by the order in which their rows were computed
 
@@ -23,7 +32,7 @@ FEW_STEPS, LARGE_SIGMA = 50, 0.1  # steps of a run; share of the gain over the u
 UNIFORM_BPB = 8.0  # bits per byte of a model that knows nothing
 WIDENED = 2.0  # times sigma, where it is doubted
 SUREST = 0.9  # that anything is called by one run
-TELLING_APART = SURE * math.sqrt(2)
+TELLING_APART = STANDARD_ERRORS * math.sqrt(2)
 LATEST, BLOCK = 300, 100  # attempts that are learnt from: so many, and less than a block more
 
 
@@ -52,7 +61,7 @@ class Knowledge:
     def gap(self, number: int, scores_bpb: Sequence[float]) -> Distribution:
         """Return the likelihood of each lead of an attempt over a script outside the tree, which has these scores."""
         node = Node(0, tuple(self.reference_bpb - value for value in scores_bpb))
-        other, merit = Evidence.of([node], self.sigma_bpb), self.merit(number)
+        other, merit = Lattice.of([node], self.sigma_bpb), self.merit(number)
         leads = merit.sizes[0] + (DIFFERENCES - POINTS[0] - other.centres[0]) * STEP
         return Distribution(leads, np.correlate(merit.probability, other.runs[0], "full"))
 

@@ -3,10 +3,8 @@
 from dataclasses import dataclass
 
 from agent.errors import NothingYet
-from agent.experiment import Attempt, attempt_ref, confirmed_branch, short
+from agent.experiment import Attempt, Findings, Interval, attempt_ref, confirmed_branch, short
 from agent.invocation import typed
-from agent.judging.findings import Findings
-from agent.judging.intervals import Interval
 from agent.records.record import Record
 from agent.records.summary import Scored, gain_of
 

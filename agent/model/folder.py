@@ -19,9 +19,9 @@ from agent.lab.data import Data, load_data
 from agent.lab.encode import BOS, SPLIT_PATTERN, load_encoding
 from agent.model.best_script import BestScript
 from agent.model.weights import KeptWeights
-from agent.records import checksums
 from agent.records.journal import Journal
 from agent.records.place import Place
+from agent.runs.fixed import verify_pins
 from agent.text import counted, one_line
 from agent.view.words import interval_words, scored_words
 
@@ -46,7 +46,7 @@ def write_folder(place: Place, best: BestScript, weights: KeptWeights, folder: P
         script = journal.attempt(best.attempt.number).proposal.script
     fixed = place.folder(night.tag) / "fixed"
     data = corpus_of(Path(night.data))
-    checksums.verify(night, fixed)
+    verify_pins(night, fixed)
     tokenizer = tokenizer_json(load_encoding(data.folder / "tokenizer.tiktoken"))
     texts = {
         SCRIPT: script,

@@ -9,8 +9,8 @@ from agent.experiment import Attempt, Night
 from agent.invocation import SCRIPT, typed, typed_python
 from agent.records.journal import Journal
 from agent.records.place import Place, check_unpacked, run_folder
-from agent.runs.outputs import read_weights
 from agent.runs.runner import WEIGHTS
+from agent.runs.train import read_weights
 
 NAME = Path(WEIGHTS).name
 

@@ -23,7 +23,7 @@ from agent.proposers.notes import read_notes, read_program
 from agent.records.place import Place, run_folder
 from agent.records.shipped import PastNight, past_nights
 from agent.runs.fixed import read_machine
-from agent.runs.outputs import METRICS, METRICS_BYTES
+from agent.runs.train import METRICS, METRICS_BYTES
 
 MANIFEST_BYTES = 4 << 20
 

@@ -6,12 +6,13 @@ after an interruption as the night does.
 """
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 
 from agent.clock import boot_id, utc_now
 from agent.experiment import (
     Attempt,
     Dawn,
+    Findings,
     History,
     Night,
     Proposal,
@@ -24,14 +25,13 @@ from agent.experiment import (
     runs_at_dawns,
 )
 from agent.judging.champion import FRESH, Ablation, DawnRun, Without, names
-from agent.judging.findings import SOURCE, Findings
 from agent.night.loop import Driver, at_work
 from agent.night.plan import Candidate, Decide, Enter, Plan, fallen_keeps
 from agent.night.state import NightContext, State
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.results import write_ledger
-from agent.runs.jobs import Job, Measure
+from agent.runs.execute import Job, Measure
 from agent.script.merge import without_edits
 from agent.view.findings import findings_lines
 
@@ -85,7 +85,7 @@ def _reopen(journal: Journal, state: State, runs: int) -> None:
     """Reopen a dawn that has ended, for more fresh runs; without a confirmed gain, use all runs for these."""
     dawn = ensure_dawn(journal, state)
     if dawn is not None and dawn.ended is not None and runs > 0:
-        confirmed = dawn.findings is not None and dawn.findings["script"] is not None
+        confirmed = dawn.findings is not None and dawn.findings.script is not None
         more = FRESH if confirmed else max(FRESH, runs // 2)
         journal.put_dawn(replace(dawn, ended=None, fresh=dawn.fresh + more))
         state.read()
@@ -165,7 +165,7 @@ class DawnPlan(Plan):
         """Return the champion without these edits, so that it can be measured."""
         titles = "; ".join(self.state.attempts[number].title for number in edits)
         title, hypothesis = f"#{champion.number} without {names(edits)}", "Does the best script of the night miss it?"
-        return Proposal.of(script, title, f"{hypothesis} {titles}", SOURCE, without=edits)
+        return Proposal.of(script, title, f"{hypothesis} {titles}", "dawn", without=edits)
 
 
 # ---- consequences ----------------------------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ def _conclude(driver: Driver, plan: DawnPlan) -> Findings | None:
         return None
     concluded = plan.ablation(dawn).findings()
     _drop_weights(driver, dawn)
-    recorded = replace(dawn, findings=asdict(concluded))
+    recorded = replace(dawn, findings=concluded)
     journal.put_dawn(recorded)  # before the branch, which may be refused: hours were spent on these findings
     write_ledger(driver.context.place, (driver.context.night, driver.state.attempts))
     if concluded.script is not None:

@@ -36,7 +36,6 @@ from agent.pools.local import LocalPool
 from agent.pools.pool import Pool
 from agent.proposers.registry import check_sources, dial_check, has_reader, patience_s, sources_of
 from agent.proposers.source import Around, Messages, Source
-from agent.records import checksums
 from agent.records.journal import Journal
 from agent.records.place import Place, known_night, new_id, read_script
 from agent.records.results import tags_in, write_ledger
@@ -44,12 +43,16 @@ from agent.records.terms import changes, kept_as_it_is, opened, resumed
 from agent.runs.fixed import (
     check_same_machine,
     device_kind,
+    digest,
     keep_machine,
     lay_out_fixed,
     lay_out_warm,
+    names_in,
+    pins_of,
     probe,
     protocol,
     settings_of,
+    verify_pins,
 )
 from agent.runs.runner import Runner
 from agent.sandbox.box import Mode, choose
@@ -311,7 +314,7 @@ def _begin(request: Request, terms: Terms, cluster: "Cluster | None") -> Night:
     laid_out = place.folder(tag) / "fixed"
     if cluster is not None:
         _lay_out_fixed(place, tag, fixed)  # nodes get these files
-        facts = cluster.facts(terms, laid_out, checksums.names_in(laid_out), facts, None)
+        facts = cluster.facts(terms, laid_out, names_in(laid_out), facts, None)
     (dial_check(terms) if request.sources is None else read_dials)(script, facts["device_kind"])
     budget_s = request.budget_s or float(facts["budget_s"])
     check_hours(request.limits.hours, Pace.of((), (), budget_s))
@@ -329,7 +332,7 @@ def _begin(request: Request, terms: Terms, cluster: "Cluster | None") -> Night:
         protocol=protocol(facts, budget_s),
         data=facts["data"],
         started=utc_now(),
-        pins=checksums.take(laid_out, Path(facts["data"])),
+        pins=pins_of(laid_out, Path(facts["data"])),
         terms=terms,
         id=new_id(),
     )
@@ -381,12 +384,12 @@ def _resume(request: Request, night: Night, terms: Terms, cluster: "Cluster | No
         raise NightError(f"{missing_corpus(night, place.folder(tag))}; then give the same command")
     night = moved or night  # whose corpus was deleted: its checksums say so
     fixed = place.folder(tag) / "fixed"
-    checksums.verify(night, fixed)
+    verify_pins(night, fixed)
     lay_out_warm(place.folder(tag))  # a night that was packed has none
     goes_on = replace(night, terms=terms)
     facts: Mapping[str, Any] = probe(fixed, night.data, lease=leases_of_night(goes_on)[0])
     if cluster is not None:
-        facts = cluster.facts(terms, fixed, checksums.names_in(fixed), facts, night.device)
+        facts = cluster.facts(terms, fixed, names_in(fixed), facts, night.device)
     check_same_machine(night, facts)
     keep_machine(place.folder(tag), facts)
     return goes_on
@@ -422,7 +425,7 @@ def _pins_here(night: Night, folder: Path) -> Mapping[str, Mapping[str, str]]:
     """Return the night's checksums; those of the manifest, which also says where its text lay, are taken here."""
     pins = {kind: {**files} for kind, files in night.pins.items()}
     if "manifest.json" in pins.get("corpus", {}):
-        pins["corpus"]["manifest.json"] = checksums.digest(folder / "manifest.json")
+        pins["corpus"]["manifest.json"] = digest(folder / "manifest.json")
     return pins
 
 

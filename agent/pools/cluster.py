@@ -31,8 +31,7 @@ from agent.files import throwaway_folder
 from agent.invocation import PACKAGE, command_for
 from agent.lab.hardware import usable_cores
 from agent.pools.node import Content, Share, called, lacks, look, store
-from agent.records.checksums import digest
-from agent.runs.fixed import protocol
+from agent.runs.fixed import digest, protocol
 from agent.sandbox.environment import scrubbed_env
 from agent.sandbox.seccomp import LIBC
 

@@ -7,8 +7,7 @@ from queue import SimpleQueue
 
 from agent.experiment import Progress
 from agent.pools.pool import Ended, Worker, Working, taken_from
-from agent.runs.execute import execute
-from agent.runs.jobs import Job
+from agent.runs.execute import Job, execute
 from agent.runs.runner import Runner
 
 CLOSE_S = 10.0  # that processes may take to end, all workers together

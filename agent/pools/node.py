@@ -22,13 +22,11 @@ from agent.files import read_end, remove
 from agent.lab.hardware import cache_root, write_atomically
 from agent.pools.leases import cores_of_machine, pin, sets_of_cores
 from agent.pools.pool import Working
-from agent.records.checksums import digest
-from agent.runs.execute import Result, execute
-from agent.runs.fixed import lay_out_warm, probe
-from agent.runs.jobs import Job, Measure, Trial
-from agent.runs.outputs import METRICS, METRICS_BYTES, SUMMARY_BYTES
+from agent.runs.execute import Job, Measure, Result, Trial, execute
+from agent.runs.fixed import digest, lay_out_warm, probe
 from agent.runs.runner import Runner, weights_bytes
 from agent.runs.score import SPLITS
+from agent.runs.train import METRICS, METRICS_BYTES, SUMMARY_BYTES
 from agent.sandbox.box import Mode, choose
 from agent.sandbox.process import LOG
 from agent.sandbox.watch import limits_of_machine

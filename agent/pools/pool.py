@@ -9,8 +9,7 @@ from typing import Protocol
 
 from agent.experiment import WHOLE, Lease, Progress
 from agent.pools.leases import pin
-from agent.runs.execute import Result
-from agent.runs.jobs import Job
+from agent.runs.execute import Job, Result
 
 
 @dataclass(frozen=True, slots=True)

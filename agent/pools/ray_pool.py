@@ -28,8 +28,7 @@ from agent.pools.node import (
     place_in,
 )
 from agent.pools.pool import Ended, Worker, Working, taken_from
-from agent.runs.execute import Result
-from agent.runs.jobs import AuditRun, Job, Measure, Trial
+from agent.runs.execute import AuditRun, Job, Measure, Result, Trial
 from agent.runs.runner import Runner
 
 WATCH_S = 1.0  # between looks at the nodes, and at the progress of each job

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 
-from agent.experiment import Ask, Attempt, Dawn, Night, NightCall, Noise, Terms, incumbent, memory_gb, short
-from agent.judging.findings import Findings
+from agent.experiment import Ask, Attempt, Dawn, Findings, Night, NightCall, Noise, Terms, incumbent, memory_gb, short
 from agent.records.journal import Journal
 from agent.script.dials import Value, dials_in
 
@@ -108,8 +107,7 @@ class Record:
     @cached_property
     def findings(self) -> Findings | None:
         """Return what the latest dawn that has found anything has found."""
-        facts = next((dawn.findings for dawn in reversed(self.dawns) if dawn.findings), None)
-        return None if facts is None else Findings.of(facts)
+        return next((dawn.findings for dawn in reversed(self.dawns) if dawn.findings), None)
 
     @cached_property
     def merged_as(self) -> dict[int, int]:

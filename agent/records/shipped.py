@@ -103,7 +103,7 @@ def _confirmed(best: Attempt | None, dawn: Dawn | None) -> int | None:
     """Return the attempt whose script dawn has confirmed in place of the incumbent's; None if there is none."""
     if best is None or dawn is None or dawn.findings is None or dawn.champion != best.number:
         return None
-    return None if dawn.findings["script"] is None else int(dawn.findings["script"])
+    return dawn.findings.script
 
 
 def _line(outline: Outline) -> Any:

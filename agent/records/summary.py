@@ -6,9 +6,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from agent.experiment import VOID, Ask, Attempt, Ending, History, Night, Noise, Run, Status, source_name
-from agent.judging.findings import Findings
-from agent.judging.intervals import Interval
+from agent.experiment import (
+    VOID,
+    Ask,
+    Attempt,
+    Ending,
+    Findings,
+    History,
+    Interval,
+    Night,
+    Noise,
+    Run,
+    Status,
+    source_name,
+)
 from agent.records.record import Record, public
 from agent.text import shown_difference
 

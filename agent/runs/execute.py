@@ -1,17 +1,19 @@
 """Execute a job and return its result, without journal, git or screen: the worker's part of a night.
 
+A job is data: it holds all that a worker has to know, here or on another machine.
+
 What the machine has spoilt is void once and made again; the second time it counts as the script's. Where a script fails
 that has run well before, attempt 0 is tried: if that fails as well, the machine is broken, and the night ends.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from agent.clock import Stopwatch
 from agent.errors import MachineError
-from agent.experiment import BASELINE_TRIES, Audit, DryRun, Ending, Run, Score
+from agent.experiment import BASELINE_TRIES, Audit, DryRun, Ending, Run, Score, Split
 from agent.files import remove
+from agent.judging.early_stop import Bound
 from agent.judging.failures import training_failure
-from agent.runs.jobs import AuditRun, Job, Measure, Trial
 from agent.runs.runner import Repeats, Runner, Stopped, beside
 from agent.runs.score import (
     Rows,
@@ -28,6 +30,59 @@ from agent.sandbox.process import LOG
 
 TRIAL_S, TRIAL_ROWS = 1.0, 2
 FAILED = frozenset({Ending.CRASHED, Ending.OVERRAN, Ending.EXCEEDED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """Train an attempt's script for a second and score some rows, before the minutes.
+
+    That of attempt 0 is also how a worker finds out whether the machine is to blame for a failure.
+    """
+
+    attempt: int
+    script: str
+    allowance_s: float  # beyond the budget
+    scoring_s: float  # that the process which scores may take
+    machine: "Trial | None" = None  # of attempt 0; None: this is it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """Train an attempt's script with one seed, to the end or to the first bound that is exceeded, and score it there.
+
+    A run at dawn is scored on the holdout, too.
+    """
+
+    attempt: int
+    script: str
+    seed: int
+    allowance_s: float
+    machine: Trial
+    dawn: int = 0  # 0: for the night; k: for its k-th dawn
+    bounds: tuple[Bound, ...] = ()
+    has_run_well: bool = False  # a run of the attempt was scored: a failure may be the machine's
+    may_be_void: bool = True  # see Attempt.may_be_void()
+    usual_steps_s: float | None = None  # of the script's other runs; None: nothing is known of its speed
+    usual_scoring_s: float | None = None  # of attempt 0; None: not known, or this is attempt 0
+    most_weights_bytes: int | None = None  # more are not scored; None: any are
+    wait_s: float = 0.0  # before it begins, so that other programs end, or the machine cools down
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditRun:
+    """Audit the committed losses of a scored run, where its weights are."""
+
+    attempt: int
+    script: str
+    seed: int
+    limit_s: float  # of each process
+    machine: Trial
+    split: Split = "validation"
+    reference: tuple[int, int] | None = None  # attempt and seed of the run whose losses gains are counted from
+
+
+Job = Trial | Measure | AuditRun
+
 Result = DryRun | Run | Audit
 
 

@@ -25,8 +25,8 @@ from agent.experiment import MEASURED, Audit, Ending, History, Night, Progress, 
 from agent.files import read_end
 from agent.invocation import typed
 from agent.lab.data import evaluation_rows, load_data
-from agent.records import checksums
 from agent.runs import audit as auditing
+from agent.runs.fixed import verify_pins
 from agent.runs.runner import WEIGHTS, Repeats, Runner, beside
 from agent.sandbox.process import Outcome
 
@@ -131,7 +131,7 @@ def score(runner: Runner, number: int, script: str, seed: int, limit_s: float, s
 
     Raise Stopped if the user stopped it in the middle, MachineError if a pinned file has changed.
     """
-    checksums.verify(runner.night, runner.fixed)
+    verify_pins(runner.night, runner.fixed)
     rows = Rows.of(runner.night, split)
     try:
         losses, wall_s = committed_losses(runner, runner.run_folder(number, seed), script, limit_s, rows)
@@ -189,7 +189,7 @@ def audit(
 
     Raise Stopped if the user stopped it in the middle, MachineError if a pinned file has changed.
     """
-    checksums.verify(runner.night, runner.fixed)
+    verify_pins(runner.night, runner.fixed)
     rows, rng = Rows.of(runner.night, split), np.random.default_rng(secrets.randbits(128))
     committed = read_committed(runner.losses(number, seed, split), rows)
     if committed is None:

@@ -11,9 +11,7 @@ from enum import StrEnum
 from functools import cache
 from typing import Any
 
-from agent.experiment import Attempt, Kind, Noise, Proposal, Run, Score, Status, Summary
-from agent.judging.findings import Findings
-from agent.judging.intervals import Interval
+from agent.experiment import Attempt, Findings, Interval, Kind, Noise, Proposal, Run, Score, Status, Summary
 from agent.proposers.briefing import Left
 from agent.records.record import Record, Turned
 from agent.records.summary import NightSummary, Scored

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from agent.experiment import NOT_BELIEVED, Attempt, Run
-from agent.judging.intervals import Interval, difference
+from agent.experiment import NOT_BELIEVED, Attempt, Interval, Run
 from agent.records.record import Record
 from agent.records.summary import Scored
 from agent.script.dials import Value
@@ -92,7 +91,7 @@ def _gain(a: Side, b: Side) -> tuple[Interval | None, str]:
 def _welch(runs: Sequence[Sequence[Run]], dawn: int) -> tuple[Interval | None, str]:
     """Return the gain by the runs of a dawn alone, or of the night (0), and how many those are."""
     a, b = ([run.val_bpb for run in own if run.dawn == dawn and run.val_bpb is not None] for own in runs)
-    return difference(a, b), f"{counted(len(a), 'run')} of A, {len(b)} of B"
+    return Interval.of_scores(a, b), f"{counted(len(a), 'run')} of A, {len(b)} of B"
 
 
 def _verdict(a: Side, b: Side, gain: Interval | None, by: str) -> tuple[Winner, str]:

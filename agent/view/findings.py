@@ -2,11 +2,9 @@
 
 import math
 
-from agent.experiment import History, Night, attempt_ref, confirmed_branch, short
+from agent.experiment import Findings, History, Interval, Night, attempt_ref, confirmed_branch, short
 from agent.invocation import typed
 from agent.judging.champion import names
-from agent.judging.findings import Findings
-from agent.judging.intervals import Interval
 from agent.text import harmless, percent_sure
 from agent.view.words import interval_words as interval
 

@@ -24,7 +24,7 @@ from agent.records.journal import Journal
 from agent.records.place import run_folder
 from agent.records.record import of_journal
 from agent.records.summary import NightSummary, summary_of
-from agent.runs.outputs import read_progress
+from agent.runs.train import read_progress
 from agent.text import harmless_lines
 from agent.view.screen import folded, shown
 from agent.view.terminal import COLOURS, verdict

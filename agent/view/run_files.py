@@ -17,7 +17,7 @@ LOG_LINES, LINE_CHARS = 60, 300  # of a log that is shown
 def curve(place: Place, tag: str, number: int, seed: int, most: int = MOST_POINTS) -> Curve:
     """Return fraction of the budget and training loss of a run, thinned; empty where its log is gone."""
     from agent.judging.early_stop import points_of
-    from agent.runs.outputs import METRICS, METRICS_BYTES
+    from agent.runs.train import METRICS, METRICS_BYTES
 
     if not valid_tag(tag):
         return ()

@@ -34,7 +34,7 @@ from agent.records.journal import Journal
 from agent.records.place import Place, run_folder
 from agent.records.reading import read_night
 from agent.records.record import Record
-from agent.runs.outputs import read_progress
+from agent.runs.train import read_progress
 from agent.text import duration, harmless_lines
 from agent.view.live import seconds_since
 from agent.view.page.page import file, gather, page, template

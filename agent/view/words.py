@@ -3,9 +3,7 @@
 It imports nothing that takes long: `status` is asked often.
 """
 
-from agent.experiment import Noise, Progress, Work, confirmed_branch
-from agent.judging.findings import Findings
-from agent.judging.intervals import Interval
+from agent.experiment import Findings, Interval, Noise, Progress, Work, confirmed_branch
 from agent.proposers.briefing import Left
 from agent.records.record import Record
 from agent.records.summary import EarlyStops, NightSummary, Scored

@@ -7,9 +7,7 @@ from pathlib import Path
 
 from samples import NIGHT
 
-from agent.experiment import Ask, Attempt, Dawn, Decision, Ending, Kind, Proposal, Run, Score
-from agent.judging.findings import Findings
-from agent.judging.intervals import Interval
+from agent.experiment import Ask, Attempt, Dawn, Decision, Ending, Findings, Interval, Kind, Proposal, Run, Score
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.shipped import ship
@@ -39,5 +37,5 @@ def ship_night(
         if honest is not None:
             around = Interval(honest, honest - 0.1, honest + 0.1)
             found = Findings(at, at, 8, None, None, around, around, (), (), None, None)
-            journal.put_dawn(Dawn(1, at, 4, "", "", dataclasses.asdict(found)))
+            journal.put_dawn(Dawn(1, at, 4, "", "", found))
     ship(place, tag, out / tag)

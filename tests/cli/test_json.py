@@ -1,6 +1,5 @@
 """docs/json.md and the answers of --json say the same: each key of one stands in the other, with its type."""
 
-import dataclasses
 import inspect
 import json
 import re
@@ -35,7 +34,7 @@ def night(tmp_path_factory: pytest.TempPathFactory, trained_night: Path) -> Grou
     found = Grounds(Path(shutil.copytree(trained_night, tmp_path_factory.mktemp("json") / "user")))
     write_idea(found.root / "ideas", "sharper", BETTER, BETTER.replace("SHARPNESS = 0.9", "SHARPNESS = 0.95"))
     with Journal.resume(found.folder("t") / "journal.sqlite") as journal:
-        dawn = dataclasses.asdict(findings(journal.attempts()))
+        dawn = findings(journal.attempts())
         journal.put_dawn(Dawn(1, 2, 4, "2026-01-02T05:00:00Z", None, dawn))
     return found
 

@@ -13,8 +13,7 @@ from nights import PROJECT, Grounds, git, make_repository, unigram
 from samples import NIGHT
 from serving import GrowingNight
 
-from agent.experiment import Status
-from agent.judging.findings import Findings
+from agent.experiment import Findings, Status
 from agent.records.journal import Journal
 from agent.records.place import Place
 

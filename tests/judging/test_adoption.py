@@ -1,16 +1,14 @@
 """What follows from the findings of a dawn: which script is confirmed, and from where the night goes on."""
 
 import dataclasses
-import json
 
 import numpy as np
 import pytest
 from judged import findings, scored_attempt, scored_run
 from test_confirmation import SIGMA
 
-from agent.experiment import Attempt, Dawn, Decision, Ending, Kind, Run, Status, incumbent
+from agent.experiment import Attempt, Dawn, Decision, Ending, Findings, Kind, Run, Status, incumbent
 from agent.judging.champion import adoption
-from agent.judging.findings import Findings
 
 
 def with_two_passengers(*last: Run) -> list[Attempt]:
@@ -63,7 +61,7 @@ def test_a_gain_that_may_be_none_confirms_nothing():
 
 def ended(found: Findings | None, number: int = 1) -> Dawn:
     assert found is not None
-    return Dawn(number, found.champion, 4, "then", "now", json.loads(json.dumps(dataclasses.asdict(found))))
+    return Dawn(number, found.champion, 4, "then", "now", found)
 
 
 def test_a_night_goes_on_from_the_champion_without_its_passengers_once():

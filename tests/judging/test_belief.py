@@ -12,7 +12,7 @@ from agent.judging.belief import (
     STEP,
     Belief,
     Distribution,
-    Evidence,
+    Lattice,
     Node,
     effects,
     learn,
@@ -27,11 +27,11 @@ TREE = tuple(
 )
 
 
-EVIDENCE = Evidence.of(TREE, 1.0)
+LATTICE = Lattice.of(TREE, 1.0)
 
 
 def points(i: int) -> np.ndarray:
-    return EVIDENCE.centres[i] + POINTS
+    return LATTICE.centres[i] + POINTS
 
 
 def table(i: int) -> np.ndarray:  # (merit of the child, merit of its parent)
@@ -42,7 +42,7 @@ def table(i: int) -> np.ndarray:  # (merit of the child, merit of its parent)
 
 def joint(i: int) -> np.ndarray:
     """Of the merits of attempt 4 or 1 and its parent, by sums over all the others."""
-    own = EVIDENCE.runs
+    own = LATTICE.runs
     four = own[4] * (own[5] @ table(5))
     three, two = own[3] @ table(3), own[2] @ table(2)
     if i == 4:
@@ -55,7 +55,7 @@ def joint(i: int) -> np.ndarray:
 
 @pytest.mark.parametrize("i", [1, 4])
 def test_messages_give_what_sums_over_all_merits_give(i):
-    effect, pairs = Belief.of(EVIDENCE, PRIOR).effect(i), joint(i)
+    effect, pairs = Belief.of(LATTICE, PRIOR).effect(i), joint(i)
     differences = (points(i)[:, None] - points(PARENTS[i])) * STEP
     assert effect.sure == pytest.approx(pairs[differences > 0].sum())
     assert effect.mean == pytest.approx((pairs * differences).sum())
@@ -69,7 +69,7 @@ def worth(effect: Distribution) -> float:
 
 
 def believed(*nodes: Node) -> Belief:
-    return Belief.of(Evidence.of(nodes, 1.0), PRIOR)
+    return Belief.of(Lattice.of(nodes, 1.0), PRIOR)
 
 
 def night(rng: np.random.Generator, edits: int, shares: tuple[float, float, float]) -> tuple[Node, ...]:

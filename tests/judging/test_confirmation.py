@@ -5,9 +5,8 @@ import dataclasses
 import numpy as np
 from judged import findings, next_run, scored_attempt, scored_run
 
-from agent.experiment import Attempt, Status
+from agent.experiment import Attempt, Findings, Status
 from agent.judging.champion import Again, Without
-from agent.judging.findings import Findings
 
 SIGMA = 0.01
 #  kept edits and what they truly bring, in sigma: attempt 2 is a passenger that was lucky

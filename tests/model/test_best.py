@@ -11,9 +11,7 @@ import pytest
 from commands import refused
 from nights import Grounds, make_repository, unigram
 
-from agent.experiment import Dawn, Proposal
-from agent.judging.findings import Findings
-from agent.judging.intervals import Interval
+from agent.experiment import Dawn, Findings, Interval, Proposal
 from agent.judging.noise import noise
 from agent.model.best_script import BestScript
 from agent.model.folder import model_card, write_folder
@@ -99,7 +97,7 @@ def test_the_script_that_dawn_confirmed_is_the_best_and_its_honest_gain_is_told(
     script = 0 if passengers else about
     found = Findings(about, script, 8, 0.2, 0.2, honest, None, (), passengers, None, None)
     with Journal.resume(night.folder("t") / "journal.sqlite") as journal:
-        journal.put_dawn(Dawn(1, about, 4, "2026-01-02T03:04:05Z", findings=dataclasses.asdict(found)))
+        journal.put_dawn(Dawn(1, about, 4, "2026-01-02T03:04:05Z", findings=found))
     facts = told(night)
     assert (facts["attempt"]["number"], facts["dawn"] is not None) == (best, is_about_it)
     said = "at dawn     +0.100000 [+0.050000, +0.150000] for #1, on fresh seeds"

@@ -17,7 +17,7 @@ from agent.night.plan import Begin, Flight, Plan, Wait
 from agent.night.state import NightContext
 from agent.pools.local import LocalPool
 from agent.pools.pool import Ended
-from agent.runs.jobs import AuditRun, Job
+from agent.runs.execute import AuditRun, Job
 
 WORKERS = ("left", "right")
 TRAINS = "    while (elapsed := "

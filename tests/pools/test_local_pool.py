@@ -14,7 +14,7 @@ from samples import NIGHT
 from agent.experiment import Ending, Lease, Run
 from agent.pools.local import LocalPool
 from agent.pools.pool import Ended
-from agent.runs.jobs import Measure, Trial
+from agent.runs.execute import Measure, Trial
 from agent.runs.runner import Runner
 from agent.sandbox.box import Open
 from agent.sandbox.watch import limits_of_machine

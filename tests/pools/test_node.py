@@ -15,7 +15,7 @@ from agent.pools import node as node_room
 from agent.pools.node import NodeWorker, Share, core_sets, drop, fetch, home, lacks, lock_one, night_folder, store
 from agent.pools.ray_pool import take_files
 from agent.records.place import new_id
-from agent.runs.jobs import Measure, Trial
+from agent.runs.execute import Measure, Trial
 from agent.runs.runner import Runner
 from agent.sandbox.box import Open
 from agent.sandbox.watch import ResourceLimits, limits_of_machine

@@ -15,8 +15,8 @@ from agent.pools.cluster import Cluster, Node, different, usual
 from agent.pools.node import Content, Returned, Share
 from agent.pools.pool import Ended
 from agent.pools.ray_pool import Killed, RayPool, shares_of_node, unusable
+from agent.runs.execute import AuditRun, Job, Measure, Trial
 from agent.runs.fixed import protocol
-from agent.runs.jobs import AuditRun, Job, Measure, Trial
 from agent.runs.runner import Runner
 from agent.sandbox.box import Open
 from agent.sandbox.watch import ResourceLimits

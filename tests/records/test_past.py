@@ -11,7 +11,20 @@ from judged import scored_attempt, scored_run
 from nights import Grounds, git, make_repository, unigram
 from samples import NIGHT, enter
 
-from agent.experiment import Attempt, Dawn, Decision, Ending, Kind, Noise, Proposal, Run, Score, Status, Summary
+from agent.experiment import (
+    Attempt,
+    Dawn,
+    Decision,
+    Ending,
+    Findings,
+    Kind,
+    Noise,
+    Proposal,
+    Run,
+    Score,
+    Status,
+    Summary,
+)
 from agent.records import shipped
 from agent.records.journal import Journal
 from agent.records.place import Place
@@ -166,7 +179,8 @@ def test_a_real_night_is_shipped_with_its_champion_and_findings(place):
     grounds = Grounds(place.repo.root)
     grounds.try_scripts("t", [unigram(SHARPNESS=0.7)])
     with Journal.resume(place.journal("t")) as journal:
-        journal.put_dawn(Dawn(1, 1, 4, "2026-01-02T03:04:05Z", None, {"script": 1, "honest": None}))
+        found = Findings(1, 1, 8, 0.1, 0.1, None, None, (), (), None, None)
+        journal.put_dawn(Dawn(1, 1, 4, "2026-01-02T03:04:05Z", None, found))
     told = nightshift(place, "export", "record", "--out", str(place.repo.root / "record"))
     assert told.returncode == 0, told.stderr
     files = {path.name: path.read_text() for path in (place.repo.root / "record").iterdir()}

@@ -9,10 +9,7 @@ from eventful import EFFECT, SCRIPT, fill
 from nights import PROJECT, make_repository
 
 from agent.errors import NightError
-from agent.experiment import (
-    incumbent,
-)
-from agent.judging.intervals import Interval
+from agent.experiment import incumbent
 from agent.judging.noise import noise
 from agent.records.journal import Journal
 from agent.records.place import Place
@@ -47,7 +44,7 @@ def test_a_record_is_what_the_attempts_say(place, facts):
     assert (later.status, [one.decision.kind for one in later.decisions]) == (None, ["crashed", "void"])
     assert first.runs[-1].holdout_bpb == pytest.approx(1.59)
     assert not question.is_idea
-    assert facts.findings.honest == Interval(**EFFECT)
+    assert facts.findings.honest == EFFECT
     assert [(edit.number, edit.runs) for edit in facts.findings.edits] == [(1, 2), (4, 0)]
 
 

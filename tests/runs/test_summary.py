@@ -5,8 +5,7 @@ import json
 import pytest
 
 from agent.experiment import Ending, Run, Summary
-from agent.runs.outputs import read_summary
-from agent.runs.train import slow
+from agent.runs.train import read_summary, slow
 
 TRUE = {
     "training_seconds": 300, "total_seconds": 310.5, "peak_vram_mb": 512.0, "mfu_percent": 0.0, "total_tokens_M": 0.0,

@@ -8,7 +8,7 @@ import mlx.core as mx
 import pytest
 
 from agent.experiment import Weights
-from agent.runs.outputs import HEADER_BYTES, count_weights, read_weights
+from agent.runs.train import HEADER_BYTES, count_weights, read_weights
 
 TWO = {"a": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}}
 TWO["b"] = {"dtype": "BF16", "shape": [4], "data_offsets": [24, 32]}

@@ -4,8 +4,7 @@ import dataclasses
 
 from charted import attempt, findings, night
 
-from agent.experiment import Kind
-from agent.judging.intervals import Interval
+from agent.experiment import Interval, Kind
 from agent.records.summary import summary_of
 from agent.view.ending import belief, tried_lines
 

@@ -6,8 +6,7 @@ import pytest
 from judged import findings, scored_attempt
 from samples import NIGHT
 
-from agent.experiment import Status
-from agent.judging.intervals import Interval
+from agent.experiment import Interval, Status
 from agent.records.record import Record
 from agent.view.findings import findings_lines, runs_to_tell
 from agent.view.words import dawn_line

@@ -7,9 +7,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from itertools import islice
 
-from agent.experiment import NOT_BELIEVED, Attempt, Ending, History, Kind, Status, kept
+from agent.experiment import NOT_BELIEVED, Attempt, Ending, History, Interval, Kind, Status, kept
 from agent.judging.failures import stopped_early, too_slow, training_failure
-from agent.judging.intervals import Interval
 from agent.proposers.author.excerpts import harmless_code, quoted
 from agent.proposers.briefing import Briefing, Curve
 from agent.script.dials import Value, dials_in, legible_dials, only_dials_differ, show

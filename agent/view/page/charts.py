@@ -18,8 +18,7 @@ from typing import Any
 import vl_convert
 from markupsafe import Markup
 
-from agent.experiment import NOT_BELIEVED, Attempt, Kind, Status
-from agent.judging.intervals import Interval
+from agent.experiment import NOT_BELIEVED, Attempt, Interval, Kind, Status
 from agent.records.record import Record
 from agent.records.summary import gain_bpb, summary_of
 from agent.script.dials import Value

@@ -10,8 +10,7 @@ from html.parser import HTMLParser
 import pytest
 from charted import HOSTILE, changed, every_outcome, long_night
 
-from agent.experiment import Noise
-from agent.judging.intervals import Interval
+from agent.experiment import Interval, Noise
 from agent.records.record import Home, Record
 from agent.view.page import charts
 from agent.view.page.page import Extras, diff, page, telling

@@ -11,8 +11,8 @@ from nights import Grounds, Quiet, make_repository, scripted_context, unigram
 from agent.errors import MachineError
 from agent.experiment import LOCAL, Night
 from agent.night.loop import run_night
-from agent.records import checksums
 from agent.records.journal import Journal
+from agent.runs.fixed import verify_pins
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +60,7 @@ TAMPERINGS: list[tuple[str, Callable[[Path], object], str]] = [
 @pytest.mark.parametrize(("name", "deed", "sentence"), TAMPERINGS)
 def test_what_is_not_as_it_was_is_named(pinned, tmp_path, name, deed, sentence):
     path = (pinned.fixed.parent if name.startswith("fixed") else pinned.data.parent) / name
-    checksums.verify(pinned.night, pinned.fixed)
+    verify_pins(pinned.night, pinned.fixed)
     if path.exists():
         shutil.copy(path, tmp_path / "aside")
     deed(path)
@@ -69,7 +69,7 @@ def test_what_is_not_as_it_was_is_named(pinned, tmp_path, name, deed, sentence):
     path.unlink(missing_ok=True)
     if (tmp_path / "aside").exists():
         shutil.copy(tmp_path / "aside", path)
-    checksums.verify(pinned.night, pinned.fixed)
+    verify_pins(pinned.night, pinned.fixed)
 
 
 def test_a_copy_beside_the_fixed_files_is_no_corpus(pinned):
@@ -78,7 +78,7 @@ def test_a_copy_beside_the_fixed_files_is_no_corpus(pinned):
     (pinned.fixed / name).write_bytes(content)
     change(pinned.data / name)
     with pytest.raises(MachineError, match=name):
-        checksums.verify(pinned.night, pinned.fixed)
+        verify_pins(pinned.night, pinned.fixed)
     (pinned.fixed / name).unlink()
     (pinned.data / name).write_bytes(content)
 
