@@ -111,20 +111,17 @@ def record_of(place: Place, tag: str | None) -> Record:
 # ---- an attempt ------------------------------------------------------------------------------------------------------
 
 
-def is_attempt(text: str) -> bool:
-    """Return whether a word can be the address of an attempt, and not the tag of a night."""
-    which = text.rpartition(":")[2]
-    return which in (BEST, CONFIRMED) or (which.isdecimal() and len(which) < 10)
+Meant = tuple[Place, Record, Attempt]
 
 
-def attempt_meant(text: str) -> tuple[Place, Record, Attempt]:
+def attempt_meant(text: str) -> Meant:
     """Return the attempt of this address with its night; raise NightError where there is none."""
-    if not is_attempt(text):
+    tag, _, which = text.rpartition(":")
+    if which not in (BEST, CONFIRMED) and not (which.isdecimal() and len(which) < 10):
         raise NightError(
             f"{text!r} is no attempt; give its number, {BEST} or {CONFIRMED}, and TAG: before that for another night "
             f"than the latest"
         )
-    tag, _, which = text.rpartition(":")
     place = place_meant(tag or None)
     record = record_of(place, tag or None)
     return place, record, attempt_in(record, which)

@@ -9,7 +9,7 @@ from agent.cli.find import find_night, known_tag, night_in, place_meant
 from agent.errors import NightError, NothingYet
 from agent.experiment import Attempt, Night, incumbent
 from agent.invocation import IDEAS as FOLDER
-from agent.invocation import SCRIPT, STARTER, typed
+from agent.invocation import typed
 from agent.lab.hardware import has_cuda_build
 from agent.night.briefing import briefing_of
 from agent.proposers.author.pages import compose, facts_page
@@ -18,7 +18,6 @@ from agent.proposers.catalogue.catalogue import listing
 from agent.proposers.catalogue.evidence import Prospect
 from agent.records.place import Place, read_script
 from agent.records.shipped import past_nights
-from agent.script.contract import read_text
 from agent.text import harmless_lines
 from agent.view.answer import plain
 from agent.view.ideas import EXPECTED, LEGEND, idea_facts, idea_lines, ideas_lines
@@ -37,15 +36,10 @@ def ideas(name: str = "", /) -> Answer:
     tag, _, slug = name.rpartition(":")
     place, night, history = _night(tag or None)
     best = incumbent(history)
-    if best is not None:
-        script, of = best.proposal.script, f"attempt {best.number} of night {night.tag}"
-    elif place is not None:
-        script, of = read_script(place), place.script
-    else:
-        script, of = read_text(STARTER / SCRIPT), f"nightshift's own {SCRIPT}"
-    file = STARTER / SCRIPT if place is None else place.script_path
-    past = () if place is None else past_nights(place, night.tag)
-    listed, faults = listing(file, night, script, history, past)
+    script = read_script(place) if best is None else best.proposal.script
+    of = place.script if best is None else f"attempt {best.number} of night {night.tag}"
+    file = place.script_path
+    listed, faults = listing(file, night, script, history, past_nights(place, night.tag))
     for fault in faults:
         print(fault, file=sys.stderr)
     if slug:
@@ -72,25 +66,14 @@ def _show(prospects: Sequence[Prospect], of: str) -> None:
     print_folded([*([LEGEND] if EXPECTED in lines[0] else []), last])
 
 
-def _night(tag: str | None) -> tuple[Place | None, Night, tuple[Attempt, ...]]:
-    """Return the night of this tag, or the latest, and its place; without any, one that would begin here now.
-
-    Where there is no script, there is no place.
-    """
-    try:
-        place = place_meant(tag)
-    except NightError:
-        if tag is not None:
-            raise
-        place = None
-    if place is not None and (tag is not None or place.tags()):
+def _night(tag: str | None) -> tuple[Place, Night, tuple[Attempt, ...]]:
+    """Return the night of this tag, or the latest, and its place; without any, one that would begin here now."""
+    place = place_meant(tag)
+    if tag is not None or place.tags():
         return place, *night_in(place, known_tag(place, tag))
-    if place is not None and not place.script_path.exists():
-        place = None
     kind = "metal" if sys.platform == "darwin" else "cuda" if has_cuda_build() else "cpu"
     nothing: dict[str, Any] = dict.fromkeys(("tag", "branch", "base", "device", "protocol", "data", "started"), "")
-    script = SCRIPT if place is None else place.script
-    return place, Night(**nothing, script=script, budget_s=300.0, seed=0, device_kind=kind), ()
+    return place, Night(**nothing, script=place.script, budget_s=300.0, seed=0, device_kind=kind), ()
 
 
 # ---- prompt ----------------------------------------------------------------------------------------------------------

@@ -3,19 +3,17 @@
 import os
 import shlex
 from collections.abc import Iterable
-from importlib.util import find_spec
 from pathlib import Path
 
 from agent.errors import NightError
 from agent.files import read_plain, write_plain
 from agent.git import Repo
-from agent.invocation import IDEAS, OWN, PACKAGE, SCRIPT, SKILL, STARTER, typed, typed_python
+from agent.invocation import IDEAS, OWN, PACKAGE, SCRIPT, SKILL, STARTER, typed
 from agent.text import harmless
 from agent.view.screen import print_folded, print_next
 
 IGNORE = ".gitignore"
 IGNORED = ("__pycache__/", ".venv/", "experiments/nights/", "*.before-take")
-IMPORTED = {*OWN} - {SCRIPT, "program.md"}
 SKILLS = (SKILL, SKILL.replace(".agents", ".claude"))  # where Codex and where Claude Code look
 MESSAGE = "Begin with the script of nightshift"
 
@@ -64,12 +62,12 @@ def init(folder: Path = Path(), /) -> None:
         "left as they are": ", ".join(name for name in kept if name != IGNORE),
     }
     print_folded([f"  {what}: {value}" for what, value in changes.items() if value] or ["  nothing was changed"])
-    if any(name.partition("/")[0] in IMPORTED for name in kept):
-        elsewhere = typed("init", "night")
-        print_folded(
-            [f"a night may fail with files that are not nightshift's; if it does, begin elsewhere: {elsewhere}"]
-        )
-    print_next(_next(), _first(folder, [name for name, path in in_repo.items() if path not in committed]))
+    next_commands = {
+        typed("doctor"): "is everything here that a night needs?",
+        typed("run", "--experiments", "3", "--budget-s", "10"): "a first look: minutes, no key, no data",
+        typed("run"): "five-minute experiments until you stop it",
+    }
+    print_next(next_commands, _first(folder, [name for name, path in in_repo.items() if path not in committed]))
 
 
 def _texts() -> dict[str, str]:
@@ -121,13 +119,3 @@ def _first(folder: Path, uncommitted: list[str]) -> Iterable[str]:
         yield f"cd {shlex.quote(str(folder))}"
     if SCRIPT in uncommitted:  # then `try` has nothing to compare an edit with
         yield f"git add {shlex.join(_short(uncommitted))} && git commit -m start"
-
-
-def _next() -> dict[str, str]:
-    """Return the commands that come next, as they are typed in the folder, each with what it is for."""
-    lines = {typed("doctor"): "first of all: MLX is not installed yet"} if find_spec("mlx") is None else {}
-    return lines | {
-        typed("run", "--experiments", "3", "--budget-s", "10"): "a first look: minutes, no key, no data",
-        typed("run"): "five-minute experiments until you stop it",
-        typed_python(SCRIPT): "one run by itself",
-    }

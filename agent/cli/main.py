@@ -1,11 +1,9 @@
 """Run the command line: find the command, act, return an exit code. Every error becomes a sentence here."""
 
 import inspect
-import shutil
 import sqlite3
 import sys
-import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, redirect_stdout, suppress
 from dataclasses import replace
 from difflib import get_close_matches
@@ -18,7 +16,7 @@ from agent.errors import NightHalted, NightshiftError, UsageError
 from agent.files import disk_is_broken, disk_is_full
 from agent.git import leave_surrounding_git
 from agent.invocation import typed
-from agent.text import harmless_lines, one_line
+from agent.text import one_line
 
 if TYPE_CHECKING:
     from cyclopts import App
@@ -29,48 +27,48 @@ COMMANDS = {
     "init": ("agent.cli.init:init", "make a folder ready for nights"),
     "run": ("agent.cli.run:run", "run a night, or go on with one"),
     "confirm": ("agent.cli.run:confirm", "re-test what a night has found, and drop what brings nothing"),
-    "try": (
-        "agent.cli.trying:try_edit",
-        "train, score, judge and record one edit of yours; --queue: leave it to a night",
-    ),
+    "try": ("agent.cli.trying:try_edit", "train, score, judge and record one edit of yours"),
     "note": ("agent.cli.steering:note", "tell a model or an agent something, from its next proposal on"),
     "stop": ("agent.cli.steering:stop", "end the running night after its current run"),
     "status": ("agent.cli.status:status", "what runs now, and how the latest night stands; --follow: live"),
-    "report": ("agent.cli.report:report", "a page for a browser, or a picture: what was tried, and what helped"),
+    "report": ("agent.cli.report:report", "a page for a browser: what was tried, and what helped"),
     "serve": ("agent.cli.report:serve", "the report as a live page on this machine"),
-    "results": ("agent.cli.results:results", "the ledger as a table"),
-    "show": (
-        "agent.cli.show:show",
-        "the best attempt, or any other: all about it, its edit, script or log; A B: compared",
-    ),
+    "results": ("agent.cli.lists:results", "the ledger as a table"),
+    "show": ("agent.cli.show:show", "the best attempt or another: all about it; --diff: its edit"),
     "ideas": ("agent.cli.ideas:ideas", "the known ideas: what is expected of each, and whether it applies"),
     "prompt": ("agent.cli.ideas:prompt", "what a language model would be told now; --facts: an agent"),
     "take": ("agent.cli.take:take", "put an attempt's script into the working tree"),
     "sample": ("agent.cli.sample:sample", "continue a text with a kept model"),
-    "export": ("agent.cli.export:export", "write attempts for other programs, a model for mlx-lm, or a night's record"),
-    "nights": ("agent.cli.nights:nights", "all nights here: state, attempts, best, honest gain, size"),
-    "pack": ("agent.cli.pack:pack", "write a night into one file, for another machine or to make room"),
+    "export": ("agent.cli.export:export", "tables of attempts, a model for mlx-lm, or a night's record"),
+    "nights": ("agent.cli.lists:nights", "all nights here: state, attempts, best, honest gain, size"),
+    "pack": ("agent.cli.pack:pack", "write a night into one file, to move it or to make room"),
     "unpack": ("agent.cli.pack:unpack", "put a night that was packed beside those here"),
     "profile": ("agent.cli.machine:profile", "where the time of a training step goes, phase by phase"),
-    "doctor": ("agent.cli.machine:doctor", "check Python, MLX, BLAS, script, git, disk, memory and data"),
+    "doctor": ("agent.cli.machine:doctor", "check whether this machine has what a night needs"),
     "mcp": ("agent.mcp:mcp", "the commands as tools for coding agents"),
 }
+OVERVIEW = """\
+Usage: {nightshift} COMMAND …
+
+Research on one training script overnight: propose, commit, train, score, keep
+what is better.
+
+Commands:
+{commands}
+
+{nightshift} COMMAND --help explains a command. A night is named by its
+TAG, an attempt by its number, best or confirmed, of the latest night;
+TAG:4 and TAG:best are of another.
+
+Examples:
+  {nightshift} init night                          # a folder of your own
+  {nightshift} run                                 # until you stop it
+  {nightshift} run --experiments 3 --budget-s 10   # a first look
+  {nightshift} run --hours 8 --tag wide            # a night
+  {nightshift} run --llm openai:gpt-5              # ideas of a model, too
+  {nightshift} try -m "warm up longer, to ..."     # one edit of yours
+  {nightshift} show 4 --diff                       # the edit of one attempt"""
 Command = Callable[..., Answer | None]
-RESEARCH = "Research on one training script overnight: propose, commit, train, score, keep what is better."
-EXAMPLES = {
-    "init night": "a folder with all that a night needs; it is named night",
-    "run": "five-minute experiments until you stop it",
-    "run --experiments 3 --budget-s 10": "a first look",
-    "run --hours 8 --tag wide": "a night; the same command with the tag goes on after a stop",
-    "run --llm openai:gpt-5": "ideas from a model, the catalogue, the search and the queue, as each earns them",
-    'try -m "warm up longer, to ..."': "one edit of yours: train, score, judge, record",
-    "status": "how it goes, and results: the ledger as a table",
-    "show 4": "one attempt: what, why, how it ended; show 4 --diff: its edit",
-}
-ADDRESSES = (
-    "A night is named by its TAG, an attempt by its number, best or confirmed, of the latest night; TAG:4 and TAG:best "
-    "are of another."
-)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -122,20 +120,12 @@ def _answer(words: Sequence[str], given: Sequence[str], is_json: bool) -> Answer
     if (sentence := answer.error) is not None:
         if answer.facts.get("state") == "unfinished":
             answer = replace(answer, facts={"go_on_with": typed(*given), **answer.facts})
+        from agent.view.screen import print_folded  # which takes long to import
+
         with suppress(OSError):  # the terminal may be gone
             more = f"; go on with: {answer.facts['go_on_with']}" if "go_on_with" in answer.facts else ""
-            _complain(f"nightshift: {harmless_lines(sentence)}{more}")
+            print_folded(f"nightshift: {sentence}{more}".split("\n"), stderr=True)
     return answer
-
-
-def _complain(sentence: str) -> None:
-    """Print a sentence to stderr, folded between words on a terminal."""
-    if not sys.stderr.isatty():
-        print(sentence, file=sys.stderr)
-        return
-    from agent.view.screen import print_folded  # which takes long to import
-
-    print_folded(sentence.split("\n"), stderr=True)
 
 
 def _in_words(error: NightHalted | OSError | sqlite3.OperationalError, given: Sequence[str]) -> str:
@@ -213,21 +203,5 @@ def app_of(command: Command, name: str) -> "App":
 
 def overview() -> str:
     """Return the text of `nightshift --help`."""
-    columns = shutil.get_terminal_size().columns - 2
-    commands = _table({f"  {name}": summary for name, (_, summary) in COMMANDS.items()}, columns)
-    examples = _table({f"  {typed()} {words}": what for words, what in EXAMPLES.items()}, columns)
-    each = textwrap.fill(f"{typed('COMMAND', '--help')} explains a command. {ADDRESSES}", columns)
-    head = [f"Usage: {typed()} COMMAND …", "", textwrap.fill(RESEARCH, columns), "", "Commands:"]
-    return "\n".join([*head, *commands, "", each, "", "Examples:", *examples])
-
-
-def _table(rows: Mapping[str, str], columns: int) -> Iterator[str]:
-    """Write words beside their names; below them where the names are wide."""
-    width = max(map(len, rows)) + 2
-    is_wide = width + 24 > columns
-    indent = " " * (6 if is_wide else width)
-    for name, words in rows.items():
-        if is_wide:
-            yield name
-        begun = indent if is_wide else f"{name:<{width}}"
-        yield textwrap.fill(words, columns, initial_indent=begun, subsequent_indent=indent)
+    commands = "\n".join(f"  {name:<9}{summary}" for name, (_, summary) in COMMANDS.items())
+    return OVERVIEW.format(nightshift=typed(), commands=commands)

@@ -1,11 +1,9 @@
 """A night in one file, for another machine or to make room: nightshift pack, nightshift unpack."""
 
 import re
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
-from rich.console import Console
 from rich.filesize import decimal
 
 from agent.archive.pack import LeftOut
@@ -13,13 +11,12 @@ from agent.archive.pack import pack as write_file
 from agent.archive.unpack import unpack as read_file
 from agent.archive.unpack import work_folder
 from agent.cli.find import known_tag
-from agent.cli.nights import told_of
+from agent.cli.lists import told_of
 from agent.cli.options import SCRIPT
 from agent.errors import NightError
-from agent.experiment import Night, Status, incumbent
+from agent.experiment import Status, incumbent
 from agent.git import Repo, valid_tag
 from agent.invocation import typed
-from agent.lab import hardware
 from agent.model.weights import NAME
 from agent.night.lock import only_night
 from agent.night.opening import at_home, missing_corpus
@@ -29,7 +26,7 @@ from agent.records.place import Place
 from agent.records.results import write_ledger
 from agent.records.terms import as_words
 from agent.sandbox.environment import TMP
-from agent.text import counted, harmless
+from agent.text import counted
 from agent.view.screen import print_folded
 
 LOSSES = ".f32"
@@ -72,8 +69,8 @@ def pack(
         summary = told_of(place, tag)
         if remove:
             write_ledger(place)  # whose rows stay when the journal is away
-        with _working(f"packing night {tag}"):
-            contents = write_file(place, tag, file, summary, is_left_out, remove=remove)
+        print(f"packing night {tag} …", flush=True)
+        contents = write_file(place, tag, file, summary, is_left_out, remove=remove)
     then = f"unpack it with: {typed('unpack', tag if remove else file.name)}"
     if not remove:
         then = f"it stays here, too: go on in one place alone; in the other repository {then}"
@@ -134,13 +131,13 @@ def unpack(file: str, /) -> None:
             missing = f"there is no file {file}, and no night of that name is packed away here"
             what = f"night {file} is here, and not packed" if place.journal(file).exists() else missing
             raise NightError(f"{what}; see the nights with: {typed('nights')}")
-    with only_night(place.repo.common_dir), _working(f"unpacking {path}"):
+    with only_night(place.repo.common_dir):
+        print_folded([f"unpacking {path} …"])
         unpacked = read_file(place, path, at_home)
     night = unpacked.night
     lines = [f"unpacked night {night.tag} from {path}", *unpacked.notes]
-    obstacle = unpacked.obstacle or _other_device(night)
-    if obstacle is not None:
-        lines.append(f"night {night.tag} can be read here, and not go on: {obstacle}")
+    if unpacked.obstacle is not None:
+        lines.append(f"night {night.tag} can be read here, and not go on: {unpacked.obstacle}")
     else:
         if not unpacked.has_corpus:
             lines.append(missing_corpus(night, place.folder(night.tag)))
@@ -149,25 +146,3 @@ def unpack(file: str, /) -> None:
             lines.append("give the programs and servers that it names again, if the file is not somebody else's")
         lines.append(f"go on with: {typed('run', '--tag', night.tag, *words)}")
     print_folded(lines)
-
-
-def _other_device(night: Night) -> str | None:
-    """Return why the night cannot go on where this device has another name; None also where `run` has to find out.
-
-    Of a night whose workers have some cores each, only the processor is compared, and of one on a cluster nothing.
-    """
-    hardware.tune()
-    here, terms = hardware.device_name(), night.terms
-    names = {name.rpartition(" (")[0] if terms.cores_each else name for name in (here, night.device)}
-    if terms.pool != "local" or len(names) == 1:
-        return None
-    return f"it ran on {harmless(night.device)}, and this is {here}"
-
-
-def _working(sentence: str) -> AbstractContextManager[object]:
-    """Say what takes a while; a pipe is told as well."""
-    console = Console(stderr=True)
-    if console.is_terminal:
-        return console.status(sentence)
-    print(f"{sentence} …", flush=True)
-    return nullcontext()

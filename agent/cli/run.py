@@ -1,7 +1,6 @@
 """The commands that train: a night, which says what it works with, and the confirmation of what it found."""
 
 import os
-import re
 import statistics
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -21,7 +20,7 @@ from agent.invocation import typed
 from agent.judging.judges import judge_in_words
 from agent.lab.corpus import DATASETS
 from agent.night.dawn import confirm_night, in_words, is_interrupted
-from agent.night.limits import Limits, clock, expected_run_s, pace_words
+from agent.night.limits import Limits, clock, pace_words
 from agent.night.loop import run_night
 from agent.night.opening import Request, committed, open_context
 from agent.night.state import NightContext, State
@@ -116,8 +115,7 @@ def greet(context: NightContext) -> None:
     say(f"night {night.tag} on branch {short(night.branch)}")
     for name, fact in _facts(context):
         say(f"  {name:<9}{fact}")
-    runs, them = ("current run", "the run") if night.terms.workers == 1 else ("runs in flight", "them")
-    say(f"  Ctrl-C ends after the {runs}, a second one ends {them} too")
+    say("  Ctrl-C ends after the runs in flight, a second one ends these too")
 
 
 def _facts(context: NightContext) -> Iterator[tuple[str, str]]:
@@ -125,7 +123,7 @@ def _facts(context: NightContext) -> Iterator[tuple[str, str]]:
     night, runner, place, state = context.runner.night, context.runner, context.place, context.state()
     terms, leases = night.terms, leases_of_night(night)
     others = [tag for tag in place.tags() if tag != night.tag]
-    if others and not state.attempts and re.fullmatch(r"[a-z]{3}\d\d(-\d+)?", night.tag):  # its user named none
+    if others and not state.attempts:
         go_on = typed("run", "--tag", others[-1])
         yield "before", f"{others[-1]} was the last night here; to go on with that one instead: {go_on}"
     yield "script", str(place.script_path)
@@ -133,7 +131,10 @@ def _facts(context: NightContext) -> Iterator[tuple[str, str]]:
     yield "budget", f"{night.budget_s:g} s of training a run; {_until(context, state)}"
     if is_look(night.budget_s):
         yield "scores", "of a quarter of the validation text, as a run is shorter than a minute: a first look"
-    yield "pace", _pace(context, state)
+    dawn_runs = context.limits.runs_at_dawn(replace(state.pace, workers=terms.workers))
+    pace = pace_words(state.attempts, context.limits.left(state.ideas), dawn_runs, terms.workers)
+    if pace is not None:
+        yield "pace", pace
     for line in _workers(context, leases):
         yield "workers", line
     trains_here = terms.ray_address is None  # on a cluster of other machines, this one's company says nothing
@@ -163,15 +164,6 @@ def _until(context: NightContext, state: State) -> str:
     if _drains(context):
         until.append("until the queue is empty")
     return ", ".join(until) or "until stopped"
-
-
-def _pace(context: NightContext, state: State) -> str:
-    night, limits, workers = context.runner.night, context.limits, context.runner.night.terms.workers
-    dawn_runs = limits.runs_at_dawn(replace(state.pace, workers=workers))
-    guess = workers * 3600 / expected_run_s(night.budget_s)
-    return pace_words(state.attempts, limits.left(state.ideas), dawn_runs, workers) or (
-        f"at a guess {guess:.0f} experiments an hour; the runs of attempt 0 will tell"
-    )
 
 
 def _workers(context: NightContext, leases: Sequence[Lease]) -> list[str]:

@@ -6,7 +6,6 @@ from typing import Annotated
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
-from rich.console import Console
 
 from agent.cli.answer import Answer
 from agent.cli.find import BEST, attempt_meant
@@ -47,9 +46,8 @@ def sample(
     with Journal.read(place.journal(record.tag)) as journal:
         night, script = journal.night(), journal.attempt(chosen.number).proposal.script
     seed = secrets.randbits(32) if seed is None else seed
-    waiting = Console(stderr=True).status(f"attempt {chosen.number} of night {night.tag} continues the text")
     try:
-        with like_ctrl_c(), waiting:
+        with like_ctrl_c():
             folder = place.folder(record.tag)
             more = continue_text(
                 night, folder, script, weights.path, text, tokens=tokens, temperature=temperature, seed=seed

@@ -1,13 +1,13 @@
-"""One attempt in full, its edit, its script and its log, and two attempts or nights side by side: nightshift show."""
+"""One attempt in full, its edit, its script and its log, and two attempts side by side: nightshift show."""
 
 import re
-from dataclasses import dataclass
 
 from agent.cli.answer import Answer
-from agent.cli.find import BEST, attempt_in, attempt_meant, is_attempt, not_here, place_meant, record_of, script_of
+from agent.cli.find import BEST, Meant, attempt_meant, not_here, script_of
 from agent.cli.options import Seed
 from agent.errors import NightError, NothingYet
 from agent.experiment import Attempt, Ending, attempt_ref
+from agent.invocation import typed
 from agent.model.weights import find_weights
 from agent.night.lock import holder
 from agent.records.place import Place, run_folder
@@ -48,14 +48,14 @@ def show(
     log: bool = False,
     seed: Seed | None = None,
 ) -> Answer:
-    """Tell everything about one attempt, or compare two attempts, or two nights by their best scripts.
+    """Tell everything about one attempt, or compare two.
 
     Of two it shows scores with their intervals, gains, dials, sizes, speed and time where they differ, and says in one
     sentence how sure the difference is.
 
     Args:
-        attempt: its number, best (default) or confirmed, as in 4, wide:4, wide:best; of two also the TAG of a night
-        other: the attempt or night to compare it with
+        attempt: its number, best (default) or confirmed, as in 4, wide:4, wide:best
+        other: the attempt to compare it with
         diff: show its edit instead; of two, how the script of the first becomes that of the second
         script: print its script instead
         log: show the end of its training log instead
@@ -64,7 +64,7 @@ def show(
     if other is not None:
         if script or log:
             raise NightError(f"--script and --log are of one attempt; leave {other} out")
-        both = _named(attempt), _named(other)
+        both = attempt_meant(attempt), attempt_meant(other)
         return _edit_between(*both) if diff else _compared(*both)
     if sum((diff, script, log)) > 1:
         raise NightError("--diff, --script and --log exclude each other; give one of them")
@@ -87,6 +87,7 @@ def _all(place: Place, record: Record, attempt: Attempt) -> Answer:
     is_running = who is not None and who.tag == record.tag
     latest_seed = attempt.runs[-1].seed if attempt.runs else record.night.seed
     folder = run_folder(place.folder(record.tag), attempt.number, latest_seed).parent
+    log = folder / f"seed{latest_seed}" / LOG
     ended = [run for run in attempt.runs if run.ending is not Ending.RUNNING]
     last_lines = ended[-1].last_lines if ended and ended[-1].ending is Ending.CRASHED else ""
     before, after = (Scored.of(record, side) for side in (record.attempt(0), attempt))
@@ -105,7 +106,7 @@ def _all(place: Place, record: Record, attempt: Attempt) -> Answer:
         dawn=findings if findings is not None and attempt.number in (findings.champion, findings.script) else None,
         folder=str(folder) if folder.exists() else None,
         weights=None if weights is None else str(weights.path),
-        log=_log_file(place, record.tag, attempt.number, latest_seed),
+        log=str(log) if log.exists() else None,
         traceback=harmless_lines(last_lines) or None,
     )
 
@@ -128,29 +129,20 @@ def _all(place: Place, record: Record, attempt: Attempt) -> Answer:
     return Answer(plain(answer), print_all)
 
 
-def _log_file(place: Place, tag: str, number: int, seed: int) -> str | None:
-    log = run_folder(place.folder(tag), number, seed) / LOG
-    return str(log) if log.exists() else None
-
-
 def _log(place: Place, record: Record, attempt: Attempt, seed: int | None) -> Answer:
-    """Return the end of the training log of a run; where the file is gone, the last lines that the journal keeps."""
+    """Return the end of the training log of a run; raise NightError where it has none."""
     runs = [run for run in attempt.runs if seed in (None, run.seed)]
     if not runs:
         seeds = ", ".join(map(str, dict.fromkeys(run.seed for run in attempt.runs))) or "none yet"
         which = "run" if seed is None else f"run with seed {seed}"
         raise NightError(f"attempt {attempt.number} of night {record.tag} has no {which}; there are: {seeds}")
-    run, head = runs[-1], ""
-    text = log_tail(place, record.tag, attempt.number, run.seed, LOG_LINES)
+    seed = runs[-1].seed
+    text = log_tail(place, record.tag, attempt.number, seed, LOG_LINES)
     if text is None:
-        text = "\n".join(harmless_lines(run.last_lines).splitlines()[-LOG_LINES:])
-        head = "the log itself is gone; its last lines, as the journal keeps them:\n"
-        if not text:
-            named = f"attempt {attempt.number} with seed {run.seed}"
-            raise NightError(f"the log of {named} is not here, and no line of it is kept")
-    file = _log_file(place, record.tag, attempt.number, run.seed)
-    answer = LogAnswer(record.tag, attempt.number, run.seed, file, text)
-    return Answer(plain(answer), lambda: print(f"{head}{text}"))
+        see = typed("show", f"{record.tag}:{attempt.number}")
+        raise NightError(f"the log of attempt {attempt.number} with seed {seed} is not here; what is kept is in: {see}")
+    file = str(run_folder(place.folder(record.tag), attempt.number, seed) / LOG)
+    return Answer(plain(LogAnswer(record.tag, attempt.number, seed, file, text)), lambda: print(text))
 
 
 def _edit(place: Place, record: Record, attempt: Attempt) -> Answer:
@@ -172,57 +164,32 @@ def _edit(place: Place, record: Record, attempt: Attempt) -> Answer:
 # ---- two of them -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
-    """Hold the attempt that one of the two words means."""
-
-    place: Place
-    record: Record
-    attempt: Attempt
-
-    @property
-    def name(self) -> str:
-        return f"{self.record.tag}:{self.attempt.number}"
-
-    def script(self) -> str:
-        return script_of(self.place, self.record, self.attempt)
-
-    def side(self) -> Side:
-        """Return the attempt with its dials: of the script, where it is here, else those that the night has turned."""
-        try:
-            script = self.script()
-        except NightError:
-            return Side(self.record, self.attempt, settings(self.record).get(self.attempt.number))
-        kind = self.record.night.device_kind
-        return Side(self.record, self.attempt, dials_in(script, kind), skeleton_in(script, kind))
-
-
-def _named(word: str) -> Named:
-    """Return the attempt that a word of the command line means; of a night, its best."""
-    if is_attempt(word):
-        return Named(*attempt_meant(word))
-    place = place_meant(word)
-    record = record_of(place, word)
-    return Named(place, record, attempt_in(record, BEST))
-
-
-def _edit_between(a: Named, b: Named) -> Answer:
+def _edit_between(a: Meant, b: Meant) -> Answer:
     """Return how the script of A becomes that of B."""
-    scripts = a.script().splitlines(), b.script().splitlines()
-    text = "".join(f"{line}\n" for line in diff_lines(*scripts, a.name, b.name))
-    shown = harmless_lines(text.removesuffix("\n")) if text else f"{a.name} and {b.name} are the same script"
-    return Answer(plain(ScriptsCompared(a.name, b.name, text)), lambda: print(shown))
+    before, after = (f"{record.tag}:{attempt.number}" for _, record, attempt in (a, b))
+    lines = diff_lines(script_of(*a).splitlines(), script_of(*b).splitlines(), before, after)
+    text = "".join(f"{line}\n" for line in lines)
+    shown = harmless_lines(text.removesuffix("\n")) if text else f"{before} and {after} are the same script"
+    return Answer(plain(ScriptsCompared(before, after, text)), lambda: print(shown))
 
 
-def _compared(a: Named, b: Named) -> Answer:
-    if a.name == b.name:
-        raise NightError(f"{a.name} cannot be compared with itself; name another attempt or night")
-    sides = a.side(), b.side()
+def _side(place: Place, record: Record, attempt: Attempt) -> Side:
+    """Return the attempt with its dials: of the script, where it is here, else those that the night has turned."""
+    try:
+        script = script_of(place, record, attempt)
+    except NightError:
+        return Side(record, attempt, settings(record).get(attempt.number))
+    kind = record.night.device_kind
+    return Side(record, attempt, dials_in(script, kind), skeleton_in(script, kind))
+
+
+def _compared(a: Meant, b: Meant) -> Answer:
+    sides = _side(*a), _side(*b)
     answer = compared(*sides)
 
     def print_beside() -> None:
         print_folded(
-            [f"{letter}  {side.name}: {harmless(side.attempt.title)}" for letter, side in (("A", a), ("B", b))]
+            [f"{letter}  {side.name}: {harmless(side.attempt.title)}" for letter, side in zip("AB", sides, strict=True)]
         )
         print("\n".join(table_lines(COLUMNS, rows(*sides, answer.dials), terminal_width())))
         print_folded([answer.sentence], VERDICT)

@@ -1,7 +1,6 @@
 """The script of an attempt, put into the working tree: nightshift take."""
 
 import os
-import shlex
 import stat
 from contextlib import suppress
 from itertools import chain, count
@@ -41,7 +40,7 @@ def take(attempt: str = BEST, /, *, script: Path | None = None) -> Answer:
         raise NothingYet(f"no night has run here yet: edit {place.script} as it stands, and try it")
     source, record, chosen = attempt_meant(attempt)
     ref = attempt_ref(record.tag, chosen.number)
-    path = record.night.script or _path_of(source, ref)
+    path = record.night.script or place.script
     content = script_of(Place(source.repo, path), record, chosen).encode(errors="surrogateescape")
     file = place.script_path if script is not None else place.repo.root / path
     _check(file, place.repo)
@@ -50,12 +49,11 @@ def take(attempt: str = BEST, /, *, script: Path | None = None) -> Answer:
             f"night {record.tag} has its script in {path}, where no training script is here; name the file to write "
             f"with --script"
         )
-    kept = _kept(place, source, record, file)
     before = file.read_bytes() if file.exists() else None
     aside = None
     if before != content:
         mode = None if before is None else stat.S_IMODE(file.stat().st_mode)
-        if before is not None and before not in kept:
+        if before is not None and before not in _kept(place, source, record, file):
             names = chain((f"{file}.before-take",), (f"{file}.before-take-{number}" for number in count(2)))
             aside = Path(next(name for name in names if not os.path.lexists(name)))
             _write(aside, before, mode)
@@ -72,22 +70,11 @@ def take(attempt: str = BEST, /, *, script: Path | None = None) -> Answer:
         before_take=None if aside is None else str(aside),
     )
     is_now = "was already" if answer.was_there else "is now"
-    lines = [f"{_shown(file)} {is_now} attempt {chosen.number} of night {record.tag}: {harmless(chosen.title)}"]
-    lines += [] if aside is None else [f"as it was before: {_shown(aside)}"]
+    lines = [
+        f"{os.path.relpath(file)} {is_now} attempt {chosen.number} of night {record.tag}: {harmless(chosen.title)}"
+    ]
+    lines += [] if aside is None else [f"as it was before: {os.path.relpath(aside)}"]
     return Answer(plain(answer), lambda: print_folded(lines))
-
-
-def _path_of(place: Place, ref: str) -> str:
-    """Return where a night without a journal here has its script: by what an attempt's commit changes."""
-    with suppress(RepoError):
-        changed = place.repo.git("diff-tree", "-r", "--name-only", "--no-commit-id", ref).splitlines()
-        if len(changed) == 1:
-            return changed[0]
-    return place.script
-
-
-def _shown(file: Path) -> str:
-    return shlex.quote(os.path.relpath(file))
 
 
 def _write(file: Path, content: bytes, mode: int | None) -> None:
@@ -123,14 +110,13 @@ def _is_script(repo: Repo, path: str) -> bool:
 
 def _check(file: Path, repo: Repo) -> None:
     """Raise NightError where writing the file would change something outside of the working tree, or no script."""
-    if file.is_symlink() or not file.parent.resolve().is_relative_to(repo.root.resolve()):
+    root, target = repo.root.resolve(), file.resolve()
+    if file.is_symlink() or not target.is_relative_to(root):
         raise NightError(
-            f"{file} leads to {file.resolve()}; take writes plain files of the working tree only: remove the link, or "
-            f"name another file with --script"
+            f"{file} leads to {target}, and take writes plain files in {root} only; name a file there with --script"
         )
-    check_plain(file)
-    if any(part.casefold() == ".git" for part in file.resolve().relative_to(repo.root.resolve()).parts):
+    if any(part.casefold() == ".git" for part in target.relative_to(root).parts):
         raise NightError(f"{file} lies in git's own folder, where no script is; name the script with --script")
     if file.is_dir() or not file.parent.is_dir():
-        wrong = f"{file} is a folder" if file.is_dir() else f"{file.parent} is no folder"
-        raise NightError(f"{wrong}; name the script with --script")
+        raise NightError(f"{file} is a folder, or lies in none; name the script with --script")
+    check_plain(file)

@@ -184,7 +184,7 @@ class LogAnswer:
     tag: str
     attempt: int
     seed: int  # of the run
-    log: str | None  # the whole file; null: it is gone, and text is what the journal keeps
+    log: str  # the whole file
     text: str  # its last lines, without control characters
 
 
@@ -203,7 +203,7 @@ class DiffAnswer:
 
 @dataclass(frozen=True, slots=True)
 class CompareAnswer:
-    """Hold two attempts, and which is better; a night stands for its best."""
+    """Hold two attempts, and which is better."""
 
     a: AttemptOfNight
     b: AttemptOfNight
@@ -218,7 +218,7 @@ class CompareAnswer:
 class ScriptsCompared:
     """Hold how the first script becomes the second."""
 
-    a: str  # TAG:N, or the TAG of a night, for its best script
+    a: str  # TAG:N
     b: str  # the other one
     diff: str  # unified
 

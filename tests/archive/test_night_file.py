@@ -313,11 +313,6 @@ def test_where_no_sandbox_works_a_night_from_a_file_does_not_go_on(file, other, 
         assert journal.night().terms.sandbox == "require"
 
 
-def test_a_night_of_another_device_can_be_read(file, other):
-    tampered(file, with_journal("UPDATE night SET value = 'a GPU' || char(27) || '[2K' WHERE fact = 'device'"))
-    assert "can be read here, and not go on: it ran on a GPU\\x1b[2K, and this is" in done(other, "unpack", str(file))
-
-
 # ---- damaged and hostile files ---------------------------------------------------------------------------------------
 
 

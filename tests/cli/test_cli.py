@@ -22,7 +22,7 @@ from nights import PROJECT, SCRIPTS, Grounds, command, environment, git, make_re
 from terminals import Terminal
 
 from agent import __version__
-from agent.cli.main import COMMANDS, app_of, command_named, main, overview
+from agent.cli.main import COMMANDS, app_of, command_named, main
 from agent.cli.options import NightOptions, RunOptions
 from agent.cli.run import named_text
 from agent.experiment import Ending, Proposal
@@ -43,12 +43,7 @@ def test_the_bare_name_and_version_are_answered(grounds, words):
     done = grounds.nightshift(*words)
     assert done.returncode == 0
     assert done.stdout == f"nightshift {__version__}\n" if words else "Examples:" in done.stdout
-
-
-@pytest.mark.parametrize("columns", [60, 120])
-def test_the_help_fits_into_any_terminal(monkeypatch, columns):
-    monkeypatch.setenv("COLUMNS", str(columns))
-    assert max(map(len, overview().splitlines())) <= columns
+    assert max(map(len, done.stdout.splitlines())) <= 80
 
 
 def test_a_misspelt_command_is_told_from_the_one_with_a_similar_name_folded_on_a_terminal(grounds):
@@ -222,15 +217,11 @@ def test_a_question_in_a_folder_without_nights_is_answered_without_words_of_git(
         assert not re.search(r"\bgit\b|repository|commit", said.replace(str(tmp_path), ""))
 
 
-@pytest.mark.parametrize("words", ["status", "results", "nights", "show 0", "status --follow", "stop", "note hello"])
+@pytest.mark.parametrize("words", ["results", "status --follow", "stop", "note hello"])
 def test_a_night_that_still_prepares_its_text_is_not_told_to_begin(grounds, words):
     with only_night(grounds.root / ".git"):
         said = nothing_yet(grounds.nightshift(*words.split()))
     assert "a night has just begun here and has no name yet; give the command again in a moment" in said
-
-
-def test_where_no_night_has_run_none_is_packed(grounds):
-    assert nothing_yet(grounds.nightshift("pack")) == "no night has run here yet; begin with: nightshift run"
 
 
 def script(text: str) -> Callable[[Path], object]:
@@ -243,8 +234,6 @@ def script(text: str) -> Callable[[Path], object]:
         (lambda root: (root / "train_mlx.py").unlink(), "train_mlx.py does not exist; run from the folder of your"),
         (lambda root: (root / "train_mlx.py").write_bytes(b"\xff\xfe"), "cannot be read as a UTF-8 text file"),
         (script("def main():\n    pass\n\ndef load_model(:\n"), "train_mlx.py line 4 does not parse: "),
-        (script("def load_model(path): ...\n"), "train_mlx.py breaks the contract: define main(), which trains"),
-        (script(unigram().replace("[0.1, 2.0]", "[0.1, 2.O]")), "line 14: the range '[0.1, 2.O]' of dial SHARPNESS"),
         (script((SCRIPTS / "weightless.py").read_text()), "the script has no dial with a range"),
         (lambda root: (root / "prepare.py").unlink(), "prepare.py is missing, and every run needs it; add"),
         (lambda root: (root / "prepare.py").write_text("import nowhere"), "'nowhere'; install the missing package"),
@@ -267,30 +256,23 @@ LOCAL = "openai:toy@http://127.0.0.1:9/v1"
     [
         ("--tag ../up", "'../up' is no tag; use letters"),
         ("--tag seen", "tag seen is taken by refs or ledger rows whose journal is not here; use --tag seen-2"),
-        ("--tag old", "tag old is taken by refs or ledger rows whose journal is not here; use --tag old-2"),
         ("--script nowhere/train_mlx.py", "nowhere is not a folder"),
         ("--budget-s nan", 'Invalid value "nan" for --budget-s. '),
         ("--experiments 0", 'Invalid value "0" for --experiments. '),
-        ("--seed 4294967296", 'Invalid value "4294967296" for --seed. '),
         ("--dawn -1", 'Invalid value "-1" for --dawn. Must be >= 0'),
         ("--price 1", "--price: '1' is not two prices, or three, in dollars for a million tokens"),
-        ("--price 1,2,nan", "--price"),
         ("--command 'half", "for --command. It is no command line (No closing quotation)"),
         ("--proposer oracle", 'Invalid value "oracle" for --proposer. Choose from search,'),
         ("--judge blind", 'Invalid value "blind" for --judge. Choose from: "balanced"'),
         ("--proposer llm", "--proposer llm needs --llm SPEC, as in: nightshift run --proposer llm --llm openai:"),
-        (f"--proposer search --llm {LOCAL}", "--llm is set, but --proposer search asks it nothing; use llm or mix"),
         ("--price 1,2", "--price says nothing without --llm SPEC"),
         (f"--proposer llm --llm {LOCAL} --max-cost 5", "--max-cost 5 cannot be kept without a price"),
-        ("--proposer llm --llm gpt", "'gpt' names no language model; write PROVIDER:MODEL[@URL], as in"),
         ("--command no-such-agent", "no-such-agent, the program of --command, is not on"),
         ("--confirm 2", "--confirm is for --judge greedy; balanced decides by itself how often to measure"),
     ],
 )
 def test_options_that_do_not_fit_are_refused_before_anything_is_written(grounds, options, sentence):
     grounds.git("update-ref", "refs/heads/experiments/5min-seen", "HEAD")
-    old = "\t".join(["0000000", "1.0", *["x"] * 4, "old", *["x"] * 13])
-    (grounds.root / "results.tsv").write_text(f"commit\tval_bpb\n{old}")
     assert sentence in refused(grounds.nightshift("run", *options.split()))
     assert not (grounds.root / "experiments").exists()
 

@@ -71,11 +71,10 @@ def test_the_pace_says_how_many_experiments_fit_and_when_they_end():
     assert pace_words((), Left(), 0) is None
 
 
-def test_a_further_night_without_a_name_says_how_the_last_one_goes_on(further):
+def test_a_further_night_says_how_the_last_one_goes_on(further):
     said = greeted(further, experiments=3)
     assert "night nov22-2 on branch experiments/0.05s-nov22-2\n" in said
     assert "before   t was the last night here; to go on with that one instead: nightshift run --tag t" in said
-    assert "  before " not in greeted(further, "wide")  # it was named
 
 
 def test_a_night_that_goes_on_names_no_other_and_counts_by_its_own_runs(grounds):

@@ -1,7 +1,6 @@
 """`nightshift ideas`: a user sees which ideas there are, and what they would do to the script."""
 
 import json
-import re
 
 import pytest
 from commands import refused
@@ -36,12 +35,6 @@ def test_without_a_night_the_ideas_are_those_for_the_script_as_it_stands(with_id
     assert " no " in elsewhere
     assert legend.startswith("expected gain %: of val_bpb, by one try ")
     assert last == "2 ideas, 1 apply to train_mlx.py; one in full: nightshift ideas NAME"
-
-
-def test_where_no_script_is_the_ideas_are_those_for_nightshifts_own(tmp_path):
-    told = Grounds(tmp_path).nightshift("ideas")
-    assert told.returncode == 0, told.stderr
-    assert re.search(r"\d+ ideas, \d+ apply to nightshift's own train_mlx.py; ", told.stdout)
 
 
 def test_one_idea_is_shown_in_full_with_its_patch(with_ideas):

@@ -13,9 +13,8 @@ from nights import PROJECT, Grounds
 from samples import NIGHT
 from serving import GrowingNight
 
-from agent.cli.nights import COLUMNS, _cells, all_nights
+from agent.cli.lists import NIGHT_COLUMNS, _cells, all_nights
 from agent.experiment import Status
-from agent.night.lock import only_night
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.view.screen import table_lines
@@ -82,19 +81,13 @@ def test_the_honest_gain_is_that_of_dawn(grounds):
                              "high_bpb": pytest.approx(0.2883, abs=1e-4)}  # fmt: skip
 
 
-def test_a_night_that_runs_is_shown_as_running(grounds):
-    with only_night(Place.of(grounds.root / "train_mlx.py").repo.common_dir) as tell:
-        tell("open", grounds.folder("open"))
-        assert listed(grounds)["open"]["state"] == "running"
-
-
 def test_the_table_fits_the_terminal_and_says_what_can_be_done(grounds):
     shown = grounds.nightshift("nights").stdout
     assert "go on with open: nightshift run --tag open" in shown
     assert "unpack one: nightshift unpack t" in shown
     assert "0.2194 [0.1506, 0.2883]" in shown
     found = all_nights(Place.of(grounds.root / "train_mlx.py"))
-    heads = {width: table_lines(COLUMNS, map(_cells, found), width)[0] for width in (50, 80, 160)}
+    heads = {width: table_lines(NIGHT_COLUMNS, map(_cells, found), width)[0] for width in (50, 80, 160)}
     assert {width: len(head) <= width for width, head in heads.items()} == dict.fromkeys(heads, True)
     assert ["device" in head for head in heads.values()] == [False, False, True]
     assert all("best_bpb" in head for head in heads.values())

@@ -108,11 +108,11 @@ def test_a_link_is_never_written_through(here, tmp_path):
     outside.write_text(unigram())
     script(here).unlink()
     script(here).symlink_to(outside)
-    assert f"leads to {outside}; take writes plain files of the working tree only" in refused(here.nightshift("take"))
+    assert f"leads to {outside}, and take writes plain files in" in refused(here.nightshift("take"))
     assert outside.read_text() == unigram()
     script(here).unlink()
     script(here).mkdir()
-    assert "is a folder; name the script with --script" in refused(here.nightshift("take"))
+    assert "is a folder, or lies in none; name the script with --script" in refused(here.nightshift("take"))
 
 
 def name_script(grounds: Grounds, path: str) -> None:

@@ -169,7 +169,7 @@ def test_two_attempts_stand_side_by_side_with_the_dials_that_differ(grounds):
     done = grounds.nightshift("show", "0", "t:2")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert lines[:2] == ["A  t:0: baseline", "B  t:2: script 2"]
+    assert lines[:2] == ["A  #0 of t: baseline", "B  #2 of t: script 2"]
     cells = {line.split("  ")[0]: line.split() for line in lines[2:-1]}
     for number in (0, 2):
         assert f"{grounds.attempts('t')[number].val_bpb:.6f}, mean of 1 seed" in done.stdout
@@ -180,4 +180,4 @@ def test_two_attempts_stand_side_by_side_with_the_dials_that_differ(grounds):
     assert [line.partition("  #")[0] for line in edit if line[:1] in "+-"] == [
         *("--- t:1", "+++ t:2", "-SHARPNESS = 0.7", "+SHARPNESS = 0.9"),
     ]
-    assert grounds.nightshift("show", "2", "t", "--diff").stdout == "t:2 and t:2 are the same script\n"
+    assert grounds.nightshift("show", "2", "best", "--diff").stdout == "t:2 and t:2 are the same script\n"

@@ -50,9 +50,7 @@ def test_what_cannot_be_tried_is_refused_at_once_and_changes_nothing(grounds: Gr
         assert "does not parse" in agent.error("try_edit", message="broken", script_text="def main(:\n")
         huge = agent.error("try_edit", message="huge", script_text="x = 1\n" * 1_700_000)
         assert huge.startswith("script_text has 10,200,000 bytes, beyond the limit of ")
-        for tag in ("../../x", "--help", "a b"):
-            assert agent.call("try_edit", message="x", script_text=SHARPER, tag=tag).is_error
-        assert "budget_s" in agent.error("try_edit", message="x", script_text=SHARPER, budget_s=1e-320)
+        assert agent.call("try_edit", message="x", script_text=SHARPER, tag="../../x").is_error
     assert not (grounds.root / "experiments").exists()
 
 

@@ -1,4 +1,4 @@
-"""All nights that are known here: nightshift nights."""
+"""What is listed: the attempts of the ledger, nightshift results, and all nights, nightshift nights."""
 
 import os
 from contextlib import suppress
@@ -10,19 +10,25 @@ import msgspec
 
 from agent.cli.answer import Answer
 from agent.cli.find import none_yet, place_meant
-from agent.errors import NightError
+from agent.errors import NightError, NothingYet
 from agent.git import valid_tag
 from agent.invocation import typed
-from agent.night.lock import holder
+from agent.night.lock import holder, is_held
+from agent.records import results as ledger
 from agent.records.place import Place
 from agent.records.reading import read_night
 from agent.records.shipped import DAMAGED
 from agent.records.summary import summary_of
 from agent.text import budget
+from agent.view import terminal
 from agent.view.answer import ListedNight, NightsAnswer, Stage, plain
-from agent.view.screen import Column, table_lines
+from agent.view.screen import Column, print_folded, print_lines, table_lines, terminal_width
 
-COLUMNS = (
+NUMBERS = frozenset({
+    *("attempt", "seeds", "dawn_seeds", "val_bpb", "val_bpb_std", "gain_bpb", "sure", "dawn_bpb", "holdout_bpb"),
+    *("memory_gb", "tokens_M", "params_M", "train_s", "wall_s"),
+})  # fmt: skip
+NIGHT_COLUMNS = (
     Column("night"),
     Column("state"),
     Column("attempts", right=True, rank=3),
@@ -33,6 +39,48 @@ COLUMNS = (
     Column("a run", right=True, rank=5),
     Column("device", rank=6, least=16),
 )
+
+# ---- attempts -------------------------------------------------------------------------------------------------------
+
+
+def results(tag: str | None = None, /, *, all: bool = False) -> Answer:
+    """Print the ledger as a table.
+
+    Args:
+        tag: this night only (default: the latest)
+        all: every night, also those that came with the repository
+    """
+    place = place_meant(tag)
+    if not is_held(place.repo.common_dir):
+        ledger.write_ledger(place)  # a running night does so itself: an older rendering must not overwrite the newer
+    tags, rows = place.tags(), ledger.read_rows(place.ledger)
+    shown = None if all else tag or next(iter(tags[::-1]), None)
+    rows = [row for row in rows if shown in (None, row.get("tag"))]
+    if not rows:
+        if tag is not None and tag not in tags:
+            raise NightError(f"results.tsv has no night {tag}; see them all with: {typed('results', '--all')}")
+        if not tags:
+            raise none_yet(place, tag=shown, rows=[])
+        raise NothingYet(f"no results yet; see: {typed('status')}, {typed('results', '--all')}", tag=shown, rows=[])
+    facts = {"tag": shown, "rows": [typed_row(row) for row in rows]}
+    return Answer(facts, lambda: print_lines(terminal.results_lines(rows, terminal_width())))
+
+
+def typed_row(row: ledger.Row) -> dict[str, object]:
+    """Return a row with numbers for its columns of numbers, and None for an empty cell.
+
+    The reason of a crash may hold words of a scoring process, which authors of scripts must not read.
+    """
+    return {column: _value(column, row.get(column, "")) for column in ledger.COLUMNS if column != "reason"}
+
+
+def _value(column: str, cell: str) -> str | float | None:
+    if column not in NUMBERS:
+        return cell or None
+    return int(cell) if cell.isdecimal() else ledger.number_of(cell)
+
+
+# ---- nights ---------------------------------------------------------------------------------------------------------
 
 
 def nights() -> Answer:
@@ -48,9 +96,7 @@ def nights() -> Answer:
 
 
 def _show(listed: list[ListedNight]) -> None:
-    from agent.view.screen import print_folded, terminal_width
-
-    print("\n".join(table_lines(COLUMNS, map(_cells, listed), terminal_width())))
+    print("\n".join(table_lines(NIGHT_COLUMNS, map(_cells, listed), terminal_width())))
     last = {night.state: night.tag for night in listed}
     more = [f"go on with {last[Stage.OPEN]}: {typed('run', '--tag', last[Stage.OPEN])}"] if Stage.OPEN in last else []
     more += [f"unpack one: {typed('unpack', last[Stage.ARCHIVED])}"] if Stage.ARCHIVED in last else []
@@ -72,9 +118,6 @@ def _cells(night: ListedNight) -> tuple[str, ...]:
         "" if night.budget_s is None else budget(night.budget_s),
         night.device or "",
     )
-
-
-# ---- gather ----------------------------------------------------------------------------------------------------------
 
 
 def all_nights(place: Place) -> list[ListedNight]:
