@@ -222,7 +222,7 @@ def record(folder: Path, night: Planned) -> None:
     """Ship a night, and put its rows into a ledger of all nights; one without a result has no record."""
     rows = folder / "results.tsv"
     try:
-        ship(night.place, night.tag, folder / night.tag)
+        ship(night.place.repo, night.place.journal(night.tag), folder / night.tag)
         with Journal.read(night.place.journal(night.tag)) as journal:
             facts = journal.night()
             write_plain(rows, arranged(read_plain(rows), {facts.tag: lines_of(facts, journal.attempts())}))

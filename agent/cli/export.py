@@ -5,8 +5,7 @@ from typing import Literal
 
 from agent.cli.find import known_tag, none_yet, place_meant, record_of
 from agent.errors import NightError, NothingYet
-from agent.records.place import Place
-from agent.records.reading import known_tags
+from agent.records.place import Place, known_tags
 from agent.records.shipped import ship
 from agent.text import counted
 
@@ -51,7 +50,7 @@ def export(
 
 def _export_record(place: Place, tag: str | None, out: Path | None) -> None:
     tag = known_tag(place, tag)
-    for path in ship(place, tag, out or place.shipped / tag):
+    for path in ship(place.repo, place.journal(tag), out or place.shipped / tag):
         print(f"wrote {path}: {path.stat().st_size:,} bytes")
 
 

@@ -9,8 +9,7 @@ from agent.git import valid_tag
 from agent.invocation import SCRIPT, typed
 from agent.night.lock import Holder, holder, is_held
 from agent.records.journal import Journal
-from agent.records.place import Place, check_unpacked
-from agent.records.reading import known_tags, read_night
+from agent.records.place import Place, check_unpacked, known_tags, read_night
 from agent.records.record import Record
 
 BEST, CONFIRMED = "best", "confirmed"

@@ -16,8 +16,7 @@ from agent.proposers.author.pages import compose, facts_page
 from agent.proposers.briefing import Left
 from agent.proposers.catalogue.catalogue import listing
 from agent.proposers.catalogue.evidence import Prospect
-from agent.records.place import Place, read_script
-from agent.records.shipped import past_nights
+from agent.records.place import Place, past_nights, read_script
 from agent.text import harmless_lines
 from agent.view.answer import plain
 from agent.view.ideas import EXPECTED, LEGEND, idea_facts, idea_lines, ideas_lines

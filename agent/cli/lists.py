@@ -15,8 +15,7 @@ from agent.git import valid_tag
 from agent.invocation import typed
 from agent.night.lock import holder, is_held
 from agent.records import results as ledger
-from agent.records.place import Place
-from agent.records.reading import read_night
+from agent.records.place import Place, read_night
 from agent.records.shipped import DAMAGED
 from agent.records.summary import summary_of
 from agent.text import budget
@@ -140,7 +139,7 @@ def listed(place: Place, tag: str) -> ListedNight:
             contents = read_contents(packed)
             row = msgspec.convert({**contents.summary, "state": Stage.ARCHIVED}, ListedNight)
             return replace(row, tag=tag, state=Stage.ARCHIVED, started=contents.started, bytes=size)
-        record = read_night(place, tag, with_dials=False)
+        record = read_night(place, tag, with_scripts=False)
         who = holder(place.repo.common_dir)
         is_running = who is not None and who.tag == tag
         state = Stage.RUNNING if is_running else Stage.OPEN if record.is_here else Stage.SHIPPED

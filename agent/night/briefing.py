@@ -20,8 +20,8 @@ from agent.proposers.briefing import Briefing, Corpus, Curve, KnownIdea, Left, S
 from agent.proposers.catalogue.evidence import prospects
 from agent.proposers.catalogue.idea import idea_folders, read_ideas
 from agent.proposers.notes import read_notes, read_program
-from agent.records.place import Place, run_folder
-from agent.records.shipped import PastNight, past_nights
+from agent.records.place import Place, past_nights, run_folder
+from agent.records.record import Record
 from agent.runs.fixed import read_machine
 from agent.runs.train import METRICS, METRICS_BYTES
 
@@ -73,7 +73,7 @@ def _setting(place: Place, night: Night, history: History, spread: Noise | None)
 
 
 _calls = cache(read_calls)
-_past: Callable[[Place, str], tuple[PastNight, ...]] = cache(past_nights)
+_past: Callable[[Place, str], tuple[Record, ...]] = cache(past_nights)
 
 
 @cache

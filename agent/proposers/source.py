@@ -13,8 +13,8 @@ from typing import Self
 
 from agent.experiment import Ask, Night, Proposal, Terms
 from agent.proposers.briefing import Briefing
-from agent.records.place import Place
-from agent.records.shipped import PastNight, past_nights
+from agent.records.place import Place, past_nights
+from agent.records.record import Record
 from agent.records.terms import option_of
 
 
@@ -50,7 +50,7 @@ class Around:
     messages: Messages
 
     @cached_property
-    def past(self) -> tuple[PastNight, ...]:
+    def past(self) -> tuple[Record, ...]:
         """Return the earlier nights, read once for all sources."""
         return past_nights(self.place, self.night.tag)
 

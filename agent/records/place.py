@@ -1,14 +1,18 @@
-"""A repository with its script, and where its nights are kept."""
+"""A repository with its script, where its nights are kept, and what is recorded of them."""
 
+import re
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agent.errors import NightError, NoRepository
-from agent.experiment import Night
-from agent.git import Repo, valid_tag
+from agent.experiment import Attempt, Decision, Kind, Night, Proposal
+from agent.git import Repo, is_of_night, valid_tag
 from agent.invocation import SCRIPT, typed
 from agent.records.journal import Journal
+from agent.records.record import Record, of_journal
+from agent.records.shipped import DAMAGED, facts_of, of_folder
 from agent.script.contract import check_script, no_script, read_text
 
 
@@ -144,3 +148,92 @@ def check_unpacked(place: Place, tag: str) -> None:
 def new_id() -> str:
     """Return an id for a night, which no other has."""
     return secrets.token_hex(8)
+
+
+# ---- what is recorded of the nights ----------------------------------------------------------------------------------
+
+NUMBER = re.compile(r"[0-9]{1,9}")  # of an attempt
+MOST_PAST = 2000  # attempts that are read of all journals: a script takes half a millisecond
+
+
+def read_night(place: Place, tag: str, *, with_scripts: bool = True) -> Record:
+    """Return all that is recorded of a night: in its journal, else its shipped record, else its commits alone.
+
+    with_scripts: also read the scripts of a journal, for the dials that were turned. Raise NightError for a tag that
+    nothing here knows.
+    """
+    if valid_tag(tag):  # which names a folder: exports write to folders that are named after the night
+        if place.journal(tag).exists():
+            with Journal.read(place.journal(tag)) as journal:
+                return of_journal(journal, with_scripts=with_scripts)
+        if (place.shipped / tag).is_dir():
+            return _of_shipped(place, tag)
+        check_unpacked(place, tag)
+        record = of_refs(place.repo, tag)
+        if record is not None:
+            return record
+    raise NightError(f"no night {tag} is known here; there are: {', '.join(known_tags(place)) or 'none'}")
+
+
+def _of_shipped(place: Place, tag: str) -> Record:
+    folder = place.shipped / tag
+    try:
+        record = of_folder(folder)
+        if record.tag != tag:
+            raise ValueError(f"it is the record of another night, {record.tag!r}")
+    except DAMAGED as error:
+        raise NightError(f"{folder} is damaged ({error}); write it again with nightshift export record") from error
+    return record
+
+
+def of_refs(repo: Repo, tag: str) -> Record | None:
+    """Return what the commits of a night tell, as after a fetch, or in a linked worktree; None where none is here."""
+    wanted = "--format=%(refname)%09%(objectname)%09%(parent)%09%(subject)"
+    listed = repo.git("for-each-ref", wanted, f"refs/experiments/{tag}/", "refs/heads/experiments/")
+    refs = [line.split("\t", 3) for line in listed.splitlines() if is_of_night(line.partition("\t")[0], tag)]
+    kept = {commit for ref, commit, *_ in refs if ref.endswith(f"-{tag}")}
+    numbers: dict[str, int] = {}  # by commit
+    attempts = []
+    for ref, commit, parent, title in refs:  # by number, as their names have zeros before it
+        if not NUMBER.fullmatch(name := ref.rpartition("/")[2]):
+            continue
+        numbers[commit] = number = int(name)
+        decision = Decision(Kind.KEPT if number else Kind.BASELINE, "") if commit in kept else None
+        proposal = Proposal("", title, "", "")
+        attempts.append(Attempt(number, numbers.get(parent), proposal, "", commit, decision=decision))
+    night = Night(tag, "", "", "", 0.0, 0, "", "", "", "", "")
+    return Record(night, tuple(attempts), is_here=False) if attempts else None
+
+
+def known_tags(place: Place) -> tuple[str, ...]:
+    """Return the tags of all nights with a journal or a shipped record, oldest first.
+
+    A record from elsewhere may have any text as its tag; only those that read_night reads are returned.
+    """
+    started: dict[str, str] = {}
+    for folder in place.shipped.glob("*/"):
+        with suppress(*DAMAGED):
+            started[folder.name] = facts_of(folder).night.started
+    for tag in place.tags():
+        with suppress(NightError), Journal.read(place.journal(tag)) as journal:
+            started[tag] = journal.night().started
+    return tuple(sorted(filter(valid_tag, started), key=lambda tag: (started[tag], tag)))
+
+
+def past_nights(place: Place, except_tag: str) -> tuple[Record, ...]:
+    """Return all other nights with a journal or a shipped record here, the oldest first; skip damaged ones.
+
+    A night that has both is read from its journal.
+    """
+    nights: dict[tuple[str, str], Record] = {}  # by start and tag
+    for tag in reversed(place.tags()):
+        if tag != except_tag and sum(len(record.attempts) for record in nights.values()) < MOST_PAST:
+            with suppress(NightError, OSError), Journal.read(place.journal(tag)) as journal:
+                record = of_journal(journal, with_scripts=True)
+                nights[record.night.started, tag] = record
+    for folder in place.shipped.glob("[!.]*/"):  # not what a writing that was killed left half-made
+        with suppress(*DAMAGED):
+            record = of_folder(folder)
+            if record.tag != except_tag:
+                nights.setdefault((record.night.started, record.tag), record)
+    return tuple(nights[key] for key in sorted(nights))

@@ -3,29 +3,49 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from functools import cached_property
+from typing import Any
 
-from agent.experiment import Ask, Attempt, Dawn, Findings, Night, NightCall, Noise, Terms, incumbent, memory_gb, short
+from agent.experiment import (
+    Ask,
+    Attempt,
+    Dawn,
+    Findings,
+    History,
+    Night,
+    NightCall,
+    Noise,
+    Terms,
+    incumbent,
+    memory_gb,
+    short,
+)
 from agent.records.journal import Journal
-from agent.script.dials import Value, dials_in
+from agent.script.dials import Value, dials_in, skeleton_in
 
 Turned = Mapping[str, tuple[Value, Value]]  # dial → its value in the parent and in the attempt, where they differ
 # of a night's options, those that say how it was judged: an agent's command line or a server's address is private
 PUBLIC = ("judge", "confirm", "plausible_gain", "early_stop", "sandbox", "proposer")
 
 
-class Home(StrEnum):
-    """Name where a record was read from."""
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """Hold what of an attempt's script tells it apart from others, on the night's kind of device."""
 
-    JOURNAL = "journal"
-    SHIPPED = "shipped"  # its journal and its commits are elsewhere
-    REFS = "commits"  # without scores
+    dials: Mapping[str, Any]  # empty if the script cannot be read
+    skeleton: str  # skeleton_of the script, by the Python of the night; "" if it cannot be read
+
+    @classmethod
+    def of(cls, script: str, device_kind: str) -> "Outline":
+        return cls(dials_in(script, device_kind), skeleton_in(script, device_kind))
 
 
 @dataclass(frozen=True)  # without slots, so that what follows from a record is found out once
 class Record:
-    """Hold a night with all that happened in it. Every view draws this, and `summary_of` sums it up."""
+    """Hold a night with all that happened in it, whether it runs here, was shipped, or is an earlier one to learn from.
+
+    Every view draws this, and `summary_of` sums it up.
+    """
 
     night: Night
     attempts: tuple[Attempt, ...]  # by number, without scripts; where commits alone are here, some may be missing
@@ -33,8 +53,9 @@ class Record:
     dawns: tuple[Dawn, ...] = ()
     calls: tuple[NightCall, ...] = ()
     noise: Noise | None = None
-    turned: Mapping[int, Turned] = field(default_factory=dict)  # attempt → what it turned, where scripts were read
-    home: Home = Home.JOURNAL
+    outlines: tuple[Outline, ...] = ()  # of each attempt's script, where scripts were read
+    turned: Mapping[int, Turned] = field(default_factory=dict)  # attempt → what it turned, by the outlines
+    is_here: bool = True  # its journal is, so it can go on
 
     @property
     def tag(self) -> str:
@@ -65,11 +86,6 @@ class Record:
     def sigma_bpb(self) -> float | None:
         """Return the standard deviation of one run; None where it is not known."""
         return self.noise.sigma_bpb if self.noise else None
-
-    @property
-    def is_here(self) -> bool:
-        """Return whether the night can go on here."""
-        return self.home is Home.JOURNAL
 
     @cached_property
     def ended(self) -> str | None:
@@ -140,25 +156,52 @@ def public(night: Night) -> Night:
     return replace(night, data="", pins={}, terms=terms)
 
 
-def of_journal(journal: Journal, *, with_dials: bool = False) -> Record:
+def of_journal(journal: Journal, *, with_scripts: bool = False) -> Record:
     """Read a night from its journal.
 
-    with_dials: read the scripts for the dials that were turned, which takes half a millisecond each.
+    with_scripts: also read its scripts, which takes half a millisecond each, for their outlines.
     """
-    night, history = journal.night(), journal.outlines()
-    turned: dict[int, Turned] = {}
-    if with_dials:
-        dials = [dials_in(attempt.proposal.script, night.device_kind) for attempt in journal.attempts()]
-        turned = dials_turned(history, dials)
-    return Record(night, history, journal.asks(), journal.dawns(), journal.calls(), journal.noise(), turned)
+    night, history = journal.night(), journal.attempts() if with_scripts else journal.outlines()
+    outlines: tuple[Outline, ...] = ()
+    if with_scripts:
+        outlines = tuple(Outline.of(attempt.proposal.script, night.device_kind) for attempt in history)
+        history = tuple(replace(attempt, proposal=replace(attempt.proposal, script="")) for attempt in history)
+    return Record(
+        night,
+        history,
+        journal.asks(),
+        journal.dawns(),
+        journal.calls(),
+        journal.noise(),
+        outlines,
+        turned_in(history, outlines),
+    )
 
 
-def dials_turned(history: Sequence[Attempt], dials: Sequence[Mapping[str, Value]]) -> dict[int, Turned]:
-    """Return attempt → the dials that its script and its parent's both have and set otherwise; dials: of each."""
+def turned_in(history: History, outlines: Sequence[Outline]) -> dict[int, Turned]:
+    """Return attempt → the dials that its script and its parent's both have and set otherwise."""
     turned: dict[int, Turned] = {}
-    for attempt, after in zip(history, dials, strict=False):  # a running night may have entered another one
-        before = dials[attempt.parent] if attempt.parent is not None else after
+    for attempt, outline in zip(history, outlines, strict=False):  # none where no scripts were read
+        before = outlines[attempt.number if attempt.parent is None else attempt.parent].dials
         turned[attempt.number] = {
-            name: (before[name], value) for name, value in after.items() if name in before and before[name] != value
+            name: (before[name], value)
+            for name, value in outline.dials.items()
+            if name in before and before[name] != value
         }
     return turned
+
+
+# ---- an earlier night, as evidence for a later one -------------------------------------------------------------------
+
+OTHER_PROTOCOL, OTHER_DEVICE = 0.5, 0.5  # how much a night on another text, or another device of the kind, tells
+
+
+def likeness(past: Night, night: Night) -> float:
+    """Return how much an earlier night tells about this one: 1 on the same device by the same protocol, 0 to 1 else."""
+    if past.device_kind != night.device_kind or min(past.budget_s, night.budget_s) <= 0:
+        return 0.0
+    alike = 1.0 if past.device == night.device else OTHER_DEVICE
+    if past.protocol != night.protocol:
+        budgets = past.budget_s, night.budget_s
+        alike *= OTHER_PROTOCOL * min(budgets) / max(budgets)
+    return alike

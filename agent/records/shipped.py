@@ -6,20 +6,19 @@ findings.json what dawn found. A record may come from elsewhere: reading one, no
 
 import json
 from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
 from agent.errors import NightError, NothingYet
-from agent.experiment import MEASURED, Ask, Attempt, Dawn, Night, NightCall, Noise, incumbent
+from agent.experiment import MEASURED, Ask, Attempt, Dawn, Night, NightCall, Noise
 from agent.files import check_plain, replaced_folder
+from agent.git import Repo
 from agent.records.journal import Journal
-from agent.records.place import Place
-from agent.records.record import Home, Record, dials_turned, public
-from agent.script.dials import Value, dials_in, plain_value, skeleton_in
+from agent.records.record import Outline, Record, of_journal, public, turned_in
+from agent.script.dials import Value, plain_value
 
 FORMAT = 3
 FACTS, ATTEMPTS, FINDINGS, CHAMPION = "night.json", "attempts.jsonl", "findings.json", "champion.diff"
@@ -29,21 +28,6 @@ DAMAGED = (  # what reading a record raises where a file is damaged
     *(NightError, OSError, msgspec.MsgspecError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError),
     RecursionError,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Outline:
-    """Hold an attempt without its script, and what of the script tells attempts apart."""
-
-    attempt: Attempt  # with "" in place of the script
-    dials: Mapping[str, Any]  # of its script, on the night's kind of device; empty if that cannot be read
-    skeleton: str  # skeleton_of its script, by the Python of the night; "" if that cannot be read
-
-    @classmethod
-    def of(cls, attempt: Attempt, device_kind: str) -> "Outline":
-        script, proposal = attempt.proposal.script, replace(attempt.proposal, script="")
-        outlined = replace(attempt, proposal=proposal)
-        return cls(outlined, dials_in(script, device_kind), skeleton_in(script, device_kind))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,60 +44,53 @@ class Facts:
 # ---- writing ---------------------------------------------------------------------------------------------------------
 
 
-def ship(place: Place, tag: str, folder: Path) -> tuple[Path, ...]:
-    """Write the record of a night into a folder, which is replaced if it holds this night's earlier record.
+def ship(repo: Repo, journal: Path, folder: Path) -> tuple[Path, ...]:
+    """Write the record of the night with this journal into a folder; return the files.
 
-    Return the files. Raise NightError if the folder holds anything else, or the night has no decision yet.
+    The folder is replaced if it holds this night's earlier record. Raise NightError if it holds anything else, or the
+    night has no decision yet.
     """
-    with Journal.read(place.journal(tag)) as journal:
-        night, history = journal.night(), journal.attempts()
-        calls, asks, noise = journal.calls(), journal.asks(), journal.noise()
-        dawn = next((dawn for dawn in reversed(journal.dawns()) if dawn.findings), None)
-    if not any(attempt.decision for attempt in history):
-        raise NothingYet(f"night {tag} has no result yet; export its record once its first attempt is decided")
-    best = incumbent(history)
-    confirmed = _confirmed(best, dawn)
-    asked = [Ask(ask.attempt, ask.source, ask.started, ask.wall_s) for ask in asks]
+    with Journal.read(journal) as opened:
+        record = of_journal(opened, with_scripts=True)
+    if not any(attempt.decision for attempt in record.attempts):
+        raise NothingYet(f"night {record.tag} has no result yet; export its record once its first attempt is decided")
+    _check_free(folder, record.night)
+    first, champion, findings = record.attempts[0], record.best, record.findings
+    confirmed = findings.script if findings is not None and findings.champion == record.incumbent else None
     facts = {
         "format": FORMAT,
-        "night": public(night),
-        "calls": calls,
-        "asks": asked,
-        "noise": noise,
-        "incumbent": best.number if best is not None else None,
+        "night": public(record.night),
+        "calls": record.calls,
+        "asks": [Ask(ask.attempt, ask.source, ask.started, ask.wall_s) for ask in record.asks],
+        "noise": record.noise,
+        "incumbent": record.incumbent,
         "confirmed": confirmed,
     }
-    outlines = [Outline.of(attempt, night.device_kind) for attempt in history]
-    lines = (json.dumps(_line(outline), ensure_ascii=False) for outline in outlines)
-    contents = {FACTS: _encoded(json.dumps(msgspec.to_builtins(facts), indent=1)), ATTEMPTS: _encoded("\n".join(lines))}
-    champion = best if confirmed is None else history[confirmed]
-    if champion is not None and champion.number and champion.commit and history[0].commit:
-        diff = place.repo.diff(history[0].commit, champion.commit) + "\n"
+    lines = map(_line, record.attempts, record.outlines)
+    contents = {FACTS: _encoded(facts, indent=1), ATTEMPTS: b"".join(map(_encoded, lines))}
+    if confirmed is not None:
+        champion = record.attempt(confirmed)
+    if champion is not None and champion.number and champion.commit and first.commit:
+        diff = repo.diff(first.commit, champion.commit) + "\n"
         contents[CHAMPION] = diff.encode(errors="surrogateescape")
+    dawn = next((dawn for dawn in reversed(record.dawns) if dawn.findings), None)
     if dawn is not None:
-        contents[FINDINGS] = _encoded(json.dumps(asdict(dawn), indent=1))
-    _check_free(folder, night)
+        contents[FINDINGS] = _encoded(dawn, indent=1)
     with replaced_folder(folder) as aside:
         for name, content in contents.items():
             (aside / name).write_bytes(content)
     return tuple(folder / name for name in contents)
 
 
-def _confirmed(best: Attempt | None, dawn: Dawn | None) -> int | None:
-    """Return the attempt whose script dawn has confirmed in place of the incumbent's; None if there is none."""
-    if best is None or dawn is None or dawn.findings is None or dawn.champion != best.number:
-        return None
-    return dawn.findings.script
+def _line(attempt: Attempt, outline: Outline) -> dict[str, Any]:
+    """Return a line of attempts.jsonl, without the ends of the attempt's logs."""
+    runs = tuple(replace(run, last_lines="") for run in attempt.runs)
+    return {"attempt": replace(attempt, runs=runs), "dials": outline.dials, "skeleton": outline.skeleton}
 
 
-def _line(outline: Outline) -> Any:
-    """Return an attempt as JSON has it, without the ends of its logs."""
-    runs = tuple(replace(run, last_lines="") for run in outline.attempt.runs)
-    return msgspec.to_builtins(replace(outline, attempt=replace(outline.attempt, runs=runs)))
-
-
-def _encoded(text: str) -> bytes:
+def _encoded(value: Any, indent: int | None = None) -> bytes:
     """Return JSON as people can read it; halves of surrogate pairs, which UTF-8 lacks, as the codes of JSON."""
+    text = json.dumps(msgspec.to_builtins(value), indent=indent, ensure_ascii=indent is not None)
     return f"{text}\n".encode(errors="backslashreplace")
 
 
@@ -137,12 +114,28 @@ def _check_free(folder: Path, night: Night) -> None:
 
 def of_folder(folder: Path) -> Record:
     """Read a shipped night; raise one of DAMAGED where a file is damaged."""
-    facts, outlines = facts_of(folder), outlines_of(folder)
-    history, dials = tuple(outline.attempt for outline in outlines), [outline.dials for outline in outlines]
+    facts = facts_of(folder)
+    # by line feeds alone: a title may hold what else splitlines() takes for the end of a line
+    lines = [_parsed(line) for line in text_of(folder / ATTEMPTS).removesuffix("\n").split("\n")]
+    history = tuple(msgspec.convert(line["attempt"], Attempt) for line in lines)
+    for at, attempt in enumerate(history):
+        if attempt.number != at or (attempt.parent is not None and not 0 <= attempt.parent < at):
+            raise ValueError("its attempts are not numbered from 0 on, each after its parent")
+    read = [msgspec.convert(line, Outline) for line in lines]
+    outlines = tuple(replace(outline, dials=_values(outline.dials)) for outline in read)
     findings = folder / FINDINGS
     dawns = (msgspec.convert(_parsed(text_of(findings)), Dawn),) if findings.exists() else ()
-    turned = dials_turned(history, dials)
-    record = Record(facts.night, history, facts.asks, dawns, facts.calls, facts.noise, turned, Home.SHIPPED)
+    record = Record(
+        facts.night,
+        history,
+        facts.asks,
+        dawns,
+        facts.calls,
+        facts.noise,
+        outlines,
+        turned_in(history, outlines),
+        is_here=False,
+    )
     _check(record)
     return record
 
@@ -150,18 +143,6 @@ def of_folder(folder: Path) -> Record:
 def facts_of(folder: Path) -> Facts:
     """Read the facts of a shipped night, without its attempts; raise one of DAMAGED where the file is damaged."""
     return msgspec.convert(_parsed(text_of(folder / FACTS)), Facts)
-
-
-def outlines_of(folder: Path) -> tuple[Outline, ...]:
-    """Read the attempts of a shipped night; raise one of DAMAGED where they are no attempts of a night."""
-    # by line feeds alone: a title may hold what else splitlines() takes for the end of a line
-    lines = text_of(folder / ATTEMPTS).removesuffix("\n").split("\n")
-    outlines = [msgspec.convert(_parsed(line), Outline) for line in lines]
-    for at, outline in enumerate(outlines):
-        attempt = outline.attempt
-        if attempt.number != at or (attempt.parent is not None and not 0 <= attempt.parent < at):
-            raise ValueError("its attempts are not numbered from 0 on, each after its parent")
-    return tuple(replace(outline, dials=_values(outline.dials)) for outline in outlines)
 
 
 def _check(record: Record) -> None:
@@ -218,63 +199,3 @@ def text_of(file: Path) -> str:
     if len(content) > MOST_BYTES:
         raise NightError(f"{file} has more than {MOST_BYTES:,} bytes, and is no record of a night")
     return content.decode()
-
-
-# ---- what earlier nights measured, as evidence for a later one -------------------------------------------------------
-
-MOST_PAST = 2000  # attempts that are read of all journals: a script takes half a millisecond
-OTHER_PROTOCOL, OTHER_DEVICE = 0.5, 0.5  # how much a night on another text, or another device of the kind, tells
-
-
-@dataclass(frozen=True, slots=True)
-class PastNight:
-    """Hold an earlier night and its attempts, in the order of their numbers; attempt 0 is always there."""
-
-    night: Night
-    noise: Noise | None
-    attempts: tuple[Outline, ...]
-
-    @property
-    def sigma_bpb(self) -> float | None:
-        return self.noise.sigma_bpb if self.noise else None
-
-
-def past_nights(place: Place, except_tag: str) -> tuple[PastNight, ...]:
-    """Return all other nights with a journal or a shipped record here, the oldest first; skip damaged ones.
-
-    A night that has both is read from its journal.
-    """
-    nights: dict[tuple[str, str], PastNight] = {}  # by start and tag
-    read = 0
-    for path in sorted(place.nights.glob("*/journal.sqlite"), key=_modified_at, reverse=True):
-        if read < MOST_PAST and path.parent.name != except_tag:
-            with suppress(NightError, OSError), Journal.read(path) as journal:
-                night, history = journal.night(), journal.attempts()
-                outlines = tuple(Outline.of(attempt, night.device_kind) for attempt in history)
-                nights[night.started, path.parent.name] = PastNight(night, journal.noise(), outlines)
-                read += len(history)
-    for folder in place.shipped.glob("[!.]*/"):  # not what a writing that was killed left half-made
-        with suppress(*DAMAGED):
-            record = of_folder(folder)
-            if record.tag != except_tag:
-                past = PastNight(record.night, record.noise, outlines_of(folder))
-                nights.setdefault((record.night.started, record.tag), past)
-    return tuple(nights[key] for key in sorted(nights))
-
-
-def likeness(past: Night, night: Night) -> float:
-    """Return how much an earlier night tells about this one: 1 on the same device by the same protocol, 0 to 1 else."""
-    if past.device_kind != night.device_kind or min(past.budget_s, night.budget_s) <= 0:
-        return 0.0
-    alike = 1.0 if past.device == night.device else OTHER_DEVICE
-    if past.protocol != night.protocol:
-        budgets = past.budget_s, night.budget_s
-        alike *= OTHER_PROTOCOL * min(budgets) / max(budgets)
-    return alike
-
-
-def _modified_at(path: Path) -> float:
-    """Return when a file was last written; 0 where that cannot be read."""
-    with suppress(OSError):
-        return path.stat().st_mtime
-    return 0.0

@@ -31,8 +31,7 @@ from agent.experiment import Doing, Work
 from agent.invocation import typed
 from agent.proposers.briefing import Curve, Left
 from agent.records.journal import Journal
-from agent.records.place import Place, run_folder
-from agent.records.reading import read_night
+from agent.records.place import Place, read_night, run_folder
 from agent.records.record import Record
 from agent.runs.train import read_progress
 from agent.text import duration, harmless_lines
@@ -134,7 +133,7 @@ class Feed:
         self._page: tuple[Seen | None, str] = None, ""
         self._reading, self._drawing = asyncio.Lock(), asyncio.Lock()
         watched = follow()
-        self._seen = Seen(watched, read_night(watched.place, watched.tag, with_dials=False))
+        self._seen = Seen(watched, read_night(watched.place, watched.tag, with_scripts=False))
 
     async def latest(self) -> Seen:
         """Return the night as it is, read again if the last reading is old enough."""
@@ -174,7 +173,7 @@ class Feed:
             if stamp is None and self._stamp is not None and self._stamp[0] == watched.tag and self._stamp[1]:
                 notice = f"the journal of night {watched.tag} was removed"
             elif self._stamp != (watched.tag, stamp):
-                record, version = read_night(watched.place, watched.tag, with_dials=False), version + 1
+                record, version = read_night(watched.place, watched.tag, with_scripts=False), version + 1
                 self._stamp = watched.tag, stamp
         except (NightError, OSError, sqlite3.OperationalError) as error:
             notice = str(error)

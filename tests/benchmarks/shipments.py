@@ -38,4 +38,4 @@ def ship_night(
             around = Interval(honest, honest - 0.1, honest + 0.1)
             found = Findings(at, at, 8, None, None, around, around, (), (), None, None)
             journal.put_dawn(Dawn(1, at, 4, "", "", found))
-    ship(place, tag, out / tag)
+    ship(place.repo, place.journal(tag), out / tag)

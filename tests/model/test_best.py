@@ -17,8 +17,7 @@ from agent.model.best_script import BestScript
 from agent.model.folder import model_card, write_folder
 from agent.model.weights import KeptWeights, weights_of
 from agent.records.journal import Journal
-from agent.records.place import Place
-from agent.records.reading import read_night
+from agent.records.place import Place, read_night
 
 FIRST, KEPT = (unigram(SHARPNESS=sharpness) for sharpness in (0.5, 0.9))
 

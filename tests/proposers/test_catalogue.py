@@ -15,7 +15,7 @@ from agent.proposers.briefing import Briefing
 from agent.proposers.catalogue import idea
 from agent.proposers.catalogue.catalogue import Catalogue
 from agent.proposers.catalogue.evidence import Measured, estimates
-from agent.records.shipped import Outline, PastNight
+from agent.records.record import Record
 
 BASE = (
     "import math\n\nLR = 0.1  # step size  [0.01, 1.0] log\n\n\ndef main():\n    return 1\n\n\ndef load_model(): ...\n"
@@ -84,7 +84,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def catalogue(folder: Path, past: Sequence[PastNight] = (), said: list[str] | None = None) -> Catalogue:
+def catalogue(folder: Path, past: Sequence[Record] = (), said: list[str] | None = None) -> Catalogue:
     return Catalogue(folder / "train_mlx.py", past, (said if said is not None else []).append)
 
 
@@ -154,17 +154,17 @@ def test_what_failed_or_was_clearly_worse_gets_none(folder, fate):
 # ---- what other nights measured --------------------------------------------------------------------------------------
 
 
-def night_before(gain: float | None, kind: str, **more: str) -> PastNight:
+def night_before(gain: float | None, kind: str, **more: str) -> Record:
     """A night that tried `news` once."""
 
-    def outline(number: int, source: str, bpb: float | None, kind: str) -> Outline:
+    def tried(number: int, source: str, bpb: float | None, kind: str) -> Attempt:
         parent, runs = None if number == 0 else 0, () if bpb is None else (scored_run(0, bpb),)
         proposal, decision = Proposal("", "", "", source), Decision(Kind(kind), "")
-        return Outline(Attempt(number, parent, proposal, "", runs=runs, decision=decision), {}, "")
+        return Attempt(number, parent, proposal, "", runs=runs, decision=decision)
 
     after = None if gain is None else 2.0 - gain
-    attempts = outline(0, "you", 2.0, "baseline"), outline(1, "catalogue: news", after, kind)
-    return PastNight(replace(NIGHT, tag="before", **more), Noise(0.002, 3, 0.006), attempts)
+    attempts = tried(0, "you", 2.0, "baseline"), tried(1, "catalogue: news", after, kind)
+    return Record(replace(NIGHT, tag="before", **more), attempts, noise=Noise(0.002, 3, 0.006))
 
 
 def test_what_earlier_nights_found_to_be_worse_comes_later_or_never_and_the_proposal_says_so(folder):

@@ -16,7 +16,7 @@ from agent.proposers.search.curves import Curves
 from agent.proposers.search.evidence import MOST, Evidence, evidence_of
 from agent.proposers.search.search import RADIUS, Search, edge_risk
 from agent.proposers.search.space import MIN_STEP, Axis
-from agent.records.shipped import Outline, PastNight
+from agent.records.record import Outline, Record
 from agent.script.dials import fingerprint, read_dials, searched
 
 SCRIPT = """\
@@ -127,10 +127,10 @@ def test_what_was_bad_one_way_is_tried_the_other_way(ends_early):
     assert sum(rate < 0.04 for rate in found) >= 8
 
 
-def past(night: list[Attempt], protocol: str = NIGHT.protocol, sigma_bpb: float | None = None) -> PastNight:
-    attempts = tuple(Outline.of(one, "cpu") for one in night)
+def past(night: list[Attempt], protocol: str = NIGHT.protocol, sigma_bpb: float | None = None) -> Record:
+    outlines = tuple(Outline.of(one.proposal.script, "cpu") for one in night)
     noise = Noise(sigma_bpb, 3, sigma_bpb)
-    return PastNight(replace(NIGHT, tag="before", protocol=protocol), noise, attempts)
+    return Record(replace(NIGHT, tag="before", protocol=protocol), tuple(night), noise=noise, outlines=outlines)
 
 
 def taught(level: float, much: float = 0.1) -> list[Attempt]:

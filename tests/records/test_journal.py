@@ -4,6 +4,7 @@ import dataclasses
 import os
 import shutil
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ from agent.experiment import (
     incumbent,
 )
 from agent.files import disk_is_broken, disk_is_full
-from agent.records.journal import RESERVE_BYTES, Journal
+from agent.records.journal import RESERVE_BYTES, VERSION, Journal
 
 BASELINE = Decision(Kind.BASELINE, "baseline")
 
@@ -151,6 +152,20 @@ def test_a_file_that_is_no_journal_is_named(path):
     path.write_text("not a database, but long enough to be looked at by SQLite, which wants a hundred bytes of header")
     with pytest.raises(NightError, match=r"journal.sqlite is not a readable journal"):
         Journal.resume(path)
+
+
+@pytest.mark.parametrize("other", [VERSION - 1, VERSION + 1])
+def test_another_format_is_refused_and_the_file_stays_as_it_is(tmp_path, other):
+    path = tmp_path / "journal.sqlite"
+    with Journal.create(path, NIGHT):
+        pass
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(f"PRAGMA user_version = {other}")
+    before = path.read_bytes()
+    for opened in (Journal.read, Journal.resume):
+        with pytest.raises(NightError, match=f"has format {other}, this nightshift reads {VERSION}; .* with --tag"):
+            opened(path)
+    assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,98 @@
-"""The rows of all nights in results.tsv, from their journals."""
+"""results.tsv: the rows of all nights here, fit for every tool that reads them; rows of others stay as they are."""
 
 import dataclasses
+import io
+import os
 
+import pytest
 from commands import refused
 from judged import scored_attempt
-from samples import HISTORY, NIGHT, enter
+from samples import FOREIGN, HISTORY, NIGHT, UPSTREAM, attempt, cells, enter, put, render
 
-from agent.experiment import Attempt, History, Night, Status
+from agent.errors import NightError
+from agent.experiment import Attempt, Decision, History, Kind, Night, Status, Summary
+from agent.files import read_plain, write_plain
 from agent.records.journal import Journal
 from agent.records.place import Place
-from agent.records.results import read_rows, write_ledger
+from agent.records.results import HEADER, lines_of, read_rows, write_ledger
+
+
+def test_a_row_has_the_formats_that_tools_expect():
+    row = cells(lines_of(NIGHT, HISTORY)[1])
+    assert (row["commit"], row["val_bpb"], row["memory_gb"], row["status"]) == ("1111111", "1.250000", "1.5", "keep")
+    assert (row["parent"], row["branch"], row["seeds"]) == ("0000000", "experiments/30s-t", "1")
+
+
+def test_tabs_newlines_and_quotes_in_a_title_stay_one_cell():
+    assert cells(lines_of(NIGHT, HISTORY)[2])["description"] == "a 'quoted' title of two lines"
+
+
+@pytest.mark.parametrize("begin", ["=", "+", "-", "@", " \r\n=", "＝", "\u00a0-"])
+def test_no_cell_is_a_formula_to_a_spreadsheet(begin, tmp_path):
+    title = begin + 'cmd|" /C calc"!A0'
+    odd = attempt(1, 1.25, Status.KEEP, title)
+    odd = dataclasses.replace(
+        odd,
+        proposal=dataclasses.replace(odd.proposal, source=title),
+        decision=Decision(Kind.KEPT, title, gain_bpb=-0.0012, sure=0.5),
+    )
+    text = render("", [(NIGHT, (HISTORY[0], odd))])
+    row = cells(text.splitlines()[2])
+    meant = begin.strip() + "cmd|' /C calc'!A0"
+    assert [row[name] for name in ("description", "reason", "source")] == [f"'{meant}"] * 3
+    assert row["gain_bpb"] == "-0.001200"  # a number is none
+    write_plain(tmp_path / "results.tsv", text)
+    assert read_rows(tmp_path / "results.tsv")[1]["description"] == meant  # as it is shown
+
+
+def test_no_cell_holds_commands_to_a_terminal_or_absurd_numbers():
+    boast = Summary(training_seconds=-1e299, peak_vram_mb=1e299, total_tokens_M=1e299, num_params_M=1e299)
+    odd = attempt(1, 1.25, Status.KEEP, "wiped\x1b[2K\u202e\x00\udc80")
+    row = cells(lines_of(NIGHT, [dataclasses.replace(odd, runs=(dataclasses.replace(odd.runs[0], summary=boast),))])[0])
+    assert row["description"] == r"wiped\x1b[2K\u202e\x00\udc80"
+    assert [row[name] for name in ("memory_gb", "tokens_M", "params_M", "train_s")] == [""] * 4
+
+
+def test_the_analysis_code_of_the_ancestor_reads_it():
+    import pandas as pd  # takes half a second
+
+    df = pd.read_csv(io.StringIO(render(f"{HEADER}\n{UPSTREAM}\n", [(NIGHT, HISTORY)])), sep="\t")
+    df["val_bpb"] = pd.to_numeric(df["val_bpb"], errors="coerce")
+    df["memory_gb"] = pd.to_numeric(df["memory_gb"], errors="coerce")
+    df["status"] = df["status"].str.strip().str.upper()
+    counts = df["status"].value_counts()
+    assert (counts["KEEP"], counts["DISCARD"], counts["CRASH"]) == (3, 1, 1)
+
+
+# ---- the file --------------------------------------------------------------------------------------------------------
+
+
+def test_rows_of_other_nights_stay_verbatim_and_in_place():
+    odd = "ffffff0\tnot a number\t\tKEEP\tan odd \u2028 row \x1c of twenty cells" + "\t" * 15
+    mine = lines_of(NIGHT, HISTORY)
+    before = "\n".join([HEADER, UPSTREAM, FOREIGN, *mine[:2], odd])  # no newline at the end
+    after = render(before, [(NIGHT, HISTORY)]).split("\n")
+    assert after == [HEADER, UPSTREAM, FOREIGN, *mine, odd, ""]
+    assert render("\n".join(after), [(NIGHT, HISTORY)]) == "\n".join(after)
+
+
+def test_bytes_that_are_no_utf8_survive(tmp_path):
+    path = tmp_path / "results.tsv"
+    path.write_bytes(UPSTREAM.encode() + b" \xff\r\n")
+    put(path, (NIGHT, HISTORY))
+    assert UPSTREAM.encode() + b" \xff\r\n" in path.read_bytes()
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "results.tsv")
+    for use in (read_plain, read_rows, lambda path: write_plain(path, "text\n")):
+        with pytest.raises(NightError, match=r"results\.tsv is no plain file; move it away"):
+            use(tmp_path / "results.tsv")
+
+
+def test_a_header_with_a_byte_order_mark_is_one():
+    once = render("", [(NIGHT, HISTORY)])
+    assert render(f"\ufeff{once}", [(NIGHT, HISTORY)]) == once
 
 
 def scored(number: int, parent: int | None = None) -> Attempt:

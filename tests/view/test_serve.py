@@ -13,8 +13,7 @@ from serving import Client, GrowingNight, growing_night, make_place, points, ser
 from agent.cli.report import watched
 from agent.experiment import Doing, Status, Terms, Work
 from agent.proposers.briefing import Left
-from agent.records.place import Place
-from agent.records.reading import read_night
+from agent.records.place import Place, read_night
 from agent.view.serve import Watched, _panel
 
 

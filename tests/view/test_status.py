@@ -15,8 +15,7 @@ from agent.cli.status import next_commands
 from agent.judging.noise import noise
 from agent.night.lock import only_night
 from agent.records.journal import Journal
-from agent.records.place import Place
-from agent.records.reading import read_night
+from agent.records.place import Place, read_night
 from agent.records.record import of_journal
 from agent.records.summary import summary_of
 from agent.view.answer import plain

@@ -18,7 +18,7 @@ from agent.proposers.briefing import Briefing
 from agent.proposers.catalogue.evidence import SOURCE, Prospect, prospects
 from agent.proposers.catalogue.idea import Idea, idea_folders, read_ideas
 from agent.proposers.source import Around, Source
-from agent.records.shipped import PastNight
+from agent.records.record import Record
 from agent.script.contract import read_text
 from agent.script.dials import DIAL, fingerprint, tried_as
 from agent.script.merge import PATCH_HUNK, carried, check_edit, holds, patched
@@ -43,7 +43,7 @@ class Catalogue(Source):
         return cls(around.place.script_path, around.past, around.messages.say)
 
     def __init__(
-        self, script: Path, past: Sequence[PastNight] = (), say: Callable[[str], None] = lambda sentence: None
+        self, script: Path, past: Sequence[Record] = (), say: Callable[[str], None] = lambda sentence: None
     ) -> None:
         self._folders = idea_folders(script)
         self._past = past
@@ -74,7 +74,7 @@ class Catalogue(Source):
 
 
 def listing(
-    file: Path, night: Night, script: str, history: History, past: Sequence[PastNight]
+    file: Path, night: Night, script: str, history: History, past: Sequence[Record]
 ) -> tuple[list[Prospect], tuple[str, ...]]:
     """Return the ideas for the script in this file, and a sentence for each bad file.
 

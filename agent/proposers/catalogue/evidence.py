@@ -21,7 +21,7 @@ from statistics import NormalDist
 from agent.experiment import Attempt, History, Night, Status, incumbent, source_name
 from agent.proposers.author.attempts import FAILURES, was_near
 from agent.proposers.catalogue.idea import Idea
-from agent.records.shipped import PastNight, likeness
+from agent.records.record import Record, likeness
 
 SOURCE = "catalogue"
 SHARE = NormalDist(0.6, 0.5)  # before anything is measured: gains shrink where they are copied, and seldom grow
@@ -155,7 +155,7 @@ class Prospect:
 
 
 def prospects(
-    ideas: Iterable[Idea], night: Night, history: History, sigma_bpb: float | None, past: Iterable[PastNight]
+    ideas: Iterable[Idea], night: Night, history: History, sigma_bpb: float | None, past: Iterable[Record]
 ) -> list[Prospect]:
     """Return the ideas, the one first from which most is expected in this night.
 
@@ -166,8 +166,7 @@ def prospects(
     for other in past:
         alike = likeness(other.night, night)
         if alike:  # on another kind of device, 8 % tell nothing about 1 % here
-            attempts = [outline.attempt for outline in other.attempts]
-            measured += _measured(by_slug, other.night.tag, attempts, other.sigma_bpb, alike)
+            measured += _measured(by_slug, other.tag, other.attempts, other.sigma_bpb, alike)
     measured += _measured(by_slug, night.tag, history, sigma_bpb, 1.0)
     expected = estimates({slug: idea.gain_percent[night.device_kind] for slug, idea in by_slug.items()}, measured)
     listed = []

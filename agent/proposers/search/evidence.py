@@ -9,7 +9,7 @@ from agent.experiment import Attempt, Ending, History, Status
 from agent.judging.failures import too_slow
 from agent.proposers.briefing import Briefing
 from agent.proposers.search.space import Axis, Coordinates
-from agent.records.shipped import PastNight, likeness
+from agent.records.record import Record, likeness
 from agent.script.dials import Value, dials_in, skeleton_in
 
 MOST = 300  # attempts that the model looks at, the latest, which bounds a proposal's time
@@ -28,7 +28,7 @@ class Evidence:
 
 
 def evidence_of(
-    axes: Sequence[Axis], briefing: Briefing, device_kind: str, earlier: Sequence[PastNight]
+    axes: Sequence[Axis], briefing: Briefing, device_kind: str, earlier: Sequence[Record]
 ) -> list[Evidence]:
     """Return what is known in order of time: tonight's latest attempts, before them the most alike of earlier ones."""
     tonight = [*_of_tonight(axes, briefing, device_kind)]
@@ -48,16 +48,16 @@ def _of_tonight(axes: Sequence[Axis], briefing: Briefing, device_kind: str) -> I
             yield Evidence(place, _score_of(attempt, briefing.history), runs, crashed(attempt), group, is_tonight=True)
 
 
-def _of_earlier(
-    axes: Sequence[Axis], briefing: Briefing, earlier: Sequence[PastNight], most: int
-) -> Iterator[Evidence]:
+def _of_earlier(axes: Sequence[Axis], briefing: Briefing, earlier: Sequence[Record], most: int) -> Iterator[Evidence]:
     """Yield the attempts of earlier nights, in this night's noise; each run counts by its night's likeness."""
     sigma_bpb = briefing.noise.sigma_bpb if briefing.noise else None
     alike = sorted(((likeness(past.night, briefing.night), past) for past in earlier), key=lambda pair: pair[0])
-    outlines = [(like, past, outline) for like, past in alike if like for outline in past.attempts]
-    for like, past, outline in outlines[max(0, len(outlines) - most) :]:
+    told = [
+        (like, past, *pair) for like, past in alike if like for pair in zip(past.attempts, past.outlines, strict=True)
+    ]
+    for like, past, attempt, outline in told[max(0, len(told) - most) :]:
         scale = sigma_bpb / past.sigma_bpb if sigma_bpb and past.sigma_bpb and like < 1 else 1.0
-        attempt, place = outline.attempt, _place(axes, outline.dials)
+        place = _place(axes, outline.dials)
         if place is not None:
             bpb = None if attempt.val_bpb is None else attempt.val_bpb * scale
             runs, group = max(1, len(attempt.scores_bpb)) * like, f"{past.night.tag} {outline.skeleton}"

@@ -24,7 +24,7 @@ from agent.proposers.search.curves import Array, Curves
 from agent.proposers.search.evidence import Evidence, evidence_of
 from agent.proposers.search.space import Axis, Coordinates, turned
 from agent.proposers.source import Around, Source
-from agent.records.shipped import PastNight
+from agent.records.record import Record
 from agent.script.dials import Dial, Value, fingerprint, first_with, legible_dials, searched, set_dials, show
 from agent.text import counted
 
@@ -55,7 +55,7 @@ class Search(Source):
         night = around.night
         return cls(night.device_kind, f"{night.tag} {night.seed}", earlier=around.past)
 
-    def __init__(self, device_kind: str, seed: int | str, *, earlier: Sequence[PastNight] = ()) -> None:
+    def __init__(self, device_kind: str, seed: int | str, *, earlier: Sequence[Record] = ()) -> None:
         self._device_kind = device_kind
         self._seed = seed
         self._earlier = earlier

@@ -11,7 +11,7 @@ import pytest
 from charted import HOSTILE, changed, every_outcome, long_night
 
 from agent.experiment import Interval, Noise
-from agent.records.record import Home, Record
+from agent.records.record import Record
 from agent.view.page import charts
 from agent.view.page.page import Extras, diff, page, telling
 
@@ -132,7 +132,7 @@ def test_a_gain_that_dawn_has_not_confirmed_or_that_noise_explains_is_called_so(
         (changed(NIGHT, dawn=None, noise=short), "all of it may be luck.", "hardly trains (its runs have <1> step)"),
     ):
         assert all(sentence in said(record) for sentence in sentences), said(record)
-    assert "nightshift" not in said(changed(NIGHT, home=Home.SHIPPED, dawn=None))  # it cannot go on here
+    assert "nightshift" not in said(changed(NIGHT, is_here=False, dawn=None))  # it cannot go on here
 
 
 @pytest.mark.usefixtures("without_drawings")
