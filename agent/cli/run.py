@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 import psutil
+from rich.text import Text
 
 from agent.cli.answer import Answer
 from agent.cli.find import find_night, known_tag, record_of
@@ -19,7 +20,7 @@ from agent.experiment import WHOLE, Findings, Lease, Night, is_look, short
 from agent.invocation import typed
 from agent.judging.judges import judge_in_words
 from agent.lab.corpus import DATASETS
-from agent.night.dawn import confirm_night, in_words, is_interrupted
+from agent.night.dawn import confirm_night, is_interrupted
 from agent.night.limits import Limits, clock, pace_words
 from agent.night.loop import run_night
 from agent.night.opening import Request, committed, open_context
@@ -33,8 +34,9 @@ from agent.records.summary import summary_of
 from agent.sandbox.watch import limits_of_machine
 from agent.text import counted
 from agent.view.answer import plain
-from agent.view.ending import belief, tried_lines
-from agent.view.screen import print_folded, print_next, terminal_width
+from agent.view.screen import print_folded, print_lines, print_next, terminal_width
+from agent.view.terminal import tried_lines
+from agent.view.words import dawn_lines
 from agent.view.workers import crew_of
 
 LOOK_S = 0.5  # how long the machine is looked at
@@ -100,9 +102,8 @@ def named_text(dataset: str) -> str:
 def _show_end(record: Record) -> None:
     """Print what was tried, what to believe of it, and the commands that come next, on one screen."""
     now = summary_of(record)
-    print("\n".join(["", *tried_lines(record.attempts, terminal_width())]))
+    print_lines([Text(""), *tried_lines(record, terminal_width())])
     show_night(record, now, crew_of(record))
-    print_folded([belief(now)] if now.ideas else [])
     print_next(next_commands(now))
 
 
@@ -254,7 +255,6 @@ def _findings(tag: str | None) -> Answer:
     if dawn is None or record.findings is None:
         raise NothingYet(f"night {tag} has no findings yet; begin with: {typed('confirm', tag)}")
     ended = f"ended {dawn.ended}" if dawn.ended else "not at its end yet"
-    lines = in_words(place, record.night, record.attempts, record.findings)
-    findings_lines = [f"dawn {dawn.number} of night {tag}, {ended}", *lines]
+    lines = [f"dawn {dawn.number} of night {tag}, {ended}", *dawn_lines(record.findings, record.attempts, record.night)]
     facts = {"tag": tag, "findings": plain(record.findings), "state": "finished" if dawn.ended else "unfinished"}
-    return Answer(facts, lambda: print_folded(findings_lines))
+    return Answer(facts, lambda: print_folded(lines))

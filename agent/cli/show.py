@@ -14,7 +14,7 @@ from agent.records.place import Place, run_folder
 from agent.records.record import Record
 from agent.records.summary import Scored, gain_of
 from agent.sandbox.process import LOG
-from agent.script.dials import dials_in, skeleton_in
+from agent.script.dials import dials_in
 from agent.text import diff_lines, harmless, harmless_lines
 from agent.view import terminal
 from agent.view.answer import (
@@ -31,6 +31,7 @@ from agent.view.comparison import Side, compared, rows
 from agent.view.course import settings
 from agent.view.run_files import LOG_LINES, log_tail
 from agent.view.screen import Column, print_folded, print_lines, table_lines, terminal_width
+from agent.view.verdict import log_of, traceback_of
 from agent.view.words import interval_words
 
 LEAST = 12  # places of a cell
@@ -85,11 +86,9 @@ def _all(place: Place, record: Record, attempt: Attempt) -> Answer:
     """Return all that is known of one attempt."""
     who = holder(place.repo.common_dir)
     is_running = who is not None and who.tag == record.tag
-    latest_seed = attempt.runs[-1].seed if attempt.runs else record.night.seed
-    folder = run_folder(place.folder(record.tag), attempt.number, latest_seed).parent
-    log = folder / f"seed{latest_seed}" / LOG
-    ended = [run for run in attempt.runs if run.ending is not Ending.RUNNING]
-    last_lines = ended[-1].last_lines if ended and ended[-1].ending is Ending.CRASHED else ""
+    night_folder = place.folder(record.tag)
+    folder, log = run_folder(night_folder, attempt.number, seed=0).parent, log_of(night_folder, attempt)
+    is_at_work = any(run.ending is Ending.RUNNING for run in attempt.runs)
     before, after = (Scored.of(record, side) for side in (record.attempt(0), attempt))
     findings = record.findings
     weights = find_weights(place, record.tag, attempt.number)
@@ -98,7 +97,7 @@ def _all(place: Place, record: Record, attempt: Attempt) -> Answer:
         tag=record.tag,
         attempt=for_author(attempt),
         measured=measured,
-        running=is_running and len(ended) < len(attempt.runs),
+        running=is_running and is_at_work,
         is_incumbent=record.incumbent == attempt.number,
         ref=attempt_ref(record.tag, attempt.number),
         branch=record.branch,
@@ -106,18 +105,15 @@ def _all(place: Place, record: Record, attempt: Attempt) -> Answer:
         dawn=findings if findings is not None and attempt.number in (findings.champion, findings.script) else None,
         folder=str(folder) if folder.exists() else None,
         weights=None if weights is None else str(weights.path),
-        log=str(log) if log.exists() else None,
-        traceback=harmless_lines(last_lines) or None,
+        log=None if log is None else str(log),
+        traceback=harmless_lines(traceback_of(night_folder, attempt) or "") or None,
     )
 
     def print_all() -> None:
         width = terminal_width()
         print_lines(
-            terminal.attempt_lines(
-                *(record.night, attempt, folder if record.is_here else None, width),
-                running=is_running, merged_as=measured.merged_as,
-            )
-        )  # fmt: skip
+            terminal.attempt_lines(record, attempt, folder if record.is_here else None, width, running=is_running)
+        )
         more = {} if answer.gain is None else {"over #0": f"{interval_words(answer.gain)}, by the night's own scores"}
         if answer.dawn is not None and answer.dawn.honest is not None:
             more["at dawn"] = f"{interval_words(answer.dawn.honest)} for #{answer.dawn.champion}, on fresh seeds"
@@ -179,8 +175,7 @@ def _side(place: Place, record: Record, attempt: Attempt) -> Side:
         script = script_of(place, record, attempt)
     except NightError:
         return Side(record, attempt, settings(record).get(attempt.number))
-    kind = record.night.device_kind
-    return Side(record, attempt, dials_in(script, kind), skeleton_in(script, kind))
+    return Side(record, attempt, dials_in(script, record.night.device_kind))
 
 
 def _compared(a: Meant, b: Meant) -> Answer:

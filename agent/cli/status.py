@@ -20,7 +20,7 @@ from agent.view.workers import Crew, crew_of
 
 LOOK_EVERY_S = 0.5
 HEADS = re.compile(  # of the lines below, which a terminal shows in bold
-    r"night [^:]+|branch|[\d,]+ attempts?|best val_bpb|dawn|noise|spent|left|workers|at work|unfinished|next"
+    r"night [^:]+|branch|[\d,]+ attempts?|best val_bpb|noise|spent|left|workers|at work|unfinished|next"
 )
 
 
@@ -42,7 +42,7 @@ def status(tag: str | None = None, /, *, follow: bool = False) -> Answer:
     with Journal.read(place.journal(tag)) as journal:
         work = journal.work()  # before the attempts that it names
         record = of_journal(journal)
-    now, crew = summary_of(record), crew_of(record, work, None if who is None else time.time())
+    now, crew = summary_of(record), crew_of(record, work if who is not None else ())
     tries = latest(place)
     stopping = who is not None and Stop(place.folder(tag)).after_run
     answer = StatusAnswer(

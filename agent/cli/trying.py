@@ -9,7 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from agent.cli.answer import Answer
-from agent.cli.find import holder_here, night_in, place_meant
+from agent.cli.find import holder_here, night_in, place_meant, record_of
 from agent.cli.options import Message, NightOptions, Positive
 from agent.cli.tries import Try, TryState, look, under_way
 from agent.clock import utc_now
@@ -17,7 +17,6 @@ from agent.errors import NightError
 from agent.experiment import Doing, History
 from agent.files import ignore_all, read_end
 from agent.invocation import own_command, typed
-from agent.judging.noise import noise
 from agent.night.lock import is_held
 from agent.night.opening import check_kept, committed, terms_of
 from agent.proposers import queue
@@ -30,9 +29,8 @@ from agent.script.dials import fingerprint
 from agent.script.merge import Basis, basis_of, is_patch
 from agent.text import SAID_CHARS, one_line
 from agent.view.answer import plain
-from agent.view.live import Moment
 from agent.view.screen import print_folded
-from agent.view.verdict import TriedEdit, missing_edits
+from agent.view.verdict import answer_of_try, verdict_lines
 
 LOG = "drain.log"  # in the queue's folder: what the process says that works on it
 LOG_BYTES = 4000
@@ -144,7 +142,7 @@ def _stale(file: Path, basis: Basis) -> NightError:
     take = typed("take", "best")  # which keeps a copy of the edit
     remedy = f"take the best script with: {take}, and make your edit again; or try it as it stands, with --anyway"
     sentence = f"{file} was made from {base} and lacks what was kept since: {edits}; {remedy}"
-    missing = plain(missing_edits(basis))
+    missing = [{"attempt": attempt.number, "title": attempt.title} for attempt in basis.missing]
     return NightError(sentence, state=TryState.STALE, based_on=basis.number, missing_edits=missing, next=remedy)
 
 
@@ -210,10 +208,11 @@ def _standing(place: Place, tried: Try) -> Answer:
     who = None if before else holder_here(place)
     if who is not None:
         with Journal.read(place.journal(who.tag)) as journal:
-            now = Moment.read(journal)
-        progress += f", {now.doing} of attempt {now.attempt}"
-        if now.doing == Doing.TRAINING and now.seed is not None:
-            point = read_progress(run_folder(place.folder(who.tag), now.attempt, now.seed) / "out")
+            work = next(iter(journal.work()), None)
+        if work is not None:
+            progress += f", {work.doing} of attempt {work.attempt}"
+        if work is not None and work.doing is Doing.TRAINING and work.seed is not None:
+            point = read_progress(run_folder(place.folder(who.tag), work.attempt, work.seed) / "out")
             if point is not None:
                 loss = "" if point.loss is None else f", loss {point.loss:.3f}"
                 progress += f", {point.fraction:.0%} of its budget{loss}"
@@ -227,10 +226,8 @@ def _verdict(place: Place, tried: Try) -> Answer:
     entry, attempt = tried.entry, tried.attempt
     assert entry.night is not None
     assert attempt is not None
-    night, history = night_in(place, entry.night)
     is_changed = is_patch(entry.text) or fingerprint(entry.text) != fingerprint(attempt.proposal.script)
-    before = history[: attempt.number]  # what was applied or merged was made from its parent
-    basis = Basis(attempt.parent) if is_changed else basis_of(entry.text, before, committed(place))
     merged_onto = attempt.parent if is_changed and entry.based_on is not None else None
-    verdict = TriedEdit(night, history, attempt.number, place.folder(night.tag), noise(history), basis, merged_onto)
-    return Answer(plain(verdict.answer(tried.id, TryState.DONE)), lambda: print_folded(verdict.lines()))
+    record = record_of(place, entry.night)
+    answer = answer_of_try(tried.id, record, attempt, place.folder(record.tag), merged_onto)
+    return Answer(plain(answer), lambda: print_folded(verdict_lines(answer)))

@@ -13,8 +13,6 @@ from agent.experiment import (
     Attempt,
     Dawn,
     Findings,
-    History,
-    Night,
     Proposal,
     Run,
     Score,
@@ -29,11 +27,10 @@ from agent.night.loop import Driver, at_work
 from agent.night.plan import Candidate, Decide, Enter, Plan, fallen_keeps
 from agent.night.state import NightContext, State
 from agent.records.journal import Journal
-from agent.records.place import Place
 from agent.records.results import write_ledger
 from agent.runs.execute import Job, Measure
 from agent.script.merge import without_edits
-from agent.view.findings import findings_lines
+from agent.view.words import dawn_lines
 
 Edits = tuple[int, ...]
 
@@ -53,15 +50,9 @@ def confirm_night(context: NightContext, most_runs: int) -> Findings | None:
             pass
         concluded = _conclude(driver, plan)
     if concluded is not None:
-        for line in in_words(context.place, context.night, state.attempts, concluded):
+        for line in dawn_lines(concluded, state.attempts, context.night):
             context.watcher.said(line)
     return concluded
-
-
-def in_words(place: Place, night: Night, history: History, findings: Findings) -> list[str]:
-    """Return the findings of a dawn as lines for people."""
-    is_there = place.repo.find(confirmed_branch(night.branch)) is not None
-    return findings_lines(findings, history, night, is_branch_there=is_there)
 
 
 def is_interrupted(context: NightContext) -> bool:

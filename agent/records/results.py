@@ -14,6 +14,7 @@ from agent.experiment import History, Night, Score, Summary, memory_gb, short
 from agent.files import check_plain, read_plain, write_plain
 from agent.records.journal import Journal
 from agent.records.place import Place
+from agent.records.summary import gain_bpb
 from agent.text import ABSURD, harmless
 
 COLUMNS = (
@@ -76,7 +77,7 @@ def arranged(text: str, nights: Mapping[str, Sequence[str]]) -> str:
 
 def lines_of(night: Night, history: History) -> list[str]:
     """Return the lines of all attempts that have a decision."""
-    parents = {attempt.number: (attempt.commit or "")[:7] for attempt in history}
+    by_number = {attempt.number: attempt for attempt in history}
     tag, branch = cell_of(night.tag), cell_of(short(night.branch))
     protocol, device = cell_of(night.protocol), cell_of(night.device)
     lines = []
@@ -84,8 +85,9 @@ def lines_of(night: Night, history: History) -> list[str]:
         decision, summary, at_dawn = attempt.decision, attempt.summary or Summary(), attempt.dawn_runs()
         if decision is None:
             continue
-        parent = night.base[:7] if attempt.parent is None else parents.get(attempt.parent, "")
-        peak_gb = memory_gb(night, attempt)
+        parent = None if attempt.parent is None else by_number.get(attempt.parent)
+        base = night.base if attempt.parent is None else (parent and parent.commit) or ""
+        peak_gb, gained_bpb = memory_gb(night, attempt), gain_bpb(attempt, parent)
         cells = (
             (attempt.commit or "")[:7],
             _number(attempt.val_bpb, 6),
@@ -95,7 +97,7 @@ def lines_of(night: Night, history: History) -> list[str]:
             str(attempt.number),
             tag,
             branch,
-            parent,
+            base[:7],
             cell_of(decision.reason),
             str(attempt.seeds),
             _number(attempt.val_bpb_std, 6),
@@ -107,7 +109,7 @@ def lines_of(night: Night, history: History) -> list[str]:
             protocol,
             device,
             cell_of(attempt.started),
-            "" if decision.gain_bpb is None else f"{decision.gain_bpb:.6f}",
+            "" if gained_bpb is None else f"{gained_bpb:.6f}",
             _number(decision.sure, 2),
             _number(_mean(run.score for run in at_dawn), 6),
             str(len(at_dawn)) if at_dawn else "",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from agent.experiment import (
+    NOT_BELIEVED,
     VOID,
     Ask,
     Attempt,
@@ -30,13 +31,13 @@ Number = TypeVar("Number", int, float)
 
 
 def gain_bpb(attempt: Attempt, parent: Attempt | None) -> float | None:
-    """Return the gain of an attempt over its parent, by the judge's estimate or else by the two scores as shown."""
-    return attempt.gain_bpb if attempt.gain_bpb is not None else measured_gain_bpb(attempt, parent)
+    """Return the gain of an attempt over its parent, by the judge's estimate or else by the two scores as shown.
 
-
-def measured_gain_bpb(attempt: Attempt, parent: Attempt | None) -> float | None:
-    """Return by how much the score of an attempt, as shown, is below its parent's; None where one of them has none."""
-    if parent is None or parent.val_bpb is None or attempt.val_bpb is None:
+    None where one of them has no score, and where that of the attempt is not believed.
+    """
+    if attempt.gain_bpb is not None:
+        return attempt.gain_bpb
+    if parent is None or parent.val_bpb is None or attempt.val_bpb is None or attempt.kind in NOT_BELIEVED:
         return None
     return shown_difference(parent.val_bpb, attempt.val_bpb)
 

@@ -11,10 +11,10 @@ from enum import StrEnum
 from functools import cache
 from typing import Any
 
-from agent.experiment import Attempt, Findings, Interval, Kind, Noise, Proposal, Run, Score, Status, Summary
+from agent.experiment import Attempt, Findings, Interval, Kind, Proposal, Run, Score, Status
 from agent.proposers.briefing import Left
 from agent.records.record import Record, Turned
-from agent.records.summary import NightSummary, Scored
+from agent.records.summary import NightSummary, Scored, gain_bpb
 from agent.script.dials import Value
 from agent.view.workers import Crew
 
@@ -76,7 +76,7 @@ class Measured:
     kind: Kind | None  # why, in a word for programs
     val_bpb: float | None  # mean over its runs of the night that count
     seeds: int  # these runs
-    gain_bpb: float | None  # over its parent, by the judge's estimate
+    gain_bpb: float | None  # over its parent, by the judge's estimate, else the difference of the two scores
     sure: float | None  # the probability of a gain, 0 to 1
     memory_gb: float | None  # peak memory
     params: int | None  # parameters
@@ -93,7 +93,7 @@ class Measured:
             attempt.kind,
             attempt.val_bpb,
             attempt.seeds,
-            attempt.gain_bpb,
+            gain_bpb(attempt, record.parent(attempt)),
             attempt.sure,
             record.memory_gb(attempt),
             attempt.params,
@@ -210,8 +210,8 @@ class CompareAnswer:
     dials: Mapping[str, tuple[Value, Value]]  # that differ; null where a script has no such dial
     gain: Interval | None  # of B over A
     by: str  # what the interval is learnt from
-    winner: str  # a, b, open, unknown, no score, not believed, or not comparable
-    sentence: str  # the same for people
+    winner: str | None  # a or b; null: the difference may be chance, or the two do not compare
+    sentence: str  # the same for people, and why
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,14 +221,6 @@ class ScriptsCompared:
     a: str  # TAG:N
     b: str  # the other one
     diff: str  # unified
-
-
-@dataclass(frozen=True, slots=True)
-class MissingEdit:
-    """Hold a kept edit that a script lacks."""
-
-    attempt: int
-    title: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,23 +239,15 @@ class TryAnswer:
     next: str  # what to do now, in a sentence
     traceback: str | None  # the last lines of the log where the training crashed
     val_bpb: float | None  # mean over its seeds
-    noise: Noise | None
     seeds: int  # runs that count
     gain_bpb: float | None  # over its parent, by the judge's estimate, else the difference of the two scores
     sure: float | None  # the probability of a gain, 0 to 1
-    summary: Summary | None  # of its last run
     tokens_s: float | None
-    budget_s: float  # of training, in each run
     spent_s: float  # training, scoring and audits of all its runs
     best: Scored | None  # the best of the night now
-    best_ref: str | None  # the git ref of its commit
-    branch: str  # of the night
     go_back_with: str | None  # the command that puts the best script into the working tree; null: the edit is the best
-    based_on: int | None  # the kept attempt whose script is nearest to the edit's; null: the committed script
-    missing_edits: tuple[MissingEdit, ...]  # what was kept after that attempt
     merged_onto: int | None  # the attempt that the edit was merged onto; null: tried as it was
-    run_folder: str | None  # of the run that tells most
-    log: str | None  # its training log
+    log: str | None  # the training log that tells most
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,12 +287,8 @@ class IdeaFacts:
     source: str  # who had it: a paper, a repository
     reported: str  # of it there
     dials: tuple[str, ...]  # that it adds
-    promised_percent: Mapping[str, float]  # gain by kind of device
-    cost_percent: Mapping[str, float]  # of tokens per second, by kind of device
     expected_percent: float  # gain, by all that is known
-    spread_percent: float  # the standard deviation of that
     sure: float  # the probability of a gain, 0 to 1
-    nights: tuple[str, ...]  # in which it was tried
     gain_percent: float | None  # the mean of what they measured
     tried: tuple[IdeaTrial, ...]
     applies: bool  # whether its patch applies to the script

@@ -90,12 +90,8 @@ def idea_facts(prospect: Prospect) -> IdeaFacts:
         source=idea.source,
         reported=idea.reported,
         dials=tuple(idea.dials),
-        promised_percent=idea.gain_percent,
-        cost_percent=idea.cost_percent,
         expected_percent=expected.mean_percent,
-        spread_percent=expected.spread_percent,
         sure=expected.sure,
-        nights=prospect.nights,
         gain_percent=prospect.gain_percent,
         tried=tuple(
             IdeaTrial(

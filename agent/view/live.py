@@ -22,22 +22,23 @@ from agent.experiment import LOCAL, Attempt, Doing, Kind, Progress, Status, Work
 from agent.proposers.briefing import Left
 from agent.records.journal import Journal
 from agent.records.place import run_folder
-from agent.records.record import of_journal
+from agent.records.record import Record, of_journal
 from agent.records.summary import NightSummary, summary_of
 from agent.runs.train import read_progress
 from agent.text import harmless_lines
 from agent.view.screen import folded, shown
 from agent.view.terminal import COLOURS, verdict
-from agent.view.words import BETWEEN, doing_words, gain_words, left_words, progress_words, within_one
+from agent.view.words import BETWEEN, doing_words, interval_words, left_words, progress_words, score, within_one
 from agent.view.workers import in_order
 
 EARLIER = 3  # verdicts that are shown where somebody begins to follow
 DRAWN_EVERY_S = 0.5  # a drawing takes some milliseconds, which a run on a CPU would have used
-ASKING, PREPARING = "asking", "preparing"  # what a night does beside the jobs of its workers
 LONGEST_BAR = 40  # columns
 
 
-# ---- what is at work -------------------------------------------------------------------------------------------------
+# ---- the panel -------------------------------------------------------------------------------------------------------
+
+Fact = str | tuple[str, str]  # words, or words with their style
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,63 +50,22 @@ class Activity:
     training: Progress | None = None  # None: it does not train, or has told nothing yet
     elapsed_s: float | None = None  # None: not known
 
-    def pace(self, budget_s: float) -> list[str]:
-        """Return what is known of how far it is, the most important first."""
-        if self.training is not None:
-            return progress_words(self.training, budget_s)
-        return [] if self.elapsed_s is None else [f"{self.elapsed_s:.0f} s"]
 
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """Hold what a night is at, as its journal tells."""
-
-    doing: str  # a Doing's word, ASKING or PREPARING
-    attempt: int
-    seed: int | None = None
-    began: str | None = None  # ISO 8601, UTC; None where no time was noted
-
-    @classmethod
-    def read(cls, journal: Journal) -> "Moment":
-        if work := journal.work():
-            return cls(work[0].doing, work[0].attempt, work[0].seed, work[0].began)
-        *_, attempts = journal.changes()
-        return cls.after(journal.attempt(attempts - 1) if attempts else None)
-
-    @classmethod
-    def after(cls, last: Attempt | None) -> "Moment":
-        """Return what a night does after its last attempt was begun, while no worker has a job."""
-        if last is None:
-            return cls(ASKING, 0)
-        if last.decision is None:
-            return cls(PREPARING, last.number, began=last.started)
-        return cls(ASKING, last.number + 1, began=last.decisions[-1].at)
-
-
-def seconds_since(began: str | None) -> float | None:
-    """Return the seconds since a time of the journal; None where no time was noted."""
-    if not began:
-        return None
-    return max(0.0, (datetime.now(UTC) - datetime.fromisoformat(began)).total_seconds())
-
-
-# ---- the panel -------------------------------------------------------------------------------------------------------
-
-Fact = str | tuple[str, str]  # words, or words with their style
-
-
-def panel(budget_s: float, jobs: Mapping[str, Activity], now: NightSummary | None, left: Left | None) -> RenderableType:
+def panel(budget_s: float, jobs: Mapping[str, Activity], now: NightSummary, left: Left) -> RenderableType:
     """Draw where a night stands, and below it what is at work, by worker. A low terminal shows the first lines."""
     names = Table.grid(Column(no_wrap=True, style="dim"), Column(), padding=(0, 2, 0, 0))
-    for name, facts in _standing(now, left) if now is not None else ():
+    for name, facts in _standing(now, left):
         names.add_row(name, _line(*facts))
     parts: list[RenderableType] = [Rule(style="dim"), names]
     for worker in sorted(jobs, key=in_order):
         job, whose = jobs[worker], [(shown(worker), "dim")] if len(jobs) > 1 else []
         parts.append(_line(*whose, *([job.doing] if job.doing else []), (job.title, "bold")))
-        pace = Table.grid(Column(max_width=LONGEST_BAR), Column(no_wrap=True), padding=(0, 1, 0, 0))
-        pace.add_row(_bar(job), BETWEEN.join(job.pace(budget_s)))
-        parts.append(pace)
+        pace = [] if job.elapsed_s is None else [f"{job.elapsed_s:.0f} s"]
+        if job.training is not None:
+            pace = progress_words(job.training, budget_s)
+        bar = Table.grid(Column(max_width=LONGEST_BAR), Column(no_wrap=True), padding=(0, 1, 0, 0))
+        bar.add_row(_bar(job.training), BETWEEN.join(pace))
+        parts.append(bar)
     return Group(*parts)
 
 
@@ -115,15 +75,15 @@ def _line(*facts: Fact) -> Text:
     return Text.assemble(*parts[1:], no_wrap=True, overflow="ellipsis")
 
 
-def _bar(job: Activity) -> ProgressBar:
+def _bar(point: Progress | None) -> ProgressBar:
     """Return a bar, or a pulsing one if the end is not known."""
     look = dict.fromkeys(("complete_style", "finished_style", "pulse_style"), "cyan")  # red is the colour of crashes
-    if job.training is None:
+    if point is None:
         return ProgressBar(total=None, pulse=True, **look)  # type: ignore[arg-type]
-    return ProgressBar(total=1.0, completed=within_one(job.training.fraction), **look)  # type: ignore[arg-type]
+    return ProgressBar(total=1.0, completed=within_one(point.fraction), **look)  # type: ignore[arg-type]
 
 
-def _standing(now: NightSummary, left: Left | None) -> Iterator[tuple[str, Sequence[Fact]]]:
+def _standing(now: NightSummary, left: Left) -> Iterator[tuple[str, Sequence[Fact]]]:
     """Yield name and facts of each line, the most important fact first."""
     best, gain = now.best, now.gain
     if best is None or now.baseline is None:
@@ -131,66 +91,22 @@ def _standing(now: NightSummary, left: Left | None) -> Iterator[tuple[str, Seque
     else:
         beside: list[Fact] = ["the baseline"]
         if gain is not None:
-            beside = [(gain_words(now), "green" if gain.low_bpb > 0 else ""), shown(best.title)]
-        yield "best", [f"#{best.number} val_bpb {best.val_bpb:.6f}", *beside]
+            beside = [(f"gain {interval_words(gain)}", "green" if gain.low_bpb > 0 else ""), shown(best.title)]
+        yield "best", [f"#{best.number} val_bpb {score(best.val_bpb)}", *beside]
     numbers = zip((now.kept, now.discarded, now.crashed), ("kept", "discarded", "crashed"), Status, strict=True)
     counts = [(f"{number} {word}", COLOURS[status] if number else "") for number, word, status in numbers]
     yield "so far", [*counts, *([] if now.usd is None else [f"${now.usd:,.2f}"])]
-    yield "left", left_words(left or Left()) or ["no limit; it runs until it is stopped"]
+    yield "left", left_words(left) or ["no limit; it runs until it is stopped"]
 
 
 # ---- the screen ------------------------------------------------------------------------------------------------------
 
 
-class Screen:
-    """Draw a panel below lines that scroll on a terminal; elsewhere print a plain line for each run."""
+class NightScreen:
+    """Show a night by its journal, each time that something was committed to it.
 
-    def __init__(self, console: Console, budget_s: float) -> None:
-        self._console, self._budget_s = console, budget_s
-        self._live: Live | None = None
-        if console.is_terminal and not console.is_dumb_terminal:
-            self._live = Live(
-                console=console, auto_refresh=False, transient=True, vertical_overflow="crop",
-                redirect_stdout=False, redirect_stderr=False,
-            )  # fmt: skip
-        self._jobs: dict[str, Activity] = {}  # by worker
-        self._drawn_at_s = 0.0
-
-    def said(self, sentence: str) -> None:
-        """Print a sentence that scrolls."""
-        self.print([Text(line) for line in harmless_lines(sentence).split("\n")])
-
-    def print(self, lines: Sequence[Text]) -> None:
-        """Print lines that scroll."""
-        for line in lines:
-            for part in [line] if self._live is None else folded(line, self._console.width):
-                self._console.print(part, highlight=False, soft_wrap=True)
-
-    def show(self, jobs: Mapping[str, Activity], now: NightSummary | None = None, left: Left | None = None) -> None:
-        """Show what is at work, and where the night stands."""
-        before, self._jobs = self._jobs, dict(jobs)
-        began = [
-            worker for worker, job in jobs.items()
-            if worker not in before or (job.title, job.doing) != (before[worker].title, before[worker].doing)
-        ]  # fmt: skip
-        if self._live is None:
-            for worker in began:
-                if Doing.TRAINING in jobs[worker].doing:
-                    whose = [worker] if len(jobs) > 1 else []
-                    self.said(BETWEEN.join([*whose, jobs[worker].title, jobs[worker].doing]))
-        elif began or before.keys() != jobs.keys() or time.monotonic() - self._drawn_at_s >= DRAWN_EVERY_S:
-            self._drawn_at_s = time.monotonic()
-            self._live.start()
-            self._live.update(panel(self._budget_s, jobs, now, left), refresh=True)
-
-    def close(self) -> None:
-        """Remove the panel; what is said later stands where it was."""
-        if self._live is not None:
-            self._live.stop()
-
-
-class NightScreen(Screen):
-    """Show a night by its journal, each time that something was committed to it."""
+    A terminal gets a panel below lines that scroll; a pipe gets a plain line for each training that begins.
+    """
 
     def __init__(
         self,
@@ -208,20 +124,37 @@ class NightScreen(Screen):
         left: what is left of the night, by its ideas without attempt 0. is_own: Ctrl-C here ends it. for_author: the
         reader makes edits, and may not read words of a scoring process.
         """
-        self._folder, self._journal = folder, Journal.read(folder / "journal.sqlite")
-        super().__init__(console, self._journal.night().budget_s)
+        self._console, self._folder, self._journal = console, folder, Journal.read(folder / "journal.sqlite")
+        self._live: Live | None = None
+        if console.is_terminal and not console.is_dumb_terminal:
+            self._live = Live(
+                console=console, auto_refresh=False, transient=True, vertical_overflow="crop",
+                redirect_stdout=False, redirect_stderr=False,
+            )  # fmt: skip
         self._left, self._stopping, self._stopping_now = left, stopping, stopping_now
-        self._is_own, self._for_author = is_own, for_author
-        self._is_stop_said = False
+        self._is_own, self._for_author, self._is_stop_said = is_own, for_author, False
         self._version: int | None = None  # of the journal at the last look
-        self._changes: tuple[int, ...] = ()
-        self._work: tuple[Work, ...] = ()
-        self._record = of_journal(self._journal)
-        self._now: NightSummary | None = None
+        self._looked_at_s = 0.0
+        self._record, self._work, self._begun = of_journal(self._journal), tuple[Work, ...](), set[Work]()
+        self._now = summary_of(self._record)
         decided = sorted(attempt.decisions[-1].id for attempt in self._record.attempts if attempt.decisions)
         self._decision = max([0, *(decided if is_own else decided[:-EARLIER])])  # the last one that was told
         self._told: dict[str, Progress | None] = {}  # worker → how far it is, by its pool
-        self._looked_at_s = 0.0
+
+    def said(self, sentence: str) -> None:
+        """Print a sentence that scrolls."""
+        self._print([Text(line) for line in harmless_lines(sentence).split("\n")])
+
+    def _print(self, lines: Sequence[Text]) -> None:
+        for line in lines:
+            for part in [line] if self._live is None else folded(line, self._console.width):
+                self._console.print(part, highlight=False, soft_wrap=True)
+
+    def close(self) -> None:
+        """Remove the panel; what is said later stands where it was."""
+        if self._live is not None:
+            self._live.stop()
+        self._journal.__exit__()
 
     # ---- what the driver of a night tells ----------------------------------------------------------------------------
 
@@ -247,11 +180,9 @@ class NightScreen(Screen):
         if version != self._version:
             self._version = version
             self._told.clear()
-            self._work, changes = self._journal.work(), self._journal.changes()
-            if changes != self._changes:
-                self._changes, self._record = changes, of_journal(self._journal)
-                self._now = summary_of(self._record)
-                self._print_verdicts()
+            self._work, self._record = self._journal.work(), of_journal(self._journal)
+            self._now = summary_of(self._record)
+            self._print_verdicts()
         if self._stopping() and not self._is_stop_said:
             self._is_stop_said = True
             again = "; Ctrl-C again ends it at once" if self._is_own else ""
@@ -260,11 +191,12 @@ class NightScreen(Screen):
                 if self._stopping_now()
                 else f"the night ends after what runs now{again}"
             )
-        self.show(dict(self._at_work()), self._now, self._left(len(self._record.ideas)))
-
-    def close(self) -> None:
-        super().close()
-        self._journal.__exit__()
+        if self._live is not None:
+            self._live.start()
+            jobs, left = dict(self._at_work()), self._left(len(self._record.ideas))
+            self._live.update(panel(self._record.budget_s, jobs, self._now, left), refresh=True)
+        else:
+            self._print_beginnings()
 
     def _print_verdicts(self) -> None:
         since, record = self._decision, self._record
@@ -272,26 +204,50 @@ class NightScreen(Screen):
         for attempt in sorted(decided, key=lambda attempt: attempt.decisions[-1].id):
             self._decision = attempt.decisions[-1].id
             if _is_verdict(attempt, since):
-                self.print([verdict(attempt, record.parent(attempt), for_author=self._for_author)])
+                self._print([verdict(attempt, record.parent(attempt), for_author=self._for_author)])
+
+    def _print_beginnings(self) -> None:
+        """Print a line for each training that has begun since the last look."""
+        for work in self._work:
+            if work.doing is Doing.TRAINING and work not in self._begun:
+                whose = [work.worker] if len(self._work) > 1 else []
+                self.said(BETWEEN.join([*whose, _title(self._record.attempts[work.attempt]), doing_words(work)]))
+        self._begun |= set(self._work)
 
     def _at_work(self) -> Iterator[tuple[str, Activity]]:
         """Yield each worker with its job; the night itself, where no worker has one."""
-        record = self._record
         for work in self._work:
-            attempt, point = record.attempts[work.attempt], None
+            point = None
             if work.doing is Doing.TRAINING and work.seed is not None:
                 out = run_folder(self._folder, work.attempt, work.seed) / "out"
                 point = self._told.get(work.worker) or read_progress(out)
-            title = f"#{attempt.number} {shown(attempt.title)}"
+            title = _title(self._record.attempts[work.attempt])
             yield work.worker, Activity(title, doing_words(work), point, seconds_since(work.began))
         if not self._work:
-            now = Moment.after(record.attempts[-1] if record.attempts else None)
-            title = f"#{now.attempt} asking for an idea"
-            if now.doing == PREPARING:
-                title = f"#{now.attempt} {shown(record.attempts[now.attempt].title)}"
-            # not since its last verdict, where the night rested between two calls
-            began = now.began and max([now.began, *(call.began for call in record.calls[-1:])])
-            yield "", Activity(title, "", elapsed_s=seconds_since(began))
+            yield "", _between_runs(self._record)
+
+
+def _between_runs(record: Record) -> Activity:
+    """Return what a night does while no worker has a job: it prepares its last attempt, or asks for another."""
+    last = record.attempts[-1] if record.attempts else None
+    if last is not None and last.decision is None:
+        return Activity(_title(last), "", elapsed_s=seconds_since(last.started))
+    # not since its last verdict, where the night rested between two calls
+    times = [call.began for call in record.calls[-1:]] + ([] if last is None else [last.decisions[-1].at])
+    return Activity(
+        f"#{len(record.attempts)} asking for an idea", "", elapsed_s=seconds_since(max(times, default=None))
+    )
+
+
+def _title(attempt: Attempt) -> str:
+    return f"#{attempt.number} {shown(attempt.title)}"
+
+
+def seconds_since(began: str | None) -> float | None:
+    """Return the seconds since a time of the journal; None where no time was noted."""
+    if not began:
+        return None
+    return max(0.0, (datetime.now(UTC) - datetime.fromisoformat(began)).total_seconds())
 
 
 def _is_verdict(attempt: Attempt, since: int) -> bool:

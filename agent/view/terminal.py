@@ -1,28 +1,22 @@
-"""Write the ledger, one attempt in full, and a night's state as lines for a terminal."""
+"""Write verdicts, the ledger, and one attempt in full as lines for a terminal."""
 
+import math
+import statistics
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from rich.text import Text
 
-from agent.experiment import (
-    LOCAL,
-    Attempt,
-    Ending,
-    Kind,
-    Night,
-    Run,
-    Status,
-    attempt_ref,
-    memory_gb,
-)
+from agent.experiment import LOCAL, Attempt, Ending, Kind, Run, Status, attempt_ref
 from agent.proposers.author.attempts import reason_for_author
-from agent.records.results import Row, number_of
-from agent.records.summary import Share, gain_bpb
-from agent.text import SAID_CHARS, counted, harmless, harmless_lines, one_line, percent_sure, shown_difference
+from agent.records.record import Record
+from agent.records.results import COLUMNS, Row, lines_of, number_of
+from agent.records.summary import Scored, Share, gain_bpb
+from agent.text import SAID_CHARS, counted, duration, harmless, harmless_lines, one_line, percent_sure
 from agent.view.screen import Column, folded, table_lines
-from agent.view.words import BETWEEN, memory, moment, score
+from agent.view.words import BETWEEN, memory, moment, score, scored_words
 
+MOST_SHOWN = 10  # edits at the end of a night: all of it has to fit on one screen
 COLOURS = {Status.KEEP: "green", Status.DISCARD: "bright_black", Status.CRASH: "red"}
 # whose number and gain say enough
 PLAIN = {Kind.BASELINE, Kind.KEPT, Kind.WORSE, Kind.LUCK, Kind.TIE}
@@ -69,25 +63,36 @@ SHARES = (
 
 def results_lines(rows: Sequence[Row], width: int | None = None) -> list[Text]:
     """Return the ledger with one line for each attempt; `width` is the terminal's, None for all columns in full."""
-    scores = {(row.get("tag"), row.get("commit")): row.get("val_bpb", "") for row in rows}
     several = len({row.get("tag") for row in rows}) > 1
-    cells = [_cells(row, scores.get((row.get("tag"), row.get("parent")), ""), several) for row in rows]
-    header, *lines = table_lines(RESULTS, cells, width)
+    header, *lines = table_lines(RESULTS, [_cells(row, several) for row in rows], width)
     styled = [Text(line, style=_style(row.get("status", ""))) for line, row in zip(lines, rows, strict=True)]
     return [Text(header, style="bold"), *styled]
 
 
-def _cells(row: Row, parent_bpb: str, several: bool) -> tuple[str, ...]:
-    numbers = (number_of(row.get(name, "")) for name in ("val_bpb", "gain_bpb", "sure", "memory_gb", "wall_s"))
-    bpb, gain, sure, peak_gb, wall_s = numbers
-    parent = number_of(parent_bpb)
-    if gain is None and bpb is not None and parent is not None:  # the judge has left no estimate
-        gain = shown_difference(parent, bpb)
+def tried_lines(record: Record, width: int | None) -> list[Text]:
+    """Return the rows of the edits with the largest gains over their parents, in their order; none without any."""
+
+    def gain(attempt: Attempt) -> float:
+        gained_bpb = gain_bpb(attempt, record.parent(attempt))
+        return -math.inf if gained_bpb is None else gained_bpb
+
+    decided = [attempt for attempt in record.ideas if attempt.decision is not None]
+    largest = sorted(decided, key=gain, reverse=True)
+    numbers = {str(attempt.number) for attempt in largest[:MOST_SHOWN]}
+    every = (dict(zip(COLUMNS, line.split("\t"), strict=True)) for line in lines_of(record.night, record.attempts))
+    rows = [row for row in every if row["attempt"] in numbers]
+    more = len(decided) - len(rows)
+    return [*results_lines(rows, width), *([Text(f"and {more} more")] if more else [])] if rows else []
+
+
+def _cells(row: Row, several: bool) -> tuple[str, ...]:
+    numbers = (number_of(row.get(name, "")) for name in ("gain_bpb", "sure", "memory_gb", "wall_s"))
+    gained_bpb, sure, peak_gb, wall_s = numbers
     return (
         row.get("tag", "") if several else "",
         row.get("attempt", ""),
         row.get("val_bpb", ""),
-        score(gain, "+"),
+        score(gained_bpb, "+"),
         "" if sure is None else percent_sure(sure),
         row.get("seeds", ""),
         row.get("status", ""),
@@ -121,45 +126,52 @@ def _share(row: Share) -> tuple[str, ...]:
     return row.source, *counts, *calls, *tokens, "" if row.usd is None else f"{row.usd:.2f}"
 
 
+# ---- one attempt -----------------------------------------------------------------------------------------------------
+
+
+def measured_facts(record: Record, attempt: Attempt) -> dict[str, str]:
+    """Return name → what was measured of an attempt, in words; "" for what is not known."""
+    scored, peak_gb = Scored.of(record, attempt), record.memory_gb(attempt)
+    at_dawn = [run.val_bpb for run in attempt.dawn_runs() if run.val_bpb is not None]
+    gained_bpb = gain_bpb(attempt, record.parent(attempt))
+    sure = "" if attempt.sure is None else f", {percent_sure(attempt.sure)} sure"
+    return {
+        "val_bpb": "" if scored is None else scored_words(scored),
+        "at dawn": score(statistics.fmean(at_dawn)) if at_dawn else "",
+        "gain": "" if gained_bpb is None else f"{score(gained_bpb, '+')} over its parent{sure}",
+        "parameters": "" if attempt.params is None else f"{attempt.params:,}",
+        "memory": "" if peak_gb is None else memory(peak_gb),
+        "tokens/s": "" if attempt.tokens_s is None else f"{attempt.tokens_s:,.0f}",
+        "spent": duration(attempt.spent_s / 3600) if attempt.runs else "",
+    }
+
+
 def attempt_lines(
-    night: Night,
-    attempt: Attempt,
-    folder: Path | None,
-    width: int | None = None,
-    *,
-    running: bool = False,
-    merged_as: int | None = None,
+    record: Record, attempt: Attempt, folder: Path | None, width: int | None = None, *, running: bool = False
 ) -> list[Text]:
     """Return all facts about one attempt.
 
-    folder: None where its night is elsewhere. running: its night is. merged_as: the attempt that carries its edit on,
-    if it was overtaken.
+    folder: None where its night is elsewhere. running: its night is.
     """
-    decision, peak_gb, estimated = attempt.decision, memory_gb(night, attempt), attempt.gain_bpb is not None
+    decision, proposal, merged_as = attempt.decision, attempt.proposal, record.merged_as.get(attempt.number)
     earlier = attempt.decisions if decision is None else attempt.decisions[:-1]
-    facts = (
-        ("attempt", f"{attempt.number} of night {night.tag}"),
-        ("title", attempt.proposal.title),
-        ("hypothesis", attempt.proposal.hypothesis),
-        ("source", attempt.proposal.source),
-        ("parent", "" if attempt.parent is None else f"#{attempt.parent}"),
-        ("merges", "" if attempt.proposal.merges is None else f"#{attempt.proposal.merges}, which was overtaken"),
-        ("merged as", "" if merged_as is None else f"#{merged_as}"),
-        ("decision", f"{decision.status}: {decision.reason}" if decision else "none yet"),
-        (
-            "before",
-            "\n".join(f"{moment(entry.at)} {entry.decision.kind}: {entry.decision.reason}" for entry in earlier),
-        ),
-        ("val_bpb", score(attempt.val_bpb)),
-        ("gain", f"{score(attempt.gain_bpb, '+')} over its parent, as the judge estimates" if estimated else ""),
-        ("sure", percent_sure(attempt.sure) if attempt.sure is not None else ""),
-        ("memory", "" if peak_gb is None else memory(peak_gb)),
-        ("commit", attempt.commit or ""),
-        ("ref", attempt_ref(night.tag, attempt.number)),
-        ("started", moment(attempt.started)),
-        ("folder", "" if folder is None else str(folder)),
-    )
-    shown = (line for name, value in facts if value for line in fact_lines(name, value, width))
+    facts = {
+        "attempt": f"{attempt.number} of night {record.tag}",
+        "title": proposal.title,
+        "hypothesis": proposal.hypothesis,
+        "source": proposal.source,
+        "parent": "" if attempt.parent is None else f"#{attempt.parent}",
+        "merges": "" if proposal.merges is None else f"#{proposal.merges}, which was overtaken",
+        "merged as": "" if merged_as is None else f"#{merged_as}",
+        "decision": f"{decision.status}: {decision.reason}" if decision else "none yet",
+        "before": "\n".join(f"{moment(entry.at)} {entry.decision.kind}: {entry.decision.reason}" for entry in earlier),
+        **measured_facts(record, attempt),
+        "commit": attempt.commit or "",
+        "ref": attempt_ref(record.tag, attempt.number),
+        "started": moment(attempt.started),
+        "folder": "" if folder is None else str(folder),
+    }
+    shown = (line for name, value in facts.items() if value for line in fact_lines(name, value, width))
     return [*shown, *(line for run in attempt.runs for line in _run_lines(run, width, running=running))]
 
 

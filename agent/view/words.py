@@ -3,12 +3,26 @@
 It imports nothing that takes long: `status` is asked often.
 """
 
-from agent.experiment import Findings, Interval, Noise, Progress, Work, confirmed_branch
+from collections.abc import Callable
+
+from agent.experiment import (
+    Findings,
+    History,
+    Interval,
+    Night,
+    Noise,
+    Progress,
+    Work,
+    attempt_ref,
+    confirmed_branch,
+    short,
+)
+from agent.invocation import typed
 from agent.proposers.briefing import Left
 from agent.records.record import Record
-from agent.records.summary import EarlyStops, NightSummary, Scored
-from agent.text import ABSURD, SCORE_DECIMALS, counted, duration, harmless, shown_difference
-from agent.view.workers import Crew, Load, Worker
+from agent.records.summary import NightSummary, Scored
+from agent.text import ABSURD, SCORE_DECIMALS, counted, duration, harmless, percent_sure
+from agent.view.workers import Crew, Worker
 
 BETWEEN = " · "  # parts of a line
 NONE = "–"  # in a table, where there is no value
@@ -50,26 +64,6 @@ def scored_words(scored: Scored) -> str:
     return f"{interval_words(around, sign='')}, mean of {counted(scored.seeds, 'seed')}"
 
 
-def gain_words(now: NightSummary) -> str:
-    """Return how far the best script is below the baseline, with half of its 95 % interval; "" without a gain."""
-    if now.best is None or now.baseline is None or now.gain is None:
-        return ""
-    below_bpb = shown_difference(now.baseline.val_bpb, now.best.val_bpb)
-    side = "below" if below_bpb >= 0 else "above"  # after further seeds, a lucky keep may be above
-    margin = f" ± {score(now.gain.mean_bpb - now.gain.low_bpb)}" if now.gain.has_width else ""
-    return f"{score(abs(below_bpb))}{margin} {side} the baseline"
-
-
-def load_words(load: Load) -> list[str]:
-    """Say how busy the workers of a night were, and how many experiments an hour that made."""
-    words = []
-    if load.utilisation is not None:
-        words.append(f"busy for {load.utilisation:.0%} of the {duration(load.at_work_s / 3600)} at work")
-    if load.experiments_an_hour:
-        words.append(f"{counted(round(load.experiments_an_hour), 'experiment')} an hour")
-    return words
-
-
 def memory(gigabytes: float) -> str:
     """Return a size in GB, or in MB if it is below 0.1 GB."""
     return f"{gigabytes:.1f} GB" if gigabytes >= 0.1 else f"{1024 * gigabytes:.0f} MB"
@@ -109,6 +103,64 @@ def within_one(fraction: float) -> float:
     return min(1.0, max(0.0, fraction))
 
 
+# ---- how sure the gain of a night is ---------------------------------------------------------------------------------
+
+
+def belief(now: NightSummary, said: Callable[[Interval], str] = interval_words) -> str:
+    """Say how much a night has gained, and how sure that is; said: how an interval is written."""
+    dawn, gain = now.dawn, now.gain
+    if dawn is not None and dawn.honest is not None:
+        again = f"Measured again on fresh seeds, #{dawn.champion} gains {said(dawn.honest)} bits per byte"
+        if dawn.script is None:
+            doubt = "it is worse" if dawn.honest.high_bpb < 0 else "that may be luck"
+            return f"{again}: {doubt}, so it is not confirmed."
+        if dawn.script != dawn.champion:
+            return f"{again}. What brought nothing was taken out: #{dawn.script} is confirmed."
+        return f"{again}: confirmed."
+    if gain is None:
+        return "No gain yet: the baseline is still the best script." if now.ideas and now.baseline is not None else ""
+    sure = "The best of many attempts looks better than it is: only fresh seeds tell."
+    if not gain.has_width:
+        sure = "How sure that is, is not known."
+    elif gain.low_bpb <= 0:
+        sure = "The interval includes zero, so all of it may be luck."
+    return f"By the night's own scores the best script gains {said(gain)} bits per byte. {sure}"
+
+
+def dawn_lines(findings: Findings, history: History, night: Night) -> list[str]:
+    """Return all that a dawn has found as lines, with the owner's next step."""
+    champion, branch = findings.champion, short(confirmed_branch(night.branch))
+    lines = [
+        f"dawn: #{champion} {history[champion].title}, against the baseline",
+        f"  recorded gain   {score(findings.recorded_bpb, '+') or 'none'} (by the night's own scores)",
+        f"  honest gain     {interval_words(findings.honest)} (fresh seeds; the interval covers the choice of seeds)",
+        f"  on the holdout  {interval_words(findings.holdout)} (the same runs on text that no attempt was judged by)",
+    ]
+    for edit in findings.edits:
+        brings = f"brings {interval_words(edit.effect)}"
+        if edit.number in findings.passengers:
+            brings += ", a passenger"
+        elif not edit.runs:
+            brings = f"was not taken out, {percent_sure(1 - edit.worthless)} sure of a gain"
+        lines.append(f"  #{edit.number} {brings}: {history[edit.number].title}")
+    if findings.dropping is not None:
+        lines.append(f"  without what is in doubt it gains {interval_words(findings.dropping)} more")
+    lines += [] if findings.stays is None else [f"  {findings.stays}"]
+    if findings.script is not None:
+        lines.append(f"  the confirmed script, #{findings.script}, is on {branch}")
+    elif findings.honest is None:
+        lines.append(f"  not confirmed yet: too few runs; go on with: {typed('confirm', night.tag)}")
+    else:
+        is_worse = findings.honest.high_bpb < 0
+        lines += [
+            f"  NOT confirmed: {'it is worse than the baseline' if is_worse else 'its gain may be luck'}; {branch} is "
+            f"not touched",
+            f"  more runs may tell: {typed('confirm', night.tag)}; back to the baseline: "
+            f"git restore -s {attempt_ref(night.tag, 0)} {night.script}",
+        ]
+    return [harmless(line) for line in lines]
+
+
 # ---- where a night stands --------------------------------------------------------------------------------------------
 
 
@@ -122,39 +174,32 @@ def status_lines(
         state += ", ends after what runs now"
     counts = [f"{now.kept} kept", f"{now.discarded} discarded", f"{now.crashed} crashed"]
     counts += [f"{len(now.unfinished)} unfinished"] if now.unfinished else []
-    counts += ["the baseline has no score"] if now.attempts and now.baseline is None and not now.unfinished else []
     lines = [
         f"night {night.tag}: {state}; it began {moment(night.started)}"
         + ("" if now.ended is None else f", its last run ended {moment(now.ended)}"),
         f"branch {record.branch}, {night.budget_s:g} s a run, {night.device}, protocol {night.protocol}",
         f"{counted(now.attempts, 'attempt')}, {now.ideas} of them ideas: {', '.join(counts)}",
-        None if now.stopped is None else stopped_line(now.stopped),
         _best_line(now),
-        None if now.dawn is None else dawn_line(now.dawn, record),
+        belief(now),
+        *([] if now.noise is None else noise_lines(now.noise)),
+        _spent_line(now),
+        left,
+        *_worker_lines(crew, is_running=pid is not None),
     ]
-    lines += [] if now.noise is None else noise_lines(now.noise)
-    lines += [_spent_line(now), left]
-    if crew.has_several:
-        lines += crew_lines(crew, running=pid is not None)
-    else:
-        lines += [f"at work: {_worker_words(worker)}" for worker in crew.at_work]
     if now.unfinished and not crew.at_work:  # the first is resumed first
         number, title = now.unfinished[0]
         lines.append(f"{'at work' if pid else 'unfinished, goes on when the night does'}: #{number} {title}")
-    return [harmless(line) for line in lines if line is not None]
+    return [harmless(line) for line in lines if line]
 
 
-def crew_lines(crew: Crew, *, running: bool) -> list[str]:
-    """Return a line on all workers of a night, and one for each that has a run now."""
-    load = crew.load
-    parts = [f"{len(crew.at_work)} of {load.workers} busy now"] if running else [str(load.workers)]
-    parts += load_words(load)
-    names = max((len(worker.name) for worker in crew.at_work), default=0)
-    return [
-        f"workers: {', '.join(parts)}",
-        *([crew.contention.words] if crew.contention is not None and crew.contention.is_notable else []),
-        *(f"  {worker.name:<{names}}  {_worker_words(worker)}" for worker in crew.at_work),
-    ]
+def _worker_lines(crew: Crew, *, is_running: bool) -> list[str]:
+    """Return a line for each worker that has a run now, below one on all of them where there are several."""
+    lines = [f"{worker.name}: {_worker_words(worker)}" for worker in crew.at_work]
+    if crew.count == 1:
+        return [f"at work: {_worker_words(worker)}" for worker in crew.at_work]
+    busy = f"{len(crew.at_work)} of {crew.count} busy now" if is_running else str(crew.count)
+    slower = [crew.contention.words] if crew.contention is not None and crew.contention.is_notable else []
+    return [f"workers: {busy}", *slower, *(f"  {line}" for line in lines)]
 
 
 def _worker_words(worker: Worker) -> str:
@@ -164,26 +209,16 @@ def _worker_words(worker: Worker) -> str:
 
 def _best_line(now: NightSummary) -> str | None:
     if now.best is None or now.baseline is None:
-        return None
-    gain = "the baseline" if now.gain is None else f"{gain_words(now)}'s {now.baseline.val_bpb:.6f}"
-    return f"best val_bpb {now.best.val_bpb:.6f} (#{now.best.number}), {gain}"
+        return "the baseline has no score" if now.attempts and not now.unfinished else None
+    beside = "the baseline" if now.gain is None else f"the baseline has {score(now.baseline.val_bpb)}"
+    return f"best val_bpb {score(now.best.val_bpb)} (#{now.best.number}), {beside}"
 
 
 def _spent_line(now: NightSummary) -> str | None:
-    spent_h = sum(now.hours.values())
-    if not spent_h:
-        return None
     parts = [f"{duration(hours)} {what}" for what, hours in now.hours.items() if hours]
     cost = "" if now.usd is None else f"; ${now.usd:.2f}"
     cost += f" of at most ${now.most_usd:.2f}" if cost and now.most_usd is not None else ""
-    return f"spent: {', '.join(parts)}{cost}"
-
-
-def stopped_line(stops: EarlyStops) -> str:
-    return (
-        f"{stops.stopped} of {stops.runs} runs stopped early, which saved {stops.saved_s:.0f} s of training "
-        f"({stops.share:.0%})"
-    )
+    return f"spent: {', '.join(parts)}{cost}" if parts else None
 
 
 def noise_lines(noise: Noise) -> list[str]:
@@ -191,24 +226,15 @@ def noise_lines(noise: Noise) -> list[str]:
     if noise.sigma_bpb == 0:
         return [f"noise: none: {noise.runs} runs of the same script with other seeds gave the same score"]
     line = (
-        f"noise: σ {noise.sigma_bpb:.6f} from {noise.runs} repeated runs; a difference of two single runs "
-        f"below {noise.smallest_bpb:.6f} may be luck"
+        f"noise: σ {score(noise.sigma_bpb)} from {noise.runs} repeated runs; a difference of two single runs "
+        f"below {score(noise.smallest_bpb)} may be luck"
     )
-    return [line] if noise.doubt is None else [line, _hardly_trained(noise.doubt)]
+    return [line] if noise.doubt is None else [line, doubt_words(noise.doubt)]
 
 
-def _hardly_trained(doubt: str) -> str:
+def doubt_words(doubt: str) -> str:
+    """Say what follows where attempt 0 hardly trains."""
     return (
-        f"the baseline hardly trains ({doubt}), so its noise says little about that of other scripts: σ is "
-        f"doubled, and every keep needs several runs; for gains that last take a longer --budget-s or a smaller model"
+        f"The baseline hardly trains ({doubt}), so its noise says little about that of other scripts, and σ is "
+        f"doubled: take a longer --budget-s or a smaller model."
     )
-
-
-def dawn_line(findings: Findings, record: Record) -> str:
-    """Return a line on the findings of the latest dawn."""
-    confirmed = record.attempt(findings.script)
-    if confirmed is None:
-        gain = "too few runs" if findings.honest is None else f"a gain of {interval_words(findings.honest)}"
-        return f"dawn: #{findings.champion} is not confirmed ({gain})"
-    gain = "" if findings.honest is None else f", an honest gain of {interval_words(findings.honest)}"
-    return f"dawn: confirmed #{confirmed.number} {confirmed.title}, on {confirmed_branch(record.branch)}{gain}"

@@ -78,7 +78,7 @@ def test_the_first_try_is_measured_against_the_committed_script(tried):
     kept = said(tried, "--wait", "t0001")  # which starts the process that opens the night
     assert (kept["id"], kept["state"], kept["status"], kept["attempt"]) == ("t0001", "done", "keep", 1)
     assert kept["next"] == "edit on from here: attempt 1 is the best script now"
-    assert (kept["based_on"], kept["missing_edits"], kept["merged_onto"]) == (0, [], None)
+    assert (kept["parent"], kept["merged_onto"]) == (0, None)
     zero, one, *_ = tried.attempts("t")
     assert zero.proposal.script == COMMITTED
     assert (one.proposal.title, one.proposal.hypothesis) == ("sharper", "The counts are large.")
@@ -126,7 +126,7 @@ def test_a_crash_tells_what_an_agent_goes_on_with(tried, tmp_path):
     assert Path(facts["log"]).read_text().strip().endswith("AssertionError: no data")
     best = facts["best"]["number"]
     assert facts["go_back_with"] == f"git restore -s refs/experiments/t/{best:04d} train_mlx.py"
-    assert facts["next"].startswith("it crashed: read traceback and log, repair the script and try it again; go back")
+    assert facts["next"].startswith("it crashed: read traceback and log, and correct it; go back")
 
 
 def test_words_that_scoring_wrote_reach_no_author(tried):

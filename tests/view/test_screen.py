@@ -24,7 +24,7 @@ from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.record import Record
 from agent.records.summary import summary_of
-from agent.view.live import Activity, NightScreen, Screen
+from agent.view.live import Activity, NightScreen, panel
 from agent.view.screen import folded, print_folded, steadfast
 from agent.view.words import progress_words
 
@@ -48,55 +48,32 @@ def on_terminal(columns: int, rows: int = 24) -> tuple[Emulator, Console]:
     return terminal, Console(file=terminal, width=columns, height=rows, force_terminal=True)
 
 
-def shown_on(columns: int, rows: int = 24, job: Activity = AT_WORK) -> tuple[Emulator, Screen]:
-    """A night with its costs and an attempt in the middle of its run."""
+def drawn(columns: int, rows: int = 24, **jobs: Activity) -> list[str]:
+    """The panel of a night with its costs, on a terminal of this size."""
     terminal, console = on_terminal(columns, rows)
-    screen = Screen(console, 300)
-    screen.show({LOCAL: job}, NOW, LEFT)
-    return terminal, screen
+    console.print(panel(300, jobs, NOW, LEFT))
+    return terminal.lines()
 
 
-def test_the_panel_shows_each_fact_and_nothing_of_it_is_left_at_the_end():
-    terminal, screen = shown_on(80)
-    lines = terminal.lines()
-    assert re.fullmatch(r"best    #1 val_bpb 1.255000 · 0.245000 ± 0\.\d{6} below the baseline · LR 0.1 →…", lines[1])
+def test_the_panel_shows_each_fact():
+    lines = drawn(100, local=AT_WORK)
+    best = r"best    #1 val_bpb 1.255000 · gain \+0.245000 \[\+0\.\d{6}, \+0\.\d{6}\] · LR 0.1 → 0.2"
+    assert re.fullmatch(best, lines[1])
     assert lines[2:4] == ["so far  1 kept · 1 discarded · 1 crashed · $1.25", "left    31 experiments · 5 h 12 min"]
     assert lines[4].startswith("training, seed 7 · #4 WARMUP_FRACTION 0.0 → 0.07105, ")
     assert lines[5].endswith("━ 45% · 165 s left · 1,850 tokens/s · loss 4.250 · step 70")
-    screen.said("a verdict")
-    screen.close()
-    assert terminal.lines() == ["a verdict"]
 
 
 @pytest.mark.parametrize(("columns", "rows"), [(24, 12), (60, 5), (140, 24)])
 def test_the_panel_fits_into_any_terminal(columns, rows):
     wide = dataclasses.replace(AT_WORK, title="#4 " + "学習率を下げる " * 20)
-    for jobs in ({LOCAL: wide}, dict.fromkeys([f"gpu {at}" for at in range(16)], wide)):
-        terminal, console = on_terminal(columns, rows)
-        screen = Screen(console, 300)
-        screen.show(jobs, NOW, LEFT)
-        screen.said("a verdict")
-        assert "best" in terminal.text()
-        assert max(map(cell_len, terminal.lines())) <= columns
-
-
-def test_a_terminal_without_cursor_gets_plain_lines(monkeypatch):
-    monkeypatch.setenv("TERM", "dumb")
-    assert "\x1b" not in shown_on(80)[0].raw
+    for jobs in ({LOCAL: wide}, {f"gpu {at}": wide for at in range(16)}):
+        assert max(map(cell_len, drawn(columns, rows, **jobs))) <= columns
 
 
 def test_absurd_numbers_do_not_flood_the_screen():
     assert progress_words(Progress(1e299, step=1e299, loss=-1e299, tokens_s=1e299), 300) == ["100%", "0 s left"]
     assert progress_words(Progress(-1e299, step=-7, loss=2.5, tokens_s=-1), 300) == ["0%", "300 s left", "loss 2.500"]
-
-
-def test_a_log_tells_what_begins():
-    console = Console(width=120, file=io.StringIO())
-    screen = Screen(console, 300)
-    for second in range(120):
-        screen.show({LOCAL: Activity("#1 LR", "training, seed 0", HALFWAY, second)})
-    screen.show({LOCAL: Activity("#1 LR", "scoring", elapsed_s=61.0)})
-    assert console.file.getvalue().splitlines() == ["#1 LR · training, seed 0"]
 
 
 # ---- a night, by its journal -----------------------------------------------------------------------------------------
@@ -114,8 +91,12 @@ def place(tmp_path) -> Place:
 
 def screen_of(place: Place, columns: int = 140, **more: object) -> tuple[Emulator, NightScreen]:
     terminal, console = on_terminal(columns)
+    return terminal, screen_on(place, console, **more)
+
+
+def screen_on(place: Place, console: Console, **more: object) -> NightScreen:
     facts = {"left": lambda ideas: LEFT, "stopping": lambda: False, "stopping_now": lambda: False} | more
-    return terminal, NightScreen(console, place.folder("t"), **facts)
+    return NightScreen(console, place.folder("t"), **facts)
 
 
 def test_what_a_night_does_is_shown_as_its_journal_has_it(place):
@@ -140,6 +121,20 @@ def test_what_a_night_does_is_shown_as_its_journal_has_it(place):
         screen.look()
     screen.close()
     assert terminal.lines() == ["#1 · LR 0.1 → 0.2 · val_bpb 1.250000 · gain +0.250000 · keep"]
+
+
+def test_a_pipe_and_a_terminal_without_cursor_get_a_line_for_each_run_that_begins(place, monkeypatch):
+    monkeypatch.setenv("TERM", "dumb")
+    piped, (dumb, on_dumb) = Console(width=120, file=io.StringIO()), screen_of(place)
+    with Journal.resume(place.journal("t")) as journal:
+        journal.add_attempt(1, 0, Proposal("A = 1", "LR", WHY, "search"), utc_now())
+        screens = screen_on(place, piped), on_dumb
+        for doing in (Doing.TRAINING, Doing.SCORING):
+            journal.begin(Work(LOCAL, doing, 1, utc_now("milliseconds"), 0))
+            for second in range(9):
+                for screen in screens:
+                    screen.progressed(HALFWAY, second)
+    assert piped.file.getvalue() == dumb.raw == "#1 LR · training, seed 0\n"
 
 
 @pytest.mark.parametrize(

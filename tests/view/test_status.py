@@ -46,7 +46,7 @@ def test_status_says_what_its_json_has_and_that_is_what_all_facts_say(place):
     assert facts["summary"] == plain(summary_of(record))
     assert (facts["running"], facts["left"], facts["tag"]) == (None, None, "t")
     now, night = facts["summary"], facts["summary"]["night"]
-    best, gain, dawn = now["best"], now["gain"], now["dawn"]
+    best, dawn = now["best"], now["dawn"]
     shown = told(place)
     for words in (
         f"night {facts['tag']}: not running; it began {minute(night['started'])}, "
@@ -54,10 +54,8 @@ def test_status_says_what_its_json_has_and_that_is_what_all_facts_say(place):
         f"branch {record.branch}, {night['budget_s']:g} s a run, {night['device']}, protocol {night['protocol']}",
         f"8 attempts, {now['ideas']} of them ideas: "
         f"{now['kept']} kept, {now['discarded']} discarded, {now['crashed']} crashed, 1 unfinished",
-        f"best val_bpb {best['val_bpb']:.6f} (#{best['number']})",
-        f" ± {gain['mean_bpb'] - gain['low_bpb']:.6f} below the baseline's ",
-        f"dawn: confirmed #{dawn['script']} both, on {record.branch}-confirmed",
-        f"an honest gain of {dawn['honest']['mean_bpb']:+.6f}",
+        f"best val_bpb {best['val_bpb']:.6f} (#{best['number']}), the baseline has {now['baseline']['val_bpb']:.6f}",
+        f"Measured again on fresh seeds, #{dawn['champion']} gains {dawn['honest']['mean_bpb']:+.6f} [",
         f"σ {now['noise']['sigma_bpb']:.6f} from {now['noise']['runs']} repeated runs; a difference of two single runs "
         f"below {now['noise']['smallest_bpb']:.6f} may be luck",
         f"{3600 * now['hours']['asking']:.0f} s asking",

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from charted import attempt
+from charted import attempt, night
 from judged import scored_attempt
 from rich.cells import cell_len
 from rich.text import Text
@@ -13,9 +13,10 @@ from samples import HISTORY, NIGHT, put, status_lines
 
 from agent.experiment import Decision, Ending, Entry, Kind, Status
 from agent.judging.judges import Greedy
+from agent.records.record import Record
 from agent.records.results import read_rows
 from agent.records.summary import Share
-from agent.view.terminal import attempt_lines, failure_lines, results_lines, verdict
+from agent.view.terminal import attempt_lines, failure_lines, results_lines, tried_lines, verdict
 
 REASON = "provisional: an estimated 0.240000 below its parent, 96% sure"
 JUDGED = scored_attempt(1, 1.25, parent=0, title="MLP_RATIO 4 → 3, BATCH_ROWS 16 → 32, SOFTCAP 15.0 → 22.21")
@@ -43,10 +44,13 @@ def test_a_narrow_terminal_gets_fewer_columns(tmp_path, width):
 def test_an_attempt_is_told_in_full_and_a_terminal_gets_it_folded_between_words_and_paths_that_can_be_copied():
     proposal = dataclasses.replace(JUDGED.proposal, hypothesis="It overshoots late in training. " * 9 + "x" * 99)
     told = dataclasses.replace(JUDGED, proposal=proposal)
-    piped = plain(attempt_lines(NIGHT, told, FOLDER, merged_as=12))
-    for line in (f"folder      {FOLDER}", f"decision    keep: {REASON}", "sure        <1%", "merged as   #12"):
+    merge = dataclasses.replace(HISTORY[2], proposal=dataclasses.replace(HISTORY[2].proposal, merges=1))
+    record = Record(NIGHT, (HISTORY[0], told, merge))
+    piped = plain(attempt_lines(record, told, FOLDER))
+    gain = "gain        +0.240000 over its parent, <1% sure"
+    for line in (f"folder      {FOLDER}", f"decision    keep: {REASON}", gain, "merged as   #2"):
         assert line in piped
-    lines = plain(attempt_lines(NIGHT, told, FOLDER, 60))
+    lines = plain(attempt_lines(record, told, FOLDER, 60))
     assert f"folder      {FOLDER}" in lines
     assert all(cell_len(line) <= 60 for line in lines if "long" not in line and "xxx" not in line)
     at = next(number for number, line in enumerate(lines) if line.startswith("hypothesis"))
@@ -58,7 +62,6 @@ def test_a_difference_is_that_of_the_scores_as_they_are_shown(tmp_path):
     after = dataclasses.replace(scored_attempt(1, 1.2345604, parent=0, status=Status.KEEP), commit="d")
     assert " · gain +0.000008 · " in verdict(after, before).plain
     assert Greedy().judge(after, [before]).reason == "0.000008 below the incumbent"
-    assert "0.000008 below the baseline's 1.234568" in "\n".join(status_lines(NIGHT, [before, after]))
     put(tmp_path / "results.tsv", (NIGHT, [before, after]))
     assert " +0.000008 " in plain(results_lines(read_rows(tmp_path / "results.tsv")))[2]
 
@@ -71,6 +74,7 @@ def test_a_verdict_names_score_gain_and_decision_and_where_these_do_not_say_enou
         (attempt(2, Kind.WORSE, 1.75), "#2 · title · val_bpb 1.750000 · gain -0.250000 · discard"),
         (attempt(3, Kind.CRASHED, words="exit code 1"), "#3 · title · crash (exit code 1)"),
         (JUDGED, f"#1 · {JUDGED.title} · val_bpb 1.250000 · gain +0.240000 · keep ({REASON})"),
+        (attempt(4, Kind.QUARANTINED, 0.3, words="too good"), "#4 · title · val_bpb 0.300000 · discard (too good)"),
     ):
         assert verdict(one, first if one.number else None).plain == line
 
@@ -79,10 +83,9 @@ def test_an_attempt_shows_what_was_decided_before_and_when():
     kept, revoked = Decision(Kind.PROVISIONAL, "provisional: lower"), Decision(Kind.REVOKED, "revoked: it was luck")
     entries = Entry(2, "2026-01-02T03:04:05.678Z", kept), Entry(5, "2026-01-02T04:04:05.678Z", revoked)
     told = dataclasses.replace(HISTORY[1], decision=revoked, decisions=entries)
-    lines = plain(attempt_lines(NIGHT, told, FOLDER))
+    lines = plain(attempt_lines(Record(NIGHT, HISTORY), told, FOLDER))
     assert "decision    discard: revoked: it was luck" in lines
     assert "before      2026-01-02 03:04:05 UTC provisional: provisional: lower" in lines
-    assert not any(line.startswith("before") for line in plain(attempt_lines(NIGHT, HISTORY[1], FOLDER)))
 
 
 def test_a_run_names_its_worker_and_one_that_goes_on_is_not_called_lost():
@@ -90,7 +93,7 @@ def test_a_run_names_its_worker_and_one_that_goes_on_is_not_called_lost():
     going_on = dataclasses.replace(done, seed=1, worker="gpu 1", ending=Ending.RUNNING)
     told = dataclasses.replace(HISTORY[3], runs=(done, going_on))
     for running, word in ((True, "going on"), (False, "lost")):
-        lines = plain(attempt_lines(NIGHT, told, FOLDER, running=running))
+        lines = plain(attempt_lines(Record(NIGHT, HISTORY), told, FOLDER, running=running))
         assert [line for line in lines if line.startswith("run with")] == [
             "run with seed 0 on gpu 0: finished, 31.5 s, val_bpb 1.750000",
             f"run with seed 1 on gpu 1: {word}",
@@ -98,16 +101,27 @@ def test_a_run_names_its_worker_and_one_that_goes_on_is_not_called_lost():
 
 
 def test_status_counts_and_names_the_best_and_what_is_unfinished():
-    void = [dataclasses.replace(one, decision=None, settled=False) for one in HISTORY[1:3]]
+    void = [dataclasses.replace(attempt, decision=None, settled=False) for attempt in HISTORY[1:3]]
     lines = status_lines(NIGHT, [HISTORY[0], *void, HISTORY[3]])
     assert lines[2] == "4 attempts, 3 of them ideas: 0 kept, 1 discarded, 0 crashed, 2 unfinished"
     assert lines[-1] == "unfinished, goes on when the night does: #1 LR 0.1 → 0.2"
     assert status_lines(NIGHT, [HISTORY[0], *void], pid=7)[-1] == "at work: #1 LR 0.1 → 0.2"
     whole = "\n".join(status_lines(NIGHT, HISTORY))
-    assert "4 attempts, 3 of them ideas: 1 kept, 1 discarded, 1 crashed" in whole
-    assert "best val_bpb 1.250000 (#1), 0.250000 below the baseline's 1.500000" in whole
-    lucky = dataclasses.replace(HISTORY[1], number=0), dataclasses.replace(HISTORY[0], number=1)
-    assert "best val_bpb 1.500000 (#1), 0.250000 above the baseline's 1.250000" in status_lines(NIGHT, lucky)[3]
+    assert "best val_bpb 1.250000 (#1), the baseline has 1.500000" in whole
+    assert "By the night's own scores the best script gains +0.250000" in whole
+
+
+def test_a_night_ends_with_the_edits_of_the_largest_gains_in_their_order():
+    edits = [attempt(at, Kind.WORSE, 1.5, f"edit {at}", gain_bpb=0.01 * ((7 * at) % 30)) for at in range(1, 30)]
+    cheat = attempt(30, Kind.FAILED_AUDIT, 0.1)  # whose gain is not believed
+    first = attempt(0, Kind.BASELINE, 1.5, seeds=3)
+    header, *rows, rest = plain(tried_lines(night(first, *edits, cheat), 100))
+    numbers = [int(row.split()[0]) for row in rows]
+    assert numbers == sorted(numbers)
+    assert {(7 * number) % 30 for number in numbers} == set(range(20, 30))
+    assert rest == "and 20 more"
+    assert "gain (+ good)" in header
+    assert tried_lines(night(first), 80) == []
 
 
 def test_a_source_whose_calls_fail_says_why_in_a_harmless_line():

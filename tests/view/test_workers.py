@@ -1,55 +1,17 @@
-"""Who did what when in a night of several workers, and how busy they were."""
+"""What each worker of a night does now."""
 
-import dataclasses
 import json
-from datetime import UTC, datetime
 
-from charted import attempt, night, record_crew
+from charted import record_crew
 from json_page import faults
 from nights import Grounds, make_repository, unigram
 
-from agent.experiment import LOCAL, Doing, Ending, Kind, Run, Score
+from agent.experiment import LOCAL, Doing
 from agent.night.lock import only_night
 from agent.records.place import Place
-from agent.records.record import Record
-from agent.view.workers import busy_times, in_order, load_of
+from agent.view.workers import in_order
 
 CREW = {"gpu 0": Doing.TRAINING, "gpu 1": Doing.AUDITING, "gpu 2": Doing.SCORING}
-
-
-def at(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat()
-
-
-def ran(worker: str, began_s: float, train_s: float = 100) -> Run:
-    ended, score = at(began_s + train_s), Score(1.0, 20.0)
-    return Run(0, Ending.FINISHED, 0, train_s, None, "", score, worker=worker, began=at(began_s), ended=ended)
-
-
-def crew(*runs: Run) -> Record:
-    """A night of attempt 0, which had all these runs, and of three ideas without any."""
-    ideas = (attempt(number, Kind.WORSE, 1.0, runs=()) for number in (1, 2, 3))
-    return night(attempt(0, Kind.BASELINE, 1.0, runs=runs), *ideas, budget_s=100.0)
-
-
-def test_a_worker_is_busy_from_the_begin_of_its_run_to_the_end_of_its_scoring_or_to_its_next_run():
-    assert busy_times(crew(ran("gpu 1", 1000), ran("gpu 0", 1010), ran("gpu 0", 1120))) == {
-        "gpu 0": [(1010, 1120), (1120, 1240)],
-        "gpu 1": [(1000, 1120)],
-    }
-    lost = dataclasses.replace(ran("gpu 0", 1000), ended=None, wall_s=0, score=None, ending=Ending.LOST)
-    going_on = dataclasses.replace(lost, began=at(1010), ending=Ending.RUNNING)
-    assert busy_times(crew(lost, going_on)) == {"gpu 0": [(1000, 1000)]}  # the night does not run
-    assert busy_times(crew(going_on), now_s=1060) == {"gpu 0": [(1010, 1060)]}
-
-
-def test_the_time_between_two_calls_of_a_night_is_no_idleness():
-    found = load_of(crew(ran("a", 0), ran("b", 0), ran("a", 120), ran("b", 10_000), ran("b", 10_120)))
-    assert (found.workers, found.at_work_s) == (1, 240 + 240)
-    assert found.utilisation == 600 / (2 * 240 + 240)  # two workers, later one
-    assert found.experiments_an_hour == 3 / (480 / 3600)
-    nothing = load_of(crew())
-    assert (nothing.utilisation, nothing.experiments_an_hour) == (None, None)
 
 
 def test_status_has_a_line_for_each_worker_that_is_busy(tmp_path):
@@ -62,10 +24,9 @@ def test_status_has_a_line_for_each_worker_that_is_busy(tmp_path):
         answer = json.loads(grounds.nightshift("status", "--json").stdout)
         assert grounds.nightshift("stop").stdout == "night t ends after what it runs now\n"
         assert ", ends after what runs now; it began" in grounds.nightshift("status").stdout
-    assert "\nworkers: 3 of 3 busy now, busy for " in told
-    assert "\n  gpu 0  training, seed 0: #1 DEPTH 4 → 1\n" in told
+    assert "\nworkers: 3 of 3 busy now\n  gpu 0: training, seed 0: #1 DEPTH 4 → 1\n" in told
     assert faults("status", answer) == []
-    assert [one["work"]["doing"] for one in answer["crew"]["workers"]] == ["training", "auditing", "scoring"]
+    assert [worker["work"]["doing"] for worker in answer["crew"]["workers"]] == ["training", "auditing", "scoring"]
 
 
 def test_status_of_a_night_with_one_worker_tells_the_phase_and_seed_of_its_run(tmp_path):

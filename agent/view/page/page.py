@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
@@ -85,6 +85,8 @@ def _environment() -> Environment:
     environment.filters |= {
         "bpb": words.bpb,
         "within": words.within,
+        "belief": partial(words.belief, said=words.within),
+        "doubt": words.doubt_words,
         "ends": words.ends,
         "moment": words.moment,
         "memory": words.memory,

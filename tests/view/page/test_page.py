@@ -118,20 +118,18 @@ def without_drawings(monkeypatch):
 
 
 @pytest.mark.usefixtures("without_drawings")
-def test_a_gain_that_dawn_has_not_confirmed_or_that_noise_explains_is_called_so():
-    found = NIGHT.findings
-    doubtful = replace(found, script=None, honest=Interval(0.002, -0.004, 0.008))
-    worse = replace(found, script=None, honest=Interval(-0.005, -0.008, -0.002))
+def test_the_head_says_what_to_do_next_where_the_night_is_here():
+    doubtful = replace(NIGHT.findings, script=None, honest=Interval(0.002, -0.004, 0.008))
     short = Noise(1.0, 3, 0.01, "its runs have <1> step")
-    for record, *sentences in (
-        (changed(NIGHT, dawn=doubtful), "that may be luck, so it is not confirmed", "nightshift confirm t measures it"),
-        (changed(NIGHT, dawn=worse), "it is worse, so it is not confirmed"),
-        (changed(NIGHT, dawn=replace(found, script=30)), "#30 is the confirmed script"),
-        (changed(NIGHT, dawn=None), "The best of many attempts looks better than it is: nightshift confirm t"),
-        (changed(NIGHT, dawn=None, noise=None), "How sure that is, is not known."),
-        (changed(NIGHT, dawn=None, noise=short), "all of it may be luck.", "hardly trains (its runs have <1> step)"),
+    for record, words in (
+        (changed(NIGHT, dawn=doubtful), "so it is not confirmed. nightshift confirm t measures it with more seeds."),
+        (changed(NIGHT, dawn=None), "all of it may be luck. nightshift confirm t measures it again."),
+        (
+            changed(NIGHT, dawn=None, noise=short),
+            "luck. The baseline hardly trains (its runs have <1> step), so its noise",
+        ),
     ):
-        assert all(sentence in said(record) for sentence in sentences), said(record)
+        assert words in said(record)
     assert "nightshift" not in said(changed(NIGHT, is_here=False, dawn=None))  # it cannot go on here
 
 
