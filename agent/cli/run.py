@@ -133,7 +133,7 @@ def _facts(context: NightContext) -> Iterator[tuple[str, str]]:
     if is_look(night.budget_s):
         yield "scores", "of a quarter of the validation text, as a run is shorter than a minute: a first look"
     dawn_runs = context.limits.runs_at_dawn(replace(state.pace, workers=terms.workers))
-    pace = pace_words(state.attempts, context.limits.left(state.ideas), dawn_runs, terms.workers)
+    pace = pace_words(state.attempts, context.limits.left(state.proposals), dawn_runs, terms.workers)
     if pace is not None:
         yield "pace", pace
     for line in _workers(context, leases):
@@ -158,7 +158,7 @@ def _drains(context: NightContext) -> bool:
 
 
 def _until(context: NightContext, state: State) -> str:
-    limits, left = context.limits, context.limits.left(state.ideas)
+    limits, left = context.limits, context.limits.left(state.proposals)
     until = [f"{counted(limits.experiments, 'experiment')} after attempt 0"] if limits.experiments else []
     if limits.hours and left.seconds is not None:
         until += [f"{counted(limits.hours, 'hour')}, until {clock(datetime.now(), left.seconds)}"]

@@ -382,7 +382,7 @@ def brief(context: NightContext, state: State, best: Attempt) -> Briefing:
         state.attempts,
         best,
         asks=state.asks,
-        left=context.limits.left(state.ideas),
+        left=context.limits.left(state.proposals),
         has_reader=any(source.costs for source in context.sources),
     )
 

@@ -69,9 +69,9 @@ class Limits:
             return True
         return not self._has_time(wait_s + pace.asking_s + pace.dry_run_s + self._until_dawn_s(pace))
 
-    def left(self, ideas: int) -> Left:
-        """Return what is left of the night, for people; ideas: as for `reached`."""
-        experiments = None if self.experiments is None else max(0, self.experiments - max(0, ideas - 1))
+    def left(self, proposals: int) -> Left:
+        """Return what is left of the night; proposals: the attempts without attempt 0 and dawn's questions."""
+        experiments = None if self.experiments is None else max(0, self.experiments - proposals)
         seconds = None if self.hours is None else max(0.0, self.hours * 3600 - (time.monotonic() - self._start))
         return Left(experiments, seconds)
 

@@ -42,11 +42,11 @@ class Holder:
     until: str | None = None  # when its hours end: ISO 8601, UTC
     experiments: int | None = None  # the limit of its proposals
 
-    def left(self, ideas: int) -> Left:
-        """Return what is left of the night; ideas: those that were proposed so far, without attempt 0."""
+    def left(self, proposals: int) -> Left:
+        """Return what is left of the night; proposals: the attempts without attempt 0 and dawn's questions."""
         until = None if self.until is None else datetime.fromisoformat(self.until)
         seconds = None if until is None else max(0.0, (until - datetime.now(UTC)).total_seconds())
-        return Left(None if self.experiments is None else max(0, self.experiments - ideas), seconds)
+        return Left(None if self.experiments is None else max(0, self.experiments - proposals), seconds)
 
 
 @contextmanager

@@ -33,9 +33,8 @@ from agent.night.merging import not_merged
 from agent.night.opening import check_disk
 from agent.night.plan import Begin, Decide, Enter, EnterIdea, Flight, NextStep, Plan, Settle, Wait, tries_machine
 from agent.night.state import NightContext, State, why_and_where
-from agent.pools.contention import contention_of
-from agent.pools.local import LocalPool
-from agent.pools.pool import Ended
+from agent.pools.leases import contention_of
+from agent.pools.pool import Ended, LocalPool
 from agent.profile.phases import limit_s, measure_phases, phases_were_measured
 from agent.records.results import write_ledger
 from agent.runs.execute import AuditRun, Job, Measure, Trial, broken_by
@@ -351,6 +350,6 @@ def tell_settled(context: NightContext, state: State, attempt: Attempt) -> None:
         if beside is not None and beside.is_notable:
             say(beside.words)
         limits, pace = context.limits, state.pace
-        words = pace_words(state.attempts, limits.left(state.ideas), limits.runs_at_dawn(pace), pace.workers)
+        words = pace_words(state.attempts, limits.left(state.proposals), limits.runs_at_dawn(pace), pace.workers)
         if words is not None:
             say(f"pace: {words}")

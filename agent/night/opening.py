@@ -32,8 +32,7 @@ from agent.night.limits import Limits, Pace, check_hours
 from agent.night.lock import Stop, like_ctrl_c, only_night
 from agent.night.state import NightContext
 from agent.pools.leases import leases_of_machine, leases_of_night
-from agent.pools.local import LocalPool
-from agent.pools.pool import Pool
+from agent.pools.pool import LocalPool, Pool
 from agent.proposers.registry import check_sources, dial_check, has_reader, patience_s, sources_of
 from agent.proposers.source import Around, Messages, Source
 from agent.records.journal import Journal
@@ -126,7 +125,7 @@ def open_context(request: Request) -> Iterator[NightContext]:
         journal.record_call(terms.workers)
         judge = choose_judge(terms.judge, terms.confirm)
         screen = NightScreen(
-            Console(file=steadfast(sys.stdout)), folder, lambda ideas: limits.left(ideas + 1),
+            Console(file=steadfast(sys.stdout)), folder, limits.left,
             lambda: stop.after_run, lambda: stop.now, for_author=not by_terms,
         )  # fmt: skip
         undo.callback(screen.close)

@@ -108,7 +108,7 @@ class Flight:
 
     def worker_for(self, job: Job) -> str | None:
         """Return a worker that can begin this job now."""
-        return None if self.is_held and not tries_machine(job) else self.pool.free_for(job)
+        return None if self.is_held and not tries_machine(job) else self.pool.free
 
 
 def tries_machine(job: Job) -> bool:
@@ -188,7 +188,7 @@ class Plan:
     def _new_attempts(self) -> Iterator[Candidate]:
         """Yield a merge that is due, else the next idea, if a worker is free for it and the limits allow it."""
         context, state, flight = self.context, self.state, self.flight
-        overtaken, left = merging.due(state), context.limits.left(state.ideas).experiments
+        overtaken, left = merging.due(state), context.limits.left(state.proposals).experiments
         unsettled = (attempt for attempt in state.unsettled if not flight.has(attempt.number))
         queued = sum(not (attempt.done_runs and merging.waits_for_parent(state, attempt)) for attempt in unsettled)
         # as many ideas as workers have neither a job nor an attempt that needs one

@@ -59,6 +59,11 @@ class State:
         return sum(attempt.is_idea for attempt in self.attempts)
 
     @property
+    def proposals(self) -> int:
+        """Return how many attempts were proposed: neither attempt 0 nor dawn's questions."""
+        return sum(attempt.is_idea for attempt in self.attempts[1:])
+
+    @property
     def unsettled(self) -> tuple[Attempt, ...]:
         return tuple(attempt for attempt in self.attempts if not attempt.settled)
 

@@ -30,7 +30,7 @@ from agent.experiment import Night, Terms
 from agent.files import throwaway_folder
 from agent.invocation import PACKAGE, command_for
 from agent.lab.hardware import usable_cores
-from agent.pools.node import Content, Share, called, lacks, look, store
+from agent.pools.node import Content, Part, called, lacks, look, store
 from agent.runs.fixed import digest, protocol
 from agent.sandbox.environment import scrubbed_env
 from agent.sandbox.seccomp import LIBC
@@ -38,11 +38,8 @@ from agent.sandbox.seccomp import LIBC
 ADDRESS = r"auto|([^:/\s]+|\[[0-9a-fA-F:]+\]):\d{1,5}"
 LOOK_S, CALL_S = 600.0, 300.0  # for all nodes to be looked at; for one answer, or one file
 AGAIN_S = 10.0  # between attempts to reach a cluster that is gone
-SOME, END_S = 64, 4.0  # the latest calls, and how long they are waited for at the end
 SHORT = Path("/tmp")  # TMPDIR may be long, and the path of a socket of Ray has 107 bytes at most
-STORE_BYTES = (
-    256 << 20
-)  # of Ray's object store on this machine: results are small, and a larger file goes over the disk
+STORE_BYTES = 256 << 20  # of Ray's object store on this machine; weights that are larger go over the disk
 ENDED = b"\0"  # a process of outlive_cluster() says this at its end; one that Ray ends does not
 PR_SET_PDEATHSIG = 1
 REMEDY = "start Ray there and here with one RAY_AUTH_MODE and token, as docs/devices.md says, or correct the address"
@@ -74,8 +71,8 @@ def outlive_cluster() -> tuple[str | None, Callable[[bytes], object]]:
     if Ray has ended one in which no night was opened.
     """
     tag: str | None = None
-    numbers = [number for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if not _is_ignored(number)]
-    before = {number: signal.getsignal(number) for number in numbers}
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    before = {number: handler for number, handler in handlers.items() if handler is not signal.SIG_IGN}  # as by nohup
     while True:
         reader, writer = os.pipe()
         sys.stdout.flush()
@@ -96,7 +93,7 @@ def outlive_cluster() -> tuple[str | None, Callable[[bytes], object]]:
             with suppress(ProcessLookupError):
                 os.kill(child, number)
 
-        for number in numbers:
+        for number in before:
             signal.signal(number, pass_on)
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         os.waitpid(sweeper, 0)
@@ -141,10 +138,6 @@ def _session_of(process: psutil.Process) -> int | None:
     return None
 
 
-def _is_ignored(number: signal.Signals) -> bool:
-    return signal.getsignal(number) is signal.SIG_IGN  # as under nohup
-
-
 @contextmanager
 def _only_environment(wanted: Mapping[str, str]) -> Iterator[None]:
     """Have this environment alone during the `with` block: processes that begin there inherit no keys."""
@@ -173,11 +166,11 @@ def _silent() -> Iterator[None]:
 
 # ---- nodes -----------------------------------------------------------------------------------------------------------
 
-NOTHING = Share(0)  # of a node: what a short call takes
+NOTHING = Part(0)  # of a node: what a short call takes
 
 
 @dataclass(eq=False, slots=True)
-class Node:
+class ClusterNode:
     """Hold what is known of a node."""
 
     id: str  # Ray's own
@@ -203,14 +196,13 @@ class Cluster:
         if address is not None and not re.fullmatch(ADDRESS, address):
             raise NightError(f"--ray-address {address} is no HOST:PORT, such as 10.0.0.1:6379, of the cluster's head")
         self.address = address
-        self.nodes: dict[str, Node] = {}  # by Ray's identifier
+        self.nodes: dict[str, ClusterNode] = {}  # by Ray's identifier
         self.content: Content | None = None
         self.cores_each: int | None = None  # that a worker takes; None: all of a node's, or of those for one GPU
         self._files: Mapping[str, Files] = {}  # by the folder of a node's cache: what every node needs
         self._undo = ExitStack()
         self._own_node, self._patient_until = "", 0.0
         self._task: Any = None
-        self._begun: list[Any] = []  # the latest calls
 
     def open(self, patience_s: float = 0.0) -> None:
         """Connect; ask again for so long where there is no cluster, and raise MachineError then."""
@@ -251,38 +243,31 @@ class Cluster:
 
     def close(self) -> None:
         """Leave the cluster, and end one of ours."""
-        if self._begun:
-            import ray
-
-            ray.wait(self._begun, num_returns=len(self._begun), timeout=END_S)
         self._undo.close()
 
-    # ---- calls ----
+    def call(self, node: ClusterNode, function: Callable[..., Any], *arguments: object, part: Part = NOTHING) -> Any:
+        """Have a node call a function of node.py, and return its answer; raise MachineError where there is none."""
+        task = self._task.options(num_cpus=part.cores, num_gpus=part.gpus, scheduling_strategy=on(node))
+        return self.fetch(task.remote(function, *arguments))
 
-    def begin_call(self, node: Node, function: Callable[..., Any], *arguments: object, share: Share = NOTHING) -> Any:
-        """Have a node call a function of node.py; return the reference to its answer. close() waits for it, briefly."""
-        task = self._task.options(num_cpus=share.cores, num_gpus=share.gpus, scheduling_strategy=on(node))
-        self._begun = [*self._begun[-SOME:], task.remote(function, *arguments)]
-        return self._begun[-1]
-
-    def call(self, node: Node, function: Callable[..., Any], *arguments: object, share: Share = NOTHING) -> Any:
-        """Return a node's answer; raise MachineError where there is none."""
+    def fetch(self, reference: Any) -> Any:
+        """Return what a node has put into the object store; raise MachineError where it is gone."""
         import ray
         from ray.exceptions import RayError
 
         try:
-            return ray.get(self.begin_call(node, function, *arguments, share=share), timeout=CALL_S)
+            return ray.get(reference, timeout=CALL_S)
         except (RayError, OSError, ImportError, NightshiftError) as error:
             raise MachineError(sentence(error)) from error
 
-    def send(self, node: Node, folder: str, files: Files) -> None:
+    def send(self, node: ClusterNode, folder: str, files: Files) -> None:
         """Send files to a folder of a node's cache, unless they are there; raise MachineError or OSError."""
         for name in self.call(node, lacks, folder, {name: checksum for name, (_, checksum) in files.items()}):
-            self.call(node, store, folder, name, files[name][0].read_bytes())
+            self.call(node, store, folder, {name: files[name][0].read_bytes()})
 
     # ---- nodes ----
 
-    def listed(self) -> dict[str, Node]:
+    def listed(self) -> dict[str, ClusterNode]:
         """Return the nodes that have cores for workers, as Ray lists them; end the process where Ray here is gone."""
         import ray
 
@@ -295,7 +280,7 @@ class Cluster:
         for node_id, facts in alive.items():
             has = {name: int(facts["Resources"].get(name, 0)) for name in ("CPU", "GPU")}
             if has["CPU"]:  # without any, it is for drivers alone
-                nodes[node_id] = Node(node_id, facts["NodeName"], has["CPU"], has["GPU"])
+                nodes[node_id] = ClusterNode(node_id, facts["NodeName"], has["CPU"], has["GPU"])
         return nodes
 
     def look_around(self) -> None:
@@ -305,13 +290,13 @@ class Cluster:
         for node in [node for node in self.nodes.values() if node is listed[node.id]]:
             threading.Thread(target=self._look_at, args=(node,), daemon=True).start()
 
-    def _look_at(self, node: Node) -> None:
+    def _look_at(self, node: ClusterNode) -> None:
         """Bring the files to a node, and learn what device it has."""
-        share = Share(self.cores_each or max(1, node.cpus // max(1, node.gpus)), min(node.gpus, 1))
+        part = Part(self.cores_each or max(1, node.cpus // max(1, node.gpus)), min(node.gpus, 1))
         try:
             for folder, files in self._files.items():
                 self.send(node, folder, files)
-            node.facts = self.call(node, look, self.content, share, version("mlx"), share=share)
+            node.facts = self.call(node, look, self.content, part, version("mlx"), part=part)
         except (MachineError, OSError) as error:
             node.refused = f"node {node.name} is not used: {error}"
 
@@ -355,7 +340,7 @@ class Cluster:
         return replace(terms, cores_each=most_each([node.cpus for node in nodes], terms.workers))
 
 
-def on(node: Node) -> Any:
+def on(node: ClusterNode) -> Any:
     """Return the strategy that places a task or an actor on a node."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -379,14 +364,12 @@ def usual(devices: Sequence[Mapping[str, Any]], wanted: str | None = None) -> Ma
 
     A node without a GPU among nodes with GPUs is left out.
     """
-    gpus = [facts for facts in devices if facts["device_kind"] != "cpu"]
-    names = [facts["device"] for facts in gpus or devices]
-    matching = [facts for facts in devices if facts["device"] == wanted]
-    matching += [facts for facts in devices if facts["device"] == max(names, key=names.count)]
-    return next(iter(matching), None)
+    of_gpus = [facts for facts in devices if facts["device_kind"] != "cpu"]
+    names = [facts["device"] for facts in of_gpus or devices]
+    return max(devices, key=lambda facts: (facts["device"] == wanted, names.count(facts["device"])), default=None)
 
 
-def different(node: Node, night: Night) -> str | None:
+def different(node: ClusterNode, night: Night) -> str | None:
     """Return why scores of a node would not compare with those of a night; None if they would."""
     assert node.facts is not None
     device, now = node.facts["device"], protocol(node.facts, night.budget_s)

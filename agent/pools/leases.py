@@ -1,18 +1,23 @@
-"""Divide a machine among the workers of a night: a GPU each, or a set of cores each.
+"""Divide a machine among the workers of a night: a GPU each, or a set of cores each. Measure what they still share.
 
 Two workers on one device would share its time, and each run would train fewer steps in the same budget. So there are at
 most as many workers as devices. The threads of one core belong to one worker.
+
+The memory's speed, power and the disk are shared. A night with several workers begins with a run of attempt 0 alone,
+then makes its further runs on all workers at the same time: the difference is the contention.
 """
 
 import os
 import re
+import statistics
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from agent.errors import MachineError, NightError
-from agent.experiment import WHOLE, Lease, Night
+from agent.experiment import WHOLE, History, Lease, Night, Run
 from agent.invocation import typed
 from agent.lab.hardware import usable_cores
 from agent.text import counted
@@ -21,6 +26,8 @@ CPUS = Path("/sys/devices/system/cpu")
 BUSY_SHARE = 0.10  # of the processors or of a GPU, taken by others: from here on, it is said
 GPU_ASKED_S = 10.0  # longest wait for nvidia-smi
 SHARED = "workers that share a device train fewer steps in the same budget, so their scores would not compare"
+NOTABLE = 0.02  # of the speed, which workers take from each other; less is said nowhere
+BESIDE = 0.5  # of a run's time with another run: it ran beside it
 GPU_LINE = re.compile(r"GPU (\d+): (.+) \(UUID: (GPU-[^)]+)\)")
 
 Cores = tuple[tuple[int, ...], ...]  # of each physical core the threads that this process may use
@@ -206,3 +213,51 @@ def _on_gpus(workers: int, cores_each: int | None) -> tuple[Lease, ...]:
     return tuple(
         Lease(f"gpu {gpu.index}", own, gpu.visible, 1 / workers) for gpu, own in zip(used, pinned, strict=False)
     )
+
+
+# ---- contention ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Contention:
+    """Hold how the speed of attempt 0 beside others compares with its speed alone."""
+
+    slowdown: float  # share of the speed that is lost; below zero, runs were faster beside each other
+    alone: int  # runs
+    beside: int  # runs
+    workers: int  # that made these
+
+    @property
+    def is_notable(self) -> bool:
+        return self.slowdown > NOTABLE
+
+    @property
+    def words(self) -> str:
+        """Return a sentence on the slowdown and its meaning for scores, with the remedy."""
+        return (
+            f"workers slow each other down: attempt 0 trained {self.slowdown:.1%} slower beside other runs than alone "
+            f"({counted(self.beside, 'run')} on {counted(self.workers, 'worker')}, {self.alone} alone); scores compare "
+            f"within this night, but hardly with a night of one worker; begin one with fewer --workers for less of it"
+        )
+
+
+def contention_of(history: History) -> Contention | None:
+    """Return how much slower attempt 0's runs were beside each other; None if none was alone, or none beside others.
+
+    Runs after the first ones beside each other do not count as alone: other attempts may have been beside them.
+    """
+    timed = [run for run in (history[0].done_runs if history else ()) if run.steps_s and run.began and run.ended]
+    beside = [run for run in timed if any(_runs_beside(run, other) for other in timed if other is not run)]
+    alone = timed[: timed.index(beside[0])] if beside else []
+    if not alone:
+        return None
+    fast, slow = (statistics.fmean(run.steps_s or 0.0 for run in runs) for runs in (alone, beside))
+    return Contention(1 - slow / fast, len(alone), len(beside), len({run.worker for run in beside}))
+
+
+def _runs_beside(run: Run, other: Run) -> bool:
+    """Return whether another run took up at least half of this one's time."""
+    (began, ended), (other_began, other_ended) = (
+        [datetime.fromisoformat(at or "") for at in (timed.began, timed.ended)] for timed in (run, other)
+    )
+    return min(ended, other_ended) - max(began, other_began) >= BESIDE * (ended - began)

@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from agent.errors import MachineError
-from agent.experiment import LOCAL, Lease, Night, Progress
+from agent.experiment import LOCAL, Lease, Night, Progress, Run
 from agent.files import read_end, remove
 from agent.lab.hardware import cache_root, write_atomically
 from agent.pools.leases import cores_of_machine, pin, sets_of_cores
 from agent.pools.pool import Working
 from agent.runs.execute import Job, Measure, Result, Trial, execute
 from agent.runs.fixed import digest, lay_out_warm, probe
-from agent.runs.runner import Runner, weights_bytes
+from agent.runs.runner import Runner
 from agent.runs.score import SPLITS
 from agent.runs.train import METRICS, METRICS_BYTES, SUMMARY_BYTES
 from agent.sandbox.box import Mode, choose
@@ -36,9 +36,11 @@ MIN_FREE_BYTES = 1 << 30  # below it a node takes no job: the disk would fill in
 DEAF_S = 15.0  # without a question from the driver: it is gone, and so is the job
 LOCK_S = 10.0  # that a worker which has just ended may hold its part of the machine
 
+Contents = Mapping[str, bytes]  # of files, by their path below a folder
+
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class Part:
     """Hold the part of a node that one worker takes."""
 
     cores: int
@@ -61,7 +63,7 @@ class Returned:
 
     result: Result | None = None  # without a failure either: the driver asked to end the job
     failure: str | None = None  # of this node
-    files: Mapping[str, bytes] = field(default_factory=dict)  # by their path in the night's folder
+    files: Contents = field(default_factory=dict)  # by their path in the night's folder
 
 
 def called(function: Callable[..., Any], *arguments: object) -> Any:
@@ -81,53 +83,29 @@ def lacks(folder: str, files: Mapping[str, str]) -> list[str]:
     """Return those of the files, name → sha256, that this folder of the node's cache lacks, or has in another form."""
     here = home() / folder
     here.mkdir(parents=True, exist_ok=True)
-    return [name for name, checksum in files.items() if not _is_file(here / name) or digest(here / name) != checksum]
+    return [name for name, checksum in files.items() if not (here / name).is_file() or digest(here / name) != checksum]
 
 
-def _is_file(path: Path) -> bool:
-    return path.is_file() and not path.is_symlink()
+def store(folder: str, files: Contents) -> None:
+    """Write files to a folder of the node's cache."""
+    put_files(home() / folder, files)
 
 
-def store(folder: str, name: str, content: bytes) -> None:
-    """Write a file to a folder of the node's cache."""
-    write_atomically(place_in(home() / folder, name), content)
-
-
-def place_in(folder: Path, name: str) -> Path:
-    """Return the path for a file below a folder, free of any link or pipe that a script has left on the way."""
-    at, above = folder / name, [folder / parent for parent in Path(name).parents][-2::-1]  # from the top
-    for parent in above:
-        if parent.is_symlink() or not parent.is_dir():
-            remove(parent)
-    if not _is_file(at):
-        remove(at)
-    at.parent.mkdir(parents=True, exist_ok=True)
-    return at
-
-
-def fetch(night: Night, attempt: int, seed: int) -> bytes:
-    """Return the weights of a run."""
-    weights = _idle_runner(night).weights(attempt, seed)
-    if weights_bytes(weights.parents[1]) is None:
-        raise MachineError(f"the weights of #{attempt} with seed {seed} are gone")
-    return weights.read_bytes()
-
-
-def drop(night: Night, attempt: int, seed: int) -> None:
-    """Delete the weights and losses of a run."""
-    _idle_runner(night).drop_weights(attempt, seed)
-
-
-def _idle_runner(night: Night) -> Runner:
-    """Return a runner that starts no process."""
-    box, limits = choose(Mode.OFF), limits_of_machine()
-    return Runner(night, night_folder(night), box, limits, None, lambda: False, lambda progress, elapsed_s: None)
+def put_files(folder: Path, files: Contents) -> None:
+    """Write files below a folder, through no link or pipe that a script has left on the way; flush them to the disk."""
+    for name, content in files.items():
+        for above in [folder / parent for parent in Path(name).parents][-2::-1]:  # from the top
+            if above.is_symlink() or not above.is_dir():
+                remove(above)
+        if (folder / name).is_dir():
+            remove(folder / name)
+        write_atomically(folder / name, content)
 
 
 # ---- the node --------------------------------------------------------------------------------------------------------
 
 
-def look(content: Content, share: Share, mlx: str) -> dict[str, Any]:
+def look(content: Content, part: Part, mlx: str) -> dict[str, Any]:
     """Return the facts of this node's device as a night on one machine finds them; raise MachineError if it is unfit.
 
     mlx: its version on the driver's machine.
@@ -136,43 +114,38 @@ def look(content: Content, share: Share, mlx: str) -> dict[str, Any]:
     if here != mlx:
         raise MachineError(f"it has MLX {here}, and on the driver's machine it is {mlx}; install that here")
     choose(Mode(content.sandbox))
-    sets = core_sets(share)
-    lease = lease_of(LOCAL, share, sets[0] if sets else ())
+    sets = core_sets(part)
+    lease = lease_of(LOCAL, part, sets[0] if sets else ())
     return probe(home() / content.fixed_in, str(home() / content.corpus_in), lease=lease)
 
 
-def core_sets(share: Share) -> list[tuple[int, ...]]:
+def core_sets(part: Part) -> list[tuple[int, ...]]:
     """Return the sets of cores that workers of this machine can be pinned to."""
     cores = cores_of_machine() if hasattr(os, "sched_getaffinity") else ()
-    return sets_of_cores(cores, min(share.cores, sum(map(len, cores)))) if cores else []
+    return sets_of_cores(cores, min(part.cores, sum(map(len, cores)))) if cores else []
 
 
-def lease_of(worker: str, share: Share, cores: tuple[int, ...]) -> Lease:
+def lease_of(worker: str, part: Part, cores: tuple[int, ...]) -> Lease:
     """Return the lease of a worker; one that has all cores is not pinned, as where a night has one worker."""
     threads = sum(map(len, cores_of_machine())) if cores else 0
     own = (cores, threads) if len(cores) < threads else ((), None)
-    return Lease(worker, own[0], os.environ.get("CUDA_VISIBLE_DEVICES") or None, share.of_memory, own[1])
+    return Lease(worker, own[0], os.environ.get("CUDA_VISIBLE_DEVICES") or None, part.of_memory, own[1])
 
 
 def night_folder(night: Night) -> Path:
-    """Return the folder of a night on this node; another night of the same tag has another one, whenever it began."""
-    own = night.id or "".join(char for char in night.started if char.isdigit())
-    return home() / "nights" / f"{night.tag}-{night.protocol}-{own}"
+    """Return the folder of a night on this node."""
+    return home() / "nights" / f"{night.tag}-{night.protocol}-{night.id}"
 
 
-def enter(night: Night, content: Content) -> tuple[tuple[int, int], ...]:
-    """Lay out a night's folder as on the driver's machine; return the runs whose weights are in it already."""
+def enter(night: Night, content: Content) -> None:
+    """Lay out a night's folder as on the driver's machine."""
     folder = night_folder(night)
     if not (folder / "fixed").is_dir():
-        aside = folder / f"fixed.{os.getpid()}.new"
+        aside = folder / "fixed.new"
+        remove(aside)
         shutil.copytree(home() / content.fixed_in, aside)
         lay_out_warm(folder)  # it was compiled when the device was looked at
-        with suppress(OSError):  # another worker was faster
-            aside.rename(folder / "fixed")
-        remove(aside)
-    runs = [path for path in sorted(folder.glob("runs/*/seed*")) if weights_bytes(path) is not None]
-    names = [(path.parent.name, path.name.removeprefix("seed")) for path in runs]
-    return tuple((int(attempt), int(seed)) for attempt, seed in names if attempt.isdigit() and seed.isdigit())
+        aside.rename(folder / "fixed")
 
 
 # ---- jobs ------------------------------------------------------------------------------------------------------------
@@ -183,34 +156,43 @@ class NodeWorker:
 
     def __init__(self) -> None:
         self._locks = ExitStack()
-        self._working = Working(None, 0.0)
+        self._working = Working()
         self._heard_s = time.monotonic()
         self._is_to_end = threading.Event()
 
-    def open(self, night: Night, content: Content, worker: str, share: Share, allowance_s: float | None) -> None:
+    def open(self, night: Night, content: Content, worker: str, part: Part, allowance_s: float | None) -> None:
         """Take cores, and the GPU that Ray has chosen, while the actor lives; raise MachineError if none is free."""
-        enter(night, content)
         if gpu := os.environ.get("CUDA_VISIBLE_DEVICES"):
             lock_one("gpu", [(gpu.replace("/", "_"),)], self._locks)
-        sets = core_sets(share)
+        sets = core_sets(part)
         cores = tuple(map(int, lock_one("core", sets, self._locks))) if sets else ()
         self._runner = Runner(
             replace(night, data=str(home() / content.corpus_in)), night_folder(night), choose(Mode(content.sandbox)),
-            limits_of_machine(share.of_memory), allowance_s, self._stopped, self._note, root=home(),
-            lease=lease_of(worker, share, cores),
+            limits_of_machine(part.of_memory), allowance_s, self._stopped, self._note, root=home(),
+            lease=lease_of(worker, part, cores),
         )  # fmt: skip
 
-    def execute(self, job: Job) -> Returned:
-        """Execute a job; return its result and its small files."""
-        self._heard_s, self._working = time.monotonic(), Working(None, 0.0)
+    def execute(self, job: Job, files: Contents) -> tuple[Returned, bytes | None]:
+        """Execute a job with these files of the driver; return its result, and the weights where they have a score.
+
+        The weights stay in Ray's object store, on this node, until the driver wants them.
+        """
+        self._heard_s, self._working = time.monotonic(), Working()
         if shutil.disk_usage(home()).free < MIN_FREE_BYTES:
-            return Returned(failure=f"less than {MIN_FREE_BYTES / 2**30:.0f} GB are free on the disk of {home()}")
-        pin(self._runner.lease)
+            return Returned(failure=f"less than {MIN_FREE_BYTES / 2**30:.0f} GB are free on the disk of {home()}"), None
+        runner, weights = self._runner, None
+        pin(runner.lease)
         try:
-            result = execute(job, self._runner)
+            put_files(runner.folder, files)
+            result = execute(job, runner)
+            returned = Returned(result, files=small_files(runner, job))
+            if isinstance(result, Run) and result.val_bpb is not None:
+                weights = runner.weights(job.attempt, result.seed).read_bytes()
+            if not isinstance(job, Trial):
+                runner.drop_weights(job.attempt, job.seed)
         except (MachineError, OSError) as error:
-            return Returned(failure=str(error))
-        return Returned(result, files=small_files(self._runner, job))
+            return Returned(failure=str(error)), None
+        return returned, weights
 
     def progress(self, *, is_to_end: bool) -> Working:
         """Return how far the job is; end it if the driver wants that, now or when it begins."""
@@ -248,7 +230,7 @@ def lock_one(kind: str, wanted: Sequence[tuple[Any, ...]], held: ExitStack) -> t
         time.sleep(0.1)
 
 
-def small_files(runner: Runner, job: Job) -> Mapping[str, bytes]:
+def small_files(runner: Runner, job: Job) -> Contents:
     """Return the files of a job that the driver's records and charts are made of, each up to a size."""
     contents: dict[str, bytes] = {}
     for name, most_bytes in files_of(runner, job).items():

@@ -1,15 +1,18 @@
-"""The protocol between the driver of a night and the workers that execute its jobs, and a thread for each of these."""
+"""Say what the driver of a night asks of the workers that execute its jobs, and be the workers of this machine."""
 
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
 from typing import Protocol
 
 from agent.experiment import WHOLE, Lease, Progress
 from agent.pools.leases import pin
-from agent.runs.execute import Job, Result
+from agent.runs.execute import Job, Result, execute
+from agent.runs.runner import Runner
+
+CLOSE_S = 8.0  # that the processes of all workers together may take to end
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +30,8 @@ class Ended:
 class Working:
     """Hold how far a worker is with its job."""
 
-    progress: Progress | None  # None: no training, or nothing is known yet
-    elapsed_s: float  # of the process that runs now
+    progress: Progress | None = None  # None: no training, or nothing is known yet
+    elapsed_s: float = 0.0  # of the process that runs now
 
 
 class Pool(Protocol):
@@ -49,8 +52,9 @@ class Pool(Protocol):
         """Return how far each busy worker is."""
         ...
 
-    def free_for(self, job: Job) -> str | None:
-        """Return a free worker that can execute this job now; None: none is free, or not the one with its weights."""
+    @property
+    def free(self) -> str | None:
+        """Return a worker that can begin a job now, if there is one."""
         ...
 
     def begin(self, worker: str, job: Job) -> None:
@@ -78,7 +82,7 @@ class Pool(Protocol):
         ...
 
 
-class Worker:
+class WorkerThread:
     """Execute one job after another in a thread that lives as long as the pool.
 
     A process ends when the thread that has started it ends (PR_SET_PDEATHSIG).
@@ -89,14 +93,14 @@ class Worker:
     ) -> None:
         self.name = name
         self.job: Job | None = None  # until the driver has been given its end
-        self.working = Working(None, 0.0)
+        self.working = Working()
         self._execute, self._ended, self._lease = execute, ended, lease
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._work, name=f"worker {name}", daemon=True)
         self._thread.start()
 
     def begin(self, job: Job) -> None:
-        self.job, self.working = job, Working(None, 0.0)
+        self.job, self.working = job, Working()
         self._jobs.put(job)
 
     def _work(self) -> None:
@@ -108,13 +112,13 @@ class Worker:
                 self._ended.put(Ended(self.name, job, error=error))
 
     @staticmethod
-    def end_all(workers: Sequence["Worker"], most_s: float) -> None:
-        """End the threads of workers whose jobs were told to end; wait at most so long for all together."""
-        for worker in workers:
-            worker._jobs.put(None)
+    def end_all(threads: Sequence["WorkerThread"], most_s: float = CLOSE_S) -> None:
+        """End the threads whose jobs were told to end; wait at most so long for all together."""
+        for thread in threads:
+            thread._jobs.put(None)
         deadline = time.monotonic() + most_s
-        for worker in workers:
-            worker._thread.join(max(0.0, deadline - time.monotonic()))
+        for thread in threads:
+            thread._thread.join(max(0.0, deadline - time.monotonic()))
 
 
 def taken_from(queue: SimpleQueue[Ended], wait_s: float) -> list[Ended]:
@@ -126,3 +130,62 @@ def taken_from(queue: SimpleQueue[Ended], wait_s: float) -> list[Ended]:
             ended.append(queue.get_nowait())
     except Empty:
         return ended
+
+
+class LocalPool:
+    """Execute jobs on this machine: a thread for each worker, with its own part of the machine."""
+
+    expects_workers = False
+
+    def __init__(self, runners: Sequence[Runner]) -> None:
+        self._closing = threading.Event()
+        self._ended: SimpleQueue[Ended] = SimpleQueue()
+        self._runner = runners[0]
+        self._threads = {runner.lease.worker: self._thread(runner) for runner in runners}
+
+    def _thread(self, runner: Runner) -> WorkerThread:
+        def stopped() -> bool:
+            return self._closing.is_set() or runner.stopped()
+
+        def progressed(progress: Progress | None, elapsed_s: float) -> None:
+            thread.working = Working(progress, elapsed_s)
+
+        def perform(job: Job) -> Ended:
+            return Ended(thread.name, job, execute(job, replace(runner, progressed=progressed, stopped=stopped)))
+
+        thread = WorkerThread(runner.lease.worker, perform, self._ended, runner.lease)
+        return thread
+
+    @property
+    def workers(self) -> Sequence[str]:
+        return tuple(self._threads)
+
+    @property
+    def at_work(self) -> Mapping[str, Working]:
+        return {name: thread.working for name, thread in self._threads.items() if thread.job is not None}
+
+    @property
+    def free(self) -> str | None:
+        return next((name for name, thread in self._threads.items() if thread.job is None), None)
+
+    def begin(self, worker: str, job: Job) -> None:
+        self._threads[worker].begin(job)
+
+    def ended(self, wait_s: float) -> Sequence[Ended]:
+        ends = taken_from(self._ended, wait_s)
+        for ended in ends:
+            self._threads[ended.worker].job = None
+        return ends
+
+    def news(self) -> Sequence[str]:
+        return ()
+
+    def bring_weights(self, number: int, seed: int) -> None:
+        """Do nothing: they are in the night's folder."""
+
+    def drop_weights(self, number: int, seed: int) -> None:
+        self._runner.drop_weights(number, seed)
+
+    def close(self) -> None:
+        self._closing.set()
+        WorkerThread.end_all([*self._threads.values()])

@@ -10,24 +10,11 @@ from typing import Any
 
 from agent.errors import MachineError
 from agent.experiment import Audit, DryRun, Ending, Lease, Run
-from agent.files import remove
+from agent.files import plain_bytes, remove
 from agent.invocation import typed
-from agent.lab.hardware import write_atomically
-from agent.pools.cluster import Cluster, Node, different, files_in, on, sentence
-from agent.pools.node import (
-    DEAF_S,
-    NodeWorker,
-    Returned,
-    Share,
-    drop,
-    enter,
-    fetch,
-    files_of,
-    home,
-    night_folder,
-    place_in,
-)
-from agent.pools.pool import Ended, Worker, Working, taken_from
+from agent.pools.cluster import Cluster, ClusterNode, different, on, sentence
+from agent.pools.node import DEAF_S, Contents, NodeWorker, Part, Returned, enter, files_of, put_files
+from agent.pools.pool import Ended, WorkerThread, Working, taken_from
 from agent.runs.execute import AuditRun, Job, Measure, Result, Trial
 from agent.runs.runner import Runner
 
@@ -36,7 +23,6 @@ REST_S, LOST_REST_S = 60.0, 5.0  # before a node that has failed, or whose job w
 FAILURES_IN_A_ROW = 3  # of a node: it can be expected to do no job
 LEAVE_S = 6.0  # that Ray may take to notice that a node is gone, once its processes are
 START_S = 120.0  # for an actor to start
-CLOSE_S = 8.0
 RESULTS = {Trial: DryRun, Measure: Run, AuditRun: Audit}
 
 
@@ -52,17 +38,17 @@ class Killed(Exception):
 class _Place:
     """Hold where the jobs of a worker are executed."""
 
-    worker: Worker
-    node: Node
-    share: Share
+    thread: WorkerThread
+    node: ClusterNode
+    part: Part
     actor: Any = None  # of NodeWorker; None: none was started, or it was killed
 
 
 class RayPool:
-    """Execute jobs on workers of a cluster.
+    """Execute jobs on workers of a cluster, any job on any of them.
 
-    The weights of a run stay on the node that has trained it until the run's attempt is kept. A job that needs them
-    goes there. A job whose process is killed is done again once; the second time counts as the script's.
+    The weights of a run stay in the object store of its node until the run is audited, kept or dropped.
+    A job whose process is killed is done again once; the second time counts as the script's.
     """
 
     expects_workers = True  # nodes that join, or are well again
@@ -72,7 +58,7 @@ class RayPool:
         self._cluster, self._runner, self._most = cluster, runner, most  # the runner's folder is the night's
         self._places: dict[str, _Place] = {}
         self._met: set[str] = set()  # ids of the nodes that have got workers, or were refused
-        self._held: dict[tuple[int, int], Node] = {}  # attempt and seed → the node that has the weights
+        self._weights: dict[tuple[int, int], Any] = {}  # attempt and seed → the reference to them in the object store
         self._ended: SimpleQueue[Ended] = SimpleQueue()
         self._news: list[str] = []
         self._watched_s = 0.0  # when the nodes were looked at last; 0: the night has not begun
@@ -91,19 +77,15 @@ class RayPool:
 
     @property
     def at_work(self) -> Mapping[str, Working]:
-        return {name: place.worker.working for name, place in self._places.items() if place.worker.job is not None}
+        return {name: place.thread.working for name, place in self._places.items() if place.thread.job is not None}
 
-    def free_for(self, job: Job) -> str | None:
-        now, holder = time.monotonic(), self._holder(job)
-        for name in self.workers:
-            place = self._places[name]
-            is_free = place.worker.job is None and place.node.rests_until <= now
-            if is_free and (holder is None or place.node is holder):
-                return name
-        return None
+    @property
+    def free(self) -> str | None:
+        idle = [self._places[name] for name in self.workers if self._places[name].thread.job is None]
+        return next((place.thread.name for place in idle if place.node.rests_until <= time.monotonic()), None)
 
     def begin(self, worker: str, job: Job) -> None:
-        self._places[worker].worker.begin(job)
+        self._places[worker].thread.begin(job)
 
     def ended(self, wait_s: float) -> Sequence[Ended]:
         if not self._closing and time.monotonic() - self._watched_s > WATCH_S:
@@ -118,44 +100,33 @@ class RayPool:
         return news
 
     def bring_weights(self, number: int, seed: int) -> None:
-        """Fetch the weights of a run from the node that has them; without one, they are missed when they are needed."""
-        at, node = self._runner.weights(number, seed), self._held.get((number, seed))
-        if at.is_file() or node is None:
+        """Fetch the weights of a run from the object store; without them, they are missed when they are needed."""
+        reference = self._weights.pop((number, seed), None)
+        if reference is None:
             return
+        name = self._runner.weights(number, seed).relative_to(self._runner.folder).as_posix()
         try:
-            write_atomically(at, self._cluster.call(node, fetch, self._runner.night, number, seed))
+            put_files(self._runner.folder, {name: self._cluster.fetch(reference)})
         except (MachineError, OSError) as error:
-            self._say(f"the weights of #{number} with seed {seed} stay on their node: {error}")
-        else:
-            self._drop_there(number, seed)
+            self._say(f"the weights of #{number} with seed {seed} cannot be fetched: {error}")
 
     def drop_weights(self, number: int, seed: int) -> None:
+        self._weights.pop((number, seed), None)
         self._runner.drop_weights(number, seed)
-        self._drop_there(number, seed)
-
-    def _drop_there(self, number: int, seed: int) -> None:
-        node = self._held.pop((number, seed), None)
-        if node is not None and self._is_here(node):
-            self._cluster.begin_call(node, drop, self._runner.night, number, seed)
 
     def close(self) -> None:
         self._closing = True
-        Worker.end_all([place.worker for place in self._places.values()], CLOSE_S)
+        WorkerThread.end_all([place.thread for place in self._places.values()])
 
     # ---- nodes ----
 
-    def _is_here(self, node: Node) -> bool:
+    def _is_here(self, node: ClusterNode) -> bool:
         return self._cluster.nodes.get(node.id) is node
-
-    def _holder(self, job: Job) -> Node | None:
-        """Return the node that has the weights which a job needs."""
-        node = self._held.get((job.attempt, job.seed)) if isinstance(job, AuditRun) else None
-        return node if node is not None and self._is_here(node) else None
 
     def _part_with_nodes(self) -> None:
         for name, place in list(self._places.items()):
-            if not self._is_here(place.node) and place.worker.job is None:
-                Worker.end_all([place.worker], 0.0)
+            if not self._is_here(place.node) and place.thread.job is None:
+                WorkerThread.end_all([place.thread], 0.0)
                 del self._places[name]
                 self._say(f"node {place.node.name} has left the cluster")
 
@@ -174,22 +145,21 @@ class RayPool:
             elif self._watched_s:  # the night's first lines name those that were there before
                 self._say(f"node {node.name} has joined: {self._runner.night.device}")
 
-    def _enter(self, node: Node, room: int) -> None:
+    def _enter(self, node: ClusterNode, room: int) -> None:
         """Have a node lay out the night's folder, and give so many of its workers a place at most."""
         try:
-            runs = self._cluster.call(node, enter, self._runner.night, self._cluster.content)
+            self._cluster.call(node, enter, self._runner.night, self._cluster.content)
         except MachineError as error:
             node.refused = f"node {node.name} is not used: {error}"
             return
-        self._held |= dict.fromkeys(runs, node)
         if node.name in {place.node.name for place in self._places.values()}:
             node.name = f"{node.name} {node.id[:4]}"
-        for name, share in list(shares_of_node(node, self._cluster.cores_each).items())[:room]:
-            self._places[name] = self._place(name, node, share)
+        for name, part in list(parts_of_node(node, self._cluster.cores_each).items())[:room]:
+            self._places[name] = self._place(name, node, part)
 
-    def _place(self, name: str, node: Node, share: Share) -> _Place:
-        worker = Worker(name, lambda job: self._execute(place, job), self._ended)
-        place = _Place(worker, node, share)
+    def _place(self, name: str, node: ClusterNode, part: Part) -> _Place:
+        thread = WorkerThread(name, lambda job: self._execute(place, job), self._ended)
+        place = _Place(thread, node, part)
         return place
 
     def _say(self, sentence: str) -> None:
@@ -203,8 +173,8 @@ class RayPool:
 
     def _execute(self, place: _Place, job: Job) -> Ended:
         """Execute a job; a dry run or an audit again if its process is killed, where the journal counts runs."""
-        name, why = place.worker.name, f"its process was killed on {place.node.name}"
-        for is_second in (False, True):
+        name = place.thread.name
+        for is_last in (isinstance(job, Measure), True):
             try:
                 return Ended(name, job, self._result(place, job))
             except Lost as lost:
@@ -212,19 +182,19 @@ class RayPool:
             except Killed:
                 if self._stops:
                     break
-                if isinstance(job, Measure) and job.may_be_void:
-                    return Ended(name, job, Run(job.seed, Ending.SPOILT, None, 0.0, None, why))
-                if is_second or isinstance(job, Measure):
-                    return _counted(name, job, f"{why}, for the second time")
+                if is_last:
+                    return Ended(name, job, result_of_killed(job, f"its process was killed on {place.node.name}"))
         return Ended(name, job)
 
     def _result(self, place: _Place, job: Job) -> Result | None:
         """Return a job's result, and take its files; raise MachineError where its node has failed."""
         if isinstance(job, AuditRun):
-            self._send_files(place.node, job)
+            self.bring_weights(job.attempt, job.seed)
+            if not self._runner.weights(job.attempt, job.seed).is_file():
+                raise Lost("its weights are gone")
         place.actor = place.actor or self._started(place)
-        returned = self._returned(place, job)
-        why = returned.failure or unusable(replace(self._runner, lease=Lease(place.worker.name)), job, returned)
+        returned, weights = self._returned(place, job)
+        why = returned.failure or unusable(replace(self._runner, lease=Lease(place.thread.name)), job, returned)
         if why is not None:
             raise MachineError(why)
         result = returned.result
@@ -233,33 +203,20 @@ class RayPool:
             raise Lost(f"it was not asked for {DEAF_S:.0f} s")
         if isinstance(job, Measure):
             remove(self._runner.run_folder(job.attempt, job.seed))
-            if isinstance(result, Run) and result.weights_bytes is not None:
-                self._held[job.attempt, job.seed] = place.node
-        take_files(self._runner, returned.files)
+            if isinstance(result, Run) and result.val_bpb is not None:
+                self._weights[job.attempt, job.seed] = weights
+        put_files(self._runner.folder, returned.files)  # before the journal records the score that they are of
         return result
-
-    def _send_files(self, node: Node, job: AuditRun) -> None:
-        """Send the files that an audit needs; raise Lost if the weights are on neither of the two machines."""
-        runner, weights = self._runner, self._runner.weights(job.attempt, job.seed)
-        paths = [runner.losses(job.attempt, job.seed, job.split)]
-        paths += [runner.losses(*job.reference, job.split)] if job.reference else []
-        if node is not self._holder(job):
-            if not weights.is_file():
-                raise Lost("the node with its weights is gone")
-            paths.append(weights)
-        folder = night_folder(runner.night).relative_to(home()).as_posix()
-        names = [path.relative_to(runner.folder).as_posix() for path in paths if path.is_file()]
-        self._cluster.send(node, folder, files_in(runner.folder, names))
 
     def _started(self, place: _Place) -> Any:
         """Return a new actor of a worker, which holds its part of the node."""
         import ray
 
-        share, night = place.share, self._runner.night
-        options = {"num_cpus": share.cores, "num_gpus": share.gpus, "scheduling_strategy": on(place.node)}
+        part, night = place.part, self._runner.night
+        options = {"num_cpus": part.cores, "num_gpus": part.gpus, "scheduling_strategy": on(place.node)}
         try:
             actor = ray.remote(NodeWorker).options(max_concurrency=2, **options).remote()
-            opened = actor.open.remote(night, self._cluster.content, place.worker.name, share, self._runner.allowance_s)
+            opened = actor.open.remote(night, self._cluster.content, place.thread.name, part, self._runner.allowance_s)
             ray.get(opened, timeout=START_S)
         except ray.exceptions.ActorDiedError as error:
             raise Lost("its process ended") from error
@@ -267,17 +224,20 @@ class RayPool:
             raise MachineError(sentence(error)) from error
         return actor
 
-    def _returned(self, place: _Place, job: Job) -> Returned:
-        """Return what the actor brings back; meanwhile note its progress, and end the job where the driver wants it."""
+    def _returned(self, place: _Place, job: Job) -> tuple[Returned, Any]:
+        """Return what the actor brings back, and the reference to the weights that it leaves in the object store.
+
+        Meanwhile note its progress, and end the job where the driver wants it.
+        """
         import ray
         from ray.exceptions import ActorDiedError, OutOfMemoryError, RayError
 
         actor = place.actor
         try:
-            answer = actor.execute.remote(job)
+            answer, weights = actor.execute.options(num_returns=2).remote(job, files_for(self._runner, job))
             while not ray.wait([answer], timeout=WATCH_S)[0]:
                 with suppress(RayError):  # of the actor's end, the answer says it
-                    place.worker.working = ray.get(actor.progress.remote(is_to_end=self._stops), timeout=WATCH_S)
+                    place.thread.working = ray.get(actor.progress.remote(is_to_end=self._stops), timeout=WATCH_S)
             returned: Returned = ray.get(answer)
         except (ActorDiedError, OutOfMemoryError) as error:
             place.actor = None
@@ -287,7 +247,7 @@ class RayPool:
             place.actor = None
             ray.kill(actor)
             raise MachineError(sentence(error)) from error
-        return returned
+        return returned, weights
 
     # ---- ends ----
 
@@ -297,7 +257,7 @@ class RayPool:
         What fails while its node rests had begun before. Where all nodes have failed again and again, the night ends.
         """
         place, error, now = self._places[ended.worker], ended.error, time.monotonic()
-        place.worker.job, node = None, place.node
+        place.thread.job, node = None, place.node
         has_failed = isinstance(error, MachineError)
         if self._stops:
             return replace(ended, lost=None, error=None if has_failed else error)
@@ -317,16 +277,33 @@ class RayPool:
         return replace(ended, error=MachineError(f"{why}, now with: {error}; repair that and go on with: {again}"))
 
 
-def _counted(worker: str, job: Job, why: str) -> Ended:
-    """Return the end of a job that counts though its process was killed; that of attempt 0 is its node's failure."""
+def result_of_killed(job: Job, why: str) -> Result:
+    """Return a run that is void, or the result of a job whose process was killed for the second time.
+
+    Raise MachineError for attempt 0: then its node has failed.
+    """
+    if isinstance(job, Measure) and job.may_be_void:
+        return Run(job.seed, Ending.SPOILT, None, 0.0, None, why)
+    why = f"{why}, for the second time"
     if not job.attempt:
-        return Ended(worker, job, error=MachineError(why))
-    result: Result = Audit(0, 0, 0.0, 0.0, 0.0, f"it could not be done: {why}")
-    if isinstance(job, Measure):
-        result = Run(job.seed, Ending.EXCEEDED, None, 0.0, None, why)
-    elif isinstance(job, Trial):
-        result = DryRun(0.0, why)
-    return Ended(worker, job, result)
+        raise MachineError(why)
+    match job:
+        case Trial():
+            return DryRun(0.0, why)
+        case Measure():
+            return Run(job.seed, Ending.EXCEEDED, None, 0.0, None, why)
+        case AuditRun():
+            return Audit(0, 0, 0.0, 0.0, 0.0, f"it could not be done: {why}")
+
+
+def files_for(runner: Runner, job: Job) -> Contents:
+    """Return the files that a node needs for a job: weights and committed losses, for an audit."""
+    if not isinstance(job, AuditRun):
+        return {}
+    paths = [runner.weights(job.attempt, job.seed), runner.losses(job.attempt, job.seed, job.split)]
+    paths += [runner.losses(*job.reference, job.split)] if job.reference else []
+    there = [path for path in paths if plain_bytes(path) is not None]
+    return {path.relative_to(runner.folder).as_posix(): path.read_bytes() for path in there}
 
 
 def unusable(runner: Runner, job: Job, returned: Returned) -> str | None:
@@ -351,21 +328,11 @@ def unusable(runner: Runner, job: Job, returned: Returned) -> str | None:
     return None
 
 
-def take_files(runner: Runner, files: Mapping[str, bytes]) -> None:
-    """Write files of a node to the night's folder; losses are on the disk before the journal records their score."""
-    for name, content in files.items():
-        at = place_in(runner.folder, name)
-        if at.suffix == ".f32":
-            write_atomically(at, content)
-        else:
-            at.write_bytes(content)
-
-
-def shares_of_node(node: Node, cores_each: int | None) -> dict[str, Share]:
-    """Return the name of each worker of a node → its share of it."""
+def parts_of_node(node: ClusterNode, cores_each: int | None) -> dict[str, Part]:
+    """Return the name of each worker of a node → its part of it."""
     assert node.facts is not None
     gpus = int(node.facts["device_kind"] == "cuda")
     cores = cores_each or max(1, node.cpus // (node.gpus if gpus else 1))
     count, kind = (node.gpus, "gpu") if gpus else (node.cpus // cores, "share")
     names = [f"{node.name} {kind} {at}" for at in range(count)] if count > 1 or gpus else [node.name] * count
-    return {worker: Share(cores, gpus, 1 / count) for worker in names}
+    return {worker: Part(cores, gpus, 1 / count) for worker in names}

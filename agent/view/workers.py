@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from agent.experiment import Doing, Work
-from agent.pools.contention import Contention, contention_of
+from agent.pools.leases import Contention, contention_of
 from agent.records.record import Record
 
 NUMBERS = re.compile(r"(\d+)")

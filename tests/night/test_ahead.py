@@ -15,7 +15,7 @@ from sources import LATE_S
 from agent.experiment import LOCAL, Ask, Attempt, Lease, Proposal
 from agent.night.limits import Limits
 from agent.night.loop import run_night
-from agent.pools.local import LocalPool
+from agent.pools.pool import LocalPool
 from agent.proposers.briefing import Briefing
 from agent.proposers.source import Messages, Source
 from agent.records.journal import Journal

@@ -15,8 +15,7 @@ from agent.night.lock import AFTER_RUN, NOW
 from agent.night.loop import run_night
 from agent.night.plan import Begin, Flight, Plan, Wait
 from agent.night.state import NightContext
-from agent.pools.local import LocalPool
-from agent.pools.pool import Ended
+from agent.pools.pool import Ended, LocalPool
 from agent.runs.execute import AuditRun, Job
 
 WORKERS = ("left", "right")
@@ -108,9 +107,7 @@ class Away:
 
     workers = ()
     expects_workers = True
-
-    def free_for(self, job: Job) -> None:
-        return None
+    free = None
 
 
 def test_a_worker_is_waited_for_until_the_hours_are_over_or_the_user_ends_the_night(grounds):

@@ -9,19 +9,22 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import psutil
 import pytest
+from judged import scored_attempt, scored_run
 from nights import PROJECT, Grounds, bubblewrap, kernels_own, make_repository, unigram, usable
 
 from agent.cli import machine
 from agent.errors import MachineError, NightError
-from agent.experiment import WHOLE, Ending, Lease
+from agent.experiment import WHOLE, Attempt, Ending, Lease, Run, Summary
 from agent.lab import hardware
 from agent.night.opening import Request, open_context
-from agent.pools.contention import contention_of
 from agent.pools.leases import (
+    Contention,
+    contention_of,
     cores_of_machine,
     gpus_of_machine,
     leases_of_machine,
@@ -203,6 +206,38 @@ def test_libraries_start_as_many_threads_as_there_are_cores(monkeypatch):
         "NIGHTSHIFT_OF_CORES": "16",
         "NIGHTSHIFT_MEMORY_SHARE": "0.25",
     }
+
+
+# ---- contention ------------------------------------------------------------------------------------------------------
+
+
+def made_run(seed: int, began_s: int, steps: int, worker: str = "gpu 0") -> Run:
+    """A run of five minutes that began so many seconds after midnight."""
+    midnight = datetime(2026, 11, 22, tzinfo=UTC)
+    began, ended = ((midnight + timedelta(seconds=at_s)).isoformat() for at_s in (began_s, began_s + 300))
+    summary = Summary(training_seconds=290.0, num_steps=steps)
+    return replace(scored_run(seed, 1.0), wall_s=300.0, summary=summary, worker=worker, began=began, ended=ended)
+
+
+def test_the_baseline_alone_is_compared_with_itself_beside_others():
+    alone, beside = made_run(0, 0, 1000), (made_run(1, 300, 930), made_run(2, 301, 950, "gpu 1"))
+    later = made_run(3, 4000, 800)  # which other attempts may have accompanied
+    contention = contention_of([calibrated(alone, *beside, later)])
+    assert contention == Contention(pytest.approx(0.06), alone=1, beside=2, workers=2)
+    assert contention.is_notable
+    assert "6.0% slower beside other runs than alone (2 runs on 2 workers, 1 alone)" in contention.words
+
+
+def test_without_runs_alone_and_beside_others_of_known_speed_no_contention_is_known():
+    alone, beside = made_run(0, 0, 1000), (made_run(1, 300, 900), made_run(2, 300, 900, "gpu 1"))
+    unknown = replace(beside[0], summary=None), replace(beside[1], began=None)
+    assert contention_of([]) is None
+    for runs in ((alone, made_run(1, 300, 900)), beside, (alone, *unknown)):
+        assert contention_of([calibrated(*runs)]) is None
+
+
+def calibrated(*runs: Run) -> Attempt:
+    return replace(scored_attempt(0, *(1.0 for _ in runs)), runs=runs)
 
 
 # ---- the night -------------------------------------------------------------------------------------------------------

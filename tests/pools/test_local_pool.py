@@ -12,8 +12,7 @@ from nights import Quiet
 from samples import NIGHT
 
 from agent.experiment import Ending, Lease, Run
-from agent.pools.local import LocalPool
-from agent.pools.pool import Ended
+from agent.pools.pool import Ended, LocalPool
 from agent.runs.execute import Measure, Trial
 from agent.runs.runner import Runner
 from agent.sandbox.box import Open
@@ -48,16 +47,16 @@ def next_ended(pool: LocalPool) -> Ended:
 
 def test_a_worker_has_one_job_at_a_time_and_is_free_once_its_result_is_taken(pool):
     short, long = measure(1, ENDS), measure(2, STAYS)
-    assert pool.free_for(long) == "a"
+    assert pool.free == "a"
     pool.begin("a", long)
-    assert pool.free_for(short) == "b"
+    assert pool.free == "b"
     pool.begin("b", short)
-    assert (pool.free_for(short), set(pool.at_work)) == (None, {"a", "b"})
+    assert (pool.free, set(pool.at_work)) == (None, {"a", "b"})
     ended = next_ended(pool)
     assert (ended.worker, ended.job, ended.lost, ended.error) == ("b", short, None, None)
     assert isinstance(ended.result, Run)
     assert ended.result.last_lines.endswith("it left no out/model.safetensors")
-    assert (pool.free_for(short), set(pool.at_work)) == ("b", {"a"})
+    assert (pool.free, set(pool.at_work)) == ("b", {"a"})
 
 
 def test_closing_ends_what_runs_and_its_result_says_that_it_was_stopped(pool):

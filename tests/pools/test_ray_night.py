@@ -67,7 +67,7 @@ def test_a_night_on_ray_has_the_records_of_one_on_this_machine(grounds, monkeypa
     assert kept[0] == 0
     nodes = list((Path(os.environ["NIGHTSHIFT_CACHE"]) / "ray" / "nights").glob("r-*"))
     assert len(nodes) == 1
-    assert list(nodes[0].rglob("model.safetensors")) == []  # of what is kept, the driver has a copy
+    assert list(nodes[0].rglob("model.safetensors")) == []  # they have come back
 
 
 def test_whatever_is_killed_of_a_night_on_ray_it_goes_on_and_nothing_is_left(grounds):

@@ -11,10 +11,10 @@ import pytest
 from agent.errors import MachineError, NightError
 from agent.experiment import Audit, DryRun, Ending, Night, Run, Score
 from agent.judging.failures import training_failure
-from agent.pools.cluster import Cluster, Node, different, usual
-from agent.pools.node import Content, Returned, Share
+from agent.pools.cluster import Cluster, ClusterNode, different, usual
+from agent.pools.node import Content, Part, Returned
 from agent.pools.pool import Ended
-from agent.pools.ray_pool import Killed, RayPool, shares_of_node, unusable
+from agent.pools.ray_pool import Killed, RayPool, files_for, parts_of_node, unusable
 from agent.runs.execute import AuditRun, Job, Measure, Trial
 from agent.runs.fixed import protocol
 from agent.runs.runner import Runner
@@ -27,35 +27,25 @@ NIGHT = Night(
     protocol=protocol(FACTS, 300.0), data="/data", started="2026-01-31T23:59:59Z",
 )  # fmt: skip
 TRIAL = Trial(attempt=0, script="first", allowance_s=10.0, scoring_s=10.0)
-UNWELL = Returned(failure="its disk is full")
-
-
-def a_node(name: str = "n1", facts: dict[str, Any] = FACTS) -> Node:
-    return Node(name, name, 16, 0, facts)
-
-
-def run(seed: int = 0) -> Run:
-    return Run(seed, Ending.FINISHED, 0, 310.0, None, "")
-
-
-def measure(attempt: int, *, may_be_void: bool = True) -> Measure:
-    return Measure(
-        attempt=attempt, script=f"{attempt}", seed=0, allowance_s=10.0, machine=TRIAL, may_be_void=may_be_void
-    )
-
-
+MEASURE = Measure(attempt=3, script="", seed=0, allowance_s=10.0, machine=TRIAL)
 AUDIT = AuditRun(attempt=3, script="", seed=0, limit_s=9.0, machine=TRIAL)
+RUN = Run(0, Ending.FINISHED, 0, 310.0, None, "")
 PASSED = Audit(9, 0, 0.0, 0.0, 0.0)
+DONE, UNWELL = Returned(RUN), Returned(failure="its disk is full")
+
+
+def a_node(name: str = "n1", facts: dict[str, Any] = FACTS) -> ClusterNode:
+    return ClusterNode(name, name, 16, 0, facts)
 
 
 # ---- nodes -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("address", ["10.0.0.1", "ray://10.0.0.1:10001", "10.0.0.1:port", "::1"])
-def test_an_address_without_its_port_is_refused_before_ray_is_asked(address):
+def test_an_address_without_its_port_is_refused_before_ray_is_asked():
     pytest.importorskip("ray", reason="Ray comes with uv run --group proofs")
-    with pytest.raises(NightError, match="is no HOST:PORT"):
-        Cluster(address)
+    for address in ("10.0.0.1", "ray://10.0.0.1:10001", "10.0.0.1:port", "::1"):
+        with pytest.raises(NightError, match="is no HOST:PORT"):
+            Cluster(address)
 
 
 @pytest.mark.parametrize(
@@ -68,8 +58,8 @@ def test_an_address_without_its_port_is_refused_before_ray_is_asked(address):
     ],
 )
 def test_a_node_whose_scores_would_not_compare_is_refused(facts, words):
-    found = different(a_node(facts=FACTS | facts), NIGHT)
-    assert (found is None) if words is None else (words in (found or ""))
+    why = different(a_node(facts=FACTS | facts), NIGHT)
+    assert (why is None) if words is None else (words in (why or ""))
 
 
 def test_a_night_runs_on_the_device_that_most_nodes_have_unless_it_has_one():
@@ -84,19 +74,18 @@ def test_a_night_runs_on_the_device_that_most_nodes_have_unless_it_has_one():
 
 
 def test_workers_are_named_after_their_node():
-    gpus = Node("i", "n", 16, 2, {"device_kind": "cuda"})
-    assert shares_of_node(gpus, None) == dict.fromkeys(("n gpu 0", "n gpu 1"), Share(8, 1, 0.5))
+    gpus = ClusterNode("i", "n", 16, 2, {"device_kind": "cuda"})
+    assert parts_of_node(gpus, None) == dict.fromkeys(("n gpu 0", "n gpu 1"), Part(8, 1, 0.5))
     cores = replace(gpus, facts={"device_kind": "cpu"})
-    assert shares_of_node(cores, None) == {"n": Share(16)}
-    assert shares_of_node(cores, 5) == {f"n share {at}": Share(5, 0, 1 / 3) for at in range(3)}
-    assert shares_of_node(cores, 17) == {}
+    assert parts_of_node(cores, None) == {"n": Part(16)}
+    assert parts_of_node(cores, 5) == {f"n share {at}": Part(5, 0, 1 / 3) for at in range(3)}
 
 
 # ---- answers ---------------------------------------------------------------------------------------------------------
 
 
 def scored(val_bpb: float | None) -> Run:
-    return replace(run(), score=Score(val_bpb, 2.0))
+    return replace(RUN, score=Score(val_bpb, 2.0))
 
 
 LOSSES = {"runs/0003/seed0.losses.f32": b"\0\0\x80?"}
@@ -105,10 +94,9 @@ LOSSES = {"runs/0003/seed0.losses.f32": b"\0\0\x80?"}
 @pytest.mark.parametrize(
     ("returned", "words"),
     [
-        (Returned(run()), None),
         (Returned(), None),  # it was ended
         (Returned(DryRun(1.0, None)), "a DryRun in answer to another job"),
-        (Returned(run(seed=5)), "a run with seed 5 for one with seed 0"),
+        (Returned(replace(RUN, seed=5)), "a run with seed 5 for one with seed 0"),
         (Returned(scored(1.5), files=LOSSES), None),
         (Returned(scored(None)), None),
         (Returned(scored(1.5)), "none of the losses"),
@@ -120,8 +108,8 @@ LOSSES = {"runs/0003/seed0.losses.f32": b"\0\0\x80?"}
     ],
 )
 def test_a_node_whose_answer_is_no_result_of_its_job_is_not_believed(returned, words, tmp_path):
-    found = unusable(runner_in(tmp_path), measure(3), returned)
-    assert (found is None) if words is None else (words in (found or ""))
+    why = unusable(runner_in(tmp_path), MEASURE, returned)
+    assert (why is None) if words is None else (words in (why or ""))
 
 
 def runner_in(folder: Path) -> Runner:
@@ -129,45 +117,61 @@ def runner_in(folder: Path) -> Runner:
     return Runner(NIGHT, folder, box, limits, None, lambda: False, lambda progress, elapsed_s: None)
 
 
+def test_an_audit_gets_the_weights_and_losses_that_the_night_has(tmp_path):
+    runner = runner_in(tmp_path)
+    for number, seed in ((3, 0), (0, 1)):
+        runner.weights(number, seed).parent.mkdir(parents=True)
+        runner.weights(number, seed).write_bytes(b"weights")
+        runner.losses(number, seed).write_bytes(b"losses")
+    names = ["runs/0003/seed0/out/model.safetensors", "runs/0003/seed0.losses.f32", "runs/0000/seed1.losses.f32"]
+    assert [*files_for(runner, replace(AUDIT, reference=(0, 1)))] == names
+    runner.weights(3, 0).unlink()
+    runner.weights(3, 0).symlink_to("/etc/passwd")  # of a script, in a night that ran on this machine before
+    assert [*files_for(runner, AUDIT)] == names[1:2]
+
+
+GONE = b"gone"
+
+
 class Played(Cluster):
     """A cluster whose nodes the test has, and of which nothing is asked."""
 
-    def __init__(self, *nodes: Node) -> None:
+    def __init__(self, *nodes: ClusterNode) -> None:
         self.nodes = {node.id: node for node in nodes}
         self.cores_each = None
         self.content = Content("", "", "off")
-        self.sent: list[tuple[str, list[str]]] = []
 
     def look_around(self) -> None:
         pass
 
-    def call(self, node: Node, function: Callable[..., Any], *arguments: object, share: Share = Share(0)) -> Any:  # noqa: B008
-        return ()
+    def call(self, node: ClusterNode, function: Callable[..., Any], *arguments: object, part: Any = None) -> Any:
+        pass
 
-    begin_call = call
-
-    def send(self, node: Node, folder: str, files: Any) -> None:
-        self.sent.append((node.name, [*files]))
+    def fetch(self, reference: bytes) -> bytes:
+        if reference == GONE:
+            raise MachineError("its node is gone")
+        return reference
 
 
 class Pool(RayPool):
     """A pool whose jobs end as the test says, one after another on each worker."""
 
     outcomes: dict[str, list[Returned | Exception]]
+    weights = b"weights"
 
     def _started(self, place):
         return object()
 
     def _returned(self, place, job):
-        outcome = self.outcomes[place.worker.name].pop(0)
+        outcome = self.outcomes[place.thread.name].pop(0)
         if isinstance(outcome, Exception):
             raise outcome
-        return outcome
+        return outcome, self.weights
 
 
 @pytest.fixture
 def make(tmp_path, request):
-    def made(*nodes: Node, cores_each: int | None = None) -> Pool:
+    def made(*nodes: ClusterNode, cores_each: int | None = None) -> Pool:
         cluster = Played(*nodes)
         cluster.cores_each = cores_each
         pool = Pool(cluster, runner_in(tmp_path / "t"), 2)
@@ -183,23 +187,22 @@ def ended(pool: Pool, job: Job, **outcomes: Any) -> list[Ended]:
     for worker, outcome in outcomes.items():
         pool.outcomes[worker] = outcome if isinstance(outcome, list) else [outcome]
         pool.begin(worker, job)
-    found: list[Ended] = []
+    ends: list[Ended] = []
     deadline = time.monotonic() + 10.0
-    while len(found) < len(outcomes) and time.monotonic() < deadline:
-        found += pool.ended(0.1)
+    while len(ends) < len(outcomes) and time.monotonic() < deadline:
+        ends += pool.ended(0.1)
     for node in pool._cluster.nodes.values():
         node.rests_until = 0.0
-    return sorted(found, key=lambda one: one.worker)
+    return sorted(ends, key=lambda end: end.worker)
 
 
 def test_an_answer_that_cannot_be_is_no_result_and_its_node_rests(make):
     pool = make(a_node())
-    wrong = Returned(run(seed=99), files={"runs/0003/seed0/log.txt": b"words"})
-    pool.outcomes["n1"] = [wrong]
-    pool.begin("n1", measure(3))
+    pool.outcomes["n1"] = [Returned(replace(RUN, seed=99), files={"runs/0003/seed0/log.txt": b"words"})]
+    pool.begin("n1", MEASURE)
     (end,) = pool.ended(5.0)
     assert (end.result, end.lost) == (None, "worker n1: it sent a run with seed 99 for one with seed 0")
-    assert pool.free_for(measure(3)) is None
+    assert pool.free is None
     assert "node n1 gets no work for 60 s: it sent a run with seed 99" in pool.news()[-1]
     assert not (pool._runner.folder / "runs").exists()
 
@@ -209,81 +212,71 @@ def test_where_all_nodes_have_left_no_worker_is_free_and_one_is_expected(make):
     (node,) = pool._cluster.nodes.values()
     pool._cluster.nodes = {}
     pool.ended(0.0)
-    assert (pool.workers, pool.free_for(measure(3)), pool.expects_workers) == ((), None, True)
+    assert (pool.workers, pool.free, pool.expects_workers) == ((), None, True)
     pool._watched_s = -1.0  # long ago
     pool._cluster.nodes = {"other": replace(node, id="other")}  # it comes back
     pool.ended(0.0)
-    assert pool.free_for(measure(3)) == pool.workers[0]
+    assert pool.free == pool.workers[0]
     assert pool.news()[-2:] == ["node n1 has left the cluster", "node n1 has joined: EPYC"]
 
 
 def test_an_only_node_that_fails_three_times_in_a_row_ends_the_night_and_says_how_it_goes_on(make):
-    pool = make(a_node())
-    for outcome in (UNWELL, UNWELL, Returned(run()), UNWELL, UNWELL):  # a job that is done ends a row
-        (end,) = ended(pool, measure(3), n1=outcome)
-        assert (end.lost, end.error) == (None if outcome.result else "worker n1: its disk is full", None)
-    (end,) = ended(pool, measure(3), n1=UNWELL)
+    pool = make(a_node(), cores_each=8)
+    two = ("n1 share 0", "n1 share 1")
+    for outcome in (UNWELL, UNWELL, DONE, UNWELL, UNWELL):  # a job that is done ends a row
+        for end in ended(pool, MEASURE, **dict.fromkeys(two, outcome)):  # failures at the same time are one
+            assert (end.lost, end.error) == (None if end.result else f"worker {end.worker}: its disk is full", None)
+    (end,) = ended(pool, MEASURE, **{two[0]: UNWELL})
     assert isinstance(end.error, MachineError)
     assert "node n1 failed 3 times in a row, now with: its disk is full; repair that and " in str(end.error)
     assert str(end.error).endswith("run --tag t")
 
 
-def test_jobs_that_fail_at_the_same_time_are_one_failure(make):
-    pool = make(a_node(), cores_each=8)
-    for _ in range(2):
-        ends = ended(pool, measure(3), **dict.fromkeys(("n1 share 0", "n1 share 1"), UNWELL))
-        assert [end.error for end in ends] == [None, None]
-
-
 def test_a_night_goes_on_while_one_of_its_nodes_does_its_work(make):
     pool = make(a_node("n1"), a_node("n2"))
     for _ in range(4):
-        good, bad = ended(pool, measure(3), n1=Returned(run()), n2=UNWELL)
-        assert (bad.error, bad.lost, good.result) == (None, "worker n2: its disk is full", run())
+        good, bad = ended(pool, MEASURE, n1=DONE, n2=UNWELL)
+        assert (bad.error, bad.lost, good.result) == (None, "worker n2: its disk is full", RUN)
 
 
 def test_a_job_that_ended_since_its_driver_was_not_heard_is_done_again(make):
-    (end,) = ended(make(a_node()), measure(3), n1=Returned())
+    (end,) = ended(make(a_node()), MEASURE, n1=Returned())
     assert end.lost == "worker n1: it was not asked for 15 s"
 
 
-# ---- a job whose process is killed -----------------------------------------------------------------------------------
-
-
-def test_a_run_whose_process_is_killed_is_void_once_and_then_its_scripts(make):
+def test_a_job_whose_process_is_killed_is_done_again_once_and_then_counts(make):
     pool = make(a_node())
-    (first,) = ended(pool, measure(3), n1=Killed())
-    (last,) = ended(pool, measure(3, may_be_void=False), n1=Killed())
+    last_try = replace(MEASURE, may_be_void=False)
+    (first,) = ended(pool, MEASURE, n1=Killed())
+    (last,) = ended(pool, last_try, n1=Killed())
     assert (first.result.ending, last.result.ending) == (Ending.SPOILT, Ending.EXCEEDED)
     assert training_failure(last.result) == "its process was killed on n1, for the second time"
-
-
-def test_a_dry_run_or_an_audit_that_is_killed_is_done_again_and_then_has_failed(make):
-    pool = make(a_node())
-    ended(pool, measure(3), n1=Returned(replace(run(), weights_bytes=9)))
-    for job in (replace(TRIAL, attempt=3, machine=TRIAL), AUDIT):
-        good = Returned(PASSED if job is AUDIT else DryRun(1.0, None))
-        (end,) = ended(pool, job, n1=[Killed(), good])
-        assert end.result == good.result
+    pool._weights[3, 0] = b"weights"
+    for job, result in ((replace(TRIAL, attempt=3), DryRun(1.0, None)), (AUDIT, PASSED)):
+        (end,) = ended(pool, job, n1=[Killed(), Returned(result)])
+        assert end.result == result
         (end,) = ended(pool, job, n1=[Killed(), Killed()])
         assert "its process was killed on n1, for the second time" in end.result.failure
-    (end,) = ended(pool, measure(0, may_be_void=False), n1=Killed())
+    (end,) = ended(pool, replace(last_try, attempt=0), n1=Killed())
     assert (end.result, end.lost) == (None, "worker n1: its process was killed on n1, for the second time")
 
 
-# ---- weights ---------------------------------------------------------------------------------------------------------
-
-
-def test_an_audit_goes_to_the_node_with_the_weights_and_is_lost_without_them(make):
-    pool = make(a_node("n1"), a_node("n2"))
-    ended(pool, measure(3), n2=Returned(replace(run(), weights_bytes=9)))
-    assert pool.free_for(AUDIT) == "n2"
-    del pool._cluster.nodes["n2"]
-    assert pool.free_for(AUDIT) == "n1"
-    (end,) = ended(pool, AUDIT, n1=Returned(PASSED))
-    assert end.lost == "worker n1: the node with its weights is gone"
+def test_weights_are_fetched_for_an_audit_and_where_a_run_is_kept_and_else_dropped(make):
+    pool, measured = make(a_node()), Returned(scored(1.5), files=LOSSES)
     weights = pool._runner.weights(3, 0)
-    weights.parent.mkdir(parents=True)
-    weights.write_bytes(b"of a kept attempt")
-    ended(pool, AUDIT, n1=Returned(PASSED))
-    assert pool._cluster.sent[-1] == ("n1", ["runs/0003/seed0/out/model.safetensors"])
+    for wanted in (lambda: ended(pool, AUDIT, n1=Returned(PASSED)), lambda: pool.bring_weights(3, 0)):
+        ended(pool, MEASURE, n1=measured)
+        assert not weights.exists()
+        wanted()
+        assert weights.read_bytes() == b"weights"
+        pool.drop_weights(3, 0)
+        assert (weights.exists(), pool._weights) == (False, {})
+
+
+def test_an_audit_whose_weights_are_gone_is_lost(make):
+    pool = make(a_node())
+    pool.weights = GONE
+    ended(pool, MEASURE, n1=Returned(scored(1.5), files=LOSSES))
+    (end,) = ended(pool, AUDIT, n1=Returned(PASSED))
+    assert end.lost == "worker n1: its weights are gone"
+    assert pool.news()[-1] == "the weights of #3 with seed 0 cannot be fetched: its node is gone"

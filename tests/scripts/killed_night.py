@@ -19,7 +19,7 @@ from agent.experiment import Lease
 from agent.git import Repo
 from agent.judging.judges import Balanced
 from agent.night import loop as night
-from agent.pools.local import LocalPool
+from agent.pools.pool import LocalPool
 from agent.records import results
 from agent.records.journal import Journal
 from agent.runs import execute
