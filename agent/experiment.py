@@ -658,6 +658,8 @@ class Night:
     pins: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     terms: Terms = field(default_factory=Terms)
     id: str = ""  # by chance: no other night has it, nor a copy of this one elsewhere
+    cores: int | None = None  # of the machine it began on, told to authors; None: not known
+    memory_bytes: int | None = None  # of the GPU, else of that machine
 
 
 def is_look(budget_s: float) -> bool:

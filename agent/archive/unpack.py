@@ -35,6 +35,7 @@ from agent.lab.hardware import DeviceKind
 from agent.records.journal import SCHEMA, Journal, check_format
 from agent.records.place import Place, new_id
 from agent.records.results import write_ledger
+from agent.records.shipped import is_measured, leaves
 from agent.records.terms import OF_THE_MODEL, SANDBOXES
 from agent.runs.fixed import digest, lay_out_fixed, names_in
 from agent.sandbox.box import Mode, Open, choose
@@ -50,14 +51,12 @@ UNLIKE_FIXED = "fixed-unlike-here"  # fixed files that came in the file, where o
 MOST_MEMBERS, MOST_READ_BYTES = 400_000, 64 << 20
 MOST_SCRIPT_BYTES = 16 << 20  # unpacked
 MOST_TEXT_CHARS = 100_000  # of a title, a reason or the end of a log: all are cut far below before they are recorded
-MOST = 1e18  # of a number that is no score
 OUTSIDE = ("agent", "llm", *OF_THE_MODEL, "pool", "ray_address")  # terms by which programs run, or servers get keys
 DAMAGED = (
     *(OSError, EOFError, ValueError, OverflowError, RecursionError),
     *(msgspec.MsgspecError, tarfile.TarError, zlib.error),
 )
 TIMES = ("began", "ended", "started", "at")
-SCORES = ("val_bpb", "forecast_bpb", "sigma_bpb", "smallest_bpb")
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,7 +351,7 @@ def _wrong_values(journal: Journal) -> Iterator[str]:
     """Read all records by their types, which raises NightError for a damaged one, and bound what is computed with."""
     attempts, ideas = journal.attempts(), journal.waiting_ideas()
     records = (journal.dawns(), journal.asks(), journal.calls(), journal.work(), journal.noise())
-    for name, value in _leaves(msgspec.to_builtins((attempts, ideas, *records))):
+    for name, value in leaves(msgspec.to_builtins((attempts, ideas, *records))):
         if isinstance(value, str) and name != "script" and len(value) > MOST_TEXT_CHARS:
             yield f"has {len(value):,} characters as {harmless(name)}"
         elif isinstance(value, str) and name in TIMES:
@@ -362,19 +361,5 @@ def _wrong_values(journal: Journal) -> Iterator[str]:
                 is_time = False
             if not is_time:
                 yield f"has {harmless(value)!r} in place of a time"
-        elif isinstance(value, int | float):
-            least, most = MEASURED if name in SCORES else (-MOST, MOST)
-            if not least <= value <= most:
-                yield f"has {value:g} as {harmless(name)}, which none can have"
-
-
-def _leaves(value: object, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield all texts and numbers in records, each with the name of its field."""
-    if isinstance(value, dict):
-        for key, inside in value.items():
-            yield from _leaves(inside, str(key))
-    elif isinstance(value, list | tuple):
-        for inside in value:
-            yield from _leaves(inside, name)
-    else:
-        yield name, value
+        elif isinstance(value, int | float) and not is_measured(name, value):
+            yield f"has {value:g} as {harmless(name)}, which none can have"

@@ -12,7 +12,6 @@ honest one can lose more: an edit that raises the training loss alone, such as l
 
 import math
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -53,27 +52,33 @@ class Bound:
         return min(self.offset_bpb + self.slope * loss, WORST_BPB) if loss > self.loss else None
 
 
+Finite = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]  # beyond, the mean of some is infinite, or no number
+
+
 class Point(msgspec.Struct):
     """Hold what is read of a line of metrics.jsonl; anything else in it is passed over."""
 
-    progress: Annotated[float, msgspec.Meta(ge=0, le=1)]
-    loss: Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]  # beyond, the mean of some is infinite, or no number
+    progress: Annotated[float, msgspec.Meta(ge=0, le=1)]  # fraction of the budget
+    loss: Finite
+    step: Finite | None = None
+    tokens_s: Finite | None = None
 
 
-DECODER = msgspec.json.Decoder(Point)
+def point_of(line: bytes) -> Point | None:
+    """Read a line; None for one that is no point of a curve, or is cut off in the middle of a write."""
+    try:
+        return _DECODER.decode(line)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+
+
+_DECODER = msgspec.json.Decoder(Point)
 
 
 def points_of(curve: bytes) -> list[tuple[float, float]]:
-    """Read fraction of the budget and loss from the lines of a metrics.jsonl, in the order of the fractions.
-
-    A line that is no point of a curve, or is cut off in the middle of a write, is passed over.
-    """
-    points = []
-    for line in curve.splitlines():
-        with suppress(msgspec.MsgspecError, ValueError, RecursionError):
-            point = DECODER.decode(line)
-            points.append((point.progress, point.loss))
-    return sorted(points)
+    """Read fraction of the budget and loss from the points of a metrics.jsonl, in the order of the fractions."""
+    points = filter(None, map(point_of, curve.splitlines()))
+    return sorted((point.progress, point.loss) for point in points)
 
 
 def losses(curve: bytes) -> Losses:

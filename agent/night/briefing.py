@@ -22,7 +22,6 @@ from agent.proposers.catalogue.idea import idea_folders, read_ideas
 from agent.proposers.notes import read_notes, read_program
 from agent.records.place import Place, past_nights, run_folder
 from agent.records.record import Record
-from agent.runs.fixed import read_machine
 from agent.runs.train import METRICS, METRICS_BYTES
 
 MANIFEST_BYTES = 4 << 20
@@ -56,14 +55,13 @@ def briefing_of(
 def _setting(place: Place, night: Night, history: History, spread: Noise | None) -> Setting:
     """Return what surrounds a night, for a source that can read; what cannot change meanwhile is read once."""
     folder, best = place.folder(night.tag), incumbent(history)
-    cores, memory_gb = read_machine(folder)
     ideas, _ = read_ideas(*idea_folders(place.script_path))  # whether a patch still fits is no matter here
     sigma_bpb = spread.sigma_bpb if spread is not None and best is not None else None
     ranked = prospects(ideas, night, history, sigma_bpb, _past(place, night.tag))
     shown = compared(history, best) if best is not None else ()
     return Setting(
-        cores=cores,
-        memory_gb=memory_gb,
+        cores=night.cores,
+        memory_gb=None if night.memory_bytes is None else night.memory_bytes / 2**30,
         corpus=_corpus(Path(night.data)),
         phases=phases_of(folder),
         ideas=tuple(KnownIdea(idea.idea.slug, idea.idea.title, idea.state) for idea in ranked),

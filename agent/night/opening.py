@@ -43,7 +43,6 @@ from agent.runs.fixed import (
     check_same_machine,
     device_kind,
     digest,
-    keep_machine,
     lay_out_fixed,
     lay_out_warm,
     names_in,
@@ -334,8 +333,9 @@ def _begin(request: Request, terms: Terms, cluster: "Cluster | None") -> Night:
         pins=pins_of(laid_out, Path(facts["data"])),
         terms=terms,
         id=new_id(),
+        cores=facts.get("cores"),
+        memory_bytes=facts.get("memory_bytes"),
     )
-    keep_machine(place.folder(tag), facts)
     with Journal.create(place.journal(tag), night):  # last: a folder without a journal is no night
         pass
     return night
@@ -390,7 +390,6 @@ def _resume(request: Request, night: Night, terms: Terms, cluster: "Cluster | No
     if cluster is not None:
         facts = cluster.facts(terms, fixed, names_in(fixed), facts, night.device)
     check_same_machine(night, facts)
-    keep_machine(place.folder(tag), facts)
     return goes_on
 
 

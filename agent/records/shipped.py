@@ -5,7 +5,7 @@ findings.json what dawn found. A record may come from elsewhere: reading one, no
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -23,7 +23,8 @@ from agent.script.dials import Value, plain_value
 FORMAT = 3
 FACTS, ATTEMPTS, FINDINGS, CHAMPION = "night.json", "attempts.jsonl", "findings.json", "champion.diff"
 MOST_BYTES = 64 << 20  # of such a file: an attempt takes some 2 KB
-NUMBERS = -1e15, 1e15  # beyond them, a number makes no number of all that is computed from it
+SCORES, NOISE = ("val_bpb", "forecast_bpb", "budget_s"), ("sigma_bpb", "smallest_bpb")
+MOST = 1e18  # of a number that is none of these
 DAMAGED = (  # what reading a record raises where a file is damaged
     *(NightError, OSError, msgspec.MsgspecError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError),
     RecursionError,
@@ -116,7 +117,7 @@ def of_folder(folder: Path) -> Record:
     """Read a shipped night; raise one of DAMAGED where a file is damaged."""
     facts = facts_of(folder)
     # by line feeds alone: a title may hold what else splitlines() takes for the end of a line
-    lines = [_parsed(line) for line in text_of(folder / ATTEMPTS).removesuffix("\n").split("\n")]
+    lines = [json.loads(line) for line in text_of(folder / ATTEMPTS).removesuffix("\n").split("\n")]
     history = tuple(msgspec.convert(line["attempt"], Attempt) for line in lines)
     for at, attempt in enumerate(history):
         if attempt.number != at or (attempt.parent is not None and not 0 <= attempt.parent < at):
@@ -124,7 +125,7 @@ def of_folder(folder: Path) -> Record:
     read = [msgspec.convert(line, Outline) for line in lines]
     outlines = tuple(replace(outline, dials=_values(outline.dials)) for outline in read)
     findings = folder / FINDINGS
-    dawns = (msgspec.convert(_parsed(text_of(findings)), Dawn),) if findings.exists() else ()
+    dawns = (msgspec.convert(json.loads(text_of(findings)), Dawn),) if findings.exists() else ()
     record = Record(
         facts.night,
         history,
@@ -142,16 +143,14 @@ def of_folder(folder: Path) -> Record:
 
 def facts_of(folder: Path) -> Facts:
     """Read the facts of a shipped night, without its attempts; raise one of DAMAGED where the file is damaged."""
-    return msgspec.convert(_parsed(text_of(folder / FACTS)), Facts)
+    return msgspec.convert(json.loads(text_of(folder / FACTS)), Facts)
 
 
 def _check(record: Record) -> None:
-    """Raise ValueError for measures that no night has, and for findings about attempts that it does not have."""
-    runs = [run for attempt in record.attempts for run in attempt.runs]
-    scores = [bpb for run in runs for bpb in (run.val_bpb, run.holdout_bpb) if bpb is not None]
-    sigma_bpb = () if record.noise is None else (record.noise.sigma_bpb, record.noise.smallest_bpb)
-    if not all(MEASURED[0] <= number <= MEASURED[1] for number in (record.night.budget_s, *sigma_bpb, *scores)):
-        raise ValueError("it has scores, noise or a budget that no night has")
+    """Raise ValueError for numbers that no night has, and for findings about attempts that it does not have."""
+    for name, value in leaves(msgspec.to_builtins(record)):
+        if isinstance(value, int | float) and not is_measured(name, value):
+            raise ValueError(f"it has {value:g} as {name}, which no night has")
     findings = record.findings
     if findings is not None:
         about = (
@@ -164,21 +163,22 @@ def _check(record: Record) -> None:
             raise ValueError("its findings are about attempts that it does not have")
 
 
-def _parsed(text: str) -> Any:
-    """Read JSON; raise ValueError for a number that no night measures, such as NaN."""
-    return json.loads(
-        text,
-        parse_constant=number_in,
-        parse_float=lambda number: number_in(float(number)),
-        parse_int=lambda number: number_in(int(number)),
-    )
+def leaves(value: object, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield all texts and numbers in records made of JSON's types, each with the name of its field."""
+    if isinstance(value, dict):
+        for key, inside in value.items():
+            yield from leaves(inside, str(key))
+    elif isinstance(value, list | tuple):
+        for inside in value:
+            yield from leaves(inside, name)
+    else:
+        yield name, value
 
 
-def number_in(value: float | str | None) -> float | None:
-    """Return a number of a record; raise ValueError for one that no night measures, as NaN."""
-    if value is None or (not isinstance(value, str) and NUMBERS[0] <= value <= NUMBERS[1]):
-        return value
-    raise ValueError(f"{value} is not from {NUMBERS[0]:g} to {NUMBERS[1]:g}")
+def is_measured(name: str, value: float) -> bool:
+    """Return whether a field of this name may have the number: beyond, no number follows from it."""
+    least, most = MEASURED if name in SCORES or (name in NOISE and value != 0) else (-MOST, MOST)
+    return least <= value <= most
 
 
 def _values(dials: Mapping[str, Any]) -> dict[str, Value]:

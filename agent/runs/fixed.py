@@ -15,14 +15,13 @@ from typing import Any
 
 from agent.errors import MachineError, NightError
 from agent.experiment import WHOLE, Lease, Night, is_look
-from agent.files import throwaway_folder, write_plain
+from agent.files import throwaway_folder
 from agent.invocation import PACKAGE, typed
 from agent.lab.hardware import cache_root
 from agent.runs.probe import KIND
 from agent.sandbox.environment import leased_env, settings_in
 from agent.sandbox.process import end
 
-MACHINE = "machine.json"
 LAB, OF_LAB = PACKAGE / "lab", (".py", ".c", ".cu")
 PROBE = Path(__file__).with_name("probe.py")
 
@@ -68,21 +67,6 @@ def lay_out_warm(folder: Path) -> None:
     for name in ("kernels", "blas"):
         if (cache_root() / name).is_dir():
             shutil.copytree(cache_root() / name, folder / "warm" / "cache" / name, dirs_exist_ok=True)
-
-
-def keep_machine(folder: Path, facts: Mapping[str, Any]) -> None:
-    """Keep the number of cores and the size of memory in a night's folder, for authors who are told of them."""
-    machine = {name: facts[name] for name in ("cores", "memory_bytes") if facts.get(name)}
-    write_plain(folder / MACHINE, json.dumps(machine) + "\n")
-
-
-def read_machine(folder: Path) -> tuple[int, float] | tuple[None, None]:
-    """Return the cores, and the gigabytes of the GPU or of the machine; None for both if they are not known."""
-    try:
-        machine = json.loads((folder / MACHINE).read_bytes())
-        return int(machine["cores"]), float(machine["memory_bytes"]) / 2**30
-    except (OSError, ValueError, LookupError, TypeError, ArithmeticError, RecursionError):  # one from elsewhere
-        return None, None
 
 
 def _call(command: list[str], folder: Path, environment: Mapping[str, str]) -> int:
@@ -142,10 +126,9 @@ def verify_pins(night: Night, fixed: Path) -> None:
 
 def _verify_file(night: Night, path: Path, wanted: str | None) -> None:
     if not path.is_file() or digest(path) != wanted:
-        how = "came" if wanted is None else "was changed" if path.is_file() else "is gone"
         raise MachineError(
-            f"{path} {how} after night {night.tag} had opened, so scores would not compare; "
-            f"undo that and resume the night, or begin a new one"
+            f"{path} is not as it was when night {night.tag} opened, so scores would not compare; undo that and resume "
+            f"the night, or begin a new one"
         )
 
 

@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 from agent.experiment import Attempt, Ending, History, Progress, Run, Summary, Weights
 from agent.files import open_plain, read_end
-from agent.judging.early_stop import Bound, Finished, Losses, bounds, losses
+from agent.judging.early_stop import Bound, Finished, Losses, bounds, losses, point_of
 from agent.runs.runner import WEIGHTS, Runner, weights_bytes
 from agent.text import ABSURD, is_finite
 
@@ -124,13 +124,12 @@ def read_losses(out: Path) -> Losses:
 
 
 def read_progress(out: Path) -> Progress | None:
-    """Return the progress in the last whole line of metrics.jsonl; None before there is one."""
+    """Return the progress in the last line of metrics.jsonl; None where that is no point of a curve, or not there."""
     try:
-        point = json.loads(read_end(out, METRICS, POINT_BYTES).rstrip(b"\n").rpartition(b"\n")[2])
-        numbers = {name: point[name] for name in ("step", "loss", "tokens_s") if is_finite(point.get(name))}
-        return Progress(fraction=point["progress"], **numbers) if is_finite(point["progress"]) else None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None  # not there yet, caught in the middle of a write, or nonsense
+        point = point_of(read_end(out, METRICS, POINT_BYTES).rstrip(b"\n").rpartition(b"\n")[2])
+    except OSError:
+        return None
+    return None if point is None else Progress(point.progress, point.step, point.loss, point.tokens_s)
 
 
 def read_summary(out: Path) -> Summary | None:

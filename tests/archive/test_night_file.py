@@ -285,7 +285,7 @@ def test_fixed_files_that_differ_from_those_installed_here_never_run(file, other
     assert "can be read here, and not go on: its prepare.py is another than the one installed here" in said
     assert "go on with" not in said
     said = refused(other.nightshift("run", "--tag", "t", "--experiments", "4"))
-    assert "fixed/prepare.py was changed after night t had opened, so scores would not compare" in said
+    assert "fixed/prepare.py is not as it was when night t opened, so scores would not compare" in said
     assert "script 3" in done(other, "results", "t")
     assert not marker.exists()
     assert "marker" in (other.folder("t") / "fixed-unlike-here" / "prepare.py").read_text()  # to be looked at
@@ -369,7 +369,7 @@ def test_a_hostile_file_puts_nothing_anywhere(file, other, change, said):
 
 def test_nonsense_in_its_files_ends_no_command(file, other, monkeypatch):
     def change(said: dict[str, Any], members: Members) -> None:
-        for name in ("corpus.json", "machine.json", "notes.md", "phases.json"):
+        for name in ("corpus.json", "notes.md", "phases.json"):
             members[f"night/{name}"] = tarfile.TarInfo(f"night/{name}"), b"[" * 100_000
 
     tampered(file, change)

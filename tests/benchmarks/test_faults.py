@@ -92,7 +92,7 @@ def spoilt(folder: Path, data: Path) -> Tally:
         (copy / name).write_bytes(damage(content))
         for victim in (begun, Victim(folder / name)):
             end = victim.go_on(NIGHTSHIFT_DATA=str(copy))
-            refused(end, ("was changed after night t had opened", "is damaged"), begun.tally)
+            refused(end, ("is not as it was when night t opened", "is damaged"), begun.tally)
         (copy / name).write_bytes(content)
     return begun.tally
 

@@ -187,6 +187,11 @@ def damaged(place: Place, damage: Callable[[Path], object]) -> None:
         read_night(place, "t")
 
 
+def test_a_night_whose_seeds_move_nothing_is_read(place):
+    change(shipped_alone(place, "t") / "night.json", ("noise",), {"sigma_bpb": 0.0, "smallest_bpb": 0.0})
+    assert past_tags(place) == ["t"]
+
+
 @pytest.mark.parametrize("file", ["night.json", "attempts.jsonl"])
 @pytest.mark.parametrize("text", ["", "[]", "\0\xff", "[" * 100_000])
 def test_a_file_that_is_no_record_is_damaged(place, file, text):
