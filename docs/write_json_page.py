@@ -21,6 +21,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from agent.experiment import Findings
+from agent.proposers.briefing import Phase
 from agent.view.answer import (
     UNTOLD,
     CompareAnswer,
@@ -167,15 +168,10 @@ class DoctorAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ProfileAnswer:
-    """Hold where the time of a step goes, in which each phase waits for the one before; null where it has none."""
+    """Hold where the time of a step goes, in which each phase waits for the one before."""
 
     device: str
-    steps: int  # that the others are means of
-    step_s: float
-    data_s: float | None  # of it, waiting for a batch
-    forward_backward_s: float | None  # of it, forward and backward
-    optimizer_s: float | None  # of it, the optimizer
-    python_s: float | None  # of it, all else
+    phases: tuple[Phase, ...]
 
 
 ANSWERS: Mapping[str, type] = {

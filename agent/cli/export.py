@@ -55,15 +55,15 @@ def _export_record(place: Place, tag: str | None, out: Path | None) -> None:
 
 
 def _export_model(place: Place, tag: str | None, out: Path | None) -> None:
-    from agent.model.best_script import BestScript
+    from agent.model.best import best_script, weights_of
     from agent.model.folder import write_folder
-    from agent.model.weights import weights_of
 
-    best = BestScript.of(record_of(place, tag))
-    folder = out or Path(f"{best.record.tag}-mlx-lm")
-    weights = weights_of(place, best.record.tag, best.attempt.number)
-    write_folder(place, best, weights, folder)
-    print(f"wrote {folder}: attempt {best.attempt.number} of night {best.record.tag}, seed {weights.seed}")
+    record = record_of(place, tag)
+    attempt, _ = best_script(record)
+    folder = out or Path(f"{record.tag}-mlx-lm")
+    weights = weights_of(place, record.tag, attempt.number)
+    write_folder(place, record, weights, folder)
+    print(f"wrote {folder}: attempt {attempt.number} of night {record.tag}, seed {weights.run.seed}")
     print(f"{folder / 'README.md'} says what it is, and how mlx-lm loads it")
 
 

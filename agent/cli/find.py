@@ -128,7 +128,7 @@ def attempt_meant(text: str) -> Meant:
 
 def attempt_in(record: Record, which: str) -> Attempt:
     """Return an attempt of a night, by its number, best or confirmed; raise NightError where it has none."""
-    from agent.model.best_script import BestScript
+    from agent.model.best import best_script
 
     numbers = sorted(record.by_number)
     numbers_there = f"{numbers[0]} to {numbers[-1]}" if numbers else "none yet"
@@ -137,7 +137,7 @@ def attempt_in(record: Record, which: str) -> Attempt:
             raise NightError(
                 f"which attempt of night {record.tag} is the best is not known here; there are: {numbers_there}"
             )
-        return BestScript.of(record).attempt
+        return best_script(record)[0]
     if which == CONFIRMED:
         findings = record.findings
         confirmed = record.attempt(findings.script) if findings is not None else None

@@ -17,7 +17,6 @@ from agent.errors import NightError
 from agent.experiment import Status, incumbent
 from agent.git import Repo, valid_tag
 from agent.invocation import typed
-from agent.model.weights import NAME
 from agent.night.lock import only_night
 from agent.night.opening import at_home, missing_corpus
 from agent.night.state import unaudited
@@ -25,6 +24,7 @@ from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.results import write_ledger
 from agent.records.terms import as_words
+from agent.runs.runner import WEIGHTS
 from agent.sandbox.environment import TMP
 from agent.text import counted
 from agent.view.screen import print_folded
@@ -86,7 +86,7 @@ def left_out(journal: Journal, weights: WeightsOf) -> LeftOut:
         if path.name == "__pycache__" or (path.name == TMP and path.parts[0] == "runs" and len(path.parts) == 4):
             return True
         of_attempt = OF_ATTEMPT.match(str(path))
-        if of_attempt is None or needed is None or (path.name != NAME and path.suffix != LOSSES):
+        if of_attempt is None or needed is None or (path.name != Path(WEIGHTS).name and path.suffix != LOSSES):
             return False
         number = int(of_attempt[1])
         serves_audits = number == 0 and path.suffix == LOSSES and weights == "best"  # of all other attempts

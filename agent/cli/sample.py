@@ -11,10 +11,9 @@ from agent.cli.answer import Answer
 from agent.cli.find import BEST, attempt_meant
 from agent.cli.options import PositiveInt, Seed
 from agent.errors import NightError
+from agent.model.best import weights_of
 from agent.model.sampling import sample as continue_text
-from agent.model.weights import weights_of
 from agent.night.lock import like_ctrl_c
-from agent.records.journal import Journal
 from agent.text import harmless_lines
 
 
@@ -43,15 +42,13 @@ def sample(
     place, record, chosen = attempt_meant(attempt)
     place.check_own(record.tag)
     weights = weights_of(place, record.tag, chosen.number)
-    with Journal.read(place.journal(record.tag)) as journal:
-        night, script = journal.night(), journal.attempt(chosen.number).proposal.script
     seed = secrets.randbits(32) if seed is None else seed
     try:
         with like_ctrl_c():
-            folder = place.folder(record.tag)
             more = continue_text(
-                night, folder, script, weights.path, text, tokens=tokens, temperature=temperature, seed=seed
-            )
+                record.night, place.folder(record.tag), weights.attempt.proposal.script, weights.path, text,
+                tokens=tokens, temperature=temperature, seed=seed,
+            )  # fmt: skip
     except KeyboardInterrupt:
         return Answer(exit_code=130)
     print(f"{harmless_lines(text)}{more}")

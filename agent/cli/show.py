@@ -8,7 +8,7 @@ from agent.cli.options import Seed
 from agent.errors import NightError, NothingYet
 from agent.experiment import Attempt, Ending, attempt_ref
 from agent.invocation import typed
-from agent.model.weights import find_weights
+from agent.model.best import find_weights
 from agent.night.lock import holder
 from agent.records.place import Place, run_folder
 from agent.records.record import Record

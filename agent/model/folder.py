@@ -12,15 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent.errors import MachineError, NightError
+from agent.experiment import attempt_ref
 from agent.files import open_plain, replaced_folder
 from agent.invocation import SCRIPT, typed_python
 from agent.lab.corpus import DataError
 from agent.lab.data import Data, load_data
 from agent.lab.encode import BOS, SPLIT_PATTERN, load_encoding
-from agent.model.best_script import BestScript
-from agent.model.weights import KeptWeights
-from agent.records.journal import Journal
+from agent.model.best import KeptWeights, best_script
 from agent.records.place import Place
+from agent.records.record import Record
+from agent.records.summary import Scored, gain_of
 from agent.runs.fixed import verify_pins
 from agent.text import counted, one_line
 from agent.view.words import interval_words, scored_words
@@ -37,23 +38,19 @@ TERMS = {  # of the corpora that prepare.py knows
 }
 
 
-def write_folder(place: Place, best: BestScript, weights: KeptWeights, folder: Path) -> None:
+def write_folder(place: Place, record: Record, weights: KeptWeights, folder: Path) -> None:
     """Write the model to a folder, which must not be there."""
     if folder.exists():
         raise NightError(f"{folder} is there already; name another folder, or delete it")
-    with Journal.read(place.journal(best.record.tag)) as journal:
-        night = journal.night()
-        script = journal.attempt(best.attempt.number).proposal.script
-    fixed = place.folder(night.tag) / "fixed"
-    data = corpus_of(Path(night.data))
-    verify_pins(night, fixed)
-    tokenizer = tokenizer_json(load_encoding(data.folder / "tokenizer.tiktoken"))
+    fixed = place.folder(record.tag) / "fixed"
+    data = corpus_of(Path(record.night.data))
+    verify_pins(record.night, fixed)
     texts = {
-        SCRIPT: script,
-        "tokenizer.json": tokenizer,
+        SCRIPT: weights.attempt.proposal.script,
+        "tokenizer.json": tokenizer_json(load_encoding(data.folder / "tokenizer.tiktoken")),
         "tokenizer_config.json": json.dumps(_tokenizer_config(data), indent=2) + "\n",
-        "config.json": json.dumps(_config(best, weights, data), indent=2) + "\n",
-        "README.md": model_card(best, weights, data.manifest),
+        "config.json": json.dumps(_config(record, weights, data), indent=2) + "\n",
+        "README.md": model_card(record, weights, data.manifest),
     }
     with replaced_folder(folder) as aside:
         shutil.copytree(fixed, aside, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
@@ -77,7 +74,7 @@ def corpus_of(folder: Path) -> Data:
         raise MachineError(f"the night's corpus cannot be used: {error}") from error
 
 
-def _config(best: BestScript, weights: KeptWeights, data: Data) -> dict[str, Any]:
+def _config(record: Record, weights: KeptWeights, data: Data) -> dict[str, Any]:
     return {
         "model_file": MODEL_FILE.name,
         "script": Path(SCRIPT).stem,
@@ -86,12 +83,12 @@ def _config(best: BestScript, weights: KeptWeights, data: Data) -> dict[str, Any
         "bos_token_id": data.bos,
         "eos_token_id": data.bos,
         "nightshift": {
-            "night": best.record.tag,
-            "attempt": best.attempt.number,
-            "commit": best.attempt.commit,
-            "seed": weights.seed,
+            "night": record.tag,
+            "attempt": weights.attempt.number,
+            "commit": weights.attempt.commit,
+            "seed": weights.run.seed,
             "val_bpb": weights.val_bpb,
-            "protocol": best.record.protocol,
+            "protocol": record.protocol,
         },
     }
 
@@ -148,7 +145,7 @@ def _tokenizer_config(data: Data) -> dict[str, Any]:
 # ---- the card --------------------------------------------------------------------------------------------------------
 
 
-def model_card(best: BestScript, weights: KeptWeights, manifest: Mapping[str, Any]) -> str:
+def model_card(record: Record, weights: KeptWeights, manifest: Mapping[str, Any]) -> str:
     """Return what the model is, how good, how that was measured, and how to load it, as Markdown."""
     from jinja2 import Environment, StrictUndefined
 
@@ -156,14 +153,17 @@ def model_card(best: BestScript, weights: KeptWeights, manifest: Mapping[str, An
     templates = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
     filters = (counted, interval_words, scored_words)
     templates.filters |= {"plain": _plain} | {function.__name__: function for function in filters}
-    dataset = str(manifest["dataset"])
+    dataset, attempt = str(manifest["dataset"]), weights.attempt
+    first, score = (Scored.of(record, side) for side in (record.attempt(0), attempt))
     return templates.from_string(CARD.read_text(encoding="utf-8")).render(
-        best=best,
-        night=best.record,
-        attempt=best.attempt,
-        seeds=sum(run.val_bpb is not None for run in best.attempt.runs),
+        night=record,
+        attempt=attempt,
+        ref=attempt_ref(record.tag, attempt.number),
+        score=score,
+        gain=gain_of(first, score, record.sigma_bpb),
+        dawn=best_script(record)[1],
+        seeds=sum(run.val_bpb is not None for run in attempt.runs),
         weights=weights,
-        kind=best.record.night.device_kind,
         manifest=manifest,
         corpus=dataset if dataset in TERMS else Path(dataset).name,  # of a user's own files, not their folders
         terms=TERMS.get(dataset, "files of the night's owner, under terms that nightshift does not know"),

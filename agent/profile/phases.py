@@ -1,4 +1,4 @@
-"""Compute the phases of a training step from profiler.py's notes, and measure them once a night for its authors.
+"""Measure the phases of a training step under profiler.py: for `nightshift profile`, and once a night for its authors.
 
 In a night the script of attempt 0 runs for a few steps under the profiler, in the box of a training run: with its data,
 its limits and no held-out text. An author gets numbers and the names of phases, and no word that the script wrote.
@@ -6,18 +6,23 @@ its limits and no held-out text. An author gets numbers and the names of phases,
 
 import shutil
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import msgspec
+from rich.console import Console
 
+from agent.errors import NightError, NightshiftError
 from agent.experiment import Attempt, Ending, Run
-from agent.files import open_plain, read_end, write_plain
+from agent.files import open_plain, read_end, throwaway_folder, write_plain
 from agent.judging.failures import training_failure
 from agent.proposers.briefing import Phase
+from agent.records.place import Place, read_script
+from agent.runs.fixed import probe
 from agent.runs.runner import Runner
-from agent.sandbox.process import LOG
+from agent.sandbox.environment import scrubbed_env
+from agent.sandbox.places import View
+from agent.sandbox.process import LOG, supervise
 from agent.text import ABSURD
 
 Span = tuple[float, float]  # begin and end, in seconds of one clock
@@ -31,32 +36,25 @@ PHASES = {  # of profiler.py, in the order of a step → name for people
     "python": "Python",  # what is left of a step: schedule, log
 }
 WITHOUT = "calls no MuonAdamW.update, whose end is that of a step"
+LIMIT_S = 3600.0  # of the command's few steps: after an hour it hangs
 STEPS = 8  # of a night's measurement, each a few times as long as one that does not wait
 MOST_S, OF_BUDGET = 30.0, 0.1  # for them: a tenth of one run in a night of many
 
 
-@dataclass(frozen=True, slots=True)
-class Phases:
-    """Hold a fenced step: the seconds of each phase whose function the script calls, and at last of the rest."""
+def read_phases(folder: Path) -> tuple[Phase, ...]:
+    """Return the mean phases of a step of the run in this folder, at last what is left of the step.
 
-    seconds: Mapping[str, float]
-    step_s: float
-    steps: int  # number of steps averaged
-
-
-def read_phases(folder: Path) -> Phases | None:
-    """Return the mean phases of a run in this folder, over the steps that count: they end where the optimizer's end.
-
-    None for nonsense, which a script may have written itself, and for a script without that optimizer.
+    A step ends where the optimizer does. Empty for nonsense, which a script may have written itself, and for a script
+    without that optimizer.
     """
     try:
         spans = msgspec.json.decode(read_end(folder, "notes.json", NOTES_BYTES), type=dict[str, list[Span]])
     except (OSError, ValueError, RecursionError, msgspec.MsgspecError):
-        return None
+        return ()
     ends = [stop for _, stop in spans.get("optimizer", ())]
     ends = ends[len(ends) // 4 :]  # the first steps have cold caches and clocks
     if len(ends) < 2 or ends[-1] <= ends[0]:
-        return None
+        return ()
     steps, from_s, to_s = len(ends) - 1, ends[0], ends[-1]
     step_s = (to_s - from_s) / steps
     seconds = {
@@ -64,7 +62,43 @@ def read_phases(folder: Path) -> Phases | None:
         for phase in PHASES
         if phase in spans
     }
-    return Phases(seconds | {"python": max(0.0, step_s - sum(seconds.values()))}, step_s, steps)
+    seconds["python"] = max(0.0, step_s - sum(seconds.values()))
+    return tuple(Phase(PHASES[phase], 1000 * phase_s, phase_s / step_s) for phase, phase_s in seconds.items())
+
+
+# ---- for the command -------------------------------------------------------------------------------------------------
+
+
+class CrashError(NightshiftError):
+    """Say how the script crashed."""
+
+    exit_code = 1
+
+
+def profile(script: Path, steps: int, seed: int, console: Console) -> dict[str, object]:
+    """Profile a script, print a table and return its figures; raise CrashError with its last lines if it fails."""
+    place = Place.of(script)
+    read_script(place)
+    if steps < 2:
+        raise NightError(f"--steps {steps} leaves nothing between two steps to measure; take 2 or more")
+    facts = probe(place.script_path.parent)
+    console.print(f"{place.script} on {facts['device']}, {steps} steps, seed {seed}", markup=False, soft_wrap=True)
+    command = [sys.executable, "-P", str(PROFILER), str(place.script_path.resolve()), str(steps), str(seed)]
+    with throwaway_folder() as folder:
+        (folder / "out").mkdir()
+        outcome = supervise(
+            command, View(folder), env=scrubbed_env(facts["data"]), limit_s=LIMIT_S, stopped=lambda: False,
+            tick=lambda elapsed_s: None,
+        )  # fmt: skip
+        phases = read_phases(folder)
+    if outcome.ending is not Ending.FINISHED:
+        how = f"{place.script} {outcome.ending} with exit code {outcome.exit_code}"
+        raise CrashError(f"{how}; its last lines:\n{outcome.last_lines}".rstrip())
+    if not phases:
+        raise NightError(f"{place.script} {WITHOUT}: give its optimizer that name and method")
+    for phase in (*phases, Phase("a step", sum(phase.ms for phase in phases), 1.0)):
+        console.print(f"{phase.name:<20}{phase.ms:>12,.1f} ms{phase.share:>8.1%}", soft_wrap=True)
+    return {"device": facts["device"], "phases": [asdict(phase) for phase in phases]}
 
 
 # ---- of a night ------------------------------------------------------------------------------------------------------
@@ -103,12 +137,11 @@ def measure_phases(runner: Runner, first: Attempt) -> str | None:
     command = [sys.executable, "-P", PROFILER.name, runner.script_name, str(STEPS), str(night.seed)]
     outcome = runner.call(command, folder, limit_s(night.budget_s, first), trains=True)
     run = Run(night.seed, outcome.ending, outcome.exit_code, outcome.wall_s, None, outcome.last_lines)
-    why, mean = training_failure(run), read_phases(folder)
+    why = training_failure(run)
+    measured = read_phases(folder) if why is None else ()
     runner.keep_only(folder)
     if outcome.ending is Ending.STOPPED:
         return None
-    seconds = mean.seconds if mean is not None and why is None else {}
-    measured = [Phase(PHASES[phase], 1000 * s, s / mean.step_s) for phase, s in seconds.items() if mean]
     write_plain(runner.folder / FILE, msgspec.json.encode(measured))
     phases = phases_of(runner.folder)
     if phases:

@@ -25,8 +25,8 @@ class Corpus:
 class Phase:
     """Hold the share of a training step that one part of it takes."""
 
-    name: str  # forward, backward, optimizer, …
-    ms: float
+    name: str  # waiting for a batch, forward + backward, optimizer, Python
+    ms: float  # milliseconds of a step
     share: float  # of the step, 0 to 1
 
 

@@ -1,4 +1,4 @@
-"""The best script of a night can be looked at, written to a file, and taken away as a whole model."""
+"""The best script of a night can be looked at, and taken away as a whole model."""
 
 import dataclasses
 import json
@@ -13,9 +13,8 @@ from nights import Grounds, make_repository, unigram
 
 from agent.experiment import Dawn, Findings, Interval, Proposal
 from agent.judging.noise import noise
-from agent.model.best_script import BestScript
+from agent.model.best import weights_of
 from agent.model.folder import model_card, write_folder
-from agent.model.weights import KeptWeights, weights_of
 from agent.records.journal import Journal
 from agent.records.place import Place, read_night
 
@@ -43,15 +42,7 @@ def place_of(night: Grounds) -> Place:
     return Place.of(night.root / "train_mlx.py")
 
 
-def best_of(night: Grounds) -> BestScript:
-    return BestScript.of(read_night(place_of(night), "t"))
-
-
-def kept_weights(night: Grounds) -> KeptWeights:
-    return weights_of(place_of(night), "t", 1)
-
-
-def told(night: Grounds) -> dict[str, Any]:
+def facts_of_best(night: Grounds) -> dict[str, Any]:
     """What `show best --json` says."""
     ended = night.nightshift("show", "best", "--json")
     assert ended.returncode == 0, ended.stderr
@@ -74,78 +65,50 @@ def weights(night: Grounds, number: int) -> Path:
 # ---- the best script -------------------------------------------------------------------------------------------------
 
 
-def test_the_best_script_is_shown_with_its_gain_and_its_weights(night):
-    facts = told(night)
+def test_the_best_script_is_the_one_that_was_kept_last(night):
+    facts = facts_of_best(night)
     first, best = (attempt.val_bpb for attempt in night.attempts("t")[:2])
     assert (facts["attempt"]["number"], facts["measured"]["val_bpb"]) == (1, best)
     assert facts["gain"]["mean_bpb"] == pytest.approx(first - best)
     assert (facts["dawn"], facts["weights"]) == (None, str(weights(night, 1)))
 
 
-@pytest.mark.parametrize(
-    ("about", "passengers", "is_about_it", "best"),
-    [
-        (1, (), True, 1),
-        (1, (1,), True, 0),  # without its passenger
-    ],
-)
-def test_the_script_that_dawn_confirmed_is_the_best_and_its_honest_gain_is_told(
-    night, about, passengers, is_about_it, best
-):
+@pytest.mark.parametrize(("passengers", "best"), [((), 1), ((1,), 0)])
+def test_or_the_one_that_dawn_confirmed_without_its_passengers_and_its_honest_gain_is_told(night, passengers, best):
     honest = Interval(0.1, 0.05, 0.15)
-    script = 0 if passengers else about
-    found = Findings(about, script, 8, 0.2, 0.2, honest, None, (), passengers, None, None)
+    findings = Findings(1, best, 8, 0.2, 0.2, honest, None, (), passengers, None, None)
     with Journal.resume(night.folder("t") / "journal.sqlite") as journal:
-        journal.put_dawn(Dawn(1, about, 4, "2026-01-02T03:04:05Z", findings=found))
-    facts = told(night)
-    assert (facts["attempt"]["number"], facts["dawn"] is not None) == (best, is_about_it)
-    said = "at dawn     +0.100000 [+0.050000, +0.150000] for #1, on fresh seeds"
-    assert (said in night.nightshift("show", "best").stdout) == is_about_it
-    assert best_of(night).branch == ("experiments/0.05s-t-confirmed" if passengers else "experiments/0.05s-t")
-
-
-def test_of_a_night_that_ran_elsewhere_the_record_is_known_and_not_the_weights(night, tmp_path):
-    night.nightshift("export", "record")
-    here = told(night)
-    shutil.rmtree(night.folder("t"))
-    there = told(night)
-    for name in ("gain", "ref", "branch"):
-        assert there[name] == here[name]
-    assert there["weights"] is None
-    sentence = refused(night.nightshift("export", "mlx-lm", "--out", str(tmp_path / "model")))
-    assert "nightshift take t:1, and " in sentence
-    assert night.nightshift("show", "best", "--script").stdout == KEPT, "its commit is here"
+        journal.put_dawn(Dawn(1, 1, 4, "2026-01-02T03:04:05Z", findings=findings))
+    assert facts_of_best(night)["attempt"]["number"] == best
+    assert "at dawn     +0.100000 [+0.050000, +0.150000] for #1" in night.nightshift("show", "best").stdout
 
 
 # ---- the model's folder ----------------------------------------------------------------------------------------------
 
 
 def test_a_model_is_written_whole_and_over_nothing(night, tmp_path):
-    folder = tmp_path / "model"
+    folder, attempt = tmp_path / "model", night.attempts("t")[1]
     card = write_model(night, folder)
     assert (folder / "train_mlx.py").read_bytes() == KEPT.encode()
     assert (folder / "model.safetensors").read_bytes() == weights(night, 1).read_bytes()
-    attempt = best_of(night).attempt
-    assert f"| these weights (seed 0) | {attempt.val_bpb:.6f} |" in card
-    assert f"`{attempt.commit}`" in card
-    assert "not confirmed on fresh seeds" in card
-    assert "no script ran with two" in card
+    for words in (f"| these weights (seed 0) | {attempt.val_bpb:.6f} |", f"`{attempt.commit}`", "not confirmed"):
+        assert words in card
     assert "/" not in card.partition("| corpus |")[2].partition("\n")[0], "the card must not tell the owner's folders"
     assert "is there already" in refused(night.nightshift("export", "mlx-lm", "--out", str(folder)))
+    kept = dataclasses.replace(weights_of(place_of(night), "t", 1), path=tmp_path / "gone")
     with pytest.raises(FileNotFoundError):
-        write_folder(place_of(night), best_of(night), dataclasses.replace(kept_weights(night), path=tmp_path / "gone"),
-                     tmp_path / "other")  # fmt: skip
+        write_folder(place_of(night), read_night(place_of(night), "t"), kept, tmp_path / "other")
     assert [path.name for path in tmp_path.iterdir() if "other" in path.name] == []
 
 
 def test_words_of_a_model_are_plain_text_in_the_card(kept_night):
-    known = best_of(kept_night)
     hostile = "<script>x</script> [a](https://b.example) ![](c) `d` **e** | f\x1b[2J\n# g {{ 7 * 7 }}"
-    attempt = dataclasses.replace(known.attempt, proposal=Proposal("", hostile, hostile, hostile))
-    known = dataclasses.replace(known, attempt=attempt)
+    kept = weights_of(place_of(kept_night), "t", 1)
+    attempt = dataclasses.replace(kept.attempt, proposal=Proposal("", hostile, hostile, hostile))
     splits = {"train": {"tokens": 1, "bytes": 1}}
     manifest = {"dataset": "stdlib", "scale": "tiny", "splits": splits, "vocab_size": 512, "seq_len": 64}
-    card = model_card(known, kept_weights(kept_night), manifest)
+    record = read_night(place_of(kept_night), "t")
+    card = model_card(record, dataclasses.replace(kept, attempt=attempt), manifest)
     for markup in ("<script>", "[a](", "![](", "https://", "\x1b", "**e**", " 49"):
         assert markup not in card
     assert "Python Software Foundation License" in card
@@ -166,7 +129,7 @@ def test_weights_that_are_cut_off_a_link_or_gone_are_not_taken_and_the_remedy_is
     assert "attempt 1 of night t has no weights here" in sentence
     assert "nightshift take t:1, and " in sentence
     assert not (tmp_path / "model").exists()
-    assert told(night)["weights"] is None
+    assert facts_of_best(night)["weights"] is None
 
 
 def test_the_run_with_the_lowest_score_gives_the_weights(night, tmp_path):
@@ -177,7 +140,6 @@ def test_the_run_with_the_lowest_score_gives_the_weights(night, tmp_path):
             score = dataclasses.replace(first.score, val_bpb=first.score.val_bpb + change_bpb)
             journal.end_run(journal.start_run(1, seed), dataclasses.replace(first, seed=seed, score=score))
             journal.record_facts(noise=noise(journal.attempts()))  # as a night does
-    assert kept_weights(night).seed == 7
     card = write_model(night, tmp_path / "model")
     assert f"| these weights (seed 7, the lowest of 3 runs) | {first.score.val_bpb - 0.1:.6f} |" in card
     assert f"| the script | {first.score.val_bpb:.6f}" in card

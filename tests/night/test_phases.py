@@ -78,6 +78,6 @@ def test_a_link_in_the_place_of_the_file_holds_no_phases(tmp_path):
 )
 def test_notes_that_a_script_wrote_itself_are_no_phases(tmp_path, notes):
     (tmp_path / "notes.json").write_text(json.dumps({"optimizer": [[0.1, 0.2], [1.1, 1.2]]}))
-    assert [*read_phases(tmp_path).seconds] == ["optimizer", "python"]
+    assert [phase.name for phase in read_phases(tmp_path)] == ["optimizer", "Python"]
     (tmp_path / "notes.json").write_text(notes)
-    assert read_phases(tmp_path) is None
+    assert read_phases(tmp_path) == ()

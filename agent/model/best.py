@@ -1,18 +1,33 @@
-"""Find the weights that an attempt's runs left in the night's folder."""
+"""Find the best script of a night, and the weights that the runs of an attempt left in the night's folder."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent.errors import NightError
-from agent.experiment import Attempt, Night
+from agent.errors import NightError, NothingYet
+from agent.experiment import Attempt, Findings, Run
 from agent.invocation import SCRIPT, typed, typed_python
 from agent.records.journal import Journal
 from agent.records.place import Place, check_unpacked, run_folder
+from agent.records.record import Record
 from agent.runs.runner import WEIGHTS
 from agent.runs.train import read_weights
 
-NAME = Path(WEIGHTS).name
+
+def best_script(record: Record) -> tuple[Attempt, Findings | None]:
+    """Return the attempt that dawn confirmed, with the findings, else the one that was kept last.
+
+    Raise NothingYet before anything is kept.
+    """
+    kept, findings = record.attempt(record.incumbent), record.findings
+    if kept is None:
+        raise NothingYet(
+            f"night {record.tag} has kept no script yet, not even attempt 0; wait for it, or where it does not "
+            f"run, go on with: {typed('run', '--tag', record.tag)}"
+        )
+    if findings is None or kept.number not in (findings.champion, findings.script):
+        return kept, None
+    return record.attempt(findings.script) or kept, findings
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +35,10 @@ class KeptWeights:
     """Hold weights that are still there, and how they came to be."""
 
     path: Path
-    seed: int
+    attempt: Attempt
+    run: Run
     val_bpb: float
     params: int
-    device: str
-    trained: str | None  # ISO 8601, UTC; None where it was not recorded
-    holdout_bpb: float | None = None
 
 
 def find_weights(place: Place, tag: str, number: int) -> KeptWeights | None:
@@ -33,9 +46,8 @@ def find_weights(place: Place, tag: str, number: int) -> KeptWeights | None:
     if not place.journal(tag).exists():
         return None
     with Journal.read(place.journal(tag)) as journal:
-        night, attempt = journal.night(), journal.attempt(number)
-    folder = place.folder(tag)
-    return min(_kept(folder, night, attempt), key=lambda weights: weights.val_bpb, default=None)
+        attempt = journal.attempt(number)
+    return min(_kept(place.folder(tag), attempt), key=lambda weights: weights.val_bpb, default=None)
 
 
 def weights_of(place: Place, tag: str, number: int) -> KeptWeights:
@@ -52,9 +64,9 @@ def weights_of(place: Place, tag: str, number: int) -> KeptWeights:
     )
 
 
-def _kept(folder: Path, night: Night, attempt: Attempt) -> Iterator[KeptWeights]:
+def _kept(folder: Path, attempt: Attempt) -> Iterator[KeptWeights]:
     for run in attempt.counted_runs:
         path = run_folder(folder, attempt.number, run.seed) / WEIGHTS
         sizes = read_weights(path.parent)
         if run.val_bpb is not None and sizes is not None:
-            yield KeptWeights(path, run.seed, run.val_bpb, sizes.params, night.device, run.began, run.holdout_bpb)
+            yield KeptWeights(path, attempt, run, run.val_bpb, sizes.params)
