@@ -1,6 +1,6 @@
 """Is anything lost where several workers are at work? Nights of two workers whose processes are killed at random.
 
-    python benchmarks/crew_kills.py [--kills 200] [--seed K] [--pool local|ray] [--quick] [--json FILE]
+    python benchmarks/crew_kills.py [--kills 200] [--seed K] [--pool local|ray] [--processes N] [--quick] [--json FILE]
 
 Every few seconds SIGKILL hits a process of the night: its driver, the keeper of a run or of a scoring, a process in the
 box, or, with --pool ray, any process of the Ray cluster. After the driver's death the same command goes on with the
@@ -8,28 +8,30 @@ night. After every end journal, ledger, repository and the user's files are look
 many attempts and runs as an undisturbed one, each counted once, and none of its processes may live on.
 
 A process in the box that is killed counts as a crash of its script, which may have done it itself. So such an attempt
-may have crashed; any other that has is an error. Exit code 1 when anything was lost, counted twice, or left running.
-Flat keys of --json: kills, nights, kills_KIND; lost, doubled, damaged, orphans, wrong_rows, tracebacks.
+may have crashed; any other that has is an error. Each night has two cores; on Ray there is one night at a time.
+
+Exit code 1 when anything was lost, counted twice, or left running. Flat keys of --json: kills, kills_KIND; lost,
+doubled, damaged, orphans, wrong_rows, tracebacks.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
+import itertools
 import random
 import subprocess
 import sys
-import time
-from collections import Counter
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import kills
 import measure
 import psutil
-from kills import LOSSES
+from kills import Fault, Laboratory, Tally
 
 from agent.experiment import Ending, Status
+from agent.pools.leases import cores_of_machine
 from agent.records.journal import Journal
 
 WORKERS, EXPERIMENTS, BUDGET_S = 2, 8, 0.5
@@ -49,12 +51,12 @@ class Crew(kills.Victim):
         self._rng, self._pause_s = rng, PAUSES_S[pool]
         self._hit: set[str] = set()  # folders of runs and scorings whose keeper was killed
         self._blamed: set[str] = set()  # attempts of which a boxed process was killed
-        self.killed: Counter[str] = Counter()  # by kind
+        self.killed = 0
 
     def live(self, most: int) -> None:
         """Begin the night, kill at most so many processes, and let it end."""
         loop = self.start()
-        while self.killed.total() < most:
+        while self.killed < most:
             with suppress(subprocess.TimeoutExpired):
                 loop.wait(self._rng.uniform(*self._pause_s))
             if loop.poll() is None:
@@ -77,7 +79,8 @@ class Crew(kills.Victim):
         process, folder = self._rng.choice(candidates)
         with suppress(psutil.Error):
             process.kill()
-            self.killed[kind] += 1
+            self.killed += 1
+            self.tally.counts[f"kills_{kind}"] += 1
             if kind == "keeper":
                 self._hit.add(folder)
             if kind == "boxed":
@@ -130,35 +133,42 @@ class Crew(kills.Victim):
         with Journal.read(self.folder / "journal.sqlite") as journal:
             (open_runs,) = journal.query("SELECT count(*) FROM runs WHERE ending = 'running'")[0]
         blame("lost", "runs without an end", open_runs)
-        rows, refs = len(self.outcome().rows), len(self.outcome().refs)
+        rows, refs = len(self.outcome().rows), len(self.outcome().refs) - 1  # without the branch
         blame("wrong_rows", f"{rows} rows of {len(history)} attempts", abs(rows - len(history)))
         blame("damaged", f"{refs} refs of {len(history)} attempts", abs(refs - len(history)))
 
 
+def lived(folder: Path, tally: Tally, pool: str, seed: int, most: int) -> None:
+    """Live through one night."""
+    crew = Crew(folder / "night", pool, random.Random(seed))
+    crew.live(most)
+    crew.tally.counts.update(nights=1, kills=crew.killed - crew.kills)  # those of the driver are counted already
+    tally.add(crew.tally)
+
+
 def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
-    rng, tally, killed, nights = random.Random(args.seed), kills.Tally(), Counter[str](), 0
-    kills.prepare_machine(folder)
-    if args.pool == "local":  # what killed processes leave goes with the folder; sockets of Ray have short paths
-        (folder / "tmp").mkdir(exist_ok=True)
-        os.environ["TMPDIR"] = str(folder / "tmp")
-    while killed.total() < args.kills:
-        crew = Crew(folder / f"night-{nights}", args.pool, rng)
-        crew.live(args.kills - killed.total())
-        tally.add(crew.tally)
-        killed += crew.killed
-        nights += 1
-        counts = ", ".join(f"{count} {kind}" for kind, count in sorted(killed.items()))
-        measure.say(f"{time.strftime('%H:%M:%S')} {nights} nights: {counts}; {len(tally.notes)} wrong")
-        for note in crew.tally.notes:
-            measure.say(f"  {note}")
-    by_kind = {f"kills_{kind}": count for kind, count in sorted(killed.items())}
-    return {"kills": killed.total(), "nights": nights, **by_kind, **{name: getattr(tally, name) for name in LOSSES}}
+    kills.prepare_machine(folder, own_tmp=args.pool == "local")  # sockets of Ray have short paths
+    cores = cores_of_machine()
+    crews = [sum(cores[at : at + WORKERS], ()) for at in range(0, len(cores) - WORKERS + 1, WORKERS)]
+    crews = crews[: 1 if args.pool == "ray" else args.processes]
+    if not crews:
+        raise measure.Misuse(f"a night of {WORKERS} workers needs as many cores: this process may use {len(cores)}")
+    laboratory = Laboratory(folder, crews)
+
+    def nights() -> Iterator[Fault]:
+        seeds = itertools.count(args.seed)
+        while (missing := args.kills - laboratory.tally.counts["kills"]) > 0:
+            yield Fault("nights", lived, (args.pool, next(seeds), missing))
+
+    laboratory.make(nights())
+    return laboratory.figures()
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kills", type=measure.count, metavar="N", help="default: 200; quick: 10")
     parser.add_argument("--seed", type=int, default=0, metavar="K", help="of the random moments (default: %(default)s)")
     parser.add_argument("--pool", choices=PAUSES_S, default="local", help="default: %(default)s")
+    measure.add_processes(parser)
 
 
 PROGRAM = measure.Program(
@@ -167,7 +177,7 @@ PROGRAM = measure.Program(
     lambda args, flat: measure.print_list(f"Two workers, pool {args.pool}", flat),
     add_options,
     {"kills": (200, 10)},
-    lambda args, flat: any(flat[name] for name in LOSSES),
+    kills.anything_lost,
 )
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """How often a run is called slow by chance, and how often a slow machine is noticed.
 
-    python benchmarks/drift.py [--nights 500] [--seed 0] [--quick] [--json FILE]
+    python benchmarks/drift.py [--nights 500] [--seed 0] [--processes N] [--quick] [--json FILE]
 
 Nights of 60 runs are simulated: attempt 0 three times, then edits; six tenths of them have one run, the others up to
 four; every tenth run is one of the incumbent. The noise of a run's speed is drawn from that of real runs: `h200`, of
@@ -116,9 +116,9 @@ def simulate(world: str, spell: str, nights: int, seed: int) -> measure.Flat:
 
 def compare(args: argparse.Namespace, folder: object) -> measure.Flat:
     flat: measure.Flat = {"nights": args.nights, "seed": args.seed}
-    for world in WORLDS:
-        for spell in SPELLS:
-            flat |= simulate(world, spell, args.nights, args.seed)
+    jobs = [(world, spell, args.nights, args.seed) for world in WORLDS for spell in SPELLS]
+    for figures in measure.in_parallel(args.processes, simulate, jobs):
+        flat |= figures
     return flat
 
 
@@ -131,6 +131,7 @@ def print_results(args: argparse.Namespace, flat: measure.Flat) -> None:
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--nights", type=measure.count, help="of each kind of spell (default: 500; quick: 10)")
     parser.add_argument("--seed", type=int, default=0, help="of the random generator (default: %(default)s)")
+    measure.add_processes(parser)
 
 
 PROGRAM = measure.Program(__doc__ or "", compare, print_results, add_options, {"nights": (500, 10)})

@@ -1,6 +1,6 @@
 """What a judge is worth: simulated nights in which the truth is known, judged by the very code that real nights use.
 
-    python benchmarks/judge_power.py [--nights 300] [--other-nights 100] [--parallel-nights 100] [--processes 2]
+    python benchmarks/judge_power.py [--nights 300] [--other-nights 100] [--parallel-nights 100] [--processes N]
                                      [--quick] [--json FILE]
 
 A night has 96 runs, those that calibrate included. Its edits do harm, nothing or good, by amounts in units of sigma,
@@ -34,7 +34,6 @@ import math
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # nights are simulated side by side
@@ -243,17 +242,16 @@ def scenarios(args: argparse.Namespace) -> Iterator[tuple[str, str, int]]:
 
 def compare(args: argparse.Namespace, folder: object) -> measure.Flat:
     flat: measure.Flat = {"runs": RUNS, "dawn_runs": DAWN_RUNS, "nights": args.nights, "first_seed": args.first_seed}
-    with ProcessPoolExecutor(args.processes) as pool:
-        for prefix, mixture, nights in scenarios(args):
-            measure.say(f"{nights} nights: {mixture}")
-            seeds = range(args.first_seed, args.first_seed + nights)
-            ends = list(pool.map(outcomes, seeds, [mixture] * nights))
-            for name in POLICIES:
-                flat |= {f"{prefix}{name}_{key}": value for key, value in summed_up([e[name] for e in ends]).items()}
-            for above, below in (("balanced", "greedy"), ("dawn", "balanced")):
-                quotient = measure.ratio(flat[f"{prefix}{above}_true_gain"], flat[f"{prefix}{below}_true_gain"])
-                flat[f"{prefix}{above}_over_{below}"] = quotient
-        return flat | compare_workers(args, pool)
+    for prefix, mixture, nights in scenarios(args):
+        measure.say(f"{nights} nights: {mixture}")
+        jobs = [(seed, mixture) for seed in range(args.first_seed, args.first_seed + nights)]
+        ends = measure.in_parallel(args.processes, outcomes, jobs)
+        for name in POLICIES:
+            flat |= {f"{prefix}{name}_{key}": value for key, value in summed_up([e[name] for e in ends]).items()}
+        for above, below in (("balanced", "greedy"), ("dawn", "balanced")):
+            quotient = measure.ratio(flat[f"{prefix}{above}_true_gain"], flat[f"{prefix}{below}_true_gain"])
+            flat[f"{prefix}{above}_over_{below}"] = quotient
+    return flat | compare_workers(args)
 
 
 def summed_up(nights: list[Outcome]) -> measure.Flat:
@@ -272,16 +270,18 @@ def summed_up(nights: list[Outcome]) -> measure.Flat:
     }
 
 
-def compare_workers(args: argparse.Namespace, pool: ProcessPoolExecutor) -> measure.Flat:
+def compare_workers(args: argparse.Namespace) -> measure.Flat:
     flat: measure.Flat = {"parallel_nights": args.parallel_nights}
+    if not args.parallel_nights:
+        return flat
+    measure.say(f"{args.parallel_nights} nights of each number of workers")
     seeds = range(args.first_seed, args.first_seed + args.parallel_nights)
-    alone = np.zeros(0)
-    for workers in WORKERS if seeds else ():
-        measure.say(f"{len(seeds)} nights: workers {workers}")
-        gains = np.array(list(pool.map(gain_of_crew, seeds, [workers] * len(seeds))))
-        alone = gains if workers == 1 else alone
-        lost = (alone - gains) / alone.mean()
-        flat |= {f"async_gain_{workers}": float(gains.mean()), f"async_cost_{workers}": float(lost.mean())}
+    jobs = [(seed, workers) for workers in WORKERS for seed in seeds]
+    gains = np.reshape(measure.in_parallel(args.processes, gain_of_crew, jobs), (len(WORKERS), len(seeds)))
+    alone = gains[0]
+    for workers, each in zip(WORKERS, gains, strict=True):
+        lost = (alone - each) / alone.mean()
+        flat |= {f"async_gain_{workers}": float(each.mean()), f"async_cost_{workers}": float(lost.mean())}
         flat[f"async_cost_{workers}_error"] = float(lost.std()) / math.sqrt(len(seeds))
     return flat
 
@@ -306,7 +306,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--other-nights", type=int, help="of each other scenario (default: 100; quick: 0)")
     parser.add_argument("--parallel-nights", type=int, help="with several workers (default: 100; quick: 2)")
     parser.add_argument("--first-seed", type=int, default=10_000, help="choices were made on seeds below 1,000")
-    parser.add_argument("--processes", type=measure.count, default=2, help="nights at a time (default: 2)")
+    measure.add_processes(parser)
 
 
 DEFAULTS = {"nights": (300, 4), "other_nights": (100, 0), "parallel_nights": (100, 2)}

@@ -6,14 +6,15 @@ there is whole, as before or as after. The second call ends in the same state as
 
 from __future__ import annotations
 
-import json
+import re
 import shutil
 import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, nullcontext
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,7 +30,6 @@ from agent.records.journal import Journal
 from agent.records.place import Place
 
 QUICK_KILLS, MOST_KILLS = 4, 30  # of one command
-KILLED = "killed: "  # how the names of these faults begin
 GIT = ".git"
 PREPARES = """
 import os
@@ -41,7 +41,7 @@ scale = corpus.Scale("faults", seq_len=128, vocab_size=512, eval_tokens=4096)
 prepare.prepare(str(text), scale, cache=Path("cache"), workers=1)
 """
 READERS = ("journal.sqlite-shm", "journal.sqlite-wal")  # which readers leave, empty
-OWN_TIME = ("submitted", "packed")  # in a JSON file: when the command was given
+OWN_TIME = re.compile(rb"(?m)^Submitted: .*$")  # in an entry of the queue
 State = Mapping[str, object]  # of a scene: its files and what each says
 
 
@@ -123,14 +123,14 @@ CASES = (
 # ---- killing ---------------------------------------------------------------------------------------------------------
 
 
-def every_fault(quick: bool) -> list[Fault]:
+def every_fault(reference: Reference, quick: bool) -> Iterator[Fault]:
     most = QUICK_KILLS if quick else MOST_KILLS
-    return [Fault(f"{KILLED}{case.name}", killed, (at, most)) for at, case in enumerate(CASES)]
+    return (Fault(case.name, killed, (reference, number, most)) for number, case in enumerate(CASES))
 
 
-def killed(folder: Path, reference: Reference, tally: Tally, at: int, most: int) -> None:
+def killed(folder: Path, tally: Tally, reference: Reference, number: int, most: int) -> None:
     """Kill one command at as many calls as are asked for, the first and the last among them."""
-    case, laid, whole = CASES[at], folder / "laid", folder / "whole"
+    case, laid, whole = CASES[number], folder / "laid", folder / "whole"
     left_out = shutil.ignore_patterns("warm", "results.tsv.lock")
     shutil.copytree(reference.folder / "user", laid / "user", symlinks=True, ignore=left_out)
     asked(command("status"), laid / "user")  # which keeps a file of its own in the night's folder
@@ -141,10 +141,10 @@ def killed(folder: Path, reference: Reference, tally: Tally, at: int, most: int)
     if end.code != 0:
         raise measure.Failed(f"{case.name} by itself ended with exit code {end.code}: {end.said[-300:]}")
     after = state_of(whole)
-    for number in sorted({1 + round(index * (len(end.points) - 1) / (most - 1)) for index in range(most)}):
-        struck = folder / str(number)
+    for point in sorted({1 + round(index * (len(end.points) - 1) / (most - 1)) for index in range(most)}):
+        struck = folder / str(point)
         shutil.copytree(laid, struck, symlinks=True)
-        mine = kill_at(number, case, struck, before, after)
+        mine = kill_at(point, case, struck, before, after)
         tally.add(mine)
         if not mine.notes:
             shutil.rmtree(struck)
@@ -152,7 +152,7 @@ def killed(folder: Path, reference: Reference, tally: Tally, at: int, most: int)
 
 def kill_at(number: int, case: Case, folder: Path, before: State, after: State) -> Tally:
     """Kill the command at one call, look, give it again, and look again."""
-    tally, root = Tally(times=1), folder / "user"
+    tally, root = Tally(Counter(command_kills=1)), folder / "user"
     end = given(case, root, Strike(number, torn=number % 2 == 0), folder.with_suffix(".txt"))
     if not end.killed:
         raise measure.Failed(f"{case.name} was not killed at {number}: it ended with {end.code}, {end.said}")
@@ -164,7 +164,7 @@ def kill_at(number: int, case: Case, folder: Path, before: State, after: State) 
         tally.blame("lost", f"the second call says: {again.said.strip()[-300:]}")
     look_after(state_of(folder), after, tally)
     at = " ".join(end.points[-1]) if end.points else ""
-    tally.notes = [f"{note}  [{case.name}, killed at {number}: {at}; see {folder}]" for note in tally.notes]
+    tally.notes = [f"{note}  [killed at {number}: {at}; see {folder}]" for note in tally.notes]
     return tally
 
 
@@ -211,7 +211,7 @@ def check_words(end: Ended, codes: tuple[int, ...], tally: Tally) -> None:
 
 
 def state_of(folder: Path) -> State:
-    """Return what each file of a scene says, but for the time at which it was written, and what git knows."""
+    """Return the content of each file of a scene, without the time at which it was written, and what git knows."""
     state: dict[str, object] = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
@@ -219,7 +219,7 @@ def state_of(folder: Path) -> State:
             if name.endswith(".lock") and not path.name.startswith("nightshift"):
                 state[name] = b""
         elif path.is_file() and path.name not in READERS and not path.name.endswith((".lock", ".log")):
-            state[name] = said_by(path, str(folder))
+            state[name] = content_of(path, str(folder))
     root = folder / "user"
     if (root / GIT).exists():
         asks = (
@@ -233,21 +233,16 @@ def state_of(folder: Path) -> State:
     return state
 
 
-def said_by(path: Path, folder: str) -> object:
+def content_of(path: Path, folder: str) -> object:
     try:
         if path.name == "journal.sqlite":
             with Journal.read(path) as journal:
                 night = journal.night()
                 return night.tag, night.started, night.pins, frozenset(known(journal.attempts()))
         if path.name.endswith(".tar.gz"):
-            with closing(tarfile.open(path)) as tar:
-                files = (one for one in tar if one.isreg() and one.name != "contents.json")
-                return {one.name: tar.extractfile(one).read() for one in files}  # type: ignore[union-attr]
-        if path.suffix == ".json":
-            facts = json.loads(path.read_text().replace(folder, ""))
-            return {key: facts[key] for key in facts if key not in OWN_TIME} if isinstance(facts, dict) else facts
-        if path.suffix == ".patch":  # an entry of the queue
-            return [line for line in path.read_text().splitlines() if not line.startswith("Submitted: ")]
-    except (NightshiftError, OSError, EOFError, ValueError, tarfile.TarError) as error:
+            with tarfile.open(path) as tar:
+                files = (member for member in tar if member.isreg() and member.name != "contents.json")
+                return {member.name: tar.extractfile(member).read() for member in files}  # type: ignore[union-attr]
+    except (NightshiftError, OSError, EOFError, tarfile.TarError) as error:
         return f"{type(error).__name__}: {error}"
-    return path.read_bytes()
+    return OWN_TIME.sub(b"", path.read_bytes().replace(folder.encode(), b""))

@@ -1,4 +1,4 @@
-"""Nights that are killed: at a system call of their loop, of a git command of theirs, or at a moment of the clock.
+"""What faults.py, killed_commands.py and crew_kills.py share: nights that are killed, and what they must not lose.
 
 A night is a real one: a repository with an edit under way, the command line, a script that trains in no time. After
 every kill its journal, ledger and repository are looked at; at its end it is compared with an undisturbed night.
@@ -6,7 +6,9 @@ every kill its journal, ledger and repository are looked at; at its end it is co
 
 from __future__ import annotations
 
+import argparse
 import ctypes
+import multiprocessing
 import os
 import shutil
 import signal
@@ -15,10 +17,12 @@ import sys
 import sysconfig
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import measure
 import psutil
@@ -45,12 +49,18 @@ TEXT_CHARS = 1_500_000
 # ---- a machine that fails on demand ----------------------------------------------------------------------------------
 
 
-def prepare_machine(folder: Path) -> None:
-    """Compile strike.c, prepare a corpus, and adopt what loses its parent. Raises Misuse where that cannot be done."""
+def prepare_machine(folder: Path, *, own_tmp: bool = True) -> None:
+    """Compile strike.c, prepare a corpus, and adopt what loses its parent. Raises Misuse where that cannot be done.
+
+    own_tmp: what killed processes leave in their temporary folder goes with this one.
+    """
     if sys.platform != "linux":
         raise measure.Misuse("processes that survive a kill are counted as Linux does it: run it there")
     build_strike(folder)
     os.environ["NIGHTSHIFT_DATA"] = str(make_corpus(folder))
+    if own_tmp:
+        (folder / "tmp").mkdir(exist_ok=True)
+        os.environ["TMPDIR"] = str(folder / "tmp")
     adopt_orphans()
 
 
@@ -119,31 +129,32 @@ def points_of(trace: Path) -> tuple[tuple[str, str], ...]:
 # ---- what came of it -------------------------------------------------------------------------------------------------
 
 
+LOSSES = {
+    "lost": "attempts, commits, runs, scores or decisions that the journal knew and no longer knows",
+    "doubled": "attempts or runs that count twice",
+    "damaged": "the repository, a ref of the night, or anything of the user's",
+    "orphans": "processes that outlive their loop",
+    "wrong_rows": "of results.tsv",
+    "tracebacks": "ends that no sentence explains",
+}
+DONE = ("kills", "command_kills", "other_faults")
+
+
 @dataclass
 class Tally:
-    """What was done to nights, and what came of it: all but `kills` and `times` should stay zero."""
+    """Count what was done (DONE), and what came of it, which should be nothing (LOSSES)."""
 
-    kills: int = 0
-    times: int = 0  # of any other fault
-    lost: int = 0  # attempts, commits, runs, scores or decisions that the journal knew and no longer knows
-    doubled: int = 0  # attempts or runs that count twice
-    damaged: int = 0  # the repository, a ref of the night, or anything of the user's
-    orphans: int = 0  # processes that outlive their loop
-    wrong_rows: int = 0  # of results.tsv
-    tracebacks: int = 0  # ends that no sentence explains
-    notes: list[str] = field(default_factory=list)  # on whatever is not zero
+    counts: Counter[str] = field(default_factory=Counter)
+    notes: list[str] = field(default_factory=list)  # one on each loss
 
     def add(self, other: Tally) -> None:
-        for each in fields(self):
-            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
+        self.counts.update(other.counts)
+        self.notes += other.notes
 
-    def blame(self, what: str, note: str, count: int = 1) -> None:
+    def blame(self, loss: str, note: str, count: int = 1) -> None:
         if count:
-            setattr(self, what, getattr(self, what) + count)
-            self.notes.append(f"{what}: {note}")
-
-
-LOSSES = ("lost", "doubled", "damaged", "orphans", "wrong_rows", "tracebacks")
+            self.counts[loss] += count
+            self.notes.append(f"{loss}: {note}")
 
 
 @dataclass(frozen=True)
@@ -161,27 +172,24 @@ class Ended:
 
 @dataclass(frozen=True)
 class Outcome:
-    """All that a night leaves, except what an hour of the day or a kill may change."""
+    """Hold all that a night leaves, except what the time of day or a kill may change."""
 
-    attempts: tuple[tuple[object, ...], ...]
-    runs: int
-    rows: tuple[tuple[str, ...], ...]
-    tree: str
-    refs: tuple[str, ...]
-
-    @property
-    def whole(self) -> bool:
-        return len(self.attempts) == len(self.rows) == len(self.refs) == self.runs > 1
+    facts: Counter[object]  # attempts and runs
+    rows: Counter[object]
+    refs: Counter[object]  # with their trees, the branch among them
 
     def compare(self, undisturbed: Outcome, tally: Tally) -> None:
-        missing = set(undisturbed.attempts) - set(self.attempts)
-        tally.blame("lost", f"{sorted(map(str, missing))[:1]} is not in {self.attempts!s:.500}", len(missing))
-        more = max(0, len(self.attempts) - len(undisturbed.attempts)) + max(0, self.runs - undisturbed.runs)
-        tally.blame("doubled", f"{self.runs} runs of {len(self.attempts)} attempts", more)
-        if (self.tree, self.refs) != (undisturbed.tree, undisturbed.refs):
-            tally.blame("damaged", f"branch {self.tree}, refs {self.refs}; due {undisturbed.tree}, {undisturbed.refs}")
-        wrong = sum((Counter(self.rows) - Counter(undisturbed.rows)).values()) + (self.rows != undisturbed.rows)
-        tally.blame("wrong_rows", f"{self.rows} instead of {undisturbed.rows}", wrong)
+        """Blame for each difference to an undisturbed night."""
+        for loss, due, there in (
+            ("lost", undisturbed.facts, self.facts),
+            ("doubled", self.facts, undisturbed.facts),
+            ("damaged", undisturbed.refs, self.refs),
+            ("damaged", self.refs, undisturbed.refs),
+            ("wrong_rows", undisturbed.rows, self.rows),
+            ("wrong_rows", self.rows, undisturbed.rows),
+        ):
+            missing = due - there
+            tally.blame(loss, f"{[*missing][:1]} is on one side alone, beside {[*there]!s:.500}", missing.total())
 
 
 def known(history: History) -> Iterator[tuple[object, ...]]:
@@ -226,6 +234,10 @@ class Victim:
     def folder(self) -> Path:
         return self.root / "experiments" / "nights" / "t"
 
+    @property
+    def kills(self) -> int:
+        return self.tally.counts["kills"]
+
     def start(self, **env: str) -> subprocess.Popen[bytes]:
         limits = ["--experiments", str(self.experiments), "--budget-s", f"{self.budget_s:g}"]
         # a killed night has to end as an undisturbed one: one run an attempt, whatever the scores, and no mix, which
@@ -246,7 +258,7 @@ class Victim:
             self.tally.blame("tracebacks", f"still running after {self.limit_s:.0f} s")
             code = process.wait()
         end = Ended(code, self.said.read_text(errors="replace"))
-        self.tally.kills += end.killed
+        self.tally.counts["kills"] += end.killed
         now = time.monotonic()
         self._left = dict.fromkeys(running(), now + self.orphan_s) | self._left
         self.count_orphans()
@@ -352,20 +364,18 @@ class Victim:
         _, history = self.journal()
         lines = (self.root / "results.tsv").read_text().splitlines()
         rows = [dict(zip(COLUMNS, line.split("\t"), strict=False)) for line in lines[2:]]
-        branch = f"refs/heads/experiments/{self.budget_s:g}s-t"
-        refs = git(self.root, "for-each-ref", "--format=%(refname) %(tree)", "refs/experiments").splitlines()
+        refs = ("refs/experiments", f"refs/heads/experiments/{self.budget_s:g}s-t")
         return Outcome(
-            attempts=tuple(end_of(attempt) for attempt in history),
-            runs=sum(len(attempt.done_runs) for attempt in history),
-            rows=tuple((row["attempt"], row["val_bpb"], row["status"], row["seeds"]) for row in rows),
-            tree=git(self.root, "for-each-ref", "--format=%(tree)", branch),
-            refs=tuple(refs),
+            facts=Counter(fact for attempt in history for fact in end_of(attempt)),
+            rows=Counter((row["attempt"], row["val_bpb"], row["status"], row["seeds"]) for row in rows),
+            refs=Counter(git(self.root, "for-each-ref", "--format=%(refname) %(tree)", *refs).splitlines()),
         )
 
 
-def end_of(attempt: Attempt) -> tuple[object, ...]:
-    decision = attempt.decision
-    return (attempt.number, attempt.parent, attempt.proposal, decision, attempt.val_bpb, attempt.settled)
+def end_of(attempt: Attempt) -> Iterator[tuple[object, ...]]:
+    """Yield what an attempt has come to, and its runs."""
+    yield attempt.number, attempt.parent, attempt.proposal, attempt.decision, attempt.val_bpb, attempt.settled
+    yield from ((attempt.number, "run") for _ in attempt.done_runs)
 
 
 # ---- faults ----------------------------------------------------------------------------------------------------------
@@ -385,7 +395,7 @@ class Reference:
         end = victim.go_on(Strike())
         outcome = victim.outcome()
         again = victim.go_on()
-        if again.code != 0 or victim.tally.notes or victim.outcome() != outcome or not outcome.whole:
+        if again.code != 0 or victim.tally.notes or victim.outcome() != outcome or not outcome.rows:
             raise measure.Failed(f"a night left alone ended so: {victim.tally.notes} {end.said} {again.said}")
         return cls(folder, outcome, end.points)
 
@@ -395,15 +405,59 @@ class Fault:
     """One kind of trouble: body makes it in a folder of its own, and counts in the tally what came of it."""
 
     name: str
-    body: Callable[..., None]  # folder, reference, tally, *arguments
-    arguments: tuple[object, ...] = ()
+    body: Callable[..., None]  # folder, tally, *arguments
+    arguments: tuple[object, ...]
 
-    def run(self, folder: Path, reference: Reference) -> tuple[str, Tally]:
+    def run(self, folder: Path) -> tuple[str, Tally]:
         tally = Tally()
         folder.mkdir()
-        self.body(folder, reference, tally, *self.arguments)
+        self.body(folder, tally, *self.arguments)
+        tally.counts.setdefault(self.name, sum(tally.counts[done] for done in DONE))
         if tally.notes:
-            tally.notes = [f"{note}  [{self.name} {self.arguments}; see {folder}]" for note in tally.notes]
+            tally.notes = [f"{note}  [{self.name} {self.arguments[1:]}; see {folder}]" for note in tally.notes]
         else:
             shutil.rmtree(folder, ignore_errors=True)
         return self.name, tally
+
+
+class Laboratory:
+    """Where faults are made, several at a time, and what has come of all of them so far."""
+
+    def __init__(self, folder: Path, cores: Sequence[Collection[int]]) -> None:
+        """cores: for each fault at a time, those that it may use."""
+        self.folder, self.processes = folder, len(cores)
+        self.tally, self.begun = Tally(), 0
+        self._cores: Any = multiprocessing.SimpleQueue()
+        for own in cores:
+            self._cores.put(own)
+
+    def _begin(self) -> None:
+        adopt_orphans()
+        os.sched_setaffinity(0, self._cores.get())
+
+    def make(self, faults: Iterable[Fault]) -> None:
+        """Make faults; the next one is asked for when a process is free."""
+        waiting, jobs = iter(faults), set[Future[tuple[str, Tally]]]()
+        with ProcessPoolExecutor(self.processes, initializer=self._begin) as pool:
+            while True:
+                while len(jobs) < self.processes and (fault := next(waiting, None)) is not None:
+                    self.begun += 1
+                    jobs.add(pool.submit(fault.run, self.folder / f"{self.begun}"))
+                if not jobs:
+                    return
+                ended, jobs = wait(jobs, return_when=FIRST_COMPLETED)
+                for name, tally in (job.result() for job in ended):
+                    self.tally.add(tally)
+                    counts = ", ".join(f"{self.tally.counts[done]} {done.replace('_', ' ')}" for done in DONE)
+                    measure.say(f"{time.strftime('%H:%M:%S')} {name}: {counts}")
+                    for note in tally.notes:
+                        measure.say(f"  {note}")
+
+    def figures(self) -> measure.Flat:
+        """Return what was done, of each kind too, and what came of it."""
+        counts = self.tally.counts
+        return {name: counts[name] for name in (*DONE, *LOSSES, *sorted(counts))}
+
+
+def anything_lost(args: argparse.Namespace, flat: measure.Flat) -> bool:
+    return any(flat[loss] for loss in LOSSES)

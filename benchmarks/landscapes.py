@@ -1,7 +1,7 @@
 """How proposers of dials do in simulated nights, where the truth is known: what the search's design was decided by.
 
     python benchmarks/landscapes.py [--nights 12] [--runs 40 96] [--judge greedy] [--arms search random …]
-                                    [--kinds bowl …] [--processes 2] [--quick] [--json FILE]
+                                    [--kinds bowl …] [--processes N] [--quick] [--json FILE]
 
 A landscape is a bowl over the project's own dials, of which four to six matter; two pairs of them act together, and
 beyond a cliff a run crashes. Everything is in sigma, the noise of one run; each proposer has the same landscapes and
@@ -28,7 +28,6 @@ import random
 import statistics
 import sys
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -249,8 +248,6 @@ ARMS: dict[str, Callable[[int], Propose]] = {
 
 # ---- many nights -----------------------------------------------------------------------------------------------------
 
-Job = tuple[str, str, int, str, tuple[int, ...]]  # arm, kind of landscape, seed, judge, marks
-
 
 def night_of(source: Propose, kind: str, seed: int, judge: str, runs: int) -> tuple[Night, Scripts]:
     """Return a night that is to be simulated, and its world.
@@ -262,9 +259,8 @@ def night_of(source: Propose, kind: str, seed: int, judge: str, runs: int) -> tu
     return Night(world, choose_judge(judge), runs), world
 
 
-def outcomes(job: Job) -> dict[int, Outcome]:
+def outcomes(arm: str, kind: str, seed: int, judge: str, marks: tuple[int, ...]) -> dict[int, Outcome]:
     """Return number of runs → what the night has come to then."""
-    arm, kind, seed, judge, marks = job
     night, world = night_of(ARMS[arm](seed), kind, seed, judge, max(marks))
     noted: dict[int, Outcome] = {}
 
@@ -278,15 +274,15 @@ def outcomes(job: Job) -> dict[int, Outcome]:
 
 def compare(args: argparse.Namespace, folder: object) -> measure.Flat:
     marks, flat = tuple(sorted(set(args.runs))), measure.Flat()
-    with ProcessPoolExecutor(args.processes) as pool:
-        for arm in args.arms:
-            ends = {}
-            for kind in args.kinds:
-                seeds = range(args.first_seed, args.first_seed + args.nights)
-                ends[kind] = list(pool.map(outcomes, [(arm, kind, seed, args.judge, marks) for seed in seeds]))
-                measure.say(f"{arm}: {kind}")
-            for runs in marks:
-                flat |= summed_up(arm, runs, {kind: [night[runs] for night in each] for kind, each in ends.items()})
+    seeds = range(args.first_seed, args.first_seed + args.nights)
+    for arm in args.arms:
+        measure.say(f"{arm}: nights of each kind: {args.nights}")
+        jobs = [(arm, kind, seed, args.judge, marks) for kind in args.kinds for seed in seeds]
+        ends: dict[str, list[dict[int, Outcome]]] = {kind: [] for kind in args.kinds}
+        for job, end in zip(jobs, measure.in_parallel(args.processes, outcomes, jobs), strict=True):
+            ends[job[1]].append(end)
+        for runs in marks:
+            flat |= summed_up(arm, runs, {kind: [night[runs] for night in each] for kind, each in ends.items()})
     return flat
 
 
@@ -331,7 +327,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--judge", choices=JUDGES, default="greedy", help="default: %(default)s")
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
     parser.add_argument("--kinds", nargs="+", choices=GAINS, default=list(GAINS))
-    parser.add_argument("--processes", type=measure.count, default=2, help="nights at a time (default: 2)")
+    measure.add_processes(parser)
 
 
 PROGRAM = measure.Program(

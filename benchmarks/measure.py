@@ -24,10 +24,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import numpy as np
 
@@ -38,10 +39,12 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 import prepare  # noqa: E402
 from agent.errors import NightshiftError  # noqa: E402
 from agent.lab.corpus import DataError  # noqa: E402
+from agent.lab.hardware import usable_cores  # noqa: E402
 from agent.script.dials import set_dials  # noqa: E402
 
 SCRIPT = ROOT / "train_mlx.py"
 TAIL_LINES = 12  # of a failed program's output, for the message
+Result = TypeVar("Result")
 Flat = dict[str, float | int | str | None]  # what --json writes
 
 
@@ -109,6 +112,18 @@ def above_zero(kind: Callable[[str], float]) -> Callable[[str], float]:
 
 
 count, amount = above_zero(int), above_zero(float)
+
+
+def add_processes(parser: argparse.ArgumentParser) -> None:
+    """Add the option of how much is done at a time; `taskset` also limits the default."""
+    about = "how many at a time (default: as many as there are cores, %(default)s)"
+    parser.add_argument("--processes", type=count, default=usable_cores(), metavar="N", help=about)
+
+
+def in_parallel(processes: int, function: Callable[..., Result], jobs: Iterable[tuple[Any, ...]]) -> list[Result]:
+    """Return what a function makes of each job, a tuple of its arguments, in the order of the jobs."""
+    with ProcessPoolExecutor(processes) as pool:
+        return [job.result() for job in [pool.submit(function, *job) for job in jobs]]
 
 
 def guarded(program: str, body: Callable[[], int]) -> int:
