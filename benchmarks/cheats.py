@@ -1,6 +1,6 @@
 """Can a script fake its score, or break out? Every trick that we know, against the real box, scorer and audit.
 
-    python benchmarks/cheats.py [--quick] [--json FILE] [--only NAME ...] [--sandbox NAME]
+    python benchmarks/cheats.py [--quick] [--json FILE] [--only NAME ...] [--sandbox NAME] [--processes N]
 
 It tries every sandbox that this machine has, or the one that is named. The scripts are in tests/cheats: those in
 caught/ try to cheat, those in honest/ only look odd. Each is an attempt of a real night, in a small world where a user
@@ -11,7 +11,7 @@ it was scored and its audit agrees. Those in known/ are expected to get through:
 
 LISTED names what one sandbox cannot close. Exit code 1 when another cheat got through or another honest script was
 refused, and when one that is listed was not. Flat keys of --json, each with the sandbox before it: cheats, caught,
-through; honest, refused; listed, listed_in_vain; known, known_through; ok, seconds.
+through; honest, passed, refused; known, known_caught, known_through; listed, listed_in_vain; ok.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import sys
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import measure
@@ -41,11 +40,17 @@ QUICK = (
     "reads_keys", "phones_home_over_tcp", "writes_outside", "links_to_better_weights",
     "fills_the_disk_with_small_files", "floods_the_log", "eats_memory", "trains_on_while_loading",
 )  # fmt: skip
+EVERY = (*CHEATS, *KNOWN, *HONEST)
 FOLDERS = {  # of tests/cheats → what is said of a script that ends as it should, and of one that does not
     "caught": ("caught", "GOT THROUGH"),
     "honest": ("passed", "REFUSED"),
     "known": ("discarded", "gets through"),
 }
+NAMES = (  # of the keys: those of a folder, how many of them end as they should, and how many do not
+    ("caught", "cheats", "caught", "through"),
+    ("honest", "honest", "passed", "refused"),
+    ("known", "known", "known_caught", "known_through"),
+)
 # by sandbox: the cheats that get through and the honest scripts that are refused there alone, and why
 LISTED = {
     "landlock": {
@@ -55,66 +60,73 @@ LISTED = {
 AS_LISTED, STALE = "as listed", "LISTED IN VAIN"
 
 
-@dataclass
-class Verdicts(Told):
-    """Says each result as it comes, and keeps it."""
+def verdict(trial: Trial, listed: Mapping[str, str]) -> str:
+    """Return in a word what became of a trial, in capitals where that was not expected."""
+    folder = trial.script.path.parent.name
+    good, bad = FOLDERS[folder]
+    is_good = trial.is_kept if folder == "honest" else trial.is_caught
+    if trial.script.name in listed:
+        return STALE if is_good else AS_LISTED
+    return good if is_good else bad
+
+
+@dataclass(frozen=True)
+class Says(Told):
+    """Says each result as it comes."""
 
     listed: Mapping[str, str]
-    trials: list[Trial] = field(default_factory=list)
 
     def __call__(self, trial: Trial) -> None:
-        self.trials.append(trial)
-        verdict = self.verdict(trial)
+        word = verdict(trial, self.listed)
         why = self.listed.get(trial.script.name, "; ".join((*trial.effects, trial.reason)))
-        told = f": {trial.script.tries} {why}" if verdict.isupper() else f": {trial.how}"
-        measure.say(f"{verdict:>12}  {trial.script.name}, {trial.seconds:.1f} s{told}")
+        told = f": {trial.script.tries} {why}" if word.isupper() else f": {trial.how}"
+        measure.say(f"{word:>12}  {trial.script.name}, {trial.seconds:.1f} s{told}")
 
-    def verdict(self, trial: Trial) -> str:
-        """Return in a word what became of a trial, in capitals where that was not expected."""
-        folder = trial.script.path.parent.name
-        good, bad = FOLDERS[folder]
-        is_good = trial.is_kept if folder == "honest" else trial.is_caught
-        if trial.script.name in self.listed:
-            return STALE if is_good else AS_LISTED
-        return good if is_good else bad
 
-    def is_as_expected(self, scripts: Sequence[Script]) -> bool:
-        """Return whether all of these scripts were tried, and each ended as it should."""
-        return len(self.trials) == len(scripts) and not any(self.verdict(trial).isupper() for trial in self.trials)
+def figures(trials: Sequence[Trial], scripts: Sequence[Script], listed: Mapping[str, str]) -> dict[str, int]:
+    """Sum up the trials of one sandbox; ok: all of the scripts were tried, and each ended as it should."""
+    words = [verdict(trial, listed) for trial in trials]
+    counts = {
+        "listed": words.count(AS_LISTED),
+        "listed_in_vain": words.count(STALE),
+        "ok": int(len(trials) == len(scripts) and not any(word.isupper() for word in words)),
+    }
+    for folder, all_of, good, bad in NAMES:
+        good_ones = [
+            trial.is_kept if folder == "honest" else trial.is_caught
+            for trial in trials
+            if trial.script.path.parent.name == folder
+        ]
+        counts |= {all_of: len(good_ones), good: good_ones.count(True), bad: good_ones.count(False)}
+    return counts
 
-    def figures(self) -> dict[str, float]:
-        caught, honest, known = (
-            [trial for trial in self.trials if trial.script.path.parent.name == folder] for folder in FOLDERS
-        )
-        verdicts = [self.verdict(trial) for trial in self.trials]
-        return {
-            "cheats": len(caught),
-            "caught": sum(trial.is_caught for trial in caught),
-            "through": sum(not trial.is_caught for trial in caught),
-            "honest": len(honest),
-            "refused": sum(not trial.is_kept for trial in honest),
-            "listed": verdicts.count(AS_LISTED),
-            "listed_in_vain": verdicts.count(STALE),
-            "known": len(known),
-            "known_through": sum(not trial.is_caught for trial in known),
-        }
+
+def tried(box: str, names: Sequence[str], folder: Path, data: Path) -> list[Trial]:
+    """Try some scripts in a sandbox, in one night of a world of its own."""
+    scripts = [script for script in EVERY if script.name in names]
+    with world(folder, data) as here:
+        return try_all(here, scripts, boxes_of(box)[box], Says(LISTED.get(box, {})))
 
 
 def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
-    names = args.only or (QUICK if args.quick else [script.name for script in (*CHEATS, *KNOWN, *HONEST)])
-    scripts, boxes = [script for script in (*CHEATS, *KNOWN, *HONEST) if script.name in names], boxes_of(args.sandbox)
+    names = args.only or (QUICK if args.quick else [script.name for script in EVERY])
+    scripts, boxes = [script for script in EVERY if script.name in names], boxes_of(args.sandbox)
     if missing := set(names) - {script.name for script in scripts}:
         raise measure.Misuse(f"--only {min(missing)}: no script of tests/cheats is called so")
     if not boxes:
         raise measure.Misuse(f"--sandbox {args.sandbox}: this machine has no such sandbox; name another")
-    data, flat = corpus(folder / "corpus"), {}
-    for name, box in boxes.items():
-        start, verdicts = time.monotonic(), Verdicts(LISTED.get(name, {}))
-        measure.say(f"{len(scripts)} scripts in: {box.name}")
-        with world(folder / name, data) as here:
-            try_all(here, scripts, box, verdicts)
-        flat |= {f"{name}_{key}": figure for key, figure in verdicts.figures().items()}
-        flat |= {f"{name}_seconds": time.monotonic() - start, f"{name}_ok": int(verdicts.is_as_expected(scripts))}
+    data = corpus(folder / "corpus")
+    jobs = [
+        (box, [script.name for script in scripts[at :: args.processes]], folder / box / f"{at}", data)
+        for box in boxes
+        for at in range(min(args.processes, len(scripts)))
+    ]
+    measure.say(f"{len(scripts)} scripts in: {', '.join(box.name for box in boxes.values())}")
+    nights = measure.in_parallel(args.processes, tried, jobs)
+    flat: measure.Flat = {}
+    for name in boxes:
+        trials = [trial for job, night in zip(jobs, nights, strict=True) if job[0] == name for trial in night]
+        flat |= {f"{name}_{key}": count for key, count in figures(trials, scripts, LISTED.get(name, {})).items()}
     return flat
 
 
@@ -139,6 +151,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     about = "which box holds the scripts; off shows that the tricks work where nothing does (default: %(default)s)"
     names = ["all", "bubblewrap", "landlock", "seatbelt", "off"]
     parser.add_argument("--sandbox", choices=names, default="all", help=about)
+    measure.add_processes(parser)
 
 
 def falls_short(args: argparse.Namespace, flat: measure.Flat) -> bool:

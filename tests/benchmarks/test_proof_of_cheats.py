@@ -20,10 +20,6 @@ def trial(script=CHEAT, status=Status.DISCARD, effects=()) -> Trial:
     return Trial(script, status, "a word", "a reason", effects, 1.0, None)
 
 
-def verdict(one: Trial, listed: dict[str, str]) -> str:
-    return cheats.Verdicts(listed).verdict(one)
-
-
 def test_each_exception_is_of_a_script_that_there_is_and_security_names_it():
     scripts = {script.name for script in (*CHEATS, *HONEST)}
     listed = {name for names in cheats.LISTED.values() for name in names}
@@ -42,13 +38,14 @@ def test_a_quick_proof_keeps_an_honest_script_and_tries_what_is_listed():
 def test_a_list_that_is_too_short_or_too_long_is_no_proof(listed):
     as_expected = [trial(), trial(LAWFUL, Status.KEEP)]
     others = [trial(effects=("sent",)), trial(status=Status.KEEP), trial(LAWFUL), trial(LAWFUL, Status.KEEP, ("left",))]
-    assert {verdict(one, listed).isupper() for one in as_expected} == {bool(listed)}
-    assert {verdict(one, listed).isupper() for one in others} == {not listed}
+    assert {cheats.verdict(each, listed).isupper() for each in as_expected} == {bool(listed)}
+    assert {cheats.verdict(each, listed).isupper() for each in others} == {not listed}
 
 
 def test_a_script_that_was_not_tried_is_missed():
-    told = cheats.Verdicts({})
-    for one in (trial(), trial(LAWFUL, Status.KEEP)):
-        assert not told.is_as_expected((CHEAT, LAWFUL))
-        told(one)
-    assert told.is_as_expected((CHEAT, LAWFUL))
+    trials, scripts = [trial(), trial(LAWFUL, Status.KEEP)], (CHEAT, LAWFUL)
+    assert cheats.figures(trials[:1], scripts, {})["ok"] == 0
+    counts = cheats.figures(trials, scripts, {})
+    assert {name: counts[name] for name in ("ok", "caught", "through", "passed", "refused")} == {
+        "ok": 1, "caught": 1, "through": 0, "passed": 1, "refused": 0,
+    }  # fmt: skip
