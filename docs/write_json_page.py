@@ -26,7 +26,6 @@ from agent.view.answer import (
     UNTOLD,
     CompareAnswer,
     DiffAnswer,
-    IdeaFacts,
     LogAnswer,
     NightsAnswer,
     ScriptAnswer,
@@ -36,9 +35,10 @@ from agent.view.answer import (
     TakeAnswer,
     TryAnswer,
 )
+from agent.view.ideas import IdeaFacts
 
 PAGE = Path(__file__).with_name("json.md")
-NAMES = {str: "string", int: "integer", float: "number", bool: "boolean", types.NoneType: "null"}
+NAMES = {str: "string", Path: "string", int: "integer", float: "number", bool: "boolean", types.NoneType: "null"}
 USUAL = {  # what these keys mean in every answer
     "id": "of the try, as in t0003",
     "tag": "the night",

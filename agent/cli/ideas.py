@@ -19,7 +19,7 @@ from agent.proposers.catalogue.evidence import Prospect
 from agent.records.place import Place, past_nights, read_script
 from agent.text import harmless_lines
 from agent.view.answer import plain
-from agent.view.ideas import EXPECTED, LEGEND, idea_facts, idea_lines, ideas_lines
+from agent.view.ideas import EXPECTED, LEGEND, IdeaFacts, idea_lines, ideas_lines
 from agent.view.screen import print_folded, print_lines, terminal_width
 
 # ---- ideas -----------------------------------------------------------------------------------------------------------
@@ -49,7 +49,7 @@ def ideas(name: str = "", /) -> Answer:
         raise NightError(f"there is no idea in {file.parent / FOLDER}; put patches of your script there")
     facts = {
         "applies_to": of,
-        "ideas": [plain(idea_facts(prospect)) for prospect in listed],
+        "ideas": [plain(IdeaFacts.of(prospect)) for prospect in listed],
         "faults": list(faults),
     }
     if slug:

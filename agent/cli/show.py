@@ -20,7 +20,7 @@ from agent.view import terminal
 from agent.view.answer import (
     DiffAnswer,
     LogAnswer,
-    Measured,
+    Outcome,
     ScriptAnswer,
     ScriptsCompared,
     ShowAnswer,
@@ -92,7 +92,7 @@ def _all(place: Place, record: Record, attempt: Attempt) -> Answer:
     before, after = (Scored.of(record, side) for side in (record.attempt(0), attempt))
     findings = record.findings
     weights = find_weights(place, record.tag, attempt.number)
-    measured = Measured.of(record, attempt)
+    measured = Outcome.of(record, attempt)
     answer = ShowAnswer(
         tag=record.tag,
         attempt=for_author(attempt),

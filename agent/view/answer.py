@@ -9,17 +9,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from agent.experiment import Attempt, Findings, Interval, Kind, Proposal, Run, Score, Status
 from agent.proposers.briefing import Left
+from agent.proposers.catalogue.idea import Idea
 from agent.records.record import Record, Turned
 from agent.records.summary import NightSummary, Scored, gain_bpb
 from agent.script.dials import Value
 from agent.view.workers import Crew
 
 UNSHOWN = "its scoring or its audit failed (the words of that process are not shown: it has read the validation text)"
-UNTOLD = {Proposal: {"script"}, Run: {"last_lines"}}  # too long, and perhaps words of a scoring process
+UNTOLD = {Proposal: {"script"}, Run: {"last_lines"}, Idea: {"patch"}}  # too long, or words of a scoring process
 
 
 def plain(value: Any) -> Any:
@@ -27,7 +29,7 @@ def plain(value: Any) -> Any:
     match value:
         case None | bool() | int():
             return value
-        case str():
+        case str() | Path():
             return _encodable(str(value))  # of an enum, too
         case float():
             return value if math.isfinite(value) else None
@@ -69,7 +71,7 @@ def _hushed(score: Score | None) -> Score | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class Outcome:
     """Hold what follows from an attempt's runs and decisions, and from its night."""
 
     status: Status | None  # keep, discard or crash; null: not decided yet
@@ -87,7 +89,7 @@ class Measured:
     merged_as: int | None  # the attempt that carries its edit on: it was better than its parent, and overtaken
 
     @classmethod
-    def of(cls, record: Record, attempt: Attempt) -> "Measured":
+    def of(cls, record: Record, attempt: Attempt) -> "Outcome":
         return cls(
             attempt.status,
             attempt.kind,
@@ -149,7 +151,7 @@ class AttemptOfNight:
 
     tag: str
     attempt: Attempt  # as the journal has it
-    measured: Measured
+    measured: Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,38 +265,6 @@ class TakeAnswer:
     script: str  # the file that holds it now
     was_there: bool  # whether the file held it before; then nothing was written
     before_take: str | None  # the file that keeps the edits that were there; null: HEAD or an attempt keeps them
-
-
-@dataclass(frozen=True, slots=True)
-class IdeaTrial:
-    """Hold how an idea went in a night."""
-
-    night: str
-    attempt: int
-    gain_percent: float | None
-    error_percent: float | None  # its standard error
-    failed: bool
-
-
-@dataclass(frozen=True, slots=True)
-class IdeaFacts:
-    """Hold a known idea, and what was measured of it."""
-
-    name: str  # as in `nightshift ideas NAME`
-    title: str
-    why: str  # it should help
-    group: str  # what it is about
-    source: str  # who had it: a paper, a repository
-    reported: str  # of it there
-    dials: tuple[str, ...]  # that it adds
-    expected_percent: float  # gain, by all that is known
-    sure: float  # the probability of a gain, 0 to 1
-    gain_percent: float | None  # the mean of what they measured
-    tried: tuple[IdeaTrial, ...]
-    applies: bool  # whether its patch applies to the script
-    why_not: str | None
-    may_be_tried: bool  # whether the night may still try it
-    file: str  # the patch
 
 
 class Stage(StrEnum):

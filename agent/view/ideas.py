@@ -1,14 +1,35 @@
 """Show the known ideas: as a table, one in full, or as facts for programs."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from rich.text import Text
 
-from agent.proposers.catalogue.evidence import Prospect
+from agent.proposers.catalogue.evidence import Measured, Prospect
+from agent.proposers.catalogue.idea import Idea
 from agent.text import harmless_lines, percent_sure
-from agent.view.answer import IdeaFacts, IdeaTrial
 from agent.view.screen import Column, table_lines
 from agent.view.terminal import fact_lines
+
+
+@dataclass(frozen=True, slots=True)
+class IdeaFacts:
+    """Hold a known idea, and what was measured of it."""
+
+    idea: Idea
+    measured: tuple[Measured, ...]  # its attempts in this night and in earlier ones
+    gain_percent: float | None  # the mean of what they measured
+    expected_percent: float  # gain, by all that is known
+    sure: float  # the probability of a gain, 0 to 1
+    state: str  # yes: the night may try it; no: it does not apply; unlikely: to help; kept #N, tried #N
+    why_not: str | None  # it does not apply to the script
+
+    @classmethod
+    def of(cls, prospect: Prospect) -> "IdeaFacts":
+        expected, state, why_not = prospect.estimate, prospect.state, prospect.why_not
+        facts = prospect.idea, prospect.measured, prospect.gain_percent
+        return cls(*facts, expected.mean_percent, expected.sure, state, why_not)
+
 
 EXPECTED = "expected gain %"
 LEGEND = f"{EXPECTED}: of val_bpb, by one try that is kept only if it is better; a night tries the largest first"
@@ -77,34 +98,3 @@ def idea_lines(prospect: Prospect, of: str, width: int | None) -> list[Text]:
 
 def _percents(by_kind: Mapping[str, float]) -> str:
     return ", ".join(f"{kind} {percent:g} %" for kind, percent in by_kind.items())
-
-
-def idea_facts(prospect: Prospect) -> IdeaFacts:
-    """Return an idea's facts for JSON."""
-    idea, expected = prospect.idea, prospect.estimate
-    return IdeaFacts(
-        name=idea.slug,
-        title=idea.title,
-        why=idea.why,
-        group=idea.group,
-        source=idea.source,
-        reported=idea.reported,
-        dials=tuple(idea.dials),
-        expected_percent=expected.mean_percent,
-        sure=expected.sure,
-        gain_percent=prospect.gain_percent,
-        tried=tuple(
-            IdeaTrial(
-                measured.tag,
-                measured.number,
-                measured.gain_percent,
-                measured.error_percent if measured.gain_percent is not None else None,
-                measured.failed,
-            )
-            for measured in prospect.measured
-        ),
-        applies=prospect.why_not is None,
-        why_not=prospect.why_not,
-        may_be_tried=prospect.state == "yes",
-        file=str(idea.file),
-    )

@@ -14,7 +14,6 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import uvicorn
@@ -34,7 +33,7 @@ from agent.records.journal import Journal
 from agent.records.place import Place, read_night, run_folder
 from agent.records.record import Record
 from agent.runs.train import read_progress
-from agent.text import duration, harmless_lines
+from agent.text import duration
 from agent.view.live import seconds_since
 from agent.view.page.page import file, gather, page, template
 from agent.view.run_files import curve, log_tail
@@ -77,29 +76,28 @@ class Seen:
 # ---- what the night does now -----------------------------------------------------------------------------------------
 
 
-def _panel(watched: Watched, record: Record, work: Sequence[Work], notice: str | None) -> str:
+def panel(watched: Watched, record: Record, work: Sequence[Work], notice: str | None) -> str:
     """Return what a night does now as HTML."""
-    place, tag, is_alone, log, losses = watched.place, record.tag, len(work) == 1, None, None
-    if is_alone and (seed := work[0].seed) is not None:
-        log = log_tail(place, tag, work[0].attempt, seed, scoring=work[0].doing is Doing.SCORING)
-        losses = _losses(watched, record, work[0].attempt, seed)
+    log, losses = None, None
+    if len(work) == 1 and (seed := work[0].seed) is not None:
+        log = log_tail(watched.place, record.tag, work[0].attempt, seed, scoring=work[0].doing is Doing.SCORING)
+        losses = _losses(watched.place, record, work[0].attempt, seed)
     return template("live.html").render(
-        tag=tag,
+        tag=record.tag,
         best=record.incumbent,
         left=watched.left and watched.left(len(record.ideas)),
-        jobs=[_job(watched, record, job) for job in sorted(work, key=lambda job: in_order(job.worker))],
-        is_alone=is_alone,
+        jobs=[_job(watched.place, record, job) for job in sorted(work, key=lambda job: in_order(job.worker))],
         notice=notice,
         log=log,
         losses=losses,
     )
 
 
-def _job(watched: Watched, record: Record, work: Work) -> dict[str, Any]:
+def _job(place: Place, record: Record, work: Work) -> dict[str, Any]:
     """Return what a worker does, as the panel shows it."""
     point, elapsed_s = None, seconds_since(work.began)
     if work.doing is Doing.TRAINING and work.seed is not None:
-        point = read_progress(run_folder(watched.place.folder(record.tag), work.attempt, work.seed) / "out")
+        point = read_progress(run_folder(place.folder(record.tag), work.attempt, work.seed) / "out")
     pace = [] if elapsed_s is None else [f"for {duration(elapsed_s / 3600)}"]
     return {
         "work": work,
@@ -110,13 +108,12 @@ def _job(watched: Watched, record: Record, work: Work) -> dict[str, Any]:
     }
 
 
-def _losses(watched: Watched, record: Record, number: int, seed: int) -> tuple[Curve, Curve] | None:
+def _losses(place: Place, record: Record, number: int, seed: int) -> tuple[Curve, Curve] | None:
     """Return the losses of a run, and the incumbent's, by the same seed if it ran with it."""
-    of_run, best = partial(curve, watched.place, record.tag), record.best
-    mine = of_run(number, seed)
-    if len(mine) < 2 or best is None or best.number == number:
-        return (mine, ()) if len(mine) > 1 else None
-    return mine, of_run(best.number, seed) or of_run(best.number, best.runs[0].seed)
+    losses, others, best = curve(place, record.tag, number, seed), Curve(), record.best
+    if best is not None and best.number != number:
+        others = curve(place, record.tag, best.number, seed) or curve(place, record.tag, best.number, best.runs[0].seed)
+    return (losses, others) if len(losses) > 1 else None
 
 
 # ---- the reader ------------------------------------------------------------------------------------------------------
@@ -170,14 +167,14 @@ class Feed:
                 with Journal.read(path) as journal:
                     stamp = journal.changes()
                     work = journal.work() if watched.left is not None else ()
-            if stamp is None and self._stamp is not None and self._stamp[0] == watched.tag and self._stamp[1]:
+            elif record.is_here and record.tag == watched.tag:
                 notice = f"the journal of night {watched.tag} was removed"
-            elif self._stamp != (watched.tag, stamp):
+            if notice is None and self._stamp != (watched.tag, stamp):
                 record, version = read_night(watched.place, watched.tag, with_scripts=False), version + 1
                 self._stamp = watched.tag, stamp
         except (NightError, OSError, sqlite3.OperationalError) as error:
             notice = str(error)
-        return Seen(watched, record, version, _panel(watched, record, work, notice))
+        return Seen(watched, record, version, panel(watched, record, work, notice))
 
 
 def _draw(seen: Seen) -> str:
@@ -216,13 +213,11 @@ def application(feed: Feed) -> ASGIApp:
 
 
 def _log(seen: Seen, number: str) -> str | None:
-    """Return the end of the log of an attempt's latest run; where the file is gone, the last lines in the journal."""
+    """Return the end of the log of an attempt's latest run; None where it is not here."""
     attempt = seen.record.attempt(int(number)) if NUMBER.fullmatch(number) else None
     if attempt is None or not attempt.runs:
         return None
-    run = attempt.runs[-1]
-    tail = log_tail(seen.watched.place, seen.record.tag, attempt.number, run.seed)
-    return harmless_lines(run.last_lines) or None if tail is None else tail
+    return log_tail(seen.watched.place, seen.record.tag, attempt.number, attempt.runs[-1].seed)
 
 
 # ---- the server ------------------------------------------------------------------------------------------------------

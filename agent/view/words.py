@@ -38,24 +38,17 @@ def score(value: float | None, sign: str = "") -> str:
     return "" if value is None else format(value, f"{sign}.{SCORE_DECIMALS}f")
 
 
-def ends(interval: Interval) -> str:
-    """Return the ends of a 95 % interval, for a page."""
-    if not interval.has_width:
-        return "its noise is not known"
-    return f"{bpb(interval.low_bpb)} to {bpb(interval.high_bpb)}"
-
-
-def within(interval: Interval) -> str:
-    """Return a gain with its 95 % interval, for a page."""
-    return f"{bpb(interval.mean_bpb)} ({ends(interval)})" if interval.has_width else bpb(interval.mean_bpb)
-
-
-def interval_words(interval: Interval | None, sign: str = "+") -> str:
-    """Return a gain with its 95 % interval where the noise is known, for a terminal; sign: "" for a score."""
+def interval_words(interval: Interval | None, sign: str = "+", said: Callable[[float, str], str] = score) -> str:
+    """Return a gain with its 95 % interval where the noise is known; sign: "" for a score; said: how a page says it."""
     if interval is None:
         return "not measured: too few runs"
-    mean, low, high = (score(bpb, sign) for bpb in (interval.mean_bpb, interval.low_bpb, interval.high_bpb))
-    return f"{mean} [{low}, {high}]" if interval.has_width else mean
+    mean = said(interval.mean_bpb, sign)
+    return f"{mean} {ends(interval, sign, said)}" if interval.has_width else mean
+
+
+def ends(interval: Interval, sign: str = "+", said: Callable[[float, str], str] = score) -> str:
+    """Return the ends of a 95 % interval."""
+    return f"[{said(interval.low_bpb, sign)}, {said(interval.high_bpb, sign)}]"
 
 
 def scored_words(scored: Scored) -> str:
@@ -118,7 +111,7 @@ def belief(now: NightSummary, said: Callable[[Interval], str] = interval_words) 
             return f"{again}. What brought nothing was taken out: #{dawn.script} is confirmed."
         return f"{again}: confirmed."
     if gain is None:
-        return "No gain yet: the baseline is still the best script." if now.ideas and now.baseline is not None else ""
+        return "No idea has brought a gain yet." if now.ideas and now.baseline is not None else ""
     sure = "The best of many attempts looks better than it is: only fresh seeds tell."
     if not gain.has_width:
         sure = "How sure that is, is not known."

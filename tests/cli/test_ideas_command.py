@@ -51,8 +51,8 @@ def test_programs_get_all_of_it_and_the_reason_why_an_idea_does_not_apply(with_i
     facts = json.loads(told.stdout)
     assert facts["applies_to"] == "train_mlx.py"
     boost, elsewhere = facts["ideas"]
-    assert (boost["name"], boost["applies"], boost["may_be_tried"], boost["dials"]) == ("boost", True, True, ["BOOST"])
-    assert boost["tried"] == []
+    assert (boost["idea"]["slug"], boost["state"], boost["idea"]["dials"]) == ("boost", "yes", ["BOOST"])
+    assert (boost["measured"], boost["why_not"]) == ([], None)
     assert elsewhere["why_not"] == "idea elsewhere is about lines that this script does not have"
     (fault,) = facts["faults"]
     assert "broken.patch holds no patch" in fault

@@ -63,7 +63,7 @@ def test_a_night_without_a_key_tries_ideas_and_builds_on_them_and_the_next_one_k
     assert "Earlier nights: +" in first.proposal.hypothesis
     facts = json.loads(grounds.nightshift("ideas", "--json").stdout)
     assert faults("ideas", facts) == []
-    known = {one["name"]: one for one in facts["ideas"]}
-    assert known["boost"]["nights"] == ["t", "u"]
+    known = {facts_of["idea"]["slug"]: facts_of for facts_of in facts["ideas"]}
+    assert [measured["tag"] for measured in known["boost"]["measured"]] == ["t", "u"]
     assert known["boost"]["gain_percent"] > 1
-    assert known["crash"]["tried"][0]["failed"]
+    assert known["crash"]["measured"][0]["failed"]

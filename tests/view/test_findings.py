@@ -55,7 +55,7 @@ def test_what_was_kept_is_believed_as_far_as_its_interval_or_dawn_says():
             "gains +0.300000 [+0.290947, +0.309053] bits per byte. The best of many attempts looks better than it is",
         ),
         (doubtful, "The interval includes zero, so all of it may be luck."),
-        (nothing, "No gain yet: the baseline is still the best script."),
+        (nothing, "No idea has brought a gain yet."),
         (unknown, "gains +0.300000 bits per byte. How sure that is, is not known."),
         (
             replace(clear, dawn=sure),

@@ -14,7 +14,7 @@ from agent.cli.report import watched
 from agent.experiment import Doing, Status, Terms, Work
 from agent.proposers.briefing import Left
 from agent.records.place import Place, read_night
-from agent.view.serve import Watched, _panel
+from agent.view.serve import Watched, panel
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def test_what_is_the_users_own_is_not_served(client: Client, night: GrowingNight
 def test_the_panel_says_what_a_worker_does(night: GrowingNight, doing: Doing):
     work = Work("local", doing, 0, "2026-11-25T00:00:00.000Z", None if doing is Doing.DRY_RUN else 3)
     record = read_night(night.place, "first")
-    assert f"Attempt 0: {doing}" in _panel(Watched(night.place, "first", lambda ideas: Left()), record, [work], None)
+    assert f"Attempt 0: {doing}" in panel(Watched(night.place, "first", lambda ideas: Left()), record, [work], None)
 
 
 def test_a_run_is_followed_and_its_attempt_arrives_when_it_is_decided(client: Client, night: GrowingNight):

@@ -24,12 +24,12 @@ from agent.records.summary import gain_bpb, summary_of
 from agent.script.dials import Value
 from agent.text import budget, counted, is_finite, one_line
 from agent.view.course import progress, settings
-from agent.view.words import bpb, within
+from agent.view.words import bpb, interval_words
 
 VEGA_LITE = "6.4"
 Spec = dict[str, Any]  # a Vega-Lite specification, or a part of one
 SIZES = {"broad": {"width": 820, "height": 300}, "narrow": {"width": 358, "height": 260}}  # the page shows one of both
-DIAL, PICTURE = {"width": 175, "height": 150}, {"width": 1000, "height": 440}
+DIAL, PICTURE = {"width": 175, "height": 150}, {"width": 1000, "height": 440, "padding": 12}
 MOST_DOTS, MOST_PANEL_DOTS, MOST_DIALS = 300, 100, 24  # a longer night is thinned, and says so
 MOST_TITLES = 6  # of kept edits, in a picture that stands alone
 
@@ -56,7 +56,7 @@ class Symbol(Enum):
     UNSCORED = "no score", "discarded", "M-.8,-.7L.8,-.7M0,-.7L0,.8"
     CRASHED = "crashed", "crashed", "M-.8,-.8L.8,.8M-.8,.8L.8,-.8"
     OPEN = "not decided yet", "open", "M-.8,-.8L.8,-.8L.8,.8L-.8,.8Z"
-    BEST = "best so far ± its noise", "kept", "M-1,0L1,0"  # not of an attempt, as those below
+    BEST = "best so far, with its 95 % interval", "kept", "M-1,0L1,0"  # not of an attempt, as those below
     HONEST = "honest gain", "open", "M0,-1L0,1M-.5,-1L.5,-1M-.5,1L.5,1"
     START = "at the start", "soft", "M0,-1L0,-.3M0,.3L0,1"
     IN_BEST = "in the best script", "kept", "M0,-1L0,1"
@@ -258,7 +258,7 @@ def progress_spec(night: Record, *, legend: bool = False) -> tuple[Spec, list[st
     now = summary_of(night)
     words = [f"{now.kept:,} kept of {counted(now.ideas, 'idea')}"]
     words += [f"val_bpb {bpb(stairs[0]['y'])} → {bpb(stairs[-1]['y'])}, lower is better"] if stairs else []
-    words += [f"honest gain {within(honest)}"] if beams and honest else []
+    words += [f"honest gain {interval_words(honest, said=bpb)}"] if beams and honest else []
     words += said(len(few), len(rest), "other attempts")
     spec = {
         "description": f"Progress: the val_bpb of every attempt. {', '.join(words)}.",
@@ -279,7 +279,12 @@ def _stairs(night: Record, last: int) -> list[Spec]:
 def _beam(first_bpb: float, honest: Interval, at: float) -> Spec:
     """Return the honest gain below the first score, right of the last attempt."""
     ends = {"low": first_bpb - honest.high_bpb, "high": first_bpb - honest.low_bpb}
-    return {"x": at, "y": first_bpb - honest.mean_bpb, "label": f"honest gain at dawn {within(honest)}", **ends}
+    return {
+        "x": at,
+        "y": first_bpb - honest.mean_bpb,
+        "label": f"honest gain at dawn {interval_words(honest, said=bpb)}",
+        **ends,
+    }
 
 
 def _largest(night: Record) -> list[Attempt]:

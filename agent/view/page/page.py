@@ -79,15 +79,16 @@ def template(name: str) -> Template:
 
 @cache
 def _environment() -> Environment:
+    within = partial(words.interval_words, said=words.bpb)
     environment = Environment(
         loader=FunctionLoader(file), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
     )
     environment.filters |= {
         "bpb": words.bpb,
-        "within": words.within,
-        "belief": partial(words.belief, said=words.within),
+        "within": within,
+        "belief": partial(words.belief, said=within),
         "doubt": words.doubt_words,
-        "ends": words.ends,
+        "ends": partial(words.ends, said=words.bpb),
         "moment": words.moment,
         "memory": words.memory,
         "gain": gain_bpb,

@@ -102,7 +102,7 @@ def test_the_head_says_what_was_tried_what_helped_and_how_sure_that_is():
         f"30 ideas tried, {kept} kept: val_bpb went down from {FIRST.val_bpb:.4f} to {BEST.val_bpb:.4f}."
     )
     honest = NIGHT.findings.honest
-    assert f"{honest.mean_bpb:.4f} ({honest.low_bpb:.4f} to {honest.high_bpb:.4f})" in said(NIGHT)
+    assert f"{honest.mean_bpb:+.4f} [{honest.low_bpb:+.4f}, {honest.high_bpb:+.4f}]" in said(NIGHT)
     assert "confirmed. nightshift take t:confirmed" in said(NIGHT)
     assert text.partition('<ol class="helped">')[2].partition("</ol>")[0].count("<li>") == min(6, kept)
     for name in ("in the night", "on fresh seeds", "on the holdout"):
