@@ -1,32 +1,58 @@
-"""The nouns: who is the incumbent follows the order of decisions."""
+"""The nouns: who is the incumbent, what may be void, and how sure a difference is."""
 
-from agent.experiment import Attempt, Decision, Entry, Kind, Proposal, incumbent, kept
+import pytest
+
+from agent.experiment import Attempt, Decision, Ending, Entry, Interval, Kind, Proposal, Run, incumbent, kept
 
 PROPOSAL = Proposal("", "title", "why", "you")
 
 
-def attempt(number: int, *decisions: tuple[int, Kind], parent: int = 0) -> Attempt:
+def decided(number: int, *decisions: tuple[int, Kind]) -> Attempt:
     """With decisions that were recorded at these places of the night's."""
     entries = tuple(Entry(place, "", Decision(kind, "")) for place, kind in decisions)
-    return Attempt(number, parent, PROPOSAL, "", "c", (), entries[-1].decision, True, decisions=entries)
+    return Attempt(number, 0, PROPOSAL, "", "c", (), entries[-1].decision, True, decisions=entries)
 
 
 def test_the_incumbent_is_the_latest_keep_by_decision():
     """Attempts may end in any order, and what dawn has confirmed may be older than the champion."""
-    history = [attempt(0, (1, Kind.BASELINE)), attempt(1, (3, Kind.KEPT)), attempt(2, (2, Kind.KEPT))]
+    history = [decided(0, (1, Kind.BASELINE)), decided(1, (3, Kind.KEPT)), decided(2, (2, Kind.KEPT))]
     assert incumbent(history) == history[1]
-    history[0] = attempt(0, (1, Kind.BASELINE), (4, Kind.REVOKED), (5, Kind.ADOPTED))
-    assert [one.number for one in kept(history)] == [2, 1, 0]
+    history[0] = decided(0, (1, Kind.BASELINE), (4, Kind.REVOKED), (5, Kind.ADOPTED))
+    assert [attempt.number for attempt in kept(history)] == [2, 1, 0]
+    history[1] = decided(1, (3, Kind.KEPT), (6, Kind.REVOKED))
+    assert [attempt.number for attempt in kept(history)] == [2, 0]
 
 
-def test_after_a_revocation_the_branch_goes_back_to_what_was_kept_before():
-    history = [
-        attempt(0, (1, Kind.BASELINE)),
-        attempt(1, (2, Kind.KEPT)),
-        attempt(2, (3, Kind.WORSE)),
-        attempt(3, (4, Kind.KEPT), (6, Kind.REVOKED)),
-        attempt(4, (5, Kind.WORSE)),
-    ]
-    assert incumbent(history) == history[1]
-    history[1] = attempt(1, (2, Kind.KEPT), (7, Kind.ORPHANED))
-    assert incumbent(history) == history[0]
+def ran(number: int, *endings: tuple[Ending, int]) -> Attempt:
+    """With runs that ended like this, each with its seed."""
+    runs = tuple(Run(seed, ending, 0, 1.0, None, "") for ending, seed in endings)
+    return Attempt(number, None, PROPOSAL, "", "c", runs)
+
+
+SPOILT, AGAIN, COUNTED = (Ending.SPOILT, 0), (Ending.SPOILT, 1), [(Ending.FINISHED, seed) for seed in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("number", "endings", "seed", "may"),
+    [
+        (1, [], 0, True),
+        (1, [SPOILT], 0, False),
+        (1, [SPOILT, COUNTED[0]], 1, False),
+        (1, [SPOILT, *COUNTED], 4, True),  # one more for each four that counted
+        (1, [SPOILT, AGAIN, *COUNTED], 4, False),
+        (1, [(Ending.SLEPT, 0), (Ending.LOST, 0)], 0, True),  # those no script can cause
+        (0, [SPOILT, SPOILT, AGAIN], 0, True),  # the user's own script is not suspected
+        (0, [SPOILT, SPOILT, SPOILT], 0, False),
+    ],
+)
+def test_an_edit_has_one_void_run_and_one_more_for_each_four_that_counted(number, endings, seed, may):
+    assert ran(number, *endings).may_be_void(seed) is may
+
+
+def test_fresh_seeds_of_two_scripts_give_welchs_interval():
+    from scipy import stats  # takes a second to import, in each worker
+
+    before, after = (1.00, 1.02, 1.04), (0.90, 0.91, 0.95, 0.96)
+    interval = Interval.of_scores(before, after)
+    theirs = stats.ttest_ind(before, after, equal_var=False).confidence_interval(0.95)
+    assert (interval.mean_bpb, interval.low_bpb, interval.high_bpb) == pytest.approx((0.09, theirs.low, theirs.high))

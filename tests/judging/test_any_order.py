@@ -46,17 +46,12 @@ def test_of_two_edits_of_one_script_the_one_that_brings_less_is_measured_again()
     assert better.kind is Kind.KEPT
     assert better.reason.endswith("below its parent, >99% sure, and better than #1")
     assert Balanced().judge(undecided(12, 1.3995), history).kind is Kind.OVERTAKEN
-    now = [*NIGHT, later(scored_attempt(12, 1.30, parent=0, status=Status.KEEP))]
-    review = Balanced().review(now)
+    late = scored_attempt(12, 1.30, parent=0, status=Status.KEEP)
+    late = replace(late, decisions=(Entry(99, None, late.decision),))  # decided after those that have no entry
+    review = Balanced().review([*NIGHT, late])
     assert set(review.decisions) == {1}
     assert (review.decisions[1].kind, review.again) == (Kind.OVERTAKEN, None)
     assert review.decisions[1].reason.endswith("; to be merged onto #12")
-
-
-def later(attempt: Attempt) -> Attempt:
-    """Decided after those that have no entry."""
-    assert attempt.decision is not None
-    return replace(attempt, decisions=(Entry(99, None, attempt.decision),))
 
 
 # ---- the parent is not kept any more ---------------------------------------------------------------------------------
@@ -81,11 +76,6 @@ def test_an_edit_of_a_script_whose_score_is_not_believed_cannot_be_compared(judg
     for kind in (Kind.FAILED_AUDIT, Kind.QUARANTINED, Kind.CRASHED):
         decision = judge.judge(undecided(12, 1.35, parent=1), fallen(kind))
         assert decision == Decision(Kind.ORPHANED, "made from #1, whose scores do not count any more")
-
-
-# ---- a merged attempt ------------------------------------------------------------------------------------------------
-
-OVERTAKEN = scored_attempt(12, 1.475, parent=0, kind=Kind.OVERTAKEN)
 
 
 # ---- the order in which others ended ---------------------------------------------------------------------------------

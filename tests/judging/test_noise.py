@@ -3,14 +3,23 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from judged import scored_attempt
 
 from agent.experiment import Attempt, Status, Summary
 from agent.judging.judges import Balanced
-from agent.judging.noise import SUREST, measured
+from agent.judging.noise import SUREST, measured, noise
 
 SIGMA = 0.006
 BASELINE = scored_attempt(0, 1.5, 1.506, 1.494, status=Status.KEEP, reason="baseline")
+
+
+def test_noise_says_what_two_runs_can_tell_apart():
+    assert noise(()) is noise((scored_attempt(0, 1.5, status=Status.KEEP),)) is None
+    learnt = noise((scored_attempt(0, *(1.5 + 0.01 * k for k in (-1, 0, 1, 0.5, -0.5)), status=Status.KEEP),))
+    assert learnt.runs == 5
+    assert learnt.sigma_bpb == pytest.approx(0.008, rel=0.3)
+    assert learnt.smallest_bpb == pytest.approx(2.77 * learnt.sigma_bpb, rel=0.01)
 
 
 # ---- a baseline that hardly trains -----------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from judged import scored_attempt
 
 from agent.experiment import Attempt, Decision, Kind, Status, Weights
@@ -26,22 +27,22 @@ def edit(script: str = CODE, weights: Weights | None = LARGE) -> Attempt:
     return scored_attempt(1, 1.5, parent=0, script=script, weights=weights)
 
 
-def in_what(script: str = CODE, weights: Weights | None = LARGE) -> str | None:
-    return simpler(edit(script, weights), edit())
+SHORTER = CODE.replace("y = x * RATE\n    return y + 1", "return x * RATE + 1")
 
 
-def test_fewer_statements_names_and_constants_are_simpler():
-    assert in_what(CODE.replace("y = x * RATE\n    return y + 1", "return x * RATE + 1")) == (
-        "3 fewer statements, names and constants"
-    )
-
-
-def test_fewer_parameters_are_simpler_without_more_code():
-    assert in_what(weights=Weights(900, 3600)) == "100 fewer parameters"
-    assert in_what(weights=Weights(995, 3980)) is None  # rounding
-    assert in_what(weights=Weights(1001, 2000)) is None
-    assert in_what(CODE + "X = 1\n", Weights(900, 3600)) is None  # paid for with code
-    assert in_what("", Weights(1001, 4000)) is None  # code, paid for with parameters
+@pytest.mark.parametrize(
+    ("script", "weights", "what"),
+    [
+        (SHORTER, LARGE, "3 fewer statements, names and constants"),
+        (CODE, Weights(900, 3600), "100 fewer parameters"),
+        (CODE, Weights(995, 3980), None),  # rounding
+        (CODE + "X = 1\n", Weights(900, 3600), None),  # paid for with code
+        ("", Weights(1001, 4000), None),  # code, paid for with parameters
+        (SHORTER, None, None),
+    ],
+)
+def test_simpler_is_less_of_one_and_not_more_of_the_other(script, weights, what):
+    assert simpler(edit(script, weights), edit()) == what
 
 
 # ---- what the judge makes of it --------------------------------------------------------------------------------------

@@ -1,11 +1,12 @@
 """A script's summary is read number by number: impossible ones are left out, and the others stay."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from agent.experiment import Ending, Run, Summary
-from agent.runs.train import read_summary, slow
+from agent.experiment import Attempt, Ending, Proposal, Run, Summary
+from agent.runs.train import read_summary, slow, usual_steps_s
 
 TRUE = {
     "training_seconds": 300, "total_seconds": 310.5, "peak_vram_mb": 512.0, "mfu_percent": 0.0, "total_tokens_M": 0.0,
@@ -29,11 +30,15 @@ def test_a_false_number_is_absent_and_the_others_stay(name, tmp_path):
         assert read_summary(tmp_path) == Summary(**TRUE | {name: None}), value
 
 
-@pytest.mark.parametrize(
-    ("steps", "seconds", "usual_steps_s", "told"),
-    [(750, 1000.0, 1.0, "it trained 25% slower than other runs of its script"), (850, 1000.0, 1.0, None),
-     (500, 1000.0, None, None), (1, 1.9, 1.0, None)],
-)  # fmt: skip
-def test_a_run_that_lost_a_fifth_of_its_scripts_usual_speed_is_told(steps, seconds, usual_steps_s, told):
-    summary = Summary(training_seconds=seconds, num_steps=steps)
-    assert slow(Run(0, Ending.FINISHED, 0, seconds, summary, ""), usual_steps_s) == told
+def timed(steps_s: float, trained_s: float = 1000.0) -> Run:
+    summary = Summary(training_seconds=trained_s, num_steps=round(steps_s * trained_s))
+    return Run(0, Ending.FINISHED, 0, trained_s, summary, "")
+
+
+def test_a_run_that_is_a_fifth_slower_than_others_of_its_script_is_told():
+    edit = Attempt(1, 0, Proposal("", "", "", ""), "", runs=(timed(10.0), timed(12.0), timed(11.0)))
+    assert usual_steps_s(edit) == 11.0
+    assert slow(timed(0.79 * 11.0), 11.0) == "it trained 21% slower than other runs of its script"
+    assert slow(timed(0.81 * 11.0), 11.0) is slow(timed(1.0), None) is None
+    assert slow(timed(1.0, trained_s=1.9), 11.0) is None, "too short to tell"
+    assert usual_steps_s(replace(edit, number=0, runs=(timed(10.0),))) is None, "its first run compiles"
