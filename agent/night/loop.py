@@ -33,7 +33,7 @@ from agent.night.merging import not_merged
 from agent.night.opening import check_disk
 from agent.night.plan import Begin, Decide, Enter, EnterIdea, Flight, NextStep, Plan, Settle, Wait, tries_machine
 from agent.night.state import NightContext, State, why_and_where
-from agent.pools.leases import contention_of
+from agent.pools.leases import slowdown_lines, slowdown_of
 from agent.pools.pool import Ended, LocalPool
 from agent.profile.phases import limit_s, measure_phases, phases_were_measured
 from agent.records.results import write_ledger
@@ -344,11 +344,9 @@ def tell_settled(context: NightContext, state: State, attempt: Attempt) -> None:
     context.journal.record_facts(noise=spread)  # for those who read the journal
     context.watcher.attempt_settled(attempt, state.parent_of(attempt))
     if attempt.number == 0:
-        beside = contention_of(state.attempts)
-        for line in noise_lines(spread) if spread is not None else ():
+        lines = noise_lines(spread) if spread is not None else []
+        for line in [*lines, *slowdown_lines(slowdown_of(state.attempts))]:
             say(line)
-        if beside is not None and beside.is_notable:
-            say(beside.words)
         limits, pace = context.limits, state.pace
         words = pace_words(state.attempts, limits.left(state.proposals), limits.runs_at_dawn(pace), pace.workers)
         if words is not None:

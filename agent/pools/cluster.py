@@ -292,13 +292,18 @@ class Cluster:
 
     def _look_at(self, node: ClusterNode) -> None:
         """Bring the files to a node, and learn what device it has."""
-        part = Part(self.cores_each or max(1, node.cpus // max(1, node.gpus)), min(node.gpus, 1))
+        part = self.part_of(node)
         try:
             for folder, files in self._files.items():
                 self.send(node, folder, files)
             node.facts = self.call(node, look, self.content, part, version("mlx"), part=part)
         except (MachineError, OSError) as error:
             node.refused = f"node {node.name} is not used: {error}"
+
+    def part_of(self, node: ClusterNode) -> Part:
+        """Return the part of a node that each of its workers takes, with at most one GPU."""
+        count = node.gpus or (node.cpus // self.cores_each if self.cores_each else 1)
+        return Part(self.cores_each or max(1, node.cpus // count), min(node.gpus, 1), 1 / max(1, count))
 
     def facts(
         self, terms: Terms, folder: Path, files: Sequence[str], here: Mapping[str, Any], wanted: str | None = None

@@ -4,7 +4,7 @@ Two workers on one device would share its time, and each run would train fewer s
 most as many workers as devices. The threads of one core belong to one worker.
 
 The memory's speed, power and the disk are shared. A night with several workers begins with a run of attempt 0 alone,
-then makes its further runs on all workers at the same time: the difference is the contention.
+then makes its further runs on all workers at the same time: the difference is the slowdown.
 """
 
 import os
@@ -215,34 +215,11 @@ def _on_gpus(workers: int, cores_each: int | None) -> tuple[Lease, ...]:
     )
 
 
-# ---- contention ------------------------------------------------------------------------------------------------------
+# ---- what workers still share ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Contention:
-    """Hold how the speed of attempt 0 beside others compares with its speed alone."""
-
-    slowdown: float  # share of the speed that is lost; below zero, runs were faster beside each other
-    alone: int  # runs
-    beside: int  # runs
-    workers: int  # that made these
-
-    @property
-    def is_notable(self) -> bool:
-        return self.slowdown > NOTABLE
-
-    @property
-    def words(self) -> str:
-        """Return a sentence on the slowdown and its meaning for scores, with the remedy."""
-        return (
-            f"workers slow each other down: attempt 0 trained {self.slowdown:.1%} slower beside other runs than alone "
-            f"({counted(self.beside, 'run')} on {counted(self.workers, 'worker')}, {self.alone} alone); scores compare "
-            f"within this night, but hardly with a night of one worker; begin one with fewer --workers for less of it"
-        )
-
-
-def contention_of(history: History) -> Contention | None:
-    """Return how much slower attempt 0's runs were beside each other; None if none was alone, or none beside others.
+def slowdown_of(history: History) -> float | None:
+    """Return the share of its speed that attempt 0 lost beside other runs; None if no run was alone, or none beside.
 
     Runs after the first ones beside each other do not count as alone: other attempts may have been beside them.
     """
@@ -252,7 +229,17 @@ def contention_of(history: History) -> Contention | None:
     if not alone:
         return None
     fast, slow = (statistics.fmean(run.steps_s or 0.0 for run in runs) for runs in (alone, beside))
-    return Contention(1 - slow / fast, len(alone), len(beside), len({run.worker for run in beside}))
+    return 1 - slow / fast
+
+
+def slowdown_lines(slowdown: float | None) -> list[str]:
+    """Say what a notable slowdown means for scores, and the remedy."""
+    if slowdown is None or slowdown <= NOTABLE:
+        return []
+    return [
+        f"workers slow each other down: attempt 0 trained {slowdown:.1%} slower beside other runs than alone; scores "
+        f"compare within this night, but hardly with a night of one worker; begin one with fewer --workers for less"
+    ]
 
 
 def _runs_beside(run: Run, other: Run) -> bool:

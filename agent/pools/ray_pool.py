@@ -19,7 +19,7 @@ from agent.runs.execute import AuditRun, Job, Measure, Result, Trial
 from agent.runs.runner import Runner
 
 WATCH_S = 1.0  # between looks at the nodes, and at the progress of each job
-REST_S, LOST_REST_S = 60.0, 5.0  # before a node that has failed, or whose job was lost, gets work
+REST_S = 60.0  # before a node that has failed gets work
 FAILURES_IN_A_ROW = 3  # of a node: it can be expected to do no job
 LEAVE_S = 6.0  # that Ray may take to notice that a node is gone, once its processes are
 START_S = 120.0  # for an actor to start
@@ -154,7 +154,8 @@ class RayPool:
             return
         if node.name in {place.node.name for place in self._places.values()}:
             node.name = f"{node.name} {node.id[:4]}"
-        for name, part in list(parts_of_node(node, self._cluster.cores_each).items())[:room]:
+        part = self._cluster.part_of(node)
+        for name in workers_of(node, part)[:room]:
             self._places[name] = self._place(name, node, part)
 
     def _place(self, name: str, node: ClusterNode, part: Part) -> _Place:
@@ -261,11 +262,8 @@ class RayPool:
         has_failed = isinstance(error, MachineError)
         if self._stops:
             return replace(ended, lost=None, error=None if has_failed else error)
-        if ended.lost is not None:
-            node.rests_until = max(node.rests_until, now + LOST_REST_S)
-            return ended
         if not has_failed:
-            node.failures = 0
+            node.failures = node.failures if ended.lost else 0
             return ended
         if now >= node.rests_until:
             node.failures, node.rests_until = node.failures + 1, now + REST_S
@@ -317,10 +315,10 @@ def unusable(runner: Runner, job: Job, returned: Returned) -> str | None:
     if result is None:
         return None
     if not isinstance(result, RESULTS[type(job)]):
-        return f"it sent a {type(result).__name__} in answer to another job"
+        return "it sent the result of another job"
     if isinstance(job, Measure) and isinstance(result, Run):
         if result.seed != job.seed:
-            return f"it sent a run with seed {result.seed} for one with seed {job.seed}"
+            return "it sent the result of another job"
         scores = [score.val_bpb for score in (result.score, result.holdout) if score and score.val_bpb is not None]
         losses = [content for name, content in sent.items() if name.endswith(".f32") and content]
         if not all(map(math.isfinite, scores)) or len(losses) < len(scores):
@@ -328,11 +326,7 @@ def unusable(runner: Runner, job: Job, returned: Returned) -> str | None:
     return None
 
 
-def parts_of_node(node: ClusterNode, cores_each: int | None) -> dict[str, Part]:
-    """Return the name of each worker of a node → its part of it."""
-    assert node.facts is not None
-    gpus = int(node.facts["device_kind"] == "cuda")
-    cores = cores_each or max(1, node.cpus // (node.gpus if gpus else 1))
-    count, kind = (node.gpus, "gpu") if gpus else (node.cpus // cores, "share")
-    names = [f"{node.name} {kind} {at}" for at in range(count)] if count > 1 or gpus else [node.name] * count
-    return {worker: Part(cores, gpus, 1 / count) for worker in names}
+def workers_of(node: ClusterNode, part: Part) -> list[str]:
+    """Return the name of each worker of a node, who takes such a part of it."""
+    count, kind = (node.gpus, "gpu") if node.gpus else (node.cpus // part.cores, "share")
+    return [f"{node.name} {kind} {at}" for at in range(count)] if count > 1 or node.gpus else [node.name] * count

@@ -18,6 +18,7 @@ from agent.experiment import (
     short,
 )
 from agent.invocation import typed
+from agent.pools.leases import slowdown_lines
 from agent.proposers.briefing import Left
 from agent.records.record import Record
 from agent.records.summary import NightSummary, Scored
@@ -191,8 +192,7 @@ def _worker_lines(crew: Crew, *, is_running: bool) -> list[str]:
     if crew.count == 1:
         return [f"at work: {_worker_words(worker)}" for worker in crew.at_work]
     busy = f"{len(crew.at_work)} of {crew.count} busy now" if is_running else str(crew.count)
-    slower = [crew.contention.words] if crew.contention is not None and crew.contention.is_notable else []
-    return [f"workers: {busy}", *slower, *(f"  {line}" for line in lines)]
+    return [f"workers: {busy}", *slowdown_lines(crew.slowdown), *(f"  {line}" for line in lines)]
 
 
 def _worker_words(worker: Worker) -> str:

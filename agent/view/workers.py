@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from agent.experiment import Doing, Work
-from agent.pools.leases import Contention, contention_of
+from agent.pools.leases import slowdown_of
 from agent.records.record import Record
 
 NUMBERS = re.compile(r"(\d+)")
@@ -26,7 +26,7 @@ class Crew:
 
     count: int  # that its latest call has
     workers: tuple[Worker, ...]  # that had a run in any of its calls
-    contention: Contention | None = None  # None: attempt 0 was not measured both alone and beside itself
+    slowdown: float | None = None  # share of its speed that attempt 0 lost beside itself; null: it did not run so
 
     @property
     def at_work(self) -> tuple[Worker, ...]:
@@ -41,8 +41,8 @@ def crew_of(record: Record, work: Iterable[Work] = ()) -> Crew:
     for name in sorted(names, key=in_order):
         job = jobs.get(name)
         workers.append(Worker(name, job, record.attempts[job.attempt].title if job is not None else None))
-    contention = contention_of(record.attempts[:1])  # as long as there were no other runs
-    return Crew(record.calls[-1].workers if record.calls else max(1, len(names)), tuple(workers), contention)
+    count = record.calls[-1].workers if record.calls else max(1, len(names))
+    return Crew(count, tuple(workers), slowdown_of(record.attempts))
 
 
 def in_order(name: str) -> tuple[tuple[str, int], ...]:

@@ -23,13 +23,13 @@ from agent.experiment import WHOLE, Attempt, Ending, Lease, Run, Summary
 from agent.lab import hardware
 from agent.night.opening import Request, open_context
 from agent.pools.leases import (
-    Contention,
-    contention_of,
     cores_of_machine,
     gpus_of_machine,
     leases_of_machine,
     leases_of_night,
     sets_of_cores,
+    slowdown_lines,
+    slowdown_of,
 )
 from agent.records.place import Place
 from agent.sandbox.box import Box
@@ -208,7 +208,7 @@ def test_libraries_start_as_many_threads_as_there_are_cores(monkeypatch):
     }
 
 
-# ---- contention ------------------------------------------------------------------------------------------------------
+# ---- what workers share-----------------------------------------------------------------------------------------------
 
 
 def made_run(seed: int, began_s: int, steps: int, worker: str = "gpu 0") -> Run:
@@ -222,18 +222,18 @@ def made_run(seed: int, began_s: int, steps: int, worker: str = "gpu 0") -> Run:
 def test_the_baseline_alone_is_compared_with_itself_beside_others():
     alone, beside = made_run(0, 0, 1000), (made_run(1, 300, 930), made_run(2, 301, 950, "gpu 1"))
     later = made_run(3, 4000, 800)  # which other attempts may have accompanied
-    contention = contention_of([calibrated(alone, *beside, later)])
-    assert contention == Contention(pytest.approx(0.06), alone=1, beside=2, workers=2)
-    assert contention.is_notable
-    assert "6.0% slower beside other runs than alone (2 runs on 2 workers, 1 alone)" in contention.words
+    slowdown = slowdown_of([calibrated(alone, *beside, later)])
+    assert slowdown == pytest.approx(0.06)
+    assert "6.0% slower beside other runs than alone" in slowdown_lines(slowdown)[0]
+    assert slowdown_lines(0.01) == []
 
 
-def test_without_runs_alone_and_beside_others_of_known_speed_no_contention_is_known():
+def test_without_runs_alone_and_beside_others_of_known_speed_no_slowdown_is_known():
     alone, beside = made_run(0, 0, 1000), (made_run(1, 300, 900), made_run(2, 300, 900, "gpu 1"))
     unknown = replace(beside[0], summary=None), replace(beside[1], began=None)
-    assert contention_of([]) is None
+    assert slowdown_of([]) is None
     for runs in ((alone, made_run(1, 300, 900)), beside, (alone, *unknown)):
-        assert contention_of([calibrated(*runs)]) is None
+        assert slowdown_of([calibrated(*runs)]) is None
 
 
 def calibrated(*runs: Run) -> Attempt:
@@ -287,8 +287,7 @@ def test_a_night_of_the_real_script_trains_on_two_cores_at_once(tmp_path, own_ca
     assert f" (1 of {leases[0].of_cores} cores)" in text
     assert f"workers  2: {leases[0].worker}; {leases[1].worker}; up to " in text
     attempts = grounds.attempts("t")
-    found = contention_of(attempts)
-    assert found is not None
+    assert slowdown_of(attempts) is not None
     assert [run.worker for run in attempts[0].runs][:1] == [leases[0].worker]
     assert {run.worker for attempt in attempts for run in attempt.runs} == {lease.worker for lease in leases}
     assert len(attempts) == 3

@@ -14,7 +14,7 @@ from agent.judging.failures import training_failure
 from agent.pools.cluster import Cluster, ClusterNode, different, usual
 from agent.pools.node import Content, Part, Returned
 from agent.pools.pool import Ended
-from agent.pools.ray_pool import Killed, RayPool, files_for, parts_of_node, unusable
+from agent.pools.ray_pool import Killed, RayPool, files_for, unusable, workers_of
 from agent.runs.execute import AuditRun, Job, Measure, Trial
 from agent.runs.fixed import protocol
 from agent.runs.runner import Runner
@@ -74,11 +74,13 @@ def test_a_night_runs_on_the_device_that_most_nodes_have_unless_it_has_one():
 
 
 def test_workers_are_named_after_their_node():
-    gpus = ClusterNode("i", "n", 16, 2, {"device_kind": "cuda"})
-    assert parts_of_node(gpus, None) == dict.fromkeys(("n gpu 0", "n gpu 1"), Part(8, 1, 0.5))
-    cores = replace(gpus, facts={"device_kind": "cpu"})
-    assert parts_of_node(cores, None) == {"n": Part(16)}
-    assert parts_of_node(cores, 5) == {f"n share {at}": Part(5, 0, 1 / 3) for at in range(3)}
+    cluster, gpus, cores = Played(), ClusterNode("i", "n", 16, 2), ClusterNode("i", "n", 16, 0)
+    assert cluster.part_of(gpus) == Part(8, 1, 0.5)
+    assert workers_of(gpus, Part(8, 1)) == ["n gpu 0", "n gpu 1"]
+    assert (cluster.part_of(cores), workers_of(cores, Part(16))) == (Part(16), ["n"])
+    cluster.cores_each = 5
+    assert cluster.part_of(cores) == Part(5, 0, 1 / 3)
+    assert workers_of(cores, Part(5)) == ["n share 0", "n share 1", "n share 2"]
 
 
 # ---- answers ---------------------------------------------------------------------------------------------------------
@@ -95,8 +97,8 @@ LOSSES = {"runs/0003/seed0.losses.f32": b"\0\0\x80?"}
     ("returned", "words"),
     [
         (Returned(), None),  # it was ended
-        (Returned(DryRun(1.0, None)), "a DryRun in answer to another job"),
-        (Returned(replace(RUN, seed=5)), "a run with seed 5 for one with seed 0"),
+        (Returned(DryRun(1.0, None)), "the result of another job"),
+        (Returned(replace(RUN, seed=5)), "the result of another job"),
         (Returned(scored(1.5), files=LOSSES), None),
         (Returned(scored(None)), None),
         (Returned(scored(1.5)), "none of the losses"),
@@ -201,9 +203,9 @@ def test_an_answer_that_cannot_be_is_no_result_and_its_node_rests(make):
     pool.outcomes["n1"] = [Returned(replace(RUN, seed=99), files={"runs/0003/seed0/log.txt": b"words"})]
     pool.begin("n1", MEASURE)
     (end,) = pool.ended(5.0)
-    assert (end.result, end.lost) == (None, "worker n1: it sent a run with seed 99 for one with seed 0")
+    assert (end.result, end.lost) == (None, "worker n1: it sent the result of another job")
     assert pool.free is None
-    assert "node n1 gets no work for 60 s: it sent a run with seed 99" in pool.news()[-1]
+    assert "node n1 gets no work for 60 s: it sent the result of another job" in pool.news()[-1]
     assert not (pool._runner.folder / "runs").exists()
 
 
