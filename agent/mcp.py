@@ -8,7 +8,6 @@ import inspect
 import json
 import os
 import signal
-import sqlite3
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
@@ -20,9 +19,9 @@ import anyio
 from agent import __version__
 from agent.cli.answer import Answer
 from agent.cli.find import BEST
-from agent.cli.main import command_named
+from agent.cli.main import answer_of, command_named
 from agent.cli.options import NightOptions
-from agent.errors import MachineError, NightError, NightshiftError
+from agent.errors import MachineError, NightError
 from agent.invocation import command_for
 from agent.text import harmless_lines, one_line
 
@@ -53,7 +52,6 @@ STEP_S = 2.0  # between two reports of progress
 UNDER_WAY = ("waiting", "running")
 MOST_CHARS = 40_000  # of a text: clients take some 25,000 tokens of an answer
 LOGS = frozenset({"text", "traceback"})  # their last lines say what happened
-HEAD = ("schema_version", "error", "exit_code")
 SHORT = ("attempt", "commit", "parent", "status", "val_bpb", "gain_bpb", "sure", "description", "source")  # of a row
 Facts = dict[str, Any]
 
@@ -189,27 +187,17 @@ async def _ask(command: str, *values: object, **options: object) -> Facts:
     """Call a command in a thread, and return its facts, also where it fails."""
 
     def call() -> Answer:
-        try:
-            with redirect_stdout(sys.stderr):  # stdout is the protocol's
-                return command_named(command)(*values, **options) or Answer()
-        except NightshiftError as error:
-            return Answer.refused(error)
-        except (OSError, sqlite3.Error) as error:
-            return Answer(error=f"{error}; check its path, owner and permissions", exit_code=2)
+        with redirect_stdout(sys.stderr):  # stdout is the protocol's
+            return answer_of(lambda: command_named(command)(*values, **options), (command,))
 
     return (await anyio.to_thread.run_sync(call)).as_facts()
 
 
 def result_of(answer: Facts) -> CallToolResult:
-    """Return an answer as structured content, and as text for clients that read no other."""
+    """Return an answer as structured content, and as text for clients that read no other: of an error its sentence."""
     shown: Facts = _cut(answer)
-    error = shown["error"]
-    text = json.dumps(
-        {name: value for name, value in shown.items() if not error or name not in HEAD}, ensure_ascii=False
-    )
-    if error:
-        text = f"{error}\n{text}".removesuffix("\n{}")
-    return CallToolResult(content=[TextContent(text=text)], structured_content=shown, is_error=bool(error))
+    text = shown["error"] or json.dumps(shown, ensure_ascii=False)
+    return CallToolResult(content=[TextContent(text=text)], structured_content=shown, is_error=bool(shown["error"]))
 
 
 def _cut(value: Any, *, is_log: bool = False) -> Any:

@@ -35,15 +35,13 @@ def place_meant(tag: str | None = None, place: Place | None = None) -> Place:
     return replace(place, repo=replace(place.repo, root=Path(who.folder).parents[2]))
 
 
-def none_yet(place: Place, **facts: object) -> NothingYet:
-    """Return the error for a place without a night; facts go into its answer."""
+def none_yet(place: Place) -> NothingYet:
+    """Return the error for a place without a night."""
     if is_held(place.repo.common_dir):  # it may be preparing its text first
-        return NothingYet(
-            "a night has just begun here and has no name yet; give the command again in a moment", **facts
-        )
+        return NothingYet("a night has just begun here and has no name yet; give the command again in a moment")
     if any(place.nights.glob(f"*{place.packed('').name}")):
-        return NothingYet(f"the nights here are packed away; see them with: {typed('nights')}", **facts)
-    return NothingYet(f"no night has run here yet; begin with: {typed('run')}", **facts)
+        return NothingYet(f"the nights here are packed away; see them with: {typed('nights')}")
+    return NothingYet(f"no night has run here yet; begin with: {typed('run')}")
 
 
 # ---- a night ---------------------------------------------------------------------------------------------------------

@@ -49,8 +49,7 @@ def init(folder: Path = Path(), /) -> None:
     in_repo = {name: (folder / name).relative_to(root).as_posix() for name in texts}
     is_first = repo.find("HEAD") is None
     if is_first:
-        behind_link = [name for name in texts if (folder / name).parent.resolve() != (folder / name).parent]
-        repo.commit_first([path for name, path in in_repo.items() if name not in (*kept, *behind_link)], MESSAGE)
+        repo.commit_first([path for name, path in in_repo.items() if name not in kept], MESSAGE)
     committed = repo.git("ls-tree", "-r", "-z", "--name-only", "HEAD").split("\0")
 
     print(f"{harmless(str(folder))} has all that a night needs")
@@ -88,13 +87,13 @@ def text_of(skill: str) -> str:
 
 
 def _check_links(folder: Path, names: Iterable[str]) -> None:
-    """Raise NightError where a file would be written through a link that leads out of the folder."""
+    """Raise NightError where a file would be written through a link: it may lead out of the folder."""
     above = {path for name in names for path in (folder / name).parents if path.is_relative_to(folder)} - {folder}
     for path in (*sorted(above), folder / IGNORE):
-        if path.is_symlink() and not path.resolve().is_relative_to(folder):
+        if path.is_symlink():
             raise NightError(
-                f"{path} is a link to {path.readlink()}, and init writes nothing out of its folder; remove it, or "
-                f"begin in another folder: {typed('init', 'night')}"
+                f"{path} is a link to {path.readlink()}, and init writes through none; remove it, or begin in another "
+                f"folder: {typed('init', 'night')}"
             )
 
 

@@ -4,7 +4,6 @@ import os
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -18,7 +17,6 @@ from agent.records import results as ledger
 from agent.records.place import Place, read_night
 from agent.records.shipped import DAMAGED
 from agent.records.summary import summary_of
-from agent.text import budget
 from agent.view import terminal
 from agent.view.answer import ListedNight, NightsAnswer, Stage, plain
 from agent.view.screen import Column, print_folded, print_lines, table_lines, terminal_width
@@ -31,11 +29,9 @@ NIGHT_COLUMNS = (
     Column("night"),
     Column("state"),
     Column("attempts", right=True, rank=3),
-    Column("kept", right=True, rank=4),
     Column("best_bpb", right=True),
     Column("honest gain [95 %]", rank=1),
     Column("size", right=True, rank=2),
-    Column("a run", right=True, rank=5),
     Column("device", rank=6, least=16),
 )
 
@@ -59,8 +55,8 @@ def results(tag: str | None = None, /, *, all: bool = False) -> Answer:
         if tag is not None and tag not in tags:
             raise NightError(f"results.tsv has no night {tag}; see them all with: {typed('results', '--all')}")
         if not tags:
-            raise none_yet(place, tag=shown, rows=[])
-        raise NothingYet(f"no results yet; see: {typed('status')}, {typed('results', '--all')}", tag=shown, rows=[])
+            raise none_yet(place)
+        raise NothingYet(f"no results yet; see: {typed('status')}, {typed('results', '--all')}")
     facts = {"tag": shown, "rows": [typed_row(row) for row in rows]}
     return Answer(facts, lambda: print_lines(terminal.results_lines(rows, terminal_width())))
 
@@ -90,7 +86,7 @@ def nights() -> Answer:
     place = place_meant()
     listed = all_nights(place)
     if not listed:
-        raise none_yet(place, nights=[])
+        raise none_yet(place)
     return Answer(plain(NightsAnswer(tuple(listed))), lambda: _show(listed))
 
 
@@ -110,11 +106,9 @@ def _cells(night: ListedNight) -> tuple[str, ...]:
         night.tag,
         night.state,
         "" if night.attempts is None else f"{night.attempts:,}",
-        "" if night.kept is None else f"{night.kept:,}",
         "" if night.val_bpb is None else f"{night.val_bpb:.6f}",
         "" if honest is None else f"{honest.mean_bpb:.4f} [{honest.low_bpb:.4f}, {honest.high_bpb:.4f}]",
         "" if night.bytes is None else decimal(night.bytes),
-        "" if night.budget_s is None else budget(night.budget_s),
         night.device or "",
     )
 
@@ -137,7 +131,7 @@ def listed(place: Place, tag: str) -> ListedNight:
             from agent.archive.unpack import read_contents  # rarely needed
 
             contents = read_contents(packed)
-            row = msgspec.convert({**contents.summary, "state": Stage.ARCHIVED}, ListedNight)
+            row = msgspec.convert(contents.summary, ListedNight)
             return replace(row, tag=tag, state=Stage.ARCHIVED, started=contents.started, bytes=size)
         record = read_night(place, tag, with_scripts=False)
         who = holder(place.repo.common_dir)
@@ -146,12 +140,6 @@ def listed(place: Place, tag: str) -> ListedNight:
         return ListedNight.of(summary_of(replace(record, noise=None)), state, size)
     except (NightError, OSError, *DAMAGED) as error:
         return ListedNight(tag, Stage.DAMAGED, bytes=size, damage=str(error))
-
-
-def told_of(place: Place, tag: str) -> dict[str, Any]:
-    """Return what a packed night says of itself: the facts of its row."""
-    facts: dict[str, Any] = plain(listed(place, tag))
-    return {name: value for name, value in facts.items() if name not in ("state", "bytes", "damage")}
 
 
 def size_of(path: Path) -> int | None:

@@ -104,19 +104,15 @@ def without_json(words: Sequence[str]) -> tuple[tuple[str, ...], bool]:
 
 def _answer(words: Sequence[str], given: Sequence[str], is_json: bool) -> Answer:
     """Return how a command line ends, and show it to people where no program asked for it."""
-    try:
+
+    def act() -> Answer:
         answer = _acted(words, is_json)
         if not is_json:
             answer.show()
         sys.stdout.flush()
-    except BrokenPipeError:
-        raise
-    except NightshiftError as error:
-        answer = Answer.refused(error)
-    except KeyboardInterrupt:  # before a night has begun; a running one takes Ctrl-C as a wish
-        answer = Answer({"state": "unfinished"}, error="interrupted before anything was begun", exit_code=130)
-    except (NightHalted, OSError, sqlite3.OperationalError) as error:
-        answer = Answer(error=_in_words(error, given), exit_code=2)
+        return answer
+
+    answer = answer_of(act, given)
     if (sentence := answer.error) is not None:
         if answer.facts.get("state") == "unfinished":
             answer = replace(answer, facts={"go_on_with": typed(*given), **answer.facts})
@@ -126,6 +122,23 @@ def _answer(words: Sequence[str], given: Sequence[str], is_json: bool) -> Answer
             more = f"; go on with: {answer.facts['go_on_with']}" if "go_on_with" in answer.facts else ""
             print_folded(f"nightshift: {sentence}{more}".split("\n"), stderr=True)
     return answer
+
+
+def answer_of(act: Callable[[], Answer | None], given: Sequence[str]) -> Answer:
+    """Call a command, and return its answer, also where it fails for a reason that its user can repair.
+
+    given: the words of the command line, which an error repeats where the same command goes on.
+    """
+    try:
+        return act() or Answer()
+    except BrokenPipeError:
+        raise
+    except NightshiftError as error:
+        return Answer.refused(error)
+    except KeyboardInterrupt:  # a running night takes Ctrl-C as a wish
+        return Answer({"state": "unfinished"}, error="interrupted", exit_code=130)
+    except (NightHalted, OSError, sqlite3.OperationalError) as error:
+        return Answer(error=_in_words(error, given), exit_code=2)
 
 
 def _in_words(error: NightHalted | OSError | sqlite3.OperationalError, given: Sequence[str]) -> str:

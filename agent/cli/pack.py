@@ -11,7 +11,7 @@ from agent.archive.pack import pack as write_file
 from agent.archive.unpack import unpack as read_file
 from agent.archive.unpack import work_folder
 from agent.cli.find import known_tag
-from agent.cli.lists import told_of
+from agent.cli.lists import listed
 from agent.cli.options import SCRIPT
 from agent.errors import NightError
 from agent.experiment import Status, incumbent
@@ -27,6 +27,7 @@ from agent.records.terms import as_words
 from agent.runs.runner import WEIGHTS
 from agent.sandbox.environment import TMP
 from agent.text import counted
+from agent.view.answer import plain
 from agent.view.screen import print_folded
 
 LOSSES = ".f32"
@@ -66,7 +67,7 @@ def pack(
         file = place.packed(tag) if remove else (out or Path(f"nightshift-{tag}.tar.gz")).expanduser()
         with Journal.read(place.journal(tag)) as journal:
             is_left_out = left_out(journal, weights or ("all" if remove else "best"))
-        summary = told_of(place, tag)
+        summary = plain(listed(place, tag))
         if remove:
             write_ledger(place)  # whose rows stay when the journal is away
         print(f"packing night {tag} …", flush=True)

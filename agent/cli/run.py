@@ -5,7 +5,6 @@ import statistics
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 
 import psutil
@@ -21,11 +20,11 @@ from agent.invocation import typed
 from agent.judging.judges import judge_in_words
 from agent.lab.corpus import DATASETS
 from agent.night.dawn import confirm_night, is_interrupted
-from agent.night.limits import Limits, clock, pace_words
+from agent.night.limits import Limits, pace_words
 from agent.night.loop import run_night
 from agent.night.opening import Request, committed, open_context
-from agent.night.state import NightContext, State
-from agent.pools.leases import BUSY_SHARE, gpu_in_use, gpus_of_machine, gpus_unused, leases_of_night, ranges
+from agent.night.state import NightContext
+from agent.pools.leases import BUSY_SHARE, gpu_in_use, gpus_of_machine, gpus_unused, leases_of_night
 from agent.proposers.queue import Queue
 from agent.proposers.registry import ideas_from
 from agent.records.place import place_of_night
@@ -36,7 +35,7 @@ from agent.text import counted
 from agent.view.answer import plain
 from agent.view.screen import print_folded, print_lines, print_next, terminal_width
 from agent.view.terminal import tried_lines
-from agent.view.words import dawn_lines
+from agent.view.words import dawn_lines, left_words
 from agent.view.workers import crew_of
 
 LOOK_S = 0.5  # how long the machine is looked at
@@ -123,13 +122,16 @@ def _facts(context: NightContext) -> Iterator[tuple[str, str]]:
     """Yield each fact with its name."""
     night, runner, place, state = context.runner.night, context.runner, context.place, context.state()
     terms, leases = night.terms, leases_of_night(night)
+    drains = all(source.is_person for source in context.sources)
     others = [tag for tag in place.tags() if tag != night.tag]
     if others and not state.attempts:
         go_on = typed("run", "--tag", others[-1])
         yield "before", f"{others[-1]} was the last night here; to go on with that one instead: {go_on}"
     yield "script", str(place.script_path)
     yield "device", f"{night.device} ({night.device_kind})"
-    yield "budget", f"{night.budget_s:g} s of training a run; {_until(context, state)}"
+    limits = left_words(context.limits.left(state.proposals))
+    until = f"left: {', '.join(limits)}" if limits else "until the queue is empty" if drains else "until stopped"
+    yield "budget", f"{night.budget_s:g} s of training a run; {until}"
     if is_look(night.budget_s):
         yield "scores", "of a quarter of the validation text, as a run is shorter than a minute: a first look"
     dawn_runs = context.limits.runs_at_dawn(replace(state.pace, workers=terms.workers))
@@ -146,43 +148,26 @@ def _facts(context: NightContext) -> Iterator[tuple[str, str]]:
         yield "power", f"on battery at {battery.percent:.0f}%: runs get fewer steps; connect the charger"
     yield "data", f"{night.data} (protocol {night.protocol})"
     yield "judge", judge_in_words(terms.judge)
-    yield "ideas", "the queue alone" if _drains(context) else ideas_from(terms)
+    yield "ideas", "the queue alone" if drains else ideas_from(terms)
     yield "sandbox", runner.box.name
     for gap in runner.box.uncovered:
         yield "", f"not covered: {gap}"
     yield "logs", str(runner.folder / "runs")
 
 
-def _drains(context: NightContext) -> bool:
-    return all(source.is_person for source in context.sources)
-
-
-def _until(context: NightContext, state: State) -> str:
-    limits, left = context.limits, context.limits.left(state.proposals)
-    until = [f"{counted(limits.experiments, 'experiment')} after attempt 0"] if limits.experiments else []
-    if limits.hours and left.seconds is not None:
-        until += [f"{counted(limits.hours, 'hour')}, until {clock(datetime.now(), left.seconds)}"]
-    if _drains(context):
-        until.append("until the queue is empty")
-    return ", ".join(until) or "until stopped"
-
-
 def _workers(context: NightContext, leases: Sequence[Lease]) -> list[str]:
     """Return the workers of a cluster, or the part of the machine that each has; of one alone, the other GPUs."""
-    night, terms = context.runner.night, context.runner.night.terms
+    night, terms, names = context.runner.night, context.runner.night.terms, [lease.worker for lease in leases]
+    of = f"up to {limits_of_machine(leases[0].share).memory_bytes / 2**30:.1f} GB of the machine's memory for each"
     if terms.pool == "ray":
-        names = context.pool.workers if context.pool is not None else ()
-        return [f"{len(names)}: {'; '.join(names)}, of the Ray cluster {terms.ray_address or 'on this machine'}"]
-    if leases == (WHOLE,):
+        names = list(context.pool.workers) if context.pool is not None else []
+        of = f"of the Ray cluster {terms.ray_address or 'on this machine'}"
+    elif leases == (WHOLE,):
         with suppress(MachineError):  # without nvidia-smi there is no telling
             gpus = gpus_of_machine() if night.device_kind == "cuda" else ()
             return [f"1; {line}" for line in gpus_unused(gpus, night.tag)]
         return []
-    each = [lease.worker for lease in leases]
-    if leases[0].gpu is not None and leases[0].cores:
-        each = [f"{lease.worker} with the cores {ranges(lease.cores)}" for lease in leases]
-    memory_gb = limits_of_machine(leases[0].share).memory_bytes / 2**30
-    return [f"{len(leases)}: {'; '.join(each)}; up to {memory_gb:.1f} GB of the machine's memory for each"]
+    return [f"{len(names)}: {'; '.join(names)}; {of}"]
 
 
 def busy_lines(night: Night, leases: Sequence[Lease] = (WHOLE,)) -> list[str]:

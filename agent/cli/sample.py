@@ -7,7 +7,6 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from agent.cli.answer import Answer
 from agent.cli.find import BEST, attempt_meant
 from agent.cli.options import PositiveInt, Seed
 from agent.errors import NightError
@@ -25,7 +24,7 @@ def sample(
     tokens: PositiveInt = 200,
     temperature: Annotated[float, Parameter(validator=Number(gte=0, lte=10))] = 0.8,
     seed: Seed | None = None,
-) -> Answer | None:
+) -> None:
     """Continue a text with the weights that a night kept, in the night's sandbox.
 
     The model has read little and knows nothing: look at its text to see what it has learnt. Ctrl-C ends it.
@@ -43,13 +42,9 @@ def sample(
     place.check_own(record.tag)
     weights = weights_of(place, record.tag, chosen.number)
     seed = secrets.randbits(32) if seed is None else seed
-    try:
-        with like_ctrl_c():
-            more = continue_text(
-                record.night, place.folder(record.tag), weights.attempt.proposal.script, weights.path, text,
-                tokens=tokens, temperature=temperature, seed=seed,
-            )  # fmt: skip
-    except KeyboardInterrupt:
-        return Answer(exit_code=130)
+    with like_ctrl_c():
+        more = continue_text(
+            record.night, place.folder(record.tag), weights.attempt.proposal.script, weights.path, text,
+            tokens=tokens, temperature=temperature, seed=seed,
+        )  # fmt: skip
     print(f"{harmless_lines(text)}{more}")
-    return None

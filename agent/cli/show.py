@@ -4,7 +4,6 @@ import re
 
 from agent.cli.answer import Answer
 from agent.cli.find import BEST, Meant, attempt_meant, not_here, script_of
-from agent.cli.options import Seed
 from agent.errors import NightError, NothingYet
 from agent.experiment import Attempt, Ending, attempt_ref
 from agent.invocation import typed
@@ -47,7 +46,6 @@ def show(
     diff: bool = False,
     script: bool = False,
     log: bool = False,
-    seed: Seed | None = None,
 ) -> Answer:
     """Tell everything about one attempt, or compare two.
 
@@ -59,8 +57,7 @@ def show(
         other: the attempt to compare it with
         diff: show its edit instead; of two, how the script of the first becomes that of the second
         script: print its script instead
-        log: show the end of its training log instead
-        seed: with --log: of the run with this seed (default: last)
+        log: show the end of the training log of its last run instead
     """
     if other is not None:
         if script or log:
@@ -69,8 +66,6 @@ def show(
         return _edit_between(*both) if diff else _compared(*both)
     if sum((diff, script, log)) > 1:
         raise NightError("--diff, --script and --log exclude each other; give one of them")
-    if seed is not None and not log:
-        raise NightError("--seed chooses a log; add --log")
     place, record, chosen = attempt_meant(attempt)
     if diff:
         return _edit(place, record, chosen)
@@ -78,7 +73,7 @@ def show(
         text = script_of(place, record, chosen)
         return Answer(plain(ScriptAnswer(record.tag, chosen.number, text)), lambda: print(text, end=""))
     if log:
-        return _log(place, record, chosen, seed)
+        return _log(place, record, chosen)
     return _all(place, record, chosen)
 
 
@@ -114,25 +109,25 @@ def _all(place: Place, record: Record, attempt: Attempt) -> Answer:
         print_lines(
             terminal.attempt_lines(record, attempt, folder if record.is_here else None, width, running=is_running)
         )
-        more = {} if answer.gain is None else {"over #0": f"{interval_words(answer.gain)}, by the night's own scores"}
+        more = []
+        if answer.gain is not None:
+            more.append(("over #0", f"{interval_words(answer.gain)}, by the night's own scores"))
         if answer.dawn is not None and answer.dawn.honest is not None:
-            more["at dawn"] = f"{interval_words(answer.dawn.honest)} for #{answer.dawn.champion}, on fresh seeds"
-        for name, value in more.items():
-            print_lines(terminal.fact_lines(name, value, width))
+            of_dawn = f"{interval_words(answer.dawn.honest)} for #{answer.dawn.champion}, on fresh seeds"
+            more.append(("at dawn", of_dawn))
         if answer.weights is not None:
-            print_lines(terminal.fact_lines("weights", answer.weights, None))
+            more.append(("weights", answer.weights))
+        for name, value in more:
+            print_lines(terminal.fact_lines(name, value, width))
 
     return Answer(plain(answer), print_all)
 
 
-def _log(place: Place, record: Record, attempt: Attempt, seed: int | None) -> Answer:
-    """Return the end of the training log of a run; raise NightError where it has none."""
-    runs = [run for run in attempt.runs if seed in (None, run.seed)]
-    if not runs:
-        seeds = ", ".join(map(str, dict.fromkeys(run.seed for run in attempt.runs))) or "none yet"
-        which = "run" if seed is None else f"run with seed {seed}"
-        raise NightError(f"attempt {attempt.number} of night {record.tag} has no {which}; there are: {seeds}")
-    seed = runs[-1].seed
+def _log(place: Place, record: Record, attempt: Attempt) -> Answer:
+    """Return the end of the training log of the last run; raise NightError where there is none."""
+    if not attempt.runs:
+        raise NothingYet(f"attempt {attempt.number} of night {record.tag} has no run yet, and so no log")
+    seed = attempt.runs[-1].seed
     text = log_tail(place, record.tag, attempt.number, seed, LOG_LINES)
     if text is None:
         see = typed("show", f"{record.tag}:{attempt.number}")

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from agent.cli.answer import Answer
 from agent.cli.find import BEST, EXPERIMENTS, attempt_meant, here, night_in, script_of
-from agent.cli.options import SCRIPT
 from agent.errors import NightError, NothingYet, RepoError, ScriptError
 from agent.experiment import attempt_ref
 from agent.files import check_plain, write_plain
 from agent.git import Repo
+from agent.invocation import typed
 from agent.records.place import Place
 from agent.records.record import Record
 from agent.script.contract import check_script, read_text
@@ -21,7 +21,7 @@ from agent.view.answer import TakeAnswer, plain
 from agent.view.screen import print_folded
 
 
-def take(attempt: str = BEST, /, *, script: Path | None = None) -> Answer:
+def take(attempt: str = BEST, /) -> Answer:
     """Put an attempt's script into the working tree.
 
     best: the one that dawn confirmed, or else the one that was kept last; confirmed: dawn's alone; a number: any
@@ -30,24 +30,20 @@ def take(attempt: str = BEST, /, *, script: Path | None = None) -> Answer:
 
     Args:
         attempt: as in best (default), confirmed, 4, wide:4, wide:best
-        script: write it there (default: where the night has it)
     """
-    root = here().repo.root.resolve()
-    if script is not None and not script.parent.resolve().is_relative_to(root):
-        raise NightError(f"{script} is not in {root}, and take writes there only; name a file there with --script")
-    place = here(script or SCRIPT)
+    place = here()
     if ":" not in attempt and not place.tags() and not place.repo.refs(EXPERIMENTS):
         raise NothingYet(f"no night has run here yet: edit {place.script} as it stands, and try it")
     source, record, chosen = attempt_meant(attempt)
     ref = attempt_ref(record.tag, chosen.number)
     path = record.night.script or place.script
     content = script_of(Place(source.repo, path), record, chosen).encode(errors="surrogateescape")
-    file = place.script_path if script is not None else place.repo.root / path
+    file = place.repo.root / path
     _check(file, place.repo)
-    if script is None and path != place.script and not _is_script(place.repo, path):
+    if path != place.script and not _is_script(place.repo, path):
+        print_it = typed("show", f"{record.tag}:{chosen.number}", "--script")
         raise NightError(
-            f"night {record.tag} has its script in {path}, where no training script is here; name the file to write "
-            f"with --script"
+            f"night {record.tag} has its script in {path}, where no training script is here; print it with: {print_it}"
         )
     before = file.read_bytes() if file.exists() else None
     aside = None
@@ -112,11 +108,9 @@ def _check(file: Path, repo: Repo) -> None:
     """Raise NightError where writing the file would change something outside of the working tree, or no script."""
     root, target = repo.root.resolve(), file.resolve()
     if file.is_symlink() or not target.is_relative_to(root):
-        raise NightError(
-            f"{file} leads to {target}, and take writes plain files in {root} only; name a file there with --script"
-        )
+        raise NightError(f"{file} leads to {target}, and take writes plain files in {root} only; remove the link")
     if any(part.casefold() == ".git" for part in target.relative_to(root).parts):
-        raise NightError(f"{file} lies in git's own folder, where no script is; name the script with --script")
+        raise NightError(f"{file} lies in git's own folder, where no script is; take another night's attempt")
     if file.is_dir() or not file.parent.is_dir():
-        raise NightError(f"{file} is a folder, or lies in none; name the script with --script")
+        raise NightError(f"{file} is a folder, or lies in none; make it a file")
     check_plain(file)

@@ -12,6 +12,7 @@ from pathlib import Path
 from agent.errors import NightError
 from agent.experiment import Attempt
 from agent.files import read_end
+from agent.invocation import typed
 from agent.proposers import queue
 from agent.records.journal import Journal
 from agent.records.place import Place
@@ -59,8 +60,7 @@ def look(place: Place, number: str) -> Try:
         for path, entry in queue.entries(folder):
             if f"t{path.stem}" == number:
                 return _try(place, path, entry)
-    ids = ", ".join(tried.id for tried in latest(place)) or "none"
-    raise NightError(f"there is no try {one_line(number, 40)!r}; the latest are: {ids}")
+    raise NightError(f"there is no try {one_line(number, 40)!r}; see those that are with: {typed('status', '--json')}")
 
 
 def under_way(place: Place) -> list[Try]:

@@ -31,6 +31,7 @@ from agent.text import SAID_CHARS, one_line
 from agent.view.answer import plain
 from agent.view.screen import print_folded
 from agent.view.verdict import answer_of_try, verdict_lines
+from agent.view.words import progress_words
 
 LOG = "drain.log"  # in the queue's folder: what the process says that works on it
 LOG_BYTES = 4000
@@ -66,14 +67,12 @@ def try_edit(
         start: put it into the queue, print its id and return; --wait has the verdict
         only_queue: the same, and start no process: the next night that asks the queue tries it before all else
         wait: for the verdict on a try that was started, by its id
-        for_s: with --wait: return after so many seconds
+        for_s: return after so many seconds, without a verdict where there is none yet
         cancels: take a try out of the queue that is not at work yet, by its id
         tag: the night's name (default: the latest, or a new one where there is none)
     """
     if sum((start, only_queue, wait is not None, cancels is not None)) > 1:
         raise NightError("--start, --queue, --wait and --cancel exclude each other; give one of them")
-    if for_s is not None and wait is None:
-        raise NightError(f"--for {for_s:g} says how long to wait; name the try with --wait ID")
     place = Place.of(night.script)
     where = place_meant(place=place)  # a night that runs in another working tree reads the queue there
     if cancels is not None:
@@ -208,14 +207,12 @@ def _standing(place: Place, tried: Try) -> Answer:
     who = None if before else holder_here(place)
     if who is not None:
         with Journal.read(place.journal(who.tag)) as journal:
-            work = next(iter(journal.work()), None)
+            work, budget_s = next(iter(journal.work()), None), journal.night().budget_s
         if work is not None:
             progress += f", {work.doing} of attempt {work.attempt}"
         if work is not None and work.doing is Doing.TRAINING and work.seed is not None:
             point = read_progress(run_folder(place.folder(who.tag), work.attempt, work.seed) / "out")
-            if point is not None:
-                loss = "" if point.loss is None else f", loss {point.loss:.3f}"
-                progress += f", {point.fraction:.0%} of its budget{loss}"
+            progress = ", ".join([progress, *(() if point is None else progress_words(point, budget_s))])
     return Answer(
         facts | {"progress": progress}, lambda: print_folded([f"{tried.id}: {progress}", f"its verdict: {wait}"])
     )

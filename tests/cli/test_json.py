@@ -125,7 +125,7 @@ def test_a_log_is_that_of_the_training_bounded_and_harmless(night):
     (folder / "log.txt").write_bytes(b"first\nred \x1b[31m\0\n" + b"x" * 1000 + b"\n" + b"last\n")
     folder.with_name("seed0.score").mkdir(exist_ok=True)
     (folder.with_name("seed0.score") / "log.txt").write_text("text of the validation\n")
-    lines = night.nightshift("show", "1", "--log", "--seed", "0").stdout.splitlines()
+    lines = night.nightshift("show", "1", "--log").stdout.splitlines()
     assert (lines[0], lines[1], len(lines[2]), lines[3]) == ("first", "red \\x1b[31m", 300, "last")
 
 
@@ -145,14 +145,12 @@ def only_answer(done: subprocess.CompletedProcess[str]) -> dict[str, object]:
     ("words", "error"),
     [
         ("show worst", "'worst' is no attempt; give its number, best or confirmed"),
-        ("show 1 --seed 0", "--seed chooses a log; add --log"),
-        ("show 1 --log --seed 5", "attempt 1 of night t has no run with seed 5; there are: 0"),
+        ("show 1 --seed 0", "Unknown option: --seed"),
         ("show none:1 --diff", "no night none is known here; there are: t"),
         ("show 1 t", "'t' is no attempt; give its number, best or confirmed"),
         ("results none", "results.tsv has no night none"),
         ("status none --follow", "night none has no journal here; there are: t"),
         ("try --wait t0001 --start", "--start, --queue, --wait and --cancel exclude each other"),
-        ("try -m x --for 5", "--for 5 says how long to wait; name the try with --wait ID"),
         ("doctor --what", "Unknown option: --what"),
         ("report", "report has no --json"),
         ("rnu", "there is no command 'rnu'; similar: nightshift run"),
