@@ -23,8 +23,10 @@ def train(runner: Runner, number: int, script: str, seed: int, *rest: object) ->
     (out / "summary.json").write_text(json.dumps({"slept": slept}))  # which a node sends back
     (runner.run_folder(number, seed) / WEIGHTS).write_bytes(b"")
     summary = Summary(budget_s, budget_s, 1.0, 0.1, 1.0, 500, 0.1, 0)
-    sizes = {"weights_bytes": 4096, "weights": Weights(1000, 4000), "peak_bytes": 1 << 28}
-    return Run(seed, Ending.FINISHED, 0, budget_s, summary, "slept", **sizes), None
+    weights = Weights(1000, 4000)
+    return Run(
+        seed, Ending.FINISHED, 0, budget_s, summary, "slept", weights_bytes=4096, weights=weights, peak_bytes=1 << 28
+    ), None
 
 
 def score(runner: Runner, number: int, script: str, seed: int, *rest: object) -> Score:

@@ -21,7 +21,8 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import kills
@@ -50,6 +51,15 @@ if __name__ == "__main__":
 LIMIT_S = 3600.0
 
 
+@dataclass(frozen=True)
+class Slept:
+    """A run that only slept, by the clock of the day."""
+
+    began: float
+    ended: float
+    memory_mb: float  # of its process
+
+
 def sleeping_copy(to: Path, cores: int, sleep_s: float | None = None) -> Path:
     """Copy the harness to a folder; its runs sleep, for their budget by default, and its machine has so many cores.
 
@@ -59,23 +69,23 @@ def sleeping_copy(to: Path, cores: int, sleep_s: float | None = None) -> Path:
     shutil.copy(measure.ROOT / "prepare.py", to)
     asleep = (measure.HERE / "asleep.py").read_text().replace("SLEEP_S: float | None = None", f"SLEEP_S = {sleep_s}")
     (to / "agent" / "runs" / "asleep.py").write_text(asleep)
-    put_in_place(to / "agent" / "runs" / "execute.py", dict.fromkeys(("train", "score", "audit"), "agent.runs.asleep"))
-    put_in_place(to / "agent" / "lab" / "hardware.py", {"usable_cores": f"lambda: {cores}"})
-    every = tuple((core,) for core in range(cores))
-    put_in_place(
-        to / "agent" / "pools" / "leases.py", {"cores_of_machine": f"lambda: {every}", "pin": "lambda _: None"}
-    )
+    replacements = {
+        "runs/execute.py": dict.fromkeys(("train", "score", "audit"), "from agent.runs.asleep import {}"),
+        "lab/hardware.py": {"usable_cores": f"{{}} = lambda: {cores}"},
+        "pools/leases.py": {
+            "cores_of_machine": f"{{}} = lambda: {tuple((core,) for core in range(cores))}",
+            "pin": "{} = lambda _: None",
+        },
+    }
+    for path, others in replacements.items():
+        module = to / "agent" / path
+        text = module.read_text()
+        for name, other in others.items():
+            if name not in text:
+                raise measure.Failed(f"agent/{path} has no {name} any more, which scale.py wants to replace")
+            text += f"\n{other.format(name)}\n"
+        module.write_text(text)
     return to
-
-
-def put_in_place(module: Path, others: Mapping[str, str]) -> None:
-    """Put something else in the place of a module's functions: a module that has them, or a lambda."""
-    text = module.read_text()
-    for name, other in others.items():
-        if name not in text:
-            raise measure.Failed(f"{module.name} has no {name} any more, whose place scale.py wants to take")
-        text += f"\n{name} = {other}\n" if other.startswith("lambda") else f"\nfrom {other} import {name}\n"
-    module.write_text(text)
 
 
 def night(copy: Path, root: Path, *words: str) -> measure.Watched:
@@ -84,22 +94,21 @@ def night(copy: Path, root: Path, *words: str) -> measure.Watched:
     return measure.watch([sys.executable, "-m", "agent", *words], env=env, cwd=root, limit_s=LIMIT_S)
 
 
-def slept(folder: Path) -> list[tuple[float, float, float]]:
-    """Return when each run of an edit began and ended, and the memory of its process in MB, by their beginnings."""
+def slept(folder: Path) -> list[Slept]:
+    """Return the runs of edits in a night's folder, by their beginnings."""
     files = (file for file in folder.glob("runs/*/seed*/out/summary.json") if file.parts[-4] != "0000")
-    return sorted(tuple(json.loads(file.read_text())["slept"]) for file in files)
+    return sorted((Slept(*json.loads(file.read_text())["slept"]) for file in files), key=lambda run: run.began)
 
 
-def jobs_an_hour(runs: list[tuple[float, float, float]], workers: int, run_s: float) -> float:
+def jobs_an_hour(runs: Sequence[Slept], workers: int, run_s: float) -> float:
     """Return the runs that sleep in an hour, from when all workers have been given work.
 
     At its end a night holds ideas back for merges, and its last workers rest: as many runs as there are workers, the
     last ones, do not count.
     """
-    begins = [began for began, _, _ in runs]
-    if len(runs) < workers or (since := begins[workers - 1]) >= (until := begins[-workers]):
+    if len(runs) < workers or (since := runs[workers - 1].began) >= (until := runs[-workers].began):
         raise measure.Failed(f"{len(runs)} runs of {workers} workers are too few: give more --rounds")
-    asleep_s = sum(max(0.0, min(ended, until) - max(began, since)) for began, ended, _ in runs)
+    asleep_s = sum(max(0.0, min(run.ended, until) - max(run.began, since)) for run in runs)
     return 3600 * asleep_s / run_s / (until - since)
 
 
@@ -118,7 +127,7 @@ def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
         runs = slept(root / "experiments" / "nights" / TAG)
         flat[f"{prefix}jobs_hour_{workers}"] = jobs_an_hour(runs, workers, args.run_s)
         flat[f"{prefix}driver_cpu_s_{workers}"] = watched.cpu_s / attempts
-        flat[f"{prefix}memory_mb_{workers}"] = runs[-1][2]
+        flat[f"{prefix}memory_mb_{workers}"] = runs[-1].memory_mb
     for workers in args.workers[1:] if args.workers[0] == 1 else ():
         one, many = flat[f"{prefix}jobs_hour_1"], flat[f"{prefix}jobs_hour_{workers}"]
         flat[f"{prefix}efficiency_{workers}"] = measure.ratio(measure.ratio(many, one), workers)
