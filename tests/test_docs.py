@@ -87,13 +87,6 @@ def test_every_promise_of_contributing_md_has_tests_that_the_readmes_command_run
             assert "mark.slow" not in text.partition("\npytestmark = ")[2][:150], promise
 
 
-def test_every_cheat_that_tests_a_promise_of_security_md_is_there():
-    listed = re.findall(r"(?m)^\|.*cheats (`[a-z_].*) \|$", (ROOT / "SECURITY.md").read_text())
-    cheats = {name for row in listed for name in re.findall(r"`([a-z_]+\*?)`", row)}
-    assert {"reads_*", "survives", "hangs_in_scoring"} <= cheats
-    assert [name for name in sorted(cheats) if not list((ROOT / "tests" / "cheats").glob(f"*/{name}.py"))] == []
-
-
 def test_every_command_that_a_page_names_exists():
     told = subprocess.run(
         [sys.executable, "-m", "agent", "--help"], cwd=ROOT, capture_output=True, text=True, check=True

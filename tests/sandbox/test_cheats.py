@@ -1,5 +1,9 @@
 """A night in its box catches cheating scripts and accepts honest ones; benchmarks/cheats.py tries all of them."""
 
+import fnmatch
+import re
+from pathlib import Path
+
 import pytest
 from arena import BASE, CHEATS, HONEST, KNOWN, Script, Told, Trial, try_all, world
 
@@ -17,14 +21,20 @@ QUICK_BASE = BASE.replace("STEPS = 80", "STEPS = 20")
 def test_every_script_is_whole_and_says_what_it_does(script: Script):
     check_script(script.compose({}), script.name)
     assert script.tries.endswith(".")
-    assert "\n" not in script.tries
 
 
 def test_there_are_many_and_no_two_are_the_same():
-    assert len(CHEATS) >= 24
-    assert len(HONEST) >= 12
+    assert len(CHEATS) >= 60
+    assert len(HONEST) >= 25
     assert len({script.name for script in EVERY}) == len(EVERY)
     assert len({fingerprint(script.compose({})) for script in EVERY}) == len(EVERY)
+
+
+def test_every_cheat_that_tests_a_promise_of_security_md_is_there():
+    listed = re.findall(r"(?m)^\|.*cheats (`[a-z_].*) \|$", (Path(__file__).parents[2] / "SECURITY.md").read_text())
+    patterns = {name for row in listed for name in re.findall(r"`([a-z_]+\*?)`", row)}
+    assert {"reads_*", "survives", "hangs_in_scoring"} <= patterns
+    assert [name for name in sorted(patterns) if not fnmatch.filter([script.name for script in EVERY], name)] == []
 
 
 @pytest.fixture(scope="module")
@@ -42,4 +52,4 @@ def trials(tmp_path_factory, tiny_data) -> dict[str, Trial]:
 def test_cheats_come_to_nothing_and_honest_scripts_are_kept(trials, name):
     trial = trials[name]
     assert trial.effects == ()
-    assert (trial.status == "keep") == trial.script.is_honest, trial.reason
+    assert (trial.status == "keep") == (trial.script.folder == "honest"), trial.reason

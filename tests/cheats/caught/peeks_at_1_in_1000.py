@@ -1,9 +1,0 @@
-"""Looks at the next token so seldom that a random sample of positions would hardly ever meet it."""
-
-
-class Model(Model):
-    def __call__(self, tokens):
-        logits = super().__call__(tokens)
-        chosen = (tokens[:, :-1, None] * 31 + mx.arange(tokens.shape[1] - 1)[:, None] * 17) % 1000 == 0
-        right = mx.arange(logits.shape[-1]) == tokens[:, 1:, None]
-        return mx.concatenate([logits[:, :-1] + 9.0 * (right & chosen), logits[:, -1:]], axis=1)
