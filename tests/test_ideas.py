@@ -10,7 +10,7 @@ from agent.invocation import PACKAGE, SCRIPT
 from agent.proposers.catalogue.catalogue import applied
 from agent.proposers.catalogue.idea import Idea, read_ideas
 from agent.script.dials import read_dials, set_dials
-from agent.script.merge import undone
+from agent.script.merge import merged
 
 IDEAS, FAULTS = read_ideas(PACKAGE / FOLDER)
 SAMPLE = IDEAS[:: -(-len(IDEAS) // 3)] if IDEAS else ()
@@ -52,7 +52,7 @@ def test_the_table_of_pairs_and_threes_which_only_cuda_has_keeps_the_contract_on
 @pytest.mark.slow
 def test_every_idea_is_undone_exactly_and_the_numbers_that_it_adds_are_dials_that_can_be_searched(edited):
     for idea in IDEAS:
-        assert undone(edited[idea.slug], SHIPPED, edited[idea.slug], "cpu") == SHIPPED, idea.slug
+        assert merged(edited[idea.slug], edited[idea.slug], SHIPPED, "cpu") == SHIPPED, idea.slug
         dials = {dial.name: dial for dial in read_dials(edited[idea.slug], "cpu")}
         added = [dials[name] for name in idea.dials if name in dials]  # a dtype is none that a search could turn
         numbers = [dial for dial in added if isinstance(dial.value, int | float)]

@@ -33,7 +33,7 @@ class Outline:
     """Hold what of an attempt's script tells it apart from others, on the night's kind of device."""
 
     dials: Mapping[str, Any]  # empty if the script cannot be read
-    skeleton: str  # skeleton_of the script, by the Python of the night; "" if it cannot be read
+    skeleton: str  # skeleton_in the script, by the Python of the night; "" if it cannot be read
 
     @classmethod
     def of(cls, script: str, device_kind: str) -> "Outline":

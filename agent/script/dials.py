@@ -18,7 +18,7 @@ import io
 import math
 import re
 import tokenize
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -86,34 +86,27 @@ class Dial:
 # ---- dials and their ranges ------------------------------------------------------------------------------------------
 
 
-def read_dials(source: str, device_kind: str) -> tuple[Dial, ...]:
-    """Return the dials in the order of their lines; raise ScriptError for an unreadable range or preset."""
-    return tuple(_read_dials(source, device_kind, strict=True))
-
-
 @remembered
-def legible_dials(source: str, device_kind: str) -> tuple[Dial, ...]:
-    """Return the dials of a script edited at night, without errors.
+def read_dials(source: str, device_kind: str, *, strict: bool = True) -> tuple[Dial, ...]:
+    """Return the dials in the order of their lines; raise ScriptError for an unreadable range or preset.
 
-    A dial with an unreadable range is not searched; one with an unreadable preset is left out.
+    Not strict, for a script edited at night: a dial with an unreadable range is not searched, and one with an
+    unreadable preset is left out.
     """
-    return tuple(_read_dials(source, device_kind, strict=False))
-
-
-def _read_dials(source: str, device_kind: str, *, strict: bool) -> Iterator[Dial]:
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
     comments = {token.start[0]: token.string for token in tokens if token.type == tokenize.COMMENT}
     skipped = () if strict else (ScriptError,)
+    dials: list[Dial] = []
     for statement in parse(source).body:
-        dial = None
         with suppress(*skipped):
-            dial = _dial_of(statement, device_kind)
-        if dial is not None:
+            if (dial := _dial_of(statement, device_kind)) is None:
+                continue
             name, _, value = dial
             line, span = statement.end_lineno or statement.lineno, None
             with suppress(*skipped):
                 span = _span(comments.get(line, ""), name, value, line)
-            yield Dial(name, value, span, line)
+            dials.append(Dial(name, value, span, line))
+    return tuple(dials)
 
 
 def _constant(statement: ast.stmt) -> tuple[str, ast.expr] | None:
@@ -151,11 +144,9 @@ def _dial_of(statement: ast.stmt, device_kind: str) -> tuple[str, ast.expr, Valu
         return None
 
 
-def searched(
-    source: str, device_kind: str, read: Callable[[str, str], tuple[Dial, ...]] = read_dials
-) -> tuple[Dial, ...]:
-    """Return the dials that a search may turn; raise ScriptError if there is none, or if `read` raises it."""
-    every = read(source, device_kind)
+def searched(source: str, device_kind: str, *, strict: bool = True) -> tuple[Dial, ...]:
+    """Return the dials that a search may turn; raise ScriptError if there is none, or if read_dials raises it."""
+    every = read_dials(source, device_kind, strict=strict)
     if all(dial.span is None for dial in every):
         every = tuple(replace(dial, span=sensible(dial.name, dial.value)) for dial in every)
     dials = {dial.name: dial for dial in every if dial.span is not None and not dial.is_off}  # if set twice, the last
@@ -180,7 +171,7 @@ def sensible(name: str, value: Value) -> Range | Choices | None:
 
 
 # the last bracket of a comment, if nothing but "log" follows it; it gives nothing back, as a line may be long
-RANGE = re.compile(r"([\[{]([^\[\]{}]*+)[\]}]?)(\s*log\w*)?\s*$", re.IGNORECASE)
+RANGE = re.compile(r"([\[{])([^\[\]{}]*+)([\]}]?)(\s*log\w*)?\s*$", re.IGNORECASE)
 
 
 def _span(comment: str, name: str, value: Value, line: int) -> Range | Choices | None:
@@ -191,38 +182,40 @@ def _span(comment: str, name: str, value: Value, line: int) -> Range | Choices |
     match = RANGE.search(comment)
     if match is None:
         return None
-    brackets, inside, log = match.groups()
-    span = _choices(brackets, log) if brackets[0] == "{" else _interval(brackets, log, value)
+    opening, inside, closing, log = match.groups()
     numbers = re.findall(r"(?:^|,)\s*[-+]*\.?\d", inside)
-    if span is None and (log or len(numbers) > 1 or (brackets[0] == "{" and "," in inside)):
+    values = _literals(inside)
+    if opening + closing == "{}" and len(values) > 1 and not log:
+        return Choices(values)
+    if opening + closing == "[]" and _are_bounds(values, log, value):
+        low, high = cast(tuple[float, float], values)
+        return Range(low, high, log is not None, isinstance(value, int))
+    if log or len(numbers) > 1 or (opening == "{" and "," in inside):
         raise ScriptError(f"line {line}: the range {match[0][:80]!r} of dial {name} cannot be read; write {FORMS}")
-    return span
+    return None
 
 
-def _interval(text: str, log: str | None, value: Value) -> Range | None:
-    bounds = _elements(text)
-    if len(bounds) != 2 or not all(map(is_number, (*bounds, value))) or (log or " log").strip() != "log":
-        return None
-    low, high, number = cast(tuple[float, float, float], (*bounds, value))
-    whole = isinstance(value, int)
-    if not (low < high and math.isfinite(high - low)) or (log and (low <= 0 or number < 0)):
-        return None
-    if whole and not (isinstance(low, int) and isinstance(high, int)):
-        return None
-    return Range(low, high, log is not None, whole)
+def _are_bounds(values: tuple[Value, ...], log: str | None, value: Value) -> bool:
+    """Return whether these values are a range of numbers for a dial of this value."""
+    if len(values) != 2 or not all(map(is_number, (*values, value))) or (log or "log").strip() != "log":
+        return False
+    low, high, number = cast(tuple[float, float, float], (*values, value))
+    is_whole = isinstance(low, int) and isinstance(high, int)
+    is_positive = low > 0 and number >= 0
+    return (
+        low < high
+        and math.isfinite(high - low)
+        and (is_positive or not log)
+        and (is_whole or not isinstance(value, int))
+    )
 
 
-def _choices(text: str, log: str | None) -> Choices | None:
-    values = _elements(text)
-    return Choices(values) if len(values) > 1 and log is None else None
-
-
-def _elements(text: str) -> tuple[Value, ...]:
-    """Return the literals of a list or set display in their written order; nothing if text is neither."""
+def _literals(text: str) -> tuple[Value, ...]:
+    """Return literals that commas separate, in their order; nothing if the text is something else."""
     with suppress(SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
-        match parse(text).body:
-            case [ast.Expr(value=ast.List(elts=elements) | ast.Set(elts=elements))]:
-                return tuple(map(ast.literal_eval, elements))
+        match parse(f"[{text}]").body:
+            case [ast.Expr(value=ast.List() as display)]:
+                return tuple(ast.literal_eval(display))
     return ()
 
 
@@ -289,11 +282,6 @@ def fingerprint(source: str) -> str:
     return _hash(statement.digest for statement in _statements(source, ""))
 
 
-def skeleton_of(source: str, device_kind: str) -> str:
-    """Return a hash of a script without the values of its dials: equal for two scripts that differ in those alone."""
-    return _hash(statement.skeleton for statement in _statements(source, device_kind))
-
-
 def values_of(source: str, device_kind: str) -> dict[str, Value]:
     """Return the value of every dial, with or without a range; raise ScriptError if the script cannot be read."""
     return dict(statement.dial for statement in _statements(source, device_kind) if statement.dial)
@@ -307,9 +295,12 @@ def dials_in(script: str, device_kind: str) -> dict[str, Value]:
 
 
 def skeleton_in(script: str, device_kind: str) -> str:
-    """Return skeleton_of a script; "" if it cannot be read."""
+    """Return a hash of a script without the values of its dials: equal for two scripts that differ in those alone.
+
+    It is "" if the script cannot be read.
+    """
     with suppress(ScriptError, SyntaxError, ValueError):
-        return skeleton_of(script, device_kind)
+        return _hash(statement.skeleton for statement in _statements(script, device_kind))
     return ""
 
 
@@ -327,9 +318,7 @@ def plain_value(value: object) -> TypeGuard[Value]:
 
 def only_dials_differ(before: str, after: str, device_kind: str) -> bool:
     """Return whether two scripts differ in values of dials only; False if either cannot be read."""
-    with suppress(ScriptError, SyntaxError):
-        return skeleton_of(before, device_kind) == skeleton_of(after, device_kind)
-    return False
+    return "" != skeleton_in(before, device_kind) == skeleton_in(after, device_kind)
 
 
 def first_with(wanted: str, history: History) -> int | None:

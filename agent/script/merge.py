@@ -10,7 +10,7 @@ import ast
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -64,7 +64,8 @@ def _distance(script: str, other: str) -> int:
 def merged(script: str, base: str, edited: str, device_kind: str) -> str | None:
     """Return the script with the edit base → edited made in it; None where that conflicts or changes nothing.
 
-    A dial that both the script and the edit have turned is a conflict.
+    A dial that both the script and the edit have turned is a conflict. With the edited script as the base, and the base
+    as the edited one, the edit is taken back.
     """
     try:
         text = merge_texts(script, *_sides(script, base, edited, device_kind))
@@ -74,11 +75,6 @@ def merged(script: str, base: str, edited: str, device_kind: str) -> str | None:
     return text if text != script else None
 
 
-def undone(script: str, before: str, after: str, device_kind: str) -> str | None:
-    """Return the script with the edit before → after taken back; None where later edits are in the way."""
-    return merged(script, after, before, device_kind)
-
-
 def without_edits(history: History, best: Attempt, edits: Iterable[int], device_kind: str) -> str | None:
     """Return the script of the best attempt without these edits; None where later edits are in the way."""
     script: str | None = best.proposal.script
@@ -86,7 +82,7 @@ def without_edits(history: History, best: Attempt, edits: Iterable[int], device_
         edit = history[number]
         if script is None or edit.parent is None:
             return None
-        script = undone(script, history[edit.parent].proposal.script, edit.proposal.script, device_kind)
+        script = merged(script, edit.proposal.script, history[edit.parent].proposal.script, device_kind)
     return script
 
 
@@ -143,16 +139,18 @@ def _defined_twice(script: str) -> set[str]:
     """Return the names with two definitions in the module, or in one of its classes."""
     tree = parse(script)
     bodies = [tree.body, *(node.body for node in tree.body if isinstance(node, ast.ClassDef))]
-    return {name for body in bodies for name, times in Counter(_names(body)).items() if times > 1}
+    names = Counter((at, name) for at, body in enumerate(bodies) for node in body if (name := _name(node)))
+    return {name for (_, name), times in names.items() if times > 1}
 
 
-def _names(body: Iterable[ast.stmt]) -> Iterator[str]:
-    for node in body:
-        match node:
-            case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.AnnAssign(target=ast.Name(id=name)):
-                yield name
-            case ast.Assign(targets=[ast.Name(id=name)]):
-                yield name
+def _name(node: ast.stmt) -> str | None:
+    """Return the one name that a statement defines."""
+    match node:
+        case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+            return name
+        case ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]):
+            return name
+    return None
 
 
 # ---- lines -----------------------------------------------------------------------------------------------------------
@@ -241,7 +239,8 @@ def _lines(text: str) -> list[str]:
 
 # What paths a patch names is read to tell what it is about, and nothing is written there: its hunks edit a text.
 EDITED = re.compile(r"^--- (?:[abciow]/)?([^\t\r\n]++).*\n\+\+\+ (?:[abciow]/)?([^\t\r\n]++).*\n(?=@@ )", re.MULTILINE)
-PATCH_HUNK = re.compile(r"^@@ -(\d+)(?:,(\d+))? \+\d+(?:,(\d+))? @@.*\n((?:[ +\\-].*\n|\r?\n)*)", re.MULTILINE)
+# up to a mail's signature
+PATCH_HUNK = re.compile(r"^@@ -(\d+).*\n(?P<lines>(?:(?!-- \r?\n)[ +\\-].*\n|\r?\n)+)", re.MULTILINE)
 MORE_THAN_AN_EDIT = re.compile(r"^(old mode|new mode|new file|deleted file|rename|copy|GIT binary) ", re.MULTILINE)
 
 
@@ -268,32 +267,21 @@ def patched(patch: str, script: str) -> str | None:
     Line ends count only where the script has those of Windows: an editor may have changed the patch's. In Python, since
     git takes ten milliseconds for a patch, and there may be a hundred.
     """
+    patch = patch.rstrip("\r\n") + "\n"
     patch = patch if "\r\n" in script else patch.replace("\r\n", "\n")
     lines = script.split("\n")
     done, grown = 0, 0  # lines that earlier hunks have settled, and by how many the script has grown
-    for hunk in PATCH_HUNK.finditer(f"{patch}\n"):
-        old, new = _old_and_new(hunk)
-        expected = int(hunk[1]) - 1 + grown
+    for hunk in PATCH_HUNK.finditer(patch):
+        hunk_lines = hunk["lines"].removesuffix("\n").split("\n")
+        old, new = ([line[1:] for line in hunk_lines if line[:1] in f" {sign}"] for sign in "-+")  # blanks may be cut
+        start = int(hunk[1]) - 1
         places = [at for at in range(done, len(lines) - len(old) + 1) if lines[at : at + len(old)] == old]
         if not old or not places:
             return None
-        at = min(places, key=lambda place: abs(place - expected))
+        at = min(places, key=lambda place: abs(place - start - grown))
         lines[at : at + len(old)] = new
-        done, grown = at + len(new), at - int(hunk[1]) + 1 + len(new) - len(old)
+        done, grown = at + len(new), at - start + len(new) - len(old)
     return "\n".join(lines)
-
-
-def _old_and_new(hunk: re.Match[str]) -> tuple[list[str], list[str]]:
-    """Return the old and the new lines of a hunk, as many as its head says: a mail's signature may follow."""
-    most_old, most_new = (1 if count is None else int(count) for count in hunk.group(2, 3))
-    old: list[str] = []
-    new: list[str] = []
-    for line in hunk[4].split("\n"):
-        if len(old) < most_old and line[:1] in (" ", "-", ""):
-            old.append(line[1:])
-        if len(new) < most_new and line[:1] in (" ", "+", ""):
-            new.append(line[1:])
-    return old, new
 
 
 def apply_patch(patch: str, script: str, bases: Sequence[tuple[int, str]]) -> str:

@@ -9,7 +9,7 @@ from agent.invocation import ABOVE, SCRIPT
 from agent.proposers.catalogue.catalogue import applied, may_apply
 from agent.proposers.catalogue.idea import Idea, read_idea
 from agent.script.dials import set_dials
-from agent.script.merge import undone
+from agent.script.merge import merged
 
 SHIPPED = (ABOVE / SCRIPT).read_text()
 MLP = "        hidden = kernels.relu_squared(kernels.linear(normed, self.c_fc.weight))\n"
@@ -70,8 +70,8 @@ def test_two_ideas_at_one_place_go_together_and_each_is_undone_exactly(idea_of):
     both = applied(idea_of(other, slug="other"), SCALED, (SHIPPED,), "cpu")
     assert both == changed(SCALED, ("MLP_SCALE\n", "MLP_SCALE\n        hidden = mx.minimum(hidden, HIGHEST)\n"),
                            (SCALE, f"{SCALE}HIGHEST = 9.0\n"))  # fmt: skip
-    assert undone(both, SHIPPED, SCALED, "cpu") == other
-    assert undone(both, SCALED, both, "cpu") == SCALED
+    assert merged(both, SCALED, SHIPPED, "cpu") == other
+    assert merged(both, both, SCALED, "cpu") == SCALED
 
 
 def test_a_look_at_the_lines_of_a_patch_tells_nearly_always_whether_it_applies(idea_of):

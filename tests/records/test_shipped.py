@@ -19,7 +19,7 @@ from agent.records.journal import Journal
 from agent.records.place import Place, known_tags, past_nights, read_night
 from agent.records.record import Outline, likeness
 from agent.records.shipped import ship
-from agent.script.dials import skeleton_of
+from agent.script.dials import skeleton_in
 from agent.view.answer import plain
 
 SCRIPT = "DEPTH = 4\nWIDTHS = (1, (2.5, None))\nODD = {1}\nNAME = 'a'\n"
@@ -69,7 +69,7 @@ def test_a_record_says_what_its_journal_says(place):
     assert outlines[0] == {"DEPTH": 4, "WIDTHS": (1, (2.5, None)), "NAME": "a"}  # no set: JSON has none
     assert outlines[2:4] == [{"DEPTH": 4, "NEW": "\ud800"}, {}]
     assert here.outlines[3] == Outline({}, "")
-    assert here.outlines[0].skeleton == here.outlines[1].skeleton == skeleton_of(SCRIPT, "cpu")
+    assert here.outlines[0].skeleton == here.outlines[1].skeleton == skeleton_in(SCRIPT, "cpu")
     assert here.turned[1] == {"DEPTH": (4, 6)}
     shipped_alone(place, "u")
     (there,) = past_nights(place, "t")

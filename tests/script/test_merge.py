@@ -6,7 +6,7 @@ from nights import unigram
 
 from agent.errors import ScriptError
 from agent.experiment import Attempt, Status
-from agent.script.merge import Conflict, basis_of, carried, merge_texts, undone, without_edits
+from agent.script.merge import Conflict, basis_of, carried, merge_texts, merged, without_edits
 
 DIALS = unigram()
 START = unigram(JITTER=0.05, SHARPNESS=0.5)
@@ -16,26 +16,26 @@ SHARPER = unigram(JITTER=0.05, SHARPNESS=0.6)
 def test_a_dial_is_turned_back_though_its_neighbours_were_turned_later():
     after = unigram(SMOOTHING=2.0)
     script = unigram(SMOOTHING=2.0, SHARE=0.5, SHARPNESS=0.9)
-    assert undone(script, DIALS, after, "cpu") == unigram(SHARE=0.5, SHARPNESS=0.9)
+    assert merged(script, after, DIALS, "cpu") == unigram(SHARE=0.5, SHARPNESS=0.9)
 
 
 def test_a_dial_that_was_turned_again_is_no_longer_the_edits():
-    assert undone(unigram(SMOOTHING=3.0), DIALS, unigram(SMOOTHING=2.0), "cpu") is None
+    assert merged(unigram(SMOOTHING=3.0), unigram(SMOOTHING=2.0), DIALS, "cpu") is None
     both = unigram(SMOOTHING=2.0, SHARE=0.5)
-    assert undone(unigram(SMOOTHING=2.0, SHARE=1.0), DIALS, both, "cpu") is None
+    assert merged(unigram(SMOOTHING=2.0, SHARE=1.0), both, DIALS, "cpu") is None
 
 
 def test_lines_are_taken_back_around_later_edits():
     after = DIALS.replace("time.sleep(0.02)", "time.sleep(0.03)")
     script = after.replace("SHARE = 0.25", "SHARE = 0.5").replace("# (V,)", "# (V,), float32")
     expected = script.replace("time.sleep(0.03)", "time.sleep(0.02)")
-    assert undone(script, DIALS, after, "cpu") == expected
+    assert merged(script, after, DIALS, "cpu") == expected
 
 
 def test_lines_that_a_later_edit_has_changed_cannot_be_taken_back():
     after = DIALS.replace("time.sleep(0.02)", "time.sleep(0.03)")
     script = after.replace("time.sleep(0.03)", "time.sleep(0.03 + 0.01)")
-    assert undone(script, DIALS, after, "cpu") is None
+    assert merged(script, after, DIALS, "cpu") is None
 
 
 def test_several_edits_are_taken_out_of_the_champion_the_latest_first():

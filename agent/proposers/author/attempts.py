@@ -11,7 +11,7 @@ from agent.experiment import NOT_BELIEVED, Attempt, Ending, History, Interval, K
 from agent.judging.failures import stopped_early, too_slow, training_failure
 from agent.proposers.author.excerpts import harmless_code, quoted
 from agent.proposers.briefing import Briefing, Curve
-from agent.script.dials import Value, dials_in, legible_dials, only_dials_differ, show
+from agent.script.dials import Value, dials_in, only_dials_differ, read_dials, show
 from agent.text import diff_lines, one_line
 
 FAILURES = frozenset({*NOT_BELIEVED, Kind.CRASHED, Kind.TOO_SLOW, Kind.IGNORES_SEED})
@@ -154,7 +154,7 @@ MOST_AT_ONCE = 3  # dials of one edit: with more, its verdict says little about 
 def turned_dials(briefing: Briefing) -> dict[str, tuple[str, list[str]]]:
     """Return the incumbent's dials that have a range, all where none has: its value, and what came of each turn."""
     kind = briefing.night.device_kind
-    dials = legible_dials(briefing.parent.proposal.script, kind)
+    dials = read_dials(briefing.parent.proposal.script, kind, strict=False)
     turns = defaultdict[str, list[str]](list)
     for attempt in briefing.history:
         old, new = (dials_in(script, kind) for script in _scripts(attempt, briefing))

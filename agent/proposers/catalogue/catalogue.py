@@ -126,7 +126,7 @@ def may_apply(patch: str, script: str) -> bool:
     a second, and there may be a hundred ideas.
     """
     text = _gist(script)
-    changes = (change for hunk in PATCH_HUNK.finditer(f"{patch}\n") for change in CHANGE.finditer(f"\n{hunk[4]}"))
+    changes = (change for hunk in PATCH_HUNK.finditer(f"{patch}\n") for change in CHANGE.finditer(f"\n{hunk['lines']}"))
     return all(any(_gist(part) in text for part in _old(change)) for change in changes)
 
 

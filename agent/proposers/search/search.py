@@ -25,7 +25,7 @@ from agent.proposers.search.evidence import Evidence, evidence_of
 from agent.proposers.search.space import Axis, Coordinates, turned
 from agent.proposers.source import Around, Source
 from agent.records.record import Record
-from agent.script.dials import Dial, Value, fingerprint, first_with, legible_dials, searched, set_dials, show
+from agent.script.dials import Dial, Value, fingerprint, first_with, searched, set_dials, show
 from agent.text import counted
 
 SOURCE = "search"
@@ -62,7 +62,7 @@ class Search(Source):
 
     def ideas(self, briefing: Briefing) -> list[Proposal]:
         script, kind = briefing.parent.proposal.script, self._device_kind
-        axes, here = _axes(searched(script, kind, legible_dials))
+        axes, here = _axes(searched(script, kind, strict=False))
         evidence = evidence_of(axes, briefing, kind, self._earlier)
         seed = random.Random(f"{self._seed} {briefing.number} {len(briefing.refused)}").getrandbits(64)
         rng = np.random.default_rng(seed)
