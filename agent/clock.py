@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 SLEEP_TOLERANCE_S = 2.0  # a run that slept longer has lost part of its budget and does not count
@@ -38,10 +39,10 @@ class Stopwatch:
 def clocks(platform: str) -> tuple[Clock, Clock]:
     """Return a clock that stops while the machine sleeps, and one that runs on; the same one if only one is known."""
     names = {"linux": ("CLOCK_MONOTONIC", "CLOCK_BOOTTIME"), "darwin": ("CLOCK_UPTIME_RAW", "CLOCK_MONOTONIC_RAW")}
-    match [getattr(time, name, None) for name in names.get(platform, ())]:
-        case [int(awake), int(always)]:
-            return lambda: time.clock_gettime(awake), lambda: time.clock_gettime(always)
-    return time.monotonic, time.monotonic
+    if platform not in names:
+        return time.monotonic, time.monotonic
+    awake, always = (partial(time.clock_gettime, getattr(time, name)) for name in names[platform])
+    return awake, always
 
 
 def boot_id() -> str:

@@ -82,20 +82,15 @@ def remove(path: Path) -> None:
 def replaced_folder(folder: Path) -> Iterator[Path]:
     """Yield an empty folder to fill, which then takes this one's place; if the filling fails, this one stays."""
     folder = folder.resolve()
-    aside, old = (folder.with_name(f".{folder.name}.{word}") for word in ("nightshift-new", "nightshift-old"))
-    if old.exists() and not folder.exists():  # a process was killed between the two renames
-        old.rename(folder)
-    for left in (aside, old):  # by a process that was killed
-        remove(left)
+    aside = folder.with_name(f".{folder.name}.nightshift-new")
+    remove(aside)  # left by a process that was killed
     aside.mkdir(parents=True)
     try:
         yield aside
-        if folder.exists():
-            folder.rename(old)
+        remove(folder)
         aside.rename(folder)
     finally:
         remove(aside)
-    remove(old)
 
 
 def read_plain(path: Path) -> str:

@@ -21,7 +21,7 @@ STARTER = PACKAGE / "starter" if (PACKAGE / "starter").is_dir() else ABOVE  # wh
 
 def typed(*words: str) -> str:
     """Return a command line of this program, with `uv run` before it where uv has started us."""
-    return " ".join([*_uv_run(), "nightshift", *map(_quoted, words)])
+    return shlex.join([*_uv_run(), "nightshift", *words])
 
 
 def typed_python(script: str, *words: str) -> str:
@@ -33,17 +33,9 @@ def _uv_run(*words: str) -> list[str]:
     return ["uv", "run", *words] if "UV_RUN_RECURSION_DEPTH" in os.environ else []
 
 
-def _quoted(word: str) -> str:
-    """Quote a word on one line without control characters, as $'…' of bash and zsh if necessary."""
-    if word.isprintable():
-        return shlex.quote(word)
-    codes = {"\n": "\\n", "\t": "\\t", "\\": "\\\\", "'": "\\'"}
-    return f"$'{''.join(codes.get(char) or (char if char.isprintable() else ascii(char)[1:-1]) for char in word)}'"
-
-
-def command_to_begin(folder: Path | None = None) -> str:
-    """Return the command that makes a folder (default: the current one) one where a night can begin."""
-    return typed("init") if folder is None or folder.resolve() == Path.cwd() else typed("init", str(folder))
+def command_to_begin(folder: Path) -> str:
+    """Return the command that makes a folder one where a night can begin."""
+    return typed("init", *([] if folder.resolve() == Path.cwd() else [str(folder)]))
 
 
 def own_command(*words: str) -> list[str]:

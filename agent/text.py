@@ -12,14 +12,9 @@ from functools import lru_cache
 from itertools import takewhile
 
 # printable according to Unicode, but invisible: fillers, joiners, and selectors of a letter's variant
-INVISIBLE = frozenset(
-    chr(code)
-    for span in ((0x034F, 0x034F), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F), (0x2800, 0x2800),
-                 (0x3164, 0x3164), (0xFE00, 0xFE0F), (0xFFA0, 0xFFA0), (0xE0100, 0xE01EF))
-    for code in range(span[0], span[1] + 1)
-)  # fmt: skip
-
-
+INVISIBLE = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
 ABSURD = 1e9  # no megabytes, millions, seconds, losses or speeds of a run are as many; a script may claim what it likes
 SCORE_DECIMALS = 6
 SAID_CHARS = 200  # of a message by another program, in a sentence of ours
@@ -51,7 +46,7 @@ def paragraphs(text: str, most_chars: int) -> str:
 
 @lru_cache(maxsize=4096)
 def _shown(char: str) -> str:
-    is_seen = (char.isprintable() and char not in INVISIBLE) or char == "\t"
+    is_seen = (char.isprintable() and not INVISIBLE.match(char)) or char == "\t"
     return char if is_seen else ascii(char)[1:-1]
 
 

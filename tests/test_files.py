@@ -98,9 +98,9 @@ def test_what_killed_writers_left_is_swept_and_living_ones_are_left_alone(tmp_pa
     assert [path.exists() for path in (*left, *mine)] == [False, True, True, True]
 
 
-def test_a_folder_whose_replacing_was_killed_between_its_names_comes_back_where_the_next_one_fails(tmp_path):
-    (tmp_path / ".record.nightshift-old").mkdir()
-    (tmp_path / ".record.nightshift-old" / "night.json").write_text("{}")
+def test_a_folder_whose_replacing_fails_stays_as_it_is_without_what_a_killed_process_left(tmp_path):
+    (tmp_path / "record").mkdir()
+    (tmp_path / "record" / "night.json").write_text("{}")
     (tmp_path / ".record.nightshift-new").mkdir()
     with pytest.raises(OSError, match="full"), replaced_folder(tmp_path / "record"):
         raise OSError("full")

@@ -82,7 +82,7 @@ def choose(mode: Mode) -> Box:
 def candidates() -> Iterator["Box | str"]:
     """Yield the boxes of this platform, strongest first; in place of an unusable one yield a sentence that says why."""
     if sys.platform == "darwin":
-        yield no_seatbelt() or Seatbelt()
+        yield Seatbelt()
     elif sys.platform == "linux":
         program = shutil.which("bwrap")
         yield Bubblewrap.on_this_kernel(program) if program else "bubblewrap is not installed (apt install bubblewrap)"
@@ -306,19 +306,6 @@ def profile(read: Sequence[Path], folder: Path) -> str:
     assert read  # a rule without a path would allow every path
     system = " ".join(f'(subpath "{place}")' for place in FRAMEWORKS)
     return PROFILE.format(system=system, readable=" ".join(map(_below, read)), folder=_below(folder))
-
-
-def no_seatbelt(program: str = SANDBOX_EXEC) -> str | None:
-    """Return None if Seatbelt works here, else one sentence that says why not."""
-    try:
-        probe = [program, "-p", "(version 1)(allow default)", "/usr/bin/true"]
-        done = subprocess.run(probe, capture_output=True, text=True, errors="replace", timeout=PROBE_S, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return f"{program} cannot be started ({error})"
-    if done.returncode == 0:
-        return None
-    words = done.stderr.strip() or f"exit code {done.returncode}"
-    return f"Seatbelt starts no sandbox here ({words}), as inside another one: run nightshift from a plain terminal"
 
 
 def _below(path: Path) -> str:

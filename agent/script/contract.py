@@ -14,7 +14,7 @@ from agent.invocation import command_to_begin
 
 MAX_SCRIPT_BYTES = 256 << 10  # ours has 31 KiB; weights hidden in a script are no experiment
 MAX_DEPTH = 100  # of the syntax tree, which other functions read recursively; the standard library's deepest has 33
-MAX_PACKAGE_FILES, MAX_PACKAGE_BYTES = 1000, 256 << 20  # of a package, since every run gets a copy
+MAX_PACKAGE_BYTES = 256 << 20  # since every run gets a copy
 ROOTS = ("prepare.py",)  # imported by the scorer and the probe
 PROGRAM = "agent"  # what a run may import of it, nightshift brings itself: agent/runs/fixed.py
 TOO_DEEP = f"a script is nested more than {MAX_DEPTH} deep; split its longest expression, or its longest chain of elif"
@@ -156,11 +156,10 @@ def _package(folder: Path, package: Path) -> list[Path]:
         if path.is_symlink() and (path.is_dir() or not path.resolve().is_relative_to(folder.resolve())):
             raise ScriptError(f"{path} is a link that leads out of its package; replace it by a copy")
         files += [path] if path.is_file() else []
-        if len(files) > MAX_PACKAGE_FILES:
-            break
-    if len(files) > MAX_PACKAGE_FILES or sum(path.stat().st_size for path in files) > MAX_PACKAGE_BYTES:
-        most = f"{MAX_PACKAGE_FILES:,} files or {MAX_PACKAGE_BYTES >> 20} MiB"
-        raise ScriptError(f"{package} holds more than {most}; every run gets a copy: take data out of it")
+    if sum(path.stat().st_size for path in files) > MAX_PACKAGE_BYTES:
+        raise ScriptError(
+            f"{package} holds more than {MAX_PACKAGE_BYTES >> 20} MiB; every run gets a copy: take data out of it"
+        )
     return files
 
 

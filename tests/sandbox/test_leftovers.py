@@ -151,41 +151,10 @@ def test_no_note_is_left_in_a_keyring(place):
 # ---- the filter of bubblewrap ----------------------------------------------------------------------------------------
 
 only_bubblewrap = pytest.mark.parametrize("place", [bubblewrap], indirect=True, ids=["bubblewrap"])
-PROCESSES = """
-import multiprocessing, tempfile
-
-tempfile.tempdir = "/tmp"  # a socket's path may not be long
-
-def work(x):
-    return x * x
-
-if __name__ == "__main__":
-    for kind in ("fork", "spawn", "forkserver"):
-        context = multiprocessing.get_context(kind)
-        with context.Lock(), context.Pool(2) as pool, context.Manager() as manager:
-            shared, queue = manager.list(pool.map(work, range(4))), context.Queue()
-            queue.put(sum(shared))
-            print(kind, queue.get())
-"""
 FILTERED = """
 print([open(f"/proc/{pid}/status").read().partition("Seccomp:")[2].split()[0] for pid in (1, "self")],
       sorted(os.listdir("/proc/self/fd")))
 """
-
-
-@only_bubblewrap
-def test_locks_queues_pools_and_managers_work(place):
-    assert place.run(PROCESSES) == "forkserver 14"
-
-
-@only_bubblewrap
-def test_programs_that_are_compiled_can_be_started(place):
-    code = """
-import subprocess
-subprocess.run(["cc", "-x", "c", "-o", "program", "-"], input=b"int main() { return 7; }", check=True)
-print(subprocess.run(["./program"]).returncode)
-"""
-    assert place.run(code) == "7"
 
 
 @only_bubblewrap

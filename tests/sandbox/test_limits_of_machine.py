@@ -4,7 +4,6 @@ import dataclasses
 import os
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -16,11 +15,7 @@ from agent.files import remove
 from agent.sandbox.environment import scrubbed_env
 from agent.sandbox.places import View
 from agent.sandbox.process import Outcome, supervise
-from agent.sandbox.watch import (
-    GB,
-    ResourceLimits,
-    memory,
-)
+from agent.sandbox.watch import GB, ResourceLimits, memory
 
 MB = 1 << 20
 PLENTY = ResourceLimits(
@@ -94,12 +89,6 @@ def test_no_kind_of_memory_is_a_place_to_hide(tmp_path, kind):
 # ---- processes -------------------------------------------------------------------------------------------------------
 
 
-def test_too_many_processes_are_counted(tmp_path):
-    said = reason(tmp_path, *shell("for i in $(seq 30); do sleep 60 & done"), processes=20)
-    assert said.endswith(", 20 are allowed")
-    assert 20 < int(said.removeprefix("too many processes: ").partition(",")[0]) <= 40
-
-
 def test_a_fork_bomb_is_dead_within_seconds(tmp_path):
     bomb = """
 import mmap, os, signal
@@ -112,7 +101,7 @@ while True:
     else: signal.pause()
 """
     start_s = time.monotonic()
-    assert "too many processes" in reason(tmp_path, sys.executable, "-c", bomb)
+    assert reason(tmp_path, sys.executable, "-c", bomb).endswith(", 100 are allowed")
     assert time.monotonic() - start_s < 30
     assert [one for one in psutil.process_iter(["cmdline"]) if bomb in (one.info["cmdline"] or [])] == []
 
@@ -122,36 +111,19 @@ while True:
 
 LONG = "d" * 200
 HOARDS = {
-    "files": "mkdir a b; touch $(seq 300); cd b; touch $(seq 300)",
-    "bytes": "head -c 70000000 /dev/zero > big",
-    "endless": f"for i in $(seq 30); do mkdir {LONG}; cd {LONG}; done",
-    "closed": "mkdir a; cd a; touch $(seq 600); cd ..; chmod 000 a",
+    "mkdir a b; touch $(seq 300); cd b; touch $(seq 300)": "more than the 500 files that are allowed",
+    "head -c 70000000 /dev/zero > big": "more than the 0.1 GB that are allowed",
+    f"for i in $(seq 30); do mkdir {LONG}; cd {LONG}; done": "a part that cannot be measured (File name too long)",
 }
 
 
-@pytest.fixture(scope="module")
-def reasons(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Run all hoarding commands together, as a folder is measured once a second; return why each was ended."""
-    folders = {kind: tmp_path_factory.mktemp(kind) for kind in HOARDS}
-    with ThreadPoolExecutor() as pool:
-        said = pool.map(lambda kind: reason(folders[kind], *shell(HOARDS[kind])), HOARDS)
-        found = dict(zip(HOARDS, said, strict=True))
-    for folder in folders.values():
-        remove(folder)  # pytest could not
-    assert [folder for folder in folders.values() if folder.exists()] == []
-    return found
-
-
-def test_too_many_files_are_counted(reasons):
-    assert reasons["files"] == "its folder holds more than the 500 files that are allowed"
-
-
-def test_a_folder_that_is_too_big_is_measured(reasons):
-    assert reasons["bytes"] == "its folder holds more than the 0.1 GB that are allowed"
-
-
-def test_folders_without_end_are_no_place_to_hide(reasons):
-    assert reasons["endless"] == "its folder holds a part that cannot be measured (File name too long)"
+@pytest.mark.parametrize("deed", HOARDS)
+def test_a_folder_beyond_its_limits_is_measured_and_can_be_removed(tmp_path, deed):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    assert reason(folder, *shell(deed)) == f"its folder holds {HOARDS[deed]}"
+    remove(folder)  # pytest could not
+    assert not folder.exists()
 
 
 def test_a_single_file_ends_at_its_limit(tmp_path):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.sandbox.box import FRAMEWORKS, SANDBOX_EXEC, no_seatbelt, profile
+from agent.sandbox.box import FRAMEWORKS, SANDBOX_EXEC, profile
 
 READ, WRITE = Path("/opt/python"), Path("/runs/0001")
 
@@ -86,15 +86,10 @@ def test_it_becomes_only_programs_that_it_could_not_have_written(rules):
 @pytest.mark.parametrize(
     "name",
     [
-        'quote " in it',
         'ends")) (allow default) (allow file-read* (subpath "/',
-        "back\\slash",
         'back\\" and quote',
         "ends with \\",
-        "; comment",
-        "line\nbreak",
-        "(parenthesis",
-        "#| block",
+        "; comment (\nin lines",
         "späte Nächte 漢字",
     ],
 )
@@ -103,23 +98,6 @@ def test_no_name_of_a_folder_changes_the_rules(tmp_path, name, rules):
     hostile = parse(profile([READ], folder))
     assert ("subpath", str(folder)) in allowed(hostile, "file-write*")
     assert [rule[:2] for rule in hostile] == [rule[:2] for rule in rules]
-
-
-# ---- is it usable? ---------------------------------------------------------------------------------------------------
-
-
-def stand_in(folder: Path, script: str) -> str:
-    program = folder / "sandbox-exec"
-    program.write_text(f"#!/bin/sh\n{script}\n")
-    program.chmod(0o755)
-    return str(program)
-
-
-def test_inside_another_sandbox_it_says_so(tmp_path):
-    program = stand_in(tmp_path, "echo 'sandbox-exec: sandbox_apply: Operation not permitted' >&2; exit 71")
-    reason = no_seatbelt(program)
-    assert reason is not None
-    assert "sandbox_apply: Operation not permitted), as inside another one" in reason
 
 
 @pytest.mark.skipif(sys.platform != "darwin", reason="Seatbelt is part of macOS")
