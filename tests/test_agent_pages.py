@@ -2,14 +2,10 @@
 
 import re
 import shlex
-import shutil
-import subprocess
-from pathlib import Path
 
 import pytest
 from json_page import HEAD, tables
-from nights import PROJECT, environment, options_of
-from toolcallers import DONE, ToolCaller
+from nights import PROJECT, options_of
 
 from agent.cli.init import SKILLS, text_of
 from agent.cli.main import COMMANDS, without_json
@@ -60,41 +56,3 @@ def test_every_key_is_one_of_the_page_about_answers_and_every_tool_one_of_the_se
     assert {"error", "exit_code"} <= tables()[HEAD].keys()
     listed = text_of(PAGE).partition("(MCP: ")[2].partition(")")[0]
     assert set(re.findall(r"`([a-z_]+)`", listed)) == TOOLS
-
-
-# ---- the programs themselves -----------------------------------------------------------------------------------------
-
-
-def asked(root: Path, tmp_path: Path, program: str) -> str:
-    """What a program tells its model, played on loopback, about the folder that it was started in."""
-    if shutil.which(program) is None:
-        pytest.skip(f"{program} is not on PATH")
-    (tmp_path / "home" / "codex").mkdir(parents=True)
-    keys = {"ANTHROPIC_API_KEY": "sk-test", "TOY_KEY": "sk-test", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"}
-    env = environment(HOME=str(tmp_path / "home"), CODEX_HOME=str(tmp_path / "home" / "codex"), **keys)
-    with ToolCaller("none", {}) as model:
-        toy = f'{{name="toy", base_url="{model.url}/v1", env_key="TOY_KEY", wire_api="responses"}}'
-        settings = (f"model_providers.toy={toy}", "model_provider=toy", "model=toy")
-        codex = ["exec", "--ephemeral", *(word for setting in settings for word in ("-c", setting)), "Hello"]
-        done = subprocess.run(
-            [program, *(codex if program == "codex" else ["-p", "Hello"])],
-            cwd=root, env=env | {"ANTHROPIC_BASE_URL": model.url}, stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, timeout=180, check=False,
-        )  # fmt: skip
-    assert DONE in done.stdout, done.stdout + done.stderr
-    return str(model.asked)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("program", ["claude", "codex"])
-@pytest.mark.parametrize("is_clone", [False, True])
-def test_claude_code_and_codex_show_their_models_both_pages(grounds, tmp_path, program, is_clone):
-    if is_clone:
-        for name in ("AGENTS.md", *SKILLS):
-            (grounds.root / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(PROJECT / name, grounds.root / name, follow_symlinks=False)
-    else:
-        assert grounds.nightshift("init").returncode == 0
-    shown = asked(grounds.root, tmp_path, program)
-    assert "How does an agent do research with nightshift?" in shown
-    assert "Use it when asked to lower val_bpb" in shown

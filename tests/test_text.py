@@ -2,8 +2,6 @@
 
 import unicodedata
 
-import pytest
-
 from agent.experiment import Proposal
 from agent.text import (
     budget,
@@ -77,22 +75,10 @@ def test_counts_times_and_shares_read_as_a_person_writes_them():
     assert [percent_sure(share) for share in (0.0, 0.5, 0.99, 1.0)] == ["<1%", "50%", "99%", ">99%"]  # never certain
 
 
-@pytest.mark.parametrize(
-    ("hostile", "seen"),
-    [
-        ("a\x1b[2Kb", r"a\x1b[2Kb"),  # wipes the line
-        ("a\rb", r"a\rb"),
-        ("a\x00b", r"a\x00b"),
-        (f"a{chr(0x202E)}b", r"a\u202eb"),  # writes from right to left
-        (f"a{chr(0x200B)}b", r"a\u200bb"),  # has no width
-        ("a\ud800b", r"a\ud800b"),  # no file can hold it
-        ("<b>[red]a[/]", "<b>[red]a[/]"),  # markup is no matter of characters: screens and pages quote it
-    ],
-)
-def test_hostile_text_is_harmless_on_every_way_to_a_screen(hostile, seen):
-    assert harmless(hostile) == seen
+def test_hostile_text_is_harmless_on_every_way_to_a_screen():
+    hostile = f"a\x1b[2J\x00{chr(0x202E)}{chr(0x200B)}\ud800<b>[red]"  # pages and screens quote markup themselves
+    seen = r"a\x1b[2J\x00\u202e\u200b\ud800<b>[red]"
     assert harmless_lines(f"{hostile}\n{hostile}") == f"{seen}\n{seen}"
     assert table_lines([Column("title")], [[hostile]])[1] == seen
     assert fact_lines("title", hostile, 80)[0].plain == f"title       {seen}"
-    if "\r" not in hostile:  # which one_line takes for a blank
-        assert one_line(hostile, 80) == shown(hostile) == seen
+    assert one_line(hostile, 80) == shown(hostile) == seen

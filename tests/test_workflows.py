@@ -19,12 +19,8 @@ def test_every_workflow_follows_the_schema():
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
-def test_every_file_that_a_workflow_names_exists(workflow):
+def test_every_file_that_a_workflow_names_exists_and_every_command_of_ours_is_one(workflow):
     named = set(re.findall(r"(?<![\w/.])(?:tests/)?[\w/]+\.py\b", workflow.read_text()))
     assert {name for name in named if not (PROJECT / name).is_file()} == set()
-
-
-@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
-def test_every_command_of_ours_that_a_workflow_gives_is_one(workflow):
     for words in re.findall(r"nightshift ([a-z].*)", workflow.read_text()):
         assert options_of(*without_json(re.split(r" [|>]", words)[0].split())[0]) is not None

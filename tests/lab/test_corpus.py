@@ -9,7 +9,6 @@ import random
 import re
 import subprocess
 import sys
-import tempfile
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -157,33 +156,6 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError, match=message):
         documents(tmp_path / name)
-
-
-@pytest.fixture
-def closed_folder() -> Iterator[Path]:
-    """Make a folder with a text, and a subfolder that only another user can read."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        folder.chmod(0o755)  # root reads everything, so it becomes nobody meanwhile
-        (folder / "text.txt").write_text("open to all")
-        (folder / "closed").mkdir(mode=0o000)
-        root = os.geteuid() == 0
-        if root:
-            os.seteuid(65534)
-        try:
-            yield folder / "closed"
-        finally:
-            if root:
-                os.seteuid(0)
-            (folder / "closed").chmod(0o755)
-
-
-def test_a_folder_that_cannot_be_read_is_told_of_and_not_called_empty(closed_folder, capsys):
-    assert [path.name for path in find_sources(str(closed_folder.parent), None, closed_folder)] == ["text.txt"]
-    said = f"leaving out 1 folder: for example, {closed_folder} cannot be read (Permission denied)\n"
-    assert capsys.readouterr().err == said
-    with pytest.raises(DataError, match=r"closed cannot be read \(Permission denied\): give a folder with text"):
-        find_sources(str(closed_folder), None, closed_folder)
 
 
 # ---- downloads -------------------------------------------------------------------------------------------------------

