@@ -31,7 +31,6 @@ from agent.view.course import settings
 from agent.view.run_files import LOG_LINES, log_tail
 from agent.view.screen import Column, print_folded, print_lines, table_lines, terminal_width
 from agent.view.verdict import log_of, traceback_of
-from agent.view.words import interval_words
 
 LEAST = 12  # places of a cell
 VERDICT = re.compile(r"[^:;(]+")  # the beginning of the sentence
@@ -109,16 +108,8 @@ def _all(place: Place, record: Record, attempt: Attempt) -> Answer:
         print_lines(
             terminal.attempt_lines(record, attempt, folder if record.is_here else None, width, running=is_running)
         )
-        more = []
-        if answer.gain is not None:
-            more.append(("over #0", f"{interval_words(answer.gain)}, by the night's own scores"))
-        if answer.dawn is not None and answer.dawn.honest is not None:
-            of_dawn = f"{interval_words(answer.dawn.honest)} for #{answer.dawn.champion}, on fresh seeds"
-            more.append(("at dawn", of_dawn))
         if answer.weights is not None:
-            more.append(("weights", answer.weights))
-        for name, value in more:
-            print_lines(terminal.fact_lines(name, value, width))
+            print_lines(terminal.fact_lines("weights", answer.weights, None))
 
     return Answer(plain(answer), print_all)
 

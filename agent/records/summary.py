@@ -35,10 +35,10 @@ def gain_bpb(attempt: Attempt, parent: Attempt | None) -> float | None:
 
     None where one of them has no score, and where that of the attempt is not believed.
     """
-    if attempt.gain_bpb is not None:
-        return attempt.gain_bpb
-    if parent is None or parent.val_bpb is None or attempt.val_bpb is None or attempt.kind in NOT_BELIEVED:
+    if attempt.kind in NOT_BELIEVED:
         return None
+    if attempt.gain_bpb is not None or parent is None or parent.val_bpb is None or attempt.val_bpb is None:
+        return attempt.gain_bpb
     return shown_difference(parent.val_bpb, attempt.val_bpb)
 
 
@@ -116,6 +116,10 @@ class Scored:
     low_bpb: float
     high_bpb: float
     seeds: int  # that have a score
+
+    @property
+    def interval(self) -> Interval:
+        return Interval(self.val_bpb, self.low_bpb, self.high_bpb)
 
     @classmethod
     def of(cls, record: Record, attempt: Attempt | None) -> "Scored | None":

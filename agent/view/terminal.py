@@ -1,7 +1,6 @@
 """Write verdicts, the ledger, and one attempt in full as lines for a terminal."""
 
 import math
-import statistics
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -11,10 +10,10 @@ from agent.experiment import LOCAL, Attempt, Ending, Kind, Run, Status, attempt_
 from agent.proposers.author.attempts import reason_for_author
 from agent.records.record import Record
 from agent.records.results import COLUMNS, Row, lines_of, number_of
-from agent.records.summary import Scored, Share, gain_bpb
+from agent.records.summary import Scored, Share, gain_bpb, gain_of
 from agent.text import SAID_CHARS, counted, duration, harmless, harmless_lines, one_line, percent_sure
 from agent.view.screen import Column, folded, table_lines
-from agent.view.words import BETWEEN, memory, moment, score, scored_words
+from agent.view.words import BETWEEN, interval_words, memory, moment, score
 
 MOST_SHOWN = 10  # edits at the end of a night: all of it has to fit on one screen
 COLOURS = {Status.KEEP: "green", Status.DISCARD: "bright_black", Status.CRASH: "red"}
@@ -132,13 +131,18 @@ def _share(row: Share) -> tuple[str, ...]:
 def measured_facts(record: Record, attempt: Attempt) -> dict[str, str]:
     """Return name → what was measured of an attempt, in words; "" for what is not known."""
     scored, peak_gb = Scored.of(record, attempt), record.memory_gb(attempt)
-    at_dawn = [run.val_bpb for run in attempt.dawn_runs() if run.val_bpb is not None]
     gained_bpb = gain_bpb(attempt, record.parent(attempt))
-    sure = "" if attempt.sure is None else f", {percent_sure(attempt.sure)} sure"
+    over_first = gain_of(Scored.of(record, record.attempt(0)), scored, record.sigma_bpb)
+    dawn, honest = record.findings, ""
+    if dawn is not None and dawn.honest is not None and attempt.number in (dawn.champion, dawn.script):
+        honest = f"{interval_words(dawn.honest)} for #{dawn.champion}, on fresh seeds"
     return {
-        "val_bpb": "" if scored is None else scored_words(scored),
-        "at dawn": score(statistics.fmean(at_dawn)) if at_dawn else "",
-        "gain": "" if gained_bpb is None else f"{score(gained_bpb, '+')} over its parent{sure}",
+        "val_bpb": "" if scored is None else interval_words(scored.interval, sign=""),
+        "seeds": "" if scored is None else str(scored.seeds),
+        "gain": "" if gained_bpb is None else f"{score(gained_bpb, '+')} over its parent",
+        "sure": "" if attempt.sure is None else percent_sure(attempt.sure),
+        "over #0": "" if over_first is None else f"{interval_words(over_first)}, by the night's own scores",
+        "at dawn": honest,
         "parameters": "" if attempt.params is None else f"{attempt.params:,}",
         "memory": "" if peak_gb is None else memory(peak_gb),
         "tokens/s": "" if attempt.tokens_s is None else f"{attempt.tokens_s:,.0f}",

@@ -54,8 +54,7 @@ def ends(interval: Interval, sign: str = "+", said: Callable[[float, str], str] 
 
 def scored_words(scored: Scored) -> str:
     """Return the mean of an attempt's scores with its 95 % interval, and how many there are."""
-    around = Interval(scored.val_bpb, scored.low_bpb, scored.high_bpb)
-    return f"{interval_words(around, sign='')}, mean of {counted(scored.seeds, 'seed')}"
+    return f"{interval_words(scored.interval, sign='')}, mean of {counted(scored.seeds, 'seed')}"
 
 
 def memory(gigabytes: float) -> str:
@@ -127,8 +126,8 @@ def dawn_lines(findings: Findings, history: History, night: Night) -> list[str]:
     lines = [
         f"dawn: #{champion} {history[champion].title}, against the baseline",
         f"  recorded gain   {score(findings.recorded_bpb, '+') or 'none'} (by the night's own scores)",
-        f"  honest gain     {interval_words(findings.honest)} (fresh seeds; the interval covers the choice of seeds)",
-        f"  on the holdout  {interval_words(findings.holdout)} (the same runs on text that no attempt was judged by)",
+        f"  honest gain     {interval_words(findings.honest)} (fresh seeds)",
+        f"  on the holdout  {interval_words(findings.holdout)} (text that no attempt was judged by)",
     ]
     for edit in findings.edits:
         brings = f"brings {interval_words(edit.effect)}"

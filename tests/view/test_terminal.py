@@ -47,8 +47,8 @@ def test_an_attempt_is_told_in_full_and_a_terminal_gets_it_folded_between_words_
     merge = dataclasses.replace(HISTORY[2], proposal=dataclasses.replace(HISTORY[2].proposal, merges=1))
     record = Record(NIGHT, (HISTORY[0], told, merge))
     piped = plain(attempt_lines(record, told, FOLDER))
-    gain = "gain        +0.240000 over its parent, <1% sure"
-    for line in (f"folder      {FOLDER}", f"decision    keep: {REASON}", gain, "merged as   #2"):
+    gain = "gain        +0.240000 over its parent"
+    for line in (f"folder      {FOLDER}", f"decision    keep: {REASON}", gain, "sure        <1%", "merged as   #2"):
         assert line in piped
     lines = plain(attempt_lines(record, told, FOLDER, 60))
     assert f"folder      {FOLDER}" in lines
