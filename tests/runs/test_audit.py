@@ -66,14 +66,6 @@ def test_a_constant_lie_below_the_tolerance_is_found_by_its_mean(rng):
     assert found.failure is not None
 
 
-def test_losses_that_are_too_low_are_found_where_small_ones_above_the_truth_pay_for_them(rng):
-    cheaper = rng.random((ROWS, LENGTH)) < 0.1
-    found = an_audit(rng, np.where(cheaper, 5 * audit.TOLERANCE_NATS, -0.9 * audit.TOLERANCE_NATS))
-    assert found.mean_nats < audit.MEAN_TOLERANCE_NATS
-    assert found.wrong
-    assert not found.passed
-
-
 @pytest.mark.parametrize("answer", [np.nan, np.inf, -np.inf])
 def test_answers_that_are_no_numbers_fail(rng, answer):
     incumbent, committed = losses_of_two_models(rng)

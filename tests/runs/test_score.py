@@ -93,15 +93,12 @@ def test_a_fixed_file_that_has_changed_is_noticed_before_a_score(grounds):
 # ---- size ------------------------------------------------------------------------------------------------------------
 
 
-def of_size(weights_bytes: int | None) -> Run:
-    return dataclasses.replace(first(1.0)[0].runs[0], weights_bytes=weights_bytes)
-
-
 def test_weights_may_be_sixteen_times_those_of_attempt_0():
     most = most_weights_bytes(first(1.0, weights_bytes=100 * MB))
     assert most == 1600 * MB
-    assert too_heavy(of_size(1600 * MB), most) is None
-    assert too_heavy(of_size(1601 * MB), most) == ("its weights have 1,601 MB: more than 1,600 MB are not scored")
+    (fine,), (heavy,) = (first(1.0, weights_bytes=size * MB)[0].runs for size in (1600, 1601))
+    assert too_heavy(fine, most) is None
+    assert too_heavy(heavy, most) == "its weights have 1,601 MB: more than 1,600 MB are not scored"
 
 
 # ---- in a night ------------------------------------------------------------------------------------------------------
