@@ -211,7 +211,6 @@ class Kind(StrEnum):
     FAILED_AUDIT = "failed audit", Status.DISCARD
     QUARANTINED = "quarantined", Status.DISCARD  # its gain is too large to be believed
     QUESTION = "question", Status.DISCARD  # dawn's, and no idea
-    DISCARDED = "discarded", Status.DISCARD  # why is not known: a row of results.tsv is all that is left
 
     CRASHED = "crashed", Status.CRASH
 
@@ -287,13 +286,11 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Idea:
-    """Hold a proposal from when its source has it until it is an attempt, or will never be one."""
+    """Hold a proposal that waits until it is an attempt, or is dropped."""
 
     id: int  # among all ideas of the night, in the order in which they came
     parent: int  # the attempt whose script it edits
     proposal: Proposal
-    attempt: int | None = None  # that it has become
-    dropped: str | None = None  # why it never will be one
 
 
 @dataclass(frozen=True, slots=True)
@@ -407,8 +404,7 @@ class Attempt:
     @cached_property
     def scores_bpb(self) -> tuple[float, ...]:
         """Return the scores of the night's runs; dawn's scores are used for dawn's findings only."""
-        scores = (run.score for run in self.done_runs)
-        return tuple(score.val_bpb for score in scores if score is not None and score.val_bpb is not None)
+        return tuple(run.val_bpb for run in self.done_runs if run.val_bpb is not None)
 
     @property
     def val_bpb(self) -> float | None:

@@ -137,16 +137,9 @@ class Distribution:
         """Return the probability of a gain."""
         return float(self.probability[self.sizes > 0].sum())
 
-    def at(self, sizes: Array) -> Array:
-        """Return the probability of these sizes, by interpolation."""
-        found: Array = np.interp(sizes, self.sizes, self.probability, left=0, right=0) + TINY
-        return found
-
-    def given(self, likelihood: "Distribution | None") -> "Distribution":
-        """Return the posterior, given the likelihood of each size by other evidence, if there is any."""
-        if likelihood is None:
-            return self
-        joint = self.probability * likelihood.at(self.sizes)
+    def given(self, likelihood: "Distribution") -> "Distribution":
+        """Return the posterior, given the likelihood of each size by other evidence."""
+        joint = self.probability * (np.interp(self.sizes, likelihood.sizes, likelihood.probability, 0, 0) + TINY)
         return Distribution(self.sizes, joint / joint.sum())
 
     def interval(self, sigma_bpb: float) -> Interval:

@@ -22,10 +22,10 @@ from agent.experiment import (
     incumbent,
     line_of,
 )
-from agent.judging.belief import Distribution, knowledge_gradient
+from agent.judging.belief import knowledge_gradient
 from agent.judging.failures import fault, trusted
 from agent.judging.judges import price_of
-from agent.judging.noise import Knowledge, distinct_scores, know, measured
+from agent.judging.noise import distinct_scores, know, measured
 
 FRESH = 4  # runs of attempt 0 and of the champion each, before any edit is doubted
 LAST = 2  # runs of the script without all passengers
@@ -95,12 +95,10 @@ class Ablation:
         questions = (attempt for attempt in self.history if attempt.parent == number and attempt.proposal.without)
         return next((attempt for attempt in questions if attempt.proposal.without == edits), None)
 
-    def fresh(self, attempt: Attempt, *, holdout: bool = False) -> dict[int, float]:
-        """Return seed → bits per byte, of the attempt's runs at this dawn."""
-        scores = {run.seed: run.holdout if holdout else run.score for run in attempt.dawn_runs(self.dawn)}
-        return {
-            seed: score.val_bpb for seed, score in scores.items() if score is not None and score.val_bpb is not None
-        }
+    def fresh(self, attempt: Attempt, *, holdout: bool = False) -> tuple[float, ...]:
+        """Return the bits per byte of the attempt's runs at this dawn."""
+        scores = (run.holdout_bpb if holdout else run.val_bpb for run in attempt.dawn_runs(self.dawn))
+        return tuple(val_bpb for val_bpb in scores if val_bpb is not None)
 
     def made(self, attempt: Attempt) -> int:
         """Count the runs of an attempt at this dawn, with those in flight."""
@@ -121,33 +119,25 @@ class Ablation:
             return []  # where seeds move nothing, the night's scores were exact
         posteriors = []
         for edit in chain:
-            number, effect = edit.number, knowledge.effect(edit.number)
+            number, without, effect = edit.number, self.without(edit.number), knowledge.effect(edit.number)
             # without its last edit, the champion is its parent, whose runs are in the belief already
-            if edit is not self.champion:
-                effect = effect.given(self._likelihood(number, knowledge))
-            price = price_of(edit, self.history, knowledge, PRICE)[0]
-            posteriors.append(self._posterior(number, effect, price, knowledge))
+            scores = () if without is None or edit is self.champion else distinct_scores(self._as_seen(without))
+            if scores:
+                effect = effect.given(knowledge.gap(self.champion.number, scores))
+            worths = effect.worths(price_of(edit, self.history, knowledge, PRICE)[0])
+            telling = knowledge_gradient(worths, knowledge.merit(self.champion.number).variance)
+            if without is not None:
+                telling /= 1 + self.in_flight.count(without.number)
+            runs = 0 if without is None else len(self.fresh(without))
+            is_possible = (number,) not in self.impossible and (without is None or fault(without) is None)
+            seen = EditEffect(number, effect.interval(knowledge.sigma_bpb), 1 - effect.sure, runs)
+            posteriors.append(Posterior(seen, float(worths.sum()), telling, is_possible))
         return posteriors
 
     def _as_seen(self, attempt: Attempt) -> Attempt:
         """Return the attempt with this dawn's runs counted as the night's."""
         runs = (replace(run, dawn=0) if run.dawn == self.dawn else run for run in attempt.runs)
         return replace(attempt, runs=tuple(runs))
-
-    def _likelihood(self, edit: int, knowledge: Knowledge) -> Distribution | None:
-        """Return the likelihood of each effect by the runs without an edit; None without any run."""
-        without = self.without(edit)
-        scores = distinct_scores(self._as_seen(without)) if without is not None else ()
-        return knowledge.gap(self.champion.number, scores) if scores else None
-
-    def _posterior(self, number: int, effect: Distribution, price: float, knowledge: Knowledge) -> Posterior:
-        without, worths = self.without(number), effect.worths(price)
-        runs = 0 if without is None else len(self.fresh(without))
-        edit = EditEffect(number, effect.interval(knowledge.sigma_bpb), 1 - effect.sure, runs)
-        telling = knowledge_gradient(worths, knowledge.merit(self.champion.number).variance)
-        telling /= 1 + self.in_flight.count(-1 if without is None else without.number)
-        is_possible = (number,) not in self.impossible and (without is None or fault(without) is None)
-        return Posterior(edit, float(worths.sum()), telling, is_possible)
 
     # ---- the next run ------------------------------------------------------------------------------------------------
 
@@ -228,8 +218,7 @@ class Ablation:
 
     def _gain(self, before: Attempt, after: Attempt, *, holdout: bool = False) -> Interval | None:
         """Return how much lower one attempt's fresh scores are than another's."""
-        old, new = (self.fresh(attempt, holdout=holdout).values() for attempt in (before, after))
-        return Interval.of_scores(old, new)
+        return Interval.of_scores(self.fresh(before, holdout=holdout), self.fresh(after, holdout=holdout))
 
     def _may_replace(self, last: Attempt | None, dropping: Interval | None) -> bool:
         """Return whether the script without passengers may replace the champion: each of its runs has to succeed."""

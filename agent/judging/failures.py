@@ -3,6 +3,7 @@
 import signal
 
 from agent.experiment import PLAUSIBLE_GAIN, Attempt, Decision, Ending, Kind, Run
+from agent.sandbox.process import Outcome
 
 
 def failure(attempt: Attempt) -> str | None:
@@ -19,7 +20,7 @@ def fault(attempt: Attempt) -> str | None:
 
 def stopped_early(attempt: Attempt) -> str | None:
     """Return why a run was stopped early, which is no failure; None if none was."""
-    return next((training_failure(run) for run in attempt.done_runs if run.ending is Ending.HOPELESS), None)
+    return next((process_failure(run) for run in attempt.done_runs if run.ending is Ending.HOPELESS), None)
 
 
 def too_slow(attempt: Attempt) -> str | None:
@@ -31,7 +32,7 @@ def too_slow(attempt: Attempt) -> str | None:
         return "too slow to start or to be scored, in a dry run of a few seconds"
     for run in attempt.counted_runs:
         if run.ending is Ending.OVERRAN:
-            return f"too slow to start or to save: {training_failure(run)}"
+            return f"too slow to start or to save: {process_failure(run)}"
         late = next((score for score in (run.score, run.holdout) if score is not None and score.overran), None)
         if late is not None:
             return f"too slow to be scored: no end after {late.wall_s:.0f} s"
@@ -41,25 +42,25 @@ def too_slow(attempt: Attempt) -> str | None:
 def run_failure(run: Run) -> str | None:
     """Return why a run has no score that counts; None if it has one."""
     if run.score is None:
-        return training_failure(run)
+        return process_failure(run)
     if run.score.val_bpb is None:
         return run.score.failure or "no score"
     is_scored = run.holdout is None or run.holdout.val_bpb is not None
     return None if is_scored else "it has no score on the holdout"  # whose text is not quoted
 
 
-def training_failure(run: Run) -> str | None:
-    """Return how the training failed or was stopped; None if it finished."""
-    lines = run.last_lines.strip().splitlines()
-    match run.ending:
+def process_failure(process: Run | Outcome) -> str | None:
+    """Return how a process that trains or scores failed or was stopped; None if it finished."""
+    lines = process.last_lines.strip().splitlines()
+    match process.ending:
         case Ending.FINISHED:
             return None
         case Ending.EXCEEDED | Ending.HOPELESS:
             return lines[-1]  # which cap, or at what point, in the harness's words
         case Ending.OVERRAN:
-            how = f"still running after {run.wall_s:.0f} s"
+            how = f"still running after {process.wall_s:.0f} s"
         case _:
-            how = _how_it_ended(run.exit_code)
+            how = _how_it_ended(process.exit_code)
     return f"{how}: {lines[-1].strip()[:200]}" if lines else how
 
 

@@ -15,7 +15,7 @@ from rich.console import Console
 from agent.errors import NightError, NightshiftError
 from agent.experiment import Attempt, Ending, Run
 from agent.files import open_plain, read_end, throwaway_folder, write_plain
-from agent.judging.failures import training_failure
+from agent.judging.failures import process_failure
 from agent.proposers.briefing import Phase
 from agent.records.place import Place, read_script
 from agent.runs.fixed import probe
@@ -137,7 +137,7 @@ def measure_phases(runner: Runner, first: Attempt) -> str | None:
     command = [sys.executable, "-P", PROFILER.name, runner.script_name, str(STEPS), str(night.seed)]
     outcome = runner.call(command, folder, limit_s(night.budget_s, first), trains=True)
     run = Run(night.seed, outcome.ending, outcome.exit_code, outcome.wall_s, None, outcome.last_lines)
-    why = training_failure(run)
+    why = process_failure(run)
     measured = read_phases(folder) if why is None else ()
     runner.keep_only(folder)
     if outcome.ending is Ending.STOPPED:

@@ -261,7 +261,7 @@ class Journal:
 
     def _records(self, kind: type[Record], sql: str) -> tuple[Record, ...]:
         with self._legible():
-            return tuple(msgspec.convert(_fields(row), kind) for row in self._db.execute(sql))
+            return tuple(msgspec.convert(_decoded(dict(row)), kind) for row in self._db.execute(sql))
 
     def _attempts(self, number: int | None = None, *, with_scripts: bool = True) -> tuple[Attempt, ...]:
         """Return the attempt of this number, or all, as of one moment: a night may be writing."""
@@ -374,7 +374,7 @@ class Journal:
         self._set_finished("ending = ?, last_lines = ?", (Ending.LOST, why), attempt, seed)
 
     def record_audit(self, attempt: int, seed: int, audit: Audit, split: Split = "validation") -> None:
-        score = _SCORE_ON[split]
+        score = "score" if split == "validation" else split
         self._set_finished(f"{score} = json_set({score}, '$.audit', json(?))", (_json(audit),), attempt, seed)
 
     def _set_finished(self, columns: str, facts: Sequence[object], attempt: int, seed: int) -> None:
@@ -470,11 +470,10 @@ def _connect(path: Path, *, writing: bool) -> sqlite3.Connection:
     except sqlite3.Error as error:
         if disk_is_full(error) or disk_is_broken(error):
             raise
-        if isinstance(error, sqlite3.OperationalError):
-            what, remedy = "cannot be opened", "make it and its folder readable and writable"
-        else:
-            what, remedy = "is not a readable journal", "move its folder away to start again"
-        raise NightError(f"{path} {what} ({error}); {remedy}") from error
+        raise NightError(
+            f"{path} is no journal that can be opened ({error}); make it and its folder readable and writable, or move "
+            f"the folder away to start again"
+        ) from error
     check_format(version, path)
     return database
 
@@ -490,15 +489,9 @@ def check_format(version: int, path: Path) -> None:
 
 # ---- rows and records ------------------------------------------------------------------------------------------------
 
-_SCORE_ON = {"validation": "score", "holdout": "holdout"}
-
-
-def _fields(row: sqlite3.Row) -> dict[str, Any]:
-    """Return the columns of a row by name, JSON decoded."""
-    return _decoded(dict(row))
-
 
 def _decoded(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Return columns by name, JSON decoded."""
     return {
         name: msgspec.json.decode(value) if name in AS_JSON and value is not None else value
         for name, value in columns.items()
@@ -524,11 +517,11 @@ def _insert(table: str, how: str = "INSERT", **columns: object) -> Sql:
 
 
 def _attempt(row: sqlite3.Row, script: str, runs: Sequence[sqlite3.Row], decisions: Sequence[sqlite3.Row]) -> Attempt:
-    fields, last = _fields(row), decisions[-1] if decisions else None
+    fields, last = _decoded(dict(row)), decisions[-1] if decisions else None
     decided = last if last is not None and last["kind"] != Kind.VOID else None
     facts = fields | {
         "proposal": fields | {"script": script},
-        "runs": [_fields(run) for run in runs],
+        "runs": [_decoded(dict(run)) for run in runs],
         "decision": None if decided is None else dict(decided),
         "settled": decided is not None and fields["settled"] == decided["id"],
         "decisions": [{"id": entry["id"], "at": entry["at"], "decision": dict(entry)} for entry in decisions],

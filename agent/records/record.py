@@ -1,6 +1,5 @@
 """All that is recorded of a night, whether its journal, its shipped record or only its commits are here."""
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -132,17 +131,9 @@ class Record:
             attempt.proposal.merges: attempt.number for attempt in self.attempts if attempt.proposal.merges is not None
         }
 
-    @cached_property
-    def asks_for(self) -> Mapping[int, Sequence[Ask]]:
-        """Return attempt → the calls that were made for it."""
-        calls = defaultdict[int, list[Ask]](list)
-        for ask in self.asks:
-            calls[ask.attempt].append(ask)
-        return calls
-
     def usd(self, attempt: Attempt) -> float | None:
         """Return what the proposal of an attempt has cost; None where no cost is known."""
-        costs = [ask.usd for ask in self.asks_for.get(attempt.number, ()) if ask.usd is not None]
+        costs = [ask.usd for ask in self.asks if ask.attempt == attempt.number and ask.usd is not None]
         return sum(costs) if costs else None
 
     def memory_gb(self, attempt: Attempt) -> float | None:

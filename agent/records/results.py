@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from agent.errors import NightError
-from agent.experiment import History, Night, Score, Summary, memory_gb, short
+from agent.experiment import History, Night, Summary, memory_gb, short
 from agent.files import check_plain, read_plain, write_plain
 from agent.records.journal import Journal
 from agent.records.place import Place
@@ -43,7 +43,7 @@ def write_ledger(place: Place, live: tuple[Night, History] | None = None) -> Non
     before = read_plain(place.ledger)
     nights: dict[str, tuple[Night, History]] = {}
     if live is None or not before:
-        read = (_read(place, path) for path in place.nights.glob("*/journal.sqlite"))
+        read = (_read(place, tag) for tag in place.tags())
         nights = {night.tag: (night, history) for night, history in filter(None, read)}
     if live is not None:
         nights[live[0].tag] = live
@@ -53,13 +53,11 @@ def write_ledger(place: Place, live: tuple[Night, History] | None = None) -> Non
         write_plain(place.ledger, after)
 
 
-def _read(place: Place, path: Path) -> tuple[Night, History] | None:
-    """Return the night of a journal; None if it cannot be read, or is an older copy of another folder's."""
-    with suppress(NightError, OSError), Journal.read(path) as journal:
+def _read(place: Place, tag: str) -> tuple[Night, History] | None:
+    """Return the night of this tag; None if its journal cannot be read, or is a copy of another night's."""
+    with suppress(NightError, OSError), Journal.read(place.journal(tag)) as journal:
         night = journal.night()
-        own = place.journal(night.tag)
-        if path == own or not own.exists():
-            return night, journal.outlines()
+        return (night, journal.outlines()) if night.tag == tag else None
     return None
 
 
@@ -111,16 +109,16 @@ def lines_of(night: Night, history: History) -> list[str]:
             cell_of(attempt.started),
             "" if gained_bpb is None else f"{gained_bpb:.6f}",
             _number(decision.sure, 2),
-            _number(_mean(run.score for run in at_dawn), 6),
+            _number(_mean(run.val_bpb for run in at_dawn), 6),
             str(len(at_dawn)) if at_dawn else "",
-            _number(_mean(run.holdout for run in at_dawn), 6),
+            _number(_mean(run.holdout_bpb for run in at_dawn), 6),
         )
         lines.append("\t".join(cells))
     return lines
 
 
-def _mean(scores: Iterable[Score | None]) -> float | None:
-    scored = [score.val_bpb for score in scores if score is not None and score.val_bpb is not None]
+def _mean(scores: Iterable[float | None]) -> float | None:
+    scored = [val_bpb for val_bpb in scores if val_bpb is not None]
     return statistics.fmean(scored) if scored else None
 
 

@@ -13,7 +13,7 @@ from agent.errors import MachineError
 from agent.experiment import BASELINE_TRIES, Audit, DryRun, Ending, Run, Score, Split
 from agent.files import remove
 from agent.judging.early_stop import Bound
-from agent.judging.failures import training_failure
+from agent.judging.failures import process_failure
 from agent.runs.runner import Repeats, Runner, Stopped, beside
 from agent.runs.score import (
     Rows,
@@ -115,7 +115,7 @@ def run_dry(trial: Trial, runner: Runner) -> DryRun:
         run, spoilt = train_in(runner, folder, trial.script, runner.night.seed, budget_s, trial.allowance_s)
         if not repeats.wanted(run.ending, spoilt):
             break
-    failure, overran = training_failure(run), run.ending is Ending.OVERRAN
+    failure, overran = process_failure(run), run.ending is Ending.OVERRAN
     if failure is None:
         try:
             rows = Rows.of_training(runner.night, TRIAL_ROWS)

@@ -24,11 +24,11 @@ from agent.errors import MachineError
 from agent.experiment import MEASURED, Audit, Ending, History, Night, Progress, Run, Score, Split, is_look
 from agent.files import read_end
 from agent.invocation import typed
+from agent.judging.failures import process_failure
 from agent.lab.data import evaluation_rows, load_data
 from agent.runs import audit as auditing
 from agent.runs.fixed import verify_pins
 from agent.runs.runner import WEIGHTS, Repeats, Runner, beside
-from agent.sandbox.process import Outcome
 
 # A forward pass over fixed rows takes seconds on a GPU and under a minute on two CPU cores: after an hour it hangs. An
 # honest model may be three times as slow as attempt 0's, and reading MLX again from a slow disk takes about 20 s.
@@ -244,21 +244,12 @@ def _ask(
     with suppress(OSError):  # a link or a pipe in its place, say
         content = read_end(folder, f"{mode}.f32", 4 * math.prod(shape) + 1)  # raw floats, without a header to parse
     runner.keep_only(folder)
-    if outcome.ending is not Ending.FINISHED:
-        raise Unscored(_how_it_failed(outcome), spent_s, outcome.ending is Ending.OVERRAN, outcome.spoilt)
+    failure = process_failure(outcome)
+    if failure is not None:
+        raise Unscored(f"scoring: {failure}", spent_s, outcome.ending is Ending.OVERRAN, outcome.spoilt)
     if len(content) != 4 * math.prod(shape):
         raise Unscored(f"scoring left no {mode}.f32 of the right size: {math.prod(shape):,} numbers are due", spent_s)
     return np.frombuffer(content, np.float32).reshape(shape), spent_s
-
-
-def _how_it_failed(outcome: Outcome) -> str:
-    lines = outcome.last_lines.strip().splitlines()
-    how = str(outcome.ending)
-    if outcome.ending is Ending.OVERRAN:
-        how = f"was still running after {outcome.wall_s:.0f} s"
-    elif outcome.exit_code is not None and outcome.exit_code < 0:
-        how += f" by signal {-outcome.exit_code}"
-    return f"scoring {how}: {lines[-1][:200] if lines else 'no output'}"
 
 
 def read_committed(path: Path, rows: Rows) -> npt.NDArray[np.float32] | None:

@@ -242,7 +242,6 @@ def learnt_bounds(runner: Runner, history: History, best: Attempt | None) -> tup
 def first_finished(runner: Runner, attempt: Attempt) -> Finished | None:
     """Return the losses and score of an attempt's first run; None without a score or after a failed audit."""
     run = next(iter(attempt.done_runs), None)
-    score = run.score if run is not None else None
-    if run is None or score is None or score.val_bpb is None or (score.audit and not score.audit.passed):
+    if run is None or run.val_bpb is None or run.failure is not None:
         return None
-    return Finished(_losses_of_finished(runner.run_folder(attempt.number, run.seed) / "out"), score.val_bpb)
+    return Finished(_losses_of_finished(runner.run_folder(attempt.number, run.seed) / "out"), run.val_bpb)

@@ -6,7 +6,7 @@ from pathlib import Path
 from agent.experiment import Attempt, Ending, Run, Status, attempt_ref
 from agent.files import open_plain
 from agent.invocation import typed
-from agent.judging.failures import training_failure
+from agent.judging.failures import process_failure
 from agent.proposers.author.attempts import reason_for_author
 from agent.records.place import run_folder
 from agent.records.record import Record
@@ -107,5 +107,5 @@ def traceback_of(folder: Path, attempt: Attempt) -> str | None:
 
 def _telling(attempt: Attempt) -> Run | None:
     """Return the night's run whose training failed, or else the last; None where there is none."""
-    failed = (run for run in attempt.done_runs if training_failure(run) is not None)
+    failed = (run for run in attempt.done_runs if process_failure(run) is not None)
     return next(failed, next(reversed(attempt.done_runs or attempt.runs), None))

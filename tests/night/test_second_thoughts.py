@@ -112,7 +112,7 @@ def test_what_breaks_in_scoring_is_found_before_the_minutes(grounds):
     night(grounds, [BREAKS_AT_THE_END, BEST], Doubtful(), dry_runs=True)
     attempts = grounds.attempts("t")
     assert [one.status for one in attempts] == ["keep", "crash", "keep"]
-    assert attempts[1].decision.reason.startswith("dry run: scoring crashed: KeyError: 'logits'")
+    assert attempts[1].decision.reason.startswith("dry run: scoring: exit code 1: KeyError: 'logits'")
     assert attempts[1].runs == ()
     assert attempts[1].dry_run.wall_s > 0
     assert attempts[1].commit is not None

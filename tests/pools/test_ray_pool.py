@@ -10,7 +10,7 @@ import pytest
 
 from agent.errors import MachineError, NightError
 from agent.experiment import Audit, DryRun, Ending, Night, Run, Score
-from agent.judging.failures import training_failure
+from agent.judging.failures import process_failure
 from agent.pools.cluster import Cluster, ClusterNode, different, usual
 from agent.pools.node import Content, Part, Returned
 from agent.pools.pool import Ended
@@ -252,7 +252,7 @@ def test_a_job_whose_process_is_killed_is_done_again_once_and_then_counts(make):
     (first,) = ended(pool, MEASURE, n1=Killed())
     (last,) = ended(pool, last_try, n1=Killed())
     assert (first.result.ending, last.result.ending) == (Ending.SPOILT, Ending.EXCEEDED)
-    assert training_failure(last.result) == "its process was killed on n1, for the second time"
+    assert process_failure(last.result) == "its process was killed on n1, for the second time"
     pool._weights[3, 0] = b"weights"
     for job, result in ((replace(TRIAL, attempt=3), DryRun(1.0, None)), (AUDIT, PASSED)):
         (end,) = ended(pool, job, n1=[Killed(), Returned(result)])

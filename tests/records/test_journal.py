@@ -150,7 +150,7 @@ def test_every_write_is_flushed_to_the_disk(journal):
 def test_a_file_that_is_no_journal_is_named(path):
     path.parent.mkdir()
     path.write_text("not a database, but long enough to be looked at by SQLite, which wants a hundred bytes of header")
-    with pytest.raises(NightError, match=r"journal.sqlite is not a readable journal"):
+    with pytest.raises(NightError, match=r"journal.sqlite is no journal that can be opened"):
         Journal.resume(path)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import islice
 
 from agent.experiment import NOT_BELIEVED, Attempt, Ending, History, Interval, Kind, Status, kept
-from agent.judging.failures import stopped_early, too_slow, training_failure
+from agent.judging.failures import process_failure, stopped_early, too_slow
 from agent.proposers.author.excerpts import harmless_code, quoted
 from agent.proposers.briefing import Briefing, Curve
 from agent.script.dials import Value, dials_in, only_dials_differ, read_dials, show
@@ -61,7 +61,7 @@ def what_happened(attempt: Attempt) -> str | None:
         return f"it broke in a dry run of a few seconds: {quoted(attempt.dry_run.failure)}"
     if (hopeless := stopped_early(attempt)) is not None:
         return f"it was {hopeless}"
-    if untrained := next(filter(None, map(training_failure, attempt.counted_runs)), None):
+    if untrained := next(filter(None, map(process_failure, attempt.counted_runs)), None):
         return f"its training failed: {quoted(untrained)}"
     scores = [run.score for run in attempt.counted_runs if run.score is not None]
     audits = [score.audit for score in scores if score.audit is not None]
