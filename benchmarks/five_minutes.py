@@ -13,8 +13,8 @@ first 11 steps and autoresearch-mlx its first, which do train.
 Each has its own process and, in its first run, empty caches of compiled kernels. Seconds beyond the budget are
 everything else that the process took: imports, compilation, evaluation.
 
-Flat keys of --json: val_bpb (the mean over seeds), val_bpb_std, seconds_beyond (of the first run, which is cold),
-tokens_M, tokens_s, peak_memory_gb, training_s of ours; the same with NAME_ in front for peers; ratio_NAME_val_bpb and
+Flat keys of --json, medians over the seeds: val_bpb, seconds_beyond (of the first run, which is cold), tokens_M,
+tokens_s, peak_memory_gb, training_s of ours; the same with NAME_ in front for peers; ratio_NAME_val_bpb and
 ratio_NAME_tokens_s, ours over theirs; budget_s, seeds, corpus, device. With --folder a run that has finished there is
 not done again: a long comparison may be cut into several calls, and goes on after a failure.
 """
@@ -32,29 +32,23 @@ from typing import Any
 
 import measure
 import peers
+from measure import Figures
 
 ALLOWANCE_S = 900.0  # beyond the budget, after which a run is ended
 OURS = "ours"
 Command = tuple[str | Path, ...]  # less budget, seed and output
-Figures = dict[str, float | None]  # of one finished run
 
 
 def contestants(args: argparse.Namespace, script: Path) -> dict[str, Command]:
     """Return the commands by name, ours first."""
-    chosen: dict[str, Command] = {} if args.no_ours else {OURS: (sys.executable, script)}
+    chosen: dict[str, Command] = {OURS: (sys.executable, script)}
     for text in args.peer:
         name, separator, path = text.partition("=")
         if not separator or not re.fullmatch(r"[\w.-]+", name) or name == OURS:
             raise measure.Misuse(f"--peer {text} is not NAME=PATH: name a clone, as in autoresearch=~/autoresearch")
         peer = peers.read_script(Path(path).expanduser())
         chosen[name] = (sys.executable if peers.is_mlx(peer) else args.torch_python, "-c", peers.RUN, peer)
-    if not chosen:
-        raise measure.Misuse("nothing is to be measured: name a --peer, or leave out --no-ours")
     return chosen
-
-
-def prefix_of(name: str) -> str:
-    return "" if name == OURS else name.replace("-", "_") + "_"
 
 
 def finished(name: str, command: Command, seed: int, args: argparse.Namespace, folder: Path, facts: Any) -> Figures:
@@ -64,19 +58,19 @@ def finished(name: str, command: Command, seed: int, args: argparse.Namespace, f
     with suppress(FileNotFoundError, ValueError):
         record = json.loads((own / "result.json").read_text())
         if record["terms"] == terms:
-            return record["figures"]
+            return dict(record["figures"])
     own.mkdir(parents=True, exist_ok=True)
     env = measure.fresh_caches(folder / "caches" / name, Path(facts["corpus"]["folder"]))
     words = [*command, "--budget-s", f"{args.budget_s:g}", "--seed", str(seed)]
     words += ["--out", str(own)] if name == OURS else []
     watched = measure.watch(words, env=env, cwd=measure.ROOT, limit_s=args.budget_s + ALLOWANCE_S)
     (own / "log.txt").write_text(watched.text + "\n")
-    figures = read_figures(watched, args.budget_s, is_cpu=facts["device"]["kind"] == "cpu")
+    figures = read_figures(watched, args.budget_s, is_cpu=facts["device"]["kind"] == "cpu", is_cold=seed == 0)
     (own / "result.json").write_text(json.dumps({"terms": terms, "figures": figures}, indent=2) + "\n")
     return figures
 
 
-def read_figures(watched: measure.Watched, budget_s: float, *, is_cpu: bool) -> Figures:
+def read_figures(watched: measure.Watched, budget_s: float, *, is_cpu: bool, is_cold: bool) -> Figures:
     """Read what it printed: the ancestor's summary after a line ---, and the speed of every step shown."""
     summary = dict(re.findall(r"^(\w+): +(\S+)$", watched.text.rsplit("---\n", 1)[-1], re.MULTILINE))
     rates = re.findall(r"(?:tok/sec: ([\d,]+)|([\d,]+) tokens/s)", watched.text)
@@ -84,7 +78,7 @@ def read_figures(watched: measure.Watched, budget_s: float, *, is_cpu: bool) -> 
     try:
         return {
             "val_bpb": float(summary["val_bpb"]),
-            "seconds_beyond": watched.seconds - budget_s,
+            **({"seconds_beyond": watched.seconds - budget_s} if is_cold else {}),
             "tokens_M": float(summary["total_tokens_M"]),  # the steps that its clock leaves out included
             "tokens_s": statistics.median(measure.after_the_first_few(tokens_s)) if tokens_s else None,
             "peak_memory_gb": watched.peak_rss_gb if is_cpu else float(summary["peak_vram_mb"]) * 2**20 / 1e9,
@@ -101,41 +95,19 @@ def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
     facts = measure.describe(script)
     results: dict[str, list[Figures]] = {name: [] for name in chosen}
     for seed, name in [(seed, name) for seed in range(args.seeds) for name in chosen]:
-        figures = finished(name, chosen[name], seed, args, folder, facts)
-        results[name].append(figures)
-        beyond = f"{figures['seconds_beyond']:.0f} s beyond {args.budget_s:g}"
-        measure.say(f"seed {seed}  {name:18} val_bpb {figures['val_bpb']:.4f}  {beyond}")
-    return flatten(args, facts, results)
-
-
-def flatten(args: argparse.Namespace, facts: Any, results: dict[str, list[Figures]]) -> measure.Flat:
-    flat: measure.Flat = {}
-    for name, runs in results.items():
-        prefix, scores = prefix_of(name), [run["val_bpb"] or 0.0 for run in runs]
-        flat[f"{prefix}val_bpb"] = statistics.fmean(scores)
-        flat[f"{prefix}val_bpb_std"] = statistics.stdev(scores) if len(scores) > 1 else None
-        flat[f"{prefix}seconds_beyond"] = runs[0]["seconds_beyond"]
-        for key in ("tokens_M", "tokens_s", "peak_memory_gb", "training_s"):
-            flat[prefix + key] = measure.median(run[key] for run in runs)
-        if prefix:
-            for key in ("val_bpb", "tokens_s"):
-                flat[f"ratio_{prefix}{key}"] = measure.ratio(flat.get(key), flat[prefix + key])
-    device = facts["device"]
-    flat |= {"device": device["name"], "device_kind": device["kind"], "mlx": device["mlx"]}
-    flat |= {"corpus": facts["corpus"]["fingerprint"], "seq_len": facts["corpus"]["seq_len"]}
-    return flat | {"budget_s": args.budget_s, "seeds": args.seeds}
+        results[name].append(finished(name, chosen[name], seed, args, folder, facts))
+        measure.say(f"seed {seed}  {name:18} val_bpb {results[name][-1]['val_bpb']:.4f}")
+    flat = measure.side_by_side(results, ["val_bpb", "tokens_s"])
+    return flat | measure.place(facts) | {"budget_s": args.budget_s, "seeds": args.seeds}
 
 
 def print_results(args: argparse.Namespace, flat: measure.Flat) -> None:
     columns = {
-        "val_bpb": ("bits per byte", ".4f"), "val_bpb_std": ("±", ".4f"),
-        "seconds_beyond": ("s beyond, cold", ".1f"), "tokens_M": ("M tokens", ",.1f"), "tokens_s": ("tokens/s", ",.0f"),
-        "peak_memory_gb": ("GB", ".2f"),
+        "val_bpb": ("bits per byte", ".4f"), "seconds_beyond": ("s beyond, cold", ".1f"),
+        "tokens_M": ("M tokens", ",.1f"), "tokens_s": ("tokens/s", ",.4g"), "peak_memory_gb": ("GB", ".2f"),
     }  # fmt: skip
-    prefixes = [key.removesuffix("val_bpb") for key in flat if key.endswith("val_bpb") and not key.startswith("ratio_")]
-    rows = {prefix: prefix.removesuffix("_") or OURS for prefix in prefixes}
-    rows |= {f"ratio_{prefix}": f"ours / {prefix.removesuffix('_')}" for prefix in prefixes if prefix}
-    measure.print_grid(f"{flat['device']}: {args.budget_s:g} s of training, seeds: {args.seeds}", flat, rows, columns)
+    title = f"{flat['device']}: {args.budget_s:g} s of training, seeds: {args.seeds}"
+    measure.print_side_by_side(title, flat, "val_bpb", columns)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -144,7 +116,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=PATH", help="a clone; may be repeated")
     parser.add_argument("--seeds", type=measure.count, default=1, metavar="N", help="runs of each (default: 1)")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="overwrite a dial of ours")
-    parser.add_argument("--no-ours", action="store_true", help="the peers alone")
     about = "a Python with PyTorch, if this one has none"
     parser.add_argument("--torch-python", default=sys.executable, metavar="PATH", help=about)
 

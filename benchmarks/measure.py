@@ -46,6 +46,7 @@ SCRIPT = ROOT / "train_mlx.py"
 TAIL_LINES = 12  # of a failed program's output, for the message
 Result = TypeVar("Result")
 Flat = dict[str, float | int | str | None]  # what --json writes
+Figures = dict[str, float | None]  # of one run
 
 
 class Misuse(Exception):
@@ -167,6 +168,28 @@ def ratio(above: object, below: object) -> float | None:
     return None
 
 
+def side_by_side(runs: Mapping[str, Sequence[Figures]], ratios: Sequence[str]) -> Flat:
+    """Return the medians over the runs of each contestant, the first without its name in front of the keys.
+
+    ratios: keys of which the first's figure over that of each other is told, as ratio_NAME_KEY.
+    """
+    flat: Flat = {}
+    for place, (name, each) in enumerate(runs.items()):
+        prefix = f"{name.replace('-', '_')}_" if place else ""
+        keys = dict.fromkeys(key for figures in each for key in figures)
+        flat |= {prefix + key: median(figures.get(key) for figures in each) for key in keys}
+        if place:
+            flat |= {f"ratio_{prefix}{key}": ratio(flat.get(key), flat[prefix + key]) for key in ratios}
+    return flat
+
+
+def print_side_by_side(title: str, flat: Flat, key: str, columns: Mapping[str, tuple[str, str]]) -> None:
+    """Print the figures of all contestants and their ratios; key: one that each of them has."""
+    prefixes = [name.removesuffix(key) for name in flat if name.endswith(key)]
+    rows = {prefix: prefix.removesuffix("_").replace("ratio_", "ours over ") or "ours" for prefix in prefixes}
+    print_grid(title, flat, rows, columns)
+
+
 def standard_error(values: Sequence[float]) -> float | None:
     return statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else None
 
@@ -281,12 +304,6 @@ def with_path() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path}
 
 
-def answer(program: Path, *words: str | Path, cwd: Path = ROOT, limit_s: float = 3600.0) -> dict[str, Any]:
-    """Run a Python program, and read the JSON in the last line that it prints."""
-    watched = watch([sys.executable, program, *words], env=with_path(), cwd=cwd, limit_s=limit_s)
-    return dict(json.loads(watched.lines[-1][1]))
-
-
 # ---- training scripts ------------------------------------------------------------------------------------------------
 
 
@@ -327,9 +344,17 @@ def fresh_caches(caches: Path, data: Path, **more: str) -> dict[str, str]:
     return env
 
 
+def place(facts: Mapping[str, Any]) -> Flat:
+    """Return where figures were measured, by what `describe` says."""
+    device, corpus = facts["device"], facts["corpus"]
+    flat: Flat = {"device": device["name"], "device_kind": device["kind"], "mlx": device["mlx"]}
+    return flat | {"corpus": corpus["fingerprint"], "seq_len": corpus["seq_len"]}
+
+
 def describe(script: Path) -> dict[str, Any]:
     """Describe a training script and this machine; prepares the default corpus where there is none."""
-    return answer(Path(__file__), script, limit_s=1200.0)
+    watched = watch([sys.executable, __file__, script], env=with_path(), cwd=ROOT, limit_s=1200)
+    return dict(json.loads(watched.lines[-1][1]))
 
 
 def described(script: Path) -> dict[str, Any]:

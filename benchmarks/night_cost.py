@@ -19,7 +19,6 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import measure
@@ -86,7 +85,7 @@ def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
     return {"device": night.device, "box": box.name, "runs": args.runs, **costs(samples)}
 
 
-def costs(samples: dict[str, Sequence[Sample]]) -> measure.Flat:
+def costs(samples: dict[str, list[Sample]]) -> measure.Flat:
     flat: dict[str, float] = {}
     for name, each in samples.items():
         for key in ("tokens_s", "lay_out_s", "score_s", "audit_s"):

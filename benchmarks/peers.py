@@ -17,7 +17,7 @@ import argparse
 import os
 import runpy
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,7 +110,9 @@ def stand_in(
     """
     data = terms.data
 
-    def make_dataloader(tokenizer: Tokenizer, rows: int, seq_len: int, split: str, buffer_size: int = 0):
+    def make_dataloader(
+        tokenizer: Tokenizer, rows: int, seq_len: int, split: str, buffer_size: int = 0
+    ) -> Iterator[tuple[Any, Any, int]]:
         tokens = data.split("train" if split == "train" else "validation")
         for batch in prepare.batches(tokens, data.bos, rows=rows, seq_len=seq_len, seed=terms.seed):
             on_device = to_device(batch)

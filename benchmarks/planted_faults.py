@@ -1,13 +1,13 @@
 """Do the tests find what breaks a promise? Faults are planted in a copy of the working tree, one at a time.
 
-    python benchmarks/planted_faults.py [--only NAME …] [--tests PATH …] [--suite] [--quick] [--json FILE]
+    python benchmarks/planted_faults.py [--only NAME …] [--suite] [--quick] [--json FILE]
 
 planted_faults.txt lists the faults: name and promise, the file and the test of the promise, the lines to replace (-)
 and what replaces them (+), as in a patch; the indentation of the first line does not matter. For each, the test of its
 promise runs in the copy, and where that passes the tests of its room. A fault is found where a test fails, or does not
-end, that passes without it; it is missed where all pass. --tests runs these files or folders instead, --suite all tests
-that README's command runs. --quick only checks that each fault can still be planted: its lines are in the file exactly
-once, and the file still parses without them. This check comes first in each form.
+end, that passes without it; it is missed where all pass. --suite runs all tests of README's command instead. --quick
+only checks that each fault can still be planted: its lines are in the file exactly once, and the file still parses
+without them. This check comes first in each form.
 
 Flat keys of --json: planted, found, missed, NAME_found, NAME_by (the test), NAME_s, missed_names.
 Exit code 1 where a fault is missed.
@@ -99,7 +99,7 @@ def copied(tree: Path, to: Path) -> Path:
 
 
 def failing(tree: Path, tests: Sequence[str]) -> str | None:
-    """Run these tests in a tree, README's where there are none, and return the first that fails or has no end."""
+    """Run these tests in a tree, README's where none are named, and return the first that fails or has no end."""
     env = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}  # a stale .pyc would hide a fault
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
     if len(tests) == 1 and ".py" in tests[0]:
@@ -141,9 +141,7 @@ def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
     tree, missed = copied(measure.ROOT, folder / "tree"), list[Fault]()
     for fault, text in planted.items():
         began = time.monotonic()
-        named = [args.tests] if args.tests else [[fault.test], fault.room]
-        there = [[path for path in tests if (tree / path).exists()] for tests in named]
-        rounds = [()] if args.suite else filter(None, there)
+        rounds = [()] if args.suite else [(fault.test,), fault.room]
         by = next(filter(None, (found_by(tree, fault, text, tests) for tests in rounds)), None)
         key, seconds = fault.name.replace(" ", "_"), time.monotonic() - began
         flat |= {f"{key}_found": int(by is not None), f"{key}_by": by, f"{key}_s": seconds}
@@ -155,9 +153,7 @@ def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", nargs="+", metavar="NAME", help="these faults")
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument("--tests", nargs="+", metavar="PATH", help="these tests instead of those of each fault's room")
-    which.add_argument("--suite", action="store_true", help="all tests that README's command runs")
+    parser.add_argument("--suite", action="store_true", help="run all tests that README's command runs")
 
 
 PROGRAM = measure.Program(

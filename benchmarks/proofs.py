@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import subprocess
 import sys
 import time
@@ -33,8 +34,8 @@ class Goal:
 
     key: str  # of the proof's JSON
     words: str
-    least: float = float("-inf")
-    most: float = float("inf")
+    least: float = -math.inf
+    most: float = math.inf
     form: str = ",.0f"
 
     def is_met(self, figure: object) -> bool:
@@ -42,12 +43,14 @@ class Goal:
 
     @property
     def bounds(self) -> str:
-        if self.least == self.most:
-            return format(self.least, self.form)
-        if self.most == float("inf"):
-            return f"at least {self.least:{self.form}}"
-        upper = f"{self.most:{self.form}}"
-        return f"at most {upper}" if self.least == float("-inf") else f"from {self.least:{self.form}} to {upper}"
+        least, most = (format(bound, self.form) for bound in (self.least, self.most))
+        if self.most == math.inf:
+            return f"at least {least}"
+        return f"at most {most}" if self.least == -math.inf else most if least == most else f"{least} to {most}"
+
+
+def none(key: str, words: str) -> Goal:
+    return Goal(key, words, least=0, most=0)
 
 
 @dataclass(frozen=True)
@@ -65,16 +68,15 @@ class Proof:
         return measure.HERE / f"{self.name}.py"
 
 
-NONE = {"least": 0, "most": 0}
-NOTHING_LOST = tuple(Goal(key, key.replace("_", " "), **NONE) for key in LOSSES)
+NOTHING_LOST = tuple(none(key, key.replace("_", " ")) for key in LOSSES)
 PROOFS = (
     Proof(
         "cheats",
         "every known cheat is caught, and no honest script is refused, but for what is listed by sandbox",
         goals=(
-            Goal("bubblewrap_through", "cheats through bubblewrap", **NONE),
-            Goal("bubblewrap_refused", "honest scripts refused", **NONE),
-            Goal("landlock_through", "through Landlock", **NONE),
+            none("bubblewrap_through", "cheats through bubblewrap"),
+            none("bubblewrap_refused", "honest scripts refused"),
+            none("landlock_through", "through Landlock"),
             Goal("landlock_refused", "refused", least=1, most=1),
         ),
     ),
@@ -135,7 +137,6 @@ PROOFS = (
         "first_look",
         "a newcomer has a verdict in three minutes",
         goals=(Goal("total_s", "seconds", most=180),),
-        quick=("--quick", "--most-s", "900"),  # the machine may be busy
     ),
 )
 
@@ -151,22 +152,17 @@ class Outcome:
     checked: bool  # against the goals: those of a quick form say nothing
 
     @property
-    def missed(self) -> list[Goal]:
-        return [goal for goal in self.proof.goals if self.checked and not goal.is_met(self.figures.get(goal.key))]
-
-    @property
     def holds(self) -> bool:
-        return self.code == 0 and not self.missed
+        goals = self.proof.goals if self.checked else ()
+        return self.code == 0 and all(goal.is_met(self.figures.get(goal.key)) for goal in goals)
 
     def row(self) -> list[str]:
-        words = [f"{goal.words} {self._figure(goal)} ({goal.bounds})" for goal in self.proof.goals if self.checked]
-        failed = [] if self.code == 0 else [f"exit code {self.code}"]
+        words = [] if self.code == 0 else [f"exit code {self.code}"]
+        for goal in self.proof.goals if self.checked else ():
+            figure = self.figures.get(goal.key)
+            words.append(f"{goal.words} {'missing' if figure is None else format(figure, goal.form)} ({goal.bounds})")
         verdict = ("holds" if self.checked else "ran") if self.holds else "FALLS SHORT"
-        return [self.proof.name, self.proof.shows, "; ".join([*failed, *words]), f"{self.seconds / 60:.1f}", verdict]
-
-    def _figure(self, goal: Goal) -> str:
-        figure = self.figures.get(goal.key)
-        return format(figure, goal.form) if isinstance(figure, int | float) else "missing"
+        return [self.proof.name, self.proof.shows, "; ".join(words), f"{self.seconds / 60:.1f}", verdict]
 
 
 def run(proof: Proof, folder: Path, *, quick: bool) -> Outcome:
@@ -181,14 +177,9 @@ def run(proof: Proof, folder: Path, *, quick: bool) -> Outcome:
 
 def place_and_time() -> str:
     """Return commit, device and date, as they stand at the start of the proofs."""
-    commit = output_of("git", "rev-parse", "--short", "HEAD")
-    changed = output_of("git", "status", "--porcelain", "-uno", "--", ".", ":!results.tsv")  # which a night writes
-    commit = f"`{commit}` with changes that are not committed" if changed else f"`{commit}`"
+    described = ["git", "describe", "--always", "--exclude=*", "--dirty=, changed"]
+    commit = subprocess.run(described, cwd=measure.ROOT, capture_output=True, text=True, check=True).stdout.strip()
     return f"Commit {commit}, {hardware.device_name()}, {datetime.now(UTC):%d %B %Y}"
-
-
-def output_of(*command: str) -> str:
-    return subprocess.run(command, cwd=measure.ROOT, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
@@ -210,7 +201,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def falls_short(args: argparse.Namespace, flat: measure.Flat) -> bool:
-    return not all(figure for key, figure in flat.items() if key.removesuffix("_holds") in {p.name for p in PROOFS})
+    return any(flat.get(f"{proof.name}_holds") == 0 for proof in PROOFS)
 
 
 PROGRAM = measure.Program(__doc__ or "", compare, lambda args, flat: None, add_options, falls_short=falls_short)

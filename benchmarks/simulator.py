@@ -129,5 +129,5 @@ class Night:
 
     def _record(self, number: int, decision: Decision) -> None:
         self._decisions += 1
-        made = (*self.history[number].decisions, Entry(self._decisions, None, decision))
+        made = (*self.history[number].decisions, Entry(self._decisions, "", decision))
         self.history[number] = replace(self.history[number], decision=decision, settled=True, decisions=made)

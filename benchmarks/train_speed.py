@@ -19,21 +19,20 @@ Contestants (--contestants, the first is what the others are measured against):
 five_minutes.py has the speed of a peer's own script beside ours.
 
 Flat keys of --json: tokens_s, mfu, peak_memory_gb, cold_start_s, warm_start_s, loss of ours; the same with the
-contestant's name in front for others; ratio_NAME, ours over theirs; device; and how it was measured. Peak memory is the
-device's as the library counts it, on a CPU the process's largest size.
+contestant's name in front for others; ratio_NAME_tokens_s, ours over theirs; device; and how it was measured. Peak
+memory is the device's as the library counts it, on a CPU the process's largest size.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import measure
+from measure import Figures
 
 CONTESTANTS: dict[str, dict[str, str]] = {  # name → its environment
     "ours": {},
@@ -44,34 +43,23 @@ CONTESTANTS: dict[str, dict[str, str]] = {  # name → its environment
 SLOW = "stock_mlx"
 
 
-@dataclass(frozen=True)
-class Run:
-    """One training run, from outside and by the files it left."""
-
-    start_s: float  # from the start of the process to the start of the first step that trains
-    tokens_s: float  # the median over its steps, the first few left out
-    mfu: float | None
-    loss: float  # after the last step, smoothed
-    memory_gb: float
-
-
-def train(name: str, turn: int, folder: Path, script: Path, facts: dict[str, Any], steps: int) -> Run:
-    """Run the script as this contestant, and read its metrics.jsonl and summary.json."""
+def train(name: str, turn: int, folder: Path, script: Path, facts: dict[str, Any], steps: int) -> Figures:
+    """Run the script as this contestant, and return the figures of its metrics.jsonl and summary.json."""
     out = folder / "runs" / f"{name}-{turn}"
     out.mkdir(parents=True, exist_ok=True)
     env = measure.fresh_caches(folder / "caches" / name, Path(facts["corpus"]["folder"]), **CONTESTANTS[name])
-    command = [sys.executable, script, "--max-steps", str(steps), "--no-eval", "--out", out]
+    command: list[str | Path] = [sys.executable, script, "--max-steps", str(steps), "--no-eval", "--out", out]
     watched = measure.watch(command, env=env, cwd=measure.ROOT, limit_s=1200)
     metrics = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     settled, summary = measure.after_the_first_few(metrics), json.loads((out / "summary.json").read_text())
     is_cpu = facts["device"]["kind"] == "cpu"
-    return Run(
-        start_s=start_seconds(watched, metrics),
-        tokens_s=statistics.median(row["tokens_s"] for row in settled),
-        mfu=measure.median(row.get("mfu") for row in settled),
-        loss=metrics[-1]["loss"],
-        memory_gb=watched.peak_rss_gb if is_cpu else summary["peak_vram_mb"] * 2**20 / 1e9,
-    )
+    return {
+        "tokens_s": measure.median(row["tokens_s"] for row in settled),
+        "mfu": measure.median(row.get("mfu") for row in settled),
+        "peak_memory_gb": watched.peak_rss_gb if is_cpu else summary["peak_vram_mb"] * 2**20 / 1e9,
+        "warm_start_s" if turn else "cold_start_s": start_seconds(watched, metrics),
+        "loss": metrics[-1]["loss"],  # smoothed
+    }
 
 
 def start_seconds(watched: measure.Watched, metrics: list[dict[str, float]]) -> float:
@@ -82,59 +70,31 @@ def start_seconds(watched: measure.Watched, metrics: list[dict[str, float]]) -> 
     return watched.seconds - metrics[-1]["t_s"]  # it prints no steps: the end of the process is then counted too
 
 
-def figures(runs: list[Run]) -> measure.Flat:
-    return {
-        "tokens_s": measure.median(run.tokens_s for run in runs),
-        "mfu": measure.median(run.mfu for run in runs),
-        "peak_memory_gb": measure.median(run.memory_gb for run in runs),
-        "cold_start_s": runs[0].start_s if runs else None,
-        "warm_start_s": measure.median(run.start_s for run in runs[1:]),
-        "loss": measure.median(run.loss for run in runs),
-    }
-
-
-def flatten(args: argparse.Namespace, facts: dict[str, Any], runs: dict[str, list[Run]]) -> measure.Flat:
-    flat: measure.Flat = {}
-    for place, (name, each) in enumerate(runs.items()):
-        prefix = f"{name}_" if place else ""
-        flat |= {prefix + key: value for key, value in figures(each).items()}
-        if place:
-            flat[f"ratio_{name}"] = measure.ratio(flat["tokens_s"], flat[f"{name}_tokens_s"])
-    device, model = facts["device"], facts["model"]
-    return flat | {
-        "device": device["name"], "device_kind": device["kind"], "mlx": device["mlx"],
-        "corpus": facts["corpus"]["fingerprint"], "seq_len": facts["corpus"]["seq_len"],
-        "batch_rows": facts["dials"]["BATCH_ROWS"], "depth": model["depth"], "width": model["width"],
-        "runs": args.runs, "steps": args.steps,
-    }  # fmt: skip
-
-
 def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
     """Make everyone's runs, in turns."""
     script = measure.overwritten(measure.SCRIPT, args.set, folder, **({"BATCH_ROWS": 1} if args.quick else {}))
     facts = measure.describe(script)
     names = args.contestants or ("ours", "plain", *((SLOW,) if facts["device"]["kind"] == "cpu" else ()))
-    runs: dict[str, list[Run]] = {name: [] for name in names}
+    runs: dict[str, list[Figures]] = {name: [] for name in names}
     for turn in range(args.runs):
         for name in names:
             steps = min(args.steps, 3) if name == SLOW else args.steps
-            run = train(name, turn, folder, script, facts, steps)
-            runs[name].append(run)
-            speed = f"{run.tokens_s:12,.0f} tokens/s  start {run.start_s:6.1f} s  loss {run.loss:.3f}"
+            runs[name].append(train(name, turn, folder, script, facts, steps))
+            speed = f"{runs[name][-1]['tokens_s']:12,.0f} tokens/s"
             measure.say(f"run {turn + 1}/{args.runs}  {name:15} {speed}")
-    return flatten(args, facts, runs)
+    model = facts["model"]
+    sizes = {"batch_rows": facts["dials"]["BATCH_ROWS"], "depth": model["depth"], "width": model["width"]}
+    measured = {"runs": args.runs, "steps": args.steps}
+    return measure.side_by_side(runs, ["tokens_s"]) | measure.place(facts) | sizes | measured
 
 
 def print_results(args: argparse.Namespace, flat: measure.Flat) -> None:
-    others = [key.removeprefix("ratio_") for key in flat if key.startswith("ratio_")]
     columns = {
-        "tokens_s": ("tokens/s", ",.0f"), "mfu": ("MFU", ".1%"), "peak_memory_gb": ("GB", ".2f"),
+        "tokens_s": ("tokens/s", ",.4g"), "mfu": ("MFU", ".1%"), "peak_memory_gb": ("GB", ".2f"),
         "cold_start_s": ("cold start, s", ".1f"), "warm_start_s": ("warm start, s", ".1f"), "loss": ("loss", ".3f"),
     }  # fmt: skip
     size = f"depth {flat['depth']}, width {flat['width']}, {flat['batch_rows']} × {flat['seq_len']} tokens a batch"
-    rows = {"": "the first", **{f"{name}_": name for name in others}}
-    measure.print_grid(f"{flat['device']}: {size}", flat, rows, columns)
-    measure.print_list("Ours over theirs", {name: flat[f"ratio_{name}"] for name in others}, ".2f")
+    measure.print_side_by_side(f"{flat['device']}: {size}", flat, "tokens_s", columns)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -18,7 +18,7 @@ def test_a_goal_is_missed_outside_of_its_bounds_and_where_there_is_no_figure():
     share, bias = Goal("share", "share", least=0.6, form=".0%"), Goal("bias", "bias", -0.2, 0.2, ".1f")
     assert [share.is_met(figure) for figure in (0.59, 0.6, None, "0.7")] == [False, True, False, False]
     assert [bias.is_met(figure) for figure in (-0.3, 0.0, 0.3)] == [False, True, False]
-    assert (share.bounds, bias.bounds) == ("at least 60%", "from -0.2 to 0.2")
+    assert (share.bounds, bias.bounds) == ("at least 60%", "-0.2 to 0.2")
 
 
 def test_a_proof_falls_short_by_its_exit_code_or_a_goal_and_a_quick_one_by_its_exit_code_alone():
@@ -62,6 +62,7 @@ def tree(tmp_path, monkeypatch):
     for name, text in (
         ("agent/__init__.py", ""),
         ("agent/git.py", "def twice(number):\n    return 2 * number  # a fault goes here\n\n\nSPARE = 1\n"),
+        ("tests/night/test_night.py", "def test_nothing():\n    pass\n"),
         ("tests/test_git.py", "from agent.git import twice\n\n\ndef test_twice():\n    assert twice(3) == 6\n"),
     ):
         (tmp_path / "tree" / name).parent.mkdir(parents=True, exist_ok=True)
