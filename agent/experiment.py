@@ -619,7 +619,6 @@ class Terms:
     dry_run: bool = True
     proposer: str = "mix"
     llm: str | None = None
-    llm_url: str | None = None
     price: tuple[float, ...] | None = None  # dollars for a million tokens: in, out and, if named, in from a cache
     llm_max_tokens: int | None = None
     max_cost: float | None = None  # dollars

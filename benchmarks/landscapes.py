@@ -10,7 +10,7 @@ noise. The project's own judges decide; runs that repeat an attempt count as run
     bowl     8 sigma to be had        loud    4        quiet    30        tuned    3, and close by
     short    30, most of it in BATCH_ROWS, DEPTH and ASPECT_RATIO         cliffs   10, and six cliffs
 
-    search   agent/proposers/search/search.py           random   one to three dials from their whole ranges
+    search   agent/proposers/search/                    random   one to three dials from their whole ranges
     tpe      Optuna's TPE over all dials at once (multivariate)
     cma      Optuna's CMA-ES over all dials at once (separable, from the start's dials, sigma an eighth of a range)
 
@@ -42,8 +42,8 @@ from agent import experiment
 from agent.experiment import Attempt, Ending, History, Noise, Proposal, Run, Score, Status, incumbent
 from agent.judging.judges import JUDGES, choose_judge
 from agent.judging.noise import noise as noise_of
-from agent.proposers.briefing import Briefing
-from agent.proposers.search.search import Search
+from agent.proposers.search import Search
+from agent.proposers.source import Briefing
 from agent.script.dials import Choices, Dial, Range, Value, read_dials, searched, set_dials
 
 KIND = "cpu"

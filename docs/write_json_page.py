@@ -21,7 +21,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from agent.experiment import Findings
-from agent.proposers.briefing import Phase
+from agent.proposers.source import Phase
 from agent.view.answer import (
     UNTOLD,
     CompareAnswer,
@@ -136,7 +136,7 @@ class PagesAnswer:
     """Hold what an author who runs commands is told: without program, script, notes and task."""
 
     tag: str
-    # what a script may call, device, text, noise, attempts, loss curves, dials, edits, known ideas, in Markdown
+    # what a script may call, device, text, noise, attempts, dials, edits, known ideas, in Markdown
     facts: str
 
 

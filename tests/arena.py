@@ -36,8 +36,7 @@ from agent.judging.judges import Greedy
 from agent.lab import hardware
 from agent.night import loop as night
 from agent.night import plan
-from agent.proposers.briefing import Briefing
-from agent.proposers.source import Source
+from agent.proposers.source import Briefing, Source
 from agent.runs import execute
 from agent.sandbox.box import Box
 from agent.sandbox.watch import GB, ResourceLimits

@@ -27,8 +27,7 @@ from agent.night.lock import Stop
 from agent.night.loop import at_work, run_night
 from agent.night.plan import Plan
 from agent.night.state import NightContext
-from agent.proposers.briefing import Briefing
-from agent.proposers.source import Source
+from agent.proposers.source import Briefing, Source
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.runs.fixed import probe

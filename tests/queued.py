@@ -7,8 +7,8 @@ from judged import decided
 from samples import NIGHT
 
 from agent.experiment import Attempt, Proposal, Status
-from agent.proposers.briefing import Briefing
 from agent.proposers.queue import submit, waiting
+from agent.proposers.source import Briefing
 
 SCRIPT = """\
 LR = 0.04

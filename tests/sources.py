@@ -15,9 +15,8 @@ from agent.experiment import Ask, Attempt, Ending, Proposal, Run, Score, Status
 from agent.night.ideas import Ideas, Supply
 from agent.night.limits import Limits
 from agent.night.state import NightContext, State
-from agent.proposers.briefing import Briefing
 from agent.proposers.queue import Queue
-from agent.proposers.source import Messages
+from agent.proposers.source import Briefing, Messages
 from agent.proposers.source import Source as AnySource
 from agent.records.journal import Journal
 from agent.records.place import Place

@@ -7,8 +7,8 @@ from idea_checks import SHIPPED, check
 
 from agent.invocation import IDEAS as FOLDER
 from agent.invocation import PACKAGE, SCRIPT
-from agent.proposers.catalogue.catalogue import applied
-from agent.proposers.catalogue.idea import Idea, read_ideas
+from agent.proposers.catalogue import applied
+from agent.proposers.catalogue.files import KnownIdea, read_ideas
 from agent.script.dials import read_dials, set_dials
 from agent.script.merge import merged
 
@@ -17,7 +17,7 @@ SAMPLE = IDEAS[:: -(-len(IDEAS) // 3)] if IDEAS else ()
 MOST_ADDED_LINES = 60
 
 
-def named(idea: Idea) -> str:
+def named(idea: KnownIdea) -> str:
     return idea.slug
 
 

@@ -12,10 +12,10 @@ from agent.invocation import IDEAS as FOLDER
 from agent.invocation import typed
 from agent.lab.hardware import has_cuda_build
 from agent.night.briefing import briefing_of
-from agent.proposers.author.pages import compose, facts_page
-from agent.proposers.briefing import Left
-from agent.proposers.catalogue.catalogue import listing
+from agent.proposers.catalogue import listing
 from agent.proposers.catalogue.evidence import Prospect
+from agent.proposers.prompts import compose, facts_page
+from agent.proposers.source import Left
 from agent.records.place import Place, past_nights, read_script
 from agent.text import harmless_lines
 from agent.view.answer import plain
@@ -60,7 +60,7 @@ def ideas(name: str = "", /) -> Answer:
 def _show(prospects: Sequence[Prospect], of: str) -> None:
     lines = ideas_lines(prospects, terminal_width())
     print("\n".join(lines))
-    applying = sum(prospect.why_not is None for prospect in prospects)
+    applying = sum(prospect.applies for prospect in prospects)
     last = f"{len(prospects)} ideas, {applying} apply to {of}; one in full: {typed('ideas', 'NAME')}"
     print_folded([*([LEGEND] if EXPECTED in lines[0] else []), last])
 
@@ -83,7 +83,7 @@ def prompt(tag: str | None = None, /, *, facts: bool = False) -> Answer:
 
     Args:
         tag: of this night (default: the latest)
-        facts: what an agent would be told: noise, speed, curves, dials, edits, ideas, what a script may call
+        facts: what an agent would be told: noise, speed, dials, edits, ideas, what a script may call
     """
     place, tag, who = find_night(tag)
     night, history = night_in(place, tag)

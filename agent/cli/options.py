@@ -123,7 +123,6 @@ class RunOptions(_Named):
         ray_address: of the cluster's head: HOST:PORT, or auto for one that runs on this machine (default: start one)
         llm: PROVIDER:MODEL[@URL], as in openai:gpt-5, anthropic:claude-sonnet-4-5 or
             openai:qwen3-coder@http://localhost:11434/v1
-        llm_url: where the model is served, if not in --llm
         price: IN,OUT[,CACHED] of the model, in dollars for a million tokens, and of input that its server has in a
             cache (default: as any other input): needed by --max-cost
         llm_max_tokens: of one answer, thinking included
@@ -141,7 +140,6 @@ class RunOptions(_Named):
         str | None, IDEAS, Parameter(validator=_source, help=f"{help_lines()} (default: {Terms().proposer})")
     ] = None
     llm: Annotated[str | None, IDEAS] = None
-    llm_url: Annotated[str | None, IDEAS] = None
     price: Annotated[tuple[float, ...] | None, IDEAS, Parameter(converter=_price, n_tokens=1)] = None
     llm_max_tokens: Annotated[PositiveInt | None, IDEAS] = None
     max_cost: Annotated[Positive | None, IDEAS] = None

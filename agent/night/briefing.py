@@ -9,20 +9,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from agent.experiment import Ask, Attempt, Ending, History, Night, Noise, incumbent
+from agent.experiment import Ask, Attempt, History, Night, Noise, incumbent
 from agent.files import read_end
-from agent.judging.early_stop import points_of
 from agent.judging.noise import noise
 from agent.profile.phases import phases_of
-from agent.proposers.author.attempts import compared, means_of_tenths
-from agent.proposers.author.calls import read_calls
-from agent.proposers.briefing import Briefing, Corpus, Curve, KnownIdea, Left, Setting
 from agent.proposers.catalogue.evidence import prospects
-from agent.proposers.catalogue.idea import idea_folders, read_ideas
+from agent.proposers.catalogue.files import idea_folders, read_ideas
 from agent.proposers.notes import read_notes, read_program
-from agent.records.place import Place, past_nights, run_folder
+from agent.proposers.source import Briefing, Corpus, Left, Setting
+from agent.records.place import Place, past_nights
 from agent.records.record import Record
-from agent.runs.train import METRICS, METRICS_BYTES
 
 MANIFEST_BYTES = 4 << 20
 
@@ -58,19 +54,15 @@ def _setting(place: Place, night: Night, history: History, spread: Noise | None)
     ideas, _ = read_ideas(*idea_folders(place.script_path))  # whether a patch still fits is no matter here
     sigma_bpb = spread.sigma_bpb if spread is not None and best is not None else None
     ranked = prospects(ideas, night, history, sigma_bpb, _past(place, night.tag))
-    shown = compared(history, best) if best is not None else ()
     return Setting(
         cores=night.cores,
         memory_gb=None if night.memory_bytes is None else night.memory_bytes / 2**30,
         corpus=_corpus(Path(night.data)),
         phases=phases_of(folder),
-        ideas=tuple(KnownIdea(idea.idea.slug, idea.idea.title, idea.state) for idea in ranked),
-        calls=_calls(folder / "fixed"),
-        curves={attempt.number: curve for attempt in shown if (curve := _curve_of(folder, attempt))},
+        ideas={prospect.idea.title: prospect.state for prospect in ranked},
     )
 
 
-_calls = cache(read_calls)
 _past: Callable[[Place, str], tuple[Record, ...]] = cache(past_nights)
 
 
@@ -89,17 +81,3 @@ def _corpus(data: Path) -> Corpus | None:
         )
     except (OSError, ValueError, TypeError, LookupError, ArithmeticError, RecursionError):
         return None
-
-
-def _curve_of(folder: Path, attempt: Attempt) -> Curve:
-    """Return the curve of an attempt's last run that has one."""
-    ended = [run for run in attempt.done_runs if run.ending in (Ending.FINISHED, Ending.HOPELESS)]
-    return _curve_in(run_folder(folder, attempt.number, ended[-1].seed) / "out") if ended else ()
-
-
-@cache
-def _curve_in(out: Path) -> Curve:
-    try:
-        return means_of_tenths(points_of(read_end(out, METRICS, METRICS_BYTES)))
-    except OSError:
-        return ()

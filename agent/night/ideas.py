@@ -32,9 +32,8 @@ from agent.judging.failures import too_slow
 from agent.night.briefing import briefing_of
 from agent.night.merging import made_in
 from agent.night.state import NightContext, State, why_and_where
-from agent.proposers.briefing import Briefing, Refusal, check_proposal
 from agent.proposers.mix import in_turn
-from agent.proposers.source import Source
+from agent.proposers.source import Briefing, Refusal, Source, check_proposal
 from agent.records.place import read_script
 from agent.text import SAID_CHARS, one_line
 

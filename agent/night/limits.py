@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from agent.errors import NightError
 from agent.experiment import Ask, History, runs_at_dawns
-from agent.proposers.briefing import Left
+from agent.proposers.source import Left
 from agent.text import counted, duration
 
 FEW_IDEAS = 3  # the time of fewer says less than that of attempt 0's runs

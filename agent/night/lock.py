@@ -20,7 +20,7 @@ from filelock import FileLock, Timeout
 from agent.clock import utc_now
 from agent.errors import NightError
 from agent.invocation import typed
-from agent.proposers.briefing import Left
+from agent.proposers.source import Left
 
 BRIEFLY_S = 0.5  # to wait for the lock: a command that only asks about it holds it for a moment
 AFTER_RUN, NOW = "after-run", "now"

@@ -16,7 +16,7 @@ from agent.errors import NightError, NightshiftError
 from agent.experiment import Attempt, Ending, Run
 from agent.files import open_plain, read_end, throwaway_folder, write_plain
 from agent.judging.failures import process_failure
-from agent.proposers.briefing import Phase
+from agent.proposers.source import Phase
 from agent.records.place import Place, read_script
 from agent.runs.fixed import probe
 from agent.runs.runner import Runner

@@ -1,5 +1,7 @@
 """Where ideas come from: the catalogue, the search, a language model, a coding agent, the queue.
 
-Start reading with source.py, which says what a source is. registry.py lists them, and mix.py chooses among them. How an
-idea becomes an attempt is in agent/night/ideas.py. A new source needs its own file and one line in registry.py.
+Start reading with source.py, which says what a source is and what it is told. registry.py lists the sources, and mix.py
+chooses among them: search/, catalogue/, llm/, command.py and queue.py. What models and agents are told is written in
+prompts.py, from the templates of prompts/; attempts.py gives the facts, excerpts.py quotes what an author must not
+obey, notes.py reads the owner's words. How an idea becomes an attempt is in agent/night/ideas.py.
 """

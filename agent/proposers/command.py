@@ -22,9 +22,8 @@ from agent.errors import MachineError, NightError, NoIdea, RepoError, ScriptErro
 from agent.experiment import Ask, Ending, Proposal, Terms
 from agent.files import read_end, throwaway_folder
 from agent.git import detached_git
-from agent.proposers.author.pages import facts_page, written
-from agent.proposers.briefing import Briefing
-from agent.proposers.source import Around, Messages, Need, Source
+from agent.proposers.prompts import facts_page, written
+from agent.proposers.source import Around, Briefing, Messages, Need, Source
 from agent.sandbox.environment import SECRET_WORDS
 from agent.sandbox.places import View
 from agent.sandbox.process import LOG, Outcome, supervise
@@ -36,11 +35,6 @@ ASSIGNMENT = re.compile(r"\b([A-Z_][A-Z0-9_]*)=(?=[^\s=]*[^\d\s=])(?=[^\s=]{8})"
 KEY = re.compile(r"\bsk-[\w-]{16,}")  # as providers write theirs
 # not for an agent, beside variables of git and nightshift: where a tool would install packages, and the user's folder
 LEADS_HOME = frozenset({"VIRTUAL_ENV", "UV_PROJECT_ENVIRONMENT", "PWD", "OLDPWD"})
-FAILED = {
-    Ending.OVERRAN: "it was still working when its time was over",
-    Ending.STOPPED: "it was stopped with the night",
-    Ending.SLEPT: "it lost its time because the machine slept",
-}
 HOLE = "{task}"
 LOG_BYTES = 256 << 10  # kept of each log, its end
 TASK, IDEA = "TASK.md", "IDEA.md"
@@ -57,7 +51,7 @@ class Command(Source):
     """
 
     name, help = "command", "any coding agent"
-    need = Need("agent", "CMD", "claude -p")
+    need = Need("agent", "claude -p")
     costs, at_once = True, None
 
     @classmethod
@@ -76,10 +70,6 @@ class Command(Source):
                         f"--command holds what looks like a key ({name}…), which the journal would keep; export it "
                         f"instead: the agent has your environment"
                     )
-
-    @classmethod
-    def patience_s(cls, terms: Terms) -> float:
-        return 60 * terms.agent_minutes
 
     def __init__(
         self,
@@ -107,7 +97,7 @@ class Command(Source):
             outcome = self._run(task, clone, folder)
             events, ended = events_of(_end_of_log(folder)), None
             if outcome.ending is not Ending.FINISHED:
-                ended = FAILED.get(outcome.ending, f"it ended with exit code {outcome.exit_code}")
+                ended = f"it {outcome.ending} (exit code {outcome.exit_code})"
             try:
                 proposal = take_edit(clone, briefing, self.source, is_whole=ended is None)
             except NoIdea as error:
@@ -157,13 +147,11 @@ def split(command: str) -> list[str]:
 
 def _end_of_log(folder: Path) -> str:
     """Return the end of the log, and cut the file to it."""
-    try:
+    with suppress(OSError):
         content = read_end(folder, LOG, LOG_BYTES)
-        if (folder / LOG).stat().st_size > LOG_BYTES:
-            (folder / LOG).write_bytes(content)
-    except OSError:
-        return ""
-    return content.decode(errors="replace")
+        (folder / LOG).write_bytes(content)
+        return content.decode(errors="replace")
+    return ""
 
 
 # ---- the clone -------------------------------------------------------------------------------------------------------
@@ -179,7 +167,7 @@ def lay_out(clone: Path, briefing: Briefing, fixed: Path, limit_s: float) -> str
     notes = [note.replace("\n", "\n  ") for note in briefing.notes]
     task = written("agent", script=Path(briefing.night.script).name, briefing=briefing, minutes=limit_s / 60) + "\n"
     texts = {
-        Path(briefing.night.script).name: _before(briefing),
+        Path(briefing.night.script).name: briefing.edited,
         "program.md": briefing.program,
         "notes.md": "".join(f"- {note}\n" for note in notes),
         "FACTS.md": facts_page(briefing),
@@ -203,17 +191,12 @@ def lay_out(clone: Path, briefing: Briefing, fixed: Path, limit_s: float) -> str
     return task
 
 
-def _before(briefing: Briefing) -> str:
-    """Return the script to edit: the best one, or the broken one that is to be repaired."""
-    return (briefing.broken or briefing.parent).proposal.script
-
-
 def take_edit(clone: Path, briefing: Briefing, source: str, *, is_whole: bool) -> Proposal:
     """Read the edited script and the agent's description; raise NoIdea if there is no whole edit in a plain file.
 
     is_whole: False where the agent failed or ran out of time: then it is whole only with IDEA.md, which comes last.
     """
-    name, old = Path(briefing.night.script).name, _before(briefing)
+    name, old = Path(briefing.night.script).name, briefing.edited
     try:
         content = read_end(clone, name, MAX_SCRIPT_BYTES + 1)
         if len(content) > MAX_SCRIPT_BYTES:

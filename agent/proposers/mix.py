@@ -11,12 +11,11 @@ import math
 import random
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
 
 from agent.experiment import Kind, Status, source_name
-from agent.proposers.briefing import Briefing
-from agent.proposers.source import Source
+from agent.proposers.source import Briefing, Source
 from agent.records.summary import earned, kept_gains_bpb
 
 PRIOR_KEEPS = 1.0  # of a source that was never asked, in its attempts_a_keep
@@ -24,13 +23,12 @@ FIRST_TURN = 4  # attempts of others, after which a source has its first turn wh
 RESTS_AFTER, MOST_RESTED = 2, 32  # failures in a row, and attempts rested at most
 
 
-def in_turn(sources: Iterable[Source], briefing: Briefing, seed: int | str, asking: Mapping[str, int]) -> list[Source]:
+def in_turn(sources: Sequence[Source], briefing: Briefing, seed: int | str, asking: Mapping[str, int]) -> list[Source]:
     """Return the sources in the order in which they are to be asked; those that rest, and the stand-in, come last.
 
     asking: how many questions each source, by its name, is being asked now. Equal arguments give equal draws, so a
     resumed night goes on like an undisturbed one.
     """
-    sources = list(sources)
     rates = drawn_rates(sources, briefing, seed, asking)
     return sorted(
         sources,

@@ -5,7 +5,10 @@ Both are read before every proposal, so a note left at midnight counts from the 
 
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
+
+import msgspec
 
 from agent.errors import NightError
 from agent.files import read_end
@@ -15,7 +18,7 @@ from agent.text import harmless_lines, paragraphs
 NOTES = "notes.jsonl"
 NOTE_CHARS, MAX_NOTES = 2000, 50  # of one, and the latest so many: all of them have to fit into a prompt
 NOTES_BYTES = 4 * MAX_NOTES * NOTE_CHARS
-PROGRAM_BYTES = 64 << 10
+PROGRAM_CHARS = 64 << 10
 
 
 def add_note(folder: Path, text: str, now: str) -> None:
@@ -36,36 +39,26 @@ def add_note(folder: Path, text: str, now: str) -> None:
         os.close(file)
 
 
+class Note(msgspec.Struct, frozen=True):
+    """Hold what is read of a line of notes.jsonl."""
+
+    text: str
+
+
 def read_notes(folder: Path) -> tuple[str, ...]:
     """Return the latest notes in their order; skip lines that are not notes."""
-    try:
+    lines, notes = list[bytes](), list[str]()
+    with suppress(OSError):
         lines = read_end(folder, NOTES, NOTES_BYTES).splitlines()
-    except OSError:
-        return ()
-    notes = [note for line in lines if (note := _note(line)) is not None]
-    return tuple(notes[-MAX_NOTES:])
-
-
-def _note(line: bytes) -> str | None:
-    try:
-        text = json.loads(line)["text"]
-    except (ValueError, KeyError, TypeError, IndexError, RecursionError):
-        return None
-    return paragraphs(text, NOTE_CHARS) or None if isinstance(text, str) else None
+    for line in lines:
+        with suppress(msgspec.MsgspecError, ValueError, RecursionError):
+            notes.append(paragraphs(msgspec.json.decode(line, type=Note).text, NOTE_CHARS))
+    return tuple(filter(None, notes))[-MAX_NOTES:]
 
 
 def read_program(path: Path) -> str:
-    """Read program.md; return an empty text where it is missing, cannot be read, or is no plain file."""
-    if not path.is_file():
-        return ""
-    try:
-        with path.open("rb") as file:
-            content = file.read(PROGRAM_BYTES + 1)
-    except OSError:
-        return ""
-    text = harmless_lines(content[:PROGRAM_BYTES].decode(errors="ignore").replace("\r\n", "\n"))
-    return (
-        text
-        if len(content) <= PROGRAM_BYTES
-        else f"{text}\n[the rest, beyond {PROGRAM_BYTES >> 10} KiB, is left out]\n"
-    )
+    """Return the beginning of program.md; an empty text where it is missing, cannot be read, or is no plain file."""
+    if path.is_file():
+        with suppress(OSError), path.open(errors="ignore") as file:
+            return harmless_lines(file.read(PROGRAM_CHARS))
+    return ""

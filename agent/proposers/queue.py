@@ -10,24 +10,22 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from filelock import FileLock, Timeout
 
 from agent.errors import NightError, NightshiftError, NoIdea, RepoError, ScriptError
-from agent.experiment import TITLE_CHARS, Attempt, History, Proposal, Status, kept
+from agent.experiment import Attempt, History, Proposal, kept
 from agent.files import ignore_all, read_end, write_plain
 from agent.git import valid_tag
 from agent.invocation import typed
-from agent.proposers.briefing import Briefing, check_proposal
-from agent.proposers.catalogue.idea import read_header
-from agent.proposers.source import Around, Source
+from agent.proposers.catalogue.files import read_header
+from agent.proposers.source import Around, Briefing, Source, check_proposal
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.script.contract import MAX_SCRIPT_BYTES, check_script
 from agent.script.dials import fingerprint, first_with
 from agent.script.merge import MORE_THAN_AN_EDIT, apply_patch, basis_of, check_patch, is_patch, merged
-from agent.text import one_line
 
 # the lines of `diff -u` and git before the first hunk; of a patch of one file there is one such pair
 PAIR = re.compile(r"^--- (.*)\n\+\+\+ (.*)\n(?=@@ )", re.MULTILINE)
@@ -78,7 +76,7 @@ class QueueEntry:
                     based_on=int(basis) if NUMBER.fullmatch(basis) else None,
                     made_for=made_for,
                     words=tuple(words),
-                    source=source_of(file),
+                    source=f"{SOURCE}: {file.stem}",
                 )
         raise NightError(f"it is no entry of a queue; {AGAIN}")
 
@@ -251,14 +249,8 @@ def _merged(entry: QueueEntry, best: Attempt, briefing: Briefing) -> str:
 
 def on_kept(patch: str, script: str, best: Attempt, history: History) -> str:
     """Return the best script with a patch's edit, which may have been made from an earlier one that was kept."""
-    latest_first = [attempt for attempt in reversed(history) if attempt.status is Status.KEEP]
-    bases = {attempt.number: attempt.proposal.script for attempt in (best, *latest_first)}
-    return apply_patch(patch, script, list(bases.items()))
-
-
-def source_of(path: Path) -> str:
-    """Return the source of the attempt that the entry in this file becomes."""
-    return f"{SOURCE}: {path.stem}"
+    bases = (best, *reversed(kept(history)))
+    return apply_patch(patch, script, [(attempt.number, attempt.proposal.script) for attempt in bases])
 
 
 def put_aside(path: Path, where: str, why: str) -> None:
@@ -281,47 +273,47 @@ def check_submission(text: str, file: Path, place: Place, where: Place, history:
     edit.
     """
     if is_patch(text):
-        text = under_own_name(text, place)
+        text = under_own_name(text, place.script)
     elif file.suffix in (".patch", ".diff") or not text.strip():
         raise ScriptError(
             f"{file} is no unified diff that changes anything; make it with: diff -u {place.script} IDEA.py"
         )
     else:
         check_script(text, str(file))  # in the words of whoever named it, before it gets the script's own name
-    wanted = _becomes(text, where, history)
+    committed = ""
     with suppress(RepoError):  # it may never have been committed
-        if wanted is not None and wanted == _fingerprint(place.repo.read("HEAD", place.script)):
-            raise NightError(f"{file} changes nothing that runs in the script as it was committed; {NOTHING}")
-    earlier = None if wanted is None else first_with(wanted, history)
+        committed = place.repo.read("HEAD", place.script)
+    digest = _digest(text, place.script, history, committed)
+    if digest is None:  # a patch that does not fit yet
+        return text
+    if digest == _digest(committed, place.script, history, committed):
+        raise NightError(f"{file} changes nothing that runs in the script as it was committed; {NOTHING}")
+    earlier = first_with(digest, history)
     if earlier is not None:
         see, ended = typed("show", f"{tag}:{earlier}"), history[earlier].status or "without a verdict yet"
         raise NightError(f"{file} is attempt {earlier} of night {tag}, {ended} (see: {see}); {NOTHING}")
     for path, entry in entries(where.queue):
-        if became(entry, where.nights, tag, history) is not None:
-            continue  # it is put aside when a night next asks the queue
-        if entry.text == text or (wanted is not None and _becomes(entry.text, where, history) == wanted):
-            title = one_line(entry.title, TITLE_CHARS)
+        is_waiting = became(entry, where.nights, tag, history) is None  # else it is put aside at the next look
+        if is_waiting and _digest(entry.text, place.script, history, committed) == digest:
             follow = typed("try", "--wait", f"t{path.stem}")
-            raise NightError(
-                f"{file} waits already, as t{path.stem} ({title}); {NOTHING}, or follow that one with: {follow}"
-            )
+            raise NightError(f"{file} waits already ({entry.title}); {NOTHING}, or follow that one with: {follow}")
     return text
 
 
-def _becomes(text: str, place: Place, history: History) -> str | None:
+def _digest(text: str, script: str, history: History, committed: str) -> str | None:
     """Return the fingerprint of the script that a night would try; None for a patch that does not fit yet."""
-    bases = kept(history)[::-1]
-    with suppress(ScriptError, RepoError):
+    bases = kept(history)
+    with suppress(ScriptError, SyntaxError, ValueError):
         if is_patch(text) and bases:
-            text = on_kept(text, place.script, bases[0], history)
+            text = on_kept(text, script, bases[-1], history)
         elif is_patch(text):
-            text = apply_patch(text, place.script, [(0, place.repo.read("HEAD", place.script))])
-        return _fingerprint(text)
+            text = apply_patch(text, script, [(0, committed)])
+        return fingerprint(text)
     return None
 
 
-def under_own_name(patch: str, place: Place) -> str:
-    """Rename both sides of a patch whose old side is the script; return any other patch unchanged.
+def under_own_name(patch: str, script: str) -> str:
+    """Name the script on both sides of a patch whose old side has its file name; return any other patch unchanged.
 
     `diff -u train_mlx.py ../idea.py` names two files, of which git would pick the wrong one.
     """
@@ -329,18 +321,6 @@ def under_own_name(patch: str, place: Place) -> str:
     if len(pairs) != 1 or MORE_THAN_AN_EDIT.search(patch[: pairs[0].start()]):
         return patch
     old, new = (side.rstrip("\r").partition("\t")[0] for side in pairs[0].groups())
-    # after a/ or the like, where git wrote it
-    paths = [old] if old.startswith(("/", "../")) else [old, old.partition("/")[2]]
-    places = [(folder / path).resolve() for folder in (Path.cwd(), place.repo.root) for path in paths]
-    is_script = place.script_path.resolve() in places
-    if new == "/dev/null" or not is_script:
+    if new == "/dev/null" or PurePosixPath(old).name != PurePosixPath(script).name:
         return patch
-    return f"--- a/{place.script}\n+++ b/{place.script}\n{patch[pairs[0].end() :]}"
-
-
-def _fingerprint(script: str) -> str | None:
-    """Return None for a script that does not parse, which another check explains."""
-    try:
-        return fingerprint(script)
-    except (ScriptError, SyntaxError, ValueError):
-        return None
+    return f"--- a/{script}\n+++ b/{script}\n{patch[pairs[0].end() :]}"

@@ -10,11 +10,11 @@ from typing import Any
 from agent.errors import NightError
 from agent.experiment import Terms
 from agent.invocation import typed
-from agent.proposers.catalogue.catalogue import Catalogue
+from agent.proposers.catalogue import Catalogue
 from agent.proposers.command import Command
-from agent.proposers.llm.llm import LLM
+from agent.proposers.llm import LLM
 from agent.proposers.queue import Queue
-from agent.proposers.search.search import Search
+from agent.proposers.search import Search
 from agent.proposers.source import Around, Source
 from agent.records.terms import option_of
 from agent.script.dials import read_dials, searched
@@ -65,20 +65,14 @@ def check_sources(terms: Terms, named: Mapping[str, Any]) -> None:
     """
     for source in SOURCES:
         need = source.need
-        if need is None:
+        if need is None or source in asked(terms):
             continue
-        example = typed("run", "--proposer", source.name, need.option, need.example)
-        option = f"{need.option} {need.value}, as in: {example}"
-        is_asked, is_set = terms.proposer in (source.name, MIX), _value(source, terms) is not None
-        if terms.proposer == source.name and not is_set:
-            raise NightError(f"--proposer {source.name} needs {option}")
-        if named.get(need.term) is not None and not is_asked:
-            raise NightError(
-                f"{need.option} is set, but --proposer {terms.proposer} asks it nothing; use {source.name} or {MIX}"
-            )
-        detail = next((term for term in need.details if named.get(term)), None)
-        if detail is not None and not is_set:
-            raise NightError(f"{option_of(detail)} says nothing without {option}")
+        usage = typed("run", "--proposer", source.name, option_of(need.term), need.example)
+        if terms.proposer == source.name:
+            raise NightError(f"--proposer {source.name} needs {option_of(need.term)}, as in: {usage}")
+        useless = next((term for term in (need.term, *need.details) if named.get(term) is not None), None)
+        if useless is not None:
+            raise NightError(f"{option_of(useless)} says nothing where no {source.name} is asked; ask it with: {usage}")
     for source in asked(terms):
         source.check(terms)
 
@@ -92,8 +86,8 @@ def dial_check(terms: Terms) -> Callable[[str, str], object]:
 
 
 def patience_s(terms: Terms) -> float:
-    """Return the longest time that one call to a source may take, over those that are asked."""
-    return max((source.patience_s(terms) for source in asked(terms)), default=0.0)
+    """Return the longest time that one call to a source may take."""
+    return 60 * terms.agent_minutes if has_reader(terms) else 0.0
 
 
 def has_reader(terms: Terms) -> bool:

@@ -1,21 +1,114 @@
-"""Say what a source of ideas is, what it is built from, and how it speaks to the night in its own threads.
+"""Say what a source of ideas is: what it is built from, what it is told before it proposes, and what it answers.
 
-A source is a class in a file of its own, named in SOURCES in registry.py. The night asks it in a thread
+A source is a class in a file or folder of its own, named in SOURCES in registry.py. The night asks it in a thread
 (agent/night/ideas.py), and which source is asked next is chosen in mix.py.
 """
 
 import queue
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Event
 from typing import Self
 
-from agent.experiment import Ask, Night, Proposal, Terms
-from agent.proposers.briefing import Briefing
+from agent.errors import NightError, ScriptError
+from agent.experiment import Ask, Attempt, History, Night, Noise, Proposal, Terms
 from agent.records.place import Place, past_nights
 from agent.records.record import Record
-from agent.records.terms import option_of
+from agent.script.contract import check_script
+from agent.script.dials import tried_as
+
+# ---- what a source is told -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """Describe the text that all attempts train on, and how it is cut into tokens."""
+
+    name: str
+    bytes_per_token: float  # of the validation text
+    vocab_size: int
+    seq_len: int  # tokens in a row of a batch
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Hold the share of a training step that one part of it takes."""
+
+    name: str  # waiting for a batch, forward + backward, optimizer, Python
+    ms: float  # milliseconds of a step
+    share: float  # of the step, 0 to 1
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Hold the facts of a night that are in neither its journal nor its script."""
+
+    cores: int | None = None  # None: not known, as in a night from elsewhere
+    memory_gb: float | None = None  # of the GPU where it has its own, else of the machine
+    corpus: Corpus | None = None  # None: the prepared data do not say
+    phases: tuple[Phase, ...] = ()  # of attempt 0, measured once a night; empty: not measured
+    # title of each known idea, the most promising first → kept #4, tried #7, yes (untried), unlikely, or no (it does
+    # not apply)
+    ideas: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Hold a proposal that was turned down before it cost a run."""
+
+    proposal: Proposal
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """Hold how much of a night is left; None: no limit."""
+
+    experiments: int | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Briefing:
+    """Hold everything that a source is told before it proposes."""
+
+    night: Night
+    history: History
+    parent: Attempt  # whose script is to be edited: the incumbent
+    noise: Noise | None = None  # None until two runs of one attempt were scored
+    program: str = ""  # program.md, as it stands now
+    notes: tuple[str, ...] = ()  # people's notes to the night, in their order
+    asks: Sequence[Ask] = ()  # of the whole night
+    refused: tuple[Refusal, ...] = ()  # the last tries for this proposal, and what was wrong with them
+    broken: Attempt | None = None  # it crashed just now: its maker may repair it, once
+    left: Left = Left()
+    setting: Setting | None = None  # None: no source of the night can read
+    asked_for: int | None = None  # see `number`
+
+    @property
+    def number(self) -> int:
+        """Return the number that the idea would get as an attempt; of questions asked at once, each has another."""
+        return len(self.history) if self.asked_for is None else self.asked_for
+
+    @property
+    def edited(self) -> str:
+        """Return the script to edit: the best one, or the broken one that is to be repaired."""
+        return (self.broken or self.parent).proposal.script
+
+
+def check_proposal(proposal: Proposal, history: History, script: str) -> None:
+    """Raise NightError for a proposal that cannot be a new attempt; `script` is the script's name for the message."""
+    try:
+        check_script(proposal.script, script)
+    except ScriptError as error:
+        raise NightError(f"{proposal.source} proposed a script that cannot be run: {error}") from error
+    earlier = tried_as(proposal.script, history)
+    if earlier is not None:
+        raise NightError(f"{proposal.source} proposed the script of attempt {earlier} again; it has to be a new one")
+
+
+# ---- what a source is built from -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +153,11 @@ class Need:
     """Name the term without which a source cannot be asked, and how its option is written."""
 
     term: str  # a field of Terms
-    value: str  # as the help calls it: SPEC
     example: str
     details: tuple[str, ...] = ()  # terms that say nothing without it
 
-    @property
-    def option(self) -> str:
-        return option_of(self.term)
+
+# ---- a source --------------------------------------------------------------------------------------------------------
 
 
 class Source:
@@ -90,11 +181,6 @@ class Source:
     @classmethod
     def check(cls, terms: Terms) -> None:
         """Raise NightshiftError for terms that it cannot work with, before the night begins."""
-
-    @classmethod
-    def patience_s(cls, terms: Terms) -> float:
-        """Return how long one call to it may take."""
-        return 0.0
 
     def ideas(self, briefing: Briefing) -> list[Proposal]:
         """Return edits of the parent's script, at least one, the one to try first at the beginning.

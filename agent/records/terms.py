@@ -14,7 +14,7 @@ from agent.experiment import Terms
 # A term that is not given stays as the night has it. Verdicts depend on these, and those before and after a change
 # would not compare: another value is refused. The night takes another value of any other term, and keeps it.
 FIXED = ("judge", "confirm", "plausible_gain", "allowance_s")
-OF_THE_MODEL = ("llm_url", "price", "llm_max_tokens")
+OF_THE_MODEL = ("price", "llm_max_tokens")
 SANDBOXES = ("off", "auto", "require")  # each promises more than the one before it
 
 

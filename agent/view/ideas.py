@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-from agent.proposers.catalogue.evidence import Measured, Prospect
-from agent.proposers.catalogue.idea import Idea
+from agent.proposers.catalogue.evidence import Measurement, Prospect
+from agent.proposers.catalogue.files import KnownIdea
 from agent.text import harmless_lines, percent_sure
 from agent.view.screen import Column, table_lines
 from agent.view.terminal import fact_lines
@@ -16,19 +16,17 @@ from agent.view.terminal import fact_lines
 class IdeaFacts:
     """Hold a known idea, and what was measured of it."""
 
-    idea: Idea
-    measured: tuple[Measured, ...]  # its attempts in this night and in earlier ones
+    idea: KnownIdea
+    measured: tuple[Measurement, ...]  # its attempts in this night and in earlier ones
     gain_percent: float | None  # the mean of what they measured
     expected_percent: float  # gain, by all that is known
     sure: float  # the probability of a gain, 0 to 1
     state: str  # yes: the night may try it; no: it does not apply; unlikely: to help; kept #N, tried #N
-    why_not: str | None  # it does not apply to the script
 
     @classmethod
     def of(cls, prospect: Prospect) -> "IdeaFacts":
-        expected, state, why_not = prospect.estimate, prospect.state, prospect.why_not
         facts = prospect.idea, prospect.measured, prospect.gain_percent
-        return cls(*facts, expected.mean_percent, expected.sure, state, why_not)
+        return cls(*facts, prospect.estimate.mean_percent, prospect.estimate.sure, prospect.state)
 
 
 EXPECTED = "expected gain %"
@@ -77,7 +75,6 @@ def idea_lines(prospect: Prospect, of: str, width: int | None) -> list[Text]:
         ("why", idea.why),
         ("source", idea.source),
         ("reported", idea.reported),
-        ("adds", ", ".join(idea.dials)),
         ("gain", _percents(idea.gain_percent)),
         ("cost", f"{_percents(idea.cost_percent)} of tokens/s"),
         (
@@ -86,10 +83,7 @@ def idea_lines(prospect: Prospect, of: str, width: int | None) -> list[Text]:
             f"{prospect.worth_percent:.2f} % by one try, which is kept only if it is better",
         ),
         *(("tried", measured.words) for measured in prospect.measured),
-        (
-            "applies",
-            f"no, to {of}: {prospect.why_not}" if prospect.why_not and prospect.state == "no" else prospect.state,
-        ),
+        ("applies", f"{prospect.state} ({of})"),
         ("file", str(idea.file)),
     )
     lines = [line for name, value in facts if value for line in fact_lines(name, value, width)]

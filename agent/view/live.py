@@ -19,7 +19,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from agent.experiment import LOCAL, Attempt, Doing, Kind, Progress, Status, Work
-from agent.proposers.briefing import Left
+from agent.proposers.source import Left
 from agent.records.journal import Journal
 from agent.records.place import run_folder
 from agent.records.record import Record, of_journal

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from agent.files import read_end
 from agent.git import valid_tag
-from agent.proposers.briefing import Curve
 from agent.records.place import Place, run_folder
 from agent.text import harmless, shorten
 
+Curve = tuple[tuple[float, float], ...]  # (fraction of the budget, training loss)
 MOST_POINTS = 300  # of a curve that is shown
 LOG_LINES, LINE_CHARS = 60, 300  # of a log that is shown
 

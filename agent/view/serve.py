@@ -28,7 +28,7 @@ from starlette.types import ASGIApp
 from agent.errors import NightError
 from agent.experiment import Doing, Work
 from agent.invocation import typed
-from agent.proposers.briefing import Curve, Left
+from agent.proposers.source import Left
 from agent.records.journal import Journal
 from agent.records.place import Place, read_night, run_folder
 from agent.records.record import Record
@@ -36,7 +36,7 @@ from agent.runs.train import read_progress
 from agent.text import duration
 from agent.view.live import seconds_since
 from agent.view.page.page import file, gather, page, template
-from agent.view.run_files import curve, log_tail
+from agent.view.run_files import Curve, curve, log_tail
 from agent.view.words import doing_words, progress_words, within_one
 from agent.view.workers import in_order
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.text import Text
 
 from agent.experiment import LOCAL, Attempt, Ending, Kind, Run, Status, attempt_ref
-from agent.proposers.author.attempts import reason_for_author
+from agent.proposers.attempts import reason_for_author
 from agent.records.record import Record
 from agent.records.results import COLUMNS, Row, lines_of, number_of
 from agent.records.summary import Scored, Share, gain_bpb, gain_of

@@ -7,7 +7,7 @@ from agent.experiment import Attempt, Ending, Run, Status, attempt_ref
 from agent.files import open_plain
 from agent.invocation import typed
 from agent.judging.failures import process_failure
-from agent.proposers.author.attempts import reason_for_author
+from agent.proposers.attempts import reason_for_author
 from agent.records.place import run_folder
 from agent.records.record import Record
 from agent.records.summary import Scored, gain_bpb

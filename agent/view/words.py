@@ -19,7 +19,7 @@ from agent.experiment import (
 )
 from agent.invocation import typed
 from agent.pools.leases import slowdown_lines
-from agent.proposers.briefing import Left
+from agent.proposers.source import Left
 from agent.records.record import Record
 from agent.records.summary import NightSummary, Scored
 from agent.text import ABSURD, SCORE_DECIMALS, counted, duration, harmless, percent_sure

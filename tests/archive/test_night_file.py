@@ -292,17 +292,17 @@ def test_fixed_files_that_differ_from_those_installed_here_never_run(file, other
 
 
 def test_programs_and_servers_that_a_night_names_are_asked_for_again(file, other):
-    named = """'$.agent', 'sh -c evil', '$.llm', 'openai:m', '$.pool', 'ray', '$.ray_address', 'far:1',
-        '$.llm_url', 'http://127.0.0.1:9/v1' || char(27) || '[2J'"""
+    named = """'$.agent', 'sh -c evil', '$.llm', 'openai:m@http://127.0.0.1:9/v1' || char(27) || '[2J',
+        '$.pool', 'ray', '$.ray_address', 'far:1'"""
     tampered(file, with_journal(f"UPDATE night SET value = json_set(value, {named}) WHERE fact = 'terms'"))
     said = done(other, "unpack", str(file))
     assert "give the programs and servers that it names again, if the file is not somebody else's" in said
     assert (other.folder("t") / "fixed/prepare.py").read_bytes() == (other.root / "prepare.py").read_bytes()
-    asked = "--command 'sh -c evil' --llm openai:m --llm-url $'http://127.0.0.1:9/v1\\x1b[2J'"
+    asked = "--command 'sh -c evil' --llm 'openai:m@http://127.0.0.1:9/v1\\x1b[2J'"
     assert f"go on with: nightshift run --tag t {asked} --pool ray --ray-address far:1\n" in said
     with Journal.read(other.folder("t") / "journal.sqlite") as journal:
         terms = journal.night().terms
-    assert (terms.agent, terms.llm, terms.llm_url, terms.pool, terms.ray_address) == (None, None, None, "local", None)
+    assert (terms.agent, terms.llm, terms.pool, terms.ray_address) == (None, None, "local", None)
     assert terms.sandbox == "auto"  # it was off
 
 

@@ -29,9 +29,8 @@ from agent.experiment import Ending, Proposal
 from agent.night.lock import Stop, only_night
 from agent.night.opening import Request, open_night
 from agent.proposers import registry
-from agent.proposers.briefing import Briefing
 from agent.proposers.registry import SOURCES
-from agent.proposers.source import Source
+from agent.proposers.source import Briefing, Source
 from agent.records.place import Place
 
 pytestmark = pytest.mark.usefixtures("own_cache")
@@ -264,8 +263,8 @@ LOCAL = "openai:toy@http://127.0.0.1:9/v1"
         ("--command 'half", "for --command. It is no command line (No closing quotation)"),
         ("--proposer oracle", 'Invalid value "oracle" for --proposer. Choose from search,'),
         ("--judge blind", 'Invalid value "blind" for --judge. Choose from: "balanced"'),
-        ("--proposer llm", "--proposer llm needs --llm SPEC, as in: nightshift run --proposer llm --llm openai:"),
-        ("--price 1,2", "--price says nothing without --llm SPEC"),
+        ("--proposer llm", "--proposer llm needs --llm, as in: nightshift run --proposer llm --llm openai:"),
+        ("--price 1,2", "--price says nothing where no llm is asked; ask it with: "),
         (f"--proposer llm --llm {LOCAL} --max-cost 5", "--max-cost 5 cannot be kept without a price"),
         ("--command no-such-agent", "no-such-agent, the program of --command, is not on"),
         ("--confirm 2", "--confirm is for --judge greedy; balanced decides by itself how often to measure"),

@@ -22,7 +22,7 @@ from agent.night.limits import Limits, pace_words
 from agent.night.loop import tell_settled
 from agent.night.state import NightContext
 from agent.pools.leases import gpu_in_use, leases_of_machine
-from agent.proposers.briefing import Left
+from agent.proposers.source import Left
 from agent.records.journal import Journal
 from agent.records.place import place_of_night
 

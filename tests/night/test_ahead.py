@@ -16,8 +16,7 @@ from agent.experiment import LOCAL, Ask, Attempt, Lease, Proposal
 from agent.night.limits import Limits
 from agent.night.loop import run_night
 from agent.pools.pool import LocalPool
-from agent.proposers.briefing import Briefing
-from agent.proposers.source import Messages, Source
+from agent.proposers.source import Briefing, Messages, Source
 from agent.records.journal import Journal
 
 pytestmark = pytest.mark.usefixtures("own_cache")

@@ -10,7 +10,7 @@ from agent.errors import Exhausted, NoIdea
 from agent.experiment import Ask, Proposal, Status
 from agent.night import ideas as module
 from agent.night.ideas import ANSWERS, Supply
-from agent.proposers.briefing import Briefing
+from agent.proposers.source import Briefing
 
 KEEP, DISCARD, CRASH = Status.KEEP, Status.DISCARD, Status.CRASH
 SMOOTH, SHARP, SHARE = turned(0.5), turned(1.0, SHARPNESS=0.9), turned(1.0, SHARE=0.5)

@@ -8,7 +8,7 @@ from nights import SCRIPTS, make_repository, scripted_context
 
 from agent.night.loop import run_night
 from agent.profile.phases import FILE, phases_of, read_phases
-from agent.proposers.briefing import Phase
+from agent.proposers.source import Phase
 from agent.sandbox.box import Mode
 
 BUDGET_S = 600.0  # which bigram.py does not use: a tenth of it is time enough on a busy machine

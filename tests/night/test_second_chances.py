@@ -18,7 +18,7 @@ from agent.experiment import (
 )
 from agent.night.ideas import brief
 from agent.night.loop import run_night
-from agent.proposers.author.attempts import what_happened
+from agent.proposers.attempts import what_happened
 from agent.runs.train import slow, usual_steps_s
 
 pytestmark = pytest.mark.usefixtures("own_cache")

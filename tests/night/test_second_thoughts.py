@@ -17,8 +17,7 @@ from agent.night.limits import Limits
 from agent.night.lock import AFTER_RUN, Stop
 from agent.night.loop import run_night
 from agent.night.state import NightContext
-from agent.proposers.briefing import Briefing
-from agent.proposers.source import Source
+from agent.proposers.source import Briefing, Source
 
 BETTER, BEST = unigram(SHARPNESS=0.8), unigram(SHARPNESS=1.0)
 CRASHES_LATER = BEST.replace("data = prepare", "assert options.seed == 0, 'only the first seed'\n    data = prepare")

@@ -9,9 +9,8 @@ from samples import NIGHT
 
 from agent.errors import NoIdea
 from agent.experiment import Attempt, Ending, Proposal, Run, Score, Status
-from agent.proposers.briefing import Briefing
 from agent.proposers.command import Command
-from agent.proposers.source import Messages
+from agent.proposers.source import Briefing, Messages
 
 IDEA = "printf 'half the step size\\n\\nIt overshoots.\\n' > IDEA.md\n"
 EDITED = SCRIPT.replace("LR = 0.04", "LR = 0.02")

@@ -7,11 +7,10 @@ from nights import unigram
 from samples import NIGHT
 
 from agent.errors import NoIdea
-from agent.experiment import Ask, Attempt, Ending, Proposal, Run, Score, Status
-from agent.proposers.briefing import Briefing
+from agent.experiment import Ask, Attempt, Ending, Proposal, Run, Score, Status, Terms
+from agent.proposers.llm import LLM
 from agent.proposers.llm.chat import Patience
-from agent.proposers.llm.llm import LLM
-from agent.proposers.source import Messages
+from agent.proposers.source import Briefing, Messages
 
 SCRIPT = unigram()
 OLD = "SMOOTHING = 1.0  # added to every count  [0.01, 100.0] log"
@@ -40,12 +39,13 @@ BRIEFING = Briefing(NIGHT, (BASELINE,), BASELINE, program="Lower val_bpb.")
 class Model:
     """An LLM at a server, and what it recorded."""
 
-    def __init__(self, server: Server, provider: str = "openai", key: str = KEY, **options: object) -> None:
+    def __init__(
+        self, server: Server, provider: str = "openai", key: str = KEY, patience: Patience = QUICK, **options: object
+    ) -> None:
         self.asks: list[Ask] = []
         self.messages = Messages(self.asks.append)
-        environ = {f"{provider.upper()}_API_KEY": key}
-        options = {"patience": QUICK, "environ": environ} | options
-        self.llm = LLM(server.spec(provider), self.messages, **options)  # type: ignore[arg-type]
+        terms = Terms(llm=server.spec(provider), **options)  # type: ignore[arg-type]
+        self.llm = LLM(terms, self.messages, patience, {f"{provider.upper()}_API_KEY": key})
 
     def ideas(self, briefing: Briefing = BRIEFING) -> list[Proposal]:
         return self.llm.ideas(briefing)

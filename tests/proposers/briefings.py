@@ -1,24 +1,19 @@
 """A night with some of everything, for what an author of edits is told of it."""
 
-from dataclasses import replace
-
 from queued import SCRIPT
 from samples import NIGHT
 
-from agent.experiment import Attempt, Decision, Ending, Kind, Noise, Proposal, Run, Score, Status, Summary
-from agent.proposers.briefing import Briefing, Call, Corpus, KnownIdea, Left, Phase, Refusal, Setting
+from agent.experiment import Attempt, Decision, Ending, Kind, Noise, Proposal, Run, Score, Summary
+from agent.proposers.source import Briefing, Corpus, Left, Phase, Refusal, Setting
 
 NOISE = Noise(sigma_bpb=0.004, runs=5, smallest_bpb=0.011)
-CURVE = tuple((tenth / 10, 5.0 - 0.2 * tenth) for tenth in range(1, 11))
 SETTING = Setting(
     cores=8,
     memory_gb=32.0,
     corpus=Corpus("stories", 4.2, 8192, 1024),
     phases=(Phase("backward", 60.0, 0.6), Phase("optimizer", 40.0, 0.4)),
-    ideas=(KnownIdea("a", "Gate the heads", "tried #1"), KnownIdea("b", "Smear tokens", "yes"),
-           KnownIdea("c", "Drop the cap", "unlikely")),
-    calls=(Call("kernels.linear", "(x, weight) -> array", "Return x times the transpose of weight."),),
-)  # fmt: skip
+    ideas={"Gate the heads": "tried #1", "Smear tokens": "yes", "Drop the cap": "unlikely"},
+)
 
 
 def attempt(
@@ -65,8 +60,6 @@ HISTORY = (
 def told(*more: Attempt, setting: Setting | None = SETTING, **facts: object) -> Briefing:
     """What a source of this night is told; the incumbent is attempt 2."""
     history = (*HISTORY, *more)
-    if setting is not None:
-        setting = replace(setting, curves={one.number: CURVE for one in history if one.status is not Status.CRASH})
     whole = {
         "noise": NOISE,
         "program": "Lower val_bpb.",

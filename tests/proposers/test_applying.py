@@ -6,8 +6,8 @@ import pytest
 
 from agent.errors import ScriptError
 from agent.invocation import ABOVE, SCRIPT
-from agent.proposers.catalogue.catalogue import applied, may_apply
-from agent.proposers.catalogue.idea import Idea, read_idea
+from agent.proposers.catalogue import applied, may_apply
+from agent.proposers.catalogue.files import KnownIdea, read_idea
 from agent.script.dials import set_dials
 from agent.script.merge import merged
 
@@ -31,7 +31,7 @@ SCALED = changed(SHIPPED, (MLP, f"{MLP}        hidden = hidden * MLP_SCALE\n"), 
 def idea_of(tmp_path):
     """Make the idea of an edited script, by git as a user would."""
 
-    def made(after: str, before: str = SHIPPED, slug: str = "mine", name: str = SCRIPT) -> Idea:
+    def made(after: str, before: str = SHIPPED, slug: str = "mine", name: str = SCRIPT) -> KnownIdea:
         for side, text in (("a", before), ("b", after)):
             (tmp_path / side / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / side / name).write_text(text)
@@ -45,15 +45,7 @@ def idea_of(tmp_path):
 
 def test_an_idea_is_made_of_the_script_that_it_was_written_for_whatever_its_name(idea_of):
     idea = idea_of(SCALED, name="lab/my.py")
-    assert idea.dials == ("MLP_SCALE",)
     assert applied(idea, SHIPPED, (), "cpu") == SCALED
-
-
-def test_an_editor_may_have_changed_the_line_ends_of_a_patch(idea_of, tmp_path):
-    idea_of(SCALED)
-    file = tmp_path / "mine.patch"
-    file.write_bytes(file.read_bytes().replace(b"\n", b"\r\n"))
-    assert applied(read_idea(file), SHIPPED, (), "cpu") == SCALED
 
 
 def test_dials_keep_their_values_but_for_those_that_the_idea_itself_turns(idea_of):

@@ -7,7 +7,7 @@ from nights import Grounds, make_repository, unigram
 from queued import write_idea
 
 from agent.experiment import Status
-from agent.proposers.catalogue import idea
+from agent.proposers.catalogue import files
 from agent.script.dials import searched
 
 EXPERIMENTS = 8
@@ -41,7 +41,7 @@ IDEAS = {
 
 def test_a_night_without_a_key_tries_ideas_and_builds_on_them_and_the_next_one_knows(tmp_path, own_cache, monkeypatch):
     grounds = Grounds(make_repository(tmp_path / "user", unigram()))
-    monkeypatch.setattr(idea, "PACKAGE", tmp_path / "nowhere")  # the shipped ideas are about another script
+    monkeypatch.setattr(files, "PACKAGE", tmp_path / "nowhere")  # the shipped ideas are about another script
     for name, (edited, gain) in IDEAS.items():
         write_idea(grounds.root / "ideas", name, unigram(), edited, Title=f"Try to {name}", Gain=f"cpu {gain}")
     done = grounds.nightshift("run", "--tag", "t", "--experiments", str(EXPERIMENTS), *QUICK)

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from agent.errors import MachineError, NightError, NoIdea
 from agent.experiment import Ask, Audit, Decision, Ending, Kind, Proposal, Run, Score, Status
-from agent.proposers.author.pages import facts_page
-from agent.proposers.briefing import Refusal
 from agent.proposers.command import LOG_BYTES, billed, events_of, last_words, split
+from agent.proposers.prompts import facts_page
+from agent.proposers.source import Refusal
 from agent.script.contract import MAX_SCRIPT_BYTES
 
 EDIT = "sed -i.orig 's/^LR = .*/LR = 0.02/' train_mlx.py\n"
@@ -54,11 +54,6 @@ def test_the_task_comes_on_stdin_or_in_the_place_of_the_hole(agent, tmp_path):
     assert "Make `train_mlx.py` reach a lower val_bpb" in task
     assert (tmp_path / "stdin").read_text() == task == (tmp_path / "word").read_text()
     assert (tmp_path / "rest").read_text() == ""
-
-
-def test_no_shell_reads_the_command_line(agent, tmp_path):
-    agent.does(f"printf '%s|' \"$@\" > '{tmp_path}/words'\n" + EDIT, "'$HOME; ls'", "*", "`id`").ideas(brief())
-    assert (tmp_path / "words").read_text() == "$HOME; ls|*|`id`|"
 
 
 # ---- what it is shown ------------------------------------------------------------------------------------------------
@@ -174,7 +169,7 @@ def test_neither_too_much_nor_other_than_text_is_taken(agent):
 
 def test_a_failed_agent_has_an_idea_only_if_it_came_to_its_end(agent):
     half = failure_of(agent, EDIT + "echo out of turns; exit 3\n")
-    assert "its edit of train_mlx.py may be half of one; it ended with exit code 3; it said: out of turns" in half
+    assert "its edit of train_mlx.py may be half of one; it crashed (exit code 3); it said: out of turns" in half
     assert agent.does(EDIT + IDEA + "exit 3\n").ideas(brief())[0].script == EDITED
 
 
@@ -189,7 +184,7 @@ time.sleep(60)
 """
     began = time.monotonic()
     said = failure_of(agent, code, interpreter=sys.executable, limit_s=1.5)
-    assert "it was still working when its time was over" in said
+    assert "it overran" in said
     assert time.monotonic() - began < 20
     daemon = int((tmp_path / "daemon").read_text())
     assert not psutil.pid_exists(daemon) or psutil.Process(daemon).status() == psutil.STATUS_ZOMBIE
@@ -197,7 +192,7 @@ time.sleep(60)
 
 def test_a_stopped_night_waits_for_no_agent(agent):
     agent.stopping = True
-    assert "was stopped with the night" in failure_of(agent, "sleep 60\n")
+    assert "it stopped" in failure_of(agent, "sleep 60\n")
     assert agent.asks[0].wall_s < 15
 
 
@@ -231,41 +226,28 @@ def test_a_command_that_cannot_work_is_refused_before_the_night(line, error, wor
 
 # ---- what it cost ----------------------------------------------------------------------------------------------------
 
-CLAUDE = {
-    "type": "result",
-    "subtype": "success",
-    "is_error": False,
-    "result": "I halved the step size.",
-    "total_cost_usd": 0.1234,
-    "usage": {
-        "input_tokens": 10,
-        "cache_creation_input_tokens": 2000,
-        "cache_read_input_tokens": 30000,
-        "output_tokens": 400,
-    },
+USAGE = {
+    "input_tokens": 10,
+    "cache_creation_input_tokens": 2000,
+    "cache_read_input_tokens": 30000,
+    "output_tokens": 400,
 }
+CLAUDE = {"type": "result", "result": "I halved the step size.", "total_cost_usd": 0.1234, "usage": USAGE}
 ASK = Ask(1, "command:toy", "now", 1.0)
 CODEX = {"type": "turn.completed", "usage": {"input_tokens": 5000, "cached_input_tokens": 4000, "output_tokens": 60}}
 
 
-def test_an_agents_own_bill_is_recorded(agent):
-    agent.does(EDIT + f"echo thinking; echo '{json.dumps(CLAUDE)}'; echo a warning >&2\n").ideas(brief())
+@pytest.mark.parametrize(("event", "bill"), [(CLAUDE, (0.1234, 32010, 400)), (CODEX, (None, 5000, 60))])
+def test_an_agents_own_bill_is_recorded(agent, event, bill):
+    agent.does(EDIT + f"echo thinking; echo '{json.dumps(event)}'; echo a warning >&2\n").ideas(brief())
     (ask,) = agent.asks
-    assert (ask.usd, ask.tokens_in, ask.tokens_out) == (0.1234, 32010, 400)
-
-
-def test_events_line_by_line_tell_the_tokens(agent):
-    agent.does(EDIT + f"echo '{json.dumps({'type': 'thread.started'})}'; echo '{json.dumps(CODEX)}'\n").ideas(brief())[
-        0
-    ]
-    (ask,) = agent.asks
-    assert (ask.usd, ask.tokens_in, ask.tokens_out) == (None, 5000, 60)
+    assert (ask.usd, ask.tokens_in, ask.tokens_out) == bill
 
 
 @pytest.mark.parametrize(
     "events",
     [
-        [CLAUDE | {"is_error": True, "result": "Not logged in\nPlease run /login", "total_cost_usd": 0}],
+        [CLAUDE | {"result": "Not logged in\nPlease run /login"}],
         [{"type": "item.completed", "item": {"type": "agent_message", "text": "Not logged in"}}, CODEX],
         [{"type": "turn.failed", "error": {"message": "Not logged in"}}],
         [{"type": "error", "message": "Not logged in"}, {"type": "turn.started"}],

@@ -88,11 +88,6 @@ def test_what_is_in_flight_counts_as_tried_with_the_outcome_that_is_expected():
     assert {one.name for one in turn} == {"a", "b"}
 
 
-def test_equal_seeds_and_histories_choose_alike():
-    history = [FIRST, attempt(1, "search", 0.01), attempt(2, "llm")]
-    assert first_of(LLM, SEARCH, history=history, seeds=10) == first_of(LLM, SEARCH, history=history, seeds=10)
-
-
 # ---- rests -----------------------------------------------------------------------------------------------------------
 
 

@@ -9,14 +9,14 @@ import pytest
 from llm_servers import KEY, Handler, Request, Server, content, hangs, says, status
 from nights import Grounds, Quiet, scripted_context, unigram
 
-from agent.experiment import Ask, Attempt, Status
+from agent.experiment import Ask, Attempt, Status, Terms
 from agent.night.limits import Limits
 from agent.night.loop import run_night
 from agent.proposers import queue
+from agent.proposers.llm import LLM
 from agent.proposers.llm.chat import Patience
-from agent.proposers.llm.llm import LLM
 from agent.proposers.queue import Queue
-from agent.proposers.search.search import Search
+from agent.proposers.search import Search
 from agent.proposers.source import Messages
 
 # half a minute; the default mix is in the ordinary tests, by test_catalogue_night.py
@@ -79,7 +79,8 @@ def morning(tmp_path_factory: pytest.TempPathFactory, tiny_data: object) -> Iter
                 context.place.queue, START.replace("=0.5,", "=0.55,"), "a person's idea", script=script, now="now"
             )
             messages = Messages(context.journal.record_ask)
-            llm = LLM(server.spec("openai"), messages, price=(1.0, 2.0), max_usd=5.0, patience=QUICK)
+            terms = Terms(llm=server.spec("openai"), price=(1.0, 2.0), max_cost=5.0)
+            llm = LLM(terms, messages, QUICK)
             sources = [Queue(context.place.queue, context.place.nights), llm, Search("cpu", 0)]
             limits = Limits(experiments=EXPERIMENTS)
             night = dataclasses.replace(context, sources=sources, messages=messages, limits=limits)

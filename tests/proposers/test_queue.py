@@ -16,8 +16,8 @@ from samples import NIGHT
 
 from agent.errors import NoIdea, ScriptError
 from agent.experiment import Proposal, Status
-from agent.proposers.briefing import Briefing
 from agent.proposers.queue import MAX_ENTRY_BYTES, Queue, waiting
+from agent.proposers.source import Briefing
 from agent.records.journal import Journal
 
 ANOTHER_NIGHT = replace(NIGHT, tag="another")
@@ -84,25 +84,12 @@ for k in range(15):
         ("def main(:", "train_mlx.py line 1 does not parse"),
         ("x = 1", "breaks the contract: define main"),
         ("x = '\udc80'", "does not parse"),
-        ("#" * 300_000, "beyond the limit"),
         (patch(SCRIPT, SCRIPT.replace("4", "5"), "prepare.py"), "may edit train_mlx.py and nothing else .*prepare.py"),
         (patch(SCRIPT, SCRIPT.replace("4", "5"), "../train_mlx.py"), "may edit train_mlx.py and nothing else"),
-        (patch(SCRIPT, SCRIPT.replace("4", "5"), "etc/train_mlx.py", "/", "/"), "nothing else"),
         (patch(SCRIPT, SCRIPT.replace("4", "5")) + patch("a\n", "b\n", "other.py"), "nothing else .*other.py"),
-        ("--- a/train_mlx.py\n+++ b/train_mlx.py\n@@ garbage", "nothing else"),
-        (
-            "diff --git a/x b/train_mlx.py\nrename from x\nrename to train_mlx.py\n"
-            + patch(SCRIPT, SCRIPT.replace("4", "5")).replace("a/train_mlx.py", "a/x"),
-            "nothing else",
-        ),
         (
             "diff --git a/train_mlx.py b/train_mlx.py\nold mode 100644\nnew mode 120000\n"
             + patch(SCRIPT, SCRIPT.replace("4", "5")),
-            "makes, removes or renames files",
-        ),
-        (
-            "diff --git a/train_mlx.py b/train_mlx.py\ndeleted file mode 100644\n--- a/train_mlx.py\n+++ /dev/null\n"
-            "@@ -1 +0,0 @@\n-x\n",
             "makes, removes or renames files",
         ),
     ],
@@ -181,15 +168,6 @@ def test_an_entry_of_a_night_whose_journal_is_gone_is_not_lost(folder, queue):
     assert queue.ideas(elsewhere)[0] == proposal
 
 
-def test_a_patch_that_was_kept_is_done_though_it_fits_no_more(folder, queue):
-    put(folder, patch(SCRIPT, SCRIPT.replace("LR = 0.04", "LR = 0.02")))
-    better = queue.ideas(brief(SCRIPT))[0]
-    with pytest.raises(NoIdea):
-        queue.ideas(brief(SCRIPT, better, best=1))
-    assert list(aside(folder, "done")) == ["0001"]
-    assert aside(folder, "refused") == {}
-
-
 def test_what_somebody_else_has_tried_meanwhile_is_refused(folder, queue):
     put(folder, SCRIPT.replace("4", "5"))
     history = [tried(0, SCRIPT, "you", Status.KEEP), tried(1, SCRIPT.replace("4", "5") + "# the same\n", "llm")]
@@ -253,16 +231,7 @@ def test_an_idea_of_the_catalogue_is_an_entry_as_it_stands(folder, queue):
     assert proposal.script == SCRIPT.replace("LR = 0.04", "LR = 0.02")
 
 
-def test_a_title_fits_into_one_line(folder, queue):
-    put(folder, SCRIPT.replace("4", "5"), "wide\x1b[2J\tMLP " + "x" * 500)
-    title = queue.ideas(brief(SCRIPT))[0].title
-    assert title.startswith("wide\\x1b[2J MLP xxx")
-    assert len(title) == 200
-
-
-@pytest.mark.parametrize(
-    "first", ['Title: str = "mine"\n', "Why: str\n", '\n\nOptions: str = "x"\n', "# Night: x\n", "\n"]
-)
+@pytest.mark.parametrize("first", ['Title: str = "mine"\n', '\n\nOptions: str = "x"\n', "\n"])
 @pytest.mark.parametrize("message", ["an idea", "an idea\nWhy: because\n\nTitle: of it"])
 def test_a_script_that_begins_like_a_header_is_tried_to_the_letter(folder, queue, first, message):
     put(folder, first + SCRIPT.replace("LR = 0.04", "LR = 0.03"), message)

@@ -6,9 +6,8 @@ from nights import Grounds, unigram
 from agent.errors import NightError, NoIdea
 from agent.experiment import Proposal, Terms
 from agent.proposers import registry
-from agent.proposers.briefing import Briefing
-from agent.proposers.registry import SOURCES, check_sources, choices, help_lines, patience_s
-from agent.proposers.source import Around, Need, Source
+from agent.proposers.registry import SOURCES, check_sources, choices, help_lines
+from agent.proposers.source import Around, Briefing, Need, Source
 
 QUICK = ("--budget-s", "0.05", "--judge", "greedy", "--sandbox", "off", "--tag", "t")
 
@@ -26,10 +25,6 @@ class Toy(Source):
         toy.say = around.messages.say
         return toy
 
-    @classmethod
-    def patience_s(cls, terms: Terms) -> float:
-        return 7.0
-
     def ideas(self, briefing: Briefing) -> list[Proposal]:
         if len(briefing.history) > 1:
             raise NoIdea("the toy had one idea")
@@ -41,7 +36,6 @@ def test_a_source_of_the_table_is_a_choice_is_explained_and_the_search_steps_in_
     monkeypatch.setattr(registry, "SOURCES", (*SOURCES, Toy))
     assert choices() == ("search", "catalogue", "llm", "command", "queue", "toy", "mix")
     assert "toy: one idea of a toy; mix: all that is set up" in help_lines()
-    assert patience_s(Terms(proposer="mix")) == patience_s(Terms(proposer="toy")) == 7.0
     done = grounds.nightshift("run", "--proposer", "toy", "--experiments", "2", *QUICK)
     assert done.returncode == 0, done.stderr
     assert [one.proposal.source for one in grounds.attempts("t")] == ["you", "toy", "search"]
@@ -51,11 +45,11 @@ def test_a_source_of_the_table_is_a_choice_is_explained_and_the_search_steps_in_
 
 
 def test_what_a_source_needs_is_asked_for_by_its_entry(monkeypatch):
-    monkeypatch.setattr(Toy, "need", Need("llm", "SPEC", "a:b", details=("max_cost",)))
+    monkeypatch.setattr(Toy, "need", Need("llm", "a:b", details=("max_cost",)))
     monkeypatch.setattr(registry, "SOURCES", (Toy,))
-    with pytest.raises(NightError, match=r"--proposer toy needs --llm SPEC, as in: .* run --proposer toy --llm a:b"):
+    with pytest.raises(NightError, match=r"--proposer toy needs --llm, as in: .* run --proposer toy --llm a:b"):
         check_sources(Terms(proposer="toy"), {})
-    with pytest.raises(NightError, match="--max-cost says nothing without --llm SPEC"):
+    with pytest.raises(NightError, match=r"--max-cost says nothing where no toy is asked; ask it with: .* --llm a:b"):
         check_sources(Terms(proposer="mix", max_cost=1.0), {"max_cost": 1.0})
-    with pytest.raises(NightError, match="--llm is set, but --proposer search asks it nothing; use toy or mix"):
+    with pytest.raises(NightError, match="--llm says nothing where no toy is asked"):
         check_sources(Terms(proposer="search", llm="a:b"), {"llm": "a:b"})

@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from nights import unigram
 
-from agent.proposers.llm.reply import MAX_EDITS, REPLY_CHARS, BadReply, read_reply
+from agent.proposers.llm.reply import REPLY_CHARS, BadReply, read_reply
 from agent.script.dials import fingerprint
 
 SCRIPT = unigram()
@@ -65,15 +65,11 @@ def test_what_a_model_thought_aloud_is_not_read():
 
 
 REFUSED = {
-    "empty": ("", "no SEARCH/REPLACE block"),
-    "prose": ("I would rather not.", "no SEARCH/REPLACE block and no code block"),
     "no title": (f"HYPOTHESIS: why\n{block(OLD, NEW)}", "begins with TITLE:"),
     "no hypothesis": (f"TITLE: what\n{block(OLD, NEW)}", "begins with HYPOTHESIS:"),
-    "no such lines": (HEAD + block("SMOOTHING = 9", NEW), 'no line there is "SMOOTHING = 9"'),
-    "lines apart": (HEAD + block(f"{OLD}\nNOTE = \"unigram\"  # not searched", NEW), "without leaving one out"),
+    "no such lines": (HEAD + block("SMOOTHING = 9", NEW), '"SMOOTHING = 9", does not stand in'),
     "empty search": (HEAD + block("", "x = 1"), "does not stand"),
     "same lines twice": (HEAD + block(OLD, NEW) + block(OLD, NEW), "two blocks edit the same lines"),
-    "two scripts": (f"{HEAD}```python\n{WANTED}```\n```python\n{WANTED}```", "2 code blocks"),
     "nothing": (HEAD + block(OLD, OLD), "changes nothing"),
     "no divider": (f"{HEAD}<<<<<<< SEARCH\n{OLD}\n>>>>>>> REPLACE\n", "is not whole"),
     "block in a block": (f"{HEAD}<<<<<<< SEARCH\n{OLD}\n=======\n{block(OLD, NEW)}", "is not whole"),
@@ -81,7 +77,6 @@ REFUSED = {
     "a syntax error": (HEAD + block(OLD, "SMOOTHING = = 1"), "does not parse"),
     "deep nesting": (HEAD + block(OLD, f"SMOOTHING = {'-' * 5000}1"), "nested"),
     "too long": ("x" * (REPLY_CHARS + 1), "more than"),
-    "too many": (HEAD + block(OLD, NEW) * (MAX_EDITS + 1), "at most 50 blocks"),
 }  # fmt: skip
 
 
@@ -94,15 +89,12 @@ def test_what_is_not_clear_is_refused_with_what_to_do(name):
     assert len(sentence) < 600
 
 
-def test_lines_that_stand_in_several_places_are_refused_with_their_numbers():
+def test_lines_that_stand_in_several_places_are_refused():
     base = SCRIPT.replace("NOTE =", f"{OLD}\nNOTE =")
-    first, second = (at for at, line in enumerate(base.split("\n"), 1) if line == OLD)
-    assert f"stands in {NAME} at lines {first} and {second}" in refusal(HEAD + block(OLD, NEW), base)
+    assert "stands in several places" in refusal(HEAD + block(OLD, NEW), base)
 
 
-@pytest.mark.parametrize(
-    "name", ["prepare.py", "../train_mlx.py", "/etc/passwd", "./train_mlx.py", "C:\\train_mlx.py", "TRAIN_MLX.PY"]
-)
+@pytest.mark.parametrize("name", ["prepare.py", "../train_mlx.py", "TRAIN_MLX.PY"])
 def test_no_other_file_is_edited(name):
     assert f"edit {NAME} alone" in refusal(f"{HEAD}FILE: {name}\n{block(OLD, NEW)}")
 

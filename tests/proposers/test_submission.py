@@ -1,6 +1,5 @@
 """What `nightshift try` takes into the queue: a script, or a patch as diff and git write it, that changes something."""
 
-import os
 import subprocess
 from pathlib import Path
 
@@ -51,11 +50,8 @@ def submitted(place: Place, command: str) -> str:
     [
         "diff -u train_mlx.py ../../idea.py",
         'diff -u "$PWD/train_mlx.py" ../../idea.py',
-        'diff -u "$PWD/../lab/train_mlx.py" "$(realpath ../../idea.py)"',
         "diff -u --label a/lab/train_mlx.py --label b/lab/train_mlx.py train_mlx.py ../../idea.py",
-        "git diff --no-index train_mlx.py ../../idea.py",
         "cp ../../idea.py train_mlx.py && git diff; git checkout -q train_mlx.py",
-        "cp ../../idea.py train_mlx.py && git diff --relative; git checkout -q train_mlx.py",
         "diff -u train_mlx.py ../../idea.py | sed 's/$/\\r/'",
         "echo 'A word before it.'; diff -u train_mlx.py ../../idea.py",
     ],
@@ -68,10 +64,8 @@ def test_a_diff_whose_old_side_is_the_script_is_an_edit_of_it(place, command):
     "command",
     [
         "diff -u ../../idea.py train_mlx.py | sed 's/train_mlx/other/'",
-        "diff -u train_mlx.py ../../idea.py | sed 's#--- train#--- ../elsewhere/train#'",
         "diff -u train_mlx.py ../../idea.py; diff -u ../../idea.py train_mlx.py",
         "diff -u train_mlx.py /dev/null",
-        "cp ../../idea.py new.py; git add -N new.py; git diff new.py; diff -u train_mlx.py new.py",
     ],
 )
 def test_a_diff_of_something_else_is_not(place, command):
@@ -79,9 +73,7 @@ def test_a_diff_of_something_else_is_not(place, command):
         submitted(place, command)
 
 
-@pytest.mark.parametrize(
-    "command", ["diff train_mlx.py ../../idea.py", "diff -c train_mlx.py ../../idea.py", "echo 'Title: no hunks'"]
-)
+@pytest.mark.parametrize("command", ["diff -c train_mlx.py ../../idea.py", "echo 'Title: no hunks'"])
 def test_another_form_of_diff_is_told_apart_from_a_broken_script(place, command):
     with pytest.raises(
         ScriptError,
@@ -127,7 +119,7 @@ def test_an_edit_that_waits_already_is_refused_at_once_whatever_form_it_has(grou
     for name in ("first.py", "again.py", "again.patch"):
         told = refused(grounds.nightshift("try", "--queue", "--edit", str(tmp_path / name), "-m", "the same"))
         assert told == (
-            f"{tmp_path / name} waits already, as t0001 (sharper); change something first, or follow that one with: "
+            f"{tmp_path / name} waits already (sharper); change something first, or follow that one with: "
             "nightshift try --wait t0001"
         )
     assert [path.name for path in waiting(queue)] == ["0001.patch", "0002.patch"]
@@ -135,12 +127,3 @@ def test_an_edit_that_waits_already_is_refused_at_once_whatever_form_it_has(grou
     assert (
         grounds.nightshift("try", "--queue", "--edit", str(tmp_path / "again.patch"), "-m", "the same").returncode == 0
     )
-
-
-def test_a_file_without_an_end_is_refused_and_a_pipe_of_the_shell_is_read(grounds, tmp_path):
-    told = refused(grounds.nightshift("try", "--queue", "--edit", "/dev/zero", "-m", "an idea"))
-    assert told == "/dev/zero has more bytes than the limit of 262,144; take data out of it"
-    (tmp_path / "idea.py").write_text(BETTER)
-    os.mkfifo(tmp_path / "pipe")
-    with subprocess.Popen(f"cat {tmp_path / 'idea.py'} > {tmp_path / 'pipe'}", shell=True):
-        assert grounds.nightshift("try", "--queue", "--edit", str(tmp_path / "pipe"), "-m", "an idea").returncode == 0

@@ -17,7 +17,7 @@ from agent.records.journal import Journal
 from agent.records.terms import as_words, changes, opened, resumed
 
 LOCAL = "openai:toy@http://127.0.0.1:9/v1"
-ASKED = Terms("greedy", 2, 30.0, 60.0, "off", True, False, "mix", LOCAL, None, (1.25, 10.0), 900, 5.0, "sh -c 'x'", 3.0)
+ASKED = Terms("greedy", 2, 30.0, 60.0, "off", True, False, "mix", LOCAL, (1.25, 10.0), 900, 5.0, "sh -c 'x'", 3.0)
 
 
 def asked(*words: str) -> Mapping[str, Any]:
@@ -85,7 +85,7 @@ def test_another_model_brings_its_own_price():
 def test_a_source_of_the_night_may_rest_but_is_not_named_in_vain():
     resting = resumed("t", ASKED, {"proposer": "search"})
     check_sources(resting, {"proposer": "search"})
-    with pytest.raises(NightError, match="--llm is set, but --proposer search asks it nothing"):
+    with pytest.raises(NightError, match="--llm says nothing where no llm is asked"):
         check_sources(resting, {"proposer": "search", "llm": LOCAL})
     with pytest.raises(MachineError, match="no-such-agent"):
         check_sources(replace(ASKED, agent="no-such-agent"), {})

@@ -19,7 +19,7 @@ from terminals import Emulator
 from agent.clock import utc_now
 from agent.experiment import LOCAL, Ask, Decision, Doing, Ending, Kind, Progress, Proposal, Run, Score, Status, Work
 from agent.judging.noise import noise
-from agent.proposers.briefing import Left
+from agent.proposers.source import Left
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.record import Record

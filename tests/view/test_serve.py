@@ -12,7 +12,7 @@ from serving import Client, GrowingNight, growing_night, make_place, points, ser
 
 from agent.cli.report import watched
 from agent.experiment import Doing, Status, Terms, Work
-from agent.proposers.briefing import Left
+from agent.proposers.source import Left
 from agent.records.place import Place, read_night
 from agent.view.serve import Watched, panel
 
@@ -51,7 +51,7 @@ def test_the_page_shows_titles_as_text_loads_nothing_from_elsewhere_and_runs_its
 
 
 def test_what_is_the_users_own_is_not_served(client: Client, night: GrowingNight):
-    terms = Terms(agent="sh -c private", llm="openai:m", llm_url="http://10.0.0.7/private", ray_address="private:6379")
+    terms = Terms(agent="sh -c private", llm="openai:m@http://10.0.0.7/private", ray_address="private:6379")
     night.journal.record_facts(terms=terms, data="/home/private")
     night.add("the next one", 1.6, Status.DISCARD)
     wait_until(lambda: "the next one" in client.ask("/")[2], 180)  # which is not drawn at each change

@@ -19,8 +19,8 @@ from random import Random
 from statistics import NormalDist
 
 from agent.experiment import Attempt, History, Night, Status, incumbent, source_name
-from agent.proposers.author.attempts import FAILURES, was_near
-from agent.proposers.catalogue.idea import Idea
+from agent.proposers.attempts import FAILURES, was_near
+from agent.proposers.catalogue.files import KnownIdea
 from agent.records.record import Record, likeness
 
 SOURCE = "catalogue"
@@ -36,7 +36,7 @@ STANDARD = NormalDist()
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class Measurement:
     """Hold one attempt of an idea; gains are percent of val_bpb."""
 
     slug: str
@@ -74,7 +74,7 @@ class Estimate:
         return self.mean_percent * self.sure + self.spread_percent * density
 
 
-def estimates(promised: Mapping[str, float], measured: Iterable[Measured]) -> dict[str, Estimate]:
+def estimates(promised: Mapping[str, float], measured: Iterable[Measurement]) -> dict[str, Estimate]:
     """Return the estimate for each idea, given the promised gains and all measurements of ideas."""
     size = {slug: max(gain, -WARNING * gain, LEAST_SIZE) for slug, gain in promised.items()}
     precision, arrived = 1 / SHARE.variance, SHARE.mean / SHARE.variance
@@ -100,19 +100,17 @@ def estimates(promised: Mapping[str, float], measured: Iterable[Measured]) -> di
 class Prospect:
     """Hold an idea with what is known of it and expected from it."""
 
-    idea: Idea
+    idea: KnownIdea
     estimate: Estimate
-    measured: tuple[Measured, ...]  # in this night and in earlier ones on this kind of device
+    measured: tuple[Measurement, ...]  # in this night and in earlier ones on this kind of device
     attempts: tuple[Attempt, ...]  # of this night
     is_open: bool  # it may be tried on the incumbent, if it applies and is not unlikely
-    why_not: str | None = None  # it does not apply to the script that was looked at
+    applies: bool = True  # to the script that was looked at
 
     @property
     def is_unlikely(self) -> bool:
         """Return whether it was measured, and is almost sure to bring no gain."""
-        return self.estimate.sure < HOPELESS and any(
-            measurement.gain_percent is not None for measurement in self.measured
-        )
+        return self.estimate.sure < HOPELESS and self.gain_percent is not None
 
     @property
     def worth_percent(self) -> float:
@@ -149,20 +147,20 @@ class Prospect:
             return f"kept #{kept[0]}"
         if not self.is_open:
             return f"tried #{self.attempts[-1].number}"
-        if self.why_not is not None:
+        if not self.applies:
             return "no"
         return "unlikely" if self.is_unlikely else "yes"
 
 
 def prospects(
-    ideas: Iterable[Idea], night: Night, history: History, sigma_bpb: float | None, past: Iterable[Record]
+    ideas: Iterable[KnownIdea], night: Night, history: History, sigma_bpb: float | None, past: Iterable[Record]
 ) -> list[Prospect]:
     """Return the ideas, the one first from which most is expected in this night.
 
     Equal ones come in an order that is the night's alone, so that two nights at once try different ones first.
     """
     by_slug = {idea.slug: idea for idea in ideas}
-    measured: list[Measured] = []
+    measured: list[Measurement] = []
     for other in past:
         alike = likeness(other.night, night)
         if alike:  # on another kind of device, 8 % tell nothing about 1 % here
@@ -187,8 +185,8 @@ def slug_of(source: str) -> str | None:
 
 
 def _measured(
-    by_slug: Mapping[str, Idea], tag: str, attempts: Sequence[Attempt], sigma_bpb: float | None, alike: float
-) -> Iterator[Measured]:
+    by_slug: Mapping[str, KnownIdea], tag: str, attempts: Sequence[Attempt], sigma_bpb: float | None, alike: float
+) -> Iterator[Measurement]:
     by_number = {attempt.number: attempt for attempt in attempts}
     for attempt in attempts:
         slug = slug_of(attempt.proposal.source)
@@ -196,7 +194,7 @@ def _measured(
             parent = by_number.get(attempt.parent) if attempt.parent is not None else None
             failed = attempt.status is Status.CRASH or attempt.kind in FAILURES
             gain, error = (None, 0.0) if failed or parent is None else _gain_percent(attempt, parent, sigma_bpb)
-            yield Measured(slug, tag, attempt.number, gain, error, alike, failed)
+            yield Measurement(slug, tag, attempt.number, gain, error, alike, failed)
 
 
 def _gain_percent(attempt: Attempt, parent: Attempt, sigma_bpb: float | None) -> tuple[float | None, float]:

@@ -20,8 +20,8 @@ from typing import Any
 
 from agent.errors import MachineError, NightshiftError
 from agent.invocation import command_for
-from agent.proposers.author.pages import Conversation
 from agent.proposers.llm.endpoint import Endpoint
+from agent.proposers.prompts import Conversation
 
 MAX_TOKENS = 16_000
 REPLY_BYTES, REFUSAL_BYTES = 4 << 20, 64 << 10  # of an answer; of a refusal as it is sent, which may be compressed
@@ -245,15 +245,13 @@ def _explained(error: BaseException, endpoint: Endpoint) -> CallFailed:
     status = getattr(error, "status_code", None)  # of a refusal by the server
     message = endpoint.without_key(str(cause or error) or name)  # the SDK's own message is only 'Connection error.'
     if status in (401, 403):
-        what = f"does not accept the key; {endpoint.warning or f'check {endpoint.key_variable}'}"
-    elif status == 404:
-        what = f"knows no model {endpoint.model}, or nothing is at {endpoint.url}"
+        what = f"does not accept the key; check {endpoint.key_variable}, which only https or this machine gets"
     elif status is not None:
-        what = "refuses the question"
+        what = f"refuses a question to {endpoint.model}"
     elif name in ("APITimeoutError", "APIConnectionError"):
         what = "cannot be reached, or is silent; is the server running, and is the URL right?"
     else:
-        what = f"gave no answer that can be read; is {endpoint.url} its base URL, which often ends in /v1?"
+        what = "gave no answer that can be read; is it a base URL, which often ends in /v1?"
     # httpx's ConnectError and ConnectTimeout: the question has not reached the server
     charged = status is None and not type(cause).__name__.startswith("Connect")
-    return CallFailed(f"{endpoint.host} {what} ({message})", charged=charged)
+    return CallFailed(f"{endpoint.url} {what} ({message})", charged=charged)

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
 
 from agent.errors import NightError
 from agent.text import SAID_CHARS, one_line
@@ -27,22 +26,20 @@ class Endpoint:
     model: str
     url: str
     key: str = field(default=NO_KEY, repr=False)
-    key_withheld: bool = False  # there is a key, but plain http would show it to the network
 
     @classmethod
-    def parse(cls, spec: str, url: str | None, environ: Mapping[str, str]) -> "Endpoint":
-        """Parse PROVIDER:MODEL[@URL] and read the provider's key from the environment; `url` replaces the last part.
+    def parse(cls, spec: str, environ: Mapping[str, str]) -> "Endpoint":
+        """Parse PROVIDER:MODEL[@URL] and read the provider's key from the environment.
 
-        Raise NightError for an invalid spec or URL, and for a missing key.
+        Raise NightError for an invalid spec or URL, and for a missing key. A key that plain http to another machine
+        would show to the network is left out.
         """
         match = SPEC.fullmatch(spec.strip())
         if match is None:
             raise NightError(f"{_hidden(spec)!r} names no language model; write PROVIDER:MODEL[@URL], as in {EXAMPLES}")
         provider, model, in_spec = match.groups()
-        if in_spec and url:
-            raise NightError(f"{_hidden(spec)!r} holds a URL and --llm-url names {_hidden(url)}; give one of them")
         name = provider.upper()
-        named = in_spec or url or environ.get(f"{name}_BASE_URL")
+        named = in_spec or environ.get(f"{name}_BASE_URL")
         key = environ.get(f"{name}_API_KEY", "").strip()
         if named and (URL.fullmatch(named) is None or named.rstrip("/").endswith(("/completions", "/messages"))):
             raise NightError(
@@ -54,27 +51,13 @@ class Endpoint:
         if not key and not named:
             raise NightError(f"{name}_API_KEY is not set; put your key into it, or name a server as in {EXAMPLES}")
         where = named or HOMES[provider]
-        withheld = bool(key) and where.startswith("http:") and LOCAL.fullmatch(where) is None
-        return cls(provider, model, where, NO_KEY if withheld or not key else key, withheld)
-
-    @property
-    def host(self) -> str:
-        return urlsplit(self.url).netloc
+        is_shown = where.startswith("http:") and LOCAL.fullmatch(where) is None
+        return cls(provider, model, where, NO_KEY if is_shown or not key else key)
 
     @property
     def is_home(self) -> bool:
         """Return whether the server is the provider's own, not a compatible one."""
         return self.url == HOMES[self.provider]
-
-    @property
-    def warning(self) -> str | None:
-        """Return a warning that the key will not be sent, or None; a server that needs it will refuse."""
-        if not self.key_withheld:
-            return None
-        return (
-            f"{self.key_variable} is not sent to {self.host}: plain http to another machine would show it to the "
-            f"network; where the server asks for it, give an https:// URL"
-        )
 
     @property
     def key_variable(self) -> str:

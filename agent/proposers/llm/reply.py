@@ -18,10 +18,10 @@ how to correct it, since it is asked once more.
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from agent.errors import ScriptError
+from agent.experiment import Proposal
 from agent.script.contract import check_script
 from agent.script.dials import fingerprint
 from agent.text import one_line
@@ -48,16 +48,7 @@ class BadReply(ValueError):
     """Tell the model in one sentence what is wrong with its reply and how to correct it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Edited:
-    """Hold the parsed reply."""
-
-    title: str
-    hypothesis: str
-    script: str  # the whole text
-
-
-def read_reply(text: str, base: str, name: str) -> Edited:
+def read_reply(text: str, base: str, name: str) -> Proposal:
     """Apply a reply to the script `base`, whose file is called `name`.
 
     Raise BadReply if the reply has another form, names another file, searches for lines that match no place or several,
@@ -78,8 +69,7 @@ def read_reply(text: str, base: str, name: str) -> Edited:
     if (other := fields.get("FILE", name).strip("`*_\"' \t")) != name:
         raise BadReply(f"the reply names the file {_quoted(other)}: edit {name} alone, under just this name")
     if not edits and len(code) != 1:
-        found_code = f"{len(code)} code blocks" if code else "no SEARCH/REPLACE block and no code block"
-        raise BadReply(f"the reply has {found_code}: {ANSWER}")
+        raise BadReply(f"the reply has no SEARCH/REPLACE block, and {len(code)} code blocks: {ANSWER}")
     script = _apply(edits, base, name) if edits else code[0].strip("\n") + "\n"
     try:
         check_script(script, name)
@@ -91,7 +81,7 @@ def read_reply(text: str, base: str, name: str) -> Edited:
         if not fields.get(wanted):
             raise BadReply(f"the reply has no line that begins with {wanted}: and says something; {ANSWER}")
     title = fields["TITLE"].partition("\n")[0]
-    return Edited(title.strip("*_ \t"), fields["HYPOTHESIS"], script)
+    return Proposal.of(script, title.strip("*_ \t"), fields["HYPOTHESIS"])
 
 
 def _answer(text: str) -> str:
@@ -110,19 +100,14 @@ def _apply(edits: Sequence[tuple[str, str]], base: str, name: str) -> str:
     for number, (search, new) in enumerate(edits, 1):
         wanted = "\n".join(["", *map(str.rstrip, search.split("\n"))])
         first = text.find(wanted) if wanted.strip() else -1
-        second = text.find(wanted, first + 1)
         if first < 0:
-            own_lines = set(text.split("\n"))
-            strange = next((line for line in wanted.split("\n") if line not in own_lines), None)
-            hint = f"; no line there is {_quoted(strange)}" if strange is not None else ""
             raise BadReply(
-                f"the SEARCH of block {number} does not stand in {name}{hint}: copy whole lines exactly, "
+                f"the SEARCH of block {number}, {_quoted(search)}, does not stand in {name}: copy whole lines exactly, "
                 f"with their indentation and without leaving one out"
             )
-        if second >= 0:
-            places = " and ".join(str(text.count("\n", 0, at) + 1) for at in (first, second))
+        if text.find(wanted, first + 1) >= 0:
             raise BadReply(
-                f"the SEARCH of block {number} stands in {name} at lines {places}: "
+                f"the SEARCH of block {number} stands in several places of {name}: "
                 f"copy more of the lines around it, so that it matches exactly one place"
             )
         start = text.count("\n", 0, first)

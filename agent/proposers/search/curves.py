@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from agent.proposers.search.evidence import Evidence
-from agent.proposers.search.space import Axis
+from agent.proposers.search.places import Axis, Observation
 
 Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
@@ -43,16 +42,16 @@ class Curves:
     def fitted(
         cls,
         axes: Sequence[Axis],
-        evidence: Sequence[Evidence],
+        observations: Sequence[Observation],
         origin: Array,
         sigma_bpb: float | None,
         rng: np.random.Generator,
     ) -> "Curves":
-        """Sample the posterior, by evidence that has scores; sigma_bpb: the noise of one run, None if not known."""
+        """Sample the posterior, by what has scores; sigma_bpb: the noise of one run, None if not known."""
         named = [(dial, feature) for dial, axis in enumerate(axes) for feature in [*range(axis.words)] or [SLOPE, BEND]]
         dial, feature = np.array(named).T
-        names = [point.group for point in evidence]
-        compared = [point for point in evidence if names.count(point.group) > 1]  # else its offset takes it up
+        names = [point.group for point in observations]
+        compared = [point for point in observations if names.count(point.group) > 1]  # else its offset takes it up
         bpb = np.array([point.bpb for point in compared], np.float64)
         groups = np.unique([point.group for point in compared], return_inverse=True)[1]
         for group in set(groups.tolist()):

@@ -19,7 +19,6 @@ from agent.clock import utc_now
 from agent.errors import NightError
 from agent.experiment import Attempt, Status
 from agent.invocation import typed
-from agent.proposers.briefing import Curve
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.record import Record
@@ -27,7 +26,7 @@ from agent.records.summary import gain_bpb, summary_of
 from agent.text import budget, counted, diff_lines, duration, one_line, percent_sure
 from agent.view import words
 from agent.view.page import charts
-from agent.view.run_files import curve
+from agent.view.run_files import Curve, curve
 
 NEWEST = 100  # attempts whose edits and curves are shown, beside those that were ever kept
 POINTS, LINES, LINE_CHARS = 30, 300, 400  # of a curve, of a diff, of its lines

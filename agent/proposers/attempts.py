@@ -1,16 +1,15 @@
-"""Describe the attempts of a night: what each came to, their edits, their loss curves, and the dials that were turned.
+"""Describe the attempts of a night: what each came to, their edits, and the dials that were turned.
 
 Each function is pure. The templates of prompts/ put their results into words.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
 from itertools import islice
 
-from agent.experiment import NOT_BELIEVED, Attempt, Ending, History, Interval, Kind, Status, kept
+from agent.experiment import NOT_BELIEVED, Attempt, Interval, Kind, Status
 from agent.judging.failures import process_failure, stopped_early, too_slow
-from agent.proposers.author.excerpts import harmless_code, quoted
-from agent.proposers.briefing import Briefing, Curve
+from agent.proposers.excerpts import harmless_code, quoted
+from agent.proposers.source import Briefing
 from agent.script.dials import Value, dials_in, only_dials_differ, read_dials, show
 from agent.text import diff_lines, one_line
 
@@ -18,7 +17,6 @@ FAILURES = frozenset({*NOT_BELIEVED, Kind.CRASHED, Kind.TOO_SLOW, Kind.IGNORES_S
 NEAR_MISS = 0.3  # sure of a gain: an idea that is not kept may be one on another incumbent
 # an overtaken edit gets its second try unchanged: the night merges it onto the best script
 NO_SECOND_TRY = FAILURES | {Kind.STOPPED_EARLY, Kind.PASSENGER, Kind.QUESTION, Kind.OVERTAKEN}
-MOST_OFFERED = 8  # near misses to combine: each is shown with its edit
 
 
 # ---- what an attempt came to -----------------------------------------------------------------------------------------
@@ -30,12 +28,6 @@ def was_near(attempt: Attempt) -> bool:
     if decision is None or decision.status is not Status.DISCARD or decision.kind in NO_SECOND_TRY:
         return False
     return (decision.gain_bpb or 0.0) > 0 or (decision.sure or 0.0) >= NEAR_MISS
-
-
-def to_combine(history: History) -> list[int]:
-    """Return the numbers of the latest near misses, which the best script lacks; none unless there are two."""
-    near = [attempt.number for attempt in history if attempt.is_edit and was_near(attempt)]
-    return near[-MOST_OFFERED:] if near[1:] else []
 
 
 def verdict(attempt: Attempt) -> str:
@@ -67,10 +59,11 @@ def what_happened(attempt: Attempt) -> str | None:
     audits = [score.audit for score in scores if score.audit is not None]
     if any(score.val_bpb is None for score in scores):
         return "it trained, but its scoring failed: look at load_model, the shapes and the values of its logits"
-    if any(audit.overran for audit in audits):
-        return "its audit took too long: look at what load_model and the model do beyond computing logits"
     if not all(audit.passed for audit in audits):
-        return "it failed the audit: its logits were not deterministic, causal, normalised or independent of other rows"
+        return (
+            "it failed the audit: its logits were not deterministic, causal, normalised and independent of other rows, "
+            "or load_model and the model took too long"
+        )
     if attempt.kind is Kind.QUARANTINED:
         return "its gain was too large to be believed"
     return "it has no score" if attempt.status is Status.CRASH else None
@@ -100,48 +93,14 @@ def teaching_edits(briefing: Briefing) -> list[Attempt]:
     return list(islice(edits, MOST_TEACHING))
 
 
-def edit_of(attempt: Attempt, briefing: Briefing, context: int) -> str:
-    """Return the diff to the script that an attempt edits, with so many lines around each change, harmless to read."""
+def edit_of(attempt: Attempt, briefing: Briefing) -> str:
+    """Return the diff to the script that an attempt edits, harmless to read."""
     before, after = (script.splitlines() for script in _scripts(attempt, briefing))
-    return harmless_code("\n".join(diff_lines(before, after, context=context)[2:]))
+    return harmless_code("\n".join(diff_lines(before, after, context=1)[2:]))
 
 
 def _scripts(attempt: Attempt, briefing: Briefing) -> tuple[str, str]:
     return briefing.history[attempt.parent or 0].proposal.script, attempt.proposal.script
-
-
-# ---- their loss curves -----------------------------------------------------------------------------------------------
-
-POINTS, LOSERS = 10, 3
-
-
-def compared(history: History, best: Attempt) -> tuple[Attempt, ...]:
-    """Return the attempts whose curves are worth a look: the incumbent, the keep before it, the latest losers."""
-    before = [attempt for attempt in kept(history) if attempt.number != best.number]
-    lost = [
-        attempt
-        for attempt in history
-        if attempt.status is Status.DISCARD
-        and attempt.is_idea
-        and any(run.ending in (Ending.FINISHED, Ending.HOPELESS) for run in attempt.done_runs)
-    ]
-    return (best, *before[-1:], *lost[: -LOSERS - 1 : -1])
-
-
-def means_of_tenths(points: Sequence[tuple[float, float]]) -> Curve:
-    """Return the mean loss of each tenth of the budget that has a point, at the end of that tenth."""
-    losses = defaultdict(list)
-    for fraction, loss in points:
-        losses[min(int(fraction * POINTS), POINTS - 1) + 1].append(loss)
-    return tuple((tenth / POINTS, sum(losses[tenth]) / len(losses[tenth])) for tenth in sorted(losses))
-
-
-def curve_rows(briefing: Briefing) -> list[tuple[Attempt, dict[float, float]]]:
-    """Return attempts with their curves, the incumbent's first; nothing where there are no two to compare."""
-    drawn = briefing.setting.curves if briefing.setting is not None else {}
-    shown = compared(briefing.history, briefing.parent)
-    rows = [(attempt, dict(drawn[attempt.number])) for attempt in shown if attempt.number in drawn]
-    return rows if rows[1:] and rows[0][0].number == briefing.parent.number else []
 
 
 # ---- the dials that they turned --------------------------------------------------------------------------------------

@@ -20,23 +20,20 @@ from typing import TYPE_CHECKING
 
 from agent import text
 from agent.experiment import Attempt, Status, Summary, memory_gb
-from agent.proposers.author import attempts, excerpts
-from agent.proposers.briefing import Briefing
+from agent.proposers import attempts, excerpts
+from agent.proposers.source import Briefing
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 ANSWER_CHARS = 60_000  # of an unusable reply that is sent back with the error
 
-# what a model is asked for, in turn, by the number of the attempt
-TASKS = ("combine", "edit", "explore", "edit")
-
 # ---- what an author is told ------------------------------------------------------------------------------------------
 
 
 def facts_page(briefing: Briefing) -> str:
     """Write all that a model is told beside program, script, notes and task."""
-    return f"{written('lasting', briefing=briefing)}\n\n{written('facts', briefing=briefing, parts=None)}\n"
+    return f"{written('lasting', briefing=briefing)}\n\n{written('facts', briefing=briefing)}\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +52,14 @@ class Conversation:
 def compose(briefing: Briefing) -> Conversation:
     """Write the question for an edit of the parent's script, or for a repair of a broken attempt of the same author.
 
-    Every second question asks for an edit. The others ask for one unlike all before, and for one that combines near
-    misses, where there are some. The task comes last and says all that differs, so that the text before it is the same
-    in every question and a provider's cache holds it.
+    Every fourth question asks for an edit unlike all before. The task comes last and says all that differs, so that the
+    text before it is the same in every question and a provider's cache holds it.
     """
-    broken, script, parts, failed_at = briefing.broken, briefing.night.script, list[int](), None
-    task = TASKS[briefing.number % len(TASKS)] if broken is None else "repair"
-    if task == "combine":
-        parts = attempts.to_combine(briefing.history)
-        task = task if parts else "edit"
-    if broken is not None:
-        failed_at = _failing_line(broken, script)
+    broken, script = briefing.broken, briefing.night.script
+    task = "repair" if broken is not None else "explore" if briefing.number % 4 == 2 else "edit"
+    failed_at = None if broken is None else _failing_line(broken, script)
     system, beginning, *rest = (
-        written(name, briefing=briefing, broken=broken, parts=parts, script=script, failed_at=failed_at)
+        written(name, briefing=briefing, broken=broken, script=script, failed_at=failed_at)
         for name in ("system", "question_beginning", "question_rest", task)
     )
     return Conversation(system, ("\n\n".join([beginning, *rest]),), 0 if broken else len(beginning))
@@ -102,7 +94,7 @@ def written(name: str, **facts: object) -> str:
 def _templates() -> "Environment":
     from jinja2 import Environment, FileSystemLoader, StrictUndefined  # most commands write no prompt
 
-    folder = FileSystemLoader(Path(__file__).parents[1] / "prompts")
+    folder = FileSystemLoader(Path(__file__).with_name("prompts"))
     # plain text for a model, no page
     templates = Environment(loader=folder, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     # what these files define can be used in a template, as a function or as a filter
@@ -125,13 +117,10 @@ def _against(value: float | None, other: float | None, noun: str = "") -> str:
 
 
 def attempt_lines(briefing: Briefing, most_chars: int) -> str:
-    """List the attempts. If that is too long, without hypotheses; then kept ones first to stay, and the newest."""
-    for brief in (False, True):
-        lines = [written("attempt", attempt=attempt, briefing=briefing, brief=brief) for attempt in briefing.history]
-        if sum(len(line) + 1 for line in lines) <= most_chars:
-            return "\n".join(lines)
-    kept = [line for line, attempt in zip(lines, briefing.history, strict=True) if attempt.status is Status.KEEP]
-    others = [line for line in lines if line not in set(kept)]
-    shown = set(excerpts.newest([*others, *kept], most_chars))
-    head = f"({len(lines) - len(shown)} earlier ones are left out)"
-    return "\n".join([head, *(line for line in lines if line in shown)])
+    """List the attempts; where that is too long, kept ones are the first to stay, and then the newest."""
+    lines = [written("attempt", attempt=attempt, briefing=briefing) for attempt in briefing.history]
+    by_rank = sorted(zip(lines, briefing.history, strict=True), key=lambda pair: pair[1].status is Status.KEEP)
+    shown = set(excerpts.newest([line for line, _ in by_rank], most_chars))
+    left_out = len(lines) - len(shown)
+    head = [f"({left_out} earlier ones are left out)"] if left_out else []
+    return "\n".join([*head, *(line for line in lines if line in shown)])

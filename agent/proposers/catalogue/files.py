@@ -14,9 +14,8 @@ from agent.errors import NightshiftError, ScriptError
 from agent.files import check_plain
 from agent.invocation import IDEAS, PACKAGE
 from agent.script.contract import read_text
-from agent.script.dials import DIAL
 from agent.script.merge import EDITED, PATCH_HUNK
-from agent.text import SAID_CHARS, harmless, one_line, paragraphs
+from agent.text import harmless, one_line, paragraphs
 
 FIELDS = ("Title", "Why", "Source", "Reported", "Group", "Gain", "Cost")
 KINDS = ("cpu", "metal", "cuda")
@@ -25,11 +24,10 @@ TITLE_CHARS, TEXT_CHARS, GROUP_CHARS = 80, 2000, 20
 
 SLUG = re.compile(r"\w[\w.-]{0,79}", re.ASCII)  # it stands in commits, tables and the journal
 PERCENT = re.compile(r"(\w+) +([+-]?\d+(?:\.\d+)?) *%?")
-SET = re.compile(rf"^([+-])({DIAL.pattern})(?: *+:[^=\n]++)? *+=(?!=)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class Idea:
+class KnownIdea:
     """Hold a known idea: what it changes, why that should help, and what it is expected to bring and to cost."""
 
     slug: str  # the name of its file
@@ -41,7 +39,6 @@ class Idea:
     gain_percent: Mapping[str, float]  # device kind → by how much val_bpb is expected to fall in five minutes
     cost_percent: Mapping[str, float]  # device kind → the share of the tokens/s that it is expected to take
     patch: str
-    dials: tuple[str, ...]  # that the patch adds
     file: Path
 
 
@@ -50,12 +47,12 @@ def idea_folders(script: Path) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(folder.resolve() / IDEAS for folder in (script.parent, PACKAGE)))
 
 
-def read_ideas(*folders: Path) -> tuple[tuple[Idea, ...], tuple[str, ...]]:
+def read_ideas(*folders: Path) -> tuple[tuple[KnownIdea, ...], tuple[str, ...]]:
     """Return the ideas in these folders by their slugs, and a sentence for every file that cannot be read.
 
     Of two ideas with one slug, that of the earlier folder counts.
     """
-    ideas: dict[str, Idea] = {}
+    ideas: dict[str, KnownIdea] = {}
     faults: list[str] = []
     for folder in folders:
         for file in sorted(folder.glob("*.patch")):
@@ -68,18 +65,18 @@ def read_ideas(*folders: Path) -> tuple[tuple[Idea, ...], tuple[str, ...]]:
     return tuple(ideas[slug] for slug in sorted(ideas)), tuple(faults)
 
 
-def read_idea(file: Path) -> Idea:
+def read_idea(file: Path) -> KnownIdea:
     """Read the file of an idea; raise NightshiftError, with the remedy, for a damaged one."""
     if SLUG.fullmatch(file.stem) is None:
         raise ScriptError(f"{file} has a name of other characters than a-z, A-Z, 0-9, _, - and .; give it another one")
     check_plain(file)
     fields, patch = read_header(read_text(file), FIELDS, file)
-    _check_patch(patch, file)
+    pairs = EDITED.findall(patch)
+    if len(pairs) != 1 or pairs[0][0] != pairs[0][1] or PATCH_HUNK.search(patch) is None:
+        raise ScriptError(f"{file} holds no patch of one file; make it with: git diff train_mlx.py")
     if not fields.get("Title"):
         raise ScriptError(f"{file} has no title; begin it with a line such as: Title: Warm up longer")
-    changes = [(sign, name) for sign, name in SET.findall(patch)]
-    gone = {name for sign, name in changes if sign == "-"}
-    return Idea(
+    return KnownIdea(
         slug=file.stem,
         title=one_line(fields["Title"], TITLE_CHARS),
         why=paragraphs(fields.get("Why", "").replace("\n", " "), TEXT_CHARS),
@@ -89,7 +86,6 @@ def read_idea(file: Path) -> Idea:
         gain_percent=_percent(fields, "Gain", SMALL_GAIN_PERCENT, file),
         cost_percent=_percent(fields, "Cost", 0.0, file),
         patch=patch,
-        dials=tuple(dict.fromkeys(name for sign, name in changes if sign == "+" and name not in gone)),
         file=file,
     )
 
@@ -108,14 +104,6 @@ def read_header(text: str, names: Collection[str], file: Path) -> tuple[dict[str
             )
     fields = {name: "\n".join(map(str.strip, value.split("\n"))) for name, value in message.items()}
     return fields, str(message.get_payload())
-
-
-def _check_patch(patch: str, file: Path) -> None:
-    """Raise ScriptError for a patch that edits no file, or more than one."""
-    pairs = EDITED.findall(patch)
-    if len(pairs) != 1 or pairs[0][0] != pairs[0][1] or PATCH_HUNK.search(patch) is None:
-        named = one_line(", ".join(dict.fromkeys(path for pair in pairs for path in pair)) or "none", SAID_CHARS)
-        raise ScriptError(f"{file} holds no patch of one file ({named}); make it with: git diff train_mlx.py")
 
 
 def _percent(fields: Mapping[str, str], name: str, default: float, file: Path) -> dict[str, float]:
