@@ -81,44 +81,34 @@ def test_an_edit_of_a_script_whose_score_is_not_believed_cannot_be_compared(judg
 # ---- the order in which others ended ---------------------------------------------------------------------------------
 
 
-def a_night(seed: int) -> list[Attempt]:
+def a_night(rng: np.random.Generator) -> list[Attempt]:
     """Edits of #0 and of two scripts that were kept one after the other, most of them bad."""
-    rng = np.random.default_rng(seed)
-    found = [BASELINE]
-    means = {0: 1.5}
+    history, means = [BASELINE], {0: 1.5}
     for number in range(1, 25):
         parent = int(rng.choice(list(means)))
         mean = means[parent] + (-4 if number in (5, 11) else 3 * rng.exponential() - 1) * SIGMA
-        if number % 9 == 4:
-            found.append(stopped_attempt(number, parent))
-            continue
-        keeps = number in (5, 11)
-        scores = [mean + SIGMA * rng.normal() for _ in range(3 if keeps else 1)]
-        found.append(scored_attempt(number, *scores, parent=parent, status=Status.KEEP if keeps else Status.DISCARD))
-        if keeps:
+        if number in (5, 11):
             means[number] = mean
-    return found
+        scores = mean + SIGMA * rng.normal(size=3 if number in means else 1)
+        status = Status.KEEP if number in means else Status.DISCARD
+        scored = scored_attempt(number, *scores, parent=parent, status=status)
+        history.append(stopped_attempt(number, parent) if number % 9 == 4 else scored)
+    return history
 
 
 def settled_in(order: np.ndarray, history: History) -> list[Attempt]:
     """The same decisions with other ids, as where attempts have ended in this order; keeps in the order of numbers."""
     ids = {int(number): 1 + place for place, number in enumerate(order)}
     ids |= dict(zip((0, 5, 11), sorted(ids[number] for number in (0, 5, 11)), strict=True))
-    return [
-        replace(one, decisions=(Entry(ids[one.number], None, one.decision),))
-        for one in history
-        if one.decision is not None
-    ]
+    return [replace(one, decisions=(Entry(ids[one.number], None, one.decision),)) for one in history]
 
 
 @pytest.mark.parametrize("judge", JUDGES)
 def test_the_order_in_which_others_have_ended_decides_nothing_but_the_incumbent(judge: Judge):
     rng = np.random.default_rng(3)
-    for seed in range(2):
-        history = a_night(seed)
-        tried = [undecided(25, value, parent=parent) for value in (1.42, 1.46, 1.49) for parent in (0, 5, 11)]
-        expected = [judge.judge(one, history) for one in tried]
-        for _ in range(2):
-            other = settled_in(rng.permutation(len(history)), history)
-            assert [judge.judge(one, other) for one in tried] == expected
-            assert judge.review(other) == judge.review(history)
+    history = a_night(rng)
+    tried = [undecided(25, value, parent=parent) for value in (1.42, 1.46, 1.49) for parent in (0, 5, 11)]
+    for _ in range(3):
+        other = settled_in(rng.permutation(len(history)), history)
+        assert [judge.judge(one, other) for one in tried] == [judge.judge(one, history) for one in tried]
+        assert judge.review(other) == judge.review(history)

@@ -10,7 +10,7 @@ from nights import scripted_context, unigram
 from samples import NIGHT
 
 from agent.errors import MachineError
-from agent.experiment import Attempt, Ending, Run, Score, Status
+from agent.experiment import Attempt, Ending, Run, Score
 from agent.runs import score as scoring
 from agent.runs.fixed import protocol
 from agent.runs.runner import WEIGHTS
@@ -76,10 +76,20 @@ def test_a_scorer_gets_the_rows_in_another_order_and_each_loss_comes_back_to_its
     assert (orders[0] != rows.inputs).any(axis=1).mean() > 0.9
 
 
-def test_one_loss_below_zero_is_no_score(tiny_data, monkeypatch):
+@pytest.mark.parametrize(
+    ("loss", "odd", "words"),
+    [
+        (3.0, -1.0, "a loss of -1 nats is below zero"),
+        (3.0, np.nan, "1 losses are not finite"),
+        *((loss, loss, "is no score") for loss in (0.0, -1e-4, 1e20, 1e38)),
+    ],
+)
+def test_losses_that_no_text_has_are_no_score(tiny_data, monkeypatch, loss, odd, words):
     rows = Rows.of(dataclasses.replace(NIGHT, data=str(tiny_data), budget_s=60.0), "validation")
-    with pytest.raises(scoring.Unscored, match="a loss of -1 nats is below zero"):
-        committed(monkeypatch, rows, lambda inputs: np.where(np.arange(inputs.size).reshape(inputs.shape) == 70, -1, 3))
+    with pytest.raises(scoring.Unscored, match=words):
+        committed(
+            monkeypatch, rows, lambda inputs: np.where(np.arange(inputs.size).reshape(inputs.shape) == 70, odd, loss)
+        )
 
 
 @pytest.mark.usefixtures("own_cache")
@@ -107,24 +117,6 @@ HEAVY = unigram(SHARPNESS=0.8).replace(
     "\n\nif __name__", f"\n\nimport atexit, os\natexit.register(os.truncate, '{WEIGHTS}', 10**9)\n\n\nif __name__"
 )
 HANGS = unigram(SHARPNESS=0.9).replace("def load_model(", "def load_model(path):\n    time.sleep(600)\n\n\ndef _(")
-
-
-def losing(loss: float, **dials: object) -> str:
-    """A script whose scorer commits to this loss for every token."""
-    body = (
-        f"def load_model(path):\n    np.full(np.load('targets.npy').shape, {loss!r}, np.float32).tofile('losses.f32')\n"
-    )
-    return unigram(**dials).replace("def load_model(", f"{body}    import os\n    os._exit(0)\n\n\ndef _(")
-
-
-@pytest.mark.usefixtures("own_cache")
-def test_losses_that_no_text_has_are_a_failure_of_their_attempt_and_the_night_goes_on(grounds):
-    scripts = [losing(loss, SHARPNESS=0.6 + place / 100) for place, loss in enumerate((0.0, -1e-4, 1e20, 1e38))]
-    grounds.try_scripts("t", [*scripts, unigram(SHARPNESS=0.8)])
-    _, *lied, honest = grounds.attempts("t")
-    assert [attempt.status for attempt in lied] == [Status.CRASH] * len(lied)
-    assert all("is no score" in attempt.decision.reason for attempt in lied)
-    assert honest.status is Status.KEEP
 
 
 @pytest.mark.usefixtures("own_cache")

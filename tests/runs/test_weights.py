@@ -40,9 +40,9 @@ def a(**changes: object) -> dict:
 @pytest.mark.parametrize(
     "header",
     [
-        *([], 1, "text", b"not json", b"[" * 100_000, b"\xff\xfe", {"a": [], "b": TWO["b"]}, {"b": TWO["b"]}),
+        *([], b"not json", b"[" * 100_000, b"\xff\xfe", {"a": [], "b": TWO["b"]}, {"b": TWO["b"]}),
         *(a(dtype="F31"), a(dtype=["F32"]), a(shape=[2, -3]), a(shape=[2, 3.0]), a(shape=[True, 6]), a(shape="23")),
-        *(a(shape=[2, 4]), a(shape=[10**300, 0]), a(shape=[1] * 17)),
+        *(a(shape=[10**300, 0]), a(shape=[1] * 17)),
         b'{"a": {"dtype": "F32", "shape": [' + b"9" * 5000 + b'], "data_offsets": [0, 24]}}',
     ],
     ids=lambda header: str(header)[:60],
