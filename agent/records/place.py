@@ -12,7 +12,7 @@ from agent.git import Repo, is_of_night, valid_tag
 from agent.invocation import SCRIPT, typed
 from agent.records.journal import Journal
 from agent.records.record import Record, of_journal
-from agent.records.shipped import DAMAGED, facts_of, of_folder
+from agent.records.shipped import DAMAGED, night_in, of_folder
 from agent.script.contract import check_script, no_script, read_text
 
 
@@ -213,7 +213,7 @@ def known_tags(place: Place) -> tuple[str, ...]:
     started: dict[str, str] = {}
     for folder in place.shipped.glob("*/"):
         with suppress(*DAMAGED):
-            started[folder.name] = facts_of(folder).night.started
+            started[folder.name] = night_in(folder).started
     for tag in place.tags():
         with suppress(NightError), Journal.read(place.journal(tag)) as journal:
             started[tag] = journal.night().started

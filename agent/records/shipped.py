@@ -6,14 +6,14 @@ findings.json what dawn found. A record may come from elsewhere: reading one, no
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from agent.errors import NightError, NothingYet
-from agent.experiment import MEASURED, Ask, Attempt, Dawn, Night, NightCall, Noise
+from agent.experiment import MEASURED, Ask, Attempt, Night
 from agent.files import check_plain, replaced_folder
 from agent.git import Repo
 from agent.records.journal import Journal
@@ -29,17 +29,6 @@ DAMAGED = (  # what reading a record raises where a file is damaged
     *(NightError, OSError, msgspec.MsgspecError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError),
     RecursionError,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """Hold what night.json says."""
-
-    format: Literal[3]  # FORMAT
-    night: Night  # as others may see it
-    calls: tuple[NightCall, ...]
-    asks: tuple[Ask, ...]  # without models and costs
-    noise: Noise | None
 
 
 # ---- writing ---------------------------------------------------------------------------------------------------------
@@ -100,7 +89,7 @@ def _check_free(folder: Path, night: Night) -> None:
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
     try:
-        earlier = facts_of(folder).night
+        earlier = night_in(folder)
         is_ours = (earlier.tag, earlier.started) == (night.tag, night.started)
     except DAMAGED:
         is_ours = False
@@ -115,35 +104,36 @@ def _check_free(folder: Path, night: Night) -> None:
 
 def of_folder(folder: Path) -> Record:
     """Read a shipped night; raise one of DAMAGED where a file is damaged."""
-    facts = facts_of(folder)
     # by line feeds alone: a title may hold what else splitlines() takes for the end of a line
     lines = [json.loads(line) for line in text_of(folder / ATTEMPTS).removesuffix("\n").split("\n")]
-    history = tuple(msgspec.convert(line["attempt"], Attempt) for line in lines)
-    for at, attempt in enumerate(history):
+    findings = folder / FINDINGS
+    facts = _facts_in(folder) | {
+        "attempts": [line["attempt"] for line in lines],
+        "outlines": lines,
+        "dawns": [json.loads(text_of(findings))] if findings.exists() else [],
+        "turned": {},
+        "is_here": False,
+    }
+    record = msgspec.convert(facts, Record)
+    for at, attempt in enumerate(record.attempts):
         if attempt.number != at or (attempt.parent is not None and not 0 <= attempt.parent < at):
             raise ValueError("its attempts are not numbered from 0 on, each after its parent")
-    read = [msgspec.convert(line, Outline) for line in lines]
-    outlines = tuple(replace(outline, dials=_values(outline.dials)) for outline in read)
-    findings = folder / FINDINGS
-    dawns = (msgspec.convert(json.loads(text_of(findings)), Dawn),) if findings.exists() else ()
-    record = Record(
-        facts.night,
-        history,
-        facts.asks,
-        dawns,
-        facts.calls,
-        facts.noise,
-        outlines,
-        turned_in(history, outlines),
-        is_here=False,
-    )
+    outlines = tuple(replace(outline, dials=_values(outline.dials)) for outline in record.outlines)
+    record = replace(record, outlines=outlines, turned=turned_in(record.attempts, outlines))
     _check(record)
     return record
 
 
-def facts_of(folder: Path) -> Facts:
-    """Read the facts of a shipped night, without its attempts; raise one of DAMAGED where the file is damaged."""
-    return msgspec.convert(json.loads(text_of(folder / FACTS)), Facts)
+def night_in(folder: Path) -> Night:
+    """Read which night a shipped record is of; raise one of DAMAGED where the file is damaged."""
+    return msgspec.convert(_facts_in(folder)["night"], Night)
+
+
+def _facts_in(folder: Path) -> dict[str, Any]:
+    facts: dict[str, Any] = json.loads(text_of(folder / FACTS))
+    if facts["format"] != FORMAT:
+        raise ValueError(f"it has format {facts['format']}, this nightshift reads {FORMAT}")
+    return facts
 
 
 def _check(record: Record) -> None:
