@@ -26,6 +26,7 @@ from pathlib import Path
 import measure
 from arena import CHEATS, HONEST, KNOWN, Script, Told, Trial, try_all, world
 from conftest import TEST_SCALE, write_library_text
+from measure import Option
 
 import prepare
 from agent.runs.score import LOOK_ROW_STEP
@@ -145,24 +146,20 @@ def corpus(folder: Path) -> Path:
     return prepare.prepare(str(text), scale, cache=folder / "cache", workers=1)
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="these scripts of tests/cheats")
-    about = "which box holds the scripts; off shows that the tricks work where nothing does (default: %(default)s)"
-    names = ["all", "bubblewrap", "landlock", "seatbelt", "off"]
-    parser.add_argument("--sandbox", choices=names, default="all", help=about)
-    measure.add_processes(parser)
-
-
-def falls_short(args: argparse.Namespace, flat: measure.Flat) -> bool:
-    return not all(figure for key, figure in flat.items() if key.endswith("_ok"))
-
-
 PROGRAM = measure.Program(
-    __doc__ or "",
+    __doc__,
     compare,
-    lambda args, flat: measure.print_list("Scripts that cheat", flat, ",.0f"),
-    add_options,
-    falls_short=falls_short,
+    "Scripts that cheat",
+    {
+        "only": Option("these scripts of tests/cheats", []),
+        "sandbox": Option(
+            "which box holds the scripts; off shows that the tricks work where nothing does",
+            "all",
+            choices=["all", "bubblewrap", "landlock", "seatbelt", "off"],
+        ),
+        "processes": measure.PROCESSES,
+    },
+    lambda flat: not all(figure for key, figure in flat.items() if key.endswith("_ok")),
 )
 
 if __name__ == "__main__":

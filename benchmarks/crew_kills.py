@@ -29,6 +29,7 @@ import kills
 import measure
 import psutil
 from kills import Fault, Laboratory, Tally
+from measure import Option
 
 from agent.experiment import Ending, Status
 from agent.pools.leases import cores_of_machine
@@ -164,19 +165,16 @@ def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
     return laboratory.figures()
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--kills", type=measure.count, metavar="N", help="default: 200; quick: 10")
-    parser.add_argument("--seed", type=int, default=0, metavar="K", help="of the random moments (default: %(default)s)")
-    parser.add_argument("--pool", choices=PAUSES_S, default="local", help="default: %(default)s")
-    measure.add_processes(parser)
-
-
 PROGRAM = measure.Program(
-    __doc__ or "",
+    __doc__,
     compare,
-    lambda args, flat: measure.print_list(f"Two workers, pool {args.pool}", flat),
-    add_options,
-    {"kills": (200, 10)},
+    "Nights of two workers",
+    {
+        "kills": Option("at least so many", 200, 10),
+        "seed": Option("of the random moments", 0),
+        "pool": Option("of the workers", "local", choices=PAUSES_S),
+        "processes": measure.PROCESSES,
+    },
     kills.anything_lost,
 )
 

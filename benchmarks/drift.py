@@ -22,6 +22,7 @@ from dataclasses import replace
 
 import measure
 import numpy as np
+from measure import Option
 
 from agent.experiment import Attempt, Ending, Proposal, Run, Summary
 from agent.runs.train import slow, usual_steps_s
@@ -125,13 +126,16 @@ def print_results(args: argparse.Namespace, flat: measure.Flat) -> None:
     measure.print_grid(f"Slow spells in {args.nights} simulated nights of each kind", flat, rows, columns)
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--nights", type=measure.count, help="of each kind of spell (default: 500; quick: 10)")
-    parser.add_argument("--seed", type=int, default=0, help="of the random generator (default: %(default)s)")
-    measure.add_processes(parser)
-
-
-PROGRAM = measure.Program(__doc__ or "", compare, print_results, add_options, {"nights": (500, 10)})
+PROGRAM = measure.Program(
+    __doc__,
+    compare,
+    print_results,
+    {
+        "nights": Option("of each kind of spell", 500, 10),
+        "seed": Option("of the random generator", 0),
+        "processes": measure.PROCESSES,
+    },
+)
 
 if __name__ == "__main__":
     sys.exit(PROGRAM.main())

@@ -34,6 +34,7 @@ import killed_commands
 import kills
 import measure
 from kills import Fault, Laboratory, Reference, Strike, Tally, Victim, known
+from measure import Option
 
 from agent.errors import NightError
 from agent.records.journal import Journal
@@ -232,19 +233,16 @@ def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
     return {"points_of_a_night": len(reference.points), **laboratory.figures()}
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--kills", type=measure.count, metavar="N", help="at least (default: 1000; quick: 10)")
-    parser.add_argument("--seed", type=int, default=0, metavar="K", help="of the random moments (default: %(default)s)")
-    parser.add_argument("--only", choices=["kills", "commands", "others"], help="one of its three parts")
-    measure.add_processes(parser)
-
-
 PROGRAM = measure.Program(
-    __doc__ or "",
+    __doc__,
     compare,
-    lambda args, flat: measure.print_list("Faults", flat),
-    add_options,
-    {"kills": (1000, 10)},
+    "Faults",
+    {
+        "kills": Option("at least so many", 1000, 10),
+        "seed": Option("of the random moments", 0),
+        "only": Option("one of its three parts", choices=["kills", "commands", "others"]),
+        "processes": measure.PROCESSES,
+    },
     kills.anything_lost,
 )
 

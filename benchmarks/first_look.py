@@ -17,6 +17,7 @@ import sys
 from pathlib import Path
 
 import measure
+from measure import Option
 
 COMMAND = re.compile(r"^ *(pip install uv && uv run nightshift run .*?) *(?:#.*)?$", re.MULTILINE)
 LIMIT_S = 1800.0
@@ -54,17 +55,7 @@ def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
     return {"total_s": statistics.median(looks)}
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--runs", type=measure.count, metavar="N", help="of the command (default: 3; quick: 1)")
-
-
-PROGRAM = measure.Program(
-    __doc__ or "",
-    compare,
-    lambda args, flat: measure.print_list("A first look", flat, ".1f"),
-    add_options,
-    {"runs": (3, 1)},
-)
+PROGRAM = measure.Program(__doc__, compare, "A first look", {"runs": Option("of the command", 3, 1)})
 
 if __name__ == "__main__":
     sys.exit(PROGRAM.main())

@@ -32,7 +32,7 @@ from typing import Any
 
 import measure
 import peers
-from measure import Figures
+from measure import Figures, Option
 
 ALLOWANCE_S = 900.0  # beyond the budget, after which a run is ended
 OURS = "ours"
@@ -110,17 +110,18 @@ def print_results(args: argparse.Namespace, flat: measure.Flat) -> None:
     measure.print_side_by_side(title, flat, "val_bpb", columns)
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    about = "seconds of training (default: 300; quick: 5)"
-    parser.add_argument("--budget-s", type=measure.amount, metavar="S", help=about)
-    parser.add_argument("--peer", action="append", default=[], metavar="NAME=PATH", help="a clone; may be repeated")
-    parser.add_argument("--seeds", type=measure.count, default=1, metavar="N", help="runs of each (default: 1)")
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="overwrite a dial of ours")
-    about = "a Python with PyTorch, if this one has none"
-    parser.add_argument("--torch-python", default=sys.executable, metavar="PATH", help=about)
-
-
-PROGRAM = measure.Program(__doc__ or "", compare, print_results, add_options, {"budget_s": (300.0, 5.0)})
+PROGRAM = measure.Program(
+    __doc__,
+    compare,
+    print_results,
+    {
+        "budget_s": Option("seconds of training", 300.0, 5.0),
+        "peer": Option("NAME=PATH, a clone; several may be given", []),
+        "seeds": Option("runs of each", 1),
+        "set": Option("NAME=VALUE, a dial of ours that is overwritten", []),
+        "torch_python": Option("a Python with PyTorch, if this one has none", sys.executable),
+    },
+)
 
 if __name__ == "__main__":
     sys.exit(PROGRAM.main())

@@ -40,6 +40,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # nights are simulated side 
 
 import measure
 import numpy as np
+from measure import Option
 from simulator import Night
 
 from agent.experiment import (
@@ -301,16 +302,18 @@ def print_results(args: argparse.Namespace, flat: measure.Flat) -> None:
         measure.print_grid(title, flat, names, {str(workers): (f"workers: {workers}", ".3f") for workers in WORKERS})
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--nights", type=int, help="of the usual scenario (default: 300; quick: 4)")
-    parser.add_argument("--other-nights", type=int, help="of each other scenario (default: 100; quick: 0)")
-    parser.add_argument("--parallel-nights", type=int, help="with several workers (default: 100; quick: 2)")
-    parser.add_argument("--first-seed", type=int, default=10_000, help="choices were made on seeds below 1,000")
-    measure.add_processes(parser)
-
-
-DEFAULTS = {"nights": (300, 4), "other_nights": (100, 0), "parallel_nights": (100, 2)}
-PROGRAM = measure.Program(__doc__ or "", compare, print_results, add_options, DEFAULTS)
+PROGRAM = measure.Program(
+    __doc__,
+    compare,
+    print_results,
+    {
+        "nights": Option("of the usual scenario", 300, 4, int),
+        "other_nights": Option("of each other scenario", 100, 0, int),
+        "parallel_nights": Option("with several workers", 100, 2, int),
+        "first_seed": Option("choices were made on seeds below 1,000", 10_000, kind=int),
+        "processes": measure.PROCESSES,
+    },
+)
 
 if __name__ == "__main__":
     sys.exit(PROGRAM.main())

@@ -6,7 +6,6 @@ every kill its journal, ledger and repository are looked at; at its end it is co
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import multiprocessing
 import os
@@ -459,5 +458,5 @@ class Laboratory:
         return {name: counts[name] for name in (*DONE, *LOSSES, *sorted(counts))}
 
 
-def anything_lost(args: argparse.Namespace, flat: measure.Flat) -> bool:
+def anything_lost(flat: measure.Flat) -> bool:
     return any(flat[loss] for loss in LOSSES)

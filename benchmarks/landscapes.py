@@ -36,6 +36,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # nights are simulated side 
 
 import measure
 import numpy as np
+from measure import Option
 from simulator import Night
 
 from agent import experiment
@@ -319,19 +320,19 @@ def print_results(args: argparse.Namespace, flat: measure.Flat) -> None:
         measure.print_grid(title, flat, {f"{arm}_": arm for arm in args.arms}, columns)
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--nights", type=measure.count, help="on each kind of landscape (default: 12; quick: 1)")
-    parser.add_argument("--first-seed", type=int, default=0, help="choices were made on seeds below 1,000")
-    about = "of a night: the marks to report at (default: 40 96; quick: 12)"
-    parser.add_argument("--runs", type=measure.count, nargs="+", help=about)
-    parser.add_argument("--judge", choices=JUDGES, default="greedy", help="default: %(default)s")
-    parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
-    parser.add_argument("--kinds", nargs="+", choices=GAINS, default=list(GAINS))
-    measure.add_processes(parser)
-
-
 PROGRAM = measure.Program(
-    __doc__ or "", compare, print_results, add_options, {"nights": (12, 1), "runs": ((40, 96), (12,))}
+    __doc__,
+    compare,
+    print_results,
+    {
+        "nights": Option("on each kind of landscape", 12, 1),
+        "first_seed": Option("choices were made on seeds below 1,000", 0),
+        "runs": Option("of a night: the marks to report at", [40, 96], [12]),
+        "judge": Option("of the nights", "greedy", choices=JUDGES),
+        "arms": Option("who proposes", list(ARMS), choices=ARMS),
+        "kinds": Option("of landscapes", list(GAINS), choices=GAINS),
+        "processes": measure.PROCESSES,
+    },
 )
 
 if __name__ == "__main__":

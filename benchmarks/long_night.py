@@ -29,6 +29,7 @@ from pathlib import Path
 import kills
 import measure
 import scale
+from measure import Option
 from nights import make_repository
 
 TAG = "long"
@@ -63,17 +64,8 @@ def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
     return {**flat, "resume_s": first.began - began}
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    about = "attempts, in rising order (default: 100 2000; quick: 20 60)"
-    parser.add_argument("--sizes", type=measure.count, nargs="+", metavar="N", help=about)
-
-
 PROGRAM = measure.Program(
-    __doc__ or "",
-    compare,
-    lambda args, flat: measure.print_list("A long night", flat),
-    add_options,
-    {"sizes": ((100, 2_000), (20, 60))},
+    __doc__, compare, "A long night", {"sizes": Option("attempts, in rising order", [100, 2_000], [20, 60])}
 )
 
 if __name__ == "__main__":

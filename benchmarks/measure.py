@@ -60,47 +60,6 @@ class Failed(Exception):
 # ---- the command line of a benchmark ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Program:
-    """Describe a benchmark: its options with their defaults, what it measures, and how it shows that."""
-
-    about: str  # its docstring
-    compare: Callable[[argparse.Namespace, Path], Flat]  # with a folder to work in
-    show: Callable[[argparse.Namespace, Flat], None]
-    add_options: Callable[[argparse.ArgumentParser], None] = lambda parser: None
-    defaults: Mapping[str, tuple[object, object]] = field(default_factory=dict)  # option → its value, and with --quick
-    falls_short: Callable[[argparse.Namespace, Flat], bool] = lambda args, flat: False
-
-    def parse(self, argv: Sequence[str] | None) -> argparse.Namespace:
-        """Return the options of a command line, those that were not given with their defaults."""
-        parser = argparse.ArgumentParser(
-            description=self.about, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
-        )
-        self.add_options(parser)
-        parser.add_argument("--quick", action="store_true", help="a short form that touches every mechanism once")
-        parser.add_argument("--folder", type=Path, metavar="DIR", help="work here, and keep it (default: removed)")
-        parser.add_argument("--json", type=Path, metavar="FILE", help="write the results as flat keys")
-        args = parser.parse_args(argv)
-        for name, values in self.defaults.items():
-            if getattr(args, name) is None:
-                setattr(args, name, values[args.quick])
-        return args
-
-    def main(self, argv: Sequence[str] | None = None) -> int:
-        """Measure, print and write; return 1 where it falls short or a measured program failed, 2 for misuse."""
-        args = self.parse(argv)
-
-        def body() -> int:
-            check_writable(args.json)
-            with work_folder(args.folder) as folder:
-                flat = self.compare(args, folder)
-            self.show(args, flat)
-            write_json(args.json, flat)
-            return int(self.falls_short(args, flat))
-
-        return guarded(Path(sys.modules[self.compare.__module__].__file__ or "").stem, body)
-
-
 def above_zero(kind: Callable[[str], float]) -> Callable[[str], float]:
     """Return a type of argparse that refuses what is not above zero."""
 
@@ -112,31 +71,93 @@ def above_zero(kind: Callable[[str], float]) -> Callable[[str], float]:
     return number
 
 
-count, amount = above_zero(int), above_zero(float)
+@dataclass(frozen=True)
+class Option:
+    """Describe an option: what it means, its default, and its default with --quick where that is another.
+
+    A default that is False makes a flag, a list takes several words; a number is above zero where its default is.
+    """
+
+    about: str
+    default: Any = None
+    quick: Any = None
+    kind: Callable[[str], Any] | None = None  # of each word
+    choices: Iterable[str] | None = None
+
+    def add_to(self, parser: argparse.ArgumentParser, name: str) -> None:
+        flag = f"--{name.replace('_', '-')}"
+        if self.default is False:
+            parser.add_argument(flag, action="store_true", help=self.about)
+            return
+        examples = [default for default in (self.default, self.quick) if default is not None]
+        told = [" ".join(map(str, each)) if isinstance(each, list) else str(each) for each in examples]
+        about = f"{self.about} (default: {'; quick: '.join(told)})" if any(told) else self.about
+        example: Any = examples[0] if examples else ""
+        several: dict[str, Any] = {"nargs": "+", "action": "extend"} if isinstance(example, list) else {}
+        if several:
+            example = example[0] if example else ""
+        is_count = isinstance(example, int | float)
+        kind = self.kind or (above_zero(type(example)) if is_count and example else type(example))
+        metavar = None if self.choices else "N" if is_count else "WORD"
+        parser.add_argument(flag, type=kind, choices=self.choices, metavar=metavar, help=about, **several)
 
 
-def add_processes(parser: argparse.ArgumentParser) -> None:
-    """Add the option of how much is done at a time; `taskset` also limits the default."""
-    about = "how many at a time (default: as many as there are cores, %(default)s)"
-    parser.add_argument("--processes", type=count, default=usable_cores(), metavar="N", help=about)
+PROCESSES = Option("how many at a time, as many as there are cores; taskset limits them", usable_cores())
+
+
+@dataclass(frozen=True)
+class Program:
+    """Describe a benchmark: what it measures, its options, and how it shows that."""
+
+    about: str | None  # its docstring
+    compare: Callable[[argparse.Namespace, Path], Flat]  # with a folder to work in
+    show: Callable[[argparse.Namespace, Flat], None] | str  # or the title of a plain list
+    options: Mapping[str, Option] = field(default_factory=dict)
+    falls_short: Callable[[Flat], bool] = lambda flat: False
+
+    def parse(self, argv: Sequence[str] | None) -> argparse.Namespace:
+        """Return the options of a command line, those that were not given with their defaults."""
+        parser = argparse.ArgumentParser(
+            description=self.about, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+        )
+        for name, option in self.options.items():
+            option.add_to(parser, name)
+        parser.add_argument("--quick", action="store_true", help="a short form that touches every mechanism once")
+        parser.add_argument("--folder", type=Path, metavar="DIR", help="work here, and keep it (default: removed)")
+        parser.add_argument("--json", type=Path, metavar="FILE", help="write the results as flat keys")
+        args = parser.parse_args(argv)
+        for name, option in self.options.items():
+            if getattr(args, name) is None:
+                quick = args.quick and option.quick is not None
+                setattr(args, name, option.quick if quick else option.default)
+        return args
+
+    def main(self, argv: Sequence[str] | None = None) -> int:
+        """Measure, print and write; return 1 where it falls short or a measured program failed, 2 for misuse."""
+        args = self.parse(argv)
+        program = Path(sys.modules[self.compare.__module__].__file__ or "").stem
+        try:
+            check_writable(args.json)
+            with work_folder(args.folder) as folder:
+                flat = self.compare(args, folder)
+            if isinstance(self.show, str):
+                print_list(self.show, flat)
+            else:
+                self.show(args, flat)
+            write_json(args.json, flat)
+            return int(self.falls_short(flat))
+        except (Misuse, DataError, NightshiftError, Failed) as error:
+            say(f"{program}: {error}")
+            return 1 if isinstance(error, Failed) else 2
+        except KeyboardInterrupt:
+            say(f"{program}: interrupted")
+            return 130
 
 
 def in_parallel(processes: int, function: Callable[..., Result], jobs: Iterable[tuple[Any, ...]]) -> list[Result]:
     """Return what a function makes of each job, a tuple of its arguments, in the order of the jobs."""
     with ProcessPoolExecutor(processes) as pool:
         return [job.result() for job in [pool.submit(function, *job) for job in jobs]]
-
-
-def guarded(program: str, body: Callable[[], int]) -> int:
-    """Run a program behind the one door for errors, which become exit codes; 130 for Ctrl-C."""
-    try:
-        return body()
-    except (Misuse, DataError, NightshiftError, Failed) as error:
-        say(f"{program}: {error}")
-        return 1 if isinstance(error, Failed) else 2
-    except KeyboardInterrupt:
-        say(f"{program}: interrupted")
-        return 130
 
 
 @contextmanager
@@ -219,10 +240,10 @@ def print_grid(title: str, flat: Flat, rows: Mapping[str, str], columns: Mapping
     print_table(title, ["", *(name for name, _ in columns.values())], cells)
 
 
-def print_list(title: str, flat: Flat, form: str = ",.3f") -> None:
+def print_list(title: str, flat: Flat) -> None:
     """Print every key with its figure."""
     rows = [
-        [key.replace("_", " "), show(value, form if isinstance(value, float) else ",")] for key, value in flat.items()
+        [key.replace("_", " "), show(value, ",.4g" if isinstance(value, float) else ",")] for key, value in flat.items()
     ]
     print_table(title, ("", "measured"), rows)
 

@@ -22,6 +22,7 @@ import time
 from pathlib import Path
 
 import measure
+from measure import Option
 from nights import make_repository
 
 from agent.experiment import Ending
@@ -99,19 +100,15 @@ def costs(samples: dict[str, list[Sample]]) -> measure.Flat:
     return {**flat}
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--runs", type=measure.count, help="in the box and out of it (default: 3; quick: 1)")
-    about = "budget of each run (default: 60; quick: 5, a first look)"
-    parser.add_argument("--train-s", type=measure.amount, metavar="S", help=about)
-    parser.add_argument("--require", action="store_true", help="fail where bubblewrap or Seatbelt cannot be used")
-
-
 PROGRAM = measure.Program(
-    __doc__ or "",
+    __doc__,
     compare,
-    lambda args, flat: measure.print_list("What a night's care costs", flat, ",.4g"),
-    add_options,
-    {"runs": (3, 1), "train_s": (60.0, 5.0)},
+    "What a night's care costs",
+    {
+        "runs": Option("in the box and out of it", 3, 1),
+        "train_s": Option("budget of each run", 60.0, 5.0),
+        "require": Option("fail where bubblewrap or Seatbelt cannot be used", False),
+    },
 )
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import measure
+from measure import Option
 
 LIST = measure.HERE / "planted_faults.txt"
 LIMIT_S = 1800.0  # of one run of tests
@@ -151,19 +152,15 @@ def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
     return flat | {"missed_names": "; ".join(fault.name for fault in missed)}
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="these faults")
-    parser.add_argument("--suite", action="store_true", help="run all tests that README's command runs")
-
-
 PROGRAM = measure.Program(
-    __doc__ or "",
+    __doc__,
     compare,
-    lambda args, flat: measure.print_list(
-        "Planted faults", {k: v for k, v in flat.items() if not k.endswith(("_s", "_found"))}
-    ),
-    add_options,
-    falls_short=lambda args, flat: bool(flat.get("missed")),
+    "Planted faults",
+    {
+        "only": Option("the names of these faults", []),
+        "suite": Option("run all tests that README's command runs", False),
+    },
+    lambda flat: bool(flat.get("missed")),
 )
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from pathlib import Path
 
 import measure
 from kills import LOSSES
+from measure import Option
 
 from agent.lab import hardware
 
@@ -195,16 +196,13 @@ def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
     return flat
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    names = [proof.name for proof in PROOFS]
-    parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", help=f"of {', '.join(names)}")
-
-
-def falls_short(args: argparse.Namespace, flat: measure.Flat) -> bool:
-    return any(flat.get(f"{proof.name}_holds") == 0 for proof in PROOFS)
-
-
-PROGRAM = measure.Program(__doc__ or "", compare, lambda args, flat: None, add_options, falls_short=falls_short)
+PROGRAM = measure.Program(
+    __doc__,
+    compare,
+    lambda args, flat: None,
+    {"only": Option("these proofs", [], choices=[proof.name for proof in PROOFS])},
+    lambda flat: any(flat.get(f"{proof.name}_holds") == 0 for proof in PROOFS),
+)
 
 if __name__ == "__main__":
     sys.exit(PROGRAM.main())

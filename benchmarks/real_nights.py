@@ -49,12 +49,14 @@ from pathlib import Path
 
 import measure
 import real_outcomes
+from measure import Option
 
 from agent.experiment import Lease
 from agent.pools.leases import leases_of_machine, pin
 from agent.sandbox.environment import leased_env
 
 ARMS = ("mix", "search", "catalogue", "author")
+ARM = re.compile(rf"({'|'.join(ARMS)})(=[1-9]\d*)?")
 TOY = measure.ROOT / "tests" / "scripts" / "unigram.py"
 NEEDED = ("agent", "tests/scripts")  # what is copied of the tree: folders, and files of these kinds
 TEXTS = (".md", ".py", ".toml", ".tsv")
@@ -78,7 +80,7 @@ class Planned:
 
 def planned(args: argparse.Namespace, folder: Path) -> list[Planned]:
     """Return the nights, the first of each arm first: a cut then leaves as many of each."""
-    arms = [(arm, count or args.nights) for arm, count in args.arms]
+    arms = [(arm, int(count or args.nights)) for arm, _, count in (word.partition("=") for word in args.arms)]
     pairs = [(arm, number) for number in range(max(c for _, c in arms)) for arm, count in arms if number < count]
     name = args.name or time.strftime("%b%d").lower()
     return [
@@ -165,52 +167,37 @@ def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
     if not args.report:
         if args.minutes is None and args.experiments is None:
             raise measure.Misuse("a night needs an end: give --minutes or --experiments")
-        if ("author" in {arm for arm, _ in args.arms}) != bool(args.author):
+        if other := [word for word in args.arms if not ARM.fullmatch(word)]:
+            raise measure.Misuse(f"--arms {other[0]}: write {', '.join(ARMS)}, or as in mix=3")
+        if any(word.startswith("author") for word in args.arms) != bool(args.author):
             raise measure.Misuse("--arms author and --author WORDS belong together: give both, or neither")
         facts: Mapping[str, Mapping[str, str]] = measure.describe(measure.SCRIPT)
         leases = leases_of_machine(facts["device"]["kind"], args.at_once, None)
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         live(args, folder, leases, facts["corpus"]["folder"])
-    return real_outcomes.flatten(real_outcomes.read_all(folder, args.name or ""))
+    return real_outcomes.flatten(real_outcomes.read_all(folder, args.name))
 
 
-def arm_of(word: str) -> tuple[str, int | None]:
-    """Read one word of --arms: mix, or mix=3."""
-    match = re.fullmatch(rf"({'|'.join(ARMS)})(?:=([1-9]\d*))?", word)
-    if match is None:
-        raise argparse.ArgumentTypeError(f"{word!r} is no arm; write {', '.join(ARMS)}, or as in mix=3")
-    return match[1], int(match[2]) if match[2] else None
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    about = "what proposes, and how many nights where --nights is not meant (default: mix search)"
-    parser.add_argument("--arms", nargs="+", type=arm_of, metavar="ARM[=N]", help=about)
-    parser.add_argument("--author", default="", metavar="WORDS", help="of `nightshift run`: --llm … or --command …")
-    parser.add_argument("--nights", type=measure.count, metavar="N", help="of each arm (default: 2; quick: 1)")
-    parser.add_argument("--at-once", type=measure.count, default=1, metavar="N", help="nights (default: %(default)s)")
-    parser.add_argument("--budget-s", type=measure.amount, metavar="S", help="of each run (default: 40; quick: 0.05)")
-    parser.add_argument("--minutes", type=measure.amount, metavar="M", help="of each night, its dawn included")
-    parser.add_argument("--experiments", type=measure.count, metavar="N", help="of each night (quick: 2)")
-    about = "runs kept for each dawn: the first eight are four fresh seeds a side (default: 8; quick: 4)"
-    parser.add_argument("--dawn", type=int, metavar="RUNS", help=about)
-    parser.add_argument("--script", type=Path, metavar="FILE", help="in place of train_mlx.py, as attempt 0")
-    parser.add_argument("--name", metavar="NAME", help="how the nights' tags begin (default: the date)")
-    parser.add_argument("--seed", type=int, default=0, help="of the first night of each arm (default: %(default)s)")
-    parser.add_argument("--night-options", metavar="WORDS", help="more words for `nightshift run`")
-    parser.add_argument("--report", action="store_true", help="print what lies in --folder, run nothing")
-
-
-DEFAULTS = {
-    "arms": ([("mix", None), ("search", None)], [("mix", None), ("search", None)]),
-    "nights": (2, 1),
-    "budget_s": (40.0, 0.05),
-    "experiments": (None, 2),
-    "dawn": (8, 4),
-    "script": (None, TOY),
-    "night_options": ("", "--judge greedy"),  # greedy: one run of each attempt
-}
 PROGRAM = measure.Program(
-    __doc__ or "", compare, lambda args, flat: real_outcomes.print_results(flat), add_options, DEFAULTS
+    __doc__,
+    compare,
+    lambda args, flat: real_outcomes.print_results(flat),
+    {
+        "arms": Option("what proposes; mix=3 for three nights where --nights is not meant", ["mix", "search"]),
+        "author": Option("words of `nightshift run`: --llm … or --command …", ""),
+        "nights": Option("of each arm", 2, 1),
+        "at_once": Option("nights", 1),
+        "budget_s": Option("of each run", 40.0, 0.05),
+        "minutes": Option("of each night, its dawn included", kind=float),
+        "experiments": Option("of each night", None, 2),
+        "dawn": Option("runs kept for each dawn: the first eight are four fresh seeds a side", 8, 4),
+        "script": Option("in place of train_mlx.py, as attempt 0", None, TOY, Path),
+        "name": Option("how the nights' tags begin, else with the date", ""),
+        "seed": Option("of the first night of each arm", 0),
+        # greedy: one run of each attempt
+        "night_options": Option("more words for `nightshift run`", "", "--judge greedy"),
+        "report": Option("print what lies in --folder, run nothing", False),
+    },
 )
 
 if __name__ == "__main__":

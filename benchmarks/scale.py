@@ -27,6 +27,7 @@ from pathlib import Path
 
 import kills
 import measure
+from measure import Option
 from nights import make_repository
 
 TAG = "scale"
@@ -134,17 +135,16 @@ def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
     return flat
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    about = "default: 1 2 4 8 16 64; quick: 1 4"
-    parser.add_argument("--workers", type=measure.count, nargs="+", metavar="N", help=about)
-    parser.add_argument("--run-s", type=measure.amount, metavar="S", help="that a run sleeps (default: 10; quick: 1)")
-    parser.add_argument("--rounds", type=measure.count, default=5, help="runs of each worker (default: %(default)s)")
-    parser.add_argument("--ray", action="store_true", help="in tasks of a Ray cluster of this machine")
-
-
-DEFAULTS = {"workers": ((1, 2, 4, 8, 16, 64), (1, 4)), "run_s": (10.0, 1.0)}
 PROGRAM = measure.Program(
-    __doc__ or "", compare, lambda args, flat: measure.print_list("Workers that sleep", flat), add_options, DEFAULTS
+    __doc__,
+    compare,
+    "Workers that sleep",
+    {
+        "workers": Option("how many", [1, 2, 4, 8, 16, 64], [1, 4]),
+        "run_s": Option("seconds that a run sleeps", 10.0, 1.0),
+        "rounds": Option("runs of each worker", 5),
+        "ray": Option("in tasks of a Ray cluster of this machine", False),
+    },
 )
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 import measure
-from measure import Figures
+from measure import Figures, Option
 
 CONTESTANTS: dict[str, dict[str, str]] = {  # name → its environment
     "ours": {},
@@ -97,14 +97,17 @@ def print_results(args: argparse.Namespace, flat: measure.Flat) -> None:
     measure.print_side_by_side(f"{flat['device']}: {size}", flat, "tokens_s", columns)
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--runs", type=measure.count, help="of each contestant (default: 3; quick: 2)")
-    parser.add_argument("--steps", type=measure.count, help="of each run (default: 20; quick: 6)")
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="overwrite a dial, in a copy")
-    parser.add_argument("--contestants", nargs="+", choices=CONTESTANTS, metavar="NAME", help="see above")
-
-
-PROGRAM = measure.Program(__doc__ or "", compare, print_results, add_options, {"runs": (3, 2), "steps": (20, 6)})
+PROGRAM = measure.Program(
+    __doc__,
+    compare,
+    print_results,
+    {
+        "runs": Option("of each contestant", 3, 2),
+        "steps": Option("of each run", 20, 6),
+        "set": Option("NAME=VALUE, a dial that is overwritten, in a copy", []),
+        "contestants": Option("see above", [], choices=CONTESTANTS),
+    },
+)
 
 if __name__ == "__main__":
     sys.exit(PROGRAM.main())

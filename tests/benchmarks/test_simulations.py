@@ -107,9 +107,7 @@ def test_misuse_is_told_in_a_sentence(capsys):
 
 def test_a_benchmark_falls_short_by_its_exit_code(tmp_path):
     flat = {"lost": 1}
-    program = measure.Program(
-        "", lambda args, folder: flat, lambda args, flat: None, falls_short=lambda a, f: f["lost"]
-    )
+    program = measure.Program("", lambda args, folder: flat, "A title", falls_short=lambda flat: flat["lost"])
     assert program.main(["--json", str(tmp_path / "flat.json")]) == 1
     assert json.loads((tmp_path / "flat.json").read_text()) == flat
     flat["lost"] = 0
