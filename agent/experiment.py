@@ -195,13 +195,11 @@ class Kind(StrEnum):
     PROVISIONAL = "provisional", Status.KEEP  # for a gain that is likely, not certain
     CONFIRMED = "confirmed", Status.KEEP  # provisional before; more runs have made it certain
     SIMPLER = "simpler", Status.KEEP  # for less code or fewer parameters at about the same score
-    ADOPTED = "adopted", Status.KEEP  # dawn has confirmed it, and the night goes on from it
 
     WORSE = "worse", Status.DISCARD
     TIE = "tie", Status.DISCARD
     LUCK = "luck", Status.DISCARD  # lower, but not by more than chance
     REVOKED = "revoked", Status.DISCARD  # kept before; the whole night's scores say otherwise by now
-    PASSENGER = "passenger", Status.DISCARD  # kept before; dawn's runs say that the champion does not miss it
     STALE = "stale", Status.DISCARD  # overtaken, and in conflict with what was kept meanwhile
     OVERTAKEN = "overtaken", Status.DISCARD  # better than its parent, which is not the best any more: merged onto that
     ORPHANED = "orphaned", Status.DISCARD  # made from one that is not kept any more
@@ -362,7 +360,7 @@ class Attempt:
 
     @property
     def is_idea(self) -> bool:
-        """Return whether it is an idea: dawn's questions about the champion are not, even if adopted."""
+        """Return whether it is an idea: dawn's questions about the champion are not."""
         return not self.proposal.without
 
     @property

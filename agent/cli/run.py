@@ -20,7 +20,7 @@ from agent.invocation import typed
 from agent.judging.judges import judge_in_words
 from agent.lab.corpus import DATASETS
 from agent.night.dawn import confirm_night, is_interrupted
-from agent.night.limits import Limits, pace_words
+from agent.night.limits import Limits
 from agent.night.loop import run_night
 from agent.night.opening import Request, committed, open_context
 from agent.night.state import NightContext
@@ -134,10 +134,7 @@ def _facts(context: NightContext) -> Iterator[tuple[str, str]]:
     yield "budget", f"{night.budget_s:g} s of training a run; {until}"
     if is_look(night.budget_s):
         yield "scores", "of a quarter of the validation text, as a run is shorter than a minute: a first look"
-    dawn_runs = context.limits.runs_at_dawn(replace(state.pace, workers=terms.workers))
-    pace = pace_words(state.attempts, context.limits.left(state.proposals), dawn_runs, terms.workers)
-    if pace is not None:
-        yield "pace", pace
+    yield "pace", context.limits.pace_words(state.attempts, state.pace)
     for line in _workers(context, leases):
         yield "workers", line
     trains_here = terms.ray_address is None  # on a cluster of other machines, this one's company says nothing

@@ -11,7 +11,6 @@ from functools import cached_property
 
 from agent.experiment import (
     Attempt,
-    Dawn,
     Decision,
     EditEffect,
     Findings,
@@ -19,7 +18,6 @@ from agent.experiment import (
     Interval,
     Kind,
     Status,
-    incumbent,
     line_of,
 )
 from agent.judging.belief import knowledge_gradient
@@ -230,22 +228,3 @@ class Ablation:
 
 def names(edits: Collection[int]) -> str:
     return " and ".join(f"#{number}" for number in sorted(edits))
-
-
-# ---- the night goes on -----------------------------------------------------------------------------------------------
-
-
-def adoption(history: History, dawn: Dawn | None) -> dict[int, Decision]:
-    """Return the decisions by which a night goes on from the script that its last dawn has confirmed, if any."""
-    champion = incumbent(history)
-    if dawn is None or dawn.ended is None or not dawn.findings or champion is None:
-        return {}
-    confirmed = dawn.findings
-    if confirmed.script is None or champion.number != confirmed.champion:
-        return {}
-    script = history[confirmed.script]
-    if script.number == champion.parent:
-        return {champion.number: Decision(Kind.PASSENGER, "a passenger, by dawn's runs")}
-    if script.kind is not Kind.QUESTION:
-        return {}  # it is the champion itself, or was taken over once and has fallen since
-    return {script.number: Decision(Kind.ADOPTED, f"confirmed at dawn: {script.proposal.title}")}

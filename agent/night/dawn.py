@@ -19,14 +19,12 @@ from agent.experiment import (
     Split,
     Status,
     confirmed_branch,
-    incumbent,
     runs_at_dawns,
 )
 from agent.judging.champion import FRESH, Ablation, DawnRun, Without, names
 from agent.night.loop import Driver, at_work
 from agent.night.plan import Candidate, Decide, Enter, Plan, fallen_keeps
 from agent.night.state import NightContext, State
-from agent.records.journal import Journal
 from agent.records.results import write_ledger
 from agent.runs.execute import Job, Measure
 from agent.script.merge import without_edits
@@ -42,10 +40,9 @@ def confirm_night(context: NightContext, most_runs: int) -> Findings | None:
     """
     context.journal.mark_lost_runs(boot_id())
     state = context.state()
-    _reopen(context.journal, state, most_runs)
     with at_work(context, state) as driver:
-        until = runs_at_dawns(state.attempts) + most_runs
-        plan = DawnPlan(driver.context, state, driver.flight, until)
+        plan = DawnPlan(driver.context, state, driver.flight, runs_at_dawns(state.attempts) + most_runs)
+        plan.reopen(most_runs)
         while driver.take_a_step(plan):
             pass
         concluded = _conclude(driver, plan)
@@ -57,29 +54,13 @@ def confirm_night(context: NightContext, most_runs: int) -> Findings | None:
 
 def is_interrupted(context: NightContext) -> bool:
     """Return whether the champion's dawn has begun and not ended."""
-    best, last = incumbent(context.journal.attempts()), next(reversed(context.journal.dawns()), None)
-    return last is not None and last.ended is None and best is not None and best.number == last.champion
+    dawn = _dawn_of_champion(context.state())
+    return dawn is not None and dawn.ended is None
 
 
-def ensure_dawn(journal: Journal, state: State) -> Dawn | None:
-    """Return the champion's dawn; begin one, with fresh seeds, for a champion without any."""
-    champion = state.best
-    if champion is None or champion.number == 0:
-        return None
-    if state.last_dawn is None or state.last_dawn.champion != champion.number:
-        journal.put_dawn(Dawn(len(state.dawns) + 1, champion.number, FRESH, utc_now()))
-        state.read()
-    return state.last_dawn
-
-
-def _reopen(journal: Journal, state: State, runs: int) -> None:
-    """Reopen a dawn that has ended, for more fresh runs; without a confirmed gain, use all runs for these."""
-    dawn = ensure_dawn(journal, state)
-    if dawn is not None and dawn.ended is not None and runs > 0:
-        confirmed = dawn.findings is not None and dawn.findings.script is not None
-        more = FRESH if confirmed else max(FRESH, runs // 2)
-        journal.put_dawn(replace(dawn, ended=None, fresh=dawn.fresh + more))
-        state.read()
+def _dawn_of_champion(state: State) -> Dawn | None:
+    last = state.dawns[-1] if state.dawns else None
+    return last if last is not None and state.best is not None and last.champion == state.best.number else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,26 +71,44 @@ class DawnPlan(Plan):
     impossible: set[Edits] = field(default_factory=set)  # to be taken out
 
     def dawn(self) -> Dawn | None:
-        return ensure_dawn(self.context.journal, self.state)
+        """Return the champion's dawn, with fresh seeds: begin it where it has none. None without a champion."""
+        state, champion = self.state, self.state.best
+        if champion is None or champion.number == 0:
+            return None
+        return _dawn_of_champion(state) or self._put(Dawn(len(state.dawns) + 1, champion.number, FRESH, utc_now()))
+
+    def _put(self, dawn: Dawn) -> Dawn:
+        self.context.journal.put_dawn(dawn)
+        self.state.read()
+        return dawn
+
+    def reopen(self, runs: int) -> None:
+        """Reopen a dawn that has ended, for more fresh runs; without a confirmed gain, use all runs for these."""
+        dawn = self.dawn()
+        if dawn is not None and dawn.ended is not None and runs > 0:
+            confirmed = dawn.findings is not None and dawn.findings.script is not None
+            more = FRESH if confirmed else max(FRESH, runs // 2)
+            self._put(replace(dawn, ended=None, fresh=dawn.fresh + more))
 
     def candidates(self) -> Iterator[Candidate]:
-        context, state, flight = self.context, self.state, self.flight
-        if context.stop.now:
+        state = self.state
+        if self.context.stop.now:
             return
         dawn = self.dawn()
         yield from self.missing_audits()
         if dawn is not None:
             yield from self._missing_audits_of(dawn)
-        if context.stop.after_run:
+        if self.context.stop.after_run:
             return  # the run was scored
-        # an idea without a verdict is the night's to go on with
-        yield from self.steps_of(
-            attempt for attempt in state.unsettled if attempt.decision is not None or not attempt.is_idea
-        )
+        for attempt in state.unsettled:
+            if attempt.decision is not None or not attempt.is_idea:  # else the night is to go on with it
+                step = self.step_of(attempt)
+                if step is not None:
+                    yield step
         fallen = fallen_keeps(state.attempts)
         if fallen:
             yield Decide(fallen)
-        if dawn is not None and flight.idle > 0 and not context.limits.is_over(state.pace):
+        if dawn is not None and self.flight.idle > 0 and not self.context.limits.is_over(state.pace):
             step = self._next_run(dawn)
             if step is not None:
                 yield step
@@ -126,8 +125,7 @@ class DawnPlan(Plan):
 
     def _next_run(self, dawn: Dawn) -> Measure | Enter | None:
         """Return the most useful run if those in flight bring what is expected; None if none is worth its time."""
-        history, champion = self.state.attempts, self.state.best
-        assert champion is not None
+        history, champion = self.state.attempts, self.state.attempts[dawn.champion]
         while isinstance(chosen := self._chosen(dawn), Without):
             script = without_edits(history, champion, chosen.edits, self.context.night.device_kind)
             if script is not None:
@@ -183,7 +181,7 @@ def _conclude(driver: Driver, plan: DawnPlan) -> Findings | None:
 def _drop_weights(driver: Driver, dawn: Dawn) -> None:
     """Drop the weights of dawn's questions; an interrupted dawn needs those that it has not audited."""
     for attempt in driver.state.attempts:
-        for run in () if attempt.is_idea or attempt.status is Status.KEEP else attempt.runs:
+        for run in () if attempt.is_idea else attempt.runs:
             if run.dawn and (run.dawn != dawn.number or _unaudited(attempt, run) is None):
                 driver.pool.drop_weights(attempt.number, run.seed)
 

@@ -28,10 +28,10 @@ from types import TracebackType
 from agent.errors import Exhausted, NightError, NightshiftError, NoIdea, ScriptError
 from agent.experiment import TITLE_CHARS, Attempt, History, Idea, Proposal, Status, source_name
 from agent.files import disk_is_broken, disk_is_full
-from agent.judging.failures import too_slow
+from agent.invocation import typed
 from agent.night.briefing import briefing_of
 from agent.night.merging import made_in
-from agent.night.state import NightContext, State, why_and_where
+from agent.night.state import NightContext, State
 from agent.proposers.mix import in_turn
 from agent.proposers.source import Briefing, Refusal, Source, check_proposal
 from agent.records.place import read_script
@@ -61,7 +61,6 @@ class Wanted:
     is_ahead: bool = False  # no device is free for it yet
     refused: tuple[Refusal, ...] = ()  # answers of this source that cannot be tried
     parent: int = 0  # the attempt whose script is edited
-    began_s: float = 0.0  # monotonic
     answer: Future[list[Idea]] | None = None  # None: it waits until the source may be asked another question
 
 
@@ -80,13 +79,12 @@ class Ideas:
         self._ended = threading.Event()  # a question has ended
         # a night that only tries what people submitted leaves the others' ideas for later
         self._waiting = list(context.journal.waiting_ideas()) if self._sources else []
-        self._is_dry = False  # no source had an idea that was due
         self._said: set[str] = set()  # why sources had none
         self._exhausted: dict[str, int] = {}  # source → the attempt about whose script it has no further idea
         self._last_ahead = 0  # the highest number for which an idea was asked ahead
         # crashes that are not to be repaired: those of earlier calls, except the last attempt
         self._passed = {attempt.number for attempt in state.attempts[:-1] if attempt.decision is not None}
-        self._pauses = 0  # begun since the last idea
+        self._waits_s = [*WAITS_S]  # the pauses before the night ends
         self._rests_until_s = 0.0  # monotonic; infinite after the last pause
 
     def __enter__(self) -> "Ideas":
@@ -110,7 +108,8 @@ class Ideas:
 
     def note_news(self) -> None:
         """Say what sources have to say, take their answers, and ask the next ones."""
-        self._say_messages()
+        for sentence in self._messages.taken():
+            self._context.watcher.said(sentence)
         over = [wanted for wanted in self._wanted if wanted.answer is not None and wanted.answer.done()]
         if any(wanted.turns[0].costs for wanted in over):
             self._state.read()  # their calls
@@ -119,10 +118,6 @@ class Ideas:
         for wanted in self._wanted:
             if wanted.answer is None and not self._messages.stopped():
                 self._ask(wanted)
-
-    def _say_messages(self) -> None:
-        for sentence in self._messages.taken():
-            self._context.watcher.said(sentence)
 
     # ---- 1. an idea is wanted ----------------------------------------------------------------------------------------
 
@@ -139,7 +134,7 @@ class Ideas:
             number = self._next_number()
             if number <= self._last_ahead:
                 return
-            if context.limits.reached(state.ideas + under_way, state.pace, state.pace.run_s):
+            if context.limits.reached(state.proposals + under_way, state.pace, state.pace.run_s):
                 return
             self._last_ahead = number
             self._want(best, is_ahead=True)
@@ -172,13 +167,11 @@ class Ideas:
     def _to_repair(self) -> Attempt | None:
         """Return the first crashed attempt whose source can read why, and was not asked yet."""
         costly = {source.name for source in self._sources if source.costs}
-        crashes = (
-            attempt
-            for attempt in self._state.attempts
-            if attempt.status is Status.CRASH and attempt.is_idea and attempt.proposal.repairs is None
-            if attempt.number not in self._passed and source_name(attempt.proposal.source) in costly
-        )
-        return next(crashes, None)
+        for attempt in self._state.attempts:
+            is_crash = attempt.status is Status.CRASH and attempt.number not in self._passed
+            if is_crash and attempt.proposal.repairs is None and source_name(attempt.source) in costly:
+                return attempt
+        return None
 
     def _open(self, best: Attempt) -> list[Source]:
         """List the sources that may have an idea about the best script."""
@@ -209,7 +202,7 @@ class Ideas:
             finally:
                 self._ended.set()
 
-        wanted.answer, wanted.parent, wanted.began_s = answer, best.number, time.monotonic()
+        wanted.answer, wanted.parent = answer, best.number
         threading.Thread(target=ask, name="question to a source of ideas", daemon=True).start()
 
     def _recorded(self, proposals: Sequence[Proposal], briefing: Briefing) -> list[Idea]:
@@ -248,7 +241,8 @@ class Ideas:
         wanted.turns, wanted.refused = wanted.turns[1:], ()
         if not wanted.turns:
             self._wanted.remove(wanted)
-            self._is_dry |= not wanted.is_ahead and wanted.broken is None
+            if not wanted.is_ahead and wanted.broken is None:
+                self._pause()
 
     def _refusal(self, idea: Idea) -> Refusal | None:
         """Let an idea wait until a worker is free; drop it, and return why, if it cannot be tried."""
@@ -276,18 +270,18 @@ class Ideas:
             return Supply.ENTERED
         best = state.best
         if best is None:
-            raise ScriptError(_without_baseline(context, state.first))
+            raise ScriptError(
+                f"attempt 0, the script as it stands, has no score that counts: {state.first.words}; see its log with: "
+                f"{typed('show', f'{context.night.tag}:0', '--log')}; repair it, or where nothing is broken, make it "
+                f"faster or allow it more with --allowance-s, and start a new night"
+            )
         if self._enter_submitted(best) or self._enter_waiting(best):
-            self._pauses, self._rests_until_s = 0, 0.0
+            self._waits_s, self._rests_until_s = [*WAITS_S], 0.0
             return Supply.ENTERED
-        if self._is_dry:
-            self._pause(best)
         may_have_one = self._open(best) and self._rests_until_s < math.inf
         if may_have_one and time.monotonic() >= self._rests_until_s:
             for _ in range(wanted - len(self._wanted)):
                 self._want(best, is_ahead=False)
-        if self._wanted and state.workers == 1:
-            context.watcher.progressed(None, time.monotonic() - self._wanted[0].began_s)
         # exhausted sources may have ideas about another script, which may be the best once all is settled
         if self._wanted or may_have_one or (state.unsettled and self._rests_until_s < math.inf):
             return Supply.LATER
@@ -317,16 +311,15 @@ class Ideas:
             return True
         return False
 
-    def _pause(self, best: Attempt) -> None:
+    def _pause(self) -> None:
         """Pause until sources are asked again; the night ends after the last pause, or if all sources are exhausted."""
-        context, state, self._is_dry = self._context, self._state, False
-        if not self._open(best):
+        context, state, best = self._context, self._state, self._state.best
+        if best is None or not self._open(best) or time.monotonic() < self._rests_until_s:
             return
-        wait_s = WAITS_S[self._pauses] if self._pauses < len(WAITS_S) else math.inf
-        if wait_s == math.inf or context.limits.reached(state.ideas, state.pace, wait_s):
+        wait_s = self._waits_s.pop(0) if self._waits_s else math.inf
+        if wait_s == math.inf or context.limits.reached(state.proposals, state.pace, wait_s):
             self._rests_until_s = math.inf
             return
-        self._pauses += 1
         self._rests_until_s = time.monotonic() + wait_s
         context.watcher.said(f"no source has an idea now; asking again in {wait_s:g} s")
 
@@ -383,16 +376,4 @@ def brief(context: NightContext, state: State, best: Attempt) -> Briefing:
         asks=state.asks,
         left=context.limits.left(state.proposals),
         has_reader=any(source.costs for source in context.sources),
-    )
-
-
-def _without_baseline(context: NightContext, first: Attempt) -> str:
-    night, what = context.night, "attempt 0, the script as it stands, has no score that counts: "
-    what += why_and_where(context, first)
-    if too_slow(first) is None:
-        return f"{what}; repair it and start a new night"
-    return (
-        f"{what}; nothing in it is broken, but it or this machine is too slow: see where its time goes with "
-        f"python {night.script} --budget-s {night.budget_s:g}, end what else is running, or allow more with "
-        f"--allowance-s, in a new night"
     )

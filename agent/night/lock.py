@@ -20,6 +20,7 @@ from filelock import FileLock, Timeout
 from agent.clock import utc_now
 from agent.errors import NightError
 from agent.invocation import typed
+from agent.night.limits import Limits
 from agent.proposers.source import Left
 
 BRIEFLY_S = 0.5  # to wait for the lock: a command that only asks about it holds it for a moment
@@ -43,10 +44,11 @@ class Holder:
     experiments: int | None = None  # the limit of its proposals
 
     def left(self, proposals: int) -> Left:
-        """Return what is left of the night; proposals: the attempts without attempt 0 and dawn's questions."""
-        until = None if self.until is None else datetime.fromisoformat(self.until)
-        seconds = None if until is None else max(0.0, (until - datetime.now(UTC)).total_seconds())
-        return Left(None if self.experiments is None else max(0, self.experiments - proposals), seconds)
+        """Return what is left of the night; proposals: as in Limits."""
+        until = self.until and datetime.fromisoformat(self.until)
+        return Limits(self.experiments, (until - datetime.now(UTC)) / timedelta(hours=1) if until else None).left(
+            proposals
+        )
 
 
 @contextmanager

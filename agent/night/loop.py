@@ -28,11 +28,10 @@ from agent.experiment import (
 from agent.invocation import typed
 from agent.judging.noise import noise
 from agent.night.ideas import Ideas, Supply
-from agent.night.limits import pace_words
 from agent.night.merging import not_merged
 from agent.night.opening import check_disk
 from agent.night.plan import Begin, Decide, Enter, EnterIdea, Flight, NextStep, Plan, Settle, Wait, tries_machine
-from agent.night.state import NightContext, State, why_and_where
+from agent.night.state import NightContext, State
 from agent.pools.leases import slowdown_lines, slowdown_of
 from agent.pools.pool import Ended, LocalPool
 from agent.profile.phases import limit_s, measure_phases, phases_were_measured
@@ -41,9 +40,10 @@ from agent.runs.execute import AuditRun, Job, Measure, Trial, broken_by
 from agent.view.words import noise_lines
 
 POLL_S, REPLAN_S = 0.05, 1.0
-# A lost GPU or data folder crashes every attempt within seconds, and the night would fill with them; five ideas that
-# are bad one after another are rare, and resuming costs a person one command. A dry run breaks more easily.
-CRASHES_IN_A_ROW, BROKEN_IN_A_ROW = 5, 15
+# A lost GPU or data folder crashes every attempt within seconds, and the night would fill with them. After so many, a
+# dry run of attempt 0 tells in seconds whether the machine still trains.
+CRASHES_IN_A_ROW = 5
+DOING = {Trial: Doing.DRY_RUN, Measure: Doing.TRAINING, AuditRun: Doing.AUDITING}
 
 
 def run_night(context: NightContext) -> None:
@@ -55,13 +55,11 @@ def run_night(context: NightContext) -> None:
         plan = Plan(driver.context, state, driver.flight)
         while driver.take_a_step(plan):
             pass
-        again = typed("run", "--tag", context.night.tag)
-        for attempt in () if context.stop.after_run else state.unsettled:
-            context.watcher.said(f"no time is left for #{attempt.number} ({attempt.title}): it goes on with: {again}")
-        unmerged = ", ".join(f"#{number}" for number in sorted(not_merged(state.attempts)))
-        if unmerged:
-            better = f"better than the scripts they were made from, and not merged onto the best one yet: {unmerged}"
-            context.watcher.said(f"{better}; the night goes on with them: {again}")
+        waiting = sorted({*(attempt.number for attempt in state.unsettled), *not_merged(state.attempts)})
+        if waiting and not context.stop.after_run:
+            numbers = ", ".join(f"#{number}" for number in waiting)
+            go_on = typed("run", "--tag", context.night.tag)
+            context.watcher.said(f"no time is left for {numbers}; to go on: {go_on}")
 
 
 @contextmanager
@@ -103,9 +101,7 @@ class Driver:
             self.ideas.note_news()
             flight.has_idea = self.ideas.is_one_made
         # while the latest attempts have all crashed, nothing begins; attempt 0 is tried first, to see why
-        crashes = self._latest_crashes()
-        after_minutes = sum(bool(attempt.done_runs) for attempt in crashes)
-        flight.is_held = after_minutes >= CRASHES_IN_A_ROW or len(crashes) >= BROKEN_IN_A_ROW
+        flight.is_held = len(self._latest_crashes()) >= CRASHES_IN_A_ROW
         step = plan.next_step()
         if step is not None:
             self._take(step)
@@ -125,7 +121,7 @@ class Driver:
                     state.read(number)
             case Settle(number):
                 self.settle(number)
-                if state.attempts[number].is_idea or state.attempts[number].status is Status.KEEP:
+                if state.attempts[number].is_idea:
                     tell_settled(self.context, state, state.attempts[number])
             case Enter(parent, proposal):
                 state.enter(parent, proposal)
@@ -144,7 +140,7 @@ class Driver:
         if not context.measures_phases or state.best is None or self.flight.jobs:
             return
         wait_s = limit_s(context.night.budget_s, state.first)
-        if phases_were_measured(context.runner.folder) or context.limits.reached(state.ideas, state.pace, wait_s):
+        if phases_were_measured(context.runner.folder) or context.limits.reached(state.proposals, state.pace, wait_s):
             return
         phases = measure_phases(context.runner, state.first)
         if phases is not None:
@@ -202,33 +198,27 @@ class Driver:
 
     def begin(self, job: Job, worker: str) -> None:
         """Begin a job on a worker that is free for it; the journal knows of it first."""
-        attempt = self.state.attempts[job.attempt]
-        if not attempt.settled:
+        number = job.attempt
+        if not self.state.attempts[number].settled:
             self.journal.check_in_place()  # before minutes are spent whose result could not be recorded
-        self.commit(attempt.number)
-        match job:
-            case Trial():
-                self._note(worker, Doing.DRY_RUN, job)
-            case Measure():
-                self._note(worker, Doing.TRAINING, job, job.seed, job.dawn)
-                self._run_ids[worker] = self.journal.start_run(
-                    attempt.number, job.seed, boot_id(), dawn=job.dawn, worker=worker
-                )
-                self.state.read(attempt.number)
-            case AuditRun():
-                dawn = next((run.dawn for run in attempt.runs if run.seed == job.seed), 0)
-                self._note(worker, Doing.AUDITING, job, job.seed, dawn)
+        self.commit(number)
+        if isinstance(job, Measure):
+            self._run_ids[worker] = self.journal.start_run(number, job.seed, boot_id(), dawn=job.dawn, worker=worker)
+            self.state.read(number)
+        self._note(worker, DOING[type(job)], job)
         if self.ideas is not None and not isinstance(job, Trial):
             self.ideas.ask_ahead()
         self.flight.jobs[worker] = job
         self._scoring.discard(worker)
         self.pool.begin(worker, job)
 
-    def _note(self, worker: str, doing: Doing, job: Job, seed: int | None = None, dawn: int = 0) -> None:
+    def _note(self, worker: str, doing: Doing, job: Job) -> None:
         """Record and show what a worker begins to do."""
-        work = Work(worker, doing, job.attempt, utc_now("milliseconds"), seed, dawn)
+        attempt, seed = self.state.attempts[job.attempt], None if isinstance(job, Trial) else job.seed
+        dawn = next((run.dawn for run in attempt.runs if run.seed == seed), 0)
+        work = Work(worker, doing, attempt.number, utc_now("milliseconds"), seed, dawn)
         self.journal.begin(work)
-        self.context.watcher.work_began(self.state.attempts[job.attempt], work)
+        self.context.watcher.work_began(attempt, work)
 
     def wait(self) -> None:
         """Wait until something has happened that the plan may depend on, or for REPLAN_S; record what has ended."""
@@ -258,8 +248,10 @@ class Driver:
                 progress = None
                 if isinstance(job, Measure) and worker not in self._scoring:
                     self._scoring.add(worker)
-                    self._note(worker, Doing.SCORING, job, job.seed, job.dawn)
+                    self._note(worker, Doing.SCORING, job)
             self.context.watcher.progressed(progress, working.elapsed_s, worker)
+        if not self.flight.jobs:
+            self.context.watcher.progressed(None, 0.0)  # the panel shows that an idea is awaited
         return bool(ended or news)
 
     # ---- results -----------------------------------------------------------------------------------------------------
@@ -308,9 +300,8 @@ class Driver:
             why = "the machine slept" if run.ending is Ending.SLEPT else run.last_lines.rpartition("\n")[2]
             self.say(f"this run of #{job.attempt} does not count and is done again: {why}")
         if run.score is not None and run.holdout is not None:
-            on_holdout = run.holdout.failure if run.holdout.val_bpb is None else f"{run.holdout.val_bpb:.6f}"
-            bpb = f"val_bpb {run.score.val_bpb:.6f}"
-            self.say(f"#{job.attempt} · seed {job.seed} · {bpb} · on the holdout {on_holdout}")
+            on_holdout = run.holdout.val_bpb or run.holdout.failure
+            self.say(f"#{job.attempt}, seed {job.seed}: val_bpb {run.score.val_bpb}, on the holdout {on_holdout}")
 
     def _latest_crashes(self) -> list[Attempt]:
         """Return the unbroken series of crashes among the attempts decided last in this call, the last one first."""
@@ -318,24 +309,28 @@ class Driver:
         return list(takewhile(lambda attempt: attempt.status is Status.CRASH, latest))
 
     def _end_streak(self, ended: Ended) -> None:
-        """End the night with the cause of the latest crashes, unless the user stopped attempt 0's dry run.
+        """Go on after a streak of crashes where attempt 0 still trains; else end the night with what is broken.
 
-        The crashes are void if attempt 0 fails here as well, and are done again when the night goes on.
+        The crashes are void then, and are done again when the night goes on. Where the user stopped the dry run, both
+        wait.
         """
         context, crashed = self.context, self._latest_crashes()
         trial = DryRun(0.0, str(ended.error)) if isinstance(ended.error, MachineError) else ended.result
         if not isinstance(trial, DryRun):
             return
         why = broken_by(trial, context.runner)
-        crashes = f"{len(crashed)} attempts in a row crashed, the last with: {why_and_where(context, crashed[0])}"
-        go_on = f"go on with: {typed('run', '--tag', context.night.tag)}"
         if why is None:
-            raise MachineError(f"{crashes}; attempt 0 still runs here, so see what they share, repair it, {go_on}")
+            self._decided.clear()
+            return
         numbers = [attempt.number for attempt in crashed]
         self.journal.make_void(numbers, why)
         self.state.read(*numbers)
         write_ledger(context.place, (context.night, self.state.attempts))
-        raise MachineError(f"{crashes}; {why}; repair that and {go_on} (these crashes do not count and are done again)")
+        raise MachineError(
+            f"{len(crashed)} attempts in a row crashed, the last with: {crashed[0].words}; {why}; "
+            f"repair that and go on with: {typed('run', '--tag', context.night.tag)} (these crashes do not count and "
+            f"are done again)"
+        )
 
 
 def tell_settled(context: NightContext, state: State, attempt: Attempt) -> None:
@@ -347,7 +342,4 @@ def tell_settled(context: NightContext, state: State, attempt: Attempt) -> None:
         lines = noise_lines(spread) if spread is not None else []
         for line in [*lines, *slowdown_lines(slowdown_of(state.attempts))]:
             say(line)
-        limits, pace = context.limits, state.pace
-        words = pace_words(state.attempts, limits.left(state.proposals), limits.runs_at_dawn(pace), pace.workers)
-        if words is not None:
-            say(f"pace: {words}")
+        say(f"pace: {context.limits.pace_words(state.attempts, state.pace)}")

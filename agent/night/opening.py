@@ -3,13 +3,13 @@
 All refusals come before anything is written.
 """
 
+import itertools
 import json
 import math
-import os
 import shutil
 import sqlite3
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -21,8 +21,8 @@ from rich.console import Console
 from agent.archive.unpack import MANIFEST
 from agent.clock import kept_awake, utc_now
 from agent.errors import MachineError, NightError, NightHalted, RepoError
-from agent.experiment import WHOLE, Lease, Night, Terms
-from agent.files import disk_is_full, ignore_all
+from agent.experiment import WHOLE, Lease, Night, Terms, is_look
+from agent.files import ignore_all
 from agent.invocation import typed, typed_python
 from agent.judging.judges import choose_judge
 from agent.lab.corpus import DataError
@@ -37,7 +37,7 @@ from agent.proposers.registry import check_sources, dial_check, has_reader, pati
 from agent.proposers.source import Around, Messages, Source
 from agent.records.journal import Journal
 from agent.records.place import Place, known_night, new_id, read_script
-from agent.records.results import tags_in, write_ledger
+from agent.records.results import tags_in
 from agent.records.terms import changes, kept_as_it_is, opened, resumed
 from agent.runs.fixed import (
     check_same_machine,
@@ -66,8 +66,6 @@ if TYPE_CHECKING:
     from agent.pools.cluster import Cluster
 
 MIN_FREE_BYTES = 1 << 30  # logs, weights of the kept attempts and git objects of a night, with room to spare
-DRY_RUN_FROM_S = 60.0  # of budget: below it, a dry run costs about what it saves
-PROFILE_FROM_S = 20.0  # of budget: below it, starting the profiler takes longer than a tenth of a run
 REPORT_FROM_S = 5.0  # of budget: writing the page takes about as long as shorter runs
 
 
@@ -94,8 +92,8 @@ def open_context(request: Request) -> Iterator[NightContext]:
     Raise NightshiftError for a misuse, before anything is written, and NightHalted when the machine fails later.
     """
     place, limits, by_terms = request.place, request.limits, request.sources is None
+    say_opened: Callable[[bytes], object] = bool
     place.check_own_ledger()
-    say_opened: Callable[[bytes], object] | None = None
     if terms_of(place, request.tag, request.asked)[1].pool == "ray":
         from agent.pools.cluster import outlive_cluster
 
@@ -106,23 +104,21 @@ def open_context(request: Request) -> Iterator[NightContext]:
         tell = undo.enter_context(only_night(place.repo.common_dir))
         with like_ctrl_c():
             before, terms = terms_of(place, request.tag, request.asked)
-            cluster = undo.enter_context(_cluster_of(terms, _patience_s(request)))
+            cluster = undo.enter_context(_cluster_of(terms, request))
             if by_terms:
                 check_sources(terms, request.asked)
             box = choose(Mode(terms.sandbox))
             night = open_night(request, terms if cluster is None else cluster.divided(terms), cluster)
-        folder = place.folder(night.tag)
+        folder, budget_s = place.folder(night.tag), night.budget_s
         journal = undo.enter_context(_open_journal(place, night.tag))
         tell(night.tag, folder, limits.hours, limits.experiments)
-        if say_opened is not None:
-            say_opened(night.tag.encode())
+        say_opened(night.tag.encode())
         stop = Stop(folder)
         if not request.goes_on:
             stop.forget()
         undo.enter_context(stop.on_signals())
         undo.enter_context(kept_awake())
         journal.record_call(terms.workers)
-        judge = choose_judge(terms.judge, terms.confirm)
         screen = NightScreen(
             Console(file=steadfast(sys.stdout)), folder, limits.left,
             lambda: stop.after_run, lambda: stop.now, for_author=not by_terms,
@@ -141,18 +137,19 @@ def open_context(request: Request) -> Iterator[NightContext]:
             journal=journal,
             runner=runner,
             sources=sources_of(Around(place, night, terms, messages)) if request.sources is None else request.sources,
-            judge=judge,
+            judge=choose_judge(terms.judge, terms.confirm),
             watcher=screen,
             stop=stop,
             limits=limits,
             pool=undo.enter_context(closing(_pool(runner, leases, cluster, terms))),
             baseline=request.baseline,
-            dry_runs=terms.dry_run and night.budget_s >= DRY_RUN_FROM_S,
+            # in a first look, a dry run costs about what it saves
+            dry_runs=terms.dry_run and not is_look(budget_s),
             patience_s=patience_s(terms) if by_terms else 0.0,
             messages=messages,
-            measures_phases=by_terms and has_reader(terms) and cluster is None and night.budget_s >= PROFILE_FROM_S,
+            measures_phases=by_terms and has_reader(terms) and cluster is None and not is_look(budget_s),
         )
-        if terms.report and night.budget_s >= REPORT_FROM_S:
+        if terms.report and budget_s >= REPORT_FROM_S:
             page = undo.enter_context(PageWriter(place, night.tag, screen.said, lambda: stop.now))
             context = replace(context, attempt_settled=page.attempt_settled)
         yield context
@@ -161,9 +158,7 @@ def open_context(request: Request) -> Iterator[NightContext]:
 def terms_of(place: Place, tag: str | None, asked: Mapping[str, Any]) -> tuple[Night | None, Terms]:
     """Return the night that goes on, if one does, and its terms with those asked for; raise NightError for a clash."""
     before = known_night(place, tag)
-    if before is None:
-        return None, opened(asked)
-    return before, resumed(before.tag, before.terms, asked)
+    return before, opened(asked) if before is None else resumed(before.tag, before.terms, asked)
 
 
 def committed(place: Place) -> str:
@@ -173,27 +168,22 @@ def committed(place: Place) -> str:
     return source
 
 
-def _patience_s(request: Request) -> float:
-    """Return for how long a night waits for a cluster that is gone: until its hours are over, or it is to end."""
-    if not request.goes_on or Stop(request.place.folder(str(request.tag))).after_run:
-        return 0.0
-    left_s = request.limits.left(0).seconds
-    return math.inf if left_s is None else left_s
-
-
 @contextmanager
-def _cluster_of(terms: Terms, patience_s: float) -> Iterator["Cluster | None"]:
+def _cluster_of(terms: Terms, request: Request) -> Iterator["Cluster | None"]:
     """Yield the Ray cluster that the terms name, connected; None where the workers are on this machine.
 
-    patience_s: for how long a cluster that does not answer is asked again.
+    One that is gone is waited for until the night's hours are over, or it is to end.
     """
     if terms.pool != "ray":
         yield None
         return
     from agent.pools.cluster import Cluster
 
+    patience_s: float | None = 0.0
+    if request.goes_on and not Stop(request.place.folder(str(request.tag))).after_run:
+        patience_s = request.limits.left(0).seconds
     with closing(Cluster(terms.ray_address)) as cluster:
-        cluster.open(patience_s)
+        cluster.open(math.inf if patience_s is None else patience_s)
         yield cluster
 
 
@@ -208,20 +198,10 @@ def _pool(runner: Runner, leases: Sequence[Lease], cluster: "Cluster | None", te
 
 @contextmanager
 def _open_journal(place: Place, tag: str) -> Iterator[Journal]:
-    """Yield the journal of a night. Where the machine fails, raise NightHalted, which names the night.
-
-    Where a full disk ends it, each attempt gets its row in the ledger before.
-    """
+    """Yield the journal of a night. Where the machine fails, raise NightHalted, which names the night."""
     try:
         with Journal.resume(place.journal(tag)) as journal:
-            try:
-                yield journal
-            except (OSError, sqlite3.OperationalError) as error:
-                if disk_is_full(error):
-                    journal.give_reserve()
-                    with suppress(OSError, sqlite3.OperationalError, NightError):
-                        write_ledger(place, (journal.night(), journal.attempts()))
-                raise
+            yield journal
     except BrokenPipeError:  # of stdout: the machine is well
         raise
     except (OSError, sqlite3.OperationalError) as error:
@@ -263,61 +243,36 @@ def check_disk(folder: Path) -> None:
         )
 
 
-def branch_name(budget_s: float, tag: str) -> str:
-    """Return the branch of a night, as in refs/heads/experiments/5min-nov20."""
-    minutes, rest = divmod(budget_s, 60)
-    # 300 → 5min, 600 → 10min, but 90 → 90s
-    length = f"{minutes:.0f}min" if rest == 0 and minutes >= 1 else f"{budget_s:g}s"
-    return f"refs/heads/experiments/{length}-{tag}"
-
-
-def free_tag(place: Place, wanted: str) -> str:
-    """Return the first of wanted, wanted-2, wanted-3 … that no journal, ref or ledger row knows."""
-    in_ledger = tags_in(place.ledger)
-    tag, count = wanted, 1
-    while tag in in_ledger or _has_traces(place, tag):
-        count += 1
-        tag = f"{wanted}-{count}"
-    return tag
-
-
-def _has_traces(place: Place, tag: str) -> bool:
-    if place.journal(tag).exists() or place.packed(tag).exists() or place.repo.refs(f"refs/experiments/{tag}"):
-        return True
-    branches = place.repo.refs("refs/heads/experiments")
-    return any(ref.rpartition("/")[2].partition("-")[2] == tag for ref in branches)  # after the budget
-
-
-def _new_tag(place: Place, asked: str | None) -> str:
-    """Return the tag of a new night, the date where none is asked for; raise NightError for one that is taken."""
-    tag = free_tag(place, asked or datetime.now().strftime("%b%d").lower())
-    if asked is not None and tag != asked:
-        raise NightError(f"tag {asked} is taken by refs or ledger rows whose journal is not here; use --tag {tag}")
-    place.check_own(tag)  # notes and compiled code of somebody else's would count as the night's
-    return tag
-
-
 def _begin(request: Request, terms: Terms, cluster: "Cluster | None") -> Night:
-    place, folder = request.place, request.place.script_path.parent
+    place, beside = request.place, request.place.script_path.parent
     script = read_script(place)
-    fixed = fixed_files(folder, script)
+    names = fixed_files(beside, script)
     tag = _new_tag(place, request.tag)
     if place.repo.find("refs/heads/experiments"):
         raise RepoError(
             "a branch called 'experiments' is in the way of experiments/…; rename it: "
             "git branch -m experiments experiments-old"
         )
-    terms, lease = _first_lease(folder, terms)
-    facts: Mapping[str, Any] = probe(folder, dataset=request.dataset, lease=lease)
-    laid_out = place.folder(tag) / "fixed"
+    folder, fixed = place.folder(tag), place.folder(tag) / "fixed"
+
+    def lay_out() -> None:
+        """Copy the fixed files as they are now, and lay out the machine code for the night's runs."""
+        shutil.rmtree(fixed, ignore_errors=True)  # of an opening that was interrupted
+        fixed.mkdir(parents=True)
+        ignore_all(place.nights)
+        lay_out_fixed(beside, names, fixed)
+        lay_out_warm(folder)
+
+    terms, lease = _first_lease(beside, terms)
+    facts: Mapping[str, Any] = probe(beside, dataset=request.dataset, lease=lease)
     if cluster is not None:
-        _lay_out_fixed(place, tag, fixed)  # nodes get these files
-        facts = cluster.facts(terms, laid_out, names_in(laid_out), facts, None)
+        lay_out()  # nodes get these files
+        facts = cluster.facts(terms, fixed, names_in(fixed), facts, None)
     (dial_check(terms) if request.sources is None else read_dials)(script, facts["device_kind"])
     budget_s = request.budget_s or float(facts["budget_s"])
     check_hours(request.limits.hours, Pace.of((), (), budget_s))
     if cluster is None:
-        _lay_out_fixed(place, tag, fixed)
+        lay_out()
     night = Night(
         tag=tag,
         branch=branch_name(budget_s, tag),
@@ -330,7 +285,7 @@ def _begin(request: Request, terms: Terms, cluster: "Cluster | None") -> Night:
         protocol=protocol(facts, budget_s),
         data=facts["data"],
         started=utc_now(),
-        pins=pins_of(laid_out, Path(facts["data"])),
+        pins=pins_of(fixed, Path(facts["data"])),
         terms=terms,
         id=new_id(),
         cores=facts.get("cores"),
@@ -353,16 +308,6 @@ def _first_lease(folder: Path, terms: Terms) -> tuple[Terms, Lease]:
     return (replace(terms, cores_each=len(lease.cores)) if kind == "cpu" else terms), lease
 
 
-def _lay_out_fixed(place: Place, tag: str, names: Iterable[str]) -> None:
-    """Copy the fixed files as they are now, and lay out the machine code for its runs."""
-    folder = place.folder(tag)
-    shutil.rmtree(folder / "fixed", ignore_errors=True)  # of an opening that was interrupted
-    (folder / "fixed").mkdir(parents=True)
-    ignore_all(place.nights)
-    lay_out_fixed(place.script_path.parent, names, folder / "fixed")
-    lay_out_warm(folder)
-
-
 def check_kept(night: Night, budget_s: float | None, seed: int | None) -> None:
     """Raise NightError where a night is asked to go on with another budget or seed; None: not asked for."""
     for option, asked, kept in (("--budget-s", budget_s, night.budget_s), ("--seed", seed, night.seed)):
@@ -371,34 +316,60 @@ def check_kept(night: Night, budget_s: float | None, seed: int | None) -> None:
 
 
 def _resume(request: Request, night: Night, terms: Terms, cluster: "Cluster | None") -> Night:
-    place, tag = request.place, night.tag
-    with Journal.read(place.journal(tag)) as journal:
+    place, folder = request.place, request.place.folder(night.tag)
+    with Journal.read(place.journal(night.tag)) as journal:
         check_hours(request.limits.hours, Pace.of(journal.attempts(), (), night.budget_s))
     check_kept(night, request.budget_s, request.seed)
     if place.script != night.script:
-        raise kept_as_it_is(tag, f"--script {night.script}", place.script)
-    _check_dataset(night, request.dataset)
+        raise kept_as_it_is(night.tag, f"--script {night.script}", place.script)
+    if request.dataset is not None:
+        raise kept_as_it_is(night.tag, "a text of its own", f"--dataset {request.dataset}")
     moved = at_home(night)
-    if moved is None and (place.folder(tag) / MANIFEST).is_file():
-        raise NightError(f"{missing_corpus(night, place.folder(tag))}; then give the same command")
-    night = moved or night  # whose corpus was deleted: its checksums say so
-    fixed = place.folder(tag) / "fixed"
+    if moved is None and (folder / MANIFEST).is_file():
+        raise NightError(f"{missing_corpus(night, folder)}; then give the same command")
+    night = replace(moved or night, terms=terms)  # whose corpus was deleted: its checksums say so
+    fixed = folder / "fixed"
     verify_pins(night, fixed)
-    lay_out_warm(place.folder(tag))  # a night that was packed has none
-    goes_on = replace(night, terms=terms)
-    facts: Mapping[str, Any] = probe(fixed, night.data, lease=leases_of_night(goes_on)[0])
+    lay_out_warm(folder)  # a night that was packed has none
+    facts: Mapping[str, Any] = probe(fixed, night.data, lease=leases_of_night(night)[0])
     if cluster is not None:
         facts = cluster.facts(terms, fixed, names_in(fixed), facts, night.device)
     check_same_machine(night, facts)
-    return goes_on
+    return night
 
 
-def _check_dataset(night: Night, asked: str | None) -> None:
-    """Refuse another text than the night's."""
-    with suppress(OSError, ValueError, KeyError):  # probe() says what is wrong with the data
-        kept = json.loads((Path(night.data) / "manifest.json").read_text())["dataset"]
-        if asked is not None and os.path.realpath(asked) != os.path.realpath(kept):
-            raise kept_as_it_is(night.tag, f"--dataset {kept}", asked)
+# ---- its names -------------------------------------------------------------------------------------------------------
+
+
+def branch_name(budget_s: float, tag: str) -> str:
+    """Return the branch of a night, as in refs/heads/experiments/5min-nov20."""
+    minutes, rest = divmod(budget_s, 60)
+    # 300 → 5min, 600 → 10min, but 90 → 90s
+    length = f"{minutes:.0f}min" if rest == 0 and minutes >= 1 else f"{budget_s:g}s"
+    return f"refs/heads/experiments/{length}-{tag}"
+
+
+def free_tag(place: Place, wanted: str) -> str:
+    """Return the first of wanted, wanted-2, wanted-3 … that no journal, ref or ledger row knows."""
+    in_ledger = tags_in(place.ledger)
+    tags = itertools.chain([wanted], (f"{wanted}-{number}" for number in itertools.count(2)))
+    return next(tag for tag in tags if tag not in in_ledger and not _has_traces(place, tag))
+
+
+def _has_traces(place: Place, tag: str) -> bool:
+    if place.journal(tag).exists() or place.packed(tag).exists() or place.repo.refs(f"refs/experiments/{tag}"):
+        return True
+    branches = place.repo.refs("refs/heads/experiments")
+    return any(ref.rpartition("/")[2].partition("-")[2] == tag for ref in branches)  # after the budget
+
+
+def _new_tag(place: Place, asked: str | None) -> str:
+    """Return the tag of a new night, the date where none is asked for; raise NightError for one that is taken."""
+    tag = free_tag(place, asked or datetime.now().strftime("%b%d").lower())
+    if asked is not None and tag != asked:
+        raise NightError(f"tag {asked} is taken by refs or ledger rows whose journal is not here; use --tag {tag}")
+    place.check_own(tag)  # notes and compiled code of somebody else's would count as the night's
+    return tag
 
 
 # ---- the corpus of a night that was moved ----------------------------------------------------------------------------

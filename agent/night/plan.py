@@ -7,16 +7,15 @@ workers; anything else can be carried out at once, so what would follow it is no
 Nothing here writes or prints anything, so after a kill the same state leads to the same step.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
 
 from agent.experiment import Attempt, Decision, Ending, History, Kind, Proposal, Review, Run, Split, Status
-from agent.judging.champion import QUESTION, adoption
+from agent.judging.champion import QUESTION
 from agent.judging.early_stop import Bound
 from agent.judging.failures import failure, fault, stopped_early, too_slow, trusted
 from agent.night import merging
-from agent.night.limits import calibration_runs
 from agent.night.state import NightContext, State, unaudited
 from agent.pools.pool import Pool
 from agent.runs.execute import AuditRun, Job, Measure, Trial
@@ -25,7 +24,7 @@ from agent.runs.train import FIRST_ALLOWANCE_S, learnt_allowance_s, learnt_bound
 from agent.script.dials import only_dials_differ
 
 # of attempts that are kept no longer, and yet were measured: an edit of such a script may make up for it
-STILL_PARENTS = frozenset({Kind.REVOKED, Kind.PASSENGER, Kind.OVERTAKEN})
+STILL_PARENTS = frozenset({Kind.REVOKED, Kind.OVERTAKEN})
 
 
 # ---- steps -----------------------------------------------------------------------------------------------------------
@@ -151,127 +150,63 @@ class Plan:
 
     def candidates(self) -> Iterator[Candidate]:
         """Yield what may be done next. After a wish to end the night no run begins; those in flight are settled."""
-        flight, stop = self.flight, self.context.stop
+        state, flight, stop = self.state, self.flight, self.context.stop
         if stop.now:
             return
-        for step in self.steps_of(self.state.unsettled):
-            if not (stop.after_run and isinstance(step, Trial | Measure)):
+        for attempt in sorted(state.unsettled, key=lambda attempt: attempt.decision is None):
+            step = self.step_of(attempt)
+            if step is not None and not (stop.after_run and isinstance(step, Trial | Measure)):
                 yield step
         yield from self.missing_audits()
-        review = self.state.once("review", self._review)
+        review = state.once("review", self._review)
         if review.decisions:
             yield Decide(review.decisions)
         if flight.is_held:
             if not flight.jobs:
-                yield self.trial(self.state.first)
-        elif not stop.after_run:
+                yield self.trial(state.first)
+        elif not stop.after_run and flight.idle and (not state.attempts or state.first.settled):
             yield from self._beside_attempts(review.again)
 
-    def _beside_attempts(self, again: int | None) -> Iterator[Candidate]:
-        """Yield what is done beside unsettled attempts: a run of a keep that is in doubt, and new attempts."""
-        context, state, flight = self.context, self.state, self.flight
-        is_calibrated = not state.attempts or state.first.settled
-        if context.limits.has_enough_ideas(state.ideas) or not is_calibrated or flight.idle == 0:
-            return
-        confirmed = adoption(state.attempts, state.last_dawn) if state.dawns else {}
-        if confirmed:
-            if not flight.jobs and not context.limits.reached(state.ideas, state.pace):
-                yield Decide(confirmed)
-            return
-        unmeasured = self._to_measure_first()
-        again = again if unmeasured is None else unmeasured.number
-        if again is not None and not flight.has(again) and context.limits.allows_run(again, state.pace):
-            yield self.measure(state.attempts[again])
-        if unmeasured is None:
-            yield from self._new_attempts()
-
-    def _new_attempts(self) -> Iterator[Candidate]:
-        """Yield a merge that is due, else the next idea, if a worker is free for it and the limits allow it."""
-        context, state, flight = self.context, self.state, self.flight
-        overtaken, left = merging.due(state), context.limits.left(state.proposals).experiments
-        unsettled = (attempt for attempt in state.unsettled if not flight.has(attempt.number))
-        queued = sum(not (attempt.done_runs and merging.waits_for_parent(state, attempt)) for attempt in unsettled)
-        # as many ideas as workers have neither a job nor an attempt that needs one
-        wanted = flight.idle - queued
-        if left is not None and state.attempts:
-            wanted = min(wanted, left)
-        asks_nobody = flight.has_idea or overtaken is not None
-        pace = replace(state.pace, asking_s=0.0) if asks_nobody else state.pace
-        if wanted < 1 or context.limits.reached(state.ideas, pace):
-            return
-        if overtaken is not None:
-            merged = merging.merge(state, overtaken, context.night.device_kind)
-            yield Decide({overtaken: merged}) if isinstance(merged, Decision) else Enter(*merged)
-        if left is not None and state.attempts:  # merges count as well: leave room for those of the attempts in flight
-            wanted = min(wanted, left - int(merging.EXPECTED * len(flight.jobs)))
-        if wanted >= 1 and not flight.awaits_idea and not flight.is_out_of_ideas:
-            yield EnterIdea(wanted)
-
-    # ---- attempts without a decision ---------------------------------------------------------------------------------
-
-    def steps_of(self, attempts: Iterable[Attempt]) -> Iterator[Candidate]:
-        """Yield the next step of each of these unsettled attempts; those with a decision come first."""
-        for attempt in sorted(attempts, key=lambda attempt: (attempt.decision is None, attempt.number)):
-            step = self._step_of(attempt)
-            if step is not None:
-                yield step
-
-    def _step_of(self, attempt: Attempt) -> Candidate | None:
-        flight = self.flight
+    def step_of(self, attempt: Attempt) -> Candidate | None:
+        """Return the next step of an unsettled attempt; None: a run in flight, or another attempt, comes first."""
         if attempt.decision is not None:
             return Settle(attempt.number)  # even with a run in flight: others are judged by what is settled
-        calibrates = attempt.number == 0 and len(flight.pool.workers) > 1
-        if flight.has(attempt.number) and not calibrates:
+        calibrates = attempt.number == 0 and len(self.flight.pool.workers) > 1
+        if self.flight.has(attempt.number) and not calibrates:
             return None
         step = self._calibrate(attempt) if calibrates else self._measure_and_judge(attempt)
         return Decide({attempt.number: step}) if isinstance(step, Decision) else step
 
     def _measure_and_judge(self, attempt: Attempt) -> Job | Decision | None:
-        """Return the next job of an attempt without a decision, or the decision itself; None: another comes first."""
-        state = self.state
+        """Return the next job of an attempt without a decision, or the decision itself."""
+        parent, dry_run = self.state.parent_of(attempt), attempt.dry_run
         if not attempt.is_idea:
             return Decision(Kind.QUESTION, QUESTION)
-        if attempt.dry_run is None and self._wants_dry_run(attempt):
-            return self._in_time(attempt, self.trial(attempt), state.pace.dry_run_s)
+        if dry_run is None and parent is not None and self._wants_dry_run(attempt, parent):
+            return self._in_time(attempt, self.trial(attempt))
         slow = too_slow(attempt)
         if slow is not None:
             return Decision(Kind.TOO_SLOW, slow)
-        if attempt.dry_run is not None and attempt.dry_run.failure is not None:
-            return Decision(Kind.CRASHED, failure(attempt) or "dry run")
+        if dry_run is not None and dry_run.failure is not None:
+            return Decision(Kind.CRASHED, f"dry run: {dry_run.failure}")
         if not attempt.done_runs:
             return self._in_time(attempt, self.measure(attempt))
-        if merging.waits_for_parent(state, attempt):
+        if merging.waits_for_parent(self.state, attempt):
             return self._audit_of(attempt) if self.context.stop.after_run else None
         stopped = stopped_early(attempt)
         if stopped is not None:
-            parent, forecast_bpb = state.parent_of(attempt), attempt.done_runs[0].forecast_bpb
-            before_bpb = parent.val_bpb if parent is not None else None
+            forecast_bpb, before_bpb = attempt.done_runs[0].forecast_bpb, parent and parent.val_bpb
             gain_bpb = before_bpb - forecast_bpb if before_bpb and forecast_bpb else None
             return Decision(Kind.STOPPED_EARLY, stopped, gain_bpb)
-        return self._judge(attempt)
-
-    def _judge(self, attempt: Attempt) -> Job | Decision | None:
-        """Return the decision on a scored attempt, or the run or the audit that has to come before it."""
         decision = self.context.judge.judge(attempt, self.state.others(attempt.number))
-        if decision.status is None:
-            if self.context.stop.after_run:
-                return self._audit_of(attempt)
+        if decision.status is None and not self.context.stop.after_run:
             return self._in_time(attempt, self.measure(attempt))
-        if decision.status is Status.KEEP and (audit := self._audit_of(attempt)) is not None:
+        # a night that ends can go on elsewhere, without the weights of what waits: those are audited before
+        if decision.status in (None, Status.KEEP) and (audit := self._audit_of(attempt)) is not None:
             return audit
         if decision.status is Status.KEEP or decision.kind is Kind.OVERTAKEN:
-            return trusted(
-                decision, attempt, self.state.parent_of(attempt), self.context.night.terms.plausible_gain / 100
-            )
-        return decision
-
-    def _audit_of(self, attempt: Attempt) -> Job | None:
-        """Return the audit that an attempt lacks before it is kept, or before a wish ends the night while it waits.
-
-        A night can then go on elsewhere without the weights of what waits.
-        """
-        suspect = unaudited(attempt)
-        return None if suspect is None else self.audit(attempt, suspect)
+            return trusted(decision, attempt, parent, self.context.night.terms.plausible_gain / 100)
+        return None if decision.status is None else decision
 
     def _calibrate(self, first: Attempt) -> Job | Decision | None:
         """Return the next job of attempt 0, which runs alone at first, and then on all workers beside itself.
@@ -281,27 +216,30 @@ class Plan:
         """
         busy = self.flight.seeds_of(first.number)
         step = self._measure_and_judge(first) if not busy else None
-        wanted = calibration_runs(self.context.judge.calibration, len(self.flight.pool.workers))
+        wanted = max(self.context.judge.calibration, 1 + len(self.flight.pool.workers))
         begun = {*busy, *(run.seed for run in first.done_runs)}
         if not first.scores_bpb or failure(first) is not None or len(begun) >= wanted:
             return step
         return self._in_time(first, self.measure(first)) or step
 
-    def _in_time(self, attempt: Attempt, job: Job, before_s: float = 0.0) -> Job | None:
-        """Return the job, if a run of the attempt that begins `before_s` seconds later still ends within the hours.
+    def _in_time(self, attempt: Attempt, job: Job) -> Job | None:
+        """Return the job if a run of the attempt still ends within the hours; else it is left to another call.
 
-        Else the attempt is left to another call. Attempt 0 is begun in any case: hours of less than a run are refused.
+        Attempt 0 is begun in any case: hours of less than a run are refused.
         """
         begins = attempt.number == 0 and not attempt.runs
-        is_allowed = begins or self.context.limits.allows_run(attempt.number, self.state.pace, before_s)
+        is_allowed = begins or self.context.limits.allows_run(attempt.number, self.state.pace)
         return job if is_allowed else None
 
-    def _wants_dry_run(self, attempt: Attempt) -> bool:
+    def _wants_dry_run(self, attempt: Attempt, parent: Attempt) -> bool:
         """Return whether an edit needs a dry run: one that only turns dials breaks nothing."""
-        parent = self.state.parent_of(attempt)
-        if not self.context.dry_runs or parent is None or attempt.done_runs:
+        if not self.context.dry_runs or attempt.done_runs:
             return False
         return not only_dials_differ(parent.proposal.script, attempt.proposal.script, self.context.night.device_kind)
+
+    def _audit_of(self, attempt: Attempt) -> Job | None:
+        suspect = unaudited(attempt)
+        return None if suspect is None else self.audit(attempt, suspect)
 
     # ---- second thoughts on settled attempts -------------------------------------------------------------------------
 
@@ -325,26 +263,38 @@ class Plan:
             return replace(review, again=None)
         return review
 
-    def _to_measure_first(self) -> Attempt | None:
-        """Return the attempt that has to be measured before the incumbent is edited further; None without one.
+    # ---- beside unsettled attempts -----------------------------------------------------------------------------------
 
-        Edits are compared with its runs. So a script that dawn has confirmed needs as many runs of the night as a fresh
-        edit would get: the night must not choose by dawn's scores.
-        """
-        state, best = self.state, self.state.best
-        if best is None or best.is_idea:
-            return None
-        if best.done_runs:
-            fresh = replace(best, decision=None, settled=False)
-            if self.context.judge.judge(fresh, state.others(best.number)).status is not None:
-                return None
-        return best
+    def _beside_attempts(self, again: int | None) -> Iterator[Candidate]:
+        """Yield a run of a keep that is in doubt; then a merge that is due, else the next idea, within the limits."""
+        context, limits, state, flight = self.context, self.context.limits, self.state, self.flight
+        left = limits.left(state.proposals).experiments
+        if left == 0:
+            return
+        if again is not None and not flight.has(again) and limits.allows_run(again, state.pace):
+            yield self.measure(state.attempts[again])
+        # as many attempts as workers have neither a job nor an attempt that needs one
+        unsettled = (attempt for attempt in state.unsettled if not flight.has(attempt.number))
+        queued = sum(not (attempt.done_runs and merging.waits_for_parent(state, attempt)) for attempt in unsettled)
+        wanted, overtaken = flight.idle - queued, merging.due(state)
+        asks_nobody = flight.has_idea or overtaken is not None
+        pace = replace(state.pace, asking_s=0.0) if asks_nobody else state.pace
+        # without attempt 0 there is nothing to look at in the morning
+        if wanted < 1 or (state.attempts and limits.reached(state.proposals, pace)):
+            return
+        if overtaken is not None:
+            merged = merging.merge(state, overtaken, context.night.device_kind)
+            yield Decide({overtaken: merged}) if isinstance(merged, Decision) else Enter(*merged)
+        if left is not None:  # merges count as well: leave room for those of the attempts in flight
+            wanted = min(wanted, left - int(merging.EXPECTED * len(flight.jobs)))
+        if wanted >= 1 and not flight.awaits_idea and not flight.is_out_of_ideas:
+            yield EnterIdea(wanted)
 
     # ---- jobs, each with all that a worker has to know ---------------------------------------------------------------
 
     def measure(self, attempt: Attempt, dawn: int = 0) -> Measure:
         """Return the job of the attempt's next run; at night and at each dawn, all attempts use the same seeds."""
-        runner, done = self.context.runner, attempt.dawn_runs(dawn) if dawn else attempt.done_runs
+        done = attempt.dawn_runs(dawn) if dawn else attempt.done_runs
         taken = {*self.flight.seeds_of(attempt.number), *(run.seed for run in done)}
         seed = next(seed for seed in count(self.context.night.seed + DAWN_SEED * dawn) if seed not in taken)
         was_spoilt = bool(attempt.runs) and attempt.runs[-1].ending is Ending.SPOILT
@@ -361,7 +311,7 @@ class Plan:
             usual_steps_s=usual_steps_s(attempt),
             usual_scoring_s=self._usual_scoring_s(attempt),
             most_weights_bytes=most_weights_bytes(self.state.attempts),
-            wait_s=runner.rest_s if was_spoilt else 0.0,
+            wait_s=self.context.runner.rest_s if was_spoilt else 0.0,
         )
 
     def audit(self, attempt: Attempt, run: Run, split: Split = "validation") -> AuditRun:
@@ -374,7 +324,7 @@ class Plan:
             limit_s=self._scoring_limit_s(attempt, beyond_s),
             machine=self.trial(self.state.first),
             split=split,
-            reference=self.audit_reference(attempt, run, split),
+            reference=self._reference(attempt, run, split),
         )
 
     def trial(self, attempt: Attempt) -> Trial:
@@ -411,7 +361,7 @@ class Plan:
             return ()
         return learnt_bounds(self.context.runner, state.others(attempt.number), state.parent_of(attempt))
 
-    def audit_reference(self, attempt: Attempt, run: Run, split: Split) -> tuple[int, int] | None:
+    def _reference(self, attempt: Attempt, run: Run, split: Split) -> tuple[int, int] | None:
         """Return the attempt and seed of the run that an audit counts gains from; None if no losses are there.
 
         It is a run of the attempt's parent, else of attempt 0. Only runs at dawn have losses on the holdout; there
@@ -427,22 +377,20 @@ class Plan:
 
 def fallen_keeps(history: History) -> dict[int, Decision]:
     """Return decisions that revoke keeps: a later run failed, at dawn too, or its audit, or their parent has fallen."""
-    kept = (attempt for attempt in history[1:] if attempt.status is Status.KEEP)
-    verdicts = {attempt.number: _fall(attempt, history) for attempt in kept}
-    return {number: verdict for number, verdict in verdicts.items() if verdict is not None}
-
-
-def _fall(attempt: Attempt, history: History) -> Decision | None:
-    """Return the decision that revokes a keep; None if it stays."""
-    parent = None if attempt.parent is None else history[attempt.parent]
-    if parent is not None and parent.status is not Status.KEEP and parent.kind not in STILL_PARENTS:
-        return Decision(Kind.ORPHANED, f"made from #{attempt.parent}, which is no longer kept")
-    slow = too_slow(attempt)
-    if slow is not None:
-        return Decision(Kind.TOO_SLOW, f"with another seed: {slow}")
-    why = fault(attempt)
-    if why is not None:
-        return Decision(Kind.CRASHED, f"with another seed: {why}")
-    assert attempt.decision is not None
-    verdict = trusted(attempt.decision, attempt, None)
-    return verdict if verdict.status is not Status.KEEP else None
+    fallen = {}
+    for attempt in history[1:]:
+        verdict = attempt.decision
+        if verdict is None or verdict.status is not Status.KEEP:
+            continue
+        parent, slow, why = history[attempt.parent or 0], too_slow(attempt), fault(attempt)
+        if parent.status is not Status.KEEP and parent.kind not in STILL_PARENTS:
+            verdict = Decision(Kind.ORPHANED, f"made from #{parent.number}, which is no longer kept")
+        elif slow is not None:
+            verdict = Decision(Kind.TOO_SLOW, f"with another seed: {slow}")
+        elif why is not None:
+            verdict = Decision(Kind.CRASHED, f"with another seed: {why}")
+        else:
+            verdict = trusted(verdict, attempt, None)
+        if verdict.status is not Status.KEEP:
+            fallen[attempt.number] = verdict
+    return fallen

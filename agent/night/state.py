@@ -54,14 +54,9 @@ class State:
         return self.once("best", lambda: incumbent(self.attempts))
 
     @property
-    def ideas(self) -> int:
-        """Return how many attempts are no questions of dawn, attempt 0 included."""
-        return sum(attempt.is_idea for attempt in self.attempts)
-
-    @property
     def proposals(self) -> int:
         """Return how many attempts were proposed: neither attempt 0 nor dawn's questions."""
-        return sum(attempt.is_idea for attempt in self.attempts[1:])
+        return sum(attempt.is_edit for attempt in self.attempts)
 
     @property
     def unsettled(self) -> tuple[Attempt, ...]:
@@ -74,10 +69,6 @@ class State:
     def others(self, number: int) -> tuple[Attempt, ...]:
         """Return all attempts except one, which is judged in the light of them. Attempts may end in any order."""
         return self.attempts[:number] + self.attempts[number + 1 :]
-
-    @property
-    def last_dawn(self) -> Dawn | None:
-        return self.dawns[-1] if self.dawns else None
 
     @property
     def pace(self) -> Pace:
@@ -154,10 +145,3 @@ class NightContext:
         """Read from the journal what the night knows so far."""
         workers = 1 if self.pool is None else len(self.pool.workers)
         return State(self.journal, self.night.budget_s, self.patience_s, workers)
-
-
-def why_and_where(context: NightContext, crashed: Attempt) -> str:
-    """Return the reason of a crash, and the path of its log."""
-    reason = crashed.decision.reason if crashed.decision else "no score"
-    logs = [context.runner.log(crashed.number, run) for run in crashed.counted_runs]
-    return f"{reason} (log: {logs[-1]})" if logs else reason

@@ -16,7 +16,7 @@ from agent.text import diff_lines, one_line
 FAILURES = frozenset({*NOT_BELIEVED, Kind.CRASHED, Kind.TOO_SLOW, Kind.IGNORES_SEED})
 NEAR_MISS = 0.3  # sure of a gain: an idea that is not kept may be one on another incumbent
 # an overtaken edit gets its second try unchanged: the night merges it onto the best script
-NO_SECOND_TRY = FAILURES | {Kind.STOPPED_EARLY, Kind.PASSENGER, Kind.QUESTION, Kind.OVERTAKEN}
+NO_SECOND_TRY = FAILURES | {Kind.STOPPED_EARLY, Kind.QUESTION, Kind.OVERTAKEN}
 
 
 # ---- what an attempt came to -----------------------------------------------------------------------------------------

@@ -7,26 +7,21 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from datetime import datetime
 from pathlib import Path
 
 import pytest
-from judged import scored_attempt, scored_run
 from nights import Grounds, Quiet, scripted_context
 from samples import NIGHT
 
 from agent.cli.run import busy_lines, greet
 from agent.experiment import Terms
 from agent.lab.hardware import usable_cores
-from agent.night.limits import Limits, pace_words
+from agent.night.limits import Limits
 from agent.night.loop import tell_settled
 from agent.night.state import NightContext
 from agent.pools.leases import gpu_in_use, leases_of_machine
-from agent.proposers.source import Left
 from agent.records.journal import Journal
 from agent.records.place import place_of_night
-
-EVENING = datetime(2026, 11, 22, 23, 12)
 
 
 @pytest.fixture(scope="module")
@@ -49,26 +44,6 @@ def greeted(context: NightContext, tag: str = "nov22-2", **limits: float) -> str
     runner = dataclasses.replace(context.runner, night=night)
     greet(dataclasses.replace(context, limits=Limits(**limits), runner=runner, watcher=watcher))  # type: ignore[arg-type]
     return "\n".join(watcher.sentences)
-
-
-# ---- pace ------------------------------------------------------------------------------------------------------------
-
-
-def test_the_pace_says_how_many_experiments_fit_and_when_they_end():
-    history = [
-        dataclasses.replace(scored_attempt(0, 1.0), runs=(dataclasses.replace(scored_run(0, 1.0), wall_s=359.0),))
-    ]
-    assert pace_words(history, Left(seconds=8 * 3600), 8, now=EVENING) == (
-        "about 10.0 experiments an hour, 6 min each; about 72 experiments fit until Mon 07:12, beside 8 runs for dawn"
-    )
-    assert pace_words(history, Left(experiments=6), 0, workers=2, now=EVENING) == (
-        "about 20.0 experiments an hour, 6 min each; 6 experiments will take until about 23:30"
-    )
-    assert str(pace_words(history, Left(experiments=10**12), 0, now=EVENING)).endswith("until about the year 10000")
-    both = pace_words(history, Left(experiments=3, seconds=3600), 0, now=EVENING)
-    assert both is not None
-    assert "about 3 experiments fit until Mon 00:12" in both
-    assert pace_words((), Left(), 0) is None
 
 
 def test_a_further_night_says_how_the_last_one_goes_on(further):

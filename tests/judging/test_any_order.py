@@ -64,11 +64,10 @@ def fallen(kind: Kind, val_bpb: float = 1.4) -> list[Attempt]:
 
 @pytest.mark.parametrize("judge", JUDGES)
 def test_an_edit_of_a_revoked_script_is_worth_as_much_in_another(judge):
-    for kind in (Kind.REVOKED, Kind.PASSENGER):
-        decision = judge.judge(undecided(12, 1.53, parent=1), fallen(kind, 1.58))
-        assert decision.kind is Kind.OVERTAKEN
-        assert decision.reason.endswith("to be merged onto #0")
-        assert judge.judge(undecided(12, 1.61, parent=1), fallen(kind, 1.58)).kind is Kind.WORSE
+    decision = judge.judge(undecided(12, 1.53, parent=1), fallen(Kind.REVOKED, 1.58))
+    assert decision.kind is Kind.OVERTAKEN
+    assert decision.reason.endswith("to be merged onto #0")
+    assert judge.judge(undecided(12, 1.61, parent=1), fallen(Kind.REVOKED, 1.58)).kind is Kind.WORSE
 
 
 @pytest.mark.parametrize("judge", JUDGES)

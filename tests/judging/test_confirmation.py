@@ -1,4 +1,4 @@
-"""Dawn: which run tells most, what the runs have told, and from where the night goes on."""
+"""Dawn: which run tells most, and what the runs have told."""
 
 import dataclasses
 
@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from judged import findings, next_run, scored_attempt, scored_run
 
-from agent.experiment import Attempt, Dawn, Decision, Ending, Findings, Kind, Run, Status, incumbent
-from agent.judging.champion import Again, Without, adoption
+from agent.experiment import Attempt, Ending, Findings, Kind, Run, Status
+from agent.judging.champion import Again, Without
 
 SIGMA = 0.01
 #  kept edits and what they truly bring, in sigma: attempt 2 is a passenger that was lucky
@@ -118,16 +118,3 @@ def test_a_gain_that_may_be_none_confirms_nothing(gains, script):
         scored_attempt(1, 0.9, parent=0, status=Status.KEEP, dawn=tuple(1.0 - SIGMA * gain for gain in gains)),
     ]
     assert findings(history).script == script
-
-
-def test_a_night_goes_on_from_the_champion_without_its_passengers_once():
-    history = with_two_passengers(*GOOD)
-    dawn = Dawn(1, 4, 4, "then", "now", findings(history))
-    assert adoption(history, None) == adoption(history, dataclasses.replace(dawn, ended=None)) == {}
-    kept = Decision(Kind.ADOPTED, "confirmed at dawn: ")
-    assert adoption(history, dawn) == {7: kept}
-    history[7] = dataclasses.replace(history[7], decision=kept)
-    assert adoption(history, dawn) == {}
-    history[7] = dataclasses.replace(history[7], decision=Decision(Kind.CRASHED, "with another seed: exit code 1"))
-    assert incumbent(history) is history[4]
-    assert adoption(history, dawn) == {}

@@ -78,7 +78,7 @@ def symbol_of(attempt: Attempt, score: float | None = None, top: float = math.in
         return Symbol.UNSCORED
     if attempt.kind == Kind.OVERTAKEN:
         return Symbol.OVERTAKEN
-    if attempt.kind in (Kind.REVOKED, Kind.PASSENGER) or attempt.was_kept:
+    if attempt.kind == Kind.REVOKED or attempt.was_kept:
         return Symbol.REVOKED
     return Symbol.FAR_OFF if score is not None and score > top else Symbol.DISCARDED
 
