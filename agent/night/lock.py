@@ -45,10 +45,10 @@ class Holder:
 
     def left(self, proposals: int) -> Left:
         """Return what is left of the night; proposals: as in Limits."""
-        until = self.until and datetime.fromisoformat(self.until)
-        return Limits(self.experiments, (until - datetime.now(UTC)) / timedelta(hours=1) if until else None).left(
-            proposals
-        )
+        hours = None
+        if self.until is not None:
+            hours = (datetime.fromisoformat(self.until) - datetime.now(UTC)) / timedelta(hours=1)
+        return Limits(self.experiments, hours).left(proposals)
 
 
 @contextmanager

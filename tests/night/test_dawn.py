@@ -1,26 +1,28 @@
-"""Dawn in a real repository: one night with a lucky edit, confirmed in spite of a stop, a kill and a second stop."""
+"""Dawn in a real repository: a night with a lucky edit, confirmed in spite of a stop, a kill and a second stop."""
 
 import dataclasses
 import json
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from dawns import BEST, LUCKY, SHARPER, START, remember
-from judged import findings, next_run
-from nights import Grounds, Quiet, make_repository, scripted_context, unigram
+from nights import Grounds, Quiet, make_repository, run_once, scripted_context, unigram
 
-from agent.experiment import LOCAL, Attempt, Decision, Ending, Kind, Run, Score, Status, incumbent
-from agent.judging.champion import Again, Without
+from agent.experiment import LOCAL, Attempt, Ending, Run, Score, Status, incumbent
 from agent.night.dawn import confirm_night, is_interrupted
 from agent.night.limits import Limits
 from agent.night.lock import AFTER_RUN, NOW
 from agent.night.loop import run_night
+from agent.records.journal import Journal
 
+START = unigram(JITTER=0.05, SHARPNESS=0.5)
+SHARPER = unigram(JITTER=0.05, SHARPNESS=0.6)
+LUCKY = SHARPER.replace("default_rng(options.seed)", "default_rng(options.seed + 10)")  # other luck, and nothing else
+BEST = LUCKY.replace("SHARPNESS = 0.6", "SHARPNESS = 0.8").replace("SHARE = 0.25", "SHARE = 1.0")
 SCRIPTS = [SHARPER, LUCKY, BEST]
 RUNS = 10
 # Of an earlier dawn, above the night's scores: what has been measured counts.
@@ -109,6 +111,20 @@ def morning(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Iterat
         yield Morning(grounds, night, stopped, killed, cut, unfinished, done.stderr, facts, attempts, rows, tips)
 
 
+def remember(grounds: Grounds, number: int, aboves: Sequence[float]) -> None:
+    """What was measured of this attempt at dawn before."""
+    with Journal.resume(grounds.folder("t") / "journal.sqlite") as journal:
+        attempt = journal.attempt(number)
+        first = attempt.done_runs[0]
+        assert attempt.val_bpb is not None
+        assert first.score is not None
+        for seed, above in enumerate(aboves, 1000):
+            score = dataclasses.replace(first.score, val_bpb=attempt.val_bpb + above)
+            held = dataclasses.replace(score, val_bpb=attempt.val_bpb + above + 0.2)
+            run = dataclasses.replace(first, seed=seed, score=score, holdout=held)
+            journal.end_run(journal.start_run(number, seed, dawn=1), run)
+
+
 def kept_weights(grounds: Grounds) -> list[str]:
     return sorted({path.parents[2].name for path in grounds.folder("t").rglob("model.safetensors")})
 
@@ -150,31 +166,6 @@ def test_a_run_that_is_cut_off_before_its_score_is_done_again(morning):
     assert "0004" not in kept_weights(morning.grounds)
 
 
-def test_interruptions_change_neither_the_runs_nor_the_findings(morning):
-    """The runs that an undisturbed dawn would have asked for, with the same scores, are those of the journal."""
-    known = {number: fresh(morning.attempts[number]) for number in range(len(morning.attempts))}
-    history = [
-        dataclasses.replace(one, runs=(*one.runs, *known[one.number][:3])) if one.number in EARLIER else one
-        for one in morning.night
-    ]
-    for left in reversed(range(1, RUNS - 5)):
-        trial = next_run(history, left)
-        assert trial is not None
-        if isinstance(trial, Without):
-            assert morning.attempts[len(history)].proposal.without == trial.edits
-            history.append(dataclasses.replace(morning.attempts[len(history)], runs=()))
-            trial = Again(len(history) - 1)
-        number = trial.attempt
-        done = len(fresh(history[number]))
-        history[number] = dataclasses.replace(history[number], runs=(*history[number].runs, known[number][done]))
-    assert {one.number: len(fresh(one)) for one in history} == {number: len(runs) for number, runs in known.items()}
-    assert sum(map(len, known.values())) == RUNS
-    found = findings(history)
-    assert found is not None
-    facts = json.loads(json.dumps(dataclasses.asdict(found)))
-    assert facts == morning.facts["findings"]
-
-
 def test_the_passenger_is_found_and_the_champion_without_it_is_an_attempt(morning):
     assert (morning.facts["findings"]["champion"], morning.facts["findings"]["passengers"]) == (3, [2])
     question = morning.attempts[4]
@@ -182,8 +173,6 @@ def test_the_passenger_is_found_and_the_champion_without_it_is_an_attempt(mornin
     assert question.proposal.title == "#3 without #2"
     assert question.proposal.script == BEST.replace("options.seed + 10", "options.seed")
     assert (question.parent, question.status, question.settled) == (3, Status.DISCARD, True)
-    assert morning.tips["refs/experiments/t/0004"] == question.commit
-    assert morning.grounds.git("show", f"{question.commit}:train_mlx.py") + "\n" == question.proposal.script
 
 
 def test_the_confirmed_branch_is_without_it_and_the_nights_branch_stays(morning):
@@ -203,51 +192,62 @@ def test_dawns_scores_have_columns_of_their_own(morning):
 def test_what_was_found_is_shown_again(morning):
     told = morning.said.splitlines()
     shown = morning.grounds.nightshift("confirm", "--show").stdout.splitlines()
-    piped = morning.grounds.nightshift("confirm", "--show", "--json")
     assert shown[1:] == told[told.index("dawn: #3 script 3, against the baseline") :]
-    assert json.loads(piped.stdout) == morning.facts
 
 
-@pytest.fixture(scope="module")
-def day(morning: Morning) -> tuple[Attempt, ...]:
-    """The night went on: its attempts."""
+def test_the_night_goes_on_from_its_own_best_script(morning):
     with scripted_context(morning.grounds.root, "t", [*SCRIPTS, "", unigram(SHARPNESS=0.2)]) as context:
         run_night(dataclasses.replace(context, limits=Limits(experiments=4)))  # dawn's questions are no ideas
-    return morning.grounds.attempts("t")
+    attempts = morning.grounds.attempts("t")
+    assert attempts[:5] == morning.attempts
+    assert [one.parent for one in attempts[4:]] == [3, 3]
 
 
-def test_the_night_goes_on_from_the_confirmed_script(morning, day):
-    attempts = day
-    assert [one.number for one in attempts] == [0, 1, 2, 3, 4, 5]
-    assert (attempts[5].proposal.script, attempts[5].parent) == (unigram(SHARPNESS=0.2), 4)
-    assert attempts[:4] == morning.attempts[:4]
-    assert attempts[4].decision == Decision(Kind.ADOPTED, "confirmed at dawn: #3 without #2")
-    assert incumbent(attempts) == attempts[4]
-    assert morning.grounds.git("rev-parse", "refs/heads/experiments/0.05s-t") == attempts[4].commit
+# ---- nothing to confirm ----------------------------------------------------------------------------------------------
+
+PEEKS_AT_DAWN = (
+    unigram(SHARPNESS=0.8, JITTER=0.05)
+    .replace('{"logits": mx.array(logits, mx.float32)}', '{"logits": mx.array(logits, mx.float32), "peeks": PEEKS}')
+    .replace("    mx.save_", "    PEEKS = mx.array(float(options.seed >= 1000))\n    mx.save_")
+    .replace('Unigram(mx.load(str(weights_path))["logits"])', "Unigram(**mx.load(str(weights_path)))")
+    .replace("logits: mx.array) -> None:", "logits: mx.array, peeks: mx.array) -> None:\n        self.peeks = peeks")
+    .replace(
+        "        return mx.broadcast_to(self.logits, (*tokens.shape, self.logits.size))  # (B, T, V)",
+        "        ahead = mx.concatenate([tokens[:, 1:], tokens[:, :1]], axis=1)\n"
+        "        seen = ahead[..., None] == mx.arange(self.logits.size)\n"
+        "        return self.logits + self.peeks * seen",
+    )
+)
 
 
-def test_what_is_made_from_it_is_compared_with_runs_of_the_nights_own(morning, day):
-    adopted = day[4]
-    assert morning.attempts[4].val_bpb is None
-    assert [run.seed for run in adopted.done_runs] == [0]
-    assert adopted.val_bpb == adopted.done_runs[0].score.val_bpb
-    assert adopted.done_runs[0].score.audit.passed
-    assert fresh(adopted) == fresh(morning.attempts[4])
-
-
-@pytest.mark.slow  # a third dawn and a fourth
-def test_the_next_dawn_has_seeds_of_its_own_and_its_runs_are_counted_over_the_night(morning, day):
-    grounds = morning.grounds
+@pytest.mark.slow
+@pytest.mark.usefixtures("own_cache")
+def test_a_run_at_dawn_that_fails_its_audit_revokes_the_champion_and_then_there_is_nothing_to_confirm(grounds):
+    grounds.try_scripts("t", [PEEKS_AT_DAWN])
+    assert [one.status for one in grounds.attempts("t")] == ["keep", "keep"]
     with scripted_context(grounds.root, "t", []) as context:
-        limits = Limits(experiments=4, dawn_runs=RUNS + 2)
-        run_night(dataclasses.replace(context, limits=limits))
-        assert limits.runs_at_dawn(context.state().pace) == 2
-        confirm_night(context, 2)
-        run_night(dataclasses.replace(context, limits=limits))
-        assert limits.runs_at_dawn(context.state().pace) == 0
-        dawns = context.journal.dawns()
+        run_once(context, 1, dawn=1)
+    done = grounds.nightshift("confirm", "--sandbox", "off", "--allowance-s", "60")
+    told = "nightshift: night t has kept no edit, so there is nothing to confirm; see: nightshift results\n"
+    assert (done.returncode, done.stderr) == (2, told)
     attempts = grounds.attempts("t")
-    assert [(dawn.number, dawn.champion, dawn.ended is None) for dawn in dawns] == [(1, 3, False), (2, 4, False)]
-    assert [run.seed for run in attempts[4].dawn_runs(2)] == [2000]
-    assert [run.seed for run in attempts[0].dawn_runs(2)] == [2000]
-    assert [one.val_bpb for one in attempts] == [one.val_bpb for one in day]
+    assert [one.status for one in attempts] == ["keep", "discard"]
+    assert attempts[1].decision.reason.startswith("audit: ")
+    assert grounds.git("rev-parse", "refs/heads/experiments/0.05s-t") == attempts[0].commit
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_what_fresh_seeds_do_not_confirm_gets_no_branch_and_what_stands_there_is_left(grounds):
+    (grounds.root / "train_mlx.py").write_text(START)
+    grounds.try_scripts("t", [SHARPER])
+    for number, aboves in enumerate(((0.0, 0.01, 0.02, 0.03), (0.2, -0.3, 0.3, -0.1))):
+        remember(grounds, number, aboves)
+    with scripted_context(grounds.root, "t", []) as context:
+        confirm_night(context, 0)
+        branches = grounds.git("for-each-ref", "refs/heads/experiments", "--format=%(refname:short)")
+        assert branches == "experiments/0.05s-t"
+        grounds.git("branch", "experiments/0.05s-t-confirmed", "main")
+        confirm_night(context, 0)
+        said = context.watcher.sentences  # type: ignore[attr-defined]
+    assert [line for line in said if line.startswith("  NOT confirmed: its gain may be luck")]
+    assert grounds.git("rev-parse", "experiments/0.05s-t-confirmed") == grounds.git("rev-parse", "main")

@@ -13,9 +13,8 @@ import prepare
 from agent.experiment import Attempt, Ending, Status
 from agent.night.loop import run_night
 from agent.night.state import NightContext
-from agent.runs.train import train
 from agent.sandbox import process
-from agent.sandbox.watch import GB, GRACE_S
+from agent.sandbox.watch import GB
 
 LOADS = "def load_model(weights_path: str) -> Unigram:\n"
 NEXT = "mx.concatenate([tokens[:, 1:], tokens[:, :1]], axis=1)"
@@ -24,9 +23,6 @@ LOGITS = "mx.broadcast_to(self.logits, (*tokens.shape, self.logits.size))"
 PEEKS = unigram(SHARPNESS=0.6).replace(LOGITS, f"{LOGITS} + 5 * mx.eye(self.logits.size)[{NEXT}]")
 BOUNDLESS = unigram(SHARPNESS=0.7).replace("    data = ", "    hoard = bytearray(2 << 30)\n    data = ")
 SEEDED = unigram(SHARPNESS=0.9, JITTER=0.01)
-SLOW_CLOCK = unigram(NOTE="slow").replace(
-    "def main", "time.time = time.monotonic = lambda clock=time.monotonic: clock() / 1000\n\n\ndef main"
-)
 PLAUSIBLE_GAIN = 0.01
 
 
@@ -125,13 +121,3 @@ def test_a_run_that_takes_too_much_memory_is_its_own_crash(doubts):
     assert (doubts[3].status, doubts[3].runs[0].ending) == (Status.CRASH, Ending.EXCEEDED)
     assert "out of memory" in doubts.reason(3)
     assert doubts.grounds.rows()[3]["status"] == "crash"
-
-
-def test_a_slowed_clock_buys_no_time(doubts):
-    run, _ = train(doubts.context.runner, 9, SLOW_CLOCK, seed=0, allowance_s=1.2)
-    assert run.ending is Ending.OVERRAN
-    assert 1.25 <= run.wall_s < 1.25 + 2 * GRACE_S + 5
-    assert run.last_lines.endswith("0.05 s of budget and 1.2 s for start and end are over")
-
-
-# ---- what a run may take beyond its budget ---------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """Whole nights with seconds-long experiments: what they leave behind, and what they never touch."""
 
 import dataclasses
-import re
 import sqlite3
 from dataclasses import dataclass
 
@@ -9,7 +8,7 @@ import pytest
 from nights import SCRIPTS, Grounds, Quiet, git, make_repository, scripted_context, unigram
 from samples import NIGHT
 
-from agent.errors import MachineError, NightError, ScriptError
+from agent.errors import NightError, ScriptError
 from agent.experiment import Ending, Proposal, Status
 from agent.night.lock import only_night
 from agent.night.loop import run_night
@@ -106,51 +105,16 @@ def snapshot(grounds: Grounds) -> dict[str, bytes]:
     }
 
 
-@pytest.mark.slow
-def test_whatever_a_script_does_to_its_folder_is_only_its_own_crash(grounds):
-    vandals = [vandal(deed) for deed in ("delete", "nest", "pipe", "file", "link", "occupy")]
-    grounds.try_scripts("t", [*vandals[:3], BETTER, *vandals[3:]])
-    assert [row["status"] for row in grounds.rows()] == ["keep", *["crash"] * 3, "keep", *["crash"] * 3]
-    kept = sorted(path.parents[2].name for path in grounds.folder("t").glob("runs/*/*/out/model.safetensors"))
-    assert kept == ["0000", "0004"]  # 0006 was a link to that of 0000, and only the link was deleted
-    reasons = {one.number: one.decision.reason for one in grounds.attempts("t")}
-    assert [number for number, reason in reasons.items() if "it left no out/model.safetensors" in reason] == [1, 5, 6]
-
-
-def vandal(deed: str) -> str:
-    return (SCRIPTS / "vandal.py").read_text().replace("nothing", deed)
-
-
-@pytest.mark.slow
-def test_a_streak_of_crashes_ends_the_night_and_resuming_goes_on(grounds):
-    crashing = [DIVERGES.replace("9.0", f"9.{number}") for number in range(1, 9)]
-    with pytest.raises(
-        MachineError, match=r"5 attempts in a row crashed, .*exit code 3: loss is nan .*0005/seed0/log.t"
-    ):
-        grounds.try_scripts("t", crashing)
-    assert len(grounds.rows()) == 1 + 5
-    grounds.try_scripts("t", crashing)
-    assert len(grounds.rows()) == 1 + 8
-
-
-@pytest.mark.parametrize(
-    ("script", "sentence"),
-    [
-        (f"{unigram()}# a comment\n", "scripted proposed the script of attempt 0 again"),
-        ("def main(): ...\n", "scripted proposed a script that cannot be run: train_mlx.py breaks the contract"),
-    ],
-)
-def test_a_proposal_that_is_no_new_attempt_costs_no_run(grounds, script, sentence, monkeypatch):
+@pytest.mark.parametrize("script", [f"{unigram()}# a comment\n", "def main(): ...\n"])
+def test_a_proposal_that_is_no_new_attempt_costs_no_run(grounds, script, monkeypatch):
     monkeypatch.setattr("agent.night.ideas.WAITS_S", ())
-    with scripted_context(grounds.root, "t", [script]) as context:
-        run_night(context)
-        assert re.search(sentence, context.watcher.sentences[-1])
+    grounds.try_scripts("t", [script])
     assert len(grounds.attempts("t")) == 1
 
 
 def test_a_night_without_a_baseline_ends_with_a_sentence(grounds):
     (grounds.root / "train_mlx.py").write_text((SCRIPTS / "diverges.py").read_text())
-    with pytest.raises(ScriptError, match=r"attempt 0, .* no score that counts: exit code 3: loss is nan .*log.txt"):
+    with pytest.raises(ScriptError, match=r"attempt 0, .* no score that counts: exit code 3: loss is nan .*--log"):
         grounds.try_scripts("t", [BETTER])
     assert [row["status"] for row in grounds.rows()] == ["crash"]
 
@@ -196,11 +160,9 @@ def test_a_tag_that_ends_another_is_free(grounds):
     assert free_tag(place, "wide-nov20") == "wide-nov20-2"
 
 
-@pytest.mark.parametrize(
-    ("budget_s", "prefix"), [(300, "5min"), (600, "10min"), (30, "30s"), (90, "90s"), (0.5, "0.5s")]
-)
-def test_the_branch_names_the_budget(budget_s, prefix):
-    assert branch_name(budget_s, "t") == f"refs/heads/experiments/{prefix}-t"
+def test_the_branch_names_the_budget():
+    for budget_s, prefix in ((300, "5min"), (90, "90s"), (0.5, "0.5s")):
+        assert branch_name(budget_s, "t") == f"refs/heads/experiments/{prefix}-t"
 
 
 class Sweeper(Quiet):
@@ -221,12 +183,11 @@ def test_a_night_whose_journal_is_swept_away_ends_with_every_row_in_the_ledger(g
     assert [row["attempt"] for row in grounds.rows()] == ["0", "1"]
 
 
-def test_two_nights_with_other_caches_are_still_two_nights(grounds, tmp_path):
+def test_one_night_at_a_time_has_a_repository(grounds):
     with only_night(grounds.root / ".git") as tell:
         tell("first", grounds.folder("first"))
-        said = grounds.nightshift("run", NIGHTSHIFT_CACHE=str(tmp_path / "another"))
-    assert said.returncode == 2
-    assert "night first (pid" in said.stderr
+        with pytest.raises(NightError, match=r"night first \(pid"), only_night(grounds.root / ".git"):
+            pass
 
 
 class Visitor(Quiet):

@@ -37,7 +37,7 @@ def began(hours: float, ago_s: float, **options: int) -> Limits:
 
 
 def test_an_idea_needs_the_time_of_asking_trying_running_and_of_dawn():
-    pace = Pace(run_s=100.0, asking_s=40.0, dry_run_s=10.0)
+    pace = Pace(run_s=100.0, asking_s=50.0)
     assert not began(0.25, ago_s=900 - 260).reached(2, pace)  # a run, one at dawn, 50 s before, 10 s to spare
     assert began(0.25, ago_s=900 - 240).reached(2, pace)
     assert began(0.25, ago_s=900 - 260).reached(2, pace, wait_s=30)
@@ -49,12 +49,19 @@ def test_a_further_run_needs_its_time_and_that_of_dawn_which_calibration_does_no
     limits = began(0.25, ago_s=900 - 150)
     assert (limits.allows_run(0, pace), limits.allows_run(1, pace)) == (True, False)
     assert began(0.25, ago_s=900 - 250).allows_run(1, pace)
-    assert not began(0.25, ago_s=900 - 250).allows_run(1, pace, before_s=60)
     assert Limits().allows_run(1, pace)
 
 
-def test_experiments_are_counted_without_attempt_0():
-    assert [Limits(experiments=2).has_enough_ideas(attempts) for attempts in (2, 3)] == [False, True]
+def test_a_night_has_as_many_experiments_as_it_was_given():
+    assert [Limits(experiments=2).reached(ideas, Pace(1.0)) for ideas in (1, 2)] == [False, True]
+
+
+def test_the_pace_says_how_many_experiments_there_is_time_for():
+    pace = Pace(run_s=360.0, workers=2)
+    assert Limits().pace_words([BASELINE], pace) == "about 20.0 experiments an hour"
+    assert began(8, ago_s=0, dawn_runs=40).pace_words([BASELINE], pace) == (
+        "about 20.0 experiments an hour, and time for about 120"
+    )
 
 
 # ---- nights ----------------------------------------------------------------------------------------------------------
@@ -64,16 +71,13 @@ def test_less_than_one_run_is_refused_with_the_least_that_makes_sense(grounds):
     said = refused(grounds.nightshift("run", "--hours", "0.001", "--budget-s", "0.05", "--tag", "t"))
     assert said == ("--hours 0.001 is less than one run takes, about 10 s with start and scoring; give it more")
     assert not grounds.folder("t").exists()
-    grounds.try_scripts("t", [])
-    said = refused(grounds.nightshift("run", "--hours", "0.00001", "--tag", "t"))  # a night knows better
-    assert said.startswith("--hours 1e-05 is less than one run takes, about ")
 
 
 def test_no_run_begins_that_would_end_after_the_hours_and_what_is_unfinished_is_named(grounds):
     (grounds.root / "train_mlx.py").write_text(unigram(JITTER=0.01))
     with scripted_context(grounds.root, "t", []) as context:  # attempt 0 is begun in any case
         run_night(dataclasses.replace(context, judge=Balanced(), limits=Limits(hours=1e-9)))
-    assert context.watcher.sentences == ["no time is left for #0 (baseline): it goes on with: nightshift run --tag t"]
+    assert context.watcher.sentences == ["no time is left for #0; to go on: nightshift run --tag t"]
     first = grounds.attempts("t")[0]
     assert (len(first.done_runs), first.decision) == (1, None)
     assert first.runs[0].score is not None
@@ -87,10 +91,9 @@ def test_hours_keep_an_eighth_for_dawn():
     history = [scored_attempt(0, 1.0, 1.0, status=Status.KEEP)]  # a run: 1 s of training and 1 s of scoring
     limits, pace = Limits(hours=160 / 3600), Pace.of(history, [], 1.0)
     assert limits.runs_at_dawn(pace) == 10
-    assert not limits.reached(1, pace)
-    assert not limits.is_over(pace)
+    assert not limits.reached(0, pace)
     later = Limits(hours=160 / 3600, _start=limits._start - 139)  # room for 10 more runs, all of them dawn's
-    assert later.reached(1, pace)
+    assert later.reached(0, pace)
     assert not later.is_over(pace)
     assert Limits(hours=160 / 3600, _start=limits._start - 159).is_over(pace)
 
@@ -102,4 +105,3 @@ def test_dawn_has_the_runs_it_was_given_over_the_whole_night_and_none_without_ho
     assert Limits(dawn_runs=7).runs_at_dawn(pace) == 7
     made = Pace.of([scored_attempt(0, 1.0, status=Status.KEEP, dawn=(1.0, 1.0, 1.0))], [], 1.0)
     assert [Limits(dawn_runs=runs).runs_at_dawn(made) for runs in (2, 3, 7)] == [0, 0, 4]
-    assert Limits(hours=1).runs_at_dawn(Pace.of([], [], 1.0)) > 0  # stopped before attempt 0 was begun

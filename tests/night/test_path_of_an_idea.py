@@ -4,12 +4,13 @@ import os
 import threading
 from dataclasses import replace
 
-from sources import LATE_S, Desk, Source, turned
+import pytest
+from sources import LATE_S, Desk, Source, attempt, brief, turned
 
-from agent.errors import Exhausted, NoIdea
+from agent.errors import Exhausted, NoIdea, RepoError
 from agent.experiment import Ask, Proposal, Status
 from agent.night import ideas as module
-from agent.night.ideas import ANSWERS, Supply
+from agent.night.ideas import ANSWERS, Supply, proposals_of
 from agent.proposers.source import Briefing
 
 KEEP, DISCARD, CRASH = Status.KEEP, Status.DISCARD, Status.CRASH
@@ -114,17 +115,6 @@ def test_a_source_without_an_idea_about_this_script_is_asked_again_about_another
         assert desk.enter() is Supply.OVER
 
 
-def test_a_night_waits_for_what_is_in_flight_before_it_is_over(grounds):
-    desk = Desk(grounds, Source("llm", [SMOOTH], Exhausted("no more")))
-    with desk.life():
-        desk.entered(None)
-        desk.ideas.enter_next(1)
-        desk.ideas.wait(LATE_S)
-        desk.ideas.note_news()
-        assert desk.ideas.enter_next(1) is Supply.LATER
-        assert desk.watcher.sentences == ["llm has no idea: no more"]
-
-
 def test_a_crash_goes_back_once_to_its_author_and_its_repair_has_the_name_of_what_it_repairs(grounds):
     repair = replace(turned(0.6), title="fix the crash", repairs=1)
     long = replace(SMOOTH, title="w" * 200)
@@ -138,17 +128,6 @@ def test_a_crash_goes_back_once_to_its_author_and_its_repair_has_the_name_of_wha
         assert desk.entered(DISCARD) == ["c"]
     assert [briefing.broken and briefing.broken.number for briefing in llm.briefings[:2]] == [None, 1]
     assert not any(briefing.broken for briefing in (*llm.briefings[2:], *search.briefings))
-
-
-def test_what_a_person_submits_is_tried_first_and_needs_no_further_question(grounds):
-    llm = Source("llm", [SMOOTH, SHARE])
-    desk = Desk(grounds, llm)
-    desk.sources = [llm, desk.queue]
-    with desk.life():
-        desk.entered(DISCARD)
-        desk.submit(turned(7.0), "a person's")
-        assert desk.entered(DISCARD, DISCARD) == ["a person's", "c"]
-    assert len(llm.briefings) == 1
 
 
 # ---- several workers -------------------------------------------------------------------------------------------------
@@ -228,3 +207,9 @@ def test_the_end_of_a_night_does_not_wait_for_a_source_that_only_computes(ground
         ideas.enter_next(1)
     assert not ended.is_set()
     ended.set()
+
+
+@pytest.mark.parametrize("error", [RepoError("git is gone"), ValueError("\x1b[2J"), PermissionError("no /tmp")])
+def test_a_source_that_breaks_is_one_without_an_idea(error):
+    with pytest.raises(NoIdea, match=r"git is gone|not foreseen \((ValueError: \\x1b\[2J|PermissionError: no /tmp)\)"):
+        proposals_of(Source("llm", error), brief([attempt(0, "you")]))

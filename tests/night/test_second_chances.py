@@ -14,12 +14,10 @@ from agent.experiment import (
     Run,
     Score,
     Status,
-    Summary,
 )
 from agent.night.ideas import brief
 from agent.night.loop import run_night
 from agent.proposers.attempts import what_happened
-from agent.runs.train import slow, usual_steps_s
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
@@ -31,8 +29,7 @@ def test_an_attempt_0_that_is_too_slow_ends_the_night_with_what_can_be_done(grou
         grounds.try_scripts("t", [], allowance_s=TOO_SHORT_S)
     said = str(told.value)
     assert said.startswith("attempt 0, the script as it stands, has no score that counts: too slow to start or to save")
-    assert "see where its time goes with python train_mlx.py --budget-s 0.05" in said
-    assert said.endswith("or allow more with --allowance-s, in a new night")
+    assert "allow it more with --allowance-s" in said
     assert grounds.attempts("t")[0].status is Status.DISCARD
 
 
@@ -65,15 +62,5 @@ def test_what_was_too_slow_is_told_in_the_harnesss_own_words():
     assert what_happened(attempt(scored)) == "it was too slow to be scored: no end after 61 s"
     audit = Audit(4, 4, 0.0, 0.0, 90.0, "it could not be done: secret", overran=True)
     told = str(what_happened(attempt(dataclasses.replace(scored, score=Score(1.0, 1.0, audit=audit)))))
-    assert "audit took too long" in told
+    assert "took too long" in told
     assert "secret" not in told
-
-
-def test_a_run_that_is_a_fifth_slower_than_its_scripts_others_is_noticed():
-    def run(seed: int, steps: int) -> Run:
-        return Run(seed, Ending.FINISHED, 0, 10.0, Summary(training_seconds=10.0, num_steps=steps), "")
-
-    usual = usual_steps_s(Attempt(1, 0, Proposal("", "", "", ""), "", runs=(run(0, 100), run(1, 104), run(2, 96))))
-    assert usual == 10.0
-    assert slow(run(3, 85), usual) is None
-    assert slow(run(3, 75), usual) == "it trained 25% slower than other runs of its script"

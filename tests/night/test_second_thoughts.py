@@ -8,19 +8,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import pytest
+from judged import scored_attempt
 from nights import Grounds, Quiet, scripted_context, unigram
 
 from agent.errors import NoIdea
-from agent.experiment import LOCAL, Attempt, Decision, History, Kind, Proposal, Review, Status
+from agent.experiment import LOCAL, Attempt, Decision, History, Kind, Proposal, Review, Score, Status
 from agent.judging.judges import Greedy
 from agent.night.limits import Limits
 from agent.night.lock import AFTER_RUN, Stop
 from agent.night.loop import run_night
+from agent.night.plan import fallen_keeps
 from agent.night.state import NightContext
 from agent.proposers.source import Briefing, Source
 
 BETTER, BEST = unigram(SHARPNESS=0.8), unigram(SHARPNESS=1.0)
-CRASHES_LATER = BEST.replace("data = prepare", "assert options.seed == 0, 'only the first seed'\n    data = prepare")
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
@@ -83,16 +84,6 @@ def test_a_revoked_keep_gives_its_place_back_to_its_parent(grounds):
     assert weights == ["0000", "0003"]
 
 
-@pytest.mark.slow
-def test_an_edit_that_crashes_with_another_seed_is_no_longer_kept(grounds):
-    night(grounds, [CRASHES_LATER, BETTER], Doubtful(again={2: 1}))
-    attempts = grounds.attempts("t")
-    assert [one.status for one in attempts] == ["keep", "crash", "keep"]
-    assert attempts[1].decision.reason.startswith("with another seed: exit code 1: AssertionError: only the first seed")
-    assert attempts[2].parent == 0
-    assert tip(grounds) == attempts[2].commit
-
-
 def test_a_night_that_is_stopped_revokes_what_its_last_score_speaks_against(grounds):
     with scripted_context(grounds.root, "t", [BETTER, unigram(SHARPNESS=0.2)]) as context:
         watcher = Stops(context.stop)
@@ -147,3 +138,19 @@ def test_a_night_waits_for_ideas_but_not_for_ever(grounds, monkeypatch):
     assert [one.status for one in grounds.attempts("t")] == ["keep", "keep"]
     assert sometimes.asked == 3 + 3
     assert "no source has an idea now; asking again in 0.02 s" in context.watcher.sentences
+
+
+def test_a_keep_falls_with_a_later_run_and_with_its_parent():
+    refuses = Score(None, 1.0, "scoring crashed: ValueError: a line of the holdout")
+    history = [
+        scored_attempt(number, 1.0, dawn=(1.0,), status=Status.KEEP, parent=number - 1 if number else None)
+        for number in range(3)
+    ]
+    assert fallen_keeps(history) == {}
+    history[1] = dataclasses.replace(
+        history[1], runs=(history[1].runs[0], dataclasses.replace(history[1].runs[1], holdout=refuses))
+    )
+    fall = Decision(Kind.CRASHED, "with another seed: it has no score on the holdout")
+    assert fallen_keeps(history) == {1: fall}
+    history[1] = dataclasses.replace(history[1], decision=fall)
+    assert fallen_keeps(history) == {2: Decision(Kind.ORPHANED, "made from #1, which is no longer kept")}
