@@ -6,10 +6,8 @@ from pathlib import Path
 from judged import decided
 
 from agent.experiment import (
-    LOCAL,
     Attempt,
     Decision,
-    Doing,
     Ending,
     History,
     Night,
@@ -19,16 +17,10 @@ from agent.experiment import (
     Status,
     Summary,
     Weights,
-    Work,
 )
 from agent.files import read_plain, write_plain
-from agent.judging.noise import noise
 from agent.records.journal import Journal
-from agent.records.record import Record
 from agent.records.results import COLUMNS, arranged, lines_of
-from agent.records.summary import summary_of
-from agent.view.words import status_lines as lines_of_status
-from agent.view.workers import crew_of
 
 NIGHT = Night(
     tag="t", branch="refs/heads/experiments/30s-t", script="train_mlx.py", base="b" * 40, budget_s=30.0, seed=7,
@@ -70,22 +62,6 @@ def enter(journal: Journal, attempt: Attempt, *decisions: Decision) -> None:
     for decision in decisions or filter(None, (attempt.decision,)):
         journal.record_decision(attempt.number, decision)
         journal.settle(attempt.number)
-
-
-def status_lines(
-    night: Night,
-    history: History,
-    *,
-    pid: int | None = None,
-) -> list[str]:
-    """Return what `status` says of a night whose attempts are these."""
-    record = Record(night, tuple(history), noise=noise(history))
-    return lines_of_status(record, summary_of(record), crew_of(record), pid=pid, stopping=False)
-
-
-def doing(what: Doing, seed: int | None = None, worker: str = LOCAL) -> Work:
-    """What a worker does, for a screen: it has the attempt beside it."""
-    return Work(worker, what, 0, "", seed)
 
 
 def render(before: str, nights: Sequence[tuple[Night, History]]) -> str:

@@ -6,15 +6,12 @@ import socket
 import subprocess
 
 import pytest
-from commands import nothing_yet, refused, wait_until
-from nights import Grounds, command, environment, git
+from commands import refused, wait_until
+from nights import Grounds, command, environment
 from serving import Client, GrowingNight, growing_night, make_place, points, served
 
-from agent.cli.report import watched
-from agent.experiment import Doing, Status, Terms, Work
-from agent.proposers.source import Left
-from agent.records.place import Place, read_night
-from agent.view.serve import Watched, panel
+from agent.experiment import Status, Terms
+from agent.view.serve import Watched
 
 
 @pytest.fixture(scope="module")
@@ -56,13 +53,6 @@ def test_what_is_the_users_own_is_not_served(client: Client, night: GrowingNight
     night.add("the next one", 1.6, Status.DISCARD)
     wait_until(lambda: "the next one" in client.ask("/")[2], 180)  # which is not drawn at each change
     assert "private" not in client.ask("/")[2]
-
-
-@pytest.mark.parametrize("doing", Doing)
-def test_the_panel_says_what_a_worker_does(night: GrowingNight, doing: Doing):
-    work = Work("local", doing, 0, "2026-11-25T00:00:00.000Z", None if doing is Doing.DRY_RUN else 3)
-    record = read_night(night.place, "first")
-    assert f"Attempt 0: {doing}" in panel(Watched(night.place, "first", lambda ideas: Left()), record, [work], None)
 
 
 def test_a_run_is_followed_and_its_attempt_arrives_when_it_is_decided(client: Client, night: GrowingNight):
@@ -143,18 +133,6 @@ def test_the_page_follows_the_newest_night_and_says_when_a_journal_is_gone(tmp_p
         events.shows("Night one is not running")
 
 
-def test_a_night_in_another_working_tree_of_the_repository_is_found(tmp_path):
-    here = make_place(tmp_path / "user")
-    git(here.repo.root, "worktree", "add", "-q", str(tmp_path / "other"))
-    there = Place.of(tmp_path / "other" / "train_mlx.py")
-    with growing_night(here, "one") as night:
-        night.add("baseline", 1.5, Status.KEEP)
-    with growing_night(there, "two"):
-        assert watched(here, None).place.journal("two") == there.journal("two")
-        assert watched(here, "one") == Watched(here, "one")
-    assert watched(here, None) == Watched(here, "one")
-
-
 def test_ctrl_c_ends_the_command_at_once_though_streams_are_open_and_misuse_is_one_sentence(tmp_path, night):
     grounds = Grounds(night.place.repo.root)
     process = subprocess.Popen(
@@ -170,6 +148,3 @@ def test_ctrl_c_ends_the_command_at_once_though_streams_are_open_and_misuse_is_o
             process.send_signal(signal.SIGINT)
             _, err = process.communicate(timeout=20)
     assert (process.returncode, err) == (0, "")
-    assert "no night nowhere" in refused(grounds.nightshift("serve", "nowhere")).lower()
-    empty = make_place(tmp_path / "empty")
-    assert "no night has run here yet" in nothing_yet(Grounds(empty.repo.root).nightshift("serve"))

@@ -167,12 +167,3 @@ def test_a_newer_page_is_shown_and_open_rows_filters_and_focus_stay(opened):
     assert opened.page.locator("h1").inner_text().startswith("79 ideas tried")
     assert opened.is_open(3)
     assert opened.page.evaluate("document.activeElement.value") == "discard"
-
-
-def test_on_paper_there_are_all_rows_that_the_filters_choose(opened):
-    opened.page.get_by_text(f"kept {len(KEPT)}").click()
-    opened.page.locator(f"#attempt-{NUMBER} > summary").click()
-    opened.page.emulate_media(media="print")
-    assert opened.page.locator(".row:visible").count() == len(KEPT)
-    for one in opened.page.locator(f"#attempt-{NUMBER} .diff").all():
-        assert one.evaluate("one => one.scrollHeight <= one.clientHeight + 1")  # nothing is cut

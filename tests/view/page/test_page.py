@@ -8,7 +8,7 @@ from html import unescape
 from html.parser import HTMLParser
 
 import pytest
-from charted import HOSTILE, changed, every_outcome, long_night
+from charted import HOSTILE, changed, long_night
 
 from agent.experiment import Interval, Noise
 from agent.records.record import Record
@@ -133,21 +133,6 @@ def test_the_head_says_what_to_do_next_where_the_night_is_here():
     assert "nightshift" not in said(changed(NIGHT, is_here=False, dawn=None))  # it cannot go on here
 
 
-@pytest.mark.usefixtures("without_drawings")
-def test_a_night_without_a_gain_says_so():
-    unfinished = replace(FIRST, decision=None, runs=(), decisions=())
-    for attempts, sentence in (
-        ((), "No idea was tried yet: the baseline is measured first."),
-        ((unfinished,), "No idea was tried yet: the baseline is measured first."),
-        ((unfinished, NIGHT.attempts[1]), "1 idea tried, and no script has a score yet."),
-        ((FIRST,), "The baseline scores 1.2000 bits per byte, and no idea was tried yet."),
-        ((FIRST, NIGHT.attempts[1]), "1 idea tried, 0 kept: the baseline is still the best script, at 1.2000."),
-    ):
-        record = changed(NIGHT, attempts=attempts, dawn=None)
-        assert part(record, '<h1 class="claim">', "</h1>") == sentence
-        assert ("<h2>Progress</h2>" in page(record)) == any(one.val_bpb for one in attempts)
-
-
 def test_the_page_stays_small():
     made = long_night(300)
     edit = "\n".join(f"{'+-'[at % 2]} a line of some script that was changed, the {at}th of it" for at in range(12))
@@ -163,9 +148,3 @@ def test_of_a_long_night_the_edits_of_all_that_was_kept_and_of_the_newest_are_sh
     before = [f"line {number}" for number in range(1000)]
     assert diff(before, [*before[:500], "another", *before[501:]]).split("\n")[0] == "@@ -498,7 +498,7 @@"
     assert diff(before, [f"new {number}" for number in range(1000)]).split("\n")[-1] == "… 1701 more lines"
-
-
-def test_hours_and_sources_say_what_they_took_brought_and_cost():
-    text = re.sub("(<[^>]*>)+", "|", page(every_outcome()))
-    for words in ("|1 of 8|0.0500|41 min|", "|1 of 1|0.0400|6 min|2, 1 failed|12,000, 3,400|$0.12|"):
-        assert words in text, words

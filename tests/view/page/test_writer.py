@@ -35,10 +35,13 @@ def night(tmp_path: Path) -> Ended:
     return Ended(record_nights(tmp_path / "user", t=("LR 0.1 → 0.2", "another")))
 
 
-def test_at_the_end_the_page_is_written_and_its_path_is_said(night):
+@pytest.mark.parametrize(("is_hurried", "later"), [(False, ""), (True, ", written in a moment")])
+def test_at_the_end_the_page_is_written_and_its_path_is_said(night, is_hurried, later):
+    night.is_hurried = is_hurried
     with night.writer():
         pass
-    assert night.said == [f"report: {night.page}"]
+    assert night.said == [f"report: {night.page}{later}"]
+    wait_until(night.page.exists)
     assert "<h1" in night.page.read_text()
 
 
@@ -63,15 +66,6 @@ def test_a_page_that_cannot_be_written_is_told_of_once(night, monkeypatch):
         wait_until(lambda: pages.attempt_settled() or night.said)
     (said,) = night.said
     assert said.startswith("the report was not written (")
-
-
-@pytest.mark.slow
-def test_a_night_that_is_ended_in_a_hurry_does_not_wait_for_its_page(night):
-    night.is_hurried = True
-    with night.writer():
-        pass
-    assert night.said == [f"report: {night.page}, written in a moment"]
-    wait_until(night.page.exists)
 
 
 @pytest.mark.slow
