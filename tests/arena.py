@@ -29,9 +29,9 @@ import psutil
 from nights import Quiet, environment, git, make_repository, python_path, scripted_context
 
 from agent.errors import Exhausted
-from agent.experiment import Attempt, Decision, Doing, Ending, History, Kind, Proposal, Review, Status, Work
+from agent.experiment import Attempt, Decision, Doing, History, Kind, Proposal, Review, Status, Work
 from agent.files import read_end
-from agent.judging.failures import PLAUSIBLE_GAIN, too_slow
+from agent.judging.failures import PLAUSIBLE_GAIN
 from agent.judging.judges import Greedy
 from agent.lab import hardware
 from agent.night import loop as night
@@ -349,7 +349,7 @@ class Trial:
 
     script: Script
     status: Status | None
-    how: str  # in a word
+    how: str  # the kind of its decision
     reason: str
     effects: tuple[str, ...]
     seconds: float
@@ -433,7 +433,7 @@ class Observer(Quiet):
         reason = attempt.decision.reason if attempt.decision else ""
         if not reason.replace("\t", "").isprintable():
             effects += ("the record holds what a terminal takes for commands",)
-        script, how = self.scripts[attempt.number - 1], in_a_word(attempt, reason)
+        script, how = self.scripts[attempt.number - 1], attempt.decision.kind if attempt.decision else "undecided"
         trial = Trial(script, attempt.status, how, reason, effects, seconds, attempt.val_bpb)
         self.trials.append(trial)
         self.told(trial)
@@ -464,20 +464,3 @@ def try_all(here: World, scripts: Sequence[Script], box: Box, told: Told) -> lis
 
 def seconds_for(attempt: Attempt) -> float:
     return SHORT_S if attempt.proposal.title in TAKES_ALL else LONG_S
-
-
-def in_a_word(attempt: Attempt, reason: str) -> str:
-    endings = {run.ending for run in attempt.done_runs}
-    for beginning in ("audit", "quarantine"):
-        if reason.startswith(beginning):
-            return beginning
-    if attempt.status is Status.KEEP:
-        return "kept"
-    if too_slow(attempt) is not None:
-        return "limit"
-    if attempt.status is Status.DISCARD:
-        words = {"that of the honest": "no effect", "ignores its seed": "seeds"}
-        return next((how for word, how in words.items() if word in reason), "no gain")
-    if endings & {Ending.OVERRAN, Ending.EXCEEDED}:
-        return "limit"
-    return "no score" if Ending.FINISHED in endings else "crash"

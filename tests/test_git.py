@@ -117,16 +117,6 @@ def test_a_disk_that_is_full_for_git_is_full(repo, tmp_path, monkeypatch):
         commit(repo)
 
 
-def test_a_git_that_only_says_how_to_install_one_is_a_sentence(root, tmp_path, monkeypatch):
-    stub = "echo 'xcode-select: note: No developer tools were found, requesting install.' >&2; exit 1"
-    stand_before_git(tmp_path / "bin", stub, monkeypatch)
-    said = Grounds(root).nightshift_process("status")
-    assert (said.returncode, said.stderr.count("\n")) == (2, 1)
-    assert "xcode-select: note: No developer tools were found" in said.stderr
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert "git is not installed or not on PATH" in Grounds(root).nightshift_process("status").stderr
-
-
 def test_hooks_and_filters_of_the_repository_do_not_run(repo, root):
     for hook in ("reference-transaction", "post-index-change", "pre-commit"):
         path = root / ".git" / "hooks" / hook

@@ -21,19 +21,6 @@ ROOT = Path(__file__).parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
-def test_a_clone_is_extended_by_its_path_and_what_is_installed_by_its_name(monkeypatch, tmp_path):
-    assert invocation.command_for("ray").endswith(f" -e '{ROOT}[ray]'")
-    monkeypatch.setattr(invocation, "ABOVE", tmp_path)
-    assert invocation.command_for("ray").endswith(" 'nightshift-mlx[ray]'")
-
-
-def test_every_extra_that_a_hint_names_exists():
-    sources = [path.read_text() for path in (ROOT / "agent").rglob("*.py")]
-    named = {extra for text in sources for extra in re.findall(r"""command_for\(["'](\w+)["']""", text)}
-    assert named
-    assert named <= set(PYPROJECT["project"]["optional-dependencies"])
-
-
 def test_what_is_copied_to_begin_with_is_the_script_and_all_that_a_night_needs_beside_it():
     needed = fixed_files(ROOT, (ROOT / invocation.SCRIPT).read_text())
     assert {*needed, invocation.SCRIPT, "program.md"} == set(invocation.OWN)
@@ -111,10 +98,9 @@ def shell(folder: Path, env: dict[str, str]) -> Callable[..., str]:
 
 @needs_uv
 @pytest.mark.slow
-@pytest.mark.parametrize("install", [in_an_environment, as_a_tool])
-def test_from_a_wheel_an_empty_folder_comes_to_a_result(install, wheel, tmp_path, own_cache):
+def test_from_a_wheel_an_empty_folder_comes_to_a_result(wheel, tmp_path, own_cache):
     """Where a command prints what comes next, that line is what is typed."""
-    typed = shell(tmp_path / "empty", install(wheel, tmp_path))
+    typed = shell(tmp_path / "empty", in_an_environment(wheel, tmp_path))
     assert typed("nightshift --version") == f"nightshift {__version__}\n"
     told = typed("nightshift init")
     script = tmp_path / "empty" / invocation.SCRIPT

@@ -16,16 +16,6 @@ def test_equal_ngrams_have_one_row_wherever_they_stand_and_a_row_knows_nothing_o
         assert (np.array(kernels.ngram_ids(tokens, order, 2**20, salt=1)) != ids).all()
 
 
-def test_the_rows_of_a_table_are_used_evenly() -> None:
-    first, second = np.meshgrid(np.arange(256), np.arange(256))
-    pairs = mx.array(np.stack([first.ravel(), second.ravel()], axis=1), dtype=mx.int32)
-    for rows in (1000, 4096):
-        used = np.bincount(np.array(kernels.ngram_ids(pairs, 2, rows))[:, 1], minlength=rows)
-        expected = pairs.shape[0] / rows
-        assert len(used) == rows
-        assert abs(np.square(used - expected).sum() / expected / rows - 1) < 0.25  # chi-squared by its degrees
-
-
 def test_the_latest_earlier_place_of_an_ngram_is_the_one_that_a_search_by_hand_finds() -> None:
     tokens = np.random.default_rng(0).integers(0, 6, size=(3, 100)).astype(np.int32)
     for order in (1, 2, 4):

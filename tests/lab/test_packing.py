@@ -80,15 +80,6 @@ def test_a_seed_gives_its_own_batches_and_closing_them_ends_their_thread(tiny_da
     assert not np.array_equal(first(7), first(8))
 
 
-def test_early_rows_are_a_fair_sample_of_the_corpus():
-    """Neither long nor short documents wait for the end of the epoch."""
-    tokens = packed([20, 20, 20, 500] * 3000)
-    rows = [row for row, _ in zip(pack_rows(tokens, 0, seq_len=64, seed=0), range(3000), strict=False)]
-    text = np.concatenate(rows)
-    within = (text[text > 0] - 1) % (3 * 19 + 499)  # place among the text of four documents
-    assert (within >= 3 * 19).mean() == pytest.approx(499 / 556, abs=0.03)
-
-
 def test_an_error_in_the_thread_reaches_the_training_loop():
     tokens = packed([50] * 100)
     with pytest.raises(ValueError, match="broadcast"):

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import random
-
 import numpy as np
 import pytest
 from conftest import TEST_SCALE, write_library_text
@@ -73,36 +70,7 @@ def test_each_document_is_in_its_own_split_and_the_arrays_decode_to_it(tmp_path)
         assert np.array_equal(np.flatnonzero(tokens.tokens == encoding.n_vocab - 1), tokens.offsets[:-1])
 
 
-def test_held_out_arrays_do_not_depend_on_the_order_of_files(tmp_path):
-    """The same documents under other names give the same tokens to evaluate, with any tokenizer."""
-    modules = write_library_text(tmp_path / "library.txt", chars=1_200_000).read_text()
-    pieces = [modules[at : at + 4000] for at in range(0, len(modules), 4000)]
-    texts = {}
-    for folder, names in (("a", list(range(300))), ("b", random.Random(0).sample(range(300), 300))):
-        (tmp_path / folder).mkdir()
-        for piece, name in zip(pieces, names, strict=True):
-            (tmp_path / folder / f"{name:03}.py").write_text(piece)
-        prepared = prepare.prepare(str(tmp_path / folder), TEST_SCALE, cache=tmp_path / "cache", workers=1)
-        encoding = encode.load_encoding(prepared / "tokenizer.tiktoken")
-        tokens = {split: load_data(prepared).split(split) for split in ("validation", "holdout")}
-        texts[folder] = {
-            split: [encoding.decode(text_of(t, d)) for d in range(len(t.offsets) - 2)] for split, t in tokens.items()
-        }
-    assert texts["a"] == texts["b"]
-    assert not set(texts["a"]["validation"]) & set(texts["a"]["holdout"])
-
-
 # ---- the metric ------------------------------------------------------------------------------------------------------
-
-
-def test_a_byte_uniform_model_scores_eight_bits(tmp_path):
-    mx = pytest.importorskip("mlx.core")
-    text = write_library_text(tmp_path / "library.txt", chars=600_000)
-    scale = Scale("bytes", seq_len=100, vocab_size=257, eval_tokens=20_000)  # no merges: a token is a byte
-    data = load_data(prepare.prepare(str(text), scale, cache=tmp_path / "cache", workers=1))
-    assert data.vocab_size == 257
-    row = mx.array([0.0] * 256 + [-math.inf])  # bytes alike, BOS never
-    assert evaluate_bpb(lambda x: mx.broadcast_to(row, (*x.shape, 257)), data) == pytest.approx(8.0, abs=1e-5)
 
 
 def test_bits_per_byte_of_a_hand_computed_example(tmp_path):

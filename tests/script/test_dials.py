@@ -3,7 +3,6 @@
 import ast
 
 import pytest
-from hypothesis import strategies as st
 
 from agent.errors import ScriptError
 from agent.script.dials import (
@@ -168,12 +167,6 @@ def test_of_a_dial_that_is_set_twice_the_last_is_searched():
     assert (dial.value, dial.line) == (0.2, 2)
 
 
-# ---- whatever the script ---------------------------------------------------------------------------------------------
-
-words = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Zl", "Zp")), max_size=12)
-floats = st.floats(-1e9, 1e9).map(lambda value: float(f"{value:.4g}"))  # as they are written
-
-
 # ---- scripts told apart ----------------------------------------------------------------------------------------------
 
 WHOLE = '''"""What it does.
@@ -204,13 +197,10 @@ E = 6
 F = A + 1
 '''
 EDITS = [
-    ("A = 1", "A = 7"), ("A = 1", "A = 7; G = 8"), ("A = 1", "# A = 7"), ("metal=3", "metal=9"), ("cpu=2", "cpu=9"),
-    ('C = "c"', 'C = """c"""'), ("    5,", "    6,"), ("    5,", "    5, E := 6,"), ("E = 6", "E = 7"),
-    ("    # a remark", "    y = 1"), ("import os", "import sys"), ("F = A + 1", "F = B + 1"), ("A = 1", "b = 1"),
-    ("        return text", "        return x"), ("import os\n\n", "import os\nG = 9\n"), ("@decorated", "@other"),
+    ("A = 1", "A = 7; G = 8"), ("A = 1", "# A = 7"), ("cpu=2", "cpu=9"), ('C = "c"', 'C = """c"""'),
+    ("    5,", "    5, E := 6,"), ("E = 6", "E = 7"), ("    # a remark", "    y = 1"), ("@decorated", "@other"),
     ("F = A + 1", "F = (A +\\\n 1)"), ("A = 1", "A = 1 \\"), ("\n\n\nF = A", "\nelse:\n    pass\nF = A"),
-    ('"""What it does.', '"""What it"'), ("    return None", "return None"), ("F = A + 1", " F = A + 1"),
-    ("A = 1", "A = 1\x0c"), ("A = 1", "A = 1\r"), ("D = (\n", "D = (\n" + 99 * "G,\n"),
+    ('"""What it does.', '"""What it"'), ("F = A + 1", " F = A + 1"), ("A = 1", "A = 1\r"),
 ]  # fmt: skip
 
 

@@ -108,13 +108,6 @@ def attend(weights, x):
     return state * (1 - keep) @ weights["mix"]
 
 
-# ---- sees_a_window ---------------------------------------------------------------------------------------------------
-# Attends to the last sixteen tokens only.
-def mask(length):
-    age = mx.arange(length)[:, None] - mx.arange(length)[None, :]
-    return mx.where((age < 0) | (age >= 16), float("-inf"), 0.0)
-
-
 # ---- ties_its_embeddings ---------------------------------------------------------------------------------------------
 # Reads and writes tokens with one matrix.
 def initial(vocab, seed):

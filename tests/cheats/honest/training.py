@@ -1,42 +1,6 @@
 """Train in another way, or save the weights otherwise."""
 
-import mlx.optimizers as optimizers
-
-LIVE = {}  # the weights, which change in place as training goes on
-honest_initial, honest_train, honest_embed, honest_save, honest_loss = initial, train, embed, save, loss_of
-
-
-def train(weights, data, seed, curve):
-    global LIVE
-    LIVE = weights
-    return honest_train(weights, data, seed, curve)
-
-
-def train_with(optimizer, weights, data, seed, curve):
-    """Train with an optimizer of MLX's own in place of Adam."""
-    for step, rows in zip(range(1, STEPS + 1), batches(data, seed), strict=False):
-        loss, gradients = mx.value_and_grad(loss_of)(weights, mx.array(rows))
-        weights = optimizer.apply_gradients(gradients, weights)
-        mx.eval(weights, optimizer.state)
-        curve.write_text(json.dumps({"step": step, "loss": loss.item(), "progress": step / STEPS}) + "\n")
-    return weights
-
-
-# ---- averages_its_weights --------------------------------------------------------------------------------------------
-# Saves a running mean of its weights rather than the last ones.
-MEAN = {}
-
-
-def batches(data, seed):
-    for rows in rows_of(data.split("train"), data, seed):
-        yield rows
-        for name, weight in LIVE.items():
-            MEAN[name] = 0.9 * MEAN.get(name, weight) + 0.1 * weight
-        mx.eval(MEAN)
-
-
-def save(weights, out):
-    honest_save(MEAN, out)
+honest_train, honest_embed, honest_save = train, embed, save
 
 
 # ---- writes_checkpoints ----------------------------------------------------------------------------------------------
@@ -50,17 +14,10 @@ def batches(data, seed):
         yield rows
 
 
-# ---- descends_with_momentum ------------------------------------------------------------------------------------------
-# Descends by plain gradients with momentum, from MLX's own optimizers, in place of Adam.
-def train(*arguments):
-    return train_with(optimizers.SGD(learning_rate=0.3, momentum=0.9), *arguments)
-
-
-# ---- roars -----------------------------------------------------------------------------------------------------------
-# Trains with Lion in place of Adam: only the signs of the gradients count.
-def train(*arguments):
-    rate = optimizers.linear_schedule(0.006, 0.0, STEPS)
-    return train_with(optimizers.Lion(learning_rate=rate), *arguments)
+def train(weights, data, seed, curve):
+    global LIVE
+    LIVE = weights  # which change in place as training goes on
+    return honest_train(weights, data, seed, curve)
 
 
 # ---- drops_out -------------------------------------------------------------------------------------------------------
@@ -80,23 +37,6 @@ def train(weights, data, seed, curve):
 def embed(weights, tokens):
     x = honest_embed(weights, tokens)
     return x * mx.random.bernoulli(0.95, x.shape) / 0.95 if TRAINING else x
-
-
-# ---- predicts_two_tokens ---------------------------------------------------------------------------------------------
-# Has a second head for the token after the next, in training only.
-def initial(vocab, seed):
-    return honest_initial(vocab, seed) | {"second": mx.zeros((WIDTH, vocab))}
-
-
-def loss_of(weights, rows):
-    logits = features(weights, rows[:, :-2]) @ weights["second"]
-    return honest_loss(weights, rows) + 0.2 * mx.mean(kernels.cross_entropy(logits, rows[:, 2:]))
-
-
-# ---- trains_on_longer_rows -------------------------------------------------------------------------------------------
-# Trains on rows twice as long as those that it is scored on.
-def batches(data, seed):
-    return prepare.batches(data.split("train"), data.bos, rows=ROWS // 2, seq_len=2 * data.seq_len, seed=seed)
 
 
 # ---- carries_a_table_of_trigrams -------------------------------------------------------------------------------------
