@@ -40,16 +40,6 @@ def test_without_a_compiler_that_works_plain_mlx_trains(tmp_path, compiler):
     assert "training goes on with plain MLX" in process.stderr
 
 
-@needs_compiler
-def test_what_an_unsound_compiler_made_is_made_again(tmp_path):
-    unsound, environment = tmp_path / "cc", {**os.environ, "NIGHTSHIFT_CACHE": str(tmp_path / "cache")}
-    for junk in ('echo junk > "$out"', 'cc -shared -o "$out" -xc /dev/null'):
-        unsound.write_text(f'#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\nout=$2\n{junk}\n')
-        unsound.chmod(0o755)
-        assert ask_for_kernels({**environment, "CC": str(unsound)}).stdout.strip() == "None"
-    assert ask_for_kernels(environment).stdout.startswith("<module")
-
-
 @pytest.mark.parametrize(("value", "answer", "code"), [("plain", "None", 0), ("plian", "", 2)])
 @needs_kernels
 def test_the_environment_can_leave_every_kernel_aside(value, answer, code):
