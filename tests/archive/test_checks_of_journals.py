@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from samples import HISTORY, NIGHT, enter
 
-from agent.archive.unpack import check_passive
-from agent.archive.unpack import check_records as check_facts
+from agent.archive.unpack import check_passive, check_records
 from agent.errors import NightError
 from agent.experiment import Idea, Proposal
 from agent.records.journal import Journal
@@ -41,7 +40,7 @@ def changed(written: Path, to: Path, statement: str) -> Path:
 def test_a_nights_own_journal_passes(written):
     check_passive(written, FILE)
     with Journal.read(written) as journal:
-        check_facts(journal, FILE)
+        check_records(journal, FILE)
 
 
 @pytest.mark.parametrize(
@@ -120,4 +119,4 @@ def test_records_that_lead_elsewhere_are_refused(written, tmp_path, statement, s
         Journal.read(changed(written, tmp_path / "journal.sqlite", statement)) as journal,
         pytest.raises(NightError, match=said),
     ):
-        check_facts(journal, FILE)
+        check_records(journal, FILE)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import nothing_yet, refused
+from commands import refused
 from nights import Grounds, git, make_repository, unigram
 from packings import Change, Members, tampered, with_journal
 
@@ -99,7 +99,7 @@ def put_away(grounds: Grounds) -> Path:
 # ---- to another repository -------------------------------------------------------------------------------------------
 
 
-def test_a_night_goes_on_in_a_repository_that_shares_no_commit_with_the_one_that_it_left(left, file, other, tiny_data):
+def test_a_night_arrives_in_a_repository_that_shares_no_commit_with_the_one_that_it_left(left, file, other, tiny_data):
     said = done(other, "unpack", str(file))
     assert "go on with: nightshift run --tag t\n" in said
     assert f"{other.folder('t') / 'program.md'} is the night's" in said
@@ -119,11 +119,6 @@ def test_a_night_goes_on_in_a_repository_that_shares_no_commit_with_the_one_that
     weights = [path.parts[-4] for path in other.folder("t").glob("runs/*/*/out/model.safetensors")]
     assert weights == ["0002"]  # of the best
     assert not list(other.folder("t").glob("runs/*/*/tmp"))
-
-    done(other, "run", "--tag", "t", "--experiments", "4", "--proposer", "search")
-    assert len(other.attempts("t")) == 5
-    assert other.attempts("t")[4].val_bpb is not None
-    assert len(left.attempts("t")) == 4  # what was packed stays as it was
 
 
 def test_a_night_whose_corpus_is_elsewhere_says_how_to_bring_it_and_takes_no_other(
@@ -157,17 +152,16 @@ def test_a_night_goes_on_elsewhere_without_any_weights_and_with_that_machines_ow
     assert not (other.folder("t") / "warm").exists()
     done(other, "run", "--tag", "t", "--experiments", "4", "--proposer", "search")
     assert other.attempts("t")[4].val_bpb is not None
+    assert len(left.attempts("t")) == 4  # what was packed stays as it was
     of_this_machine = {path.name for path in (hardware.cache_root() / "kernels").iterdir()}
     assert of_this_machine <= {path.name for path in (other.folder("t") / "warm" / "cache" / "kernels").iterdir()}
 
 
-@pytest.mark.parametrize("weights", ["best", "none"])
-def test_weights_that_the_next_step_needs_are_not_left_behind(grounds, tmp_path, weights):
+def test_weights_that_the_next_step_needs_are_not_left_behind(grounds, tmp_path):
     with closing(sqlite3.connect(grounds.folder("t") / "journal.sqlite")) as journal, journal:
-        journal.execute(
-            "UPDATE runs SET score = json_remove(score, '$.audit') WHERE attempt = 2"
-        )  # as a kill before the audit leaves it
-    done(grounds, "pack", "t", "--weights", weights, "--out", str(tmp_path / "light"))
+        # as a kill before the audit leaves it
+        journal.execute("UPDATE runs SET score = json_remove(score, '$.audit') WHERE attempt = 2")
+    done(grounds, "pack", "t", "--weights", "none", "--out", str(tmp_path / "light"))
     with tarfile.open(tmp_path / "light") as tar:
         assert any("runs/0002/" in name and name.endswith(".safetensors") for name in tar.getnames())
 
@@ -204,14 +198,10 @@ def test_a_packed_night_can_be_listed_but_goes_on_only_once_it_is_unpacked(groun
     odd.unlink()
     done(grounds, "pack", "t", "--remove")
     for words in ("run --tag t", "report t", "sample x t:best"):
-        said = refused(grounds.nightshift(*words.split()))
-        assert "night t is packed away in" in said
-        assert "unpack t" in said
-    assert "the nights here are packed away; see them with: " in nothing_yet(grounds.nightshift("status"))
+        assert "night t is packed away in" in refused(grounds.nightshift(*words.split()))
     assert "script 3" in done(grounds, "results", "t")  # from the rows that stayed
     assert "is packed in" in done(grounds, "pack", "t", "--remove")  # once more
     assert "unpacked night t" in done(grounds, "unpack", "t")
-    assert len(grounds.attempts("t")) == 4
     done(grounds, "pack", "t", "--remove")  # over the file that stayed
 
 
@@ -344,7 +334,6 @@ def with_ref(ref: str, sha: str | None = None) -> Change:
     [
         (with_member("night/../../../../evil"), "outside the destination"),
         (with_member("night/link", tarfile.SYMTYPE, "/etc/passwd"), "is no plain file"),
-        (with_member("night/link", tarfile.LNKTYPE, "night/journal.sqlite"), "is no plain file"),
         (with_member("night/null", tarfile.CHRTYPE), "is no plain file"),
         (with_member("night/holes", tarfile.GNUTYPE_SPARSE), "is no plain file"),
         (with_member("fixed/numpy/__init__.py"), "is no part of a night"),
@@ -397,14 +386,11 @@ def test_a_file_that_is_damaged_cut_short_or_claims_gigabytes_of_headers_is_name
     file.write_bytes(gzip.compress(header.tobuf(tarfile.GNU_FORMAT) + bytes(1 << 16)))
     assert "claims 8589934592 bytes" in refused(other.nightshift("unpack", str(file)))
     shutil.copyfile(file, put_away(other))
-    assert "t is damaged: " in other.nightshift("nights").stdout
+    assert "t is damaged: " in done(other, "nights")
 
 
 def test_a_summary_that_no_night_writes_is_listed_as_damaged(file, other):
-    def change(said: dict[str, Any], members: Members) -> None:
-        said["summary"]["val_bpb"] = 10**400
-
-    tampered(file, change)
+    tampered(file, lambda said, members: said["summary"].update(val_bpb=10**400))
     other.folder("t").parent.mkdir(parents=True)
     shutil.copyfile(file, put_away(other))
     assert "t is damaged: " in done(other, "nights")

@@ -3,7 +3,6 @@
 import json
 import os
 import sys
-import threading
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -27,6 +26,7 @@ from agent.pools.leases import (
     gpus_of_machine,
     leases_of_machine,
     leases_of_night,
+    ranges,
     sets_of_cores,
     slowdown_lines,
     slowdown_of,
@@ -74,17 +74,14 @@ def test_the_threads_of_a_core_are_lent_together(tmp_path):
 
 @two_cores
 def test_workers_on_a_cpu_have_their_own_cores():
-    cores = cores_of_machine()
+    threads = sum(map(len, cores_of_machine()))
     assert leases_of_machine("cpu", 1, None) == (WHOLE,)
-    first, second = leases_of_machine("cpu", 2, 1)
-    assert (first.worker, first.of_cores, first.share) == (f"cores {first.cores[0]}", sum(map(len, cores)), 0.5)
-    assert len(first.cores) == len(second.cores) == 1
-    assert first.cores != second.cores
-    threads = sum(map(len, cores))
     assert leases_of_machine("cpu", 1, threads)[0].of_cores is None  # its device is the machine
-    halves = leases_of_machine("cpu", 2, None)
-    assert len(halves[0].cores) == len(halves[1].cores) >= 1
-    assert not {*halves[0].cores} & {*halves[1].cores}
+    for each in (1, None):
+        first, second = leases_of_machine("cpu", 2, each)
+        assert (first.worker, first.of_cores, first.share) == (f"cores {ranges(first.cores)}", threads, 0.5)
+        assert len(first.cores) == len(second.cores) >= 1
+        assert not {*first.cores} & {*second.cores}
 
 
 def test_more_workers_than_devices_are_refused_with_the_most_that_is_possible():
@@ -250,21 +247,13 @@ def test_the_cores_of_a_worker_are_part_of_the_nights_device(tmp_path, tiny_data
     root, total = make_repository(tmp_path / "user", unigram()), sum(map(len, cores_of_machine()))
     asked = {"workers": 2, "sandbox": "off"}
     with open_context(Request(Place.of(root / "train_mlx.py"), "t", 0.05, None, asked, sources=())) as context:
-        runner, night, pool = context.runner, context.runner.night, context.pool
-        assert pool is not None
-        assert [one.workers for one in context.journal.calls()] == [2]
-        assert tuple(pool.workers) == tuple(lease.worker for lease in leases_of_machine("cpu", 2, None))
-        (own,) = (thread for thread in threading.enumerate() if thread.name == f"worker {runner.lease.worker}")
-        deadline = time.monotonic() + 30
-        while os.sched_getaffinity(own.native_id or 0) != {*runner.lease.cores} and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert os.sched_getaffinity(own.native_id or 0) == {*runner.lease.cores}
-    assert runner.resource_limits == limits_of_machine(0.5)
-    each = len(runner.lease.cores)
+        assert context.pool is not None
+        assert tuple(context.pool.workers) == tuple(lease.worker for lease in leases_of_machine("cpu", 2, None))
+    night, each = context.runner.night, len(context.runner.lease.cores)
+    assert context.runner.resource_limits == limits_of_machine(0.5)
     assert night.device.endswith(f" ({each} of {total} cores)")
-    assert night.terms.cores_each == each  # kept, so that it can go on with one worker
     alone = replace(night, terms=replace(night.terms, workers=1))
-    assert [len(lease.cores) for lease in leases_of_night(alone)] == [each]
+    assert [len(lease.cores) for lease in leases_of_night(alone)] == [each]  # kept, to go on with one worker
 
 
 @pytest.mark.slow
@@ -280,14 +269,10 @@ def test_a_night_of_the_real_script_trains_on_two_cores_at_once(tmp_path, own_ca
             for process in psutil.Process(night.pid).children(recursive=True):
                 seen |= {tuple(process.cpu_affinity())} if "--no-eval" in process.cmdline() else set()
         time.sleep(0.05)
-    text = said.result()[0]
+    text, leases, attempts = said.result()[0], leases_of_machine("cpu", 2, 1), grounds.attempts("t")
     assert night.returncode == 0, text
-    leases = leases_of_machine("cpu", 2, 1)
     assert seen == {lease.cores for lease in leases}
     assert f" (1 of {leases[0].of_cores} cores)" in text
     assert f"workers  2: {leases[0].worker}; {leases[1].worker}; up to " in text
-    attempts = grounds.attempts("t")
     assert slowdown_of(attempts) is not None
-    assert [run.worker for run in attempts[0].runs][:1] == [leases[0].worker]
     assert {run.worker for attempt in attempts for run in attempt.runs} == {lease.worker for lease in leases}
-    assert len(attempts) == 3

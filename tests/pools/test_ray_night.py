@@ -1,15 +1,22 @@
-"""Nights whose workers are tasks of a real Ray cluster on this machine: records, kills, and what is left running."""
+"""Nights on real Ray clusters: their records, kills of processes, nodes and heads, and what is left running."""
 
+import contextlib
 import os
 import re
+import secrets
 import signal
 import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
 import pytest
-from nights import Grounds
-from rays import SWEEP_S, Followed, processes_in, wait_until
+from nights import Grounds, command, environment
 
 from agent.experiment import Attempt, Ending, Status
 from agent.pools.leases import cores_of_machine
@@ -19,14 +26,125 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(sum(map(len, cores_of_machine())) < 2, reason="two workers need two cores"),
 ]
-SHORT = ("--budget-s", "0.5", "--proposer", "search", "--judge", "greedy", "--experiments", "3", "--no-report")
+SHORT = ("--proposer", "search", "--judge", "greedy", "--no-report")
 SECRET = "not-for-ray"
 RAY = ("--pool", "ray", "--workers", "2", "--cores-each", "1")
+RAY_PROGRAM = Path(sys.executable).with_name("ray")
+TOKEN = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_USAGE_STATS_ENABLED": "0"}
+TOKEN |= {"RAY_raylet_start_wait_time_s": "120", "RAY_worker_niceness": "0"}
+SWEEP_S = 10.0  # after which nothing of a night may run anywhere
 
 
-def check_whole(grounds: Grounds, tag: str, attempts: tuple[Attempt, ...]) -> None:
-    """Nothing lost, nothing counted twice, and the files of a night on one machine."""
-    assert [attempt.number for attempt in attempts] == list(range(4))
+class Nodes:
+    """A cluster whose nodes are process trees, each with a cache folder of its own, as on machines of their own."""
+
+    def __init__(self, folder: Path, port: int) -> None:
+        self.folder, self.address = folder, f"127.0.0.1:{port}"
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, name: str, cpus: int = 1) -> None:
+        """Start a node and wait for it; the first one is the head."""
+        port = self.address.rpartition(":")[2]
+        head = ["--head", "--port", port, "--include-dashboard", "false"]
+        words = [str(RAY_PROGRAM), "start", *(["--address", self.address] if self.running else head)]
+        words += ["--node-name", name, "--num-cpus", str(cpus), "--object-store-memory", str(100 << 20), "--block"]
+        words += ["--temp-dir", str(self.folder / name)]
+        log = self.folder / f"{name}.log"
+        with log.open("wb") as out:
+            self.running[name] = subprocess.Popen(
+                words, env={**os.environ, **TOKEN, "NIGHTSHIFT_CACHE": str(self.cache(name))}, stdin=subprocess.DEVNULL,
+                stdout=out, stderr=out, start_new_session=True,
+            )  # fmt: skip
+        assert wait_until(lambda: "Ray runtime started" in log.read_text(), 200), log.read_text()
+
+    def cache(self, name: str) -> Path:
+        return self.folder / f"cache-{name}"
+
+    def trains(self, name: str) -> bool:
+        return any("train_mlx.py" in words for words in processes_in(self.cache(name)))
+
+    def kill(self, name: str) -> None:
+        """As a machine that loses its power: every process at once."""
+        process = self.running.pop(name)
+        tree = [process.pid, *(child.pid for child in psutil.Process(process.pid).children(recursive=True))]
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in tree:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
+        process.wait()
+
+
+@contextlib.contextmanager
+def cluster() -> Iterator[Nodes]:
+    """A place for nodes; all are ended with the block."""
+    with tempfile.TemporaryDirectory(prefix="rays-", dir="/tmp") as folder, socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        nodes = Nodes(Path(folder), free.getsockname()[1])
+        free.close()
+        try:
+            yield nodes
+        finally:
+            for name in list(nodes.running):
+                nodes.kill(name)
+
+
+class Followed:
+    """A night in a process, and the lines that it has printed so far."""
+
+    def __init__(self, grounds: Grounds, *words: str) -> None:
+        self.process = subprocess.Popen(
+            command("run", *words), cwd=grounds.root, env=environment(**TOKEN), text=True, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        self.said = ""
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.said += line
+
+    def says(self, words: str) -> bool:
+        return wait_until(lambda: words in self.said or self.process.poll() is not None, 400) and words in self.said
+
+    def end(self) -> int:
+        code = self.process.wait(900)
+        self._thread.join()
+        return code
+
+
+def wait_until(is_so: Callable[[], object], most_s: float) -> bool:
+    deadline = time.monotonic() + most_s
+    while not (answer := is_so()) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return bool(answer)
+
+
+def processes_in(*folders: Path) -> list[str]:
+    """Command lines of the processes that name one of these folders, or work in it."""
+    lines = []
+    for process in psutil.process_iter(["cmdline", "cwd", "pid", "status"]):
+        words = " ".join(process.info["cmdline"] or [])
+        ended = process.info["status"] == psutil.STATUS_ZOMBIE or process.info["pid"] == os.getpid()
+        if not ended and any(str(folder) in f"{words} {process.info['cwd']}" for folder in folders):
+            lines.append(words)
+    return lines
+
+
+def left_of(grounds: Grounds) -> list[str]:
+    """The processes of a night and of its cluster that still run."""
+    return processes_in(grounds.root.parent, Path(os.environ["NIGHTSHIFT_CACHE"]))
+
+
+def trains(grounds: Grounds) -> bool:
+    return any("train_mlx.py" in words for words in left_of(grounds))
+
+
+def check_whole(grounds: Grounds, tag: str, count: int = 4) -> tuple[Attempt, ...]:
+    """Nothing lost, nothing counted twice, and the files of a night on one machine; return its attempts."""
+    attempts = grounds.attempts(tag)
+    assert [attempt.number for attempt in attempts] == list(range(count))
     assert all(attempt.settled and attempt.status in (Status.KEEP, Status.DISCARD) for attempt in attempts)
     for attempt in attempts:
         seeds = [run.seed for run in attempt.done_runs]
@@ -35,43 +153,35 @@ def check_whole(grounds: Grounds, tag: str, attempts: tuple[Attempt, ...]) -> No
             folder = grounds.folder(tag) / "runs" / f"{attempt.number:04d}" / f"seed{run.seed}"
             assert (folder / "out" / "metrics.jsonl").stat().st_size > 0
             assert (folder / "log.txt").is_file()
-            has_weights = (folder / "out" / "model.safetensors").is_file()
-            assert has_weights == (attempt.status is Status.KEEP)
-    assert len([row for row in grounds.rows() if row["tag"] == tag]) == 4
-    assert grounds.git("for-each-ref", f"refs/experiments/{tag}").count("\n") == 3
+            if attempt.status is Status.DISCARD:
+                assert not (folder / "out" / "model.safetensors").exists()
+    assert len([row for row in grounds.rows() if row["tag"] == tag]) == count
+    return attempts
 
 
-def left_of(grounds: Grounds) -> list[str]:
-    """The processes of a night and of its cluster that still run."""
-    return processes_in(grounds.root.parent, Path(os.environ["NIGHTSHIFT_CACHE"]))
+# ---- a cluster of the night's own ------------------------------------------------------------------------------------
 
 
 def test_a_night_on_ray_has_the_records_of_one_on_this_machine(grounds, monkeypatch):
     long = grounds.root.parent / ("long" * 25)  # a socket's path has 107 bytes at most
     long.mkdir()
     monkeypatch.setenv("TMPDIR", str(long))
-    on_ray = grounds.nightshift_process("run", "--tag", "r", *RAY, *SHORT)
+    words = ("--budget-s", "0.5", "--experiments", "3", *SHORT)
+    on_ray = grounds.nightshift_process("run", "--tag", "r", *RAY, *words)
     assert on_ray.returncode == 0, on_ray.stdout + on_ray.stderr
     assert re.search(r"\n  workers  2: ray share 0; ray share 1, of the Ray cluster on this machine\n", on_ray.stdout)
     assert left_of(grounds) == []
-    here = grounds.nightshift_process("run", "--tag", "l", "--workers", "2", "--cores-each", "1", *SHORT)
+    here = grounds.nightshift_process("run", "--tag", "l", *RAY[2:], *words)
     assert here.returncode == 0, here.stdout + here.stderr
-    ours, theirs = grounds.attempts("l"), grounds.attempts("r")
-    for tag, attempts in (("l", ours), ("r", theirs)):
-        check_whole(grounds, tag, attempts)
+    ours, theirs = (check_whole(grounds, tag) for tag in ("l", "r"))
     assert theirs[0].val_bpb == ours[0].val_bpb
-    assert len(theirs[0].done_runs) == len(ours[0].done_runs)
     assert len({run.worker for attempt in theirs for run in attempt.runs}) == 2
-    assert grounds.nightshift("show", "r:0").returncode == 0
-    kept = [attempt.number for attempt in theirs if attempt.status is Status.KEEP]
-    assert kept[0] == 0
-    nodes = list((Path(os.environ["NIGHTSHIFT_CACHE"]) / "ray" / "nights").glob("r-*"))
-    assert len(nodes) == 1
-    assert list(nodes[0].rglob("model.safetensors")) == []  # they have come back
+    assert [*grounds.folder("r").glob("runs/0000/*/out/model.safetensors")] != []
+    assert [*Path(os.environ["NIGHTSHIFT_CACHE"]).glob("ray/nights/**/model.safetensors")] == []
 
 
 def test_whatever_is_killed_of_a_night_on_ray_it_goes_on_and_nothing_is_left(grounds):
-    words = ("--tag", "k", *RAY, "--budget-s", "3", *SHORT[2:])
+    words = ("--tag", "k", *RAY, "--budget-s", "3", "--experiments", "3", *SHORT)
     night = Followed(grounds, *words)
     assert wait_until(lambda: trains(grounds), 300)
     night.process.kill()
@@ -82,26 +192,20 @@ def test_whatever_is_killed_of_a_night_on_ray_it_goes_on_and_nothing_is_left(gro
     worker.send_signal(signal.SIGKILL)
     assert night.says("its process was killed"), night.said
     below = psutil.Process(night.process.pid).children(recursive=True)
-    next(one for one in below if "gcs_server" in line(one)).send_signal(signal.SIGKILL)
+    next(process for process in below if "gcs_server" in line(process)).send_signal(signal.SIGKILL)
     assert night.says("the Ray cluster is gone, and is asked for again"), night.said
     assert night.end() == 0, night.said
-    check_whole(grounds, "k", grounds.attempts("k"))
+    check_whole(grounds, "k")
     assert left_of(grounds) == []
-
-
-def trains(grounds: Grounds) -> bool:
-    return any("train_mlx.py" in words for words in left_of(grounds))
 
 
 def holds_run(process: psutil.Process, grounds: Grounds) -> bool:
     """Whether it is a worker of Ray that has begun a training process."""
-    try:
-        if not process.name().startswith("ray::NodeWorker"):
-            return False
-        below = process.children(recursive=True)
-        return any("train_mlx.py" in line(one) and str(grounds.root.parent) in line(one) for one in below)
-    except psutil.Error:
-        return False
+    with contextlib.suppress(psutil.Error):
+        if process.name().startswith("ray::NodeWorker"):
+            below = [line(child) for child in process.children(recursive=True)]
+            return any("train_mlx.py" in words and str(grounds.root.parent) in words for words in below)
+    return False
 
 
 def line(process: psutil.Process) -> str:
@@ -111,21 +215,9 @@ def line(process: psutil.Process) -> str:
         return ""
 
 
-def test_an_address_where_no_head_answers_is_said_in_one_sentence(grounds):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
-        done = grounds.nightshift_process("run", "--tag", "x", *RAY, "--ray-address", address, *SHORT)
-    assert done.returncode == 2
-    assert done.stderr.startswith(f"nightshift: the Ray cluster at {address} cannot be used (")
-    assert done.stderr.count("\n") == 1
-    assert left_of(grounds) == []
-
-
-def test_a_second_wish_to_end_ends_the_runs_and_the_night_goes_on_where_it_was(grounds, monkeypatch):
+def test_a_second_wish_to_end_ends_the_runs_and_no_process_of_ray_has_keys(grounds, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
-    words = ("--tag", "s", *RAY, "--budget-s", "60", *SHORT[2:])
-    night = Followed(grounds, *words)
+    night = Followed(grounds, "--tag", "s", *RAY, "--budget-s", "60", "--experiments", "3", *SHORT)
     assert wait_until(lambda: trains(grounds), 300)
     of_ray = [process for process in psutil.process_iter(["name"]) if process.name().startswith("ray::")]
     assert of_ray
@@ -135,5 +227,54 @@ def test_a_second_wish_to_end_ends_the_runs_and_the_night_goes_on_where_it_was(g
     night.process.send_signal(signal.SIGINT)
     assert wait_until(lambda: night.process.poll() is not None, 3 * SWEEP_S), night.said
     assert left_of(grounds) == []
-    runs = grounds.attempts("s")[0].runs
-    assert {run.ending for run in runs} == {Ending.STOPPED}
+    assert {run.ending for run in grounds.attempts("s")[0].runs} == {Ending.STOPPED}
+
+
+# ---- a cluster of several nodes --------------------------------------------------------------------------------------
+
+
+def test_an_address_where_no_head_answers_is_said_in_one_sentence(grounds):
+    with cluster() as nodes:
+        done = grounds.nightshift_process("run", "--tag", "x", *RAY, "--ray-address", nodes.address, *SHORT)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"nightshift: the Ray cluster at {nodes.address} cannot be used (")
+    assert done.stderr.count("\n") == 1
+    assert left_of(grounds) == []
+
+
+def test_a_night_outlives_a_damaged_corpus_its_nodes_and_its_head(grounds):
+    with cluster() as nodes:
+        nodes.start("head", cpus=0)
+        nodes.start("b")
+        nodes.start("c")
+        words = ("--ray-address", nodes.address, "--budget-s", "4", "--experiments", "4", *SHORT)
+        night = Followed(grounds, "--tag", "n", *RAY, *words)
+        try:
+            go_through(nodes, night)
+        finally:
+            night.process.kill()
+        assert wait_until(lambda: not any(nodes.trains(name) for name in "bcd"), SWEEP_S)
+    attempts = check_whole(grounds, "n", count=5)
+    assert sum(run.ending is Ending.LOST for attempt in attempts for run in attempt.runs) >= 2
+    assert processes_in(nodes.folder, grounds.root) == []
+
+
+def go_through(nodes: Nodes, night: Followed) -> None:
+    """Damage, kill and start nodes while the night goes on; it must end by itself."""
+    assert wait_until(lambda: nodes.trains("c") or night.process.poll() is not None, 300), night.said
+    for file in nodes.cache("c").glob("ray/corpora/*/validation*"):
+        file.unlink()
+        file.write_bytes(b"another text")
+    assert night.says("node c gets no work for 60 s"), night.said
+    assert "validation" in night.said
+    assert night.says("#0 · baseline"), night.said
+    nodes.kill("c")
+    assert night.says("node c has left the cluster"), night.said
+    assert wait_until(lambda: nodes.trains("b"), 200), night.said
+    nodes.kill("head")
+    assert wait_until(lambda: not nodes.trains("b"), SWEEP_S + 5)
+    assert night.says("the Ray cluster is gone, and is asked for again"), night.said
+    nodes.kill("b")
+    nodes.start("head", cpus=0)
+    nodes.start("d")
+    assert night.end() == 0, night.said
