@@ -3,9 +3,9 @@
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
-from typing import Protocol
 
 from agent.experiment import WHOLE, Lease, Progress
 from agent.pools.leases import pin
@@ -32,54 +32,6 @@ class Working:
 
     progress: Progress | None = None  # None: no training, or nothing is known yet
     elapsed_s: float = 0.0  # of the process that runs now
-
-
-class Pool(Protocol):
-    """Execute jobs, at most one a worker at a time. Only the driver's thread calls it."""
-
-    @property
-    def workers(self) -> Sequence[str]:
-        """Return the names of all workers that can be given work, busy ones included; they may come and go."""
-        ...
-
-    @property
-    def expects_workers(self) -> bool:
-        """Return whether a worker may come, or be ready for jobs again: a night that lacks one waits for it."""
-        ...
-
-    @property
-    def at_work(self) -> Mapping[str, Working]:
-        """Return how far each busy worker is."""
-        ...
-
-    @property
-    def free(self) -> str | None:
-        """Return a worker that can begin a job now, if there is one."""
-        ...
-
-    def begin(self, worker: str, job: Job) -> None:
-        """Begin a job on a free worker; return at once."""
-        ...
-
-    def ended(self, wait_s: float) -> Sequence[Ended]:
-        """Return the jobs that have ended since the last call; wait at most wait_s for the first."""
-        ...
-
-    def news(self) -> Sequence[str]:
-        """Return sentences for the user since the last call: a worker has come, left, or is unwell."""
-        ...
-
-    def bring_weights(self, number: int, seed: int) -> None:
-        """Bring the weights of a run into the night's folder on this machine, where they are not there already."""
-        ...
-
-    def drop_weights(self, number: int, seed: int) -> None:
-        """Delete the weights of a run wherever they are."""
-        ...
-
-    def close(self) -> None:
-        """End all jobs; on return, or at most 10 s later, no process of the night runs anywhere."""
-        ...
 
 
 class WorkerThread:
@@ -121,71 +73,82 @@ class WorkerThread:
             thread._thread.join(max(0.0, deadline - time.monotonic()))
 
 
-def taken_from(queue: SimpleQueue[Ended], wait_s: float) -> list[Ended]:
-    """Return what has ended; wait at most wait_s for the first."""
-    ended = []
-    try:
-        ended.append(queue.get(timeout=wait_s) if wait_s > 0 else queue.get_nowait())
-        while True:
-            ended.append(queue.get_nowait())
-    except Empty:
-        return ended
+class Pool:
+    """Execute jobs, at most one a worker at a time. Only the driver's thread calls it."""
 
+    expects_workers = False  # whether one may come, or be ready for jobs again: a night that lacks one waits for it
 
-class LocalPool:
-    """Execute jobs on this machine: a thread for each worker, with its own part of the machine."""
-
-    expects_workers = False
-
-    def __init__(self, runners: Sequence[Runner]) -> None:
-        self._closing = threading.Event()
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner  # of the night, with its folder on this machine
+        self._threads: dict[str, WorkerThread] = {}  # by the name of the worker
         self._ended: SimpleQueue[Ended] = SimpleQueue()
-        self._runner = runners[0]
-        self._threads = {runner.lease.worker: self._thread(runner) for runner in runners}
-
-    def _thread(self, runner: Runner) -> WorkerThread:
-        def stopped() -> bool:
-            return self._closing.is_set() or runner.stopped()
-
-        def progressed(progress: Progress | None, elapsed_s: float) -> None:
-            thread.working = Working(progress, elapsed_s)
-
-        def perform(job: Job) -> Ended:
-            return Ended(thread.name, job, execute(job, replace(runner, progressed=progressed, stopped=stopped)))
-
-        thread = WorkerThread(runner.lease.worker, perform, self._ended, runner.lease)
-        return thread
+        self._closing = False
 
     @property
     def workers(self) -> Sequence[str]:
+        """Return the names of all workers that can be given work, busy ones included; they may come and go."""
         return tuple(self._threads)
 
     @property
     def at_work(self) -> Mapping[str, Working]:
+        """Return how far each busy worker is."""
         return {name: thread.working for name, thread in self._threads.items() if thread.job is not None}
 
     @property
     def free(self) -> str | None:
-        return next((name for name, thread in self._threads.items() if thread.job is None), None)
+        """Return a worker that can begin a job now, if there is one."""
+        return next((name for name in self.workers if self._threads[name].job is None), None)
 
     def begin(self, worker: str, job: Job) -> None:
+        """Begin a job on a free worker; return at once."""
         self._threads[worker].begin(job)
 
     def ended(self, wait_s: float) -> Sequence[Ended]:
-        ends = taken_from(self._ended, wait_s)
-        for ended in ends:
-            self._threads[ended.worker].job = None
-        return ends
+        """Return the jobs that have ended since the last call; wait at most wait_s for the first."""
+        ended = []
+        with suppress(Empty):
+            ended.append(self._ended.get(wait_s > 0, wait_s))
+            while True:
+                ended.append(self._ended.get_nowait())
+        for end in ended:
+            self._threads[end.worker].job = None
+        return ended
 
     def news(self) -> Sequence[str]:
+        """Return sentences for the user since the last call: a worker has come, left, or is unwell."""
         return ()
 
     def bring_weights(self, number: int, seed: int) -> None:
-        """Do nothing: they are in the night's folder."""
+        """Bring the weights of a run into the night's folder on this machine, where they are not there already."""
 
     def drop_weights(self, number: int, seed: int) -> None:
+        """Delete the weights of a run wherever they are."""
         self._runner.drop_weights(number, seed)
 
     def close(self) -> None:
-        self._closing.set()
+        """End all jobs; on return, or at most 10 s later, no process of the night runs anywhere."""
+        self._closing = True
         WorkerThread.end_all([*self._threads.values()])
+
+    def _stops(self) -> bool:
+        """Return whether what runs is to end."""
+        return self._closing or self._runner.stopped()
+
+
+class LocalPool(Pool):
+    """Execute jobs on this machine: a thread for each worker, with its own part of the machine."""
+
+    def __init__(self, runners: Sequence[Runner]) -> None:
+        super().__init__(runners[0])
+        self._threads = {runner.lease.worker: self._thread(runner) for runner in runners}
+
+    def _thread(self, runner: Runner) -> WorkerThread:
+        def progressed(progress: Progress | None, elapsed_s: float) -> None:
+            thread.working = Working(progress, elapsed_s)
+
+        def perform(job: Job) -> Ended:
+            own = replace(runner, progressed=progressed, stopped=self._stops)
+            return Ended(thread.name, job, execute(job, own))
+
+        thread = WorkerThread(runner.lease.worker, perform, self._ended, runner.lease)
+        return thread

@@ -2,10 +2,10 @@
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from queue import SimpleQueue
+from functools import partial
 from typing import Any
 
 from agent.errors import MachineError
@@ -14,7 +14,7 @@ from agent.files import plain_bytes, remove
 from agent.invocation import typed
 from agent.pools.cluster import Cluster, ClusterNode, different, on, sentence
 from agent.pools.node import DEAF_S, Contents, NodeWorker, Part, Returned, enter, files_of, put_files
-from agent.pools.pool import Ended, WorkerThread, Working, taken_from
+from agent.pools.pool import Ended, Pool, WorkerThread
 from agent.runs.execute import AuditRun, Job, Measure, Result, Trial
 from agent.runs.runner import Runner
 
@@ -38,13 +38,13 @@ class Killed(Exception):
 class _Place:
     """Hold where the jobs of a worker are executed."""
 
-    thread: WorkerThread
+    worker: str
     node: ClusterNode
     part: Part
     actor: Any = None  # of NodeWorker; None: none was started, or it was killed
 
 
-class RayPool:
+class RayPool(Pool):
     """Execute jobs on workers of a cluster, any job on any of them.
 
     The weights of a run stay in the object store of its node until the run is audited, kept or dropped.
@@ -55,14 +55,13 @@ class RayPool:
 
     def __init__(self, cluster: Cluster, runner: Runner, most: int) -> None:
         """Give work to at most so many workers."""
-        self._cluster, self._runner, self._most = cluster, runner, most  # the runner's folder is the night's
+        super().__init__(runner)
+        self._cluster, self._most = cluster, most
         self._places: dict[str, _Place] = {}
         self._met: set[str] = set()  # ids of the nodes that have got workers, or were refused
         self._weights: dict[tuple[int, int], Any] = {}  # attempt and seed → the reference to them in the object store
-        self._ended: SimpleQueue[Ended] = SimpleQueue()
         self._news: list[str] = []
         self._watched_s = 0.0  # when the nodes were looked at last; 0: the night has not begun
-        self._closing = False
         self._meet_nodes()
         if not self._places:
             raise MachineError("; ".join(self._news) or "no node of the Ray cluster has a free device")
@@ -76,16 +75,9 @@ class RayPool:
         return tuple(name for name, place in self._places.items() if self._is_here(place.node))
 
     @property
-    def at_work(self) -> Mapping[str, Working]:
-        return {name: place.thread.working for name, place in self._places.items() if place.thread.job is not None}
-
-    @property
     def free(self) -> str | None:
-        idle = [self._places[name] for name in self.workers if self._places[name].thread.job is None]
-        return next((place.thread.name for place in idle if place.node.rests_until <= time.monotonic()), None)
-
-    def begin(self, worker: str, job: Job) -> None:
-        self._places[worker].thread.begin(job)
+        rested = (name for name in self.workers if self._places[name].node.rests_until <= time.monotonic())
+        return next((name for name in rested if self._threads[name].job is None), None)
 
     def ended(self, wait_s: float) -> Sequence[Ended]:
         if not self._closing and time.monotonic() - self._watched_s > WATCH_S:
@@ -93,7 +85,7 @@ class RayPool:
             self._part_with_nodes()
             self._meet_nodes()
             self._watched_s = time.monotonic()
-        return [self._noted(ended) for ended in taken_from(self._ended, wait_s)]
+        return [self._noted(ended) for ended in super().ended(wait_s)]
 
     def news(self) -> Sequence[str]:
         news, self._news = self._news, []
@@ -112,11 +104,7 @@ class RayPool:
 
     def drop_weights(self, number: int, seed: int) -> None:
         self._weights.pop((number, seed), None)
-        self._runner.drop_weights(number, seed)
-
-    def close(self) -> None:
-        self._closing = True
-        WorkerThread.end_all([place.thread for place in self._places.values()])
+        super().drop_weights(number, seed)
 
     # ---- nodes ----
 
@@ -125,8 +113,8 @@ class RayPool:
 
     def _part_with_nodes(self) -> None:
         for name, place in list(self._places.items()):
-            if not self._is_here(place.node) and place.thread.job is None:
-                WorkerThread.end_all([place.thread], 0.0)
+            if not self._is_here(place.node) and self._threads[name].job is None:
+                WorkerThread.end_all([self._threads.pop(name)], 0.0)
                 del self._places[name]
                 self._say(f"node {place.node.name} has left the cluster")
 
@@ -156,32 +144,24 @@ class RayPool:
             node.name = f"{node.name} {node.id[:4]}"
         part = self._cluster.part_of(node)
         for name in workers_of(node, part)[:room]:
-            self._places[name] = self._place(name, node, part)
-
-    def _place(self, name: str, node: ClusterNode, part: Part) -> _Place:
-        thread = WorkerThread(name, lambda job: self._execute(place, job), self._ended)
-        place = _Place(thread, node, part)
-        return place
+            place = self._places[name] = _Place(name, node, part)
+            self._threads[name] = WorkerThread(name, partial(self._execute, place), self._ended)
 
     def _say(self, sentence: str) -> None:
         self._news += [] if sentence in self._news else [sentence]
 
     # ---- in the thread of a worker ----
 
-    @property
-    def _stops(self) -> bool:
-        return self._closing or self._runner.stopped()
-
     def _execute(self, place: _Place, job: Job) -> Ended:
         """Execute a job; a dry run or an audit again if its process is killed, where the journal counts runs."""
-        name = place.thread.name
+        name = place.worker
         for is_last in (isinstance(job, Measure), True):
             try:
                 return Ended(name, job, self._result(place, job))
             except Lost as lost:
                 return Ended(name, job, lost=f"worker {name}: {lost}")
             except Killed:
-                if self._stops:
+                if self._stops():
                     break
                 if is_last:
                     return Ended(name, job, result_of_killed(job, f"its process was killed on {place.node.name}"))
@@ -195,12 +175,12 @@ class RayPool:
                 raise Lost("its weights are gone")
         place.actor = place.actor or self._started(place)
         returned, weights = self._returned(place, job)
-        why = returned.failure or unusable(replace(self._runner, lease=Lease(place.thread.name)), job, returned)
+        why = returned.failure or unusable(replace(self._runner, lease=Lease(place.worker)), job, returned)
         if why is not None:
             raise MachineError(why)
         result = returned.result
         was_ended = result is None or (isinstance(result, Run) and result.ending is Ending.STOPPED)
-        if was_ended and not self._stops:
+        if was_ended and not self._stops():
             raise Lost(f"it was not asked for {DEAF_S:.0f} s")
         if isinstance(job, Measure):
             remove(self._runner.run_folder(job.attempt, job.seed))
@@ -217,7 +197,7 @@ class RayPool:
         options = {"num_cpus": part.cores, "num_gpus": part.gpus, "scheduling_strategy": on(place.node)}
         try:
             actor = ray.remote(NodeWorker).options(max_concurrency=2, **options).remote()
-            opened = actor.open.remote(night, self._cluster.content, place.thread.name, part, self._runner.allowance_s)
+            opened = actor.open.remote(night, self._cluster.content, place.worker, part, self._runner.allowance_s)
             ray.get(opened, timeout=START_S)
         except ray.exceptions.ActorDiedError as error:
             raise Lost("its process ended") from error
@@ -238,11 +218,13 @@ class RayPool:
             answer, weights = actor.execute.options(num_returns=2).remote(job, files_for(self._runner, job))
             while not ray.wait([answer], timeout=WATCH_S)[0]:
                 with suppress(RayError):  # of the actor's end, the answer says it
-                    place.thread.working = ray.get(actor.progress.remote(is_to_end=self._stops), timeout=WATCH_S)
+                    self._threads[place.worker].working = ray.get(
+                        actor.progress.remote(is_to_end=self._stops()), timeout=WATCH_S
+                    )
             returned: Returned = ray.get(answer)
         except (ActorDiedError, OutOfMemoryError) as error:
             place.actor = None
-            time.sleep(0.0 if self._stops else LEAVE_S)  # a node that leaves takes its processes first
+            time.sleep(0.0 if self._stops() else LEAVE_S)  # a node that leaves takes its processes first
             raise Killed if place.node.id in self._cluster.listed() else Lost("its node has left") from error
         except Exception as error:  # as many kinds as there are ways for an answer to be damaged
             place.actor = None
@@ -258,9 +240,8 @@ class RayPool:
         What fails while its node rests had begun before. Where all nodes have failed again and again, the night ends.
         """
         place, error, now = self._places[ended.worker], ended.error, time.monotonic()
-        place.thread.job, node = None, place.node
-        has_failed = isinstance(error, MachineError)
-        if self._stops:
+        node, has_failed = place.node, isinstance(error, MachineError)
+        if self._stops():
             return replace(ended, lost=None, error=None if has_failed else error)
         if not has_failed:
             node.failures = node.failures if ended.lost else 0

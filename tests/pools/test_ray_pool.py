@@ -165,7 +165,7 @@ class Pool(RayPool):
         return object()
 
     def _returned(self, place, job):
-        outcome = self.outcomes[place.thread.name].pop(0)
+        outcome = self.outcomes[place.worker].pop(0)
         if isinstance(outcome, Exception):
             raise outcome
         return outcome, self.weights
