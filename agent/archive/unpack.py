@@ -47,7 +47,6 @@ CONTENTS, FOLDER, BUNDLE = "contents.json", "night", "refs.bundle"  # members of
 JOURNAL, FIXED, WARM = "journal.sqlite", "fixed", "warm"  # in the night's folder, as the next ones
 MANIFEST = "corpus.json"  # the manifest.json of the corpus, which stays behind
 PROGRAM = "program.md"  # the one beside the script
-UNLIKE_FIXED = "fixed-unlike-here"  # fixed files that came in the file, where others are installed here
 MOST_MEMBERS, MOST_READ_BYTES = 400_000, 64 << 20
 MOST_SCRIPT_BYTES = 16 << 20  # unpacked
 MOST_TEXT_CHARS = 100_000  # of a title, a reason or the end of a log: all are cut far below before they are recorded
@@ -205,7 +204,7 @@ def _settled_in(
     place: Place, contents: Contents, file: Path, aside: Path, at_home: Callable[[Night], Night | None]
 ) -> Unpacked:
     """Check an extracted night, make it one that can go on here, and bring its refs."""
-    folder = aside / FOLDER
+    folder, notes = aside / FOLDER, []
     check_passive(folder / JOURNAL, file)
     with Journal.resume(folder / JOURNAL) as journal:
         check_records(journal, file)
@@ -222,7 +221,6 @@ def _settled_in(
         journal.record_facts(id=here.id, data=here.data, pins=here.pins, terms=here.terms)
     if unlike is not None:
         obstacle = f"its {unlike} is another than the one installed here, and none that came in the file runs"
-    notes = []
     try:
         if contents.refs:
             read_bundle(place.repo, aside / BUNDLE, contents.refs)
@@ -237,21 +235,19 @@ def _settled_in(
 def _install_fixed(place: Place, night: Night, first_script: str | None, aside: Path) -> str | None:
     """Put the fixed files that are installed here in place of those that came; return the first that is not as pinned.
 
-    By its checksums the night cannot go on then. Those that came are kept beside, to be looked at.
+    By its checksums the night cannot go on then.
     """
     beside = place.script_path.parent
     if not all((beside / name).is_file() for name in ROOTS):
         beside = STARTER
     if first_script is not None:
         check_script(first_script, place.script)
-    came, kept, installed = aside / FOLDER / FIXED, aside / FOLDER / UNLIKE_FIXED, aside / FIXED
+    came, installed = aside / FOLDER / FIXED, aside / FIXED
     installed.mkdir()
     lay_out_fixed(beside, fixed_files(beside, first_script or ""), installed)
     sums = {name: digest(installed / name) for name in names_in(installed)}
     pins = night.pins.get("fixed", {})
     unlike = min((name for name in pins.keys() | sums.keys() if pins.get(name) != sums.get(name)), default=None)
-    if unlike is not None and came.exists() and not kept.exists():
-        came.rename(kept)
     remove(came)
     remove(aside / FOLDER / WARM)  # machine code that would compute the scores here
     installed.rename(came)

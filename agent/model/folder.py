@@ -45,11 +45,26 @@ def write_folder(place: Place, record: Record, weights: KeptWeights, folder: Pat
     fixed = place.folder(record.tag) / "fixed"
     data = corpus_of(Path(record.night.data))
     verify_pins(record.night, fixed)
+    config = {
+        "model_file": MODEL_FILE.name,
+        "script": Path(SCRIPT).stem,
+        "vocab_size": data.vocab_size,
+        "max_position_embeddings": data.seq_len,
+        "bos_token_id": data.bos,
+        "eos_token_id": data.bos,
+    }
+    tokenizer_config = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "bos_token": BOS,
+        "eos_token": BOS,  # a document ends where the next begins
+        "clean_up_tokenization_spaces": False,
+        "model_max_length": data.seq_len,
+    }
     texts = {
         SCRIPT: weights.attempt.proposal.script,
         "tokenizer.json": tokenizer_json(load_encoding(data.folder / "tokenizer.tiktoken")),
-        "tokenizer_config.json": json.dumps(_tokenizer_config(data), indent=2) + "\n",
-        "config.json": json.dumps(_config(record, weights, data), indent=2) + "\n",
+        "tokenizer_config.json": json.dumps(tokenizer_config, indent=2) + "\n",
+        "config.json": json.dumps(config, indent=2) + "\n",
         "README.md": model_card(record, weights, data.manifest),
     }
     with replaced_folder(folder) as aside:
@@ -72,25 +87,6 @@ def corpus_of(folder: Path) -> Data:
         return load_data(folder, verify=False)
     except DataError as error:
         raise MachineError(f"the night's corpus cannot be used: {error}") from error
-
-
-def _config(record: Record, weights: KeptWeights, data: Data) -> dict[str, Any]:
-    return {
-        "model_file": MODEL_FILE.name,
-        "script": Path(SCRIPT).stem,
-        "vocab_size": data.vocab_size,
-        "max_position_embeddings": data.seq_len,
-        "bos_token_id": data.bos,
-        "eos_token_id": data.bos,
-        "nightshift": {
-            "night": record.tag,
-            "attempt": weights.attempt.number,
-            "commit": weights.attempt.commit,
-            "seed": weights.run.seed,
-            "val_bpb": weights.val_bpb,
-            "protocol": record.protocol,
-        },
-    }
 
 
 # ---- the tokenizer ---------------------------------------------------------------------------------------------------
@@ -130,16 +126,6 @@ def tokenizer_json(encoding: "tiktoken.Encoding") -> str:
     tokenizer.post_processor = processors.TemplateProcessing(f"{BOS} $A", "$A $B", [(BOS, bos)])
     tokenizer.decoder = decoders.ByteLevel()
     return tokenizer.to_str()
-
-
-def _tokenizer_config(data: Data) -> dict[str, Any]:
-    return {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "bos_token": BOS,
-        "eos_token": BOS,  # a document ends where the next begins
-        "clean_up_tokenization_spaces": False,
-        "model_max_length": data.seq_len,
-    }
 
 
 # ---- the card --------------------------------------------------------------------------------------------------------

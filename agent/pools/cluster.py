@@ -178,7 +178,7 @@ class ClusterNode:
     cpus: int
     gpus: int
     facts: Mapping[str, Any] | None = None  # of its device, once it was looked at
-    refused: str | None = None  # why it is not used
+    refused: str | None = None  # why it is not used, without its name
     rests_until: float = 0.0
     failures: int = 0  # in a row
 
@@ -298,7 +298,7 @@ class Cluster:
                 self.send(node, folder, files)
             node.facts = self.call(node, look, self.content, part, version("mlx"), part=part)
         except (MachineError, OSError) as error:
-            node.refused = f"node {node.name} is not used: {error}"
+            node.refused = str(error)
 
     def part_of(self, node: ClusterNode) -> Part:
         """Return the part of a node that each of its workers takes, with at most one GPU."""
@@ -333,7 +333,8 @@ class Cluster:
             if device is not None and not is_pending:
                 return device
             if not is_pending and now >= self._patient_until:
-                why = "; ".join(sorted(node.refused for node in nodes if node.refused)) or "none has free cores"
+                refusals = [f"{node.name}: {node.refused}" for node in nodes if node.refused]
+                why = "; ".join(sorted(refusals)) or "none has free cores"
                 raise MachineError(f"no node of the Ray cluster can take part: {why}; look at: ray status")
             time.sleep(0.2)
 
@@ -379,12 +380,10 @@ def different(node: ClusterNode, night: Night) -> str | None:
     assert node.facts is not None
     device, now = node.facts["device"], protocol(node.facts, night.budget_s)
     if device != night.device:
-        why = f"it has {device}, and night {night.tag} runs on {night.device}"
-    elif now != night.protocol:
-        why = f"its corpus and settings give protocol {now}, and night {night.tag} has {night.protocol}"
-    else:
-        return None
-    return f"node {node.name} is not used: {why}, so scores would not compare"
+        return f"it has {device}, and night {night.tag} runs on {night.device}, so scores would not compare"
+    if now != night.protocol:
+        return f"its corpus and settings give protocol {now}, and night {night.tag} has {night.protocol}"
+    return None
 
 
 def most_each(cpus: Sequence[int], workers: int) -> int:

@@ -13,7 +13,6 @@ import statistics
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 from agent.errors import MachineError, NightError
@@ -27,7 +26,6 @@ BUSY_SHARE = 0.10  # of the processors or of a GPU, taken by others: from here o
 GPU_ASKED_S = 10.0  # longest wait for nvidia-smi
 SHARED = "workers that share a device train fewer steps in the same budget, so their scores would not compare"
 NOTABLE = 0.02  # of the speed, which workers take from each other; less is said nowhere
-BESIDE = 0.5  # of a run's time with another run: it ran beside it
 GPU_LINE = re.compile(r"GPU (\d+): (.+) \(UUID: (GPU-[^)]+)\)")
 
 Cores = tuple[tuple[int, ...], ...]  # of each physical core the threads that this process may use
@@ -224,7 +222,7 @@ def slowdown_of(history: History) -> float | None:
     Runs after the first ones beside each other do not count as alone: other attempts may have been beside them.
     """
     timed = [run for run in (history[0].done_runs if history else ()) if run.steps_s and run.began and run.ended]
-    beside = [run for run in timed if any(_runs_beside(run, other) for other in timed if other is not run)]
+    beside = [run for run in timed if any(_overlap(run, other) for other in timed if other is not run)]
     alone = timed[: timed.index(beside[0])] if beside else []
     if not alone:
         return None
@@ -242,9 +240,6 @@ def slowdown_lines(slowdown: float | None) -> list[str]:
     ]
 
 
-def _runs_beside(run: Run, other: Run) -> bool:
-    """Return whether another run took up at least half of this one's time."""
-    (began, ended), (other_began, other_ended) = (
-        [datetime.fromisoformat(at or "") for at in (timed.began, timed.ended)] for timed in (run, other)
-    )
-    return min(ended, other_ended) - max(began, other_began) >= BESIDE * (ended - began)
+def _overlap(run: Run, other: Run) -> bool:
+    """Return whether two runs were made at the same time, for a moment at least."""
+    return (run.began or "") < (other.ended or "") and (other.began or "") < (run.ended or "")

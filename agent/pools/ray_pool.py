@@ -129,7 +129,7 @@ class RayPool(Pool):
             if node.refused is None:
                 self._enter(node, room)
             if node.refused is not None:
-                self._say(node.refused)
+                self._say(f"node {node.name} is not used: {node.refused}")
             elif self._watched_s:  # the night's first lines name those that were there before
                 self._say(f"node {node.name} has joined: {self._runner.night.device}")
 
@@ -138,7 +138,7 @@ class RayPool(Pool):
         try:
             self._cluster.call(node, enter, self._runner.night, self._cluster.content)
         except MachineError as error:
-            node.refused = f"node {node.name} is not used: {error}"
+            node.refused = str(error)
             return
         if node.name in {place.node.name for place in self._places.values()}:
             node.name = f"{node.name} {node.id[:4]}"
@@ -217,10 +217,9 @@ class RayPool(Pool):
         try:
             answer, weights = actor.execute.options(num_returns=2).remote(job, files_for(self._runner, job))
             while not ray.wait([answer], timeout=WATCH_S)[0]:
+                progress = actor.progress.remote(is_to_end=self._stops())
                 with suppress(RayError):  # of the actor's end, the answer says it
-                    self._threads[place.worker].working = ray.get(
-                        actor.progress.remote(is_to_end=self._stops()), timeout=WATCH_S
-                    )
+                    self._threads[place.worker].working = ray.get(progress, timeout=WATCH_S)
             returned: Returned = ray.get(answer)
         except (ActorDiedError, OutOfMemoryError) as error:
             place.actor = None
