@@ -199,8 +199,6 @@ class RayPool(Pool):
             actor = ray.remote(NodeWorker).options(max_concurrency=2, **options).remote()
             opened = actor.open.remote(night, self._cluster.content, place.worker, part, self._runner.allowance_s)
             ray.get(opened, timeout=START_S)
-        except ray.exceptions.ActorDiedError as error:
-            raise Lost("its process ended") from error
         except Exception as error:
             raise MachineError(sentence(error)) from error
         return actor
