@@ -50,7 +50,7 @@ def propose(journal: Journal, number: int = 0) -> None:
 def test_an_attempt_grows_step_by_step(journal):
     propose(journal)
     journal.record_commit(0, "c" * 40)
-    runs = [dataclasses.replace(RUN, seed=seed, score=Score(1.25, 0.5)) for seed in (7, 8)]
+    runs = [dataclasses.replace(RUN, seed=seed, score=Score(bpb, 0.5)) for seed, bpb in ((7, 1.0), (8, 1.5))]
     begun = [journal.start_run(0, run.seed) for run in runs]
     assert [run.ending for run in journal.attempt(0).runs] == [Ending.RUNNING] * 2
     for run_id, run in zip(begun, runs, strict=True):
