@@ -74,7 +74,7 @@ def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
     place = Place.of(make_repository(folder / "user", measure.SCRIPT.read_text()) / measure.SCRIPT.name)
     night, script = open_night(Request(place, "cost", args.train_s)), place.script_path.read_text()
     runners = {
-        name: Runner(night, place.folder(night.tag), each, limits_of_machine(), None, lambda: False, lambda *_: None)
+        name: Runner(night, place.folder(night.tag), each, limits_of_machine(), lambda: False, lambda *_: None)
         for name, each in (("box", box), ("open", Open("compared with")))
     }
     sample(runners["box"], 0, script)  # attempt 0 compiles what is missing, for all that follow

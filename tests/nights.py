@@ -256,7 +256,7 @@ def scripted_context(
     stop, watcher = Stop(place.folder(tag)), Quiet()
     box = choose(sandbox) if isinstance(sandbox, Mode) else sandbox
     limits = limits_of_machine()
-    runner = Runner(night, place.folder(tag), box, limits, allowance_s, lambda: stop.now, watcher.progressed)
+    runner = Runner(night, place.folder(tag), box, limits, lambda: stop.now, watcher.progressed)
     with Journal.resume(place.journal(tag)) as journal:
         yield NightContext(place, journal, runner, [Scripted(scripts)], Greedy(confirm), watcher, stop, Limits())
 

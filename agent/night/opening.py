@@ -128,9 +128,7 @@ def open_context(request: Request) -> Iterator[NightContext]:
             _take_up_changes(before, night, journal, screen)
         leases = leases_of_night(night)
         machine = limits_of_machine(leases[0].share)
-        runner = Runner(
-            *(night, folder, box, machine, terms.allowance_s, lambda: stop.now, screen.progressed), lease=leases[0]
-        )
+        runner = Runner(night, folder, box, machine, lambda: stop.now, screen.progressed, lease=leases[0])
         messages = Messages(journal.record_ask, lambda: stop.after_run)
         context = NightContext(
             place=place,

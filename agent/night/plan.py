@@ -349,10 +349,10 @@ class Plan:
         Attempt 0 itself gets FIRST_ALLOWANCE_S, since the machine may become busy. The others get little more than its
         slowest run took.
         """
-        runner = self.context.runner
-        if runner.allowance_s is not None:
-            return runner.allowance_s
-        return learnt_allowance_s(self.state.attempts, self.context.night.budget_s) if number else FIRST_ALLOWANCE_S
+        night = self.context.night
+        if night.terms.allowance_s is not None:
+            return night.terms.allowance_s
+        return learnt_allowance_s(self.state.attempts, night.budget_s) if number else FIRST_ALLOWANCE_S
 
     def _bounds_ahead(self, attempt: Attempt) -> tuple[Bound, ...]:
         """Return the bounds that may stop an idea's first run early; further seeds are run to the end."""

@@ -160,7 +160,7 @@ class NodeWorker:
         self._heard_s = time.monotonic()
         self._is_to_end = threading.Event()
 
-    def open(self, night: Night, content: Content, worker: str, part: Part, allowance_s: float | None) -> None:
+    def open(self, night: Night, content: Content, worker: str, part: Part) -> None:
         """Take cores, and the GPU that Ray has chosen, while the actor lives; raise MachineError if none is free."""
         if gpu := os.environ.get("CUDA_VISIBLE_DEVICES"):
             lock_one("gpu", [(gpu.replace("/", "_"),)], self._locks)
@@ -168,7 +168,7 @@ class NodeWorker:
         cores = tuple(map(int, lock_one("core", sets, self._locks))) if sets else ()
         self._runner = Runner(
             replace(night, data=str(home() / content.corpus_in)), night_folder(night), choose(Mode(content.sandbox)),
-            limits_of_machine(part.of_memory), allowance_s, self._stopped, self._note, root=home(),
+            limits_of_machine(part.of_memory), self._stopped, self._note, root=home(),
             lease=lease_of(worker, part, cores),
         )  # fmt: skip
 

@@ -197,7 +197,7 @@ class RayPool(Pool):
         options = {"num_cpus": part.cores, "num_gpus": part.gpus, "scheduling_strategy": on(place.node)}
         try:
             actor = ray.remote(NodeWorker).options(max_concurrency=2, **options).remote()
-            opened = actor.open.remote(night, self._cluster.content, place.worker, part, self._runner.allowance_s)
+            opened = actor.open.remote(night, self._cluster.content, place.worker, part)
             ray.get(opened, timeout=START_S)
         except Exception as error:
             raise MachineError(sentence(error)) from error

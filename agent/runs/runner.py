@@ -44,7 +44,6 @@ class Runner:
     folder: Path  # experiments/nights/<tag>
     box: Box
     resource_limits: ResourceLimits
-    allowance_s: float | None  # seconds beyond the budget; None: learnt from attempt 0
     stopped: Callable[[], bool]  # whether the user has asked to end the current run
     progressed: Callable[[Progress | None, float], None]
     root: Path | None = None  # of the repository, which runs do not see; None: the one around experiments/nights/<tag>

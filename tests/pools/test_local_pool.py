@@ -27,7 +27,7 @@ STAYS = "import time\ntime.sleep(600)\n"
 def pool(tmp_path: Path) -> Iterator[LocalPool]:
     night = dataclasses.replace(NIGHT, data=str(tmp_path / "data"), budget_s=600.0)
     folder = tmp_path / "user" / "experiments" / "nights" / "t"
-    runner = Runner(night, folder, Open("a test"), limits_of_machine(), None, lambda: False, Quiet().progressed)
+    runner = Runner(night, folder, Open("a test"), limits_of_machine(), lambda: False, Quiet().progressed)
     with closing(LocalPool([dataclasses.replace(runner, lease=Lease(name)) for name in ("a", "b")])) as made:
         yield made
 

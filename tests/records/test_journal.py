@@ -114,7 +114,8 @@ def test_an_audit_belongs_to_the_run_that_finished(journal):
     score, audit = Score(1.0, 0.1), Audit(4, 0, 0.0, 0.0, 2.5)
     journal.end_run(journal.start_run(0, 7), dataclasses.replace(RUN, score=score))
     journal.record_audit(0, 7, audit)
-    assert [run.score for run in journal.attempt(0).runs] == [None, dataclasses.replace(score, audit=audit)]
+    lost, run = journal.attempt(0).runs
+    assert (lost.ending, run.score) == (Ending.LOST, dataclasses.replace(score, audit=audit))
 
 
 def test_a_step_that_fails_leaves_no_half_of_it(journal):

@@ -28,7 +28,7 @@ def outside(tmp_path: Path) -> Path:
 def runner(tmp_path: Path) -> Runner:
     night = dataclasses.replace(NIGHT, data=str(tmp_path / "data"))
     folder = tmp_path / "user" / "experiments" / "nights" / "t"
-    made = Runner(night, folder, Open("a test"), limits_of_machine(), None, lambda: False, Quiet().progressed)
+    made = Runner(night, folder, Open("a test"), limits_of_machine(), lambda: False, Quiet().progressed)
     made.fixed.mkdir(parents=True)
     (made.fixed / "prepare.py").write_text("FIXED = True\n")
     return made

@@ -124,7 +124,7 @@ def world(box: Box, tmp_path: Path, tiny_data: Path, monkeypatch: pytest.MonkeyP
     git(tmp_path / "user", "init", "-q")
     night = dataclasses.replace(NIGHT, data=str(tiny_data))
     folder = tmp_path / "user" / "experiments" / "nights" / "t"
-    world = World(tmp_path, Runner(night, folder, box, limits_of_machine(), None, lambda: False, Quiet().progressed))
+    world = World(tmp_path, Runner(night, folder, box, limits_of_machine(), lambda: False, Quiet().progressed))
     world.runner.lay_out(world.folder, "print('hello')\n")
     for path in world.private:
         path.parent.mkdir(parents=True, exist_ok=True)
