@@ -10,8 +10,8 @@ it was scored and its audit agrees. Those in known/ are expected to get through:
 --sandbox off one can see that the tricks do work where nothing holds them: use it on a machine that may come to harm.
 
 LISTED names what one sandbox cannot close. Exit code 1 when another cheat got through or another honest script was
-refused, and when one that is listed was not. Flat keys of --json, each with the sandbox before it: cheats, caught,
-through; honest, passed, refused; known, known_caught, known_through; listed, listed_in_vain; ok.
+refused, and when one that is listed was not. Flat keys of --json, each with the sandbox before it: cheats, through;
+honest, refused; known, known_through; listed, listed_in_vain; ok.
 """
 
 from __future__ import annotations
@@ -47,11 +47,6 @@ FOLDERS = {  # of tests/cheats → what is said of a script that ends as it shou
     "honest": ("passed", "REFUSED"),
     "known": ("discarded", "gets through"),
 }
-NAMES = (  # of the keys: those of a folder, how many of them end as they should, and how many do not
-    ("caught", "cheats", "caught", "through"),
-    ("honest", "honest", "passed", "refused"),
-    ("known", "known", "known_caught", "known_through"),
-)
 # by sandbox: the cheats that get through and the honest scripts that are refused there alone, and why
 LISTED = {
     "landlock": {
@@ -85,20 +80,19 @@ class Says(Told):
 
 def figures(trials: Sequence[Trial], scripts: Sequence[Script], listed: Mapping[str, str]) -> dict[str, int]:
     """Sum up the trials of one sandbox; ok: all of the scripts were tried, and each ended as it should."""
+    caught, honest, known = ([trial for trial in trials if trial.script.folder == folder] for folder in FOLDERS)
     words = [verdict(trial, listed) for trial in trials]
-    counts = {
+    return {
+        "cheats": len(caught),
+        "through": sum(not trial.is_caught for trial in caught),
+        "honest": len(honest),
+        "refused": sum(not trial.is_kept for trial in honest),
+        "known": len(known),
+        "known_through": sum(not trial.is_caught for trial in known),
         "listed": words.count(AS_LISTED),
         "listed_in_vain": words.count(STALE),
         "ok": int(len(trials) == len(scripts) and not any(word.isupper() for word in words)),
     }
-    for folder, all_of, good, bad in NAMES:
-        good_ones = [
-            trial.is_kept if folder == "honest" else trial.is_caught
-            for trial in trials
-            if trial.script.folder == folder
-        ]
-        counts |= {all_of: len(good_ones), good: good_ones.count(True), bad: good_ones.count(False)}
-    return counts
 
 
 def tried(box: str, names: Sequence[str], folder: Path, data: Path) -> list[Trial]:

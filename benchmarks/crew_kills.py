@@ -21,6 +21,7 @@ import itertools
 import random
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -51,7 +52,7 @@ class Crew(kills.Victim):
         super().__init__(folder, BUDGET_S, EXPERIMENTS, workers)
         self._rng, self._pause_s = rng, PAUSES_S[pool]
         self._hit: set[str] = set()  # folders of runs and scorings whose keeper was killed
-        self._blamed: set[str] = set()  # attempts of which a boxed process was killed
+        self._blamed: set[int] = set()  # attempts of which a boxed process was killed
         self.killed = 0
 
     def live(self, most: int) -> None:
@@ -85,7 +86,7 @@ class Crew(kills.Victim):
             if kind == "keeper":
                 self._hit.add(folder)
             if kind == "boxed":
-                self._blamed.add(Path(folder).parent.name)
+                self._blamed.add(int(Path(folder).parent.name))
             if kind == "driver":  # or a process that it has forked for Ray
                 with suppress(subprocess.TimeoutExpired):
                     loop.wait(self.orphan_s)
@@ -118,19 +119,18 @@ class Crew(kills.Victim):
         """Compare with what an undisturbed night of greedy judging holds: one run an attempt, more of attempt 0."""
         _, history = self.journal()
         blame = self.tally.blame
-        missing = {*range(EXPERIMENTS + 1)} - {attempt.number for attempt in history if attempt.settled}
-        blame("lost", f"attempts {sorted(missing)}", len(missing))
-        for attempt in history:
-            seeds = [run.seed for run in attempt.counted_runs]
-            scores = sum(run.score is not None for run in attempt.counted_runs)
-            finished = sum(run.ending is Ending.FINISHED for run in attempt.counted_runs)
-            due = 1 + WORKERS if attempt.number == 0 else 1
-            more = max(0, len(seeds) - due) + len(seeds) - len(set(seeds))
-            blame("doubled", f"#{attempt.number} has runs with the seeds {seeds}", more)
-            blame("lost", f"#{attempt.number} has {len(seeds)} of {due} runs", max(0, due - len(seeds)))
-            blame("lost", f"#{attempt.number} has {scores} scores of {finished} runs", finished - scores)
-            if attempt.status is Status.CRASH and f"{attempt.number:04d}" not in self._blamed:
-                blame("lost", f"#{attempt.number} counts as crashed: {attempt.decision}")
+        runs = [(attempt.number, run) for attempt in history for run in attempt.counted_runs]
+        due = Counter({number: 1 if number else 1 + WORKERS for number in range(EXPERIMENTS + 1)})
+        missing = due - Counter(number for number, _ in {(number, run.seed) for number, run in runs})
+        blame("lost", f"runs by attempt: {missing}", missing.total())
+        doubled = Counter(number for number, _ in runs) - due
+        blame("doubled", f"runs by attempt: {doubled}", doubled.total())
+        for loss, numbers in {
+            "without an end": [attempt.number for attempt in history if not attempt.settled],
+            "without a score": [number for number, run in runs if run.ending is Ending.FINISHED and run.score is None],
+            "crashed": [a.number for a in history if a.status is Status.CRASH and a.number not in self._blamed],
+        }.items():
+            blame("lost", f"attempts {numbers}, {loss}", len(numbers))
         with Journal.read(self.folder / "journal.sqlite") as journal:
             (open_runs,) = journal.query("SELECT count(*) FROM runs WHERE ending = 'running'")[0]
         blame("lost", "runs without an end", open_runs)

@@ -164,37 +164,23 @@ def ablation(history: Sequence[Attempt]) -> Ablation | None:
     return Ablation(history, best) if best is not None and best.number else None
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """How one night ended; gains in sigma."""
-
-    true_gain: float
-    bias: float
-    keeps: int
-    worthless: int
-    runs: int
-    attempts: int
-    false_keeps: int
-    without_effect: int
-
-
-def outcome(world: Edits, history: History, kept: list[int], believed_bpb: float) -> Outcome:
-    """Return how a night ended that kept these edits."""
+def outcome(world: Edits, history: History, kept: list[int], believed_bpb: float) -> dict[str, float]:
+    """Return how a night ended that kept these edits; gains in sigma."""
     ideas = [attempt.number for attempt in history[1:] if attempt.is_idea]
     gain = sum(map(world.worth, kept))
-    return Outcome(
-        true_gain=gain,
-        bias=believed_bpb / world.sigma_bpb - gain,
-        keeps=len(kept),
-        worthless=sum(world.effects[k] <= 0 for k in kept),
-        runs=sum(len(attempt.runs) for attempt in history),
-        attempts=len(ideas) + 1,
-        false_keeps=sum(world.effects[k] == 0 for k in kept),
-        without_effect=sum(world.effects[k] == 0 for k in ideas),
-    )
+    return {
+        "true_gain": gain,
+        "bias": believed_bpb / world.sigma_bpb - gain,
+        "keeps": len(kept),
+        "worthless": sum(world.effects[k] <= 0 for k in kept),
+        "runs": sum(len(attempt.runs) for attempt in history),
+        "attempts": len(ideas) + 1,
+        "false_keeps": sum(world.effects[k] == 0 for k in kept),
+        "without_effect": sum(world.effects[k] == 0 for k in ideas),
+    }
 
 
-def outcomes(seed: int, mixture: str) -> dict[str, Outcome]:
+def outcomes(seed: int, mixture: str) -> dict[str, dict[str, float]]:
     """Return how each policy fares with the same edits and the same luck."""
     judges: dict[str, Judge] = {"greedy": Greedy(), "strict": Strict(), "balanced": Balanced()}
     world, ends = Edits(seed, mixture), {}
@@ -255,19 +241,16 @@ def compare(args: argparse.Namespace, folder: object) -> measure.Flat:
     return flat | compare_workers(args)
 
 
-def summed_up(nights: list[Outcome]) -> measure.Flat:
-    def mean(name: str) -> float:
-        return float(np.mean([getattr(night, name) for night in nights]))
-
-    gains = [night.true_gain for night in nights]
+def summed_up(nights: list[dict[str, float]]) -> measure.Flat:
+    mean = {name: float(np.mean([night[name] for night in nights])) for name in nights[0]}
     return {
-        "true_gain": mean("true_gain"),
-        "true_gain_error": float(np.std(gains)) / math.sqrt(len(gains)),
-        "bias": mean("bias"),
-        "keeps": mean("keeps"),
-        "worthless": mean("worthless") / max(mean("keeps"), 1e-9),
-        "runs_per_attempt": mean("runs") / mean("attempts"),
-        "false_keeps_per_100": 100 * mean("false_keeps") / max(mean("without_effect"), 1e-9),
+        "true_gain": mean["true_gain"],
+        "true_gain_error": float(np.std([night["true_gain"] for night in nights])) / math.sqrt(len(nights)),
+        "bias": mean["bias"],
+        "keeps": mean["keeps"],
+        "worthless": mean["worthless"] / max(mean["keeps"], 1e-9),
+        "runs_per_attempt": mean["runs"] / mean["attempts"],
+        "false_keeps_per_100": 100 * mean["false_keeps"] / max(mean["without_effect"], 1e-9),
     }
 
 

@@ -173,18 +173,18 @@ def look_between(now: State, before: State, after: State, tally: Tally) -> None:
     for path in (now.keys() & (before.keys() | after.keys())) - {GIT}:
         if now[path] not in (before.get(path), after.get(path)):
             tally.blame("damaged", f"{path} is neither as before nor as after")
-    if not all(now.get(path) == what for path, what in after.items()):
-        gone = [path for path, what in before.items() if path not in now and what not in now.values()]
+    if not after.items() <= now.items():
+        gone = [path for path, content in before.items() if path not in now and content not in now.values()]
         tally.blame("lost", f"gone: {gone[:3]}", len(gone))
 
 
 def look_after(now: State, after: State, tally: Tally) -> None:
-    missing = [path for path in after if path not in now]
-    tally.blame("lost", f"not there after the second call: {missing[:3]}", len(missing))
-    more = [path for path in now if path not in after]
-    tally.blame("damaged", f"left behind after the second call: {more[:3]}", len(more))
-    other = [path for path in now if path in after and now[path] != after[path]]
-    tally.blame("damaged", f"other than undisturbed: {other[:3]}", len(other))
+    for loss, paths, words in (
+        ("lost", after.keys() - now.keys(), "not there after the second call"),
+        ("damaged", now.keys() - after.keys(), "left behind after the second call"),
+        ("damaged", {path for path in now.keys() & after.keys() if now[path] != after[path]}, "not as undisturbed"),
+    ):
+        tally.blame(loss, f"{words}: {sorted(paths)[:3]}", len(paths))
 
 
 def given(case: Case, root: Path, strike: Strike | None = None, trace: Path = Path()) -> Ended:

@@ -46,6 +46,4 @@ def test_a_script_that_was_not_tried_is_missed():
     trials, scripts = [trial(), trial(LAWFUL, Status.KEEP)], (CHEAT, LAWFUL)
     assert cheats.figures(trials[:1], scripts, {})["ok"] == 0
     counts = cheats.figures(trials, scripts, {})
-    assert {name: counts[name] for name in ("ok", "caught", "through", "passed", "refused")} == {
-        "ok": 1, "caught": 1, "through": 0, "passed": 1, "refused": 0,
-    }  # fmt: skip
+    assert (counts["ok"], counts["through"], counts["refused"]) == (1, 0, 0)
