@@ -161,7 +161,7 @@ class Runner:
         shown = (path for pattern in patterns for path in sorted(data.glob(pattern)))
         root = self.root or self.folder.parents[2]
         hidden = (root, Path.home(), data)
-        return View(folder, (*shown, *readable), hidden, pinned=bool(self.lease.cores))
+        return View(folder, (*shown, *readable), hidden)
 
     def keep_only(self, folder: Path, *results: str) -> None:
         """Delete what a process left in its folder, except for its log and these results: many runs would fill a disk.

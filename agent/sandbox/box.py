@@ -177,7 +177,7 @@ class Bubblewrap:
         mounts += ["--bind", str(view.folder), str(view.folder), "--chdir", str(view.folder)]
         for place_in_memory in in_memory:  # a script must not fill it
             mounts += ["--remount-ro", place_in_memory]
-        return [*_filtered(view), *self._namespaces(), *mounts, "--", *command]
+        return [*_filtered(), *self._namespaces(), *mounts, "--", *command]
 
     def _namespaces(self) -> list[str]:
         # no new cgroup namespace: libraries read their share of cores and memory there
@@ -189,10 +189,9 @@ def _read_only(places: Iterable[Path]) -> list[str]:
     return [word for place in places for word in ("--ro-bind-try", str(place), str(place))]
 
 
-def _filtered(view: View) -> list[str]:
+def _filtered() -> list[str]:
     """Return the start of a command that adds a filter of system calls, or [] if this machine has none."""
-    pinned = [seccomp.PINNED] if view.pinned else []
-    return [sys.executable, "-I", "-S", seccomp.__file__, *pinned] if seccomp.available() else []
+    return [sys.executable, "-I", "-S", seccomp.__file__] if seccomp.available() else []
 
 
 # ---- Landlock --------------------------------------------------------------------------------------------------------
@@ -221,9 +220,8 @@ class Landlock:
             "write": (view.folder, "/proc/self"),  # CUDA names its threads there, and fails if it may not
             "devices": devices,
         }
-        pinned = [seccomp.PINNED] if view.pinned else []
         # -I and -S: no code of the user's environment may run before the rules hold
-        return [sys.executable, "-I", "-S", landlock.__file__, json.dumps(rules, default=str), *pinned, *command]
+        return [sys.executable, "-I", "-S", landlock.__file__, json.dumps(rules, default=str), *command]
 
 
 # ---- Seatbelt --------------------------------------------------------------------------------------------------------

@@ -81,12 +81,10 @@ def uncovered(abi: int) -> tuple[str, ...]:
 
 
 def main(rules: Mapping[str, Iterable[str]], command: list[str]) -> int:
-    """Become the command, after --pinned with its cores as they are, under these rules; return only on failure."""
-    pinned = command[0] == seccomp.PINNED
-    command = command[pinned:]
+    """Become the command under these rules; return only on failure."""
     os.get_exec_path()  # imports modules that execvp needs, while they can still be read
     try:
-        restrict(rules, pinned=pinned)
+        restrict(rules)
     except Refused as refusal:
         print(f"landlock: {refusal}; the command was not started", file=sys.stderr)
         return CANNOT_BOX
@@ -97,7 +95,7 @@ def main(rules: Mapping[str, Iterable[str]], command: list[str]) -> int:
     return NOT_EXECUTABLE
 
 
-def restrict(rules: Mapping[str, Iterable[str]], *, pinned: bool = False) -> None:
+def restrict(rules: Mapping[str, Iterable[str]]) -> None:
     """Deny this process and its children everything that the rules do not allow; raise Refused."""
     version = abi()
     if version == 0:
@@ -112,7 +110,7 @@ def restrict(rules: Mapping[str, Iterable[str]], *, pinned: bool = False) -> Non
     _checked("forbid new privileges", seccomp.LIBC.prctl(PR_SET_NO_NEW_PRIVS, *map(ctypes.c_ulong, (1, 0, 0, 0))))
     _checked("close the box", _call(RESTRICT_SELF, ruleset, 0))
     os.close(ruleset)
-    _checked("filter system calls", seccomp.install(pinned=pinned))
+    _checked("filter system calls", seccomp.install())
 
 
 def handled(version: int) -> tuple[int, int, int]:

@@ -46,7 +46,6 @@ class View:
     folder: Path  # its working folder, the only one it may write
     readable: tuple[Path, ...] = ()
     hidden: tuple[Path, ...] = ()  # folders inside visible ones that must stay hidden
-    pinned: bool = False  # whether it must keep to the cores that it starts with
 
 
 def around_hidden(places: Iterable[Path], hidden: Sequence[Path], *, links: bool = False) -> Iterator[Path]:

@@ -12,10 +12,10 @@ processes' priorities have no effect but seem to succeed, so that linkers, copie
 program compiled inside cannot be started by its name. Setting the time of a path to now is refused: Path.touch() asks
 for it first, and makes a file only where that fails.
 
-A box that shares its machine with others of the same night keeps its cores: a call that would change them, for which
-no capability is needed, has no effect but seems to succeed, so that libraries which place their threads work.
+A box keeps its cores, since others of the same night may have the rest: a call that would change them, for which no
+capability is needed, has no effect but seems to succeed, so that libraries which place their threads work.
 
-    python -I -S seccomp.py [--pinned] BWRAP ARGUMENTS...   becomes bubblewrap, which applies the filter to its command
+    python -I -S seccomp.py BWRAP ARGUMENTS...   becomes bubblewrap, which applies the filter to its command
 """
 
 import ctypes
@@ -39,7 +39,6 @@ ANSWERS = {
 }
 ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}  # the kernel's number, and the column below
 X32 = 1 << 30  # added to a call's number, it selects the x32 table of an x86 kernel
-PINNED = "--pinned"
 NO_FILTER = 126  # a shell's exit code for a command that it cannot run
 
 # ---- the filter: a program of the kernel's small packet machine, over struct seccomp_data ----------------------------
@@ -100,6 +99,7 @@ EVERYWHERE = _table("""
     fanotify_init      300  262  refuse
     fadvise64          221  223  pretend
     readahead          187  213  pretend
+    sched_setaffinity  203  122  pretend  # a run keeps to the cores of its worker; libraries place their threads
     clone3             435  435  unknown  # a filter cannot read its flags; libraries then use clone
     clone               56  220  arg0 & 0x7E020000 != 0: refuse, allow                    # the flags CLONE_NEW…
     # advice about memory: RANDOM and WILLNEED; COLD and PAGEOUT, which older kernels do not know
@@ -109,7 +109,6 @@ EVERYWHERE = _table("""
     # of SOL_SOCKET: SO_COOKIE and SO_NETNS_COOKIE, numbers that the kernel counts up
     getsockopt          55  209  arg1 != 1: allow, arg2 == 57: refuse, arg2 == 71: refuse, allow
 """)
-WHERE_PINNED = _table("sched_setaffinity 203 122 pretend")
 BESIDE_LANDLOCK = _table("""
     connect             42  203  refuse
     shmget              29  194  refuse   # memory, queues and locks that all processes of the user share
@@ -149,7 +148,6 @@ BESIDE_LANDLOCK = _table("""
     ioctl  16  29  arg1 == 0x40086602: refuse, arg1 == 0x40087602: refuse, arg1 == 0x401C5820: refuse, allow
     prlimit64          302  261  arg0 == 0: allow, refuse    # 0 is the calling process
     # a thread's id is not 0 even for the process's own threads, and a library that gets an error here gives up
-    sched_setaffinity  203  122  arg0 == 0: allow, pretend
     sched_setscheduler 144  119  arg0 == 0: allow, pretend
     sched_setparam     142  118  arg0 == 0: allow, pretend
     sched_setattr      314  274  arg0 == 0: allow, pretend
@@ -163,17 +161,14 @@ BESIDE_LANDLOCK = _table("""
 """)
 
 
-def program(machine: str, *, namespaces: bool, pinned: bool = False) -> list[Instruction]:
-    """Return the filter for a machine's architecture, for a box with its own namespaces (bubblewrap) or without.
-
-    pinned: its cores cannot be changed.
-    """
+def program(machine: str, *, namespaces: bool) -> list[Instruction]:
+    """Return the filter for a machine's architecture, for a box with its own namespaces (bubblewrap) or without."""
     architecture, column = ARCHITECTURES[machine]
     program = [
         *((LOAD, 0, 0, ARCHITECTURE), (EQUAL, 1, 0, architecture), (RETURN, 0, 0, KILL)),  # 32-bit: other numbers
         *((LOAD, 0, 0, NUMBER), (AT_LEAST, 0, 1, X32), (RETURN, 0, 0, REFUSE)),
     ]
-    for table in (WHERE_PINNED if pinned else {}, EVERYWHERE, {} if namespaces else BESIDE_LANDLOCK):
+    for table in (EVERYWHERE, {} if namespaces else BESIDE_LANDLOCK):
         for numbers, steps in table.values():
             number = numbers[column]
             program += [] if number is None else [(EQUAL, 0, len(steps), number), *steps]
@@ -186,19 +181,17 @@ def available() -> bool:
     return has_table and _set_filter(None) != 0 and ctypes.get_errno() == errno.EFAULT
 
 
-def install(*, pinned: bool = False) -> int:
+def install() -> int:
     """Apply Landlock's filter to this process, which must have no_new_privs set; return 0, or -1 with errno set."""
-    code = _code(namespaces=False, pinned=pinned)
+    code = _code(namespaces=False)
     held = ctypes.create_string_buffer(code, len(code))
     return _set_filter(struct.pack("@HP", len(code) // INSTRUCTION_BYTES, ctypes.addressof(held)))  # struct sock_fprog
 
 
 def main(command: list[str]) -> int:
     """Become bubblewrap with the filter in a pipe, which it reads and closes; return an exit code only on failure."""
-    pinned = command[0] == PINNED
-    command = command[pinned:]
     there, here = os.pipe()
-    os.write(here, _code(namespaces=True, pinned=pinned))  # much less than a pipe holds, so this does not block
+    os.write(here, _code(namespaces=True))  # much less than a pipe holds, so this does not block
     os.set_inheritable(there, True)
     try:
         os.execv(command[0], [command[0], "--seccomp", str(there), *command[1:]])
@@ -207,9 +200,9 @@ def main(command: list[str]) -> int:
     return NO_FILTER
 
 
-def _code(*, namespaces: bool, pinned: bool) -> bytes:
+def _code(*, namespaces: bool) -> bytes:
     """Return this machine's filter as the kernel reads it."""
-    steps = program(os.uname().machine, namespaces=namespaces, pinned=pinned)
+    steps = program(os.uname().machine, namespaces=namespaces)
     return b"".join(struct.pack("=HBBI", *step) for step in steps)
 
 

@@ -172,7 +172,7 @@ def run_leased(folder: Path, lease: Lease, box: Box, code: str) -> Outcome:
     (folder / "tmp").mkdir()
     return supervise(
         [sys.executable, "-S", "-c", code],
-        View(folder, pinned=bool(lease.cores)),
+        View(folder),
         env=boxed_env(folder, "", lease),
         limit_s=60,
         stopped=lambda: False,

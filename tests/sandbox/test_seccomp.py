@@ -119,7 +119,7 @@ print([os.getpriority(os.PRIO_PROCESS, int(sys.argv[1])), os.sched_getscheduler(
 """
 
 
-def test_priority_and_cores_are_its_own_to_set():
+def test_its_priority_alone_is_its_own_to_set():
     """Another process keeps its settings, though the kernel reports a change."""
     deed = """
 pid, idle = int(sys.argv[1]), os.sched_param(0)
@@ -136,7 +136,8 @@ os.sched_setaffinity(pid, {min(os.sched_getaffinity(pid))})
         assert run(deed + OTHERS, other.pid) == "[19, 5, False]"
         other.kill()
     own = min(os.getpriority(os.PRIO_PROCESS, 0) + 3, 19)
-    assert run(INSTALL + deed.replace("int(sys.argv[1])", "0") + OTHERS, 0) == f"[{own}, 5, False]"  # not its group's
+    cores = len(os.sched_getaffinity(0)) > 1  # which stay, as its worker may have a part of them
+    assert run(INSTALL + deed.replace("int(sys.argv[1])", "0") + OTHERS, 0) == f"[{own}, 5, {cores}]"
 
 
 def test_the_numbers_of_another_table_are_refused():
