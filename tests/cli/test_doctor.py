@@ -1,7 +1,6 @@
 """What the doctor says of a machine: what is missing, and what is only slow."""
 
 import json
-from pathlib import Path
 
 from json_page import faults
 
@@ -29,14 +28,3 @@ def test_the_doctor_says_what_is_there_and_only_what_a_night_needs_makes_it_fail
     assert [name for name, essential in bad.items() if essential] == ["data"]
     for part in ("✓ Python 3", "✓ MLX ", "GFLOP/s", "✓ script: ", "✓ disk", "✗ data: "):
         assert part in done.stderr
-
-
-def test_a_script_elsewhere_needs_the_files_beside_it(grounds, monkeypatch):
-    monkeypatch.chdir(grounds.root)
-    assert "train_mlx.py" in machine._script(Path("train_mlx.py")).detail
-    (grounds.root / "inner").mkdir()
-    (grounds.root / "train_mlx.py").rename(grounds.root / "inner" / "other.py")
-    assert "prepare.py is missing, and every run needs it" in machine._script(Path("inner/other.py")).detail
-    (grounds.root / "prepare.py").rename(grounds.root / "inner" / "prepare.py")
-    assert machine._script(Path("inner/other.py")).ok
-    assert not machine._script(Path("train_mlx.py")).ok

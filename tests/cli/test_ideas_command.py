@@ -37,14 +37,6 @@ def test_without_a_night_the_ideas_are_those_for_the_script_as_it_stands(with_id
     assert last == "2 ideas, 1 apply to train_mlx.py; one in full: nightshift ideas NAME"
 
 
-def test_one_idea_is_shown_in_full_with_its_patch(with_ideas):
-    told = with_ideas.nightshift("ideas", "boost").stdout
-    for words in ("title       Multiply", "why         It may help.", "applies     yes"):
-        assert f"\n{words}" in f"\n{told}"
-    patch = (with_ideas.root / "ideas" / "boost.patch").read_text().partition("\n\n")[2]
-    assert told.rstrip().endswith(patch.rstrip())
-
-
 def test_programs_get_all_of_it(with_ideas):
     (with_ideas.root / "ideas" / "broken.patch").write_text("Title: nothing\n")
     told = with_ideas.nightshift("ideas", "--json")

@@ -124,12 +124,6 @@ def test_a_home_folder_does_not_become_a_repository_as_a_whole(empty):
     assert "  first commit" in init(empty, "night", HOME=str(empty.root))
 
 
-def test_a_file_is_no_folder(empty):
-    (empty.root / "file").write_text("mine\n")
-    assert refused(empty.nightshift("init", "file")) == f"{empty.root}/file is not a folder"
-    assert [path.name for path in empty.root.iterdir()] == ["file"]
-
-
 def test_a_folder_without_a_repository_or_a_script_is_told_to_begin_with_init(empty):
     (empty.root / "inner").mkdir()
     (empty.root / "inner" / "train_mlx.py").write_text("def main(): ...\ndef load_model(path): ...\n")
@@ -140,7 +134,7 @@ def test_a_folder_without_a_repository_or_a_script_is_told_to_begin_with_init(em
     assert other.endswith("begin with nightshift's own: nightshift init inner")
 
 
-@pytest.mark.parametrize("name", ["ideas", ".claude", ".agents/skills", ".gitignore"])
+@pytest.mark.parametrize("name", ["ideas", ".gitignore"])
 def test_nothing_is_written_through_a_link(empty, tmp_path, name):
     outside = tmp_path / "outside"
     outside.write_text("the user's\n") if name == ".gitignore" else outside.mkdir()

@@ -45,14 +45,3 @@ def test_misuse_is_explained(nights, grounds, tmp_path):
     assert "Is a directory; check its path" in refused(nights.nightshift("report", "--out", str(tmp_path)))
     assert "no night has run here yet; begin with: nightshift run" in nothing_yet(grounds.nightshift("report"))
     assert "--png must end in .png, and p.gif does not" in refused(nights.nightshift("report", "--png", "p.gif"))
-
-
-@pytest.mark.slow
-def test_a_browser_is_asked_to_show_it(nights, tmp_path):
-    shown = tmp_path / "shown"
-    browser = tmp_path / "browser"
-    browser.write_text(f'#!/bin/sh\nprintf %s "$1" > {shown}\n')
-    browser.chmod(0o755)
-    done = nights.nightshift_process("report", "t", "--open", BROWSER=f"{browser} %s")
-    assert done.returncode == 0, done.stderr
-    assert shown.read_text() == (nights.folder("t") / "report.html").as_uri()

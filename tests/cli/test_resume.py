@@ -2,9 +2,7 @@
 
 import subprocess
 import sys
-from contextlib import suppress
 
-import psutil
 import pytest
 from commands import training, wait_until
 from nights import SCRIPTS, Grounds, environment, make_repository, unigram
@@ -21,8 +19,8 @@ ONE_RUN = ("--judge", "greedy")  # of each attempt
 pytestmark = pytest.mark.usefixtures("own_cache")
 
 
-def go_on(grounds: Grounds, moment: str, workers: int = 1) -> int:
-    command = [sys.executable, str(SCRIPTS / "killed_night.py"), "t", moment, str(workers)]
+def go_on(grounds: Grounds, moment: str) -> int:
+    command = [sys.executable, str(SCRIPTS / "killed_night.py"), "t", moment, "1"]
     return subprocess.run(command, cwd=grounds.root, env=environment(), check=False, timeout=600).returncode
 
 
@@ -48,34 +46,6 @@ def test_a_night_killed_at_every_step_ends_like_an_undisturbed_one(tmp_path):
     assert [len(one.done_runs) for one in grounds.attempts("t")] == [3, 1, 1]
     assert grounds.git("fsck", "--strict", "--no-dangling") == ""
     assert grounds.git("status", "--porcelain") == "?? results.tsv"
-
-
-@pytest.mark.slow  # eight calls of a night
-def test_a_night_with_two_workers_killed_at_many_steps_has_each_run_once_and_leaves_nothing_running(tmp_path):
-    grounds = Grounds(make_repository(tmp_path / "killed", unigram(JITTER=0.01)))
-    for moment in ("train:1", "start:2", "train:2", "start:3", "score:1", "settle:1", "end:1"):
-        assert go_on(grounds, f"after:{moment}", workers=2) == -9, moment
-        wait_until(lambda: running_in(grounds) == [])
-    assert go_on(grounds, "never", workers=2) == 0
-    attempts = grounds.attempts("t")
-    assert [(one.number, one.settled) for one in attempts] == [(number, True) for number in range(5)]
-    for one in attempts:
-        seeds = [run.seed for run in one.done_runs]
-        assert seeds == sorted(set(seeds))
-        assert all(run.score is not None for run in one.done_runs)
-        assert {run.ending for run in one.runs} <= {Ending.FINISHED, Ending.LOST}
-    assert sum(run.ending is Ending.LOST for one in attempts for run in one.runs) >= 5
-    assert [row["attempt"] for row in grounds.rows()] == ["0", "1", "2", "3", "4"]
-    assert grounds.git("fsck", "--strict", "--no-dangling") == ""
-
-
-def running_in(grounds: Grounds) -> list[int]:
-    """The processes whose folder is one of this night's."""
-    found = []
-    for process in psutil.process_iter():
-        with suppress(psutil.Error, OSError):
-            found += [process.pid] * process.cwd().startswith(str(grounds.folder("t")))
-    return found
 
 
 def test_a_loop_killed_in_the_middle_of_training_redoes_that_run_alone(grounds):

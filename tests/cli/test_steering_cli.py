@@ -7,12 +7,8 @@ from pathlib import Path
 
 import pytest
 from nights import Grounds, make_repository, unigram
-from samples import NIGHT
 
 from agent.experiment import Attempt
-from agent.proposers.notes import read_notes
-from agent.records.journal import Journal
-from agent.records.place import Place
 
 QUICK = ("--sandbox", "off", "--judge", "greedy")
 NOTE = "leave the smoothing alone"
@@ -67,13 +63,6 @@ def test_an_agent_reads_the_note(mixed):
     assert mixed.told.startswith("noted; a model or an agent of night t reads it before its next proposal")
     assert mixed.attempts[2].proposal.title == "as told"
     assert mixed.attempts[2].proposal.script.endswith(f'TOLD = "- {NOTE}"\n')
-
-
-def test_a_note_goes_to_the_night_that_is_named(mixed):
-    with Journal.create(Place.of(mixed.grounds.root / "train_mlx.py").journal("u"), NIGHT):
-        pass
-    mixed.grounds.nightshift("note", "hello", "--tag", "u")
-    assert read_notes(mixed.grounds.folder("u")) == ("hello",)
 
 
 def test_status_and_the_end_of_a_run_say_what_each_source_has_brought(mixed):

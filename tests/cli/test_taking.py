@@ -32,29 +32,19 @@ def grounds(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path, trained_n
         yield Grounds(Path(shutil.copytree(trained_night, root / "user")))
 
 
-@pytest.mark.parametrize("words", [["sample", "def"], ["run", "--tag", "t"], ["confirm"], ["try", "-m", "more"]])
-def test_a_night_that_git_tracks_runs_nothing_here(grounds, words):
+@pytest.mark.parametrize(
+    ("words", "tag"),
+    [(("sample", "def"), "t"), (("run", "--tag", "t"), "t"), (("confirm",), "t"), (("run", "--tag", "u"), "u")],
+)
+def test_a_night_that_git_tracks_runs_nothing_here(grounds, words, tag):
     index = Path(grounds.git("rev-parse", "--absolute-git-dir").strip()) / "index"
-    before = index.read_bytes()
-    grounds.git("add", "--force", "experiments/nights/t/journal.sqlite")
+    before, blob = index.read_bytes(), grounds.git("hash-object", "-w", "train_mlx.py").strip()
+    grounds.git("update-index", "--add", "--cacheinfo", f"100644,{blob},experiments/nights/{tag}/notes.jsonl")
     try:
         said = refused(grounds.nightshift(*words))
     finally:
         index.write_bytes(before)
-    assert "git tracks experiments/nights/t" in said
-    assert "git rm -r --cached experiments/nights/t" in said
-
-
-def test_no_night_opens_in_a_folder_that_came_with_the_repository(grounds):
-    index = Path(grounds.git("rev-parse", "--absolute-git-dir").strip()) / "index"
-    before = index.read_bytes()
-    blob = grounds.git("hash-object", "-w", "train_mlx.py").strip()
-    grounds.git("update-index", "--add", "--cacheinfo", f"100644,{blob},experiments/nights/u/notes.jsonl")
-    try:
-        said = refused(grounds.nightshift("run", "--tag", "u", "--experiments", "1"))
-    finally:
-        index.write_bytes(before)
-    assert "git tracks experiments/nights/u" in said
+    assert f"git tracks experiments/nights/{tag}" in said
     assert not grounds.folder("u").exists()
 
 
@@ -73,32 +63,20 @@ def test_an_edit_whose_commits_are_elsewhere_says_where_to_fetch_them(grounds, t
 def test_tables_have_a_row_for_each_attempt_with_its_dials_and_replace_earlier_ones(grounds, tmp_path):
     for _ in range(2):
         done = grounds.nightshift("export", "csv", "--out", str(tmp_path / "out.csv"))
-        assert done.returncode == 0, done.stderr
-    assert done.stdout == f"wrote {tmp_path / 'out.csv'}: 4 attempts of night t\n"
+        assert done.stdout == f"wrote {tmp_path / 'out.csv'}: 4 attempts of night t\n", done.stderr
     rows = list(csv.DictReader((tmp_path / "out.csv").open(newline="")))
-    history = grounds.attempts("t")
-    assert [row["attempt"] for row in rows] == ["0", "1", "2", "3"]
     assert [row["status"] for row in rows] == ["keep", "keep", "keep", "crash"]
     assert [row["dial.SHARPNESS"] for row in rows] == ["0.5", "0.7", "0.9", "0.5"]
-    assert [float(row["val_bpb"] or 0) for row in rows] == [one.val_bpb or 0 for one in history]
-    assert rows[2]["is_incumbent"] == "True"
-    assert json.loads(rows[1]["dials"]) == {"SHARPNESS": [0.5, 0.7]}
+    assert [float(row["val_bpb"] or 0) for row in rows] == [one.val_bpb or 0 for one in grounds.attempts("t")]
     assert [json.loads(row["runs"])[0]["ending"] for row in rows][2:] == ["finished", "crashed"]
-    kinds = [json.loads(row["decisions"])[0]["kind"] for row in rows]
-    assert kinds == ["baseline", "kept", "kept", "crashed"]
-
     for kind in ("jsonl", "parquet"):
-        done = grounds.nightshift("export", kind, "t", "--out", str(tmp_path))  # a folder gets a file inside
-        assert done.stdout == f"wrote {tmp_path / f't.{kind}'}: 4 attempts of night t\n", done.stderr
+        assert grounds.nightshift("export", kind, "t", "--out", str(tmp_path)).returncode == 0  # into a folder
     lines = [json.loads(line) for line in (tmp_path / "t.jsonl").read_text().splitlines()]
     table = pq.read_table(tmp_path / "t.parquet").to_pylist()
     for row, line, packed in zip(rows, lines, table, strict=True):
-        for name in ("val_bpb", "spent_s", "title", "dial.SHARPNESS", "protocol", "sigma_bpb"):
+        for name in ("val_bpb", "spent_s", "title", "dial.SHARPNESS", "protocol"):
             assert line[name] == packed[name]
             assert str("" if line[name] is None else line[name]) == row[name]
-        assert line["runs"] == packed["runs"]
-        assert line["decisions"] == packed["decisions"]
-    assert json.loads(table[1]["dials"]) == {"SHARPNESS": [0.5, 0.7]}
 
 
 def test_an_export_replaces_nothing_but_an_export(grounds, tmp_path):
@@ -171,8 +149,6 @@ def test_two_attempts_stand_side_by_side_with_the_dials_that_differ(grounds):
     lines = done.stdout.splitlines()
     assert lines[:2] == ["A  #0 of t: baseline", "B  #2 of t: script 2"]
     cells = {line.split("  ")[0]: line.split() for line in lines[2:-1]}
-    for number in (0, 2):
-        assert f"{grounds.attempts('t')[number].val_bpb:.6f}" in cells["val_bpb"]
     assert cells["SHARPNESS"] == ["SHARPNESS", "0.5", "0.9"]
     assert lines[-1].startswith("no verdict: how much of the difference is chance is not known")
 
@@ -180,4 +156,3 @@ def test_two_attempts_stand_side_by_side_with_the_dials_that_differ(grounds):
     assert [line.partition("  #")[0] for line in edit if line[:1] in "+-"] == [
         *("--- t:1", "+++ t:2", "-SHARPNESS = 0.7", "+SHARPNESS = 0.9"),
     ]
-    assert grounds.nightshift("show", "2", "best", "--diff").stdout == "t:2 and t:2 are the same script\n"

@@ -12,7 +12,7 @@ from commands import refused
 from mcp_clients import Agent, agent_in
 from nights import Grounds, command, environment, make_repository, unigram
 
-from agent.mcp import MOST_CHARS, result_of
+from agent.mcp import result_of
 
 TOOLS = ("try_edit", "wait", "status", "facts", "history", "show", "take", "note")
 CLIENT = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "toy", "version": "1"}}
@@ -49,6 +49,9 @@ def test_what_the_command_line_refuses_is_an_error_with_its_sentence(agent):
     assert (result.structured_content["schema_version"], result.structured_content["exit_code"]) == (1, 2)
     sentence = "night --help has no journal here; there are: none"
     assert result.structured_content["error"] == result.content[0].text == sentence
+    for tag in ("../../x", "-x", "t\nx", "/etc/passwd", "; id"):
+        for tool in ("status", "history", "facts"):
+            assert agent.call(tool, tag=tag).is_error
 
 
 def test_arguments_that_a_tool_does_not_take_reach_no_command_and_are_named_with_the_remedy(agent):
@@ -136,9 +139,7 @@ def test_a_missing_package_and_a_missing_folder_are_a_sentence_each(user, monkey
     [
         ({"text": "a" * 100_000 + "last words"}, lambda facts: facts["text"].endswith("last words")),
         ({"script": "first lines" + "b" * 100_000}, lambda facts: facts["script"].startswith("first lines")),
-        ({"script": "b" * 100_000}, lambda facts: len(facts["script"]) < MOST_CHARS + 100),
         ({"title": "a\x1b[2Jb\u200bc\td\ne"}, lambda facts: facts["title"] == "a\\x1b[2Jb\\u200bc\td\ne"),
-        ({"rows": [1, 2.5, None, True]}, lambda facts: facts["rows"] == [1, 2.5, None, True]),
     ],
 )
 def test_long_texts_and_lists_are_cut_and_signs_that_cannot_be_seen_are_codes(given, shown):

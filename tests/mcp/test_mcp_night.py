@@ -36,33 +36,10 @@ def test_the_history_is_a_short_list(agent):
     found = agent.facts("history")
     rows = [(row["attempt"], row["status"]) for row in found["history"]]
     assert rows == [(0, "keep"), (1, "keep"), (2, "discard"), (3, "crash")]
-    assert [row["parent"] == found["history"][1]["commit"] for row in found["history"]] == [False, False, True, True]
-    assert found["history"][1]["description"] == "script 1"
     assert "reason" not in found["history"][3]  # which may quote a scoring process
     assert "script 2" in agent.facts("facts")["facts"]
     latest = agent.facts("history", limit=1)
     assert ([row["attempt"] for row in latest["history"]], latest["attempts"]) == ([3], 4)
-
-
-def test_an_attempt_is_shown_with_its_log_and_its_edit(agent):
-    shown = agent.facts("show", attempt="3")
-    assert (shown["attempt"]["proposal"]["hypothesis"], shown["measured"]["status"]) == ("It might be better.", "crash")
-    assert "AssertionError: no data" in shown["traceback"]
-    assert "AssertionError: no data" in agent.facts("show", attempt="3", part="log")["text"]
-    assert "+SHARPNESS = 0.9" in agent.facts("show", attempt="t:1", part="diff")["diff"]
-    assert agent.error("show", attempt="99") == "night t has no attempt 99; there are: 0 to 3"
-
-
-def test_the_best_script_is_read_and_taken(agent, night):
-    best = agent.facts("show", part="script")
-    assert (best["attempt"], best["script"]) == (1, BEST)
-    assert agent.facts("status")["summary"]["best"]["number"] == 1
-    script = night.root / "train_mlx.py"
-    script.write_text("# an edit that nothing else keeps\n")
-    taken = agent.facts("take", attempt="1")
-    assert script.read_text() == BEST
-    assert Path(taken["before_take"]).read_text() == "# an edit that nothing else keeps\n"
-    assert agent.facts("take", attempt="best")["was_there"] is True
 
 
 def test_hostile_words_stay_words(agent, night):
@@ -70,9 +47,6 @@ def test_hostile_words_stay_words(agent, night):
     agent.facts("note", text="--tag x")
     agent.facts("note", text="$(touch ../hacked); --help")
     assert read_notes(night.folder(TAG)) == ("--tag x", "$(touch ../hacked); --help")
-    for tag in ("../../x", "--help", "-x", "t\nx", "/etc/passwd", "; id"):
-        for tool in ("status", "history", "facts"):
-            assert agent.call(tool, tag=tag).is_error
     assert sorted(path.name for path in night.root.parent.iterdir()) == before
 
 

@@ -47,41 +47,28 @@ def night(grounds: Grounds) -> Grounds:
     return grounds
 
 
-def test_claude_code_connects_finds_the_tools_and_tries_an_edit(night: Grounds, own_home: dict[str, str]):
-    run(["claude", "mcp", "add", "nightshift", "-e", f"PYTHONPATH={own_home['PYTHONPATH']}", "--", *command("mcp")],
-        night.root, own_home)  # fmt: skip
-    assert "✔ Connected" in run(["claude", "mcp", "list"], night.root, own_home)
-    ask = ["claude", "-p", "Try an edit.", "--allowedTools", "mcp__nightshift", "--output-format", "json"]
-    with ToolCaller((TOOL, ARGUMENTS)) as model:
-        said = run(ask, night.root, own_home | {"ANTHROPIC_BASE_URL": model.url})
-    assert json.loads(said)["result"] == DONE
-    assert json.loads(said)["permission_denials"] == []
-    assert all(name in json.dumps(model.asked) for name in OFFERED)  # it searches for tools before it is shown them
-    assert TOOL in model.tools()
-    assert VERDICT in model.results()[-1]
-    assert night.attempts("t")[1].status == "keep"
+def words_of(program: str, url: str) -> tuple[list[str], dict[str, str]]:
+    """The command line that has a program try an edit, and what its environment needs for that."""
+    if program == "claude":
+        ask = ["claude", "-p", "Try an edit.", "--allowedTools", "mcp__nightshift", "--output-format", "json"]
+        return ask, {"ANTHROPIC_BASE_URL": url}
+    settings = (
+        "mcp_servers.nightshift.required=true",
+        f'model_providers.toy={{name="toy", base_url="{url}/v1", env_key="TOY_KEY", wire_api="responses"}}',
+        *("model_provider=toy", "model=toy"),
+    )
+    options = [word for setting in settings for word in ("-c", setting)]
+    return ["codex", "exec", "--ephemeral", "--json", *options, "Try an edit."], {}
 
 
-def test_codex_connects_offers_the_tools_and_tries_an_edit(night: Grounds, own_home: dict[str, str]):
-    run(["codex", "mcp", "add", "nightshift", "--env", f"PYTHONPATH={own_home['PYTHONPATH']}", "--", *command("mcp")],
+@pytest.mark.parametrize(("program", "connected"), [("claude", "✔ Connected"), ("codex", "nightshift")])
+def test_a_program_connects_offers_the_tools_and_tries_an_edit(night, own_home, program, connected):
+    run([program, "mcp", "add", "nightshift", "--env", f"PYTHONPATH={own_home['PYTHONPATH']}", "--", *command("mcp")],
         night.root, own_home)  # fmt: skip
-    assert "nightshift" in run(["codex", "mcp", "list"], night.root, own_home)
+    assert connected in run([program, "mcp", "list"], night.root, own_home)
     with ToolCaller((TOOL, ARGUMENTS)) as model:
-        toy = f'{{name="toy", base_url="{model.url}/v1", env_key="TOY_KEY", wire_api="responses"}}'
-        settings = (
-            "mcp_servers.nightshift.required=true",
-            f"model_providers.toy={toy}",
-            "model_provider=toy",
-            "model=toy",
-        )
-        options = [word for setting in settings for word in ("-c", setting)]
-        ask = ["codex", "exec", "--ephemeral", "--json", *options, "Try an edit."]
-        events = [json.loads(line) for line in run(ask, night.root, own_home).splitlines()]
-    (call,) = [
-        one["item"] for one in events if one["type"] == "item.completed" and one["item"]["type"] == "mcp_tool_call"
-    ]
-    assert (call["server"], call["tool"], call["status"]) == ("nightshift", "try_edit", "completed")
-    assert call["result"]["structured_content"]["status"] == "keep"
-    assert model.tools() >= OFFERED
+        ask, needs = words_of(program, model.url)
+        assert DONE in run(ask, night.root, own_home | needs)
+    assert all(name in json.dumps(model.asked) for name in OFFERED)  # Claude Code searches before it is shown them
     assert VERDICT in model.results()[-1]
     assert night.attempts("t")[1].status == "keep"
