@@ -116,8 +116,8 @@ def attempt_meant(text: str) -> Meant:
     tag, _, which = text.rpartition(":")
     if which not in (BEST, CONFIRMED) and not (which.isdecimal() and len(which) < 10):
         raise NightError(
-            f"{text!r} is no attempt; give its number, {BEST} or {CONFIRMED}, and TAG: before that for another night "
-            f"than the latest"
+            f"{text!r} is no attempt; give its number, {BEST} or {CONFIRMED}; of another night than the latest: TAG:4, "
+            f"TAG:{BEST}"
         )
     place = place_meant(tag or None)
     record = record_of(place, tag or None)

@@ -173,7 +173,7 @@ def _acted(words: Sequence[str], is_json: bool) -> Answer:
     try:
         answer: Answer | None = app_of(command, name)(rest, exit_on_error=False, print_error=False)
     except CycloptsError as error:
-        sentence = one_line(str(error), 500).rstrip(".")
+        sentence = one_line(str(error), 500).rstrip(".?")
         if isinstance(error, UnusedCliTokensError):
             sentence = f"{name} takes no such word: {' '.join(error.unused_tokens or ())}"
         raise UsageError(f"{sentence}; see: {typed(name, '--help')}") from error

@@ -43,6 +43,8 @@ def report(tag: str | None = None, /, *, open: bool = False, out: Path | None = 
     path = out or place.folder(night.tag) / PAGE
     if out is None and path.is_symlink():  # a clone may bring one
         path.unlink(missing_ok=True)
+    if path.is_dir():
+        raise NightError(f"{path} is a folder; name a file with --out")
     path.parent.mkdir(parents=True, exist_ok=True)
     write_plain(path, page(night, gather(place, night)))
     print(f"wrote {path}: {night.tag}, {counted(len(night.attempts), 'attempt')}")

@@ -166,6 +166,8 @@ def _side(place: Place, record: Record, attempt: Attempt) -> Side:
 
 def _compared(a: Meant, b: Meant) -> Answer:
     sides = _side(*a), _side(*b)
+    if sides[0].name == sides[1].name:
+        raise NightError(f"{sides[0].name} cannot be compared with itself; name another attempt")
     answer = compared(*sides)
 
     def print_beside() -> None:

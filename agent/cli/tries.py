@@ -60,7 +60,7 @@ def look(place: Place, number: str) -> Try:
         for path, entry in queue.entries(folder):
             if f"t{path.stem}" == number:
                 return _try(place, path, entry)
-    raise NightError(f"there is no try {one_line(number, 40)!r}; see those that are with: {typed('status', '--json')}")
+    raise NightError(f"there is no try {one_line(number, 40)!r}; {typed('status', '--json')} lists the latest")
 
 
 def under_way(place: Place) -> list[Try]:

@@ -42,6 +42,6 @@ def test_looking_at_a_night_writes_through_no_link_that_a_clone_brought(nights, 
 
 def test_misuse_is_explained(nights, grounds, tmp_path):
     assert "no night nope is known here; there are: t, u" in refused(nights.nightshift("report", "nope"))
-    assert "Is a directory; check its path" in refused(nights.nightshift("report", "--out", str(tmp_path)))
+    assert "is a folder; name a file with --out" in refused(nights.nightshift("report", "--out", str(tmp_path)))
     assert "no night has run here yet; begin with: nightshift run" in nothing_yet(grounds.nightshift("report"))
     assert "--png must end in .png, and p.gif does not" in refused(nights.nightshift("report", "--png", "p.gif"))
