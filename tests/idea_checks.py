@@ -23,7 +23,7 @@ from mlx.utils import tree_flatten
 
 import prepare
 from agent.invocation import ABOVE, SCRIPT
-from agent.proposers.catalogue import applied
+from agent.proposers.catalogue.catalogue import applied
 from agent.proposers.catalogue.files import read_idea
 from agent.script.dials import set_dials
 

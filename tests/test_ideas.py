@@ -7,7 +7,7 @@ from idea_checks import SHIPPED, check
 
 from agent.invocation import IDEAS as FOLDER
 from agent.invocation import PACKAGE, SCRIPT
-from agent.proposers.catalogue import applied
+from agent.proposers.catalogue.catalogue import applied
 from agent.proposers.catalogue.files import KnownIdea, read_ideas
 from agent.script.dials import read_dials, set_dials
 from agent.script.merge import merged

@@ -12,7 +12,7 @@ from agent.invocation import IDEAS as FOLDER
 from agent.invocation import typed
 from agent.lab.hardware import has_cuda_build
 from agent.night.briefing import briefing_of
-from agent.proposers.catalogue import listing
+from agent.proposers.catalogue.catalogue import listing
 from agent.proposers.catalogue.evidence import Prospect
 from agent.proposers.prompts import compose, facts_page
 from agent.proposers.source import Left

@@ -10,7 +10,7 @@ from typing import Any
 from agent.errors import NightError
 from agent.experiment import Terms
 from agent.invocation import typed
-from agent.proposers.catalogue import Catalogue
+from agent.proposers.catalogue.catalogue import Catalogue
 from agent.proposers.command import Command
 from agent.proposers.llm import LLM
 from agent.proposers.queue import Queue

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from agent.experiment import Attempt, Findings, Interval, Kind, Proposal, Run, Score, Status
-from agent.proposers.catalogue.files import KnownIdea
 from agent.proposers.source import Left
 from agent.records.record import Record, Turned
 from agent.records.summary import NightSummary, Scored, gain_bpb
@@ -21,7 +20,7 @@ from agent.script.dials import Value
 from agent.view.workers import Crew
 
 UNSHOWN = "its scoring or its audit failed (the words of that process are not shown: it has read the validation text)"
-UNTOLD = {Proposal: {"script"}, Run: {"last_lines"}, KnownIdea: {"patch"}}  # too long, or words of a scoring process
+UNTOLD: dict[type, set[str]] = {Proposal: {"script"}, Run: {"last_lines"}}  # too long, or words of a scoring process
 
 
 def plain(value: Any) -> Any:

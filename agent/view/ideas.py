@@ -8,8 +8,11 @@ from rich.text import Text
 from agent.proposers.catalogue.evidence import Measurement, Prospect
 from agent.proposers.catalogue.files import KnownIdea
 from agent.text import harmless_lines, percent_sure
+from agent.view.answer import UNTOLD
 from agent.view.screen import Column, table_lines
 from agent.view.terminal import fact_lines
+
+UNTOLD[KnownIdea] = {"patch"}  # which stands in its file
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import pytest
 
 from agent.errors import ScriptError
 from agent.invocation import ABOVE, SCRIPT
-from agent.proposers.catalogue import applied, may_apply
+from agent.proposers.catalogue.catalogue import applied, may_apply
 from agent.proposers.catalogue.files import KnownIdea, read_idea
 from agent.script.dials import set_dials
 from agent.script.merge import merged

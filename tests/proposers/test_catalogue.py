@@ -12,7 +12,8 @@ from samples import NIGHT
 
 from agent.errors import Exhausted
 from agent.experiment import Attempt, Decision, Kind, Noise, Proposal, Terms
-from agent.proposers.catalogue import Catalogue, files
+from agent.proposers.catalogue import files
+from agent.proposers.catalogue.catalogue import Catalogue
 from agent.proposers.catalogue.evidence import Measurement, estimates
 from agent.proposers.source import Around, Briefing, Messages
 from agent.records.record import Record
