@@ -1,9 +1,12 @@
 """Why an attempt has no score, or none that is believed, in one sentence, and what says that the machine failed."""
 
 import signal
+from typing import TYPE_CHECKING
 
 from agent.experiment import PLAUSIBLE_GAIN, Attempt, Decision, Ending, Kind, Run
-from agent.sandbox.process import Outcome
+
+if TYPE_CHECKING:  # psutil takes a while to import, and most who ask read a journal
+    from agent.sandbox.process import Outcome
 
 
 def failure(attempt: Attempt) -> str | None:
@@ -49,7 +52,7 @@ def run_failure(run: Run) -> str | None:
     return None if is_scored else "it has no score on the holdout"  # whose text is not quoted
 
 
-def process_failure(process: Run | Outcome) -> str | None:
+def process_failure(process: "Run | Outcome") -> str | None:
     """Return how a process that trains or scores failed or was stopped; None if it finished."""
     lines = process.last_lines.strip().splitlines()
     match process.ending:

@@ -1,6 +1,5 @@
-"""Sum up a night: where it stands, what each source of ideas brought and cost, how often runs stopped early. Pure."""
+"""Sum up a night: where it stands, what each source of ideas brought and cost. Pure."""
 
-import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,6 @@ from agent.experiment import (
     Interval,
     Night,
     Noise,
-    Run,
     Status,
     source_name,
 )
@@ -132,28 +130,6 @@ class Scored:
 
 
 @dataclass(frozen=True, slots=True)
-class EarlyStops:
-    """Say how many runs were stopped early, and what that saved."""
-
-    stopped: int
-    runs: int  # all that count
-    saved_s: float  # of training
-    share: float  # of the training that there would have been
-
-    @classmethod
-    def of(cls, runs: Iterable[Run]) -> "EarlyStops | None":
-        """Compare the runs that were stopped with those that finished; None where there are not both."""
-        counted = [run for run in runs if not run.dawn and run.ending not in VOID]
-        whole_s = [run.wall_s for run in counted if run.ending is Ending.FINISHED]
-        stopped_s = [run.wall_s for run in counted if run.ending is Ending.HOPELESS]
-        if not stopped_s or not whole_s:
-            return None
-        typical_s = statistics.median(whole_s)
-        saved_s = sum(max(0.0, typical_s - wall_s) for wall_s in stopped_s)
-        return cls(len(stopped_s), len(counted), saved_s, saved_s / (saved_s + sum(run.wall_s for run in counted)))
-
-
-@dataclass(frozen=True, slots=True)
 class NightSummary:
     """Hold where a night stands. Kept, discarded and crashed count ideas; attempt 0 and dawn's questions are none."""
 
@@ -169,7 +145,7 @@ class NightSummary:
     best: Scored | None
     gain: Interval | None  # of best over baseline, by the night's own scores; luck chose it, so it flatters
     noise: Noise | None
-    stopped: EarlyStops | None  # runs that were ended early
+    stopped_early: int  # runs
     hours: Mapping[str, float]  # of training, scoring, asking for ideas, and other: dry runs, and runs made again
     usd: float | None  # what the ideas have cost
     most_usd: float | None  # the limit of that
@@ -195,7 +171,7 @@ def summary_of(record: Record) -> NightSummary:
         best=best,
         gain=gain_of(baseline, best, record.sigma_bpb),
         noise=record.noise,
-        stopped=EarlyStops.of(run for attempt in record.attempts for run in attempt.runs),
+        stopped_early=sum(run.ending is Ending.HOPELESS for attempt in record.attempts for run in attempt.runs),
         hours=_hours(record),
         usd=_sum(share.usd for share in sources),
         most_usd=record.night.terms.max_cost,

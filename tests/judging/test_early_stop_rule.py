@@ -100,4 +100,3 @@ def test_a_night_stops_what_is_hopeless_once_enough_runs_have_ended(tmp_path, ti
     assert bad.decision.reason.startswith("stopped early: its losses forecast a score of ")
     assert bad.decision.gain_bpb < -0.1  # what its curve forecast, for those who learn from scores
     assert (good.status, good.runs[0].ending) == (Status.KEEP, Ending.FINISHED)
-    assert f"1 of {LEAST_RUNS + 2} runs stopped early" in grounds.nightshift("status").stdout
