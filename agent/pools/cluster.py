@@ -179,6 +179,7 @@ class ClusterNode:
     gpus: int
     facts: Mapping[str, Any] | None = None  # of its device, once it was looked at
     refused: str | None = None  # why it is not used, without its name
+    is_met: bool = False  # the night has given it workers, or refused it
     rests_until: float = 0.0
     failures: int = 0  # in a row
 
@@ -314,10 +315,10 @@ class Cluster:
         """
         corpus = Path(here["data"])
         plain = [path.name for path in corpus.iterdir() if path.is_file() and not path.name.startswith(".")]
-        contents = {"fixed": files_in(folder, files), "corpora": files_in(corpus, plain)}
-        folders = {kind: f"{kind}/{_digest_of(files_of_kind)}" for kind, files_of_kind in contents.items()}
-        self._files = {folders[kind]: files_of_kind for kind, files_of_kind in contents.items()}
-        self.content = Content(folders["fixed"], folders["corpora"], terms.sandbox)
+        fixed_in, fixed = named_by_content("fixed", folder, files)
+        corpus_in, text = named_by_content("corpora", corpus, plain)
+        self._files = {fixed_in: fixed, corpus_in: text}
+        self.content = Content(fixed_in, corpus_in, terms.sandbox)
         self.cores_each, device = terms.cores_each, self._device(wanted)
         names = ("device_kind", "device", "cores", "memory_bytes", "settings")
         return {**here, **{name: device[name] for name in names}}
@@ -353,13 +354,11 @@ def on(node: ClusterNode) -> Any:
     return NodeAffinitySchedulingStrategy(node.id, soft=False)
 
 
-def files_in(folder: Path, names: Iterable[str]) -> Files:
-    return {name: (folder / name, digest(folder / name)) for name in sorted(names)}
-
-
-def _digest_of(files: Files) -> str:
-    """Return one checksum of names and contents together."""
-    return sha256(repr([(name, checksum) for name, (_, checksum) in files.items()]).encode()).hexdigest()[:32]
+def named_by_content(kind: str, folder: Path, names: Iterable[str]) -> tuple[str, Files]:
+    """Return the name of a folder for these files in a node's cache, by their names and contents, and the files."""
+    files = {name: (folder / name, digest(folder / name)) for name in sorted(names)}
+    checksums = [(name, checksum) for name, (_, checksum) in files.items()]
+    return f"{kind}/{sha256(repr(checksums).encode()).hexdigest()[:32]}", files
 
 
 # ---- which nodes take part -------------------------------------------------------------------------------------------
@@ -396,4 +395,4 @@ def sentence(error: Exception) -> str:
     from ray.exceptions import RayTaskError
 
     cause = error.cause if isinstance(error, RayTaskError) else error
-    return next(iter(str(cause).strip().splitlines()), "") or type(cause).__name__
+    return (str(cause).strip() or type(cause).__name__).splitlines()[0]

@@ -104,8 +104,8 @@ def _enough_sets(cores: Cores, each: int, workers: int) -> list[tuple[int, ...]]
     sets = sets_of_cores(cores, each)
     if len(sets) < workers:
         raise NightError(
-            f"--workers {workers} with {counted(each, 'core')} each: this machine lends {sum(map(len, cores))} threads "
-            f"of {counted(len(cores), 'core')}, room for {counted(len(sets), 'worker')}, and {SHARED}"
+            f"--workers {workers} with --cores-each {each}: this machine has room for {counted(len(sets), 'worker')}, "
+            f"as it lends {sum(map(len, cores))} threads of {counted(len(cores), 'core')}; {SHARED}"
         )
     return sets
 

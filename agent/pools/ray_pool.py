@@ -58,15 +58,12 @@ class RayPool(Pool):
         super().__init__(runner)
         self._cluster, self._most = cluster, most
         self._places: dict[str, _Place] = {}
-        self._met: set[str] = set()  # ids of the nodes that have got workers, or were refused
         self._weights: dict[tuple[int, int], Any] = {}  # attempt and seed → the reference to them in the object store
         self._news: list[str] = []
         self._watched_s = 0.0  # when the nodes were looked at last; 0: the night has not begun
         self._meet_nodes()
         if not self._places:
             raise MachineError("; ".join(self._news) or "no node of the Ray cluster has a free device")
-        if len(self._places) < most:
-            self._say(f"the cluster has {len(self._places)} of {most} workers; nodes that join later add theirs")
 
     # ---- for the driver ----
 
@@ -122,9 +119,9 @@ class RayPool(Pool):
         """Give the workers of new nodes work, unless their scores would not compare, or there are enough workers."""
         for node in self._cluster.nodes.values():
             room = self._most - len(self.workers)
-            if node.id in self._met or node.is_pending or room <= 0:
+            if node.is_met or node.is_pending or room <= 0:
                 continue
-            self._met.add(node.id)
+            node.is_met = True
             node.refused = node.refused or different(node, self._runner.night)
             if node.refused is None:
                 self._enter(node, room)

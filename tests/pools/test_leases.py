@@ -87,9 +87,9 @@ def test_workers_on_a_cpu_have_their_own_cores():
 def test_more_workers_than_devices_are_refused_with_the_most_that_is_possible():
     cores = cores_of_machine()
     threads = sum(map(len, cores))
-    with pytest.raises(NightError, match=f"room for {len(cores)} worker.*so their scores would not compare"):
+    with pytest.raises(NightError, match=f"room for {len(cores)} worker.*their scores would not compare"):
         leases_of_machine("cpu", len(cores) + 1, None)
-    with pytest.raises(NightError, match=f"^--workers 1 with {threads + 1} cores each: .*room for 0 workers"):
+    with pytest.raises(NightError, match=f"^--workers 1 with --cores-each {threads + 1}: .*room for 0 workers"):
         leases_of_machine("cpu", 1, threads + 1)
     with pytest.raises(NightError, match="a Mac has one GPU"):
         leases_of_machine("metal", 2, None)

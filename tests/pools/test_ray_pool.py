@@ -216,7 +216,7 @@ def test_where_all_nodes_have_left_no_worker_is_free_and_one_is_expected(make):
     pool.ended(0.0)
     assert (pool.workers, pool.free, pool.expects_workers) == ((), None, True)
     pool._watched_s = -1.0  # long ago
-    pool._cluster.nodes = {"other": replace(node, id="other")}  # it comes back
+    pool._cluster.nodes = {"other": replace(node, id="other", is_met=False)}  # it comes back
     pool.ended(0.0)
     assert pool.free == pool.workers[0]
     assert pool.news()[-2:] == ["node n1 has left the cluster", "node n1 has joined: EPYC"]
