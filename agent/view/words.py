@@ -228,5 +228,5 @@ def doubt_words(doubt: str) -> str:
     """Say what follows where attempt 0 hardly trains."""
     return (
         f"The baseline hardly trains ({doubt}), so its noise says little about that of other scripts, and σ is "
-        f"doubled: take a longer --budget-s or a smaller model."
+        f"doubled: longer runs or a smaller model tell more."
     )
