@@ -9,7 +9,6 @@ from agent.invocation import ABOVE, SCRIPT
 from agent.proposers.catalogue.catalogue import applied, may_apply
 from agent.proposers.catalogue.files import KnownIdea, read_idea
 from agent.script.dials import set_dials
-from agent.script.merge import merged
 
 SHIPPED = (ABOVE / SCRIPT).read_text()
 MLP = "        hidden = kernels.relu_squared(kernels.linear(normed, self.c_fc.weight))\n"
@@ -55,17 +54,6 @@ def test_dials_keep_their_values_but_for_those_that_the_idea_itself_turns(idea_o
     assert text == set_dials(SCALED, "cpu", {"EMBEDDING_LR": 1.2, "SCALAR_LR": 0.25})
 
 
-def test_two_ideas_at_one_place_go_together_and_each_is_undone_exactly(idea_of):
-    other = changed(
-        SHIPPED, (MLP, f"{MLP}        hidden = mx.minimum(hidden, HIGHEST)\n"), (RATE, f"{RATE}HIGHEST = 9.0\n")
-    )
-    both = applied(idea_of(other, slug="other"), SCALED, (SHIPPED,), "cpu")
-    assert both == changed(SCALED, ("MLP_SCALE\n", "MLP_SCALE\n        hidden = mx.minimum(hidden, HIGHEST)\n"),
-                           (SCALE, f"{SCALE}HIGHEST = 9.0\n"))  # fmt: skip
-    assert merged(both, SCALED, SHIPPED, "cpu") == other
-    assert merged(both, both, SCALED, "cpu") == SCALED
-
-
 def test_a_look_at_the_lines_of_a_patch_tells_nearly_always_whether_it_applies(idea_of):
     scaled = idea_of(SCALED)
     assert may_apply(scaled.patch, set_dials(SHIPPED, "cpu", {"EMBEDDING_LR": 0.3}))
@@ -89,16 +77,3 @@ LINE = SHIPPED[: SHIPPED.index(MLP)].count("\n") + 1
 def test_what_does_not_go_with_the_script_is_said(idea_of, edited, now, said):
     with pytest.raises(ScriptError, match=f"idea mine .*{said}"):
         applied(idea_of(edited), now, (SHIPPED,), "cpu")
-
-
-def test_a_script_by_others_takes_what_applies_and_the_rest_is_said_not_to(idea_of):
-    theirs = "import mlx.core as mx\n\nRATE = 1.0\n\n\ndef main(): ...\n\n\ndef load_model(path): ...\n"
-    mine = changed(theirs, ("RATE = 1.0\n", "RATE = 1.0\nDECAY = 0.1\n"))
-    below = changed(theirs, ("def main(): ...\n", "def main(): ...\n\n\ndef more(): ...\n"))
-    assert applied(idea_of(mine, before=theirs), below, (below,), "cpu") == changed(
-        below, ("1.0\n", "1.0\nDECAY = 0.1\n")
-    )
-    with pytest.raises(ScriptError, match=r"idea mine does not apply to this script; make"):
-        applied(idea_of(mine, before=theirs), "def main(): ...\ndef load_model(path): ...\n", (), "cpu")
-    with pytest.raises(ScriptError, match="idea mine does not go together with this script: line"):
-        applied(idea_of(SCALED), theirs, (), "cpu")

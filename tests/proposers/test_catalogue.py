@@ -114,20 +114,6 @@ def test_a_near_miss_gets_a_second_try_on_another_incumbent_and_no_third(folder)
         catalogue(folder).ideas(on_another(tried(1, "wider", Kind.WORSE, -0.01), near, replace(near, number=3)))
 
 
-@pytest.mark.parametrize(
-    "fate",
-    [
-        tried(1, "news", Kind.CRASHED),
-        tried(1, "news", Kind.QUARANTINED, 0.5, 0.99),
-        tried(1, "news", Kind.WORSE, -0.01, 0.01),
-        tried(1, "news", Kind.OVERTAKEN, 0.01, 0.99),  # the night merges it as it is
-    ],
-    ids=lambda fate: str(fate.kind),
-)
-def test_what_failed_or_was_clearly_worse_gets_none(folder, fate):
-    assert catalogue(folder).ideas(on_another(fate))[0].source == "catalogue: wider"
-
-
 # ---- what other nights measured --------------------------------------------------------------------------------------
 
 

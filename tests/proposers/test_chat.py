@@ -34,14 +34,6 @@ def test_garbage_is_no_idea(provider):
             assert model.asks[-1].failure
 
 
-def test_content_of_another_type_is_an_empty_answer():
-    body = {"choices": [{"delta": {"content": [7]}, "finish_reason": "stop"}], "usage": {"prompt_tokens": "many"}}
-    with Server(content(f"data: {json.dumps(body)}\n\n".encode())) as server:
-        model = Model(server)
-        assert "no SEARCH/REPLACE block" in model.refusal()
-    assert model.asks[0].tokens_in is None
-
-
 @PROVIDERS
 def test_a_stream_that_breaks_off_is_no_answer_and_one_without_an_end_is_capped(provider):
     with Server(breaks_off(EDIT), content(b" " * (REPLY_BYTES + 1))) as server:

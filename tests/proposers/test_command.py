@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.errors import MachineError, NightError, NoIdea
-from agent.experiment import Ask, Audit, Decision, Ending, Kind, Proposal, Run, Score, Status
+from agent.experiment import Ask, Decision, Ending, Kind, Proposal, Run, Status
 from agent.proposers.command import LOG_BYTES, billed, events_of, last_words, split
 from agent.proposers.prompts import facts_page
 from agent.proposers.source import Refusal
@@ -77,21 +77,6 @@ def test_the_clone_holds_what_was_promised_and_nothing_else(agent):
     assert (clone / "FACTS.md").read_text() == facts_page(briefing)
     assert (clone / "train_mlx.py").read_text() == better.proposal.script
     assert '- "half the step": "that was attempt 7 already"' in (clone / "TASK.md").read_text()
-
-
-def test_what_a_scorer_has_said_is_not_passed_on(agent):
-    leak = "the validation text begins with: Call me Ishmael"
-    failed = Run(0, Ending.FINISHED, 0, 300.0, None, "", Score(None, 1.0, f"scoring crashed: {leak}"))
-    audited = Run(0, Ending.FINISHED, 0, 1.0, None, "", Score(0.9, 1.0, None, Audit(256, 1, 1.0, 0.0, 1.0, leak)))
-    history = (
-        *(BASE, attempt(1, SCRIPT.replace("4", "5"), runs=(failed,), decision=Decision(Kind.CRASHED, leak))),
-        attempt(2, SCRIPT.replace("4", "6"), runs=(audited,), decision=Decision(Kind.FAILED_AUDIT, f"audit: {leak}")),
-    )
-    clone = agent.saw(brief(*history, broken=history[1]))
-    seen = "".join(path.read_text() for path in (*clone.rglob("*.*"), clone / ".git/logs/HEAD") if path.is_file())
-    assert "Ishmael" not in seen
-    assert "its scoring failed" in seen
-    assert "it failed the audit" in seen
 
 
 def test_a_broken_attempt_is_shown_to_be_mended_with_the_end_of_its_log(agent):

@@ -66,7 +66,6 @@ def test_a_title_over_a_plain_diff_is_enough(folder):
         ("Title: none\n", "holds no patch of one file; make it with"),
         (HEADER + PATCH + PATCH.replace("train_mlx", "prepare"), "holds no patch of one file"),
         (HEADER.replace("cuda 0.6", "0.6") + PATCH, "Gain '0.6' cannot be read; write percents as in"),
-        (HEADER.replace("cpu 10", f"cpu -{'9' * 400}") + PATCH, "Cost 'cpu -9999"),
         (HEADER.replace("Gain", "Gian") + PATCH, "gives 'Gian', which is no field of its header"),
         (HEADER.replace("Group: schedule", "Title: two") + PATCH, "gives 'Title', .* comes a second time"),
         (HEADER + PATCH + " " * 300_000, "has more bytes than the limit of 262,144; take data out"),
@@ -80,7 +79,7 @@ def test_a_damaged_file_is_skipped_with_its_name_and_the_remedy(folder, text, to
         raise AssertionError(fault)
 
 
-@pytest.mark.parametrize("name", ["\x1b[2J", "a\nSource: b", "\udcff", "x" * 200])
+@pytest.mark.parametrize("name", ["\x1b[2J", "a\nSource: b", "x" * 200])
 def test_an_idea_has_a_name_that_may_stand_in_commits_and_on_terminals(folder, name):
     (folder(whole=HEADER + PATCH) / f"{name}.patch").write_text(HEADER + PATCH)
     ideas, (fault,) = read_ideas(folder())

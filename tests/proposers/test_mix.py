@@ -8,7 +8,6 @@ from sources import Source, attempt, brief
 
 from agent.experiment import Ask, Attempt, Decision, Kind, Status
 from agent.proposers.mix import MOST_RESTED, in_turn, rests_until
-from agent.proposers.registry import SOURCES
 from agent.records.summary import earned
 
 FIRST = attempt(0, "you")
@@ -48,21 +47,6 @@ def test_what_costs_hours_of_training_or_asking_has_to_bring_more():
     history = [FIRST] + [attempt(n, "search" if n % 2 else "llm", 0.01) for n in range(1, 21)]
     slow = tuple(asked(number, "llm:large", wall_s=3000.0) for number in range(2, 21, 2))
     assert first_of(LLM, SEARCH, history=history, asks=slow)["search"] > 35
-
-
-@pytest.mark.parametrize("kept", [False, True], ids=["nothing is kept", "all of the catalogue's are kept"])
-def test_a_new_night_tries_catalogue_and_search_early_and_more_of_the_catalogue(kept):
-    assert {source.name: source.attempts_a_keep for source in SOURCES}["search"] == SEARCH.attempts_a_keep
-    count = Counter()
-    for seed in range(100):
-        history = [FIRST]
-        for number in range(1, 6):
-            name = in_turn([CATALOGUE, SEARCH], brief(history), seed, {})[0].name
-            history.append(attempt(number, name, 0.01 if kept and name == "catalogue" else 0.0))
-        names = [one.proposal.source for one in history[1:]]
-        assert set(names) == {"catalogue", "search"}
-        count.update(names)
-    assert count["catalogue"] > count["search"] > 100
 
 
 def test_a_source_is_not_to_blame_that_its_gains_were_overtaken():

@@ -2,17 +2,15 @@
 
 import dataclasses
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pytest
 from llm_servers import KEY, Handler, Request, Server, content, hangs, says, status
-from nights import Grounds, Quiet, scripted_context, unigram
+from nights import Grounds, make_repository, scripted_context, unigram
+from queued import put
 
-from agent.experiment import Ask, Attempt, Status, Terms
+from agent.experiment import Status, Terms
 from agent.night.limits import Limits
 from agent.night.loop import run_night
-from agent.proposers import queue
 from agent.proposers.llm import LLM
 from agent.proposers.llm.chat import Patience
 from agent.proposers.queue import Queue
@@ -56,62 +54,27 @@ BEHAVIOURS = [
 ]
 
 
-@dataclass(frozen=True)
-class Morning:
-    grounds: Grounds
-    attempts: tuple[Attempt, ...]
-    asks: tuple[Ask, ...]
-    server: Server
-    watcher: Quiet
-
-
-@pytest.fixture(scope="module")
-def morning(tmp_path_factory: pytest.TempPathFactory, tiny_data: object) -> Iterator[Morning]:
-    from nights import make_repository
-
-    grounds = Grounds(make_repository(tmp_path_factory.mktemp("mix") / "user", START))
-    with pytest.MonkeyPatch.context() as patch, Server(*BEHAVIOURS) as server:
-        patch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
-        patch.setenv("OPENAI_API_KEY", KEY)
-        with scripted_context(grounds.root, "t", []) as context:
-            script = context.place.script
-            queue.submit(
-                context.place.queue, START.replace("=0.5,", "=0.55,"), "a person's idea", script=script, now="now"
-            )
-            messages = Messages(context.journal.record_ask)
-            terms = Terms(llm=server.spec("openai"), price=(1.0, 2.0), max_cost=5.0)
-            llm = LLM(terms, messages, QUICK)
-            sources = [Queue(context.place.queue, context.place.nights), llm, Search("cpu", 0)]
-            limits = Limits(experiments=EXPERIMENTS)
-            night = dataclasses.replace(context, sources=sources, messages=messages, limits=limits)
-            run_night(night)
-            yield Morning(grounds, context.journal.attempts(), context.journal.asks(), server, context.watcher)  # type: ignore[arg-type]
-
-
-def test_the_night_runs_to_its_end_and_nothing_is_lost(morning):
-    assert len(morning.attempts) == 1 + EXPERIMENTS
-    assert all(one.settled and one.commit for one in morning.attempts)
-    assert len(morning.grounds.rows()) == 1 + EXPERIMENTS
-    assert morning.grounds.git("fsck", "--strict", "--no-dangling") == ""
-
-
-def test_every_way_to_fail_was_met_and_is_told(morning):
-    assert len(morning.server.requests) >= len(BEHAVIOURS)
-    failures = " | ".join(ask.failure for ask in morning.asks if ask.failure)
-    for words in ("prepare.py", "authorized_keys", "402", "OPENAI_API_KEY"):
-        assert words in failures
-    assert sum(ask.failure is not None for ask in morning.asks) >= 7
-
-
-def test_a_crash_went_back_to_the_model_in_quotes_and_was_mended(morning):
-    crash = next(one for one in morning.attempts if one.status is Status.CRASH)
-    mended = next(one for one in morning.attempts if one.proposal.repairs == crash.number)
-    assert crash.proposal.source == mended.proposal.source == "llm:toy"
-    told = [request.text.replace("\\", "") for request in morning.server.requests]
-    assert any(f'{INJECTION}"' in text for text in told)
-
-
-def test_the_key_is_nowhere(morning):
-    for path in morning.grounds.folder("t").rglob("*"):
+def test_whatever_a_server_answers_the_night_runs_to_its_end_and_tells_it(tmp_path, tiny_data, monkeypatch):
+    grounds = Grounds(make_repository(tmp_path / "user", START))
+    monkeypatch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    with Server(*BEHAVIOURS) as server, scripted_context(grounds.root, "t", []) as context:
+        place, messages = context.place, Messages(context.journal.record_ask)
+        put(place.queue, START.replace("=0.5,", "=0.55,"), "a person's idea", place.script)
+        llm = LLM(Terms(llm=server.spec("openai"), price=(1.0, 2.0), max_cost=5.0), messages, QUICK)
+        sources = [Queue(place.queue, place.nights), llm, Search("cpu", 0)]
+        limits = Limits(experiments=EXPERIMENTS)
+        run_night(dataclasses.replace(context, sources=sources, messages=messages, limits=limits))
+        attempts, asks = context.journal.attempts(), context.journal.asks()
+    assert [bool(attempt.settled and attempt.commit) for attempt in attempts] == [True] * (1 + EXPERIMENTS)
+    assert len(grounds.rows()) == 1 + EXPERIMENTS
+    assert len(server.requests) >= len(BEHAVIOURS)
+    failures = " | ".join(ask.failure for ask in asks if ask.failure)
+    assert all(words in failures for words in ("prepare.py", "authorized_keys", "402", "OPENAI_API_KEY"))
+    crash = next(attempt for attempt in attempts if attempt.status is Status.CRASH)
+    repair = next(attempt for attempt in attempts if attempt.proposal.repairs == crash.number)
+    assert crash.proposal.source == repair.proposal.source == "llm:toy"
+    assert any(f'{INJECTION}"' in request.text.replace("\\", "") for request in server.requests)
+    for path in grounds.folder("t").rglob("*"):
         assert not path.is_file() or KEY.encode() not in path.read_bytes(), path
-    assert KEY not in morning.grounds.git("log", "--all", "--format=%B")
+    assert KEY not in grounds.git("log", "--all", "--format=%B")

@@ -110,7 +110,9 @@ def test_a_failure_is_told_by_the_records_and_the_last_line_of_a_log():
 def test_what_a_process_said_that_saw_the_validation_text_is_never_told(score):
     run = Run(0, Ending.FINISHED, 0, 31.0, None, "done", score)
     failed = replace(crashed(6, "", decision=Decision(Kind.CRASHED, f"scoring crashed: {SECRET}")), runs=(run,))
-    for text in (question(told(failed)), question(told(failed), failed)):
+    broken = replace(told(failed), broken=failed)
+    task = written("agent", script="train_mlx.py", briefing=broken, minutes=10) + facts_page(broken)
+    for text in (question(told(failed)), question(told(failed), failed), task):
         assert "Ishmael" not in text
         assert "its scoring failed" in text or "it failed the audit" in text
 

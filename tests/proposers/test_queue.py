@@ -168,16 +168,6 @@ def test_an_entry_of_a_night_whose_journal_is_gone_is_not_lost(folder, queue):
     assert queue.ideas(elsewhere)[0] == proposal
 
 
-def test_what_somebody_else_has_tried_meanwhile_is_refused(folder, queue):
-    put(folder, SCRIPT.replace("4", "5"))
-    history = [tried(0, SCRIPT, "you", Status.KEEP), tried(1, SCRIPT.replace("4", "5") + "# the same\n", "llm")]
-    with pytest.raises(NoIdea):
-        queue.ideas(Briefing(NIGHT, history, history[0]))
-    assert aside(folder, "refused") == {
-        "0001": "queue: 0001 proposed the script of attempt 1 again; it has to be a new one"
-    }
-
-
 def test_links_pipes_and_other_names_are_left_alone(tmp_path, folder, queue):
     put(folder, SCRIPT.replace("4", "5")).rename(tmp_path / "elsewhere.patch")
     (folder / "0001.patch").symlink_to(tmp_path / "elsewhere.patch")
@@ -195,7 +185,6 @@ def test_links_pipes_and_other_names_are_left_alone(tmp_path, folder, queue):
     "content",
     [
         "",
-        "Title: it has no text\n",
         SCRIPT,
         f"Title: a tag that is none\nNight: ../../x\n\n{SCRIPT}",
         f"Title: half a quote\nOptions: --llm 'a\n\n{SCRIPT}",
@@ -210,7 +199,7 @@ def test_files_that_are_no_entries_are_put_aside(folder, queue, content):
     assert "put it there with: nightshift try --queue" in aside(folder, "refused")["0001"]
 
 
-@pytest.mark.parametrize("basis", ["9", "9" * 9, "9" * 5000])
+@pytest.mark.parametrize("basis", ["9", "9" * 5000])
 def test_a_basis_that_the_night_does_not_have_does_not_hold_the_queue_up(folder, queue, basis):
     folder.mkdir(parents=True)
     edit = SCRIPT.replace("DEPTH = 4", "DEPTH = 5")
