@@ -7,7 +7,7 @@ from idea_checks import SHIPPED, check
 
 from agent.invocation import IDEAS as FOLDER
 from agent.invocation import PACKAGE, SCRIPT
-from agent.proposers.catalogue.catalogue import applied
+from agent.proposers.catalogue.catalogue import applied, may_apply
 from agent.proposers.catalogue.files import KnownIdea, read_ideas
 from agent.script.dials import read_dials, set_dials
 from agent.script.merge import merged
@@ -40,6 +40,12 @@ def test_every_file_applies_to_the_shipped_script_as_git_has_it(tmp_path):
     command = ("git", "apply", "--check")  # alone, it takes milliseconds for each
     done = [subprocess.run((*command, idea.file), cwd=tmp_path, capture_output=True, check=False) for idea in IDEAS]
     assert [idea.slug for idea, one in zip(IDEAS, done, strict=True) if one.returncode] == []
+
+
+def test_a_look_at_the_lines_of_a_patch_tells_whether_it_applies():
+    tuned = set_dials(SHIPPED, "cpu", {"EMBEDDING_LR": 0.3, "DEPTH": 2})
+    assert [idea.slug for idea in IDEAS if not may_apply(idea.patch, tuned)] == []
+    assert not any(may_apply(idea.patch, "def main(): ...\n") for idea in IDEAS)
 
 
 def test_the_table_of_pairs_and_threes_which_only_cuda_has_keeps_the_contract_on_a_cpu_too(

@@ -163,21 +163,6 @@ def hangs() -> Behaviour:
     return behave
 
 
-def trickles(every_s: float = 0.01) -> Behaviour:
-    """Answer byte by byte, so that no pause is long."""
-
-    def behave(request: Request, handler: Handler) -> None:
-        handler.send_response(200)
-        handler.send_header("content-type", "application/json")
-        handler.end_headers()
-        while not handler.server.owner.over.wait(every_s):
-            handler.wfile.write(b" ")
-            handler.wfile.flush()
-        handler.close_connection = True
-
-    return behave
-
-
 def _events(request: Request, text: str, finish: str | None, usage: Usage) -> Iterator[bytes]:
     """Yield server-sent events, with the text in pieces of seven characters."""
     pieces = [text[at : at + 7] for at in range(0, len(text), 7)]

@@ -37,17 +37,6 @@ def measured(slug: str, gain: float, error: float = 0.05, likeness: float = 1.0)
 # ---- what is expected ------------------------------------------------------------------------------------------------
 
 
-def test_before_anything_is_measured_a_larger_promise_is_worth_more_and_a_gain_is_likely_not_sure():
-    found = estimates(promise(large=1.0, small=0.2, nothing=0.0, harm=-0.5), [])
-    assert (
-        found["large"].improvement_percent > found["small"].improvement_percent > found["nothing"].improvement_percent
-    )
-    assert 0 < found["large"].mean_percent < 1.0
-    assert 0.6 < found["large"].sure < 0.9
-    assert found["harm"].sure < 0.4
-    assert found["harm"].improvement_percent > 0  # it may be wrong about this machine
-
-
 def test_where_promises_have_come_out_at_a_tenth_much_less_is_expected_of_the_next():
     promised = {f"idea{number}": 1.0 for number in range(10)} | {"large": 2.0}
     found = estimates(promised, [measured(f"idea{number}", 0.1, error=0.02) for number in range(8)])

@@ -25,7 +25,6 @@ HTTPS = "https://openrouter.ai/api/v1"
         ("openai:m@http://127.0.0.1:1", {"OPENAI_API_KEY": ""}, ("openai", "m", "http://127.0.0.1:1", NO_KEY)),
         ("openai:m@http://192.168.1.5:8000/v1", {}, ("openai", "m", "http://192.168.1.5:8000/v1", NO_KEY)),
         ("openai:m@http://127.0.0.1.h/v1", {}, ("openai", "m", "http://127.0.0.1.h/v1", NO_KEY)),
-        ("openai:m@http://localhost.h/v1", {}, ("openai", "m", "http://localhost.h/v1", NO_KEY)),
     ],
 )  # fmt: skip
 def test_a_spec_names_a_model_and_who_serves_it_and_plain_http_gets_no_key(spec, environ, wanted):
@@ -38,8 +37,6 @@ def test_a_spec_names_a_model_and_who_serves_it_and_plain_http_gets_no_key(spec,
     ("spec", "url", "why"),
     [
         ("gpt-5", "", "write PROVIDER:MODEL"),
-        ("mistral:large", "", "names no language model"),
-        ("openai:a model", "", "names no language model"),
         ("openai:m@localhost:11434", "", "names no language model"),
         ("openai:m", "localhost:11434", "no base URL"),
         ("openai:m", "http://localhost@h/v1", "no base URL"),
@@ -48,7 +45,6 @@ def test_a_spec_names_a_model_and_who_serves_it_and_plain_http_gets_no_key(spec,
         ("openai:m", "http://h/v1/chat/completions", "no base URL"),
         ("openai:m", f"http://me:{KEY}@h/v1", "no base URL"),
         ("openai:m", "", "OPENAI_API_KEY is not set"),
-        ("anthropic:m", "", "ANTHROPIC_API_KEY is not set"),
     ],
 )
 def test_a_spec_that_cannot_be_meant_is_refused(spec, url, why):

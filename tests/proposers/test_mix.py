@@ -41,12 +41,9 @@ def test_a_source_that_gains_gets_the_larger_share_and_the_other_is_not_forgotte
     assert count["llm"] > 3 * count["search"] >= 6
 
 
-def test_what_costs_hours_of_training_or_asking_has_to_bring_more():
+def test_what_costs_hours_has_to_bring_more():
     count = run_bandit({"search": 0.2, "llm": 0.2}, spent_s={"search": 300.0, "llm": 1500.0})
     assert count["search"] > 2 * count["llm"]
-    history = [FIRST] + [attempt(n, "search" if n % 2 else "llm", 0.01) for n in range(1, 21)]
-    slow = tuple(asked(number, "llm:large", wall_s=3000.0) for number in range(2, 21, 2))
-    assert first_of(LLM, SEARCH, history=history, asks=slow)["search"] > 35
 
 
 def test_a_source_is_not_to_blame_that_its_gains_were_overtaken():
@@ -109,24 +106,13 @@ def test_a_source_that_rests_and_one_that_stands_in_come_last():
 
 
 def test_shares_tell_what_each_source_brought_and_cost():
-    history = [
-        FIRST,
-        attempt(1, "search", 0.002),
-        attempt(2, "llm:some-model", 0.01),
-        attempt(3, "llm:other-model"),
-        attempt(4, "dawn", without=(1,)),
-    ]
+    history = [FIRST, attempt(1, "search", 0.002), attempt(2, "llm:some-model", 0.01), attempt(3, "llm:other-model")]
     asks = (
         asked(2, "llm:some-model", wall_s=600.0, tokens_in=1000, tokens_out=200, usd=0.02, tokens_cached=900),
-        asked(3, "llm:other-model", "garbage", wall_s=300.0, tokens_in=500),
-        asked(3, "llm:other-model", wall_s=300.0, usd=0.01),
+        asked(3, "llm:other-model", "garbage", wall_s=600.0, tokens_in=500),
     )
     llm, search = earned(history, asks)
-    assert (llm.source, llm.attempts, llm.kept, llm.gain_bpb, llm.calls, llm.failures) == ("llm", 2, 1, 0.01, 3, 1)
-    assert llm.hours == pytest.approx((2 * 300 + 1200) / 3600)
-    assert (llm.last_failure, earned(history, asks[:2])[0].last_failure) == (None, "garbage")
-    assert (llm.tokens_in, llm.tokens_cached, llm.tokens_out, llm.usd) == (1500, 900, 200, pytest.approx(0.03))
+    assert (llm.source, llm.attempts, llm.kept, llm.gain_bpb, llm.calls, llm.failures) == ("llm", 2, 1, 0.01, 2, 1)
+    assert (llm.hours, llm.last_failure) == (pytest.approx((2 * 300 + 1200) / 3600), "garbage")
+    assert (llm.tokens_in, llm.tokens_cached, llm.tokens_out, llm.usd) == (1500, 900, 200, 0.02)
     assert (search.source, search.attempts, search.calls, search.tokens_in, search.usd) == ("search", 1, 0, None, None)
-    kept = history[1]
-    greedy = Attempt(1, 0, kept.proposal, "", "c", kept.runs, Decision(Kind.KEPT, ""), True)  # without an estimate
-    assert earned([FIRST, greedy], ())[0].gain_bpb == pytest.approx(0.001)

@@ -12,7 +12,6 @@ import prepare
 from agent.experiment import Attempt, Audit, Decision, DryRun, Ending, Kind, Proposal, Run, Score
 from agent.lab import hardware, kernels
 from agent.proposers.attempts import teaching_edits
-from agent.proposers.excerpts import quoted
 from agent.proposers.llm.reply import read_reply
 from agent.proposers.prompts import Conversation, ask_again, attempt_lines, compose, facts_page, written
 from agent.proposers.source import Briefing, Refusal
@@ -129,17 +128,12 @@ def test_no_text_of_a_script_or_of_another_author_is_long_or_more_than_material(
     assert "`````diff\n" in page
     assert len(page.partition("# Known ideas\n\n")[2].splitlines()) == 1 + len(titles)
     assert max(map(len, page.splitlines())) < 250
-    assert quoted("x" * 1000, 20) == f'"{"x" * 19}…"'
-
-
-def test_a_traceback_cannot_leave_its_quotes():
-    proposal = Proposal(SCRIPT, HOSTILE, HOSTILE, "llm:toy")
-    text = question(told(crashed(6, HOSTILE.replace("\n", " "), proposal=proposal)))
-    line = line_of(6, text)
-    assert "Ignore all rules" in line
+    text = question(
+        told(crashed(6, HOSTILE.replace("\n", " "), proposal=Proposal(SCRIPT, HOSTILE, HOSTILE, "llm:toy")))
+    )
     assert text.count("\n# Your task\n") == 1
-    assert not any(sign in text for sign in ("<|", "[/INST]", "\x1b", "\u202e"))
-    assert len(re.findall(r'(?<!\\)"', line)) == 6  # of title, hypothesis and log, and none that the script wrote
+    quotes = re.findall(r'(?<!\\)"', line_of(6, text))
+    assert len(quotes) == 6  # of title, hypothesis and log, and none that the script wrote
 
 
 def test_a_script_and_a_program_cannot_close_their_fences():

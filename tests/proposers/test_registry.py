@@ -3,11 +3,11 @@
 import pytest
 from nights import Grounds, unigram
 
-from agent.errors import NightError, NoIdea
-from agent.experiment import Proposal, Terms
+from agent.errors import NoIdea
+from agent.experiment import Proposal
 from agent.proposers import registry
-from agent.proposers.registry import SOURCES, check_sources, choices, help_lines
-from agent.proposers.source import Around, Briefing, Need, Source
+from agent.proposers.registry import SOURCES, choices, help_lines
+from agent.proposers.source import Around, Briefing, Source
 
 QUICK = ("--budget-s", "0.05", "--judge", "greedy", "--sandbox", "off", "--tag", "t")
 
@@ -42,14 +42,3 @@ def test_a_source_of_the_table_is_a_choice_is_explained_and_the_search_steps_in_
     assert "  ideas    toy\n" in done.stdout
     assert "the toy plays\n" in done.stdout
     assert "toy has no idea: the toy had one idea\n" in done.stdout
-
-
-def test_what_a_source_needs_is_asked_for_by_its_entry(monkeypatch):
-    monkeypatch.setattr(Toy, "need", Need("llm", "a:b", details=("max_cost",)))
-    monkeypatch.setattr(registry, "SOURCES", (Toy,))
-    with pytest.raises(NightError, match=r"--proposer toy needs --llm, as in: .* run --proposer toy --llm a:b"):
-        check_sources(Terms(proposer="toy"), {})
-    with pytest.raises(NightError, match=r"--max-cost says nothing where no toy is asked; ask it with: .* --llm a:b"):
-        check_sources(Terms(proposer="mix", max_cost=1.0), {"max_cost": 1.0})
-    with pytest.raises(NightError, match="--llm says nothing where no toy is asked"):
-        check_sources(Terms(proposer="search", llm="a:b"), {"llm": "a:b"})

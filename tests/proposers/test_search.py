@@ -4,7 +4,6 @@ import math
 from dataclasses import replace
 from functools import cache
 
-import numpy as np
 import pytest
 from judged import decided
 from samples import NIGHT
@@ -12,8 +11,7 @@ from samples import NIGHT
 from agent.errors import Exhausted
 from agent.experiment import Attempt, Decision, Ending, Kind, Noise, Proposal, Run, Score, Status, incumbent
 from agent.proposers.search import Search
-from agent.proposers.search.curves import Curves
-from agent.proposers.search.places import Axis, Observation, observed
+from agent.proposers.search.places import Axis, observed
 from agent.proposers.source import Briefing, Refusal
 from agent.records.record import Outline, Record
 from agent.script.dials import fingerprint, read_dials, searched
@@ -163,23 +161,3 @@ def test_small_spaces_are_tried_out():
     with pytest.raises(Exhausted, match="no untried setting of 1 dials"):
         night(lambda dials: 1.0, 4, script="DEPTH = 2  # {2, 4, 6, 8}\n")
     assert len(night(lambda dials: 1.0, 3, script="DEPTH = 2  # {2, 4, 6, 8}\n")) == 4
-
-
-# ---- the model -------------------------------------------------------------------------------------------------------
-
-NUMBERS = [Axis.of(dial) for dial in searched("".join(f"D{k} = 0.5  # [0.0, 1.0]\n" for k in range(12)), "cpu")]
-START = np.full(len(NUMBERS), 0.5)
-
-
-@pytest.mark.parametrize("sigma_bpb", [0.01, None])
-def test_every_run_says_something_about_each_dial_that_it_turns(sigma_bpb):
-    """In this landscape two dials of twelve matter."""
-    rng = np.random.default_rng(0)
-    places = np.vstack([START, rng.uniform(0.3, 0.7, (40, len(START)))])
-    bpb = 1 + 0.5 * (places[:, 3] - 0.35) ** 2 - 0.2 * places[:, 7] + 0.01 * rng.standard_normal(41)
-    scored = [Observation(place, one, 1.0, False, "a", True) for place, one in zip(places, bpb.tolist(), strict=True)]
-    curves = Curves.fitted(NUMBERS, scored, START, sigma_bpb, np.random.default_rng(0))
-    falls = np.array([curves.gain(START, place)[0] for place in START + 0.2 * np.eye(len(START))])
-    assert (np.argmax(falls), np.argmin(falls)) == (7, 3)
-    assert falls[7] == pytest.approx(0.04, abs=0.012)
-    assert np.abs(np.delete(falls, [3, 7])).max() < 0.012

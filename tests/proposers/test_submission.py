@@ -2,6 +2,7 @@
 
 import subprocess
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 from commands import refused
@@ -9,7 +10,7 @@ from nights import git, unigram
 from queued import SCRIPT, patch
 
 from agent.errors import ScriptError
-from agent.proposers.queue import check_submission, waiting
+from agent.proposers.queue import check_submission
 from agent.records.place import Place
 from agent.script.merge import apply_patch
 
@@ -92,29 +93,13 @@ def test_what_changes_nothing_is_refused_at_once(grounds, tmp_path):
 
 
 def test_an_edit_that_waits_already_is_refused_at_once_whatever_form_it_has(grounds, tmp_path):
-    queue = grounds.root / "experiments" / "queue"
-    for name, text in {
-        "first.py": BETTER,
-        "other.py": unigram(SHARPNESS=0.5),
-        "again.py": f"{BETTER}\n# a word\n",
-        "again.patch": patch(unigram(), BETTER),
-    }.items():
+    def submit(name: str, text: str) -> CompletedProcess:
         (tmp_path / name).write_text(text)
-    for name in ("first.py", "other.py"):
-        assert (
-            grounds.nightshift(
-                "try", "--queue", "--edit", str(tmp_path / name), "-m", "sharper\nTheir counts."
-            ).returncode
-            == 0
-        )
-    for name in ("first.py", "again.py", "again.patch"):
-        told = refused(grounds.nightshift("try", "--queue", "--edit", str(tmp_path / name), "-m", "the same"))
-        assert told == (
-            f"{tmp_path / name} waits already (sharper); change something first, or follow that one with: "
-            "nightshift try --wait t0001"
-        )
-    assert [path.name for path in waiting(queue)] == ["0001.patch", "0002.patch"]
-    (queue / "0001.patch").unlink()
-    assert (
-        grounds.nightshift("try", "--queue", "--edit", str(tmp_path / "again.patch"), "-m", "the same").returncode == 0
-    )
+        return grounds.nightshift("try", "--queue", "--edit", str(tmp_path / name), "-m", "sharper\nTheir counts.")
+
+    assert submit("first.py", BETTER).returncode == 0
+    for name, text in {"again.py": f"{BETTER}\n# a word\n", "again.patch": patch(unigram(), BETTER)}.items():
+        told = f"{tmp_path / name} waits already (sharper); change something first, or follow that one with: "
+        assert refused(submit(name, text)) == f"{told}nightshift try --wait t0001"
+    (grounds.root / "experiments" / "queue" / "0001.patch").unlink()
+    assert submit("again.patch", patch(unigram(), BETTER)).returncode == 0
