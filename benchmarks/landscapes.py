@@ -28,7 +28,7 @@ import random
 import statistics
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -160,25 +160,16 @@ class Scripts:
         ending, code = (Ending.FINISHED, 0) if score else (Ending.CRASHED, 1)
         return replace(attempt, runs=(*attempt.runs, Run(len(attempt.runs), ending, code, 1.0, None, "", score)))
 
-    def outcome(self, history: History) -> Outcome:
+    def outcome(self, history: History) -> dict[str, float]:
+        """Return how a night stands: in sigma the champion's true gain and that of the best place that was tried."""
         champion, start = incumbent(history), self.land.loss(START)
         losses = [self.land.loss(place_of(attempt.proposal.script)) for attempt in history if attempt.scores_bpb]
-        return Outcome(
-            start - self.land.loss(place_of(champion.proposal.script)) if champion else 0.0,
-            start - min(losses, default=start),
-            sum(attempt.status is Status.CRASH for attempt in history),
-            sum(bool(attempt.runs) for attempt in history),
-        )
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a night stands."""
-
-    gain: float  # sigma, the champion's true one
-    tried: float  # sigma, of the best place that was tried
-    crashes: int
-    attempts: int
+        return {
+            "gain": start - self.land.loss(place_of(champion.proposal.script)) if champion else 0.0,
+            "tried": start - min(losses, default=start),
+            "crashes": sum(attempt.status is Status.CRASH for attempt in history),
+            "attempts": sum(bool(attempt.runs) for attempt in history),
+        }
 
 
 # ---- who proposes ----------------------------------------------------------------------------------------------------
@@ -199,7 +190,7 @@ def turned_at_random(seed: int) -> Propose:
     return propose
 
 
-def by_optuna(make_sampler: Callable[[int], Any]) -> Callable[[int], Propose]:
+def by_optuna(sampler: str, **options: object) -> Callable[[int], Propose]:
     """Ask one study of Optuna, which is told each score as it comes; a crash counts as a sigma worse than the worst."""
 
     def make(seed: int) -> Propose:
@@ -207,7 +198,8 @@ def by_optuna(make_sampler: Callable[[int], Any]) -> Callable[[int], Propose]:
 
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         axes: dict[str, Any] = {name: optuna.distributions.FloatDistribution(0, 1) for name in NAMES}
-        study, asked = optuna.create_study(sampler=make_sampler(seed)), list[Any]()
+        study = optuna.create_study(sampler=getattr(optuna.samplers, sampler)(seed=seed, **options))
+        asked: list[Any] = []
 
         def propose(briefing: Briefing) -> Proposal:
             scores = [attempt.val_bpb for attempt in briefing.history]
@@ -226,50 +218,35 @@ def by_optuna(make_sampler: Callable[[int], Any]) -> Callable[[int], Propose]:
     return make
 
 
-def tpe(seed: int) -> Any:
-    import optuna
-
-    return optuna.samplers.TPESampler(seed=seed, multivariate=True, n_startup_trials=8)
-
-
-def cma(seed: int) -> Any:
-    import optuna
-
-    start = dict(zip(NAMES, START.tolist(), strict=True))
-    return optuna.samplers.CmaEsSampler(x0=start, sigma0=0.125, seed=seed, popsize=8, use_separable_cma=True)
-
-
+FROM_START = {"x0": dict(zip(NAMES, START.tolist(), strict=True)), "sigma0": 0.125}
 ARMS: dict[str, Callable[[int], Propose]] = {
     "search": lambda seed: lambda briefing: Search(KIND, seed).ideas(briefing)[0],
     "random": turned_at_random,
-    "tpe": by_optuna(tpe),
-    "cma": by_optuna(cma),
+    "tpe": by_optuna("TPESampler", multivariate=True, n_startup_trials=8),
+    "cma": by_optuna("CmaEsSampler", **FROM_START, popsize=8, use_separable_cma=True),
 }
 
 
 # ---- many nights -----------------------------------------------------------------------------------------------------
 
 
-def night_of(source: Propose, kind: str, seed: int, judge: str, runs: int) -> tuple[Night, Scripts]:
-    """Return a night that is to be simulated, and its world.
+Outcomes = dict[int, dict[str, float]]  # of one night, by number of runs
+
+
+def outcomes(arm: str, kind: str, seed: int, judge: str, marks: tuple[int, ...]) -> Outcomes:
+    """Return number of runs → what a night has come to then.
 
     The greedy judge repeats no run that would tell sigma, so its proposer is told.
     """
-    sigma = Noise(SIGMA_BPB, 5, 2.8 * SIGMA_BPB)
-    world = Scripts(kind, seed, source, (lambda history: sigma) if judge == "greedy" else noise_of)
-    return Night(world, choose_judge(judge), runs), world
-
-
-def outcomes(arm: str, kind: str, seed: int, judge: str, marks: tuple[int, ...]) -> dict[int, Outcome]:
-    """Return number of runs → what the night has come to then."""
-    night, world = night_of(ARMS[arm](seed), kind, seed, judge, max(marks))
-    noted: dict[int, Outcome] = {}
+    told = Noise(SIGMA_BPB, 5, 2.8 * SIGMA_BPB)
+    world = Scripts(kind, seed, ARMS[arm](seed), (lambda history: told) if judge == "greedy" else noise_of)
+    noted: Outcomes = {}
 
     def look(night: Night) -> None:
         if night.ended in marks:
             noted[night.ended] = world.outcome(night.history)
 
-    night.simulate(look)
+    Night(world, choose_judge(judge), max(marks)).simulate(look)
     return noted
 
 
@@ -279,7 +256,7 @@ def compare(args: argparse.Namespace, folder: object) -> measure.Flat:
     for arm in args.arms:
         measure.say(f"{arm}: nights of each kind: {args.nights}")
         jobs = [(arm, kind, seed, args.judge, marks) for kind in args.kinds for seed in seeds]
-        ends: dict[str, list[dict[int, Outcome]]] = {kind: [] for kind in args.kinds}
+        ends: dict[str, list[Outcomes]] = {kind: [] for kind in args.kinds}
         for job, end in zip(jobs, measure.in_parallel(args.processes, outcomes, jobs), strict=True):
             ends[job[1]].append(end)
         for runs in marks:
@@ -287,21 +264,25 @@ def compare(args: argparse.Namespace, folder: object) -> measure.Flat:
     return flat
 
 
-def summed_up(arm: str, runs: int, nights: dict[str, list[Outcome]]) -> measure.Flat:
+def summed_up(arm: str, runs: int, nights: dict[str, list[dict[str, float]]]) -> measure.Flat:
     """Return the figures of one arm after so many runs, over the kinds."""
-    gains = {kind: [night.gain for night in each] for kind, each in nights.items()}
+    gains = {kind: [night["gain"] for night in each] for kind, each in nights.items()}
     errors = {kind: measure.standard_error(each) for kind, each in gains.items()}
     known = [error / GAINS[kind] for kind, error in errors.items() if error is not None]
 
-    def mean(of: Callable[[str, Outcome], float]) -> float:
-        return statistics.fmean(statistics.fmean(of(kind, night) for night in each) for kind, each in nights.items())
+    def mean(name: str, *, shared: bool = False) -> float:
+        of_kinds = (
+            statistics.fmean(night[name] / (GAINS[kind] if shared else 1) for night in each)
+            for kind, each in nights.items()
+        )
+        return statistics.fmean(of_kinds)
 
     flat: measure.Flat = {
-        f"{arm}_{runs}_share": mean(lambda kind, night: night.gain / GAINS[kind]),
+        f"{arm}_{runs}_share": mean("gain", shared=True),
         f"{arm}_{runs}_share_stderr": math.hypot(*known) / len(errors) if known else None,
-        f"{arm}_{runs}_tried": mean(lambda kind, night: night.tried / GAINS[kind]),
-        f"{arm}_{runs}_crashes": mean(lambda kind, night: night.crashes),
-        f"{arm}_{runs}_attempts": mean(lambda kind, night: night.attempts),
+        f"{arm}_{runs}_tried": mean("tried", shared=True),
+        f"{arm}_{runs}_crashes": mean("crashes"),
+        f"{arm}_{runs}_attempts": mean("attempts"),
     }
     for kind, each in gains.items():
         flat |= {f"{arm}_{kind}_{runs}_gain": statistics.fmean(each), f"{arm}_{kind}_{runs}_stderr": errors[kind]}

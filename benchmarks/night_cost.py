@@ -87,13 +87,14 @@ def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
 
 
 def costs(samples: dict[str, list[Sample]]) -> measure.Flat:
-    flat: dict[str, float] = {}
-    for name, each in samples.items():
-        for key in ("tokens_s", "lay_out_s", "score_s", "audit_s"):
-            flat[f"{name}_{key}"] = statistics.median(one[key] for one in each)
+    flat = {
+        f"{name}_{key}": statistics.median(run[key] for run in runs)
+        for name, runs in samples.items()
+        for key in ("tokens_s", "lay_out_s", "score_s", "audit_s")
+    }
     pairs = zip(samples["box"], samples["open"], strict=True)
     flat["training_slower"] = statistics.median(out["tokens_s"] / boxed["tokens_s"] - 1 for boxed, out in pairs)
-    flat["worst_nats"] = max(one["worst_nats"] for each in samples.values() for one in each)
+    flat["worst_nats"] = max(run["worst_nats"] for runs in samples.values() for run in runs)
     each_s = EXPERIMENT_S * max(0.0, flat["training_slower"]) + flat["box_lay_out_s"] + flat["box_score_s"]
     flat["share_of_each"] = each_s / EXPERIMENT_S
     flat["share_of_kept"] = (each_s + flat["box_audit_s"]) / EXPERIMENT_S

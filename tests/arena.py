@@ -456,7 +456,7 @@ def try_all(here: World, scripts: Sequence[Script], box: Box, told: Told) -> lis
         context = undo.enter_context(
             scripted_context(here.repo, TAG, [], sandbox=box, budget_s=BUDGET_S, plausible_gain=PLAUSIBLE_GAIN)
         )
-        runner = dataclasses.replace(context.runner, resource_limits=LIMITS, allowance_s=None)
+        runner = dataclasses.replace(context.runner, resource_limits=LIMITS)
         own = {"runner": runner, "sources": [InTurn(here, scripts)], "judge": Fair(scripts), "watcher": observer}
         night.run_night(dataclasses.replace(context, **own))
     return observer.trials
