@@ -135,16 +135,6 @@ def test_a_hostile_title_is_text(place, title):
     assert "#1 · " in terminal.text()
 
 
-def test_earlier_verdicts_are_shown_to_who_begins_to_follow_and_not_to_who_goes_on(tmp_path):
-    place = record_nights(tmp_path / "repository", t=("one", "two", "three"))
-    for is_own, numbers in ((True, []), (False, ["#1", "#2", "#3"])):
-        terminal, console = on_terminal(140)
-        screen = screen_of(place, console, is_own=is_own)
-        screen.look()
-        screen.close()
-        assert [line.split()[0] for line in terminal.lines()] == numbers
-
-
 def test_a_wish_to_stop_is_acknowledged_once(place):
     for now, sentence in ((False, "ends after what runs now; Ctrl-C again ends it at once"), (True, "ends now; what")):
         terminal, console = on_terminal(140)

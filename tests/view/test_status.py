@@ -98,10 +98,3 @@ def test_status_for_programs_starts_without_numpy_rich_and_the_other_commands(pl
     assert "agent.records.summary" in imported
     slow = {"git", "numpy", "scipy", "rich", "psutil", "agent.cli.run", "agent.night.loop", "agent.view.terminal"}
     assert imported & slow == set()
-
-
-def test_status_without_a_night_is_refused_in_one_sentence_also_for_programs(tmp_path):
-    grounds = Grounds(make_repository(tmp_path / "repository", SCRIPT))
-    done = grounds.nightshift("status", "--json")
-    assert done.returncode == 3
-    assert json.loads(done.stdout)["error"].startswith("no night has run here yet; begin with: ")

@@ -158,12 +158,3 @@ def test_without_javascript_all_is_there_but_sorting_and_filters(browser, file):
     here.page.locator("#attempt-3 > summary").click()
     assert here.page.locator("#attempt-3 .grid").is_visible()
     assert not here.page.locator("#filters").is_visible()
-
-
-def test_a_newer_page_is_shown_and_open_rows_filters_and_focus_stay(opened):
-    opened.page.locator("#attempt-3 > summary").click()
-    opened.page.locator(".choice .discard").click()
-    opened.page.evaluate("html => renew(html)", page(long_night(80)))
-    assert opened.page.locator("h1").inner_text().startswith("79 ideas tried")
-    assert opened.is_open(3)
-    assert opened.page.evaluate("document.activeElement.value") == "discard"

@@ -1,10 +1,8 @@
 """Charts show every attempt by its outcome, the best so far, and what dawn says; and they are safe in a page."""
 
-import re
 import struct
 import xml.etree.ElementTree as ET
 from dataclasses import replace
-from importlib.resources import files
 
 import pytest
 from charted import HOSTILE, attempt, changed, every_outcome, long_night, night
@@ -64,21 +62,6 @@ def test_a_drawing_has_no_code_no_style_and_no_foreign_address_and_hostile_words
         said = [tree.attrib["aria-label"], *lines(tree)]
         assert all(text.isprintable() and "\u202e" not in text for text in said)
         assert max(map(len, said)) < 300
-
-
-def test_words_and_marks_stand_out_from_the_paper_in_light_and_dark():
-    def luminance(colour):
-        parts = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
-        red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
-        return 0.2126 * red + 0.7152 * green + 0.0722 * blue  # by WCAG 2
-
-    style = files("agent.view.page").joinpath("page.css").read_text(encoding="utf-8")
-    for part in style.split("prefers-color-scheme: dark", 1):
-        colours = dict(reversed(re.findall(r"--(\w+): (#\w{6});", part)))
-        paper = luminance(colours["paper"])
-        for role in {symbol.colour[6:-1] for symbol in Symbol} | {"ink", "soft"}:
-            dark, light = sorted((paper, luminance(colours[role])))
-            assert (light + 0.05) / (dark + 0.05) >= (4.5 if role in ("ink", "soft") else 3), role
 
 
 def test_every_attempt_is_a_link_that_says_what_became_of_it_and_the_legend_names_these_outcomes_alone():

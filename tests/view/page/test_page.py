@@ -89,13 +89,6 @@ def test_the_policy_allows_this_style_and_this_script_alone(elements):
     assert live.policy["script-src"].count("sha256-") == 2
 
 
-def test_every_attempt_is_a_row_that_links_lead_to(elements):
-    rows = {attributes["id"] for tag, attributes, _ in elements.found if tag == "details"}
-    assert rows == {f"attempt-{one.number}" for one in NIGHT.attempts}
-    links = {attributes["href"] for tag, attributes, _ in elements.found if tag == "a"} - {"#attempts"}
-    assert links == {f"#{row}" for row in rows}
-
-
 def test_the_head_says_what_was_tried_what_helped_and_how_sure_that_is():
     text, kept = page(NIGHT), sum(one.status == "keep" for one in NIGHT.attempts[1:])
     assert part(NIGHT, '<h1 class="claim">', "</h1>") == (
