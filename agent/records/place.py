@@ -166,24 +166,18 @@ def read_night(place: Place, tag: str, *, with_scripts: bool = True) -> Record:
         if place.journal(tag).exists():
             with Journal.read(place.journal(tag)) as journal:
                 return of_journal(journal, with_scripts=with_scripts)
-        if (place.shipped / tag).is_dir():
-            return _of_shipped(place, tag)
+        folder = place.shipped / tag
+        if folder.is_dir():
+            try:
+                return of_folder(folder, tag)
+            except DAMAGED as error:
+                again = typed("export", "record", tag)
+                raise NightError(f"{folder} is damaged ({error}); write it again with: {again}") from error
         check_unpacked(place, tag)
         record = of_refs(place.repo, tag)
         if record is not None:
             return record
     raise NightError(f"no night {tag} is known here; there are: {', '.join(known_tags(place)) or 'none'}")
-
-
-def _of_shipped(place: Place, tag: str) -> Record:
-    folder = place.shipped / tag
-    try:
-        record = of_folder(folder)
-        if record.tag != tag:
-            raise ValueError(f"it is the record of another night, {record.tag!r}")
-    except DAMAGED as error:
-        raise NightError(f"{folder} is damaged ({error}); write it again with nightshift export record") from error
-    return record
 
 
 def of_refs(repo: Repo, tag: str) -> Record | None:

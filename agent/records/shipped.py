@@ -102,8 +102,8 @@ def _check_free(folder: Path, night: Night) -> None:
 # ---- reading ---------------------------------------------------------------------------------------------------------
 
 
-def of_folder(folder: Path) -> Record:
-    """Read a shipped night; raise one of DAMAGED where a file is damaged."""
+def of_folder(folder: Path, tag: str | None = None) -> Record:
+    """Read a shipped night, of this tag if one is named; raise one of DAMAGED where a file is damaged."""
     # by line feeds alone: a title may hold what else splitlines() takes for the end of a line
     lines = [json.loads(line) for line in text_of(folder / ATTEMPTS).removesuffix("\n").split("\n")]
     findings = folder / FINDINGS
@@ -121,6 +121,8 @@ def of_folder(folder: Path) -> Record:
     outlines = tuple(replace(outline, dials=_values(outline.dials)) for outline in record.outlines)
     record = replace(record, outlines=outlines, turned=turned_in(record.attempts, outlines))
     _check(record)
+    if tag not in (None, record.tag):
+        raise ValueError(f"it is the record of another night, {record.tag!r}")
     return record
 
 

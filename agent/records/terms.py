@@ -25,16 +25,16 @@ def opened(asked: Mapping[str, Any]) -> Terms:
 
 def resumed(tag: str, before: Terms, asked: Mapping[str, Any]) -> Terms:
     """Return the terms of a night that goes on; raise NightError for a change that it cannot take."""
-    for name in FIXED:
-        if name in asked and asked[name] != getattr(before, name):
-            raise kept_as_it_is(tag, spelled(before, name), spelled(Terms(**asked), name))
-    if "sandbox" in asked and SANDBOXES.index(asked["sandbox"]) < SANDBOXES.index(before.sandbox):
-        raise kept_as_it_is(tag, spelled(before, "sandbox"), spelled(Terms(**asked), "sandbox"))
+    now = replace(before, **asked)
+    is_weaker = SANDBOXES.index(now.sandbox) < SANDBOXES.index(before.sandbox)
+    for name in (*FIXED, *(["sandbox"] if is_weaker else [])):
+        if getattr(now, name) != getattr(before, name):
+            raise kept_as_it_is(tag, spelled(before, name), spelled(now, name))
     # another model has another price and another server
-    old = replace(before, **_default(OF_THE_MODEL)) if asked.get("llm", before.llm) != before.llm else before
-    if asked.get("pool") == "local":
-        old = replace(old, ray_address=None)  # no option takes it back
-    return _checked(replace(old, **asked))
+    gone: tuple[str, ...] = OF_THE_MODEL if now.llm != before.llm else ()
+    if now.pool == "local":
+        gone += ("ray_address",)  # no option takes it back
+    return _checked(replace(now, **{name: getattr(Terms(), name) for name in gone if name not in asked}))
 
 
 def kept_as_it_is(tag: str, kept: str, asked: str) -> NightError:
@@ -77,10 +77,6 @@ def spelled(terms: Terms, name: str) -> str:
     value = getattr(terms, name)
     option, *rest = as_words({name: value})
     return f"no {option}" if value is None else " ".join([option, *rest])
-
-
-def _default(names: tuple[str, ...]) -> dict[str, Any]:
-    return {name: getattr(Terms(), name) for name in names}
 
 
 def _checked(terms: Terms) -> Terms:
