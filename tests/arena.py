@@ -421,7 +421,7 @@ class Observer(Quiet):
         super().__init__()
 
     def work_began(self, attempt: Attempt, work: Work) -> None:
-        if work.doing is Doing.DRY_RUN or not attempt.runs:
+        if work.doing is Doing.TRAINING:
             self.began_s = time.monotonic()
 
     def attempt_settled(self, attempt: Attempt, before: Attempt | None) -> None:
@@ -444,18 +444,14 @@ def try_all(here: World, scripts: Sequence[Script], box: Box, told: Told) -> lis
     scripts = sorted(scripts, key=lambda script: script.folder != "honest")
     observer = Observer(Witness(here), scripts, told)
     with ExitStack() as undo:
-        # most of these crash, which ends no night of trials; and one of them never answers
-        undo.enter_context(mock.patch.object(night, "CRASHES_IN_A_ROW", len(scripts) + 1))
-        allowed_s = mock.patch.object(
-            plan.Plan, "allowed_s", lambda jobs, number: seconds_for(jobs.state.attempts[number])
-        )
-        undo.enter_context(allowed_s)
-        for module in (execute, plan):  # scoring gets as much
-            alike = mock.patch.object(module, "scoring_limit_s", lambda usual_s, beyond_s, allowance_s: allowance_s)
-            undo.enter_context(alike)
-        context = undo.enter_context(
-            scripted_context(here.repo, TAG, [], sandbox=box, budget_s=BUDGET_S, plausible_gain=PLAUSIBLE_GAIN)
-        )
+        for change in (
+            mock.patch.object(night, "CRASHES_IN_A_ROW", len(scripts) + 1),  # most of these crash
+            mock.patch.object(plan.Plan, "allowed_s", lambda own, number: seconds_for(own.state.attempts[number])),
+            *(mock.patch.object(module, "scoring_limit_s", lambda *given: given[-1]) for module in (execute, plan)),
+        ):
+            undo.enter_context(change)
+        options = {"sandbox": box, "budget_s": BUDGET_S, "plausible_gain": PLAUSIBLE_GAIN}
+        context = undo.enter_context(scripted_context(here.repo, TAG, [], **options))
         runner = dataclasses.replace(context.runner, resource_limits=LIMITS)
         own = {"runner": runner, "sources": [InTurn(here, scripts)], "judge": Fair(scripts), "watcher": observer}
         night.run_night(dataclasses.replace(context, **own))

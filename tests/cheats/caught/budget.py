@@ -4,6 +4,7 @@ import dataclasses
 import os
 import subprocess
 import sys
+from contextlib import suppress
 
 # ---- ignores_the_budget ----------------------------------------------------------------------------------------------
 # Trains for as long as it likes, whatever the budget.
@@ -64,7 +65,10 @@ def places(data):
     """Return where the training text may be, by the environment, the manifest, the user's cache, other processes."""
     around = [data.folder, Path(os.environ["NIGHTSHIFT_DATA"]), Path("."), Path("out"), Path(WORLD["cache"])]
     around += [Path("/proc") / str(process) / "cwd" for process in (WORLD["harness"], os.getppid())]
-    found = [path.parent for place in around for path in (*place.glob("*.npy"), *place.glob("*/*/train.tokens.npy"))]
+    found = []
+    for place in around:
+        with suppress(OSError):  # that of another process may not be looked into
+            found += [path.parent for path in (*place.glob("*.npy"), *place.glob("*/*/train.tokens.npy"))]
     return dict.fromkeys((*around[:2], *found))
 
 
