@@ -1,10 +1,12 @@
 """A night in one file: it goes on in another repository, comes back to its own, and may be anybody's."""
 
 import gzip
+import io
 import json
 import shutil
 import sqlite3
 import tarfile
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,6 @@ from typing import Any
 import pytest
 from commands import refused
 from nights import Grounds, git, make_repository, unigram
-from packings import Change, Members, tampered, with_journal
 
 from agent.archive import unpack
 from agent.archive.unpack import read_contents
@@ -23,6 +24,8 @@ from agent.records.place import Place
 from agent.sandbox.box import Open
 
 PROGRAM = "Prefer short scripts.\n"
+Members = dict[str, tuple[tarfile.TarInfo, bytes]]
+Change = Callable[[dict[str, Any], Members], None]
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +97,33 @@ def of_night(grounds: Grounds) -> dict[str, Any]:
 def put_away(grounds: Grounds) -> Path:
     """The file of a night that was packed away."""
     return Place.of(grounds.root / "train_mlx.py").packed("t")
+
+
+def tampered(file: Path, change: Change) -> None:
+    """Write the file again after a change of what it says and of the members that it holds."""
+    with tarfile.open(file) as tar:
+        members = {one.name: (one, tar.extractfile(one).read() if one.isreg() else b"") for one in tar}
+    first, text = members.pop("contents.json")
+    said = json.loads(text)
+    change(said, members)
+    with tarfile.open(file, "w:gz", format=tarfile.PAX_FORMAT) as tar:
+        for member, content in [(first, json.dumps(said).encode()), *members.values()]:
+            if member.isreg():
+                member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+
+
+def with_journal(statement: str) -> Change:
+    """Change the journal in the file."""
+
+    def change(said: dict[str, Any], members: Members) -> None:
+        member, content = members["night/journal.sqlite"]
+        with closing(sqlite3.connect(":memory:", isolation_level=None)) as database:
+            database.deserialize(content.replace(b"\x02\x02", b"\x01\x01", 1))  # a WAL cannot be in memory
+            database.execute(statement)
+            members["night/journal.sqlite"] = member, database.serialize()
+
+    return change
 
 
 # ---- to another repository -------------------------------------------------------------------------------------------
@@ -287,7 +317,6 @@ def test_programs_and_servers_that_a_night_names_are_asked_for_again(file, other
     tampered(file, with_journal(f"UPDATE night SET value = json_set(value, {named}) WHERE fact = 'terms'"))
     said = done(other, "unpack", str(file))
     assert "give the programs and servers that it names again, if the file is not somebody else's" in said
-    assert (other.folder("t") / "fixed/prepare.py").read_bytes() == (other.root / "prepare.py").read_bytes()
     asked = "--command 'sh -c evil' --llm 'openai:m@http://127.0.0.1:9/v1\\x1b[2J'"
     assert f"go on with: nightshift run --tag t {asked} --pool ray --ray-address far:1\n" in said
     with Journal.read(other.folder("t") / "journal.sqlite") as journal:
