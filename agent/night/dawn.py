@@ -183,7 +183,7 @@ def _drop_weights(driver: Driver, dawn: Dawn) -> None:
     for attempt in driver.state.attempts:
         for run in () if attempt.is_idea else attempt.runs:
             if run.dawn and (run.dawn != dawn.number or _unaudited(attempt, run) is None):
-                driver.pool.drop_weights(attempt.number, run.seed)
+                driver.context.runner.drop_weights(attempt.number, run.seed)
 
 
 def _unaudited(attempt: Attempt, run: Run) -> Split | None:

@@ -165,12 +165,9 @@ class Driver:
         context, state = self.context, self.state
         self.commit(number)
         attempt, best, needed = state.attempts[number], state.best, self.flight.seeds_of(number)
-        for run in attempt.runs:
-            if attempt.status is Status.KEEP:
-                if run.ending is Ending.FINISHED:
-                    self.pool.bring_weights(number, run.seed)
-            elif (attempt.is_idea or not run.dawn) and run.seed not in needed:
-                self.pool.drop_weights(number, run.seed)
+        for run in () if attempt.status is Status.KEEP else attempt.runs:
+            if (attempt.is_idea or not run.dawn) and run.seed not in needed:
+                context.runner.drop_weights(number, run.seed)
         if best is not None:
             self.point_branch(context.night.branch, self.commit(best.number), f"best is attempt {best.number}")
         write_ledger(context.place, (context.night, state.attempts))
@@ -268,7 +265,7 @@ class Driver:
             attempt = self.state.attempts[job.attempt]
             is_revoked = attempt.settled and attempt.is_idea and attempt.status is not Status.KEEP
             if is_revoked and not isinstance(job, Trial):
-                self.pool.drop_weights(job.attempt, job.seed)  # meanwhile
+                self.context.runner.drop_weights(job.attempt, job.seed)  # meanwhile
         except Exception as error:
             return error
         return ended.error

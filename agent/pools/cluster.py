@@ -248,16 +248,12 @@ class Cluster:
 
     def call(self, node: ClusterNode, function: Callable[..., Any], *arguments: object, part: Part = NOTHING) -> Any:
         """Have a node call a function of node.py, and return its answer; raise MachineError where there is none."""
-        task = self._task.options(num_cpus=part.cores, num_gpus=part.gpus, scheduling_strategy=on(node))
-        return self.fetch(task.remote(function, *arguments))
-
-    def fetch(self, reference: Any) -> Any:
-        """Return what a node has put into the object store; raise MachineError where it is gone."""
         import ray
         from ray.exceptions import RayError
 
+        task = self._task.options(num_cpus=part.cores, num_gpus=part.gpus, scheduling_strategy=on(node))
         try:
-            return ray.get(reference, timeout=CALL_S)
+            return ray.get(task.remote(function, *arguments), timeout=CALL_S)
         except (RayError, OSError, ImportError, NightshiftError) as error:
             raise MachineError(sentence(error)) from error
 

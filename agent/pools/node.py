@@ -18,7 +18,7 @@ from typing import Any
 
 from agent.errors import MachineError
 from agent.experiment import LOCAL, Lease, Night, Progress, Run
-from agent.files import read_end, remove
+from agent.files import open_plain, read_tail, remove
 from agent.lab.hardware import cache_root, write_atomically
 from agent.pools.leases import cores_of_machine, pin, sets_of_cores
 from agent.pools.pool import Working
@@ -59,7 +59,7 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """Hold the result and the small files of a job, or why there is none."""
+    """Hold the result and the files of a job, or why there is none."""
 
     result: Result | None = None  # without a failure either: the driver asked to end the job
     failure: str | None = None  # of this node
@@ -172,27 +172,22 @@ class NodeWorker:
             lease=lease_of(worker, part, cores),
         )  # fmt: skip
 
-    def execute(self, job: Job, files: Contents) -> tuple[Returned, bytes | None]:
-        """Execute a job with these files of the driver; return its result, and the weights where they have a score.
-
-        The weights stay in Ray's object store, on this node, until the driver wants them.
-        """
+    def execute(self, job: Job, files: Contents) -> Returned:
+        """Execute a job with these files of the driver; return its result and the files that it has left."""
         self._heard_s, self._working = time.monotonic(), Working()
         if shutil.disk_usage(home()).free < MIN_FREE_BYTES:
-            return Returned(failure=f"less than {MIN_FREE_BYTES / 2**30:.0f} GB are free on the disk of {home()}"), None
-        runner, weights = self._runner, None
+            return Returned(failure=f"less than {MIN_FREE_BYTES / 2**30:.0f} GB are free on the disk of {home()}")
+        runner = self._runner
         pin(runner.lease)
         try:
             put_files(runner.folder, files)
             result = execute(job, runner)
-            returned = Returned(result, files=small_files(runner, job))
-            if isinstance(result, Run) and result.val_bpb is not None:
-                weights = runner.weights(job.attempt, result.seed).read_bytes()
+            returned = Returned(result, files=files_left(runner, job, result))
             if not isinstance(job, Trial):
                 runner.drop_weights(job.attempt, job.seed)
         except (MachineError, OSError) as error:
-            return Returned(failure=str(error)), None
-        return returned, weights
+            return Returned(failure=str(error))
+        return returned
 
     def progress(self, *, is_to_end: bool) -> Working:
         """Return how far the job is; end it if the driver wants that, now or when it begins."""
@@ -230,23 +225,27 @@ def lock_one(kind: str, wanted: Sequence[tuple[Any, ...]], held: ExitStack) -> t
         time.sleep(0.1)
 
 
-def small_files(runner: Runner, job: Job) -> Contents:
-    """Return the files of a job that the driver's records and charts are made of, each up to a size."""
+def files_left(runner: Runner, job: Job, result: Result | None) -> Contents:
+    """Return the files of a job that the driver keeps: weights if they have a score, and the end of each other file."""
     contents: dict[str, bytes] = {}
+    has_score = isinstance(result, Run) and result.val_bpb is not None
     for name, most_bytes in files_of(runner, job).items():
         path = runner.folder / name
-        with suppress(OSError):
-            contents[name] = read_end(path.parent, path.name, most_bytes)
+        if most_bytes is not None or has_score:
+            with suppress(OSError), open_plain(path.parent, path.name) as file:
+                contents[name] = file.read() if most_bytes is None else read_tail(file, most_bytes)
     return contents
 
 
-def files_of(runner: Runner, job: Job) -> Mapping[str, int]:
-    """Return the most bytes of each small file that a job leaves, by its path in the night's folder."""
+def files_of(runner: Runner, job: Job) -> Mapping[str, int | None]:
+    """Return the most bytes of each file that a job leaves, by its path in the night's folder; None: of weights."""
+    sizes: dict[Path, int | None]
     if isinstance(job, Trial):
         sizes = {runner.dry_folder(job.attempt) / LOG: LOG_BYTES}
     elif isinstance(job, Measure):
         out = runner.run_folder(job.attempt, job.seed) / "out"
         sizes = {out.parent / LOG: LOG_BYTES, out / METRICS: METRICS_BYTES, out / "summary.json": SUMMARY_BYTES}
+        sizes[runner.weights(job.attempt, job.seed)] = None  # those with a score are no larger than the job allows
         sizes[runner.score_folder(job.attempt, job.seed) / LOG] = LOG_BYTES
         for split in SPLITS if job.dawn else SPLITS[:1]:
             sizes[runner.losses(job.attempt, job.seed, split)] = LOSSES_BYTES

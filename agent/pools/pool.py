@@ -23,7 +23,7 @@ class Ended:
     job: Job
     result: Result | None = None
     error: Exception | None = None  # what executing it raised, to be raised by the driver
-    lost: str | None = None  # why the job has to be done elsewhere: its worker, or the weights it needs, are gone
+    lost: str | None = None  # why the job has to be done elsewhere: its worker is gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +117,6 @@ class Pool:
     def news(self) -> Sequence[str]:
         """Return sentences for the user since the last call: a worker has come, left, or is unwell."""
         return ()
-
-    def bring_weights(self, number: int, seed: int) -> None:
-        """Bring the weights of a run into the night's folder on this machine, where they are not there already."""
-
-    def drop_weights(self, number: int, seed: int) -> None:
-        """Delete the weights of a run wherever they are."""
-        self._runner.drop_weights(number, seed)
 
     def close(self) -> None:
         """End all jobs; on return, or at most 10 s later, no process of the night runs anywhere."""

@@ -45,9 +45,8 @@ class _Place:
 
 
 class RayPool(Pool):
-    """Execute jobs on workers of a cluster, any job on any of them.
+    """Execute jobs on workers of a cluster, any job on any of them: all files of a job come back to this machine.
 
-    The weights of a run stay in the object store of its node until the run is audited, kept or dropped.
     A job whose process is killed is done again once; the second time counts as the script's.
     """
 
@@ -58,7 +57,6 @@ class RayPool(Pool):
         super().__init__(runner)
         self._cluster, self._most = cluster, most
         self._places: dict[str, _Place] = {}
-        self._weights: dict[tuple[int, int], Any] = {}  # attempt and seed → the reference to them in the object store
         self._news: list[str] = []
         self._watched_s = 0.0  # when the nodes were looked at last; 0: the night has not begun
         self._meet_nodes()
@@ -87,21 +85,6 @@ class RayPool(Pool):
     def news(self) -> Sequence[str]:
         news, self._news = self._news, []
         return news
-
-    def bring_weights(self, number: int, seed: int) -> None:
-        """Fetch the weights of a run from the object store; without them, they are missed when they are needed."""
-        reference = self._weights.pop((number, seed), None)
-        if reference is None:
-            return
-        name = self._runner.weights(number, seed).relative_to(self._runner.folder).as_posix()
-        try:
-            put_files(self._runner.folder, {name: self._cluster.fetch(reference)})
-        except (MachineError, OSError) as error:
-            self._say(f"the weights of #{number} with seed {seed} cannot be fetched: {error}")
-
-    def drop_weights(self, number: int, seed: int) -> None:
-        self._weights.pop((number, seed), None)
-        super().drop_weights(number, seed)
 
     # ---- nodes ----
 
@@ -166,12 +149,8 @@ class RayPool(Pool):
 
     def _result(self, place: _Place, job: Job) -> Result | None:
         """Return a job's result, and take its files; raise MachineError where its node has failed."""
-        if isinstance(job, AuditRun):
-            self.bring_weights(job.attempt, job.seed)
-            if not self._runner.weights(job.attempt, job.seed).is_file():
-                raise Lost("its weights are gone")
         place.actor = place.actor or self._started(place)
-        returned, weights = self._returned(place, job)
+        returned = self._returned(place, job)
         why = returned.failure or unusable(replace(self._runner, lease=Lease(place.worker)), job, returned)
         if why is not None:
             raise MachineError(why)
@@ -181,9 +160,7 @@ class RayPool(Pool):
             raise Lost(f"it was not asked for {DEAF_S:.0f} s")
         if isinstance(job, Measure):
             remove(self._runner.run_folder(job.attempt, job.seed))
-            if isinstance(result, Run) and result.val_bpb is not None:
-                self._weights[job.attempt, job.seed] = weights
-        put_files(self._runner.folder, returned.files)  # before the journal records the score that they are of
+        put_files(self._runner.folder, returned.files)  # before the journal records the run that they are of
         return result
 
     def _started(self, place: _Place) -> Any:
@@ -200,17 +177,14 @@ class RayPool(Pool):
             raise MachineError(sentence(error)) from error
         return actor
 
-    def _returned(self, place: _Place, job: Job) -> tuple[Returned, Any]:
-        """Return what the actor brings back, and the reference to the weights that it leaves in the object store.
-
-        Meanwhile note its progress, and end the job where the driver wants it.
-        """
+    def _returned(self, place: _Place, job: Job) -> Returned:
+        """Return what the actor brings back; meanwhile note its progress, and end the job where the driver wants it."""
         import ray
         from ray.exceptions import ActorDiedError, OutOfMemoryError, RayError
 
         actor = place.actor
         try:
-            answer, weights = actor.execute.options(num_returns=2).remote(job, files_for(self._runner, job))
+            answer = actor.execute.remote(job, files_for(self._runner, job))
             while not ray.wait([answer], timeout=WATCH_S)[0]:
                 progress = actor.progress.remote(is_to_end=self._stops())
                 with suppress(RayError):  # of the actor's end, the answer says it
@@ -224,7 +198,7 @@ class RayPool(Pool):
             place.actor = None
             ray.kill(actor)
             raise MachineError(sentence(error)) from error
-        return returned, weights
+        return returned
 
     # ---- ends ----
 

@@ -109,7 +109,7 @@ def test_a_job_ends_where_the_driver_asks_for_it_or_is_not_heard_any_more(worker
     else:
         monkeypatch.setattr(node_room, "DEAF_S", 0.5)
     job = replace(MEASURE, script="import time\ntime.sleep(600)\n")
-    returned, _ = worker.execute(job, {})
+    returned = worker.execute(job, {})
     assert returned.result.ending == "stopped"
     assert "runs/0003/seed0/log.txt" in returned.files
 
@@ -119,9 +119,9 @@ def test_weights_leave_their_node_where_they_have_a_score_and_are_deleted_there(
     run = Run(0, Ending.FINISHED, 0, 1.0, None, "", score=Score(val_bpb, 2.0))
     monkeypatch.setattr(node_room, "execute", lambda job, runner: run)
     files = {"runs/0003/seed0/out/model.safetensors": TEXT, "runs/0003/seed0/log.txt": b"words"}
-    returned, weights = worker.execute(MEASURE, files)
-    assert (returned.result, weights) == (run, TEXT if val_bpb else None)
-    assert returned.files == {"runs/0003/seed0/log.txt": b"words"}
+    returned = worker.execute(MEASURE, files)
+    assert returned.result == run
+    assert returned.files == (files if val_bpb else {"runs/0003/seed0/log.txt": b"words"})
     assert not worker._runner.weights(3, 0).exists()
 
 
@@ -129,7 +129,7 @@ def test_a_node_whose_disk_is_full_takes_no_job(worker, tmp_path, monkeypatch):
     with mounted(tmp_path / "small", "size=1m") as small:
         monkeypatch.setenv("NIGHTSHIFT_CACHE", str(small))
         home().mkdir()
-        returned, _ = worker.execute(TRIAL, {})
+        returned = worker.execute(TRIAL, {})
     assert "less than 1 GB are free on the disk" in (returned.failure or "")
 
 

@@ -90,7 +90,7 @@ def scored(val_bpb: float | None) -> Run:
     return replace(RUN, score=Score(val_bpb, 2.0))
 
 
-LOSSES = {"runs/0003/seed0.losses.f32": b"\0\0\x80?"}
+LOSSES = {"runs/0003/seed0.losses.f32": b"\0\0\x80?", "runs/0003/seed0/out/model.safetensors": b"weights"}
 
 
 @pytest.mark.parametrize(
@@ -132,9 +132,6 @@ def test_an_audit_gets_the_weights_and_losses_that_the_night_has(tmp_path):
     assert [*files_for(runner, AUDIT)] == names[1:2]
 
 
-GONE = b"gone"
-
-
 class Played(Cluster):
     """A cluster whose nodes the test has, and of which nothing is asked."""
 
@@ -149,17 +146,11 @@ class Played(Cluster):
     def call(self, node: ClusterNode, function: Callable[..., Any], *arguments: object, part: Any = None) -> Any:
         pass
 
-    def fetch(self, reference: bytes) -> bytes:
-        if reference == GONE:
-            raise MachineError("its node is gone")
-        return reference
-
 
 class Pool(RayPool):
     """A pool whose jobs end as the test says, one after another on each worker."""
 
     outcomes: dict[str, list[Returned | Exception]]
-    weights = b"weights"
 
     def _started(self, place):
         return object()
@@ -168,7 +159,7 @@ class Pool(RayPool):
         outcome = self.outcomes[place.worker].pop(0)
         if isinstance(outcome, Exception):
             raise outcome
-        return outcome, self.weights
+        return outcome
 
 
 @pytest.fixture
@@ -250,7 +241,6 @@ def test_a_job_whose_process_is_killed_is_done_again_once_and_then_counts(make):
     (last,) = ended(pool, last_try, n1=Killed())
     assert (first.result.ending, last.result.ending) == (Ending.SPOILT, Ending.EXCEEDED)
     assert process_failure(last.result) == "its process was killed on n1, for the second time"
-    pool._weights[3, 0] = b"weights"
     for job, result in ((replace(TRIAL, attempt=3), DryRun(1.0, None)), (AUDIT, PASSED)):
         (end,) = ended(pool, job, n1=[Killed(), Returned(result)])
         assert end.result == result
@@ -258,24 +248,3 @@ def test_a_job_whose_process_is_killed_is_done_again_once_and_then_counts(make):
         assert "its process was killed on n1, for the second time" in end.result.failure
     (end,) = ended(pool, replace(last_try, attempt=0), n1=Killed())
     assert (end.result, end.lost) == (None, "worker n1: its process was killed on n1, for the second time")
-
-
-def test_weights_are_fetched_for_an_audit_and_where_a_run_is_kept_and_else_dropped(make):
-    pool, measured = make(a_node()), Returned(scored(1.5), files=LOSSES)
-    weights = pool._runner.weights(3, 0)
-    for wanted in (lambda: ended(pool, AUDIT, n1=Returned(PASSED)), lambda: pool.bring_weights(3, 0)):
-        ended(pool, MEASURE, n1=measured)
-        assert not weights.exists()
-        wanted()
-        assert weights.read_bytes() == b"weights"
-        pool.drop_weights(3, 0)
-        assert (weights.exists(), pool._weights) == (False, {})
-
-
-def test_an_audit_whose_weights_are_gone_is_lost(make):
-    pool = make(a_node())
-    pool.weights = GONE
-    ended(pool, MEASURE, n1=Returned(scored(1.5), files=LOSSES))
-    (end,) = ended(pool, AUDIT, n1=Returned(PASSED))
-    assert end.lost == "worker n1: its weights are gone"
-    assert pool.news()[-1] == "the weights of #3 with seed 0 cannot be fetched: its node is gone"
