@@ -11,13 +11,14 @@ A call that is killed is given again: until the folder has its name, the second 
 """
 
 import gzip
+import json
 import re
 import shutil
 import sqlite3
 import tarfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import chain
@@ -30,14 +31,16 @@ from agent.errors import NightError, RepoError
 from agent.experiment import MEASURED, Night, Terms
 from agent.files import flush, ignore_all, remove
 from agent.git import COMMIT, is_of_night, read_bundle, refs_of_night, valid_tag
-from agent.invocation import STARTER
-from agent.lab.hardware import DeviceKind
+from agent.invocation import STARTER, typed_python
+from agent.lab.corpus import DataError
+from agent.lab.data import data_dir, load_data
+from agent.lab.hardware import DeviceKind, cache_root
 from agent.records.journal import SCHEMA, Journal, check_format
 from agent.records.place import Place, new_id
 from agent.records.results import write_ledger
 from agent.records.shipped import is_measured, leaves
 from agent.records.terms import OF_THE_MODEL, SANDBOXES
-from agent.runs.fixed import digest, lay_out_fixed, names_in
+from agent.runs.fixed import digest, lay_out_fixed, names_in, protocol, settings_of
 from agent.sandbox.box import Mode, Open, choose
 from agent.script.contract import ROOTS, check_script, fixed_files
 from agent.text import harmless
@@ -80,10 +83,10 @@ class Unpacked:
     notes: tuple[str, ...]  # about its refs and its program.md
 
 
-def unpack(place: Place, file: Path, at_home: Callable[[Night], Night | None]) -> Unpacked:
+def unpack(place: Place, file: Path) -> Unpacked:
     """Put a packed night beside the others; raise NightError where it is damaged, hostile or would overwrite anything.
 
-    at_home returns the night with its corpus on this machine, and None where that is not here. The file stays.
+    The file stays.
     """
     contents = read_contents(file)
     if not valid_tag(contents.tag):
@@ -91,7 +94,7 @@ def unpack(place: Place, file: Path, at_home: Callable[[Night], Night | None]) -
     with work_folder(place) as aside:
         _check_new(place, contents, file)
         _extract(file, aside)
-        unpacked = _settled_in(place, contents, file, aside, at_home)
+        unpacked = _settled_in(place, contents, file, aside)
         ignore_all(place.nights)
         (aside / FOLDER).rename(place.folder(contents.tag))
         flush(place.nights)
@@ -200,9 +203,7 @@ def _check_new(place: Place, contents: Contents, file: Path) -> None:
 # ---- settling in -----------------------------------------------------------------------------------------------------
 
 
-def _settled_in(
-    place: Place, contents: Contents, file: Path, aside: Path, at_home: Callable[[Night], Night | None]
-) -> Unpacked:
+def _settled_in(place: Place, contents: Contents, file: Path, aside: Path) -> Unpacked:
     """Check an extracted night, make it one that can go on here, and bring its refs."""
     folder, notes = aside / FOLDER, []
     check_passive(folder / JOURNAL, file)
@@ -359,3 +360,37 @@ def _wrong_values(journal: Journal) -> Iterator[str]:
                 yield f"has {harmless(value)!r} in place of a time"
         elif isinstance(value, int | float) and not is_measured(name, value):
             yield f"has {value:g} as {harmless(name)}, which none can have"
+
+
+# ---- the corpus of a night that was moved ----------------------------------------------------------------------------
+
+
+def at_home(night: Night) -> Night | None:
+    """Return the night with the folder of its corpus on this machine; None where it is not here."""
+    if (Path(night.data) / "manifest.json").is_file():
+        return night
+    selected = data_dir()
+    here = sorted(manifest.parent for manifest in (cache_root() / "data").glob("*/manifest.json"))
+    for folder in (*([selected] if selected is not None else ()), *here):
+        with suppress(DataError, OSError):
+            facts = {"fingerprint": load_data(folder, verify=False).fingerprint}
+            then = {"device_kind": night.device_kind, "settings": settings_of(night.protocol)}
+            if protocol(facts | then, night.budget_s) == night.protocol:
+                # the manifest also says where its text lay, so its checksum is taken here
+                manifest = {"manifest.json": digest(folder / "manifest.json")}
+                pins = {**night.pins, "corpus": {**night.pins.get("corpus", {}), **manifest}}
+                return replace(night, data=str(folder), pins=pins)
+    return None
+
+
+def missing_corpus(night: Night, folder: Path) -> str:
+    """Return how to bring the corpus of a night to this machine."""
+    prepared = ""
+    with suppress(OSError, ValueError, LookupError, TypeError, RecursionError):  # a manifest from elsewhere
+        facts = json.loads((folder / MANIFEST).read_text())
+        again = typed_python("prepare.py", "--dataset", str(facts["dataset"]), "--scale", str(facts["scale"]))
+        prepared = f"prepare it from the same text with {again}, or "
+    return (
+        f"the corpus of night {night.tag} is not on this machine: {prepared}copy {harmless(night.data)} from the "
+        f"machine that it left into {cache_root() / 'data'}"
+    )

@@ -8,8 +8,8 @@ from rich.filesize import decimal
 
 from agent.archive.pack import LeftOut
 from agent.archive.pack import pack as write_file
+from agent.archive.unpack import missing_corpus, work_folder
 from agent.archive.unpack import unpack as read_file
-from agent.archive.unpack import work_folder
 from agent.cli.find import known_tag
 from agent.cli.lists import listed
 from agent.cli.options import SCRIPT
@@ -18,7 +18,6 @@ from agent.experiment import Status, incumbent
 from agent.git import Repo, valid_tag
 from agent.invocation import typed
 from agent.night.lock import only_night
-from agent.night.opening import at_home, missing_corpus
 from agent.night.state import unaudited
 from agent.records.journal import Journal
 from agent.records.place import Place
@@ -134,7 +133,7 @@ def unpack(file: str, /) -> None:
             raise NightError(f"{what}; see the nights with: {typed('nights')}")
     with only_night(place.repo.common_dir):
         print_folded([f"unpacking {path} …"])
-        unpacked = read_file(place, path, at_home)
+        unpacked = read_file(place, path)
     night = unpacked.night
     lines = [f"unpacked night {night.tag} from {path}", *unpacked.notes]
     if unpacked.obstacle is not None:

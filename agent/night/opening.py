@@ -4,13 +4,12 @@ All refusals come before anything is written.
 """
 
 import itertools
-import json
 import math
 import shutil
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -18,16 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from agent.archive.unpack import MANIFEST
+from agent.archive.unpack import MANIFEST, at_home, missing_corpus
 from agent.clock import kept_awake, utc_now
 from agent.errors import MachineError, NightError, NightHalted, RepoError
 from agent.experiment import WHOLE, Lease, Night, Terms, is_look
 from agent.files import ignore_all
-from agent.invocation import typed, typed_python
+from agent.invocation import typed
 from agent.judging.judges import choose_judge
-from agent.lab.corpus import DataError
-from agent.lab.data import data_dir, load_data
-from agent.lab.hardware import cache_root
 from agent.night.limits import Limits, Pace, check_hours
 from agent.night.lock import Stop, like_ctrl_c, only_night
 from agent.night.state import NightContext
@@ -42,14 +38,12 @@ from agent.records.terms import changes, kept_as_it_is, opened, resumed
 from agent.runs.fixed import (
     check_same_machine,
     device_kind,
-    digest,
     lay_out_fixed,
     lay_out_warm,
     names_in,
     pins_of,
     probe,
     protocol,
-    settings_of,
     verify_pins,
 )
 from agent.runs.runner import Runner
@@ -57,7 +51,6 @@ from agent.sandbox.box import Mode, choose
 from agent.sandbox.watch import limits_of_machine
 from agent.script.contract import check_script, fixed_files
 from agent.script.dials import read_dials
-from agent.text import harmless
 from agent.view.live import NightScreen
 from agent.view.page.writer import PageWriter
 from agent.view.screen import steadfast
@@ -368,42 +361,3 @@ def _new_tag(place: Place, asked: str | None) -> str:
         raise NightError(f"tag {asked} is taken by refs or ledger rows whose journal is not here; use --tag {tag}")
     place.check_own(tag)  # notes and compiled code of somebody else's would count as the night's
     return tag
-
-
-# ---- the corpus of a night that was moved ----------------------------------------------------------------------------
-
-
-def at_home(night: Night) -> Night | None:
-    """Return the night with the folder of its corpus on this machine; None where it is not here."""
-    if (Path(night.data) / "manifest.json").is_file():
-        return night
-    selected = data_dir()
-    here = sorted(manifest.parent for manifest in (cache_root() / "data").glob("*/manifest.json"))
-    for folder in (*([selected] if selected is not None else ()), *here):
-        with suppress(DataError, OSError):
-            facts = {"fingerprint": load_data(folder, verify=False).fingerprint}
-            then = {"device_kind": night.device_kind, "settings": settings_of(night.protocol)}
-            if protocol(facts | then, night.budget_s) == night.protocol:
-                return replace(night, data=str(folder), pins=_pins_here(night, folder))
-    return None
-
-
-def _pins_here(night: Night, folder: Path) -> Mapping[str, Mapping[str, str]]:
-    """Return the night's checksums; those of the manifest, which also says where its text lay, are taken here."""
-    pins = {kind: {**files} for kind, files in night.pins.items()}
-    if "manifest.json" in pins.get("corpus", {}):
-        pins["corpus"]["manifest.json"] = digest(folder / "manifest.json")
-    return pins
-
-
-def missing_corpus(night: Night, folder: Path) -> str:
-    """Return how to bring the corpus of a night to this machine."""
-    prepared = ""
-    with suppress(OSError, ValueError, LookupError, TypeError, RecursionError):  # a manifest from elsewhere
-        facts = json.loads((folder / MANIFEST).read_text())
-        again = typed_python("prepare.py", "--dataset", str(facts["dataset"]), "--scale", str(facts["scale"]))
-        prepared = f"prepare it from the same text with {again}, or "
-    return (
-        f"the corpus of night {night.tag} is not on this machine: {prepared}copy {harmless(night.data)} from the "
-        f"machine that it left into {cache_root() / 'data'}"
-    )

@@ -105,10 +105,6 @@ class Flight:
         jobs = self.jobs.values()
         return [job.seed for job in jobs if job.attempt == attempt and not isinstance(job, Trial)]
 
-    def worker_for(self, job: Job) -> str | None:
-        """Return a worker that can begin this job now."""
-        return None if self.is_held and not tries_machine(job) else self.pool.free
-
 
 def tries_machine(job: Job) -> bool:
     """Return whether a job shows if the machine is to blame for failures: attempt 0 has a dry run for nothing else."""
@@ -139,8 +135,8 @@ class Plan:
         for candidate in self.candidates():
             if not isinstance(candidate, Job):
                 return candidate
-            worker = flight.worker_for(candidate)
-            if worker is not None:
+            worker = flight.pool.free
+            if worker is not None and (not flight.is_held or tries_machine(candidate)):
                 return Begin(candidate, worker)
             lacks_worker = True
         if flight.jobs or flight.awaits_idea:
@@ -182,7 +178,7 @@ class Plan:
         parent, dry_run = self.state.parent_of(attempt), attempt.dry_run
         if not attempt.is_idea:
             return Decision(Kind.QUESTION, QUESTION)
-        if dry_run is None and parent is not None and self._wants_dry_run(attempt, parent):
+        if dry_run is None and not attempt.done_runs and parent is not None and self._may_break(attempt, parent):
             return self._in_time(attempt, self.trial(attempt))
         slow = too_slow(attempt)
         if slow is not None:
@@ -231,11 +227,10 @@ class Plan:
         is_allowed = begins or self.context.limits.allows_run(attempt.number, self.state.pace)
         return job if is_allowed else None
 
-    def _wants_dry_run(self, attempt: Attempt, parent: Attempt) -> bool:
+    def _may_break(self, attempt: Attempt, parent: Attempt) -> bool:
         """Return whether an edit needs a dry run: one that only turns dials breaks nothing."""
-        if not self.context.dry_runs or attempt.done_runs:
-            return False
-        return not only_dials_differ(parent.proposal.script, attempt.proposal.script, self.context.night.device_kind)
+        scripts = parent.proposal.script, attempt.proposal.script
+        return self.context.dry_runs and not only_dials_differ(*scripts, self.context.night.device_kind)
 
     def _audit_of(self, attempt: Attempt) -> Job | None:
         suspect = unaudited(attempt)
