@@ -277,8 +277,8 @@ def asked_once(
 def run_once(context: NightContext, number: int, dawn: int = 0) -> None:
     """One run of an attempt."""
     state = context.state()
-    with at_work(context, state) as driver:
-        driver.begin(Plan(driver.context, state, driver.flight).measure(state.attempts[number], dawn), LOCAL)
+    with at_work(state) as driver:
+        driver.begin(Plan(state, driver.flight).measure(state.attempts[number], dawn), LOCAL)
         while driver.flight.jobs:
             driver.wait()
 

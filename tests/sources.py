@@ -74,11 +74,13 @@ class Desk:
     @contextmanager
     def life(self, workers: int = 1) -> Any:
         with Journal.resume(self.path) as journal:
-            self.journal, self.state = journal, State(journal, 300.0, workers=workers)
+            self.journal = journal
             parts = (self.place, journal, SimpleNamespace(night=NIGHT), self.sources, None, self.watcher)
             messages = Messages(journal.record_ask)
             context = NightContext(*parts, SimpleNamespace(after_run=False), Limits(), messages=messages)  # type: ignore[arg-type]
-            with Ideas(context, self.state) as self.ideas:
+            self.state = State(context)
+            self.state.workers = workers
+            with Ideas(self.state) as self.ideas:
                 yield self.ideas
 
     def enter(self, wanted: int = 1) -> Supply:

@@ -40,8 +40,8 @@ def confirm_night(context: NightContext, most_runs: int) -> Findings | None:
     """
     context.journal.mark_lost_runs(boot_id())
     state = context.state()
-    with at_work(context, state) as driver:
-        plan = DawnPlan(driver.context, state, driver.flight, runs_at_dawns(state.attempts) + most_runs)
+    with at_work(state) as driver:
+        plan = DawnPlan(state, driver.flight, runs_at_dawns(state.attempts) + most_runs)
         plan.reopen(most_runs)
         while driver.take_a_step(plan):
             pass

@@ -71,7 +71,8 @@ class Ideas:
     on a CPU would be taken from the runs beside it: it is asked when an idea is due, and then knows the last run.
     """
 
-    def __init__(self, context: NightContext, state: State) -> None:
+    def __init__(self, state: State) -> None:
+        context = state.context
         self._context, self._state, self._messages = context, state, context.messages
         self._people = [source for source in context.sources if source.is_person]
         self._sources = [source for source in context.sources if not source.is_person]
@@ -186,7 +187,7 @@ class Ideas:
         if best is None or (source.at_once is not None and asked >= source.at_once):
             return
         briefing = replace(
-            brief(self._context, self._state, best),
+            brief(self._state, best),
             history=self._history(),
             asked_for=wanted.number,
             refused=wanted.refused,
@@ -366,8 +367,9 @@ def _as_repair(proposal: Proposal, briefing: Briefing) -> Proposal:
     return replace(proposal, title=title, hypothesis=broken.hypothesis)
 
 
-def brief(context: NightContext, state: State, best: Attempt) -> Briefing:
+def brief(state: State, best: Attempt) -> Briefing:
     """Return what a source is told of a night as it stands."""
+    context = state.context
     return briefing_of(
         context.place,
         context.night,

@@ -8,7 +8,6 @@ nothing of journal, git or screen. To record something twice does no harm.
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext
-from dataclasses import replace
 from itertools import takewhile
 
 from agent.clock import boot_id, utc_now
@@ -33,7 +32,7 @@ from agent.night.opening import check_disk
 from agent.night.plan import Begin, Decide, Enter, EnterIdea, Flight, NextStep, Plan, Settle, Wait, tries_machine
 from agent.night.state import NightContext, State
 from agent.pools.leases import slowdown_lines, slowdown_of
-from agent.pools.pool import Ended, LocalPool
+from agent.pools.pool import Ended, LocalPool, Pool
 from agent.profile.phases import limit_s, measure_phases, phases_were_measured
 from agent.records.results import write_ledger
 from agent.runs.execute import AuditRun, Job, Measure, Trial, broken_by
@@ -50,9 +49,9 @@ def run_night(context: NightContext) -> None:
     """Run until a limit is reached, the user stops the night or all sources are exhausted; raise NightshiftError."""
     context.journal.mark_lost_runs(boot_id())
     state = context.state()
-    with Ideas(context, state) as ideas, at_work(context, state) as driver:
+    with Ideas(state) as ideas, at_work(state) as driver:
         driver.ideas = ideas
-        plan = Plan(driver.context, state, driver.flight)
+        plan = Plan(state, driver.flight)
         while driver.take_a_step(plan):
             pass
         waiting = sorted({*(attempt.number for attempt in state.unsettled), *not_merged(state.attempts)})
@@ -63,10 +62,11 @@ def run_night(context: NightContext) -> None:
 
 
 @contextmanager
-def at_work(context: NightContext, state: State) -> Iterator["Driver"]:
+def at_work(state: State) -> Iterator["Driver"]:
     """Yield a driver; where an error ends its work, end all jobs and record what they brought."""
+    context = state.context
     with nullcontext(context.pool) if context.pool else closing(LocalPool([context.runner])) as pool:
-        driver = Driver(replace(context, pool=pool), state)
+        driver = Driver(state, pool)
         try:
             yield driver
         except BaseException:
@@ -79,16 +79,14 @@ def at_work(context: NightContext, state: State) -> Iterator["Driver"]:
 class Driver:
     """Carry out the steps of a plan, and record what the workers bring."""
 
-    def __init__(self, context: NightContext, state: State) -> None:
-        assert context.pool is not None
-        self.context, self.state, self.pool = context, state, context.pool
-        self.journal, self.say = context.journal, context.watcher.said
+    def __init__(self, state: State, pool: Pool) -> None:
+        self.context, self.state, self.pool = state.context, state, pool
+        self.journal, self.say = state.context.journal, state.context.watcher.said
         self.ideas: Ideas | None = None  # None: no source is asked
         self.flight = Flight(self.pool)
         self._run_ids: dict[str, int] = {}  # in the journal, of the runs that workers make
         self._scoring: set[str] = set()  # the workers that score what they have trained
         self._decided: list[int] = []  # attempts, in this order, in this call
-        self.state.workers = max(1, len(self.pool.workers))
 
     # ---- steps -------------------------------------------------------------------------------------------------------
 
@@ -122,7 +120,7 @@ class Driver:
             case Settle(number):
                 self.settle(number)
                 if state.attempts[number].is_idea:
-                    tell_settled(self.context, state, state.attempts[number])
+                    tell_settled(state, state.attempts[number])
             case Enter(parent, proposal):
                 state.enter(parent, proposal)
             case EnterIdea(wanted):
@@ -330,13 +328,13 @@ class Driver:
         )
 
 
-def tell_settled(context: NightContext, state: State, attempt: Attempt) -> None:
+def tell_settled(state: State, attempt: Attempt) -> None:
     """Show the verdict; of attempt 0, also how far its scores move with the seed, and how fast the night will go."""
-    say, spread = context.watcher.said, noise(state.attempts)
+    context, spread = state.context, noise(state.attempts)
     context.journal.record_facts(noise=spread)  # for those who read the journal
     context.watcher.attempt_settled(attempt, state.parent_of(attempt))
     if attempt.number == 0:
         lines = noise_lines(spread) if spread is not None else []
         for line in [*lines, *slowdown_lines(slowdown_of(state.attempts))]:
-            say(line)
-        say(f"pace: {context.limits.pace_words(state.attempts, state.pace)}")
+            context.watcher.said(line)
+        context.watcher.said(f"pace: {context.limits.pace_words(state.attempts, state.pace)}")

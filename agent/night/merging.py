@@ -34,7 +34,7 @@ def not_merged(history: History) -> set[int]:
     return overtaken - merged_already
 
 
-def merge(state: State, number: int, device_kind: str) -> tuple[int, Proposal] | Decision:
+def merge(state: State, number: int) -> tuple[int, Proposal] | Decision:
     """Return an overtaken attempt's edit as one of the incumbent, and its parent; that it is stale where none can be.
 
     Several edits may be overtaken at once. Each is merged onto the one before, which is being measured itself: one
@@ -48,7 +48,7 @@ def merge(state: State, number: int, device_kind: str) -> tuple[int, Proposal] |
     assert decision is not None
     for onto in dict.fromkeys((tip(state.unsettled, state.attempts, best).number, best.number)):
         try:
-            return onto, carried(state, number, state.attempts[onto], device_kind)
+            return onto, carried(state, number, state.attempts[onto])
         except NightError as error:
             why = f"better than its parent, but {error}"
     return replace(decision, kind=Kind.STALE, reason=why)
@@ -69,13 +69,13 @@ def waits_for_parent(state: State, attempt: Attempt) -> bool:
     return parent is not None and parent.decision is None
 
 
-def carried(state: State, number: int, onto: Attempt, device_kind: str) -> Proposal:
+def carried(state: State, number: int, onto: Attempt) -> Proposal:
     """Return the proposal that makes an attempt's edit in another script; raise NightError where it cannot."""
     overtaken = state.attempts[number]
     base = state.parent_of(overtaken)
     assert base is not None
     # where the keeps since were revoked, base is onto again, and the very script is run again
-    script = made_in(onto, base, overtaken.proposal.script, device_kind)
+    script = made_in(onto, base, overtaken.proposal.script, state.context.night.device_kind)
     tried = tried_as(script, state.others(number) if base.number == onto.number else state.attempts)
     if tried is not None:
         raise NightError(f"in #{onto.number}, it makes the script of #{tried}, which was tried")

@@ -121,9 +121,12 @@ DAWN_SEED = 1000  # from one dawn to the next: each confirms with seeds that no 
 class Plan:
     """Find the next step of a night as it stands now, and make its jobs."""
 
-    context: NightContext
     state: State
     flight: Flight
+
+    @property
+    def context(self) -> NightContext:
+        return self.state.context
 
     def next_step(self) -> NextStep | None:
         """Return the first candidate that is no job, or for which a worker is free; None when the night is over.
@@ -262,7 +265,7 @@ class Plan:
 
     def _beside_attempts(self, again: int | None) -> Iterator[Candidate]:
         """Yield a run of a keep that is in doubt; then a merge that is due, else the next idea, within the limits."""
-        context, limits, state, flight = self.context, self.context.limits, self.state, self.flight
+        limits, state, flight = self.context.limits, self.state, self.flight
         left = limits.left(state.proposals).experiments
         if left == 0:
             return
@@ -278,7 +281,7 @@ class Plan:
         if wanted < 1 or (state.attempts and limits.reached(state.proposals, pace)):
             return
         if overtaken is not None:
-            merged = merging.merge(state, overtaken, context.night.device_kind)
+            merged = merging.merge(state, overtaken)
             yield Decide({overtaken: merged}) if isinstance(merged, Decision) else Enter(*merged)
         if left is not None:  # merges count as well: leave room for those of the attempts in flight
             wanted = min(wanted, left - int(merging.EXPECTED * len(flight.jobs)))

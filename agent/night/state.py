@@ -35,13 +35,14 @@ class State:
     it.
     """
 
-    def __init__(self, journal: Journal, budget_s: float, patience_s: float = 0.0, workers: int = 1) -> None:
-        self._journal, self._budget_s, self._patience_s = journal, budget_s, patience_s
+    def __init__(self, context: "NightContext") -> None:
+        self.context = context
+        self._journal = context.journal
         self._answers: dict[str, Any] = {}  # to questions that take long, as long as no attempt changes
-        self.workers = max(1, workers)
-        self.attempts: tuple[Attempt, ...] = journal.attempts()
-        self.asks: tuple[Ask, ...] = journal.asks()
-        self.dawns: tuple[Dawn, ...] = journal.dawns()
+        self.workers = 1 if context.pool is None else max(1, len(context.pool.workers))
+        self.attempts: tuple[Attempt, ...] = self._journal.attempts()
+        self.asks: tuple[Ask, ...] = self._journal.asks()
+        self.dawns: tuple[Dawn, ...] = self._journal.dawns()
 
     @property
     def first(self) -> Attempt:
@@ -73,7 +74,8 @@ class State:
     @property
     def pace(self) -> Pace:
         """Return how long the next run, call and dry run will take."""
-        pace = self.once("pace", lambda: Pace.of(self.attempts, self.asks, self._budget_s, self._patience_s))
+        budget_s, patience_s = self.context.night.budget_s, self.context.patience_s
+        pace = self.once("pace", lambda: Pace.of(self.attempts, self.asks, budget_s, patience_s))
         return replace(pace, workers=self.workers)
 
     def once(self, question: str, find: Callable[[], Answer]) -> Answer:
@@ -143,5 +145,4 @@ class NightContext:
 
     def state(self) -> State:
         """Read from the journal what the night knows so far."""
-        workers = 1 if self.pool is None else len(self.pool.workers)
-        return State(self.journal, self.night.budget_s, self.patience_s, workers)
+        return State(self)

@@ -48,7 +48,7 @@ def enter(
 
 def merge(context: NightContext, state: State, number: int) -> None:
     """Carry out what is to be done with an overtaken attempt."""
-    merged = merging.merge(state, number, context.night.device_kind)
+    merged = merging.merge(state, number)
     if isinstance(merged, Decision):
         decide(context, state, number, merged)
     else:

@@ -225,12 +225,3 @@ def test_a_script_that_takes_the_machine_down_twice_is_not_tried_again(grounds):
     last = grounds.attempts("t")[2]
     assert [run.ending for run in last.runs] == [Ending.SPOILT, Ending.CRASHED]
     assert (last.status, last.decision.reason) == (Status.CRASH, "ended by a signal: the machine went down during it")
-
-
-def test_a_power_cut_costs_a_run_and_no_attempt(grounds):
-    with scripted_context(grounds.root, "t", []) as context:
-        context.journal.add_attempt(0, None, Proposal(unigram(), "baseline", "", "you"), "2026-11-21T00:00:00Z")
-        context.journal.start_run(0, 0, "before the cut")
-        run_night(context)
-    assert [run.ending for run in grounds.attempts("t")[0].runs] == [Ending.SPOILT, Ending.FINISHED]
-    assert grounds.rows()[0]["status"] == "keep"

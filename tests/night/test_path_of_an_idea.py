@@ -195,20 +195,6 @@ def test_the_end_of_a_night_is_told_to_a_source_whose_call_is_recorded(grounds):
         assert [ask.failure for ask in desk.journal.asks()] == ["stopped"]
 
 
-def test_the_end_of_a_night_does_not_wait_for_a_source_that_only_computes(grounds):
-    ended = threading.Event()
-
-    class Computes(Source):
-        def ideas(self, briefing: Briefing) -> list[Proposal]:
-            ended.wait(LATE_S)
-            return [SMOOTH]
-
-    with Desk(grounds, Computes("search")).life() as ideas:
-        ideas.enter_next(1)
-    assert not ended.is_set()
-    ended.set()
-
-
 @pytest.mark.parametrize("error", [RepoError("git is gone"), ValueError("\x1b[2J"), PermissionError("no /tmp")])
 def test_a_source_that_breaks_is_one_without_an_idea(error):
     with pytest.raises(NoIdea, match=r"git is gone|not foreseen \((ValueError: \\x1b\[2J|PermissionError: no /tmp)\)"):

@@ -38,7 +38,7 @@ def test_an_overrun_is_void_once_and_then_a_discard_that_nobody_is_asked_to_repa
     with scripted_context(grounds.root, "t", [unigram(SHARPNESS=0.9)], allowance_s=TOO_SHORT_S) as context:
         run_night(context)
         history = context.journal.attempts()
-        asked = brief(context, context.state(), history[0])
+        asked = brief(context.state(), history[0])
     late = history[1]
     assert [one.ending for one in late.runs] == [Ending.SPOILT, Ending.OVERRAN]
     assert late.runs[1].last_lines.splitlines()[-1] == "0.05 s of budget and 0.01 s for start and end are over"

@@ -94,19 +94,6 @@ def test_a_night_that_is_stopped_revokes_what_its_last_score_speaks_against(grou
 
 # ---- before the minutes ----------------------------------------------------------------------------------------------
 
-BREAKS_AT_THE_END = BEST.replace('"logits": mx.array', '"other": mx.array')
-
-
-@pytest.mark.slow
-def test_what_breaks_in_scoring_is_found_before_the_minutes(grounds):
-    night(grounds, [BREAKS_AT_THE_END, BEST], Doubtful(), dry_runs=True)
-    attempts = grounds.attempts("t")
-    assert [one.status for one in attempts] == ["keep", "crash", "keep"]
-    assert attempts[1].decision.reason.startswith("dry run: scoring: exit code 1: KeyError: 'logits'")
-    assert attempts[1].runs == ()
-    assert attempts[1].dry_run.wall_s > 0
-    assert attempts[1].commit is not None
-
 
 def test_turned_dials_are_not_tried_dry_and_other_edits_are(grounds):
     edit = BEST.replace("time.sleep(0.02)", "time.sleep(0.03)")

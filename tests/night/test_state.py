@@ -18,7 +18,7 @@ JITTER = 0.01
 
 def facts(state: State) -> dict[str, object]:
     """Return everything that a state knows, except for its journal and for answers that it keeps for a while."""
-    return {name: value for name, value in vars(state).items() if name not in ("_journal", "_answers")}
+    return {name: value for name, value in vars(state).items() if name not in ("context", "_journal", "_answers")}
 
 
 def test_after_every_step_the_state_is_what_a_fresh_reading_of_the_journal_gives(grounds):
@@ -27,8 +27,8 @@ def test_after_every_step_the_state_is_what_a_fresh_reading_of_the_journal_gives
     with scripted_context(grounds.root, "t", [edit, DIVERGES]) as context:
         context = dataclasses.replace(context, dry_runs=True)
         state, steps = context.state(), 0
-        with at_work(context, state) as driver, Ideas(driver.context, state) as driver.ideas:
-            plan = Plan(driver.context, state, driver.flight)
+        with at_work(state) as driver, Ideas(state) as driver.ideas:
+            plan = Plan(state, driver.flight)
             while driver.take_a_step(plan):
                 steps += 1
                 assert facts(state) == facts(context.state())

@@ -25,8 +25,8 @@ def test_a_night_tells_its_setting_only_where_a_source_can_read(grounds):
     with scripted_context(grounds.root, "t", []) as context:
         state = context.state()
         assert state.best is not None
-        assert brief(context, state, state.best).setting is None
-        setting = brief(replace(context, sources=[Source("llm")]), state, state.best).setting
+        assert brief(state, state.best).setting is None
+        setting = brief(replace(context, sources=[Source("llm")]).state(), state.best).setting
     assert setting is not None
     assert (setting.cores or 0) > 0
     assert (setting.memory_gb or 0) > 0
