@@ -269,15 +269,13 @@ class Driver:
         return ended.error
 
     def _record_result(self, job: Job, ended: Ended) -> None:
-        """Record the result of a job; where its worker or the weights that it needs are gone, it is done again."""
+        """Record the result of a job; where its worker is gone, it is done again."""
         number, lost = job.attempt, ended.lost
         match job, ended.result:
             case Trial(), DryRun() as dry_run:
                 self.journal.record_dry_run(number, dry_run)
             case AuditRun(), Audit() as audit:
                 self.journal.record_audit(number, job.seed, audit, job.split)
-            case AuditRun(), None if lost is not None:
-                self.journal.lose_run(number, job.seed, lost)
             case Measure(), Run() as run:
                 self.journal.end_run(self._run_ids[ended.worker], run)
                 self._tell(job, run)
@@ -287,7 +285,8 @@ class Driver:
                 self.journal.end_run(self._run_ids[ended.worker], run)
         self.state.read(number)
         if lost is not None:
-            self.say(f"this run of #{number} does not count and is done again: {lost}")
+            what = "audit" if isinstance(job, AuditRun) else "run"
+            self.say(f"this {what} of #{number} does not count and is done again: {lost}")
 
     def _tell(self, job: Measure, run: Run) -> None:
         """Say why a run is void, if it is, and what one at dawn has scored on both texts."""

@@ -369,17 +369,11 @@ class Journal:
         columns = ", ".join(f"{name} = ?" for name in facts)
         self._write((f"UPDATE runs SET {columns} WHERE id = ?", (*facts.values(), run_id)))
 
-    def lose_run(self, attempt: int, seed: int, why: str) -> None:
-        """Make a finished run void: what it left is gone."""
-        self._set_finished("ending = ?, last_lines = ?", (Ending.LOST, why), attempt, seed)
-
     def record_audit(self, attempt: int, seed: int, audit: Audit, split: Split = "validation") -> None:
         score = "score" if split == "validation" else split
-        self._set_finished(f"{score} = json_set({score}, '$.audit', json(?))", (_json(audit),), attempt, seed)
-
-    def _set_finished(self, columns: str, facts: Sequence[object], attempt: int, seed: int) -> None:
-        which = "attempt = ? AND seed = ? AND ending = ?"
-        self._write((f"UPDATE runs SET {columns} WHERE {which}", (*facts, attempt, seed, Ending.FINISHED)))
+        update = f"UPDATE runs SET {score} = json_set({score}, '$.audit', json(?))"
+        finished = (attempt, seed, Ending.FINISHED)
+        self._write((f"{update} WHERE attempt = ? AND seed = ? AND ending = ?", (_json(audit), *finished)))
 
     def record_decision(self, number: int, decision: Decision) -> None:
         """Append a decision about an attempt, which holds from now on; branch, ledger and weights have to follow."""

@@ -41,7 +41,7 @@ class Watching(Quiet):
 
 
 class Careless(LocalPool):
-    """Loses the weights of attempt 2, the first time that they are to be audited."""
+    """Loses the first audit of attempt 2, as where its node has left."""
 
     has_lost = False
 
@@ -52,7 +52,7 @@ class Careless(LocalPool):
         if self.has_lost or not isinstance(ended.job, AuditRun) or ended.job.attempt != 2:
             return ended
         self.has_lost = True
-        return Ended(ended.worker, ended.job, lost="the weights are gone")
+        return Ended(ended.worker, ended.job, lost="its node has left")
 
 
 def with_workers(context: NightContext, watcher: Quiet) -> NightContext:
@@ -107,10 +107,12 @@ def test_no_run_begins_after_the_hours_or_a_wish_to_end(grounds):
         assert Plan(context.state(), flight).next_step() is None
 
 
-def test_a_run_whose_weights_are_lost_is_void_and_made_again(parallel):
-    assert [run.ending for run in parallel.attempts[2].runs] == [Ending.LOST, Ending.FINISHED]
-    assert parallel.attempts[2].seeds == 1
-    assert "this run of #2 does not count and is done again: the weights are gone" in parallel.watcher.sentences
+def test_an_audit_whose_worker_is_lost_is_done_again_and_the_run_counts(parallel):
+    (run,) = parallel.attempts[2].runs
+    assert run.ending is Ending.FINISHED
+    assert run.score is not None
+    assert run.score.audit is not None
+    assert "this audit of #2 does not count and is done again: its node has left" in parallel.watcher.sentences
 
 
 def test_the_first_script_runs_alone_and_then_beside_itself_on_all_workers(parallel):
