@@ -40,7 +40,7 @@ from agent.records.place import Place, new_id
 from agent.records.results import write_ledger
 from agent.records.shipped import is_measured, leaves
 from agent.records.terms import OF_THE_MODEL, SANDBOXES
-from agent.runs.fixed import digest, lay_out_fixed, names_in, protocol, settings_of
+from agent.runs.fixed import digest, lay_out_fixed, names_in, protocol
 from agent.sandbox.box import Mode, Open, choose
 from agent.script.contract import ROOTS, check_script, fixed_files
 from agent.text import harmless
@@ -374,7 +374,7 @@ def at_home(night: Night) -> Night | None:
     for folder in (*([selected] if selected is not None else ()), *here):
         with suppress(DataError, OSError):
             facts = {"fingerprint": load_data(folder, verify=False).fingerprint}
-            then = {"device_kind": night.device_kind, "settings": settings_of(night.protocol)}
+            then = {"device_kind": night.device_kind, "settings": night.protocol.partition("+")[2]}
             if protocol(facts | then, night.budget_s) == night.protocol:
                 # the manifest also says where its text lay, so its checksum is taken here
                 manifest = {"manifest.json": digest(folder / "manifest.json")}

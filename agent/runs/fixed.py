@@ -89,11 +89,6 @@ def protocol(facts: Mapping[str, Any], budget_s: float) -> str:
     return "+".join(filter(None, [hashlib.sha256(text.encode()).hexdigest()[:12], facts["settings"]]))
 
 
-def settings_of(protocol: str) -> str:
-    """Return the settings of a protocol; none where they are as usual."""
-    return protocol.partition("+")[2]
-
-
 def check_same_machine(night: Night, facts: Mapping[str, Any]) -> None:
     """Refuse another protocol, and another device, even of the same kind: scores within a night have to compare."""
     now = protocol(facts, night.budget_s)

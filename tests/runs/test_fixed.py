@@ -9,7 +9,7 @@ from nights import PROJECT
 from samples import NIGHT
 
 from agent.errors import NightError
-from agent.runs.fixed import check_same_machine, lay_out_fixed, protocol, settings_of
+from agent.runs.fixed import check_same_machine, lay_out_fixed, protocol
 from agent.sandbox.environment import settings_in
 
 FACTS = {"fingerprint": "text", "device_kind": "cuda", "device": NIGHT.device, "settings": ""}
@@ -18,7 +18,6 @@ TF32_OFF = "MLX_ENABLE_TF32=0"
 
 def test_usual_settings_leave_the_protocol_as_it_always_was():
     assert protocol(FACTS, 300.0) == "29ed68bf1f15"
-    assert settings_of(protocol(FACTS, 300.0)) == ""
 
 
 def test_each_setting_counts_on_its_devices_and_is_told_in_words():
