@@ -36,7 +36,7 @@ MIN_FREE_BYTES = 1 << 30  # below it a node takes no job: the disk would fill in
 DEAF_S = 15.0  # without a question from the driver: it is gone, and so is the job
 LOCK_S = 10.0  # that a worker which has just ended may hold its part of the machine
 
-Contents = Mapping[str, bytes]  # of files, by their path below a folder
+FileContents = Mapping[str, bytes]  # of files, by their path below a folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Returned:
 
     result: Result | None = None  # without a failure either: the driver asked to end the job
     failure: str | None = None  # of this node
-    files: Contents = field(default_factory=dict)  # by their path in the night's folder
+    files: FileContents = field(default_factory=dict)  # by their path in the night's folder
 
 
 def called(function: Callable[..., Any], *arguments: object) -> Any:
@@ -86,12 +86,12 @@ def lacks(folder: str, files: Mapping[str, str]) -> list[str]:
     return [name for name, checksum in files.items() if not (here / name).is_file() or digest(here / name) != checksum]
 
 
-def store(folder: str, files: Contents) -> None:
+def store(folder: str, files: FileContents) -> None:
     """Write files to a folder of the node's cache."""
     put_files(home() / folder, files)
 
 
-def put_files(folder: Path, files: Contents) -> None:
+def put_files(folder: Path, files: FileContents) -> None:
     """Write files below a folder, through no link or pipe that a script has left on the way; flush them to the disk."""
     for name, content in files.items():
         for above in [folder / parent for parent in Path(name).parents][-2::-1]:  # from the top
@@ -172,7 +172,7 @@ class NodeWorker:
             lease=lease_of(worker, part, cores),
         )  # fmt: skip
 
-    def execute(self, job: Job, files: Contents) -> Returned:
+    def execute(self, job: Job, files: FileContents) -> Returned:
         """Execute a job with these files of the driver; return its result and the files that it has left."""
         self._heard_s, self._working = time.monotonic(), Working()
         if shutil.disk_usage(home()).free < MIN_FREE_BYTES:
@@ -225,7 +225,7 @@ def lock_one(kind: str, wanted: Sequence[tuple[Any, ...]], held: ExitStack) -> t
         time.sleep(0.1)
 
 
-def files_left(runner: Runner, job: Job, result: Result | None) -> Contents:
+def files_left(runner: Runner, job: Job, result: Result | None) -> FileContents:
     """Return the files of a job that the driver keeps: weights if they have a score, and the end of each other file."""
     contents: dict[str, bytes] = {}
     has_score = isinstance(result, Run) and result.val_bpb is not None

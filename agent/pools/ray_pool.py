@@ -13,7 +13,7 @@ from agent.experiment import Audit, DryRun, Ending, Lease, Run
 from agent.files import plain_bytes, remove
 from agent.invocation import typed
 from agent.pools.cluster import Cluster, ClusterNode, different, on, sentence
-from agent.pools.node import DEAF_S, Contents, NodeWorker, Part, Returned, enter, files_of, put_files
+from agent.pools.node import DEAF_S, FileContents, NodeWorker, Part, Returned, enter, files_of, put_files
 from agent.pools.pool import Ended, Pool, WorkerThread
 from agent.runs.execute import AuditRun, Job, Measure, Result, Trial
 from agent.runs.runner import Runner
@@ -243,7 +243,7 @@ def result_of_killed(job: Job, why: str) -> Result:
             return Audit(0, 0, 0.0, 0.0, 0.0, f"it could not be done: {why}")
 
 
-def files_for(runner: Runner, job: Job) -> Contents:
+def files_for(runner: Runner, job: Job) -> FileContents:
     """Return the files that a node needs for a job: weights and committed losses, for an audit."""
     if not isinstance(job, AuditRun):
         return {}
