@@ -25,7 +25,6 @@ from agent.sandbox.places import View
 from agent.sandbox.process import LOG, supervise
 from agent.text import ABSURD
 
-Span = tuple[float, float]  # begin and end, in seconds of one clock
 PROFILER = Path(__file__).with_name("profiler.py")
 FILE = "phases.json"  # in a night's folder
 FILE_BYTES, NOTES_BYTES = 64 << 10, 4 << 20  # much more than they need
@@ -48,7 +47,9 @@ def read_phases(folder: Path) -> tuple[Phase, ...]:
     without that optimizer.
     """
     try:
-        spans = msgspec.json.decode(read_end(folder, "notes.json", NOTES_BYTES), type=dict[str, list[Span]])
+        spans = msgspec.json.decode(
+            read_end(folder, "notes.json", NOTES_BYTES), type=dict[str, list[tuple[float, float]]]
+        )
     except (OSError, ValueError, RecursionError, msgspec.MsgspecError):
         return ()
     ends = [stop for _, stop in spans.get("optimizer", ())]
