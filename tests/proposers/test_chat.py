@@ -110,6 +110,16 @@ def test_a_server_that_is_not_there_is_named():
             llm.ideas(BRIEFING)
 
 
+def test_an_environment_that_breaks_during_the_night_is_a_failed_call_and_costs_nothing(monkeypatch):
+    with Server(says(EDIT)) as server:
+        model = Model(server, price=(1000.0, 1000.0), max_cost=0.001)
+        with monkeypatch.context() as broken:
+            broken.setenv("ALL_PROXY", "nonsense://proxy")
+            assert "cannot be set up" in model.refusal()
+        assert model.asks[0].usd_most is None
+        assert model.ideas()[0].script == WANTED
+
+
 # ---- time ------------------------------------------------------------------------------------------------------------
 
 

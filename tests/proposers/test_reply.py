@@ -66,8 +66,8 @@ def test_what_a_model_thought_aloud_is_not_read():
 REFUSED = {
     "no title": (f"HYPOTHESIS: why\n{block(OLD, NEW)}", "begins with TITLE:"),
     "no hypothesis": (f"TITLE: what\n{block(OLD, NEW)}", "begins with HYPOTHESIS:"),
-    "no such lines": (HEAD + block("SMOOTHING = 9", NEW), '"SMOOTHING = 9", does not stand in'),
-    "empty search": (HEAD + block("", "x = 1"), "does not stand"),
+    "no such lines": (HEAD + block("SMOOTHING = 9", NEW), '"SMOOTHING = 9", is not in'),
+    "empty search": (HEAD + block("", "x = 1"), "is not in"),
     "same lines twice": (HEAD + block(OLD, NEW) + block(OLD, NEW), "two blocks edit the same lines"),
     "nothing": (HEAD + block(OLD, OLD), "changes nothing"),
     "no divider": (f"{HEAD}<<<<<<< SEARCH\n{OLD}\n>>>>>>> REPLACE\n", "is not whole"),
@@ -90,7 +90,7 @@ def test_what_is_not_clear_is_refused_with_what_to_do(name):
 
 def test_lines_that_stand_in_several_places_are_refused():
     base = SCRIPT.replace("NOTE =", f"{OLD}\nNOTE =")
-    assert "stands in several places" in refusal(HEAD + block(OLD, NEW), base)
+    assert "is in several places" in refusal(HEAD + block(OLD, NEW), base)
 
 
 @pytest.mark.parametrize("name", ["prepare.py", "../train_mlx.py", "TRAIN_MLX.PY"])

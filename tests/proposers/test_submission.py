@@ -20,11 +20,9 @@ BETTER = unigram(SHARPNESS=0.9)
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     """A repository whose script lies in a folder, which is where the user stands; the edited copy lies above all."""
-    for folder in ("user/lab/sub", "elsewhere"):
-        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "user/lab").mkdir(parents=True)
     (tmp_path / "user/lab/train_mlx.py").write_text(SCRIPT)
-    for name in ("idea.py", "my idea.py", "elsewhere/train_mlx.py"):
-        (tmp_path / name).write_text(SCRIPT.replace("LR = 0.04", "LR = 0.02"))
+    (tmp_path / "idea.py").write_text(SCRIPT.replace("LR = 0.04", "LR = 0.02"))
     for command in (
         "init -q",
         "config user.name Someone",

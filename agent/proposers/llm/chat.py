@@ -109,7 +109,11 @@ def ask(endpoint: Endpoint, patience: Patience, asked: Conversation, stopped: Ca
     The call runs in a daemon thread, because a silent socket and the SDK's sleep before a retry cannot be interrupted.
     Closing the client ends it, at the latest when the server sends something.
     """
-    client, end, outcome = client_of(endpoint, patience), time.monotonic() + patience.ask_s, Future[Reply]()
+    try:
+        client = client_of(endpoint, patience)
+    except MachineError as unusable:
+        raise CallFailed(str(unusable)) from unusable
+    end, outcome = time.monotonic() + patience.ask_s, Future[Reply]()
 
     def work() -> None:
         try:

@@ -54,7 +54,10 @@ def read_reply(text: str, base: str, name: str) -> Proposal:
     Raise BadReply if the reply has another form, names another file, searches for lines that match no place or several,
     changes nothing, or makes a script that does not parse or breaks the contract.
     """
-    text = _answer(text)
+    if len(text) > REPLY_CHARS:
+        raise BadReply(f"the reply has {len(text):,} characters, more than {REPLY_CHARS:,}: answer with short edits")
+    thought = THOUGHT.match(text)
+    text = text[thought.end() if thought else 0 :].replace("\r\n", "\n")
     edits = [(match[1], match[2]) for match in EDIT.finditer(text)]
     text = EDIT.sub("\n", text)
     if MARK.search(text) or len(edits) > MAX_EDITS:
@@ -84,14 +87,6 @@ def read_reply(text: str, base: str, name: str) -> Proposal:
     return Proposal.of(script, title.strip("*_ \t"), fields["HYPOTHESIS"])
 
 
-def _answer(text: str) -> str:
-    """Return a reply without the thoughts that some servers send before it; raise BadReply if it is too long."""
-    if len(text) > REPLY_CHARS:
-        raise BadReply(f"the reply has {len(text):,} characters, more than {REPLY_CHARS:,}: answer with short edits")
-    thought = THOUGHT.match(text)
-    return text[thought.end() if thought else 0 :].replace("\r\n", "\n")
-
-
 def _apply(edits: Sequence[tuple[str, str]], base: str, name: str) -> str:
     """Apply all edits; each refers to the unedited base, so their order does not matter."""
     lines = base.split("\n")
@@ -102,12 +97,12 @@ def _apply(edits: Sequence[tuple[str, str]], base: str, name: str) -> str:
         first = text.find(wanted) if wanted.strip() else -1
         if first < 0:
             raise BadReply(
-                f"the SEARCH of block {number}, {_quoted(search)}, does not stand in {name}: copy whole lines exactly, "
+                f"the SEARCH of block {number}, {_quoted(search)}, is not in {name}: copy whole lines exactly, "
                 f"with their indentation and without leaving one out"
             )
         if text.find(wanted, first + 1) >= 0:
             raise BadReply(
-                f"the SEARCH of block {number} stands in several places of {name}: "
+                f"the SEARCH of block {number} is in several places of {name}: "
                 f"copy more of the lines around it, so that it matches exactly one place"
             )
         start = text.count("\n", 0, first)
