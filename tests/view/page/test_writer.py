@@ -41,7 +41,7 @@ def test_at_the_end_the_page_is_written_and_its_path_is_said(night, is_hurried, 
     with night.writer():
         pass
     assert night.said == [f"report: {night.page}{later}"]
-    wait_until(night.page.exists)
+    psutil.wait_procs(psutil.Process().children())
     assert "<h1" in night.page.read_text()
 
 
