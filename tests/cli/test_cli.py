@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 from commands import nothing_yet, refused, training, wait_until
-from nights import PROJECT, Grounds, command, environment, git, unigram
+from nights import PROJECT, Grounds, command, environment, git
 from terminals import Terminal
 
 from agent import __version__
@@ -90,11 +90,6 @@ def test_a_night_from_the_command_line_and_what_it_can_be_asked(grounds):
     assert "baseline" in grounds.nightshift("results").stdout  # rendered again
     other_budget = refused(grounds.nightshift("run", "--tag", "t", "--budget-s", "0.3"))
     assert "night t has --budget-s 0.05, not 0.3" in other_budget
-
-    (grounds.root / "inner").mkdir()
-    (grounds.root / "inner" / "other.py").write_text(unigram())
-    below = Grounds(grounds.root / "inner").nightshift("run", "--tag", "t", "--script", "other.py")
-    assert "has --script train_mlx.py, not inner/other.py; leave the option out" in below.stderr
 
 
 def test_the_first_signal_ends_after_the_run_and_the_second_ends_the_run(grounds):

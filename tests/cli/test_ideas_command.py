@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from commands import refused
 from nights import Grounds, unigram
 from queued import write_idea
 
@@ -48,9 +47,3 @@ def test_programs_get_all_of_it(with_ideas):
     (fault,) = facts["faults"]
     assert "broken.patch holds no patch" in fault
     assert fault in told.stderr
-
-
-def test_an_unknown_name_is_refused(with_ideas):
-    assert (
-        refused(with_ideas.nightshift("ideas", "bost")) == "there is no idea bost; see them all with: nightshift ideas"
-    )

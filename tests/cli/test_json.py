@@ -14,15 +14,14 @@ from typing import Any
 import pytest
 from commands import nothing_yet
 from json_page import HEAD, PAGE, faults, keys_of, named, tables
-from judged import findings, scored_attempt
+from judged import findings
 from nights import Grounds, unigram
 from queued import write_idea
 
 from agent.cli import main as command_line
 from agent.cli.answer import SCHEMA_VERSION, Answer
 from agent.cli.main import COMMANDS, command_named
-from agent.cli.run import answer_of_dawn
-from agent.experiment import Dawn, Status
+from agent.experiment import Dawn
 from agent.records.journal import Journal
 
 BETTER = unigram(SHARPNESS=0.9)
@@ -174,14 +173,6 @@ def test_a_night_without_results_is_no_wrong_command(night, tmp_path):
     assert kept_nothing["error"] == "night t has kept no edit, so there is nothing to confirm; see: nightshift results"
 
 
-@pytest.mark.parametrize(
-    ("words", "left", "is_json"),
-    [("try --json -m x", "try -m x", True), ("note -- --json", "note -- --json", False), ("", "", False)],
-)
-def test_whether_an_answer_is_asked_for_is_read_from_bare_words(words, left, is_json):
-    assert command_line.without_json(words.split()) == (tuple(left.split()), is_json)
-
-
 def test_what_nobody_foresaw_and_ctrl_c_are_answers_too(monkeypatch, capsys):
     def ends_with(error: BaseException) -> None:
         def act() -> Answer:
@@ -199,10 +190,3 @@ def test_what_nobody_foresaw_and_ctrl_c_are_answers_too(monkeypatch, capsys):
     assert command_line.main(["try", "--json"]) == 130
     facts = json.loads(capsys.readouterr().out)
     assert (facts["exit_code"], facts["state"], facts["go_on_with"]) == (130, "unfinished", "nightshift try --json")
-
-
-def test_a_dawn_that_was_ended_early_answers_with_what_it_has_found():
-    history = [scored_attempt(0, 1.0, status=Status.KEEP), scored_attempt(1, 0.9, parent=0, status=Status.KEEP)]
-    answer = answer_of_dawn("t", findings(history), "nightshift confirm t")
-    assert (answer.exit_code, answer.facts["state"], answer.facts["findings"]["champion"]) == (130, "unfinished", 1)
-    assert answer.facts["go_on_with"] == "nightshift confirm t"

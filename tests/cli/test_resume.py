@@ -4,17 +4,11 @@ import subprocess
 import sys
 
 import pytest
-from commands import training, wait_until
 from nights import SCRIPTS, Grounds, environment, make_repository, unigram
-
-from agent.experiment import Ending
 
 STEPS = ("propose", "objects", "ref", "commit", "start", "train")
 STEPS += ("score", "end", "decide", "ledger", "settle")
 MOMENTS = [f"after:{step}" for step in STEPS]  # which is before the next one
-
-ONE_RUN = ("--judge", "greedy")  # of each attempt
-
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
@@ -46,16 +40,3 @@ def test_a_night_killed_at_every_step_ends_like_an_undisturbed_one(tmp_path):
     assert [len(one.done_runs) for one in grounds.attempts("t")] == [3, 1, 1]
     assert grounds.git("fsck", "--strict", "--no-dangling") == ""
     assert grounds.git("status", "--porcelain") == "?? results.tsv"
-
-
-def test_a_loop_killed_in_the_middle_of_training_redoes_that_run_alone(grounds):
-    loop = grounds.start("run", *ONE_RUN, "--experiments", "1", "--budget-s", "0.5", "--tag", "t")
-    wait_until(training(grounds, "t"))
-    loop.kill()
-    loop.communicate()
-    assert "night t: not running" in grounds.nightshift("status").stdout
-    finished = grounds.nightshift("run", *ONE_RUN, "--experiments", "1", "--tag", "t")
-    assert finished.returncode == 0, finished.stderr
-    first = grounds.attempts("t")[0]
-    assert [run.ending for run in first.runs] == [Ending.LOST, Ending.FINISHED]
-    assert [row["attempt"] for row in grounds.rows()] == ["0", "1"]

@@ -67,10 +67,6 @@ def test_an_agent_reads_the_note(mixed):
 
 def test_status_and_the_end_of_a_run_say_what_each_source_has_brought(mixed):
     assert "night t goes on with --proposer command (it was --proposer queue)" in mixed.said
-    told, _, commands = mixed.grounds.nightshift("status", "t").stdout.partition("next:\n")
-    assert "nightshift results " in commands
-    status = told.splitlines()
-    table = {line.split()[0]: line.split()[1:] for line in status[-3:]}
-    assert table["source"][:3] == ["attempts", "kept", "gain_bpb"]
-    assert (table["queue"][0], table["command"][0]) == ("1", "1")
+    status = mixed.grounds.nightshift("status", "t").stdout.partition("next:\n")[0].splitlines()
+    assert [line.split()[:2] for line in status[-3:]] == [["source", "attempts"], ["queue", "1"], ["command", "1"]]
     assert [line for line in mixed.said.splitlines() if line in status] == status

@@ -1,11 +1,9 @@
 """`nightshift try`: one edit of a person's own, from the working tree through the queue to the verdict."""
 
 import json
-import os
 import re
 import signal
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,7 @@ import psutil
 import pytest
 from commands import refused, training, wait_until
 from json_page import faults
-from nights import Grounds, make_repository, mounted, unigram
+from nights import Grounds, make_repository, unigram
 
 from agent.cli.tries import latest, tries_line
 from agent.experiment import Ending
@@ -151,26 +149,12 @@ def test_what_was_tried_cannot_be_tried_again_and_what_was_cancelled_never_is(tr
     assert tried.git("status", "--porcelain", "experiments") == ""  # the queue is none of the repository's files
 
 
-def test_another_budget_or_judge_wants_another_night(tried):
-    edit(tried, unigram(SMOOTHING=3.0))  # tried before, which is no matter where nothing could be tried
-    for option, sentence in (
-        (("--budget-s", "1"), "night t has --budget-s 0.05, not 1; leave the option out to resume it, or choose"),
-        (("--judge", "balanced"), "night t has --judge greedy, not --judge balanced; leave the option out to resume"),
-    ):
-        assert refused(tried.nightshift("try", "-m", "longer", *option)).startswith(sentence)
-
-
 # ---- what is refused before a night is opened ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("script", "message", "sentence"),
     [
-        (
-            COMMITTED + "\n# words\n",
-            "words",
-            "train_mlx.py changes nothing that runs in the script as it was committed",
-        ),
         ("def main(:\n", "broken", "train_mlx.py line 1 does not parse"),
         (unigram(SHARPNESS=0.9), " \n ", "say what is tried and why, as in: nightshift try -m "),
     ],
@@ -192,21 +176,6 @@ def test_a_script_that_was_never_committed_has_no_baseline(grounds):
 def test_ids_that_do_not_exist_are_refused_in_a_sentence(grounds, number):
     for word in ("--wait", "--cancel"):
         assert refused(grounds.nightshift("try", word, number)).startswith("there is no try ")
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a disk")
-def test_a_full_disk_leaves_no_half_try_behind(tmp_path):
-    with mounted(tmp_path / "disk", "size=16m") as disk:
-        grounds = Grounds(make_repository(disk / "user", unigram()))
-        edit(grounds, unigram(SHARPNESS=0.9))
-        with suppress(OSError), (disk / "hoard").open("wb", buffering=0) as hoard:
-            while True:
-                hoard.write(bytes(4096))
-        told = refused(grounds.nightshift("try", "-m", "sharper", "--start"))
-        assert told.startswith(
-            "no space left on the disk; free some and resume with: nightshift try -m sharper --start"
-        )
-        assert latest(place_of(grounds)) == []
 
 
 @pytest.mark.parametrize("way", ["folder", "link"])

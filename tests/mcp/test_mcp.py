@@ -146,10 +146,3 @@ def test_long_texts_and_lists_are_cut_and_signs_that_cannot_be_seen_are_codes(gi
     result = result_of({"schema_version": 1, "error": None, "exit_code": 0} | given)
     assert shown(result.structured_content)
     assert json.loads(result.content[0].text) == result.structured_content
-
-
-def test_a_refusal_is_its_sentence_with_the_facts_beside_it():
-    facts = {"schema_version": 1, "error": "it lacks an edit", "exit_code": 2, "missing_edits": [{"attempt": 3}]}
-    result = result_of(facts)
-    assert result.is_error
-    assert (result.content[0].text, result.structured_content) == ("it lacks an edit", facts)
