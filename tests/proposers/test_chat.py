@@ -18,8 +18,8 @@ from agent.proposers.llm.chat import REPLY_BYTES
 from agent.proposers.source import Messages
 
 GARBAGE = [
-    b"", b"data: null\n\n", b"data: []", b"data: {", b"<html>It works!</html>", b"data: \xff\xfe", b"{" * 100_000,
-    b'data: "text"', b"data: {}", b'data: {"choices": []}', b'data: {"choices": [null]}',
+    b"", b"data: []", b"data: {", b"<html>It works!</html>", b"data: \xff\xfe", b"{" * 100_000,
+    b"data: {}", b'data: {"choices": [null]}',
     b'data: {"choices": [{"delta": 7}]}', b'{"error": {"message": "overloaded"}}',
 ]  # fmt: skip
 

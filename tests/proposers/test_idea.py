@@ -51,14 +51,6 @@ def test_a_file_tells_what_is_tried_why_and_what_to_expect(folder):
     assert idea.patch == PATCH
 
 
-def test_a_title_over_a_plain_diff_is_enough(folder):
-    plain = PATCH.partition("\n")[2].replace("a/train_mlx.py", "lab/my.py").replace("b/train_mlx.py", "lab/my.py")
-    (idea,), faults = read_ideas(folder(mine=f"Title: Warm up longer\n{plain}".replace("\n", "\r\n")))
-    assert faults == ()
-    assert (idea.group, idea.why) == ("other", "")
-    assert all(0 < gain < 0.5 for gain in idea.gain_percent.values())
-
-
 @pytest.mark.parametrize(
     ("text", "told"),
     [

@@ -154,8 +154,6 @@ def test_the_owners_words_the_script_and_what_was_turned_down_are_told():
     assert text.index("- try depth") < text.index("- leave depth alone\n\nThe last one is the newest")
     assert f"```python\n{briefing.parent.proposal.script.rstrip()}\n```" in text
     assert '- "again": "tried before"' in text
-    elsewhere = replace(briefing, night=replace(briefing.night, script="models/train.py"))
-    assert "FILE: models/train.py" in compose(elsewhere).system
 
 
 def test_the_form_that_is_shown_is_one_that_is_read():
