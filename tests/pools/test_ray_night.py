@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import re
 import secrets
 import signal
 import socket
@@ -169,7 +168,7 @@ def test_a_night_on_ray_has_the_records_of_one_on_this_machine(grounds, monkeypa
     words = ("--budget-s", "0.5", "--experiments", "3", *SHORT)
     on_ray = grounds.nightshift_process("run", "--tag", "r", *RAY, *words)
     assert on_ray.returncode == 0, on_ray.stdout + on_ray.stderr
-    assert re.search(r"\n  workers  2: ray share 0; ray share 1, of the Ray cluster on this machine\n", on_ray.stdout)
+    assert "\n  workers  2: ray share 0; ray share 1; of the Ray cluster on this machine\n" in on_ray.stdout
     assert left_of(grounds) == []
     here = grounds.nightshift_process("run", "--tag", "l", *RAY[2:], *words)
     assert here.returncode == 0, here.stdout + here.stderr
