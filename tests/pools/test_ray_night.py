@@ -254,7 +254,7 @@ def test_a_night_outlives_a_damaged_corpus_its_nodes_and_its_head(grounds):
             night.process.kill()
         assert wait_until(lambda: not any(nodes.trains(name) for name in "bcd"), SWEEP_S)
     attempts = check_whole(grounds, "n", count=5)
-    assert sum(run.ending is Ending.LOST for attempt in attempts for run in attempt.runs) >= 2
+    assert any(run.ending is Ending.LOST for attempt in attempts for run in attempt.runs)
     assert processes_in(nodes.folder, grounds.root) == []
 
 
