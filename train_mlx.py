@@ -238,10 +238,10 @@ class GPT(nn.Module):
         """What the output matrix reads: (B, T, C), normalised"""
         _, x = kernels.residual_norm(kernels.embedding(self.token_embedding.weight, tokens, DTYPE))
         x = x + kernels.embedding(self.induction_embedding, self.followers(tokens), DTYPE)
-        if self.trigram_embedding is not None:
-            for order in (2, 3):
-                rows = kernels.ngram_ids(tokens, order, TRIGRAM_ROWS)
-                x = x + kernels.embedding(self.trigram_embedding, rows, DTYPE)
+        if self.trigram_embedding is not None:  # one lookup for all lengths: one gradient of the size of the table
+            rows = mx.concatenate([kernels.ngram_ids(tokens, order, TRIGRAM_ROWS) for order in (2, 3)])
+            for grams in mx.split(kernels.embedding(self.trigram_embedding, rows, DTYPE), 2):
+                x = x + grams
         x0 = x
         for block, keep, again in zip(self.blocks, self.resid_lambdas, self.x0_lambdas, strict=True):
             x, normed, x0 = kernels.mix_norm(x, x0, keep, again)
