@@ -54,7 +54,6 @@ SOFTCAP = 15.0  # logits live in ±this, so that one wrong certainty cannot wrec
 ROPE_BASE = 10000.0  # the slowest rotation turns once in about 6 × this positions  [1000.0, 200000.0] log
 GATE_CHANNELS = 32  # channels of x that decide how much value embedding a head takes in
 INDUCTION_ORDERS = "1248"  # lengths of matches, of which the longest found counts  {"1", "2", "12", "124", "1248"}
-TRIGRAM_ROWS = by_device(cpu=0, metal=0, cuda=524288)  # for pairs and threes; 0: none  {131072, 524288, 1048576}
 
 # Optimization
 BATCH_ROWS = by_device(cpu=4, metal=16, cuda=64)  # rows that fit on the device at once  {1, 2, 4, 8, 16, 32, 64, 128}
@@ -62,7 +61,6 @@ MICRO_STEPS = 1  # batches whose gradients are averaged before one update  {1, 2
 MATRIX_LR = 0.04  # Muon: every matrix inside the blocks  [0.005, 0.2] log
 EMBEDDING_LR = 0.6  # AdamW: token and value embeddings, at width 768  [0.05, 3.0] log
 INDUCTION_LR = 0.3  # AdamW: embeddings of the token that followed last time, at width 768  [0.03, 3.0] log
-TRIGRAM_LR = by_device(cpu=0.0, metal=0.0, cuda=0.1)  # AdamW: pairs and threes, at width 768  [0.003, 1.0] log
 UNEMBEDDING_LR = 0.004  # AdamW: the output matrix, at width 768  [0.0005, 0.05] log
 SCALAR_LR = 0.5  # AdamW: how much of x0 each layer takes in; a hundredth of it for the residual  [0.02, 2.0] log
 WEIGHT_DECAY = 0.2  # Muon only, decays to zero over the run  [0.0, 0.6]
@@ -194,7 +192,6 @@ class GPT(nn.Module):
         self.token_embedding = nn.Embedding(config.vocab_size, config.width)
         followers = len(INDUCTION_ORDERS) * config.vocab_size + 1  # the last row is for no match
         self.induction_embedding = mx.zeros((followers, config.width))
-        self.trigram_embedding = mx.zeros((TRIGRAM_ROWS, config.width)) if TRIGRAM_ROWS else None
         self.blocks = [Block(config, layer) for layer in range(config.depth)]
         self.lm_head = nn.Linear(config.width, config.vocab_size, bias=False)
         self.resid_lambdas = mx.ones(config.depth)  # what each layer keeps of the stream …
@@ -203,14 +200,14 @@ class GPT(nn.Module):
 
     def init_weights(self) -> None:
         """Embedding N(0, 1), output N(0, 0.001²), every matrix that writes to the stream zero, all others uniform with
-        standard deviation 1/√C, gates, followers, trigrams zero: at first the model is its embedding, the loss ln V."""
+        standard deviation 1/√C, gates and followers zero: at first the model is its embedding, and the loss is ln V."""
         bound = (3 / self.config.width) ** 0.5
         for name, weight in tree_flatten(self.trainable_parameters()):
             if name == "token_embedding.weight":
                 weight[:] = mx.random.normal(weight.shape)
             elif name == "lm_head.weight":
                 weight[:] = 0.001 * mx.random.normal(weight.shape)
-            elif name.endswith(("c_proj.weight", "gate.weight", "induction_embedding", "trigram_embedding")):
+            elif name.endswith(("c_proj.weight", "gate.weight", "induction_embedding")):
                 weight[:] = mx.zeros(weight.shape)
             elif weight.ndim == 2:
                 weight[:] = mx.random.uniform(-bound, bound, weight.shape)
@@ -238,10 +235,6 @@ class GPT(nn.Module):
         """What the output matrix reads: (B, T, C), normalised"""
         _, x = kernels.residual_norm(kernels.embedding(self.token_embedding.weight, tokens, DTYPE))
         x = x + kernels.embedding(self.induction_embedding, self.followers(tokens), DTYPE)
-        if self.trigram_embedding is not None:  # one lookup for all lengths: one gradient of the size of the table
-            rows = mx.concatenate([kernels.ngram_ids(tokens, order, TRIGRAM_ROWS) for order in (2, 3)])
-            for grams in mx.split(kernels.embedding(self.trigram_embedding, rows, DTYPE), 2):
-                x = x + grams
         x0 = x
         for block, keep, again in zip(self.blocks, self.resid_lambdas, self.x0_lambdas, strict=True):
             x, normed, x0 = kernels.mix_norm(x, x0, keep, again)
@@ -332,7 +325,7 @@ class MuonAdamW:
         self.muon: dict[str, list[str]] = {}  # "rows×columns" → names
         for name, p in params.items():
             if "embedding" in name:
-                lr = {"induction_embedding": INDUCTION_LR, "trigram_embedding": TRIGRAM_LR}.get(name, EMBEDDING_LR)
+                lr = INDUCTION_LR if name == "induction_embedding" else EMBEDDING_LR
                 self.adam[name] = AdamGroup(lr * by_width, ADAM_BETA1)
             elif name == "lm_head.weight":
                 self.adam[name] = AdamGroup(UNEMBEDDING_LR * by_width, ADAM_BETA1)

@@ -48,13 +48,6 @@ def test_a_look_at_the_lines_of_a_patch_tells_whether_it_applies():
     assert not any(may_apply(idea.patch, "def main(): ...\n") for idea in IDEAS)
 
 
-def test_the_table_of_pairs_and_threes_which_only_cuda_has_keeps_the_contract_on_a_cpu_too(
-    tiny_data, tmp_path, monkeypatch
-):
-    monkeypatch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
-    check(set_dials(SHIPPED, "cpu", {"TRIGRAM_ROWS": 16384, "TRIGRAM_LR": 0.1}), tmp_path)
-
-
 @pytest.mark.slow
 def test_every_idea_is_undone_exactly_and_the_numbers_that_it_adds_are_dials_that_can_be_searched(edited):
     for idea in IDEAS:

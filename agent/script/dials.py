@@ -72,16 +72,6 @@ class Dial:
     span: Range | Choices | None  # None: not searched
     line: int
 
-    @property
-    def is_off(self) -> bool:
-        """Tell whether the dial is 0 where its range has no 0: what it sets is left out on this device."""
-        match self.span:
-            case Choices(values):
-                return self.value == 0 and 0 not in values
-            case Range(low=low):
-                return self.value == 0 and low > 0
-        return False
-
 
 # ---- dials and their ranges ------------------------------------------------------------------------------------------
 
@@ -149,7 +139,7 @@ def searched(source: str, device_kind: str, *, strict: bool = True) -> tuple[Dia
     every = read_dials(source, device_kind, strict=strict)
     if all(dial.span is None for dial in every):
         every = tuple(replace(dial, span=sensible(dial.name, dial.value)) for dial in every)
-    dials = {dial.name: dial for dial in every if dial.span is not None and not dial.is_off}  # if set twice, the last
+    dials = {dial.name: dial for dial in every if dial.span is not None}  # if set twice, the last
     if not dials:
         raise ScriptError(
             "the script has no dial with a range, so there is nothing to search; end "
@@ -201,7 +191,7 @@ def _are_bounds(values: tuple[Value, ...], log: str | None, value: Value) -> boo
         return False
     low, high, number = cast(tuple[float, float, float], (*values, value))
     is_whole = isinstance(low, int) and isinstance(high, int)
-    is_positive = low > 0 and number >= 0
+    is_positive = low > 0 and number > 0
     return (
         low < high
         and math.isfinite(high - low)
