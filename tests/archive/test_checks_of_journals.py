@@ -112,6 +112,8 @@ def test_what_is_no_journal_is_refused(tmp_path):
         ("UPDATE night SET value = '[]' WHERE fact = 'pins'", r"is damaged \(Expected `object`"),
         ("UPDATE night SET value = 7 WHERE fact = 'device'", r"is damaged \(Expected `str`"),
         ("UPDATE night SET value = '{\"workers\": \"all\"}' WHERE fact = 'terms'", r"is damaged \(Expected `int`"),
+        ("UPDATE night SET value = '{\"sandbox\": \"none\"}' WHERE fact = 'terms'", "is damaged .Invalid enum value"),
+        ("UPDATE night SET value = 'soon' WHERE fact = 'started'", "has 'soon' in place of a time"),
     ],
 )
 def test_records_that_lead_elsewhere_are_refused(written, tmp_path, statement, said):
