@@ -68,7 +68,11 @@ Seconds = Annotated[
 ]
 Budget = Annotated[
     float | None,
-    Field(description="Training seconds of a run, above 0.001; a night that is here keeps its own.", gt=1e-3),
+    Field(
+        description="Training seconds of a run, above 0.001; a night that is here keeps its own.",
+        gt=1e-3,
+        allow_inf_nan=False,
+    ),
 ]
 Message = Annotated[
     str, Field(description="What is changed, as a title, and why it should help.", min_length=1, max_length=8000)

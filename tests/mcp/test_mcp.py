@@ -70,6 +70,7 @@ def test_arguments_that_a_tool_does_not_take_reach_no_command_and_are_named_with
         ("try_edit", {}, "try_edit needs message; message is: What is changed"),
         ("try_edit", {"message": ""}, "try_edit cannot use message ''; "),
         ("try_edit", {"message": "x", "budget_s": 0}, "try_edit cannot use budget_s 0; budget_s is: Training seconds"),
+        ("try_edit", {"message": "x", "budget_s": "inf"}, "try_edit cannot use budget_s 'inf'; "),  # no night takes it
         (
             "try_edit",
             {"message": "x", "sandbox": "off"},
