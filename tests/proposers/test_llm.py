@@ -138,6 +138,19 @@ def test_a_call_without_counts_is_charged_at_its_most_also_when_the_night_is_res
     assert len(server.requests) == 1
 
 
+def test_a_call_whose_answer_breaks_the_reading_is_recorded_and_costs_what_it_cost(monkeypatch):
+    def breaks(*_: object) -> Proposal:
+        raise RuntimeError("unforeseen")
+
+    monkeypatch.setattr("agent.proposers.llm.read_reply", breaks)
+    with Server(says(EDIT)) as server:
+        model = Model(server, price=(10.0, 100.0), max_cost=0.15)  # 0.046 a call, and more than 0.1 at most
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="unforeseen"):
+                model.ideas()
+    assert [(ask.failure, ask.usd) for ask in model.asks] == [("unforeseen", pytest.approx(0.046))] * 2
+
+
 def test_calls_in_flight_count_as_the_most_that_they_may_cost():
     with Server(says(EDIT)) as server:
         model = Model(server, price=(10.0, 100.0), max_cost=0.5)  # 0.046 a call, and more than 0.1 at most

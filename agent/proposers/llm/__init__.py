@@ -95,7 +95,7 @@ class LLM(Source):
         try:
             reply = ask(self._endpoint, self._patience, asked, self._messages.stopped)
             edit = self._edit(reply, briefing)
-        except (CallFailed, BadReply) as error:
+        except Exception as error:  # whatever it is, the call may have been paid for
             failure, wrong = error, self._presentable(f"{error}{_hint(reply, asked)}")
         usd = self._usd(reply.tokens_in, reply.tokens_out, reply.tokens_cached or 0, reply.tokens_written)
         is_charged = not isinstance(failure, CallFailed) or failure.charged
@@ -110,6 +110,8 @@ class LLM(Source):
             self._spent_usd += most_spent_usd([call]) - (most_usd or 0.0)
         if isinstance(failure, CallFailed):
             raise NoIdea(wrong) from failure
+        if failure is not None and not isinstance(failure, BadReply):
+            raise failure
         return reply, str(failure or ""), edit
 
     def _edit(self, reply: Reply, briefing: Briefing) -> Proposal:
