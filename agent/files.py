@@ -82,13 +82,16 @@ def remove(path: Path) -> None:
 def replaced_folder(folder: Path) -> Iterator[Path]:
     """Yield an empty folder to fill, which then takes this one's place; if the filling fails, this one stays."""
     folder = folder.resolve()
-    aside = folder.with_name(f".{folder.name}.nightshift-new")
-    remove(aside)  # left by a process that was killed
+    aside, old = (folder.with_name(f".{folder.name}.nightshift-{age}") for age in ("new", "old"))
+    for left in (aside, old):  # by a process that was killed
+        remove(left)
     aside.mkdir(parents=True)
     try:
         yield aside
-        remove(folder)
+        if folder.exists():
+            folder.rename(old)  # a kill amid its deletion would leave what looks like somebody else's
         aside.rename(folder)
+        remove(old)
     finally:
         remove(aside)
 

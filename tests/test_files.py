@@ -99,6 +99,27 @@ def test_a_folder_whose_replacing_fails_stays_as_it_is_without_what_a_killed_pro
     assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")] == ["record", "record/night.json"]
 
 
+def test_a_kill_while_what_was_replaced_is_deleted_leaves_the_new_folder_and_the_next_call_tidies_up(
+    tmp_path, monkeypatch
+):
+    folder = tmp_path / "record"
+    with replaced_folder(folder) as aside:
+        (aside / "earlier").touch()
+
+    def killed_amid(path: Path) -> None:
+        if (path / "earlier").exists():
+            raise SystemExit
+
+    with monkeypatch.context() as patched:
+        patched.setattr("agent.files.remove", killed_amid)
+        with pytest.raises(SystemExit), replaced_folder(folder) as aside:
+            (aside / "later").touch()
+    assert [path.name for path in folder.iterdir()] == ["later"]
+    with replaced_folder(folder):
+        pass
+    assert [*tmp_path.iterdir()] == [folder]
+
+
 def test_a_gitignore_that_is_there_stays_even_if_it_leads_elsewhere(tmp_path):
     (tmp_path / "folder").mkdir()
     for target in ("profile", "missing"):
