@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from agent.experiment import Findings
 from agent.proposers.source import Phase
 from agent.view.answer import (
-    UNTOLD,
+    LEFT_OUT,
     CompareAnswer,
     DiffAnswer,
     LogAnswer,
@@ -212,7 +212,7 @@ def page() -> str:
     for kind in waiting:
         more: dict[type, None] = {}
         objects.append(_section(f"### {kind.__name__}", kind, more))
-        waiting += [one for one in more if one not in waiting]
+        waiting += [record for record in more if record not in waiting]
     head = PAGE.read_text().partition("\n## ")[0]
     parts = [head.rstrip(), *commands, "## Objects inside the answers", *sorted(objects)]
     return "\n\n".join(parts) + "\n"
@@ -220,8 +220,8 @@ def page() -> str:
 
 def _section(title: str, kind: type, inside: dict[type, None]) -> str:
     hints = typing.get_type_hints(kind)
-    told = [field.name for field in dataclasses.fields(kind) if field.name not in UNTOLD.get(kind, ())]
-    rows = [f"| `{name}` | {_type(hints[name], inside)} | {_meaning(kind, name, hints[name])} |" for name in told]
+    names = [field.name for field in dataclasses.fields(kind) if field.name not in LEFT_OUT.get(kind, ())]
+    rows = [f"| `{name}` | {_type(hints[name], inside)} | {_meaning(kind, name, hints[name])} |" for name in names]
     words = re.sub(r"^Hold ", "", inspect.getdoc(kind) or "")
     return f"{title}\n\n{words[:1].upper()}{words[1:]}\n\n{TABLE}" + "\n".join(rows)
 
@@ -229,7 +229,7 @@ def _section(title: str, kind: type, inside: dict[type, None]) -> str:
 def _type(hint: typing.Any, inside: dict[type, None]) -> str:
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
-        kinds = list(dict.fromkeys(_type(one, inside) for one in args))
+        kinds = list(dict.fromkeys(_type(arg, inside) for arg in args))
         return "number" if set(kinds) == {"integer", "number"} else " or ".join(kinds)
     if origin is typing.Literal:
         return NAMES[type(args[0])]

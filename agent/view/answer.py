@@ -20,7 +20,7 @@ from agent.script.dials import Value
 from agent.view.workers import Crew
 
 UNSHOWN = "its scoring or its audit failed (the words of that process are not shown: it has read the validation text)"
-UNTOLD: dict[type, set[str]] = {Proposal: {"script"}, Run: {"last_lines"}}  # too long, or words of a scoring process
+LEFT_OUT: dict[type, set[str]] = {Proposal: {"script"}, Run: {"last_lines"}}  # too long, or words of a scoring process
 
 
 def plain(value: Any) -> Any:
@@ -46,7 +46,7 @@ def _encodable(text: str) -> str:
 
 @cache
 def _names(kind: Any) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(kind) if field.name not in UNTOLD.get(kind, ()))
+    return tuple(field.name for field in fields(kind) if field.name not in LEFT_OUT.get(kind, ()))
 
 
 def for_author(attempt: Attempt) -> Attempt:
@@ -256,7 +256,7 @@ class TakeAnswer:
     """Hold what was put into the working tree."""
 
     tag: str
-    attempt: int | None  # null: the tip of ref, and no attempt's ref names it here
+    attempt: int
     title: str
     val_bpb: float | None
     ref: str  # that it was taken from

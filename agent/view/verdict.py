@@ -3,7 +3,7 @@
 from contextlib import suppress
 from pathlib import Path
 
-from agent.experiment import Attempt, Ending, Run, Status, attempt_ref
+from agent.experiment import Attempt, Ending, Run, Status
 from agent.files import open_plain
 from agent.invocation import typed
 from agent.judging.failures import process_failure
@@ -27,9 +27,7 @@ def answer_of_try(
     """
     log, best = log_of(folder, attempt), record.best
     better = None if best is None or best.number == attempt.number else best
-    way_back = None
-    if better is not None:  # by its ref, since a branch that is checked out is not moved
-        way_back = f"git restore -s {attempt_ref(record.tag, better.number)} {record.night.script}"
+    way_back = None if better is None else typed("take", f"{record.tag}:{better.number}")
     return TryAnswer(
         id=id_of_try,
         state="done",
@@ -40,7 +38,7 @@ def answer_of_try(
         title=attempt.title,
         status=attempt.status,
         reason=reason_for_author(attempt),
-        next=_next(record, attempt, better, merged_onto),
+        next=_next(attempt, way_back, merged_onto),
         traceback=traceback_of(folder, attempt),
         val_bpb=attempt.val_bpb,
         seeds=attempt.seeds,
@@ -55,13 +53,13 @@ def answer_of_try(
     )
 
 
-def _next(record: Record, attempt: Attempt, better: Attempt | None, merged_onto: int | None) -> str:
-    """Return what to do now, in a sentence; better: the best attempt, where it is another one."""
-    if better is not None:
+def _next(attempt: Attempt, way_back: str | None, merged_onto: int | None) -> str:
+    """Return what to do now, in a sentence; way_back: the command to take the best script, where it is another one."""
+    if way_back is not None:
         advice = "it is not better: try another idea"
         if attempt.status is Status.CRASH:
             advice = "it crashed: read traceback and log, and correct it"
-        return f"{advice}; go back with: {typed('take', f'{record.tag}:{better.number}')}"
+        return f"{advice}; go back with: {way_back}"
     if merged_onto is None:
         return f"edit on from here: attempt {attempt.number} is the best script now"
     merged = f"attempt {attempt.number}, your edit merged onto attempt {merged_onto}, is the best script now"

@@ -13,7 +13,6 @@ from agent.experiment import (
     Noise,
     Progress,
     Work,
-    attempt_ref,
     confirmed_branch,
     short,
 )
@@ -39,17 +38,17 @@ def score(value: float | None, sign: str = "") -> str:
     return "" if value is None else format(value, f"{sign}.{SCORE_DECIMALS}f")
 
 
-def interval_words(interval: Interval | None, sign: str = "+", said: Callable[[float, str], str] = score) -> str:
-    """Return a gain with its 95 % interval where the noise is known; sign: "" for a score; said: how a page says it."""
+def interval_words(interval: Interval | None, sign: str = "+", form: Callable[[float, str], str] = score) -> str:
+    """Return a gain with its 95 % interval where the noise is known; sign: "" for a score; form: of a number."""
     if interval is None:
         return "not measured: too few runs"
-    mean = said(interval.mean_bpb, sign)
-    return f"{mean} {ends(interval, sign, said)}" if interval.has_width else mean
+    mean = form(interval.mean_bpb, sign)
+    return f"{mean} {ends(interval, sign, form)}" if interval.has_width else mean
 
 
-def ends(interval: Interval, sign: str = "+", said: Callable[[float, str], str] = score) -> str:
+def ends(interval: Interval, sign: str = "+", form: Callable[[float, str], str] = score) -> str:
     """Return the ends of a 95 % interval."""
-    return f"[{said(interval.low_bpb, sign)}, {said(interval.high_bpb, sign)}]"
+    return f"[{form(interval.low_bpb, sign)}, {form(interval.high_bpb, sign)}]"
 
 
 def scored_words(scored: Scored) -> str:
@@ -99,11 +98,11 @@ def within_one(fraction: float) -> float:
 # ---- how sure the gain of a night is ---------------------------------------------------------------------------------
 
 
-def belief(now: NightSummary, said: Callable[[Interval], str] = interval_words) -> str:
-    """Say how much a night has gained, and how sure that is; said: how an interval is written."""
+def belief(now: NightSummary, form: Callable[[Interval], str] = interval_words) -> str:
+    """Say how much a night has gained, and how sure that is; form: how an interval is written."""
     dawn, gain = now.dawn, now.gain
     if dawn is not None and dawn.honest is not None:
-        again = f"Measured again on fresh seeds, #{dawn.champion} gains {said(dawn.honest)} bits per byte"
+        again = f"Measured again on fresh seeds, #{dawn.champion} gains {form(dawn.honest)} bits per byte"
         if dawn.script is None:
             doubt = "it is worse" if dawn.honest.high_bpb < 0 else "that may be luck"
             return f"{again}: {doubt}, so it is not confirmed."
@@ -117,7 +116,7 @@ def belief(now: NightSummary, said: Callable[[Interval], str] = interval_words) 
         sure = "How sure that is, is not known."
     elif gain.low_bpb <= 0:
         sure = "The interval includes zero, so all of it may be luck."
-    return f"By the night's own scores the best script gains {said(gain)} bits per byte. {sure}"
+    return f"By the night's own scores the best script gains {form(gain)} bits per byte. {sure}"
 
 
 def dawn_lines(findings: Findings, history: History, night: Night) -> list[str]:
@@ -149,7 +148,7 @@ def dawn_lines(findings: Findings, history: History, night: Night) -> list[str]:
             f"  NOT confirmed: {'it is worse than the baseline' if is_worse else 'its gain may be luck'}; {branch} is "
             f"not touched",
             f"  more runs may tell: {typed('confirm', night.tag)}; back to the baseline: "
-            f"git restore -s {attempt_ref(night.tag, 0)} {night.script}",
+            f"{typed('take', f'{night.tag}:0')}",
         ]
     return [harmless(line) for line in lines]
 
@@ -207,7 +206,7 @@ def _best_line(now: NightSummary) -> str | None:
 
 
 def _spent_line(now: NightSummary) -> str | None:
-    parts = [f"{duration(hours)} {what}" for what, hours in now.hours.items() if hours]
+    parts = [f"{duration(hours)} {activity}" for activity, hours in now.hours.items() if hours]
     cost = "" if now.usd is None else f"; ${now.usd:.2f}"
     cost += f" of at most ${now.most_usd:.2f}" if cost and now.most_usd is not None else ""
     return f"spent: {', '.join(parts)}{cost}" if parts else None

@@ -34,7 +34,7 @@ def test_a_confirmed_script_is_named_with_its_gains():
         (Interval(0.02, -0.01, 0.05), "its gain may be luck; experiments/30s-t-confirmed is not touched"),
         (
             Interval(0.02, -0.01, 0.05),
-            "nightshift confirm t; back to the baseline: git restore -s refs/experiments/t/0000",
+            "nightshift confirm t; back to the baseline: nightshift take t:0",
         ),
     ],
 )

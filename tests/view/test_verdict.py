@@ -62,7 +62,7 @@ def test_a_crash_of_the_training_is_told_with_the_end_of_its_log(tmp_path):
 def test_the_next_step_is_told_whatever_was_decided():
     worse = told(scored_attempt(2, 2.0, parent=1))
     assert worse.next == "it is not better: try another idea; go back with: nightshift take t:1"
-    assert worse.go_back_with == "git restore -s refs/experiments/t/0001 train_mlx.py"
+    assert worse.go_back_with == "nightshift take t:1"
     best = scored_attempt(2, 1.2, parent=1, status=Status.KEEP)
     assert (told(best).next, told(best).go_back_with) == ("edit on from here: attempt 2 is the best script now", None)
     assert told(best).gain_bpb == pytest.approx(0.05)
