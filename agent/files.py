@@ -152,10 +152,10 @@ def write_plain(path: Path, text: str | bytes) -> None:
 
     check_plain(path)
     path = Path(os.path.realpath(path))
-    for left in path.parent.glob(f".{path.name}.*.*"):  # by writers that were killed before they gave it its name
-        pid = left.name.split(".")[-2]
+    for leftover in path.parent.glob(f".{path.name}.*.*"):  # of writers that were killed before they gave it its name
+        pid = leftover.name.split(".")[-2]
         if re.fullmatch(r"\d+", pid) and not psutil.pid_exists(int(pid)):
-            left.unlink(missing_ok=True)
+            leftover.unlink(missing_ok=True)
     write_atomically(path, text if isinstance(text, bytes) else text.encode(errors="surrogateescape"))
 
 

@@ -265,13 +265,13 @@ class _Tool(Tool):
         try:
             self.fn_metadata.validate_arguments(arguments)
         except ValidationError as error:
-            name, taken = str(error.errors()[0]["loc"][0]), self.parameters["properties"]
-            sentence = f"{self.name} has no argument {one_line(name, 40)}; it has: {', '.join(taken)}"
-            if name in taken:
+            name, known = str(error.errors()[0]["loc"][0]), self.parameters["properties"]
+            sentence = f"{self.name} has no argument {one_line(name, 40)}; it has: {', '.join(known)}"
+            if name in known:
                 wrong = (
                     f"cannot use {name} {one_line(repr(arguments[name]), 80)}" if name in arguments else f"needs {name}"
                 )
-                sentence = f"{self.name} {wrong}; {name} is: {taken[name]['description']}"
+                sentence = f"{self.name} {wrong}; {name} is: {known[name]['description']}"
             return result_of(Answer(error=sentence, exit_code=2).as_facts())
         return await super().run(arguments, context, convert_result)
 

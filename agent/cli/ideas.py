@@ -36,7 +36,7 @@ def ideas(name: str = "", /) -> Answer:
     place, night, history = _night(tag or None)
     best = incumbent(history)
     script = read_script(place) if best is None else best.proposal.script
-    of = place.script if best is None else f"attempt {best.number} of night {night.tag}"
+    applies_to = place.script if best is None else f"attempt {best.number} of night {night.tag}"
     file = place.script_path
     listed, faults = listing(file, night, script, history, past_nights(place, night.tag))
     for fault in faults:
@@ -48,20 +48,20 @@ def ideas(name: str = "", /) -> Answer:
     if not listed:
         raise NightError(f"there is no idea in {file.parent / FOLDER}; put patches of your script there")
     facts = {
-        "applies_to": of,
+        "applies_to": applies_to,
         "ideas": [plain(IdeaFacts.of(prospect)) for prospect in listed],
         "faults": list(faults),
     }
     if slug:
-        return Answer(facts, lambda: print_lines(idea_lines(listed[0], of, terminal_width())))
-    return Answer(facts, lambda: _show(listed, of))
+        return Answer(facts, lambda: print_lines(idea_lines(listed[0], applies_to, terminal_width())))
+    return Answer(facts, lambda: _show(listed, applies_to))
 
 
-def _show(prospects: Sequence[Prospect], of: str) -> None:
+def _show(prospects: Sequence[Prospect], applies_to: str) -> None:
     lines = ideas_lines(prospects, terminal_width())
     print("\n".join(lines))
     applying = sum(prospect.applies for prospect in prospects)
-    last = f"{len(prospects)} ideas, {applying} apply to {of}; one in full: {typed('ideas', 'NAME')}"
+    last = f"{len(prospects)} ideas, {applying} apply to {applies_to}; one in full: {typed('ideas', 'NAME')}"
     print_folded([*([LEGEND] if EXPECTED in lines[0] else []), last])
 
 

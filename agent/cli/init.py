@@ -60,7 +60,7 @@ def init(folder: Path = Path(), /) -> None:
         "lines added": IGNORE if has_more else "",
         "left as they are": ", ".join(name for name in kept if name != IGNORE),
     }
-    print_folded([f"  {what}: {value}" for what, value in changes.items() if value] or ["  nothing was changed"])
+    print_folded([f"  {change}: {value}" for change, value in changes.items() if value] or ["  nothing was changed"])
     next_commands = {
         typed("doctor"): "is everything here that a night needs?",
         typed("run", "--experiments", "3", "--budget-s", "10"): "a first look: minutes, no key, no data",

@@ -111,9 +111,9 @@ def _findings(script: Path) -> Iterator[Finding]:
     free, wanted = shutil.disk_usage(Path.cwd()).free, f"a night wants {MIN_FREE_BYTES / 2**30:.0f} GB"
     yield Finding("disk", free >= MIN_FREE_BYTES, f"disk: {free / 2**30:,.1f} GB free", wanted)
     memory = psutil.virtual_memory()
-    said = f"memory: {memory.available / 2**30:,.1f} of {memory.total / 2**30:,.1f} GB free"
+    detail = f"memory: {memory.available / 2**30:,.1f} of {memory.total / 2**30:,.1f} GB free"
     remedy = "close other programs or choose a smaller DEPTH"
-    yield Finding("memory", memory.available >= 2 << 30, said, remedy, essential=False)
+    yield Finding("memory", memory.available >= 2 << 30, detail, remedy, essential=False)
     yield data()
 
 

@@ -129,8 +129,8 @@ def unpack(file: str, /) -> None:
         path = place.packed(file)
         if not path.exists():
             missing = f"there is no file {file}, and no night of that name is packed away here"
-            what = f"night {file} is here, and not packed" if place.journal(file).exists() else missing
-            raise NightError(f"{what}; see the nights with: {typed('nights')}")
+            problem = f"night {file} is here, and not packed" if place.journal(file).exists() else missing
+            raise NightError(f"{problem}; see the nights with: {typed('nights')}")
     with only_night(place.repo.common_dir):
         print_folded([f"unpacking {path} …"])
         unpacked = read_file(place, path)

@@ -132,8 +132,8 @@ MESSAGES = {
 }
 
 
-def told_by(last_lines: str, device_kind: str) -> str | None:
-    """Return what the end of a log says of the machine that ended a process; None if it says nothing.
+def machine_fault(last_lines: str, device_kind: str) -> str | None:
+    """Return the words at the end of a log by which the machine ended a process; None if there are none.
 
     device_kind: cpu, metal or cuda; only its own messages, and the system's, are looked for.
     """

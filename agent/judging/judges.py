@@ -214,11 +214,11 @@ def price_of(attempt: Attempt, history: History, knowledge: Knowledge, price: fl
     Where the noise is doubted, a quarter of sigma may be more than any edit brings: no tie is kept then.
     """
     before = line_of(attempt, history)[1:]
-    what = simpler(attempt, before[0]) if knowledge.doubt is None else None
-    last_gain = next(kept for kept in before if kept.kind is not Kind.SIMPLER)
-    if what is None or knowledge.lead(last_gain.number, attempt.number) > TIE:
+    gain_in_size = simpler(attempt, before[0]) if knowledge.doubt is None else None
+    last_gain = next(keep for keep in before if keep.kind is not Kind.SIMPLER)
+    if gain_in_size is None or knowledge.lead(last_gain.number, attempt.number) > TIE:
         return price, None
-    return -TIE, what
+    return -TIE, gain_in_size
 
 
 # ---- balanced --------------------------------------------------------------------------------------------------------
@@ -320,7 +320,7 @@ class Doubt:
     def of(cls, knowledge: Knowledge, attempt: Attempt, history: History, price: float) -> "Doubt":
         """Weigh an edit; where the noise is in doubt, nothing is sure after a single run."""
         belief, i = knowledge.belief, knowledge.place[attempt.number]
-        effect, (own_price, what) = belief.effect(i), price_of(attempt, history, knowledge, price)
+        effect, (own_price, gain_in_size) = belief.effect(i), price_of(attempt, history, knowledge, price)
         most_sure = SUREST if knowledge.doubt is not None and len(attempt.scores_bpb) == 1 else 1.0
         return cls(
             attempt=attempt,
@@ -328,7 +328,7 @@ class Doubt:
             sure=min(max(effect.sure, 1 - most_sure), most_sure),
             worth=float(effect.worths(own_price).sum()),
             value_of_run=belief.value_of_runs(i, own_price),
-            simpler=what if effect.worths(price).sum() <= 0 else None,
+            simpler=gain_in_size if effect.worths(price).sum() <= 0 else None,
         )
 
     def keep(self, kind: Kind = Kind.KEPT) -> Decision:

@@ -51,7 +51,7 @@ def find_weights(place: Place, tag: str, number: int) -> KeptWeights | None:
 
 
 def weights_of(place: Place, tag: str, number: int) -> KeptWeights:
-    """Return the same; raise NightError with the remedy where there are none."""
+    """Return an attempt's weights with the lowest score; raise NightError with the remedy where there are none."""
     weights = find_weights(place, tag, number)
     if weights is not None:
         return weights

@@ -99,7 +99,7 @@ class Ideas:
         wait(calls, CLOSE_S)
 
     @property
-    def is_one_made(self) -> bool:
+    def has_idea(self) -> bool:
         return bool(self._waiting)
 
     def wait(self, most_s: float) -> None:
@@ -183,8 +183,8 @@ class Ideas:
     def _ask(self, wanted: Wanted) -> None:
         """Ask the source whose turn it is, in a thread, unless it is being asked as many questions as it takes."""
         source, best = wanted.turns[0], self._state.best
-        asked = sum(other.answer is not None and other.turns[0] is source for other in self._wanted)
-        if best is None or (source.at_once is not None and asked >= source.at_once):
+        questions = sum(other.answer is not None and other.turns[0] is source for other in self._wanted)
+        if best is None or (source.at_once is not None and questions >= source.at_once):
             return
         briefing = replace(
             brief(self._state, best),

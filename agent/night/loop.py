@@ -97,7 +97,7 @@ class Driver:
             check_disk(self.context.place.repo.root)
         if self.ideas is not None:
             self.ideas.note_news()
-            flight.has_idea = self.ideas.is_one_made
+            flight.has_idea = self.ideas.has_idea
         # while the latest attempts have all crashed, nothing begins; attempt 0 is tried first, to see why
         flight.is_held = len(self._latest_crashes()) >= CRASHES_IN_A_ROW
         step = plan.next_step()
@@ -285,8 +285,8 @@ class Driver:
                 self.journal.end_run(self._run_ids[ended.worker], run)
         self.state.read(number)
         if lost is not None:
-            what = "audit" if isinstance(job, AuditRun) else "run"
-            self.say(f"this {what} of #{number} does not count and is done again: {lost}")
+            kind = "audit" if isinstance(job, AuditRun) else "run"
+            self.say(f"this {kind} of #{number} does not count and is done again: {lost}")
 
     def _tell(self, job: Measure, run: Run) -> None:
         """Say why a run is void, if it is, and what one at dawn has scored on both texts."""

@@ -122,11 +122,11 @@ def _sweeper_of(process: int, pipe: int) -> int:
     ends.register(pipe, 0)
     ends.poll()
     for _ in range(100):
-        left = [other for other in psutil.process_iter() if _session_of(other) == process]
-        for other in left:
+        remaining = [other for other in psutil.process_iter() if _session_of(other) == process]
+        for other in remaining:
             with suppress(psutil.Error):
                 other.kill()
-        if not left:
+        if not remaining:
             break
         time.sleep(0.05)
     os._exit(0)
@@ -154,13 +154,13 @@ def _only_environment(wanted: Mapping[str, str]) -> Iterator[None]:
 @contextmanager
 def _silent() -> Iterator[None]:
     """Drop what Ray's library writes to our standard error during the `with` block."""
-    kept, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    stderr, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, 2)
     try:
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(stderr, 2)
+        os.close(stderr)
         os.close(nothing)
 
 

@@ -115,13 +115,13 @@ class Command(Source):
         words = [task if word == HOLE else word for word in self._words]
         # the user's environment with keys, but without what leads to the user's repository and packages
         ours = ("GIT_", "NIGHTSHIFT_")
-        kept = {
+        environment = {
             name: value for name, value in os.environ.items() if not name.startswith(ours) and name not in LEADS_HOME
         }
         return supervise(
             ["/bin/sh", "-c", start, str(clone), *words],
             View(folder),
-            env=kept,
+            env=environment,
             limit_s=self._limit_s,
             stopped=self._messages.stopped,
             tick=lambda elapsed_s: None,

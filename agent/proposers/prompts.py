@@ -73,13 +73,14 @@ def _failing_line(broken: Attempt, script: str) -> tuple[int, str] | None:
     return next(((int(number), lines[int(number)]) for number in named[-1:] if int(number) in lines), None)
 
 
-def ask_again(asked: Conversation, answer: str, wrong: str) -> Conversation:
+def ask_again(conversation: Conversation, answer: str, wrong: str) -> Conversation:
     """Add an unusable answer and its error to the messages; an empty answer gets none: some servers refuse it."""
     request = written("again", wrong=wrong)
     answer = excerpts.cut(answer.encode(errors="replace").decode(), ANSWER_CHARS)
     if answer.strip():
-        return replace(asked, messages=(*asked.messages, answer, request))
-    return replace(asked, messages=(*asked.messages[:-1], f"{asked.messages[-1]}\n\n{request}"))
+        return replace(conversation, messages=(*conversation.messages, answer, request))
+    *earlier, last = conversation.messages
+    return replace(conversation, messages=(*earlier, f"{last}\n\n{request}"))
 
 
 # ---- templates -------------------------------------------------------------------------------------------------------
@@ -99,14 +100,14 @@ def _templates() -> "Environment":
     templates = Environment(loader=folder, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     # what these files define can be used in a template, as a function or as a filter
     named = {**vars(text), **vars(excerpts), **vars(attempts), "attempt_lines": attempt_lines}
-    named |= {"against": _against, "told": _told, "none_reported": Summary(), "memory_gb": memory_gb}
+    named |= {"against": _against, "formatted": _formatted, "none_reported": Summary(), "memory_gb": memory_gb}
     functions = {name: value for name, value in named.items() if callable(value)}
     templates.filters |= functions
     templates.globals |= named
     return templates
 
 
-def _told(value: object, form: str) -> str:
+def _formatted(value: object, form: str) -> str:
     """Write a number in this form; return an empty string for anything else."""
     return form.format(value) if isinstance(value, int | float) else ""
 

@@ -127,7 +127,7 @@ AS_JSON = frozenset(
     {"without", "dry_run", "summary", "score", "holdout", "weights", "findings", "pins", "terms", "noise"}
 )
 Sql = tuple[str, Sequence[object]]
-Record = TypeVar("Record")
+Row = TypeVar("Row")
 
 
 class Journal:
@@ -147,8 +147,8 @@ class Journal:
         """Make a journal; it gets its name only when it is whole, so a night either exists or does not."""
         path.parent.mkdir(parents=True, exist_ok=True)
         aside = path.with_name(path.name + ".new")
-        for left in path.parent.glob(f"{aside.name}*"):  # by one that was killed here
-            left.unlink()
+        for leftover in path.parent.glob(f"{aside.name}*"):  # of a call that was killed here
+            leftover.unlink()
         with closing(sqlite3.connect(aside, isolation_level=None)) as database:
             database.executescript(f"{DURABLE}; BEGIN; {SCHEMA} PRAGMA user_version = {VERSION};")
             database.executemany("INSERT INTO night VALUES (?, ?)", _columns(night).items())
@@ -259,7 +259,7 @@ class Journal:
         with self._legible():
             return self._db.execute(sql).fetchall()
 
-    def _records(self, kind: type[Record], sql: str) -> tuple[Record, ...]:
+    def _records(self, kind: type[Row], sql: str) -> tuple[Row, ...]:
         with self._legible():
             return tuple(msgspec.convert(_decoded(dict(row)), kind) for row in self._db.execute(sql))
 

@@ -76,12 +76,12 @@ class Place:
                 f"remove the link with: git rm {self.ledger.name}"
             )
 
-    def _check_untracked(self, folder: Path, what: str) -> None:
+    def _check_untracked(self, folder: Path, danger: str) -> None:
         named = folder.relative_to(self.repo.root).as_posix()
         if self.repo.tracks(named):
             raise NightError(
-                f"git tracks {named}, so it may be somebody else's, and {what} that would run with your rights; if it "
-                f"is yours, run: git rm -r --cached {named}"
+                f"git tracks {named}, so it may be somebody else's, and {danger} that would run with your rights; if "
+                f"it is yours, run: git rm -r --cached {named}"
             )
 
     def packed(self, tag: str) -> Path:

@@ -63,14 +63,14 @@ def _read(place: Place, tag: str) -> tuple[Night, History] | None:
 
 def arranged(text: str, nights: Mapping[str, Sequence[str]]) -> str:
     """Put the lines of nights, by tag, in the place of their first row in a ledger's text; new ones come at its end."""
-    lines, left = [HEADER], dict(nights)
+    lines, rest = [HEADER], dict(nights)
     for line in text.split("\n"):
         tag = tag_of(line)
-        if tag in left:
-            lines += left.pop(tag)
+        if tag in rest:
+            lines += rest.pop(tag)
         elif line and tag not in nights and line.split("\t", 1)[0] not in FIRST:
             lines.append(line)
-    return "".join(f"{line}\n" for line in (*lines, *(line for rows in left.values() for line in rows)))
+    return "".join(f"{line}\n" for line in (*lines, *(line for rows in rest.values() for line in rows)))
 
 
 def lines_of(night: Night, history: History) -> list[str]:

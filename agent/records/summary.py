@@ -97,8 +97,8 @@ def earned(history: History, asks: Sequence[Ask]) -> tuple[Share, ...]:
 
 
 def _sum(values: Iterable[Number | None]) -> Number | None:
-    given = [value for value in values if value is not None]
-    return sum(given) if given else None
+    numbers = [value for value in values if value is not None]
+    return sum(numbers) if numbers else None
 
 
 # ---- the night -------------------------------------------------------------------------------------------------------
@@ -200,4 +200,4 @@ def _hours(record: Record) -> dict[str, float]:
         "asking": sum(ask.wall_s for ask in record.asks),
         "other": void_s + sum(attempt.dry_run.wall_s for attempt in record.attempts if attempt.dry_run),
     }
-    return {what: spent_s / 3600 for what, spent_s in seconds.items()}
+    return {activity: spent_s / 3600 for activity, spent_s in seconds.items()}

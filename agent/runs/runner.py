@@ -17,7 +17,7 @@ from pathlib import Path
 
 from agent.experiment import LOCAL, WHOLE, Ending, Lease, Night, Progress, Run
 from agent.files import plain_bytes, remove
-from agent.judging.failures import told_by
+from agent.judging.failures import machine_fault
 from agent.records.place import run_folder
 from agent.sandbox.box import Box
 from agent.sandbox.environment import TMP, boxed_env
@@ -140,7 +140,7 @@ class Runner:
         if outcome.ending is not Ending.CRASHED or outcome.spoilt is not None:
             return outcome
         was_killed = outcome.exit_code == -signal.SIGKILL  # as where memory ran out
-        spoilt = "the system killed it" if was_killed else told_by(outcome.last_lines, self.night.device_kind)
+        spoilt = "the system killed it" if was_killed else machine_fault(outcome.last_lines, self.night.device_kind)
         return replace(outcome, spoilt=spoilt)
 
     @property

@@ -25,7 +25,7 @@ class Side:
     def name(self) -> str:
         return f"#{self.attempt.number} of {self.night.tag}"
 
-    def told(self) -> AttemptOfNight:
+    def answer(self) -> AttemptOfNight:
         """Return what an author may know of it."""
         return AttemptOfNight(self.night.tag, for_author(self.attempt), Outcome.of(self.night, self.attempt))
 
@@ -52,7 +52,7 @@ def compared(a: Side, b: Side) -> CompareAnswer:
         names = dict.fromkeys((*a.dials, *b.dials))
         both = {name: (a.dials.get(name), b.dials.get(name)) for name in names}
         dials = {name: pair for name, pair in both.items() if pair[0] != pair[1]}
-    return CompareAnswer(a.told(), b.told(), dials, gain, by, winner, sentence)
+    return CompareAnswer(a.answer(), b.answer(), dials, gain, by, winner, sentence)
 
 
 def rows(a: Side, b: Side, dials: Mapping[str, tuple[Value, Value]]) -> list[tuple[str, ...]]:

@@ -8,11 +8,11 @@ from rich.text import Text
 from agent.proposers.catalogue.evidence import Measurement, Prospect
 from agent.proposers.catalogue.files import KnownIdea
 from agent.text import harmless_lines, percent_sure
-from agent.view.answer import UNTOLD
+from agent.view.answer import LEFT_OUT
 from agent.view.screen import Column, table_lines
 from agent.view.terminal import fact_lines
 
-UNTOLD[KnownIdea] = {"patch"}  # which stands in its file
+LEFT_OUT[KnownIdea] = {"patch"}  # it is in its file
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +69,8 @@ def _cells(prospect: Prospect) -> tuple[str, ...]:
     )
 
 
-def idea_lines(prospect: Prospect, of: str, width: int | None) -> list[Text]:
-    """Return everything about one idea, its patch at the end; of: the script that it was merged onto."""
+def idea_lines(prospect: Prospect, applies_to: str, width: int | None) -> list[Text]:
+    """Return everything about one idea, its patch at the end; applies_to: the script that it was compared with."""
     idea, expected = prospect.idea, prospect.estimate
     facts = (
         ("title", idea.title),
@@ -86,7 +86,7 @@ def idea_lines(prospect: Prospect, of: str, width: int | None) -> list[Text]:
             f"{prospect.worth_percent:.2f} % by one try, which is kept only if it is better",
         ),
         *(("tried", measured.words) for measured in prospect.measured),
-        ("applies", f"{prospect.state} ({of})"),
+        ("applies", f"{prospect.state} ({applies_to})"),
         ("file", str(idea.file)),
     )
     lines = [line for name, value in facts if value for line in fact_lines(name, value, width)]

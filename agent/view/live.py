@@ -138,8 +138,8 @@ class NightScreen:
         self._record, self._work, self._begun = of_journal(self._journal), tuple[Work, ...](), set[Work]()
         self._now = summary_of(self._record)
         decided = sorted(attempt.decisions[-1].id for attempt in self._record.attempts if attempt.decisions)
-        self._decision = max([0, *(decided if is_own else decided[:-EARLIER])])  # the last one that was told
-        self._told: dict[str, Progress | None] = {}  # worker → how far it is, by its pool
+        self._decision = max([0, *(decided if is_own else decided[:-EARLIER])])  # the last one that was printed
+        self._progress: dict[str, Progress | None] = {}  # worker → how far it is, by its pool
 
     def said(self, sentence: str) -> None:
         """Print a sentence that scrolls."""
@@ -165,7 +165,7 @@ class NightScreen:
         self.look()
 
     def progressed(self, progress: Progress | None, elapsed_s: float, worker: str = LOCAL) -> None:
-        self._told[worker] = progress
+        self._progress[worker] = progress
         self.look()
 
     # ---- looks -------------------------------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ class NightScreen:
         self._looked_at_s = time.monotonic()
         if version != self._version:
             self._version = version
-            self._told.clear()
+            self._progress.clear()
             self._work, self._record = self._journal.work(), of_journal(self._journal)
             self._now = summary_of(self._record)
             self._print_verdicts()
@@ -220,7 +220,7 @@ class NightScreen:
             point = None
             if work.doing is Doing.TRAINING and work.seed is not None:
                 out = run_folder(self._folder, work.attempt, work.seed) / "out"
-                point = self._told.get(work.worker) or read_progress(out)
+                point = self._progress.get(work.worker) or read_progress(out)
             title = _title(self._record.attempts[work.attempt])
             yield work.worker, Activity(title, doing_words(work), point, seconds_since(work.began))
         if not self._work:

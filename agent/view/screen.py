@@ -49,7 +49,7 @@ def print_next(commands: Mapping[str, str], before: Iterable[str] = ()) -> None:
     Nothing folds them, so that they can be copied.
     """
     width = max(map(len, commands))
-    lines = [Text.assemble(f"  {command:<{width}}  ", (what, "dim")) for command, what in commands.items()]
+    lines = [Text.assemble(f"  {command:<{width}}  ", (purpose, "dim")) for command, purpose in commands.items()]
     print_lines([Text("next:"), *(Text(f"  {command}") for command in before), *lines])
 
 

@@ -203,7 +203,7 @@ def _run_lines(run: Run, width: int | None, *, running: bool) -> list[Text]:
             audit = scored.audit
             facts += [f"audit: {audit.failure or f'passed at {audit.positions} positions'}"] if audit else []
     line = Text(harmless(f"{name}: {', '.join(filter(None, facts))}"))
-    log = [Text(f"    {harmless(said)}") for said in run.last_lines.splitlines()]
+    log = [Text(f"    {harmless(line)}") for line in run.last_lines.splitlines()]
     return [Text(""), *([line] if width is None else folded(line, width)), *log]
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent.judging.failures import told_by
+from agent.judging.failures import machine_fault
 
 WATCHDOG = (
     "libc++abi: terminating due to uncaught exception of type std::runtime_error: [METAL] Command buffer execution "
@@ -22,7 +22,7 @@ LOGS = [
 @pytest.mark.parametrize(("kind", "words", "log"), LOGS)
 def test_the_words_of_each_platform_are_known_on_its_device_alone(kind, words, log):
     for device_kind in ("cpu", "metal", "cuda"):
-        sentence = told_by(f"step 12\n{log}", device_kind)
+        sentence = machine_fault(f"step 12\n{log}", device_kind)
         assert (sentence is not None) == (kind in ("", device_kind))
         assert sentence is None or f'"{words}"' in sentence
 
@@ -37,4 +37,4 @@ def test_the_words_of_each_platform_are_known_on_its_device_alone(kind, words, l
     ],
 )
 def test_what_a_script_says_of_its_own_faults_is_not_the_machines(log):
-    assert told_by(log, "metal") is told_by(log, "cuda") is None
+    assert machine_fault(log, "metal") is machine_fault(log, "cuda") is None

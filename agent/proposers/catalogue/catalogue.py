@@ -120,8 +120,8 @@ def may_apply(patch: str, script: str) -> bool:
 
 def _old(change: re.Match[str]) -> Sequence[str]:
     """Return the lines that a change takes away, or else the line before and the one after it."""
-    gone = "\n".join(line[1:] for line in change[2].split("\n") if line.startswith("-"))
-    return (gone,) if gone else (change[1][1:], change[3][1:])
+    removed = "\n".join(line[1:] for line in change[2].split("\n") if line.startswith("-"))
+    return (removed,) if removed else (change[1][1:], change[3][1:])
 
 
 def _gist(text: str) -> str:

@@ -72,31 +72,31 @@ class LLM(Source):
 
     def ideas(self, briefing: Briefing) -> list[Proposal]:
         """Return the edit of one answer, or of its correction; raise NoIdea where no answer could be used."""
-        asked, wrong = compose(briefing), ""
+        conversation, wrong = compose(briefing), ""
         repairs = briefing.broken.number if briefing.broken is not None else None
         for _ in range(TRIES):
-            reply, wrong, edit = self._call(asked, briefing)
+            reply, wrong, edit = self._call(conversation, briefing)
             if edit is not None:
                 return [replace(edit, source=self.source, repairs=repairs)]
-            asked = ask_again(asked, reply.text, wrong)
+            conversation = ask_again(conversation, reply.text, wrong)
         raise NoIdea(self._presentable(f"no answer could be used, the last because {wrong}"))
 
-    def _call(self, asked: Conversation, briefing: Briefing) -> tuple[Reply, str, Proposal | None]:
+    def _call(self, conversation: Conversation, briefing: Briefing) -> tuple[Reply, str, Proposal | None]:
         """Make one call and record it; return the answer with its edit, or with what is wrong with it.
 
         Raise NoIdea where there is no answer, or where none is asked for since --max-cost is spent.
         """
         if self._messages.stopped():
             raise NoIdea("not asked, because the night is stopping")
-        most_usd = self._usd(WRITTEN * asked.chars / CHARS_PER_TOKEN, self._patience.max_tokens)
+        most_usd = self._usd(WRITTEN * conversation.chars / CHARS_PER_TOKEN, self._patience.max_tokens)
         self._reserve(most_usd or 0.0, most_spent_usd(briefing.asks))
         reply, edit, failure, wrong = Reply(), None, None, ""
         started, start = utc_now(), time.monotonic()
         try:
-            reply = ask(self._endpoint, self._patience, asked, self._messages.stopped)
+            reply = ask(self._endpoint, self._patience, conversation, self._messages.stopped)
             edit = self._edit(reply, briefing)
         except Exception as error:  # whatever it is, the call may have been paid for
-            failure, wrong = error, self._presentable(f"{error}{_hint(reply, asked)}")
+            failure, wrong = error, self._presentable(f"{error}{_hint(reply, conversation)}")
         usd = self._usd(reply.tokens_in, reply.tokens_out, reply.tokens_cached or 0, reply.tokens_written)
         is_charged = not isinstance(failure, CallFailed) or failure.charged
         call = Ask(
@@ -157,12 +157,13 @@ class LLM(Source):
         return self._endpoint.without_key(sentence, FAILURE_CHARS)
 
 
-def _hint(reply: Reply, asked: Conversation) -> str:
+def _hint(reply: Reply, conversation: Conversation) -> str:
     """Return a hint if the server seems to have cut the question: Ollama and others do so silently."""
-    if reply.tokens_in is None or reply.tokens_in * MOST_CHARS_PER_TOKEN >= asked.chars:
+    if reply.tokens_in is None or reply.tokens_in * MOST_CHARS_PER_TOKEN >= conversation.chars:
         return ""
     return (
-        f" (of a question of {asked.chars:,} characters it read {reply.tokens_in:,} tokens: give it a longer context)"
+        f" (of a question of {conversation.chars:,} characters it read {reply.tokens_in:,} tokens: give it a longer "
+        f"context)"
     )
 
 

@@ -103,7 +103,7 @@ def _beginning(read: Callable[..., Iterable[bytes]], chunk_size: int | None = No
             return
 
 
-def ask(endpoint: Endpoint, patience: Patience, asked: Conversation, stopped: Callable[[], bool]) -> Reply:
+def ask(endpoint: Endpoint, patience: Patience, conversation: Conversation, stopped: Callable[[], bool]) -> Reply:
     """Return the answer; raise CallFailed after patience.ask_s, or soon after the night was asked to stop.
 
     The call runs in a daemon thread, because a silent socket and the SDK's sleep before a retry cannot be interrupted.
@@ -118,7 +118,7 @@ def ask(endpoint: Endpoint, patience: Patience, asked: Conversation, stopped: Ca
     def work() -> None:
         try:
             create = attrgetter(METHODS[endpoint.provider])(client).with_streaming_response.create
-            with create(**question(asked, endpoint, patience.max_tokens)) as response:
+            with create(**question(conversation, endpoint, patience.max_tokens)) as response:
                 outcome.set_result(_read(_events(response.iter_bytes())))
         except Exception as error:  # no failure of an SDK may end the night
             outcome.set_exception(error)
@@ -141,26 +141,26 @@ def ask(endpoint: Endpoint, patience: Patience, asked: Conversation, stopped: Ca
 # ---- the question ----------------------------------------------------------------------------------------------------
 
 
-def question(asked: Conversation, endpoint: Endpoint, max_tokens: int) -> dict[str, Any]:
+def question(conversation: Conversation, endpoint: Endpoint, max_tokens: int) -> dict[str, Any]:
     """Return the arguments of the SDK's method for one question."""
     roles = itertools.cycle(["user", "assistant"])
     messages: list[dict[str, Any]] = [
-        {"role": role, "content": text} for role, text in zip(roles, asked.messages, strict=False)
+        {"role": role, "content": text} for role, text in zip(roles, conversation.messages, strict=False)
     ]
     common = {"model": endpoint.model, "stream": True}
     if endpoint.provider == "openai":
         # OpenAI's newer models refuse the old name, and many other servers do not know the new one
         limit = "max_completion_tokens" if endpoint.is_home else "max_tokens"
-        system = {"role": "system", "content": asked.system}
+        system = {"role": "system", "content": conversation.system}
         counts = {"stream_options": {"include_usage": True}}
         return {**common, **counts, limit: max_tokens, "messages": [system, *messages]}
-    if 0 < asked.stable_chars < len(messages[0]["content"]):
+    if 0 < conversation.stable_chars < len(messages[0]["content"]):
         # A night asks about once a run, which mostly takes more than the five minutes that a cache lasts by default.
-        kept = {"type": "ephemeral"} | ({"ttl": "1h"} if endpoint.is_home else {})  # which not every server knows
-        text, end = messages[0]["content"], asked.stable_chars
-        stable = {"type": "text", "text": text[:end], "cache_control": kept}
+        cache = {"type": "ephemeral"} | ({"ttl": "1h"} if endpoint.is_home else {})  # which not every server knows
+        text, end = messages[0]["content"], conversation.stable_chars
+        stable = {"type": "text", "text": text[:end], "cache_control": cache}
         messages[0]["content"] = [stable, {"type": "text", "text": text[end:]}]
-    return {**common, "max_tokens": max_tokens, "system": asked.system, "messages": messages}
+    return {**common, "max_tokens": max_tokens, "system": conversation.system, "messages": messages}
 
 
 # ---- the answer ------------------------------------------------------------------------------------------------------
@@ -249,13 +249,13 @@ def _explained(error: BaseException, endpoint: Endpoint) -> CallFailed:
     status = getattr(error, "status_code", None)  # of a refusal by the server
     message = endpoint.without_key(str(cause or error) or name)  # the SDK's own message is only 'Connection error.'
     if status in (401, 403):
-        what = f"does not accept the key; check {endpoint.key_variable}, which only https or this machine gets"
+        problem = f"does not accept the key; check {endpoint.key_variable}, which only https or this machine gets"
     elif status is not None:
-        what = f"refuses a question to {endpoint.model}"
+        problem = f"refuses a question to {endpoint.model}"
     elif name in ("APITimeoutError", "APIConnectionError"):
-        what = "cannot be reached, or is silent; is the server running, and is the URL right?"
+        problem = "cannot be reached, or is silent; is the server running, and is the URL right?"
     else:
-        what = "gave no answer that can be read; is it a base URL, which often ends in /v1?"
+        problem = "gave no answer that can be read; is it a base URL, which often ends in /v1?"
     # httpx's ConnectError and ConnectTimeout: the question has not reached the server
     charged = status is None and not type(cause).__name__.startswith("Connect")
-    return CallFailed(f"{endpoint.url} {what} ({message})", charged=charged)
+    return CallFailed(f"{endpoint.url} {problem} ({message})", charged=charged)

@@ -195,8 +195,8 @@ def evenly_spread(items: Sequence[Any], most: int) -> list[Any]:
     return [items[at * len(items) // most] for at in range(most)] if len(items) > most else list(items)
 
 
-def said(shown: int, there: int, what: str) -> list[str]:
-    return [f"{shown:,} of {there:,} {what} are shown"] if shown < there else []
+def thinned_words(shown: int, there: int, noun: str) -> list[str]:
+    return [f"{shown:,} of {there:,} {noun} are shown"] if shown < there else []
 
 
 # ---- progress --------------------------------------------------------------------------------------------------------
@@ -258,8 +258,8 @@ def progress_spec(night: Record, *, legend: bool = False) -> tuple[Spec, list[st
     now = summary_of(night)
     words = [f"{now.kept:,} kept of {counted(now.ideas, 'idea')}"]
     words += [f"val_bpb {bpb(stairs[0]['y'])} → {bpb(stairs[-1]['y'])}, lower is better"] if stairs else []
-    words += [f"honest gain {interval_words(honest, said=bpb)}"] if beams and honest else []
-    words += said(len(few), len(rest), "other attempts")
+    words += [f"honest gain {interval_words(honest, form=bpb)}"] if beams and honest else []
+    words += thinned_words(len(few), len(rest), "other attempts")
     spec = {
         "description": f"Progress: the val_bpb of every attempt. {', '.join(words)}.",
         "layer": [{"layer": drawn}, above],
@@ -282,7 +282,7 @@ def _beam(first_bpb: float, honest: Interval, at: float) -> Spec:
     return {
         "x": at,
         "y": first_bpb - honest.mean_bpb,
-        "label": f"honest gain at dawn {interval_words(honest, said=bpb)}",
+        "label": f"honest gain at dawn {interval_words(honest, form=bpb)}",
         **ends,
     }
 
@@ -329,7 +329,11 @@ def dials_of(night: Record) -> Chart | None:
         title = {"text": name, "fontSize": 11, "limit": DIAL["width"]}
         panel = {"layer": [zero, *rules, attempts], "encoding": {"x": x, "y": y}, "title": title}
         drawings.append({"dial": svg(panel | {"description": f"{name}: the change of val_bpb"}, DIAL)})
-    words = ["change of val_bpb against the parent", "below the line is better", *said(len(few), len(every), "dials")]
+    words = [
+        "change of val_bpb against the parent",
+        "below the line is better",
+        *thinned_words(len(few), len(every), "dials"),
+    ]
     return Chart("Which dials were turned", words, sorted(symbols, key=list(Symbol).index), drawings) if few else None
 
 

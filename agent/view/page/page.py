@@ -78,16 +78,16 @@ def template(name: str) -> Template:
 
 @cache
 def _environment() -> Environment:
-    within = partial(words.interval_words, said=words.bpb)
+    within = partial(words.interval_words, form=words.bpb)
     environment = Environment(
         loader=FunctionLoader(file), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
     )
     environment.filters |= {
         "bpb": words.bpb,
         "within": within,
-        "belief": partial(words.belief, said=within),
+        "belief": partial(words.belief, form=within),
         "doubt": words.doubt_words,
-        "ends": partial(words.ends, said=words.bpb),
+        "ends": partial(words.ends, form=words.bpb),
         "moment": words.moment,
         "memory": words.memory,
         "gain": gain_bpb,
