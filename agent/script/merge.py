@@ -274,7 +274,7 @@ def patched(patch: str, script: str) -> str | None:
     for hunk in PATCH_HUNK.finditer(patch):
         hunk_lines = hunk["lines"].removesuffix("\n").split("\n")
         old, new = ([line[1:] for line in hunk_lines if line[:1] in f" {sign}"] for sign in "-+")  # blanks may be cut
-        start = int(hunk[1]) - 1
+        start = int(hunk[1][:9]) - 1  # of thousands of digits, Python reads no number
         places = [at for at in range(done, len(lines) - len(old) + 1) if lines[at : at + len(old)] == old]
         if not old or not places:
             return None

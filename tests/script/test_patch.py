@@ -52,3 +52,8 @@ def test_any_diff_of_two_texts_makes_the_one_into_the_other(before, after):
     old, new = ("\n".join(lines) + "\nend = 0\n" for lines in (before, after))
     if old != new:
         assert apply_patch(patch(old, new), "train_mlx.py", [(0, old)]) == new
+
+
+def test_a_line_number_longer_than_python_reads_is_a_far_place():
+    far = patch(SCRIPT, SCRIPT.replace("4", "5")).replace("@@ -", f"@@ -{'9' * 5000}", 1)
+    assert apply_patch(far, "train_mlx.py", [(0, SCRIPT)]) == SCRIPT.replace("4", "5")
