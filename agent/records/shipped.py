@@ -15,10 +15,11 @@ import msgspec
 from agent.errors import NightError, NothingYet
 from agent.experiment import MEASURED, Ask, Attempt, Night
 from agent.files import check_plain, replaced_folder
-from agent.git import Repo
+from agent.git import COMMIT, Repo
 from agent.records.journal import Journal
 from agent.records.record import Outline, Record, of_journal, public, turned_in
 from agent.script.dials import Value, plain_value
+from agent.text import harmless
 
 FORMAT = 3
 FACTS, ATTEMPTS, FINDINGS, CHAMPION = "night.json", "attempts.jsonl", "findings.json", "champion.diff"
@@ -139,10 +140,13 @@ def _facts_in(folder: Path) -> dict[str, Any]:
 
 
 def _check(record: Record) -> None:
-    """Raise ValueError for numbers that no night has, and for findings about attempts that it does not have."""
+    """Raise ValueError for numbers, a path or commits that no night has, and for findings about attempts it lacks."""
     for name, value in leaves(msgspec.to_builtins(record)):
         if isinstance(value, int | float) and not is_measured(name, value):
             raise ValueError(f"it has {value:g} as {name}, which no night has")
+    commits = (attempt.commit for attempt in record.attempts if attempt.commit is not None)
+    if harmless(record.night.script) != record.night.script or not all(map(COMMIT.fullmatch, commits)):
+        raise ValueError("it has a script or a commit that git cannot have")
     findings = record.findings
     if findings is not None:
         about = (

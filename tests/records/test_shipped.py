@@ -158,7 +158,11 @@ WRONG = [
     *(("attempts.jsonl", (*RUN_0, "score"), {"val_bpb": value}) for value in (NAN, 0.0, 1e300)),
     *(("attempts.jsonl", (*RUN_0, "score"), {"wall_s": value}) for value in (NAN, 10**400)),
     *(("attempts.jsonl", ("attempt", "decision"), {name: NAN}) for name in ("gain_bpb", "sure")),
-    ("attempts.jsonl", ("attempt",), {"number": 1}),
+    *(
+        ("attempts.jsonl", ("attempt",), facts)
+        for facts in ({"number": 1}, {"commit": "a\0"}, {"commit": "--output=x"})
+    ),
+    ("night.json", ("night",), {"script": "\ud800.py"}),
     *(("findings.json", ("findings",), facts) for facts in ({"champion": MARKUP}, {"script": -1}, {"champion": 99})),
     ("findings.json", ("findings",), {"honest": {"mean_bpb": 0.1, "low_bpb": None, "high_bpb": MARKUP}}),
 ]
