@@ -46,6 +46,17 @@ def test_every_night_spends_its_runs_and_every_policy_sees_the_same_edits():
         assert [after.parent for after in chain[1:]] == [before.number for before in chain[:-1]]
 
 
+def test_of_the_keeps_of_balanced_fewer_than_of_greedy_are_worthless_and_no_more_than_three_in_ten():
+    worthless = {}
+    for judge in (Balanced(), Greedy()):
+        kept = []
+        for world in map(Edits, range(4)):
+            history = judge_power.a_night(judge, world)
+            kept += [world.effects[idea.number] for idea in history[1:] if idea.status is Status.KEEP]
+        worthless[type(judge)] = np.mean(np.array(kept) <= 0)
+    assert worthless[Balanced] <= 0.3 < worthless[Greedy]
+
+
 def test_an_edit_that_was_overtaken_is_merged_and_has_to_win_again():
     history = Night(Edits(1), Greedy(), 60, workers=8).simulate().history
     merges = [attempt for attempt in history if attempt.proposal.merges is not None]

@@ -18,10 +18,21 @@ from agent.experiment import (
 from agent.night.ideas import brief
 from agent.night.loop import run_night
 from agent.proposers.attempts import what_happened
+from agent.runs.train import learnt_allowance_s
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
 TOO_SHORT_S = 0.01  # of allowance, for any script
+
+
+@pytest.mark.parametrize(
+    ("budget_s", "beyond_s", "allowance_s"), [(300.0, (30.0, 20.0), 60.0), (300.0, (12.0,), 33.0), (10.0, (2.0,), 10.0)]
+)
+def test_an_edit_may_take_half_as_much_again_as_attempt_0_and_5_percent_of_its_budget_or_10_s(
+    budget_s, beyond_s, allowance_s
+):
+    runs = tuple(Run(seed, Ending.FINISHED, 0, budget_s + slow_s, None, "") for seed, slow_s in enumerate(beyond_s))
+    assert learnt_allowance_s([Attempt(0, None, None, "", runs=runs)], budget_s) == pytest.approx(allowance_s)
 
 
 def test_an_attempt_0_that_is_too_slow_ends_the_night_with_what_can_be_done(grounds):

@@ -11,7 +11,7 @@ from nights import Grounds, command, environment
 from serving import Client, GrowingNight, growing_night, make_place, points, served
 
 from agent.experiment import Status, Terms
-from agent.view.serve import Watched
+from agent.view.serve import Watched, listen
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +80,11 @@ def test_several_workers_are_followed_and_the_log_of_each_can_be_read(client: Cl
         assert client.ask(f"/attempt/{number - 1}/log")[2] == "log of gpu 10"
         for end in ends:
             end(1.6, Status.DISCARD)
+
+
+def test_it_listens_on_this_machine_alone():
+    with listen(0) as listening:
+        assert listening.getsockname()[0] == "127.0.0.1"
 
 
 def test_a_host_that_is_not_this_machine_and_what_does_not_read_are_refused(client: Client):
