@@ -276,7 +276,8 @@ WRONG_ROWS = {
         WHERE number <> place""",
     "has an attempt that is made from a later one, or from none": """
         SELECT number FROM attempts
-        WHERE parent NOT BETWEEN 0 AND number - 1 OR merges NOT BETWEEN 0 AND number - 1""",
+        WHERE (parent IS NULL) <> (number = 0) OR parent NOT BETWEEN 0 AND number - 1
+            OR merges NOT BETWEEN 0 AND number - 1""",
     "tells of an attempt that it lacks": """
         SELECT attempt FROM (
             SELECT attempt FROM runs UNION SELECT attempt FROM decisions UNION SELECT champion FROM dawns

@@ -45,7 +45,6 @@ def crew_of(record: Record, work: Iterable[Work] = ()) -> Crew:
     return Crew(count, tuple(workers), slowdown_of(record.attempts))
 
 
-def in_order(name: str) -> tuple[tuple[str, int], ...]:
+def in_order(name: str) -> tuple[str, ...]:
     """Return a key that sorts names of workers as people do: gpu 2 comes before gpu 10."""
-    parts = NUMBERS.split(name)
-    return tuple((text, int(number or -1)) for text, number in zip(parts[::2], [*parts[1::2], ""], strict=True))
+    return tuple(part.rjust(9) if part.isdigit() else part for part in NUMBERS.split(name))

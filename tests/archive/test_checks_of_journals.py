@@ -93,6 +93,7 @@ def test_what_is_no_journal_is_refused(tmp_path):
         ("UPDATE night SET value = '--output=/tmp/mine' WHERE fact = 'base'", "has --output=/tmp/mine as base"),
         ("UPDATE attempts SET \"commit\" = '--output=/tmp/mine' WHERE number = 1", "as a commit, which is none"),
         ("UPDATE attempts SET parent = number", "made from a later one"),
+        ("UPDATE attempts SET parent = NULL WHERE number = 2", "made from a later one, or from none"),
         ("UPDATE attempts SET merges = 3 WHERE number = 2", "made from a later one"),
         ("UPDATE attempts SET number = 9 WHERE number = 3", "lacks an attempt"),
         ("UPDATE ideas SET parent = 1000000", "tells of an attempt that it lacks"),

@@ -9,6 +9,7 @@ from nights import Grounds, make_repository, unigram
 from agent.experiment import Doing
 from agent.night.lock import only_night
 from agent.records.place import Place
+from agent.view.workers import in_order
 
 CREW = {"gpu 10": Doing.AUDITING, "gpu 2": Doing.TRAINING}
 
@@ -28,3 +29,8 @@ def test_status_has_a_line_for_each_worker_that_is_busy_in_the_order_of_their_nu
     assert faults("status", answer) == []
     assert [worker["work"]["doing"] for worker in answer["crew"]["workers"]] == ["training", "auditing"]
     assert "\nunfinished, goes on when the night does: #1 DEPTH 4 → 1\n" in grounds.nightshift("status").stdout
+
+
+def test_a_workers_name_may_have_more_digits_than_python_reads():
+    endless = f"gpu {'9' * 5000}"
+    assert sorted([endless, "gpu 10", "gpu", "gpu 2"], key=in_order) == ["gpu", "gpu 2", "gpu 10", endless]
