@@ -121,6 +121,10 @@ def test_the_head_says_what_to_do_next_where_the_night_is_here():
             changed(NIGHT, dawn=None, noise=short),
             "luck. The baseline hardly trains (its runs have <1> step), so its noise",
         ),
+        (
+            changed(NIGHT, dawn=None, noise=short),
+            "or a smaller model tell more. nightshift confirm t measures it again.",
+        ),
     ):
         assert words in said(record)
     assert "nightshift" not in said(changed(NIGHT, is_here=False, dawn=None))  # it cannot go on here
