@@ -236,40 +236,40 @@ class Witness:
 
     def effects(self, number: int) -> tuple[str, ...]:
         """All that an attempt must not be able to do, and did; what it left is removed."""
-        found = [f"the server heard {words}" for words in self.world.server.heard]
+        effects = [f"the server heard {words}" for words in self.world.server.heard]
         self.world.server.heard.clear()
         for process in leftovers(self.world):
             with suppress(psutil.Error):
-                found.append(f"still running: {' '.join(process.cmdline())[:60]!r}")
+                effects.append(f"still running: {' '.join(process.cmdline())[:60]!r}")
                 process.kill()
         for path in strays(self.world):
-            found.append(f"left {path}")
+            effects.append(f"left {path}")
             with suppress(OSError):
                 path.unlink()
-        found += loot(self.world, number)
+        effects += loot(self.world, number)
         for path in with_rights(self.world, number):
-            found.append(f"left a program with rights: {path.name}")
+            effects.append(f"left a program with rights: {path.name}")
             path.chmod(0)
         now = snapshot(self.world)
-        found += [
+        effects += [
             f"changed {name}"
             for name in sorted(now.keys() | self.before.keys())
             if now.get(name) != self.before.get(name)
         ]
         self.before = now
-        return tuple(found)
+        return tuple(effects)
 
 
 def leftovers(here: World) -> list[psutil.Process]:
     """Processes of a run: their environment or command line names a folder or the token of this world."""
-    me, found = psutil.Process(), []
+    me, effects = psutil.Process(), []
     for process in psutil.process_iter():
         with suppress(psutil.Error):
             words = [*process.cmdline(), process.environ().get("NIGHTSHIFT_CACHE", "")]
             is_ours = here.token in words or any(word.startswith(str(here.night)) for word in words)
             if is_ours and process.pid != me.pid and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
-    return found
+                effects.append(process)
+    return effects
 
 
 def strays(here: World) -> list[Path]:
@@ -281,15 +281,16 @@ def strays(here: World) -> list[Path]:
 
 def loot(here: World, number: int) -> list[str]:
     """What a script says to have got hold of, and keys in what it left."""
-    found = []
+    effects = []
     for log in here.night.glob(f"runs/{number:04d}/*/log.txt"):
         try:
             words = read_end(log.parent, log.name, LOGS_BYTES)
         except OSError:  # a pipe, say, which would keep a plain open waiting
             continue
-        found += [f"{log.parent.name}: {line.decode(errors='replace')[:100]}" for line in lines_of(words, b"LOOT")][:3]
-        found += [f"a key in {log.parent.name}"] if here.canary.encode() in words else []
-    return found
+        lines = [line.decode(errors="replace")[:100] for line in lines_of(words, b"LOOT")]
+        effects += [f"{log.parent.name}: {line}" for line in lines[:3]]
+        effects += [f"a key in {log.parent.name}"] if here.canary.encode() in words else []
+    return effects
 
 
 def with_rights(here: World, number: int) -> list[Path]:
@@ -424,7 +425,7 @@ class Observer(Quiet):
         if work.doing is Doing.TRAINING:
             self.began_s = time.monotonic()
 
-    def attempt_settled(self, attempt: Attempt, before: Attempt | None) -> None:
+    def attempt_settled(self, attempt: Attempt) -> None:
         seconds = time.monotonic() - self.began_s
         if attempt.number == 0:
             self.witness.remember()

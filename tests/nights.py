@@ -219,7 +219,7 @@ class Quiet:
 
     def run_began(self, attempt: Attempt, seed: int, worker: str) -> None: ...
     def scoring_began(self, attempt: Attempt, worker: str) -> None: ...
-    def attempt_settled(self, attempt: Attempt, before: Attempt | None) -> None: ...
+    def attempt_settled(self, attempt: Attempt) -> None: ...
 
     def work_began(self, attempt: Attempt, work: Work) -> None:
         if work.doing is Doing.TRAINING:
@@ -227,7 +227,7 @@ class Quiet:
         elif work.doing is Doing.SCORING:
             self.scoring_began(attempt, work.worker)
 
-    def progressed(self, progress: Progress | None, elapsed_s: float, worker: str = LOCAL) -> None:
+    def progressed(self, progress: Progress | None, worker: str = LOCAL) -> None:
         if progress is not None:
             self.progress.append(progress)
 

@@ -37,7 +37,7 @@ def sample(
     encoding = load_encoding(data.folder / "tokenizer.tiktoken")
     prompt = np.array([data.bos, *encoding.encode_ordinary(text)], np.int32)
     box = choose(Mode(night.terms.sandbox))
-    runner = Runner(night, folder, box, limits_of_machine(), lambda: False, lambda progress, elapsed_s: None)
+    runner = Runner(night, folder, box, limits_of_machine(), lambda: False, lambda progress: None)
     with throwaway_folder() as aside:
         inside = aside / "sample"  # laying out would replace the throwaway folder itself, and its lock with it
         runner.lay_out(inside, script)

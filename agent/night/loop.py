@@ -237,16 +237,15 @@ class Driver:
         news = self.pool.news()
         for sentence in news:
             self.say(sentence)
-        for worker, working in self.pool.at_work.items():
-            progress, job = working.progress, self.flight.jobs[worker]
-            if progress is not None and progress.is_scoring:
-                progress = None
-                if isinstance(job, Measure) and worker not in self._scoring:
-                    self._scoring.add(worker)
-                    self._note(worker, Doing.SCORING, job)
-            self.context.watcher.progressed(progress, working.elapsed_s, worker)
+        for worker, progress in self.pool.at_work.items():
+            job = self.flight.jobs[worker]
+            is_scoring = progress is not None and progress.is_scoring
+            if is_scoring and isinstance(job, Measure) and worker not in self._scoring:
+                self._scoring.add(worker)
+                self._note(worker, Doing.SCORING, job)
+            self.context.watcher.progressed(None if is_scoring else progress, worker)
         if not self.flight.jobs:
-            self.context.watcher.progressed(None, 0.0)  # the panel shows that an idea is awaited
+            self.context.watcher.progressed(None)  # the panel shows that an idea is awaited
         return bool(ended or news)
 
     # ---- results -----------------------------------------------------------------------------------------------------
@@ -331,7 +330,7 @@ def tell_settled(state: State, attempt: Attempt) -> None:
     """Show the verdict; of attempt 0, also how far its scores move with the seed, and how fast the night will go."""
     context, spread = state.context, noise(state.attempts)
     context.journal.record_facts(noise=spread)  # for those who read the journal
-    context.watcher.attempt_settled(attempt, state.parent_of(attempt))
+    context.watcher.attempt_settled(attempt)
     if attempt.number == 0:
         lines = noise_lines(spread) if spread is not None else []
         for line in [*lines, *slowdown_lines(slowdown_of(state.attempts))]:

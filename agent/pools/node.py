@@ -21,7 +21,6 @@ from agent.experiment import LOCAL, Lease, Night, Progress, Run
 from agent.files import open_plain, read_tail, remove
 from agent.lab.hardware import cache_root, write_atomically
 from agent.pools.leases import cores_of_machine, pin, sets_of_cores
-from agent.pools.pool import Working
 from agent.runs.execute import Job, Measure, Result, Trial, execute
 from agent.runs.fixed import digest, lay_out_warm, probe
 from agent.runs.runner import Runner
@@ -156,7 +155,7 @@ class NodeWorker:
 
     def __init__(self) -> None:
         self._locks = ExitStack()
-        self._working = Working()
+        self._progress: Progress | None = None
         self._heard_s = time.monotonic()
         self._is_to_end = threading.Event()
 
@@ -174,7 +173,7 @@ class NodeWorker:
 
     def execute(self, job: Job, files: FileContents) -> Returned:
         """Execute a job with these files of the driver; return its result and the files that it has left."""
-        self._heard_s, self._working = time.monotonic(), Working()
+        self._heard_s, self._progress = time.monotonic(), None
         if shutil.disk_usage(home()).free < MIN_FREE_BYTES:
             return Returned(failure=f"less than {MIN_FREE_BYTES / 2**30:.0f} GB are free on the disk of {home()}")
         runner = self._runner
@@ -189,18 +188,18 @@ class NodeWorker:
             return Returned(failure=str(error))
         return returned
 
-    def progress(self, *, is_to_end: bool) -> Working:
+    def progress(self, *, is_to_end: bool) -> Progress | None:
         """Return how far the job is; end it if the driver wants that, now or when it begins."""
         self._heard_s = time.monotonic()
         if is_to_end:
             self._is_to_end.set()
-        return self._working
+        return self._progress
 
     def _stopped(self) -> bool:
         return self._is_to_end.is_set() or time.monotonic() - self._heard_s > DEAF_S
 
-    def _note(self, progress: Progress | None, elapsed_s: float) -> None:
-        self._working = Working(progress, elapsed_s)
+    def _note(self, progress: Progress | None) -> None:
+        self._progress = progress
 
 
 def lock_one(kind: str, wanted: Sequence[tuple[Any, ...]], held: ExitStack) -> tuple[Any, ...]:

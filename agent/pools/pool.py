@@ -26,14 +26,6 @@ class Ended:
     lost: str | None = None  # why the job has to be done elsewhere: its worker is gone
 
 
-@dataclass(frozen=True, slots=True)
-class Working:
-    """Hold how far a worker is with its job."""
-
-    progress: Progress | None = None  # None: no training, or nothing is known yet
-    elapsed_s: float = 0.0  # of the process that runs now
-
-
 class WorkerThread:
     """Execute one job after another in a thread that lives as long as the pool.
 
@@ -45,14 +37,14 @@ class WorkerThread:
     ) -> None:
         self.name = name
         self.job: Job | None = None  # until the driver has been given its end
-        self.working = Working()
+        self.progress: Progress | None = None  # None: no training, or nothing is known yet
         self._execute, self._ended, self._lease = execute, ended, lease
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._work, name=f"worker {name}", daemon=True)
         self._thread.start()
 
     def begin(self, job: Job) -> None:
-        self.job, self.working = job, Working()
+        self.job, self.progress = job, None
         self._jobs.put(job)
 
     def _work(self) -> None:
@@ -90,9 +82,9 @@ class Pool:
         return tuple(self._threads)
 
     @property
-    def at_work(self) -> Mapping[str, Working]:
+    def at_work(self) -> Mapping[str, Progress | None]:
         """Return how far each busy worker is."""
-        return {name: thread.working for name, thread in self._threads.items() if thread.job is not None}
+        return {name: thread.progress for name, thread in self._threads.items() if thread.job is not None}
 
     @property
     def free(self) -> str | None:
@@ -136,8 +128,8 @@ class LocalPool(Pool):
         self._threads = {runner.lease.worker: self._thread(runner) for runner in runners}
 
     def _thread(self, runner: Runner) -> WorkerThread:
-        def progressed(progress: Progress | None, elapsed_s: float) -> None:
-            thread.working = Working(progress, elapsed_s)
+        def progressed(progress: Progress | None) -> None:
+            thread.progress = progress
 
         def perform(job: Job) -> Ended:
             own = replace(runner, progressed=progressed, stopped=self._stops)

@@ -188,7 +188,7 @@ class RayPool(Pool):
             while not ray.wait([answer], timeout=WATCH_S)[0]:
                 progress = actor.progress.remote(is_to_end=self._stops())
                 with suppress(RayError):  # of the actor's end, the answer says it
-                    self._threads[place.worker].working = ray.get(progress, timeout=WATCH_S)
+                    self._threads[place.worker].progress = ray.get(progress, timeout=WATCH_S)
             returned: Returned = ray.get(answer)
         except (ActorDiedError, OutOfMemoryError) as error:
             place.actor = None

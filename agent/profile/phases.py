@@ -88,9 +88,8 @@ def profile(script: Path, steps: int, seed: int, console: Console) -> dict[str, 
     with throwaway_folder() as folder:
         (folder / "out").mkdir()
         outcome = supervise(
-            command, View(folder), env=scrubbed_env(facts["data"]), limit_s=LIMIT_S, stopped=lambda: False,
-            tick=lambda elapsed_s: None,
-        )  # fmt: skip
+            command, View(folder), env=scrubbed_env(facts["data"]), limit_s=LIMIT_S, stopped=lambda: False
+        )
         phases = read_phases(folder)
     if outcome.ending is not Ending.FINISHED:
         how = f"{place.script} {outcome.ending} with exit code {outcome.exit_code}"

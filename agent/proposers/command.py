@@ -124,7 +124,6 @@ class Command(Source):
             env=environment,
             limit_s=self._limit_s,
             stopped=self._messages.stopped,
-            tick=lambda elapsed_s: None,
         )
 
 

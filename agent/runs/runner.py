@@ -45,7 +45,7 @@ class Runner:
     box: Box
     resource_limits: ResourceLimits
     stopped: Callable[[], bool]  # whether the user has asked to end the current run
-    progressed: Callable[[Progress | None, float], None]
+    progressed: Callable[[Progress | None], None]
     root: Path | None = None  # of the repository, which runs do not see; None: the one around experiments/nights/<tag>
     lease: Lease = WHOLE  # the part of this machine that its processes may use
 
@@ -132,7 +132,7 @@ class Runner:
             lease=self.lease,
             limit_s=limit_s,
             stopped=self.stopped,
-            tick=lambda elapsed_s: self.progressed(progress(), elapsed_s),
+            tick=lambda: self.progressed(progress()),
             hopeless=hopeless,
         )
         # open what the script has closed to us; without setuid bits, by which others could run a file with our rights
@@ -150,9 +150,9 @@ class Runner:
 
     def wait(self, wait_s: float) -> None:
         """Wait for wait_s seconds, or until the user asks to end the current run, and report progress meanwhile."""
-        began = time.monotonic()
-        while (elapsed_s := time.monotonic() - began) < wait_s and not self.stopped():
-            self.progressed(None, elapsed_s)
+        until_s = time.monotonic() + wait_s
+        while time.monotonic() < until_s and not self.stopped():
+            self.progressed(None)
             time.sleep(min(POLL_S, wait_s))
 
     def view(self, folder: Path, *readable: Path, trains: bool = False) -> View:

@@ -50,7 +50,7 @@ def supervise(
     env: Mapping[str, str],
     limit_s: float,
     stopped: Callable[[], bool],
-    tick: Callable[[float], None],
+    tick: Callable[[], None] = lambda: None,
     hopeless: Callable[[], bool] = lambda: False,
     box: Box | None = None,
     limits: ResourceLimits | None = None,
@@ -59,7 +59,7 @@ def supervise(
     """Run a command in view.folder with its output in log.txt there; on return all its processes have ended.
 
     limit_s counts from the start of the process, by the harness's monotonic clock. About twenty times a second
-    stopped() and hopeless() are called, and tick() gets the seconds elapsed. Without a box the command has the user's
+    stopped(), hopeless() and tick() are called. Without a box the command has the user's
     rights. It runs on the cores of the lease.
     """
     command = box.wrap(command, view) if box is not None else command
@@ -79,7 +79,7 @@ def supervise(
                     ending = Ending.HOPELESS
                 elif os.fstat(log.fileno()).st_size > MOST_LOG_BYTES:
                     ending = Ending.EXCEEDED
-                tick(watch.elapsed_s)
+                tick()
                 time.sleep(POLL_S)
         finally:
             end(keeper)

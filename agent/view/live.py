@@ -161,10 +161,10 @@ class NightScreen:
     def work_began(self, attempt: Attempt, work: Work) -> None:
         self.look()
 
-    def attempt_settled(self, attempt: Attempt, before: Attempt | None) -> None:
+    def attempt_settled(self, attempt: Attempt) -> None:
         self.look()
 
-    def progressed(self, progress: Progress | None, elapsed_s: float, worker: str = LOCAL) -> None:
+    def progressed(self, progress: Progress | None, worker: str = LOCAL) -> None:
         self._progress[worker] = progress
         self.look()
 

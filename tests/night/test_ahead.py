@@ -54,7 +54,7 @@ class Listener(Quiet):
         if attempt.number == 1:
             self.source.answered.wait(LATE_S)
 
-    def attempt_settled(self, attempt: Attempt, before: Attempt | None) -> None:
+    def attempt_settled(self, attempt: Attempt) -> None:
         self.source.events.append(f"verdict on {attempt.number}")
 
 

@@ -51,7 +51,7 @@ class Dies(Quiet):
     def run_began(self, attempt: Attempt, seed: int, worker: str = LOCAL) -> None:
         self.dying = attempt.number == self.number
 
-    def progressed(self, progress: object, elapsed_s: float, worker: str = LOCAL) -> None:
+    def progressed(self, progress: object, worker: str = LOCAL) -> None:
         if self.dying:
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -150,7 +150,7 @@ def test_they_are_scored_on_both_texts_and_audited_on_both_where_a_machine_wrote
 
 
 def test_a_stop_lets_the_run_be_scored_and_a_kill_loses_one_run(morning):
-    assert [len(fresh(one)) for one in morning.stopped] == [4, 0, 0, 3]
+    assert [len(fresh(attempt)) for attempt in morning.stopped] == [4, 0, 0, 3]
     last = morning.stopped[0].runs[-1]
     assert last.score is not None
     assert last.holdout is not None
@@ -190,9 +190,9 @@ def test_dawns_scores_have_columns_of_their_own(morning):
 
 
 def test_what_was_found_is_shown_again(morning):
-    told = morning.said.splitlines()
+    output = morning.said.splitlines()
     shown = morning.grounds.nightshift("confirm", "--show").stdout.splitlines()
-    assert shown[1:] == told[told.index("dawn: #3 script 3, against the baseline") :]
+    assert shown[1:] == output[output.index("dawn: #3 script 3, against the baseline") :]
 
 
 def test_the_night_goes_on_from_its_own_best_script(morning):
@@ -200,7 +200,7 @@ def test_the_night_goes_on_from_its_own_best_script(morning):
         run_night(dataclasses.replace(context, limits=Limits(experiments=4)))  # dawn's questions are no ideas
     attempts = morning.grounds.attempts("t")
     assert attempts[:5] == morning.attempts
-    assert [one.parent for one in attempts[4:]] == [3, 3]
+    assert [attempt.parent for attempt in attempts[4:]] == [3, 3]
 
 
 # ---- nothing to confirm ----------------------------------------------------------------------------------------------
@@ -224,14 +224,14 @@ PEEKS_AT_DAWN = (
 @pytest.mark.usefixtures("own_cache")
 def test_a_run_at_dawn_that_fails_its_audit_revokes_the_champion_and_then_there_is_nothing_to_confirm(grounds):
     grounds.try_scripts("t", [PEEKS_AT_DAWN])
-    assert [one.status for one in grounds.attempts("t")] == ["keep", "keep"]
+    assert [attempt.status for attempt in grounds.attempts("t")] == ["keep", "keep"]
     with scripted_context(grounds.root, "t", []) as context:
         run_once(context, 1, dawn=1)
     done = grounds.nightshift("confirm", "--sandbox", "off", "--allowance-s", "60")
-    told = "nightshift: night t has kept no edit, so there is nothing to confirm; see: nightshift results\n"
-    assert (done.returncode, done.stderr) == (2, told)
+    sentence = "nightshift: night t has kept no edit, so there is nothing to confirm; see: nightshift results\n"
+    assert (done.returncode, done.stderr) == (2, sentence)
     attempts = grounds.attempts("t")
-    assert [one.status for one in attempts] == ["keep", "discard"]
+    assert [attempt.status for attempt in attempts] == ["keep", "discard"]
     assert attempts[1].decision.reason.startswith("audit: ")
     assert grounds.git("rev-parse", "refs/heads/experiments/0.05s-t") == attempts[0].commit
 

@@ -31,10 +31,10 @@ class Watching(Quiet):
         self.settled: list[int] = []
         self.shown: set[str] = set()
 
-    def progressed(self, progress: object, elapsed_s: float, worker: str = LOCAL) -> None:
+    def progressed(self, progress: object, worker: str = LOCAL) -> None:
         self.shown.add(worker)
 
-    def attempt_settled(self, attempt: Attempt, before: Attempt | None) -> None:
+    def attempt_settled(self, attempt: Attempt) -> None:
         self.settled.append(attempt.number)
         if self.gate is not None and attempt.number == 2:
             self.gate.touch()
@@ -128,6 +128,6 @@ def test_dawn_keeps_all_workers_busy_and_makes_as_many_runs_as_it_was_given(grou
     with scripted_context(grounds.root, "t", []) as context:
         assert confirm_night(with_workers(context, Watching()), 4) is not None
     first, edit = grounds.attempts("t")
-    assert [[run.seed for run in one.dawn_runs()] for one in (first, edit)] == [[1000, 1001]] * 2
+    assert [[run.seed for run in attempt.dawn_runs()] for attempt in (first, edit)] == [[1000, 1001]] * 2
     assert overlap(first.dawn_runs()[0], edit.dawn_runs()[0])
     assert all(run.holdout is not None and run.holdout.audit is not None for run in edit.dawn_runs())

@@ -38,9 +38,9 @@ def test_crashes_on_a_broken_machine_are_void_and_done_again_when_the_night_goes
     device.touch()
     (grounds.root / "train_mlx.py").write_text(needs(device))
     ideas = [needs(device, SHARPNESS=0.6 + n / 100) for n in range(3)]
-    with scripted_context(grounds.root, "t", ideas) as context, pytest.raises(MachineError) as told:
+    with scripted_context(grounds.root, "t", ideas) as context, pytest.raises(MachineError) as raised:
         run_night(dataclasses.replace(context, watcher=Acts(lambda one: one.number == 0 and device.unlink())))
-    said = str(told.value)
+    said = str(raised.value)
     assert said.startswith(
         "2 attempts in a row crashed, the last with: exit code 1: AssertionError: the device is lost"
     )
@@ -48,11 +48,13 @@ def test_crashes_on_a_broken_machine_are_void_and_done_again_when_the_night_goes
     assert said.endswith("go on with: nightshift run --tag t (these crashes do not count and are done again)")
     assert [row["attempt"] for row in grounds.rows()] == ["0"]
     voided = grounds.attempts("t")[1:]
-    assert [(one.status, one.settled, one.runs[0].ending) for one in voided] == [(None, False, Ending.BROKEN)] * 2
+    assert [(attempt.status, attempt.settled, attempt.runs[0].ending) for attempt in voided] == [
+        (None, False, Ending.BROKEN)
+    ] * 2
     device.touch()
     grounds.try_scripts("t", ideas)
     # both crashed ones were made from #0, and turn the same dial
-    assert [one.kind for one in grounds.attempts("t")] == [Kind.BASELINE, Kind.KEPT, Kind.STALE, Kind.KEPT]
+    assert [attempt.kind for attempt in grounds.attempts("t")] == [Kind.BASELINE, Kind.KEPT, Kind.STALE, Kind.KEPT]
     assert len(grounds.rows()) == 4
 
 
@@ -63,7 +65,7 @@ class Acts(Quiet):
         super().__init__()
         self._deed = deed
 
-    def attempt_settled(self, attempt: Attempt, before: Attempt | None) -> None:
+    def attempt_settled(self, attempt: Attempt) -> None:
         self._deed(attempt)
 
 
@@ -71,7 +73,7 @@ def test_a_streak_of_crashes_on_a_sound_machine_ends_no_night(grounds, monkeypat
     monkeypatch.setattr(loop, "CRASHES_IN_A_ROW", 2)
     crashing = [unigram().replace(LOADS, f"    raise ValueError({number})\n") for number in range(3)]
     grounds.try_scripts("t", [*crashing, unigram(SHARPNESS=0.9)])
-    assert [one.kind for one in grounds.attempts("t")] == [Kind.BASELINE, *[Kind.CRASHED] * 3, Kind.KEPT]
+    assert [attempt.kind for attempt in grounds.attempts("t")] == [Kind.BASELINE, *[Kind.CRASHED] * 3, Kind.KEPT]
 
 
 # ---- a machine that others have used up ------------------------------------------------------------------------------
@@ -121,9 +123,11 @@ def test_a_disk_that_somebody_else_filled_makes_a_run_void(own_disk):
     with tight(own_disk, [unigram(SHARPNESS=0.7)], watcher) as context:
         run_night(context)
     attempts = own_disk.attempts("t")
-    assert [one.ending for one in attempts[0].runs] == [Ending.SPOILT, Ending.FINISHED]
-    assert [one.status for one in attempts] == [Status.KEEP, Status.KEEP]
-    assert any("does not count and is done again" in one and ": disk full: " in one for one in watcher.sentences)
+    assert [run.ending for run in attempts[0].runs] == [Ending.SPOILT, Ending.FINISHED]
+    assert [attempt.status for attempt in attempts] == [Status.KEEP, Status.KEEP]
+    assert any(
+        "does not count and is done again" in sentence and ": disk full: " in sentence for sentence in watcher.sentences
+    )
 
 
 HOARDS = unigram(SHARPNESS=0.9).replace(
@@ -137,6 +141,6 @@ def test_a_script_that_hides_what_it_takes_is_blamed_the_second_time(own_disk):
     with tight(own_disk, [HOARDS, unigram(SHARPNESS=0.7)], Quiet()) as context:
         run_night(context)
     attempts = own_disk.attempts("t")
-    assert [one.ending for one in attempts[1].runs] == [Ending.SPOILT, Ending.EXCEEDED]
-    assert [one.status for one in attempts] == [Status.KEEP, Status.CRASH, Status.KEEP]
+    assert [run.ending for run in attempts[1].runs] == [Ending.SPOILT, Ending.EXCEEDED]
+    assert [attempt.status for attempt in attempts] == [Status.KEEP, Status.CRASH, Status.KEEP]
     assert attempts[1].decision.reason.startswith("disk full: ")

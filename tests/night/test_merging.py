@@ -104,7 +104,7 @@ def test_no_edit_is_merged_onto_one_that_is_not_sure_of_its_gain(night):
     state = enter(night, Kind.OVERTAKEN, LINES, sure=0.4)
     merge(night, state, 2)
     merge(night, state, 3)
-    assert [one.parent for one in state.attempts[4:]] == [1, 1]
+    assert [attempt.parent for attempt in state.attempts[4:]] == [1, 1]
 
 
 def test_what_stood_on_a_script_that_does_not_count_is_merged_once_more(night):

@@ -168,8 +168,8 @@ def test_the_branch_names_the_budget():
 class Sweeper(Quiet):
     """A user who cleans the repository while its night runs: nights are ignored files."""
 
-    def attempt_settled(self, attempt, before):
-        super().attempt_settled(attempt, before)
+    def attempt_settled(self, attempt):
+        super().attempt_settled(attempt)
         if attempt.number == 1:
             git(self.root, "clean", "-fdxq", "-e", "results.tsv")
 
@@ -193,8 +193,8 @@ def test_one_night_at_a_time_has_a_repository(grounds):
 class Visitor(Quiet):
     """A user who looks at the night's branch while it runs, and goes back."""
 
-    def attempt_settled(self, attempt, before):
-        super().attempt_settled(attempt, before)
+    def attempt_settled(self, attempt):
+        super().attempt_settled(attempt)
         if attempt.number == 0:
             git(self.root, "checkout", "-q", "experiments/0.05s-t")
         if attempt.number == 1:
@@ -209,7 +209,7 @@ def test_a_branch_that_somebody_has_checked_out_waits_for_them(grounds):
         watcher.root = grounds.root
         run_night(dataclasses.replace(context, watcher=watcher))
     attempts = grounds.attempts("t")
-    assert [one.status for one in attempts] == ["keep", "keep", "keep"]
+    assert [attempt.status for attempt in attempts] == ["keep", "keep", "keep"]
     assert watcher.seen == (attempts[0].commit, "")
     assert tip(grounds) == attempts[2].commit
 

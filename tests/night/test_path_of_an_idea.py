@@ -90,8 +90,10 @@ def test_an_answer_that_cannot_be_tried_is_asked_for_again_and_not_for_ever(grou
         assert "the script of attempt 0 again" in llm.briefings[1].refused[0].why
         assert desk.entered(DISCARD) == ["c"]
     assert len(llm.briefings) == 3 + ANSWERS
-    (told,) = desk.watcher.sentences
-    assert told.startswith("llm has no idea: 3 proposals were refused, the last because llm:toy proposed the script of")
+    (sentence,) = desk.watcher.sentences
+    assert sentence.startswith(
+        "llm has no idea: 3 proposals were refused, the last because llm:toy proposed the script of"
+    )
 
 
 def test_the_search_stands_in_for_a_model_that_fails_and_that_is_said_once(grounds):
@@ -172,7 +174,7 @@ def test_ideas_are_made_ahead_by_a_source_that_costs_and_it_is_told_of_those_tha
             desk.ideas.wait(0.2)
             desk.ideas.note_news()
         assert search.briefings == []
-    assert "a" in [one.proposal.title for one in llm.briefings[1].history]
+    assert "a" in [attempt.proposal.title for attempt in llm.briefings[1].history]
     assert len(desk.waiting) <= 2
 
 

@@ -28,10 +28,10 @@ def test_a_night_measures_the_phases_once_and_says_them(tmp_path, own_cache):
     with scripted_context(root, "t", [], budget_s=BUDGET_S, sandbox=Mode.AUTO) as context:
         context = replace(context, measures_phases=True)
         run_night(context)
-        found, folder = phases_of(context.runner.folder), context.runner.folder
-        assert [one.name for one in found] == ["waiting for a batch", "forward + backward", "optimizer", "Python"]
-        assert sum(one.share for one in found) == pytest.approx(1)
-        assert all(one.ms > 0 for one in found)
+        phases, folder = phases_of(context.runner.folder), context.runner.folder
+        assert [phase.name for phase in phases] == ["waiting for a batch", "forward + backward", "optimizer", "Python"]
+        assert sum(phase.share for phase in phases) == pytest.approx(1)
+        assert all(phase.ms > 0 for phase in phases)
         said = context.watcher.sentences
         assert [sentence for sentence in said if sentence.startswith("a step: waiting for a batch ")]
         assert [path.name for path in (folder / "runs" / "0000" / "phases").iterdir()] == ["log.txt"]

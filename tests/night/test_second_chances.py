@@ -36,9 +36,9 @@ def test_an_edit_may_take_half_as_much_again_as_attempt_0_and_5_percent_of_its_b
 
 
 def test_an_attempt_0_that_is_too_slow_ends_the_night_with_what_can_be_done(grounds):
-    with pytest.raises(ScriptError) as told:
+    with pytest.raises(ScriptError) as raised:
         grounds.try_scripts("t", [], allowance_s=TOO_SHORT_S)
-    said = str(told.value)
+    said = str(raised.value)
     assert said.startswith("attempt 0, the script as it stands, has no score that counts: too slow to start or to save")
     assert "allow it more with --allowance-s" in said
     assert grounds.attempts("t")[0].status is Status.DISCARD
@@ -51,14 +51,14 @@ def test_an_overrun_is_void_once_and_then_a_discard_that_nobody_is_asked_to_repa
         history = context.journal.attempts()
         asked = brief(context.state(), history[0])
     late = history[1]
-    assert [one.ending for one in late.runs] == [Ending.SPOILT, Ending.OVERRAN]
+    assert [run.ending for run in late.runs] == [Ending.SPOILT, Ending.OVERRAN]
     assert late.runs[1].last_lines.splitlines()[-1] == "0.05 s of budget and 0.01 s for start and end are over"
     assert "it was too slow" in late.runs[0].last_lines.splitlines()[-1]
     assert late.status is Status.DISCARD
     assert late.decision.reason.startswith("too slow to start or to save: still running after ")
     assert asked.broken is None
     again = "this run of #1 does not count and is done again: it was too slow"
-    assert any(again in one for one in context.watcher.sentences)
+    assert any(again in sentence for sentence in context.watcher.sentences)
     assert "run with seed 0: spoilt" in grounds.nightshift("show", "1").stdout
 
 
@@ -72,6 +72,6 @@ def test_what_was_too_slow_is_told_in_the_harnesss_own_words():
     scored = Run(0, Ending.FINISHED, 0, 26.0, None, "", Score(None, 61.0, "scoring …: secret", overran=True))
     assert what_happened(attempt(scored)) == "it was too slow to be scored: no end after 61 s"
     audit = Audit(4, 4, 0.0, 0.0, 90.0, "it could not be done: secret", overran=True)
-    told = str(what_happened(attempt(dataclasses.replace(scored, score=Score(1.0, 1.0, audit=audit)))))
-    assert "took too long" in told
-    assert "secret" not in told
+    words = str(what_happened(attempt(dataclasses.replace(scored, score=Score(1.0, 1.0, audit=audit)))))
+    assert "took too long" in words
+    assert "secret" not in words

@@ -72,10 +72,10 @@ def test_a_revoked_keep_gives_its_place_back_to_its_parent(grounds):
     scripts, judge = [BETTER, unigram(SHARPNESS=0.2), unigram(SHARPNESS=0.7)], Doubtful({2: 0}, revoked={3: 1})
     for most in (2, 3):  # and a night that is resumed thinks the same
         night(grounds, scripts, judge, limits=Limits(experiments=most))
-    assert [len(one.done_runs) for one in grounds.attempts("t")] == [2, 1, 1, 1]
+    assert [len(attempt.done_runs) for attempt in grounds.attempts("t")] == [2, 1, 1, 1]
     attempts = grounds.attempts("t")
-    assert [one.status for one in attempts] == ["keep", "discard", "discard", "keep"]
-    assert [one.parent for one in attempts] == [None, 0, 1, 0]
+    assert [attempt.status for attempt in attempts] == ["keep", "discard", "discard", "keep"]
+    assert [attempt.parent for attempt in attempts] == [None, 0, 1, 0]
     assert [entry.decision.kind for entry in attempts[1].decisions] == [Kind.KEPT, Kind.REVOKED]
     assert tip(grounds) == attempts[3].commit
     assert grounds.rows()[1]["reason"] == "revoked: it was luck"
@@ -88,7 +88,7 @@ def test_a_night_that_is_stopped_revokes_what_its_last_score_speaks_against(grou
     with scripted_context(grounds.root, "t", [BETTER, unigram(SHARPNESS=0.2)]) as context:
         watcher = Stops(context.stop)
         run_night(dataclasses.replace(context, judge=Doubtful(revoked={3: 1}), watcher=watcher))
-    assert [one.status for one in grounds.attempts("t")] == ["keep", "discard", "discard"]
+    assert [attempt.status for attempt in grounds.attempts("t")] == ["keep", "discard", "discard"]
     assert tip(grounds) == grounds.attempts("t")[0].commit
 
 
@@ -98,7 +98,7 @@ def test_a_night_that_is_stopped_revokes_what_its_last_score_speaks_against(grou
 def test_turned_dials_are_not_tried_dry_and_other_edits_are(grounds):
     edit = BEST.replace("time.sleep(0.02)", "time.sleep(0.03)")
     night(grounds, [unigram(SMOOTHING=2.0), edit], Doubtful(), dry_runs=True)
-    assert [one.dry_run is not None for one in grounds.attempts("t")] == [False, False, True]
+    assert [attempt.dry_run is not None for attempt in grounds.attempts("t")] == [False, False, True]
     assert grounds.attempts("t")[2].status is Status.KEEP
     assert not list(grounds.folder("t").glob("runs/0002/dry/model*"))
 
@@ -122,7 +122,7 @@ def test_a_night_waits_for_ideas_but_not_for_ever(grounds, monkeypatch):
     monkeypatch.setattr("agent.night.ideas.WAITS_S", (0.01, 0.02))
     sometimes = Sometimes()
     context = night(grounds, [], Doubtful(), sources=[sometimes])
-    assert [one.status for one in grounds.attempts("t")] == ["keep", "keep"]
+    assert [attempt.status for attempt in grounds.attempts("t")] == ["keep", "keep"]
     assert sometimes.asked == 3 + 3
     assert "no source has an idea now; asking again in 0.02 s" in context.watcher.sentences
 

@@ -33,4 +33,4 @@ def test_after_every_step_the_state_is_what_a_fresh_reading_of_the_journal_gives
                 steps += 1
                 assert facts(state) == facts(context.state())
     assert steps >= 6
-    assert [one.status for one in state.attempts] == ["keep", "keep", "crash"]
+    assert [attempt.status for attempt in state.attempts] == ["keep", "keep", "crash"]

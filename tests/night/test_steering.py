@@ -49,7 +49,7 @@ for k in range(15):
     add_note(Path({str(tmp_path)!r}), sys.argv[1] * 1500 + str(k), "")
 """
     crowd = [subprocess.Popen([sys.executable, "-c", code, name]) for name in "ab"]
-    assert [one.wait() for one in crowd] == [0, 0]
+    assert [process.wait() for process in crowd] == [0, 0]
     notes = read_notes(tmp_path)
     assert sorted(notes) == sorted(name * 1500 + str(k) for name in "ab" for k in range(15))
 

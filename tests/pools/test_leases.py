@@ -123,8 +123,8 @@ def test_every_worker_has_a_gpu(gpus):
 
 
 def test_a_machine_with_several_gpus_says_how_a_night_uses_them(gpus, monkeypatch):
-    (found,) = machine.gpus()
-    assert (found.ok, found.detail) == (
+    (finding,) = machine.gpus()
+    assert (finding.ok, finding.detail) == (
         True,
         "GPUs: 2 GPUs of one kind are here: nightshift run --workers 2 trains on all of them",
     )
@@ -176,7 +176,6 @@ def run_leased(folder: Path, lease: Lease, box: Box, code: str) -> Outcome:
         env=boxed_env(folder, "", lease),
         limit_s=60,
         stopped=lambda: False,
-        tick=lambda elapsed_s: None,
         box=box,
         limits=limits_of_machine(lease.share),
         lease=lease,

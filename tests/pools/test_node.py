@@ -49,7 +49,7 @@ def sha(text: bytes = TEXT) -> str:
 
 def runner_in(folder: Path) -> Runner:
     limits = ResourceLimits(1, 1, 1)
-    return Runner(NIGHT, folder, Open("a test"), limits, lambda: False, lambda progress, elapsed_s: None)
+    return Runner(NIGHT, folder, Open("a test"), limits, lambda: False, lambda progress: None)
 
 
 def test_a_file_is_sent_once_and_again_where_it_is_gone_or_has_changed():

@@ -116,7 +116,7 @@ def test_a_node_whose_answer_is_no_result_of_its_job_is_not_believed(returned, w
 
 def runner_in(folder: Path) -> Runner:
     box, limits = Open("a test"), ResourceLimits(1, 1, 1)
-    return Runner(NIGHT, folder, box, limits, lambda: False, lambda progress, elapsed_s: None)
+    return Runner(NIGHT, folder, box, limits, lambda: False, lambda progress: None)
 
 
 def test_an_audit_gets_the_weights_and_losses_that_the_night_has(tmp_path):

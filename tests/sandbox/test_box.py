@@ -256,9 +256,9 @@ print(*(open(path).read() for path in sys.argv[1:] if os.path.exists(path)))
 
 
 def test_what_honest_programs_ask_about_the_machine_is_told(world):
-    told = world.run(FACTS, *LIMITS)
-    assert told == world.run(FACTS, *LIMITS, boxed=False)
-    assert "MemTotal: processor" in told
+    facts = world.run(FACTS, *LIMITS)
+    assert facts == world.run(FACTS, *LIMITS, boxed=False)
+    assert "MemTotal: processor" in facts
 
 
 def test_no_unix_socket_of_the_machine_answers(world, monkeypatch):
@@ -300,7 +300,7 @@ def test_a_daemon_does_not_survive(world):
     outcome = world.runner.call([sys.executable, "-c", DAEMON], world.folder, limit_s=60)
     assert outcome.ending is Ending.FINISHED, outcome
     assert (world.folder / "daemon").read_text() == "up"
-    assert [one for one in psutil.process_iter(["cmdline"]) if DAEMON in (one.info["cmdline"] or [])] == []
+    assert [process for process in psutil.process_iter(["cmdline"]) if DAEMON in (process.info["cmdline"] or [])] == []
 
 
 def test_mlx_numpy_and_the_compiler_are_there(world):

@@ -59,11 +59,11 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Surroundings:
 
 def pages_in_memory(path: Path) -> int:
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
-        told, start = (ctypes.c_ubyte * PAGES)(), ctypes.c_ubyte.from_buffer(mapped)
-        answer = ctypes.CDLL(None).mincore(ctypes.byref(start), ctypes.c_size_t(len(mapped)), told)
+        pages, start = (ctypes.c_ubyte * PAGES)(), ctypes.c_ubyte.from_buffer(mapped)
+        answer = ctypes.CDLL(None).mincore(ctypes.byref(start), ctypes.c_size_t(len(mapped)), pages)
         del start
     assert answer == 0
-    return sum(page & 1 for page in told)
+    return sum(page & 1 for page in pages)
 
 
 # ---- the kernel's memory of files ------------------------------------------------------------------------------------

@@ -32,7 +32,6 @@ def run(folder: Path, *command: str, **given: int) -> Outcome:
         env=scrubbed_env(""),
         limit_s=60,
         stopped=lambda: False,
-        tick=lambda elapsed_s: None,
         limits=limits,
     )
 
@@ -103,7 +102,7 @@ while True:
     start_s = time.monotonic()
     assert reason(tmp_path, sys.executable, "-c", bomb).endswith(", 100 are allowed")
     assert time.monotonic() - start_s < 30
-    assert [one for one in psutil.process_iter(["cmdline"]) if bomb in (one.info["cmdline"] or [])] == []
+    assert [process for process in psutil.process_iter(["cmdline"]) if bomb in (process.info["cmdline"] or [])] == []
 
 
 # ---- its folder and the disk -----------------------------------------------------------------------------------------
@@ -156,8 +155,8 @@ def test_in_a_container_its_memory_is_all_there_is(tmp_path):
     (tmp_path / "memory.max").write_text(f"{500 * MB}\n")
     (tmp_path / "memory.current").write_text(f"{400 * MB}\n")
     (tmp_path / "memory.stat").write_text(f"anon 1\nactive_file {20 * MB}\ninactive_file {30 * MB}\n")
-    found = memory(tmp_path)
-    assert (found.total, found.available) == (500 * MB, 150 * MB)  # what files take can be had
+    machine = memory(tmp_path)
+    assert (machine.total, machine.available) == (500 * MB, 150 * MB)  # what files take can be had
     for limit in ("max\n", f"{2**63 - 4096}\n"):
         (tmp_path / "memory.max").write_text(limit)
         assert memory(tmp_path).total == psutil.virtual_memory().total

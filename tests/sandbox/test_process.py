@@ -20,7 +20,7 @@ from agent.sandbox.watch import GRACE_S
 
 
 def run(folder: Path, *command: str, limit_s: float = 30.0, **options: object) -> Outcome:
-    settings = {"stopped": lambda: False, "tick": lambda elapsed_s: None, "env": scrubbed_env("/data")} | options
+    settings = {"stopped": lambda: False, "env": scrubbed_env("/data")} | options
     return supervise([sys.executable, *command], View(folder), limit_s=limit_s, **settings)  # type: ignore[arg-type]
 
 
@@ -75,7 +75,7 @@ for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
 links, until_s = 0, time.monotonic() + 20
 if os.fork() == 0:
     os.setsid()
-    while time.monotonic() < until_s:  # should nobody end it
+    while time.monotonic() < until_s:  # if nothing ends it
         if links % 100 == 0: open('links', 'a').write(100 * '.')  # whole or not at all, whenever it is killed
         links += 1
         if os.fork(): os._exit(0)
@@ -95,8 +95,8 @@ def test_a_chain_of_forks_ends_and_leaves_no_zombies(tmp_path, pause_s, lasts_s,
     code = CHAIN.replace("PAUSE", str(pause_s)) + f"time.sleep({lasts_s})"
     zombies = []
 
-    def count(elapsed_s: float) -> None:
-        states = [one.info["status"] for one in psutil.process_iter(["status"])]
+    def count() -> None:
+        states = [process.info["status"] for process in psutil.process_iter(["status"])]
         zombies.append(states.count(psutil.STATUS_ZOMBIE))
 
     outcome = run(tmp_path, "-c", code, limit_s=limit_s, tick=count)
@@ -123,7 +123,7 @@ from agent.sandbox.places import View
 from agent.sandbox.environment import scrubbed_env
 from agent.sandbox.process import supervise
 supervise([sys.executable, {str(SCRIPTS / "hangs.py")!r}], View(Path({str(tmp_path)!r})), env=scrubbed_env(""),
-          limit_s=99, stopped=lambda: False, tick=lambda s: None)
+          limit_s=99, stopped=lambda: False)
 """
     loop = subprocess.Popen([sys.executable, "-c", harness])
     daemon = int(wait_for(tmp_path / "daemon.pid"))
@@ -131,9 +131,9 @@ supervise([sys.executable, {str(SCRIPTS / "hangs.py")!r}], View(Path({str(tmp_pa
     loop.kill()
     loop.wait()
     deadline = time.monotonic() + 2
-    while any(is_alive(one.pid) for one in family) and time.monotonic() < deadline:
+    while any(is_alive(process.pid) for process in family) and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert [one for one in family if is_alive(one.pid)] == []
+    assert [process for process in family if is_alive(process.pid)] == []
 
 
 VANDALISM = {

@@ -93,7 +93,7 @@ def test_what_a_night_does_is_shown_as_its_journal_has_it(place):
         run_id = journal.start_run(1, 7)
         journal.begin(Work(LOCAL, Doing.TRAINING, 1, utc_now("milliseconds"), 7))
         screen.look()
-        screen.progressed(HALFWAY, 140)
+        screen.progressed(HALFWAY)
         time.sleep(0.6)  # as long as a picture stays
         screen.look()
         assert "training, seed 7 · #1 LR 0.1 → 0.2" in terminal.text()
@@ -115,7 +115,7 @@ def test_a_pipe_and_a_terminal_without_cursor_get_a_line_for_each_run_that_begin
         for doing in (Doing.TRAINING, Doing.SCORING):
             journal.begin(Work(LOCAL, doing, 1, utc_now("milliseconds"), 0))
             for screen in screens * 9:
-                screen.progressed(HALFWAY, 1)
+                screen.progressed(HALFWAY)
     assert piped.getvalue() == dumb.raw == "#1 LR · training, seed 0\n"
 
 
@@ -139,8 +139,8 @@ def test_a_wish_to_stop_is_acknowledged_once(place):
     for now, sentence in ((False, "ends after what runs now; Ctrl-C again ends it at once"), (True, "ends now; what")):
         terminal, console = on_terminal(140)
         screen = screen_of(place, console, stopping=lambda: True, stopping_now=lambda now=now: now)
-        for second in range(3):
-            screen.progressed(None, second)
+        for _ in range(3):
+            screen.progressed(None)
         assert terminal.text().count(f"the night {sentence}") == 1
 
 
