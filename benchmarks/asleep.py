@@ -39,6 +39,6 @@ def score(runner: Runner, number: int, script: str, seed: int, *rest: object) ->
     return Score(1.2 + edit + random.Random(f"{number} {seed}").gauss(0, SIGMA_BPB), 0.0)
 
 
-def audit(*asked: object) -> Audit:
+def audit(*arguments: object) -> Audit:
     """Find nothing wrong."""
     return Audit(256, 0, 1e-6, 1e-7, 0.0)

@@ -67,15 +67,15 @@ def verdict(trial: Trial, listed: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True)
 class Says(Told):
-    """Says each result as it comes."""
+    """Say each result as it comes."""
 
     listed: Mapping[str, str]
 
     def __call__(self, trial: Trial) -> None:
         word = verdict(trial, self.listed)
         why = self.listed.get(trial.script.name, "; ".join((*trial.effects, trial.reason)))
-        told = f": {trial.script.tries} {why}" if word.isupper() else f": {trial.how}"
-        measure.say(f"{word:>12}  {trial.script.name}, {trial.seconds:.1f} s{told}")
+        note = f": {trial.script.tries} {why}" if word.isupper() else f": {trial.how}"
+        measure.say(f"{word:>12}  {trial.script.name}, {trial.seconds:.1f} s{note}")
 
 
 def figures(trials: Sequence[Trial], scripts: Sequence[Script], listed: Mapping[str, str]) -> dict[str, int]:

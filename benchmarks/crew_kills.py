@@ -43,7 +43,7 @@ SHARES = {"driver": 3, "keeper": 5, "boxed": 2, "ray": 3}  # of each kind in the
 
 
 class Crew(kills.Victim):
-    """A night of several workers, and what was killed of it."""
+    """Run a night of several workers, and keep what was killed of it."""
 
     orphan_s, limit_s = 10.0, 900.0
 

@@ -49,7 +49,7 @@ SPELL_RUNS = 12
 
 
 class Night:
-    """One night; each of its runs is judged as a worker would."""
+    """Simulate one night; each of its runs is judged as a worker would."""
 
     def __init__(self, noise: np.ndarray, lost: float, rng: np.random.Generator) -> None:
         self.noise, self.lost, self.rng = noise, lost, rng
@@ -85,8 +85,8 @@ class Night:
         usual, is_slowed = usual_steps_s(attempt), self.begins <= self.made < self.begins + SPELL_RUNS
         self.made += 1
         speed = (1 + float(self.rng.choice(self.noise)) / 100) * (1 - self.lost * is_slowed)
-        said = Summary(training_seconds=BUDGET_S, num_steps=round(STEPS * speed))
-        run = Run(seed, Ending.FINISHED, 0, BUDGET_S, said, "")
+        summary = Summary(training_seconds=BUDGET_S, num_steps=round(STEPS * speed))
+        run = Run(seed, Ending.FINISHED, 0, BUDGET_S, summary, "")
         is_void = slow(run, usual) is not None and attempt.may_be_void(seed)
         if not (is_slowed and self.lost):
             self.alarms.append(is_void)

@@ -33,7 +33,7 @@ from pathlib import Path
 import killed_commands
 import kills
 import measure
-from kills import Fault, Laboratory, Reference, Strike, Tally, Victim, known
+from kills import Fault, Laboratory, Reference, Strike, Tally, Victim, facts_of
 from measure import Option
 
 from agent.errors import NightError
@@ -47,7 +47,7 @@ GOLDEN = 0.618034  # multiples of it, less their whole parts, spread evenly howe
 
 SHIM = """\
 #!/bin/sh
-# stands before git on PATH: the first call of one command dies at one of its points, and the loop with it or not
+# comes before git on PATH: the first call of one command dies at one of its points, and the loop with it or not
 for word in "$@"; do
     if [ "$word" = "$VICTIM_COMMAND" ] && mkdir "$VICTIM_MARK" 2>/dev/null; then
         LD_PRELOAD=$NIGHTSHIFT_STRIKE STRIKE_AT=$VICTIM_AT STRIKE_TORN=$VICTIM_TORN "$VICTIM_GIT" "$@"
@@ -133,7 +133,7 @@ def other_faults(reference: Reference, quick: bool) -> Iterator[Fault]:
 
 
 def failing_disk(folder: Path, tally: Tally, reference: Reference, code: int, first: int, stride: int) -> None:
-    """From some point on nothing can be written: the night says so in a sentence. Then at one point alone."""
+    """Let nothing be written from some point on, which the night says in a sentence; then at one point alone."""
     lasting, passing = Victim(folder / "lasting"), Victim(folder / "passing")
     points = range(first, len(reference.points), stride)
     for at in points:
@@ -161,7 +161,7 @@ def torn_files(folder: Path, tally: Tally, reference: Reference, sizes: int) -> 
             tally.counts["other_faults"] += 1
             try:
                 with Journal.resume(copy / journal.name) as torn:
-                    invented = {*known(torn.attempts())} - victim.facts  # an earlier moment of the night, nothing else
+                    invented = {*facts_of(torn.attempts())} - victim.facts  # it is an earlier moment of the night
                 tally.blame("damaged", f"{sorted(map(str, invented))[:2]}", len(invented))
             except NightError as error:
                 tally.blame("damaged", str(error))

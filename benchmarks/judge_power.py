@@ -71,7 +71,7 @@ POLICIES = ("greedy", "strict", "balanced", "dawn")
 
 @dataclass(frozen=True)
 class Mixture:
-    """Shares of harm, nothing and gain when the night begins and ends; mean sizes in sigma."""
+    """Hold the shares of harm, nothing and gain when the night begins and ends; mean sizes in sigma."""
 
     begin: tuple[float, float, float]
     end: tuple[float, float, float]
@@ -92,7 +92,7 @@ MIXTURES = {
 
 
 class Edits:
-    """A world of edits that add up: the same for every policy, edit by edit and run by run."""
+    """Hold a world of edits that add up: the same for every policy, edit by edit and run by run."""
 
     def __init__(self, seed: int, mixture: str = "usual", edits: int = RUNS) -> None:
         rng, mixed = np.random.default_rng(seed), MIXTURES[mixture]

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import kills
 import measure
-from kills import LIMIT_S, ORPHAN_S, Ended, Fault, Reference, Strike, Tally, known
+from kills import LIMIT_S, ORPHAN_S, Ended, Fault, Reference, Strike, Tally, facts_of
 from nights import command, git, make_repository, unigram
 
 from agent.errors import NightshiftError
@@ -50,7 +50,7 @@ State = Mapping[str, object]  # of a scene: its files and what each says
 
 @dataclass(frozen=True)
 class Case:
-    """A command, what lies there before, and how it may refuse a second call that has nothing left to do."""
+    """Hold a command, what lies there before, and how it may refuse a second call that has nothing left to do."""
 
     words: tuple[str, ...]
     lay: Callable[[Path], object] = lambda root: None
@@ -58,7 +58,7 @@ class Case:
     at_hand: Callable[[Path], AbstractContextManager[object]] = lambda root: nullcontext()  # while it runs
 
     @property
-    def call(self) -> list[str]:
+    def command(self) -> list[str]:
         return [sys.executable, *self.words[1:]] if self.words[0] == "python" else command(*self.words)
 
     @property
@@ -133,11 +133,11 @@ def killed(folder: Path, tally: Tally, reference: Reference, number: int, most: 
     case, laid, whole = CASES[number], folder / "laid", folder / "whole"
     left_out = shutil.ignore_patterns("warm", "results.tsv.lock")
     shutil.copytree(reference.folder / "user", laid / "user", symlinks=True, ignore=left_out)
-    asked(command("status"), laid / "user")  # which keeps a file of its own in the night's folder
+    call(command("status"), laid / "user")  # which keeps a file of its own in the night's folder
     case.lay(laid / "user")
     before = state_of(laid)
     shutil.copytree(laid, whole, symlinks=True)
-    end = given(case, whole / "user", Strike(), folder / "points.txt")
+    end = call_of(case, whole / "user", Strike(), folder / "points.txt")
     if end.code != 0:
         raise measure.Failed(f"{case.name} by itself ended with exit code {end.code}: {end.said[-300:]}")
     after = state_of(whole)
@@ -153,12 +153,12 @@ def killed(folder: Path, tally: Tally, reference: Reference, number: int, most: 
 def kill_at(number: int, case: Case, folder: Path, before: State, after: State) -> Tally:
     """Kill the command at one call, look, give it again, and look again."""
     tally, root = Tally(Counter(command_kills=1)), folder / "user"
-    end = given(case, root, Strike(number, torn=number % 2 == 0), folder.with_suffix(".txt"))
+    end = call_of(case, root, Strike(number, torn=number % 2 == 0), folder.with_suffix(".txt"))
     if not end.killed:
         raise measure.Failed(f"{case.name} was not killed at {number}: it ended with {end.code}, {end.said}")
     look_between(state_of(folder), before, after, tally)
-    check_words(asked(command("status"), root), (0, 2, 3), tally)
-    again = given(case, root)
+    check_words(call(command("status"), root), (0, 2, 3), tally)
+    again = call_of(case, root)
     check_words(again, (0, 2) if case.refusal else (0,), tally)
     if again.code == 2 and case.refusal not in again.said:
         tally.blame("lost", f"the second call says: {again.said.strip()[-300:]}")
@@ -174,8 +174,8 @@ def look_between(now: State, before: State, after: State, tally: Tally) -> None:
         if now[path] not in (before.get(path), after.get(path)):
             tally.blame("damaged", f"{path} is neither as before nor as after")
     if not after.items() <= now.items():
-        gone = [path for path, content in before.items() if path not in now and content not in now.values()]
-        tally.blame("lost", f"gone: {gone[:3]}", len(gone))
+        lost = [path for path, content in before.items() if path not in now and content not in now.values()]
+        tally.blame("lost", f"gone: {lost[:3]}", len(lost))
 
 
 def look_after(now: State, after: State, tally: Tally) -> None:
@@ -187,15 +187,15 @@ def look_after(now: State, after: State, tally: Tally) -> None:
         tally.blame(loss, f"{words}: {sorted(paths)[:3]}", len(paths))
 
 
-def given(case: Case, root: Path, strike: Strike | None = None, trace: Path = Path()) -> Ended:
+def call_of(case: Case, root: Path, strike: Strike | None = None, trace: Path = Path()) -> Ended:
     """Give the command, wait for all of its processes, and return how it ended."""
     with case.at_hand(root):
-        return asked(case.call, root, strike, trace)
+        return call(case.command, root, strike, trace)
 
 
-def asked(call: Sequence[str], root: Path, strike: Strike | None = None, trace: Path = Path()) -> Ended:
+def call(words: Sequence[str], root: Path, strike: Strike | None = None, trace: Path = Path()) -> Ended:
     env = {**measure.with_path(), **(strike.env(trace) if strike else {})}
-    done = subprocess.run(call, cwd=root, env=env, capture_output=True, text=True, check=False, timeout=LIMIT_S)
+    done = subprocess.run(words, cwd=root, env=env, capture_output=True, text=True, check=False, timeout=LIMIT_S)
     until = time.monotonic() + ORPHAN_S
     while kills.running() and time.monotonic() < until:  # a git command outlives the call that was killed
         time.sleep(0.01)
@@ -238,7 +238,7 @@ def content_of(path: Path, folder: str) -> object:
         if path.name == "journal.sqlite":
             with Journal.read(path) as journal:
                 night = journal.night()
-                return night.tag, night.started, night.pins, frozenset(known(journal.attempts()))
+                return night.tag, night.started, night.pins, frozenset(facts_of(journal.attempts()))
         if path.name.endswith(".tar.gz"):
             with tarfile.open(path) as tar:
                 files = (member for member in tar if member.isreg() and member.name != "contents.json")

@@ -49,7 +49,7 @@ TEXT_CHARS = 1_500_000
 
 
 def prepare_machine(folder: Path, *, own_tmp: bool = True) -> None:
-    """Compile strike.c, prepare a corpus, and adopt what loses its parent. Raises Misuse where that cannot be done.
+    """Compile strike.c, prepare a corpus, and adopt what loses its parent. Raise Misuse where that cannot be done.
 
     own_tmp: what killed processes leave in their temporary folder goes with this one.
     """
@@ -72,7 +72,7 @@ def make_corpus(folder: Path) -> Path:
 
 
 def build_strike(folder: Path) -> None:
-    """Compile strike.c; raises Misuse without a compiler."""
+    """Compile strike.c; raise Misuse without a compiler."""
     library, compiler = folder / "strike.so", os.environ.get("CC", "cc")
     flags = ["-O1", "-shared", "-fPIC", "-o", str(library), str(LIBRARY), "-ldl"]
     if shutil.which(compiler) is None or subprocess.run([compiler, *flags], check=False).returncode != 0:
@@ -100,7 +100,7 @@ def running() -> list[psutil.Process]:
 
 @dataclass(frozen=True)
 class Strike:
-    """What strike.c is asked for: fail or die at the calls of these numbers; 0: at none, only list them."""
+    """Hold what strike.c is asked for: fail or die at the calls of these numbers; 0: at none, only list them."""
 
     at: int = 0
     until: int | None = None
@@ -158,7 +158,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Ended:
-    """How one call of a command ended."""
+    """Hold how one call of a command ended."""
 
     code: int
     said: str
@@ -191,7 +191,7 @@ class Outcome:
             tally.blame(loss, f"{[*missing][:1]} is on one side alone, beside {[*there]!s:.500}", missing.total())
 
 
-def known(history: History) -> Iterator[tuple[object, ...]]:
+def facts_of(history: History) -> Iterator[tuple[object, ...]]:
     """Yield every fact that a night counts on, by itself; runs that are going on are none."""
     for attempt in history:
         yield attempt.number, "proposal", attempt.proposal, attempt.parent, attempt.started
@@ -211,7 +211,7 @@ def known(history: History) -> Iterator[tuple[object, ...]]:
 
 
 class Victim:
-    """One night in its own repository, and all that is known about it after each kill."""
+    """Run one night in its own repository, and keep all that is known about it after each kill."""
 
     orphan_s, limit_s = ORPHAN_S, LIMIT_S
 
@@ -310,9 +310,9 @@ class Victim:
         if self.users_own() != self.before:
             self.tally.blame("damaged", "the user's files, index or HEAD changed")
         night, history = self.journal()
-        facts = frozenset([*known(history), *([("a night",)] if night else [])])
-        gone = self.facts - facts
-        self.tally.blame("lost", f"{sorted(map(str, gone))[:3]}", len(gone))
+        facts = frozenset([*facts_of(history), *([("a night",)] if night else [])])
+        missing = self.facts - facts
+        self.tally.blame("lost", f"{sorted(map(str, missing))[:3]}", len(missing))
         self.facts = facts
         self.check_rows(night, history)
 
@@ -327,7 +327,7 @@ class Victim:
             return None, ()
 
     def check_rows(self, night: Night | None, history: History) -> None:
-        """Every settled attempt has its row, no row is another than the journal would give, and the clone's stays."""
+        """Check that each settled attempt has its row, as the journal gives it, and that the clone's row stays."""
         lines = (self.root / "results.tsv").read_text().split("\n")
         due = lines_of(night, history) if night else []
         settled = sum(attempt.settled for attempt in history)
@@ -382,7 +382,7 @@ def end_of(attempt: Attempt) -> Iterator[tuple[object, ...]]:
 
 @dataclass(frozen=True)
 class Reference:
-    """An undisturbed night."""
+    """Hold an undisturbed night."""
 
     folder: Path
     outcome: Outcome
@@ -401,7 +401,7 @@ class Reference:
 
 @dataclass(frozen=True)
 class Fault:
-    """One kind of trouble: body makes it in a folder of its own, and counts in the tally what came of it."""
+    """Hold one kind of trouble: body makes it in its own folder, and counts in the tally what came of it."""
 
     name: str
     body: Callable[..., None]  # folder, tally, *arguments
@@ -420,7 +420,7 @@ class Fault:
 
 
 class Laboratory:
-    """Where faults are made, several at a time, and what has come of all of them so far."""
+    """Make faults, several at a time, and count what has come of all of them."""
 
     def __init__(self, folder: Path, cores: Sequence[Collection[int]]) -> None:
         """cores: for each fault at a time, those that it may use."""

@@ -99,7 +99,7 @@ START.setflags(write=False)
 
 
 class Landscape:
-    """What places are worth, drawn from kind and seed alone."""
+    """Say what places are worth, drawn from kind and seed alone."""
 
     def __init__(self, kind: str, seed: int) -> None:
         rng = random.Random(f"{kind} {seed}")
@@ -139,7 +139,7 @@ class Landscape:
 
 
 class Scripts:
-    """A world of scripts in a landscape, and of one proposer of their dials."""
+    """Hold a world of scripts in a landscape, and one proposer of their dials."""
 
     def __init__(self, kind: str, seed: int, source: Propose, sigma: Callable[[History], Noise | None]) -> None:
         self.land, self.seed, self._source, self._sigma = Landscape(kind, seed), seed, source, sigma
@@ -199,18 +199,18 @@ def by_optuna(sampler: str, **options: object) -> Callable[[int], Propose]:
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         axes: dict[str, Any] = {name: optuna.distributions.FloatDistribution(0, 1) for name in NAMES}
         study = optuna.create_study(sampler=getattr(optuna.samplers, sampler)(seed=seed, **options))
-        asked: list[Any] = []
+        trials: list[Any] = []  # the one that the next score is of
 
         def propose(briefing: Briefing) -> Proposal:
             scores = [attempt.val_bpb for attempt in briefing.history]
             worst = max(score for score in scores if score is not None) + SIGMA_BPB
-            if asked:
-                study.tell(asked.pop(), worst if scores[-1] is None else scores[-1])
+            if trials:
+                study.tell(trials.pop(), worst if scores[-1] is None else scores[-1])
             else:
                 start = dict(zip(NAMES, START.clip(0, 1).tolist(), strict=True))
                 study.add_trial(optuna.trial.create_trial(params=start, distributions=axes, value=scores[0]))
-            asked.append(study.ask(axes))
-            place = np.array([asked[0].params[name] for name in NAMES])
+            trials.append(study.ask(axes))
+            place = np.array([trials[0].params[name] for name in NAMES])
             return Proposal(script_at(place, briefing.parent.proposal.script), "", "", "")
 
         return propose
@@ -238,8 +238,8 @@ def outcomes(arm: str, kind: str, seed: int, judge: str, marks: tuple[int, ...])
 
     The greedy judge repeats no run that would tell sigma, so its proposer is told.
     """
-    told = Noise(SIGMA_BPB, 5, 2.8 * SIGMA_BPB)
-    world = Scripts(kind, seed, ARMS[arm](seed), (lambda history: told) if judge == "greedy" else noise_of)
+    usual = Noise(SIGMA_BPB, 5, 2.8 * SIGMA_BPB)
+    world = Scripts(kind, seed, ARMS[arm](seed), (lambda history: usual) if judge == "greedy" else noise_of)
     noted: Outcomes = {}
 
     def look(night: Night) -> None:
@@ -268,7 +268,7 @@ def summed_up(arm: str, runs: int, nights: dict[str, list[dict[str, float]]]) ->
     """Return the figures of one arm after so many runs, over the kinds."""
     gains = {kind: [night["gain"] for night in each] for kind, each in nights.items()}
     errors = {kind: measure.standard_error(each) for kind, each in gains.items()}
-    known = [error / GAINS[kind] for kind, error in errors.items() if error is not None]
+    shares = [error / GAINS[kind] for kind, error in errors.items() if error is not None]
 
     def mean(name: str, *, shared: bool = False) -> float:
         of_kinds = (
@@ -279,7 +279,7 @@ def summed_up(arm: str, runs: int, nights: dict[str, list[dict[str, float]]]) ->
 
     flat: measure.Flat = {
         f"{arm}_{runs}_share": mean("gain", shared=True),
-        f"{arm}_{runs}_share_stderr": math.hypot(*known) / len(errors) if known else None,
+        f"{arm}_{runs}_share_stderr": math.hypot(*shares) / len(errors) if shares else None,
         f"{arm}_{runs}_tried": mean("tried", shared=True),
         f"{arm}_{runs}_crashes": mean("crashes"),
         f"{arm}_{runs}_attempts": mean("attempts"),

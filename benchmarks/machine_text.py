@@ -26,15 +26,15 @@ SHARDS = 16
 def documents() -> dict[bytes, str]:
     """Return the text of every file of these kinds by its hash, in the order of paths."""
     paths = {path.resolve() for root in ROOTS for path in Path(root).rglob("*") if path.suffix in KINDS}
-    found: dict[bytes, str] = {}
+    texts_by_hash: dict[bytes, str] = {}
     for path in sorted(paths):
         if path.is_file() and path.stat().st_size in BYTES and "__pycache__" not in path.parts:
             data = path.read_bytes()
             try:
-                found.setdefault(hashlib.sha256(data).digest(), data.decode())
+                texts_by_hash.setdefault(hashlib.sha256(data).digest(), data.decode())
             except UnicodeDecodeError:
                 continue
-    return found
+    return texts_by_hash
 
 
 def main() -> None:
@@ -43,12 +43,12 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="to write the files into")
     folder: Path = parser.parse_args().folder
     folder.mkdir(parents=True, exist_ok=True)
-    found = documents()
-    texts = list(found.values())
+    texts_by_hash = documents()
+    texts = list(texts_by_hash.values())
     random.Random(1).shuffle(texts)
     for shard in range(SHARDS):
         pq.write_table(pa.table({"text": texts[shard::SHARDS]}), folder / f"machine{shard:02}.parquet")
-    digest = hashlib.sha256(b"".join(found)).hexdigest()[:16]
+    digest = hashlib.sha256(b"".join(texts_by_hash)).hexdigest()[:16]
     print(f"{len(texts):,} documents, {sum(map(len, texts)) // 10**6} MB, {digest}")
 
 

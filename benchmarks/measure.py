@@ -50,11 +50,11 @@ Figures = dict[str, float | None]  # of one run
 
 
 class Misuse(Exception):
-    """The command line or the machine does not allow this; the message says what to change (exit code 2)."""
+    """Say what to change on the command line or the machine, which does not allow this (exit code 2)."""
 
 
 class Failed(Exception):
-    """A measured program failed; the message holds its last lines (exit code 1)."""
+    """Say that a measured program failed, with its last lines (exit code 1)."""
 
 
 # ---- the command line of a benchmark ---------------------------------------------------------------------------------
@@ -90,8 +90,8 @@ class Option:
             parser.add_argument(flag, action="store_true", help=self.about)
             return
         examples = [default for default in (self.default, self.quick) if default is not None]
-        told = [" ".join(map(str, each)) if isinstance(each, list) else str(each) for each in examples]
-        about = f"{self.about} (default: {'; quick: '.join(told)})" if any(told) else self.about
+        defaults = [" ".join(map(str, each)) if isinstance(each, list) else str(each) for each in examples]
+        about = f"{self.about} (default: {'; quick: '.join(defaults)})" if any(defaults) else self.about
         example: Any = examples[0] if examples else ""
         several: dict[str, Any] = {"nargs": "+", "action": "extend"} if isinstance(example, list) else {}
         if several:
@@ -178,8 +178,8 @@ def work_folder(kept: Path | None) -> Iterator[Path]:
 
 
 def median(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return statistics.median(known) if known else None
+    numbers = [value for value in values if value is not None]
+    return statistics.median(numbers) if numbers else None
 
 
 def ratio(above: object, below: object) -> float | None:
@@ -269,7 +269,7 @@ def check_writable(path: Path | None) -> None:
 
 @dataclass(frozen=True)
 class Watched:
-    """A finished program. `lines` are its output's, each with the seconds after the start at which it came."""
+    """Hold a finished program. `lines` are its output's, each with the seconds after the start at which it came."""
 
     seconds: float
     lines: tuple[tuple[float, str], ...]
@@ -282,7 +282,7 @@ class Watched:
 
 
 def watch(command: Sequence[str | Path], *, env: dict[str, str], cwd: Path, limit_s: float) -> Watched:
-    """Run a program to its end and time what it prints. Raises Failed when it fails or outlasts the limit."""
+    """Run a program to its end and time what it prints. Raise Failed when it fails or outlasts the limit."""
     start = time.perf_counter()
     process = subprocess.Popen(
         [str(part) for part in command], cwd=cwd, env=env, text=True, errors="replace", bufsize=1,
@@ -303,8 +303,8 @@ def watch(command: Sequence[str | Path], *, env: dict[str, str], cwd: Path, limi
         reader.join()
     if process.returncode != 0:
         why = "was still running at its limit" if seconds >= limit_s else f"ended with exit code {process.returncode}"
-        said = "\n    ".join(line for _, line in lines[-TAIL_LINES:] if line.strip()) or "(it said nothing)"
-        raise Failed(f"{' '.join(map(str, command))}\n  {why}; its last lines:\n    {said}")
+        words = "\n    ".join(line for _, line in lines[-TAIL_LINES:] if line.strip()) or "(it said nothing)"
+        raise Failed(f"{' '.join(map(str, command))}\n  {why}; its last lines:\n    {words}")
     unit = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss
     return Watched(seconds, tuple(lines), usage.ru_maxrss * unit / 1e9, usage.ru_utime + usage.ru_stime)
 

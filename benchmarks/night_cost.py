@@ -40,7 +40,7 @@ Sample = dict[str, float]  # of one experiment: seconds by the clock of this pro
 
 
 def sample(runner: Runner, number: int, script: str) -> Sample:
-    """Make one experiment; raises Failed where a night would have recorded a crash."""
+    """Make one experiment; raise Failed where a night would have recorded a crash."""
     began = time.monotonic()
     run, _ = train(runner, number, script, seed=0, allowance_s=FIRST_ALLOWANCE_S)
     trained = time.monotonic()

@@ -41,7 +41,7 @@ ROOMS = {  # of agent/ → where its tests are, beside its own folder of tests/
 
 @dataclass(frozen=True)
 class Fault:
-    """Lines of a file and what replaces them, and the promise that this breaks."""
+    """Hold lines of a file and what replaces them, and the promise that this breaks."""
 
     name: str
     promise: str

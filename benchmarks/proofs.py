@@ -73,7 +73,7 @@ NOTHING_LOST = tuple(none(key, key.replace("_", " ")) for key in LOSSES)
 PROOFS = (
     Proof(
         "cheats",
-        "every known cheat is caught, and no honest script is refused, but for what is listed by sandbox",
+        "every known cheat is caught, and no honest script is refused, except for what is listed by sandbox",
         goals=(
             none("bubblewrap_through", "cheats through bubblewrap"),
             none("bubblewrap_refused", "honest scripts refused"),

@@ -67,7 +67,7 @@ WHO = ("-c", "user.name=nightshift", "-c", "user.email=nightshift@localhost")
 
 @dataclass(frozen=True)
 class Planned:
-    """One night that is to be run."""
+    """Hold one night that is to be run."""
 
     arm: str
     seed: int

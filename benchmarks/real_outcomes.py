@@ -30,7 +30,7 @@ Nights = Mapping[str, Sequence[Record]]  # by arm
 def read_all(folder: Path, name: str) -> Nights:
     """Return the nights that have a result: those whose journals lie in folder/work, else shipped ones in the folder.
 
-    name: how their tags begin. Raises NightError for nights of two kinds, which do not compare.
+    name: how their tags begin. Raise NightError for nights of two kinds, which do not compare.
     """
     records: list[Record] = []
     for path in folder.glob("work/*/experiments/nights/*/journal.sqlite"):
@@ -108,8 +108,8 @@ def flatten(nights: Nights) -> measure.Flat:
         for source in sorted({share.source for share in shares}):
             for name in OF_A_SOURCE:
                 values = [getattr(share, name) for share in shares if share.source == source]
-                told = [value for value in values if value is not None]
-                flat[f"{arm}_{source}_{name}"] = sum(told) if told else None
+                amounts = [value for value in values if value is not None]
+                flat[f"{arm}_{source}_{name}"] = sum(amounts) if amounts else None
     intervals = {name: over_nights(values) for name, values in gains.items()}
     for arm in nights.keys() - {COMPARED_WITH} if COMPARED_WITH in nights else ():
         # by how much the gains of the search are lower

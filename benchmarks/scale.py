@@ -54,7 +54,7 @@ LIMIT_S = 3600.0
 
 @dataclass(frozen=True)
 class Slept:
-    """A run that only slept, by the clock of the day."""
+    """Hold a run that only slept, by the clock of the day."""
 
     began: float
     ended: float
@@ -130,8 +130,8 @@ def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
         flat[f"{prefix}driver_cpu_s_{workers}"] = watched.cpu_s / attempts
         flat[f"{prefix}memory_mb_{workers}"] = runs[-1].memory_mb
     for workers in args.workers[1:] if args.workers[0] == 1 else ():
-        one, many = flat[f"{prefix}jobs_hour_1"], flat[f"{prefix}jobs_hour_{workers}"]
-        flat[f"{prefix}efficiency_{workers}"] = measure.ratio(measure.ratio(many, one), workers)
+        alone, together = flat[f"{prefix}jobs_hour_1"], flat[f"{prefix}jobs_hour_{workers}"]
+        flat[f"{prefix}efficiency_{workers}"] = measure.ratio(measure.ratio(together, alone), workers)
     return flat
 
 

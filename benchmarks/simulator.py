@@ -22,7 +22,7 @@ LENGTHS = 0.95, 1.05  # of a run: attempts end in an order that is not quite tha
 
 
 class World(Protocol):
-    """What is true in one night."""
+    """Say what is true in one night."""
 
     seed: int
 
@@ -37,7 +37,7 @@ class World(Protocol):
 
 
 class Night:
-    """One night of so many runs."""
+    """Simulate one night of so many runs."""
 
     def __init__(self, world: World, judge: Judge, runs: int, workers: int = 1, calibration: int | None = None) -> None:
         self.world, self.judge, self.runs, self.workers = world, judge, runs, workers
@@ -50,7 +50,7 @@ class Night:
         self._decisions = 0
 
     def simulate(self, look: Callable[[Night], None] = lambda night: None) -> Night:
-        """Begin runs until there are no more; look at the night after each of them."""
+        """Begin runs until none is left; look at the night after each of them."""
         order, now = np.random.default_rng((self.world.seed, self.workers)), 0.0
         self._enter(self.world.propose(self.history, None), None)
         while True:
@@ -129,5 +129,5 @@ class Night:
 
     def _record(self, number: int, decision: Decision) -> None:
         self._decisions += 1
-        made = (*self.history[number].decisions, Entry(self._decisions, "", decision))
-        self.history[number] = replace(self.history[number], decision=decision, settled=True, decisions=made)
+        decisions = (*self.history[number].decisions, Entry(self._decisions, "", decision))
+        self.history[number] = replace(self.history[number], decision=decision, settled=True, decisions=decisions)

@@ -135,10 +135,10 @@ def grounds(tmp_path: Path, own_cache: None) -> Grounds:
 def browser() -> Iterator[Any]:
     """The system's Chromium, driven by Playwright; a test is skipped where either is missing."""
     playwright = pytest.importorskip("playwright.sync_api", reason="Playwright comes with uv run --group proofs")
-    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if found is None:
+    browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if browser is None:
         pytest.skip("there is no Chromium here; install it: apt-get install -y chromium")
     with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        chromium = driver.chromium.launch(executable_path=browser, args=["--no-sandbox"])
         yield chromium
         chromium.close()

@@ -167,11 +167,11 @@ def main(files: list[str]) -> int:
         for number, file in enumerate(files):
             try:
                 idea = read_idea(Path(file))
-                told = check(applied(idea, SHIPPED, (), "cpu"), folder / str(number))
+                verdict = check(applied(idea, SHIPPED, (), "cpu"), folder / str(number))
             except Exception as error:
                 broken += 1
-                told = f"BROKEN: {type(error).__name__}: {error}"
-            print(f"{file}: {told}", flush=True)
+                verdict = f"BROKEN: {type(error).__name__}: {error}"
+            print(f"{file}: {verdict}", flush=True)
     return 1 if broken else 0
 
 

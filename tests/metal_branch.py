@@ -35,12 +35,12 @@ def losses(dtype: mx.Dtype) -> list[float]:
     model = train_mlx.GPT(train_mlx.GPTConfig(V, T, 2, C, H, H, windows, 4, 15.0, 10000.0))
     params = dict(tree_flatten(model.trainable_parameters()))
     optimizer = train_mlx.MuonAdamW(params, C)
-    step, state, found = train_mlx.make_step(model, optimizer), optimizer.init(params), []
+    step, state, losses = train_mlx.make_step(model, optimizer), optimizer.init(params), []
     batches = repeat(np.array(check.tokens(4, T + 1)))
     for number in range(STEPS):
         params, state, loss = step(params, state, batches, train_mlx.schedule(number, number / STEPS))
-        found.append(loss.item())
-    return found
+        losses.append(loss.item())
+    return losses
 
 
 def model_of(depth: int, width: int, heads: int, seq_len: int, vocab_size: int) -> train_mlx.GPT:
@@ -51,17 +51,17 @@ def model_of(depth: int, width: int, heads: int, seq_len: int, vocab_size: int) 
 
 def batches_that_fit(depth: int, limits_gb: list[float]) -> list[tuple[int, int, float] | str]:
     """Return for each limit the rows and micro-steps of a step of the Metal preset, and the gigabytes that it needs."""
-    model, found = model_of(depth, 64 * depth, depth, 1024, 8192), []  # its weights are never evaluated
+    model, sizes = model_of(depth, 64 * depth, depth, 1024, 8192), []  # its weights are never evaluated
     for limit_gb in limits_gb:
         train_mlx.BATCH_ROWS, train_mlx.MICRO_STEPS = ROWS, 1
         try:
             train_mlx.fit_into_memory(model, limit_gb)
         except train_mlx.Refused as error:
-            found.append(str(error))
+            sizes.append(str(error))
         else:
             needed_gb = sum(train_mlx.gigabytes_of_a_step(model).values())
-            found.append((train_mlx.BATCH_ROWS, train_mlx.MICRO_STEPS, round(needed_gb, 2)))
-    return found
+            sizes.append((train_mlx.BATCH_ROWS, train_mlx.MICRO_STEPS, round(needed_gb, 2)))
+    return sizes
 
 
 def peak_and_estimate(seq_len: int) -> tuple[float, float]:

@@ -98,7 +98,7 @@ class ScriptedAgent:
 
         stale = self._try("smoother", dial("SMOOTHING", 2.0), base=COMMITTED)  # the agent kept an old copy
         assert (stale["state"], stale["based_on"]) == ("stale", 0)
-        assert [one["attempt"] for one in stale["missing_edits"]] == [1]
+        assert [edit["attempt"] for edit in stale["missing_edits"]] == [1]
         assert "take best" in stale["next"]
         self._hands.take_best()
 
@@ -123,7 +123,7 @@ class ScriptedAgent:
         facts = self._hands.status()
         best = facts["summary"]["best"]["number"]
         assert best == 5
-        assert [one["state"] for one in facts["tries"]] == ["done"] * len(facts["tries"])
+        assert [entry["state"] for entry in facts["tries"]] == ["done"] * len(facts["tries"])
         assert self._hands.take_best()["attempt"] == best
         script = git(self._root, "show", f"refs/experiments/t/{best:04d}:train_mlx.py")
         assert self._script.read_text().strip() == script

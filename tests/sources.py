@@ -35,7 +35,7 @@ def attempt(number: int, source: str, gain_bpb: float = 0.0, spent_s: float = 30
 
 
 def brief(history: list[Attempt], asks: tuple[Ask, ...] = (), **more: object) -> Briefing:
-    best = next(one for one in reversed(history) if one.status is Status.KEEP)
+    best = next(attempt for attempt in reversed(history) if attempt.status is Status.KEEP)
     return Briefing(NIGHT, history, best, asks=asks, **more)
 
 
@@ -113,12 +113,12 @@ class Desk:
 
     @property
     def titles(self) -> list[str]:
-        return [one.proposal.title for one in self.state.attempts]
+        return [attempt.proposal.title for attempt in self.state.attempts]
 
     @property
     def waiting(self) -> list[str]:
         with Journal.read(self.path) as journal:
-            return [one.proposal.title for one in journal.waiting_ideas()]
+            return [idea.proposal.title for idea in journal.waiting_ideas()]
 
 
 def decide(journal: Journal, number: int, status: Status) -> None:

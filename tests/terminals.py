@@ -29,10 +29,10 @@ class Terminal:
         self._frames: list[str] = []
         self._outer, inner = os.openpty()
         self._set_size(columns, rows)
-        known = environment(TERM="xterm-256color", **env)
-        known.pop("COLUMNS", None)  # the terminal's own size counts
+        env_of_terminal = environment(TERM="xterm-256color", **env)
+        env_of_terminal.pop("COLUMNS", None)  # the terminal's own size counts
         self.process = subprocess.Popen(
-            arguments, cwd=folder, env=known, stdin=inner, stdout=inner, stderr=inner, start_new_session=True
+            arguments, cwd=folder, env=env_of_terminal, stdin=inner, stdout=inner, stderr=inner, start_new_session=True
         )
         os.close(inner)
         self._reader = threading.Thread(target=self._read, daemon=True)  # a full terminal would hold the command up

@@ -49,10 +49,10 @@ def test_every_command_with_its_options_is_one(line):
 
 def test_every_key_is_one_of_the_page_about_answers_and_every_tool_one_of_the_server():
     in_its_prose = {"go_on_with", "missing_edits"}
-    known = {name for section in tables().values() for name in section} | in_its_prose
+    keys = {name for section in tables().values() for name in section} | in_its_prose
     named = set(re.findall(r"`([a-z_]+)`", text_of(PAGE))) - VALUES - TOOLS
     assert {"next", "tries", "honest"} <= named
-    assert named <= known
+    assert named <= keys
     assert {"error", "exit_code"} <= tables()[HEAD].keys()
     listed = text_of(PAGE).partition("(MCP: ")[2].partition(")")[0]
     assert set(re.findall(r"`([a-z_]+)`", listed)) == TOOLS

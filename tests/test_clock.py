@@ -58,7 +58,7 @@ def test_a_mac_is_asked_for_its_raw_clocks(monkeypatch):
 
 @pytest.fixture
 def bus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Tell of a session bus that nobody serves."""
+    """Name a session bus that no process serves."""
     monkeypatch.setenv("DBUS_SESSION_BUS_ADDRESS", f"unix:path={tmp_path / 'bus'}")
     return tmp_path / "bus"
 

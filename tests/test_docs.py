@@ -80,10 +80,10 @@ def test_every_promise_of_contributing_md_has_tests_that_the_readmes_command_run
 
 
 def test_every_command_that_a_page_names_exists():
-    told = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-m", "agent", "--help"], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    commands = set(re.findall(r"(?m)^  ([a-z]+) ", told.stdout))
+    commands = set(re.findall(r"(?m)^  ([a-z]+) ", output.stdout))
     named = {word for page in PAGES for word in re.findall(r"(?:`|uv run )nightshift ([a-z]+)", page.read_text())}
     assert {"run", "confirm", "doctor"} <= named
     assert named - commands == set()

@@ -12,13 +12,13 @@ PACKAGES = {"mlx", "numpy", "filelock"}  # filelock: prepare.py alone, where it 
 
 def imported(path: Path) -> set[str]:
     """Return the full names of what a file imports, wherever in it."""
-    found = set()
+    imported = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            imported |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            found.add(node.module or "")
-    return found
+            imported.add(node.module or "")
+    return imported
 
 
 @pytest.mark.parametrize(("name", "more"), [("train_mlx.py", {"prepare"}), ("prepare.py", set())])

@@ -102,7 +102,7 @@ def test_from_a_wheel_an_empty_folder_comes_to_a_result(wheel, tmp_path, own_cac
     """Where a command prints what comes next, that line is what is typed."""
     typed = shell(tmp_path / "empty", in_an_environment(wheel, tmp_path))
     assert typed("nightshift --version") == f"nightshift {__version__}\n"
-    told = typed("nightshift init")
+    output = typed("nightshift init")
     script = tmp_path / "empty" / invocation.SCRIPT
     text = script.read_text()
     for name, value in TINY.items():
@@ -110,7 +110,7 @@ def test_from_a_wheel_an_empty_folder_comes_to_a_result(wheel, tmp_path, own_cac
         assert count == 1, name
     script.write_text(text)
 
-    alone = next(line for line in told.splitlines() if invocation.SCRIPT in line and "one run by itself" in line)
+    alone = next(line for line in output.splitlines() if invocation.SCRIPT in line and "one run by itself" in line)
     assert "val_bpb:" in typed(f"{alone.partition('  one run')[0]} --budget-s 1 --max-steps 2")
     (tmp_path / "idea.py").write_text(text.replace("MATRIX_LR = 0.04", "MATRIX_LR = 0.02"))
     typed("nightshift try --queue --edit ../idea.py -m 'half the step size'")

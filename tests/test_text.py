@@ -60,12 +60,12 @@ def test_a_text_is_cut_between_words():
 
 def test_a_diff_has_the_changed_lines_alone_and_one_of_many_lines_that_are_alike_is_not_searched_for_equal_ones():
     before, after = ["a", "b", "c", "d", "e", "f"], ["a", "b", "c", "d", "E", "f"]
-    found = diff_lines(before, after, "one", "two", context=1)
-    assert found == ["--- one", "+++ two", "@@ -4,3 +4,3 @@", " d", "-e", "+E", " f"]
+    lines = diff_lines(before, after, "one", "two", context=1)
+    assert lines == ["--- one", "+++ two", "@@ -4,3 +4,3 @@", " d", "-e", "+E", " f"]
     alike, other = ([f"x = {at * step % 130}" for at in range(30_000)] for step in (1, 7))  # else this takes minutes
-    found = diff_lines(["top", *alike, "end"], ["top", *other, "end"])
-    assert found[:3] == ["--- ", "+++ ", "@@ -3,29999 +3,29999 @@"]
-    assert found[3:] == [*(f"-{line}" for line in alike[1:]), *(f"+{line}" for line in other[1:])]
+    lines = diff_lines(["top", *alike, "end"], ["top", *other, "end"])
+    assert lines[:3] == ["--- ", "+++ ", "@@ -3,29999 +3,29999 @@"]
+    assert lines[3:] == [*(f"-{line}" for line in alike[1:]), *(f"+{line}" for line in other[1:])]
 
 
 def test_counts_times_and_shares_read_as_a_person_writes_them():

@@ -102,7 +102,7 @@ def put_away(grounds: Grounds) -> Path:
 def tampered(file: Path, change: Change) -> None:
     """Write the file again after a change of what it says and of the members that it holds."""
     with tarfile.open(file) as tar:
-        members = {one.name: (one, tar.extractfile(one).read() if one.isreg() else b"") for one in tar}
+        members = {member.name: (member, tar.extractfile(member).read() if member.isreg() else b"") for member in tar}
     first, text = members.pop("contents.json")
     said = json.loads(text)
     change(said, members)
@@ -207,7 +207,7 @@ def test_a_night_comes_back_as_it_was_with_its_commits_though_all_its_refs_are_g
     assert len(grounds.rows()) == 4  # of results.tsv
     with tarfile.open(put_away(grounds)) as tar:  # any tar program reads it, and finds no name of the user in it
         assert tar.getnames()[0] == "contents.json"
-        assert {(one.uid, one.gid, one.uname, one.gname) for one in tar} == {(0, 0, "", "")}
+        assert {(member.uid, member.gid, member.uname, member.gname) for member in tar} == {(0, 0, "", "")}
     for ref in read_contents(put_away(grounds)).refs:
         grounds.git("update-ref", "-d", ref)
     grounds.git("reflog", "expire", "--all", "--expire=now")

@@ -62,8 +62,8 @@ def test_the_last_row_is_written_in_the_room_of_the_reserve(folder):
     victim = Victim(folder / "ledger", experiments=1)
     end = victim.go_on(Strike(1, failure=errno.ENOSPC, only="/.results.tsv."))
     assert end.code == 2
-    told = "nightshift: no space left on the disk; free some and resume with:"
-    assert end.said.splitlines()[-1].startswith(told)
+    sentence = "nightshift: no space left on the disk; free some and resume with:"
+    assert end.said.splitlines()[-1].startswith(sentence)
     assert len((victim.root / "results.tsv").read_text().splitlines()[2:]) == 1
 
 
@@ -110,9 +110,9 @@ def test_the_library_that_strikes_sees_every_call_that_strace_sees(tmp_path, fol
     (tmp_path / "own").mkdir()
     points, seen = tmp_path / "points.txt", tmp_path / "strace.txt"
     trace = ["strace", "-y", "-e", f"trace={kills.ALL_CALLS}", "-e", "signal=none", "-o", str(seen)]
-    told = [word for name, value in Strike().env(points).items() for word in ("-E", f"{name}={value}")]
+    options = [word for name, value in Strike().env(points).items() for word in ("-E", f"{name}={value}")]
     write = [sys.executable, str(tmp_path / "writes.py"), str(tmp_path / "own")]
-    done = subprocess.run([*trace, *told, *write], env=environment(), capture_output=True, text=True, check=False)
+    done = subprocess.run([*trace, *options, *write], env=environment(), capture_output=True, text=True, check=False)
     if "PTRACE" in done.stderr:
         pytest.skip("tracing is not allowed here")
     assert done.returncode == 0, done.stderr

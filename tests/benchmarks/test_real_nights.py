@@ -71,17 +71,17 @@ def test_real_nights_are_cut_off_and_reported(tmp_path):
 
     wait_until(has_a_result, 120)
     process.send_signal(signal.SIGTERM)
-    told, _ = process.communicate(timeout=60)
-    assert process.returncode == 130, told
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, output
 
     process = started(out, "--report", "--json", str(tmp_path / "flat.json"))
-    told, _ = process.communicate(timeout=600)
-    assert process.returncode == 0, told
+    output, _ = process.communicate(timeout=600)
+    assert process.returncode == 0, output
     flat = json.loads((tmp_path / "flat.json").read_text())
     assert flat["search_nights"] == 1
 
     process = started(out, "--arms", "mix", "--json", str(tmp_path / "flat.json"))
-    told, _ = process.communicate(timeout=600)
-    assert process.returncode == 0, told
+    output, _ = process.communicate(timeout=600)
+    assert process.returncode == 0, output
     flat = json.loads((tmp_path / "flat.json").read_text())
     assert (flat["search_nights"], flat["mix_attempts"]) == (1, 2)

@@ -98,7 +98,7 @@ def test_the_first_signal_ends_after_the_run_and_the_second_ends_the_run(grounds
     night.terminate()
     assert "nightshift run --tag t  go on" in night.communicate(timeout=120)[0]
     assert night.returncode == 0
-    assert [(one.number, one.settled) for one in grounds.attempts("t")] == [(0, True)]
+    assert [(attempt.number, attempt.settled) for attempt in grounds.attempts("t")] == [(0, True)]
 
     night = grounds.start("run", "--tag", "t")  # judged as it was opened
     wait_until(training(grounds, "t", 1))
@@ -135,7 +135,7 @@ def test_a_closed_terminal_ends_the_night_after_its_run(grounds):
     os.read(outer, 1 << 16)
     os.close(outer)  # SIGHUP, and every word to the terminal is an error from here on
     assert night.wait(timeout=120) == 0
-    assert [(one.number, one.settled) for one in grounds.attempts("t")] == [(0, True)]
+    assert [(attempt.number, attempt.settled) for attempt in grounds.attempts("t")] == [(0, True)]
 
 
 def test_a_signal_while_data_are_prepared_leaves_nothing_running(grounds, tmp_path, monkeypatch):
@@ -147,7 +147,7 @@ def test_a_signal_while_data_are_prepared_leaves_nothing_running(grounds, tmp_pa
     said = night.communicate(timeout=120)[0]
     assert night.returncode == 130, said
     assert "Traceback" not in said
-    assert [one for one in family if one.is_running() and one.status() != psutil.STATUS_ZOMBIE] == []
+    assert [process for process in family if process.is_running() and process.status() != psutil.STATUS_ZOMBIE] == []
 
 
 def test_stop_and_a_second_night_meet_the_first_which_nobody_reads(grounds):
@@ -273,8 +273,8 @@ def test_a_night_that_the_machine_halts_is_named_in_the_command_that_goes_on(gro
     quick = ("--budget-s", "0.05", "--judge", "greedy", "--sandbox", "off")
     done = grounds.nightshift("run", "--proposer", "full", *quick)
     again = f"nightshift run --proposer full {' '.join(quick)} --tag "
-    told = f"nightshift: no space left on the disk; free some and resume with: {again}"
-    named = re.fullmatch(rf"{told}(\w+) \(nothing is lost\)", done.stderr.strip())
+    sentence = f"nightshift: no space left on the disk; free some and resume with: {again}"
+    named = re.fullmatch(rf"{sentence}(\w+) \(nothing is lost\)", done.stderr.strip())
     assert (done.returncode, bool(named)) == (2, True), done.stderr
     assert [row["attempt"] for row in grounds.rows()] == ["0"]
     assert grounds.attempts(named[1])[0].settled

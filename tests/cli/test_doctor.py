@@ -20,11 +20,11 @@ def test_a_night_without_data_is_possible_where_they_can_be_prepared(tmp_path, m
 
 def test_the_doctor_says_what_is_there_and_only_what_a_night_needs_makes_it_fail(grounds, tmp_path):
     done = grounds.nightshift("doctor", "--json", NIGHTSHIFT_DATA=str(tmp_path), CC="/bin/false")
-    told = json.loads(done.stdout)
-    assert faults("doctor", told) == []
-    bad = {one["name"]: one["essential"] for one in told["checks"] if not one["ok"]}
-    assert (done.returncode, told["exit_code"], told["ready"]) == (1, 1, False)
-    assert told["error"] == "not ready for a night: see data"
+    answer = json.loads(done.stdout)
+    assert faults("doctor", answer) == []
+    bad = {check["name"]: check["essential"] for check in answer["checks"] if not check["ok"]}
+    assert (done.returncode, answer["exit_code"], answer["ready"]) == (1, 1, False)
+    assert answer["error"] == "not ready for a night: see data"
     assert [name for name, essential in bad.items() if essential] == ["data"]
     for part in ("✓ Python 3", "✓ MLX ", "GFLOP/s", "✓ script: ", "✓ disk", "✗ data: "):
         assert part in done.stderr

@@ -24,9 +24,9 @@ def with_ideas(grounds: Grounds, monkeypatch: pytest.MonkeyPatch) -> Grounds:
 
 
 def test_without_a_night_the_ideas_are_those_for_the_script_as_it_stands(with_ideas):
-    told = with_ideas.nightshift("ideas")
-    assert told.returncode == 0, told.stderr
-    header, boost, elsewhere, legend, last = told.stdout.splitlines()
+    answer = with_ideas.nightshift("ideas")
+    assert answer.returncode == 0, answer.stderr
+    header, boost, elsewhere, legend, last = answer.stdout.splitlines()
     assert header.split()[:2] == ["name", "title"]
     assert boost.split()[0] == "boost"
     assert " yes " in boost
@@ -38,12 +38,12 @@ def test_without_a_night_the_ideas_are_those_for_the_script_as_it_stands(with_id
 
 def test_programs_get_all_of_it(with_ideas):
     (with_ideas.root / "ideas" / "broken.patch").write_text("Title: nothing\n")
-    told = with_ideas.nightshift("ideas", "--json")
-    facts = json.loads(told.stdout)
+    answer = with_ideas.nightshift("ideas", "--json")
+    facts = json.loads(answer.stdout)
     assert facts["applies_to"] == "train_mlx.py"
     boost, elsewhere = facts["ideas"]
     assert (boost["idea"]["slug"], boost["state"], boost["measured"]) == ("boost", "yes", [])
     assert elsewhere["state"] == "no"
     (fault,) = facts["faults"]
     assert "broken.patch holds no patch" in fault
-    assert fault in told.stderr
+    assert fault in answer.stderr

@@ -138,8 +138,10 @@ def test_nothing_is_written_through_a_link(empty, tmp_path, name):
     outside.write_text("the user's\n") if name == ".gitignore" else outside.mkdir()
     (empty.root / name).parent.mkdir(exist_ok=True)
     (empty.root / name).symlink_to(outside)
-    told = refused(empty.nightshift("init"))
-    assert told.startswith(f"{empty.root / name} is a link to {outside}, and init writes through none; remove it, or")
+    refusal = refused(empty.nightshift("init"))
+    assert refusal.startswith(
+        f"{empty.root / name} is a link to {outside}, and init writes through none; remove it, or"
+    )
     assert contents(empty.root).keys() <= {name}
     assert not (empty.root / ".git").exists()
     assert outside.read_text() == "the user's\n" if name == ".gitignore" else not [*outside.iterdir()]

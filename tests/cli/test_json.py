@@ -30,12 +30,12 @@ BETTER = unigram(SHARPNESS=0.9)
 @pytest.fixture(scope="module")
 def night(tmp_path_factory: pytest.TempPathFactory, trained_night: Path) -> Grounds:
     """A night of four attempts, the baseline, two gains and a crash, and a dawn that has not run anything yet."""
-    found = Grounds(Path(shutil.copytree(trained_night, tmp_path_factory.mktemp("json") / "user")))
-    write_idea(found.root / "ideas", "sharper", BETTER, BETTER.replace("SHARPNESS = 0.9", "SHARPNESS = 0.95"))
-    with Journal.resume(found.folder("t") / "journal.sqlite") as journal:
+    night = Grounds(Path(shutil.copytree(trained_night, tmp_path_factory.mktemp("json") / "user")))
+    write_idea(night.root / "ideas", "sharper", BETTER, BETTER.replace("SHARPNESS = 0.9", "SHARPNESS = 0.95"))
+    with Journal.resume(night.folder("t") / "journal.sqlite") as journal:
         dawn = findings(journal.attempts())
         journal.put_dawn(Dawn(1, 2, 4, "2026-01-02T05:00:00Z", None, dawn))
-    return found
+    return night
 
 
 def told(night: Grounds, *words: str) -> dict[str, Any]:

@@ -21,21 +21,21 @@ from agent.records.place import Place
 @pytest.fixture(scope="module")
 def grounds(tmp_path_factory: pytest.TempPathFactory, trained_night: Path) -> Grounds:
     """One night of each state: the real one is packed away, `open` was begun last."""
-    found = Grounds(Path(shutil.copytree(trained_night, tmp_path_factory.mktemp("nights") / "user")))
-    assert found.nightshift("pack", "t", "--remove").returncode == 0
-    place = Place.of(found.root / "train_mlx.py")
-    night = replace(NIGHT, tag="open", base=found.git("rev-parse", "HEAD"), started="2099-01-01T00:00:00Z")
+    nights = Grounds(Path(shutil.copytree(trained_night, tmp_path_factory.mktemp("nights") / "user")))
+    assert nights.nightshift("pack", "t", "--remove").returncode == 0
+    place = Place.of(nights.root / "train_mlx.py")
+    night = replace(NIGHT, tag="open", base=nights.git("rev-parse", "HEAD"), started="2099-01-01T00:00:00Z")
     with Journal.create(place.journal("open"), night) as journal:
         growing = GrowingNight(place, "open", journal)
         growing.add("baseline", 1.5, Status.KEEP)
         growing.add("better", 1.4, Status.KEEP)
         growing.add("worse", 1.6)
     shipped = "nov22-cpu-mix-0"
-    shutil.copytree(PROJECT / "experiments/shipped" / shipped, found.root / "experiments/shipped" / shipped)
-    broken = found.folder("broken") / "journal.sqlite"
+    shutil.copytree(PROJECT / "experiments/shipped" / shipped, nights.root / "experiments/shipped" / shipped)
+    broken = nights.folder("broken") / "journal.sqlite"
     broken.parent.mkdir()
     broken.write_text("no journal")
-    return found
+    return nights
 
 
 def listed(grounds: Grounds) -> dict[str, dict[str, Any]]:
@@ -43,19 +43,19 @@ def listed(grounds: Grounds) -> dict[str, dict[str, Any]]:
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     assert faults("nights", answer) == []
-    return {one["tag"]: one for one in answer["nights"]}
+    return {night["tag"]: night for night in answer["nights"]}
 
 
 def test_every_night_is_listed_with_its_state_the_oldest_first(grounds):
-    found = listed(grounds)
-    assert {tag: one["state"] for tag, one in found.items()} == {
+    nights = listed(grounds)
+    assert {tag: night["state"] for tag, night in nights.items()} == {
         "broken": "damaged",
         "nov22-cpu-mix-0": "shipped",
         "t": "archived",
         "open": "can go on",
     }
-    assert [one["started"] for one in found.values()] == sorted(one["started"] for one in found.values())
-    packed, opened = found["t"], found["open"]
+    assert [night["started"] for night in nights.values()] == sorted(night["started"] for night in nights.values())
+    packed, opened = nights["t"], nights["open"]
     assert (packed["attempts"], packed["kept"], packed["best_attempt"]) == (4, 2, 2)
     assert (opened["attempts"], opened["kept"], opened["best_attempt"], opened["val_bpb"]) == (3, 1, 1, 1.4)
 

@@ -21,7 +21,8 @@ def go_on(grounds: Grounds, moment: str) -> int:
 def outcome(grounds: Grounds) -> list[tuple[object, ...]]:
     """All that a night leaves, except for what an hour of the day or a kill may change."""
     facts = [
-        (one.number, one.parent, one.proposal, one.status, one.val_bpb, one.settled) for one in grounds.attempts("t")
+        (attempt.number, attempt.parent, attempt.proposal, attempt.status, attempt.val_bpb, attempt.settled)
+        for attempt in grounds.attempts("t")
     ]
     rows = [(row["attempt"], row["val_bpb"], row["status"], row["seeds"]) for row in grounds.rows()]
     tree = grounds.git("rev-parse", "refs/heads/experiments/0.05s-t^{tree}")
@@ -37,6 +38,6 @@ def test_a_night_killed_at_every_step_ends_like_an_undisturbed_one(tmp_path):
         assert go_on(grounds, moment) == -9, moment
     assert go_on(grounds, "never") == 0
     assert outcome(grounds) == outcome(undisturbed)
-    assert [len(one.done_runs) for one in grounds.attempts("t")] == [3, 1, 1]
+    assert [len(attempt.done_runs) for attempt in grounds.attempts("t")] == [3, 1, 1]
     assert grounds.git("fsck", "--strict", "--no-dangling") == ""
     assert grounds.git("status", "--porcelain") == "?? results.tsv"

@@ -23,24 +23,24 @@ BASELINE, WORSE, BEST = (unigram(SHARPNESS=1.0 + number) for number in range(3))
 @pytest.fixture(scope="module")
 def night(tmp_path_factory: pytest.TempPathFactory) -> Grounds:
     """A night of three attempts with real commits: the baseline, a loss and a gain, the tip of the night's branch."""
-    found = Grounds(make_repository(tmp_path_factory.mktemp("take") / "user", unigram()))
-    place = Place.of(script(found))
+    grounds = Grounds(make_repository(tmp_path_factory.mktemp("take") / "user", unigram()))
+    place = Place.of(script(grounds))
     with Journal.create(place.journal("t"), NIGHT) as journal:
         growing = GrowingNight(place, "t", journal)
         growing.add("baseline", 1.5, Status.KEEP)
         growing.add("worse", 1.6)
         growing.add("better", 1.4, Status.KEEP)
-    found.git("update-ref", NIGHT.branch, "refs/experiments/t/0002")
-    return found
+    grounds.git("update-ref", NIGHT.branch, "refs/experiments/t/0002")
+    return grounds
 
 
 @pytest.fixture
 def here(night: Grounds, tmp_path: Path) -> Grounds:
     """A copy of it for one test, with the script as it is committed."""
     shutil.copytree(night.root, tmp_path / "user", symlinks=True)
-    found = Grounds(tmp_path / "user")
-    script(found).write_text(unigram())
-    return found
+    grounds = Grounds(tmp_path / "user")
+    script(grounds).write_text(unigram())
+    return grounds
 
 
 def script(grounds: Grounds) -> Path:

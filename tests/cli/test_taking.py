@@ -67,7 +67,7 @@ def test_tables_have_a_row_for_each_attempt_with_its_dials_and_replace_earlier_o
     rows = list(csv.DictReader((tmp_path / "out.csv").open(newline="")))
     assert [row["status"] for row in rows] == ["keep", "keep", "keep", "crash"]
     assert [row["dial.SHARPNESS"] for row in rows] == ["0.5", "0.7", "0.9", "0.5"]
-    assert [float(row["val_bpb"] or 0) for row in rows] == [one.val_bpb or 0 for one in grounds.attempts("t")]
+    assert [float(row["val_bpb"] or 0) for row in rows] == [attempt.val_bpb or 0 for attempt in grounds.attempts("t")]
     assert [json.loads(row["runs"])[0]["ending"] for row in rows][2:] == ["finished", "crashed"]
     for kind in ("jsonl", "parquet"):
         assert grounds.nightshift("export", kind, "t", "--out", str(tmp_path)).returncode == 0  # into a folder
@@ -95,9 +95,9 @@ def test_an_export_replaces_nothing_but_an_export(grounds, tmp_path):
 @pytest.fixture
 def curved(tmp_path: Path, own_cache: None) -> Grounds:
     """A night with a budget that leaves points of a curve also on a busy machine."""
-    found = Grounds(make_repository(tmp_path / "curved", unigram()))
-    found.try_scripts("t", [unigram(SHARPNESS=0.9), BROKEN], budget_s=1.0)
-    return found
+    grounds = Grounds(make_repository(tmp_path / "curved", unigram()))
+    grounds.try_scripts("t", [unigram(SHARPNESS=0.9), BROKEN], budget_s=1.0)
+    return grounds
 
 
 READ_BACK = """
@@ -115,14 +115,14 @@ def test_what_is_exported_for_trackio_is_read_by_trackio(curved, tmp_path):
     for _ in range(2):
         done = curved.nightshift_process("export", "trackio", "--out", str(store))  # which imports it again
         assert done.stdout.endswith(f"see it with: TRACKIO_DIR={store} trackio show --project t\n"), done.stderr
-    told = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-c", READ_BACK],
         env=environment(TRACKIO_DIR=str(store)),
         capture_output=True,
         text=True,
         check=True,
     )
-    runs = {name: (config, logs) for name, config, logs in json.loads(told.stdout)}
+    runs = {name: (config, logs) for name, config, logs in json.loads(output.stdout)}
     assert sorted(runs) == ["0000", "0001", "0002"]
     config, logs = runs["0001"]
     assert (config["SHARPNESS"], config["status"], config["title"]) == (0.9, "keep", "script 1")

@@ -144,7 +144,7 @@ def test_what_was_tried_cannot_be_tried_again_and_what_was_cancelled_never_is(tr
     assert refused(tried.nightshift("try", "--cancel", "t0001")).startswith("try t0001 is done; only one that waits")
     facts = json.loads(tried.nightshift("status", "--json").stdout)
     assert faults("status", facts) == []
-    assert {one["id"]: one["state"] for one in facts["tries"]}["t0003"] == "refused"
+    assert {entry["id"]: entry["state"] for entry in facts["tries"]}["t0003"] == "refused"
     assert tries_line(latest(place_of(tried))) is None
     assert tried.git("status", "--porcelain", "experiments") == ""  # the queue is none of the repository's files
 
@@ -168,8 +168,8 @@ def test_a_slip_leaves_no_night_behind(grounds, script, message, sentence):
 
 def test_a_script_that_was_never_committed_has_no_baseline(grounds):
     (grounds.root / "new.py").write_text(COMMITTED)
-    told = refused(grounds.nightshift("try", "-m", "new", "--script", "new.py"))
-    assert told.startswith("new.py is not committed; run: git add new.py && git commit -m start")
+    refusal = refused(grounds.nightshift("try", "-m", "new", "--script", "new.py"))
+    assert refusal.startswith("new.py is not committed; run: git add new.py && git commit -m start")
 
 
 @pytest.mark.parametrize("number", ["t0001", "t0001/../t0002", "\x1b[2J"])

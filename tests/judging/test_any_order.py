@@ -99,7 +99,7 @@ def settled_in(order: np.ndarray, history: History) -> list[Attempt]:
     """The same decisions with other ids, as where attempts have ended in this order; keeps in the order of numbers."""
     ids = {int(number): 1 + place for place, number in enumerate(order)}
     ids |= dict(zip((0, 5, 11), sorted(ids[number] for number in (0, 5, 11)), strict=True))
-    return [replace(one, decisions=(Entry(ids[one.number], None, one.decision),)) for one in history]
+    return [replace(attempt, decisions=(Entry(ids[attempt.number], None, attempt.decision),)) for attempt in history]
 
 
 @pytest.mark.parametrize("judge", JUDGES)
@@ -109,5 +109,7 @@ def test_the_order_in_which_others_have_ended_decides_nothing_but_the_incumbent(
     tried = [undecided(25, value, parent=parent) for value in (1.42, 1.46, 1.49) for parent in (0, 5, 11)]
     for _ in range(3):
         other = settled_in(rng.permutation(len(history)), history)
-        assert [judge.judge(one, other) for one in tried] == [judge.judge(one, history) for one in tried]
+        assert [judge.judge(attempt, other) for attempt in tried] == [
+            judge.judge(attempt, history) for attempt in tried
+        ]
         assert judge.review(other) == judge.review(history)

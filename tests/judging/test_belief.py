@@ -72,9 +72,9 @@ def believed(*nodes: Node) -> Belief:
 
 def test_a_sources_record_is_part_of_the_prior_of_its_next_edit():
     gains, harms = ([Node(0, (score,), source=source)] * 20 for score, source in ((3.0, "good"), (-3.0, "poor")))
-    told = Node(0, (0.0, 0.3, -0.3)), *gains, *harms
+    nodes = Node(0, (0.0, 0.3, -0.3)), *gains, *harms
     sources = "poor", "new", "good"
-    sure = [learn((*told, Node(0, (1.0,), source=source))).effect(len(told)).sure for source in sources]
+    sure = [learn((*nodes, Node(0, (1.0,), source=source))).effect(len(nodes)).sure for source in sources]
     assert sure[0] + 0.05 < sure[1] < sure[2] - 0.05
 
 

@@ -50,28 +50,28 @@ def confirmed(seed: int, impossible: set[tuple[int, ...]] | None = None) -> tupl
 
 
 def test_the_champion_meets_attempt_0_first_in_turns_and_on_fresh_seeds():
-    asked, found = confirmed(0)
+    asked, outcome = confirmed(0)
     assert asked[:8] == [Again(0), Again(3)] * 4
-    assert found.champion == 3
+    assert outcome.champion == 3
 
 
 def test_the_lucky_passenger_is_found_and_the_others_stay():
     ends = [confirmed(seed) for seed in range(6)]
-    assert sum(found.passengers == (2,) and Without((2,)) in asked for asked, found in ends) >= 5
-    assert all(not {1, 3} & set(found.passengers) for _, found in ends)
+    assert sum(outcome.passengers == (2,) and Without((2,)) in asked for asked, outcome in ends) >= 5
+    assert all(not {1, 3} & set(outcome.passengers) for _, outcome in ends)
     assert all(Without((3,)) not in asked for asked, _ in ends)  # that is its parent, which is here
 
 
 def test_what_cannot_be_taken_out_is_not_asked_for_and_not_dropped():
-    asked, found = confirmed(0, impossible={(2,)})
+    asked, outcome = confirmed(0, impossible={(2,)})
     assert Without((2,)) not in asked
-    assert found.passengers == ()
+    assert outcome.passengers == ()
 
 
 def test_the_interval_of_the_honest_gain_holds_the_truth_19_times_in_20():
     truth = SIGMA * sum(EFFECTS.values())
-    found = [confirmed(seed)[1].honest for seed in range(20)]
-    assert sum(honest.low_bpb <= truth <= honest.high_bpb for honest in found) >= 17
+    gains = [confirmed(seed)[1].honest for seed in range(20)]
+    assert sum(honest.low_bpb <= truth <= honest.high_bpb for honest in gains) >= 17
 
 
 # ---- which script is confirmed ---------------------------------------------------------------------------------------
@@ -103,10 +103,10 @@ CRASHED = dataclasses.replace(GOOD[1], ending=Ending.CRASHED, exit_code=1, score
     ("last", "passengers", "script"), [(GOOD, (2, 3), 7), (GOOD[:1], (), 4), ([GOOD[0], CRASHED], (), 4)]
 )
 def test_the_script_without_all_passengers_is_confirmed_once_it_has_run_well_twice(last, passengers, script):
-    found = findings(with_two_passengers(*last))
-    assert (found.passengers, found.script) == (passengers, script)
-    assert (found.stays or "not dropped: #2 and #3").startswith("not dropped: #2 and #3")
-    assert (found.stays is None) == bool(passengers)
+    outcome = findings(with_two_passengers(*last))
+    assert (outcome.passengers, outcome.script) == (passengers, script)
+    assert (outcome.stays or "not dropped: #2 and #3").startswith("not dropped: #2 and #3")
+    assert (outcome.stays is None) == bool(passengers)
 
 
 @pytest.mark.parametrize(

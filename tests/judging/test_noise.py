@@ -66,9 +66,11 @@ def long_night(count: int) -> list[Attempt]:
 
 def test_a_long_night_is_learnt_from_by_its_latest_attempts_and_the_line_that_they_stand_on():
     history = long_night(2000)
-    numbers = [one.number for one in measured(history)]
+    numbers = [attempt.number for attempt in measured(history)]
     assert numbers == [0, 7, 20, *range(1700, 2000)]
-    more = [one.number for one in measured([*history, *(replace(history[-1], number=n) for n in range(2000, 2099))])]
+    more = [
+        attempt.number for attempt in measured([*history, *(replace(history[-1], number=n) for n in range(2000, 2099))])
+    ]
     assert more[:4] == [0, 7, 20, 1700]  # the oldest leave by the block
     judged = Balanced().judge(scored_attempt(2000, 1.44, parent=20, status=None), history)
     assert judged.gain_bpb > 0

@@ -84,9 +84,9 @@ def test_paragraphs_end_at_the_last_blank_line_in_reach_wherever_it_is_looked_fo
 def test_long_documents_are_cut_at_line_ends(tmp_path):
     path = tmp_path / "long.py"
     path.write_text("x = 1  # a line\n" * 40_000)
-    found = documents(path)
-    assert len(found) > 1
-    assert all(document.endswith("\n") and len(document) <= corpus.LONGEST_CHARS for document in found)
+    texts = documents(path)
+    assert len(texts) > 1
+    assert all(document.endswith("\n") and len(document) <= corpus.LONGEST_CHARS for document in texts)
 
 
 def test_a_py_file_is_one_document_and_a_jsonl_line_and_a_parquet_row_too(tmp_path):

@@ -43,10 +43,10 @@ def test_the_machine_describes_itself_in_one_json_line():
     process = subprocess.run(
         [sys.executable, "-m", "agent.lab.hardware"], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    told = json.loads(process.stdout)
-    assert told["kind"] == hardware.device_kind()
-    assert told["name"] == hardware.device_name()
-    assert told["memory_bytes"] > 2**28
+    facts = json.loads(process.stdout)
+    assert facts["kind"] == hardware.device_kind()
+    assert facts["name"] == hardware.device_name()
+    assert facts["memory_bytes"] > 2**28
 
 
 MATMUL = "from agent.lab import hardware; {}; print(hardware.matmul_flops(1024))"

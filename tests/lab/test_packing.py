@@ -69,11 +69,11 @@ def test_a_seed_gives_its_own_batches_and_closing_them_ends_their_thread(tiny_da
 
     def first(seed: int) -> np.ndarray:
         made = batches(tokens, bos, rows=4, seq_len=128, seed=seed)
-        found = np.stack([next(made) for _ in range(20)])
+        first_batches = np.stack([next(made) for _ in range(20)])
         assert any(thread.name == "batches" for thread in threading.enumerate())
         made.close()
         assert not any(thread.name == "batches" for thread in threading.enumerate())
-        return found
+        return first_batches
 
     assert first(7).shape == (20, 4, 129)
     assert np.array_equal(first(7), first(7))

@@ -62,9 +62,9 @@ def test_each_document_is_in_its_own_split_and_the_arrays_decode_to_it(tmp_path)
     encoding = encode.load_encoding(folder / "tokenizer.tiktoken")
     for split in SPLITS:
         tokens = load_data(folder).split(split)
-        found = [encoding.decode(text_of(tokens, d)) for d in range(len(tokens.offsets) - 1)]
+        decoded = [encoding.decode(text_of(tokens, d)) for d in range(len(tokens.offsets) - 1)]
         expected = [document for document in documents if split_of(document) == split]
-        assert (found == expected) if split == "train" else (sorted(found) == sorted(expected))
+        assert (decoded == expected) if split == "train" else (sorted(decoded) == sorted(expected))
         summary = load_data(folder).manifest["splits"][split]
         assert summary["bytes"] == sum(len(document.encode()) for document in expected)
         assert np.array_equal(np.flatnonzero(tokens.tokens == encoding.n_vocab - 1), tokens.offsets[:-1])

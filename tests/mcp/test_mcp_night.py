@@ -38,7 +38,7 @@ def test_hostile_words_stay_words(agent, night):
 
 def test_what_a_scoring_process_said_is_not_shown(agent, night):
     assert "a secret" in night.nightshift("show", "1").stdout  # which is for people
-    told = [agent.facts(tool) for tool in ("history", "facts", "status")]
-    told += [agent.facts("show", attempt="1", part=part) for part in ("facts", "log")]
-    assert told[3]["measured"]["status"] == "crash"
-    assert "secret" not in json.dumps(told)
+    answers = [agent.facts(tool) for tool in ("history", "facts", "status")]
+    answers += [agent.facts("show", attempt="1", part=part) for part in ("facts", "log")]
+    assert answers[3]["measured"]["status"] == "crash"
+    assert "secret" not in json.dumps(answers)

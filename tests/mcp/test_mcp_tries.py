@@ -34,20 +34,20 @@ def test_the_first_try_opens_a_night_and_two_clients_get_a_verdict_each(grounds:
 
         first = one.facts("try_edit", message="one", script_text=unigram(SHARPNESS=0.2), wait_s=0)
         second = other.facts("try_edit", message="other", script_text=unigram(SHARPNESS=0.85), wait_s=0)
-        found = [verdict(one, "wait", id=first["id"]), verdict(other, "wait", id=second["id"])]
-        assert [(facts["title"], facts["attempt"]) for facts in found] == [("one", 2), ("other", 3)]
-        assert one.facts("wait", id=second["id"]) == found[1]  # a verdict stays, and a try is everybody's
+        verdicts = [verdict(one, "wait", id=first["id"]), verdict(other, "wait", id=second["id"])]
+        assert [(facts["title"], facts["attempt"]) for facts in verdicts] == [("one", 2), ("other", 3)]
+        assert one.facts("wait", id=second["id"]) == verdicts[1]  # a verdict stays, and a try is everybody's
     assert (grounds.root / "train_mlx.py").read_text() == SHARPER
 
 
 def test_a_try_outlives_its_call_and_the_server_and_is_found_again(grounds: Grounds):
     grounds.try_scripts("t", [], budget_s=4.0)
-    known = set(psutil.Process().children())
+    children = set(psutil.Process().children())
     with agent_in(grounds.root) as agent:
         with pytest.raises(MCPError):
             agent.call("try_edit", limit_s=3, message="sharper", script_text=SHARPER, wait_s=LONG_S)
         (started,) = agent.facts("status")["tries"]
-        (server,) = set(psutil.Process().children()) - known
+        (server,) = set(psutil.Process().children()) - children
         wait_until(training(grounds, "t", 1))
         os.killpg(server.pid, signal.SIGKILL)  # as a client does that ends with all that it has started
         with pytest.raises(MCPError):

@@ -29,7 +29,7 @@ BASE = attempt(0, SCRIPT, Status.KEEP)
 
 def brief(*history: Attempt, **more: object) -> Briefing:
     history = history or (BASE,)
-    best = next(one for one in reversed(history) if one.status is Status.KEEP)
+    best = next(attempt for attempt in reversed(history) if attempt.status is Status.KEEP)
     return Briefing(NIGHT, history, best, **more)
 
 

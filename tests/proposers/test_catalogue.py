@@ -39,9 +39,9 @@ def measured(slug: str, gain: float, error: float = 0.05, likeness: float = 1.0)
 
 def test_where_promises_have_come_out_at_a_tenth_much_less_is_expected_of_the_next():
     promised = {f"idea{number}": 1.0 for number in range(10)} | {"large": 2.0}
-    found = estimates(promised, [measured(f"idea{number}", 0.1, error=0.02) for number in range(8)])
-    assert 0.1 < found["idea9"].mean_percent < 0.3
-    assert found["large"].mean_percent == pytest.approx(2 * found["idea9"].mean_percent)
+    estimated = estimates(promised, [measured(f"idea{number}", 0.1, error=0.02) for number in range(8)])
+    assert 0.1 < estimated["idea9"].mean_percent < 0.3
+    assert estimated["large"].mean_percent == pytest.approx(2 * estimated["idea9"].mean_percent)
 
 
 # ---- which idea comes next -------------------------------------------------------------------------------------------

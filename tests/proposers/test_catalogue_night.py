@@ -47,13 +47,13 @@ def test_a_night_without_a_key_tries_ideas_and_builds_on_them_and_the_next_one_k
     done = grounds.nightshift("run", "--tag", "t", "--experiments", str(EXPERIMENTS), *QUICK)
     assert done.returncode == 0, done.stderr
     attempts = grounds.attempts("t")
-    tried = {one.proposal.source: one for one in attempts}
+    tried = {attempt.proposal.source: attempt for attempt in attempts}
     assert {source.partition(":")[0] for source in tried} == {"you", "catalogue", "search"}
     boost = tried["catalogue: boost"]
     assert (boost.status, tried["catalogue: crash"].status) == (Status.KEEP, Status.CRASH)
     later = attempts[boost.number + 1 :]
     assert later
-    assert all("BOOST" in one.proposal.script for one in later)
+    assert all("BOOST" in attempt.proposal.script for attempt in later)
     assert "BOOST" in {dial.name for dial in searched(boost.proposal.script, "cpu")}  # the search's from now on
 
     done = grounds.nightshift("run", "--tag", "u", "--proposer", "catalogue", "--experiments", "1", *QUICK)
@@ -63,7 +63,7 @@ def test_a_night_without_a_key_tries_ideas_and_builds_on_them_and_the_next_one_k
     assert "Earlier nights: +" in first.proposal.hypothesis
     facts = json.loads(grounds.nightshift("ideas", "--json").stdout)
     assert faults("ideas", facts) == []
-    known = {facts_of["idea"]["slug"]: facts_of for facts_of in facts["ideas"]}
-    assert [measured["tag"] for measured in known["boost"]["measured"]] == ["t", "u"]
-    assert known["boost"]["gain_percent"] > 1
-    assert known["crash"]["measured"][0]["failed"]
+    by_slug = {facts_of["idea"]["slug"]: facts_of for facts_of in facts["ideas"]}
+    assert [measured["tag"] for measured in by_slug["boost"]["measured"]] == ["t", "u"]
+    assert by_slug["boost"]["gain_percent"] > 1
+    assert by_slug["crash"]["measured"][0]["failed"]

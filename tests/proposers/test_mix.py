@@ -66,7 +66,7 @@ def test_what_is_in_flight_counts_as_tried_with_the_outcome_that_is_expected():
         firsts[in_turn(sources, brief(history), seed, {"a": 10_000})[0].name] += 1
     assert 0.63 - 0.08 < firsts["a"] / 400 < 0.63 + 0.08  # one minus 1/e, of an exponential draw
     turn = in_turn(sources, brief([FIRST, *(attempt(number, "a") for number in range(1, 5))]), 1, {"b": 1})
-    assert {one.name for one in turn} == {"a", "b"}
+    assert {source.name for source in turn} == {"a", "b"}
 
 
 # ---- rests -----------------------------------------------------------------------------------------------------------

@@ -169,9 +169,9 @@ def test_all_questions_of_a_night_begin_alike_until_an_attempt_is_kept_and_one_i
     program = "Lower val_bpb. Look at the optimizer.\n\n" * 800
     later = told(attempt(6, edited(LR=1), Kind.WORSE), program=program)
     asked = [compose(told(program=program)), *(compose(replace(later, asked_for=number)) for number in range(7, 15))]
-    assert len({(one.system, one.messages[0][: one.stable_chars]) for one in asked}) == 1
+    assert len({(question.system, question.messages[0][: question.stable_chars]) for question in asked}) == 1
     assert asked[0].messages[0][: asked[0].stable_chars].endswith("```")
-    assert ["unlike all attempts" in one.messages[0] for one in asked[1:]] == [*[False] * 3, True] * 2
+    assert ["unlike all attempts" in question.messages[0] for question in asked[1:]] == [*[False] * 3, True] * 2
 
 
 def test_the_prompt_keeps_its_budget_and_the_newest_stays():

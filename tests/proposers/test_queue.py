@@ -69,7 +69,7 @@ for k in range(15):
     submit(Path({str(folder)!r}), {SCRIPT!r} + f"A = '{{sys.argv[1]}}{{k}}'", "an idea", script="t.py", now="")
 """
     crowd = [subprocess.Popen([sys.executable, "-c", code, name]) for name in "abc"]
-    assert [one.wait() for one in crowd] == [0, 0, 0]
+    assert [process.wait() for process in crowd] == [0, 0, 0]
     assert [path.stem for path in waiting(folder)] == [f"{n:04d}" for n in range(1, 46)]
     texts = [path.read_text().rpartition("\n")[2] for path in waiting(folder)]
     assert len(set(texts)) == 45
@@ -129,11 +129,11 @@ class Nights:
             self.taken = None
 
     def tried(self) -> list[str]:
-        found = []
+        titles = []
         for path in sorted((self.folder / "nights").glob("*/journal.sqlite")):
             with Journal.read(path) as journal:
-                found += [one.proposal.title for one in journal.attempts()[1:]]
-        return found
+                titles += [attempt.proposal.title for attempt in journal.attempts()[1:]]
+        return titles
 
     def path(self, tag: str) -> Path:
         return self.folder / "nights" / tag / "journal.sqlite"

@@ -25,8 +25,8 @@ IDEA = "half the step size\n\nIt overshoots.\n"
 
 def recipe(program: str) -> str:
     """Return a program's command line as the page has it, on one line."""
-    (found,) = re.findall(rf"(?m)^    --command '({program} [^']+)'$", PAGE)
-    return " ".join(found.split())
+    (command_line,) = re.findall(rf"(?m)^    --command '({program} [^']+)'$", PAGE)
+    return " ".join(command_line.split())
 
 
 @pytest.fixture

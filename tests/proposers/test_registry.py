@@ -38,7 +38,7 @@ def test_a_source_of_the_table_is_a_choice_is_explained_and_the_search_steps_in_
     assert "toy: one idea of a toy; mix: all that is set up" in help_lines()
     done = grounds.nightshift("run", "--proposer", "toy", "--experiments", "2", *QUICK)
     assert done.returncode == 0, done.stderr
-    assert [one.proposal.source for one in grounds.attempts("t")] == ["you", "toy", "search"]
+    assert [attempt.proposal.source for attempt in grounds.attempts("t")] == ["you", "toy", "search"]
     assert "  ideas    toy\n" in done.stdout
     assert "the toy plays\n" in done.stdout
     assert "toy has no idea: the toy had one idea\n" in done.stdout

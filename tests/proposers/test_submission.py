@@ -97,7 +97,7 @@ def test_an_edit_that_waits_already_is_refused_at_once_whatever_form_it_has(grou
 
     assert submit("first.py", BETTER).returncode == 0
     for name, text in {"again.py": f"{BETTER}\n# a word\n", "again.patch": patch(unigram(), BETTER)}.items():
-        told = f"{tmp_path / name} waits already (sharper); change something first, or follow that one with: "
-        assert refused(submit(name, text)) == f"{told}nightshift try --wait t0001"
+        sentence = f"{tmp_path / name} waits already (sharper); change something first, or follow that one with: "
+        assert refused(submit(name, text)) == f"{sentence}nightshift try --wait t0001"
     (grounds.root / "experiments" / "queue" / "0001.patch").unlink()
     assert submit("again.patch", patch(unigram(), BETTER)).returncode == 0

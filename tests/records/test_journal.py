@@ -76,7 +76,7 @@ def test_a_void_attempt_is_undecided_and_keeps_what_was_scored(journal):
     assert (attempt.decision, attempt.settled, attempt.dry_run) == (None, False, None)
     assert [run.ending for run in attempt.runs] == [Ending.FINISHED, Ending.LOST, Ending.BROKEN]
     assert [run.seed for run in attempt.done_runs] == [7]
-    assert [one.decision.kind for one in attempt.decisions] == [Kind.CRASHED, Kind.VOID]
+    assert [entry.decision.kind for entry in attempt.decisions] == [Kind.CRASHED, Kind.VOID]
 
 
 def test_decisions_are_appended_with_their_times_and_the_last_one_holds(journal, path):

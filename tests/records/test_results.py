@@ -130,8 +130,8 @@ def test_a_link_that_came_with_a_clone_leads_no_row_to_another_file(grounds, tmp
     link.symlink_to(users)
     grounds.git("add", "-f", "results.tsv")
     for words in (("results",), ("run", "--tag", "t", "--sandbox", "off")):
-        told = refused(grounds.nightshift(*words))
-        assert told.endswith(
+        refusal = refused(grounds.nightshift(*words))
+        assert refusal.endswith(
             "results.tsv as a link, so somebody else may have chosen what it would overwrite; "
             "remove the link with: git rm results.tsv"
         )

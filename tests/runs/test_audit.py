@@ -44,10 +44,10 @@ def logits_with_losses(losses: np.ndarray, targets: np.ndarray) -> np.ndarray:
 
 
 def test_an_honest_model_passes(rng):
-    found = an_audit(rng, np.zeros((ROWS, LENGTH)))
-    assert found.passed
-    assert (found.positions, found.wrong) == (audit.POSITIONS, 0)
-    assert found.worst_nats < 1e-4
+    verdict = an_audit(rng, np.zeros((ROWS, LENGTH)))
+    assert verdict.passed
+    assert (verdict.positions, verdict.wrong) == (audit.POSITIONS, 0)
+    assert verdict.worst_nats < 1e-4
 
 
 @pytest.mark.parametrize(
@@ -61,9 +61,9 @@ def test_lies_are_found_whether_they_are_many_or_few(rng, share, nats):
 
 
 def test_a_constant_lie_below_the_tolerance_is_found_by_its_mean(rng):
-    found = an_audit(rng, np.full((ROWS, LENGTH), audit.TOLERANCE_NATS / 2))
-    assert found.wrong < audit.POSITIONS
-    assert found.failure is not None
+    verdict = an_audit(rng, np.full((ROWS, LENGTH), audit.TOLERANCE_NATS / 2))
+    assert verdict.wrong < audit.POSITIONS
+    assert verdict.failure is not None
 
 
 @pytest.mark.parametrize("answer", [np.nan, np.inf, -np.inf])
@@ -73,9 +73,9 @@ def test_answers_that_are_no_numbers_fail(rng, answer):
     logits = logits_with_losses(*(of.ravel()[sample.places] for of in (committed, targets)))
     assert compare([sample], [logits], committed, targets, 0.1).passed
     logits[3, targets.ravel()[sample.places[3]]] = answer
-    found = compare([sample], [logits], committed, targets, 0.1)
-    assert not found.passed
-    assert np.isfinite([found.worst_nats, found.mean_nats]).all()  # they go into a table
+    verdict = compare([sample], [logits], committed, targets, 0.1)
+    assert not verdict.passed
+    assert np.isfinite([verdict.worst_nats, verdict.mean_nats]).all()  # they go into a table
 
 
 def test_rows_are_true_up_to_their_position_and_not_true_right_after_it(rng):

@@ -43,9 +43,9 @@ HIDDEN = PROMISED + "#\\nprint('a program of its own')\n"
 @pytest.mark.parametrize("lines", ["# -*- coding: {} -*-\n", "#!/usr/bin/python\n# vim: set fileencoding={} :\n"])
 @pytest.mark.parametrize("encoding", ["unicode_escape", "latin-1", "utf-7", "rot13", "ascii"])
 def test_a_cookie_that_has_python_read_another_text_is_named(lines, encoding):
-    found = complaint(lines.format(encoding) + HIDDEN)
-    assert found.startswith("train.py cannot be read as a UTF-8 text file: ")
-    assert encoding.replace("latin-1", "iso-8859-1") in found
+    result = complaint(lines.format(encoding) + HIDDEN)
+    assert result.startswith("train.py cannot be read as a UTF-8 text file: ")
+    assert encoding.replace("latin-1", "iso-8859-1") in result
 
 
 @pytest.mark.parametrize("source", ["# a\r# coding: utf-7\n", "\r# coding: utf-7\n", "x = 1\rx = 2\n", "\r\r\n"])
@@ -94,10 +94,10 @@ def package(tmp_path: Path) -> Path:
 
 
 def test_a_package_is_taken_whole_with_what_it_imports(package):
-    found = set(fixed_files(package.parent, "from models.blocks import attention"))
+    result = set(fixed_files(package.parent, "from models.blocks import attention"))
     inits = {"models/__init__.py", "models/blocks/__init__.py", "models/blocks/attention/__init__.py"}
     beside = {"prepare.py", "helper.py", "late.py"}
-    assert found == {*beside, *inits, "models/blocks/attention/table.bin"}
+    assert result == {*beside, *inits, "models/blocks/attention/table.bin"}
 
 
 @pytest.mark.parametrize("name", ["weights", "weights.bin"])

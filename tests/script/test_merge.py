@@ -124,15 +124,15 @@ KEPT = night(START, SHARPER, SHARPER.replace("time.sleep(0.02)", "time.sleep(0.0
 
 
 def basis(script: str, history: list[Attempt], committed: str = START) -> tuple[int | None, list[int]]:
-    found = basis_of(script, history, committed)
-    return found.number, [attempt.number for attempt in found.missing]
+    result = basis_of(script, history, committed)
+    return result.number, [attempt.number for attempt in result.missing]
 
 
 def test_a_script_is_made_from_the_nearest_kept_one_and_lacks_what_was_kept_after_it():
     for at, attempt in enumerate(KEPT):
         edited = attempt.proposal.script.replace("JITTER = 0.0", "JITTER = 0.1")
         assert edited != attempt.proposal.script
-        assert basis(edited, KEPT) == (at, [one.number for one in KEPT[at + 1 :]])
+        assert basis(edited, KEPT) == (at, [attempt.number for attempt in KEPT[at + 1 :]])
         assert basis(edited.replace("\n\n", "\n# a comment\n\n"), KEPT)[0] == at
 
 

@@ -19,28 +19,28 @@ def beside(a=FIRST, b=BETTER, sigma_bpb=0.01, **other):
 
 
 def test_the_noise_of_the_night_gives_the_interval():
-    found, half = beside(), 1.96 * 0.01 * (1 / 3 + 1 / 3) ** 0.5
-    assert (found.gain.mean_bpb, found.gain.low_bpb) == pytest.approx((0.1, 0.1 - half), abs=1e-5)
+    comparison, half = beside(), 1.96 * 0.01 * (1 / 3 + 1 / 3) ** 0.5
+    assert (comparison.gain.mean_bpb, comparison.gain.low_bpb) == pytest.approx((0.1, 0.1 - half), abs=1e-5)
     back = beside(BETTER, FIRST)
-    assert (found.winner, back.winner) == ("b", "a")
-    for answer in (found, back):
+    assert (comparison.winner, back.winner) == ("b", "a")
+    for answer in (comparison, back):
         assert answer.sentence.startswith("#1 of t is better than #0 of t: it gains +0.100000 [+0.08")
         assert answer.sentence.endswith("; a night chooses by such scores, which flatters what it kept")
 
 
 def test_a_single_run_may_leave_it_open():
-    found = beside(FIRST, ONE_RUN)
+    comparison = beside(FIRST, ONE_RUN)
     half = 1.96 * 0.01 * (1 + 1 / 3) ** 0.5
-    assert (found.winner, found.gain.high_bpb) == (None, pytest.approx(0.015 + half, abs=1e-5))
-    assert found.sentence.startswith("no difference is certain: #2 of t gains +0.015000 [-0.007632, ")
+    assert (comparison.winner, comparison.gain.high_bpb) == (None, pytest.approx(0.015 + half, abs=1e-5))
+    assert comparison.sentence.startswith("no difference is certain: #2 of t gains +0.015000 [-0.007632, ")
 
 
 def test_runs_at_the_same_dawn_come_before_those_that_the_night_chose_by():
     runs = [a_run(1000 + seed, 1.15 + seed / 1000, dawn=1) for seed in range(3)]
     first = an_attempt(*FIRST.runs, *(replace(run, score=Score(run.val_bpb + 0.05, 5.0)) for run in runs), number=0)
-    found = beside(first, an_attempt(*BETTER.runs, *runs, number=1))
-    assert found.gain.mean_bpb == pytest.approx(0.05)
-    assert found.sentence.endswith("by runs at dawn, with seeds that no choice has seen")
+    comparison = beside(first, an_attempt(*BETTER.runs, *runs, number=1))
+    assert comparison.gain.mean_bpb == pytest.approx(0.05)
+    assert comparison.sentence.endswith("by runs at dawn, with seeds that no choice has seen")
 
 
 CRASHED = an_attempt(number=1, kind=Kind.CRASHED, words="exit code 1: no")
@@ -58,16 +58,16 @@ CHEAT = an_attempt(*BETTER.runs, number=1, kind=Kind.FAILED_AUDIT, words="audit:
     ],
 )
 def test_what_does_not_compare_is_not_compared(attempt, facts, winner, words):
-    found = beside(FIRST, attempt, tag="u", **facts)
-    assert found.winner == winner
-    assert words in found.sentence
+    comparison = beside(FIRST, attempt, tag="u", **facts)
+    assert comparison.winner == winner
+    assert words in comparison.sentence
 
 
 def test_what_differs_is_named_with_both_values():
     record = night(FIRST, BETTER)
     a, b = Side(record, FIRST, {"DEPTH": 4, "LR": 0.1}), Side(record, BETTER, {"LR": 0.2, "DEPTH": 4, "NEW": 1})
-    found = compared(a, b)
-    assert found.dials == {"LR": (0.1, 0.2), "NEW": (None, 1)}
-    shown = rows(a, b, found.dials)
+    comparison = compared(a, b)
+    assert comparison.dials == {"LR": (0.1, 0.2), "NEW": (None, 1)}
+    shown = rows(a, b, comparison.dials)
     assert shown[-2:] == [("LR", "0.1", "0.2"), ("NEW", "none", "1")]
     assert not {"device", "source", "protocol"} & {name for name, *_ in shown}  # they are alike

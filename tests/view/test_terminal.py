@@ -42,16 +42,16 @@ def test_a_narrow_terminal_gets_fewer_columns(tmp_path, width):
 def test_an_attempt_is_told_in_full_and_a_terminal_gets_it_folded_between_words_and_paths_that_can_be_copied():
     proposal = dataclasses.replace(JUDGED.proposal, hypothesis="It overshoots late in training. " * 9 + "x" * 99)
     revoked = Entry(2, "2026-01-02T03:04:05.678Z", Decision(Kind.REVOKED, "revoked: luck"))
-    told = dataclasses.replace(JUDGED, proposal=proposal, decisions=(revoked, Entry(5, "", JUDGED.decision)))
+    shown = dataclasses.replace(JUDGED, proposal=proposal, decisions=(revoked, Entry(5, "", JUDGED.decision)))
     merge = dataclasses.replace(HISTORY[2], proposal=dataclasses.replace(HISTORY[2].proposal, merges=1))
-    record = Record(NIGHT, (HISTORY[0], told, merge))
-    piped = plain(attempt_lines(record, told, FOLDER))
+    record = Record(NIGHT, (HISTORY[0], shown, merge))
+    piped = plain(attempt_lines(record, shown, FOLDER))
     gain = "gain        +0.240000 over its parent"
     before = "before      2026-01-02 03:04:05 UTC revoked: revoked: luck"
     for line in (f"folder      {FOLDER}", f"decision    keep: {REASON}", before, gain, "sure        <1%"):
         assert line in piped
     assert "merged as   #2" in piped
-    lines = plain(attempt_lines(record, told, FOLDER, 60))
+    lines = plain(attempt_lines(record, shown, FOLDER, 60))
     assert f"folder      {FOLDER}" in lines
     assert all(cell_len(line) <= 60 for line in lines if "long" not in line and "xxx" not in line)
     at = next(number for number, line in enumerate(lines) if line.startswith("hypothesis"))
@@ -82,9 +82,9 @@ def test_a_verdict_names_score_gain_and_decision_and_where_these_do_not_say_enou
 def test_a_run_names_its_worker_and_one_that_goes_on_is_not_called_lost():
     done = dataclasses.replace(HISTORY[3].runs[0], worker="gpu 0")
     going_on = dataclasses.replace(done, seed=1, worker="gpu 1", ending=Ending.RUNNING)
-    told = dataclasses.replace(HISTORY[3], runs=(done, going_on))
+    shown = dataclasses.replace(HISTORY[3], runs=(done, going_on))
     for running, word in ((True, "going on"), (False, "lost")):
-        lines = plain(attempt_lines(Record(NIGHT, HISTORY), told, FOLDER, running=running))
+        lines = plain(attempt_lines(Record(NIGHT, HISTORY), shown, FOLDER, running=running))
         assert [line for line in lines if line.startswith("run with")] == [
             "run with seed 0 on gpu 0: finished, 31.5 s, val_bpb 1.750000",
             f"run with seed 1 on gpu 1: {word}",

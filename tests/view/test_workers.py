@@ -20,12 +20,12 @@ def test_status_has_a_line_for_each_worker_that_is_busy_in_the_order_of_their_nu
     grounds = Grounds(place.repo.root)
     with only_night(place.repo.common_dir) as tell:
         tell("t", place.folder("t"))
-        told = grounds.nightshift("status").stdout
+        output = grounds.nightshift("status").stdout
         answer = json.loads(grounds.nightshift("status", "--json").stdout)
         assert grounds.nightshift("stop").stdout == "night t ends after what it runs now\n"
         assert ", ends after what runs now; it began" in grounds.nightshift("status").stdout
     workers = "gpu 2: training, seed 0: #2 DEPTH 4 → 2\n  gpu 10: auditing, seed 0: #1 DEPTH 4 → 1"
-    assert f"\nworkers: 2 of 2 busy now\n  {workers}\n" in told
+    assert f"\nworkers: 2 of 2 busy now\n  {workers}\n" in output
     assert faults("status", answer) == []
     assert [worker["work"]["doing"] for worker in answer["crew"]["workers"]] == ["training", "auditing"]
     assert "\nunfinished, goes on when the night does: #1 DEPTH 4 → 1\n" in grounds.nightshift("status").stdout

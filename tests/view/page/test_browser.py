@@ -12,7 +12,7 @@ from agent.view.page.page import Extras, page
 
 pytestmark = pytest.mark.slow
 NIGHT = long_night(60, titles=HOSTILE)
-KEPT = [one for one in NIGHT.attempts[1:] if one.status == "keep"]
+KEPT = [attempt for attempt in NIGHT.attempts[1:] if attempt.status == "keep"]
 NUMBER = KEPT[0].number
 EDIT = "@@ -1,2 +1,2 @@\n-A = 1\n+A = '<b>2</b>'\n B = 3"
 EXTRAS = Extras({NUMBER: EDIT}, {NUMBER: [(at / 20, 6 - at / 10) for at in range(1, 21)]})
@@ -76,7 +76,7 @@ def test_the_rows_are_shown_sorted_and_filtered(opened):
     opened.page.get_by_role("button", name="#").click()
     opened.page.get_by_text(f"kept {len(KEPT)}").click()
     opened.page.get_by_label("Source", exact=True).select_option("search")
-    assert opened.numbers == [one.number for one in KEPT if one.source == "search"]
+    assert opened.numbers == [attempt.number for attempt in KEPT if attempt.source == "search"]
     opened.page.get_by_text("all 60").click()
     opened.page.get_by_label("Source", exact=True).select_option("")
     opened.page.get_by_label("Search", exact=True).fill("EMOJI  🌙")

@@ -14,12 +14,12 @@ PAGE = (PROJECT / "docs" / "example-report.html").read_text()
 
 def test_every_attempt_of_the_record_is_a_row_with_its_own_numbers():
     rows = dict(re.findall(r'id="attempt-(\d+)"><summary>(.*?)</summary>', PAGE))
-    assert list(rows) == [str(one.number) for one in RECORD.attempts]
-    for one in RECORD.attempts:
+    assert list(rows) == [str(attempt.number) for attempt in RECORD.attempts]
+    for attempt in RECORD.attempts:
         number, title, kind, score, _, _, seeds, source = filter(
-            None, re.split(r"(?:</?span[^>]*>)+", rows[str(one.number)])
+            None, re.split(r"(?:</?span[^>]*>)+", rows[str(attempt.number)])
         )
-        told = [number, html.unescape(title), kind, score, seeds, source]
-        mean_bpb = statistics.fmean(one.scores_bpb)
-        seeds_of = str(len(one.scores_bpb))
-        assert told == [str(one.number), one.title, one.kind, f"{mean_bpb:.4f}", seeds_of, one.source]
+        cells = [number, html.unescape(title), kind, score, seeds, source]
+        mean_bpb = statistics.fmean(attempt.scores_bpb)
+        seeds_of = str(len(attempt.scores_bpb))
+        assert cells == [str(attempt.number), attempt.title, attempt.kind, f"{mean_bpb:.4f}", seeds_of, attempt.source]

@@ -50,8 +50,8 @@ class Elements(HTMLParser):
 
 def part(record: Record, begin: str, end: str) -> str:
     """What stands between two parts of a page, as text with single blanks."""
-    found = page(record).partition(begin)[2].partition(end)[0]
-    return unescape(" ".join(re.sub("<[^>]*>", "", found).split()))
+    part = page(record).partition(begin)[2].partition(end)[0]
+    return unescape(" ".join(re.sub("<[^>]*>", "", part).split()))
 
 
 def said(record: Record) -> str:
@@ -72,9 +72,9 @@ def test_titles_are_text_and_nothing_is_fetched_whatever_they_contain(elements):
         assert not [name for name in attributes if name.startswith("on")]
         for name in ("src", "href", "xlink:href", "action"):
             assert (attributes.get(name) or "#").startswith(("#", "data:")), (tag, attributes)
-    told = [text for text in elements.texts_of("span", "title") if text][1 : len(HOSTILE) + 1]
-    assert [title[:1000] for title in told] == [title.encode(errors="replace").decode()[:1000] for title in HOSTILE]
-    assert max(map(len, told)) == 2000  # of ten thousand
+    titles = [text for text in elements.texts_of("span", "title") if text][1 : len(HOSTILE) + 1]
+    assert [title[:1000] for title in titles] == [title.encode(errors="replace").decode()[:1000] for title in HOSTILE]
+    assert max(map(len, titles)) == 2000  # of ten thousand
     assert [text.strip() for text in elements.texts_of("ins")] == ["+A = '</script>'"]
 
 
@@ -90,7 +90,7 @@ def test_the_policy_allows_this_style_and_this_script_alone(elements):
 
 
 def test_the_head_says_what_was_tried_what_helped_and_how_sure_that_is():
-    text, kept = page(NIGHT), sum(one.status == "keep" for one in NIGHT.attempts[1:])
+    text, kept = page(NIGHT), sum(attempt.status == "keep" for attempt in NIGHT.attempts[1:])
     assert part(NIGHT, '<h1 class="claim">', "</h1>") == (
         f"30 ideas tried, {kept} kept: val_bpb went down from {FIRST.val_bpb:.4f} to {BEST.val_bpb:.4f}."
     )
@@ -134,14 +134,14 @@ def test_the_page_stays_small():
     made = long_night(300)
     edit = "\n".join(f"{'+-'[at % 2]} a line of some script that was changed, the {at}th of it" for at in range(12))
     curve = [(at / 30, 5 - at / 20) for at in range(30)]
-    numbers = [one.number for one in telling(made)]
+    numbers = [attempt.number for attempt in telling(made)]
     assert len(page(made, Extras(dict.fromkeys(numbers, edit), dict.fromkeys(numbers, curve))).encode()) < 1e6
 
 
 def test_of_a_long_night_the_edits_of_all_that_was_kept_and_of_the_newest_are_shown_and_cut_where_they_are_long():
     made = long_night(400)
-    kept = {one.number for one in made.attempts if one.was_kept}
-    assert {one.number for one in telling(made)} == kept | set(range(300, 400))
+    kept = {attempt.number for attempt in made.attempts if attempt.was_kept}
+    assert {attempt.number for attempt in telling(made)} == kept | set(range(300, 400))
     before = [f"line {number}" for number in range(1000)]
     assert diff(before, [*before[:500], "another", *before[501:]]).split("\n")[0] == "@@ -498,7 +498,7 @@"
     assert diff(before, [f"new {number}" for number in range(1000)]).split("\n")[-1] == "… 1701 more lines"

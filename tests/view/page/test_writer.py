@@ -71,9 +71,9 @@ def test_a_page_that_cannot_be_written_is_told_of_once(night, monkeypatch):
 @pytest.mark.slow
 def test_a_night_writes_its_page_unless_it_is_told_not_to(tmp_path, own_cache):
     grounds = Grounds(make_repository(tmp_path / "user", unigram()))
-    told = ("--proposer", "search", "--judge", "greedy", "--sandbox", "off", "--budget-s", "5", "--experiments", "1")
+    options = ("--proposer", "search", "--judge", "greedy", "--sandbox", "off", "--budget-s", "5", "--experiments", "1")
     for tag, words, is_there in (("t", (), True), ("u", ("--no-report",), False)):
-        done = grounds.nightshift_process("run", "--tag", tag, *told, *words)
+        done = grounds.nightshift_process("run", "--tag", tag, *options, *words)
         assert done.returncode == 0, done.stderr
         page = grounds.folder(tag) / "report.html"
         assert (page.exists(), f"report: {page}" in done.stdout.splitlines()) == (is_there, is_there)
