@@ -414,7 +414,7 @@ class Observer(Quiet):
 
     witness: Witness
     scripts: Sequence[Script]
-    told: Told
+    tell: Told
     trials: list[Trial] = field(default_factory=list)
     began_s: float = 0.0
 
@@ -437,13 +437,13 @@ class Observer(Quiet):
         script, how = self.scripts[attempt.number - 1], attempt.decision.kind if attempt.decision else "undecided"
         trial = Trial(script, attempt.status, how, reason, effects, seconds, attempt.val_bpb)
         self.trials.append(trial)
-        self.told(trial)
+        self.tell(trial)
 
 
-def try_all(here: World, scripts: Sequence[Script], box: Box, told: Told) -> list[Trial]:
+def try_all(here: World, scripts: Sequence[Script], box: Box, tell: Told) -> list[Trial]:
     """One night, honest scripts first: these are kept, and a cheat is an edit of the last of them."""
     scripts = sorted(scripts, key=lambda script: script.folder != "honest")
-    observer = Observer(Witness(here), scripts, told)
+    observer = Observer(Witness(here), scripts, tell)
     with ExitStack() as undo:
         for change in (
             mock.patch.object(night, "CRASHES_IN_A_ROW", len(scripts) + 1),  # most of these crash

@@ -76,10 +76,10 @@ def attempt(
     """An attempt of these runs; without them, of as many equal ones as it has seeds."""
     decision = None if kind is None else Decision(kind, words, gain_bpb, sure)
     decided = () if decision is None else (Entry(10 * number, STARTED, decision),)
-    told = Summary(peak_vram_mb=512.0 + number % 3, total_tokens_M=300.0 + number % 5 * 30)
+    summary = Summary(peak_vram_mb=512.0 + number % 3, total_tokens_M=300.0 + number % 5 * 30)
     ending = Ending.CRASHED if kind is Kind.CRASHED else Ending.FINISHED
     equal = [
-        Run(seed, ending, 0, 300.0, told, "", Score(val_bpb, 5.0), weights=Weights((1 + number % 7) * 10**6, 0))
+        Run(seed, ending, 0, 300.0, summary, "", Score(val_bpb, 5.0), weights=Weights((1 + number % 7) * 10**6, 0))
         for seed in range(seeds)
     ]
     proposal = Proposal("", title, "It might help.", source, without=without, merges=merges)

@@ -95,11 +95,11 @@ def main() -> int:
     here = losses(dtype), losses(mx.float32)
     train_mlx.DTYPE = dtype
     fits = {depth: batches_that_fit(depth, json.loads(sys.argv[1])) for depth in (6, 12)} if sys.argv[1:] else {}
-    told = {
+    report = {
         "preset": preset, "errors": errors, "losses": here[0], "losses_float32": here[1], "fits": fits,
         "peak_mb": peak_and_estimate(512), "outgrown_gb": outgrown_gb(),
     }  # fmt: skip
-    print(json.dumps(told))
+    print(json.dumps(report))
     return 0
 
 

@@ -46,46 +46,46 @@ def with_preset(preset: str, *command: object, **more: str) -> subprocess.Comple
 
 
 @pytest.fixture(scope="module")
-def told() -> dict:
+def report() -> dict:
     """What the branch of a Mac has computed; not compiled, which takes a C++ compiler most of a minute."""
     process = with_preset("metal", BRANCH, json.dumps([mac.limit_gb for mac in MACS]), MLX_DISABLE_COMPILE="1")
     assert process.returncode == 0, process.stderr
     return json.loads(process.stdout)
 
 
-def test_the_preset_takes_a_macs_dials_and_no_kernel_of_ours(told):
-    assert told["preset"] == {
+def test_the_preset_takes_a_macs_dials_and_no_kernel_of_ours(report):
+    assert report["preset"] == {
         "dtype": "mlx.core.bfloat16", "compile": True, "batch_rows": 16, "depth": 6, "kernels": False,
     }  # fmt: skip
 
 
-def test_every_public_operation_agrees_with_float32(told):
-    errors = told["errors"]
+def test_every_public_operation_agrees_with_float32(report):
+    errors = report["errors"]
     assert {name for name in errors if name not in OPTIMIZER and not 0 < errors[name] < BFLOAT16} == set()
     assert {name for name in OPTIMIZER if not 0 < errors[name] < FLOAT32} == set()
 
 
-def test_the_step_of_the_preset_learns_as_in_float32(told):
-    rounded, exact = told["losses"], told["losses_float32"]
+def test_the_step_of_the_preset_learns_as_in_float32(report):
+    rounded, exact = report["losses"], report["losses_float32"]
     assert rounded != exact
     assert rounded[-1] < rounded[0] - 1
     assert max(abs(one - other) for one, other in zip(rounded, exact, strict=True)) < LOSS_NATS
 
 
-def test_the_batch_is_cut_to_the_memory_of_a_mac_as_computed_by_hand(told):
+def test_the_batch_is_cut_to_the_memory_of_a_mac_as_computed_by_hand(report):
     assert [round(0.9 * mac.working_set_gb, 2) for mac in MACS] == pytest.approx(
         [mac.limit_gb for mac in MACS], abs=0.01
     )
-    assert [tuple(fit) for fit in told["fits"]["6"]] == [mac.shipped for mac in MACS]
-    for mac, fit in zip(MACS, told["fits"]["12"], strict=True):
+    assert [tuple(fit) for fit in report["fits"]["6"]] == [mac.shipped for mac in MACS]
+    for mac, fit in zip(MACS, report["fits"]["12"], strict=True):
         assert fit.startswith(mac.deeper) if isinstance(mac.deeper, str) else tuple(fit) == mac.deeper
-    assert told["fits"]["12"][0].endswith("lower BATCH_ROWS (raise MICRO_STEPS), DEPTH or ASPECT_RATIO")
+    assert report["fits"]["12"][0].endswith("lower BATCH_ROWS (raise MICRO_STEPS), DEPTH or ASPECT_RATIO")
 
 
-def test_the_estimate_is_above_what_attention_scores_fill_and_not_far_above(told):
-    peak_mb, estimated_mb = told["peak_mb"]
+def test_the_estimate_is_above_what_attention_scores_fill_and_not_far_above(report):
+    peak_mb, estimated_mb = report["peak_mb"]
     assert peak_mb < estimated_mb < 2 * peak_mb
-    little, enough = told["outgrown_gb"]  # a peak that is half above the estimate is told
+    little, enough = report["outgrown_gb"]  # a peak that is half above the estimate is told
     assert 0.4 <= little < 0.6
     assert enough is None
 

@@ -38,7 +38,7 @@ def night(tmp_path_factory: pytest.TempPathFactory, trained_night: Path) -> Grou
     return night
 
 
-def told(night: Grounds, *words: str) -> dict[str, Any]:
+def answer_of(night: Grounds, *words: str) -> dict[str, Any]:
     done = night.nightshift(*words, "--json")
     facts = json.loads(done.stdout)
     assert isinstance(facts, dict)
@@ -60,7 +60,7 @@ def test_an_answer_has_the_keys_and_types_of_the_page(night, words):
     command, *rest = words.split()
     options = [word for word in rest if word in ("--log", "--diff", "--script", "--facts")]
     section = " ".join([command, *(["A B"] if rest[:2] == ["0", "1"] else []), *options])
-    assert faults(section, told(night, command, *rest)) == []
+    assert faults(section, answer_of(night, command, *rest)) == []
 
 
 def test_the_page_is_written_from_the_records():
@@ -88,7 +88,7 @@ def _sections_in(kind: str) -> set[str]:
 
 
 def test_rows_have_numbers_for_numbers_and_null_for_empty_cells(night):
-    rows = told(night, "results")["rows"]
+    rows = answer_of(night, "results")["rows"]
     assert isinstance(rows, list)
     first, _, _, crash = rows
     assert (first["attempt"], first["seeds"], first["gain_bpb"]) == (0, 1, None)
@@ -97,21 +97,21 @@ def test_rows_have_numbers_for_numbers_and_null_for_empty_cells(night):
 
 
 def test_an_attempt_shows_its_gain_its_weights_and_the_traceback_of_a_crash(night):
-    facts, history = told(night, "show", "3"), night.attempts("t")
+    facts, history = answer_of(night, "show", "3"), night.attempts("t")
     assert "ValueError: no such width" in str(facts["traceback"])
     log = night.folder("t") / "runs" / "0003" / "seed0" / "log.txt"
     assert facts["log"] == str(log)
     assert facts["weights"] is None
-    best = told(night, "show")
+    best = answer_of(night, "show")
     assert (best["attempt"]["number"], best["is_incumbent"], best["dawn"]["champion"]) == (2, True, 2)
     assert best["gain"]["mean_bpb"] == pytest.approx(history[0].val_bpb - history[2].val_bpb)
 
 
 def test_an_edit_names_its_dials_and_a_script_is_whole(night):
-    facts = told(night, "show", "best", "--diff")
+    facts = answer_of(night, "show", "best", "--diff")
     assert facts["dials"] == {"SHARPNESS": [0.7, 0.9]}
     assert "\n+SHARPNESS = 0.9" in str(facts["diff"])
-    assert told(night, "show", "0", "--diff")["dials"] == {}
+    assert answer_of(night, "show", "0", "--diff")["dials"] == {}
     assert night.nightshift("show", "--script").stdout == BETTER
 
 

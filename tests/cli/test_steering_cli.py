@@ -22,7 +22,7 @@ printf 'as told\n\nA note said so.\n' > IDEA.md
 class Night:
     grounds: Grounds
     queued: str  # what try --queue said
-    told: str  # what note said
+    noted: str  # what note said
     said: str  # by the last run
     attempts: tuple[Attempt, ...]
 
@@ -45,10 +45,10 @@ def mixed(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Iterator
         words = ("--edit", str(folder / "sharper.py"), "-m", "sharper\nThe counts are large.")
         queued = grounds.nightshift("try", "--queue", *words).stdout
         run(1, "--budget-s", "0.05", "--proposer", "queue")
-        told = grounds.nightshift("note", *NOTE.split()).stdout
+        noted = grounds.nightshift("note", *NOTE.split()).stdout
         agent = f"sh {shlex.quote(str(folder / 'agent.sh'))}"
         said = run(2, "--proposer", "command", "--command", agent)
-        yield Night(grounds, queued, told, said, grounds.attempts("t"))
+        yield Night(grounds, queued, noted, said, grounds.attempts("t"))
 
 
 def test_an_edit_in_the_queue_starts_nothing_and_is_tried_by_the_next_night(mixed):
@@ -60,7 +60,7 @@ def test_an_edit_in_the_queue_starts_nothing_and_is_tried_by_the_next_night(mixe
 
 
 def test_an_agent_reads_the_note(mixed):
-    assert mixed.told.startswith("noted; a model or an agent of night t reads it before its next proposal")
+    assert mixed.noted.startswith("noted; a model or an agent of night t reads it before its next proposal")
     assert mixed.attempts[2].proposal.title == "as told"
     assert mixed.attempts[2].proposal.script.endswith(f'TOLD = "- {NOTE}"\n')
 

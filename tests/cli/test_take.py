@@ -47,7 +47,7 @@ def script(grounds: Grounds) -> Path:
     return grounds.root / "train_mlx.py"
 
 
-def told(grounds: Grounds, *words: str) -> dict[str, object]:
+def taken(grounds: Grounds, *words: str) -> dict[str, object]:
     done = grounds.nightshift("take", *words, "--json")
     assert done.returncode == 0, done.stderr
     facts = json.loads(done.stdout)
@@ -72,7 +72,7 @@ def test_only_what_neither_head_nor_an_attempt_keeps_is_kept_aside(here, before)
     script(here).unlink()
     if before is not None:
         script(here).write_text(before)
-    facts = told(here)
+    facts = taken(here)
     assert (facts["tag"], facts["attempt"], facts["was_there"]) == ("t", 2, False)
     assert facts["ref"] == "refs/experiments/t/0002"
     assert facts["commit"] == here.git("rev-parse", "refs/experiments/t/0002")
@@ -82,9 +82,9 @@ def test_only_what_neither_head_nor_an_attempt_keeps_is_kept_aside(here, before)
 
 def test_several_of_them_are_kept_aside(here):
     script(here).write_text(MINE)
-    told(here, "1")
+    taken(here, "1")
     script(here).write_text(MINE + "\n")
-    facts = told(here, "2")
+    facts = taken(here, "2")
     first, second = (here.root / f"train_mlx.py.before-take{end}" for end in ("", "-2"))
     assert (first.read_text(), second.read_text()) == (MINE, MINE + "\n")
     assert facts["before_take"] == str(second)
@@ -121,27 +121,27 @@ def test_a_night_that_names_a_file_which_is_no_training_script_is_not_taken_from
 def test_a_script_of_another_name_is_taken_into_its_own_place(here):
     (here.root / "mine.py").write_text(unigram())
     name_script(here, "mine.py")
-    assert told(here, "2")["script"] == str(here.root / "mine.py")
+    assert taken(here, "2")["script"] == str(here.root / "mine.py")
     assert (here.root / "mine.py").read_text() == BEST
 
 
 def test_a_script_is_taken_from_a_folder_below(here):
     below = Grounds(here.root / "notes")
     below.root.mkdir()
-    assert told(below)["script"] == str(script(here))
+    assert taken(below)["script"] == str(script(here))
 
 
 def test_a_night_of_which_only_refs_are_here_is_taken_from_in_a_linked_worktree_and_after_a_fetch(here, tmp_path):
     here.git("worktree", "add", "-q", "--detach", str(tmp_path / "linked"))
     linked = Grounds(tmp_path / "linked")
-    assert told(linked)["ref"] == "refs/experiments/t/0002"
+    assert taken(linked)["ref"] == "refs/experiments/t/0002"
     assert (script(linked).read_text(), script(here).read_text()) == (BEST, unigram())
 
     git(tmp_path, "clone", "-q", "--no-local", "--single-branch", str(here.root), "clone")
     clone = Grounds(tmp_path / "clone")
     git(clone.root, "fetch", "-q", "origin", "refs/experiments/t/*:refs/experiments/t/*")
     assert "the best is not known here; there are: 0 to 2" in refused(clone.nightshift("take"))
-    assert told(clone, "2")["title"] == "an edit"  # the subject of its commit
+    assert taken(clone, "2")["title"] == "an edit"  # the subject of its commit
     assert script(clone).read_text() == BEST
     assert "night t has no attempt 9; there are: 0 to 2" in refused(clone.nightshift("take", "9"))
 

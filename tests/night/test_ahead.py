@@ -22,11 +22,11 @@ class Slow(Source):
 
     def __init__(self, events: list[str]) -> None:
         self.events, self.run_began, self.answered = events, threading.Event(), threading.Event()
-        self.told: list[Briefing] = []
+        self.briefings: list[Briefing] = []
 
     def ideas(self, briefing: Briefing) -> list[Proposal]:
         number = len(briefing.history)
-        self.told.append(briefing)
+        self.briefings.append(briefing)
         self.events.append(f"asked for {number}")
         if number == 2:
             assert self.run_began.wait(LATE_S)
@@ -69,6 +69,6 @@ def test_the_next_idea_is_made_while_the_current_one_trains(grounds):
         *("run of 0", "verdict on 0", "asked for 1", "idea 1"),
         *("run of 1", "asked for 2", "idea 2", "verdict on 1", "run of 2", "verdict on 2"),
     ]
-    in_flight = slow.told[1].history[1]
+    in_flight = slow.briefings[1].history[1]
     assert (in_flight.done_runs, in_flight.decision) == ((), None)
     assert len(listener.threads) == 1

@@ -57,7 +57,7 @@ HISTORY = (
 )
 
 
-def told(*more: Attempt, setting: Setting | None = SETTING, **facts: object) -> Briefing:
+def briefing_of(*more: Attempt, setting: Setting | None = SETTING, **facts: object) -> Briefing:
     """What a source of this night is told; the incumbent is attempt 2."""
     history = (*HISTORY, *more)
     whole = {

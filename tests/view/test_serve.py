@@ -62,9 +62,9 @@ def test_a_run_is_followed_and_its_attempt_arrives_when_it_is_decided(client: Cl
         end = night.train(number, 3, points(5.0, 4.0, 3.5), b"step 1\nstep 2 \x1b[2J\x00\xff\nstep <3>\n")
         log = "step 1\nstep 2 \\x1b[2J\\xff\nstep &lt;3&gt;"
         title = "a &lt;b&gt;new&lt;/b&gt; idea"
-        told = events.shows(f"Attempt {number}: training, seed 3", title, "20%", "loss 3.500", log)
-        assert "Because it may help." in told["panel"]
-        assert "experiments left · " in told["panel"]
+        event = events.shows(f"Attempt {number}: training, seed 3", title, "20%", "loss 3.500", log)
+        assert "Because it may help." in event["panel"]
+        assert "experiments left · " in event["panel"]
         end(1.3, Status.KEEP)
         assert events.shows("Asks for the next idea")["version"] > before["version"]
 
@@ -75,8 +75,8 @@ def test_several_workers_are_followed_and_the_log_of_each_can_be_read(client: Cl
         for at in (10, 9):
             number = night.begin(f"an idea of gpu {at}")
             ends.append(night.train(number, at, points(5.0, 4.0), f"log of gpu {at}\n".encode(), f"gpu {at}"))
-        told = events.shows("2 workers busy", "an idea of gpu 9", "an idea of gpu 10", "loss 4.000")
-        assert re.findall(r'class="worker">([^<]+)', told["panel"]) == ["gpu 9", "gpu 10"]
+        event = events.shows("2 workers busy", "an idea of gpu 9", "an idea of gpu 10", "loss 4.000")
+        assert re.findall(r'class="worker">([^<]+)', event["panel"]) == ["gpu 9", "gpu 10"]
         assert client.ask(f"/attempt/{number - 1}/log")[2] == "log of gpu 10"
         for end in ends:
             end(1.6, Status.DISCARD)
@@ -128,12 +128,12 @@ def test_the_page_follows_the_newest_night_and_says_when_a_journal_is_gone(tmp_p
         assert events.shows("Night one is not running")["tag"] == "one"
         with growing_night(place, "two") as other:
             other.add("baseline", 1.5, Status.KEEP)
-            events.until(lambda told: told["tag"] == "two")
+            events.until(lambda event: event["tag"] == "two")
             wait_until(lambda: 'data-tag="two"' in client.ask("/")[2])
-        with served(place, follow=lambda: Watched(place, "two")) as named, named.events() as told:
-            told.shows("Night two is not running")
+        with served(place, follow=lambda: Watched(place, "two")) as named, named.events() as stream:
+            stream.shows("Night two is not running")
             place.journal("two").unlink()
-            told.shows('role="alert"')
+            stream.shows('role="alert"')
             assert named.ask("/")[0] == 200
         events.shows("Night one is not running")
 

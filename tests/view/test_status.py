@@ -30,14 +30,14 @@ def place(tmp_path_factory):
     return place
 
 
-def told(place: Place, *words: str) -> str:
+def status_of(place: Place, *words: str) -> str:
     done = Grounds(place.repo.root).nightshift("status", *words)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def test_status_says_what_its_json_has_and_that_is_what_all_facts_say(place):
-    facts, shown = json.loads(told(place, "--json")), told(place)
+    facts, shown = json.loads(status_of(place, "--json")), status_of(place)
     assert facts["summary"] == plain(summary_of(read_night(place, "t")))
     assert (facts["running"], facts["left"], facts["tag"]) == (None, None, "t")
     now, best, dawn = facts["summary"], facts["summary"]["best"], facts["summary"]["dawn"]
@@ -60,9 +60,9 @@ def test_status_says_what_its_json_has_and_that_is_what_all_facts_say(place):
 def test_a_night_that_runs_says_what_is_left_of_its_limits(place):
     with only_night(Path(place.repo.root, ".git")) as tell:
         tell("t", place.folder("t"), hours=2.0, experiments=9)
-        facts, shown = json.loads(told(place, "--json")), told(place)
+        facts, shown = json.loads(status_of(place, "--json")), status_of(place)
         tell("t", place.folder("t"))
-        endless = json.loads(told(place, "--json"))
+        endless = json.loads(status_of(place, "--json"))
     assert facts["running"]["stopping"] is False
     assert datetime.fromisoformat(facts["running"]["since"]).tzinfo is not None  # as every time of an answer
     assert 7000 < facts["left"]["seconds"] <= 7200
