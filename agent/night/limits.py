@@ -86,7 +86,8 @@ class Limits:
         """Return how many experiments an hour are to be expected, and for how many there is time."""
         edits_s = [attempt.spent_s for attempt in history if attempt.is_edit]
         each_s = statistics.fmean(edits_s) if len(edits_s) >= FEW_IDEAS else pace.run_s
-        words = f"about {3600 * pace.workers / each_s:.1f} experiments an hour"
+        an_hour = f"{3600 * pace.workers / each_s:,.1f}".removesuffix(".0")
+        words = f"about {an_hour} experiments an hour"
         left_s = self.left(0).seconds
         if left_s is None:
             return words

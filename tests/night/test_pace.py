@@ -58,9 +58,9 @@ def test_a_night_has_as_many_experiments_as_it_was_given():
 
 def test_the_pace_says_how_many_experiments_there_is_time_for():
     pace = Pace(run_s=360.0, workers=2)
-    assert Limits().pace_words([BASELINE], pace) == "about 20.0 experiments an hour"
+    assert Limits().pace_words([BASELINE], pace) == "about 20 experiments an hour"
     assert began(8, ago_s=0, dawn_runs=40).pace_words([BASELINE], pace) == (
-        "about 20.0 experiments an hour, and time for about 120"
+        "about 20 experiments an hour, and time for about 120"
     )
 
 
