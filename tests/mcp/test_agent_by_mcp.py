@@ -44,7 +44,7 @@ def test_an_agent_that_follows_the_rules_ends_with_the_best_script_in_its_tree(g
     grounds.try_scripts("t", [], budget_s=BUDGET_S, allowance_s=ALLOWANCE_S)
     with agent_in(grounds.root) as agent:
         best = ScriptedAgent(grounds.root, Tools(agent)).work()
-        assert [row["attempt"] for row in agent.facts("history")["history"]] == [*range(6)]
+        assert [row["attempt"] for row in agent.facts("history")["history"]] == [*range(8)]
         assert agent.facts("show", part="script")["script"].strip() == best
     assert "SHARPNESS = 1.0" in best
     assert "SHARE = 1.0" in best
