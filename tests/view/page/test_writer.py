@@ -21,6 +21,11 @@ class Ended:
     place: Place
     said: list[str] = field(default_factory=list)
     is_hurried: bool = False
+    earlier: set[psutil.Process] = field(default_factory=lambda: set(psutil.Process().children()))  # of other tests
+
+    def writing(self) -> set[psutil.Process]:
+        """Return the processes that write its page."""
+        return set(psutil.Process().children()) - self.earlier
 
     def writer(self) -> PageWriter:
         return PageWriter(self.place, "t", self.said.append, lambda: self.is_hurried)
@@ -41,7 +46,7 @@ def test_at_the_end_the_page_is_written_and_its_path_is_said(night, is_hurried, 
     with night.writer():
         pass
     assert night.said == [f"report: {night.page}{later}"]
-    psutil.wait_procs(psutil.Process().children())
+    psutil.wait_procs(night.writing())
     assert "<h1" in night.page.read_text()
 
 
@@ -49,11 +54,11 @@ def test_at_the_end_the_page_is_written_and_its_path_is_said(night, is_hurried, 
 def test_attempts_that_settle_one_after_another_write_one_page_at_a_time(night, monkeypatch):
     pages = night.writer()
     pages.attempt_settled()  # the night has begun just now
-    assert not psutil.Process().children()
+    assert not night.writing()
     monkeypatch.setattr(writer, "LEAST_S", 0.0)
     for _ in range(20):
         pages.attempt_settled()
-        assert len(psutil.Process().children()) <= 1
+        assert len(night.writing()) <= 1
     wait_until(night.page.exists)
     assert night.said == []
 
