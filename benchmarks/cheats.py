@@ -30,7 +30,7 @@ from measure import Option
 
 import prepare
 from agent.runs.score import LOOK_ROW_STEP
-from agent.sandbox.box import Box, Mode, candidates, choose
+from agent.sandbox.box import Box, candidates, choose
 
 # one of each mechanism: what an audit may dislike, and what is kept before a cheat is judged; peeking, lying, notes,
 # processes, keys, network, disk, files, log, memory
@@ -127,7 +127,7 @@ def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
 def boxes_of(name: str) -> dict[str, Box]:
     """Return sandboxes by their names in LISTED."""
     if name == "off":
-        return {name: choose(Mode.OFF)}
+        return {name: choose("off")}
     boxes = {type(box).__name__.lower(): box for box in candidates() if not isinstance(box, str)}
     return {own: box for own, box in boxes.items() if name in ("all", own)}
 

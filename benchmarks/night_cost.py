@@ -31,8 +31,8 @@ from agent.records.place import Place
 from agent.runs.runner import Runner
 from agent.runs.score import FIRST_LIMIT_S, audit, score
 from agent.runs.train import FIRST_ALLOWANCE_S, train
-from agent.sandbox.box import Mode, Open, choose
-from agent.sandbox.watch import limits_of_machine
+from agent.sandbox.box import Open, choose
+from agent.sandbox.keeper import limits_of_machine
 from agent.text import counted
 
 EXPERIMENT_S = 300.0
@@ -70,7 +70,7 @@ def sample(runner: Runner, number: int, script: str) -> Sample:
 
 
 def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
-    box = choose(Mode.REQUIRE if args.require else Mode.AUTO)
+    box = choose("require" if args.require else "auto")
     place = Place.of(make_repository(folder / "user", measure.SCRIPT.read_text()) / measure.SCRIPT.name)
     night, script = open_night(Request(place, "cost", args.train_s)), place.script_path.read_text()
     runners = {

@@ -39,7 +39,7 @@ from agent.night import plan
 from agent.proposers.source import Briefing, Source
 from agent.runs import execute
 from agent.sandbox.box import Box
-from agent.sandbox.watch import GB, ResourceLimits
+from agent.sandbox.keeper import GB, ResourceLimits
 
 TAG = "t"
 CHAMPION = "experiments/nights/earlier/runs/0003/seed0/out/model.safetensors"

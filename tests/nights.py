@@ -33,8 +33,8 @@ from agent.records.place import Place
 from agent.runs.fixed import probe
 from agent.runs.runner import Runner
 from agent.sandbox import landlock
-from agent.sandbox.box import Box, Bubblewrap, Landlock, Mode, choose
-from agent.sandbox.watch import limits_of_machine
+from agent.sandbox.box import Box, Bubblewrap, Landlock, choose
+from agent.sandbox.keeper import limits_of_machine
 from agent.script.contract import fixed_files
 
 PROJECT = Path(__file__).parents[1]
@@ -242,19 +242,19 @@ def scripted_context(
     scripts: Sequence[str],
     *,
     allowance_s: float | None = 60.0,
-    sandbox: Mode | Box = Mode.OFF,
+    sandbox: str | Box = "off",
     confirm: int = 0,
     plausible_gain: float = 1.0,
     early_stop: bool = False,
     budget_s: float = BUDGET_S,
 ) -> Iterator[NightContext]:
     place = Place.of(root / "train_mlx.py")
-    mode = sandbox if isinstance(sandbox, Mode) else Mode.AUTO
+    mode = sandbox if isinstance(sandbox, str) else "auto"
     terms = Terms("greedy", confirm, 100 * plausible_gain, allowance_s, mode, early_stop)
     with mock.patch.object(opening, "probe", asked_once):
         night = opening.open_night(opening.Request(place, tag, budget_s), terms)
     stop, watcher = Stop(place.folder(tag)), Quiet()
-    box = choose(sandbox) if isinstance(sandbox, Mode) else sandbox
+    box = choose(sandbox) if isinstance(sandbox, str) else sandbox
     limits = limits_of_machine()
     runner = Runner(night, place.folder(tag), box, limits, lambda: stop.now, watcher.progressed)
     with Journal.resume(place.journal(tag)) as journal:

@@ -41,7 +41,7 @@ from agent.records.results import write_ledger
 from agent.records.shipped import is_measured, leaves
 from agent.records.terms import OF_THE_MODEL, SANDBOXES
 from agent.runs.fixed import digest, lay_out_fixed, names_in, protocol
-from agent.sandbox.box import Mode, Open, choose
+from agent.sandbox.box import Open, choose
 from agent.script.contract import ROOTS, check_script, fixed_files
 from agent.text import harmless
 
@@ -259,10 +259,10 @@ def _terms_here(terms: Terms) -> tuple[Terms, dict[str, object], str | None]:
     """Return the terms without those that reach outside, these, and why no sandbox works here; None: one does."""
     inside = replace(terms, **{name: getattr(Terms(), name) for name in OUTSIDE})
     asked_again = {name: getattr(terms, name) for name in OUTSIDE if getattr(terms, name) != getattr(inside, name)}
-    box = choose(Mode.AUTO)
+    box = choose()
     if isinstance(box, Open):
-        return replace(inside, sandbox=Mode.REQUIRE.value), asked_again, f"there is {box.name}"
-    return replace(inside, sandbox=max(terms.sandbox, Mode.AUTO.value, key=SANDBOXES.index)), asked_again, None
+        return replace(inside, sandbox="require"), asked_again, f"there is {box.name}"
+    return replace(inside, sandbox=max(terms.sandbox, "auto", key=SANDBOXES.index)), asked_again, None
 
 
 # ---- the journal -----------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from agent.invocation import command_for, install_command, typed, typed_python
 from agent.night.opening import MIN_FREE_BYTES
 from agent.pools.leases import gpus_of_machine, gpus_unused
 from agent.records.place import Place, read_script
-from agent.sandbox.box import Mode, choose
+from agent.sandbox.box import choose
 from agent.script.contract import fixed_files
 from agent.view.screen import folded, print_lines, terminal_width
 
@@ -132,7 +132,7 @@ def _device() -> Iterator[Finding]:
     needs = "a C compiler such as gcc" if kind == "cpu" else "NVRTC, which comes with MLX's CUDA build"
     trains = "compiled for this device" if has_kernels else "none of our own, plain MLX trains"
     yield Finding("kernels", has_kernels or kind == "metal", f"kernels: {trains}", f"install {needs}", essential=False)
-    box = choose(Mode.AUTO)
+    box = choose()
     gaps = f"; not covered: {', '.join(box.uncovered)}" if box.uncovered else ""
     remedy = "on Linux install bubblewrap: apt install bubblewrap, dnf install bubblewrap …"
     yield Finding("sandbox", not gaps, f"sandbox: {box.name}{gaps}", remedy, essential=False)

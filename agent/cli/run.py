@@ -30,7 +30,7 @@ from agent.proposers.registry import ideas_from
 from agent.records.place import place_of_night
 from agent.records.record import Record, of_journal
 from agent.records.summary import summary_of
-from agent.sandbox.watch import limits_of_machine
+from agent.sandbox.keeper import limits_of_machine
 from agent.text import counted
 from agent.view.answer import plain
 from agent.view.screen import print_folded, print_lines, print_next, terminal_width

@@ -18,8 +18,8 @@ from agent.lab.encode import load_encoding
 from agent.model.folder import corpus_of
 from agent.runs.runner import Runner
 from agent.runs.score import SCORER
-from agent.sandbox.box import Mode, choose
-from agent.sandbox.watch import limits_of_machine
+from agent.sandbox.box import choose
+from agent.sandbox.keeper import limits_of_machine
 from agent.text import harmless_lines
 
 SAMPLER, TOKENS = Path(__file__).with_name("sampler.py"), "tokens.u16"
@@ -36,7 +36,7 @@ def sample(
     data = corpus_of(Path(night.data))
     encoding = load_encoding(data.folder / "tokenizer.tiktoken")
     prompt = np.array([data.bos, *encoding.encode_ordinary(text)], np.int32)
-    box = choose(Mode(night.terms.sandbox))
+    box = choose(night.terms.sandbox)
     runner = Runner(night, folder, box, limits_of_machine(), lambda: False, lambda progress: None)
     with throwaway_folder() as aside:
         inside = aside / "sample"  # laying out would replace the throwaway folder itself, and its lock with it

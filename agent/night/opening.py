@@ -47,8 +47,8 @@ from agent.runs.fixed import (
     verify_pins,
 )
 from agent.runs.runner import Runner
-from agent.sandbox.box import Mode, choose
-from agent.sandbox.watch import limits_of_machine
+from agent.sandbox.box import choose
+from agent.sandbox.keeper import limits_of_machine
 from agent.script.contract import check_script, fixed_files
 from agent.script.dials import read_dials
 from agent.view.live import NightScreen
@@ -100,7 +100,7 @@ def open_context(request: Request) -> Iterator[NightContext]:
             cluster = undo.enter_context(_cluster_of(terms, request))
             if by_terms:
                 check_sources(terms, request.asked)
-            box = choose(Mode(terms.sandbox))
+            box = choose(terms.sandbox)
             night = open_night(request, terms if cluster is None else cluster.divided(terms), cluster)
         folder, budget_s = place.folder(night.tag), night.budget_s
         journal = undo.enter_context(_open_journal(place, night.tag))

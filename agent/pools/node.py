@@ -26,9 +26,9 @@ from agent.runs.fixed import digest, lay_out_warm, probe
 from agent.runs.runner import Runner
 from agent.runs.score import SPLITS
 from agent.runs.train import METRICS, METRICS_BYTES, SUMMARY_BYTES
-from agent.sandbox.box import Mode, choose
+from agent.sandbox.box import choose
+from agent.sandbox.keeper import limits_of_machine
 from agent.sandbox.process import LOG
-from agent.sandbox.watch import limits_of_machine
 
 LOG_BYTES, LOSSES_BYTES = 1 << 20, 1 << 30  # the most of a file that comes back
 MIN_FREE_BYTES = 1 << 30  # below it a node takes no job: the disk would fill in the middle of one
@@ -53,7 +53,7 @@ class Content:
 
     fixed_in: str
     corpus_in: str
-    sandbox: str  # a value of Mode
+    sandbox: str  # a value of --sandbox
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ def look(content: Content, part: Part, mlx: str) -> dict[str, Any]:
     here = version("mlx")
     if here != mlx:
         raise MachineError(f"it has MLX {here}, and on the driver's machine it is {mlx}; install that here")
-    choose(Mode(content.sandbox))
+    choose(content.sandbox)
     sets = core_sets(part)
     lease = lease_of(LOCAL, part, sets[0] if sets else ())
     return probe(home() / content.fixed_in, str(home() / content.corpus_in), lease=lease)
@@ -166,7 +166,7 @@ class NodeWorker:
         sets = core_sets(part)
         cores = tuple(map(int, lock_one("core", sets, self._locks))) if sets else ()
         self._runner = Runner(
-            replace(night, data=str(home() / content.corpus_in)), night_folder(night), choose(Mode(content.sandbox)),
+            replace(night, data=str(home() / content.corpus_in)), night_folder(night), choose(content.sandbox),
             limits_of_machine(part.of_memory), self._stopped, self._note, root=home(),
             lease=lease_of(worker, part, cores),
         )  # fmt: skip

@@ -21,7 +21,6 @@ from agent.records.place import Place, read_script
 from agent.runs.fixed import probe
 from agent.runs.runner import Runner
 from agent.sandbox.environment import scrubbed_env
-from agent.sandbox.places import View
 from agent.sandbox.process import LOG, supervise
 from agent.text import ABSURD
 
@@ -87,9 +86,7 @@ def profile(script: Path, steps: int, seed: int, console: Console) -> dict[str, 
     command = [sys.executable, "-P", str(PROFILER), str(place.script_path.resolve()), str(steps), str(seed)]
     with throwaway_folder() as folder:
         (folder / "out").mkdir()
-        outcome = supervise(
-            command, View(folder), env=scrubbed_env(facts["data"]), limit_s=LIMIT_S, stopped=lambda: False
-        )
+        outcome = supervise(command, folder, env=scrubbed_env(facts["data"]), limit_s=LIMIT_S, stopped=lambda: False)
         phases = read_phases(folder)
     if outcome.ending is not Ending.FINISHED:
         how = f"{place.script} {outcome.ending} with exit code {outcome.exit_code}"

@@ -25,7 +25,6 @@ from agent.git import detached_git
 from agent.proposers.prompts import facts_page, written
 from agent.proposers.source import Around, Briefing, Messages, Need, Source
 from agent.sandbox.environment import SECRET_WORDS
-from agent.sandbox.places import View
 from agent.sandbox.process import LOG, Outcome, supervise
 from agent.script.contract import MAX_SCRIPT_BYTES, decoded
 from agent.text import SAID_CHARS, one_line
@@ -120,7 +119,7 @@ class Command(Source):
         }
         return supervise(
             ["/bin/sh", "-c", start, str(clone), *words],
-            View(folder),
+            folder,
             env=environment,
             limit_s=self._limit_s,
             stopped=self._messages.stopped,

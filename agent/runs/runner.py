@@ -21,9 +21,9 @@ from agent.judging.failures import machine_fault
 from agent.records.place import run_folder
 from agent.sandbox.box import Box
 from agent.sandbox.environment import TMP, boxed_env
+from agent.sandbox.keeper import ResourceLimits
 from agent.sandbox.places import View
 from agent.sandbox.process import LOG, Outcome, supervise
-from agent.sandbox.watch import ResourceLimits
 
 WEIGHTS = "out/model.safetensors"
 SHOWN = ("manifest.json", "token_bytes.npy", "tokenizer.*")  # files of the corpus in every box
@@ -124,12 +124,11 @@ class Runner:
         The training text is visible only if it trains. hopeless() is asked repeatedly and ends the run early.
         """
         outcome = supervise(
-            command,
-            self.view(folder, *readable, trains=trains),
-            box=self.box,
+            self.box.wrap(command, self.view(folder, *readable, trains=trains)),
+            folder,
             limits=self.resource_limits,
             env=boxed_env(folder, self.night.data, self.lease),
-            lease=self.lease,
+            cores=self.lease.cores,
             limit_s=limit_s,
             stopped=self.stopped,
             tick=lambda: self.progressed(progress()),

@@ -11,7 +11,6 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
@@ -34,14 +33,6 @@ PROBE_S = 120  # enough for a first import of MLX from a slow disk
 PLAIN_DEVICES = ("null", "zero", "full", "random", "urandom")
 
 
-class Mode(StrEnum):
-    """Name the values of --sandbox."""
-
-    AUTO = "auto"  # the strongest that works here
-    REQUIRE = "require"  # bubblewrap or Seatbelt, else refuse
-    OFF = "off"
-
-
 class Box(Protocol):
     """Wrap a command so that it runs in a sandbox."""
 
@@ -60,12 +51,13 @@ class Box(Protocol):
         ...
 
 
-def choose(mode: Mode) -> Box:
-    """Return the box for this machine; raise MachineError if `require` cannot be met.
+def choose(mode: str = "auto") -> Box:
+    """Return the box for this machine by a value of --sandbox; raise MachineError if `require` cannot be met.
 
-    Each candidate has to run MLX inside, on the GPU if there is one, so the chosen box is known to work.
+    auto: the strongest that works here; require: bubblewrap or Seatbelt, else refuse; off: none. Each candidate has to
+    run MLX inside, on the GPU if there is one, so the chosen box is known to work.
     """
-    if mode is Mode.OFF:
+    if mode == "off":
         return Open("switched off by --sandbox off")
     reasons = []
     for candidate in candidates():
@@ -74,7 +66,7 @@ def choose(mode: Mode) -> Box:
             assert not isinstance(candidate, str)
             return candidate
         reasons.append(reason)
-        if mode is Mode.REQUIRE:
+        if mode == "require":
             raise MachineError(f"--sandbox require: {reason}; repair it, or choose --sandbox auto")
     return Open("; ".join(reasons))
 

@@ -1,4 +1,4 @@
-"""Run a child process under the harness's clock: in a box, in its own folder and session, without secrets.
+"""Run a child process under the harness's clock: in its own folder and session, its whole tree watched by a keeper.
 
 The child may delete, replace or write anything in its folder; none of that may block or end the harness.
 """
@@ -17,11 +17,9 @@ from typing import BinaryIO
 import msgspec
 
 from agent.clock import SLEEP_TOLERANCE_S, Stopwatch
-from agent.experiment import WHOLE, Ending, Lease
+from agent.experiment import Ending
 from agent.files import read_tail
-from agent.sandbox.box import Box
-from agent.sandbox.places import View
-from agent.sandbox.watch import GRACE_S, Order, Report, ResourceLimits
+from agent.sandbox.keeper import GRACE_S, Report, ResourceLimits
 from agent.text import harmless
 
 SWEEP_S = GRACE_S + 10.0  # that a keeper may take to end its tree, which it does in rounds
@@ -45,27 +43,25 @@ class Outcome:
 
 def supervise(
     command: list[str],
-    view: View,
+    folder: Path,
     *,
     env: Mapping[str, str],
     limit_s: float,
     stopped: Callable[[], bool],
     tick: Callable[[], None] = lambda: None,
     hopeless: Callable[[], bool] = lambda: False,
-    box: Box | None = None,
     limits: ResourceLimits | None = None,
-    lease: Lease = WHOLE,
+    cores: Sequence[int] = (),
 ) -> Outcome:
-    """Run a command in view.folder with its output in log.txt there; on return all its processes have ended.
+    """Run a command in a folder with its output in log.txt there; on return all its processes have ended.
 
     limit_s counts from the start of the process, by the harness's monotonic clock. About twenty times a second
-    stopped(), hopeless() and tick() are called. Without a box the command has the user's
-    rights. It runs on the cores of the lease.
+    stopped(), hopeless() and tick() are called. The command has the user's rights unless a box wraps it. It is pinned
+    to these cores, if any are named.
     """
-    command = box.wrap(command, view) if box is not None else command
     watch = Stopwatch()
-    with open_log(view.folder / LOG) as log:
-        keeper = start_keeper(command, view.folder, env, limits, lease.cores)
+    with open_log(folder / LOG) as log:
+        keeper = start_keeper(command, folder, env, limits, cores)
         ending: Ending | None = None
         try:
             while keeper.poll() is None and ending is None:
@@ -106,13 +102,13 @@ def start_keeper(
     folder: Path,
     env: Mapping[str, str],
     limits: ResourceLimits | None,
-    cores: Sequence[int] = (),
+    cores: Sequence[int],
 ) -> subprocess.Popen[bytes]:
-    """Start the keeper of a command, on these cores if any are named; it writes its report to its standard output.
+    """Start the keeper of a command; it writes its report to its standard output.
 
     The log is opened again for it, so that a script cannot change the flags and position of our file descriptor.
     """
-    order = Order(os.getpid(), limits, tuple(cores))
+    order = {"harness": os.getpid(), "limits": limits, "cores": cores}
     log = os.open(folder / LOG, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
     try:
         return subprocess.Popen(

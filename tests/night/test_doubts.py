@@ -14,7 +14,7 @@ from agent.experiment import Attempt, Ending, Status
 from agent.night.loop import run_night
 from agent.night.state import NightContext
 from agent.sandbox import process
-from agent.sandbox.watch import GB
+from agent.sandbox.keeper import GB
 
 LOADS = "def load_model(weights_path: str) -> Unigram:\n"
 NEXT = "mx.concatenate([tokens[:, 1:], tokens[:, :1]], axis=1)"

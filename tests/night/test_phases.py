@@ -9,7 +9,6 @@ from nights import SCRIPTS, make_repository, scripted_context
 from agent.night.loop import run_night
 from agent.profile.phases import FILE, phases_of, read_phases
 from agent.proposers.source import Phase
-from agent.sandbox.box import Mode
 
 BUDGET_S = 600.0  # which bigram.py does not use: a tenth of it is time enough on a busy machine
 LOOKS = """    import contextlib, os
@@ -25,7 +24,7 @@ def test_a_night_measures_the_phases_once_and_says_them(tmp_path, own_cache):
     text = (SCRIPTS / "bigram.py").read_text()
     assert "    data = prepare" in text
     root = make_repository(tmp_path / "user", text.replace("    data = prepare", LOOKS))
-    with scripted_context(root, "t", [], budget_s=BUDGET_S, sandbox=Mode.AUTO) as context:
+    with scripted_context(root, "t", [], budget_s=BUDGET_S, sandbox="auto") as context:
         context = replace(context, measures_phases=True)
         run_night(context)
         phases, folder = phases_of(context.runner.folder), context.runner.folder

@@ -34,9 +34,9 @@ from agent.pools.leases import (
 from agent.records.place import Place
 from agent.sandbox.box import Box
 from agent.sandbox.environment import boxed_env, leased_env
+from agent.sandbox.keeper import limits_of_machine
 from agent.sandbox.places import View
 from agent.sandbox.process import Outcome, supervise
-from agent.sandbox.watch import limits_of_machine
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cores are lent on Linux only")
 two_cores = pytest.mark.skipif(
@@ -171,14 +171,13 @@ print(json.dumps([sorted(before), sorted(os.sched_getaffinity(0)), os.environ["O
 def run_leased(folder: Path, lease: Lease, box: Box, code: str) -> Outcome:
     (folder / "tmp").mkdir()
     return supervise(
-        [sys.executable, "-S", "-c", code],
-        View(folder),
+        box.wrap([sys.executable, "-S", "-c", code], View(folder)),
+        folder,
         env=boxed_env(folder, "", lease),
         limit_s=60,
         stopped=lambda: False,
-        box=box,
         limits=limits_of_machine(lease.share),
-        lease=lease,
+        cores=lease.cores,
     )
 
 

@@ -16,7 +16,7 @@ from agent.pools.pool import Ended, LocalPool
 from agent.runs.execute import Measure, Trial
 from agent.runs.runner import Runner
 from agent.sandbox.box import Open
-from agent.sandbox.watch import limits_of_machine
+from agent.sandbox.keeper import limits_of_machine
 
 SOON_S = 30.0
 ENDS = "print('done')\n"

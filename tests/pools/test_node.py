@@ -27,7 +27,7 @@ from agent.records.place import new_id
 from agent.runs.execute import Measure, Trial
 from agent.runs.runner import Runner
 from agent.sandbox.box import Open
-from agent.sandbox.watch import ResourceLimits, limits_of_machine
+from agent.sandbox.keeper import ResourceLimits, limits_of_machine
 
 NIGHT = Night(
     tag="t", branch="b", script="train_mlx.py", base="", budget_s=1.0, seed=0, device_kind="cpu", device="here",

@@ -19,7 +19,7 @@ from agent.runs.execute import AuditRun, Job, Measure, Trial
 from agent.runs.fixed import protocol
 from agent.runs.runner import Runner
 from agent.sandbox.box import Open
-from agent.sandbox.watch import ResourceLimits
+from agent.sandbox.keeper import ResourceLimits
 
 FACTS = {"fingerprint": "text", "device_kind": "cpu", "settings": "", "device": "EPYC"}
 NIGHT = Night(

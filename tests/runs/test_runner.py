@@ -13,7 +13,7 @@ from agent.runs import runner as runner_module
 from agent.runs.runner import WARM, WEIGHTS, Runner, weights_bytes
 from agent.sandbox.box import Open
 from agent.sandbox.environment import TMP
-from agent.sandbox.watch import limits_of_machine
+from agent.sandbox.keeper import limits_of_machine
 
 
 @pytest.fixture

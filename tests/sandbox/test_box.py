@@ -19,8 +19,8 @@ from agent.runs.runner import Runner
 from agent.sandbox import landlock, places
 from agent.sandbox.box import Box
 from agent.sandbox.environment import boxed_env
+from agent.sandbox.keeper import limits_of_machine
 from agent.sandbox.places import LIMITS, MAKES_DISKS
-from agent.sandbox.watch import limits_of_machine
 
 CANARY = "canary-5f2c"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from arena import BASE, CHEATS, HONEST, KNOWN, Script, Told, Trial, try_all, world
 
-from agent.sandbox.box import Mode, choose
+from agent.sandbox.box import choose
 from agent.script.contract import check_script
 from agent.script.dials import fingerprint
 
@@ -40,7 +40,7 @@ def test_every_cheat_that_tests_a_promise_of_security_md_is_there():
 @pytest.fixture(scope="module")
 def trials(tmp_path_factory, tiny_data) -> dict[str, Trial]:
     """Run two cheats and an honest script in one night."""
-    box = choose(Mode.AUTO)
+    box = choose()
     if box.name.startswith("no sandbox"):
         pytest.skip(box.name)
     scripts = [script for script in EVERY if script.name in TOLD_APART]

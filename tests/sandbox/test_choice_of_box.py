@@ -9,7 +9,7 @@ from nights import bubblewrap, kernels_own, usable
 
 from agent.sandbox import box as boxes
 from agent.sandbox import landlock, places
-from agent.sandbox.box import Mode, choose
+from agent.sandbox.box import choose
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def no_bubblewrap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_bubblewrap_the_kernels_own_box_is_taken_and_names_its_gaps(no_bubblewrap):
     usable(kernels_own())
-    chosen = choose(Mode.AUTO)
+    chosen = choose()
     assert chosen.name == f"Landlock (ABI {landlock.abi()})"
     assert chosen.uncovered == landlock.uncovered(landlock.abi())
     assert chosen.uncovered != ()

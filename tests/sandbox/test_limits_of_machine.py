@@ -13,9 +13,8 @@ from nights import mounted
 from agent.experiment import Ending
 from agent.files import remove
 from agent.sandbox.environment import scrubbed_env
-from agent.sandbox.places import View
+from agent.sandbox.keeper import GB, ResourceLimits, memory
 from agent.sandbox.process import Outcome, supervise
-from agent.sandbox.watch import GB, ResourceLimits, memory
 
 MB = 1 << 20
 PLENTY = ResourceLimits(
@@ -28,7 +27,7 @@ def run(folder: Path, *command: str, **given: int) -> Outcome:
     limits = dataclasses.replace(PLENTY, **given)
     return supervise(
         list(command),
-        View(folder),
+        folder,
         env=scrubbed_env(""),
         limit_s=60,
         stopped=lambda: False,
@@ -155,8 +154,7 @@ def test_in_a_container_its_memory_is_all_there_is(tmp_path):
     (tmp_path / "memory.max").write_text(f"{500 * MB}\n")
     (tmp_path / "memory.current").write_text(f"{400 * MB}\n")
     (tmp_path / "memory.stat").write_text(f"anon 1\nactive_file {20 * MB}\ninactive_file {30 * MB}\n")
-    machine = memory(tmp_path)
-    assert (machine.total, machine.available) == (500 * MB, 150 * MB)  # what files take can be had
+    assert memory(tmp_path) == (500 * MB, 150 * MB)  # what files take can be had
     for limit in ("max\n", f"{2**63 - 4096}\n"):
         (tmp_path / "memory.max").write_text(limit)
-        assert memory(tmp_path).total == psutil.virtual_memory().total
+        assert memory(tmp_path)[0] == psutil.virtual_memory().total

@@ -14,14 +14,13 @@ from nights import PROJECT, SCRIPTS
 
 from agent.experiment import Ending
 from agent.sandbox.environment import SETTINGS, scrubbed_env
-from agent.sandbox.places import View
+from agent.sandbox.keeper import GRACE_S
 from agent.sandbox.process import Outcome, supervise
-from agent.sandbox.watch import GRACE_S
 
 
 def run(folder: Path, *command: str, limit_s: float = 30.0, **options: object) -> Outcome:
     settings = {"stopped": lambda: False, "env": scrubbed_env("/data")} | options
-    return supervise([sys.executable, *command], View(folder), limit_s=limit_s, **settings)  # type: ignore[arg-type]
+    return supervise([sys.executable, *command], folder, limit_s=limit_s, **settings)  # type: ignore[arg-type]
 
 
 def is_alive(pid: int) -> bool:
@@ -119,10 +118,9 @@ def test_the_run_and_its_daemon_die_with_the_harness(tmp_path):
     harness = f"""
 import sys; sys.path.insert(0, {str(PROJECT)!r})
 from pathlib import Path
-from agent.sandbox.places import View
 from agent.sandbox.environment import scrubbed_env
 from agent.sandbox.process import supervise
-supervise([sys.executable, {str(SCRIPTS / "hangs.py")!r}], View(Path({str(tmp_path)!r})), env=scrubbed_env(""),
+supervise([sys.executable, {str(SCRIPTS / "hangs.py")!r}], Path({str(tmp_path)!r}), env=scrubbed_env(""),
           limit_s=99, stopped=lambda: False)
 """
     loop = subprocess.Popen([sys.executable, "-c", harness])
