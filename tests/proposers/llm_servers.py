@@ -1,7 +1,7 @@
 """Serve the two APIs of language models on the loopback interface, and misbehave on request.
 
     with Server(says(EDIT), status(500), hangs()) as server:
-        LLM(f"openai:toy@{server.url}", …)
+        LLM(Terms(llm=server.spec("openai")), …)
 
 Each request is answered by the next behaviour, the last one from then on. A behaviour is a function of a request and
 its handler, so that a test may write its own.
@@ -10,10 +10,11 @@ its handler, so that a test may write its own.
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -34,18 +35,12 @@ class Request:
         return self.path.endswith("/messages")
 
     @property
-    def messages(self) -> list[str]:
-        """Return the messages without the system prompt."""
-        return [_joined(turn["content"]) for turn in self.body["messages"] if turn["role"] != "system"]
-
-    @property
     def text(self) -> str:
-        return "\n".join([self.body.get("system", ""), *(_joined(turn["content"]) for turn in self.body["messages"])])
-
-
-def _joined(content: str | list[dict[str, Any]]) -> str:
-    """Return the text of a message, which may come in blocks."""
-    return content if isinstance(content, str) else "".join(block["text"] for block in content)
+        """Return all messages; one may come in blocks."""
+        contents = [turn["content"] for turn in self.body["messages"]]
+        return "\n".join(
+            content if isinstance(content, str) else "".join(block["text"] for block in content) for content in contents
+        )
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -77,7 +72,6 @@ class _HTTP(ThreadingHTTPServer):
 
 
 Behaviour = Callable[[Request, Handler], None]
-Usage = bool | dict[str, Any]  # whether tokens are counted; or counts beside the usual ones
 
 
 class Server:
@@ -119,38 +113,26 @@ class Server:
         self._http.server_close()
 
 
-def says(text: str, *, finish: str | None = None, usage: Usage = True) -> Behaviour:
-    """Answer with a text, in the API of the request."""
+def says(text: str, *, finish: str | None = None, usage: Mapping[str, Any] = MappingProxyType({})) -> Behaviour:
+    """Answer with a text, in the API of the request; usage: counts of tokens beside the usual ones."""
 
     def behave(request: Request, handler: Handler) -> None:
-        handler.send(200, b"".join(_events(request, text, finish, usage)), "text/event-stream")
+        events = (_of_anthropic if request.is_anthropic else _of_openai)(text, finish, usage)
+        lines = (f"event: {event.get('type', '')}\ndata: {json.dumps(event)}\n\n" for event in events)
+        handler.send(200, "".join(lines).encode(), "text/event-stream")
 
     return behave
 
 
-def status(code: int, message: str = "no", error: str = "an_error", **headers: str) -> Behaviour:
+def status(code: int, message: str = "no", **headers: str) -> Behaviour:
     """Answer with an error status, with headers such as retry_after."""
-
-    def behave(request: Request, handler: Handler) -> None:
-        facts = {"type": error, "code": error, "message": message}
-        handler.send(code, json.dumps({"type": "error", "error": facts}).encode(), **headers)
-
-    return behave
+    error = {"type": "error", "error": {"type": "an_error", "message": message}}
+    return lambda request, handler: handler.send(code, json.dumps(error).encode(), **headers)
 
 
-def content(body: bytes, kind: str = "application/json", code: int = 200) -> Behaviour:
+def content(body: bytes, kind: str = "application/json") -> Behaviour:
     """Answer with these bytes, unchanged."""
-    return lambda request, handler: handler.send(code, body, kind)
-
-
-def breaks_off(text: str) -> Behaviour:
-    """Answer with half of a stream."""
-
-    def behave(request: Request, handler: Handler) -> None:
-        events = list(_events(request, text, None, True))
-        handler.send(200, b"".join(events[: len(events) // 2]), "text/event-stream")
-
-    return behave
+    return lambda request, handler: handler.send(200, body, kind)
 
 
 def hangs() -> Behaviour:
@@ -163,37 +145,26 @@ def hangs() -> Behaviour:
     return behave
 
 
-def _events(request: Request, text: str, finish: str | None, usage: Usage) -> Iterator[bytes]:
-    """Yield server-sent events, with the text in pieces of seven characters."""
-    pieces = [text[at : at + 7] for at in range(0, len(text), 7)]
-    if request.is_anthropic:
-        head = {"id": "m", "type": "message", "role": "assistant", "model": "toy", "content": []}
-        head |= {"usage": {"input_tokens": TOKENS_IN, "output_tokens": 1} | _more(usage)} if usage else {}
-        yield _event({"type": "message_start", "message": head})
-        yield _event({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}})
-        yield _event({"type": "ping"})
-        for piece in pieces:
-            delta = {"type": "text_delta", "text": piece}
-            yield _event({"type": "content_block_delta", "index": 0, "delta": delta})
-        yield _event({"type": "content_block_stop", "index": 0})
-        end = {"type": "message_delta", "delta": {"stop_reason": finish or "end_turn", "stop_sequence": None}}
-        yield _event(end | ({"usage": {"output_tokens": TOKENS_OUT}} if usage else {}))
-        yield _event({"type": "message_stop"})
-        return
+def _of_anthropic(text: str, finish: str | None, usage: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    head = {"id": "m", "type": "message", "role": "assistant", "model": "toy", "content": []}
+    yield {"type": "message_start", "message": head | {"usage": {"input_tokens": TOKENS_IN, **usage}}}
+    yield {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
+    for piece in _pieces(text):
+        yield {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": piece}}
+    yield {"type": "content_block_stop", "index": 0}
+    end = {"stop_reason": finish or "end_turn", "stop_sequence": None}
+    yield {"type": "message_delta", "delta": end, "usage": {"output_tokens": TOKENS_OUT}}
+    yield {"type": "message_stop"}
+
+
+def _of_openai(text: str, finish: str | None, usage: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     chunk = {"id": "c", "object": "chat.completion.chunk", "created": 0, "model": "toy"}
-    for piece in pieces:
-        yield _event(chunk | {"choices": [{"index": 0, "delta": {"content": piece}, "finish_reason": None}]})
-    yield _event(chunk | {"choices": [{"index": 0, "delta": {}, "finish_reason": finish or "stop"}]})
-    if usage:
-        counts = {"prompt_tokens": TOKENS_IN, "completion_tokens": TOKENS_OUT} | _more(usage)
-        yield _event(chunk | {"choices": [], "usage": counts})
-    yield b"data: [DONE]\n\n"
+    for piece in _pieces(text):
+        yield chunk | {"choices": [{"index": 0, "delta": {"content": piece}, "finish_reason": None}]}
+    yield chunk | {"choices": [{"index": 0, "delta": {}, "finish_reason": finish or "stop"}]}
+    counts = {"prompt_tokens": TOKENS_IN, "completion_tokens": TOKENS_OUT}
+    yield chunk | {"choices": [], "usage": counts | usage}
 
 
-def _more(usage: Usage) -> dict[str, Any]:
-    return usage if isinstance(usage, dict) else {}
-
-
-def _event(facts: dict[str, Any]) -> bytes:
-    name = f"event: {facts['type']}\n" if "type" in facts else ""
-    return f"{name}data: {json.dumps(facts)}\n\n".encode()
+def _pieces(text: str) -> list[str]:
+    return [text[at : at + 7] for at in range(0, len(text), 7)]

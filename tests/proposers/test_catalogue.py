@@ -1,9 +1,8 @@
 """Known ideas in a night: which comes first, which gets a second try, and what is said of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from judged import scored_run
@@ -11,11 +10,11 @@ from queued import write_idea
 from samples import NIGHT
 
 from agent.errors import Exhausted
-from agent.experiment import Attempt, Decision, Kind, Noise, Proposal, Terms
+from agent.experiment import Attempt, Decision, Kind, Noise, Proposal
 from agent.proposers.catalogue import files
 from agent.proposers.catalogue.catalogue import Catalogue
 from agent.proposers.catalogue.evidence import Measurement, estimates
-from agent.proposers.source import Around, Briefing, Messages
+from agent.proposers.source import Briefing
 from agent.records.record import Record
 
 BASE = (
@@ -26,20 +25,14 @@ NEWS = BASE.replace("    return 1\n", "    x = 1\n    return 1\n")
 SIGMA_BPB = 0.001
 
 
-def promise(**percents: float) -> Mapping[str, float]:
-    return percents
-
-
-def measured(slug: str, gain: float, error: float = 0.05, likeness: float = 1.0) -> Measurement:
-    return Measurement(slug, "t", 1, gain, error, likeness)
-
-
 # ---- what is expected ------------------------------------------------------------------------------------------------
 
 
 def test_where_promises_have_come_out_at_a_tenth_much_less_is_expected_of_the_next():
     promised = {f"idea{number}": 1.0 for number in range(10)} | {"large": 2.0}
-    estimated = estimates(promised, [measured(f"idea{number}", 0.1, error=0.02) for number in range(8)])
+    measured = [Measurement(f"idea{number}", "t", 1, gain_percent=0.1, error_percent=0.02, likeness=1.0)
+                for number in range(8)]  # fmt: skip
+    estimated = estimates(promised, measured)
     assert 0.1 < estimated["idea9"].mean_percent < 0.3
     assert estimated["large"].mean_percent == pytest.approx(2 * estimated["idea9"].mean_percent)
 
@@ -70,8 +63,7 @@ START = attempt(0, 1.0, "you", BASE, Decision(Kind.BASELINE, ""))
 
 
 def brief(*history: Attempt, best: int = 0) -> Briefing:
-    noise = Noise(SIGMA_BPB, 3, 0.003)
-    return Briefing(NIGHT, history, history[best], noise)
+    return Briefing(NIGHT, history, history[best], Noise(SIGMA_BPB, 3, 0.003))
 
 
 def tried(number: int, name: str, kind: Kind, gain: float | None = None, sure: float | None = None) -> Attempt:
@@ -106,41 +98,29 @@ def test_a_near_miss_gets_a_second_try_on_another_incumbent_and_no_third(folder)
 # ---- what other nights measured --------------------------------------------------------------------------------------
 
 
-def night_before(gain: float | None, kind: str, **more: str) -> Record:
+def night_before(kind: Kind, gain: float | None) -> Record:
     """A night that tried `news` once."""
-
-    def tried(number: int, source: str, bpb: float | None, kind: str) -> Attempt:
-        parent, runs = None if number == 0 else 0, () if bpb is None else (scored_run(0, bpb),)
-        proposal, decision = Proposal("", "", "", source), Decision(Kind(kind), "")
-        return Attempt(number, parent, proposal, "", runs=runs, decision=decision)
-
-    after = None if gain is None else 2.0 - gain
-    attempts = tried(0, "you", 2.0, "baseline"), tried(1, "catalogue: news", after, kind)
-    return Record(replace(NIGHT, tag="before", **more), attempts, noise=Noise(0.002, 3, 0.006))
+    return Record(replace(NIGHT, tag="before"), (START, tried(1, "news", kind, gain)), noise=Noise(SIGMA_BPB, 3, 0.003))
 
 
 def test_what_earlier_nights_found_to_be_worse_comes_later_or_never_and_the_proposal_says_so(folder):
-    worse = [night_before(-0.002, "worse")]
+    worse = [night_before(Kind.WORSE, -0.001)]
     assert catalogue(folder, worse).ideas(brief(START))[0].source == "catalogue: wider"
     only = tried(1, "wider", Kind.WORSE, -0.01, 0.01)
     later = catalogue(folder, worse).ideas(brief(START, only))[0]
     assert later.source == "catalogue: news"  # an earlier night is no reason not to try it in this one
     assert "Earlier nights: -0.10 % ± 0.14 in before." in later.hypothesis
     with pytest.raises(Exhausted, match="unlikely to help"):
-        catalogue(folder, [night_before(-0.02, "worse")] * 3).ideas(brief(START, only))
+        catalogue(folder, [night_before(Kind.WORSE, -0.01)] * 3).ideas(brief(START, only))
     write_idea(folder / "ideas", "wider", BASE, WIDER, Title="Widen it", Gain="cpu 0.9")
-    assert catalogue(folder, [night_before(None, "crashed")]).ideas(brief(START))[0].source == "catalogue: wider"
+    assert catalogue(folder, [night_before(Kind.CRASHED, None)]).ideas(brief(START))[0].source == "catalogue: wider"
 
 
 # ---- what cannot be used ---------------------------------------------------------------------------------------------
 
 
-def test_what_was_tried_conflicts_or_is_broken_is_skipped_and_what_comes_in_during_the_night_is_tried(folder):
-    (folder / "ideas" / "broken.patch").write_text("Title: nothing\n")
-    place, messages = SimpleNamespace(script_path=folder / "train_mlx.py"), Messages()
-    around = Around(place, NIGHT, Terms(), messages)  # type: ignore[arg-type]
-    vars(around)["past"] = ()
-    source = Catalogue.of(around)
+def test_what_was_tried_or_conflicts_is_skipped_and_what_comes_in_during_the_night_is_tried(folder):
+    source = catalogue(folder)
     near = replace(tried(1, "news", Kind.LUCK, 0.001, 0.6), proposal=Proposal.of(NEWS, "", "", "catalogue: news"))
     assert source.ideas(brief(START, near))[0].source == "catalogue: wider"
     other = Proposal.of(BASE.replace("    return 1\n", "    y = 2\n    return 0\n"), "", "", "you")
@@ -148,5 +128,3 @@ def test_what_was_tried_conflicts_or_is_broken_is_skipped_and_what_comes_in_duri
         source.ideas(brief(replace(START, proposal=other)))
     write_idea(folder / "ideas", "late", BASE, BASE.replace("...", "return None"), Gain="cpu 9")
     assert source.ideas(brief(START, near))[0].source == "catalogue: late"
-    (fault,) = messages.taken()
-    assert fault.startswith(f"{folder / 'ideas' / 'broken.patch'} holds no patch")

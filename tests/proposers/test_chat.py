@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 from asking import BRIEFING, EDIT, PROVIDERS, QUICK, WANTED, Model
-from llm_servers import Server, breaks_off, content, hangs, says, status
+from llm_servers import Server, content, hangs, says, status
 
 from agent.errors import NoIdea
 from agent.experiment import Terms
@@ -19,7 +19,7 @@ from agent.proposers.source import Messages
 
 GARBAGE = [
     b"", b"data: []", b"data: {", b"<html>It works!</html>", b"data: \xff\xfe", b"{" * 100_000,
-    b"data: {}", b'data: {"choices": [null]}',
+    b'data: {"choices": [null]}', b'data: {"choices": [{"delta": {"content": "half of an"}}]}',
     b'data: {"choices": [{"delta": 7}]}', b'{"error": {"message": "overloaded"}}',
 ]  # fmt: skip
 
@@ -35,19 +35,17 @@ def test_garbage_is_no_idea(provider):
 
 
 @PROVIDERS
-def test_a_stream_that_breaks_off_is_no_answer_and_one_without_an_end_is_capped(provider):
-    with Server(breaks_off(EDIT), content(b" " * (REPLY_BYTES + 1))) as server:
-        assert "broke off" in Model(server, provider).refusal()
+def test_an_answer_without_an_end_is_capped(provider):
+    with Server(content(b" " * (REPLY_BYTES + 1))) as server:
         assert "more than 4 MB" in Model(server, provider).refusal()
 
 
 @PROVIDERS
-@pytest.mark.parametrize("code", [307, 400, 500])
-def test_a_refusal_without_an_end_is_read_at_its_beginning_alone(code, provider):
+def test_a_refusal_without_an_end_is_read_at_its_beginning_alone(provider):
     sent = []
 
     def endless(request, handler):
-        handler.send_response(code)
+        handler.send_response(400)
         handler.send_header("connection", "close")
         handler.end_headers()
         handler.close_connection = True
@@ -59,19 +57,11 @@ def test_a_refusal_without_an_end_is_read_at_its_beginning_alone(code, provider)
     assert sum(sent) < 32 << 20  # most of it waits in the kernel
 
 
-REFUSALS = {
-    "does not accept the key; check": status(401, "Incorrect API key provided"),
-    r"refuses a question to toy .*model toy not found": status(404, "model toy not found"),
-    r"refuses a question to toy .*too large\\x1b\[2J": status(400, "max_tokens is too large\x1b[2J" + " !" * 999),
-}
-
-
 @PROVIDERS
-@pytest.mark.parametrize("words", REFUSALS)
-def test_what_a_server_refuses_is_said_in_its_words(provider, words):
-    with Server(REFUSALS[words]) as server:
+def test_what_a_server_refuses_is_said_in_its_words(provider):
+    with Server(status(400, "max_tokens is too large\x1b[2J" + " !" * 999)) as server:
         said = Model(server, provider).refusal()
-    assert re.search(words, said)
+    assert "max_tokens is too large\\x1b[2J" in said
     assert len(said) <= 400
 
 
@@ -108,16 +98,6 @@ def test_a_server_that_is_not_there_is_named():
         llm = LLM(Terms(llm=f"openai:toy@http://127.0.0.1:{taken.getsockname()[1]}/v1"), Messages(), QUICK)
         with pytest.raises(NoIdea, match=r"cannot be reached, or is silent; is the server running"):
             llm.ideas(BRIEFING)
-
-
-def test_an_environment_that_breaks_during_the_night_is_a_failed_call_and_costs_nothing(monkeypatch):
-    with Server(says(EDIT)) as server:
-        model = Model(server, price=(1000.0, 1000.0), max_cost=0.001)
-        with monkeypatch.context() as broken:
-            broken.setenv("ALL_PROXY", "nonsense://proxy")
-            assert "cannot be set up" in model.refusal()
-        assert model.asks[0].usd_most is None
-        assert model.ideas()[0].script == WANTED
 
 
 # ---- time ------------------------------------------------------------------------------------------------------------

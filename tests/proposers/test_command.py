@@ -1,7 +1,6 @@
 """A coding agent is a real program here, which edits, fails, hangs, floods and forks."""
 
 import json
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 
 from agent.errors import MachineError, NightError, NoIdea
 from agent.experiment import Ask, Decision, Ending, Kind, Proposal, Run, Status
-from agent.proposers.command import LOG_BYTES, billed, events_of, last_words, split
+from agent.proposers.command import billed, events_of, last_words, split
 from agent.proposers.prompts import facts_page
 from agent.proposers.source import Refusal
 from agent.script.contract import MAX_SCRIPT_BYTES
@@ -47,39 +46,39 @@ def test_only_the_script_comes_back(agent, tmp_path):
     assert (agent.folder / "fixed" / "prepare.py").read_text() == "BUDGET_S = 300\n"
 
 
-def test_the_task_comes_on_stdin_or_in_the_place_of_the_hole(agent, tmp_path):
+def test_the_task_comes_on_stdin_or_as_the_word_that_holds_its_place(agent, tmp_path):
     agent.does(f"cat > '{tmp_path}/stdin'\n" + EDIT).ideas(brief())
-    agent.does(f"printf %s \"$2\" > '{tmp_path}/word'; cat > '{tmp_path}/rest'\n" + EDIT, "-p", "{task}").ideas(brief())
+    agent.does(f"printf %s \"$2\" > '{tmp_path}/word'\n" + EDIT, "-p", "{task}").ideas(brief())
     task = (agent.folder / "asks" / "0001-1" / "TASK.md").read_text()
     assert "Make `train_mlx.py` reach a lower val_bpb" in task
     assert (tmp_path / "stdin").read_text() == task == (tmp_path / "word").read_text()
-    assert (tmp_path / "rest").read_text() == ""
 
 
 # ---- what it is shown ------------------------------------------------------------------------------------------------
 
 
 def test_the_clone_holds_what_was_promised_and_nothing_else(agent):
-    (agent.folder / "fixed" / "__pycache__").mkdir()
-    better = attempt(2, SCRIPT.replace("64", "96"), Status.KEEP)
+    better = attempt(1, SCRIPT.replace("64", "96"), Status.KEEP)
     refusal = Refusal(Proposal(EDITED, "half the step", "", "command:agent.sh"), "that was attempt 7 already")
-    program = "Be bold.\n"
-    notes = ("no dropout", "leave\nthe tokenizer")
-    briefing = brief(
-        *(BASE, attempt(1, SCRIPT.replace("4", "5")), better), program=program, notes=notes, refused=(refusal,)
-    )
+    briefing = brief(BASE, better, program="Be bold.\n", notes=("leave\nthe tokenizer",), refused=(refusal,))
     clone = agent.saw(briefing)
-    ours = "FACTS.md TASK.md notes.md program.md train_mlx.py"
-    files = {str(path.relative_to(clone)) for path in clone.rglob("*") if path.is_file() and ".git" not in path.parts}
-    assert files == {*ours.split(), "agent/lab/kernels/plain.py", "prepare.py"}
-    assert (clone / "program.md").read_text() == "Be bold.\n"
-    assert (clone / "notes.md").read_text() == "- no dropout\n- leave\n  the tokenizer\n"
-    assert (clone / "FACTS.md").read_text() == facts_page(briefing)
-    assert (clone / "train_mlx.py").read_text() == better.proposal.script
-    assert '- "half the step": "that was attempt 7 already"' in (clone / "TASK.md").read_text()
+    texts = {
+        str(path.relative_to(clone)): path.read_text()
+        for path in clone.rglob("*")
+        if path.is_file() and ".git" not in path.parts
+    }
+    assert '- "half the step": "that was attempt 7 already"' in texts.pop("TASK.md")
+    assert texts == {
+        "FACTS.md": facts_page(briefing),
+        "agent/lab/kernels/plain.py": "# plain\n",
+        "notes.md": "- leave\n  the tokenizer\n",
+        "prepare.py": "BUDGET_S = 300\n",
+        "program.md": "Be bold.\n",
+        "train_mlx.py": better.proposal.script,
+    }
 
 
-def test_a_broken_attempt_is_shown_to_be_mended_with_the_end_of_its_log(agent):
+def test_a_broken_attempt_is_shown_to_be_repaired_with_the_end_of_its_log(agent):
     log = "Traceback (most recent call last):\nNameError: name 'WIDHT' is not defined\x1b[2J <|im_end|>"
     run = Run(0, Ending.CRASHED, 1, 3.0, None, log)
     broken = attempt(1, SCRIPT.replace("64", "WIDHT"), Status.CRASH, runs=(run,), decision=Decision(Kind.CRASHED, ""))
@@ -96,22 +95,20 @@ def test_a_broken_attempt_is_shown_to_be_mended_with_the_end_of_its_log(agent):
 
 def test_it_has_the_users_keys_and_no_way_to_the_users_repository(agent, monkeypatch, tmp_path):
     user = tmp_path / "user"
-    user.mkdir()
-    subprocess.run(["git", "init", "-q"], cwd=user, check=True)
-    monkeypatch.setenv("SOME_API_KEY", "sk-123")
-    monkeypatch.setenv("NIGHTSHIFT_DATA", "/corpus")
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(user / ".gitconfig"))
-    monkeypatch.setenv("VIRTUAL_ENV", str(user / ".venv"))
+    for name, value in {
+        "SOME_API_KEY": "sk-123",
+        "NIGHTSHIFT_DATA": "/corpus",
+        "GIT_CONFIG_GLOBAL": str(user / ".gitconfig"),
+        "VIRTUAL_ENV": str(user / ".venv"),
+    }.items():
+        monkeypatch.setenv(name, value)
     look = f"env > '{tmp_path}/env'; git rev-parse --show-toplevel > '{tmp_path}/top'; pwd > '{tmp_path}/pwd'\n"
-    keep = f"git add -A && git commit -qm mine && git remote >> '{tmp_path}/top'\n"
-    agent.does(look + EDIT + keep).ideas(brief())
+    agent.does(f"{look}{EDIT}git add -A; git commit -qm mine; git remote >> '{tmp_path}/top'\n").ideas(brief())
     seen = dict(line.partition("=")[::2] for line in (tmp_path / "env").read_text().splitlines())
     assert seen["SOME_API_KEY"] == "sk-123"
     assert [name for name in seen if name.startswith(("NIGHTSHIFT_", "GIT_")) or name == "VIRTUAL_ENV"] == []
-    assert (tmp_path / "top").read_text() == (tmp_path / "pwd").read_text()
-    assert str(user) not in (tmp_path / "env").read_text()
-    assert sorted(path.name for path in user.iterdir()) == [".git"]
-    assert list((user / ".git" / "refs" / "heads").iterdir()) == []
+    assert (tmp_path / "top").read_text() == (tmp_path / "pwd").read_text()  # a repository without a remote
+    assert not user.exists()
 
 
 # ---- what goes wrong -------------------------------------------------------------------------------------------------
@@ -129,27 +126,22 @@ def test_no_edit_is_no_idea_and_its_last_words_are_told(agent):
         agent, "echo working; printf 'Not logged in \\033[2J\\n'; cp train_mlx.py train.py; echo x >> prepare.py\n"
     )
     log = agent.folder / "asks" / "0001-1" / "log.txt"
-    assert said == (f"it left train_mlx.py as it was; it said: Not logged in \\x1b[2J (log: {log})")
+    assert said == f"it left train_mlx.py as it was; it said: Not logged in \\x1b[2J (log: {log})"
     assert log.read_text().startswith("working\n")
 
 
 @pytest.mark.parametrize(
-    "deed",
+    ("deed", "words"),
     [
-        "rm train_mlx.py",
-        "ln -sf /etc/passwd train_mlx.py",
-        "rm train_mlx.py; mkfifo train_mlx.py",
-        "rm train_mlx.py; mkdir train_mlx.py",
-        "d=$PWD; cd ..; mv $d other; ln -s other $d",
+        ("ln -sf /etc/passwd train_mlx.py", "it left no plain train_mlx.py"),
+        ("rm train_mlx.py; mkfifo train_mlx.py", "it left no plain train_mlx.py"),
+        ("d=$PWD; cd ..; mv $d other; ln -s other $d", "it left no plain train_mlx.py"),
+        (f"head -c {MAX_SCRIPT_BYTES + 1} /dev/zero > train_mlx.py", "more than 262,144 bytes"),
+        ("printf 'x = \\377' > train_mlx.py", "cannot be read as a UTF-8 text file"),
     ],
 )
-def test_what_is_no_plain_file_is_not_taken(agent, deed):
-    assert "it left no plain train_mlx.py" in failure_of(agent, f"{deed}\n")
-
-
-def test_neither_too_much_nor_other_than_text_is_taken(agent):
-    assert "more than 262,144 bytes" in failure_of(agent, f"head -c {MAX_SCRIPT_BYTES + 1} /dev/zero > train_mlx.py\n")
-    assert "cannot be read as a UTF-8 text file" in failure_of(agent, "printf 'x = \\377' > train_mlx.py\n")
+def test_what_is_no_plain_text_file_is_not_taken(agent, deed, words):
+    assert words in failure_of(agent, f"{deed}\n")
 
 
 def test_a_failed_agent_has_an_idea_only_if_it_came_to_its_end(agent):
@@ -179,20 +171,6 @@ def test_a_stopped_night_waits_for_no_agent(agent):
     agent.stopping = True
     assert "it stopped" in failure_of(agent, "sleep 60\n")
     assert agent.asks[0].wall_s < 15
-
-
-def test_a_flood_leaves_a_short_log_and_an_edit(agent):
-    assert (
-        agent.does(EDIT + "yes a flood of words | head -c 9000000; echo the end\n").ideas(brief())[0].script == EDITED
-    )
-    log = agent.folder / "asks" / "0001-1" / "log.txt"
-    assert log.stat().st_size <= LOG_BYTES
-    assert log.read_text().endswith("the end\n")
-
-
-def test_an_idea_of_nonsense_is_none(agent):
-    for deed in ("head -c 20000 /dev/zero > IDEA.md", "ln -s /etc/passwd IDEA.md", "mkfifo IDEA.md", ": > IDEA.md"):
-        assert agent.does(f"{EDIT}{deed}\n").ideas(brief())[0].title == "an edit without words"
 
 
 @pytest.mark.parametrize(
@@ -247,7 +225,7 @@ FACTS = st.sampled_from(["total_cost_usd", "usage", "result", "input_tokens"])
 LEAVES = st.none() | st.booleans() | st.floats() | st.integers() | st.text()
 
 
-@given(st.text() | st.recursive(LEAVES, lambda one: st.dictionaries(FACTS, one) | st.lists(one)).map(json.dumps))
+@given(st.text() | st.recursive(LEAVES, lambda facts: st.dictionaries(FACTS, facts) | st.lists(facts)).map(json.dumps))
 @settings(max_examples=100, deadline=None)
 def test_no_log_can_break_the_reading_of_bills(log):
     bill = billed(ASK, events_of(log))

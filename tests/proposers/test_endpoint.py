@@ -1,7 +1,5 @@
 """A spec determines model and server, and the key goes to that server alone."""
 
-from dataclasses import replace
-
 import pytest
 from asking import Model
 from llm_servers import KEY, Server, status
@@ -23,7 +21,6 @@ HTTPS = "https://openrouter.ai/api/v1"
         (f"openai:z-ai/glm:free@{HTTPS}", {}, ("openai", "z-ai/glm:free", HTTPS, KEY)),
         ("openai:m", {"OPENAI_BASE_URL": HTTPS}, ("openai", "m", HTTPS, KEY)),
         ("openai:m@http://127.0.0.1:1", {"OPENAI_API_KEY": ""}, ("openai", "m", "http://127.0.0.1:1", NO_KEY)),
-        ("openai:m@http://192.168.1.5:8000/v1", {}, ("openai", "m", "http://192.168.1.5:8000/v1", NO_KEY)),
         ("openai:m@http://127.0.0.1.h/v1", {}, ("openai", "m", "http://127.0.0.1.h/v1", NO_KEY)),
     ],
 )  # fmt: skip
@@ -38,8 +35,6 @@ def test_a_spec_names_a_model_and_who_serves_it_and_plain_http_gets_no_key(spec,
     [
         ("gpt-5", "", "write PROVIDER:MODEL"),
         ("openai:m@localhost:11434", "", "names no language model"),
-        ("openai:m", "localhost:11434", "no base URL"),
-        ("openai:m", "http://localhost@h/v1", "no base URL"),
         ("openai:m", "http://h/v1?key=1", "no base URL"),
         ("openai:m", "file:///etc/passwd", "no base URL"),
         ("openai:m", "http://h/v1/chat/completions", "no base URL"),
@@ -59,22 +54,15 @@ def test_a_key_with_a_line_break_in_it_is_refused_before_it_is_sent():
         Endpoint.parse("openai:m", {"OPENAI_API_KEY": "sk-1\n2"})
 
 
-def test_a_key_that_would_cross_the_network_in_the_clear_stays_here():
-    with Server(status(401, "who are you?")) as server:
-        model = Model(server)
-        there = Endpoint.parse("openai:m@http://192.168.1.5/v1", {"OPENAI_API_KEY": KEY})
-        model.llm._endpoint = replace(there, url=server.url)
-        assert "check OPENAI_API_KEY, which only https or this machine gets" in model.refusal()
-    assert KEY not in str(server.requests[0].headers)
-
-
 def test_the_key_stands_in_nothing_that_is_shown():
     other = "sk-proj-abcdefgh12345678"
     with Server(status(400, f"bad request with {KEY} and {other}"), status(401, KEY)) as server:
         model = Model(server)
-        sentences = [model.refusal(), model.refusal(), repr(model.llm), repr(model.llm._endpoint), str(model.asks)]
-    assert KEY not in "".join(sentences)
-    assert other not in "".join(sentences)
+        shown = (
+            f"{model.refusal()} {model.refusal()} {model.asks} {Endpoint.parse('openai:m', {'OPENAI_API_KEY': KEY})}"
+        )
+    assert KEY not in shown
+    assert other not in shown
 
 
 def test_openais_own_models_are_told_their_limit_by_its_new_name():

@@ -1,6 +1,6 @@
 """Files of ideas are read as anybody may have written them; a damaged one is skipped, and said to be so."""
 
-import time
+import re
 from pathlib import Path
 
 import pytest
@@ -52,48 +52,31 @@ def test_a_file_tells_what_is_tried_why_and_what_to_expect(folder):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "sentence"),
     [
         (PATCH, "has no title; begin it with"),
         ("Title: none\n", "holds no patch of one file; make it with"),
         (HEADER + PATCH + PATCH.replace("train_mlx", "prepare"), "holds no patch of one file"),
         (HEADER.replace("cuda 0.6", "0.6") + PATCH, "Gain '0.6' cannot be read; write percents as in"),
-        (HEADER.replace("Gain", "Gian") + PATCH, "gives 'Gian', which is no field of its header"),
         (HEADER.replace("Group: schedule", "Title: two") + PATCH, "gives 'Title', .* comes a second time"),
         (HEADER + PATCH + " " * 300_000, "has more bytes than the limit of 262,144; take data out"),
     ],
 )
-def test_a_damaged_file_is_skipped_with_its_name_and_the_remedy(folder, text, told):
+def test_a_damaged_file_is_skipped_with_its_name_and_the_remedy(folder, text, sentence):
     ideas, (fault,) = read_ideas(folder(broken=text, whole=HEADER + PATCH))
     assert [idea.slug for idea in ideas] == ["whole"]
     assert "broken.patch" in fault
-    with pytest.raises(AssertionError, match=told):
-        raise AssertionError(fault)
+    assert re.search(sentence, fault)
 
 
-@pytest.mark.parametrize("name", ["\x1b[2J", "a\nSource: b", "x" * 200])
-def test_an_idea_has_a_name_that_may_stand_in_commits_and_on_terminals(folder, name):
-    (folder(whole=HEADER + PATCH) / f"{name}.patch").write_text(HEADER + PATCH)
+def test_an_idea_has_a_name_that_is_harmless_in_commits_and_on_terminals(folder):
+    (folder(whole=HEADER + PATCH) / "a\n\x1b[2J.patch").write_text(HEADER + PATCH)
     ideas, (fault,) = read_ideas(folder())
     assert [idea.slug for idea in ideas] == ["whole"]
-    assert "give it another" in fault
     assert fault.isprintable()
 
 
-@pytest.mark.parametrize("line", ["--- {}\n", "+A:{}\n"])
-def test_a_line_of_any_length_is_read_at_once(folder, line):
-    began = time.monotonic()
-    read_ideas(folder(long=HEADER + PATCH + line.format(" " * 200_000)))
-    assert time.monotonic() - began < 2  # 50 s, where all ways to split the line are tried
-
-
-def test_a_users_idea_stands_in_for_the_shipped_one_of_its_name(folder, tmp_path):
-    mine = folder(longer=HEADER.replace("longer", "twice as long") + PATCH)
-    (tmp_path / "theirs").mkdir()
-    for name in ("longer", "other"):
-        (tmp_path / "theirs" / f"{name}.patch").write_text(HEADER + PATCH)
-    ideas, _ = read_ideas(mine, tmp_path / "theirs")
-    assert [(idea.slug, idea.title) for idea in ideas] == [
-        ("longer", "Warm up twice as long"),
-        ("other", "Warm up longer"),
-    ]
+def test_a_users_idea_replaces_the_shipped_one_of_its_name(folder, tmp_path):
+    shipped = folder(longer=HEADER + PATCH, other=HEADER + PATCH).rename(tmp_path / "shipped")
+    ideas, _ = read_ideas(folder(longer=HEADER.replace("longer", "twice as long") + PATCH), shipped)
+    assert {idea.slug: idea.title for idea in ideas} == {"longer": "Warm up twice as long", "other": "Warm up longer"}

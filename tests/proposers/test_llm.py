@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 import pytest
-from asking import BRIEFING, EDIT, PROVIDERS, QUICK, SCRIPT, WANTED, Model, edit
+from asking import BRIEFING, EDIT, PROVIDERS, QUICK, SCRIPT, WANTED, Model
 from llm_servers import KEY, TOKENS_IN, TOKENS_OUT, Server, hangs, says
 
 from agent.errors import MachineError, NightError, NoIdea
@@ -35,61 +35,35 @@ def test_an_answer_becomes_a_proposal_and_its_tokens_are_recorded(provider):
     assert SCRIPT.rstrip() in request.text
 
 
-# ---- caches ----------------------------------------------------------------------------------------------------------
-
-
-def priced(provider: str, usage: object, *price: float) -> Ask:
-    """The record of one call to a server that says this of its tokens."""
-    with Server(says(EDIT, usage=usage)) as server:
-        model = Model(server, provider, price=price)
-        model.ideas()
-    return model.asks[0]
-
-
 @pytest.mark.parametrize(
-    ("provider", "usage", "read", "usd"),
+    ("provider", "usage", "tokens_in", "usd"),
     [
         ("openai", {"prompt_tokens_details": {"cached_tokens": 1000}}, 1200, 200 + 1000 / 10),
         ("anthropic", {"cache_read_input_tokens": 1000, "cache_creation_input_tokens": 0}, 2200, 1200 + 1000 / 10),
         ("anthropic", {"cache_creation_input_tokens": 400}, 1600, 1200 + 2 * 400),  # to keep it there costs twice
     ],
 )
-def test_tokens_of_a_cache_are_recorded_and_cost_their_own_price(provider, usage, read, usd):
-    ask = priced(provider, usage, 1e6, 0.0, 1e5)
-    assert (ask.tokens_in, ask.usd) == (read, pytest.approx(usd))
-
-
-def test_nonsense_about_tokens_is_not_counted():
-    none = priced("openai", False, 1e6, 0.0, 0.0)
-    assert (none.tokens_cached, none.usd, none.usd_most is None) == (None, None, False)
-    odd = {"prompt_tokens_details": {"cached_tokens": -5, "cache_write_tokens": "many"}}
-    assert priced("openai", odd, 1e6, 0.0, 0.0).usd == TOKENS_IN
+def test_tokens_of_a_cache_are_recorded_and_cost_their_own_price(provider, usage, tokens_in, usd):
+    with Server(says(EDIT, usage=usage)) as server:
+        model = Model(server, provider, price=(1e6, 0.0, 1e5))
+        model.ideas()
+    assert (model.asks[0].tokens_in, model.asks[0].usd) == (tokens_in, pytest.approx(usd))
 
 
 def test_the_stable_beginning_of_a_question_is_marked_for_anthropics_cache():
-    with Server(says("no edit"), says(EDIT)) as server:
-        Model(server, "anthropic").ideas()
-    first, corrected = server.requests
-    stable, rest = first.body["messages"][0]["content"]
-    assert stable["cache_control"] == {"type": "ephemeral"}
-    assert SCRIPT.rstrip() in stable["text"]
-    assert "cache_control" not in rest
-    assert corrected.body["messages"][0]["content"] == [stable, rest]  # so that the correction reads the cache
     home = Endpoint.parse("anthropic:claude", {"ANTHROPIC_API_KEY": KEY})
     stable, rest = question(Conversation("", ("stable and new",), 6), home, 1000)["messages"][0]["content"]
-    assert (stable["text"], stable["cache_control"]["ttl"], rest["text"]) == ("stable", "1h", " and new")
+    assert (stable["text"], stable["cache_control"]["ttl"]) == ("stable", "1h")
+    assert rest == {"type": "text", "text": " and new"}
 
 
-# ---- answers that cannot be used, and crashes ------------------------------------------------------------------------
+# ---- answers that cannot be used -------------------------------------------------------------------------------------
 
 
 UNUSABLE = {
     "empty": ("openai", says(""), "the reply has no SEARCH/REPLACE block"),
-    "a path out": ("anthropic", says(edit(file="../../.ssh/authorized_keys")), "authorized_keys"),
-    "cut off": ("openai", says(EDIT, finish="length"), "was cut off"),
-    "cut off there": ("anthropic", says(EDIT, finish="max_tokens"), "was cut off"),
+    "cut off": ("anthropic", says(EDIT, finish="max_tokens"), "was cut off"),
     "declined": ("openai", says(EDIT, finish="content_filter"), "was declined"),
-    "declined there": ("anthropic", says(EDIT, finish="refusal"), "was declined"),
 }
 
 
@@ -99,7 +73,7 @@ def test_an_unusable_answer_is_sent_back_once_with_what_is_wrong(name):
     with Server(behaviour, says(EDIT)) as server:
         model = Model(server, provider)
         assert model.ideas()[0].script == WANTED
-    assert why in server.requests[1].messages[-1]
+    assert why in server.requests[1].text
     assert [why in (ask.failure or "") for ask in model.asks] == [True, False]
 
 
@@ -111,7 +85,6 @@ def test_after_two_unusable_answers_there_is_no_idea_and_a_short_context_is_noti
     assert "the last because the reply has no SEARCH/REPLACE block" in said
     assert len(server.requests) == len(model.asks) == 2
     assert "it read 1,200 tokens: give it a longer context" in model.asks[0].failure
-    assert "context" not in server.requests[1].messages[-1]
 
 
 # ---- what it costs ---------------------------------------------------------------------------------------------------
@@ -136,19 +109,6 @@ def test_a_call_without_counts_is_charged_at_its_most_also_when_the_night_is_res
         for going_on in (model, Model(server, **options)):
             assert "$1.00 of --max-cost 1 are spent" in going_on.refusal(replace(BRIEFING, asks=(ask,)))
     assert len(server.requests) == 1
-
-
-def test_a_call_whose_answer_breaks_the_reading_is_recorded_and_costs_what_it_cost(monkeypatch):
-    def breaks(*_: object) -> Proposal:
-        raise RuntimeError("unforeseen")
-
-    monkeypatch.setattr("agent.proposers.llm.read_reply", breaks)
-    with Server(says(EDIT)) as server:
-        model = Model(server, price=(10.0, 100.0), max_cost=0.15)  # 0.046 a call, and more than 0.1 at most
-        for _ in range(2):
-            with pytest.raises(RuntimeError, match="unforeseen"):
-                model.ideas()
-    assert [(ask.failure, ask.usd) for ask in model.asks] == [("unforeseen", pytest.approx(0.046))] * 2
 
 
 def test_calls_in_flight_count_as_the_most_that_they_may_cost():

@@ -28,9 +28,7 @@ def test_a_night_tells_its_setting_only_where_a_source_can_read(grounds):
         assert brief(state, state.best).setting is None
         setting = brief(replace(context, sources=[Source("llm")]).state(), state.best).setting
     assert setting is not None
-    assert (setting.cores or 0) > 0
-    assert (setting.memory_gb or 0) > 0
-    assert setting.corpus is not None
+    assert min(setting.cores, setting.memory_gb) > 0
     assert 1 < setting.corpus.bytes_per_token < 10
     assert set(setting.ideas.values()) == {"yes"}
 
@@ -41,9 +39,8 @@ def test_the_prompt_command_shows_what_a_model_would_be_told(grounds):
     assert done.stdout.startswith("You improve one training script, train_mlx.py")
     assert "Lower it." in done.stdout
     assert "- 1 (edits 0): keep" in done.stdout
-    said = json.loads(grounds.nightshift("prompt", "--json").stdout)
-    assert f"{said['system']}\n\n{said['user']}\n" == done.stdout
-    assert said["user"][: said["stable_chars"]].endswith("```")
+    facts = json.loads(grounds.nightshift("prompt", "--json").stdout)
+    assert f"{facts['system']}\n\n{facts['user']}\n" == done.stdout
 
 
 def test_the_example_in_docs_is_a_prompt_as_it_is_written_now():
@@ -54,12 +51,3 @@ def test_the_example_in_docs_is_a_prompt_as_it_is_written_now():
     assert re.findall(r"(?m)^# (.+)$", outside) == list(parts)
     for template in ("system", "calls", "explore"):
         assert written(template, script="train_mlx.py") in prompt
-    attempts = outside.partition("# Attempts\n\n")[2].partition("\n\n# ")[0]
-    legend, *lines = re.split(r"\n(?=- \d+)", attempts)
-    template = (PROJECT / "agent" / "proposers" / "prompts" / "facts.md").read_text()
-    assert legend.rpartition(" attempt ")[0] in template
-    verdict = r"- \d+( \(edits \d+\))?: (keep|discard|crash|running)( \d\.\d{4}( \([+-]\d\.\d{4}( ± \d\.\d{4})?\))?)?"
-    gain, costs = r"(, near miss)?(; gain [+-]\d\.\d{4}, \S+ sure)?", r"(; (speed|steps|\S+ GB)[^\"]*)?"
-    assert [line for line in lines if not re.match(rf'{verdict}{gain}{costs}; ".+"', line)] == []
-    assert len(lines) >= 5
-    assert len(prompt) / 3.28 < 23_000  # characters of code and tables in a token

@@ -3,24 +3,18 @@
 import os
 import subprocess
 import sys
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from nights import PROJECT
-from queued import NOW, SCRIPT, aside, brief, patch, put, tried
+from queued import NOW, SCRIPT, aside, brief, patch, put
 from samples import NIGHT
 
 from agent.errors import NoIdea, ScriptError
-from agent.experiment import Proposal, Status
+from agent.experiment import Proposal
 from agent.proposers.queue import MAX_ENTRY_BYTES, Queue, waiting
-from agent.proposers.source import Briefing
 from agent.records.journal import Journal
-
-ANOTHER_NIGHT = replace(NIGHT, tag="another")
 
 
 @pytest.fixture
@@ -42,22 +36,12 @@ def test_entries_are_tried_in_their_order(folder, queue):
         put(folder, SCRIPT.replace("DEPTH = 4", f"DEPTH = {depth}"), f"depth {depth}\nIt may help.")
     for depth in (5, 6, 7):
         proposal = queue.ideas(brief(*history))[0]
-        assert (proposal.title, proposal.hypothesis, proposal.source) == (
-            *(f"depth {depth}", "It may help."),
-            f"queue: 000{depth - 4}",
-        )
+        facts = f"depth {depth}", "It may help.", f"queue: 000{depth - 4}"
+        assert (proposal.title, proposal.hypothesis, proposal.source) == facts
         history.append(proposal)
     with pytest.raises(NoIdea, match="the queue is empty"):
         queue.ideas(brief(*history))
     assert aside(folder, "done") == {f"000{n}": f"attempt {n} of night {NIGHT.tag}" for n in (1, 2, 3)}
-
-
-def test_a_number_is_never_given_twice(folder, queue):
-    first = put(folder, SCRIPT.replace("4", "5"))
-    with pytest.raises(NoIdea):
-        queue.ideas(brief(SCRIPT, queue.ideas(brief(SCRIPT))[0]))
-    assert not first.exists()
-    assert put(folder, SCRIPT.replace("4", "6")).name == "0002.patch"
 
 
 def test_many_who_submit_at_once_get_a_number_each(folder):
@@ -70,12 +54,9 @@ for k in range(15):
 """
     crowd = [subprocess.Popen([sys.executable, "-c", code, name]) for name in "abc"]
     assert [process.wait() for process in crowd] == [0, 0, 0]
-    assert [path.stem for path in waiting(folder)] == [f"{n:04d}" for n in range(1, 46)]
     texts = [path.read_text().rpartition("\n")[2] for path in waiting(folder)]
-    assert len(set(texts)) == 45
     for name in "abc":
-        theirs = [text for text in texts if name in text]
-        assert theirs == [f"A = '{name}{k}'" for k in range(15)]
+        assert [text for text in texts if name in text] == [f"A = '{name}{k}'" for k in range(15)]
 
 
 @pytest.mark.parametrize(
@@ -83,15 +64,9 @@ for k in range(15):
     [
         ("def main(:", "train_mlx.py line 1 does not parse"),
         ("x = 1", "breaks the contract: define main"),
-        ("x = '\udc80'", "does not parse"),
-        (patch(SCRIPT, SCRIPT.replace("4", "5"), "prepare.py"), "may edit train_mlx.py and nothing else .*prepare.py"),
         (patch(SCRIPT, SCRIPT.replace("4", "5"), "../train_mlx.py"), "may edit train_mlx.py and nothing else"),
         (patch(SCRIPT, SCRIPT.replace("4", "5")) + patch("a\n", "b\n", "other.py"), "nothing else .*other.py"),
-        (
-            "diff --git a/train_mlx.py b/train_mlx.py\nold mode 100644\nnew mode 120000\n"
-            + patch(SCRIPT, SCRIPT.replace("4", "5")),
-            "makes, removes or renames files",
-        ),
+        ("diff --git a/t.py b/t.py\nold mode 100644\nnew mode 120000\n" + patch("4", "5"), "makes, removes or renames"),
     ],
 )
 def test_what_can_never_be_tried_is_refused_at_once(folder, text, words):
@@ -103,82 +78,28 @@ def test_what_can_never_be_tried_is_refused_at_once(folder, text, words):
 # ---- taking ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass
-class Nights:
-    """Nights that take from one queue, are killed anywhere, and are followed by others."""
-
-    folder: Path
-    tag: str = ""
-    taken: Proposal | None = None  # and not in a journal yet
-
-    def begin(self, count: int) -> None:
-        self.tag, self.taken = f"n{count:02d}", None
-        with Journal.create(self.path(self.tag), replace(NIGHT, tag=self.tag)) as journal:
-            journal.add_attempt(0, None, Proposal(SCRIPT, "baseline", "", "you"), NOW)
-
-    def take(self) -> None:
-        with Journal.read(self.path(self.tag)) as journal:
-            history = journal.attempts()
-        briefing = Briefing(replace(NIGHT, tag=self.tag), history, history[0])
-        self.taken = Queue(self.folder / "queue", self.folder / "nights").ideas(briefing)[0]
-
-    def enter(self) -> None:
-        if self.taken is not None:
-            with Journal.resume(self.path(self.tag)) as journal:
-                journal.add_attempt(len(journal.attempts()), 0, self.taken, NOW)
-            self.taken = None
-
-    def tried(self) -> list[str]:
-        titles = []
-        for path in sorted((self.folder / "nights").glob("*/journal.sqlite")):
-            with Journal.read(path) as journal:
-                titles += [attempt.proposal.title for attempt in journal.attempts()[1:]]
-        return titles
-
-    def path(self, tag: str) -> Path:
-        return self.folder / "nights" / tag / "journal.sqlite"
-
-
-@given(st.lists(st.sampled_from(["submit", "take", "enter", "kill", "another night"]), min_size=12, max_size=24))
-@settings(max_examples=10, deadline=None)
-def test_every_entry_is_tried_once_and_in_order_wherever_nights_are_killed(tmp_path_factory, deeds):
-    nights, submitted = Nights(tmp_path_factory.mktemp("nights")), 0
-    nights.begin(0)
-    for count, deed in enumerate([*deeds, *["take", "enter"] * (deeds.count("submit") + 1)], 1):
-        match deed:
-            case "submit":
-                submitted += 1
-                put(nights.folder / "queue", f"{SCRIPT}A = {submitted}\n", f"idea {submitted}")
-            case "take":
-                with suppress(NoIdea):
-                    nights.take()
-            case "enter":
-                nights.enter()
-            case "kill":
-                nights.taken = None
-            case "another night":
-                nights.begin(count)
-    assert nights.tried() == [f"idea {number}" for number in range(1, submitted + 1)]
-
-
-def test_an_entry_of_a_night_whose_journal_is_gone_is_not_lost(folder, queue):
-    put(folder, SCRIPT.replace("DEPTH = 4", "DEPTH = 5"))
+@pytest.mark.parametrize("is_recorded", [False, True])
+def test_an_entry_of_a_night_that_was_killed_is_tried_in_the_next_one_unless_it_was_tried(folder, queue, is_recorded):
+    for depth in (5, 6):
+        put(folder, SCRIPT.replace("DEPTH = 4", f"DEPTH = {depth}"), f"depth {depth}")
     proposal = queue.ideas(brief(SCRIPT))[0]
-    elsewhere = Briefing(ANOTHER_NIGHT, [tried(0, SCRIPT, "you", Status.KEEP)], tried(0, SCRIPT, "you"))
-    assert queue.ideas(elsewhere)[0] == proposal
+    if is_recorded:
+        with Journal.create(folder.parent / "nights" / NIGHT.tag / "journal.sqlite", NIGHT) as journal:
+            journal.add_attempt(0, None, Proposal(SCRIPT, "baseline", "", "you"), NOW)
+            journal.add_attempt(1, 0, proposal, NOW)
+    next_night = replace(brief(SCRIPT), night=replace(NIGHT, tag="another"))
+    assert queue.ideas(next_night)[0].title == ("depth 6" if is_recorded else "depth 5")
 
 
 def test_links_pipes_and_other_names_are_left_alone(tmp_path, folder, queue):
     put(folder, SCRIPT.replace("4", "5")).rename(tmp_path / "elsewhere.patch")
     (folder / "0001.patch").symlink_to(tmp_path / "elsewhere.patch")
     os.mkfifo(folder / "0002.patch")
-    (folder / "0003.patch").mkdir()
-    (folder / "0004 .patch").write_text("{}")
-    (folder / "..0005.patch").write_text("{}")
+    (folder / "..0003.patch").write_text("{}")
     with pytest.raises(NoIdea, match="the queue is empty"):
         queue.ideas(brief(SCRIPT))
     assert not (folder / "refused").exists()
-    assert put(folder, SCRIPT.replace("4", "6")).name == "0004.patch"
+    assert put(folder, SCRIPT.replace("4", "6")).name == "0003.patch"
 
 
 @pytest.mark.parametrize(
@@ -199,16 +120,14 @@ def test_files_that_are_no_entries_are_put_aside(folder, queue, content):
     assert "put it there with: nightshift try --queue" in aside(folder, "refused")["0001"]
 
 
-@pytest.mark.parametrize("basis", ["9", "9" * 5000])
-def test_a_basis_that_the_night_does_not_have_does_not_hold_the_queue_up(folder, queue, basis):
+def test_a_basis_that_the_night_does_not_have_does_not_hold_the_queue_up(folder, queue):
     folder.mkdir(parents=True)
     edit = SCRIPT.replace("DEPTH = 4", "DEPTH = 5")
-    (folder / "0001.patch").write_text(f"Title: t\nBasis: {basis}\nFor: {NIGHT.tag}\n\n{edit}")
+    (folder / "0001.patch").write_text(f"Title: t\nBasis: 9\nFor: {NIGHT.tag}\n\n{edit}")
     put(folder, SCRIPT.replace("DEPTH = 4", "DEPTH = 6"))
     kept = SCRIPT.replace("LR = 0.04", "LR = 0.02")
-    assert "DEPTH" in queue.ideas(brief(SCRIPT, kept, best=1))[0].script
-    refused = aside(folder, "refused").get("0001", "which night t does not have")
-    assert "which night t does not have" in refused
+    assert "DEPTH = 6" in queue.ideas(brief(SCRIPT, kept, best=1))[0].script
+    assert "which night t does not have" in aside(folder, "refused")["0001"]
 
 
 def test_an_idea_of_the_catalogue_is_an_entry_as_it_stands(folder, queue):
@@ -220,10 +139,9 @@ def test_an_idea_of_the_catalogue_is_an_entry_as_it_stands(folder, queue):
     assert proposal.script == SCRIPT.replace("LR = 0.04", "LR = 0.02")
 
 
-@pytest.mark.parametrize("first", ['Title: str = "mine"\n', '\n\nOptions: str = "x"\n', "\n"])
-@pytest.mark.parametrize("message", ["an idea", "an idea\nWhy: because\n\nTitle: of it"])
-def test_a_script_that_begins_like_a_header_is_tried_to_the_letter(folder, queue, first, message):
-    put(folder, first + SCRIPT.replace("LR = 0.04", "LR = 0.03"), message)
+@pytest.mark.parametrize("first", ['Title: str = "mine"\n', '\n\nOptions: str = "x"\n'])
+def test_a_script_and_a_message_that_look_like_headers_are_tried_to_the_letter(folder, queue, first):
+    script, why = first + SCRIPT.replace("LR = 0.04", "LR = 0.03"), "Why: because\n\nTitle: of it"
+    put(folder, script, f"an idea\n{why}")
     proposal = queue.ideas(brief(SCRIPT))[0]
-    assert (proposal.title, proposal.script) == ("an idea", first + SCRIPT.replace("LR = 0.04", "LR = 0.03"))
-    assert proposal.hypothesis == message.partition("\n")[2]
+    assert (proposal.title, proposal.hypothesis, proposal.script) == ("an idea", why, script)

@@ -98,7 +98,7 @@ def test_no_other_file_is_edited(name):
     assert f"edit {NAME} alone" in refusal(f"{HEAD}FILE: {name}\n{block(OLD, NEW)}")
 
 
-LONG = 200_000  # signs, in a reply or a script that wants to be looked at for ever
+LONG = 200_000  # signs, in a reply or a script that takes long to look through
 
 
 @pytest.mark.parametrize(

@@ -23,13 +23,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     (tmp_path / "user/lab").mkdir(parents=True)
     (tmp_path / "user/lab/train_mlx.py").write_text(SCRIPT)
     (tmp_path / "idea.py").write_text(SCRIPT.replace("LR = 0.04", "LR = 0.02"))
-    for command in (
-        "init -q",
-        "config user.name Someone",
-        "config user.email s@example.org",
-        "add .",
-        "commit -qm start",
-    ):
+    for command in ("init -q", "add .", "-c user.name=A -c user.email=a@example.org commit -qm start"):
         git(tmp_path / "user", *command.split())
     monkeypatch.chdir(tmp_path / "user/lab")
     return Place.of(Path("train_mlx.py"))
@@ -48,7 +42,6 @@ def submitted(place: Place, command: str) -> str:
     "command",
     [
         "diff -u train_mlx.py ../../idea.py",
-        'diff -u "$PWD/train_mlx.py" ../../idea.py',
         "diff -u --label a/lab/train_mlx.py --label b/lab/train_mlx.py train_mlx.py ../../idea.py",
         "cp ../../idea.py train_mlx.py && git diff; git checkout -q train_mlx.py",
         "diff -u train_mlx.py ../../idea.py | sed 's/$/\\r/'",
