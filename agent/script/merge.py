@@ -69,10 +69,12 @@ def merged(script: str, base: str, edited: str, device_kind: str) -> str | None:
     """
     try:
         text = merge_texts(script, *_sides(script, base, edited, device_kind))
+        if text is None or text == script:
+            return None
         check_edit(text, script)
     except (ScriptError, SyntaxError):
         return None
-    return text if text != script else None
+    return text
 
 
 def without_edits(history: History, best: Attempt, edits: Iterable[int], device_kind: str) -> str | None:
@@ -94,7 +96,9 @@ def carried(script: str, base: str, edited: str, device_kind: str) -> str:
     """
     before, after = _sides(script, base, edited, device_kind, overrule=True)
     text = merge_texts(script, before, after)
-    if merge_lines(text, after, before) != script:
+    if text is None:
+        raise ScriptError("it changes lines that are not as they were any more")
+    if merge_texts(text, after, before) != script:
         raise ScriptError("it shares lines with what was kept since, and could not be taken out alone")
     return text
 
@@ -103,7 +107,7 @@ def holds(script: str, base: str, edited: str, device_kind: str) -> bool:
     """Return whether the lines that the edit base → edited changes are in the script already, whatever its dials."""
     now = values_of(script, device_kind)
     before, after = (_with_dials(text, now, device_kind) for text in (base, edited))
-    text = merge_lines(script, after, before)
+    text = merge_texts(script, after, before)
     return text is not None and text != script
 
 
@@ -158,10 +162,6 @@ def _name(node: ast.stmt) -> str | None:
 HUNK = re.compile(r"(?m)^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 
 
-class Conflict(ScriptError):
-    """Say which lines of ours cannot be merged."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Edit:
     """Hold the lines that take the place of lines start to end of a base; none of them: lines were taken out."""
@@ -169,7 +169,6 @@ class _Edit:
     start: int  # counted from 0; the end is not among them
     end: int
     lines: tuple[str, ...]
-    at: int  # where the lines are in the edited text
 
     def contradicts(self, other: "_Edit") -> bool:
         """Return whether both change the same lines; two insertions at one place do not, nor one beside a change."""
@@ -178,8 +177,8 @@ class _Edit:
         return max(self.start, other.start) < min(self.end, other.end)
 
 
-def merge_texts(ours: str, base: str, theirs: str) -> str:
-    """Return ours with the changes from base to theirs; raise Conflict where they contradict each other.
+def merge_texts(ours: str, base: str, theirs: str) -> str | None:
+    """Return ours with the changes from base to theirs; None where they contradict each other.
 
     The lines of two insertions at one place are ours and then theirs. Texts may lack a line break at the end; the
     merged one has it unless ours lacks it.
@@ -189,23 +188,15 @@ def merge_texts(ours: str, base: str, theirs: str) -> str:
     with throwaway_folder() as folder:
         (folder / "base").write_bytes(base.encode())
         mine, others = _edits(folder, ours), _edits(folder, theirs)
-    own = {(edit.start, edit.end, edit.lines) for edit in mine}
-    others = [edit for edit in others if (edit.start, edit.end, edit.lines) not in own]
+    own = set(mine)
+    others = [edit for edit in others if edit not in own]
     starts, ends = [edit.start for edit in others], [edit.end for edit in others]  # both ascending
     for edit in mine:
         touched = others[bisect_left(ends, edit.start) : bisect_right(starts, edit.end)]
         if any(map(edit.contradicts, touched)):
-            raise Conflict(f"line {edit.at + 1}")
+            return None
     text = _applied(base, [*mine, *others])
     return text if is_ended else text.removesuffix("\n")
-
-
-def merge_lines(ours: str, base: str, theirs: str) -> str | None:
-    """Return ours with the changes from base to theirs; None where the changes conflict."""
-    try:
-        return merge_texts(ours, base, theirs)
-    except Conflict:
-        return None
 
 
 def _edits(folder: Path, edited: str) -> list[_Edit]:
@@ -218,7 +209,7 @@ def _edits(folder: Path, edited: str) -> list[_Edit]:
     for hunk in HUNK.finditer(done.stdout.decode()):
         start, count, at, length = (1 if number is None else int(number) for number in hunk.groups())
         start, at = start - (count > 0), at - (length > 0)  # of no lines, git names the one before them
-        edits.append(_Edit(start, start + count, tuple(lines[at : at + length]), at))
+        edits.append(_Edit(start, start + count, tuple(lines[at : at + length])))
     return edits
 
 
@@ -296,7 +287,7 @@ def apply_patch(patch: str, script: str, bases: Sequence[tuple[int, str]]) -> st
         edited = patched(patch, base)
         if edited is None:
             continue
-        text = edited if number == best else merge_lines(ours, base, edited)
+        text = edited if number == best else merge_texts(ours, base, edited)
         if text is None:
             conflict = f"the patch conflicts with edits kept since attempt {number}"
             raise ScriptError(f"{conflict}; make it again, of the best script so far")
