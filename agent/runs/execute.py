@@ -10,16 +10,15 @@ from dataclasses import dataclass, replace
 
 from agent.clock import Stopwatch
 from agent.errors import MachineError
-from agent.experiment import BASELINE_TRIES, Audit, DryRun, Ending, Run, Score, Split
+from agent.experiment import Audit, DryRun, Ending, Run, Score, Split
 from agent.files import remove
 from agent.judging.early_stop import Bound
 from agent.judging.failures import process_failure
-from agent.runs.runner import Repeats, Runner, Stopped, beside
+from agent.runs.runner import Runner, Stopped, beside
 from agent.runs.score import (
     Rows,
     Unscored,
     audit,
-    check_not_baseline,
     committed_losses,
     score,
     scoring_limit_s,
@@ -108,18 +107,14 @@ def run_dry(trial: Trial, runner: Runner) -> DryRun:
 
     Both use training text only, so their error messages may be shown to the author of the edit.
     """
-    watch, folder = Stopwatch(), runner.dry_folder(trial.attempt)
-    repeats = Repeats(runner, 1 if trial.attempt else BASELINE_TRIES - 1)
-    budget_s = min(TRIAL_S, runner.night.budget_s)
-    while True:
-        run, spoilt = train_in(runner, folder, trial.script, runner.night.seed, budget_s, trial.allowance_s)
-        if not repeats.wanted(run.ending, spoilt):
-            break
-    failure, overran = process_failure(run), run.ending is Ending.OVERRAN
+    watch, number, folder = Stopwatch(), trial.attempt, runner.dry_folder(trial.attempt)
+    how = (trial.script, runner.night.seed, min(TRIAL_S, runner.night.budget_s), trial.allowance_s)
+    outcome = runner.until_it_counts(number, lambda: train_in(runner, folder, *how))
+    failure, overran = process_failure(outcome), outcome.ending is Ending.OVERRAN
     if failure is None:
         try:
             rows = Rows.of_training(runner.night, TRIAL_ROWS)
-            committed_losses(runner, folder, trial.script, trial.scoring_s, rows)
+            committed_losses(runner, number, folder, trial.script, trial.scoring_s, rows)
         except Unscored as why:
             failure, overran = str(why), why.overran
         remove(beside(folder, "score"))
@@ -138,7 +133,7 @@ def _measure(job: Measure, runner: Runner) -> Run:
     if spoilt is not None and job.may_be_void:
         return replace(explained, ending=Ending.SPOILT)
     if run.ending in FAILED:
-        check_not_baseline(runner, job.attempt, spoilt)
+        runner.check_not_baseline(job.attempt, spoilt)
     if run.ending is Ending.FINISHED:
         return _scored(job, runner, explained)
     if run.ending in FAILED and job.has_run_well:

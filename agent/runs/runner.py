@@ -15,8 +15,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from agent.experiment import LOCAL, WHOLE, Ending, Lease, Night, Progress, Run
+from agent.errors import MachineError
+from agent.experiment import BASELINE_TRIES, LOCAL, WHOLE, Ending, Lease, Night, Progress
 from agent.files import plain_bytes, remove
+from agent.invocation import typed
 from agent.judging.failures import machine_fault
 from agent.records.place import run_folder
 from agent.sandbox.box import Box
@@ -91,11 +93,6 @@ class Runner:
         if weights_bytes(self.run_folder(number, seed)) is not None:
             self.weights(number, seed).unlink(missing_ok=True)
 
-    def log(self, number: int, run: Run) -> Path:
-        """Return the log of the run's last process: scoring if the training finished, else training."""
-        folder = self.score_folder if run.ending is Ending.FINISHED else self.run_folder
-        return folder(number, run.seed) / LOG
-
     def lay_out(self, folder: Path, script: str) -> None:
         """Empty a folder and fill it with the committed script, the fixed files and the warm caches."""
         remove(folder)
@@ -154,6 +151,31 @@ class Runner:
             self.progressed(None)
             time.sleep(min(POLL_S, wait_s))
 
+    def until_it_counts(self, number: int, once: Callable[[], Outcome]) -> Outcome:
+        """Run a process of an attempt that no journal lists until its outcome counts, and return that.
+
+        After each sleep of the machine it is run again, and once where the machine has spoilt it: the second time
+        counts as the script's. Of the runs that the journal lists, Attempt.may_be_void() says it. Raise Stopped if the
+        user has ended it, and MachineError where the machine spoils attempt 0 again and again.
+        """
+        left = 1 if number else BASELINE_TRIES - 1
+        while True:
+            outcome = once()
+            if outcome.ending is Ending.STOPPED:
+                raise Stopped
+            if outcome.spoilt is not None and left:
+                left -= 1
+                self.wait(self.rest_s)
+            elif outcome.ending is not Ending.SLEPT:
+                self.check_not_baseline(number, outcome.spoilt)
+                return outcome
+
+    def check_not_baseline(self, number: int, spoilt: str | None) -> None:
+        """Raise MachineError where the machine has spoilt attempt 0's last try: without that there is no night."""
+        if number == 0 and spoilt is not None:
+            again = typed("run", "--tag", self.night.tag)
+            raise MachineError(f"attempt 0 was ended at its last try: {spoilt}; repair that and go on with: {again}")
+
     def view(self, folder: Path, *readable: Path, trains: bool = False) -> View:
         """Return the paths that a boxed process sees: its folder, these files and the corpus without held-out text."""
         data, patterns = Path(self.night.data), (*SHOWN, *(TRAINING_TEXT if trains else ()))
@@ -204,29 +226,6 @@ class Runner:
 
 class Stopped(Exception):
     """Say that the user has stopped a process, so that it has no result."""
-
-
-class Repeats:
-    """Say which processes to run again: after each sleep of the machine, and once where the machine has spoilt one.
-
-    The second time counts as the script's. Of a night's runs, which the journal lists, Attempt.may_be_void() says it.
-    """
-
-    def __init__(self, runner: Runner, left: int = 1) -> None:
-        self._runner, self._left = runner, left
-
-    def wanted(self, ending: Ending, spoilt: str | None) -> bool:
-        """Return whether to repeat a process that ended like this, after a rest where the machine has spoilt it.
-
-        Raise Stopped if the user has ended it.
-        """
-        if ending is Ending.STOPPED:
-            raise Stopped
-        if ending is Ending.SLEPT or spoilt is None or not self._left:
-            return ending is Ending.SLEPT
-        self._left -= 1
-        self._runner.wait(self._runner.rest_s)
-        return True
 
 
 def beside(run_folder: Path, what: str) -> Path:

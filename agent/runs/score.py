@@ -20,15 +20,14 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from agent.errors import MachineError
 from agent.experiment import MEASURED, Audit, Ending, History, Night, Progress, Run, Score, Split, is_look
 from agent.files import read_end
-from agent.invocation import typed
 from agent.judging.failures import process_failure
 from agent.lab.data import evaluation_rows, load_data
 from agent.runs import audit as auditing
 from agent.runs.fixed import verify_pins
-from agent.runs.runner import WEIGHTS, Repeats, Runner, beside
+from agent.runs.runner import WEIGHTS, Runner, beside
+from agent.sandbox.process import Outcome
 
 # A forward pass over fixed rows takes seconds on a GPU and under a minute on two CPU cores: after an hour it hangs. An
 # honest model may be three times as slow as attempt 0's, and reading MLX again from a slow disk takes about 20 s.
@@ -85,10 +84,9 @@ class Rows:
 class Unscored(Exception):
     """Say why a boxed process has left no numbers that can be used."""
 
-    def __init__(self, why: str, wall_s: float, overran: bool = False, spoilt: str | None = None) -> None:
+    def __init__(self, why: str, wall_s: float, overran: bool = False) -> None:
         super().__init__(why)
         self.wall_s, self.overran = wall_s, overran
-        self.spoilt = spoilt  # why the machine, and not the script, has ended it twice
 
 
 def usual_scoring_s(history: History) -> float | None:
@@ -134,9 +132,8 @@ def score(runner: Runner, number: int, script: str, seed: int, limit_s: float, s
     verify_pins(runner.night, runner.fixed)
     rows = Rows.of(runner.night, split)
     try:
-        losses, wall_s = committed_losses(runner, runner.run_folder(number, seed), script, limit_s, rows)
+        losses, wall_s = committed_losses(runner, number, runner.run_folder(number, seed), script, limit_s, rows)
     except Unscored as why:
-        check_not_baseline(runner, number, why.spoilt)
         return Score(None, why.wall_s, str(why), overran=why.overran)
     with runner.losses(number, seed, split).open("wb") as file:
         losses.tofile(file)
@@ -145,15 +142,8 @@ def score(runner: Runner, number: int, script: str, seed: int, limit_s: float, s
     return Score(rows.bits_per_byte(losses), wall_s)
 
 
-def check_not_baseline(runner: Runner, number: int, spoilt: str | None) -> None:
-    """Raise MachineError where the machine has spoilt attempt 0's last try: without that attempt there is no night."""
-    if number == 0 and spoilt is not None:
-        again = typed("run", "--tag", runner.night.tag)
-        raise MachineError(f"attempt 0 was ended at its last try: {spoilt}; repair that and go on with: {again}")
-
-
 def committed_losses(
-    runner: Runner, run_folder: Path, script: str, limit_s: float, rows: Rows
+    runner: Runner, number: int, run_folder: Path, script: str, limit_s: float, rows: Rows
 ) -> tuple[npt.NDArray[np.float32], float]:
     """Return the losses (R, T) of these rows in nats by a boxed process, and its seconds.
 
@@ -161,17 +151,14 @@ def committed_losses(
     """
     order = np.random.default_rng(secrets.randbits(128)).permutation(len(rows.inputs))
     work = {"inputs": rows.inputs[order], "targets": rows.targets[order]}
-    shuffled, wall_s = _ask(runner, run_folder, script, "losses", limit_s, work, rows.inputs.shape)
+    shuffled, wall_s = _ask(runner, number, run_folder, script, "losses", limit_s, work, rows.inputs.shape)
     losses = np.empty_like(shuffled)
     losses[order] = shuffled
-    counted = losses[rows.counted]
-    infinite = counted[~np.isfinite(counted)]
-    if len(infinite):
-        raise Unscored(f"{len(infinite):,} losses are not finite, the first is {infinite[0]}", wall_s)
-    if counted.min() < -ROUNDING_NATS:
-        raise Unscored(f"a loss of {counted.min():.3g} nats is below zero", wall_s)
+    least = losses[rows.counted].min()
+    if least < -ROUNDING_NATS:
+        raise Unscored(f"a loss of {least:.3g} nats is below zero", wall_s)
     val_bpb = rows.bits_per_byte(losses)
-    if not MEASURED[0] <= val_bpb <= MEASURED[1]:
+    if not MEASURED[0] <= val_bpb <= MEASURED[1]:  # nor is NaN
         raise Unscored(f"val_bpb {val_bpb:.3g} is no score", wall_s)
     return losses, wall_s
 
@@ -200,14 +187,13 @@ def audit(
         reference = auditing.unigram_losses(train, rows.targets, rows.vocab_size)
     processes = 1 if is_look(runner.night.budget_s) else auditing.MOST_PROCESSES
     samples = auditing.draw(committed, reference, rows.counted, rows.vocab_size, rng, processes)
-    answers, spent_s = [], 0.0
+    folder, answers, spent_s = runner.run_folder(number, seed), [], 0.0
     for sample in samples:
         inputs, positions = auditing.questions(sample, rows.inputs, rows.targets, train, rng)
         work, shape = {"inputs": inputs, "positions": positions}, (len(inputs), rows.vocab_size)
         try:
-            logits, wall_s = _ask(runner, runner.run_folder(number, seed), script, "logits", limit_s, work, shape)
+            logits, wall_s = _ask(runner, number, folder, script, "logits", limit_s, work, shape)
         except Unscored as why:
-            check_not_baseline(runner, number, why.spoilt)
             failure, spent_s = f"it could not be done: {why}", spent_s + why.wall_s
             return Audit(len(inputs), len(inputs), 0.0, 0.0, spent_s, failure, why.overran)
         answers.append(logits)
@@ -217,6 +203,7 @@ def audit(
 
 def _ask(
     runner: Runner,
+    number: int,
     run_folder: Path,
     script: str,
     mode: Literal["losses", "logits"],
@@ -224,32 +211,28 @@ def _ask(
     work: Mapping[str, npt.NDArray[np.generic]],  # file name → array: the input of the scorer
     shape: tuple[int, ...],
 ) -> tuple[npt.NDArray[np.float32], float]:
-    """Run the scorer on a run's weights in a box; return its numbers and its seconds. Raise Unscored, and Stopped.
-
-    Repeat it if the machine slept, and once if the machine has spoilt it: neither says anything about the script.
-    """
+    """Run the scorer on a run's weights in a box; return its numbers and its seconds. Raise Unscored, and Stopped."""
     folder, weights = beside(run_folder, "score" if mode == "losses" else "audit"), run_folder / WEIGHTS
     command = [sys.executable, SCORER.name, mode, runner.script_name, str(weights)]
-    spent_s, repeats = 0.0, Repeats(runner)
-    while True:
+
+    def once() -> Outcome:
         runner.lay_out(folder, script)
         shutil.copyfile(SCORER, folder / SCORER.name)
         for name, array in work.items():
             np.save(folder / f"{name}.npy", array)
-        outcome = runner.call(command, folder, limit_s, weights, progress=lambda: SCORING)
-        spent_s += outcome.wall_s
-        if not repeats.wanted(outcome.ending, outcome.spoilt):
-            break
-    content = b""
+        return runner.call(command, folder, limit_s, weights, progress=lambda: SCORING)
+
+    outcome, content = runner.until_it_counts(number, once), b""
     with suppress(OSError):  # a link or a pipe in its place, say
         content = read_end(folder, f"{mode}.f32", 4 * math.prod(shape) + 1)  # raw floats, without a header to parse
     runner.keep_only(folder)
     failure = process_failure(outcome)
     if failure is not None:
-        raise Unscored(f"scoring: {failure}", spent_s, outcome.ending is Ending.OVERRAN, outcome.spoilt)
+        raise Unscored(f"scoring: {failure}", outcome.wall_s, outcome.ending is Ending.OVERRAN)
     if len(content) != 4 * math.prod(shape):
-        raise Unscored(f"scoring left no {mode}.f32 of the right size: {math.prod(shape):,} numbers are due", spent_s)
-    return np.frombuffer(content, np.float32).reshape(shape), spent_s
+        numbers = f"{math.prod(shape):,} numbers are due"
+        raise Unscored(f"scoring left no {mode}.f32 of the right size: {numbers}", outcome.wall_s)
+    return np.frombuffer(content, np.float32).reshape(shape), outcome.wall_s
 
 
 def read_committed(path: Path, rows: Rows) -> npt.NDArray[np.float32] | None:

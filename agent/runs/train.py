@@ -9,8 +9,8 @@ import os
 import re
 import statistics
 import sys
-from collections.abc import Sequence
-from dataclasses import fields
+from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
 from functools import cache
 from math import prod
 from pathlib import Path
@@ -20,6 +20,7 @@ from agent.experiment import Attempt, Ending, History, Progress, Run, Summary, W
 from agent.files import open_plain, read_end
 from agent.judging.early_stop import Bound, Finished, Losses, bounds, losses, point_of
 from agent.runs.runner import WEIGHTS, Runner, weights_bytes
+from agent.sandbox.process import Outcome
 from agent.text import ABSURD, is_finite
 
 # Start, compilation and saving come on top of the budget. The slowest honest start measured took 150 s (MLX compiled a
@@ -38,12 +39,30 @@ def train(
     An interrupted run of the same attempt and seed starts over.
     """
     folder = runner.run_folder(number, seed)
-    run, spoilt = train_in(runner, folder, script, seed, runner.night.budget_s, allowance_s, ahead)
-    if number == 0 and run.ending is Ending.FINISHED:
+    out = folder / "out"
+    check = EarlyStopCheck(out, ahead)
+    outcome = train_in(runner, folder, script, seed, runner.night.budget_s, allowance_s, check.has_failed)
+    if outcome.ending is Ending.HOPELESS:
+        forecast = f"its losses forecast a score of {check.forecast_bpb:.3f}, above the incumbent's"
+        outcome = outcome.explained(f"stopped early: {forecast}")
+    is_finished = outcome.ending is Ending.FINISHED
+    run = Run(
+        seed,
+        outcome.ending,
+        outcome.exit_code,
+        outcome.wall_s,
+        read_summary(out),
+        outcome.last_lines,
+        weights_bytes=weights_bytes(folder),
+        weights=read_weights(out) if is_finished else None,
+        peak_bytes=outcome.peak_bytes,
+        forecast_bpb=check.forecast_bpb,
+    )
+    if number == 0 and is_finished:
         runner.keep_warm(folder)
-    weights = (WEIGHTS,) if run.ending is Ending.FINISHED else ()
+    weights = (WEIGHTS,) if is_finished else ()
     runner.keep_only(folder, runner.script_name, f"out/{METRICS}", "out/summary.json", *weights)
-    return run, spoilt
+    return run, outcome.spoilt
 
 
 def train_in(
@@ -53,45 +72,29 @@ def train_in(
     seed: int,
     budget_s: float,
     allowance_s: float,
-    ahead: Sequence[Bound] = (),
-) -> tuple[Run, str | None]:
+    hopeless: Callable[[], bool] = lambda: False,
+) -> Outcome:
     """Train in this folder, emptied first, for budget_s; kill it allowance_s after the budget.
 
-    Return the run, and why its end may be the machine's fault; None: nothing says so.
+    Its outcome is a crash, too, where it leaves no weights.
     """
     runner.lay_out(folder, script)
     out = folder / "out"
     out.mkdir()
     options = ["--budget-s", f"{budget_s:g}", "--seed", str(seed), "--out", "out", "--no-eval"]
-    check = EarlyStopCheck(out, ahead)
     outcome = runner.call(
         [sys.executable, runner.script_name, *options],
         folder,
         budget_s + allowance_s,
         trains=True,
         progress=lambda: read_progress(out),
-        hopeless=check.has_failed,
+        hopeless=hopeless,
     )
-    ending, size, why = outcome.ending, weights_bytes(folder), None
-    if ending is Ending.HOPELESS:
-        why = f"stopped early: its losses forecast a score of {check.forecast_bpb:.3f}, above the incumbent's"
-    elif ending is Ending.OVERRAN:
-        why = f"{budget_s:g} s of budget and {allowance_s:.3g} s for start and end are over"
-    elif ending is Ending.FINISHED and size is None:
-        ending, why = Ending.CRASHED, f"it left no {WEIGHTS}"
-    run = Run(
-        seed,
-        ending,
-        outcome.exit_code,
-        outcome.wall_s,
-        read_summary(out),
-        "\n".join(filter(None, (outcome.last_lines, why))),
-        weights_bytes=size,
-        weights=read_weights(out) if ending is Ending.FINISHED else None,
-        peak_bytes=outcome.peak_bytes,
-        forecast_bpb=check.forecast_bpb,
-    )
-    return run, outcome.spoilt
+    if outcome.ending is Ending.OVERRAN:
+        return outcome.explained(f"{budget_s:g} s of budget and {allowance_s:.3g} s for start and end are over")
+    if outcome.ending is Ending.FINISHED and weights_bytes(folder) is None:
+        return replace(outcome.explained(f"it left no {WEIGHTS}"), ending=Ending.CRASHED)
+    return outcome
 
 
 def learnt_allowance_s(history: History, budget_s: float) -> float:

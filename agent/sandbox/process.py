@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -39,6 +39,10 @@ class Outcome:
     last_lines: str
     peak_bytes: int | None = None  # the most memory that it filled at one time; None if it was not watched
     spoilt: str | None = None  # why its end may be the machine's fault; None: nothing says so
+
+    def explained(self, why: str | None) -> "Outcome":
+        """Return it with one more last line."""
+        return replace(self, last_lines="\n".join(filter(None, (self.last_lines, why))))
 
 
 def supervise(

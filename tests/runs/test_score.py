@@ -65,8 +65,8 @@ def test_a_first_look_scores_a_quarter_of_the_text_and_that_is_another_protocol(
 
 def committed(monkeypatch, rows: Rows, losses: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
     """The losses that a process commits to, which answers so to the inputs that it is asked about."""
-    monkeypatch.setattr(scoring, "_ask", lambda *asked: (losses(asked[5]["inputs"]).astype(np.float32), 1.0))
-    return scoring.committed_losses(None, None, "", 10.0, rows)[0]  # type: ignore[arg-type]
+    monkeypatch.setattr(scoring, "_ask", lambda *asked: (losses(asked[6]["inputs"]).astype(np.float32), 1.0))
+    return scoring.committed_losses(None, 1, None, "", 10.0, rows)[0]  # type: ignore[arg-type]
 
 
 def test_a_scorer_gets_the_rows_in_another_order_and_each_loss_comes_back_to_its_token(tiny_data, monkeypatch):
@@ -80,7 +80,7 @@ def test_a_scorer_gets_the_rows_in_another_order_and_each_loss_comes_back_to_its
     ("loss", "odd", "words"),
     [
         (3.0, -1.0, "a loss of -1 nats is below zero"),
-        (3.0, np.nan, "1 losses are not finite"),
+        (3.0, np.nan, "val_bpb nan is no score"),
         *((loss, loss, "is no score") for loss in (0.0, -1e-4, 1e20, 1e38)),
     ],
 )
