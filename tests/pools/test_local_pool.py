@@ -38,11 +38,8 @@ def measure(number: int, script: str) -> Measure:
 
 
 def next_ended(pool: LocalPool) -> Ended:
-    deadline = time.monotonic() + SOON_S
-    while time.monotonic() < deadline:
-        for ended in pool.ended(0.1):
-            return ended
-    raise AssertionError("nothing has ended")
+    (ended,) = pool.ended(SOON_S)
+    return ended
 
 
 def test_a_worker_has_one_job_at_a_time_and_is_free_once_its_result_is_taken(pool):
