@@ -15,7 +15,7 @@ from agent.experiment import Idea, Proposal
 from agent.records.journal import Journal
 
 FILE = Path("night.tgz")
-WITHOUT_END = "WITH RECURSIVE one(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM one) SELECT x FROM one"
+WITHOUT_END = "WITH RECURSIVE t(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM t) SELECT x FROM t"
 
 
 @pytest.fixture(scope="module")
@@ -81,40 +81,21 @@ def test_what_is_no_journal_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("statement", "said"),
     [
-        (
-            "UPDATE night SET value = 'refs/heads/main' WHERE fact = 'branch'",
-            "has refs/heads/main as branch, which no night has",
-        ),
-        (
-            "UPDATE night SET value = 'refs/heads/experiments/30s-u' WHERE fact = 'branch'",
-            "has refs/heads/experiments/30s-u as branch",
-        ),
+        ("UPDATE night SET value = 'refs/heads/main' WHERE fact = 'branch'", "has refs/heads/main as branch"),
         ("UPDATE night SET value = '../train_mlx.py' WHERE fact = 'script'", "has ../train_mlx.py as script"),
         ("UPDATE night SET value = '--output=/tmp/mine' WHERE fact = 'base'", "has --output=/tmp/mine as base"),
         ("UPDATE attempts SET \"commit\" = '--output=/tmp/mine' WHERE number = 1", "as a commit, which is none"),
         ("UPDATE attempts SET parent = number", "made from a later one"),
-        ("UPDATE attempts SET parent = NULL WHERE number = 2", "made from a later one, or from none"),
-        ("UPDATE attempts SET merges = 3 WHERE number = 2", "made from a later one"),
         ("UPDATE attempts SET number = 9 WHERE number = 3", "lacks an attempt"),
         ("UPDATE ideas SET parent = 1000000", "tells of an attempt that it lacks"),
-        ("UPDATE ideas SET attempt = -1", "tells of an attempt that it lacks"),
-        ("UPDATE ideas SET script = 'none'", "is damaged"),
         ("UPDATE night SET value = '../../../mine' WHERE fact = 'protocol'", "as protocol"),
-        ("UPDATE night SET value = 'abacus' WHERE fact = 'device_kind'", "has abacus as device_kind"),
         ("UPDATE attempts SET title = printf('%200000s', 'x') WHERE number = 1", "has 200,000 characters as title"),
         ("UPDATE attempts SET without = printf('%.*c', 200000, '[')", "is damaged .maximum recursion depth"),
         ("UPDATE runs SET began = 'soon'", "has 'soon' in place of a time"),
-        ("UPDATE attempts SET started = '2026-01-02'", "has '2026-01-02' in place of a time"),
         ('UPDATE runs SET summary = \'{"num_steps": "many"}\'', r"is damaged \(Expected `int \| null`"),
-        ("UPDATE attempts SET dry_run = '[1]'", r"is damaged \(Expected `object"),
         ("UPDATE scripts SET packed = x'ffffffff'", "has a script that cannot be unpacked"),
         ("UPDATE scripts SET packed = pressed()", "has a script of more than 16 MB"),
-        ("UPDATE night SET value = 'many' WHERE fact = 'budget_s'", r"is damaged \(Expected `float`"),
-        ("UPDATE night SET value = '[]' WHERE fact = 'pins'", r"is damaged \(Expected `object`"),
-        ("UPDATE night SET value = 7 WHERE fact = 'device'", r"is damaged \(Expected `str`"),
-        ("UPDATE night SET value = '{\"workers\": \"all\"}' WHERE fact = 'terms'", r"is damaged \(Expected `int`"),
         ("UPDATE night SET value = '{\"sandbox\": \"none\"}' WHERE fact = 'terms'", "is damaged .Invalid enum value"),
-        ("UPDATE night SET value = 'soon' WHERE fact = 'started'", "has 'soon' in place of a time"),
     ],
 )
 def test_records_that_lead_elsewhere_are_refused(written, tmp_path, statement, said):

@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import re
 import shutil
 import sqlite3
 import tarfile
@@ -99,15 +100,15 @@ def put_away(grounds: Grounds) -> Path:
     return Place.of(grounds.root / "train_mlx.py").packed("t")
 
 
-def tampered(file: Path, change: Change) -> None:
-    """Write the file again after a change of what it says and of the members that it holds."""
+def tamper(file: Path, change: Change) -> None:
+    """Write the file again after a change of its contents.json and of its members."""
     with tarfile.open(file) as tar:
         members = {member.name: (member, tar.extractfile(member).read() if member.isreg() else b"") for member in tar}
     first, text = members.pop("contents.json")
-    said = json.loads(text)
-    change(said, members)
+    facts = json.loads(text)
+    change(facts, members)
     with tarfile.open(file, "w:gz", format=tarfile.PAX_FORMAT) as tar:
-        for member, content in [(first, json.dumps(said).encode()), *members.values()]:
+        for member, content in [(first, json.dumps(facts).encode()), *members.values()]:
             if member.isreg():
                 member.size = len(content)
             tar.addfile(member, io.BytesIO(content))
@@ -116,7 +117,7 @@ def tampered(file: Path, change: Change) -> None:
 def with_journal(statement: str) -> Change:
     """Change the journal in the file."""
 
-    def change(said: dict[str, Any], members: Members) -> None:
+    def change(facts: dict[str, Any], members: Members) -> None:
         member, content = members["night/journal.sqlite"]
         with closing(sqlite3.connect(":memory:", isolation_level=None)) as database:
             database.deserialize(content.replace(b"\x02\x02", b"\x01\x01", 1))  # a WAL cannot be in memory
@@ -155,9 +156,8 @@ def test_a_night_whose_corpus_is_elsewhere_says_how_to_bring_it_and_takes_no_oth
     file, other, monkeypatch, tmp_path, tiny_data
 ):
     shutil.copytree(tiny_data, tmp_path / "another")
-    manifest = json.loads((tmp_path / "another" / "manifest.json").read_text())
-    manifest["files"]["train.tokens.npy"]["sha256"] = "0" * 64
-    (tmp_path / "another" / "manifest.json").write_text(json.dumps(manifest))
+    manifest = tmp_path / "another" / "manifest.json"
+    manifest.write_text(re.sub('"sha256": "[^"]+"', f'"sha256": "{"0" * 64}"', manifest.read_text()))
     monkeypatch.setenv("NIGHTSHIFT_DATA", str(tmp_path / "another"))
     said = done(other, "unpack", str(file))
     assert "the corpus of night t is not on this machine: prepare it from the same text with" in said
@@ -166,7 +166,7 @@ def test_a_night_whose_corpus_is_elsewhere_says_how_to_bring_it_and_takes_no_oth
     assert "the corpus of night t is not on this machine" in said
 
 
-def with_machine_code(said: dict[str, Any], members: Members) -> None:
+def with_machine_code(facts: dict[str, Any], members: Members) -> None:
     member = tarfile.TarInfo("night/warm/cache/blas/libblas.so")
     members[member.name] = member, b"computes what it likes"
 
@@ -177,7 +177,7 @@ def test_a_night_goes_on_elsewhere_without_any_weights_and_with_that_machines_ow
     with tarfile.open(light) as tar:
         assert not [name for name in tar.getnames() if name.endswith((".safetensors", ".f32")) or "/warm" in name]
 
-    tampered(light, with_machine_code)
+    tamper(light, with_machine_code)
     done(other, "unpack", str(light))
     assert not (other.folder("t") / "warm").exists()
     done(other, "run", "--tag", "t", "--experiments", "4", "--proposer", "search")
@@ -185,15 +185,6 @@ def test_a_night_goes_on_elsewhere_without_any_weights_and_with_that_machines_ow
     assert len(left.attempts("t")) == 4  # what was packed stays as it was
     of_this_machine = {path.name for path in (hardware.cache_root() / "kernels").iterdir()}
     assert of_this_machine <= {path.name for path in (other.folder("t") / "warm" / "cache" / "kernels").iterdir()}
-
-
-def test_weights_that_the_next_step_needs_are_not_left_behind(grounds, tmp_path):
-    with closing(sqlite3.connect(grounds.folder("t") / "journal.sqlite")) as journal, journal:
-        # as a kill before the audit leaves it
-        journal.execute("UPDATE runs SET score = json_remove(score, '$.audit') WHERE attempt = 2")
-    done(grounds, "pack", "t", "--weights", "none", "--out", str(tmp_path / "light"))
-    with tarfile.open(tmp_path / "light") as tar:
-        assert any("runs/0002/" in name and name.endswith(".safetensors") for name in tar.getnames())
 
 
 # ---- packed away and back --------------------------------------------------------------------------------------------
@@ -227,20 +218,11 @@ def test_a_packed_night_can_be_listed_but_goes_on_only_once_it_is_unpacked(groun
     assert f"{odd} is no plain file" in refused(grounds.nightshift("pack", "t", "--remove"))
     odd.unlink()
     done(grounds, "pack", "t", "--remove")
-    for words in ("run --tag t", "report t", "sample x t:best"):
+    for words in ("run --tag t", "report t"):
         assert "night t is packed away in" in refused(grounds.nightshift(*words.split()))
     assert "script 3" in done(grounds, "results", "t")  # from the rows that stayed
-    assert "is packed in" in done(grounds, "pack", "t", "--remove")  # once more
     assert "unpacked night t" in done(grounds, "unpack", "t")
     done(grounds, "pack", "t", "--remove")  # over the file that stayed
-
-
-def test_without_the_commit_that_the_night_began_from_all_but_its_commits_comes_back(grounds, other):
-    done(grounds, "pack", "t", "--remove")
-    other.folder("t").parent.mkdir(parents=True)
-    shutil.move(put_away(grounds), other.folder("t").parent)
-    assert "its commits could not be brought back" in done(other, "unpack", "t")
-    assert other.attempts("t")[1].proposal.script == unigram(SHARPNESS=0.7)
 
 
 # ---- nothing is overwritten ------------------------------------------------------------------------------------------
@@ -262,9 +244,7 @@ def test_a_night_is_not_unpacked_over_what_is_there(file, other):
     other.git("update-index", "--add", "--cacheinfo", f"100644,{other.git('rev-parse', 'HEAD:train_mlx.py')},{tracked}")
     assert "git tracks experiments/nights/t" in refused_as_it_is()
     other.git("update-index", "--force-remove", tracked)
-    folder.mkdir(parents=True)
-    assert "is there already" in refused_as_it_is()
-    folder.rmdir()
+    folder.parent.mkdir(parents=True, exist_ok=True)
     away = Path(shutil.copyfile(file, folder.parent / "t.tar.gz"))
     assert "is packed away in" in refused_as_it_is()
     away.unlink()
@@ -289,18 +269,18 @@ def test_nothing_is_packed_over_another_file_or_while_a_night_runs(left, file, t
 def other_prepare(marker: Path) -> Change:
     """Have the file bring another prepare.py, which leaves a mark where it runs, and a journal that vouches for it."""
 
-    def change(said: dict[str, Any], members: Members) -> None:
+    def change(facts: dict[str, Any], members: Members) -> None:
         member, content = members["night/fixed/prepare.py"]
         members["night/fixed/prepare.py"] = member, content + f"\nopen({str(marker)!r}, 'w')\n".encode()
         pin = "json_set(value, '$.fixed.\"prepare.py\"', '" + "0" * 64 + "')"
-        with_journal(f"UPDATE night SET value = {pin} WHERE fact = 'pins'")(said, members)
+        with_journal(f"UPDATE night SET value = {pin} WHERE fact = 'pins'")(facts, members)
 
     return change
 
 
 def test_fixed_files_that_differ_from_those_installed_here_never_run(file, other, tmp_path):
     marker = tmp_path / "marker"
-    tampered(file, other_prepare(marker))
+    tamper(file, other_prepare(marker))
     said = done(other, "unpack", str(file))
     assert "can be read here, and not go on: its prepare.py is another than the one installed here" in said
     assert "go on with" not in said
@@ -314,7 +294,7 @@ def test_fixed_files_that_differ_from_those_installed_here_never_run(file, other
 def test_programs_and_servers_that_a_night_names_are_asked_for_again(file, other):
     named = """'$.agent', 'sh -c evil', '$.llm', 'openai:m@http://127.0.0.1:9/v1' || char(27) || '[2J',
         '$.pool', 'ray', '$.ray_address', 'far:1'"""
-    tampered(file, with_journal(f"UPDATE night SET value = json_set(value, {named}) WHERE fact = 'terms'"))
+    tamper(file, with_journal(f"UPDATE night SET value = json_set(value, {named}) WHERE fact = 'terms'"))
     said = done(other, "unpack", str(file))
     assert "give the programs and servers that it names again, if the file is not somebody else's" in said
     asked = "--command 'sh -c evil' --llm 'openai:m@http://127.0.0.1:9/v1\\x1b[2J'"
@@ -336,7 +316,7 @@ def test_where_no_sandbox_works_a_night_from_a_file_does_not_go_on(file, other, 
 
 
 def with_member(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> Change:
-    def change(said: dict[str, Any], members: Members) -> None:
+    def change(facts: dict[str, Any], members: Members) -> None:
         member = tarfile.TarInfo(name)
         member.type, member.linkname = kind, target
         members[name] = member, b""
@@ -345,15 +325,15 @@ def with_member(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> C
 
 
 def with_fact(name: str, value: object) -> Change:
-    def change(said: dict[str, Any], members: Members) -> None:
-        said[name] = value
+    def change(facts: dict[str, Any], members: Members) -> None:
+        facts[name] = value
 
     return change
 
 
-def with_ref(ref: str, sha: str | None = None) -> Change:
-    def change(said: dict[str, Any], members: Members) -> None:
-        said["refs"][ref] = sha or next(iter(said["refs"].values()))
+def with_ref(ref: str) -> Change:
+    def change(facts: dict[str, Any], members: Members) -> None:
+        facts["refs"][ref] = next(iter(facts["refs"].values()))
 
     return change
 
@@ -364,11 +344,9 @@ def with_ref(ref: str, sha: str | None = None) -> Change:
         (with_member("night/../../../../evil"), "outside the destination"),
         (with_member("night/link", tarfile.SYMTYPE, "/etc/passwd"), "is no plain file"),
         (with_member("night/null", tarfile.CHRTYPE), "is no plain file"),
-        (with_member("night/holes", tarfile.GNUTYPE_SPARSE), "is no plain file"),
         (with_member("fixed/numpy/__init__.py"), "is no part of a night"),
         (with_ref("refs/heads/main"), "is not the night's"),
         (with_ref("refs/experiments/t/../../../../../precious"), "is not the night's"),
-        (with_ref("refs/experiments/t/0001", "HEAD\0"), "is not the night's"),
         (with_fact("started", 7), "Expected `str`"),
         (with_fact("started", "2020-01-01T00:00:00Z"), "is that of another night"),
         (with_fact("tag", "../u"), "whose tag is '../u'"),
@@ -378,7 +356,7 @@ def with_ref(ref: str, sha: str | None = None) -> Change:
     ],
 )
 def test_a_hostile_file_puts_nothing_anywhere(file, other, change, said):
-    tampered(file, change)
+    tamper(file, change)
     (other.root.parent / "precious.lock").touch()  # git's lock of a ref that a hostile file names, if it is believed
     before = everything(other.root), sorted(other.root.parent.glob("*"))
     assert said in refused(other.nightshift("unpack", str(file)))
@@ -386,22 +364,15 @@ def test_a_hostile_file_puts_nothing_anywhere(file, other, change, said):
 
 
 def test_nonsense_in_its_files_ends_no_command(file, other, monkeypatch):
-    def change(said: dict[str, Any], members: Members) -> None:
+    def change(facts: dict[str, Any], members: Members) -> None:
         for name in ("corpus.json", "notes.md", "phases.json"):
             members[f"night/{name}"] = tarfile.TarInfo(f"night/{name}"), b"[" * 100_000
 
-    tampered(file, change)
+    tamper(file, change)
     monkeypatch.delenv("NIGHTSHIFT_DATA")
     assert "the corpus of night t is not on this machine" in done(other, "unpack", str(file))
     for words in ("prompt t", "show t:2", "report t"):
         assert other.nightshift(*words.split()).returncode == 0
-
-
-def test_a_file_for_which_there_is_no_room_is_not_unpacked(file, other, monkeypatch):
-    free = shutil.disk_usage(file)._replace(free=100_000)
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: free)
-    assert "holds more than the 0.00 GB that are free here" in refused(other.nightshift("unpack", str(file)))
-    assert not other.folder("t").exists()
 
 
 def test_a_file_that_is_damaged_cut_short_or_claims_gigabytes_of_headers_is_named(file, other):
@@ -414,12 +385,5 @@ def test_a_file_that_is_damaged_cut_short_or_claims_gigabytes_of_headers_is_name
     header.type, header.size = tarfile.XHDTYPE, 1 << 33
     file.write_bytes(gzip.compress(header.tobuf(tarfile.GNU_FORMAT) + bytes(1 << 16)))
     assert "claims 8589934592 bytes" in refused(other.nightshift("unpack", str(file)))
-    shutil.copyfile(file, put_away(other))
-    assert "t is damaged: " in done(other, "nights")
-
-
-def test_a_summary_that_no_night_writes_is_listed_as_damaged(file, other):
-    tampered(file, lambda said, members: said["summary"].update(val_bpb=10**400))
-    other.folder("t").parent.mkdir(parents=True)
     shutil.copyfile(file, put_away(other))
     assert "t is damaged: " in done(other, "nights")
