@@ -61,21 +61,11 @@ MEASURED = 1e-12, 1e9  # of a score, of its noise, and of a budget in seconds: b
 
 
 @dataclass(frozen=True, slots=True)
-class Weights:
-    """Hold the sizes of the weights that a run saved, as the harness counted them."""
-
-    params: int  # elements of all tensors
-    data_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
 class Audit:
     """Hold how committed losses compare with logits of a fresh process for the same prefixes, without the targets."""
 
     positions: int  # looked at
-    wrong: int  # of them, further off than an honest model ever is
     worst_nats: float  # the largest difference
-    mean_nats: float  # audited minus committed loss: above zero, the commitment flatters
     wall_s: float
     failure: str | None = None  # None: passed
     overran: bool = False  # a process was killed by the harness's clock
@@ -110,7 +100,7 @@ class Run:
     dawn: int = 0  # 0: the night's own; k: made at the k-th dawn, to confirm, with a seed that no choice has seen
     holdout: Score | None = None  # of a run at dawn: bits per byte of text that no run of the night was judged by
     weights_bytes: int | None = None  # None: it left none that are its own
-    weights: Weights | None = None  # None where it saved none that can be read
+    params: int | None = None  # elements of all tensors in its weights; None where it saved none that can be read
     peak_bytes: int | None = None  # the most memory that its processes filled, by the harness's own watch
     forecast_bpb: float | None = None  # of its score, by the curve at which it was stopped early
     worker: str = field(default="local", compare=False)  # who executed it
@@ -227,6 +217,8 @@ class Decision:
     reason: str  # the same for people
     gain_bpb: float | None = None  # the edit's gain over its parent, by the judge's shrunken estimate
     sure: float | None = None  # the probability that it brings anything, 0 to 1
+    id: int = field(default=0, compare=False)  # among all of the night, in their order; 0 before it is recorded
+    at: str | None = field(default=None, compare=False)  # ISO 8601, UTC, to milliseconds
 
     @property
     def status(self) -> Status | None:
@@ -239,15 +231,6 @@ class Review:
 
     again: int | None = None  # the attempt to measure with another seed before the next idea
     decisions: Mapping[int, Decision] = field(default_factory=dict)  # those that are no longer as they were recorded
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """Hold a decision as it is in the journal, which appends later ones and overwrites none."""
-
-    id: int  # among all decisions of the night, in the order in which they were recorded
-    at: str  # ISO 8601, UTC, to milliseconds
-    decision: Decision
 
 
 # ---- attempts --------------------------------------------------------------------------------------------------------
@@ -311,10 +294,15 @@ class Attempt:
     started: str  # ISO 8601, UTC
     commit: str | None = None
     runs: tuple[Run, ...] = ()
-    decision: Decision | None = None
+    decisions: tuple[Decision, ...] = ()  # all that were recorded, the present one last
     settled: bool = False  # branch, ledger and weights follow the decision
     dry_run: DryRun | None = None  # None where nothing but dials was turned: nothing can break that did not before
-    decisions: tuple[Entry, ...] = ()  # all that the journal has of it, the present one last
+
+    @cached_property
+    def decision(self) -> Decision | None:
+        """Return the present decision; None before the first, and after one that makes the attempt void."""
+        last = self.decisions[-1] if self.decisions else None
+        return None if last is None or last.kind is Kind.VOID else last
 
     @property
     def status(self) -> Status | None:
@@ -350,13 +338,13 @@ class Attempt:
     @cached_property
     def was_kept(self) -> bool:
         """Return whether it was kept, for a time or to the end."""
-        return any(entry.decision.status is Status.KEEP for entry in self.decisions)
+        return any(decision.status is Status.KEEP for decision in self.decisions)
 
     @cached_property
     def kept_since(self) -> int:
         """Return the id of the decision since which the attempt is kept without a break; 0 if it is not kept."""
-        unbroken = takewhile(lambda entry: entry.decision.status is Status.KEEP, reversed(self.decisions))
-        return min((entry.id for entry in unbroken), default=0)
+        unbroken = takewhile(lambda decision: decision.status is Status.KEEP, reversed(self.decisions))
+        return min((decision.id for decision in unbroken), default=0)
 
     @property
     def is_idea(self) -> bool:
@@ -426,19 +414,17 @@ class Attempt:
         return next((run.summary for run in reversed(self.counted_runs) if run.summary), None)
 
     @cached_property
-    def weights(self) -> Weights | None:
-        """Return the largest sizes that any of its runs saved; None if those of a run are not known."""
-        saved = [run.weights for run in self.done_runs if run.ending is Ending.FINISHED]
-        counted = [weights for weights in saved if weights is not None]
-        if not counted or len(counted) < len(saved):
-            return None
-        return Weights(max(sizes.params for sizes in counted), max(sizes.data_bytes for sizes in counted))
+    def saved_params(self) -> int | None:
+        """Return the most parameters that any of its runs saved; None if those of a run are not known."""
+        saved = [run.params for run in self.done_runs if run.ending is Ending.FINISHED]
+        counted = [params for params in saved if params is not None]
+        return max(counted, default=None) if len(counted) == len(saved) else None
 
     @property
     def params(self) -> int | None:
         """Return the number of parameters: counted in the saved weights, else as the script says."""
-        if self.weights is not None:
-            return self.weights.params
+        if self.saved_params is not None:
+            return self.saved_params
         millions = self.summary.num_params_M if self.summary else None
         return None if millions is None else round(1e6 * millions)
 
@@ -545,7 +531,6 @@ class Findings:
 
     champion: int
     script: int | None  # the attempt whose script is confirmed; None where no gain is
-    fresh_runs: int  # at this dawn, of attempt 0 and the champion together
     recorded_bpb: float | None  # the champion's gain over attempt 0, by the night's own scores
     believed_bpb: float | None  # the same gain, by the shrunken estimates of the judge
     honest: Interval | None  # on fresh seeds; None until attempt 0 and champion have two each
@@ -569,14 +554,6 @@ class Dawn:
 
 
 # ---- nights ----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class NightCall:
-    """Hold when a call of a night began, its first or one that goes on, and how many workers it has."""
-
-    began: str  # ISO 8601, UTC
-    workers: int
 
 
 class Doing(StrEnum):
@@ -634,7 +611,7 @@ LOOK_BUDGET_S = 60.0  # of training
 
 @dataclass(frozen=True, slots=True)
 class Night:
-    """Hold the facts of a night that are fixed when it opens; `terms` alone may change."""
+    """Hold the facts of a night that are fixed when it opens; `terms` and `called` alone may change."""
 
     tag: str
     branch: str  # refs/heads/experiments/5min-<tag>
@@ -647,6 +624,7 @@ class Night:
     protocol: str  # fingerprint of data, budget and device kind: only equals are compared
     data: str  # folder of the prepared corpus
     started: str  # ISO 8601, UTC
+    called: str | None = None  # when its latest call began, the first or one that goes on
     # kind → file → sha256: checked before every score (agent/runs/fixed.py)
     pins: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     terms: Terms = field(default_factory=Terms)

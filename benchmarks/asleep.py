@@ -6,7 +6,7 @@ import time
 
 import psutil
 
-from agent.experiment import Audit, Ending, Run, Score, Summary, Weights
+from agent.experiment import Audit, Ending, Run, Score, Summary
 from agent.runs.runner import WEIGHTS, Runner
 
 SLEEP_S: float | None = None  # None: the budget
@@ -23,10 +23,8 @@ def train(runner: Runner, number: int, script: str, seed: int, *rest: object) ->
     (out / "summary.json").write_text(json.dumps({"slept": slept}))  # which a node sends back
     (runner.run_folder(number, seed) / WEIGHTS).write_bytes(b"")
     summary = Summary(budget_s, budget_s, 1.0, 0.1, 1.0, 500, 0.1, 0)
-    weights = Weights(1000, 4000)
-    return Run(
-        seed, Ending.FINISHED, 0, budget_s, summary, "slept", weights_bytes=4096, weights=weights, peak_bytes=1 << 28
-    ), None
+    sizes = {"weights_bytes": 4096, "params": 1000, "peak_bytes": 1 << 28}
+    return Run(seed, Ending.FINISHED, 0, budget_s, summary, "slept", **sizes), None  # type: ignore[arg-type]
 
 
 def score(runner: Runner, number: int, script: str, seed: int, *rest: object) -> Score:
@@ -41,4 +39,4 @@ def score(runner: Runner, number: int, script: str, seed: int, *rest: object) ->
 
 def audit(*arguments: object) -> Audit:
     """Find nothing wrong."""
-    return Audit(256, 0, 1e-6, 1e-7, 0.0)
+    return Audit(256, 1e-6, 0.0)

@@ -141,7 +141,7 @@ def a_night(judge: Judge, world: Edits) -> list[Attempt]:
     """Return the attempts of a night of one worker; what is undecided at its end is discarded."""
     over = Decision(Kind.WORSE, "the night is over")
     history = Night(world, judge, RUNS).simulate().history
-    return [attempt if attempt.decision else replace(attempt, decision=over, settled=True) for attempt in history]
+    return [attempt if attempt.decision else replace(attempt, decisions=(over,), settled=True) for attempt in history]
 
 
 def a_dawn(world: Edits, history: list[Attempt]) -> Ablation | None:
@@ -152,7 +152,7 @@ def a_dawn(world: Edits, history: list[Attempt]) -> Ablation | None:
             case Without(edits):
                 proposal, parent = Proposal("", "", "", "dawn", without=edits), dawn.champion.number
                 decided = Decision(Kind.QUESTION, "a question of dawn")
-                history.append(Attempt(len(history), parent, proposal, "", "c", decision=decided, settled=True))
+                history.append(Attempt(len(history), parent, proposal, "", "c", decisions=(decided,), settled=True))
             case Again(number):
                 history[number], runs = world.run(history[number], history, dawn=1), runs + 1
         dawn = ablation(history)

@@ -15,7 +15,7 @@ from typing import Protocol
 
 import numpy as np
 
-from agent.experiment import Attempt, Decision, Entry, History, Judge, Kind, Proposal, incumbent
+from agent.experiment import Attempt, Decision, History, Judge, Kind, Proposal, incumbent
 from agent.night.merging import EXPECTED, sureness, tip
 
 LENGTHS = 0.95, 1.05  # of a run: attempts end in an order that is not quite that of their beginnings
@@ -129,5 +129,5 @@ class Night:
 
     def _record(self, number: int, decision: Decision) -> None:
         self._decisions += 1
-        decisions = (*self.history[number].decisions, Entry(self._decisions, "", decision))
-        self.history[number] = replace(self.history[number], decision=decision, settled=True, decisions=decisions)
+        decisions = (*self.history[number].decisions, replace(decision, id=self._decisions))
+        self.history[number] = replace(self.history[number], settled=True, decisions=decisions)

@@ -18,7 +18,6 @@ from agent.experiment import (
     Decision,
     Doing,
     Ending,
-    Entry,
     Findings,
     Interval,
     Kind,
@@ -28,7 +27,6 @@ from agent.experiment import (
     Score,
     Status,
     Summary,
-    Weights,
     Work,
 )
 from agent.records.journal import Journal
@@ -67,23 +65,22 @@ def attempt(
     gain_bpb: float | None = None,
     sure: float | None = None,
     runs: Sequence[Run] | None = None,
-    decisions: Sequence[Entry] = (),
+    decisions: Sequence[Decision] = (),
     source: str = "search",
     merges: int | None = None,
     without: tuple[int, ...] = (),
     **more: Any,
 ) -> Attempt:
     """An attempt of these runs; without them, of as many equal ones as it has seeds."""
-    decision = None if kind is None else Decision(kind, words, gain_bpb, sure)
-    decided = () if decision is None else (Entry(10 * number, STARTED, decision),)
+    decided = () if kind is None else (Decision(kind, words, gain_bpb, sure, 10 * number, STARTED),)
     summary = Summary(peak_vram_mb=512.0 + number % 3, total_tokens_M=300.0 + number % 5 * 30)
     ending = Ending.CRASHED if kind is Kind.CRASHED else Ending.FINISHED
     equal = [
-        Run(seed, ending, 0, 300.0, summary, "", Score(val_bpb, 5.0), weights=Weights((1 + number % 7) * 10**6, 0))
+        Run(seed, ending, 0, 300.0, summary, "", Score(val_bpb, 5.0), params=(1 + number % 7) * 10**6)
         for seed in range(seeds)
     ]
     proposal = Proposal("", title, "It might help.", source, without=without, merges=merges)
-    facts = {"parent": 0 if number else None, "started": STARTED, "decision": decision} | more
+    facts = {"parent": 0 if number else None, "started": STARTED} | more
     every = tuple(equal if runs is None else runs)
     return Attempt(number, proposal=proposal, runs=every, decisions=tuple(decisions or decided), **facts)
 
@@ -95,8 +92,8 @@ def an_attempt(*runs: Run, number: int = 4, kind: Kind = Kind.KEPT, **facts: Any
 
 def revoked(number: int, val_bpb: float, after: int) -> Attempt:
     """An attempt that was kept until another one was decided."""
-    kept = Entry(10 * number, STARTED, Decision(Kind.PROVISIONAL, "lower", 0.01, 0.9))
-    lost = Entry(10 * after + 5, STARTED, Decision(Kind.REVOKED, "luck", None, 0.4))
+    kept = Decision(Kind.PROVISIONAL, "lower", 0.01, 0.9, 10 * number, STARTED)
+    lost = Decision(Kind.REVOKED, "luck", None, 0.4, 10 * after + 5, STARTED)
     return attempt(number, Kind.REVOKED, val_bpb, "revoked edit", decisions=(kept, lost))
 
 
@@ -118,7 +115,7 @@ def changed(record: Record, **more: Any) -> Record:
 
 def findings(honest: Interval | None, *, champion: int, **more: Any) -> Findings:
     """What a dawn found: it confirmed the champion."""
-    made = Findings(champion, champion, 8, 0.1, 0.09, honest, honest, (), (), None, None)
+    made = Findings(champion, champion, 0.1, 0.09, honest, honest, (), (), None, None)
     return replace(made, **more)
 
 
@@ -184,8 +181,9 @@ def record_nights(root: Path, **titles: tuple[str, ...]) -> Place:
 
 def record_crew(place: Place, doing: Mapping[str, Doing]) -> None:
     """A night of which each worker has run attempt 0 once, and does this with an attempt of its own now."""
-    with Journal.create(place.journal("t"), NIGHT) as journal:
-        journal.record_call(len(doing))
+    terms = replace(NIGHT.terms, workers=len(doing))
+    with Journal.create(place.journal("t"), replace(NIGHT, terms=terms)) as journal:
+        journal.record_call()
         journal.add_attempt(0, None, Proposal(unigram(), "baseline", "", "you"), utc_now())
         for seed, worker in enumerate(doing):
             journal.end_run(journal.start_run(0, seed, worker=worker), scored_run(seed, 1.2 + seed / 100))

@@ -21,7 +21,6 @@ from agent.experiment import (
     Run,
     Score,
     Status,
-    Weights,
 )
 from agent.experiment import Summary as Told
 from agent.judging.noise import noise
@@ -29,10 +28,10 @@ from agent.records.journal import Journal
 from agent.records.place import Place
 
 SCRIPT = "DEPTH = 4\nWIDTH = 64\n"
-PASSED, PEEKS = Audit(4, 0, 0.0, 0.0, 2.5), Audit(4, 3, 1.0, 1.0, 2.5, "3 of 4 positions are wrong")
+PASSED, PEEKS = Audit(4, 0.0, 2.5), Audit(4, 1.0, 2.5, "3 of 4 positions are wrong")
 EFFECT = Interval(0.05, 0.01, 0.09)
 EDITS = EditEffect(1, EFFECT, 0.01, 2), EditEffect(4, EFFECT, 0.001, 0)
-FOUND = Findings(4, 4, 8, 0.21, 0.18, EFFECT, None, EDITS, (), None, None)
+FOUND = Findings(4, 4, 0.21, 0.18, EFFECT, None, EDITS, (), None, None)
 
 
 def edit(number: int, parent: int, title: str, script: str, *runs: Run, source: str = "search") -> Attempt:
@@ -41,7 +40,7 @@ def edit(number: int, parent: int, title: str, script: str, *runs: Run, source: 
 
 def run(seed: int, val_bpb: float, audit: Audit | None = None, params: int = 100, tokens_M: float = 0.5) -> Run:
     score = Score(val_bpb, 2.0, audit=audit)
-    facts = {"weights": Weights(params, 4 * params), "peak_bytes": 2**30}
+    facts = {"params": params, "peak_bytes": 2**30}
     return Run(seed, Ending.FINISHED, 0, 10.0, Told(total_tokens_M=tokens_M), "", score, **facts)
 
 

@@ -14,7 +14,6 @@ from agent.experiment import (
     Run,
     Score,
     Status,
-    Weights,
     incumbent,
 )
 from agent.judging.champion import Ablation, DawnRun
@@ -41,7 +40,7 @@ def scored_attempt(
     reason: str = "",
     kind: Kind | None = None,
     script: str = "",
-    weights: Weights | None = None,
+    params: int | None = None,
     without: tuple[int, ...] = (),
     dawn: tuple[float, ...] = (),
     source: str = "",
@@ -51,10 +50,10 @@ def scored_attempt(
     """Settled where it has a status; the runs at dawn come after the night's."""
     runs = [scored_run(seed, value) for seed, value in enumerate(scores)]
     runs += [scored_run(1000 + seed, value, dawn=1, holdout=value + 0.1) for seed, value in enumerate(dawn)]
-    runs = [replace(run, weights=weights) for run in runs]
-    decision = None if status is None else Decision(kind or PLAIN[status], reason)
+    runs = [replace(run, params=params) for run in runs]
+    decisions = () if status is None else (Decision(kind or PLAIN[status], reason),)
     proposal = Proposal(script, title, "", source, without=without, merges=merges)
-    return Attempt(number, parent, proposal, "", "c", tuple(runs), decision, settled=status is not None)
+    return Attempt(number, parent, proposal, "", "c", tuple(runs), decisions, settled=status is not None)
 
 
 def stopped_attempt(number: int, parent: int) -> Attempt:
@@ -62,7 +61,7 @@ def stopped_attempt(number: int, parent: int) -> Attempt:
     words = "stopped early: its losses forecast a score of 1.550, above the incumbent's"
     run = Run(0, Ending.HOPELESS, None, 0.5, None, words, forecast_bpb=1.55)
     decision = Decision(Kind.STOPPED_EARLY, run.last_lines, gain_bpb=-0.05)
-    return Attempt(number, parent, Proposal("", "", "", ""), "", "c", (run,), decision, settled=True)
+    return Attempt(number, parent, Proposal("", "", "", ""), "", "c", (run,), (decision,), settled=True)
 
 
 def finished(val_bpb: float, *, above: float = 0.0) -> Finished:

@@ -45,7 +45,7 @@ def patch(before: str, after: str, name: str = "train_mlx.py", a: str = "a/", b:
 
 def tried(number: int, edit: str | Proposal, source: str = "queue", status: Status = Status.DISCARD) -> Attempt:
     proposal = edit if isinstance(edit, Proposal) else Proposal(edit, "", "", source)
-    return Attempt(number, 0 if number else None, proposal, NOW, "c", (), decided(status, ""), True)
+    return Attempt(number, 0 if number else None, proposal, NOW, "c", (), (decided(status, ""),), True)
 
 
 def brief(*edits: str | Proposal, best: int = 0, **more: object) -> Briefing:

@@ -16,7 +16,6 @@ from agent.experiment import (
     Score,
     Status,
     Summary,
-    Weights,
 )
 from agent.files import read_plain, write_plain
 from agent.records.journal import Journal
@@ -28,7 +27,7 @@ NIGHT = Night(
 )  # fmt: skip
 RUN = Run(
     *(7, Ending.FINISHED, 0, 31.5, Summary(peak_vram_mb=512.0, num_steps=3), "the end"),
-    weights=Weights(10, 40), peak_bytes=3 << 30,
+    params=10, peak_bytes=3 << 30,
 )  # fmt: skip
 
 
@@ -42,8 +41,9 @@ def attempt(number: int, bpb: float | None, status: Status, title: str = "title"
     run = Run(0, ending, 0, 31.5, summary, "", Score(bpb, 1.0))
     proposal = Proposal("A = 1", title, "why", "search")
     parent = None if number == 0 else 0
-    decision = decided(status, "a reason")
-    return Attempt(number, parent, proposal, "2026-01-02T03:04:05Z", f"{number}" * 40, (run,), decision, True)
+    return Attempt(
+        number, parent, proposal, "2026-01-02T03:04:05Z", f"{number}" * 40, (run,), (decided(status, "a reason"),), True
+    )
 
 
 HISTORY = (
@@ -59,7 +59,7 @@ def enter(journal: Journal, attempt: Attempt, *decisions: Decision) -> None:
     journal.add_attempt(attempt.number, attempt.parent, attempt.proposal, "2026-01-02T03:04:05Z")
     for run in attempt.runs:
         journal.end_run(journal.start_run(attempt.number, run.seed, dawn=run.dawn), run)
-    for decision in decisions or filter(None, (attempt.decision,)):
+    for decision in decisions or attempt.decisions:
         journal.record_decision(attempt.number, decision)
         journal.settle(attempt.number)
 

@@ -31,7 +31,7 @@ def attempt(number: int, source: str, gain_bpb: float = 0.0, spent_s: float = 30
     run = Run(0, Ending.FINISHED, 0, spent_s, None, "", Score(1.0 - 0.001 * number, 0.0))
     proposal = Proposal(f"{SCRIPT}LR = {number}\n", f"attempt {number}", "", source, **more)
     decision = decided(status, "", gain_bpb if number else None)
-    return Attempt(number, 0 if number else None, proposal, "", "c", (run,), decision, True)
+    return Attempt(number, 0 if number else None, proposal, "", "c", (run,), (decision,), True)
 
 
 def brief(history: list[Attempt], asks: tuple[Ask, ...] = (), **more: object) -> Briefing:

@@ -2,15 +2,15 @@
 
 import pytest
 
-from agent.experiment import Attempt, Decision, Ending, Entry, Interval, Kind, Proposal, Run, incumbent, kept
+from agent.experiment import Attempt, Decision, Ending, Interval, Kind, Proposal, Run, incumbent, kept
 
 PROPOSAL = Proposal("", "title", "why", "you")
 
 
 def decided(number: int, *decisions: tuple[int, Kind]) -> Attempt:
     """With decisions that were recorded at these places of the night's."""
-    entries = tuple(Entry(place, "", Decision(kind, "")) for place, kind in decisions)
-    return Attempt(number, 0, PROPOSAL, "", "c", (), entries[-1].decision, True, decisions=entries)
+    recorded = tuple(Decision(kind, "", id=place) for place, kind in decisions)
+    return Attempt(number, 0, PROPOSAL, "", "c", (), recorded, True)
 
 
 def test_the_incumbent_is_the_latest_keep_by_decision():

@@ -58,7 +58,7 @@ DAMAGED = (
     *(OSError, EOFError, ValueError, OverflowError, RecursionError),
     *(msgspec.MsgspecError, tarfile.TarError, zlib.error),
 )
-TIMES = ("began", "ended", "started", "at")
+TIMES = ("began", "ended", "started", "called", "at")
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,7 +348,7 @@ def _wrong_rows(journal: Journal) -> Iterator[str]:
 def _wrong_values(journal: Journal) -> Iterator[str]:
     """Read all records by their types, which raises NightError for a damaged one, and bound what is computed with."""
     attempts, ideas = journal.attempts(), journal.waiting_ideas()
-    records = (journal.dawns(), journal.asks(), journal.calls(), journal.work(), journal.noise(), journal.night())
+    records = (journal.dawns(), journal.asks(), journal.work(), journal.noise(), journal.night())
     for name, value in leaves(msgspec.to_builtins((attempts, ideas, *records))):
         if isinstance(value, str) and name != "script" and len(value) > MOST_TEXT_CHARS:
             yield f"has {len(value):,} characters as {harmless(name)}"

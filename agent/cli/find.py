@@ -128,13 +128,7 @@ def attempt_in(record: Record, which: str) -> Attempt:
     """Return an attempt of a night, by its number, best or confirmed; raise NightError where it has none."""
     from agent.model.best import best_script
 
-    numbers = sorted(record.by_number)
-    numbers_there = f"{numbers[0]} to {numbers[-1]}" if numbers else "none yet"
     if which == BEST:
-        if record.best is None and not record.is_here:
-            raise NightError(
-                f"which attempt of night {record.tag} is the best is not known here; there are: {numbers_there}"
-            )
         return best_script(record)[0]
     if which == CONFIRMED:
         findings = record.findings
@@ -145,7 +139,8 @@ def attempt_in(record: Record, which: str) -> Attempt:
         return confirmed
     attempt = record.attempt(int(which))
     if attempt is None:
-        raise NightError(f"night {record.tag} has no attempt {which}; there are: {numbers_there}")
+        there = f"0 to {len(record.attempts) - 1}" if record.attempts else "none yet"
+        raise NightError(f"night {record.tag} has no attempt {which}; there are: {there}")
     return attempt
 
 

@@ -195,7 +195,6 @@ class Ablation:
         return Findings(
             champion=champion.number,
             script=confirmed.number if honest is not None and honest.low_bpb > 0 else None,
-            fresh_runs=len(self.fresh(first)) + len(self.fresh(champion)),
             recorded_bpb=recorded_bpb,
             believed_bpb=believed_bpb,
             honest=honest,

@@ -187,10 +187,10 @@ COUNTED = (ast.stmt, ast.Constant, ast.Name, ast.Attribute, ast.arg, ast.alias, 
 
 def simpler(attempt: Attempt, parent: Attempt) -> str | None:
     """Say in what: less code or fewer parameters, and not more of the other; None where it is not, or not known."""
-    if attempt.weights is None or parent.weights is None:
+    params, params_before = attempt.saved_params, parent.saved_params
+    if params is None or params_before is None:
         return None
     code, code_before = (code_size(side.proposal.script) for side in (attempt, parent))
-    params, params_before = attempt.weights.params, parent.weights.params
     if code > code_before or params > params_before:
         return None
     if code < code_before:

@@ -11,7 +11,7 @@ from agent.records.journal import Journal
 from agent.records.place import Place, check_unpacked, run_folder
 from agent.records.record import Record
 from agent.runs.runner import WEIGHTS
-from agent.runs.train import read_weights
+from agent.runs.train import read_params
 
 
 def best_script(record: Record) -> tuple[Attempt, Findings | None]:
@@ -67,6 +67,6 @@ def weights_of(place: Place, tag: str, number: int) -> KeptWeights:
 def _kept(folder: Path, attempt: Attempt) -> Iterator[KeptWeights]:
     for run in attempt.counted_runs:
         path = run_folder(folder, attempt.number, run.seed) / WEIGHTS
-        sizes = read_weights(path.parent)
-        if run.val_bpb is not None and sizes is not None:
-            yield KeptWeights(path, attempt, run, run.val_bpb, sizes.params)
+        params = read_params(path.parent)
+        if run.val_bpb is not None and params is not None:
+            yield KeptWeights(path, attempt, run, run.val_bpb, params)

@@ -111,7 +111,7 @@ def open_context(request: Request) -> Iterator[NightContext]:
             stop.forget()
         undo.enter_context(stop.on_signals())
         undo.enter_context(kept_awake())
-        journal.record_call(terms.workers)
+        journal.record_call()
         screen = NightScreen(
             Console(file=steadfast(sys.stdout)), folder, limits.left,
             lambda: stop.after_run, lambda: stop.now, for_author=not by_terms,

@@ -240,7 +240,7 @@ def result_of_killed(job: Job, why: str) -> Result:
         case Measure():
             return Run(job.seed, Ending.EXCEEDED, None, 0.0, None, why)
         case AuditRun():
-            return Audit(0, 0, 0.0, 0.0, 0.0, f"it could not be done: {why}")
+            return Audit(0, 0.0, 0.0, f"it could not be done: {why}")
 
 
 def files_for(runner: Runner, job: Job) -> FileContents:

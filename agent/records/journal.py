@@ -31,7 +31,6 @@ from agent.experiment import (
     Idea,
     Kind,
     Night,
-    NightCall,
     Noise,
     Proposal,
     Run,
@@ -41,22 +40,17 @@ from agent.experiment import (
 from agent.files import disk_is_broken, disk_is_full, flush
 from agent.invocation import typed
 
-VERSION = 12
+VERSION = 13
 LOCKED_S = 600  # another program may look into the journal for long; a night can wait
 RESERVE_BYTES = 4 << 20  # several times what an attempt leaves in journal, ledger and repository
 DURABLE = "PRAGMA synchronous = FULL; PRAGMA fullfsync = 1"  # macOS: a plain fsync leaves it in the drive's cache
 SCHEMA = """
 CREATE TABLE night (fact TEXT PRIMARY KEY, value ANY) WITHOUT ROWID, STRICT;
-CREATE TABLE calls (                     -- of the night: the first, and each that goes on
-    id INTEGER PRIMARY KEY,
-    began TEXT NOT NULL,                 -- ISO 8601, UTC, as all times
-    workers INTEGER NOT NULL
-) STRICT;
 CREATE TABLE work (                      -- what each worker does now: written before a step, removed after it
     worker TEXT PRIMARY KEY,
     doing TEXT NOT NULL,
     attempt INTEGER NOT NULL REFERENCES attempts, seed INTEGER, dawn INTEGER NOT NULL,
-    began TEXT NOT NULL
+    began TEXT NOT NULL                  -- ISO 8601, UTC, as all times
 ) STRICT;
 CREATE TABLE attempts (
     number INTEGER PRIMARY KEY,
@@ -100,7 +94,7 @@ CREATE TABLE runs (
     summary TEXT,                        -- JSON, as the next ones
     score TEXT,                          -- NULL until scored
     holdout TEXT,                        -- NULL until scored there
-    weights TEXT,                        -- their sizes; NULL where they cannot be told
+    params INTEGER,                      -- of its weights; NULL where they cannot be told
     last_lines TEXT NOT NULL DEFAULT '',
     dawn INTEGER NOT NULL,               -- 0: the night's own; k: of the k-th dawn
     weights_bytes INTEGER,               -- of the file; NULL: it left none of its own
@@ -123,9 +117,7 @@ CREATE TABLE asks (
 CREATE INDEX decisions_of ON decisions (attempt);
 CREATE INDEX runs_of ON runs (attempt);
 """
-AS_JSON = frozenset(
-    {"without", "dry_run", "summary", "score", "holdout", "weights", "findings", "pins", "terms", "noise"}
-)
+AS_JSON = frozenset({"without", "dry_run", "summary", "score", "holdout", "findings", "pins", "terms", "noise"})
 Sql = tuple[str, Sequence[object]]
 Row = TypeVar("Row")
 
@@ -202,10 +194,6 @@ class Journal:
         with self._legible():
             return msgspec.json.decode(rows[0][0], type=Noise) if rows else None
 
-    def calls(self) -> tuple[NightCall, ...]:
-        """Return the calls of the night, in their order."""
-        return self._records(NightCall, "SELECT * FROM calls ORDER BY id")
-
     def work(self) -> tuple[Work, ...]:
         """Return what each worker does now, if the night runs; else what it did when the night was killed."""
         return self._records(Work, "SELECT * FROM work ORDER BY worker")
@@ -236,11 +224,6 @@ class Journal:
     def attempt(self, number: int) -> Attempt:
         """Return one attempt without reading the others; raise IndexError where there is none of this number."""
         return self._attempts(number)[0]
-
-    def last_at_work(self) -> str:
-        """Return when the latest attempt began (ISO 8601, UTC); without attempts, when the night did."""
-        times = "SELECT started AS at FROM attempts UNION SELECT value FROM night WHERE fact = 'started'"
-        return str(self.query(f"SELECT max(at) FROM ({times})")[0][0])
 
     def changes(self) -> tuple[int, ...]:
         """Return counts that grow with the decisions, asks, runs and attempts of the night, in this order."""
@@ -303,9 +286,10 @@ class Journal:
         """Record the noise as learnt by now, other terms, another place of the corpus with checksums, or another id."""
         self._write(*(("REPLACE INTO night VALUES (?, ?)", fact) for fact in _encoded(facts).items()))
 
-    def record_call(self, workers: int) -> None:
-        """Record that a call of the night begins, in whole seconds, as attempts and asks have their times."""
-        self._write(("DELETE FROM work", ()), _insert("calls", began=utc_now(), workers=workers))
+    def record_call(self) -> None:
+        """Record that a call of the night begins; what a killed one did is not done now."""
+        called = "REPLACE INTO night VALUES ('called', ?)", (utc_now("milliseconds"),)
+        self._write(("DELETE FROM work", ()), called)
 
     def begin(self, work: Work) -> None:
         """Record what a worker begins to do, before it does."""
@@ -377,7 +361,7 @@ class Journal:
 
     def record_decision(self, number: int, decision: Decision) -> None:
         """Append a decision about an attempt, which holds from now on; branch, ledger and weights have to follow."""
-        self._write(_insert("decisions", attempt=number, at=utc_now("milliseconds"), **_columns(decision)))
+        self._write(_recorded(number, decision))
 
     def make_void(self, numbers: Iterable[int], why: str) -> None:
         """Withdraw the decisions on attempts that failed while the machine was broken: a resume measures them again.
@@ -387,12 +371,11 @@ class Journal:
         broken = "UPDATE runs SET ending = ?, last_lines = ? WHERE attempt = ? AND score ->> '$.val_bpb' IS NULL"
         broken += " AND ending IN (?, ?, ?, ?)"
         failed = (Ending.CRASHED, Ending.OVERRAN, Ending.EXCEEDED, Ending.FINISHED)
-        void = _columns(Decision(Kind.VOID, why)) | {"at": utc_now("milliseconds")}
         statements: list[Sql] = []
         for number in numbers:
             statements.append((broken, (Ending.BROKEN, why, number, *failed)))
             statements.append(("UPDATE attempts SET dry_run = NULL WHERE number = ?", (number,)))
-            statements.append(_insert("decisions", attempt=number, **void))
+            statements.append(_recorded(number, Decision(Kind.VOID, why)))
         self._write(*statements)
 
     def settle(self, number: int) -> None:
@@ -510,14 +493,16 @@ def _insert(table: str, how: str = "INSERT", **columns: object) -> Sql:
     return f"{how} INTO {table} ({names}) VALUES ({marks})", tuple(columns.values())
 
 
+def _recorded(attempt: int, decision: Decision) -> Sql:
+    return _insert("decisions", attempt=attempt, **_columns(decision) | {"id": None, "at": utc_now("milliseconds")})
+
+
 def _attempt(row: sqlite3.Row, script: str, runs: Sequence[sqlite3.Row], decisions: Sequence[sqlite3.Row]) -> Attempt:
-    fields, last = _decoded(dict(row)), decisions[-1] if decisions else None
-    decided = last if last is not None and last["kind"] != Kind.VOID else None
+    fields = _decoded(dict(row))
     facts = fields | {
         "proposal": fields | {"script": script},
         "runs": [_decoded(dict(run)) for run in runs],
-        "decision": None if decided is None else dict(decided),
-        "settled": decided is not None and fields["settled"] == decided["id"],
-        "decisions": [{"id": entry["id"], "at": entry["at"], "decision": dict(entry)} for entry in decisions],
+        "decisions": [dict(decision) for decision in decisions],
+        "settled": bool(decisions) and fields["settled"] == decisions[-1]["id"],
     }
     return msgspec.convert(facts, Attempt)

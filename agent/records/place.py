@@ -1,14 +1,13 @@
 """A repository with its script, where its nights are kept, and what is recorded of them."""
 
-import re
 import secrets
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agent.errors import NightError, NoRepository
-from agent.experiment import Attempt, Decision, Kind, Night, Proposal
-from agent.git import Repo, is_of_night, valid_tag
+from agent.experiment import Night
+from agent.git import Repo, valid_tag
 from agent.invocation import SCRIPT, typed
 from agent.records.journal import Journal
 from agent.records.record import Record, of_journal
@@ -103,7 +102,8 @@ def _last_at_work(path: Path) -> str:
     """Read the time from the journal itself: the times of its files change when they are copied, or only read."""
     try:
         with Journal.read(path) as journal:
-            return journal.last_at_work()
+            night = journal.night()
+            return night.called or night.started
     except NightError:
         return ""
 
@@ -152,12 +152,11 @@ def new_id() -> str:
 
 # ---- what is recorded of the nights ----------------------------------------------------------------------------------
 
-NUMBER = re.compile(r"[0-9]{1,9}")  # of an attempt
 MOST_PAST = 2000  # attempts that are read of all journals: a script takes half a millisecond
 
 
 def read_night(place: Place, tag: str, *, with_scripts: bool = True) -> Record:
-    """Return all that is recorded of a night: in its journal, else its shipped record, else its commits alone.
+    """Return all that is recorded of a night: in its journal, else its shipped record.
 
     with_scripts: also read the scripts of a journal, for the dials that were turned. Raise NightError for a tag that
     nothing here knows.
@@ -174,29 +173,7 @@ def read_night(place: Place, tag: str, *, with_scripts: bool = True) -> Record:
                 again = typed("export", "record", tag)
                 raise NightError(f"{folder} is damaged ({error}); write it again with: {again}") from error
         check_unpacked(place, tag)
-        record = of_refs(place.repo, tag)
-        if record is not None:
-            return record
     raise NightError(f"no night {tag} is known here; there are: {', '.join(known_tags(place)) or 'none'}")
-
-
-def of_refs(repo: Repo, tag: str) -> Record | None:
-    """Return what the commits of a night tell, as after a fetch, or in a linked worktree; None where none is here."""
-    wanted = "--format=%(refname)%09%(objectname)%09%(parent)%09%(subject)"
-    listed = repo.git("for-each-ref", wanted, f"refs/experiments/{tag}/", "refs/heads/experiments/")
-    refs = [line.split("\t", 3) for line in listed.splitlines() if is_of_night(line.partition("\t")[0], tag)]
-    kept = {commit for ref, commit, *_ in refs if ref.endswith(f"-{tag}")}
-    numbers: dict[str, int] = {}  # by commit
-    attempts = []
-    for ref, commit, parent, title in refs:  # by number, as their names have zeros before it
-        if not NUMBER.fullmatch(name := ref.rpartition("/")[2]):
-            continue
-        numbers[commit] = number = int(name)
-        decision = Decision(Kind.KEPT if number else Kind.BASELINE, "") if commit in kept else None
-        proposal = Proposal("", title, "", "")
-        attempts.append(Attempt(number, numbers.get(parent), proposal, "", commit, decision=decision))
-    night = Night(tag, "", "", "", 0.0, 0, "", "", "", "", "")
-    return Record(night, tuple(attempts), is_here=False) if attempts else None
 
 
 def known_tags(place: Place) -> tuple[str, ...]:

@@ -12,7 +12,6 @@ from agent.experiment import (
     Findings,
     History,
     Night,
-    NightCall,
     Noise,
     Terms,
     incumbent,
@@ -47,10 +46,9 @@ class Record:
     """
 
     night: Night
-    attempts: tuple[Attempt, ...]  # by number, without scripts; where commits alone are here, some may be missing
+    attempts: tuple[Attempt, ...]  # by number, without scripts
     asks: tuple[Ask, ...] = ()
     dawns: tuple[Dawn, ...] = ()
-    calls: tuple[NightCall, ...] = ()
     noise: Noise | None = None
     outlines: tuple[Outline, ...] = ()  # of each attempt's script, where scripts were read
     turned: Mapping[int, Turned] = field(default_factory=dict)  # attempt → what it turned, by the outlines
@@ -162,7 +160,6 @@ def of_journal(journal: Journal, *, with_scripts: bool = False) -> Record:
         history,
         journal.asks(),
         journal.dawns(),
-        journal.calls(),
         journal.noise(),
         outlines,
         turned_in(history, outlines),

@@ -1,7 +1,7 @@
 """The record of a night that is committed to the repository: small files of text, without its scripts.
 
-night.json holds the facts of the night, attempts.jsonl one attempt a line, champion.diff what its best script changed,
-findings.json what dawn found. A record may come from elsewhere: reading one, nothing in it is trusted.
+night.json holds the facts of the night and its dawns, attempts.jsonl one attempt a line, champion.diff what its best
+script changed. A record may come from elsewhere: reading one, nothing in it is trusted.
 """
 
 import json
@@ -21,8 +21,8 @@ from agent.records.record import Outline, Record, of_journal, public, turned_in
 from agent.script.dials import Value, plain_value
 from agent.text import harmless
 
-FORMAT = 3
-FACTS, ATTEMPTS, FINDINGS, CHAMPION = "night.json", "attempts.jsonl", "findings.json", "champion.diff"
+FORMAT = 4
+FACTS, ATTEMPTS, CHAMPION = "night.json", "attempts.jsonl", "champion.diff"
 MOST_BYTES = 64 << 20  # of such a file: an attempt takes some 2 KB
 SCORES, NOISE = ("val_bpb", "forecast_bpb", "budget_s"), ("sigma_bpb", "smallest_bpb")
 MOST = 1e18  # of a number that is none of these
@@ -47,26 +47,20 @@ def ship(repo: Repo, journal: Path, folder: Path) -> tuple[Path, ...]:
         raise NothingYet(f"night {record.tag} has no result yet; export its record once its first attempt is decided")
     _check_free(folder, record.night)
     first, champion, findings = record.attempts[0], record.best, record.findings
-    confirmed = findings.script if findings is not None and findings.champion == record.incumbent else None
+    if findings is not None and findings.champion == record.incumbent:
+        champion = record.attempt(findings.script) or champion
     facts = {
         "format": FORMAT,
         "night": public(record.night),
-        "calls": record.calls,
         "asks": [Ask(ask.attempt, ask.source, ask.started, ask.wall_s) for ask in record.asks],
+        "dawns": record.dawns,
         "noise": record.noise,
-        "incumbent": record.incumbent,
-        "confirmed": confirmed,
     }
     lines = map(_line, record.attempts, record.outlines)
     contents = {FACTS: _encoded(facts, indent=1), ATTEMPTS: b"".join(map(_encoded, lines))}
-    if confirmed is not None:
-        champion = record.attempt(confirmed)
     if champion is not None and champion.number and champion.commit and first.commit:
         diff = repo.diff(first.commit, champion.commit) + "\n"
         contents[CHAMPION] = diff.encode(errors="surrogateescape")
-    dawn = next((dawn for dawn in reversed(record.dawns) if dawn.findings), None)
-    if dawn is not None:
-        contents[FINDINGS] = _encoded(dawn, indent=1)
     with replaced_folder(folder) as aside:
         for name, content in contents.items():
             (aside / name).write_bytes(content)
@@ -107,11 +101,9 @@ def of_folder(folder: Path, tag: str | None = None) -> Record:
     """Read a shipped night, of this tag if one is named; raise one of DAMAGED where a file is damaged."""
     # by line feeds alone: a title may hold what else splitlines() takes for the end of a line
     lines = [json.loads(line) for line in text_of(folder / ATTEMPTS).removesuffix("\n").split("\n")]
-    findings = folder / FINDINGS
     facts = _facts_in(folder) | {
         "attempts": [line["attempt"] for line in lines],
         "outlines": lines,
-        "dawns": [json.loads(text_of(findings))] if findings.exists() else [],
         "turned": {},
         "is_here": False,
     }
@@ -147,14 +139,9 @@ def _check(record: Record) -> None:
     commits = (attempt.commit for attempt in record.attempts if attempt.commit is not None)
     if harmless(record.night.script) != record.night.script or not all(map(COMMIT.fullmatch, commits)):
         raise ValueError("it has a script or a commit that git cannot have")
-    findings = record.findings
-    if findings is not None:
-        about = (
-            findings.champion,
-            findings.script or 0,
-            *(edit.number for edit in findings.edits),
-            *findings.passengers,
-        )
+    for findings in filter(None, (dawn.findings for dawn in record.dawns)):
+        edits = (edit.number for edit in findings.edits)
+        about = (findings.champion, findings.script or 0, *edits, *findings.passengers)
         if not all(0 <= number < len(record.attempts) for number in about):
             raise ValueError("its findings are about attempts that it does not have")
 

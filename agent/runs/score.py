@@ -180,7 +180,7 @@ def audit(
     rows, rng = Rows.of(runner.night, split), np.random.default_rng(secrets.randbits(128))
     committed = read_committed(runner.losses(number, seed, split), rows)
     if committed is None:
-        return Audit(0, 0, 0.0, 0.0, 0.0, "the committed losses are gone")
+        return Audit(0, 0.0, 0.0, "the committed losses are gone")
     train = load_data(Path(runner.night.data), verify=False).split("train").tokens
     reference = read_committed(runner.losses(*incumbent, split), rows) if incumbent else None
     if reference is None:
@@ -195,7 +195,7 @@ def audit(
             logits, wall_s = _ask(runner, number, folder, script, "logits", limit_s, work, shape)
         except Unscored as why:
             failure, spent_s = f"it could not be done: {why}", spent_s + why.wall_s
-            return Audit(len(inputs), len(inputs), 0.0, 0.0, spent_s, failure, why.overran)
+            return Audit(len(inputs), 0.0, spent_s, failure, why.overran)
         answers.append(logits)
         spent_s += wall_s
     return auditing.compare(samples, answers, committed, rows.targets, spent_s)

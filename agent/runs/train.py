@@ -16,7 +16,7 @@ from math import prod
 from pathlib import Path
 from typing import BinaryIO
 
-from agent.experiment import Attempt, Ending, History, Progress, Run, Summary, Weights
+from agent.experiment import Attempt, Ending, History, Progress, Run, Summary
 from agent.files import open_plain, read_end
 from agent.judging.early_stop import Bound, Finished, Losses, bounds, losses, point_of
 from agent.runs.runner import WEIGHTS, Runner, weights_bytes
@@ -54,7 +54,7 @@ def train(
         read_summary(out),
         outcome.last_lines,
         weights_bytes=weights_bytes(folder),
-        weights=read_weights(out) if is_finished else None,
+        params=read_params(out) if is_finished else None,
         peak_bytes=outcome.peak_bytes,
         forecast_bpb=check.forecast_bpb,
     )
@@ -151,17 +151,17 @@ def _is_plausible(name: str, value: object) -> bool:
     return 0 <= value <= ABSURD and (value > 0 or name not in ABOVE_ZERO)  # type: ignore[operator]  # a number
 
 
-def read_weights(out: Path) -> Weights | None:
-    """Return the sizes in the header of the run's weights; None if the file is missing or malformed."""
+def read_params(out: Path) -> int | None:
+    """Return the number of parameters by the header of the run's weights; None if the file is missing or malformed."""
     try:
         with open_plain(out, Path(WEIGHTS).name) as file:
-            return count_weights(file, os.fstat(file.fileno()).st_size)
+            return count_params(file, os.fstat(file.fileno()).st_size)
     except OSError:
         return None
 
 
-def count_weights(file: BinaryIO, file_bytes: int) -> Weights | None:
-    """Return the parameters and bytes in an open file of this size; None unless its header tells of every byte."""
+def count_params(file: BinaryIO, file_bytes: int) -> int | None:
+    """Return the number of parameters in an open file of this size; None unless its header tells of every byte."""
     header_bytes = int.from_bytes(file.read(8), "little")
     if not 2 <= header_bytes <= min(HEADER_BYTES, file_bytes - 8):
         return None
@@ -179,7 +179,7 @@ def count_weights(file: BinaryIO, file_bytes: int) -> Weights | None:
         return None
     data_bytes = file_bytes - 8 - header_bytes
     is_short = header_bytes <= LEAST_HEADER_BYTES + TENSOR_BYTES * len(tensors)
-    return Weights(params, data_bytes) if is_short and bits == 8 * data_bytes else None
+    return params if is_short and bits == 8 * data_bytes else None
 
 
 _losses_of_finished = cache(read_losses)  # every later attempt needs them

@@ -57,9 +57,8 @@ def for_author(attempt: Attempt) -> Attempt:
     if not any(run.failure for run in attempt.runs):
         return attempt
     runs = tuple(replace(run, score=_hushed(run.score), holdout=_hushed(run.holdout)) for run in attempt.runs)
-    entries = [replace(entry, decision=replace(entry.decision, reason=UNSHOWN)) for entry in attempt.decisions]
-    decision = attempt.decision and replace(attempt.decision, reason=UNSHOWN)
-    return replace(attempt, runs=runs, decision=decision, decisions=tuple(entries))
+    decisions = tuple(replace(decision, reason=UNSHOWN) for decision in attempt.decisions)
+    return replace(attempt, runs=runs, decisions=decisions)
 
 
 def _hushed(score: Score | None) -> Score | None:

@@ -12,7 +12,7 @@ def progress(record: Record) -> list[tuple[int, Scored]]:
     A later decision may take a keep back, so a step may go up.
     """
     decided = sorted(
-        (entry.id, attempt.number, entry.decision) for attempt in record.attempts for entry in attempt.decisions
+        (decision.id, attempt.number, decision) for attempt in record.attempts for decision in attempt.decisions
     )
     since: dict[int, int] = {}  # kept attempt → the decision since which it is kept
     best_after: dict[int, int | None] = {}

@@ -233,10 +233,9 @@ def _between_runs(record: Record) -> Activity:
     if last is not None and last.decision is None:
         return Activity(_title(last), "", elapsed_s=seconds_since(last.started))
     # not since its last verdict, where the night rested between two calls
-    times = [call.began for call in record.calls[-1:]] + ([] if last is None else [last.decisions[-1].at])
-    return Activity(
-        f"#{len(record.attempts)} asking for an idea", "", elapsed_s=seconds_since(max(times, default=None))
-    )
+    times = (record.night.called, last.decisions[-1].at if last is not None else None)
+    since = max((time for time in times if time is not None), default=None)
+    return Activity(f"#{len(record.attempts)} asking for an idea", "", elapsed_s=seconds_since(since))
 
 
 def _title(attempt: Attempt) -> str:
@@ -254,5 +253,5 @@ def _is_verdict(attempt: Attempt, since: int) -> bool:
     """Return whether the decisions after this one changed what an attempt is: dawn only adds words to some."""
     if attempt.status is None or attempt.kind is Kind.QUESTION:
         return False
-    kinds = [entry.decision.kind for entry in attempt.decisions if entry.id <= since]
+    kinds = [decision.kind for decision in attempt.decisions if decision.id <= since]
     return not kinds or kinds[-1] is not attempt.kind

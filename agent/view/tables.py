@@ -39,7 +39,7 @@ def attempts(nights: Sequence[Record]) -> list[Row]:
         | {name: getattr(attempt, name) for name in OF_ATTEMPT}
         | {name: getattr(attempt.proposal, name) for name in OF_PROPOSAL}
         | plain(Outcome.of(night, attempt))
-        | {"runs": attempt.runs, "decisions": [{"at": entry.at} | plain(entry.decision) for entry in attempt.decisions]}
+        | {"runs": attempt.runs, "decisions": attempt.decisions}
         | {"is_incumbent": attempt.number == night.incumbent}
         | {name: getattr(night, name) for name in OF_NIGHT}
         | {f"{DIAL}{name}": values[attempt.number].get(name) for name in names}

@@ -168,7 +168,7 @@ def attempt_lines(
         "merges": "" if proposal.merges is None else f"#{proposal.merges}, which was overtaken",
         "merged as": "" if merged_as is None else f"#{merged_as}",
         "decision": f"{decision.status}: {decision.reason}" if decision else "none yet",
-        "before": "\n".join(f"{moment(entry.at)} {entry.decision.kind}: {entry.decision.reason}" for entry in earlier),
+        "before": "\n".join(f"{moment(before.at)} {before.kind}: {before.reason}" for before in earlier),
         **measured_facts(record, attempt),
         "commit": attempt.commit or "",
         "ref": attempt_ref(record.tag, attempt.number),

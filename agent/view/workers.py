@@ -41,7 +41,7 @@ def crew_of(record: Record, work: Iterable[Work] = ()) -> Crew:
     for name in sorted(names, key=in_order):
         job = jobs.get(name)
         workers.append(Worker(name, job, record.attempts[job.attempt].title if job is not None else None))
-    count = record.calls[-1].workers if record.calls else max(1, len(names))
+    count = record.night.terms.workers if record.is_here else max(1, len(names))
     return Crew(count, tuple(workers), slowdown_of(record.attempts))
 
 

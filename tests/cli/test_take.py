@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from commands import nothing_yet, refused
-from nights import PROJECT, Grounds, git, make_repository, unigram
+from nights import PROJECT, Grounds, make_repository, unigram
 from samples import NIGHT
 from serving import GrowingNight
 
@@ -129,21 +129,6 @@ def test_a_script_is_taken_from_a_folder_below(here):
     below = Grounds(here.root / "notes")
     below.root.mkdir()
     assert taken(below)["script"] == str(script(here))
-
-
-def test_a_night_of_which_only_refs_are_here_is_taken_from_in_a_linked_worktree_and_after_a_fetch(here, tmp_path):
-    here.git("worktree", "add", "-q", "--detach", str(tmp_path / "linked"))
-    linked = Grounds(tmp_path / "linked")
-    assert taken(linked)["ref"] == "refs/experiments/t/0002"
-    assert (script(linked).read_text(), script(here).read_text()) == (BEST, unigram())
-
-    git(tmp_path, "clone", "-q", "--no-local", "--single-branch", str(here.root), "clone")
-    clone = Grounds(tmp_path / "clone")
-    git(clone.root, "fetch", "-q", "origin", "refs/experiments/t/*:refs/experiments/t/*")
-    assert "the best is not known here; there are: 0 to 2" in refused(clone.nightshift("take"))
-    assert taken(clone, "2")["title"] == "an edit"  # the subject of its commit
-    assert script(clone).read_text() == BEST
-    assert "night t has no attempt 9; there are: 0 to 2" in refused(clone.nightshift("take", "9"))
 
 
 def test_where_only_records_of_other_nights_are_the_first_edit_begins_with_the_script_as_it_stands(tmp_path):

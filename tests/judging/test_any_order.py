@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from judged import scored_attempt, stopped_attempt
 
-from agent.experiment import Attempt, Decision, Entry, History, Judge, Kind, Status
+from agent.experiment import Attempt, Decision, History, Judge, Kind, Status
 from agent.judging.judges import Balanced, Greedy, Strict
 
 SIGMA = 0.006
@@ -47,7 +47,7 @@ def test_of_two_edits_of_one_script_the_one_that_brings_less_is_measured_again()
     assert better.reason.endswith("below its parent, >99% sure, and better than #1")
     assert Balanced().judge(undecided(12, 1.3995), history).kind is Kind.OVERTAKEN
     late = scored_attempt(12, 1.30, parent=0, status=Status.KEEP)
-    late = replace(late, decisions=(Entry(99, None, late.decision),))  # decided after those that have no entry
+    late = replace(late, decisions=(replace(late.decision, id=99),))  # decided after those that have no id
     review = Balanced().review([*NIGHT, late])
     assert set(review.decisions) == {1}
     assert (review.decisions[1].kind, review.again) == (Kind.OVERTAKEN, None)
@@ -99,7 +99,7 @@ def settled_in(order: np.ndarray, history: History) -> list[Attempt]:
     """The same decisions with other ids, as where attempts have ended in this order; keeps in the order of numbers."""
     ids = {int(number): 1 + place for place, number in enumerate(order)}
     ids |= dict(zip((0, 5, 11), sorted(ids[number] for number in (0, 5, 11)), strict=True))
-    return [replace(attempt, decisions=(Entry(ids[attempt.number], None, attempt.decision),)) for attempt in history]
+    return [replace(attempt, decisions=(replace(attempt.decision, id=ids[attempt.number]),)) for attempt in history]
 
 
 @pytest.mark.parametrize("judge", JUDGES)

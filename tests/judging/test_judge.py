@@ -68,7 +68,7 @@ def test_a_gain_beyond_the_plausible_is_not_kept():
 
 def test_one_failed_audit_is_enough():
     both = candidate(1, 1.4, 1.3)
-    audits = Audit(256, 0, 1.0, 0.0, 1.0), Audit(256, 9, 1.0, 0.0, 1.0, "9 are wrong")
+    audits = Audit(256, 1.0, 1.0), Audit(256, 1.0, 1.0, "9 are wrong")
     runs = tuple(
         dataclasses.replace(run, score=dataclasses.replace(run.score, audit=audit))
         for run, audit in zip(both.runs, audits, strict=True)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from judged import scored_attempt
 
-from agent.experiment import Attempt, Decision, Kind, Status, Weights
+from agent.experiment import Attempt, Decision, Kind, Status
 from agent.judging.judges import Balanced, simpler
 
 CODE = '''\
@@ -19,30 +19,30 @@ def step(x):
     y = x * RATE
     return y + 1
 '''
-LARGE = Weights(params=1000, data_bytes=4000)
+LARGE = 1000  # parameters
 SIGMA = 0.006
 
 
-def edit(script: str = CODE, weights: Weights | None = LARGE) -> Attempt:
-    return scored_attempt(1, 1.5, parent=0, script=script, weights=weights)
+def edit(script: str = CODE, params: int | None = LARGE) -> Attempt:
+    return scored_attempt(1, 1.5, parent=0, script=script, params=params)
 
 
 SHORTER = CODE.replace("y = x * RATE\n    return y + 1", "return x * RATE + 1")
 
 
 @pytest.mark.parametrize(
-    ("script", "weights", "what"),
+    ("script", "params", "what"),
     [
         (SHORTER, LARGE, "3 fewer statements, names and constants"),
-        (CODE, Weights(900, 3600), "100 fewer parameters"),
-        (CODE, Weights(995, 3980), None),  # rounding
-        (CODE + "X = 1\n", Weights(900, 3600), None),  # paid for with code
-        ("", Weights(1001, 4000), None),  # code, paid for with parameters
+        (CODE, 900, "100 fewer parameters"),
+        (CODE, 995, None),  # rounding
+        (CODE + "X = 1\n", 900, None),  # paid for with code
+        ("", 1001, None),  # code, paid for with parameters
         (SHORTER, None, None),
     ],
 )
-def test_simpler_is_less_of_one_and_not_more_of_the_other(script, weights, what):
-    assert simpler(edit(script, weights), edit()) == what
+def test_simpler_is_less_of_one_and_not_more_of_the_other(script, params, what):
+    assert simpler(edit(script, params), edit()) == what
 
 
 # ---- what the judge makes of it --------------------------------------------------------------------------------------
@@ -50,16 +50,16 @@ def test_simpler_is_less_of_one_and_not_more_of_the_other(script, weights, what)
 
 def baseline(**details: object) -> Attempt:
     scores = 1.5, 1.5 + SIGMA, 1.5 - SIGMA, 1.5, 1.5
-    return scored_attempt(0, *scores, status=Status.KEEP, reason="baseline", weights=LARGE, **details)  # type: ignore[arg-type]
+    return scored_attempt(0, *scores, status=Status.KEEP, reason="baseline", params=LARGE, **details)  # type: ignore[arg-type]
 
 
 def discards(first: int, parent: int, val_bpb: float) -> list[Attempt]:
-    return [scored_attempt(first + k, val_bpb + 0.01 * (k + 1), parent=parent, weights=LARGE) for k in range(6)]
+    return [scored_attempt(first + k, val_bpb + 0.01 * (k + 1), parent=parent, params=LARGE) for k in range(6)]
 
 
 def test_a_tie_is_kept_after_two_runs_and_says_why():
     history = [baseline(script=CODE), *discards(1, 0, 1.5)]
-    smaller = {"parent": 0, "status": None, "script": "RATE = 1\n", "weights": LARGE}
+    smaller = {"parent": 0, "status": None, "script": "RATE = 1\n", "params": LARGE}
     once = Balanced().judge(scored_attempt(7, 1.5, **smaller), history)  # type: ignore[arg-type]
     assert once.status is None
     twice = Balanced().judge(scored_attempt(7, 1.501, 1.5, **smaller), history)  # type: ignore[arg-type]
@@ -71,12 +71,11 @@ def shrinking(cost_bpb: float, count: int) -> list[Decision]:
     """A night of ever smaller models, each of which costs a little more; the branch follows what the judge keeps."""
     history, decisions, best = [baseline(), *discards(1, 0, 1.5)], [], 0
     for k in range(1, count + 1):
-        weights = Weights(1000 - 50 * k, 4000 - 200 * k)
         val_bpb = 1.5 + k * cost_bpb
         scores = [val_bpb + sign * SIGMA for sign in (-1, 1, -0.9, 0.9, -0.5, 0.5)]
-        attempt = scored_attempt(len(history), *scores, parent=best, status=None, weights=weights)
+        attempt = scored_attempt(len(history), *scores, parent=best, status=None, params=1000 - 50 * k)
         decisions.append(Balanced().judge(attempt, history))
-        history.append(replace(attempt, decision=decisions[-1], settled=True))
+        history.append(replace(attempt, decisions=(decisions[-1],), settled=True))
         best = len(history) - 1 if decisions[-1].status is Status.KEEP else best
     return decisions
 

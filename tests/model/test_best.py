@@ -76,7 +76,7 @@ def test_the_best_script_is_the_one_that_was_kept_last(night):
 @pytest.mark.parametrize(("passengers", "best"), [((), 1), ((1,), 0)])
 def test_or_the_one_that_dawn_confirmed_without_its_passengers_and_its_honest_gain_is_told(night, passengers, best):
     honest = Interval(0.1, 0.05, 0.15)
-    findings = Findings(1, best, 8, 0.2, 0.2, honest, None, (), passengers, None, None)
+    findings = Findings(1, best, 0.2, 0.2, honest, None, (), passengers, None, None)
     with Journal.resume(night.folder("t") / "journal.sqlite") as journal:
         journal.put_dawn(Dawn(1, 1, 4, "2026-01-02T03:04:05Z", findings=findings))
     assert facts_of_best(night)["attempt"]["number"] == best

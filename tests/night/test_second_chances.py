@@ -71,7 +71,7 @@ def test_what_was_too_slow_is_told_in_the_harnesss_own_words():
     assert str(what_happened(attempt(late))).startswith("it was too slow to start or to save: still running after 26 s")
     scored = Run(0, Ending.FINISHED, 0, 26.0, None, "", Score(None, 61.0, "scoring …: secret", overran=True))
     assert what_happened(attempt(scored)) == "it was too slow to be scored: no end after 61 s"
-    audit = Audit(4, 4, 0.0, 0.0, 90.0, "it could not be done: secret", overran=True)
+    audit = Audit(4, 0.0, 90.0, "it could not be done: secret", overran=True)
     words = str(what_happened(attempt(dataclasses.replace(scored, score=Score(1.0, 1.0, audit=audit)))))
     assert "took too long" in words
     assert "secret" not in words

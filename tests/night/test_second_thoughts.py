@@ -76,7 +76,7 @@ def test_a_revoked_keep_gives_its_place_back_to_its_parent(grounds):
     attempts = grounds.attempts("t")
     assert [attempt.status for attempt in attempts] == ["keep", "discard", "discard", "keep"]
     assert [attempt.parent for attempt in attempts] == [None, 0, 1, 0]
-    assert [entry.decision.kind for entry in attempts[1].decisions] == [Kind.KEPT, Kind.REVOKED]
+    assert [decision.kind for decision in attempts[1].decisions] == [Kind.KEPT, Kind.REVOKED]
     assert tip(grounds) == attempts[3].commit
     assert grounds.rows()[1]["reason"] == "revoked: it was luck"
     assert (grounds.rows()[1]["gain_bpb"], grounds.rows()[1]["sure"]) == ("-0.010000", "0.20")
@@ -139,5 +139,5 @@ def test_a_keep_falls_with_a_later_run_and_with_its_parent():
     )
     fall = Decision(Kind.CRASHED, "with another seed: it has no score on the holdout")
     assert fallen_keeps(history) == {1: fall}
-    history[1] = dataclasses.replace(history[1], decision=fall)
+    history[1] = dataclasses.replace(history[1], decisions=(fall,))
     assert fallen_keeps(history) == {2: Decision(Kind.ORPHANED, "made from #1, which is no longer kept")}

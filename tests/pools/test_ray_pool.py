@@ -30,7 +30,7 @@ TRIAL = Trial(attempt=0, script="first", allowance_s=10.0, scoring_s=10.0)
 MEASURE = Measure(attempt=3, script="", seed=0, allowance_s=10.0, machine=TRIAL)
 AUDIT = AuditRun(attempt=3, script="", seed=0, limit_s=9.0, machine=TRIAL)
 RUN = Run(0, Ending.FINISHED, 0, 310.0, None, "")
-PASSED = Audit(9, 0, 0.0, 0.0, 0.0)
+PASSED = Audit(9, 0.0, 0.0)
 DONE, UNWELL = Returned(RUN), Returned(failure="its disk is full")
 
 

@@ -20,7 +20,7 @@ def attempt(number: int, script: str, status: Status = Status.DISCARD, **more: o
     run = Run(0, Ending.FINISHED, 0, 300.0, None, "", Score(1.0 - 0.01 * number, 1.0))
     source = "search" if number else "you"
     proposal = Proposal(script, f"title {number}", f"hypothesis {number}", source)
-    facts = {"runs": (run,), "decision": decided(status, "why", 0.01, 0.9), "settled": True} | more
+    facts = {"runs": (run,), "decisions": (decided(status, "why", 0.01, 0.9),), "settled": True} | more
     return Attempt(number, 0 if number else None, proposal, "", "c", **facts)
 
 

@@ -29,7 +29,7 @@ PROVIDERS = pytest.mark.parametrize("provider", ["openai", "anthropic"])
 
 def attempt(number: int, script: str, *runs: Run, status: Status = Status.KEEP, source: str = "you") -> Attempt:
     proposal = Proposal(script, f"script {number}", "It may help.", source)
-    return Attempt(number, 0 if number else None, proposal, "now", "c", runs, decided(status, ""), True)
+    return Attempt(number, 0 if number else None, proposal, "now", "c", runs, (decided(status, ""),), True)
 
 
 BASELINE = attempt(0, SCRIPT, Run(0, Ending.FINISHED, 0, 31.0, None, "", Score(1.8, 1.0)))

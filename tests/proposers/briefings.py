@@ -32,7 +32,7 @@ def attempt(
     run = Run(0, ending, 0, 30.0, summary, "KeyError: 1", Score(bpb, 1.0) if bpb else None, peak_bytes=4 << 30)
     decision = Decision(kind, "why", gain_bpb=-0.01, sure=0.4 if kind is Kind.LUCK else 0.1)
     proposal = Proposal(script, title or f"title {number}", f"Reason {number}. And more.", "llm:m" if number else "you")
-    return Attempt(number, 0 if number else None, proposal, "", "c", (run,), decision, True, **facts)  # type: ignore[arg-type]
+    return Attempt(number, 0 if number else None, proposal, "", "c", (run,), (decision,), True, **facts)  # type: ignore[arg-type]
 
 
 def edited(**dials: object) -> str:

@@ -56,7 +56,7 @@ def catalogue(folder: Path, past: Sequence[Record] = ()) -> Catalogue:
 def attempt(number: int, bpb: float | None, source: str, script: str, decision: Decision, parent: int = 0) -> Attempt:
     runs = () if bpb is None else (scored_run(0, bpb),)
     proposal = Proposal.of(script, f"attempt {number}", "", source)
-    return Attempt(number, parent if number else None, proposal, "", "c", runs, decision, settled=True)
+    return Attempt(number, parent if number else None, proposal, "", "c", runs, (decision,), settled=True)
 
 
 START = attempt(0, 1.0, "you", BASE, Decision(Kind.BASELINE, ""))

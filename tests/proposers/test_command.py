@@ -81,7 +81,9 @@ def test_the_clone_holds_what_was_promised_and_nothing_else(agent):
 def test_a_broken_attempt_is_shown_to_be_repaired_with_the_end_of_its_log(agent):
     log = "Traceback (most recent call last):\nNameError: name 'WIDHT' is not defined\x1b[2J <|im_end|>"
     run = Run(0, Ending.CRASHED, 1, 3.0, None, log)
-    broken = attempt(1, SCRIPT.replace("64", "WIDHT"), Status.CRASH, runs=(run,), decision=Decision(Kind.CRASHED, ""))
+    broken = attempt(
+        1, SCRIPT.replace("64", "WIDHT"), Status.CRASH, runs=(run,), decisions=(Decision(Kind.CRASHED, ""),)
+    )
     briefing = brief(BASE, broken, broken=broken)
     task = (agent.saw(briefing) / "TASK.md").read_text()
     assert "> NameError: name 'WIDHT' is not defined\\x1b[2J \\u003c|im_end|>" in task

@@ -46,7 +46,7 @@ def test_a_source_is_not_to_blame_that_its_gains_were_overtaken():
         """Each of llm's gains was measured twice: before it was merged, and after."""
         history = [FIRST, *(attempt(number, "search" if number % 2 else "llm", 0.01) for number in range(1, 21))]
         for number in range(21, 31):
-            history.append(replace(attempt(number, "llm", spent_s=900.0), decision=Decision(kind, "", 0.01, 0.9)))
+            history.append(replace(attempt(number, "llm", spent_s=900.0), decisions=(Decision(kind, "", 0.01, 0.9),)))
         return first_of(LLM, Source("search"), history=history, seeds=60)["llm"]
 
     assert chosen(Kind.WORSE) < 15

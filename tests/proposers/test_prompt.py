@@ -82,11 +82,11 @@ def test_a_failure_is_told_by_the_records_and_the_last_line_of_a_log():
 
 
 @pytest.mark.parametrize(
-    "score", [Score(None, 1.0, f"crashed: {SECRET}"), Score(1.2, 1.0, None, Audit(256, 9, 3.0, 1.0, 1.0, SECRET))]
+    "score", [Score(None, 1.0, f"crashed: {SECRET}"), Score(1.2, 1.0, None, Audit(256, 3.0, 1.0, SECRET))]
 )
 def test_what_a_process_said_that_saw_the_validation_text_is_never_told(score):
     run = Run(0, Ending.FINISHED, 0, 31.0, None, "done", score)
-    failed = replace(crashed(6, "", decision=Decision(Kind.CRASHED, f"scoring crashed: {SECRET}")), runs=(run,))
+    failed = replace(crashed(6, "", decisions=(Decision(Kind.CRASHED, f"scoring crashed: {SECRET}"),)), runs=(run,))
     broken = replace(briefing_of(failed), broken=failed)
     task = written("agent", script="train_mlx.py", briefing=broken, minutes=10) + facts_page(broken)
     for text in (question(briefing_of(failed)), question(briefing_of(failed), failed), task):

@@ -29,7 +29,7 @@ AXES = [Axis.of(dial) for dial in searched(SCRIPT, "cpu")]
 def attempt(number: int, script: str, bpb: float | None, *, keep: bool = False) -> Attempt:
     status = Status.CRASH if bpb is None else Status.KEEP if keep else Status.DISCARD
     run = Run(0, Ending.FINISHED, 0, 1.0, None, "", Score(bpb, 1.0, None))
-    return Attempt(number, None, Proposal(script, "", "", ""), "", "c", (run,), decided(status, ""), True)
+    return Attempt(number, None, Proposal(script, "", "", ""), "", "c", (run,), (decided(status, ""),), True)
 
 
 FIRST = attempt(0, SCRIPT, 1.0, keep=True)
@@ -94,7 +94,7 @@ def test_what_was_bad_one_way_is_tried_the_other_way(ends_early):
         if ends_early:
             runs = (replace(worse.runs[0], ending=Ending.HOPELESS, score=None),)
             stopped = Decision(Kind.STOPPED_EARLY, "stopped early", gain_bpb=-0.1 * number)
-            worse = replace(worse, parent=0, runs=runs, decision=stopped)
+            worse = replace(worse, parent=0, runs=runs, decisions=(stopped,))
         history.append(worse)
     assert_lower(rates(brief(*history)))
 
@@ -139,7 +139,7 @@ def test_edited_code_is_a_group_of_its_own_and_its_crashes_and_other_dials_say_n
 def test_what_was_refused_or_is_in_flight_is_not_proposed_again():
     first = proposed(brief(FIRST))
     refused = proposed(replace(brief(FIRST), refused=(Refusal(first, "no"),)))
-    waiting = replace(attempt(1, first.script, None), runs=(), decision=None, settled=False)
+    waiting = replace(attempt(1, first.script, None), runs=(), decisions=(), settled=False)
     assert fingerprint(refused.script) != fingerprint(first.script)
     assert proposed(brief(FIRST, waiting)).script != first.script
 

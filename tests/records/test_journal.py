@@ -76,7 +76,7 @@ def test_a_void_attempt_is_undecided_and_keeps_what_was_scored(journal):
     assert (attempt.decision, attempt.settled, attempt.dry_run) == (None, False, None)
     assert [run.ending for run in attempt.runs] == [Ending.FINISHED, Ending.LOST, Ending.BROKEN]
     assert [run.seed for run in attempt.done_runs] == [7]
-    assert [entry.decision.kind for entry in attempt.decisions] == [Kind.CRASHED, Kind.VOID]
+    assert [decision.kind for decision in attempt.decisions] == [Kind.CRASHED, Kind.VOID]
 
 
 def test_decisions_are_appended_with_their_times_and_the_last_one_holds(journal, path):
@@ -91,7 +91,7 @@ def test_decisions_are_appended_with_their_times_and_the_last_one_holds(journal,
     with Journal.read(path) as reader:
         attempt = reader.attempts()[1]
         assert (attempt.decision, attempt.settled, attempt.decisions[:-1]) == (revoked, False, before)
-        assert attempt.decisions[-1].decision == revoked
+        assert attempt.decisions[-1] == revoked
         assert incumbent(reader.attempts()) == reader.attempt(0)
     journal.settle(1)
     assert journal.attempt(1).settled
@@ -111,7 +111,7 @@ def test_an_audit_belongs_to_the_run_that_finished(journal):
     propose(journal)
     journal.start_run(0, 7)
     journal.mark_lost_runs()
-    score, audit = Score(1.0, 0.1), Audit(4, 0, 0.0, 0.0, 2.5)
+    score, audit = Score(1.0, 0.1), Audit(4, 0.0, 2.5)
     journal.end_run(journal.start_run(0, 7), dataclasses.replace(RUN, score=score))
     journal.record_audit(0, 7, audit)
     lost, run = journal.attempt(0).runs
@@ -199,7 +199,7 @@ def test_what_a_worker_does_is_told_from_its_beginning_to_its_end(journal):
     assert journal.work() == (training, scoring)
     journal.rest("a")
     assert journal.work() == (scoring,)
-    journal.record_call(1)  # a killed call left it
+    journal.record_call()  # a killed call left it
     assert journal.work() == ()
 
 

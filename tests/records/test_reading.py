@@ -33,8 +33,8 @@ def test_a_record_is_what_the_attempts_say(place, record):
     assert record.sigma_bpb == noise(history).sigma_bpb
     lucky, crash, later = (record.attempt(number) for number in (2, 3, 6))
     assert record.usd(crash) == 0.75
-    assert [entry.decision.kind for entry in lucky.decisions] == ["provisional", "revoked"]
-    assert (later.status, [entry.decision.kind for entry in later.decisions]) == (None, ["crashed", "void"])
+    assert [decision.kind for decision in lucky.decisions] == ["provisional", "revoked"]
+    assert (later.status, [decision.kind for decision in later.decisions]) == (None, ["crashed", "void"])
     assert record.findings.honest == EFFECT
 
 

@@ -34,7 +34,7 @@ def test_no_cell_is_a_formula_to_a_spreadsheet(begin, tmp_path):
     odd = dataclasses.replace(
         odd,
         proposal=dataclasses.replace(odd.proposal, source=title),
-        decision=Decision(Kind.KEPT, title, gain_bpb=-0.0012, sure=0.5),
+        decisions=(Decision(Kind.KEPT, title, gain_bpb=-0.0012, sure=0.5),),
     )
     text = render("", [(NIGHT, (HISTORY[0], odd))])
     row = cells(text.splitlines()[2])

@@ -46,7 +46,7 @@ def logits_with_losses(losses: np.ndarray, targets: np.ndarray) -> np.ndarray:
 def test_an_honest_model_passes(rng):
     verdict = an_audit(rng, np.zeros((ROWS, LENGTH)))
     assert verdict.passed
-    assert (verdict.positions, verdict.wrong) == (audit.POSITIONS, 0)
+    assert verdict.positions == audit.POSITIONS
     assert verdict.worst_nats < 1e-4
 
 
@@ -62,8 +62,7 @@ def test_lies_are_found_whether_they_are_many_or_few(rng, share, nats):
 
 def test_a_constant_lie_below_the_tolerance_is_found_by_its_mean(rng):
     verdict = an_audit(rng, np.full((ROWS, LENGTH), audit.TOLERANCE_NATS / 2))
-    assert verdict.wrong < audit.POSITIONS
-    assert verdict.failure is not None
+    assert verdict.failure.endswith("below the model's own on average")
 
 
 @pytest.mark.parametrize("answer", [np.nan, np.inf, -np.inf])
@@ -75,7 +74,7 @@ def test_answers_that_are_no_numbers_fail(rng, answer):
     logits[3, targets.ravel()[sample.places[3]]] = answer
     verdict = compare([sample], [logits], committed, targets, 0.1)
     assert not verdict.passed
-    assert np.isfinite([verdict.worst_nats, verdict.mean_nats]).all()  # they go into a table
+    assert np.isfinite(verdict.worst_nats)  # it goes into a table
 
 
 def test_rows_are_true_up_to_their_position_and_not_true_right_after_it(rng):

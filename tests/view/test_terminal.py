@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from rich.text import Text
 from samples import HISTORY, NIGHT, put
 
-from agent.experiment import Decision, Ending, Entry, Kind, Status
+from agent.experiment import Decision, Ending, Kind, Status
 from agent.records.record import Record
 from agent.records.results import read_rows
 from agent.records.summary import Share
@@ -19,7 +19,7 @@ from agent.view.terminal import attempt_lines, failure_lines, results_lines, tri
 
 REASON = "provisional: an estimated 0.240000 below its parent, 96% sure"
 JUDGED = scored_attempt(1, 1.25, parent=0, title="MLP_RATIO 4 → 3, BATCH_ROWS 16 → 32, SOFTCAP 15.0 → 22.21")
-JUDGED = dataclasses.replace(JUDGED, decision=Decision(Kind.PROVISIONAL, REASON, 0.24, 1.4e-198))
+JUDGED = dataclasses.replace(JUDGED, decisions=(Decision(Kind.PROVISIONAL, REASON, 0.24, 1.4e-198),))
 FOLDER = Path("/home/someone/a folder/experiments/nights/t/runs/0001") / ("long" * 30)
 
 
@@ -41,8 +41,8 @@ def test_a_narrow_terminal_gets_fewer_columns(tmp_path, width):
 
 def test_an_attempt_is_told_in_full_and_a_terminal_gets_it_folded_between_words_and_paths_that_can_be_copied():
     proposal = dataclasses.replace(JUDGED.proposal, hypothesis="It overshoots late in training. " * 9 + "x" * 99)
-    revoked = Entry(2, "2026-01-02T03:04:05.678Z", Decision(Kind.REVOKED, "revoked: luck"))
-    shown = dataclasses.replace(JUDGED, proposal=proposal, decisions=(revoked, Entry(5, "", JUDGED.decision)))
+    revoked = Decision(Kind.REVOKED, "revoked: luck", id=2, at="2026-01-02T03:04:05.678Z")
+    shown = dataclasses.replace(JUDGED, proposal=proposal, decisions=(revoked, JUDGED.decision))
     merge = dataclasses.replace(HISTORY[2], proposal=dataclasses.replace(HISTORY[2].proposal, merges=1))
     record = Record(NIGHT, (HISTORY[0], shown, merge))
     piped = plain(attempt_lines(record, shown, FOLDER))

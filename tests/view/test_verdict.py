@@ -22,7 +22,9 @@ def verdict_on(attempt: Attempt, folder: Path = Path("/nowhere"), merged_onto: i
 
 
 def ended(run: Run, kind: Kind = Kind.CRASHED, reason: str = "why") -> Attempt:
-    return Attempt(2, 1, Proposal("A = 2", "it", "why", "you"), "", "c", (run,), Decision(kind, reason), settled=True)
+    return Attempt(
+        2, 1, Proposal("A = 2", "it", "why", "you"), "", "c", (run,), (Decision(kind, reason),), settled=True
+    )
 
 
 def trained(score: Score) -> Run:
@@ -33,7 +35,7 @@ def trained(score: Score) -> Run:
     ("run", "kind", "words"),
     [
         (trained(Score(None, 1.0, f"ValueError: {SECRET}")), Kind.CRASHED, "it trained, but its scoring failed"),
-        (trained(Score(1.0, 1.0, None, Audit(9, 9, 1.0, 1.0, 1.0, SECRET))), Kind.FAILED_AUDIT, "it failed the audit"),
+        (trained(Score(1.0, 1.0, None, Audit(9, 1.0, 1.0, SECRET))), Kind.FAILED_AUDIT, "it failed the audit"),
     ],
 )
 def test_the_words_of_a_process_that_has_read_the_validation_text_are_not_told(run, kind, words):
