@@ -446,7 +446,7 @@ def try_all(here: World, scripts: Sequence[Script], box: Box, tell: Told) -> lis
     observer = Observer(Witness(here), scripts, tell)
     with ExitStack() as undo:
         for change in (
-            mock.patch.object(night, "CRASHES_IN_A_ROW", len(scripts) + 1),  # most of these crash
+            mock.patch.object(plan, "CRASHES_IN_A_ROW", len(scripts) + 1),  # most of these crash
             mock.patch.object(plan.Plan, "allowed_s", lambda own, number: seconds_for(own.state.attempts[number])),
             *(mock.patch.object(module, "scoring_limit_s", lambda *given: given[-1]) for module in (execute, plan)),
         ):

@@ -11,7 +11,7 @@ from agent.experiment import Attempt, Night, incumbent
 from agent.invocation import IDEAS as FOLDER
 from agent.invocation import typed
 from agent.lab.hardware import has_cuda_build
-from agent.night.briefing import briefing_of
+from agent.night.ideas import briefing_of
 from agent.proposers.catalogue.catalogue import listing
 from agent.proposers.catalogue.evidence import Prospect
 from agent.proposers.prompts import compose, facts_page
@@ -92,7 +92,7 @@ def prompt(tag: str | None = None, /, *, facts: bool = False) -> Answer:
         go_on = f"wait for it, or where the night does not run, go on with: {typed('run', '--tag', tag)}"
         raise NothingYet(f"attempt 0 of night {tag} is not measured yet; {go_on}")
     left = Left() if who is None else who.left(sum(attempt.is_idea for attempt in history[1:]))
-    briefing = briefing_of(place, night, history, best, left=left, has_reader=True)
+    briefing = briefing_of(place, night, history, best, left, has_reader=True)
     if facts:
         page = facts_page(briefing)
         return Answer({"tag": tag, "facts": page}, lambda: _print(page.rstrip()))

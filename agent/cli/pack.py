@@ -107,7 +107,7 @@ def _needed(journal: Journal, *, with_best: bool) -> frozenset[int] | None:
     needed = {
         attempt.number
         for attempt in history
-        if not attempt.settled or (unaudited(attempt) and attempt.status is Status.KEEP)
+        if not attempt.settled or (attempt.status is Status.KEEP and any(unaudited(attempt)))
     }
     return frozenset(needed if best is None else {*needed, best.number})
 

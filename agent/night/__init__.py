@@ -1,6 +1,6 @@
 """A night from its opening to its end, and its confirmation at dawn.
 
-Start reading with loop.py: plan.py says what is to be done next, and makes the jobs; ideas.py gets the ideas.
-opening.py refuses what cannot work before anything is written, and puts the parts of state.py together; briefing.py
-tells the sources what they may know, and dawn.py measures the result again in the morning.
+Start reading with loop.py: plan.py says what is to be done next, and makes the jobs; ideas.py tells the sources what
+they may know, and gets the ideas. opening.py refuses what cannot work before anything is written, and puts the parts of
+state.py together; dawn.py measures the result again in the morning.
 """

@@ -14,19 +14,15 @@ from agent.experiment import (
     Dawn,
     Findings,
     Proposal,
-    Run,
-    Score,
-    Split,
-    Status,
     confirmed_branch,
     runs_at_dawns,
 )
 from agent.judging.champion import FRESH, Ablation, DawnRun, Without, names
 from agent.night.loop import Driver, at_work
 from agent.night.plan import Candidate, Decide, Enter, Plan, fallen_keeps
-from agent.night.state import NightContext, State
+from agent.night.state import NightContext, State, unaudited
 from agent.records.results import write_ledger
-from agent.runs.execute import Job, Measure
+from agent.runs.execute import Measure
 from agent.script.merge import without_edits
 from agent.view.words import dawn_lines
 
@@ -97,7 +93,7 @@ class DawnPlan(Plan):
         dawn = self.dawn()
         yield from self.missing_audits()
         if dawn is not None:
-            yield from self._missing_audits_of(dawn)
+            yield from self.missing_audits(dawn.number)
         if self.context.stop.after_run:
             return  # the run was scored
         for attempt in state.unsettled:
@@ -113,16 +109,6 @@ class DawnPlan(Plan):
             if step is not None:
                 yield step
 
-    def _missing_audits_of(self, dawn: Dawn) -> Iterator[Job]:
-        """Yield the audits that the runs of this dawn lack, on two texts; none for attempt 0."""
-        for attempt in self.state.attempts:
-            if attempt.is_idea and attempt.status is not Status.KEEP:
-                continue  # it has fallen, and its weights are gone
-            for run in attempt.dawn_runs(dawn.number):
-                split = _unaudited(attempt, run)
-                if split is not None and run.seed not in self.flight.seeds_of(attempt.number):
-                    yield self.audit(attempt, run, split)
-
     def _next_run(self, dawn: Dawn) -> Measure | Enter | None:
         """Return the most useful run if those in flight bring what is expected; None if none is worth its time."""
         history, champion = self.state.attempts, self.state.attempts[dawn.champion]
@@ -136,14 +122,9 @@ class DawnPlan(Plan):
         return None if chosen is None else self.measure(history[chosen.attempt], dawn.number)
 
     def _chosen(self, dawn: Dawn) -> DawnRun | None:
-        state = self.state
-        begun = tuple(sorted(job.attempt for job in self.flight.jobs.values() if isinstance(job, Measure)))
-        left = self.until - runs_at_dawns(state.attempts) - len(begun)
-
-        def ask() -> DawnRun | None:
-            return replace(self.ablation(dawn), in_flight=begun).next_run(left, dawn.fresh)
-
-        return state.once(f"the next run beside {begun}, without {sorted(self.impossible)}", ask)
+        begun = tuple(job.attempt for job in self.flight.jobs.values() if isinstance(job, Measure))
+        left = self.until - runs_at_dawns(self.state.attempts) - len(begun)
+        return replace(self.ablation(dawn), in_flight=begun).next_run(left, dawn.fresh)
 
     def ablation(self, dawn: Dawn) -> Ablation:
         """Return what this dawn asks of the champion."""
@@ -181,13 +162,7 @@ def _conclude(driver: Driver, plan: DawnPlan) -> Findings | None:
 def _drop_weights(driver: Driver, dawn: Dawn) -> None:
     """Drop the weights of dawn's questions; an interrupted dawn needs those that it has not audited."""
     for attempt in driver.state.attempts:
+        needed = {run.seed for run, _ in unaudited(attempt, dawn.number)}
         for run in () if attempt.is_idea else attempt.runs:
-            if run.dawn and (run.dawn != dawn.number or _unaudited(attempt, run) is None):
+            if run.seed not in needed:
                 driver.context.runner.drop_weights(attempt.number, run.seed)
-
-
-def _unaudited(attempt: Attempt, run: Run) -> Split | None:
-    """Return a text on which a run at dawn has a score that was not audited; None without any, and for attempt 0."""
-    scores: tuple[tuple[Split, Score | None], ...] = (("validation", run.score), ("holdout", run.holdout))
-    due = (split for split, score in scores if score and score.val_bpb is not None and score.audit is None)
-    return next(due, None) if attempt.number else None

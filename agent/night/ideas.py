@@ -9,7 +9,7 @@
 4. `enter_next` makes the first idea that waits an attempt, merged onto the best script if that has changed.
 
 Everything but the call in step 2 happens in the driver's thread, which never waits for a source. What a person has
-submitted does not wait in line: it is an attempt as soon as a worker is free.
+submitted does not wait in line: it is an attempt as soon as a worker is free. What sources are told is at the end.
 """
 
 import math
@@ -22,19 +22,27 @@ from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum, auto
+from functools import cache
 from itertools import count
+from pathlib import Path
 from types import TracebackType
 
 from agent.errors import Exhausted, NightError, NightshiftError, NoIdea, ScriptError
-from agent.experiment import TITLE_CHARS, Attempt, History, Idea, Proposal, Status, source_name
+from agent.experiment import TITLE_CHARS, Ask, Attempt, History, Idea, Night, Noise, Proposal, Status, source_name
 from agent.files import disk_is_broken, disk_is_full
 from agent.invocation import typed
-from agent.night.briefing import briefing_of
+from agent.judging.noise import noise
+from agent.lab.corpus import DataError
+from agent.lab.data import load_data
 from agent.night.merging import made_in
 from agent.night.state import NightContext, State
+from agent.profile.phases import phases_of
+from agent.proposers.catalogue.evidence import prospects
+from agent.proposers.catalogue.files import idea_folders, read_ideas
 from agent.proposers.mix import in_turn
-from agent.proposers.source import Briefing, Refusal, Source, check_proposal
-from agent.records.place import read_script
+from agent.proposers.notes import read_notes, read_program
+from agent.proposers.source import Briefing, Corpus, Left, Refusal, Setting, Source, check_proposal
+from agent.records.place import Place, past_nights, read_script
 from agent.text import SAID_CHARS, one_line
 
 WAITS_S = (30.0, 120.0, 600.0)  # after questions that brought nothing; after the last, the night ends
@@ -367,15 +375,65 @@ def _as_repair(proposal: Proposal, briefing: Briefing) -> Proposal:
     return replace(proposal, title=title, hypothesis=broken.hypothesis)
 
 
+# ---- what a source is told -------------------------------------------------------------------------------------------
+
+
 def brief(state: State, best: Attempt) -> Briefing:
     """Return what a source is told of a night as it stands."""
-    context = state.context
-    return briefing_of(
-        context.place,
-        context.night,
-        state.attempts,
-        best,
-        asks=state.asks,
-        left=context.limits.left(state.proposals),
-        has_reader=any(source.costs for source in context.sources),
+    context, left = state.context, state.context.limits.left(state.proposals)
+    has_reader = any(source.costs for source in context.sources)
+    return briefing_of(context.place, context.night, state.attempts, best, left, state.asks, has_reader=has_reader)
+
+
+def briefing_of(
+    place: Place,
+    night: Night,
+    history: History,
+    parent: Attempt,
+    left: Left,
+    asks: Sequence[Ask] = (),
+    *,
+    has_reader: bool,  # a source can read: tell it what surrounds the night
+) -> Briefing:
+    """Return a briefing with the owner's program and notes as they stand now; `parent` is to be edited."""
+    spread = noise(history)
+    return Briefing(
+        night=night,
+        history=history,
+        parent=parent,
+        noise=spread,
+        program=read_program(place.script_path.parent / "program.md"),
+        notes=read_notes(place.folder(night.tag)),
+        asks=asks,
+        left=left,
+        setting=_setting(place, night, history, spread) if has_reader else None,
     )
+
+
+def _setting(place: Place, night: Night, history: History, spread: Noise | None) -> Setting:
+    """Return what surrounds a night, for a source that can read; what cannot change meanwhile is read once."""
+    ideas, _ = read_ideas(*idea_folders(place.script_path))  # whether a patch still fits is no matter here
+    sigma_bpb = None if spread is None else spread.sigma_bpb
+    ranked = prospects(ideas, night, history, sigma_bpb, _past(place, night.tag))
+    return Setting(
+        cores=night.cores,
+        memory_gb=None if night.memory_bytes is None else night.memory_bytes / 2**30,
+        corpus=_corpus(Path(night.data)),
+        phases=phases_of(place.folder(night.tag)),
+        ideas={prospect.idea.title: prospect.state for prospect in ranked},
+    )
+
+
+_past = cache(past_nights)
+
+
+@cache
+def _corpus(folder: Path) -> Corpus | None:
+    """Return what the text is; None where the corpus is not here."""
+    try:
+        data = load_data(folder, verify=False)
+    except DataError:
+        return None
+    text = data.manifest["splits"]["validation"]
+    name = f"{data.manifest['dataset']}, scale {data.manifest['scale']}"
+    return Corpus(name, text["bytes"] / text["tokens"], data.vocab_size, data.seq_len)

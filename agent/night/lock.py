@@ -28,10 +28,6 @@ AFTER_RUN, NOW = "after-run", "now"
 Handler = Callable[[int, FrameType | None], Any]
 
 
-class NightIsRunning(NightError):
-    """Say that a night or the packing of a night has the repository for itself now."""
-
-
 @dataclass(frozen=True, slots=True)
 class Holder:
     """Hold the process that has the repository for itself, and the limits of its night."""
@@ -63,7 +59,7 @@ def only_night(repository: Path) -> Iterator[Callable[..., None]]:
     except Timeout as error:
         running = holder(repository)
         named = "a night that has no name yet" if running is None else f"night {running.tag} (pid {running.pid})"
-        raise NightIsRunning(f"{named} is running in this repository; end it with: {typed('stop')}") from error
+        raise NightError(f"{named} is running in this repository; end it with: {typed('stop')}") from error
     since = utc_now()
 
     def tell(tag: str, folder: Path, hours: float | None = None, experiments: int | None = None) -> None:

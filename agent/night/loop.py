@@ -6,9 +6,8 @@ nothing of journal, git or screen. To record something twice does no harm.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
-from itertools import takewhile
 
 from agent.clock import boot_id, utc_now
 from agent.errors import MachineError
@@ -25,23 +24,32 @@ from agent.experiment import (
     short,
 )
 from agent.invocation import typed
+from agent.judging.champion import names
 from agent.judging.noise import noise
 from agent.night.ideas import Ideas, Supply
 from agent.night.merging import not_merged
 from agent.night.opening import check_disk
-from agent.night.plan import Begin, Decide, Enter, EnterIdea, Flight, NextStep, Plan, Settle, Wait, tries_machine
+from agent.night.plan import (
+    Begin,
+    Decide,
+    Enter,
+    EnterIdea,
+    Flight,
+    NextStep,
+    Plan,
+    Settle,
+    Wait,
+    latest_crashes,
+)
 from agent.night.state import NightContext, State
 from agent.pools.leases import slowdown_lines, slowdown_of
 from agent.pools.pool import Ended, LocalPool, Pool
 from agent.profile.phases import limit_s, measure_phases, phases_were_measured
 from agent.records.results import write_ledger
-from agent.runs.execute import AuditRun, Job, Measure, Trial, broken_by
+from agent.runs.execute import AuditRun, Job, Measure, Trial
 from agent.view.words import noise_lines
 
 POLL_S, REPLAN_S = 0.05, 1.0
-# A lost GPU or data folder crashes every attempt within seconds, and the night would fill with them. After so many, a
-# dry run of attempt 0 tells in seconds whether the machine still trains.
-CRASHES_IN_A_ROW = 5
 DOING = {Trial: Doing.DRY_RUN, Measure: Doing.TRAINING, AuditRun: Doing.AUDITING}
 
 
@@ -86,7 +94,6 @@ class Driver:
         self.flight = Flight(self.pool)
         self._run_ids: dict[str, int] = {}  # in the journal, of the runs that workers make
         self._scoring: set[str] = set()  # the workers that score what they have trained
-        self._decided: list[int] = []  # attempts, in this order, in this call
 
     # ---- steps -------------------------------------------------------------------------------------------------------
 
@@ -98,8 +105,6 @@ class Driver:
         if self.ideas is not None:
             self.ideas.note_news()
             flight.has_idea = self.ideas.has_idea
-        # while the latest attempts have all crashed, nothing begins; attempt 0 is tried first, to see why
-        flight.is_held = len(self._latest_crashes()) >= CRASHES_IN_A_ROW
         step = plan.next_step()
         if step is not None:
             self._take(step)
@@ -113,8 +118,6 @@ class Driver:
             case Decide(decisions):
                 # the latest attempt's first: after a kill in between, no keep stands on a revoked one
                 for number in sorted(decisions, reverse=True):
-                    if state.attempts[number].decision is None:
-                        self._decided.append(number)
                     self.journal.record_decision(number, decisions[number])
                     state.read(number)
             case Settle(number):
@@ -254,11 +257,10 @@ class Driver:
         """Record what a worker has brought; return the error that ends the night: of the job, or of recording it."""
         job = self.flight.jobs.pop(ended.worker)
         try:
-            if tries_machine(job) and ended.lost is None:
-                self._end_streak(ended)
-            else:
-                self._record_result(job, ended)
+            self._record_result(job, ended)
             self.journal.rest(ended.worker)
+            if isinstance(ended.error, MachineError):
+                self._make_void(latest_crashes(self.state.attempts), ended.error)
             attempt = self.state.attempts[job.attempt]
             is_revoked = attempt.settled and attempt.is_idea and attempt.status is not Status.KEEP
             if is_revoked and not isinstance(job, Trial):
@@ -296,34 +298,14 @@ class Driver:
             on_holdout = run.holdout.val_bpb or run.holdout.failure
             self.say(f"#{job.attempt}, seed {job.seed}: val_bpb {run.score.val_bpb}, on the holdout {on_holdout}")
 
-    def _latest_crashes(self) -> list[Attempt]:
-        """Return the unbroken series of crashes among the attempts decided last in this call, the last one first."""
-        latest = (self.state.attempts[number] for number in reversed(self._decided))
-        return list(takewhile(lambda attempt: attempt.status is Status.CRASH, latest))
-
-    def _end_streak(self, ended: Ended) -> None:
-        """Go on after a streak of crashes where attempt 0 still trains; else end the night with what is broken.
-
-        The crashes are void then, and are done again when the night goes on. Where the user stopped the dry run, both
-        wait.
-        """
-        context, crashed = self.context, self._latest_crashes()
-        trial = DryRun(0.0, str(ended.error)) if isinstance(ended.error, MachineError) else ended.result
-        if not isinstance(trial, DryRun):
-            return
-        why = broken_by(trial, context.runner)
-        if why is None:
-            self._decided.clear()
-            return
+    def _make_void(self, crashed: Sequence[Attempt], why: MachineError) -> None:
+        """Make the crashes before a machine was found to be broken void: they are done again when the night goes on."""
         numbers = [attempt.number for attempt in crashed]
-        self.journal.make_void(numbers, why)
-        self.state.read(*numbers)
-        write_ledger(context.place, (context.night, self.state.attempts))
-        raise MachineError(
-            f"{len(crashed)} attempts in a row crashed, the last with: {crashed[0].words}; {why}; "
-            f"repair that and go on with: {typed('run', '--tag', context.night.tag)} (these crashes do not count and "
-            f"are done again)"
-        )
+        if numbers:
+            self.journal.make_void(numbers, str(why))
+            self.state.read(*numbers)
+            write_ledger(self.context.place, (self.context.night, self.state.attempts))
+            self.say(f"the crashes of {names(numbers)} do not count and are done again")
 
 
 def tell_settled(state: State, attempt: Attempt) -> None:

@@ -80,11 +80,12 @@ def carried(state: State, number: int, onto: Attempt) -> Proposal:
     if tried is not None:
         raise NightError(f"in #{onto.number}, it makes the script of #{tried}, which was tried")
     idea = first_of(overtaken, state.attempts)
+    edit = f"Makes the edit of #{number}, better than #{base.number}, in #{onto.number}."
     return replace(
         idea.proposal,
         script=script,
         title=one_line(idea.proposal.title, TITLE_CHARS - len(MERGED)) + MERGED,
-        hypothesis=paragraphs(_hypothesis(overtaken, onto, idea), HYPOTHESIS_CHARS),
+        hypothesis=paragraphs(f"{edit}\n\n{idea.proposal.hypothesis}", HYPOTHESIS_CHARS),
         repairs=None,
         merges=number,
     )
@@ -107,11 +108,6 @@ def first_of(attempt: Attempt, history: History) -> Attempt:
     return attempt
 
 
-def _hypothesis(overtaken: Attempt, onto: Attempt, idea: Attempt) -> str:
-    edit = f"Makes the edit of #{overtaken.number}, better than #{overtaken.parent}, in #{onto.number}."
-    return f"{edit}\n\n{idea.proposal.hypothesis}".strip()
-
-
 def sureness(attempt: Attempt) -> float:
     """Return how sure the judge is of the gain of an attempt, 0 to 1; 0 if it does not say."""
-    return (attempt.decision.sure if attempt.decision is not None else None) or 0.0
+    return attempt.sure or 0.0

@@ -201,10 +201,7 @@ def _open_journal(place: Place, tag: str) -> Iterator[Journal]:
 
 def _take_up_changes(before: Night, night: Night, journal: Journal, screen: NightScreen) -> None:
     """Record terms that were changed, which the user is told, and data in another place."""
-    if night.terms != before.terms:
-        journal.record_facts(terms=night.terms)
-    if night.data != before.data:
-        journal.record_facts(data=night.data, pins=night.pins)
+    journal.record_facts(terms=night.terms, data=night.data, pins=night.pins)
     for change in changes(before.terms, night.terms):
         screen.said(f"night {night.tag} goes on with {change}")
 

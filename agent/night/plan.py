@@ -9,12 +9,12 @@ Nothing here writes or prints anything, so after a kill the same state leads to 
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import count
+from itertools import count, takewhile
 
-from agent.experiment import Attempt, Decision, Ending, History, Kind, Proposal, Review, Run, Split, Status
+from agent.experiment import Attempt, Decision, Ending, History, Kind, Proposal, Run, Split, Status
 from agent.judging.champion import QUESTION
 from agent.judging.early_stop import Bound
-from agent.judging.failures import failure, fault, stopped_early, too_slow, trusted
+from agent.judging.failures import fault, stopped_early, too_slow, trusted
 from agent.night import merging
 from agent.night.state import NightContext, State, unaudited
 from agent.pools.pool import Pool
@@ -25,6 +25,9 @@ from agent.script.dials import only_dials_differ
 
 # of attempts that are kept no longer, and yet were measured: an edit of such a script may make up for it
 STILL_PARENTS = frozenset({Kind.REVOKED, Kind.OVERTAKEN})
+# A lost GPU or data folder crashes every attempt within seconds, and the night would fill with them. After so many, a
+# worker whose job fails tries attempt 0, which tells in seconds whether the machine still trains.
+CRASHES_IN_A_ROW = 4
 
 
 # ---- steps -----------------------------------------------------------------------------------------------------------
@@ -88,7 +91,6 @@ class Flight:
     has_idea: bool = False  # one is made, and only has to be entered
     awaits_idea: bool = False  # a source was asked, and has no answer yet
     is_out_of_ideas: bool = False
-    is_held: bool = False  # nothing begins until all that is in flight has ended, and attempt 0 was tried
 
     @property
     def idle(self) -> int:
@@ -104,11 +106,6 @@ class Flight:
         """Return the seeds of the attempt's runs that are measured, scored or audited now."""
         jobs = self.jobs.values()
         return [job.seed for job in jobs if job.attempt == attempt and not isinstance(job, Trial)]
-
-
-def tries_machine(job: Job) -> bool:
-    """Return whether a job shows if the machine is to blame for failures: attempt 0 has a dry run for nothing else."""
-    return isinstance(job, Trial) and job.attempt == 0
 
 
 # ---- the plan --------------------------------------------------------------------------------------------------------
@@ -139,7 +136,7 @@ class Plan:
             if not isinstance(candidate, Job):
                 return candidate
             worker = flight.pool.free
-            if worker is not None and (not flight.is_held or tries_machine(candidate)):
+            if worker is not None:
                 return Begin(candidate, worker)
             lacks_worker = True
         if flight.jobs or flight.awaits_idea:
@@ -157,13 +154,12 @@ class Plan:
             if step is not None and not (stop.after_run and isinstance(step, Trial | Measure)):
                 yield step
         yield from self.missing_audits()
-        review = state.once("review", self._review)
+        if fallen := fallen_keeps(state.attempts):
+            yield Decide(fallen)
+        review = state.once("review", lambda: self.context.judge.review(state.attempts))
         if review.decisions:
             yield Decide(review.decisions)
-        if flight.is_held:
-            if not flight.jobs:
-                yield self.trial(state.first)
-        elif not stop.after_run and flight.idle and (not state.attempts or state.first.settled):
+        if not stop.after_run and flight.idle and (not state.attempts or state.first.settled):
             yield from self._beside_attempts(review.again)
 
     def step_of(self, attempt: Attempt) -> Candidate | None:
@@ -217,7 +213,7 @@ class Plan:
         step = self._measure_and_judge(first) if not busy else None
         wanted = max(self.context.judge.calibration, 1 + len(self.flight.pool.workers))
         begun = {*busy, *(run.seed for run in first.done_runs)}
-        if not first.scores_bpb or failure(first) is not None or len(begun) >= wanted:
+        if not first.scores_bpb or fault(first) is not None or len(begun) >= wanted:
             return step
         return self._in_time(first, self.measure(first)) or step
 
@@ -236,30 +232,16 @@ class Plan:
         return self.context.dry_runs and not only_dials_differ(*scripts, self.context.night.device_kind)
 
     def _audit_of(self, attempt: Attempt) -> Job | None:
-        suspect = unaudited(attempt)
-        return None if suspect is None else self.audit(attempt, suspect)
+        return next((self.audit(attempt, run, split) for run, split in unaudited(attempt)), None)
 
-    # ---- second thoughts on settled attempts -------------------------------------------------------------------------
-
-    def missing_audits(self) -> Iterator[Job]:
-        """Yield the audit that a further run of a kept attempt lacks; dawn's runs are left out."""
+    def missing_audits(self, dawn: int = 0) -> Iterator[Job]:
+        """Yield the audits that further runs of kept attempts lack; at a dawn, those of its runs and questions."""
         for attempt in self.state.attempts:
             is_kept = attempt.settled and attempt.status is Status.KEEP
-            if is_kept and not self.flight.has(attempt.number) and (audit := self._audit_of(attempt)) is not None:
-                yield audit
-
-    def _review(self) -> Review:
-        """Return the judge's review of what is settled; before that, revoke keeps of which a further run has failed."""
-        state = self.state
-        if state.best is None:
-            return Review()
-        fallen = fallen_keeps(state.attempts)
-        if fallen:
-            return Review(decisions=fallen)
-        review = self.context.judge.review(state.attempts)
-        if review.again is not None and failure(state.attempts[review.again]) is not None:
-            return replace(review, again=None)
-        return review
+            if is_kept or (dawn and not attempt.is_idea):
+                busy = self.flight.seeds_of(attempt.number)
+                missing = ((run, split) for run, split in unaudited(attempt, dawn) if run.seed not in busy)
+                yield from (self.audit(attempt, run, split) for run, split in missing)
 
     # ---- beside unsettled attempts -----------------------------------------------------------------------------------
 
@@ -304,7 +286,7 @@ class Plan:
             machine=self.trial(self.state.first),
             dawn=dawn,
             bounds=() if dawn else self._bounds_ahead(attempt),
-            has_run_well=bool(dawn) or any(run.val_bpb is not None for run in attempt.counted_runs),
+            suspects_machine=bool(dawn) or attempt.val_bpb is not None or self._suspects_machine(),
             may_be_void=attempt.may_be_void(seed),
             usual_steps_s=usual_steps_s(attempt),
             usual_scoring_s=self._usual_scoring_s(attempt),
@@ -312,7 +294,7 @@ class Plan:
             wait_s=self.context.runner.rest_s if was_spoilt else 0.0,
         )
 
-    def audit(self, attempt: Attempt, run: Run, split: Split = "validation") -> AuditRun:
+    def audit(self, attempt: Attempt, run: Run, split: Split) -> AuditRun:
         """Return the job of an audit against the committed losses of the parent, hardest at the largest gains."""
         beyond_s = max(0.0, run.wall_s - self.context.night.budget_s)
         return AuditRun(
@@ -326,14 +308,17 @@ class Plan:
         )
 
     def trial(self, attempt: Attempt) -> Trial:
-        """Return the job of an attempt's dry run; that of attempt 0 shows whether this machine still trains."""
+        """Return the job of an attempt's dry run; that of attempt 0 tells whether a machine still trains."""
         return Trial(
             attempt=attempt.number,
             script=attempt.proposal.script,
             allowance_s=self.allowed_s(attempt.number),
             scoring_s=self._scoring_limit_s(attempt),
-            machine=self.trial(self.state.first) if attempt.number else None,
+            machine=self.trial(self.state.first) if attempt.number and self._suspects_machine() else None,
         )
+
+    def _suspects_machine(self) -> bool:
+        return len(latest_crashes(self.state.attempts)) >= CRASHES_IN_A_ROW
 
     def _usual_scoring_s(self, attempt: Attempt) -> float | None:
         return usual_scoring_s(self.state.attempts) if attempt.number else None
@@ -392,3 +377,10 @@ def fallen_keeps(history: History) -> dict[int, Decision]:
         if verdict.status is not Status.KEEP:
             fallen[attempt.number] = verdict
     return fallen
+
+
+def latest_crashes(history: History) -> list[Attempt]:
+    """Return the unbroken series of crashes among the attempts decided last, the last one first."""
+    decided = (attempt for attempt in history if attempt.decision is not None)
+    latest_first = sorted(decided, key=lambda attempt: attempt.decisions[-1].id, reverse=True)
+    return list(takewhile(lambda attempt: attempt.status is Status.CRASH, latest_first))

@@ -1,6 +1,6 @@
 """The parts that a night works with, and what it knows: read from its journal once, and changed together with it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
@@ -14,6 +14,8 @@ from agent.experiment import (
     Progress,
     Proposal,
     Run,
+    Score,
+    Split,
     Work,
     incumbent,
 )
@@ -101,10 +103,19 @@ class State:
         self.asks, self.dawns = self._journal.asks(), self._journal.dawns()
 
 
-def unaudited(attempt: Attempt) -> Run | None:
-    """Return the first run to be audited still: any of an edit's, since one alone may cheat; attempt 0's first."""
-    runs = attempt.done_runs if attempt.number else attempt.done_runs[:1]
-    return next((run for run in runs if run.val_bpb is not None and run.score and run.score.audit is None), None)
+def unaudited(attempt: Attempt, dawn: int = 0) -> Iterator[tuple[Run, Split]]:
+    """Yield the runs of the night, or of a dawn, whose score on a text is to be audited still.
+
+    All runs of an edit are, since one alone may cheat; of attempt 0, the first of the night.
+    """
+    runs = attempt.dawn_runs(dawn) if dawn else attempt.done_runs
+    if attempt.number == 0:
+        runs = () if dawn else runs[:1]
+    for run in runs:
+        scores: tuple[tuple[Split, Score | None], ...] = (("validation", run.score), ("holdout", run.holdout))
+        for split, score in scores:
+            if score is not None and score.val_bpb is not None and score.audit is None:
+                yield run, split
 
 
 # ---- the parts of a night --------------------------------------------------------------------------------------------

@@ -3,7 +3,8 @@
 A job is data: it holds all that a worker has to know, here or on another machine.
 
 What the machine has spoilt is void once and made again; the second time it counts as the script's. Where a script fails
-that has run well before, attempt 0 is tried: if that fails as well, the machine is broken, and the night ends.
+that has run well before, or after many others, attempt 0 is tried: if that fails as well, the machine is broken, and
+the night ends.
 """
 
 from dataclasses import dataclass, replace
@@ -42,7 +43,7 @@ class Trial:
     script: str
     allowance_s: float  # beyond the budget
     scoring_s: float  # that the process which scores may take
-    machine: "Trial | None" = None  # of attempt 0; None: this is it
+    machine: "Trial | None" = None  # of attempt 0, tried where this fails; None: a failure is the script's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +60,7 @@ class Measure:
     machine: Trial
     dawn: int = 0  # 0: for the night; k: for its k-th dawn
     bounds: tuple[Bound, ...] = ()
-    has_run_well: bool = False  # a run of the attempt was scored: a failure may be the machine's
+    suspects_machine: bool = False  # of a failure: the attempt has run well, or too many others have crashed
     may_be_void: bool = True  # see Attempt.may_be_void()
     usual_steps_s: float | None = None  # of the script's other runs; None: nothing is known of its speed
     usual_scoring_s: float | None = None  # of attempt 0; None: not known, or this is attempt 0
@@ -93,7 +94,10 @@ def execute(job: Job, runner: Runner) -> Result | None:
     try:
         match job:
             case Trial():
-                return run_dry(job, runner)
+                dry_run = run_dry(job, runner)
+                if dry_run.failure is not None and job.machine is not None:
+                    check_machine(job.machine, runner)
+                return dry_run
             case Measure():
                 return _measure(job, runner)
             case AuditRun():
@@ -136,7 +140,7 @@ def _measure(job: Measure, runner: Runner) -> Run:
         runner.check_not_baseline(job.attempt, spoilt)
     if run.ending is Ending.FINISHED:
         return _scored(job, runner, explained)
-    if run.ending in FAILED and job.has_run_well:
+    if run.ending in FAILED and job.suspects_machine:
         check_machine(job.machine, runner)
     return explained if run.ending is Ending.CRASHED else run
 
@@ -153,7 +157,7 @@ def _scored(job: Measure, runner: Runner, run: Run) -> Run:
     if job.dawn and scored.val_bpb is not None:
         last = score(runner, job.attempt, job.script, job.seed, limit_s, "holdout")
         run = replace(run, holdout=last)
-    if job.has_run_well and last.val_bpb is None:
+    if job.suspects_machine and last.val_bpb is None:
         check_machine(job.machine, runner)
     return run
 
@@ -167,13 +171,9 @@ def _audit(job: AuditRun, runner: Runner) -> Audit:
 
 def check_machine(machine: Trial, runner: Runner) -> None:
     """Raise MachineError if not even attempt 0 trains and scores here, Stopped if the user stopped its dry run."""
-    why = broken_by(run_dry(machine, runner), runner)
-    if why is not None:
-        raise MachineError(f"{why}; repair that and give the same command: what it has broken is done again")
-
-
-def broken_by(trial: DryRun, runner: Runner) -> str | None:
-    """Return what is wrong with the machine by a dry run of attempt 0; None if that succeeded."""
-    if trial.failure is None:
-        return None
-    return f"not even attempt 0 trains here any more: {trial.failure} (log: {runner.dry_folder(0) / LOG})"
+    failure = run_dry(machine, runner).failure
+    if failure is not None:
+        raise MachineError(
+            f"not even attempt 0 trains here any more: {failure} (log: {runner.dry_folder(0) / LOG}); repair that and "
+            f"give the same command: what it has broken is done again"
+        )
