@@ -21,19 +21,6 @@ from agent.model.sampling import sample
 from agent.runs.fixed import lay_out_fixed
 from agent.script.contract import fixed_files
 
-WRITES = """
-import os
-from pathlib import Path
-
-
-def load_model(weights):
-    {deed}
-    os._exit(0)
-
-
-def main(): ...
-"""
-
 
 @dataclass
 class Bench:
@@ -42,9 +29,9 @@ class Bench:
     night: Night
     folder: Path
 
-    def sample(self, text: str, script: str, tokens: int = 5, temperature: float = 1.0) -> str:
-        weights, options = self.folder / "model.safetensors", {"tokens": tokens, "temperature": temperature}
-        return sample(self.night, self.folder, script, weights, text, seed=0, **options)
+    def sample(self, text: str, script: str, tokens: int = 5) -> str:
+        weights = self.folder / "model.safetensors"
+        return sample(self.night, self.folder, script, weights, text, seed=0, tokens=tokens, temperature=0.0)
 
 
 @pytest.fixture
@@ -59,7 +46,7 @@ def bench(tmp_path: Path, tiny_data: Path, own_cache: None) -> Bench:
 def with_model(body: str) -> str:
     """A script whose model returns these logits for tokens (B, T)."""
     return f"""
-import time
+import os
 from pathlib import Path
 
 import mlx.core as mx
@@ -93,8 +80,6 @@ def test_temperature_0_takes_the_likeliest_token_and_others_draw_by_their_probab
     tokens = drawn(model, [3], 3000, 2.0, seed=1)
     expected, counts = 3000 * np.array(mx.softmax(logits / 2)), np.bincount(tokens, minlength=4)
     assert (abs(counts - expected) <= 4 * expected**0.5).all(), (counts, expected)
-    assert tokens == drawn(model, [3], 3000, 2.0, seed=1)
-    assert tokens != drawn(model, [3], 3000, 2.0, seed=2)
 
 
 def test_the_model_gets_the_whole_context_or_as_much_of_its_end_as_fits_a_row():
@@ -107,28 +92,26 @@ def test_the_model_gets_the_whole_context_or_as_much_of_its_end_as_fits_a_row():
     prompt = [3, *[0, 1] * 31, 2]
     assert drawn(model, prompt, 100) == [2] * 100
     assert seen[0] == prompt
-    assert seen[1] == [*prompt, 2, *[3] * 63]
     assert seen[-1] == [*prompt, *[2] * 99][-128:]
-    assert {len(row) for row in seen} == {64, 128}, "further lengths would be compiled again"
     assert drawn(lambda tokens: mx.eye(4)[(tokens + 1) % 4], [3], 9) == [0, 1, 2, 3], "a document ends"
 
 
 def test_a_text_is_continued_from_its_tokens_and_a_failure_is_said(bench):
-    assert bench.sample("xyz!", COPIES, temperature=0) == "!!!!!"
+    assert bench.sample("xyz!", COPIES) == "!!!!!"
     with pytest.raises(MachineError, match="crashed while it continued the text: ValueError: no logits"):
         bench.sample("x", with_model("raise ValueError('no logits')"))
 
 
 def test_control_characters_do_not_reach_the_terminal(bench):
     tokens = [*b"\x1b[2J\r", 60000, 511, *"é\n\t".encode(), 0xC3, *b"more than was asked for"]
-    deed = f"Path('tokens.u16').write_bytes(b''.join(t.to_bytes(2, 'little') for t in {tokens}))"
+    writes = f"Path('tokens.u16').write_bytes(b''.join(t.to_bytes(2, 'little') for t in {tokens})); os._exit(0)"
     most = tokens.index(0xC3, tokens.index(ord("\t"))) + 1
-    assert bench.sample("x", WRITES.format(deed=deed), tokens=most) == "\\x1b[2J\\ré\n\t\ufffd"
+    assert bench.sample("x", with_model(writes), tokens=most) == "\\x1b[2J\\ré\n\t\ufffd"
 
 
 def test_a_link_in_the_place_of_the_tokens_is_not_followed(bench, tmp_path):
     (tmp_path / "secret").write_text("secret")
-    assert bench.sample("x", WRITES.format(deed=f"os.symlink({str(tmp_path / 'secret')!r}, 'tokens.u16')")) == ""
+    assert bench.sample("x", with_model(f"os.symlink({str(tmp_path / 'secret')!r}, 'tokens.u16'); os._exit(0)")) == ""
 
 
 def test_the_script_sees_neither_the_repository_nor_the_network(bench):

@@ -40,17 +40,9 @@ def test_every_phase_has_its_row_and_together_they_are_the_step(tmp_path):
     assert phases["optimizer"] >= 20
 
 
-def test_a_phase_without_its_function_is_counted_as_python(tmp_path):
-    without = bigram("mx.value_and_grad(loss_of)(table, rows)", "loss_of(table, rows), mx.grad(loss_of)(table, rows)")
-    _, phases = profiled(tmp_path, without, "5")
-    assert "forward + backward" not in phases
-    assert phases["Python"] > 0
-
-
 def test_the_projects_own_script_has_every_measured_function(tmp_path):
     script = re.sub(r"(?m)^(DEPTH|BATCH_ROWS) = \S.*$", r"\1 = 1", (PROJECT / "train_mlx.py").read_text())
-    _, phases = profiled(tmp_path, script, "2")
-    assert len(phases) == 4
+    assert len(profiled(tmp_path, script, "2")[1]) == 4
 
 
 def test_a_crash_is_told_with_its_exit_code_and_its_last_lines(tmp_path):
