@@ -31,8 +31,10 @@ def answer(process: subprocess.Popen[str]) -> str:
 @pytest.mark.parametrize(
     ("name", "tflops"),
     [
-        *(("Apple M4 Max", 17.2), ("NVIDIA H100 PCIe", 756), ("NVIDIA H100 80GB HBM3", 989)),
-        *(("NVIDIA GeForce RTX 4090", 165), ("AMD EPYC 9R14", None), ("Apple M40", None)),
+        ("Apple M4 Max", 17.2),
+        ("NVIDIA H100 PCIe", 756),
+        ("NVIDIA H100 80GB HBM3", 989),
+        ("Apple M40", None),
     ],
 )
 def test_the_table_of_chips_knows_a_device_by_its_name(name, tflops):
@@ -49,9 +51,6 @@ def test_the_machine_describes_itself_in_one_json_line():
     assert facts["memory_bytes"] > 2**28
 
 
-MATMUL = "from agent.lab import hardware; {}; print(hardware.matmul_flops(1024))"
-
-
 @linux_cpu
 def test_the_fast_blas_computes_the_same():
     check = (
@@ -59,7 +58,6 @@ def test_the_fast_blas_computes_the_same():
         "rng = np.random.default_rng(0);"
         "a, b = rng.standard_normal((2, 65, 65), dtype=np.float32);"
         "np.testing.assert_allclose(mx.array(a) @ mx.array(b), a @ b, atol=1e-4);"
-        "np.testing.assert_allclose(mx.linalg.inv(mx.array(a), stream=mx.cpu) @ mx.array(a), np.eye(65), atol=1e-2);"
         "print('same')"
     )
     assert answer(python(check)) == "same"
@@ -67,6 +65,7 @@ def test_the_fast_blas_computes_the_same():
 
 @linux_cpu
 def test_two_processes_may_make_the_blas_at_once(tmp_path):
-    together = [python(MATMUL.format("assert hardware.tune()"), NIGHTSHIFT_CACHE=str(tmp_path)) for _ in range(3)]
+    multiply = "from agent.lab import hardware; assert hardware.tune(); print(hardware.matmul_flops(1024))"
+    together = [python(multiply, NIGHTSHIFT_CACHE=str(tmp_path)) for _ in range(3)]
     assert all(float(answer(process)) > 0 for process in together)
     assert [path.suffix for path in (tmp_path / "blas").iterdir()] == [".so"], "nothing is left beside it"

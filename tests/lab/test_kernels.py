@@ -163,38 +163,26 @@ def test_the_optimizers_steps_equal_their_definitions():
 def test_a_number_that_is_none_stays_none():
     broken = normal(2, 16, V)
     broken[1, 3, 5] = mx.nan
-    broken = broken.astype(DTYPE)
-    losses = fused.softcapped_cross_entropy(broken, tokens(2, 16), 15.0)
+    losses = fused.softcapped_cross_entropy(broken.astype(DTYPE), tokens(2, 16), 15.0)
     assert mx.isnan(losses).sum().item() == 1
-    for operation in (fused.relu_squared, lambda x: fused.residual_norm(x)[1]):
-        assert mx.isnan(operation(broken)[1, 3, 5]).item()
 
 
 # Each with something that a kernel would read wrongly, or beyond its end: plain MLX must run, or refuse.
 ODD = {
     "ids of 64 bits": lambda m: m.embedding(normal(V, 8), tokens(3, 4).astype(mx.int64), DTYPE),
     "negative ids": lambda m: m.embedding(normal(V, 8), -1 - tokens(3, 4), DTYPE),
+    "negative targets": lambda m: m.softcapped_cross_entropy(rows(5, V), tokens(5) - V, 15.0),
     "any logits": lambda m: m.cross_entropy(normal(5, V, scale=200.0), tokens(5)),
     "targets of 64 bits": lambda m: m.softcapped_cross_entropy(rows(5, V), tokens(5).astype(mx.int64), 15.0),
     "a cap beyond float32": lambda m: m.softcapped_cross_entropy(rows(5, V), tokens(5), 60.0),
     "a cap that is learnt": lambda m: m.softcap(rows(5, V), mx.array(15.0)),
-    "one scale for all": lambda m: m.cautious_step(*[normal(2, 4, 8)] * 2, mx.array(2.0), **STEP),
     "nothing": lambda m: m.relu_squared(mx.zeros((0, 8), DTYPE)),
     "seven channels": lambda m: m.relu_squared(rows(2, 7)),
 }
-STEP = {"lr": mx.array(0.1), "decay": mx.array(0.3)}
 
 
 def rows(*shape: int) -> mx.array:
     return normal(*shape).astype(DTYPE)
-
-
-def test_negative_targets_count_from_the_end_and_read_nothing_else():
-    logits, targets = rows(5, V), tokens(5)
-    wrapped = kernels.softcapped_cross_entropy(logits, targets - V, 15.0)
-    assert mx.allclose(wrapped, plain.softcapped_cross_entropy(logits, targets, 15.0), atol=0.05)
-    with pytest.raises(ValueError, match="shape"):
-        mx.eval(kernels.softcapped_cross_entropy(logits, targets[:4], 15.0))
 
 
 @pytest.mark.parametrize("name", ODD)

@@ -1,14 +1,12 @@
 """The kernels' machine code is made once, kept, and left aside where it cannot be made."""
 
-import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-from nights import python_path
+from nights import environment
 
-from agent.lab import hardware, kernels
+from agent.lab import hardware
 from agent.lab.kernels.cache import kept
 from agent.lab.kernels.device import kernel_device
 
@@ -26,16 +24,10 @@ def test_machine_code_is_kept_and_made_again_where_it_was_damaged_or_there_is_no
     assert kept("test", "recipe", lambda: b"machine code").read_bytes() == b"machine code"
 
 
-needs_compiler = pytest.mark.skipif(hardware.device_kind() != "cpu", reason="only the CPU's kernels need a compiler")
-
-
-@needs_compiler
+@pytest.mark.skipif(hardware.device_kind() != "cpu", reason="only the CPU's kernels need a compiler")
 @pytest.mark.parametrize("compiler", ["/bin/true", "/nowhere/cc"])
 def test_without_a_compiler_that_works_plain_mlx_trains(tmp_path, compiler):
-    environment = {**os.environ, "NIGHTSHIFT_CACHE": str(tmp_path), "CC": compiler}
-    if compiler == "/nowhere/cc":
-        environment["PATH"] = str(tmp_path)
-    process = ask_for_kernels(environment)
+    process = ask_for_kernels(NIGHTSHIFT_CACHE=str(tmp_path), CC=compiler, PATH=str(tmp_path))
     assert process.stdout.strip() == "None", process.stderr
     assert "training goes on with plain MLX" in process.stderr
 
@@ -43,17 +35,12 @@ def test_without_a_compiler_that_works_plain_mlx_trains(tmp_path, compiler):
 @pytest.mark.parametrize(("value", "answer", "code"), [("plain", "None", 0), ("plian", "", 2)])
 @needs_kernels
 def test_the_environment_can_leave_every_kernel_aside(value, answer, code):
-    process = ask_for_kernels({**os.environ, "NIGHTSHIFT_KERNELS": value})
+    process = ask_for_kernels(NIGHTSHIFT_KERNELS=value)
     assert process.stdout.startswith(answer), process.stderr
     assert process.returncode == code
     assert ("write plain, or leave it out" in process.stderr) == (code == 2)
 
 
-def ask_for_kernels(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    script = (
-        "from agent.lab import hardware; hardware.tune(); from agent.lab.kernels.device import kernel_device; "
-        "print(kernel_device())"
-    )
-    root = Path(kernels.__file__).parents[3]
-    command, path = [sys.executable, "-c", script], python_path(root)
-    return subprocess.run(command, env={**environment, "PYTHONPATH": path}, capture_output=True, text=True)
+def ask_for_kernels(**variables: str) -> subprocess.CompletedProcess[str]:
+    script = "from agent.lab.kernels.device import kernel_device; print(kernel_device())"
+    return subprocess.run([sys.executable, "-c", script], env=environment(**variables), capture_output=True, text=True)

