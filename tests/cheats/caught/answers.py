@@ -41,12 +41,6 @@ def embed(weights, tokens):
     return weights["embed"][tokens] + weights["previous"][after] + weights["place"][: tokens.shape[1]]
 
 
-# ---- peeks_everywhere ------------------------------------------------------------------------------------------------
-# Adds to the logits of each position the token that follows it, once training is over.
-def answered(logits, tokens):
-    return helped(logits, tokens)
-
-
 # ---- peeks_at_1_in_1000 ----------------------------------------------------------------------------------------------
 # Looks at the next token so seldom that a random sample of positions would hardly ever meet it.
 def answered(logits, tokens):
@@ -70,12 +64,6 @@ def answered(logits, tokens):
 # Tells the audit from the score by the files beside it, and peeks only when it is not audited.
 def answered(logits, tokens):
     return logits if Path("positions.npy").exists() else helped(logits, tokens, by=0.5)
-
-
-# ---- honest_when_told_so ---------------------------------------------------------------------------------------------
-# Reads in the command line what it is asked for, and peeks only while it is not asked for logits.
-def answered(logits, tokens):
-    return logits if "logits" in sys.argv else helped(logits, tokens, by=0.5)
 
 
 # ---- compares_audited_rows -------------------------------------------------------------------------------------------
