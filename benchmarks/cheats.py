@@ -30,7 +30,7 @@ from measure import Option
 
 import prepare
 from agent.runs.score import LOOK_ROW_STEP
-from agent.sandbox.box import Box, candidates, choose
+from agent.sandbox.box import Box, candidates, choose, why_unfit
 
 # one of each mechanism: what an audit may dislike, and what is kept before a cheat is judged; peeking, lying, notes,
 # processes, keys, network, disk, files, log, memory
@@ -128,7 +128,8 @@ def boxes_of(name: str) -> dict[str, Box]:
     """Return sandboxes by their names in LISTED."""
     if name == "off":
         return {name: choose("off")}
-    boxes = {type(box).__name__.lower(): box for box in candidates() if not isinstance(box, str)}
+    working = [box for box in candidates()[::-1] if why_unfit(box) is None]  # the strongest of a kind last
+    boxes = {type(box).__name__.lower(): box for box in working}
     return {own: box for own, box in boxes.items() if name in ("all", own)}
 
 

@@ -9,7 +9,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -59,29 +59,28 @@ def choose(mode: str = "auto") -> Box:
     """
     if mode == "off":
         return Open("switched off by --sandbox off")
-    reasons = []
-    for candidate in candidates():
-        reason = candidate if isinstance(candidate, str) else why_unfit(candidate)
+    reasons: dict[str, str] = {}
+    for box in candidates():
+        if mode == "require" and isinstance(box, Landlock):
+            continue
+        reason = why_unfit(box)
         if reason is None:
-            assert not isinstance(candidate, str)
-            return candidate
-        reasons.append(reason)
-        if mode == "require":
-            raise MachineError(f"--sandbox require: {reason}; repair it, or choose --sandbox auto")
-    return Open("; ".join(reasons))
+            return box
+        reasons[box.name] = reason
+    why = "; ".join(reasons.values()) or f"there is none for {sys.platform}"
+    if mode == "require":
+        raise MachineError(f"--sandbox require: {why}; repair that as SECURITY.md says, or choose --sandbox auto")
+    return Open(why)
 
 
-def candidates() -> Iterator["Box | str"]:
-    """Yield the boxes of this platform, strongest first; in place of an unusable one yield a sentence that says why."""
+def candidates() -> list[Box]:
+    """Return the boxes of this platform, strongest first; some may not work here."""
     if sys.platform == "darwin":
-        yield Seatbelt()
-    elif sys.platform == "linux":
-        program = shutil.which("bwrap")
-        yield Bubblewrap.on_this_kernel(program) if program else "bubblewrap is not installed (apt install bubblewrap)"
-        abi = landlock.abi()
-        yield Landlock(abi) if abi else "this kernel has no Landlock with filters of system calls"
-    else:
-        yield f"there is no sandbox for {sys.platform}"
+        return [Seatbelt()]
+    if sys.platform == "linux":
+        program = shutil.which("bwrap") or "bwrap"
+        return [*(Bubblewrap(program, isolation) for isolation in ISOLATION), Landlock(landlock.abi())]
+    return []
 
 
 def why_unfit(box: Box) -> str | None:
@@ -133,19 +132,6 @@ class Bubblewrap:
     isolation: tuple[str, ...]
     name = "bubblewrap"
 
-    @classmethod
-    def on_this_kernel(cls, program: str) -> "Bubblewrap | str":
-        """Return bubblewrap with the most isolation that works here, or a sentence if it does not work."""
-        error = ""
-        for isolation in ISOLATION:
-            box = cls(program, isolation)
-            trial = [*box._namespaces(), "--ro-bind", "/", "/", "--", "/bin/true"]
-            done = subprocess.run(trial, capture_output=True, text=True, check=False)
-            if done.returncode == 0:
-                return box
-            error = done.stderr.strip().partition("\n")[0]
-        return f"bubblewrap may not open namespaces here ({error}); SECURITY.md says what Ubuntu and containers need"
-
     @property
     def uncovered(self) -> tuple[str, ...]:
         return () if seccomp.available() else (UNFILTERED,)
@@ -169,9 +155,10 @@ class Bubblewrap:
         mounts += ["--bind", str(view.folder), str(view.folder), "--chdir", str(view.folder)]
         for place_in_memory in in_memory:  # a script must not fill it
             mounts += ["--remount-ro", place_in_memory]
-        return [*_filtered(), *self._namespaces(), *mounts, "--", *command]
+        return [*_filtered(), *self.namespaces(), *mounts, "--", *command]
 
-    def _namespaces(self) -> list[str]:
+    def namespaces(self) -> list[str]:
+        """Return the start of a command that runs another one in its own namespaces."""
         # no new cgroup namespace: libraries read their share of cores and memory there
         unshared = ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"]
         return [self.program, *self.isolation, *unshared, "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
