@@ -23,7 +23,7 @@ from agent.lab.hardware import cache_root, write_atomically
 from agent.pools.leases import cores_of_machine, pin, sets_of_cores
 from agent.runs.execute import Job, Measure, Result, Trial, execute
 from agent.runs.fixed import digest, lay_out_warm, probe
-from agent.runs.runner import Runner
+from agent.runs.runner import Runner, beside
 from agent.runs.score import SPLITS
 from agent.runs.train import METRICS, METRICS_BYTES, SUMMARY_BYTES
 from agent.sandbox.box import choose
@@ -245,9 +245,9 @@ def files_of(runner: Runner, job: Job) -> Mapping[str, int | None]:
         out = runner.run_folder(job.attempt, job.seed) / "out"
         sizes = {out.parent / LOG: LOG_BYTES, out / METRICS: METRICS_BYTES, out / "summary.json": SUMMARY_BYTES}
         sizes[runner.weights(job.attempt, job.seed)] = None  # those with a score are no larger than the job allows
-        sizes[runner.score_folder(job.attempt, job.seed) / LOG] = LOG_BYTES
+        sizes[beside(out.parent, "score") / LOG] = LOG_BYTES
         for split in SPLITS if job.dawn else SPLITS[:1]:
             sizes[runner.losses(job.attempt, job.seed, split)] = LOSSES_BYTES
     else:
-        sizes = {runner.audit_folder(job.attempt, job.seed) / LOG: LOG_BYTES}
+        sizes = {beside(runner.run_folder(job.attempt, job.seed), "audit") / LOG: LOG_BYTES}
     return {path.relative_to(runner.folder).as_posix(): most_bytes for path, most_bytes in sizes.items()}

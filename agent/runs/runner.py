@@ -67,13 +67,6 @@ class Runner:
     def run_folder(self, number: int, seed: int) -> Path:
         return run_folder(self.folder, number, seed)
 
-    def score_folder(self, number: int, seed: int) -> Path:
-        """Return the folder for scoring."""
-        return beside(self.run_folder(number, seed), "score")
-
-    def audit_folder(self, number: int, seed: int) -> Path:
-        return beside(self.run_folder(number, seed), "audit")
-
     def dry_folder(self, number: int) -> Path:
         """Return the folder of a dry run; several workers may try attempt 0 at the same time, to check the machine."""
         whose = "" if number or self.lease.worker == LOCAL else "." + re.sub(r"\W+", "-", self.lease.worker)

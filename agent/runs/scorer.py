@@ -58,10 +58,10 @@ def logits(model: Any, inputs: np.ndarray, rows: int, data: Any) -> Iterator[np.
 
 
 def load_script(path: Path) -> ModuleType:
-    """Import a training script as a module; raise ImportError if that is impossible."""
+    """Import a training script as a module."""
     spec = importlib.util.spec_from_file_location(path.stem, path.absolute())
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} cannot be imported")
+    assert spec is not None  # it ends in .py
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
     spec.loader.exec_module(module)

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TypeGuard, cast
+from typing import TypeGuard
 
 from agent.errors import ScriptError
 from agent.experiment import History
@@ -173,31 +173,24 @@ def _span(comment: str, name: str, value: Value, line: int) -> Range | Choices |
     if match is None:
         return None
     opening, inside, closing, log = match.groups()
-    numbers = re.findall(r"(?:^|,)\s*[-+]*\.?\d", inside)
-    values = _literals(inside)
-    if opening + closing == "{}" and len(values) > 1 and not log:
+    values, brackets = _literals(inside), opening + closing
+    if brackets == "{}" and len(values) > 1 and not log:
         return Choices(values)
-    if opening + closing == "[]" and _are_bounds(values, log, value):
-        low, high = cast(tuple[float, float], values)
-        return Range(low, high, log is not None, isinstance(value, int))
-    if log or len(numbers) > 1 or (opening == "{" and "," in inside):
+    if brackets == "[]" and len(values) == 2 and (log or "log").strip() == "log":
+        low, high = values
+        if is_number(low) and is_number(high) and is_number(value) and _are_bounds(low, high, value, log is not None):
+            return Range(low, high, log is not None, isinstance(value, int))
+    if log or len(re.findall(r"(?:^|,)\s*[-+]*\.?\d", inside)) > 1 or (opening == "{" and "," in inside):
         raise ScriptError(f"line {line}: the range {match[0][:80]!r} of dial {name} cannot be read; write {FORMS}")
     return None
 
 
-def _are_bounds(values: tuple[Value, ...], log: str | None, value: Value) -> bool:
-    """Return whether these values are a range of numbers for a dial of this value."""
-    if len(values) != 2 or not all(map(is_number, (*values, value))) or (log or "log").strip() != "log":
-        return False
-    low, high, number = cast(tuple[float, float, float], (*values, value))
+def _are_bounds(low: float, high: float, value: float, log: bool) -> bool:
+    """Return whether a dial of this value can be searched between two numbers."""
     is_whole = isinstance(low, int) and isinstance(high, int)
-    is_positive = low > 0 and number > 0
-    return (
-        low < high
-        and math.isfinite(high - low)
-        and (is_positive or not log)
-        and (is_whole or not isinstance(value, int))
-    )
+    is_positive = low > 0 and value > 0
+    is_span = low < high and math.isfinite(high - low)
+    return is_span and (is_positive or not log) and (is_whole or not isinstance(value, int))
 
 
 def _literals(text: str) -> tuple[Value, ...]:
@@ -246,7 +239,7 @@ def show(value: Value) -> str:
     return repr(float(f"{value:.4g}")) if isinstance(value, float) else repr(value)
 
 
-def is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from agent.runs import audit
-from agent.runs.audit import Sample, compare, draw, questions, unigram_losses
+from agent.runs.audit import Sample, compare, draw, questions
 
 ROWS, LENGTH, VOCABULARY = 512, 64, 100
 EVERYWHERE = np.ones((ROWS, LENGTH), bool)
@@ -115,9 +115,3 @@ def test_one_process_looks_at_half_of_the_rows_at_most_and_four_at_as_many_posit
     for processes, positions in ((1, [16]), (4, [16] * 4)):
         asked = draw(committed, committed + 1, counted, 512, rng, processes=processes)
         assert [len(sample.places) for sample in asked] == positions
-
-
-def test_the_reference_of_a_first_attempt_is_how_often_a_token_comes():
-    train = np.array([0, 0, 0, 1], np.uint16)
-    losses = unigram_losses(train, np.array([[0, 1, 2]], np.uint16), vocab_size=3)
-    assert losses == pytest.approx(-np.log([[4 / 7, 2 / 7, 1 / 7]]), abs=1e-6)

@@ -6,12 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from nights import Grounds, Quiet, make_repository, scripted_context, unigram
 from samples import NIGHT
 
 from agent.errors import MachineError
-from agent.experiment import LOCAL, Night
-from agent.night.loop import run_night
+from agent.experiment import Night
 from agent.runs.fixed import pins_of, verify_pins
 
 
@@ -51,28 +49,3 @@ def test_a_copy_beside_the_fixed_files_is_no_corpus(pinned, tmp_path):
     change(tmp_path / "data" / name)
     with pytest.raises(MachineError, match=name):
         verify_pins(pinned, tmp_path / "fixed")
-
-
-class Tamperer(Quiet):
-    """Edit a fixed file while attempt 0 trains."""
-
-    path: Path
-
-    def run_began(self, attempt, seed, worker=LOCAL):
-        change(self.path)
-
-
-def test_an_edit_in_the_middle_of_a_night_ends_it_and_undone_it_goes_on(tmp_path, tiny_data, monkeypatch):
-    monkeypatch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
-    grounds = Grounds(make_repository(tmp_path / "user", unigram()))
-    path = grounds.folder("t") / "fixed" / "prepare.py"
-    with scripted_context(grounds.root, "t", []) as context:
-        watcher, before = Tamperer(), path.read_text()
-        watcher.path = path
-        with pytest.raises(MachineError, match=rf"{path} is not as it was .* undo that and resume the night"):
-            run_night(dataclasses.replace(context, watcher=watcher))
-    assert [run.score for run in grounds.attempts("t")[0].runs] == [None]
-    path.write_text(before)
-    grounds.try_scripts("t", [])
-    (attempt,) = grounds.attempts("t")
-    assert (attempt.status, len(attempt.done_runs)) == ("keep", 1)

@@ -16,10 +16,6 @@ FACTS = {"fingerprint": "text", "device_kind": "cuda", "device": NIGHT.device, "
 TF32_OFF = "MLX_ENABLE_TF32=0"
 
 
-def test_usual_settings_leave_the_protocol_as_it_always_was():
-    assert protocol(FACTS, 300.0) == "29ed68bf1f15"
-
-
 def test_each_setting_counts_on_its_devices_and_is_told_in_words():
     given = {
         "MLX_ENABLE_TF32": "0", "MLX_METAL_GPU_ARCH": "x\n+y", "MLX_DISABLE_COMPILE": "0", "NIGHTSHIFT_BLAS": "off",

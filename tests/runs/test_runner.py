@@ -10,7 +10,7 @@ from samples import NIGHT
 
 from agent.files import remove
 from agent.runs import runner as runner_module
-from agent.runs.runner import WARM, WEIGHTS, Runner, weights_bytes
+from agent.runs.runner import WARM, WEIGHTS, Runner, beside, weights_bytes
 from agent.sandbox.box import Open
 from agent.sandbox.environment import TMP
 from agent.sandbox.keeper import limits_of_machine
@@ -112,7 +112,7 @@ def test_linked_weights_stay_where_they_are(runner, outside):
 
 def test_the_harness_writes_beside_the_folder_of_a_run_and_not_in_it(runner):
     run = runner.run_folder(4, 2)
-    own = [runner.score_folder(4, 2), runner.audit_folder(4, 2), runner.losses(4, 2)]
+    own = [beside(run, "score"), beside(run, "audit"), runner.losses(4, 2)]
     assert len({*own, run}) == 4
     assert [path for path in own if path.is_relative_to(run)] == []
     runner.lay_out(run, "A = 1\n")
