@@ -37,10 +37,8 @@ class Stopwatch:
 
 
 def clocks(platform: str) -> tuple[Clock, Clock]:
-    """Return a clock that stops while the machine sleeps, and one that runs on; the same one if only one is known."""
+    """Return a clock that stops while the machine sleeps, and one that runs on."""
     names = {"linux": ("CLOCK_MONOTONIC", "CLOCK_BOOTTIME"), "darwin": ("CLOCK_UPTIME_RAW", "CLOCK_MONOTONIC_RAW")}
-    if platform not in names:
-        return time.monotonic, time.monotonic
     awake, always = (partial(time.clock_gettime, getattr(time, name)) for name in names[platform])
     return awake, always
 

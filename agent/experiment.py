@@ -132,17 +132,20 @@ class Run:
         return self.holdout.val_bpb if self.holdout else None
 
     @property
+    def scores(self) -> tuple[Score, ...]:
+        """Return the scores that it has, of the validation text and of the holdout."""
+        return tuple(score for score in (self.score, self.holdout) if score is not None)
+
+    @property
     def failure(self) -> str | None:
         """Return why there is no score, or what an audit found, in the words of the process that scored."""
-        scores = (score for score in (self.score, self.holdout) if score is not None)
-        words = (score.failure or (score.audit.failure if score.audit else None) for score in scores)
+        words = (score.failure or (score.audit.failure if score.audit else None) for score in self.scores)
         return next(filter(None, words), None)
 
     @property
     def scoring_s(self) -> float:
         """Return the seconds of scoring and audits, by the harness's clock."""
-        scores = [score for score in (self.score, self.holdout) if score is not None]
-        return sum(score.wall_s + (score.audit.wall_s if score.audit else 0.0) for score in scores)
+        return sum(score.wall_s + (score.audit.wall_s if score.audit else 0.0) for score in self.scores)
 
     @property
     def spent_s(self) -> float:

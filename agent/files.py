@@ -1,4 +1,4 @@
-"""Make folders that are gone afterwards, write files whole, read those of a script safely, and know a full disk.
+"""Make folders that are gone afterwards, write files whole, read those of a script safely, and know a disk that fails.
 
 Every temporary folder of the harness is made here. Its process holds a lock on it, which the kernel releases when the
 process ends. So the folders of killed processes are unlocked, and are removed when the next folder is made.
@@ -180,15 +180,8 @@ def check_plain(path: Path) -> None:
         raise NightError(f"{path} is no plain file; move it away")
 
 
-def disk_is_full(error: BaseException) -> bool:
-    """Return whether the error means a full disk or quota."""
+def disk_fails(error: BaseException) -> bool:
+    """Return whether the error means a full disk or quota, or a failing disk; SQLite tells them apart only at times."""
     if isinstance(error, OSError):
-        return error.errno in (errno.ENOSPC, errno.EDQUOT)
-    return isinstance(error, sqlite3.OperationalError) and "full" in str(error)
-
-
-def disk_is_broken(error: BaseException) -> bool:
-    """Return whether the error means a failing disk; SQLite reports a disk that fills at a flush in the same way."""
-    if isinstance(error, OSError):
-        return error.errno == errno.EIO
-    return isinstance(error, sqlite3.OperationalError) and "disk I/O" in str(error)
+        return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+    return isinstance(error, sqlite3.OperationalError) and any(words in str(error) for words in ("full", "disk I/O"))

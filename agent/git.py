@@ -83,7 +83,6 @@ def _one_line(content: bytes) -> str:
 
 # ---- the user's repository -------------------------------------------------------------------------------------------
 
-FIRST_COMMIT = "git add . && git commit -m start"
 TRIES = 3  # at a commit: a `git gc --prune=now` may take its half-made objects away, or memory run out for git alone
 STALE_LOCK_S = 2.0  # git holds the lock of a ref for milliseconds
 
@@ -100,9 +99,7 @@ class Repo:
         if repo is None:
             raise NoRepository(f"{folder} is not in a git repository; run: {command_to_begin(folder)}")
         if not has_commits:
-            is_empty = all(path.name == ".git" for path in repo.root.iterdir())  # git would commit nothing
-            first = command_to_begin(repo.root) if is_empty else FIRST_COMMIT
-            raise NoRepository(f"{repo.root} has no commits yet; run: {first}")
+            raise NoRepository(f"{repo.root} has no commits yet; run: git add . && git commit -m start")
         return repo
 
     @classmethod
@@ -158,10 +155,6 @@ class Repo:
             message = _one_line(done.stderr) or f"exit code {done.returncode}"
             raise RepoError(f"git could not look up {revision} in {self.root}: {message}")
         return _text(done.stdout).strip() or None
-
-    def refs(self, prefix: str) -> tuple[str, ...]:
-        """List the refs at or below a prefix."""
-        return tuple(self.git("for-each-ref", "--format=%(refname)", prefix).splitlines())
 
     def read(self, commit: str, path: str) -> str:
         """Read a committed file; raise RepoError if it is not committed."""

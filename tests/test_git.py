@@ -185,7 +185,7 @@ def test_where_no_night_can_be_the_remedy_is_named(tmp_path):
     with pytest.raises(RepoError, match=f"is not in a git repository; run: nightshift init {tmp_path}"):
         Repo.containing(tmp_path)
     git(tmp_path, "init", "-q")
-    with pytest.raises(RepoError, match="has no commits yet; run: nightshift init"):  # git would commit nothing
+    with pytest.raises(RepoError, match="has no commits yet; run: git add"):
         Repo.containing(tmp_path)
 
 

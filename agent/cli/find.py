@@ -13,7 +13,6 @@ from agent.records.place import Place, check_unpacked, known_tags, read_night
 from agent.records.record import Record
 
 BEST, CONFIRMED = "best", "confirmed"
-EXPERIMENTS = "refs/experiments/"
 
 
 def here(script: Path = Path(SCRIPT)) -> Place:
@@ -87,14 +86,8 @@ def night_in(place: Place, tag: str) -> tuple[Night, tuple[Attempt, ...]]:
 
 
 def latest_tag(place: Place) -> str:
-    """Return the tag of the night that was last at work, also where only its refs are here, else of all that are known.
-
-    Raise NightError where there is none.
-    """
-    if tags := place.tags():
-        return tags[-1]
-    newest = place.repo.git("for-each-ref", "--sort=-committerdate", "--count=1", "--format=%(refname)", EXPERIMENTS)
-    tags = (newest.split("/")[2],) if newest else known_tags(place)
+    """Return the tag of the night that was last at work, else of the latest record; raise NightError without any."""
+    tags = place.tags() or known_tags(place)
     if not tags:
         raise none_yet(place)
     return tags[-1]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from agent import __version__
 from agent.cli.answer import Answer
 from agent.errors import NightHalted, NightshiftError, UsageError
-from agent.files import disk_is_broken, disk_is_full
+from agent.files import disk_fails
 from agent.git import leave_surrounding_git
 from agent.invocation import typed
 from agent.text import one_line
@@ -147,10 +147,8 @@ def _in_words(error: NightHalted | OSError | sqlite3.OperationalError, given: Se
         is_named = given[0] not in ("run", "try") or any(word.split("=")[0] == "--tag" for word in given)
         return _in_words(error.cause, given if is_named else (*given, "--tag", error.tag))
     resume = f"resume with: {typed(*given)} (nothing is lost)"
-    if disk_is_full(error):
-        return f"no space left on the disk; free some and {resume}"
-    if disk_is_broken(error):
-        return f"the disk failed ({error}); see what the system's log says about it, and {resume}"
+    if disk_fails(error):
+        return f"the disk is full, or it fails ({error}); free some space, or see the system's log, and {resume}"
     if isinstance(error, OSError):
         named = f"cannot use {error.filename}: " if error.filename else ""
         return f"{named}{error.strerror or error}; check its path, owner and permissions"

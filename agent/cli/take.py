@@ -7,7 +7,7 @@ from itertools import chain, count
 from pathlib import Path
 
 from agent.cli.answer import Answer
-from agent.cli.find import BEST, EXPERIMENTS, attempt_meant, here, night_in, script_of
+from agent.cli.find import BEST, attempt_meant, here, night_in, script_of
 from agent.errors import NightError, NothingYet, RepoError, ScriptError
 from agent.experiment import attempt_ref
 from agent.files import check_plain, write_plain
@@ -32,11 +32,11 @@ def take(attempt: str = BEST, /) -> Answer:
         attempt: as in best (default), confirmed, 4, wide:4, wide:best
     """
     place = here()
-    if ":" not in attempt and not place.tags() and not place.repo.refs(EXPERIMENTS):
+    if ":" not in attempt and not place.tags():
         raise NothingYet(f"no night has run here yet: edit {place.script} as it stands, and try it")
     source, record, chosen = attempt_meant(attempt)
     ref = attempt_ref(record.tag, chosen.number)
-    path = record.night.script or place.script
+    path = record.night.script
     content = script_of(Place(source.repo, path), record, chosen).encode(errors="surrogateescape")
     file = place.repo.root / path
     _check(file, place.repo)

@@ -36,7 +36,7 @@ def too_slow(attempt: Attempt) -> str | None:
     for run in attempt.counted_runs:
         if run.ending is Ending.OVERRAN:
             return f"too slow to start or to save: {process_failure(run)}"
-        late = next((score for score in (run.score, run.holdout) if score is not None and score.overran), None)
+        late = next((score for score in run.scores if score.overran), None)
         if late is not None:
             return f"too slow to be scored: no end after {late.wall_s:.0f} s"
     return None

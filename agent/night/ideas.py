@@ -29,7 +29,7 @@ from types import TracebackType
 
 from agent.errors import Exhausted, NightError, NightshiftError, NoIdea, ScriptError
 from agent.experiment import TITLE_CHARS, Ask, Attempt, History, Idea, Night, Noise, Proposal, Status, source_name
-from agent.files import disk_is_broken, disk_is_full
+from agent.files import disk_fails
 from agent.invocation import typed
 from agent.judging.noise import noise
 from agent.lab.corpus import DataError
@@ -348,7 +348,7 @@ def proposals_of(source: Source, briefing: Briefing) -> list[Proposal]:
     except NightshiftError as error:
         raise NoIdea(str(error)) from error
     except Exception as error:
-        if disk_is_full(error) or disk_is_broken(error):
+        if disk_fails(error):
             raise
         message = one_line(f"{type(error).__name__}: {error}", SAID_CHARS)
         raise NoIdea(f"it broke in a way that was not foreseen ({message}); please report it") from error

@@ -22,6 +22,7 @@ from agent.clock import kept_awake, utc_now
 from agent.errors import MachineError, NightError, NightHalted, RepoError
 from agent.experiment import WHOLE, Lease, Night, Terms, is_look
 from agent.files import ignore_all
+from agent.git import refs_of_night
 from agent.invocation import typed
 from agent.judging.judges import choose_judge
 from agent.night.limits import Limits, Pace, check_hours
@@ -345,10 +346,7 @@ def free_tag(place: Place, wanted: str) -> str:
 
 
 def _has_traces(place: Place, tag: str) -> bool:
-    if place.journal(tag).exists() or place.packed(tag).exists() or place.repo.refs(f"refs/experiments/{tag}"):
-        return True
-    branches = place.repo.refs("refs/heads/experiments")
-    return any(ref.rpartition("/")[2].partition("-")[2] == tag for ref in branches)  # after the budget
+    return place.journal(tag).exists() or place.packed(tag).exists() or bool(refs_of_night(place.repo, tag))
 
 
 def _new_tag(place: Place, asked: str | None) -> str:

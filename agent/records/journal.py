@@ -37,7 +37,7 @@ from agent.experiment import (
     Split,
     Work,
 )
-from agent.files import disk_is_broken, disk_is_full, flush
+from agent.files import disk_fails, flush
 from agent.invocation import typed
 
 VERSION = 13
@@ -213,25 +213,31 @@ class Journal:
             ideas = [(dict(row), {**dict(row), "script": self._script(row["script"])}) for row in rows.fetchall()]
             return tuple(msgspec.convert(facts | {"proposal": proposal}, Idea) for facts, proposal in ideas)
 
-    def attempts(self) -> tuple[Attempt, ...]:
-        """Return all attempts in the order of their numbers, each with its runs and decisions."""
-        return self._attempts()
+    def attempts(self, number: int | None = None, *, with_scripts: bool = True) -> tuple[Attempt, ...]:
+        """Return all attempts in the order of their numbers, or the one of this number, as of one moment.
+
+        with_scripts: False for "" in place of their scripts, which are most of a journal.
+        """
+        with self._legible(), self._db:  # a night may be writing
+            self._db.execute("BEGIN")
+            runs, decisions = self._by_attempt("runs", number), self._by_attempt("decisions", number)
+            return tuple(
+                _attempt(row, self._script(row["script"]) if with_scripts else "", runs[at], decisions[at])
+                for at, (row,) in self._by_attempt("attempts", number, "number").items()
+            )
 
     def outlines(self) -> tuple[Attempt, ...]:
-        """Return all attempts with "" in place of their scripts, which are most of a journal."""
-        return self._attempts(with_scripts=False)
+        """Return all attempts without their scripts."""
+        return self.attempts(with_scripts=False)
 
     def attempt(self, number: int) -> Attempt:
         """Return one attempt without reading the others; raise IndexError where there is none of this number."""
-        return self._attempts(number)[0]
+        return self.attempts(number)[0]
 
     def changes(self) -> tuple[int, ...]:
-        """Return counts that grow with the decisions, asks, runs and attempts of the night, in this order."""
-        counts = (
-            *("count(*) FROM decisions", "count(*) FROM asks", "count(*) FROM runs", "count(ended) FROM runs"),
-            "count(*) FROM attempts",
-        )
-        return tuple(self.query(f"SELECT {', '.join(f'(SELECT {count})' for count in counts)}")[0])
+        """Return counts that grow with the decisions, asks, runs and attempts of the night."""
+        tables = ("decisions", "asks", "runs", "runs WHERE ended IS NOT NULL", "attempts")
+        return tuple(self.query(f"SELECT count(*) FROM {table}")[0][0] for table in tables)
 
     def data_version(self) -> int:
         """Return a number that differs after each commit of another connection, read without any table."""
@@ -245,16 +251,6 @@ class Journal:
     def _records(self, kind: type[Row], sql: str) -> tuple[Row, ...]:
         with self._legible():
             return tuple(msgspec.convert(_decoded(dict(row)), kind) for row in self._db.execute(sql))
-
-    def _attempts(self, number: int | None = None, *, with_scripts: bool = True) -> tuple[Attempt, ...]:
-        """Return the attempt of this number, or all, as of one moment: a night may be writing."""
-        with self._legible(), self._db:
-            self._db.execute("BEGIN")
-            runs, decisions = self._by_attempt("runs", number), self._by_attempt("decisions", number)
-            return tuple(
-                _attempt(row, self._script(row["script"]) if with_scripts else "", runs[at], decisions[at])
-                for at, (row,) in self._by_attempt("attempts", number, "number").items()
-            )
 
     def _by_attempt(self, table: str, number: int | None, key: str = "attempt") -> dict[int, list[sqlite3.Row]]:
         which = f"WHERE {key} = :number" if number is not None else ""
@@ -276,7 +272,7 @@ class Journal:
             with self._lock:
                 yield
         except (sqlite3.Error, zlib.error, msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
-            if disk_is_full(error) or disk_is_broken(error):
+            if disk_fails(error):
                 raise
             raise NightError(f"{self._path} is damaged ({error}); move its folder away to go on without it") from error
 
@@ -397,10 +393,6 @@ class Journal:
         endings = boot, Ending.LOST, Ending.SPOILT, Ending.CRASHED, Ending.SPOILT, boot, Ending.RUNNING
         self._write((f"UPDATE runs SET {ended}, {words} WHERE ending = ?", endings))
 
-    def leave_runs_behind(self) -> None:
-        """End the runs that were in progress on another machine, which need not have gone down."""
-        self._write(("UPDATE runs SET ending = ? WHERE ending = ?", (Ending.LOST, Ending.RUNNING)))
-
     def give_reserve(self) -> bool:
         """Delete the reserve to make room on a full disk; return False if it is gone already."""
         reserve, self._reserve = self._reserve, None
@@ -428,7 +420,7 @@ class Journal:
         try:
             return self._executed(statements)
         except sqlite3.OperationalError as error:
-            if not (disk_is_full(error) and self.give_reserve()):
+            if not (disk_fails(error) and self.give_reserve()):
                 raise
             return self._executed(statements)
 
@@ -445,7 +437,7 @@ def _connect(path: Path, *, writing: bool) -> sqlite3.Connection:
         database = sqlite3.connect(address, uri=True, isolation_level=None, timeout=LOCKED_S, check_same_thread=False)
         (version,) = database.execute("PRAGMA user_version").fetchone()
     except sqlite3.Error as error:
-        if disk_is_full(error) or disk_is_broken(error):
+        if disk_fails(error):
             raise
         raise NightError(
             f"{path} is no journal that can be opened ({error}); make it and its folder readable and writable, or move "

@@ -10,7 +10,6 @@ from agent.experiment import (
     VOID,
     Ask,
     Attempt,
-    Ending,
     Findings,
     History,
     Interval,
@@ -145,7 +144,6 @@ class NightSummary:
     best: Scored | None
     gain: Interval | None  # of best over baseline, by the night's own scores; luck chose it, so it flatters
     noise: Noise | None
-    stopped_early: int  # runs
     hours: Mapping[str, float]  # of training, scoring, asking for ideas, and other: dry runs, and runs made again
     usd: float | None  # what the ideas have cost
     most_usd: float | None  # the limit of that
@@ -171,7 +169,6 @@ def summary_of(record: Record) -> NightSummary:
         best=best,
         gain=gain_of(baseline, best, record.sigma_bpb),
         noise=record.noise,
-        stopped_early=sum(run.ending is Ending.HOPELESS for attempt in record.attempts for run in attempt.runs),
         hours=_hours(record),
         usd=_sum(share.usd for share in sources),
         most_usd=record.night.terms.max_cost,

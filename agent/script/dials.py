@@ -53,7 +53,6 @@ class Range:
     low: float
     high: float
     log: bool
-    whole: bool  # integers only
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +69,6 @@ class Dial:
     name: str
     value: Value  # on the device asked for
     span: Range | Choices | None  # None: not searched
-    line: int
 
 
 # ---- dials and their ranges ------------------------------------------------------------------------------------------
@@ -95,7 +93,7 @@ def read_dials(source: str, device_kind: str, *, strict: bool = True) -> tuple[D
             line, span = statement.end_lineno or statement.lineno, None
             with suppress(*skipped):
                 span = _span(comments.get(line, ""), name, value, line)
-            dials.append(Dial(name, value, span, line))
+            dials.append(Dial(name, value, span))
     return tuple(dials)
 
 
@@ -157,7 +155,7 @@ def sensible(name: str, value: Value) -> Range | Choices | None:
     if isinstance(value, int):
         return Choices(tuple(dict.fromkeys((max(1, value // 2), value, 2 * value))))
     most = min(4 * value, (1 + value) / 2) if value < 1 else 4 * value  # a share stays one
-    return Range(value / 4, most, log=True, whole=False)
+    return Range(value / 4, most, log=True)
 
 
 # the last bracket of a comment, if nothing but "log" follows it; it gives nothing back, as a line may be long
@@ -179,7 +177,7 @@ def _span(comment: str, name: str, value: Value, line: int) -> Range | Choices |
     if brackets == "[]" and len(values) == 2 and (log or "log").strip() == "log":
         low, high = values
         if is_number(low) and is_number(high) and is_number(value) and _are_bounds(low, high, value, log is not None):
-            return Range(low, high, log is not None, isinstance(value, int))
+            return Range(low, high, log is not None)
     if log or len(re.findall(r"(?:^|,)\s*[-+]*\.?\d", inside)) > 1 or (opening == "{" and "," in inside):
         raise ScriptError(f"line {line}: the range {match[0][:80]!r} of dial {name} cannot be read; write {FORMS}")
     return None

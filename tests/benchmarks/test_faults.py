@@ -62,7 +62,7 @@ def test_rows_that_a_full_disk_refused_are_written_by_the_next_call(folder):
     victim = Victim(folder / "ledger", experiments=1)
     end = victim.go_on(Strike(1, failure=errno.ENOSPC, only="/.results.tsv."))
     assert end.code == 2
-    sentence = "nightshift: no space left on the disk; free some and resume with:"
+    sentence = "nightshift: the disk is full, or it fails ("
     assert end.said.splitlines()[-1].startswith(sentence)
     assert victim.go_on().code == 0
     assert len((victim.root / "results.tsv").read_text().splitlines()[2:]) >= 2

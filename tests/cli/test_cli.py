@@ -273,7 +273,7 @@ def test_a_night_that_the_machine_halts_is_named_in_the_command_that_goes_on(gro
     quick = ("--budget-s", "0.05", "--judge", "greedy", "--sandbox", "off")
     done = grounds.nightshift("run", "--proposer", "full", *quick)
     again = f"nightshift run --proposer full {' '.join(quick)} --tag "
-    sentence = f"nightshift: no space left on the disk; free some and resume with: {again}"
+    sentence = rf"nightshift: the disk is full, or it fails \(.*\); free some space, .* resume with: {again}"
     named = re.fullmatch(rf"{sentence}(\w+) \(nothing is lost\)", done.stderr.strip())
     assert (done.returncode, bool(named)) == (2, True), done.stderr
     assert [row["attempt"] for row in grounds.rows()] == ["0"]

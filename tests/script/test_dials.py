@@ -48,14 +48,14 @@ def dials(device: str = "cpu") -> dict[str, Dial]:
 
 
 def test_the_three_forms_of_a_range():
-    assert dials()["WARMUP"].span == Range(0.0, 0.3, log=False, whole=False)
-    assert dials()["MATRIX_LR"].span == Range(0.005, 0.2, log=True, whole=False)
+    assert dials()["WARMUP"].span == Range(0.0, 0.3, log=False)
+    assert dials()["MATRIX_LR"].span == Range(0.005, 0.2, log=True)
     assert dials()["PATTERN"].span == Choices(("L", "SL", "SSSL"))
 
 
 def test_choices_keep_their_order_and_int_ranges_stay_whole():
     assert dials()["DEPTH"].span == Choices((2, 4, 6, 8))
-    assert dials()["HEADS"].span == Range(1, 16, log=False, whole=True)
+    assert dials()["HEADS"].span == Range(1, 16, log=False)
 
 
 def test_only_upper_case_literals_at_module_level_are_dials():
@@ -123,7 +123,7 @@ def test_what_a_comment_quotes_is_no_range(comment):
 
 def test_a_range_counts_at_the_end_of_whatever_the_comment_quotes():
     (dial,) = read_dials("LR = 0.1  # as in [3], {sic}  [0.01, 1.0] log\n", "cpu")
-    assert dial.span == Range(0.01, 1.0, log=True, whole=False)
+    assert dial.span == Range(0.01, 1.0, log=True)
 
 
 def test_what_cannot_be_read_is_skipped_where_the_author_is_asleep():
@@ -165,7 +165,7 @@ def test_where_one_range_is_given_the_other_dials_stay_as_they_are():
 
 def test_of_a_dial_that_is_set_twice_the_last_is_searched():
     (dial,) = searched("LR = 0.1  # [0.01, 1.0] log\nLR = 0.2  # [0.01, 1.0] log\n", "cpu")
-    assert (dial.value, dial.line) == (0.2, 2)
+    assert dial.value == 0.2
 
 
 # ---- scripts told apart ----------------------------------------------------------------------------------------------
@@ -223,6 +223,6 @@ def test_a_script_that_shares_its_blocks_with_another_is_read_as_it_is_as_a_whol
 def test_without_any_range_numbers_are_searched_around_their_values():
     source = "LR = 0.04\nBETA = 0.9\nDEPTH = 4\nOFF = 0\nSEED = 1\nTIED = True\n"
     assert [dial.name for dial in searched(source, "cpu")] == ["LR", "BETA", "DEPTH"]
-    assert sensible("LR", 0.04) == Range(0.01, 0.16, log=True, whole=False)
-    assert sensible("BETA", 0.9) == Range(0.225, 0.95, log=True, whole=False)
+    assert sensible("LR", 0.04) == Range(0.01, 0.16, log=True)
+    assert sensible("BETA", 0.9) == Range(0.225, 0.95, log=True)
     assert sensible("DEPTH", 4) == Choices((2, 4, 8))
