@@ -133,16 +133,15 @@ def _measure(job: Measure, runner: Runner) -> Run:
         spoilt = "it was too slow, as where other programs keep the machine busy"
     elif run.ending is Ending.FINISHED:
         spoilt = slow(run, job.usual_steps_s)
-    explained = replace(run, last_lines="\n".join(filter(None, (run.last_lines, spoilt))))
     if spoilt is not None and job.may_be_void:
-        return replace(explained, ending=Ending.SPOILT)
+        return replace(run, ending=Ending.SPOILT, last_lines=f"{run.last_lines}\n{spoilt}".strip())
     if run.ending in FAILED:
         runner.check_not_baseline(job.attempt, spoilt)
     if run.ending is Ending.FINISHED:
-        return _scored(job, runner, explained)
+        return _scored(job, runner, run)
     if run.ending in FAILED and job.suspects_machine:
         check_machine(job.machine, runner)
-    return explained if run.ending is Ending.CRASHED else run
+    return run
 
 
 def _scored(job: Measure, runner: Runner, run: Run) -> Run:

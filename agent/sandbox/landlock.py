@@ -5,7 +5,7 @@
 The command may read, list and execute files below the paths to read; do everything except making devices below the
 paths to write; and read, write and control the devices. Paths that do not exist are ignored. All other files and the
 network are closed to it and to every process that it starts. It has no capabilities, even if root starts it.
-uncovered() lists the gaps that bubblewrap would close. Exit code 126: the kernel refused the rules.
+uncovered() lists the gaps that bubblewrap would close. Where the kernel refuses the rules, nothing is started.
 
 Honest scripts lose sockets and shared memory, and so multiprocessing's locks, queues, pools, managers and fork server.
 Its processes and pipes work, and so do threads and programs that a script starts; these do not see their own folders in
@@ -30,7 +30,6 @@ CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # system calls, with th
 ASK_FOR_VERSION, PATH_BENEATH = 1, 1
 PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 24, 38
 CAPABILITY_VERSION, CAPABILITIES = 0x20080522, 64
-CANNOT_BOX, NOT_EXECUTABLE = 126, 127  # a shell's exit codes for a command that it cannot run, or cannot find
 
 # ---- rights: bits of the kernel's interface --------------------------------------------------------------------------
 
@@ -64,10 +63,6 @@ OPEN_BELOW = (
 )
 
 
-class Refused(Exception):
-    """Say why the kernel does not accept these rules."""
-
-
 def abi() -> int:
     """Return the version of the kernel's Landlock; 0 if it has none, or no filter of system calls beside it."""
     if not seccomp.available():
@@ -80,26 +75,21 @@ def uncovered(abi: int) -> tuple[str, ...]:
     return tuple(words for version, words in OPEN_BELOW if abi < version) + ALWAYS_OPEN
 
 
-def main(rules: Mapping[str, Iterable[str]], command: list[str]) -> int:
-    """Become the command under these rules; return only on failure."""
+def main(rules: Mapping[str, Iterable[str]], command: list[str]) -> None:
+    """Become the command under these rules; exit with a sentence where that is impossible."""
     os.get_exec_path()  # imports modules that execvp needs, while they can still be read
-    try:
-        restrict(rules)
-    except Refused as refusal:
-        print(f"landlock: {refusal}; the command was not started", file=sys.stderr)
-        return CANNOT_BOX
+    restrict(rules)
     try:
         os.execvp(command[0], command)
     except OSError as error:
-        print(f"landlock: {command[0]} cannot be started in its box: {error.strerror}", file=sys.stderr)
-    return NOT_EXECUTABLE
+        sys.exit(f"landlock: {command[0]} cannot be started in its box: {error.strerror}")
 
 
 def restrict(rules: Mapping[str, Iterable[str]]) -> None:
-    """Deny this process and its children everything that the rules do not allow; raise Refused."""
+    """Deny this process and its children everything that the rules do not allow, or exit."""
     version = abi()
     if version == 0:
-        raise Refused("this kernel has no Landlock or no filters, or they are switched off")
+        sys.exit("landlock: this kernel has no Landlock or no filters, or they are switched off")
     # older kernels accept the longest struct landlock_ruleset_attr, as the fields that they do not know are zero
     attributes = struct.pack("=QQQ", *handled(version))
     ruleset = _checked("make a box", _call(CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0))
@@ -149,9 +139,9 @@ def _call(number: int, *arguments: object) -> int:
 
 def _checked(deed: str, answer: int) -> int:
     if answer < 0:
-        raise Refused(f"the kernel would not {deed}: {os.strerror(ctypes.get_errno())}")
+        sys.exit(f"landlock: the kernel would not {deed}: {os.strerror(ctypes.get_errno())}")
     return answer
 
 
 if __name__ == "__main__":
-    sys.exit(main(json.loads(sys.argv[1]), sys.argv[2:]))
+    main(json.loads(sys.argv[1]), sys.argv[2:])

@@ -39,7 +39,6 @@ ANSWERS = {
 }
 ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}  # the kernel's number, and the column below
 X32 = 1 << 30  # added to a call's number, it selects the x32 table of an x86 kernel
-NO_FILTER = 126  # a shell's exit code for a command that it cannot run
 
 # ---- the filter: a program of the kernel's small packet machine, over struct seccomp_data ----------------------------
 
@@ -188,16 +187,15 @@ def install() -> int:
     return _set_filter(struct.pack("@HP", len(code) // INSTRUCTION_BYTES, ctypes.addressof(held)))  # struct sock_fprog
 
 
-def main(command: list[str]) -> int:
-    """Become bubblewrap with the filter in a pipe, which it reads and closes; return an exit code only on failure."""
+def main(command: list[str]) -> None:
+    """Become bubblewrap with the filter in a pipe, which it reads and closes; exit with a sentence if it is missing."""
     there, here = os.pipe()
     os.write(here, _code(namespaces=True))  # much less than a pipe holds, so this does not block
     os.set_inheritable(there, True)
     try:
         os.execv(command[0], [command[0], "--seccomp", str(there), *command[1:]])
     except OSError as error:
-        print(f"seccomp: {command[0]} cannot be started: {error.strerror}", file=sys.stderr)
-    return NO_FILTER
+        sys.exit(f"seccomp: {command[0]} cannot be started: {error.strerror}")
 
 
 def _code(*, namespaces: bool) -> bytes:
@@ -212,4 +210,4 @@ def _set_filter(filter_: bytes | None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(sys.argv[1:])

@@ -100,7 +100,7 @@ def test_a_script_that_sees_the_next_token_is_caught_by_the_audit(doubts):
     assert doubts.reason(2).startswith("audit: ")
     assert "committed losses are not the model's" in doubts.reason(2)
     audit = doubts[2].runs[0].score.audit
-    assert audit.wrong > audit.positions // 2
+    assert int(audit.failure.split()[0]) > audit.positions // 2
     assert doubts.reason(2) == f"audit: {audit.failure}"
     assert not doubts.context.runner.weights(2, 0).exists()
 
