@@ -42,9 +42,9 @@ TEST_SCALE = corpus.Scale("test", seq_len=64, vocab_size=512, eval_tokens=544 * 
 # Files go to whichever worker is free; by default those with few tests come last, and among them are the longest.
 LONGEST = (
     *("cli", "night", "ahead", "second_thoughts", "dawn", "second_chances", "try", "prepare"),
-    *("catalogue_night", "night_file", "doubts", "cheats", "steering_cli", "faults", "resume", "process", "attacks"),
-    *("profile", "past", "ideas", "in_parallel", "search", "submission", "state"),
-    *("limits_of_machine", "best", "box", "author_night", "unconfirmed", "live", "audit", "mix_night"),
+    *("catalogue_night", "night_file", "doubts", "cheats", "steering_cli", "faults", "process"),
+    *("profile", "ideas", "in_parallel", "search", "submission", "state"),
+    *("limits_of_machine", "best", "box", "live", "audit", "mix_night"),
     *("train", "train_script", "kernels", "kernels_made"),
 )
 

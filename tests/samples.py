@@ -1,25 +1,41 @@
-"""Facts of a night, made up: for tests of what is recorded, shown and asked."""
+"""Nights that nobody trained, in memory and in journals: what reads, draws and compares nights is tested by them."""
 
-from collections.abc import Sequence
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
-from judged import decided
+from judged import scored_attempt, scored_run
+from nights import make_repository, unigram
 
+from agent.clock import utc_now
 from agent.experiment import (
+    Ask,
     Attempt,
+    Audit,
+    Dawn,
     Decision,
+    Doing,
+    DryRun,
+    EditEffect,
     Ending,
-    History,
+    Findings,
+    Interval,
+    Kind,
     Night,
+    Noise,
     Proposal,
     Run,
     Score,
     Status,
     Summary,
+    Work,
 )
-from agent.files import read_plain, write_plain
+from agent.judging.noise import noise
 from agent.records.journal import Journal
-from agent.records.results import COLUMNS, arranged, lines_of
+from agent.records.place import Place
+from agent.records.record import Record
 
 NIGHT = Night(
     tag="t", branch="refs/heads/experiments/30s-t", script="train_mlx.py", base="b" * 40, budget_s=30.0, seed=7,
@@ -29,29 +45,157 @@ RUN = Run(
     *(7, Ending.FINISHED, 0, 31.5, Summary(peak_vram_mb=512.0, num_steps=3), "the end"),
     params=10, peak_bytes=3 << 30,
 )  # fmt: skip
-
-
-FOREIGN = "0000000\t1.000000\t1.0\tkeep\tfrom a clone\t0\told-night" + "\t" * 13
-UPSTREAM = "a1b2c3d\t0.997900\t44.0\tkeep\tbaseline"  # five columns
-
-
-def attempt(number: int, bpb: float | None, status: Status, title: str = "title") -> Attempt:
-    summary = Summary(training_seconds=30.0, peak_vram_mb=1536.0, total_tokens_M=1.25, num_params_M=0.5)
-    ending = Ending.CRASHED if bpb is None else Ending.FINISHED
-    run = Run(0, ending, 0, 31.5, summary, "", Score(bpb, 1.0))
-    proposal = Proposal("A = 1", title, "why", "search")
-    parent = None if number == 0 else 0
-    return Attempt(
-        number, parent, proposal, "2026-01-02T03:04:05Z", f"{number}" * 40, (run,), (decided(status, "a reason"),), True
-    )
-
-
-HISTORY = (
-    attempt(0, 1.5, Status.KEEP, "baseline"),
-    attempt(1, 1.25, Status.KEEP, "LR 0.1 → 0.2"),
-    attempt(2, None, Status.CRASH, 'a "quoted"\ttitle\nof two lines'),
-    attempt(3, 1.75, Status.DISCARD),
+SIGMA_BPB = 0.004
+DIALS = ("MATRIX_LR", "WARMUP", "DEPTH", "WEIGHT_DECAY", "WINDOW")
+SOURCES = ("search", "catalogue: smear", "openai:gpt-5")
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "\"quotes\" & 'more' </td></tr></text></svg><svg onload=alert(1)>",
+    "a\ttab\x1b[31m and a\nline\r\nend \x00\x07",
+    "ten kilobytes " + "x" * 10_000,
+    "\u202eright to left \u05d0\u05d1\u05d2",
+    "an emoji 🌙 in a title",
+    "</script><img src=x onerror=alert(1)>",
+    "var(--kept) {{datum}} ${1+1} http://x.invalid/#a",
+    "half \ud800 of a pair",
 )
+HOSTILE_WORDS = "boom \x1b[2J\x07 \u202e<b>[red]"
+
+
+SCRIPT = "DEPTH = 4\nWIDTH = 64\n"
+PASSED, PEEKS = Audit(4, 0.0, 2.5), Audit(4, 1.0, 2.5, "3 of 4 positions are wrong")
+EFFECT = Interval(0.05, 0.01, 0.09)
+EDITS = EditEffect(1, EFFECT, 0.01, 2), EditEffect(4, EFFECT, 0.001, 0)
+FOUND = Findings(4, 4, 0.21, 0.18, EFFECT, None, EDITS, (), None, None)
+
+
+# ---- in memory -------------------------------------------------------------------------------------------------------
+
+
+def a_run(
+    seed: int,
+    val_bpb: float | None,
+    audit: Audit | None = None,
+    *,
+    params: int = 100,
+    tokens_M: float = 0.5,
+    **facts: Any,
+) -> Run:
+    score = Score(val_bpb, 2.0, audit=audit)
+    made = Run(seed, Ending.FINISHED, 0, 10.0, Summary(total_tokens_M=tokens_M), "", score, params=params)
+    return replace(made, peak_bytes=2**30, **facts)
+
+
+def attempt(
+    number: int,
+    kind: Kind | None,
+    val_bpb: float | None = None,
+    title: str = "title",
+    *,
+    seeds: int = 1,
+    words: str = "a reason",
+    gain_bpb: float | None = None,
+    sure: float | None = None,
+    runs: Sequence[Run] | None = None,
+    decisions: Sequence[Decision] = (),
+    source: str = "search",
+    script: str = "",
+    merges: int | None = None,
+    without: tuple[int, ...] = (),
+    **more: Any,
+) -> Attempt:
+    """An attempt of these runs; without them, of as many equal ones as it has seeds."""
+    decided = () if kind is None else (Decision(kind, words, gain_bpb, sure, 10 * number, NIGHT.started),)
+    summary = Summary(peak_vram_mb=512.0 + number % 3, total_tokens_M=300.0 + number % 5 * 30)
+    ending = Ending.CRASHED if kind is Kind.CRASHED else Ending.FINISHED
+    equal = [
+        Run(seed, ending, 0, 300.0, summary, "", Score(val_bpb, 5.0), params=(1 + number % 7) * 10**6)
+        for seed in range(seeds)
+    ]
+    proposal = Proposal(script, title, "It might help.", source, without=without, merges=merges)
+    facts = {"parent": 0 if number else None, "started": NIGHT.started} | more
+    every = tuple(equal if runs is None else runs)
+    return Attempt(number, proposal=proposal, runs=every, decisions=tuple(decisions or decided), **facts)
+
+
+def revoked(number: int, val_bpb: float, after: int) -> Attempt:
+    """An attempt that was kept until another one was decided."""
+    kept = Decision(Kind.PROVISIONAL, "lower", 0.01, 0.9, 10 * number, NIGHT.started)
+    lost = Decision(Kind.REVOKED, "luck", None, 0.4, 10 * after + 5, NIGHT.started)
+    return attempt(number, Kind.REVOKED, val_bpb, "revoked edit", decisions=(kept, lost))
+
+
+def night(*attempts: Attempt, sigma_bpb: float | None = SIGMA_BPB, dawn: Findings | None = None, **more: Any) -> Record:
+    """The record of a night with these attempts; more: fields of the night or of its record."""
+    noise = None if sigma_bpb is None else Noise(sigma_bpb, 3, 0.01)
+    made = replace(NIGHT, budget_s=300.0, branch="refs/heads/experiments/5min-t", started=NIGHT.started)
+    return changed(Record(made, attempts, noise=noise), dawn=dawn, **more)
+
+
+def changed(record: Record, **more: Any) -> Record:
+    """A night with other fields of its own or of its `Night`; dawn: what one has found, or None."""
+    if "dawn" in more:
+        found = more.pop("dawn")
+        more["dawns"] = () if found is None else (Dawn(1, found.champion, 4, NIGHT.started, findings=found),)
+    own = {name: more.pop(name) for name in [field.name for field in fields(Record)] if name in more}
+    return replace(record, night=replace(record.night, **more), **own)
+
+
+def findings(honest: Interval | None, *, champion: int, **more: Any) -> Findings:
+    """What a dawn found: it confirmed the champion."""
+    made = Findings(champion, champion, 0.1, 0.09, honest, honest, (), (), None, None)
+    return replace(made, **more)
+
+
+def every_outcome() -> Record:
+    """A night of every outcome."""
+    asks = (
+        Ask(3, "llm:a", NIGHT.started, 30.0, "a", 12000, 3400, 0.12),
+        Ask(9, "llm:a", NIGHT.started, 30.0, failure="overloaded"),
+    )
+    return night(
+        attempt(0, Kind.BASELINE, 1.2, "baseline", seeds=3),
+        attempt(1, Kind.WORSE, 1.22, gain_bpb=-0.02, sure=0.1),
+        attempt(2, Kind.KEPT, 1.15, "a wider MLP", gain_bpb=0.05, sure=0.99),
+        attempt(3, Kind.PROVISIONAL, 1.11, "a longer warm-up", gain_bpb=0.04, sure=0.9, parent=2, source="llm:a"),
+        attempt(4, Kind.CRASHED, None),
+        revoked(5, 1.09, after=7),
+        attempt(6, Kind.QUARANTINED, 0.3),
+        attempt(7, Kind.WORSE, 3.5, gain_bpb=-2.4),
+        attempt(8, Kind.STOPPED_EARLY, None),
+        attempt(9, None, None),
+        asks=asks,
+        dawn=findings(Interval(0.08, 0.07, 0.09), champion=3),
+        turned={
+            1: {"DEPTH": (4, 2), "MATRIX_LR": (0.04, 0.3)}, 2: {"DEPTH": (4, 6)}, 4: {"DEPTH": (4, 8)},
+            7: {"MATRIX_LR": (0.04, 0.001)},
+        },
+    )  # fmt: skip
+
+
+def long_night(size: int, titles: Sequence[str] = ()) -> Record:
+    """A night of so many attempts, each an edit of the best before it; the first ones have these titles."""
+    rng, best, best_bpb, turned = random.Random("t"), 0, 1.2, {}
+    attempts = [attempt(0, Kind.BASELINE, 1.2, "baseline", seeds=3, source="you")]
+    for number in range(1, size):
+        dial, value = DIALS[number % 5], round(0.02 + 0.001 * number, 3)
+        turned[number] = {dial: (0.02, value)}
+        title = titles[number - 1] if number <= len(titles) else f"{dial} 0.02 → {value} ({number})"
+        facts: dict[str, Any] = {"title": title, "source": SOURCES[number % 3], "parent": best}
+        gain_bpb = rng.gauss(-0.004 if number > 60 else -0.002, SIGMA_BPB)
+        if number % 17 == 0:
+            attempts.append(attempt(number, Kind.CRASHED, **facts))
+        elif gain_bpb < SIGMA_BPB / 2:
+            attempts.append(attempt(number, Kind.WORSE, best_bpb - gain_bpb, gain_bpb=gain_bpb, sure=0.1, **facts))
+        else:
+            best, best_bpb = number, best_bpb - gain_bpb
+            attempts.append(attempt(number, Kind.KEPT, best_bpb, seeds=2, gain_bpb=gain_bpb, sure=0.99, **facts))
+    gain_bpb = 1.2 - best_bpb
+    honest = findings(Interval(0.8 * gain_bpb, 0.6 * gain_bpb, gain_bpb), champion=best) if best else None
+    return night(*attempts, dawn=honest, turned=turned, device="Apple M3 Max")
+
+
+# ---- in a journal ----------------------------------------------------------------------------------------------------
 
 
 def enter(journal: Journal, attempt: Attempt, *decisions: Decision) -> None:
@@ -64,15 +208,66 @@ def enter(journal: Journal, attempt: Attempt, *decisions: Decision) -> None:
         journal.settle(attempt.number)
 
 
-def render(before: str, nights: Sequence[tuple[Night, History]]) -> str:
-    """Return a ledger's text after these nights were written to it."""
-    return arranged(before, {night.tag: lines_of(night, history) for night, history in nights})
+def record_night(place: Place) -> None:
+    """Record the night t: an edit is kept, another on top of it revoked later, one crashes, one cheats; and a dawn."""
+    deeper, wider = "DEPTH = 6\nWIDTH = 64\n", "DEPTH = 6\nWIDTH = 128\n"
+    with Journal.create(place.journal("t"), NIGHT) as journal:
+
+        def add(number: int, kind: Kind, title: str, script: str, *runs: Run, **facts: Any) -> None:
+            enter(journal, attempt(number, kind, title=title, script=script, runs=runs, **facts))
+
+        enter(journal, scored_attempt(0, 1.5, 1.52, 1.48, status=Status.KEEP, kind=Kind.BASELINE, script=SCRIPT))
+        add(1, Kind.KEPT, "DEPTH 4 → 6", deeper, a_run(0, 1.42, PASSED), a_run(1, 1.44), gain_bpb=0.07, sure=0.99)
+        lucky = a_run(0, 1.37, PASSED, params=200)
+        add(2, Kind.PROVISIONAL, "WIDTH 64 → 128", wider, lucky, parent=1, gain_bpb=0.04, sure=0.9)
+        crash = Run(0, Ending.CRASHED, 1, 3.0, None, f"a log\n{HOSTILE_WORDS}")
+        add(3, Kind.CRASHED, HOSTILE_WORDS, "DEPTH = 9\n", crash, parent=2, words="exit code 1", source="llm:a")
+        journal.record_ask(Ask(3, "llm:a", "2026-01-02T04:00:00Z", 5.0, "a", 1000, 50, 0.25))
+        journal.record_ask(Ask(3, "llm:a", "2026-01-02T04:00:00Z", 7.0, "a", usd=0.5, failure=HOSTILE_WORDS))
+        journal.record_decision(2, Decision(Kind.REVOKED, "revoked: luck", 0.01, 0.5))
+        better = a_run(0, 1.31, PASSED, params=90, tokens_M=0.4), a_run(1, 1.29)
+        add(4, Kind.KEPT, "both", f"{wider}# both\n", *better, parent=1, gain_bpb=0.11, sure=0.99)
+        journal.record_dry_run(4, DryRun(6.0, None))
+        words = "audit: 3 of 4 positions are wrong"
+        add(5, Kind.FAILED_AUDIT, "peeks", "DEPTH = 7\n", a_run(0, 0.2, PEEKS), parent=4, words=words, gain_bpb=1.0)
+        add(6, Kind.CRASHED, "later", "DEPTH = 8\n", Run(0, Ending.SLEPT, None, 20.0, None, ""), parent=4)
+        journal.make_void([6], "the machine slept")
+        asked = Proposal("A = 1", "#4 without #1", "Does it miss it?", "dawn", without=(1,))
+        enter(journal, replace(scored_attempt(7, parent=4, dawn=(1.40, 1.41)), proposal=asked))
+        for number, scores in ((0, (1.51, 1.49)), (4, (1.32, 1.30))):
+            for seed, val_bpb in enumerate(scores, 1000):
+                at_dawn = scored_run(seed, val_bpb, dawn=1, holdout=val_bpb + 0.1)
+                journal.end_run(journal.start_run(number, seed, dawn=1), at_dawn)
+        journal.put_dawn(Dawn(1, 4, 2, "2026-01-02T05:00:00Z", "2026-01-02T06:00:00Z", FOUND))
+        journal.record_facts(noise=noise(journal.attempts()))
 
 
-def put(path: Path, *nights: tuple[Night, History]) -> None:
-    """Write these nights into a ledger."""
-    write_plain(path, render(read_plain(path), nights))
+def record_nights(root: Path, **titles: tuple[str, ...]) -> Place:
+    """A repository with the journals of nights: tag → the titles of the edits, of which the first was kept."""
+    place = Place.of(make_repository(root, unigram()) / "train_mlx.py")
+    for day, (tag, edits) in enumerate(titles.items(), 1):
+        night = replace(NIGHT, tag=tag, started=f"2026-01-0{day}T03:04:05Z")
+        with Journal.create(place.journal(tag), night) as journal:
+            enter(journal, attempt(0, Kind.BASELINE, 1.5, "baseline", seeds=2, script=unigram()))
+            for number, title in enumerate(edits, 1):
+                kind, script = Kind.KEPT if number == 1 else Kind.WORSE, unigram(SHARPNESS=number / 10)
+                facts = {"parent": min(number - 1, 1), "gain_bpb": 0.05, "sure": 0.9}
+                enter(journal, attempt(number, kind, 1.4 + number / 100, title, script=script, **facts))
+    return place
 
 
-def cells(line: str) -> dict[str, str]:
-    return dict(zip(COLUMNS, line.split("\t"), strict=True))
+def record_crew(place: Place, doing: Mapping[str, Doing], tag: str = "t") -> None:
+    """A night of which each worker has run attempt 0 once, and does this with an attempt of its own now."""
+    terms = replace(NIGHT.terms, workers=len(doing))
+    night = replace(NIGHT, tag=tag, terms=terms, started="2026-01-03T03:04:05Z")
+    with Journal.create(place.journal(tag), night) as journal:
+        journal.record_call()
+        journal.add_attempt(0, None, Proposal(unigram(), "baseline", "", "you"), utc_now())
+        for seed, worker in enumerate(doing):
+            journal.end_run(journal.start_run(0, seed, worker=worker), scored_run(seed, 1.2 + seed / 100))
+        journal.record_decision(0, Decision(Kind.BASELINE, "the baseline"))
+        journal.settle(0)
+        for number, (worker, what) in enumerate(doing.items(), 1):
+            journal.add_attempt(number, 0, Proposal(unigram(), f"DEPTH 4 → {number}", "why", "search"), utc_now())
+            journal.start_run(number, 0, worker=worker)
+            journal.begin(Work(worker, what, number, utc_now("milliseconds"), 0))

@@ -20,9 +20,7 @@ def note(text: str, /, *words: str, tag: str | None = None) -> Answer:
     """
     place, tag, _ = find_night(tag)
     add_note(place.folder(tag), " ".join((text, *words)), utc_now())
-    sentence = (
-        f"noted; a model or an agent of night {tag} reads it before its next proposal, and the search cannot read"
-    )
+    sentence = f"noted; a model or an agent of night {tag} reads it before its next proposal; the search reads no notes"
     return Answer({"tag": tag}, lambda: print_folded([sentence]))
 
 

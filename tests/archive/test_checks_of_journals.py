@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from samples import HISTORY, NIGHT, enter
+from samples import NIGHT, enter, every_outcome
 
 from agent.archive.unpack import check_passive, check_records
 from agent.errors import NightError
@@ -22,9 +22,9 @@ WITHOUT_END = "WITH RECURSIVE t(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM t) S
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("written") / "journal.sqlite"
     with Journal.create(path, NIGHT) as journal:
-        for attempt in HISTORY:
+        for attempt in every_outcome().attempts:
             enter(journal, attempt)
-            journal.record_commit(attempt.number, attempt.commit or "")
+            journal.record_commit(attempt.number, f"{attempt.number}" * 40)
         journal.add_idea(Idea(0, 1, Proposal("B = 1", "one that waits", "", "llm:model")))
     return path
 
@@ -86,7 +86,7 @@ def test_what_is_no_journal_is_refused(tmp_path):
         ("UPDATE night SET value = '--output=/tmp/mine' WHERE fact = 'base'", "has --output=/tmp/mine as base"),
         ("UPDATE attempts SET \"commit\" = '--output=/tmp/mine' WHERE number = 1", "as a commit, which is none"),
         ("UPDATE attempts SET parent = number", "made from a later one"),
-        ("UPDATE attempts SET number = 9 WHERE number = 3", "lacks an attempt"),
+        ("UPDATE attempts SET number = 99 WHERE number = 3", "lacks an attempt"),
         ("UPDATE ideas SET parent = 1000000", "tells of an attempt that it lacks"),
         ("UPDATE night SET value = '../../../mine' WHERE fact = 'protocol'", "as protocol"),
         ("UPDATE attempts SET title = printf('%200000s', 'x') WHERE number = 1", "has 200,000 characters as title"),

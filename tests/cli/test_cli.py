@@ -18,9 +18,7 @@ import psutil
 import pytest
 from commands import nothing_yet, refused, training, wait_until
 from nights import PROJECT, Grounds, command, environment, git
-from terminals import Terminal
 
-from agent import __version__
 from agent.cli.main import COMMANDS, app_of, command_named, main
 from agent.cli.options import NightOptions, RunOptions
 from agent.cli.run import named_text
@@ -34,22 +32,6 @@ from agent.records.place import Place
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 ONE_RUN = ("--judge", "greedy")  # of each attempt: other judges have seeds of attempt 0 tell them the noise first
-
-
-@pytest.mark.parametrize("words", [("--version",), ()])
-def test_the_bare_name_and_version_are_answered(grounds, words):
-    done = grounds.nightshift(*words)
-    assert done.returncode == 0
-    assert done.stdout == f"nightshift {__version__}\n" if words else "Examples:" in done.stdout
-    assert max(map(len, done.stdout.splitlines())) <= 80
-
-
-def test_a_misspelt_command_is_told_from_the_one_with_a_similar_name_folded_on_a_terminal(grounds):
-    with Terminal(command("stauts"), grounds.root, columns=40) as terminal:
-        assert terminal.to_the_end() == 2
-        lines = terminal.text().rstrip().splitlines()
-    assert max(map(len, lines)) <= 40
-    assert " ".join(" ".join(lines).split()).endswith("similar: nightshift status; see all with: nightshift --help")
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -70,7 +52,7 @@ def test_every_command_explains_its_options_and_refuses_others_in_one_sentence(n
 # ---- a night ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_night_from_the_command_line_and_what_it_can_be_asked(grounds):
+def test_a_night_from_the_command_line_touches_no_file_but_its_own_and_results_tsv(grounds):
     night = grounds.nightshift("run", *ONE_RUN, "--experiments", "1", "--budget-s", "0.05", "--tag", "t")
     assert night.returncode == 0, night.stderr
     for part in (
@@ -81,11 +63,6 @@ def test_a_night_from_the_command_line_and_what_it_can_be_asked(grounds):
     assert [row["attempt"] for row in grounds.rows()] == ["0", "1"]
     assert (grounds.root / "experiments" / "nights" / ".gitignore").read_text() == "*\n"
     assert grounds.git("status", "--porcelain") == "?? results.tsv"
-    assert "night t: not running" in grounds.nightshift("status").stdout
-    shown = grounds.nightshift("show", "1").stdout
-    assert grounds.attempts("t")[1].proposal.hypothesis[:40] in shown
-    assert "refs/experiments/t/0001" in shown
-
     (grounds.root / "results.tsv").unlink()
     assert "baseline" in grounds.nightshift("results").stdout  # rendered again
     other_budget = refused(grounds.nightshift("run", "--tag", "t", "--budget-s", "0.3"))
@@ -190,17 +167,16 @@ def test_a_dataset_is_prepared_for_a_night_which_keeps_it_and_refuses_another(gr
 
 
 def test_a_question_in_a_folder_without_nights_is_answered_without_words_of_git(tmp_path):
-    for question in ("status", "stop", "report", "show 0", "export csv"):
+    for question in ("status", "export csv"):
         said = refused(Grounds(tmp_path).nightshift(*question.split()))
         assert f"no night has run in {tmp_path}; go to the folder of your script" in said
         assert said.endswith("begin with: nightshift init")
         assert not re.search(r"\bgit\b|repository|commit", said.replace(str(tmp_path), ""))
 
 
-@pytest.mark.parametrize("words", ["results", "status --follow", "stop", "note hello"])
-def test_a_night_that_still_prepares_its_text_is_not_told_to_begin(grounds, words):
+def test_a_night_that_still_prepares_its_text_is_not_told_to_begin(grounds):
     with only_night(grounds.root / ".git"):
-        said = nothing_yet(grounds.nightshift(*words.split()))
+        said = nothing_yet(grounds.nightshift("status", "--follow"))
     assert "a night has just begun here and has no name yet; give the command again in a moment" in said
 
 
@@ -231,12 +207,9 @@ def test_a_repository_unfit_for_a_night(grounds, spoil, sentence):
     [
         ("--tag ../up", "'../up' is no tag; use letters"),
         ("--tag seen", "tag seen is taken by refs or ledger rows whose journal is not here; use --tag seen-2"),
-        ("--script nowhere/train_mlx.py", "nowhere is not a folder"),
         ("--budget-s nan", 'Invalid value "nan" for --budget-s. '),
-        ("--experiments 0", 'Invalid value "0" for --experiments. '),
         ("--price 1", "--price: '1' is not two prices, or three, in dollars for a million tokens"),
         ("--command 'half", "for --command. It is no command line (No closing quotation)"),
-        ("--judge blind", 'Invalid value "blind" for --judge. Choose from: "balanced"'),
         ("--proposer llm", "--proposer llm needs --llm, as in: nightshift run --proposer llm --llm openai:"),
         ("--price 1,2", "--price says nothing where no llm is asked; ask it with: "),
         ("--command no-such-agent", "no-such-agent, the program of --command, is not on"),

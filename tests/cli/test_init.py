@@ -52,14 +52,6 @@ def test_in_an_empty_folder_the_refused_run_names_init_and_after_it_a_night_can_
     )
 
 
-def test_a_second_call_changes_nothing_and_says_so(empty):
-    init(empty)
-    before = contents(empty.root), empty.git("rev-parse", "HEAD")
-    said = init(empty)
-    assert said.startswith(f"{empty.root} has all that a night needs\n  nothing was changed\nnext:\n")
-    assert (contents(empty.root), empty.git("rev-parse", "HEAD")) == before
-
-
 def test_a_call_that_was_killed_is_repeated(empty):
     first = subprocess.Popen(command("init"), cwd=empty.root, env=environment(), stdout=subprocess.DEVNULL)
     wait_until((empty.root / "prepare.py").exists)
@@ -69,16 +61,14 @@ def test_a_call_that_was_killed_is_repeated(empty):
     init(empty)
     assert committed(empty.root) == OURS == set(contents(empty.root))
     assert empty.git("status", "--porcelain") == ""
+    before = contents(empty.root), empty.git("rev-parse", "HEAD")
+    said = init(empty)  # and a call after that changes nothing
+    assert said.startswith(f"{empty.root} has all that a night needs\n  nothing was changed\nnext:\n")
+    assert (contents(empty.root), empty.git("rev-parse", "HEAD")) == before
 
 
 def test_files_of_a_user_are_neither_changed_nor_committed(empty):
-    own = {
-        "train_mlx.py": "mine\n",
-        "prepare.py": "mine\n",
-        "notes.txt": "mine\n",
-        "staged.txt": "mine\n",
-        ".gitignore": "*.pyc",
-    }
+    own = dict.fromkeys(("train_mlx.py", "prepare.py", "notes.txt", "staged.txt"), "mine\n") | {".gitignore": "*.pyc"}
     empty.git("init", "-q")
     for name, text in own.items():
         (empty.root / name).write_text(text)
@@ -91,11 +81,8 @@ def test_files_of_a_user_are_neither_changed_nor_committed(empty):
     ignore = (empty.root / ".gitignore").read_text().splitlines()
     assert ignore[0] == "*.pyc"
     assert "experiments/nights/" in ignore
-    changed = empty.git("status", "--porcelain").splitlines()
-    assert changed == [
-        "A  staged.txt",
-        *(f"?? {name}" for name in (".gitignore", "notes.txt", "prepare.py", "train_mlx.py")),
-    ]
+    others = (".gitignore", "notes.txt", "prepare.py", "train_mlx.py")
+    assert empty.git("status", "--porcelain").splitlines() == ["A  staged.txt", *(f"?? {name}" for name in others)]
     assert "git add train_mlx.py prepare.py .gitignore && git commit -m start" in said
 
 
@@ -122,14 +109,6 @@ def test_a_home_folder_does_not_become_a_repository_as_a_whole(empty):
     assert "would become a git repository as a whole; name a folder, as in: nightshift init night" in said
     assert list(empty.root.iterdir()) == []
     assert "  first commit" in init(empty, "night", HOME=str(empty.root))
-
-
-def test_a_folder_without_a_repository_or_a_script_is_told_to_begin_with_init(empty):
-    (empty.root / "inner").mkdir()
-    (empty.root / "inner" / "train_mlx.py").write_text("def main(): ...\ndef load_model(path): ...\n")
-    inner = str(empty.root / "inner")
-    said = refused(empty.nightshift("run", "--script", "inner/train_mlx.py"))
-    assert said == f"{inner} is not in a git repository; run: nightshift init {inner}"
 
 
 @pytest.mark.parametrize("name", ["ideas", ".gitignore"])

@@ -78,16 +78,10 @@ def test_only_what_neither_head_nor_an_attempt_keeps_is_kept_aside(here, before)
     assert facts["commit"] == here.git("rev-parse", "refs/experiments/t/0002")
     assert (facts["before_take"] is not None) == (before == MINE)
     assert script(here).read_text() == BEST
-
-
-def test_several_of_them_are_kept_aside(here):
-    script(here).write_text(MINE)
+    script(here).write_text(MINE + "\n")  # and what is kept aside is never replaced
     taken(here, "1")
-    script(here).write_text(MINE + "\n")
-    facts = taken(here, "2")
-    first, second = (here.root / f"train_mlx.py.before-take{end}" for end in ("", "-2"))
-    assert (first.read_text(), second.read_text()) == (MINE, MINE + "\n")
-    assert facts["before_take"] == str(second)
+    aside = [path.read_text() for path in sorted(here.root.glob("*.before-take*"))]
+    assert aside == ([MINE, MINE + "\n"] if before == MINE else [MINE + "\n"])
 
 
 def test_a_link_is_never_written_through(here, tmp_path):
@@ -118,17 +112,14 @@ def test_a_night_that_names_a_file_which_is_no_training_script_is_not_taken_from
     assert {path: path.read_bytes() for path in (*here.root.rglob("*.py"), *here.root.rglob(".git/hooks/*"))} == before
 
 
-def test_a_script_of_another_name_is_taken_into_its_own_place(here):
+def test_a_script_of_another_name_is_taken_into_its_own_place_from_a_folder_below(here):
+    below = Grounds(here.root / "notes")
+    below.root.mkdir()
+    assert taken(below)["script"] == str(script(here))
     (here.root / "mine.py").write_text(unigram())
     name_script(here, "mine.py")
     assert taken(here, "2")["script"] == str(here.root / "mine.py")
     assert (here.root / "mine.py").read_text() == BEST
-
-
-def test_a_script_is_taken_from_a_folder_below(here):
-    below = Grounds(here.root / "notes")
-    below.root.mkdir()
-    assert taken(below)["script"] == str(script(here))
 
 
 def test_where_only_records_of_other_nights_are_the_first_edit_begins_with_the_script_as_it_stands(tmp_path):

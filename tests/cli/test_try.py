@@ -99,26 +99,12 @@ def test_an_edit_of_an_older_script_is_refused_and_tried_anyway_where_that_is_as
     assert "nightshift take best" in facts["next"]
     assert "--anyway" in facts["next"]
 
-    done = tried.nightshift("try", "-m", "blunt\x1b[2J\tit is\n\nwhy\x07", "--anyway")
+    verdict = tried.nightshift("try", "-m", "blunt\x1b[2J\tit is\n\nwhy\x07", "--anyway").stdout.splitlines()[-4:]
     assert tried.attempts("t")[3].proposal.title == "blunt\\x1b[2J it is"
-    assert "\x1b" not in done.stdout
-    verdict = done.stdout.splitlines()[-4:]
     assert verdict[0].startswith("discard: 0.")
     assert (where := re.search(r"; go back with: nightshift (take t:\d)$", verdict[2]))
     assert tried.nightshift(*where[1].split()).returncode == 0
     assert "SHARPNESS = 0.9" in (tried.root / "train_mlx.py").read_text()
-
-
-def test_a_crash_tells_what_an_agent_goes_on_with(tried, tmp_path):
-    (tmp_path / "other.py").write_text(
-        unigram(SHARPNESS=0.9).replace("data = prepare", "assert False, 'no data'\n    data = prepare")
-    )
-    facts = said(tried, "-m", "no data", "--edit", str(tmp_path / "other.py"), "--anyway")
-    assert (facts["tag"], facts["attempt"], facts["status"], facts["val_bpb"]) == ("t", 4, "crash", None)
-    assert facts["reason"] == "exit code 1: AssertionError: no data"
-    assert facts["traceback"].splitlines()[-1] == "AssertionError: no data"
-    assert Path(facts["log"]).read_text().strip().endswith("AssertionError: no data")
-    assert facts["next"].startswith("it crashed: read traceback and log, and correct it; go back")
 
 
 def test_words_that_scoring_wrote_reach_no_author(tried):
@@ -152,30 +138,15 @@ def test_what_was_tried_cannot_be_tried_again_and_what_was_cancelled_never_is(tr
 # ---- what is refused before a night is opened ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("script", "message", "sentence"),
-    [
-        ("def main(:\n", "broken", "train_mlx.py line 1 does not parse"),
-        (unigram(SHARPNESS=0.9), " \n ", "say what is tried and why, as in: nightshift try -m "),
-    ],
-)
-def test_a_slip_leaves_no_night_behind(grounds, script, message, sentence):
-    edit(grounds, script)
-    assert sentence in refused(grounds.nightshift("try", "-m", message, "--tag", "t"))
+def test_a_slip_leaves_no_night_behind(grounds):
+    edit(grounds, "def main(:\n")
+    assert "train_mlx.py line 1 does not parse" in refused(grounds.nightshift("try", "-m", "broken", "--tag", "t"))
+    edit(grounds, unigram(SHARPNESS=0.9))
+    assert "say what is tried and why, as in: " in refused(grounds.nightshift("try", "-m", " \n ", "--tag", "t"))
+    for number in ("t0001", "t0001/../t0002"):
+        assert refused(grounds.nightshift("try", "--wait", number)).startswith("there is no try ")
     assert not (grounds.root / "experiments").exists()
     assert grounds.git("for-each-ref", "refs/experiments", "refs/heads/experiments") == ""
-
-
-def test_a_script_that_was_never_committed_has_no_baseline(grounds):
-    (grounds.root / "new.py").write_text(COMMITTED)
-    refusal = refused(grounds.nightshift("try", "-m", "new", "--script", "new.py"))
-    assert refusal.startswith("new.py is not committed; run: git add new.py && git commit -m start")
-
-
-@pytest.mark.parametrize("number", ["t0001", "t0001/../t0002", "\x1b[2J"])
-def test_ids_that_do_not_exist_are_refused_in_a_sentence(grounds, number):
-    for word in ("--wait", "--cancel"):
-        assert refused(grounds.nightshift("try", word, number)).startswith("there is no try ")
 
 
 @pytest.mark.parametrize("way", ["folder", "link"])

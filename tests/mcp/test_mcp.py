@@ -56,27 +56,15 @@ def test_what_the_command_line_refuses_is_an_error_with_its_sentence(agent):
 
 def test_arguments_that_a_tool_does_not_take_reach_no_command_and_are_named_with_the_remedy(agent):
     for tool, arguments, sentence in (
-        (
-            "show",
-            {"attempt": "--help"},
-            "show cannot use attempt '--help'; attempt is: Its number as in history",
-        ),
-        ("show", {"attempt": "1" * 30}, "show cannot use attempt '1111"),
+        ("show", {"attempt": "--help"}, "show cannot use attempt '--help'; attempt is: Its number as in history"),
         ("show", {"attempt": "../t:1"}, "show cannot use attempt '../t:1'; "),
         ("show", {"part": "key"}, "show cannot use part 'key'; part is: facts: hypothesis,"),
         ("show", {"attempt": "1", "file": "x"}, "show has no argument file; it has: attempt, part"),
         ("wait", {"id": "../../../etc"}, "wait cannot use id '../../../etc'; id is: As try_edit gave it"),
         ("wait", {"id": "t0001", "wait_s": -1}, "wait cannot use wait_s -1; wait_s is: To wait, from 0 to 3600"),
         ("try_edit", {}, "try_edit needs message; message is: What is changed"),
-        ("try_edit", {"message": ""}, "try_edit cannot use message ''; "),
-        ("try_edit", {"message": "x", "budget_s": 0}, "try_edit cannot use budget_s 0; budget_s is: Training seconds"),
         ("try_edit", {"message": "x", "budget_s": "inf"}, "try_edit cannot use budget_s 'inf'; "),  # no night takes it
-        (
-            "try_edit",
-            {"message": "x", "sandbox": "off"},
-            "try_edit has no argument sandbox; it has: message, ",
-        ),
-        ("history", {"limit": 0}, "history cannot use limit 0; limit is: How many"),
+        ("try_edit", {"message": "x", "sandbox": "off"}, "try_edit has no argument sandbox; it has: message, "),
     ):
         result = agent.call(tool, **arguments)
         assert result.is_error

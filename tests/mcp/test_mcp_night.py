@@ -29,11 +29,10 @@ def agent(night: Grounds) -> Iterator[Agent]:
 
 
 def test_hostile_words_stay_words(agent, night):
-    before = sorted(path.name for path in night.root.parent.iterdir())
-    agent.facts("note", text="--tag x")
-    agent.facts("note", text="$(touch ../hacked); --help")
+    for text in ("--tag x", "$(touch ../hacked); --help"):
+        agent.facts("note", text=text)
     assert read_notes(night.folder("t")) == ("--tag x", "$(touch ../hacked); --help")
-    assert sorted(path.name for path in night.root.parent.iterdir()) == before
+    assert not (night.root.parent / "hacked").exists()
 
 
 def test_what_a_scoring_process_said_is_not_shown(agent, night):

@@ -1,8 +1,8 @@
 """A night is read from its journal, and summed up."""
 
 import pytest
-from eventful import EFFECT, SCRIPT, fill
 from nights import make_repository
+from samples import EFFECT, SCRIPT, record_night
 
 from agent.errors import NightError
 from agent.experiment import incumbent
@@ -16,7 +16,7 @@ from agent.view.course import progress
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
     place = Place.of(make_repository(tmp_path_factory.mktemp("facts") / "repository", SCRIPT) / "train_mlx.py")
-    fill(place)
+    record_night(place)
     return place
 
 

@@ -3,18 +3,54 @@
 import dataclasses
 import io
 import os
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from commands import refused
-from judged import scored_attempt
-from samples import FOREIGN, HISTORY, NIGHT, UPSTREAM, attempt, cells, enter, put, render
+from judged import decided, scored_attempt
+from samples import NIGHT, enter
 
 from agent.errors import NightError
-from agent.experiment import Attempt, Decision, History, Kind, Night, Status, Summary
+from agent.experiment import Attempt, Decision, Ending, History, Kind, Night, Proposal, Run, Score, Status, Summary
 from agent.files import read_plain, write_plain
 from agent.records.journal import Journal
 from agent.records.place import Place
-from agent.records.results import HEADER, lines_of, read_rows, write_ledger
+from agent.records.results import COLUMNS, HEADER, arranged, lines_of, read_rows, write_ledger
+
+FOREIGN = "0000000\t1.000000\t1.0\tkeep\tfrom a clone\t0\told-night" + "\t" * 13
+UPSTREAM = "a1b2c3d\t0.997900\t44.0\tkeep\tbaseline"  # five columns
+
+
+def attempt(number: int, bpb: float | None, status: Status, title: str = "title") -> Attempt:
+    summary = Summary(training_seconds=30.0, peak_vram_mb=1536.0, total_tokens_M=1.25, num_params_M=0.5)
+    ending = Ending.CRASHED if bpb is None else Ending.FINISHED
+    run = Run(0, ending, 0, 31.5, summary, "", Score(bpb, 1.0))
+    proposal = Proposal("A = 1", title, "why", "search")
+    decisions = (decided(status, "a reason"),)
+    return Attempt(number, 0 if number else None, proposal, NIGHT.started, f"{number}" * 40, (run,), decisions, True)
+
+
+HISTORY = (
+    attempt(0, 1.5, Status.KEEP, "baseline"),
+    attempt(1, 1.25, Status.KEEP, "LR 0.1 → 0.2"),
+    attempt(2, None, Status.CRASH, 'a "quoted"\ttitle\nof two lines'),
+    attempt(3, 1.75, Status.DISCARD),
+)
+
+
+def render(before: str, nights: Sequence[tuple[Night, History]]) -> str:
+    """Return a ledger's text after these nights were written to it."""
+    return arranged(before, {night.tag: lines_of(night, history) for night, history in nights})
+
+
+def put(path: Path, *nights: tuple[Night, History]) -> None:
+    """Write these nights into a ledger."""
+    write_plain(path, render(read_plain(path), nights))
+
+
+def cells(line: str) -> dict[str, str]:
+    return dict(zip(COLUMNS, line.split("\t"), strict=True))
 
 
 def test_a_row_has_the_formats_that_tools_expect():

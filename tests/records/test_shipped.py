@@ -7,10 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from eventful import FOUND
 from judged import scored_attempt, scored_run
 from nights import PROJECT, Grounds, git, make_repository
-from samples import NIGHT, enter
+from samples import FOUND, NIGHT, enter
 
 from agent.errors import NightError
 from agent.experiment import Attempt, Dawn, Decision, Ending, Kind, Noise, Proposal, Run, Score, Status, Summary

@@ -3,14 +3,13 @@
 from dataclasses import replace
 
 import pytest
-from charted import a_run, an_attempt, night
+from samples import a_run, attempt, night
 
-from agent.experiment import Kind, Score
+from agent.experiment import Kind
 from agent.view.comparison import Side, compared, rows
 
-FIRST = an_attempt(*(a_run(seed, bpb) for seed, bpb in enumerate((1.20, 1.21, 1.19))), number=0)
-BETTER = an_attempt(*(a_run(seed, bpb) for seed, bpb in enumerate((1.10, 1.11, 1.09))), number=1)
-ONE_RUN = an_attempt(a_run(0, 1.185), number=2)
+FIRST = attempt(0, Kind.BASELINE, 1.20, seeds=3)
+BETTER = attempt(1, Kind.KEPT, 1.10, seeds=3)
 
 
 def beside(a=FIRST, b=BETTER, sigma_bpb=0.01, **other):
@@ -25,40 +24,36 @@ def test_the_noise_of_the_night_gives_the_interval():
     assert (comparison.winner, back.winner) == ("b", "a")
     for answer in (comparison, back):
         assert answer.sentence.startswith("#1 of t is better than #0 of t: it gains +0.100000 [+0.08")
-        assert answer.sentence.endswith("; a night chooses by such scores, which flatters what it kept")
 
 
 def test_a_single_run_may_leave_it_open():
-    comparison = beside(FIRST, ONE_RUN)
+    comparison = beside(FIRST, attempt(2, Kind.WORSE, 1.185))
     half = 1.96 * 0.01 * (1 + 1 / 3) ** 0.5
     assert (comparison.winner, comparison.gain.high_bpb) == (None, pytest.approx(0.015 + half, abs=1e-5))
     assert comparison.sentence.startswith("no difference is certain: #2 of t gains +0.015000 [-0.007632, ")
 
 
 def test_runs_at_the_same_dawn_come_before_those_that_the_night_chose_by():
-    runs = [a_run(1000 + seed, 1.15 + seed / 1000, dawn=1) for seed in range(3)]
-    first = an_attempt(*FIRST.runs, *(replace(run, score=Score(run.val_bpb + 0.05, 5.0)) for run in runs), number=0)
-    comparison = beside(first, an_attempt(*BETTER.runs, *runs, number=1))
+    better = [a_run(1000 + seed, 1.15 + seed / 1000, dawn=1) for seed in range(3)]
+    first = [a_run(1000 + seed, 1.20 + seed / 1000, dawn=1) for seed in range(3)]
+    pair = (replace(at, runs=(*at.runs, *runs)) for at, runs in ((FIRST, first), (BETTER, better)))
+    comparison = beside(*pair)
     assert comparison.gain.mean_bpb == pytest.approx(0.05)
-    assert comparison.sentence.endswith("by runs at dawn, with seeds that no choice has seen")
-
-
-CRASHED = an_attempt(number=1, kind=Kind.CRASHED, words="exit code 1: no")
-CHEAT = an_attempt(*BETTER.runs, number=1, kind=Kind.FAILED_AUDIT, words="audit: 3 of 256 losses")
+    assert comparison.by == "runs at dawn, with seeds that no choice has seen"
 
 
 @pytest.mark.parametrize(
-    ("attempt", "facts", "winner", "words"),
+    ("b", "facts", "winner", "words"),
     [
         (BETTER, {"protocol": "def"}, None, "not comparable: #0 of t has protocol pppppppppppp, #1"),
         (BETTER, {"device": "another Mac"}, "b", "; they ran on different devices, and a faster one comes"),
-        (CRASHED, {}, None, "nothing to compare: #1 of u has no score (exit code 1: no)"),
-        (CHEAT, {}, None, "no verdict: the score of #1 of u is not believed (audit: 3 of 256 losses)"),
+        (attempt(1, Kind.CRASHED, words="exit code 1: no"), {}, None, "#1 of u has no score (exit code 1: no)"),
+        (attempt(1, Kind.FAILED_AUDIT, 0.2, words="audit"), {}, None, "the score of #1 of u is not believed (audit)"),
         (BETTER, {"sigma_bpb": None}, None, "how much of the difference is chance is not known"),
     ],
 )
-def test_what_does_not_compare_is_not_compared(attempt, facts, winner, words):
-    comparison = beside(FIRST, attempt, tag="u", **facts)
+def test_what_does_not_compare_is_not_compared(b, facts, winner, words):
+    comparison = beside(FIRST, b, tag="u", **facts)
     assert comparison.winner == winner
     assert words in comparison.sentence
 

@@ -29,7 +29,7 @@ def client(night: GrowingNight):
         yield client
 
 
-def test_the_page_shows_titles_as_text_loads_nothing_from_elsewhere_and_runs_its_own_scripts_alone(client: Client):
+def test_the_page_loads_nothing_from_elsewhere_and_runs_its_own_scripts_alone(client: Client):
     status, headers, body = client.ask("/")
     assert (status, headers["content-type"]) == (200, "text/html; charset=utf-8")
     assert "<script>alert" not in body
@@ -69,41 +69,22 @@ def test_a_run_is_followed_and_its_attempt_arrives_when_it_is_decided(client: Cl
         assert events.shows("Asks for the next idea")["version"] > before["version"]
 
 
-def test_several_workers_are_followed_and_the_log_of_each_can_be_read(client: Client, night: GrowingNight):
-    with client.events() as events:
-        ends = []
-        for at in (10, 9):
-            number = night.begin(f"an idea of gpu {at}")
-            ends.append(night.train(number, at, points(5.0, 4.0), f"log of gpu {at}\n".encode(), f"gpu {at}"))
-        event = events.shows("2 workers busy", "an idea of gpu 9", "an idea of gpu 10", "loss 4.000")
-        assert re.findall(r'class="worker">([^<]+)', event["panel"]) == ["gpu 9", "gpu 10"]
-        assert client.ask(f"/attempt/{number - 1}/log")[2] == "log of gpu 10"
-        for end in ends:
-            end(1.6, Status.DISCARD)
-
-
-def test_it_listens_on_this_machine_alone():
+def test_it_listens_on_this_machine_alone_and_answers_what_reads(client: Client):
     with listen(0) as listening:
         assert listening.getsockname()[0] == "127.0.0.1"
-
-
-def test_a_host_that_is_not_this_machine_and_what_does_not_read_are_refused(client: Client):
     for name in ("127.0.0.1", "localhost"):
         assert client.ask("/", host=f"{name}:{client.port}")[0] == 200
     for host in ("evil.example", f"evil.example:{client.port}", f"127.0.0.1.:{client.port}", ""):
         assert client.ask("/", host=host)[0] == 400, host
     for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"):
         assert client.ask("/", method)[0] == 405, method
-    for path in ("/", "/events", "/attempt/0/log"):
-        assert client.ask(path, "HEAD")[2] == ""
 
 
 @pytest.mark.parametrize(
     "path",
     [
-        "/../../etc/passwd", "/attempt/../../etc/passwd", "/attempt/%2e%2e%2f%2e%2e/log", "/attempt/-1/log",
-        "/attempt/0000000000/log", "/attempt/999/log", "/attempt/%D9%A3/log", f"/attempt/{'9' * 5000}/log",
-        "/attempt/0/journal.sqlite", "/attempt/0%00/log", "//etc/passwd", "/live.js", "/attempt/0/log/..",
+        "/../../etc/passwd", "/attempt/%2e%2e%2f%2e%2e/log", "/attempt/-1/log", "/attempt/999/log",
+        "/attempt/%D9%A3/log", f"/attempt/{'9' * 5000}/log", "/attempt/0/journal.sqlite", "/attempt/0%00/log",
     ],
 )  # fmt: skip
 def test_no_path_leads_to_a_file(client: Client, path: str):

@@ -5,12 +5,13 @@ import json
 
 import pyarrow.parquet as pq
 import pytest
-from charted import a_run, an_attempt, night
+from samples import a_run, attempt, night
 
+from agent.experiment import Kind
 from agent.view.tables import attempts, write
 
 TREE = night(
-    *(an_attempt(number=number, parent=parent) for number, parent in enumerate((None, 0, 0, 1, 3))),
+    *(attempt(number, Kind.KEPT, 1.0, parent=parent) for number, parent in enumerate((None, 0, 0, 1, 3))),
     turned={
         1: {"LR": (0.1, 0.2)}, 2: {"LR": (0.1, 0.05), "DEPTH": (4, 6)},
         3: {"LR": (0.2, 0.4), "WINDOW": ("SL", ("L", "S"))}, 4: {"DEPTH": (4, 8)},
@@ -21,22 +22,19 @@ TREE = night(
 def test_a_dial_has_a_column_of_its_values_those_of_a_parent_too_and_one_of_several_types_is_text(tmp_path):
     write("parquet", tmp_path / "t.parquet", attempts([TREE]))
     table = pq.read_table(tmp_path / "t.parquet")
-    assert {name: str(table.schema.field(name).type) for name in ("attempt", "dial.DEPTH", "dial.LR")} == {
-        "attempt": "int64", "dial.DEPTH": "int64", "dial.LR": "double",
-    }  # fmt: skip
+    assert [str(table.schema.field(name).type) for name in ("attempt", "dial.DEPTH", "dial.LR")] == [
+        "int64", "int64", "double",
+    ]  # fmt: skip
     assert table["dial.LR"].to_pylist() == [0.1, 0.2, 0.05, 0.4, 0.4]
     assert table["dial.DEPTH"].to_pylist() == [4, 4, 6, 4, 8]
     assert table["dial.WINDOW"].to_pylist() == ["SL", "SL", "SL", '["L", "S"]', '["L", "S"]']
 
 
-FORMULAS = ("=cmd|' /C calc'!A1", "\t=1+1", " =1+1", "\n@SUM(1)")
-WORDS = 'a "quoted", cell\nof two lines, \x1b[2J, \ud800 and 🧪'
-
-
-@pytest.mark.parametrize("title", FORMULAS)
+@pytest.mark.parametrize("title", ["=cmd|' /C calc'!A1", "\t=1+1", " =1+1", "\n@SUM(1)"])
 def test_hostile_texts_are_texts_in_every_format(tmp_path, title):
-    odd = night(an_attempt(a_run(0, float("nan")), number=0, title=title, words=WORDS, source="<script>"))
-    rows = attempts([odd])
+    words = 'a "quoted", cell\nof two lines, \x1b[2J, \ud800 and 🧪'
+    odd = attempt(0, Kind.KEPT, title=title, words=words, source="<script>", runs=[a_run(0, float("nan"))])
+    rows = attempts([night(odd)])
     for name in ("csv", "jsonl", "parquet"):
         write(name, tmp_path / f"t.{name}", rows)
     (row,) = csv.DictReader((tmp_path / "t.csv").open(newline="", encoding="utf-8"))
@@ -45,7 +43,7 @@ def test_hostile_texts_are_texts_in_every_format(tmp_path, title):
     assert row["decisions"].isascii()
     line = json.loads((tmp_path / "t.jsonl").read_text())
     (packed,) = pq.read_table(tmp_path / "t.parquet").to_pylist()
-    for found in (line, packed):
-        assert (found["title"], found["source"]) == (title, "<script>")
-        assert found["words"] == WORDS.replace("\ud800", "\\ud800")
-        assert found["runs"][0]["score"]["val_bpb"] is None  # JSON has no such number
+    for row in (line, packed):
+        assert (row["title"], row["source"]) == (title, "<script>")
+        assert row["words"] == words.replace("\ud800", "\\ud800")
+        assert row["runs"][0]["score"]["val_bpb"] is None  # JSON has no such number

@@ -1,75 +1,69 @@
-"""What the author of an edit is told: why, where to read on, and what to do next."""
+"""What the author of an edit is told: why, where to read on, what to do next, and no word of the validation text."""
 
-import dataclasses
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from judged import scored_attempt
-from samples import HISTORY, NIGHT
+from samples import a_run, attempt, night
 
-from agent.experiment import Attempt, Audit, Decision, DryRun, Ending, Kind, Proposal, Run, Score, Status
-from agent.records.record import Record
-from agent.view.answer import TryAnswer, plain
+from agent.experiment import Attempt, Audit, DryRun, Ending, Kind, Run, Score
+from agent.view.answer import UNSHOWN, TryAnswer, for_author, plain
 from agent.view.verdict import answer_of_try, verdict_lines
 
 SECRET = "the end of the validation text"
 CRASH = 'Traceback (most recent call last):\n  File "train_mlx.py", line 3\nValueError: 2 rows of 3'
+BEFORE = attempt(0, Kind.BASELINE, 1.5), attempt(1, Kind.KEPT, 1.25)
+WHOLE = a_run(1, 1.0, Audit(4, 1.0, 2.0))
+PEEKS = Audit(9, 1.0, 1.0, SECRET)
 
 
 def verdict_on(attempt: Attempt, folder: Path = Path("/nowhere"), merged_onto: int | None = None) -> TryAnswer:
-    return answer_of_try("t0001", Record(NIGHT, (*HISTORY[:2], attempt)), attempt, folder, merged_onto)
-
-
-def ended(run: Run, kind: Kind = Kind.CRASHED, reason: str = "why") -> Attempt:
-    return Attempt(
-        2, 1, Proposal("A = 2", "it", "why", "you"), "", "c", (run,), (Decision(kind, reason),), settled=True
-    )
-
-
-def trained(score: Score) -> Run:
-    return Run(0, Ending.FINISHED, 0, 1.0, None, "the end of training", score)
+    return answer_of_try("t0001", night(*BEFORE, attempt), attempt, folder, merged_onto)
 
 
 @pytest.mark.parametrize(
-    ("run", "kind", "words"),
+    ("run", "kind", "reason"),
     [
-        (trained(Score(None, 1.0, f"ValueError: {SECRET}")), Kind.CRASHED, "it trained, but its scoring failed"),
-        (trained(Score(1.0, 1.0, None, Audit(9, 1.0, 1.0, SECRET))), Kind.FAILED_AUDIT, "it failed the audit"),
+        (replace(WHOLE, score=Score(None, 1.0, SECRET)), Kind.CRASHED, "it trained, but its scoring failed"),
+        (replace(WHOLE, score=Score(1.0, 1.0, audit=PEEKS)), Kind.FAILED_AUDIT, "it failed the"),
+        (replace(WHOLE, holdout=Score(None, 1.0, SECRET)), Kind.CRASHED, None),
     ],
 )
-def test_the_words_of_a_process_that_has_read_the_validation_text_are_not_told(run, kind, words):
-    answer = verdict_on(ended(run, kind, f"crash: {SECRET}"))
-    assert answer.reason.startswith(words)
-    assert (answer.traceback, answer.gain_bpb) == (None, None)
-    assert SECRET not in f"{json.dumps(plain(answer))} {verdict_lines(answer)}"
+def test_words_of_a_process_that_has_read_the_validation_text_are_left_out(run, kind, reason):
+    failed = attempt(2, kind, words=f"scoring failed: {SECRET}", runs=[run, WHOLE], parent=1)
+    shown = for_author(failed)
+    assert "validation text" in json.dumps(plain(failed)) != json.dumps(plain(shown))
+    assert SECRET not in json.dumps(plain(shown))
+    assert (shown.words, shown.decisions[0].reason, shown.runs[1]) == (UNSHOWN, UNSHOWN, WHOLE)
+    if reason is not None:
+        answer = verdict_on(failed)
+        assert answer.reason.startswith(reason)
+        assert SECRET not in f"{json.dumps(plain(answer))} {verdict_lines(answer)}"
 
 
 def test_a_crash_of_the_training_is_told_with_the_end_of_its_log(tmp_path):
     log = tmp_path / "runs" / "0002" / "seed0" / "log.txt"
     log.parent.mkdir(parents=True)
     log.write_text(f"step 1\n{CRASH}\n")
-    answer = verdict_on(ended(Run(0, Ending.CRASHED, 1, 1.0, None, CRASH)), tmp_path)
+    run = Run(0, Ending.CRASHED, 1, 1.0, None, CRASH)
+    answer = verdict_on(attempt(2, Kind.CRASHED, runs=[run]), tmp_path)
     assert (answer.traceback, answer.log) == (CRASH, str(log))
     assert answer.next.startswith("it crashed: read traceback and log")
     log = tmp_path / "runs" / "0002" / "dry" / "log.txt"  # of a dry run
     log.parent.mkdir(parents=True)
     log.write_text(f"step 1\n{CRASH}\n")
-    attempt = dataclasses.replace(ended(trained(Score(1.0, 1.0))), runs=(), dry_run=DryRun(1.0, "ValueError"))
-    assert verdict_on(attempt, tmp_path).traceback.endswith(CRASH)
+    refused = attempt(2, Kind.CRASHED, runs=[], dry_run=DryRun(1.0, "ValueError"))
+    assert verdict_on(refused, tmp_path).traceback.endswith(CRASH)
     log.write_text("step 1\n")  # it broke in scoring, of which there is no log
-    assert verdict_on(attempt, tmp_path).traceback is None
+    assert verdict_on(refused, tmp_path).traceback is None
 
 
 def test_the_next_step_is_told_whatever_was_decided():
-    worse = verdict_on(scored_attempt(2, 2.0, parent=1))
+    worse = verdict_on(attempt(2, Kind.WORSE, 2.0, parent=1))
     assert worse.next == "it is not better: try another idea; go back with: nightshift take t:1"
     assert worse.go_back_with == "nightshift take t:1"
-    best = scored_attempt(2, 1.2, parent=1, status=Status.KEEP)
-    assert (verdict_on(best).next, verdict_on(best).go_back_with) == (
-        "edit on from here: attempt 2 is the best script now",
-        None,
-    )
-    assert verdict_on(best).gain_bpb == pytest.approx(0.05)
-    merged = verdict_on(best, merged_onto=1).next
-    assert merged.startswith("attempt 2, your edit merged onto attempt 1, is the best script now: take it with: ")
+    best = attempt(2, Kind.KEPT, 1.2, parent=1)
+    assert verdict_on(best).next == "edit on from here: attempt 2 is the best script now"
+    assert (verdict_on(best).go_back_with, verdict_on(best).gain_bpb) == (None, pytest.approx(0.05))
+    assert "your edit merged onto attempt 1, is the best script now: take it" in verdict_on(best, merged_onto=1).next

