@@ -1,5 +1,8 @@
 """The training script's model, optimizer and step keep their promises."""
 
+import itertools
+from collections.abc import Iterable, Iterator
+
 import mlx.core as mx
 import numpy as np
 import pytest
@@ -29,10 +32,6 @@ def random_tokens(rows: int, length: int = T, seed: int = 0) -> mx.array:
     return mx.array(np.random.default_rng(seed).integers(0, V, (rows, length), dtype=np.int32))
 
 
-def parameters(model: GPT) -> dict[str, mx.array]:
-    return dict(tree_flatten(model.trainable_parameters()))
-
-
 # --- the model ----------------------------------------------------------------------------------
 
 
@@ -42,18 +41,6 @@ def test_logits_have_the_promised_shape_are_finite_and_stay_within_the_softcap()
     assert logits.dtype == mx.float32
     assert mx.all(mx.isfinite(logits)).item()
     assert mx.max(mx.abs(logits)).item() <= 15.0
-
-
-@pytest.mark.parametrize("windows", [(T // 2, T), (6, T)])
-@pytest.mark.parametrize("position", [1, T // 2, T - 1])
-def test_no_logit_moves_when_a_later_token_or_another_row_changes(windows, position):
-    model, tokens = tiny_model(windows=windows), random_tokens(2)
-    changed = mx.array(tokens)
-    changed[0, position:] = (changed[0, position:] + 1) % V
-    before, after = model(tokens), model(changed)
-    assert mx.array_equal(before[0, :position], after[0, :position]).item()
-    assert mx.array_equal(before[1], after[1]).item()
-    assert not mx.allclose(before[0, position], after[0, position]).item()
 
 
 def test_each_position_learns_which_token_followed_its_longest_match_and_how_long_that_was():
@@ -72,26 +59,16 @@ def test_the_last_layer_always_sees_everything(monkeypatch, pattern, letters):
 
 
 @pytest.mark.parametrize(
-    ("dial", "words"),
+    ("dial", "value", "words"),
     [
-        ({"WINDOW_PATTERN": "SX"}, "write a letter a layer, S or L"),
-        ({"HEAD_DIM": 45}, "above zero"),
-        ({"BATCH_ROWS": 0}, "above zero"),
+        ("WINDOW_PATTERN", "SX", "write a letter a layer, S or L"),
+        ("BATCH_ROWS", 0, "above zero"),
     ],
 )
-def test_dials_without_meaning_are_refused(monkeypatch, dial, words):
-    for name, value in dial.items():
-        monkeypatch.setattr(train_mlx, name, value)
+def test_dials_without_meaning_are_refused(monkeypatch, dial, value, words):
+    monkeypatch.setattr(train_mlx, dial, value)
     with pytest.raises(train_mlx.Refused, match=words):
         train_mlx.config_from_dials(vocab_size=V, seq_len=64)
-
-
-def test_a_saved_model_comes_back_the_same(tmp_path):
-    model = tiny_model()
-    train_mlx.save_model(model, tmp_path / "model.safetensors")
-    again = train_mlx.load_model(tmp_path / "model.safetensors")
-    assert again.config == model.config
-    assert mx.array_equal(again(random_tokens(2)), model(random_tokens(2))).item()
 
 
 # --- the optimizer ------------------------------------------------------------------------------
@@ -102,21 +79,10 @@ def test_newton_schulz_brings_singular_values_near_one(shape):
     rng = np.random.default_rng(0)
     left, _, right = np.linalg.svd(rng.standard_normal(shape), full_matrices=False)
     spread = np.geomspace(1, 1e-2, min(shape[1:]))
-    flattened = orthogonalize(mx.array(((left * spread) @ right).astype(np.float32)))
-    values = np.linalg.svd(np.array(flattened), compute_uv=False)
-    assert values.min() > 0.7
-    assert values.max() < 1.3
-    np.testing.assert_allclose(
-        np.sign(np.diagonal(left.swapaxes(1, 2) @ np.array(flattened) @ right.swapaxes(1, 2), axis1=1, axis2=2)), 1
-    )
-
-
-def test_every_parameter_is_trained_by_one_optimizer():
-    params = parameters(tiny_model(depth=3, windows=(T,) * 3))
-    optimizer = MuonAdamW(params, width=32)
-    by_muon = [name for names in optimizer.muon.values() for name in names]
-    assert sorted([*optimizer.adam, *by_muon]) == sorted(params)
-    assert all(name.startswith("blocks.") and "embedding" not in name for name in by_muon)
+    flattened = np.array(orthogonalize(mx.array(((left * spread) @ right).astype(np.float32))))
+    kept = np.diagonal(left.swapaxes(1, 2) @ flattened @ right.swapaxes(1, 2), axis1=1, axis2=2)  # same directions
+    assert kept.min() > 0.7
+    assert kept.max() < 1.3
 
 
 def test_the_learning_rate_rises_stays_and_falls(monkeypatch):
@@ -130,41 +96,28 @@ def test_the_learning_rate_rises_stays_and_falls(monkeypatch):
 # --- the step -----------------------------------------------------------------------------------
 
 
-def train_steps(model: GPT, batches, steps: int) -> tuple[dict[str, mx.array], list[float]]:
-    params = parameters(model)
+def trained(batches: Iterable[mx.array], steps: int = 1) -> Iterator[dict[str, mx.array]]:
+    """Yield the parameters after each step."""
+    model = tiny_model()
+    params = dict(tree_flatten(model.trainable_parameters()))
     optimizer = MuonAdamW(params, model.config.width)
-    state, losses = optimizer.init(params), []
-    step = make_step(model, optimizer)
-    for i in range(steps):
-        params, state, loss = step(params, state, batches, schedule(i, 0.0))
-        losses.append(loss.item())
-    return params, losses
-
-
-def same_batch(rows: int = 4, seed: int = 0):
-    batch = random_tokens(rows, T + 1, seed)
-    while True:
-        yield batch
+    state, step, batches = optimizer.init(params), make_step(model, optimizer), iter(batches)
+    for number in range(steps):
+        params, state, _ = step(params, state, batches, schedule(number, 0.0))
+        yield params
 
 
 def test_two_micro_steps_equal_one_batch_of_both(monkeypatch):
     whole = random_tokens(8, T + 1)
-    at_once, _ = train_steps(tiny_model(), iter([whole]), 1)
+    (at_once,) = trained([whole])
     monkeypatch.setattr(train_mlx, "MICRO_STEPS", 2)
-    in_turn, _ = train_steps(tiny_model(), iter([whole[:4], whole[4:]]), 1)
-    for name, p in at_once.items():
-        np.testing.assert_allclose(p, in_turn[name], atol=2e-3, err_msg=name)
+    (in_turn,) = trained([whole[:4], whole[4:]])
+    for name, parameter in at_once.items():
+        np.testing.assert_allclose(parameter, in_turn[name], atol=2e-3, err_msg=name)
 
 
-def test_memory_does_not_grow_with_the_number_of_steps(monkeypatch):
-    monkeypatch.setattr(train_mlx, "MICRO_STEPS", 2)
-    model = tiny_model()
-    params = parameters(model)
-    optimizer = MuonAdamW(params, model.config.width)
-    state, step, batches = optimizer.init(params), make_step(model, optimizer), same_batch()
-    live_bytes = []
-    for i in range(60):
-        params, state, _ = step(params, state, batches, schedule(i, 0.0))
-        live_bytes.append(mx.get_active_memory())
+def test_memory_does_not_grow_with_the_number_of_steps():
+    batches = itertools.repeat(random_tokens(4, T + 1))
+    live_bytes = [mx.get_active_memory() for _ in trained(batches, 60)]
     # MLX counts a reused buffer whole, and it may be larger than was asked for: a few per cent come and go
     assert max(live_bytes[40:]) <= 1.1 * max(live_bytes[:20])
