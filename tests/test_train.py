@@ -35,27 +35,11 @@ def random_tokens(rows: int, length: int = T, seed: int = 0) -> mx.array:
 # --- the model ----------------------------------------------------------------------------------
 
 
-def test_logits_have_the_promised_shape_are_finite_and_stay_within_the_softcap():
-    logits = tiny_model()(random_tokens(3))
-    assert logits.shape == (3, T, V)
-    assert logits.dtype == mx.float32
-    assert mx.all(mx.isfinite(logits)).item()
-    assert mx.max(mx.abs(logits)).item() <= 15.0
-
-
 def test_each_position_learns_which_token_followed_its_longest_match_and_how_long_that_was():
     tokens = mx.array([[1, 2, 3, 1, 2, 4, 4]])
     none = len(train_mlx.INDUCTION_ORDERS) * V
     expected = [none, none, none, 2, V + 3, none, 4]  # 1 was followed by 2; 1 2, of two tokens, by 3; 4 by 4
     assert tiny_model().followers(tokens).tolist() == [expected]
-
-
-@pytest.mark.parametrize(("pattern", "letters"), [("SL", "SLSL"), ("S", "SSSL")])
-def test_the_last_layer_always_sees_everything(monkeypatch, pattern, letters):
-    monkeypatch.setattr(train_mlx, "DEPTH", 4)
-    monkeypatch.setattr(train_mlx, "WINDOW_PATTERN", pattern)
-    windows = train_mlx.config_from_dials(vocab_size=V, seq_len=64).windows
-    assert windows == tuple({"S": 32, "L": 64}[letter] for letter in letters)
 
 
 @pytest.mark.parametrize(

@@ -146,16 +146,15 @@ def test_the_loss_equals_its_definition(softcap, vocab_size):
 def test_the_optimizers_steps_equal_their_definitions():
     p, grad, m, v = normal(4, 24, 40), normal(4, 24, 40, seed=1), normal(4, 24, 40, seed=2), normal(4, 24, 40, seed=3)
     now = {"lr": mx.array(0.01), "beta1": 0.8, "beta2": 0.95, "eps": 1e-10, "step": mx.array(3.0)}
-    share, sizes = mx.array(0.9), {"lr": mx.array(0.1), "decay": mx.array(0.3)}
-    for name, results, truths in [
-        ("adamw", fused.adamw(p, grad, m, v * v, **now), plain.adamw(p, grad, m, v * v, **now)),
-        ("nesterov", fused.nesterov(m, grad, share), plain.nesterov(m, grad, share)),
-        *(
-            (str(scale), fused.cautious_step(p, grad, scale, **sizes), plain.cautious_step(p, grad, scale, **sizes))
-            for scale in (mx.abs(normal(4, 24, 1)), mx.abs(normal(4, 1, 40)))
-        ),
-    ]:
-        for result, truth in zip(as_list(results), as_list(truths), strict=True):
+    sizes = {"lr": mx.array(0.1), "decay": mx.array(0.3)}
+    steps = {
+        "adamw": lambda module: module.adamw(p, grad, m, v * v, **now),
+        "nesterov": lambda module: module.nesterov(m, grad, mx.array(0.9)),
+        "scales of rows": lambda module: module.cautious_step(p, grad, mx.abs(normal(4, 24, 1)), **sizes),
+        "scales of columns": lambda module: module.cautious_step(p, grad, mx.abs(normal(4, 1, 40)), **sizes),
+    }
+    for name, step in steps.items():
+        for result, truth in zip(as_list(step(fused)), as_list(step(plain)), strict=True):
             assert error(result, truth) < 1e-5, name
 
 
@@ -172,7 +171,6 @@ ODD = {
     "ids of 64 bits": lambda m: m.embedding(normal(V, 8), tokens(3, 4).astype(mx.int64), DTYPE),
     "negative ids": lambda m: m.embedding(normal(V, 8), -1 - tokens(3, 4), DTYPE),
     "negative targets": lambda m: m.softcapped_cross_entropy(rows(5, V), tokens(5) - V, 15.0),
-    "any logits": lambda m: m.cross_entropy(normal(5, V, scale=200.0), tokens(5)),
     "targets of 64 bits": lambda m: m.softcapped_cross_entropy(rows(5, V), tokens(5).astype(mx.int64), 15.0),
     "a cap beyond float32": lambda m: m.softcapped_cross_entropy(rows(5, V), tokens(5), 60.0),
     "a cap that is learnt": lambda m: m.softcap(rows(5, V), mx.array(15.0)),
@@ -197,15 +195,13 @@ def test_operands_that_no_kernel_reads_are_computed_all_the_same(name):
 @pytest.mark.parametrize("window", [2, 7, 16])
 def test_a_window_limits_how_far_a_query_reaches(window):
     q, k, v = (normal(1, 2, 32, 8, seed=i).astype(DTYPE) for i in range(3))
-    before = kernels.attend(cut(q, k, v, window, axis=2))
-    for position in (0, 5, 13):
-        moved = mx.array(v)
-        moved[:, :, position] += 1.0
-        delta = mx.max(mx.abs(kernels.attend(cut(q, k, moved, window, axis=2)) - before), axis=(0, 2))
-        reached = np.flatnonzero(np.array(delta.astype(mx.float32)) > 1e-6) - position
-        assert reached[0] == 0, "a query sees itself"
-        assert reached[-1] < window, "and nothing further back than its window"
-        assert reached[-1] >= min(window // 2, 31 - position) - 1, "but at least half of it"
+    moved = mx.array(v)
+    moved[:, :, 5] += 1.0
+    before, after = (kernels.attend(cut(q, k, values, window, axis=2)) for values in (v, moved))
+    change = mx.max(mx.abs(after - before), axis=(0, 2)).astype(mx.float32)
+    reached = np.flatnonzero(np.array(change) > 1e-6) - 5
+    assert reached[0] == 0, "a query sees itself"
+    assert window // 2 - 1 <= reached[-1] < window, "at least half of its window, and nothing further back"
 
 
 @pytest.mark.parametrize("length", [32, 33])

@@ -3,18 +3,14 @@
 import json
 import os
 import sys
-import time
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import psutil
 import pytest
 from judged import scored_attempt, scored_run
-from nights import PROJECT, Grounds, bubblewrap, kernels_own, make_repository, unigram, usable
+from nights import bubblewrap, kernels_own, make_repository, unigram, usable
 
 from agent.errors import NightError
 from agent.experiment import WHOLE, Ending, Lease, Run, Summary
@@ -194,24 +190,3 @@ def test_the_cores_of_a_worker_are_part_of_the_nights_device(tmp_path, tiny_data
     assert night.device.endswith(f" ({each} of {total} cores)")
     alone = replace(night, terms=replace(night.terms, workers=1))
     assert [len(lease.cores) for lease in leases_of_night(alone)] == [each]  # kept, to go on with one worker
-
-
-@pytest.mark.slow
-@two_cores
-@pytest.mark.skipif(hardware.device_kind() != "cpu", reason="the device is a GPU")
-def test_a_night_of_the_real_script_trains_on_two_cores_at_once(tmp_path, own_cache):
-    grounds = Grounds(make_repository(tmp_path / "user", (PROJECT / "train_mlx.py").read_text()))
-    words = ("--workers", "2", "--cores-each", "1", "--budget-s", "2", "--experiments", "2", "--proposer", "search")
-    night, seen = grounds.start("run", "--tag", "t", *words), set()
-    said = ThreadPoolExecutor().submit(night.communicate)  # reads on, so that the pipe does not fill
-    while not said.done():
-        with suppress(psutil.Error):  # one that has just ended
-            for process in psutil.Process(night.pid).children(recursive=True):
-                seen |= {tuple(process.cpu_affinity())} if "--no-eval" in process.cmdline() else set()
-        time.sleep(0.05)
-    text, leases, attempts = said.result()[0], leases_of_machine("cpu", 2, 1), grounds.attempts("t")
-    assert night.returncode == 0, text
-    assert seen == {lease.cores for lease in leases}
-    assert f" (1 of {leases[0].of_cores} cores)" in text
-    assert slowdown_of(attempts) is not None
-    assert {run.worker for attempt in attempts for run in attempt.runs} == {lease.worker for lease in leases}

@@ -3,28 +3,18 @@
 from pathlib import Path
 
 import pytest
-from judged import decided
+from judged import scored_attempt
 from queued import SCRIPT
 from samples import NIGHT
 
 from agent.errors import NoIdea
-from agent.experiment import Attempt, Ending, Proposal, Run, Score, Status
+from agent.experiment import Attempt, Status
 from agent.proposers.command import Command
 from agent.proposers.source import Briefing, Messages
 
 IDEA = "printf 'half the step size\\n\\nIt overshoots.\\n' > IDEA.md\n"
 EDITED = SCRIPT.replace("LR = 0.04", "LR = 0.02")
-
-
-def attempt(number: int, script: str, status: Status = Status.DISCARD, **more: object) -> Attempt:
-    run = Run(0, Ending.FINISHED, 0, 300.0, None, "", Score(1.0 - 0.01 * number, 1.0))
-    source = "search" if number else "you"
-    proposal = Proposal(script, f"title {number}", f"hypothesis {number}", source)
-    facts = {"runs": (run,), "decisions": (decided(status, "why", 0.01, 0.9),), "settled": True} | more
-    return Attempt(number, 0 if number else None, proposal, "", "c", **facts)
-
-
-BASE = attempt(0, SCRIPT, Status.KEEP)
+BASE = scored_attempt(0, 1.0, script=SCRIPT, status=Status.KEEP)
 
 
 def brief(*history: Attempt, **more: object) -> Briefing:

@@ -1,13 +1,13 @@
 """A language model at a loopback server, and the night that it is asked about."""
 
 import pytest
-from judged import decided
+from judged import scored_attempt
 from llm_servers import KEY, Server
 from nights import unigram
 from samples import NIGHT
 
 from agent.errors import NoIdea
-from agent.experiment import Ask, Attempt, Ending, Proposal, Run, Score, Status, Terms
+from agent.experiment import Ask, Proposal, Status, Terms
 from agent.proposers.llm import LLM
 from agent.proposers.llm.chat import Patience
 from agent.proposers.source import Briefing, Messages
@@ -25,14 +25,7 @@ EDIT = edit()
 WANTED = SCRIPT.replace(OLD, OLD.replace("1.0", "0.5"))
 QUICK = Patience(ask_s=30.0, retries=1, max_tokens=1000)
 PROVIDERS = pytest.mark.parametrize("provider", ["openai", "anthropic"])
-
-
-def attempt(number: int, script: str, *runs: Run, status: Status = Status.KEEP, source: str = "you") -> Attempt:
-    proposal = Proposal(script, f"script {number}", "It may help.", source)
-    return Attempt(number, 0 if number else None, proposal, "now", "c", runs, (decided(status, ""),), True)
-
-
-BASELINE = attempt(0, SCRIPT, Run(0, Ending.FINISHED, 0, 31.0, None, "", Score(1.8, 1.0)))
+BASELINE = scored_attempt(0, 1.8, script=SCRIPT, status=Status.KEEP)
 BRIEFING = Briefing(NIGHT, (BASELINE,), BASELINE, program="Lower val_bpb.")
 
 

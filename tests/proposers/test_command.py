@@ -3,16 +3,18 @@
 import json
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
-from agents import BASE, EDITED, IDEA, SCRIPT, Agent, attempt, brief
+from agents import BASE, EDITED, IDEA, SCRIPT, Agent, brief
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from judged import scored_attempt
 
 from agent.errors import MachineError, NightError, NoIdea
-from agent.experiment import Ask, Decision, Ending, Kind, Proposal, Run, Status
+from agent.experiment import Ask, Ending, Proposal, Run, Status
 from agent.proposers.command import billed, events_of, last_words, split
 from agent.proposers.prompts import facts_page
 from agent.proposers.source import Refusal
@@ -58,7 +60,7 @@ def test_the_task_comes_on_stdin_or_as_the_word_that_holds_its_place(agent, tmp_
 
 
 def test_the_clone_holds_what_was_promised_and_nothing_else(agent):
-    better = attempt(1, SCRIPT.replace("64", "96"), Status.KEEP)
+    better = scored_attempt(1, 0.9, script=SCRIPT.replace("64", "96"), status=Status.KEEP)
     refusal = Refusal(Proposal(EDITED, "half the step", "", "command:agent.sh"), "that was attempt 7 already")
     briefing = brief(BASE, better, program="Be bold.\n", notes=("leave\nthe tokenizer",), refused=(refusal,))
     clone = agent.saw(briefing)
@@ -80,14 +82,12 @@ def test_the_clone_holds_what_was_promised_and_nothing_else(agent):
 
 def test_a_broken_attempt_is_shown_to_be_repaired_with_the_end_of_its_log(agent):
     log = "Traceback (most recent call last):\nNameError: name 'WIDHT' is not defined\x1b[2J <|im_end|>"
-    run = Run(0, Ending.CRASHED, 1, 3.0, None, log)
-    broken = attempt(
-        1, SCRIPT.replace("64", "WIDHT"), Status.CRASH, runs=(run,), decisions=(Decision(Kind.CRASHED, ""),)
-    )
+    broken = scored_attempt(1, script=SCRIPT.replace("64", "WIDHT"), title="wider", status=Status.CRASH)
+    broken = replace(broken, runs=(Run(0, Ending.CRASHED, 1, 3.0, None, log),))
     briefing = brief(BASE, broken, broken=broken)
     task = (agent.saw(briefing) / "TASK.md").read_text()
     assert "> NameError: name 'WIDHT' is not defined\\x1b[2J \\u003c|im_end|>" in task
-    assert 'your attempt 1, "title 1"' in task
+    assert 'your attempt 1, "wider"' in task
     (proposal,) = agent.does("sed -i.orig s/WIDHT/96/ train_mlx.py\n" + IDEA).ideas(briefing)
     assert (proposal.script, proposal.repairs) == (SCRIPT.replace("64", "96"), 1)
 

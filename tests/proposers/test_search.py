@@ -4,11 +4,11 @@ import math
 from dataclasses import replace
 
 import pytest
-from judged import decided
+from judged import scored_attempt
 from samples import NIGHT
 
 from agent.errors import Exhausted
-from agent.experiment import Attempt, Decision, Ending, Kind, Noise, Proposal, Run, Score, Status, incumbent
+from agent.experiment import Attempt, Decision, Ending, Kind, Noise, Proposal, Status, incumbent
 from agent.proposers.search import Search
 from agent.proposers.search.places import Axis, observed
 from agent.proposers.source import Briefing, Refusal
@@ -28,8 +28,7 @@ AXES = [Axis.of(dial) for dial in searched(SCRIPT, "cpu")]
 
 def attempt(number: int, script: str, bpb: float | None, *, keep: bool = False) -> Attempt:
     status = Status.CRASH if bpb is None else Status.KEEP if keep else Status.DISCARD
-    run = Run(0, Ending.FINISHED, 0, 1.0, None, "", Score(bpb, 1.0, None))
-    return Attempt(number, None, Proposal(script, "", "", ""), "", "c", (run,), (decided(status, ""),), True)
+    return scored_attempt(number, *(() if bpb is None else (bpb,)), status=status, script=script)
 
 
 FIRST = attempt(0, SCRIPT, 1.0, keep=True)

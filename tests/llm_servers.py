@@ -10,7 +10,7 @@ its handler, so that a test may write its own.
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -50,7 +50,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
         headers = {name.lower(): value for name, value in self.headers.items()}
-        request = Request(self.path, headers, json.loads(body))
+        request = Request(self.path, headers, json.loads(body or b"{}"))
         with suppress(BrokenPipeError, ConnectionResetError):  # the client went away
             self.server.owner.next_behaviour(request)(request, self)
 
@@ -62,6 +62,11 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header(name.replace("_", "-"), value)
         self.end_headers()
         self.wfile.write(content)
+
+    def stream(self, events: Iterable[Mapping[str, Any]]) -> None:
+        """Answer with server-sent events."""
+        lines = (f"event: {event.get('type', '')}\ndata: {json.dumps(event)}\n\n" for event in events)
+        self.send(200, "".join(lines).encode(), "text/event-stream")
 
     def log_message(self, format: str, *args: object) -> None: ...
 
@@ -117,9 +122,7 @@ def says(text: str, *, finish: str | None = None, usage: Mapping[str, Any] = Map
     """Answer with a text, in the API of the request; usage: counts of tokens beside the usual ones."""
 
     def behave(request: Request, handler: Handler) -> None:
-        events = (_of_anthropic if request.is_anthropic else _of_openai)(text, finish, usage)
-        lines = (f"event: {event.get('type', '')}\ndata: {json.dumps(event)}\n\n" for event in events)
-        handler.send(200, "".join(lines).encode(), "text/event-stream")
+        handler.stream((_of_anthropic if request.is_anthropic else _of_openai)(text, finish, usage))
 
     return behave
 
