@@ -134,7 +134,7 @@ def _facts(context: NightContext) -> Iterator[tuple[str, str]]:
     yield "budget", f"{night.budget_s:g} s of training a run; {until}"
     if is_look(night.budget_s):
         yield "scores", "of a quarter of the validation text, as a run is shorter than a minute: a first look"
-    yield "pace", context.limits.pace_words(state.attempts, state.pace)
+    yield "pace", context.limits.pace_words(state.pace)
     for line in _workers(context, leases):
         yield "workers", line
     trains_here = terms.ray_address is None  # on a cluster of other machines, this one's company says nothing

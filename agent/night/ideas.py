@@ -143,7 +143,7 @@ class Ideas:
             number = self._next_number()
             if number <= self._last_ahead:
                 return
-            if context.limits.reached(state.proposals + under_way, state.pace, state.pace.run_s):
+            if context.limits.reached(state.proposals + under_way, state.pace, state.pace.run_s + state.pace.asking_s):
                 return
             self._last_ahead = number
             self._want(best, is_ahead=True)
@@ -326,7 +326,7 @@ class Ideas:
         if best is None or not self._open(best) or time.monotonic() < self._rests_until_s:
             return
         wait_s = self._waits_s.pop(0) if self._waits_s else math.inf
-        if wait_s == math.inf or context.limits.reached(state.proposals, state.pace, wait_s):
+        if wait_s == math.inf or context.limits.reached(state.proposals, state.pace, wait_s + state.pace.asking_s):
             self._rests_until_s = math.inf
             return
         self._rests_until_s = time.monotonic() + wait_s

@@ -1,7 +1,6 @@
 """How long a night goes on: how much time its runs take, and when there is no time for another."""
 
 import math
-import statistics
 import time
 from collections import defaultdict
 from collections.abc import Sequence
@@ -11,7 +10,6 @@ from agent.errors import NightError
 from agent.experiment import Ask, History, runs_at_dawns
 from agent.proposers.source import Left
 
-FEW_IDEAS = 3  # the time of fewer says less than that of attempt 0's runs
 DAWN_SHARE = 1 / 8  # of the hours: more time for confirming would leave less for finding
 # Estimate of start, scoring and audit together, beyond the budget, until a run was measured.
 FIRST_EXTRA_S, FIRST_EXTRA_OF_BUDGET = 10.0, 0.25
@@ -54,10 +52,9 @@ class Limits:
     dawn_runs: int | None = None  # for confirming, over the whole night; None: an eighth of the hours, if there are any
     _start: float = field(default_factory=time.monotonic)
 
-    def reached(self, proposals: int, pace: Pace, wait_s: float = 0.0) -> bool:
-        """Return whether no further idea can be tried, even if it is only asked for after `wait_s` seconds."""
-        needed_s = wait_s + pace.asking_s + self._until_dawn_s(pace)
-        return self.left(proposals).experiments == 0 or not self._has_time(needed_s)
+    def reached(self, proposals: int, pace: Pace, before_s: float) -> bool:
+        """Return whether no further idea can be tried that is there in `before_s` seconds."""
+        return self.left(proposals).experiments == 0 or not self._has_time(before_s + self._until_dawn_s(pace))
 
     def left(self, proposals: int) -> Left:
         """Return what is left of the night, for people."""
@@ -82,17 +79,15 @@ class Limits:
             return max(0, self.dawn_runs - pace.dawn_runs)
         return 0 if self.hours is None else pace.workers * int(DAWN_SHARE * self.hours * 3600 / pace.run_s)
 
-    def pace_words(self, history: History, pace: Pace) -> str:
+    def pace_words(self, pace: Pace) -> str:
         """Return how many experiments an hour are to be expected, and for how many there is time."""
-        edits_s = [attempt.spent_s for attempt in history if attempt.is_edit]
-        each_s = statistics.fmean(edits_s) if len(edits_s) >= FEW_IDEAS else pace.run_s
-        an_hour = f"{3600 * pace.workers / each_s:,.1f}".removesuffix(".0")
+        an_hour = f"{3600 * pace.workers / pace.run_s:,.1f}".removesuffix(".0")
         words = f"about {an_hour} experiments an hour"
         left_s = self.left(0).seconds
         if left_s is None:
             return words
         before_dawn_s = max(0.0, left_s - self._until_dawn_s(pace) + pace.run_s)
-        return f"{words}, and time for about {before_dawn_s * pace.workers / each_s:.0f}"
+        return f"{words}, and time for about {before_dawn_s * pace.workers / pace.run_s:.0f}"
 
     def _until_dawn_s(self, pace: Pace) -> float:
         """Return the seconds of one run, and of those that are reserved for dawn."""

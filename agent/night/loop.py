@@ -129,9 +129,7 @@ class Driver:
             case EnterIdea(wanted):
                 self._measure_phases()
                 assert self.ideas is not None
-                supply = self.ideas.enter_next(wanted)
-                self.flight.awaits_idea = supply is Supply.LATER
-                self.flight.is_out_of_ideas = supply is Supply.OVER
+                self.flight.supply = self.ideas.enter_next(wanted)
             case Wait():
                 self.wait()
 
@@ -197,8 +195,7 @@ class Driver:
     def begin(self, job: Job, worker: str) -> None:
         """Begin a job on a worker that is free for it; the journal knows of it first."""
         number = job.attempt
-        if not self.state.attempts[number].settled:
-            self.journal.check_in_place()  # before minutes are spent whose result could not be recorded
+        self.journal.check_in_place()  # before minutes are spent whose result could not be recorded
         self.commit(number)
         if isinstance(job, Measure):
             self._run_ids[worker] = self.journal.start_run(number, job.seed, boot_id(), dawn=job.dawn, worker=worker)
@@ -221,19 +218,21 @@ class Driver:
     def wait(self) -> None:
         """Wait until something has happened that the plan may depend on, or for REPLAN_S; record what has ended."""
         # to plan takes milliseconds in a long night, which runs on the same processors would miss
-        until_s = time.monotonic() + (0.0 if self.flight.awaits_idea else REPLAN_S)
+        awaits_idea = self.flight.supply is Supply.LATER
+        until_s = time.monotonic() + (0.0 if awaits_idea else REPLAN_S)
         while not self._has_news() and time.monotonic() < until_s:
             pass
-        self.flight.awaits_idea = False  # it is asked again whether there is one
+        if awaits_idea:
+            self.flight.supply = Supply.ENTERED  # it is asked again whether there is one
         self.state.workers = max(1, len(self.pool.workers))
 
     def _has_news(self) -> bool:
         """Record and show what is new; return whether a job has ended or a worker has come or left."""
-        if self.ideas is not None and self.flight.awaits_idea and not self.flight.jobs:
+        poll_s = POLL_S
+        if self.ideas is not None and self.flight.supply is Supply.LATER and not self.flight.jobs:
             self.ideas.wait(POLL_S)
-            ended = self.pool.ended(0.0)
-        else:
-            ended = self.pool.ended(POLL_S)
+            poll_s = 0.0
+        ended = self.pool.ended(poll_s)
         errors = [error for end in ended if (error := self.record(end)) is not None]
         if errors:
             raise errors[0]
@@ -317,4 +316,4 @@ def tell_settled(state: State, attempt: Attempt) -> None:
         lines = noise_lines(spread) if spread is not None else []
         for line in [*lines, *slowdown_lines(slowdown_of(state.attempts))]:
             context.watcher.said(line)
-        context.watcher.said(f"pace: {context.limits.pace_words(state.attempts, state.pace)}")
+        context.watcher.said(f"pace: {context.limits.pace_words(state.pace)}")

@@ -8,7 +8,7 @@ Nothing here writes or prints anything, so after a kill the same state leads to 
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count, takewhile
 
 from agent.experiment import Attempt, Decision, Ending, History, Kind, Proposal, Run, Split, Status
@@ -16,6 +16,7 @@ from agent.judging.champion import QUESTION
 from agent.judging.early_stop import Bound
 from agent.judging.failures import fault, stopped_early, too_slow, trusted
 from agent.night import merging
+from agent.night.ideas import Supply
 from agent.night.state import NightContext, State, unaudited
 from agent.pools.pool import Pool
 from agent.runs.execute import AuditRun, Job, Measure, Trial
@@ -89,8 +90,7 @@ class Flight:
     pool: Pool
     jobs: dict[str, Job] = field(default_factory=dict)  # by worker
     has_idea: bool = False  # one is made, and only has to be entered
-    awaits_idea: bool = False  # a source was asked, and has no answer yet
-    is_out_of_ideas: bool = False
+    supply: Supply = Supply.ENTERED  # what came of the last wish for an idea
 
     @property
     def idle(self) -> int:
@@ -139,7 +139,7 @@ class Plan:
             if worker is not None:
                 return Begin(candidate, worker)
             lacks_worker = True
-        if flight.jobs or flight.awaits_idea:
+        if flight.jobs or flight.supply is Supply.LATER:
             return Wait()
         is_over = self.context.stop.after_run or self.context.limits.is_over(self.state.pace)
         return Wait() if lacks_worker and flight.pool.expects_workers and not is_over else None
@@ -257,17 +257,16 @@ class Plan:
         unsettled = (attempt for attempt in state.unsettled if not flight.has(attempt.number))
         queued = sum(not (attempt.done_runs and merging.waits_for_parent(state, attempt)) for attempt in unsettled)
         wanted, overtaken = flight.idle - queued, merging.due(state)
-        asks_nobody = flight.has_idea or overtaken is not None
-        pace = replace(state.pace, asking_s=0.0) if asks_nobody else state.pace
+        asking_s = 0.0 if flight.has_idea or overtaken is not None else state.pace.asking_s
         # without attempt 0 there is nothing to look at in the morning
-        if wanted < 1 or (state.attempts and limits.reached(state.proposals, pace)):
+        if wanted < 1 or (state.attempts and limits.reached(state.proposals, state.pace, asking_s)):
             return
         if overtaken is not None:
             merged = merging.merge(state, overtaken)
             yield Decide({overtaken: merged}) if isinstance(merged, Decision) else Enter(*merged)
         if left is not None:  # merges count as well: leave room for those of the attempts in flight
             wanted = min(wanted, left - int(merging.EXPECTED * len(flight.jobs)))
-        if wanted >= 1 and not flight.awaits_idea and not flight.is_out_of_ideas:
+        if wanted >= 1 and flight.supply is Supply.ENTERED:
             yield EnterIdea(wanted)
 
     # ---- jobs, each with all that a worker has to know ---------------------------------------------------------------

@@ -36,12 +36,11 @@ def began(hours: float, ago_s: float, **options: int) -> Limits:
     return Limits(hours=hours, _start=time.monotonic() - ago_s, **options)
 
 
-def test_an_idea_needs_the_time_of_asking_trying_running_and_of_dawn():
-    pace = Pace(run_s=100.0, asking_s=50.0)
-    assert not began(0.25, ago_s=900 - 260).reached(2, pace)  # a run, one at dawn, 50 s before, 10 s to spare
-    assert began(0.25, ago_s=900 - 240).reached(2, pace)
-    assert began(0.25, ago_s=900 - 260).reached(2, pace, wait_s=30)
-    assert not began(0.25, ago_s=900 - 160, dawn_runs=0).reached(2, pace)
+def test_an_idea_needs_the_time_of_asking_and_running_and_of_dawn():
+    pace = Pace(run_s=100.0)
+    assert not began(0.25, ago_s=900 - 260).reached(2, pace, 50.0)  # a run, one at dawn, 50 s before, 10 s to spare
+    assert began(0.25, ago_s=900 - 240).reached(2, pace, 50.0)
+    assert not began(0.25, ago_s=900 - 160, dawn_runs=0).reached(2, pace, 50.0)
 
 
 def test_a_further_run_needs_its_time_and_that_of_dawn_which_calibration_does_not_wait_for():
@@ -53,15 +52,13 @@ def test_a_further_run_needs_its_time_and_that_of_dawn_which_calibration_does_no
 
 
 def test_a_night_has_as_many_experiments_as_it_was_given():
-    assert [Limits(experiments=2).reached(ideas, Pace(1.0)) for ideas in (1, 2)] == [False, True]
+    assert [Limits(experiments=2).reached(ideas, Pace(1.0), 0.0) for ideas in (1, 2)] == [False, True]
 
 
 def test_the_pace_says_how_many_experiments_there_is_time_for():
     pace = Pace(run_s=360.0, workers=2)
-    assert Limits().pace_words([BASELINE], pace) == "about 20 experiments an hour"
-    assert began(8, ago_s=0, dawn_runs=40).pace_words([BASELINE], pace) == (
-        "about 20 experiments an hour, and time for about 120"
-    )
+    assert Limits().pace_words(pace) == "about 20 experiments an hour"
+    assert began(8, ago_s=0, dawn_runs=40).pace_words(pace) == ("about 20 experiments an hour, and time for about 120")
 
 
 # ---- nights ----------------------------------------------------------------------------------------------------------
@@ -91,9 +88,9 @@ def test_hours_keep_an_eighth_for_dawn():
     history = [scored_attempt(0, 1.0, 1.0, status=Status.KEEP)]  # a run: 1 s of training and 1 s of scoring
     limits, pace = Limits(hours=160 / 3600), Pace.of(history, [], 1.0)
     assert limits.runs_at_dawn(pace) == 10
-    assert not limits.reached(0, pace)
+    assert not limits.reached(0, pace, 0.0)
     later = Limits(hours=160 / 3600, _start=limits._start - 139)  # room for 10 more runs, all of them dawn's
-    assert later.reached(0, pace)
+    assert later.reached(0, pace, 0.0)
     assert not later.is_over(pace)
     assert Limits(hours=160 / 3600, _start=limits._start - 159).is_over(pace)
 
