@@ -1,4 +1,4 @@
-"""Dawn in a real repository: a night with a lucky edit, confirmed in spite of a stop, a kill and a second stop."""
+"""Dawn in a real repository: a night with a lucky edit, confirmed in spite of a stop and a kill."""
 
 import dataclasses
 import json
@@ -10,13 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nights import Grounds, Quiet, make_repository, run_once, scripted_context, unigram
+from nights import Grounds, Quiet, make_repository, scripted_context, unigram
 
 from agent.experiment import LOCAL, Attempt, Ending, Run, Score, Status, incumbent
 from agent.night.dawn import confirm_night, is_interrupted
-from agent.night.limits import Limits
-from agent.night.lock import AFTER_RUN, NOW
-from agent.night.loop import run_night
+from agent.night.lock import AFTER_RUN, Stop
 from agent.records.journal import Journal
 
 START = unigram(JITTER=0.05, SHARPNESS=0.5)
@@ -30,15 +28,13 @@ EARLIER = {0: (0.004, 0.001, 0.010), 3: (0.008, 0.002, 0.005)}
 
 
 class Ends(Quiet):
-    """Asks for the end, in one way or another, while attempt `number` is scored."""
+    """Asks for the end while attempt 0 is scored."""
 
-    def __init__(self, number: int, end: Any) -> None:
-        super().__init__()
-        self.number, self.end = number, end
+    stop: Stop
 
     def scoring_began(self, attempt: Attempt, worker: str = LOCAL) -> None:
-        if attempt.number == self.number:
-            self.end()
+        if attempt.number == 0:
+            self.stop.wish(AFTER_RUN)
 
 
 class Dies(Quiet):
@@ -60,7 +56,7 @@ def dawn(grounds: Grounds, watcher: Quiet, runs: int) -> None:
     with scripted_context(grounds.root, "t", []) as context:
         runner = dataclasses.replace(context.runner, progressed=watcher.progressed)
         if isinstance(watcher, Ends):
-            wish, watcher.end = watcher.end, lambda: context.stop.wish(wish)
+            watcher.stop = context.stop
         confirm_night(dataclasses.replace(context, watcher=watcher, runner=runner), runs)
         context.stop.forget()
 
@@ -71,9 +67,6 @@ class Morning:
     night: tuple[Attempt, ...]  # before dawn
     stopped: tuple[Attempt, ...]  # after the stop
     killed: tuple[Attempt, ...]
-    cut: tuple[Attempt, ...]  # after `stop --now`
-    unfinished: bool  # by then
-    said: str
     facts: dict[str, Any]  # --json
     attempts: tuple[Attempt, ...]  # when dawn was over
     rows: list[dict[str, str]]
@@ -90,25 +83,23 @@ def morning(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Iterat
         night = grounds.attempts("t")
         for number in EARLIER:
             remember(grounds, number, EARLIER[number])
-        dawn(grounds, Ends(0, AFTER_RUN), RUNS - 6)
+        dawn(grounds, Ends(), RUNS - 6)
         stopped = grounds.attempts("t")
         if (dying := os.fork()) == 0:
             dawn(grounds, Dies(3), RUNS - 7)
             os._exit(1)
         assert os.waitstatus_to_exitcode(os.waitpid(dying, 0)[1]) == -signal.SIGKILL
         killed = grounds.attempts("t")
-        dawn(grounds, Ends(4, NOW), RUNS - 7)
-        cut = grounds.attempts("t")
         with scripted_context(grounds.root, "t", []) as context:
-            unfinished = is_interrupted(context)
-        done = grounds.nightshift("confirm", "--runs", "2", "--json", "--sandbox", "off", "--allowance-s", "60")
+            assert is_interrupted(context)
+        done = grounds.nightshift("confirm", "--runs", "3", "--json", "--sandbox", "off", "--allowance-s", "60")
         assert done.returncode == 0, done.stderr
         tips = dict(
             line.split() for line in grounds.git("for-each-ref", "--format=%(refname) %(objectname)").split("\n")
         )
         facts = json.loads(done.stdout)
         attempts, rows = grounds.attempts("t"), grounds.rows()
-        yield Morning(grounds, night, stopped, killed, cut, unfinished, done.stderr, facts, attempts, rows, tips)
+        yield Morning(grounds, night, stopped, killed, facts, attempts, rows, tips)
 
 
 def remember(grounds: Grounds, number: int, aboves: Sequence[float]) -> None:
@@ -158,21 +149,15 @@ def test_a_stop_lets_the_run_be_scored_and_a_kill_loses_one_run(morning):
     assert [run.ending for run in morning.attempts[3].runs if run.seed == 1003] == [Ending.LOST, Ending.FINISHED]
 
 
-def test_a_run_that_is_cut_off_before_its_score_is_done_again(morning):
-    assert [run.ending for run in morning.cut[4].runs] == [Ending.STOPPED]
-    assert morning.unfinished
-    assert [run.ending for run in morning.attempts[4].runs][:2] == [Ending.STOPPED, Ending.FINISHED]
-    assert all(run.holdout.val_bpb is not None for run in fresh(morning.attempts[4]))
-    assert "0004" not in kept_weights(morning.grounds)
-
-
 def test_the_passenger_is_found_and_the_champion_without_it_is_an_attempt(morning):
+    assert "0004" not in kept_weights(morning.grounds)
     assert (morning.facts["findings"]["champion"], morning.facts["findings"]["passengers"]) == (3, [2])
     question = morning.attempts[4]
     assert question.proposal.without == (2,)
     assert question.proposal.title == "#3 without #2"
     assert question.proposal.script == BEST.replace("options.seed + 10", "options.seed")
     assert (question.parent, question.status, question.settled) == (3, Status.DISCARD, True)
+    assert [row["dawn_seeds"] for row in morning.rows] == ["4", "", "", "4", "2"]
 
 
 def test_the_confirmed_branch_is_without_it_and_the_nights_branch_stays(morning):
@@ -183,57 +168,7 @@ def test_the_confirmed_branch_is_without_it_and_the_nights_branch_stays(morning)
     assert best.number == 3
 
 
-def test_dawns_scores_have_columns_of_their_own(morning):
-    assert [row["dawn_seeds"] for row in morning.rows] == ["4", "", "", "4", "2"]
-    assert [row["seeds"] for row in morning.rows] == ["1", "1", "1", "1", "0"]
-    assert float(morning.rows[3]["holdout_bpb"]) - float(morning.rows[3]["dawn_bpb"]) > 0.01
-
-
-def test_what_was_found_is_shown_again(morning):
-    output = morning.said.splitlines()
-    shown = morning.grounds.nightshift("confirm", "--show").stdout.splitlines()
-    assert shown[1:] == output[output.index("dawn: #3 script 3, against the baseline") :]
-
-
-def test_the_night_goes_on_from_its_own_best_script(morning):
-    with scripted_context(morning.grounds.root, "t", [*SCRIPTS, "", unigram(SHARPNESS=0.2)]) as context:
-        run_night(dataclasses.replace(context, limits=Limits(experiments=4)))  # dawn's questions are no ideas
-    attempts = morning.grounds.attempts("t")
-    assert attempts[:5] == morning.attempts
-    assert [attempt.parent for attempt in attempts[4:]] == [3, 3]
-
-
 # ---- nothing to confirm ----------------------------------------------------------------------------------------------
-
-PEEKS_AT_DAWN = (
-    unigram(SHARPNESS=0.8, JITTER=0.05)
-    .replace('{"logits": mx.array(logits, mx.float32)}', '{"logits": mx.array(logits, mx.float32), "peeks": PEEKS}')
-    .replace("    mx.save_", "    PEEKS = mx.array(float(options.seed >= 1000))\n    mx.save_")
-    .replace('Unigram(mx.load(str(weights_path))["logits"])', "Unigram(**mx.load(str(weights_path)))")
-    .replace("logits: mx.array) -> None:", "logits: mx.array, peeks: mx.array) -> None:\n        self.peeks = peeks")
-    .replace(
-        "        return mx.broadcast_to(self.logits, (*tokens.shape, self.logits.size))  # (B, T, V)",
-        "        ahead = mx.concatenate([tokens[:, 1:], tokens[:, :1]], axis=1)\n"
-        "        seen = ahead[..., None] == mx.arange(self.logits.size)\n"
-        "        return self.logits + self.peeks * seen",
-    )
-)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("own_cache")
-def test_a_run_at_dawn_that_fails_its_audit_revokes_the_champion_and_then_there_is_nothing_to_confirm(grounds):
-    grounds.try_scripts("t", [PEEKS_AT_DAWN])
-    assert [attempt.status for attempt in grounds.attempts("t")] == ["keep", "keep"]
-    with scripted_context(grounds.root, "t", []) as context:
-        run_once(context, 1, dawn=1)
-    done = grounds.nightshift("confirm", "--sandbox", "off", "--allowance-s", "60")
-    sentence = "nightshift: night t has kept no edit, so there is nothing to confirm; see: nightshift results\n"
-    assert (done.returncode, done.stderr) == (2, sentence)
-    attempts = grounds.attempts("t")
-    assert [attempt.status for attempt in attempts] == ["keep", "discard"]
-    assert attempts[1].decision.reason.startswith("audit: ")
-    assert grounds.git("rev-parse", "refs/heads/experiments/0.05s-t") == attempts[0].commit
 
 
 @pytest.mark.usefixtures("own_cache")

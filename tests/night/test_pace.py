@@ -93,12 +93,3 @@ def test_hours_keep_an_eighth_for_dawn():
     assert later.reached(0, pace, 0.0)
     assert not later.is_over(pace)
     assert Limits(hours=160 / 3600, _start=limits._start - 159).is_over(pace)
-
-
-def test_dawn_has_the_runs_it_was_given_over_the_whole_night_and_none_without_hours():
-    pace = Pace(run_s=2.0)
-    assert Limits().runs_at_dawn(pace) == 0
-    assert Limits(hours=1, dawn_runs=0).runs_at_dawn(pace) == 0
-    assert Limits(dawn_runs=7).runs_at_dawn(pace) == 7
-    made = Pace.of([scored_attempt(0, 1.0, status=Status.KEEP, dawn=(1.0, 1.0, 1.0))], [], 1.0)
-    assert [Limits(dawn_runs=runs).runs_at_dawn(made) for runs in (2, 3, 7)] == [0, 0, 4]

@@ -96,15 +96,6 @@ def test_an_answer_that_cannot_be_tried_is_asked_for_again_and_not_for_ever(grou
     )
 
 
-def test_the_search_stands_in_for_a_model_that_fails_and_that_is_said_once(grounds):
-    llm = Source("llm", NoIdea("the server is down"))
-    desk = Desk(grounds, llm, Source("search", stands_in=True))
-    with desk.life():
-        desk.entered(DISCARD, DISCARD, DISCARD)
-    assert desk.watcher.sentences == ["llm has no idea: the server is down"]
-    assert len(llm.briefings) == 3
-
-
 def test_a_source_without_an_idea_about_this_script_is_asked_again_about_another(grounds):
     search = Source("search", Exhausted("all settings tried"), [SHARE], Exhausted("all settings tried"))
     desk = Desk(grounds, search)

@@ -1,21 +1,10 @@
 """What overruns its time: void once; then too slow, which is no crash."""
 
-import dataclasses
-
 import pytest
 from nights import scripted_context, unigram
 
 from agent.errors import ScriptError
-from agent.experiment import (
-    Attempt,
-    Audit,
-    Ending,
-    Proposal,
-    Run,
-    Score,
-    Status,
-)
-from agent.night.ideas import brief
+from agent.experiment import Attempt, Audit, Ending, Proposal, Run, Score, Status
 from agent.night.loop import run_night
 from agent.proposers.attempts import what_happened
 from agent.runs.train import learnt_allowance_s
@@ -49,29 +38,24 @@ def test_an_overrun_is_void_once_and_then_a_discard_that_nobody_is_asked_to_repa
     with scripted_context(grounds.root, "t", [unigram(SHARPNESS=0.9)], allowance_s=TOO_SHORT_S) as context:
         run_night(context)
         history = context.journal.attempts()
-        asked = brief(context.state(), history[0])
-    late = history[1]
+        late = history[1]
     assert [run.ending for run in late.runs] == [Ending.SPOILT, Ending.OVERRAN]
     assert late.runs[1].last_lines.splitlines()[-1] == "0.05 s of budget and 0.01 s for start and end are over"
     assert "it was too slow" in late.runs[0].last_lines.splitlines()[-1]
     assert late.status is Status.DISCARD
     assert late.decision.reason.startswith("too slow to start or to save: still running after ")
-    assert asked.broken is None
     again = "this run of #1 does not count and is done again: it was too slow"
     assert any(again in sentence for sentence in context.watcher.sentences)
     assert "run with seed 0: spoilt" in grounds.nightshift("show", "1").stdout
 
 
-def attempt(run: Run) -> Attempt:
-    return Attempt(1, 0, Proposal("", "title", "", "llm:x"), "", runs=(run,))
+def test_what_scoring_and_audits_print_is_told_to_no_author():
+    def told(score: Score) -> str:
+        run = Run(0, Ending.FINISHED, 0, 26.0, None, "", score)
+        return str(what_happened(Attempt(1, 0, Proposal("", "title", "", "llm:x"), "", runs=(run,))))
 
-
-def test_what_was_too_slow_is_told_in_the_harnesss_own_words():
-    late = Run(0, Ending.OVERRAN, None, 26.0, None, "0.05 s of budget and 1 s for start and end are over")
-    assert str(what_happened(attempt(late))).startswith("it was too slow to start or to save: still running after 26 s")
-    scored = Run(0, Ending.FINISHED, 0, 26.0, None, "", Score(None, 61.0, "scoring …: secret", overran=True))
-    assert what_happened(attempt(scored)) == "it was too slow to be scored: no end after 61 s"
-    audit = Audit(4, 0.0, 90.0, "it could not be done: secret", overran=True)
-    words = str(what_happened(attempt(dataclasses.replace(scored, score=Score(1.0, 1.0, audit=audit)))))
+    slow = Score(None, 61.0, "scoring: secret", overran=True)
+    assert told(slow) == "it was too slow to be scored: no end after 61 s"
+    words = told(Score(1.0, 1.0, audit=Audit(4, 0.0, 90.0, "it could not be done: secret", overran=True)))
     assert "took too long" in words
     assert "secret" not in words

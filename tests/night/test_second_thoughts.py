@@ -9,13 +9,12 @@ from dataclasses import dataclass, field
 
 import pytest
 from judged import scored_attempt
-from nights import Grounds, Quiet, scripted_context, unigram
+from nights import Grounds, scripted_context, unigram
 
 from agent.errors import NoIdea
-from agent.experiment import LOCAL, Attempt, Decision, History, Kind, Proposal, Review, Score, Status
+from agent.experiment import Attempt, Decision, History, Kind, Proposal, Review, Score, Status
 from agent.judging.judges import Greedy
 from agent.night.limits import Limits
-from agent.night.lock import AFTER_RUN, Stop
 from agent.night.loop import run_night
 from agent.night.plan import fallen_keeps
 from agent.night.state import NightContext
@@ -45,18 +44,6 @@ class Doubtful:
         return Review(again if again is not None and len(history[again].done_runs) < 2 else None)
 
 
-class Stops(Quiet):
-    """Asks for the end while attempt 2 is scored."""
-
-    def __init__(self, stop: Stop) -> None:
-        super().__init__()
-        self.stop = stop
-
-    def scoring_began(self, attempt: Attempt, worker: str = LOCAL) -> None:
-        if attempt.number == 2:
-            self.stop.wish(AFTER_RUN)
-
-
 def night(grounds: Grounds, scripts: list[str], judge: Doubtful, **options: object) -> NightContext:
     with scripted_context(grounds.root, "t", scripts) as context:
         context = dataclasses.replace(context, judge=judge, **options)
@@ -82,14 +69,6 @@ def test_a_revoked_keep_gives_its_place_back_to_its_parent(grounds):
     assert (grounds.rows()[1]["gain_bpb"], grounds.rows()[1]["sure"]) == ("-0.010000", "0.20")
     weights = sorted({path.parents[2].name for path in grounds.folder("t").rglob("model.safetensors")})
     assert weights == ["0000", "0003"]
-
-
-def test_a_night_that_is_stopped_revokes_what_its_last_score_speaks_against(grounds):
-    with scripted_context(grounds.root, "t", [BETTER, unigram(SHARPNESS=0.2)]) as context:
-        watcher = Stops(context.stop)
-        run_night(dataclasses.replace(context, judge=Doubtful(revoked={3: 1}), watcher=watcher))
-    assert [attempt.status for attempt in grounds.attempts("t")] == ["keep", "discard", "discard"]
-    assert tip(grounds) == grounds.attempts("t")[0].commit
 
 
 # ---- before the minutes ----------------------------------------------------------------------------------------------

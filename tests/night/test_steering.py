@@ -1,7 +1,5 @@
 """A word to a running night: program.md and notes, whole or not at all."""
 
-import json
-import os
 import subprocess
 import sys
 
@@ -14,9 +12,10 @@ NOW = "2026-11-21T23:00:00Z"
 
 def test_notes_are_read_in_the_order_of_their_writing(tmp_path):
     assert read_notes(tmp_path) == ()
-    for text in ("try a wider MLP", "leave\nthe tokenizer  \nalone"):
+    for text in ("try a wider MLP", "leave\nthe tokenizer  \nalone", "red\x1b[31m \u202e\udc80"):
         add_note(tmp_path, text, NOW)
-    assert read_notes(tmp_path) == ("try a wider MLP", "leave\nthe tokenizer\nalone")
+    harmless = r"red\x1b[31m \u202e\udc80"
+    assert read_notes(tmp_path) == ("try a wider MLP", "leave\nthe tokenizer\nalone", harmless)
 
 
 def test_long_notes_and_many_are_cut_to_what_a_prompt_can_hold(tmp_path):
@@ -25,11 +24,6 @@ def test_long_notes_and_many_are_cut_to_what_a_prompt_can_hold(tmp_path):
     for count in range(MAX_NOTES + 5):
         add_note(tmp_path, f"note {count}", NOW)
     assert read_notes(tmp_path) == tuple(f"note {count}" for count in range(5, MAX_NOTES + 5))
-
-
-def test_a_note_holds_no_commands_to_a_terminal(tmp_path):
-    add_note(tmp_path, "red\x1b[31m \u202e\udc80", NOW)
-    assert read_notes(tmp_path) == (r"red\x1b[31m \u202e\udc80",)
 
 
 def test_a_line_torn_by_a_power_cut_spoils_none_but_itself(tmp_path):
@@ -52,23 +46,6 @@ for k in range(15):
     assert [process.wait() for process in crowd] == [0, 0]
     notes = read_notes(tmp_path)
     assert sorted(notes) == sorted(name * 1500 + str(k) for name in "ab" for k in range(15))
-
-
-def test_a_link_or_a_pipe_in_the_place_of_the_notes_is_not_read(tmp_path):
-    (tmp_path / "secret").write_text(json.dumps({"text": "a secret"}))
-    (tmp_path / NOTES).symlink_to(tmp_path / "secret")
-    assert read_notes(tmp_path) == ()
-    (tmp_path / NOTES).unlink()
-    os.mkfifo(tmp_path / NOTES)
-    assert read_notes(tmp_path) == ()
-
-
-def test_the_program_is_that_of_now(tmp_path):
-    path = tmp_path / "program.md"
-    assert read_program(path) == ""
-    for text in ("# Be bold\n", "# Be careful\n\nüber alles\n"):
-        path.write_text(text)
-        assert read_program(path) == text
 
 
 def test_a_program_without_end_is_cut(tmp_path):
