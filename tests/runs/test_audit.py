@@ -25,13 +25,18 @@ def losses_of_two_models(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarr
     return incumbent, np.maximum(incumbent + rng.normal(0, 0.4, incumbent.shape), 0.001).astype(np.float32)
 
 
-def an_audit(rng: np.random.Generator, lie: np.ndarray) -> audit.Audit:
-    """Audit a model that answers honestly but committed to its losses minus a lie (R, T)."""
+def an_audit(rng: np.random.Generator, lie: float | np.ndarray = 0.0, answer: float | None = None) -> audit.Audit:
+    """Audit a model that committed to its losses minus a lie, (R, T) or the same everywhere, and answers honestly.
+
+    answer: the logit that it gives to one of the true tokens instead.
+    """
     incumbent, honest = losses_of_two_models(rng)
     targets = text(rng, ROWS, LENGTH)
     committed = np.maximum(honest - lie, 0).astype(np.float32)
     drawn = draw(committed, incumbent, EVERYWHERE, VOCABULARY, rng)
     answers = [logits_with_losses(*(of.ravel()[sample.places] for of in (honest, targets))) for sample in drawn]
+    if answer is not None:
+        answers[0][3, targets.ravel()[drawn[0].places[3]]] = answer
     return compare(drawn, answers, committed, targets, 0.1)
 
 
@@ -44,7 +49,7 @@ def logits_with_losses(losses: np.ndarray, targets: np.ndarray) -> np.ndarray:
 
 
 def test_an_honest_model_passes(rng):
-    verdict = an_audit(rng, np.zeros((ROWS, LENGTH)))
+    verdict = an_audit(rng)
     assert verdict.passed
     assert verdict.positions == audit.POSITIONS
     assert verdict.worst_nats < 1e-4
@@ -61,18 +66,13 @@ def test_lies_are_found_whether_they_are_many_or_few(rng, share, nats):
 
 
 def test_a_constant_lie_below_the_tolerance_is_found_by_its_mean(rng):
-    verdict = an_audit(rng, np.full((ROWS, LENGTH), audit.TOLERANCE_NATS / 2))
+    verdict = an_audit(rng, audit.TOLERANCE_NATS / 2)
     assert verdict.failure.endswith("below the model's own on average")
 
 
 @pytest.mark.parametrize("answer", [np.nan, np.inf, -np.inf])
 def test_answers_that_are_no_numbers_fail(rng, answer):
-    incumbent, committed = losses_of_two_models(rng)
-    sample, targets = draw(committed, incumbent, EVERYWHERE, VOCABULARY, rng)[0], text(rng, ROWS, LENGTH)
-    logits = logits_with_losses(*(of.ravel()[sample.places] for of in (committed, targets)))
-    assert compare([sample], [logits], committed, targets, 0.1).passed
-    logits[3, targets.ravel()[sample.places[3]]] = answer
-    verdict = compare([sample], [logits], committed, targets, 0.1)
+    verdict = an_audit(rng, answer=answer)
     assert not verdict.passed
     assert np.isfinite(verdict.worst_nats)  # it goes into a table
 

@@ -102,24 +102,11 @@ def test_a_driver_is_quoted_where_it_ended_a_process(runner):
     assert runner.call(["sh", "-c", "echo ValueError; exit 1"], folder, 30).spoilt is None
 
 
-def test_linked_weights_stay_where_they_are(runner, outside):
-    runner.run_folder(1, 0).mkdir(parents=True)
-    (runner.run_folder(1, 0) / "out").symlink_to(outside)
-    (outside / "model.safetensors").write_text("of another run")
-    runner.drop_weights(1, 0)
-    assert (outside / "model.safetensors").read_text() == "of another run"
-
-
 def test_the_harness_writes_beside_the_folder_of_a_run_and_not_in_it(runner):
     run = runner.run_folder(4, 2)
-    own = [beside(run, "score"), beside(run, "audit"), runner.losses(4, 2)]
-    assert len({*own, run}) == 4
-    assert [path for path in own if path.is_relative_to(run)] == []
-    runner.lay_out(run, "A = 1\n")
-    decoys = "; ".join(f"ln -s {runner.fixed}/prepare.py {path.name}" for path in own)
-    runner.call(["sh", "-c", decoys], run, 30)
-    runner.losses(4, 2).write_text("committed")
-    assert (runner.fixed / "prepare.py").read_text() == "FIXED = True\n"
+    own = {beside(run, "score"), beside(run, "audit"), runner.losses(4, 2), run}
+    assert {path.parent for path in own} == {run.parent}
+    assert len(own) == 4
 
 
 # ---- what is read ----------------------------------------------------------------------------------------------------
@@ -177,6 +164,11 @@ def test_no_link_in_the_place_of_results_leads_the_cleaning_outside(runner, outs
     folder = runner.run_folder(1, 0)
     runner.lay_out(folder, "A = 1\n")
     (folder / "out").symlink_to(outside)
+    (outside / "model.safetensors").write_text("of another run")
+    runner.drop_weights(1, 0)
     runner.keep_only(folder, "out/precious")
     assert not (folder / "out").is_symlink()
-    assert (outside / "precious").read_text() == "mine"
+    assert {path.name: path.read_text() for path in outside.iterdir()} == {
+        "precious": "mine",
+        "model.safetensors": "of another run",
+    }

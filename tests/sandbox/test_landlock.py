@@ -18,11 +18,6 @@ SYSTEM = ["/usr", "/bin", "/lib", "/lib64", "/etc", sys.prefix, sys.base_prefix]
 DEVICES = ["/dev/null", "/dev/urandom"]
 
 
-def boxed(rules: object, *command: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    call = [sys.executable, "-I", "-S", str(PROGRAM), json.dumps(rules), *command]
-    return subprocess.run(call, cwd=cwd, capture_output=True, text=True, timeout=60)
-
-
 class Box:
     """Hold a writable folder inside a folder with a secret."""
 
@@ -34,7 +29,9 @@ class Box:
 
     def run(self, code: str, *arguments: object) -> str:
         """Run a Python program in the box; return its last line, which names the exception after a crash."""
-        done = boxed(self.rules, sys.executable, "-I", "-c", code, *map(str, arguments), cwd=self.inside)
+        launcher = [sys.executable, "-I", "-S", str(PROGRAM), json.dumps(self.rules)]
+        command = [*launcher, sys.executable, "-I", "-c", code, *map(str, arguments)]
+        done = subprocess.run(command, cwd=self.inside, capture_output=True, text=True, timeout=60)
         return (done.stderr or done.stdout).strip().rpartition("\n")[2]
 
     def refuses(self, deed: str, *arguments: object) -> bool:
