@@ -7,10 +7,10 @@ import re
 import shutil
 import sqlite3
 import tarfile
-from collections.abc import Callable
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
 
 import pytest
 from commands import refused
@@ -25,8 +25,7 @@ from agent.records.place import Place
 from agent.sandbox.box import Open
 
 PROGRAM = "Prefer short scripts.\n"
-Members = dict[str, tuple[tarfile.TarInfo, bytes]]
-Change = Callable[[dict[str, Any], Members], None]
+Members = Mapping[str, bytes | tarfile.TarInfo]  # by name: the text of a plain file, or something else
 
 
 @pytest.fixture(scope="module")
@@ -78,21 +77,15 @@ def done(grounds: Grounds, *words: str) -> str:
     return ended.stdout
 
 
+def texts(folder: Path) -> dict[str, bytes]:
+    """Path → content of all files in a folder."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
 def everything(root: Path) -> dict[str, bytes]:
-    """Path → content of the files of a working tree, and the refs of its repository."""
-    files = {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
-    kept = {path: content for path, content in files.items() if not path.startswith(".git/")}
+    """The files of a working tree, and the refs of its repository."""
+    kept = {path: text for path, text in texts(root).items() if not path.startswith(".git/")}
     return kept | {"refs": git(root, "for-each-ref").encode()}
-
-
-def of_night(grounds: Grounds) -> dict[str, Any]:
-    """Path → content and mode of what lies in the night's folder, without temporary files and what readers leave."""
-    folder = grounds.folder("t")
-    return {
-        str(path.relative_to(folder)): (path.read_bytes(), path.stat().st_mode & 0o755) if path.is_file() else None
-        for path in folder.rglob("*")
-        if "tmp" not in path.parts[-3:] and path.name not in ("journal.sqlite-shm", "journal.sqlite-wal", "corpus.json")
-    }
 
 
 def put_away(grounds: Grounds) -> Path:
@@ -100,31 +93,26 @@ def put_away(grounds: Grounds) -> Path:
     return Place.of(grounds.root / "train_mlx.py").packed("t")
 
 
-def tamper(file: Path, change: Change) -> None:
-    """Write the file again after a change of its contents.json and of its members."""
+def tamper(file: Path, *, ref: str = "", journal: str = "", members: Members = MappingProxyType({}), **facts: object):
+    """Write the file again, with one more ref, a changed journal, other members, and other facts of its contents."""
     with tarfile.open(file) as tar:
-        members = {member.name: (member, tar.extractfile(member).read() if member.isreg() else b"") for member in tar}
-    first, text = members.pop("contents.json")
-    facts = json.loads(text)
-    change(facts, members)
+        inside = {member.name: (member, tar.extractfile(member).read() if member.isreg() else b"") for member in tar}
+    first, text = inside.pop("contents.json")
+    contents = json.loads(text) | facts
+    contents["refs"] |= {ref: next(iter(contents["refs"].values()))} if ref else {}
+    if journal:
+        member, content = inside["night/journal.sqlite"]
+        with closing(sqlite3.connect(":memory:", isolation_level=None)) as database:
+            database.deserialize(content.replace(b"\x02\x02", b"\x01\x01", 1))  # a WAL cannot be in memory
+            database.execute(journal)
+            inside["night/journal.sqlite"] = member, database.serialize()
+    inside |= {name: (tarfile.TarInfo(name), text) for name, text in members.items() if isinstance(text, bytes)}
+    inside |= {name: (member, b"") for name, member in members.items() if isinstance(member, tarfile.TarInfo)}
     with tarfile.open(file, "w:gz", format=tarfile.PAX_FORMAT) as tar:
-        for member, content in [(first, json.dumps(facts).encode()), *members.values()]:
+        for member, content in [(first, json.dumps(contents).encode()), *inside.values()]:
             if member.isreg():
                 member.size = len(content)
             tar.addfile(member, io.BytesIO(content))
-
-
-def with_journal(statement: str) -> Change:
-    """Change the journal in the file."""
-
-    def change(facts: dict[str, Any], members: Members) -> None:
-        member, content = members["night/journal.sqlite"]
-        with closing(sqlite3.connect(":memory:", isolation_level=None)) as database:
-            database.deserialize(content.replace(b"\x02\x02", b"\x01\x01", 1))  # a WAL cannot be in memory
-            database.execute(statement)
-            members["night/journal.sqlite"] = member, database.serialize()
-
-    return change
 
 
 # ---- to another repository -------------------------------------------------------------------------------------------
@@ -143,13 +131,9 @@ def test_a_night_arrives_in_a_repository_that_shares_no_commit_with_the_one_that
     assert (other.folder("t") / "program.md").read_text() == PROGRAM
     assert (other.folder("t") / "notes.md").read_text() == "Try a wider one."
     with Journal.read(other.folder("t") / "journal.sqlite") as journal:
-        copy = journal.night()
-    assert copy.data == str(tiny_data)  # found by its hashes
-    with Journal.read(left.folder("t") / "journal.sqlite") as journal:
-        assert copy.id != journal.night().id  # each has its own folder on the nodes of a cluster, where both go on
+        assert journal.night().data == str(tiny_data)  # found by its hashes
     weights = [path.parts[-4] for path in other.folder("t").glob("runs/*/*/out/model.safetensors")]
     assert weights == ["0002"]  # of the best
-    assert not list(other.folder("t").glob("runs/*/*/tmp"))
 
 
 def test_a_night_whose_corpus_is_elsewhere_says_how_to_bring_it_and_takes_no_other(
@@ -166,18 +150,13 @@ def test_a_night_whose_corpus_is_elsewhere_says_how_to_bring_it_and_takes_no_oth
     assert "the corpus of night t is not on this machine" in said
 
 
-def with_machine_code(facts: dict[str, Any], members: Members) -> None:
-    member = tarfile.TarInfo("night/warm/cache/blas/libblas.so")
-    members[member.name] = member, b"computes what it likes"
-
-
 def test_a_night_goes_on_elsewhere_without_any_weights_and_with_that_machines_own_code(left, other, tmp_path):
     light = tmp_path / "light"
     done(left, "pack", "--weights", "none", "--out", str(light))
     with tarfile.open(light) as tar:
         assert not [name for name in tar.getnames() if name.endswith((".safetensors", ".f32")) or "/warm" in name]
 
-    tamper(light, with_machine_code)
+    tamper(light, members={"night/warm/cache/blas/libblas.so": b"computes what it likes"})
     done(other, "unpack", str(light))
     assert not (other.folder("t") / "warm").exists()
     done(other, "run", "--tag", "t", "--experiments", "4", "--proposer", "search")
@@ -192,7 +171,7 @@ def test_a_night_goes_on_elsewhere_without_any_weights_and_with_that_machines_ow
 
 def test_a_night_comes_back_as_it_was_with_its_commits_though_all_its_refs_are_gone(grounds):
     grounds.git("update-ref", "refs/experiments/t/mine/draft", "HEAD")  # the user's own
-    before, attempts, refs = of_night(grounds), grounds.attempts("t"), grounds.git("for-each-ref")
+    before, attempts, refs = texts(grounds.folder("t")), grounds.attempts("t"), grounds.git("for-each-ref")
     assert "packed night t into" in done(grounds, "pack", "t", "--remove")
     assert not grounds.folder("t").exists()
     assert len(grounds.rows()) == 4  # of results.tsv
@@ -204,9 +183,9 @@ def test_a_night_comes_back_as_it_was_with_its_commits_though_all_its_refs_are_g
     grounds.git("reflog", "expire", "--all", "--expire=now")
     grounds.git("gc", "-q", "--prune=now")
     assert "unpacked night t" in done(grounds, "unpack", "t")
-    after = of_night(grounds)
-    assert after.keys() == before.keys() | {"program.md"}
-    assert {path for path in before if after[path] != before[path]} <= {"journal.sqlite"}  # it has another id
+    after = texts(grounds.folder("t"))
+    changed = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
+    assert {path for path in changed if "/tmp/" not in path} == {"journal.sqlite", "program.md"}  # it has another id
     assert grounds.attempts("t") == attempts
     assert grounds.git("for-each-ref") == refs
     assert grounds.git("fsck") == ""
@@ -266,21 +245,11 @@ def test_nothing_is_packed_over_another_file_or_while_a_night_runs(left, file, t
 # ---- nothing that came in the file runs outside of a sandbox ---------------------------------------------------------
 
 
-def other_prepare(marker: Path) -> Change:
-    """Have the file bring another prepare.py, which leaves a mark where it runs, and a journal that vouches for it."""
-
-    def change(facts: dict[str, Any], members: Members) -> None:
-        member, content = members["night/fixed/prepare.py"]
-        members["night/fixed/prepare.py"] = member, content + f"\nopen({str(marker)!r}, 'w')\n".encode()
-        pin = "json_set(value, '$.fixed.\"prepare.py\"', '" + "0" * 64 + "')"
-        with_journal(f"UPDATE night SET value = {pin} WHERE fact = 'pins'")(facts, members)
-
-    return change
-
-
 def test_fixed_files_that_differ_from_those_installed_here_never_run(file, other, tmp_path):
     marker = tmp_path / "marker"
-    tamper(file, other_prepare(marker))
+    pin = "json_set(value, '$.fixed.\"prepare.py\"', '" + "0" * 64 + "')"  # the journal vouches for it
+    vouches = f"UPDATE night SET value = {pin} WHERE fact = 'pins'"
+    tamper(file, members={"night/fixed/prepare.py": f"open({str(marker)!r}, 'w')\n".encode()}, journal=vouches)
     said = done(other, "unpack", str(file))
     assert "can be read here, and not go on: its prepare.py is another than the one installed here" in said
     assert "go on with" not in said
@@ -294,7 +263,7 @@ def test_fixed_files_that_differ_from_those_installed_here_never_run(file, other
 def test_programs_and_servers_that_a_night_names_are_asked_for_again(file, other):
     named = """'$.agent', 'sh -c evil', '$.llm', 'openai:m@http://127.0.0.1:9/v1' || char(27) || '[2J',
         '$.pool', 'ray', '$.ray_address', 'far:1'"""
-    tamper(file, with_journal(f"UPDATE night SET value = json_set(value, {named}) WHERE fact = 'terms'"))
+    tamper(file, journal=f"UPDATE night SET value = json_set(value, {named}) WHERE fact = 'terms'")
     said = done(other, "unpack", str(file))
     assert "give the programs and servers that it names again, if the file is not somebody else's" in said
     asked = "--command 'sh -c evil' --llm 'openai:m@http://127.0.0.1:9/v1\\x1b[2J'"
@@ -315,60 +284,40 @@ def test_where_no_sandbox_works_a_night_from_a_file_does_not_go_on(file, other, 
 # ---- damaged and hostile files ---------------------------------------------------------------------------------------
 
 
-def with_member(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> Change:
-    def change(facts: dict[str, Any], members: Members) -> None:
-        member = tarfile.TarInfo(name)
-        member.type, member.linkname = kind, target
-        members[name] = member, b""
-
-    return change
-
-
-def with_fact(name: str, value: object) -> Change:
-    def change(facts: dict[str, Any], members: Members) -> None:
-        facts[name] = value
-
-    return change
-
-
-def with_ref(ref: str) -> Change:
-    def change(facts: dict[str, Any], members: Members) -> None:
-        facts["refs"][ref] = next(iter(facts["refs"].values()))
-
-    return change
+def odd_member(kind: bytes, target: str = "") -> Members:
+    member = tarfile.TarInfo("night/odd")
+    member.type, member.linkname = kind, target
+    return {"night/odd": member}
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "words"),
     [
-        (with_member("night/../../../../evil"), "outside the destination"),
-        (with_member("night/link", tarfile.SYMTYPE, "/etc/passwd"), "is no plain file"),
-        (with_member("night/null", tarfile.CHRTYPE), "is no plain file"),
-        (with_member("fixed/numpy/__init__.py"), "is no part of a night"),
-        (with_ref("refs/heads/main"), "is not the night's"),
-        (with_ref("refs/experiments/t/../../../../../precious"), "is not the night's"),
-        (with_fact("started", 7), "Expected `str`"),
-        (with_fact("started", "2020-01-01T00:00:00Z"), "is that of another night"),
-        (with_fact("tag", "../u"), "whose tag is '../u'"),
-        (with_fact("format", 1), "its format is 1"),
-        (with_journal("CREATE VIEW more AS SELECT 1"), "other tables than a night's"),
-        (with_journal("UPDATE runs SET score = json_set(score, '$.val_bpb', 1e300)"), "has 1e+300 as val_bpb"),
+        ({"members": {"night/../../../../evil": b""}}, "outside the destination"),
+        ({"members": odd_member(tarfile.SYMTYPE, "/etc/passwd")}, "is no plain file"),
+        ({"members": odd_member(tarfile.CHRTYPE)}, "is no plain file"),
+        ({"members": {"fixed/numpy/__init__.py": b""}}, "is no part of a night"),
+        ({"ref": "refs/heads/main"}, "is not the night's"),
+        ({"ref": "refs/experiments/t/../../../../../precious"}, "is not the night's"),
+        ({"started": 7}, "Expected `str`"),
+        ({"started": "2020-01-01T00:00:00Z"}, "is that of another night"),
+        ({"tag": "../u"}, "whose tag is '../u'"),
+        ({"format": 1}, "its format is 1"),
+        ({"journal": "CREATE VIEW more AS SELECT 1"}, "other tables than a night's"),
+        ({"journal": "UPDATE runs SET score = json_set(score, '$.val_bpb', 1e300)"}, "has 1e+300 as val_bpb"),
     ],
 )
-def test_a_hostile_file_puts_nothing_anywhere(file, other, change, said):
-    tamper(file, change)
+def test_a_hostile_file_puts_nothing_anywhere(file, other, change, words):
+    tamper(file, **change)
     (other.root.parent / "precious.lock").touch()  # git's lock of a ref that a hostile file names, if it is believed
     before = everything(other.root), sorted(other.root.parent.glob("*"))
-    assert said in refused(other.nightshift("unpack", str(file)))
+    assert words in refused(other.nightshift("unpack", str(file)))
     assert (everything(other.root), sorted(other.root.parent.glob("*"))) == before
 
 
 def test_nonsense_in_its_files_ends_no_command(file, other, monkeypatch):
-    def change(facts: dict[str, Any], members: Members) -> None:
-        for name in ("corpus.json", "notes.md", "phases.json"):
-            members[f"night/{name}"] = tarfile.TarInfo(f"night/{name}"), b"[" * 100_000
-
-    tamper(file, change)
+    names = ("corpus.json", "notes.md", "phases.json")
+    tamper(file, members={f"night/{name}": b"[" * 100_000 for name in names})
     monkeypatch.delenv("NIGHTSHIFT_DATA")
     assert "the corpus of night t is not on this machine" in done(other, "unpack", str(file))
     for words in ("prompt t", "show t:2", "report t"):
