@@ -214,13 +214,11 @@ def test_an_agents_own_bill_is_recorded(agent, event, bill):
     [
         [CLAUDE | {"result": "Not logged in\nPlease run /login"}],
         [{"type": "item.completed", "item": {"type": "agent_message", "text": "Not logged in"}}, CODEX],
-        [{"type": "error", "message": "Not logged in"}, {"type": "turn.started"}],
     ],
 )
 def test_the_last_words_of_agents_that_speak_json_are_told(events):
-    said = last_words(events_of("a warning\n" + "\n".join(map(json.dumps, events))))
-    assert said is not None
-    assert said.startswith("Not logged in")
+    words = last_words(events_of("a warning\n" + "\n".join(map(json.dumps, events))))
+    assert (words or "").startswith("Not logged in")
 
 
 FACTS = st.sampled_from(["total_cost_usd", "usage", "result", "input_tokens"])

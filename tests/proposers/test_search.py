@@ -123,16 +123,6 @@ def test_earlier_nights_teach_by_their_differences_in_units_of_their_noise_as_fa
     other = observed(AXES, tonight, "cpu", [past(taught(3.0, 0.5), "another", sigma_bpb=0.05)])
     assert other[0].runs == 0.5
     assert other[0].bpb - other[1].bpb == pytest.approx(0.1), "ten of its sigma are ten of tonight's"
-    elsewhere = replace(past(taught(3.0)), night=replace(NIGHT, device_kind="cuda"))
-    assert len(observed(AXES, tonight, "cpu", [elsewhere])) == 1
-
-
-def test_edited_code_is_a_group_of_its_own_and_its_crashes_and_other_dials_say_nothing():
-    edited, others = SCRIPT + "x = 1\n", "LR = 'high'\nDEPTH = 5\n"
-    history = [FIRST, attempt(1, SCRIPT.replace("0.04", "0.02"), 0.99), attempt(2, edited, 0.5, keep=True)]
-    history += [attempt(3, edited.replace("0.04", "0.1"), 0.52), attempt(4, others, 1.1)]
-    history += [attempt(5 + i, SCRIPT + f"typo{i}\n", None) for i in range(3)]
-    assert_lower(rates(brief(*history), 6))
 
 
 def test_what_was_refused_or_is_in_flight_is_not_proposed_again():

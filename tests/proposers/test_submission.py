@@ -65,24 +65,6 @@ def test_a_diff_of_something_else_is_not(place, command):
         submitted(place, command)
 
 
-def test_what_changes_nothing_is_refused_at_once(grounds, tmp_path):
-    worse, broken = unigram(SHARPNESS=0.2), unigram().replace("def main(", "raise ValueError\n\n\ndef main(")
-    grounds.try_scripts("t", [BETTER, worse, broken])
-    for text, sentence in {
-        unigram() + "\n# a word\n": "changes nothing that runs in the script as it was committed",
-        patch(unigram(), unigram() + "\n# a word\n"): "is attempt 1 of night t",  # onto the best script
-        BETTER: "is attempt 1 of night t, keep (see: nightshift show t:1); change something first",
-        worse: "is attempt 2 of night t, discard (see: nightshift show t:2); change something first",
-        broken: "is attempt 3 of night t, crash (see: nightshift show t:3); change something first",
-        " \n": "is no unified diff that changes anything",
-    }.items():
-        (tmp_path / "idea").write_text(text)
-        assert sentence in refused(
-            grounds.nightshift("try", "--queue", "--edit", str(tmp_path / "idea"), "-m", "an idea")
-        )
-        assert not (grounds.root / "experiments" / "queue").exists()
-
-
 def test_an_edit_that_waits_already_is_refused_at_once_whatever_form_it_has(grounds, tmp_path):
     def submit(name: str, text: str) -> CompletedProcess:
         (tmp_path / name).write_text(text)
@@ -92,5 +74,3 @@ def test_an_edit_that_waits_already_is_refused_at_once_whatever_form_it_has(grou
     for name, text in {"again.py": f"{BETTER}\n# a word\n", "again.patch": patch(unigram(), BETTER)}.items():
         sentence = f"{tmp_path / name} waits already (sharper); change something first, or follow that one with: "
         assert refused(submit(name, text)) == f"{sentence}nightshift try --wait t0001"
-    (grounds.root / "experiments" / "queue" / "0001.patch").unlink()
-    assert submit("again.patch", patch(unigram(), BETTER)).returncode == 0
