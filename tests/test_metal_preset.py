@@ -5,6 +5,7 @@ import subprocess
 import sys
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 from nights import PROJECT, SCRIPT, Grounds, environment, make_repository
 
@@ -23,8 +24,7 @@ class Mac(NamedTuple):
     """Hold what was computed by hand for a Mac: how the shipped preset, and one of twice the depth, are cut."""
 
     memory_gb: int  # as it is sold: binary gigabytes
-    working_set_gb: float  # recommendedMaxWorkingSetSize in 10⁹ bytes, as llama.cpp's logs have it on such Macs
-    limit_gb: float  # 0.9 of that
+    limit_gb: float  # 0.9 of recommendedMaxWorkingSetSize in 10⁹ bytes, as llama.cpp's logs have it on such Macs
     shipped: tuple[int, int, float]  # rows, micro-steps, gigabytes of a step
     deeper: tuple[int, int, float] | str  # with DEPTH = 12, or why it is refused
 
@@ -34,9 +34,9 @@ class Mac(NamedTuple):
 # arrays of the widest: 16384·6·2·(4·512 + 2·1024 + 4·1024) = 1.61; weights 38.9 M · 32 = 1.25. Together 7.72; with half
 # the rows 4.48. With depth 12 and width 768, 160 M parameters: 2.15 + 10.87 + 4.63 + 5.13 = 22.78; 4 rows 9.55.
 MACS = (
-    Mac(8, 5.73, 5.15, (8, 2, 4.48), "a step of 1 rows would need about 6.2 GB"),
-    Mac(16, 11.45, 10.31, (16, 1, 7.72), (4, 4, 9.55)),
-    Mac(36, 28.99, 26.09, (16, 1, 7.72), (16, 1, 22.78)),
+    Mac(8, 5.15, (8, 2, 4.48), "a step of 1 rows would need about 6.2 GB"),
+    Mac(16, 10.31, (16, 1, 7.72), (4, 4, 9.55)),
+    Mac(36, 26.09, (16, 1, 7.72), (16, 1, 22.78)),
 )
 
 
@@ -69,13 +69,10 @@ def test_the_step_of_the_preset_learns_as_in_float32(report):
     rounded, exact = report["losses"], report["losses_float32"]
     assert rounded != exact
     assert rounded[-1] < rounded[0] - 1
-    assert max(abs(one - other) for one, other in zip(rounded, exact, strict=True)) < LOSS_NATS
+    np.testing.assert_allclose(rounded, exact, atol=LOSS_NATS)
 
 
 def test_the_batch_is_cut_to_the_memory_of_a_mac_as_computed_by_hand(report):
-    assert [round(0.9 * mac.working_set_gb, 2) for mac in MACS] == pytest.approx(
-        [mac.limit_gb for mac in MACS], abs=0.01
-    )
     assert [tuple(fit) for fit in report["fits"]["6"]] == [mac.shipped for mac in MACS]
     for mac, fit in zip(MACS, report["fits"]["12"], strict=True):
         assert fit.startswith(mac.deeper) if isinstance(mac.deeper, str) else tuple(fit) == mac.deeper
@@ -96,23 +93,14 @@ def test_a_preset_that_does_not_exist_is_refused():
     assert process.stderr == ("hardware: NIGHTSHIFT_PRESET is 'mac': write cpu, metal or cuda, or leave it out\n")
 
 
-def small_script() -> str:
-    """The shipped script with small dials for a Mac; everything else as a Mac has it."""
-    return set_dials(SCRIPT.read_text(), "metal", SMALL)
-
-
 @pytest.mark.slow
 def test_a_run_of_the_preset_trains_is_scored_and_audited(tmp_path, own_cache, monkeypatch):
     monkeypatch.setenv("NIGHTSHIFT_PRESET", "metal")
-    script = small_script()
+    script = set_dials(SCRIPT.read_text(), "metal", SMALL)  # everything else as a Mac has it
     grounds = Grounds(make_repository(tmp_path / "user", script))
     grounds.try_scripts("mac", [set_dials(script, "metal", {"MATRIX_LR": 0.05})], budget_s=3.0, allowance_s=900.0)
     baseline, edit = grounds.attempts("mac")
     assert baseline.status is Status.KEEP
-    score = baseline.runs[0].score
-    assert score is not None
-    assert 1 < (score.val_bpb or 0) < 8
     assert edit.runs[0].score is not None
-    audits = [run.score.audit for attempt in (baseline, edit) for run in attempt.runs if run.score and run.score.audit]
-    assert audits
-    assert all(audit.passed for audit in audits)
+    audits = [run.score.audit for attempt in (baseline, edit) for run in attempt.runs if run.score]
+    assert {audit.passed for audit in audits if audit is not None} == {True}

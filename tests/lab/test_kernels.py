@@ -65,33 +65,17 @@ def assert_agree(kernel, definition, arguments: list[mx.array], kept: int = 0) -
         assert error(result, true) <= max(TOLERANCE, 1.1 * error(plainly, true))
 
 
+@pytest.mark.parametrize("name", check.CASES)
+def test_every_operation_equals_its_definition(name):
+    assert check.worst_error(name, DTYPE) < TOLERANCE
+
+
 @needs_kernels
 @pytest.mark.parametrize("width", [8, 72, 1032])
 def test_norms_equal_their_definitions(width):
     x, x0 = normal(B, T, width), normal(B, T, width, seed=1)
     assert_agree(fused.residual_norm, plain.residual_norm, [x])
     assert_agree(fused.mix_norm, plain.mix_norm, [x, x0, mx.array(0.9), mx.array(0.3)], kept=2)
-
-
-@needs_kernels
-def test_products_the_activation_and_the_softcap_equal_their_definitions():
-    x, residual, weight = normal(B, T, C), normal(B, T, 40, seed=1), normal(40, C, seed=2)
-    assert_agree(fused.linear, plain.linear, [x, weight], kept=1)
-    assert_agree(fused.linear_add, plain.linear_add, [residual, x, weight], kept=1)
-    assert_agree(fused.relu_squared, plain.relu_squared, [x])
-    assert_agree(lambda x: fused.softcap(x, 15.0), lambda x: plain.softcap(x, 15.0), [normal(B, T, V, scale=20.0)])
-
-
-@needs_kernels
-@pytest.mark.parametrize("width", [8, 520])
-def test_an_embedding_equals_its_definition(width):
-    ids = tokens(B, T)
-    assert_agree(
-        lambda table: fused.embedding(table, ids, DTYPE),
-        lambda table: plain.embedding(table, ids, DTYPE),
-        [normal(V, width)],
-        kept=1,
-    )
 
 
 HEADS = [(4, 2, 64), (3, 1, 32), (2, 2, 128)]  # of queries, of keys, channels of each
@@ -143,22 +127,6 @@ def test_the_loss_equals_its_definition(softcap, vocab_size):
 
 
 @needs_kernels
-def test_the_optimizers_steps_equal_their_definitions():
-    p, grad, m, v = normal(4, 24, 40), normal(4, 24, 40, seed=1), normal(4, 24, 40, seed=2), normal(4, 24, 40, seed=3)
-    now = {"lr": mx.array(0.01), "beta1": 0.8, "beta2": 0.95, "eps": 1e-10, "step": mx.array(3.0)}
-    sizes = {"lr": mx.array(0.1), "decay": mx.array(0.3)}
-    steps = {
-        "adamw": lambda module: module.adamw(p, grad, m, v * v, **now),
-        "nesterov": lambda module: module.nesterov(m, grad, mx.array(0.9)),
-        "scales of rows": lambda module: module.cautious_step(p, grad, mx.abs(normal(4, 24, 1)), **sizes),
-        "scales of columns": lambda module: module.cautious_step(p, grad, mx.abs(normal(4, 1, 40)), **sizes),
-    }
-    for name, step in steps.items():
-        for result, truth in zip(as_list(step(fused)), as_list(step(plain)), strict=True):
-            assert error(result, truth) < 1e-5, name
-
-
-@needs_kernels
 def test_a_number_that_is_none_stays_none():
     broken = normal(2, 16, V)
     broken[1, 3, 5] = mx.nan
@@ -175,8 +143,10 @@ ODD = {
     "a cap beyond float32": lambda m: m.softcapped_cross_entropy(rows(5, V), tokens(5), 60.0),
     "a cap that is learnt": lambda m: m.softcap(rows(5, V), mx.array(15.0)),
     "nothing": lambda m: m.relu_squared(mx.zeros((0, 8), DTYPE)),
+    "scales of columns": lambda m: m.cautious_step(*[normal(2, 4, 8)] * 2, mx.abs(normal(2, 1, 8)), **STEP),
     "seven channels": lambda m: m.relu_squared(rows(2, 7)),
 }
+STEP = {"lr": mx.array(0.1), "decay": mx.array(0.3)}
 
 
 def rows(*shape: int) -> mx.array:
