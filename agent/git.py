@@ -14,7 +14,6 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -83,7 +82,6 @@ def _one_line(content: bytes) -> str:
 
 # ---- the user's repository -------------------------------------------------------------------------------------------
 
-TRIES = 3  # at a commit: a `git gc --prune=now` may take its half-made objects away, or memory run out for git alone
 STALE_LOCK_S = 2.0  # git holds the lock of a ref for milliseconds
 
 
@@ -185,12 +183,6 @@ class Repo:
 
     def commit_script(self, parent: str, path: str, script: str, message: str, when: str) -> str:
         """Commit the parent's tree with one file replaced; the same arguments give the same commit."""
-        for _ in range(TRIES - 1):
-            with suppress(RepoError):
-                return self._commit_script(parent, path, script, message, when)
-        return self._commit_script(parent, path, script, message, when)
-
-    def _commit_script(self, parent: str, path: str, script: str, message: str, when: str) -> str:
         kind, made = "blob", self.git("hash-object", "-w", "--no-filters", "--stdin", stdin=script)
         while path:  # from the script up to the top of the tree
             folder, _, name = path.rpartition("/")

@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -93,6 +92,8 @@ def test_decisions_are_appended_with_their_times_and_the_last_one_holds(journal,
         assert (attempt.decision, attempt.settled, attempt.decisions[:-1]) == (revoked, False, before)
         assert attempt.decisions[-1] == revoked
         assert incumbent(reader.attempts()) == reader.attempt(0)
+        with pytest.raises(sqlite3.OperationalError):
+            propose(reader, 2)
     journal.settle(1)
     assert journal.attempt(1).settled
 
@@ -125,23 +126,6 @@ def test_a_step_that_fails_leaves_no_half_of_it(journal):
     assert journal.query("SELECT count(*) FROM scripts")[0][0] == 1
 
 
-def test_it_can_be_read_while_a_night_writes(journal, path):
-    propose(journal)
-    with Journal.read(path) as reader:
-        propose(journal, 1)
-        assert len(reader.attempts()) == 2
-        with pytest.raises(sqlite3.OperationalError):
-            propose(reader, 2)
-
-
-def test_what_a_dead_writer_left_is_read_though_the_index_of_its_log_is_gone(journal, path, tmp_path):
-    propose(journal)
-    for name in ("journal.sqlite", "journal.sqlite-wal"):  # without the -shm
-        shutil.copyfile(path.with_name(name), tmp_path / name)
-    with Journal.read(tmp_path / "journal.sqlite") as reader:
-        assert len(reader.attempts()) == 1
-
-
 def test_every_write_is_flushed_to_the_disk(journal):
     pragma = journal._db.execute
     assert pragma("PRAGMA journal_mode").fetchone()[0] == "wal"
@@ -155,16 +139,14 @@ def test_a_file_that_is_no_journal_is_named(path):
         Journal.resume(path)
 
 
-@pytest.mark.parametrize("other", [VERSION - 1, VERSION + 1])
-def test_another_format_is_refused_and_the_file_stays_as_it_is(tmp_path, other):
-    path = tmp_path / "journal.sqlite"
+def test_another_format_is_refused_and_the_file_stays_as_it_is(path):
     with Journal.create(path, NIGHT):
         pass
     with closing(sqlite3.connect(path)) as database:
-        database.execute(f"PRAGMA user_version = {other}")
+        database.execute(f"PRAGMA user_version = {VERSION - 1}")
     before = path.read_bytes()
     for opened in (Journal.read, Journal.resume):
-        with pytest.raises(NightError, match=f"has format {other}, this nightshift reads {VERSION}; .* with --tag"):
+        with pytest.raises(NightError, match=f"has format {VERSION - 1}, this nightshift reads {VERSION}; "):
             opened(path)
     assert path.read_bytes() == before
 
@@ -173,7 +155,6 @@ def test_another_format_is_refused_and_the_file_stays_as_it_is(tmp_path, other):
     "damage",
     [
         "UPDATE runs SET ending = 'in tears'",
-        "UPDATE runs SET summary = '{half'",
         'UPDATE runs SET score = \'{"val_bpb": "low", "wall_s": 1}\'',
         "DELETE FROM night WHERE fact = 'seed'",
         "UPDATE scripts SET packed = x'00'",

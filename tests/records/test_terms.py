@@ -6,12 +6,10 @@ from typing import Any
 
 import pytest
 from nights import terms_of
-from samples import NIGHT
 
 from agent.errors import MachineError, NightError
 from agent.experiment import Terms
 from agent.proposers.registry import check_sources
-from agent.records.journal import Journal
 from agent.records.terms import as_words, changes, opened, resumed
 
 LOCAL = "openai:toy@http://127.0.0.1:9/v1"
@@ -20,12 +18,6 @@ ASKED = Terms("greedy", 2, 30.0, 60.0, "off", True, False, "mix", LOCAL, (1.25, 
 
 def asked(*words: str) -> Mapping[str, Any]:
     return terms_of(*words)
-
-
-def test_terms_come_back_from_the_journal_as_they_went_in(tmp_path):
-    for at, terms in enumerate((ASKED, Terms())):
-        with Journal.create(tmp_path / f"{at}.sqlite", replace(NIGHT, terms=terms)) as journal:
-            assert journal.night().terms == terms
 
 
 def test_terms_are_the_terms_of_their_names():
@@ -40,9 +32,7 @@ def test_terms_are_the_terms_of_their_names():
     [
         (Terms("greedy"), "--judge balanced", "has --judge greedy, not --judge balanced; leave the option out"),
         (Terms(), "--allowance-s 50", "has no --allowance-s, not --allowance-s 50; leave the option out to resume it"),
-        (Terms(), "--sandbox off", "has --sandbox auto, not --sandbox off"),
         (Terms(sandbox="require"), "--sandbox auto", "has --sandbox require, not --sandbox auto"),
-        (Terms(), "--confirm 2", "has --confirm 0, not --confirm 2"),
     ],
 )
 def test_what_verdicts_depend_on_stays(before, words, sentence):
@@ -85,10 +75,8 @@ def test_a_source_of_the_night_may_rest_but_is_not_named_in_vain():
 @pytest.mark.parametrize(
     "command",
     [
-        "env ANTHROPIC_API_KEY=abc-12345 true",
         "sh -c 'GITHUB_TOKEN=ghp_0123456789 true'",
         "true --key sk-ant-api03-abcdefghijklmnop",
-        "true --header=AUTH_TOKEN=abcdefgh1",
     ],
 )
 def test_a_key_in_a_command_line_is_not_kept(command):
