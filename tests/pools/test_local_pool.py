@@ -1,40 +1,27 @@
 """The workers of this machine: one job each at a time, and nothing left running when their pool is closed."""
 
-import dataclasses
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
-from nights import Quiet
-from samples import NIGHT
+from jobs import MEASURE, STAYS, runner_in
 
 from agent.experiment import Ending, Lease, Run
 from agent.pools.pool import Ended, LocalPool
-from agent.runs.execute import Measure, Trial
-from agent.runs.runner import Runner
-from agent.sandbox.box import Open
-from agent.sandbox.keeper import limits_of_machine
 
 SOON_S = 30.0
 ENDS = "print('done')\n"
-STAYS = "import time\ntime.sleep(600)\n"
 
 
 @pytest.fixture
 def pool(tmp_path: Path) -> Iterator[LocalPool]:
-    night = dataclasses.replace(NIGHT, data=str(tmp_path / "data"), budget_s=600.0)
-    folder = tmp_path / "user" / "experiments" / "nights" / "t"
-    runner = Runner(night, folder, Open("a test"), limits_of_machine(), lambda: False, Quiet().progressed)
-    with closing(LocalPool([dataclasses.replace(runner, lease=Lease(name)) for name in ("a", "b")])) as made:
-        yield made
-
-
-def measure(number: int, script: str) -> Measure:
-    trial = Trial(attempt=0, script=script, allowance_s=60.0, scoring_s=60.0)
-    return Measure(attempt=number, script=script, seed=0, allowance_s=60.0, machine=trial)
+    runner = runner_in(tmp_path / "nights" / "t")
+    with closing(LocalPool([replace(runner, lease=Lease(name)) for name in ("a", "b")])) as pool:
+        yield pool
 
 
 def next_ended(pool: LocalPool) -> Ended:
@@ -43,7 +30,7 @@ def next_ended(pool: LocalPool) -> Ended:
 
 
 def test_a_worker_has_one_job_at_a_time_and_is_free_once_its_result_is_taken(pool):
-    short, long = measure(1, ENDS), measure(2, STAYS)
+    short, long = replace(MEASURE, script=ENDS), replace(MEASURE, attempt=4, script=STAYS)
     assert pool.free == "a"
     pool.begin("a", long)
     assert pool.free == "b"
@@ -58,7 +45,7 @@ def test_a_worker_has_one_job_at_a_time_and_is_free_once_its_result_is_taken(poo
 
 def test_closing_ends_what_runs_and_its_result_says_that_it_was_stopped(pool):
     before = processes()  # of other tests, such as the one that counts shared resources of processes
-    pool.begin("a", measure(1, STAYS))
+    pool.begin("a", replace(MEASURE, script=STAYS))
     deadline = time.monotonic() + SOON_S
     while not (begun := processes() - before) and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -75,8 +62,8 @@ def processes() -> set[psutil.Process]:
 
 
 def test_an_error_comes_back_with_its_job(pool, tmp_path):
-    (tmp_path / "user").write_text("no folder can be made here")
-    job = measure(1, ENDS)
+    (tmp_path / "nights").write_text("no folder can be made here")
+    job = replace(MEASURE, script=ENDS)
     pool.begin("b", job)
     ended = next_ended(pool)
     assert (ended.job, ended.result) == (job, None)

@@ -7,10 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from jobs import MEASURE, STAYS, TRIAL, runner_in
 from nights import mounted
 
 from agent.errors import MachineError
-from agent.experiment import Ending, Night, Run, Score
+from agent.experiment import Ending, Run, Score
 from agent.pools import node as node_room
 from agent.pools.node import (
     NodeWorker,
@@ -22,18 +23,8 @@ from agent.pools.node import (
     put_files,
     store,
 )
-from agent.runs.execute import Measure, Trial
-from agent.runs.runner import Runner
-from agent.sandbox.box import Open
-from agent.sandbox.keeper import ResourceLimits, limits_of_machine
 
-NIGHT = Night(
-    tag="t", branch="b", script="train_mlx.py", base="", budget_s=1.0, seed=0, device_kind="cpu", device="here",
-    protocol="0" * 12, data="/data", started="2026-01-31T23:59:59Z",
-)  # fmt: skip
 TEXT = b"0123456789" * 10
-TRIAL = Trial(attempt=0, script="", allowance_s=1.0, scoring_s=1.0)
-MEASURE = Measure(attempt=3, script="", seed=0, allowance_s=60.0, machine=TRIAL)
 
 
 @pytest.fixture(autouse=True)
@@ -41,19 +32,11 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NIGHTSHIFT_CACHE", str(tmp_path / "cache"))
 
 
-def sha(text: bytes = TEXT) -> str:
-    return hashlib.sha256(text).hexdigest()
-
-
-def runner_in(folder: Path) -> Runner:
-    limits = ResourceLimits(1, 1, 1)
-    return Runner(NIGHT, folder, Open("a test"), limits, lambda: False, lambda progress: None)
-
-
 def test_a_file_is_sent_once_and_again_where_it_is_gone_or_has_changed():
-    files = {"a": sha(), "sub/b": sha(b"other")}
+    texts = {"a": TEXT, "sub/b": b"other"}
+    files = {name: hashlib.sha256(text).hexdigest() for name, text in texts.items()}
     assert lacks("corpora/c", files) == ["a", "sub/b"]
-    store("corpora/c", {"a": TEXT, "sub/b": b"other"})
+    store("corpora/c", texts)
     assert lacks("corpora/c", files) == []
     (home() / "corpora/c/a").write_bytes(b"changed later")
     (home() / "corpora/c/sub/b").unlink()
@@ -81,9 +64,7 @@ def test_files_are_not_written_through_a_link_that_a_script_has_left(tmp_path, l
 def worker(tmp_path: Path) -> NodeWorker:
     """A worker that has entered a night, as open() leaves it."""
     worker = NodeWorker()
-    night = replace(NIGHT, budget_s=600.0, data=str(tmp_path / "data"))
-    runner = replace(runner_in(tmp_path / "t"), night=night, resource_limits=limits_of_machine())
-    worker._runner = replace(runner, stopped=worker._stopped, progressed=worker._note)
+    worker._runner = replace(runner_in(tmp_path / "t"), stopped=worker._stopped, progressed=worker._note)
     home().mkdir(parents=True)
     return worker
 
@@ -94,7 +75,7 @@ def test_a_job_ends_where_the_driver_asks_for_it_or_is_not_heard_any_more(worker
         worker.progress(is_to_end=True)
     else:
         monkeypatch.setattr(node_room, "DEAF_S", 0.5)
-    job = replace(MEASURE, script="import time\ntime.sleep(600)\n")
+    job = replace(MEASURE, script=STAYS)
     returned = worker.execute(job, {})
     assert returned.result.ending == "stopped"
     assert "runs/0003/seed0/log.txt" in returned.files

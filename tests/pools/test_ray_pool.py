@@ -3,32 +3,24 @@
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
+from jobs import AUDIT, MEASURE, runner_in
+from samples import NIGHT
 
 from agent.errors import MachineError, NightError
-from agent.experiment import Audit, DryRun, Ending, Night, Run, Score
+from agent.experiment import Audit, DryRun, Ending, Run, Score
 from agent.judging.failures import process_failure
 from agent.pools.cluster import Cluster, ClusterNode, different, usual
 from agent.pools.node import Content, Part, Returned
 from agent.pools.pool import Ended
 from agent.pools.ray_pool import Killed, RayPool, files_for, unusable, workers_of
-from agent.runs.execute import AuditRun, Job, Measure, Trial
+from agent.runs.execute import Job
 from agent.runs.fixed import protocol
-from agent.runs.runner import Runner
-from agent.sandbox.box import Open
-from agent.sandbox.keeper import ResourceLimits
 
 FACTS = {"fingerprint": "text", "device_kind": "cpu", "settings": "", "device": "EPYC"}
-NIGHT = Night(
-    tag="t", branch="b", script="train_mlx.py", base="", budget_s=300.0, seed=0, device_kind="cpu", device="EPYC",
-    protocol=protocol(FACTS, 300.0), data="/data", started="2026-01-31T23:59:59Z",
-)  # fmt: skip
-TRIAL = Trial(attempt=0, script="first", allowance_s=10.0, scoring_s=10.0)
-MEASURE = Measure(attempt=3, script="", seed=0, allowance_s=10.0, machine=TRIAL)
-AUDIT = AuditRun(attempt=3, script="", seed=0, limit_s=9.0, machine=TRIAL)
+HERE = replace(NIGHT, device="EPYC", protocol=protocol(FACTS, NIGHT.budget_s))
 RUN = Run(0, Ending.FINISHED, 0, 310.0, None, "")
 PASSED = Audit(9, 0.0, 0.0)
 DONE, UNWELL = Returned(RUN), Returned(failure="its disk is full")
@@ -53,12 +45,12 @@ def test_an_address_without_its_port_is_refused_before_ray_is_asked():
     [
         ({}, None),
         ({"device": "Xeon"}, "it has Xeon, and night t runs on EPYC, so scores would not compare"),
-        ({"fingerprint": "another text"}, f"and night t has {NIGHT.protocol}"),
-        ({"settings": "NIGHTSHIFT_BLAS=off"}, f"settings give protocol {NIGHT.protocol}+NIGHTSHIFT_BLAS=off"),
+        ({"fingerprint": "another text"}, f"and night t has {HERE.protocol}"),
+        ({"settings": "NIGHTSHIFT_BLAS=off"}, f"settings give protocol {HERE.protocol}+NIGHTSHIFT_BLAS=off"),
     ],
 )
 def test_a_node_whose_scores_would_not_compare_is_refused(facts, words):
-    why = different(a_node(facts=FACTS | facts), NIGHT)
+    why = different(a_node(facts=FACTS | facts), HERE)
     assert (why is None) if words is None else (words in (why or ""))
 
 
@@ -109,11 +101,6 @@ def test_a_node_whose_answer_is_no_result_of_its_job_is_not_believed(returned, w
     assert (why is None) if words is None else (words in (why or ""))
 
 
-def runner_in(folder: Path) -> Runner:
-    box, limits = Open("a test"), ResourceLimits(1, 1, 1)
-    return Runner(NIGHT, folder, box, limits, lambda: False, lambda progress: None)
-
-
 def test_an_audit_gets_the_weights_and_losses_that_the_night_has(tmp_path):
     runner = runner_in(tmp_path)
     for number, seed in ((3, 0), (0, 1)):
@@ -162,7 +149,7 @@ def make(tmp_path, request):
     def made(*nodes: ClusterNode, cores_each: int | None = None) -> Pool:
         cluster = Played(*nodes)
         cluster.cores_each = cores_each
-        pool = Pool(cluster, runner_in(tmp_path / "t"), 2)
+        pool = Pool(cluster, replace(runner_in(tmp_path / "t"), night=HERE), 2)
         pool.outcomes = {}
         request.addfinalizer(pool.close)
         return pool
