@@ -276,16 +276,16 @@ class Plan:
         done = attempt.dawn_runs(dawn) if dawn else attempt.done_runs
         taken = {*self.flight.seeds_of(attempt.number), *(run.seed for run in done)}
         seed = next(seed for seed in count(self.context.night.seed + DAWN_SEED * dawn) if seed not in taken)
+        may_be_machine = bool(dawn) or attempt.val_bpb is not None or self._suspects_machine()
         was_spoilt = bool(attempt.runs) and attempt.runs[-1].ending is Ending.SPOILT
         return Measure(
             attempt=attempt.number,
             script=attempt.proposal.script,
             seed=seed,
             allowance_s=self.allowed_s(attempt.number),
-            machine=self.trial(self.state.first),
+            machine=self.trial(self.state.first) if may_be_machine else None,
             dawn=dawn,
             bounds=() if dawn else self._bounds_ahead(attempt),
-            suspects_machine=bool(dawn) or attempt.val_bpb is not None or self._suspects_machine(),
             may_be_void=attempt.may_be_void(seed),
             usual_steps_s=usual_steps_s(attempt),
             usual_scoring_s=self._usual_scoring_s(attempt),

@@ -14,7 +14,7 @@ from agent.errors import MachineError
 from agent.experiment import Audit, DryRun, Ending, Run, Score, Split
 from agent.files import remove
 from agent.judging.early_stop import Bound
-from agent.judging.failures import process_failure
+from agent.judging.failures import process_failure, run_failure
 from agent.runs.runner import Runner, Stopped, beside
 from agent.runs.score import (
     Rows,
@@ -43,7 +43,7 @@ class Trial:
     script: str
     allowance_s: float  # beyond the budget
     scoring_s: float  # that the process which scores may take
-    machine: "Trial | None" = None  # of attempt 0, tried where this fails; None: a failure is the script's
+    machine: "Trial | None" = None  # of attempt 0, made where this fails; None: a failure is the script's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,10 +57,9 @@ class Measure:
     script: str
     seed: int
     allowance_s: float
-    machine: Trial
+    machine: Trial | None = None  # as for a Trial
     dawn: int = 0  # 0: for the night; k: for its k-th dawn
     bounds: tuple[Bound, ...] = ()
-    suspects_machine: bool = False  # of a failure: the attempt has run well, or too many others have crashed
     may_be_void: bool = True  # see Attempt.may_be_void()
     usual_steps_s: float | None = None  # of the script's other runs; None: nothing is known of its speed
     usual_scoring_s: float | None = None  # of attempt 0; None: not known, or this is attempt 0
@@ -76,7 +75,7 @@ class AuditRun:
     script: str
     seed: int
     limit_s: float  # of each process
-    machine: Trial
+    machine: Trial | None = None  # as for a Trial
     split: Split = "validation"
     reference: tuple[int, int] | None = None  # attempt and seed of the run whose losses gains are counted from
 
@@ -92,18 +91,33 @@ def execute(job: Job, runner: Runner) -> Result | None:
     Raise MachineError if the machine is to blame for a failure: the job is done again when the night goes on.
     """
     try:
-        match job:
-            case Trial():
-                dry_run = run_dry(job, runner)
-                if dry_run.failure is not None and job.machine is not None:
-                    check_machine(job.machine, runner)
-                return dry_run
-            case Measure():
-                return _measure(job, runner)
-            case AuditRun():
-                return _audit(job, runner)
+        result = _executed(job, runner)
+        if job.machine is not None and has_failed(result):
+            check_machine(job.machine, runner)
     except Stopped:
         return Run(job.seed, Ending.STOPPED, None, 0.0, None, "") if isinstance(job, Measure) else None
+    return result
+
+
+def _executed(job: Job, runner: Runner) -> Result:
+    match job:
+        case Trial():
+            return run_dry(job, runner)
+        case Measure():
+            return _measure(job, runner)
+        case AuditRun():
+            return audit(runner, job.attempt, job.script, job.seed, job.limit_s, job.reference, job.split)
+
+
+def has_failed(result: Result) -> bool:
+    """Return whether a job came to no answer, as where the machine is broken."""
+    match result:
+        case DryRun():
+            return result.failure is not None
+        case Run():
+            return result.ending in FAILED or (result.ending is Ending.FINISHED and run_failure(result) is not None)
+        case Audit():
+            return not result.passed and result.worst_nats == 0.0
 
 
 def run_dry(trial: Trial, runner: Runner) -> DryRun:
@@ -139,8 +153,6 @@ def _measure(job: Measure, runner: Runner) -> Run:
         runner.check_not_baseline(job.attempt, spoilt)
     if run.ending is Ending.FINISHED:
         return _scored(job, runner, run)
-    if run.ending in FAILED and job.suspects_machine:
-        check_machine(job.machine, runner)
     return run
 
 
@@ -151,21 +163,10 @@ def _scored(job: Measure, runner: Runner, run: Run) -> Run:
         return replace(run, score=Score(None, 0.0, heavy))
     beyond_s = max(0.0, run.wall_s - runner.night.budget_s)
     limit_s = scoring_limit_s(job.usual_scoring_s, beyond_s, job.allowance_s)
-    last = scored = score(runner, job.attempt, job.script, job.seed, limit_s)
-    run = replace(run, score=scored)
-    if job.dawn and scored.val_bpb is not None:
-        last = score(runner, job.attempt, job.script, job.seed, limit_s, "holdout")
-        run = replace(run, holdout=last)
-    if job.suspects_machine and last.val_bpb is None:
-        check_machine(job.machine, runner)
-    return run
-
-
-def _audit(job: AuditRun, runner: Runner) -> Audit:
-    verdict = audit(runner, job.attempt, job.script, job.seed, job.limit_s, job.reference, job.split)
-    if not verdict.passed and verdict.worst_nats == 0.0:  # it could not be done
-        check_machine(job.machine, runner)
-    return verdict
+    run = replace(run, score=score(runner, job.attempt, job.script, job.seed, limit_s))
+    if not job.dawn or run.val_bpb is None:
+        return run
+    return replace(run, holdout=score(runner, job.attempt, job.script, job.seed, limit_s, "holdout"))
 
 
 def check_machine(machine: Trial, runner: Runner) -> None:

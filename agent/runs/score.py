@@ -91,7 +91,7 @@ class Unscored(Exception):
 
 def usual_scoring_s(history: History) -> float | None:
     """Return the median time of scoring attempt 0's runs, on the text that takes longer; None before it was scored."""
-    runs = history[0].counted_runs if history else ()
+    runs = history[0].counted_runs
     splits = ([run.score for run in runs], [run.holdout for run in runs])
     times_s = ([score.wall_s for score in split if score and score.val_bpb is not None] for split in splits)
     return max((statistics.median(split_s) for split_s in times_s if split_s), default=None)
@@ -113,7 +113,7 @@ def scoring_limit_s(usual_s: float | None, beyond_s: float, allowance_s: float) 
 
 def most_weights_bytes(history: History) -> int | None:
     """Return the size above which weights are not scored, by attempt 0's; None before it has any."""
-    sizes = [run.weights_bytes for run in history[0].done_runs if run.weights_bytes is not None] if history else []
+    sizes = [run.weights_bytes for run in history[0].done_runs if run.weights_bytes is not None]
     return max(LEAST_WEIGHTS_BYTES, WEIGHTS_FACTOR * max(sizes)) if sizes else None
 
 

@@ -110,7 +110,6 @@ def learnt_allowance_s(history: History, budget_s: float) -> float:
 METRICS, METRICS_BYTES = "metrics.jsonl", 8 << 20  # the end of a longer file: about 60,000 points
 POINT_BYTES, SUMMARY_BYTES = 4 << 10, 1 << 20  # much more than a line of metrics.jsonl, or a summary, needs
 COUNTS = ("num_steps", "depth")  # of a summary's numbers, those that are whole
-ABOVE_ZERO = ("peak_vram_mb", "num_params_M")
 # enough for 16,000 tensors, and quick to read
 HEADER_BYTES = 4 << 20
 LEAST_HEADER_BYTES, TENSOR_BYTES = 1 << 10, 1 << 9  # in all, and for each tensor: a longer header could hide weights
@@ -146,9 +145,8 @@ def read_summary(out: Path) -> Summary | None:
 
 
 def _is_plausible(name: str, value: object) -> bool:
-    if not is_finite(value) or (name in COUNTS and not isinstance(value, int)):
-        return False
-    return 0 <= value <= ABSURD and (value > 0 or name not in ABOVE_ZERO)  # type: ignore[operator]  # a number
+    is_number = is_finite(value) and (name not in COUNTS or isinstance(value, int))
+    return is_number and 0 <= value <= ABSURD  # type: ignore[operator]
 
 
 def read_params(out: Path) -> int | None:

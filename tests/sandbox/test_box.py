@@ -264,9 +264,9 @@ def test_no_unix_socket_of_the_machine_answers(world, monkeypatch):
     monkeypatch.chdir(world.root)  # the whole path may be longer than that of a socket
     name = f"nightshift-{os.getpid()}"
     with socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as abstract:
-        for one, address in ((server, "socket"), (abstract, f"\0{name}")):
-            one.bind(address)
-            one.listen()
+        for listener, address in ((server, "socket"), (abstract, f"\0{name}")):
+            listener.bind(address)
+            listener.listen()
         for kind, address in (("unix", os.path.relpath(world.root / "socket", world.folder)), ("abstract", name)):
             assert world.run(CONNECT, kind, address, boxed=False) == "connected\n"
             assert world.run(CONNECT, kind, address) == ""

@@ -1,4 +1,4 @@
-"""Never ends, will not hear SIGTERM, and leaves a daemon behind: forked twice, in a session of its own."""
+"""Never ends, ignores SIGTERM, and leaves a daemon behind: forked twice, in a session of its own."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Ends in good order without leaving any weights."""
+"""Ends well without leaving any weights."""
 
 
 def load_model(weights_path: str) -> None:
