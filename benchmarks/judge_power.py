@@ -57,7 +57,7 @@ from agent.experiment import (
     Status,
     incumbent,
 )
-from agent.judging.champion import Ablation, Again, Without
+from agent.judging.champion import Ablation
 from agent.judging.judges import Balanced, Greedy, Strict
 from agent.night.merging import first_of
 
@@ -149,11 +149,11 @@ def a_dawn(world: Edits, history: list[Attempt]) -> Ablation | None:
     runs, dawn = 0, ablation(history)
     while dawn is not None and (trial := dawn.next_run(DAWN_RUNS - runs)) is not None:
         match trial:
-            case Without(edits):
+            case tuple() as edits:
                 proposal, parent = Proposal("", "", "", "dawn", without=edits), dawn.champion.number
                 decided = Decision(Kind.QUESTION, "a question of dawn")
                 history.append(Attempt(len(history), parent, proposal, "", "c", decisions=(decided,), settled=True))
-            case Again(number):
+            case int() as number:
                 history[number], runs = world.run(history[number], history, dawn=1), runs + 1
         dawn = ablation(history)
     return dawn

@@ -16,7 +16,7 @@ from agent.experiment import (
     Status,
     incumbent,
 )
-from agent.judging.champion import Ablation, DawnRun
+from agent.judging.champion import Ablation, Edits
 from agent.judging.early_stop import FRACTIONS, Finished
 
 PLAIN = {Status.KEEP: Kind.KEPT, Status.DISCARD: Kind.WORSE, Status.CRASH: Kind.CRASHED}
@@ -80,6 +80,6 @@ def findings(history: History, **known: Any) -> Findings | None:
     return None if dawn is None else dawn.findings()
 
 
-def next_run(history: History, runs_left: int, **known: Any) -> DawnRun | None:
+def next_run(history: History, runs_left: int, **known: Any) -> int | Edits | None:
     dawn = ablation(history, **known)
     return None if dawn is None else dawn.next_run(runs_left)

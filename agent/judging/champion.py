@@ -21,7 +21,7 @@ from agent.experiment import (
     line_of,
 )
 from agent.judging.belief import knowledge_gradient
-from agent.judging.failures import fault, trusted
+from agent.judging.failures import failure, trusted
 from agent.judging.judges import price_of
 from agent.judging.noise import distinct_scores, know, measured
 
@@ -34,21 +34,7 @@ QUESTION = "a question of dawn"  # no idea: the reason of its discard
 PRICE = 2.0  # sigma that a person would pay to be rid of a worthless edit: it is read, understood and kept for good
 
 
-@dataclass(frozen=True, slots=True)
-class Again:
-    """Ask for one more run, with a fresh seed, of an attempt as it is."""
-
-    attempt: int
-
-
-@dataclass(frozen=True, slots=True)
-class Without:
-    """Ask for one run of the champion's script without these edits: a new attempt whose proposal says so."""
-
-    edits: tuple[int, ...]
-
-
-DawnRun = Again | Without
+Edits = tuple[int, ...]  # by the numbers of their attempts, in ascending order
 
 
 # ---- the champion without some of its edits --------------------------------------------------------------------------
@@ -82,7 +68,7 @@ class Ablation:
     history: History
     champion: Attempt
     dawn: int = 1
-    impossible: Collection[tuple[int, ...]] = ()
+    impossible: Collection[Edits] = ()
     in_flight: tuple[int, ...] = ()
 
     def without(self, *edits: int) -> Attempt | None:
@@ -127,7 +113,7 @@ class Ablation:
             if without is not None:
                 telling /= 1 + self.in_flight.count(without.number)
             runs = 0 if without is None else len(self.fresh(without))
-            is_possible = (number,) not in self.impossible and (without is None or fault(without) is None)
+            is_possible = (number,) not in self.impossible and (without is None or failure(without) is None)
             seen = EditEffect(number, effect.interval(knowledge.sigma_bpb), 1 - effect.sure, runs)
             posteriors.append(Posterior(seen, float(worths.sum()), telling, is_possible))
         return posteriors
@@ -139,16 +125,17 @@ class Ablation:
 
     # ---- the next run ------------------------------------------------------------------------------------------------
 
-    def next_run(self, runs_left: int, at_least: int = FRESH) -> DawnRun | None:
-        """Return the most useful run; None if no run would change the findings.
+    def next_run(self, runs_left: int, at_least: int = FRESH) -> int | Edits | None:
+        """Return the attempt whose further run is most useful; None if no run would change the findings.
 
+        Where that is the champion without some edits, and no attempt is that script yet, return these edits.
         at_least: runs of attempt 0 and of the champion.
         """
         if runs_left < 1:
             return None
         rival = min(self.history[0], self.champion, key=self.made)
         if self.made(rival) < at_least:
-            return Again(rival.number)
+            return rival.number
         wanted = self._last_runs()
         if runs_left > wanted:
             testable = (doubt for doubt in self.posteriors if doubt.testable and doubt.edit.runs < MOST)
@@ -159,7 +146,7 @@ class Ablation:
         return self._run_without(*self.passengers) if wanted > 0 else None
 
     @cached_property
-    def passengers(self) -> tuple[int, ...]:
+    def passengers(self) -> Edits:
         """Return the edits that are not worth keeping; only the worst if not all can be taken out at once."""
         worthless = [doubt for doubt in self.posteriors if doubt.testable and doubt.keeping < 0]
         worst_first = [doubt.edit.number for doubt in sorted(worthless, key=lambda doubt: doubt.keeping)]
@@ -172,11 +159,11 @@ class Ablation:
         last = self.without(*self.passengers)
         if last is None:
             return LAST if self.passengers else 0
-        return max(0, LAST - self.made(last)) if fault(last) is None else 0
+        return max(0, LAST - self.made(last)) if failure(last) is None else 0
 
-    def _run_without(self, *edits: int) -> DawnRun:
+    def _run_without(self, *edits: int) -> int | Edits:
         question = self.without(*edits)
-        return Without(edits) if question is None else Again(question.number)
+        return edits if question is None else question.number
 
     # ---- the findings ------------------------------------------------------------------------------------------------
 
@@ -219,7 +206,7 @@ class Ablation:
 
     def _may_replace(self, last: Attempt | None, dropping: Interval | None) -> bool:
         """Return whether the script without passengers may replace the champion: each of its runs has to succeed."""
-        if last is None or fault(last) is not None or len(self.fresh(last)) < LAST:
+        if last is None or failure(last) is not None or len(self.fresh(last)) < LAST:
             return False
         is_trusted = trusted(Decision(Kind.KEPT, ""), last, None).status is Status.KEEP
         return is_trusted and (dropping is None or dropping.high_bpb >= 0)

@@ -10,14 +10,7 @@ if TYPE_CHECKING:  # psutil takes a while to import, and most who ask read a jou
 
 
 def failure(attempt: Attempt) -> str | None:
-    """Return why an attempt failed in the night: one bad run is enough; None if every run has a score."""
-    if attempt.dry_run is not None and attempt.dry_run.failure is not None:
-        return f"dry run: {attempt.dry_run.failure}"
-    return next(filter(None, map(run_failure, attempt.done_runs)), None)
-
-
-def fault(attempt: Attempt) -> str | None:
-    """Return why one of its runs has failed, dawn's included; None if none has so far."""
+    """Return why an attempt failed: one bad run is enough, at dawn too; None if every run has a score."""
     return next(filter(None, map(run_failure, attempt.counted_runs)), None)
 
 

@@ -255,10 +255,8 @@ class Balanced(Comparing):
             return doubt.decide(Kind.UNDECIDED, f"{sure} sure: another seed tells more than another idea")
         if doubt.worth <= 0:
             return doubt.discard()
-        if len(attempt.scores_bpb) < 2 and doubt.simpler is not None:
-            return doubt.decide(Kind.UNDECIDED, "simpler: another seed has to show what that costs")
-        if len(attempt.scores_bpb) < 2 and knowledge.doubt is not None:
-            return doubt.decide(Kind.UNDECIDED, "the noise is hardly known: another seed has to confirm it")
+        if len(attempt.scores_bpb) < 2 and (doubt.simpler is not None or knowledge.doubt is not None):
+            return doubt.decide(Kind.UNDECIDED, "another seed has to confirm it")
         return doubt.keep()
 
     def _decide_elsewhere(self, knowledge: Knowledge, doubt: "Doubt", best: Attempt) -> Decision:
@@ -336,16 +334,16 @@ class Doubt:
         if self.simpler is not None:
             return self.decide(Kind.SIMPLER, f"simpler: {self.simpler}, and {self._estimate}")
         if self.sure < CONFIRMED:
-            return self.decide(Kind.PROVISIONAL, f"provisional: {self._estimate}, {percent_sure(self.sure)} sure")
-        return self.decide(kind, f"{self._estimate}, {percent_sure(self.sure)} sure")
+            return self.decide(Kind.PROVISIONAL, f"provisional: {self._estimate}")
+        return self.decide(kind, self._estimate)
 
     def discard(self) -> Decision:
         """Discard the edit as worse than its parent, or as luck."""
-        return self.decide(Kind.LUCK if self.gain_bpb > 0 else Kind.WORSE, self._against)
+        return self.decide(Kind.LUCK if self.gain_bpb > 0 else Kind.WORSE, self._estimate)
 
     def revoke(self) -> Decision:
         """Discard an edit that was kept."""
-        return self.decide(Kind.REVOKED, f"revoked: {self._against}")
+        return self.decide(Kind.REVOKED, f"revoked: {self._estimate}")
 
     def decide(self, kind: Kind, reason: str) -> Decision:
         """Return a decision with these estimates."""
@@ -354,11 +352,7 @@ class Doubt:
     @property
     def _estimate(self) -> str:
         side = "below" if self.gain_bpb >= 0 else "above"
-        return f"an estimated {abs(self.gain_bpb):.6f} {side} its parent"
-
-    @property
-    def _against(self) -> str:
-        return f"{self._estimate}, {percent_sure(self.sure)} sure of a gain"
+        return f"an estimated {abs(self.gain_bpb):.6f} {side} its parent, {percent_sure(self.sure)} sure of a gain"
 
 
 # ---- the table -------------------------------------------------------------------------------------------------------

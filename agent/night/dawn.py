@@ -17,7 +17,7 @@ from agent.experiment import (
     confirmed_branch,
     runs_at_dawns,
 )
-from agent.judging.champion import FRESH, Ablation, DawnRun, Without, names
+from agent.judging.champion import FRESH, Ablation, Edits, names
 from agent.night.loop import Driver, at_work
 from agent.night.plan import Candidate, Decide, Enter, Plan, fallen_keeps
 from agent.night.state import NightContext, State, unaudited
@@ -25,8 +25,6 @@ from agent.records.results import write_ledger
 from agent.runs.execute import Measure
 from agent.script.merge import without_edits
 from agent.view.words import dawn_lines
-
-Edits = tuple[int, ...]
 
 
 def confirm_night(context: NightContext, most_runs: int) -> Findings | None:
@@ -112,16 +110,16 @@ class DawnPlan(Plan):
     def _next_run(self, dawn: Dawn) -> Measure | Enter | None:
         """Return the most useful run if those in flight bring what is expected; None if none is worth its time."""
         history, champion = self.state.attempts, self.state.attempts[dawn.champion]
-        while isinstance(chosen := self._chosen(dawn), Without):
-            script = without_edits(history, champion, chosen.edits, self.context.night.device_kind)
+        while isinstance(chosen := self._chosen(dawn), tuple):
+            script = without_edits(history, champion, chosen, self.context.night.device_kind)
             if script is not None:
-                return Enter(champion.number, self._question(champion, chosen.edits, script))
+                return Enter(champion.number, self._question(champion, chosen, script))
             why = "later edits need those lines, or have turned those dials"
-            self.context.watcher.said(f"#{champion.number} cannot be had without {names(chosen.edits)}: {why}")
-            self.impossible.add(chosen.edits)
-        return None if chosen is None else self.measure(history[chosen.attempt], dawn.number)
+            self.context.watcher.said(f"#{champion.number} cannot be had without {names(chosen)}: {why}")
+            self.impossible.add(chosen)
+        return None if chosen is None else self.measure(history[chosen], dawn.number)
 
-    def _chosen(self, dawn: Dawn) -> DawnRun | None:
+    def _chosen(self, dawn: Dawn) -> int | Edits | None:
         begun = tuple(job.attempt for job in self.flight.jobs.values() if isinstance(job, Measure))
         left = self.until - runs_at_dawns(self.state.attempts) - len(begun)
         return replace(self.ablation(dawn), in_flight=begun).next_run(left, dawn.fresh)

@@ -14,7 +14,7 @@ from itertools import count, takewhile
 from agent.experiment import Attempt, Decision, Ending, History, Kind, Proposal, Run, Split, Status
 from agent.judging.champion import QUESTION
 from agent.judging.early_stop import Bound
-from agent.judging.failures import fault, stopped_early, too_slow, trusted
+from agent.judging.failures import failure, stopped_early, too_slow, trusted
 from agent.night import merging
 from agent.night.ideas import Supply
 from agent.night.state import NightContext, State, unaudited
@@ -213,7 +213,7 @@ class Plan:
         step = self._measure_and_judge(first) if not busy else None
         wanted = max(self.context.judge.calibration, 1 + len(self.flight.pool.workers))
         begun = {*busy, *(run.seed for run in first.done_runs)}
-        if not first.scores_bpb or fault(first) is not None or len(begun) >= wanted:
+        if not first.scores_bpb or failure(first) is not None or len(begun) >= wanted:
             return step
         return self._in_time(first, self.measure(first)) or step
 
@@ -364,7 +364,7 @@ def fallen_keeps(history: History) -> dict[int, Decision]:
         verdict = attempt.decision
         if verdict is None or verdict.status is not Status.KEEP:
             continue
-        parent, slow, why = history[attempt.parent or 0], too_slow(attempt), fault(attempt)
+        parent, slow, why = history[attempt.parent or 0], too_slow(attempt), failure(attempt)
         if parent.status is not Status.KEEP and parent.kind not in STILL_PARENTS:
             verdict = Decision(Kind.ORPHANED, f"made from #{parent.number}, which is no longer kept")
         elif slow is not None:

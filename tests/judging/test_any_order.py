@@ -44,7 +44,7 @@ def test_of_two_edits_of_one_script_the_one_that_brings_less_is_measured_again()
         assert judge.judge(undecided(12, 1.30), history).kind is Kind.OVERTAKEN
     better = Balanced().judge(undecided(12, 1.30), history)
     assert better.kind is Kind.KEPT
-    assert better.reason.endswith("below its parent, >99% sure, and better than #1")
+    assert better.reason.endswith("below its parent, >99% sure of a gain, and better than #1")
     assert Balanced().judge(undecided(12, 1.3995), history).kind is Kind.OVERTAKEN
     late = scored_attempt(12, 1.30, parent=0, status=Status.KEEP)
     late = replace(late, decisions=(replace(late.decision, id=99),))  # decided after those that have no id
