@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from judged import scored_attempt, stopped_attempt
 
-from agent.experiment import Attempt, Decision, History, Judge, Kind, Status
+from agent.experiment import Attempt, Decision, Judge, Kind, Status
 from agent.judging.judges import Balanced, Greedy, Strict
 
 SIGMA = 0.006
@@ -80,36 +80,14 @@ def test_an_edit_of_a_script_whose_score_is_not_believed_cannot_be_compared(judg
 # ---- the order in which others ended ---------------------------------------------------------------------------------
 
 
-def a_night(rng: np.random.Generator) -> list[Attempt]:
-    """Edits of #0 and of two scripts that were kept one after the other, most of them bad."""
-    history, means = [BASELINE], {0: 1.5}
-    for number in range(1, 25):
-        parent = int(rng.choice(list(means)))
-        mean = means[parent] + (-4 if number in (5, 11) else 3 * rng.exponential() - 1) * SIGMA
-        if number in (5, 11):
-            means[number] = mean
-        scores = mean + SIGMA * rng.normal(size=3 if number in means else 1)
-        status = Status.KEEP if number in means else Status.DISCARD
-        scored = scored_attempt(number, *scores, parent=parent, status=status)
-        history.append(stopped_attempt(number, parent) if number % 9 == 4 else scored)
-    return history
-
-
-def settled_in(order: np.ndarray, history: History) -> list[Attempt]:
-    """The same decisions with other ids, as where attempts have ended in this order; keeps in the order of numbers."""
-    ids = {int(number): 1 + place for place, number in enumerate(order)}
-    ids |= dict(zip((0, 5, 11), sorted(ids[number] for number in (0, 5, 11)), strict=True))
-    return [replace(attempt, decisions=(replace(attempt.decision, id=ids[attempt.number]),)) for attempt in history]
-
-
 @pytest.mark.parametrize("judge", JUDGES)
 def test_the_order_in_which_others_have_ended_decides_nothing_but_the_incumbent(judge: Judge):
-    rng = np.random.default_rng(3)
-    history = a_night(rng)
-    tried = [undecided(25, value, parent=parent) for value in (1.42, 1.46, 1.49) for parent in (0, 5, 11)]
-    for _ in range(3):
-        other = settled_in(rng.permutation(len(history)), history)
-        assert [judge.judge(attempt, other) for attempt in tried] == [
-            judge.judge(attempt, history) for attempt in tried
-        ]
-        assert judge.review(other) == judge.review(history)
+    history = [*NIGHT, stopped_attempt(12, 1), *losers(13, 8, 1, 1.39)]
+    tried = [undecided(21, val_bpb, parent=parent) for val_bpb in (1.38, 1.42, 1.49) for parent in (0, 1)]
+    order = [0, 1, *np.random.default_rng(3).permutation(range(2, len(history)))]  # keeps in that of their numbers
+    other = [
+        replace(attempt, decisions=(replace(attempt.decision, id=int(place)),))
+        for attempt, place in zip(history, order, strict=True)
+    ]
+    assert [judge.judge(attempt, other) for attempt in tried] == [judge.judge(attempt, history) for attempt in tried]
+    assert judge.review(other) == judge.review(history)

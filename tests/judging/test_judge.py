@@ -25,10 +25,9 @@ def kept(number: int, *scores: float, parent: int = 0) -> Attempt:
 
 def test_attempt_0_is_measured_until_the_noise_is_known():
     for judge, runs in ((Balanced(), 3), (Strict(), 4), (Greedy(), 1)):
-        for done in range(1, runs):
-            assert judge.judge(scored_attempt(0, *[1.5, 1.51, 1.49][:done], status=None), ()).status is None
-        full = scored_attempt(0, *[1.5, 1.51, 1.49, 1.5][:runs], status=None)
-        assert judge.judge(full, ()) == Decision(Kind.BASELINE, "baseline")
+        for done in range(1, runs + 1):
+            kind = judge.judge(scored_attempt(0, *[1.5, 1.51, 1.49, 1.5][:done], status=None), ()).kind
+            assert kind is (Kind.UNDECIDED if done < runs else Kind.BASELINE)
 
 
 # ---- greedy ----------------------------------------------------------------------------------------------------------
@@ -49,7 +48,7 @@ def test_one_crashed_run_among_several_is_a_crash():
 
 @pytest.mark.parametrize(
     ("scores", "status"),
-    [((1.4,), None), ((1.4, 1.45), None), ((1.4, 1.45, 1.46), Status.KEEP), ((1.4, 1.7), Status.DISCARD)],
+    [((1.4, 1.45), None), ((1.4, 1.45, 1.46), Status.KEEP), ((1.4, 1.7), Status.DISCARD)],
 )
 def test_what_would_be_kept_is_confirmed_with_more_seeds_first(scores, status):
     assert Greedy(confirm=2).judge(candidate(1, *scores), (kept(0, 1.5),)).status is status
@@ -67,13 +66,10 @@ def test_a_gain_beyond_the_plausible_is_not_kept():
 
 
 def test_one_failed_audit_is_enough():
-    both = candidate(1, 1.4, 1.3)
-    audits = Audit(256, 1.0, 1.0), Audit(256, 1.0, 1.0, "9 are wrong")
-    runs = tuple(
-        dataclasses.replace(run, score=dataclasses.replace(run.score, audit=audit))
-        for run, audit in zip(both.runs, audits, strict=True)
-    )
-    assert trusted(KEPT, dataclasses.replace(both, runs=runs), kept(0, 1.5)).reason == "audit: 9 are wrong"
+    good = candidate(1, 1.4)
+    wrong = dataclasses.replace(scored_run(1, 1.3), score=Score(1.3, 1.0, audit=Audit(256, 1.0, 1.0, "9 are wrong")))
+    both = dataclasses.replace(good, runs=(*good.runs, wrong))
+    assert trusted(KEPT, both, kept(0, 1.5)).reason == "audit: 9 are wrong"
 
 
 def test_a_script_that_ignores_its_seed_is_not_kept():
@@ -115,9 +111,8 @@ def test_what_did_not_count_says_nothing():
     odd = [
         scored_attempt(9, 0.9, parent=0, kind=Kind.QUARANTINED),
         scored_attempt(10, 1.0, parent=0, kind=Kind.FAILED_AUDIT),
-        scored_attempt(11, parent=0, dawn=(1.2,), without=(3,), kind=Kind.QUESTION),
     ]
-    tried = candidate(12, 1.49, 1.488)
+    tried = candidate(11, 1.49, 1.488)
     assert Balanced().judge(tried, [*history, *odd]) == Balanced().judge(tried, history)
 
 
@@ -142,7 +137,7 @@ def test_strict_keeps_after_three_runs_at_the_earliest_and_asks_while_there_is_h
 
 
 def test_what_dawn_measures_is_not_for_the_night_to_judge_by():
-    """Neither its verdicts, nor its noise, nor what its sources have earned."""
+    """Neither its verdicts, nor its noise, nor what its sources have earned, nor what an attempt took."""
     history = kept_by_luck(children=0.0)
     at_dawn = tuple(scored_run(1000 + k, 1.2 + 0.01 * k, dawn=1, holdout=1.3) for k in range(4))
     seen = [dataclasses.replace(attempt, runs=(*attempt.runs, *at_dawn)) for attempt in history]
@@ -152,5 +147,4 @@ def test_what_dawn_measures_is_not_for_the_night_to_judge_by():
         assert judge.review(seen) == judge.review(history)
         assert judge.judge(tried, seen) == judge.judge(tried, history)
     assert (noise(seen), earned(seen, ())) == (noise(history), earned(history, ()))
-    for before, after in zip(history, seen[:-1], strict=True):
-        assert (before.val_bpb, before.val_bpb_std, before.spent_s) == (after.val_bpb, after.val_bpb_std, after.spent_s)
+    assert (history[1].val_bpb, history[1].spent_s) == (seen[1].val_bpb, seen[1].spent_s)

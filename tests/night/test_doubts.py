@@ -109,9 +109,7 @@ def test_a_gain_that_another_seed_confirms_is_kept_by_its_mean(doubts):
     attempt = doubts[4]
     assert ([run.seed for run in attempt.runs], attempt.status) == ([0, 1], Status.KEEP)
     assert attempt.val_bpb == pytest.approx(sum(attempt.scores_bpb) / 2)
-    assert attempt.val_bpb_std > 0
     assert [run.score.audit.passed for run in attempt.runs] == [True, True]
-    assert all(doubts.context.runner.weights(4, seed).exists() for seed in (0, 1))
 
 
 # ---- lived through ---------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from nights import Grounds, Quiet, make_repository, scripted_context, unigram
 
-from agent.experiment import LOCAL, Attempt, Ending, Lease, Proposal, Run
+from agent.experiment import Attempt, Ending, Lease, Proposal, Run
 from agent.night.dawn import confirm_night
 from agent.night.limits import Limits
 from agent.night.lock import AFTER_RUN
@@ -23,16 +23,12 @@ TRAINS = "    while (elapsed := "
 
 
 class Watching(Quiet):
-    """Remembers the order in which attempts settle, and whose work was shown; opens a gate after attempt 2."""
+    """Remembers the order in which attempts settle; opens a gate after attempt 2."""
 
     def __init__(self, gate: Path | None = None) -> None:
         super().__init__()
         self.gate = gate
         self.settled: list[int] = []
-        self.shown: set[str] = set()
-
-    def progressed(self, progress: object, worker: str = LOCAL) -> None:
-        self.shown.add(worker)
 
     def attempt_settled(self, attempt: Attempt) -> None:
         self.settled.append(attempt.number)
@@ -92,7 +88,6 @@ def test_two_workers_train_at_the_same_time_and_attempts_settle_in_any_order(par
     first, second = (parallel.attempts[number].runs[0] for number in (1, 2))
     assert overlap(first, second)
     assert {first.worker, second.worker} == set(WORKERS)
-    assert parallel.watcher.shown >= set(WORKERS)
     assert [row["status"] for row in parallel.grounds.rows()] == ["keep", "discard", "keep"]
 
 

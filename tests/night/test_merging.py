@@ -8,7 +8,7 @@ from nights import make_repository, scripted_context, unigram
 
 from agent.experiment import Decision, Kind, Proposal
 from agent.night import merging
-from agent.night.merging import due, not_merged, waits_for_parent
+from agent.night.merging import due, waits_for_parent
 from agent.night.state import NightContext, State
 
 TURNED = unigram(SMOOTHING=0.5)
@@ -70,10 +70,8 @@ def overtaken(context: NightContext, best: str, edit: str) -> State:
 def test_what_was_overtaken_is_due_until_another_attempt_merges_it(night):
     state = overtaken(night, unigram(SHARPNESS=0.9), TURNED)
     assert due(state) == 2
-    assert not_merged(state.attempts) == {2}
     merge(night, state, 2)
     assert due(state) is None
-    assert not_merged(state.attempts) == set()
     assert due(night.state()) is None  # after a kill
     made = state.attempts[3]
     assert (made.parent, made.decision, made.proposal.merges) == (1, None, 2)
@@ -129,4 +127,3 @@ def test_a_dial_that_both_have_turned_is_a_conflict_and_the_edit_is_dropped(nigh
     assert decision.reason == (
         "better than its parent, but it conflicts with what was kept since #0, or adds nothing to it"
     )
-    assert state.unsettled == (state.attempts[2],)  # branch and ledger have to follow

@@ -55,12 +55,6 @@ def test_a_night_has_as_many_experiments_as_it_was_given():
     assert [Limits(experiments=2).reached(ideas, Pace(1.0), 0.0) for ideas in (1, 2)] == [False, True]
 
 
-def test_the_pace_says_how_many_experiments_there_is_time_for():
-    pace = Pace(run_s=360.0, workers=2)
-    assert Limits().pace_words(pace) == "about 20 experiments an hour"
-    assert began(8, ago_s=0, dawn_runs=40).pace_words(pace) == ("about 20 experiments an hour, and time for about 120")
-
-
 # ---- nights ----------------------------------------------------------------------------------------------------------
 
 

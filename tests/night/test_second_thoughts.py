@@ -27,9 +27,9 @@ pytestmark = pytest.mark.usefixtures("own_cache")
 
 @dataclass(frozen=True)
 class Doubtful:
-    """Greedy, but it thinks again: which attempt to measure, or what to decide, once so many have settled."""
+    """Greedy, but it thinks again once so many have settled: it has #1 measured again, or revokes an attempt."""
 
-    again: Mapping[int, int] = field(default_factory=dict)  # attempts so far → the one to measure again, to two runs
+    again_after: int | None = None  # attempts so far
     revoked: Mapping[int, int] = field(default_factory=dict)  # attempts so far → the one to revoke
     calibration: int = 1
 
@@ -40,8 +40,7 @@ class Doubtful:
         number = self.revoked.get(len(history))
         if number is not None and history[number].status is Status.KEEP:
             return Review(decisions={number: Decision(Kind.REVOKED, "revoked: it was luck", -0.01, 0.2)})
-        again = self.again.get(len(history))
-        return Review(again if again is not None and len(history[again].done_runs) < 2 else None)
+        return Review(1 if len(history) == self.again_after and len(history[1].done_runs) < 2 else None)
 
 
 def night(grounds: Grounds, scripts: list[str], judge: Doubtful, **options: object) -> NightContext:
@@ -56,10 +55,10 @@ def tip(grounds: Grounds) -> str:
 
 
 def test_a_revoked_keep_gives_its_place_back_to_its_parent(grounds):
-    scripts, judge = [BETTER, unigram(SHARPNESS=0.2), unigram(SHARPNESS=0.7)], Doubtful({2: 0}, revoked={3: 1})
+    scripts, judge = [BETTER, unigram(SHARPNESS=0.2), unigram(SHARPNESS=0.7)], Doubtful(2, revoked={3: 1})
     for most in (2, 3):  # and a night that is resumed thinks the same
         night(grounds, scripts, judge, limits=Limits(experiments=most))
-    assert [len(attempt.done_runs) for attempt in grounds.attempts("t")] == [2, 1, 1, 1]
+    assert [len(attempt.done_runs) for attempt in grounds.attempts("t")] == [1, 2, 1, 1]
     attempts = grounds.attempts("t")
     assert [attempt.status for attempt in attempts] == ["keep", "discard", "discard", "keep"]
     assert [attempt.parent for attempt in attempts] == [None, 0, 1, 0]

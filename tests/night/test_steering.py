@@ -5,7 +5,7 @@ import sys
 
 from nights import PROJECT
 
-from agent.proposers.notes import MAX_NOTES, NOTE_CHARS, NOTES, PROGRAM_CHARS, add_note, read_notes, read_program
+from agent.proposers.notes import MAX_NOTES, NOTE_CHARS, NOTES, add_note, read_notes, read_program
 
 NOW = "2026-11-21T23:00:00Z"
 
@@ -46,11 +46,6 @@ for k in range(15):
     assert [process.wait() for process in crowd] == [0, 0]
     notes = read_notes(tmp_path)
     assert sorted(notes) == sorted(name * 1500 + str(k) for name in "ab" for k in range(15))
-
-
-def test_a_program_without_end_is_cut(tmp_path):
-    (tmp_path / "program.md").write_text("ü" * 2 * PROGRAM_CHARS)
-    assert read_program(tmp_path / "program.md") == "ü" * PROGRAM_CHARS
 
 
 def test_a_program_holds_no_commands_to_a_terminal_and_keeps_its_lines(tmp_path):
