@@ -14,15 +14,20 @@ from agent.proposers.source import Briefing, Messages
 
 SCRIPT = unigram()
 OLD = "SMOOTHING = 1.0  # added to every count  [0.01, 100.0] log"
+NEW = OLD.replace("1.0", "0.5")
 HEAD = "TITLE: less smoothing\nHYPOTHESIS: Counts are large.\n"
 
 
-def edit(new: str = OLD.replace("1.0", "0.5"), old: str = OLD, file: str = "train_mlx.py") -> str:
-    return f"{HEAD}FILE: {file}\n<<<<<<< SEARCH\n{old}\n=======\n{new}\n>>>>>>> REPLACE\n"
+def block(search: str, replace: str) -> str:
+    return f"<<<<<<< SEARCH\n{search}\n=======\n{replace}\n>>>>>>> REPLACE\n"
 
 
-EDIT = edit()
-WANTED = SCRIPT.replace(OLD, OLD.replace("1.0", "0.5"))
+def edit(search: str, replace: str, file: str = "train_mlx.py") -> str:
+    return f"{HEAD}FILE: {file}\n{block(search, replace)}"
+
+
+EDIT = edit(OLD, NEW)
+WANTED = SCRIPT.replace(OLD, NEW)
 QUICK = Patience(ask_s=30.0, retries=1, max_tokens=1000)
 PROVIDERS = pytest.mark.parametrize("provider", ["openai", "anthropic"])
 BASELINE = scored_attempt(0, 1.8, script=SCRIPT, status=Status.KEEP)

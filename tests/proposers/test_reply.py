@@ -5,23 +5,14 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from asking import HEAD, NEW, OLD, SCRIPT, WANTED, block, edit
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nights import unigram
 
 from agent.proposers.llm.reply import REPLY_CHARS, BadReply, read_reply
 from agent.script.dials import fingerprint
 
-SCRIPT = unigram()
 NAME = "train_mlx.py"
-HEAD = "TITLE: less smoothing\nHYPOTHESIS: Counts are large\nenough as they are.\n"
-OLD = "SMOOTHING = 1.0  # added to every count  [0.01, 100.0] log"
-NEW = "SMOOTHING = 0.5  # added to every count  [0.01, 100.0] log"
-WANTED = SCRIPT.replace(OLD, NEW)
-
-
-def block(search: str, replace: str) -> str:
-    return f"<<<<<<< SEARCH\n{search}\n=======\n{replace}\n>>>>>>> REPLACE\n"
 
 
 def read(text: str, base: str = SCRIPT) -> str:
@@ -35,10 +26,8 @@ def refusal(text: str, base: str = SCRIPT) -> str:
 
 
 def test_an_edit_a_title_and_a_hypothesis_come_out():
-    edited = read_reply(f"{HEAD}\nFILE: {NAME}\n{block(OLD, NEW)}", SCRIPT, NAME)
-    assert edited.script == WANTED
-    assert edited.title == "less smoothing"
-    assert edited.hypothesis == "Counts are large\nenough as they are."
+    edited = read_reply(f"TITLE: t\nHYPOTHESIS: Counts are large\nas they are.\n\n{block(OLD, NEW)}", SCRIPT, NAME)
+    assert (edited.script, edited.title, edited.hypothesis) == (WANTED, "t", "Counts are large\nas they are.")
 
 
 @pytest.mark.parametrize(
@@ -95,7 +84,7 @@ def test_lines_that_stand_in_several_places_are_refused():
 
 @pytest.mark.parametrize("name", ["prepare.py", "../train_mlx.py", "TRAIN_MLX.PY"])
 def test_no_other_file_is_edited(name):
-    assert f"edit {NAME} alone" in refusal(f"{HEAD}FILE: {name}\n{block(OLD, NEW)}")
+    assert f"edit {NAME} alone" in refusal(edit(OLD, NEW, file=name))
 
 
 LONG = 200_000  # signs, in a reply or a script that takes long to look through
