@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import http.server
 import json
-import os
 import random
 import re
 import subprocess
@@ -18,6 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from conftest import write_library_text
+from nights import environment
 from pyarrow import parquet
 
 from agent.lab import corpus
@@ -151,11 +151,9 @@ class Hub(http.server.SimpleHTTPRequestHandler):
 def hub(tmp_path) -> Iterator[str]:
     modules = write_library_text(tmp_path / "library.txt", chars=900_000).read_text()
     rows = [modules[at : at + 3000] for at in range(0, len(modules), 3000)]
-    names = [f"data/part-{number}.parquet" for number in range(2)]
     (tmp_path / "hub" / "data").mkdir(parents=True)
-    for name, half in zip(names, (slice(0, 150), slice(150, 300)), strict=True):
-        parquet.write_table(pa.table({"text": rows[half]}), tmp_path / "hub" / name, row_group_size=50)
-    siblings = [{"rfilename": name} for name in names]
+    parquet.write_table(pa.table({"text": rows}), tmp_path / "hub" / "data" / "all.parquet", row_group_size=50)
+    siblings = [{"rfilename": "data/all.parquet"}]
     listing = {"id": "karpathy/tinystories-gpt4-clean", "sha": REVISION, "siblings": siblings}
     (tmp_path / "hub" / "listing.json").write_text(json.dumps(listing))
     handler = functools.partial(Hub, directory=str(tmp_path / "hub"))
@@ -166,15 +164,10 @@ def hub(tmp_path) -> Iterator[str]:
 
 
 def prepare_tinystories(folder: Path, endpoint: str) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {
-        "HF_ENDPOINT": endpoint,
-        "HF_HOME": str(folder / "hf"),
-        "HF_HUB_DISABLE_XET": "1",
-        "NO_PROXY": "127.0.0.1",
-        "NIGHTSHIFT_CACHE": str(folder / "cache"),
-    }
+    hub = {"HF_ENDPOINT": endpoint, "HF_HOME": str(folder / "hf"), "HF_HUB_DISABLE_XET": "1", "NO_PROXY": "127.0.0.1"}
     command = [sys.executable, "prepare.py", "--dataset", "tinystories", "--scale", "tiny", "--workers", "1"]
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    env = environment(NIGHTSHIFT_CACHE=str(folder / "cache"), **hub)
+    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=600, check=False)
 
 
 @pytest.mark.slow

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -16,6 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 from conftest import TEST_SCALE, write_library_text
+from nights import environment
 
 import prepare
 from prepare import DataError, batches, load_data
@@ -47,10 +47,14 @@ def undisturbed(library, tmp_path_factory) -> dict[str, str]:
     return contents(prepare.prepare(str(library), prepare.SCALES["tiny"], cache=cache, workers=1))
 
 
-def test_a_killed_preparation_goes_on_and_ends_the_same(library, undisturbed, tmp_path):
-    environment = os.environ | {"NIGHTSHIFT_CACHE": str(tmp_path)}
+def begin(library: Path, cache: Path) -> subprocess.Popen[str]:
     command = [sys.executable, "prepare.py", "--dataset", str(library), "--scale", "tiny", "--workers", "2"]
-    with subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL) as child:
+    env = environment(NIGHTSHIFT_CACHE=str(cache))
+    return subprocess.Popen(command, cwd=ROOT, env=env, stderr=subprocess.PIPE, text=True)
+
+
+def test_a_killed_preparation_goes_on_and_ends_the_same(library, undisturbed, tmp_path):
+    with begin(library, tmp_path) as child:
         while not list(tmp_path.glob("data/*/build/*.npz")):
             assert child.poll() is None
             time.sleep(0.002)
@@ -66,9 +70,7 @@ def test_a_killed_preparation_goes_on_and_ends_the_same(library, undisturbed, tm
 
 
 def test_two_preparations_at_once_make_one_corpus(library, undisturbed, tmp_path):
-    environment = os.environ | {"NIGHTSHIFT_CACHE": str(tmp_path)}
-    command = [sys.executable, "prepare.py", "--dataset", str(library), "--scale", "tiny", "--workers", "1"]
-    children = [subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True) for _ in "ab"]
+    children = [begin(library, tmp_path) for _ in "ab"]
     said = [child.communicate(timeout=600)[1] for child in children]
     assert [child.returncode for child in children] == [0, 0]
     assert sum("already prepared" in text for text in said) == 1

@@ -3,13 +3,12 @@
 import dataclasses
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from commands import refused
-from nights import Grounds, make_repository, unigram
+from nights import Grounds
 
 from agent.experiment import Dawn, Findings, Interval, Proposal
 from agent.model.best import weights_of
@@ -17,24 +16,13 @@ from agent.model.folder import model_card
 from agent.records.journal import Journal
 from agent.records.place import Place, read_night
 
-FIRST, KEPT = (unigram(SHARPNESS=sharpness) for sharpness in (0.5, 0.9))
-
-
-@pytest.fixture(scope="module")
-def kept_night(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Iterator[Grounds]:
-    """Make a night of two attempts; the second is its best."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
-        grounds = Grounds(make_repository(tmp_path_factory.mktemp("kept") / "user", FIRST))
-        grounds.try_scripts("t", [KEPT])
-        yield grounds
+BEST = 2
 
 
 @pytest.fixture
-def night(kept_night: Grounds, tmp_path: Path) -> Grounds:
-    """A copy, to be spoilt."""
-    shutil.copytree(kept_night.root, tmp_path / "user")
-    return Grounds(tmp_path / "user")
+def night(trained_night: Path, tmp_path: Path) -> Grounds:
+    """A copy of a night of four attempts, to be spoilt."""
+    return Grounds(Path(shutil.copytree(trained_night, tmp_path / "user")))
 
 
 def place_of(night: Grounds) -> Place:
@@ -65,41 +53,40 @@ def weights(night: Grounds, number: int) -> Path:
 
 def test_the_best_script_is_the_one_that_was_kept_last(night):
     facts = facts_of_best(night)
-    first, best = (attempt.val_bpb for attempt in night.attempts("t")[:2])
-    assert (facts["attempt"]["number"], facts["measured"]["val_bpb"]) == (1, best)
-    assert facts["gain"]["mean_bpb"] == pytest.approx(first - best)
-    assert (facts["dawn"], facts["weights"]) == (None, str(weights(night, 1)))
+    best = night.attempts("t")[BEST].val_bpb
+    assert (facts["attempt"]["number"], facts["measured"]["val_bpb"]) == (BEST, best)
+    assert (facts["dawn"], facts["weights"]) == (None, str(weights(night, BEST)))
 
 
 def test_or_the_one_that_dawn_confirmed_without_its_passengers_and_its_honest_gain_is_told(night):
-    findings = Findings(1, 0, 0.2, 0.2, Interval(0.1, 0.05, 0.15), None, (), (1,), None, None)
+    findings = Findings(BEST, 0, 0.2, 0.2, Interval(0.1, 0.05, 0.15), None, (), (1, BEST), None, None)
     with Journal.resume(night.folder("t") / "journal.sqlite") as journal:
-        journal.put_dawn(Dawn(1, 1, 4, "2026-01-02T03:04:05Z", findings=findings))
+        journal.put_dawn(Dawn(1, BEST, 4, "2026-01-02T03:04:05Z", findings=findings))
     assert facts_of_best(night)["attempt"]["number"] == 0
-    assert "at dawn     +0.100000 [+0.050000, +0.150000] for #1" in night.nightshift("show", "best").stdout
+    assert "at dawn     +0.100000 [+0.050000, +0.150000] for #2" in night.nightshift("show", "best").stdout
 
 
 # ---- the model's folder ----------------------------------------------------------------------------------------------
 
 
 def test_a_model_is_written_whole_and_over_nothing(night, tmp_path):
-    folder, attempt = tmp_path / "model", night.attempts("t")[1]
+    folder, attempt = tmp_path / "model", night.attempts("t")[BEST]
     card = write_model(night, folder)
-    assert (folder / "train_mlx.py").read_bytes() == KEPT.encode()
-    assert (folder / "model.safetensors").read_bytes() == weights(night, 1).read_bytes()
+    assert (folder / "train_mlx.py").read_bytes() == attempt.proposal.script.encode()
+    assert (folder / "model.safetensors").read_bytes() == weights(night, BEST).read_bytes()
     for words in (f"| these weights (seed 0) | {attempt.val_bpb:.6f} |", f"`{attempt.commit}`", "not confirmed"):
         assert words in card
     assert "/" not in card.partition("| corpus |")[2].partition("\n")[0], "the card must not tell the owner's folders"
     assert "is there already" in refused(night.nightshift("export", "mlx-lm", "--out", str(folder)))
 
 
-def test_words_of_a_model_are_plain_text_in_the_card(kept_night):
+def test_words_of_a_model_are_plain_text_in_the_card(night):
     hostile = "<script>x</script> [a](https://b.example) ![](c) `d` **e** | f\x1b[2J\n# g {{ 7 * 7 }}"
-    kept = weights_of(place_of(kept_night), "t", 1)
+    kept = weights_of(place_of(night), "t", BEST)
     attempt = dataclasses.replace(kept.attempt, proposal=Proposal("", hostile, hostile, hostile))
     splits = {"train": {"tokens": 1, "bytes": 1}}
     manifest = {"dataset": "stdlib", "scale": "tiny", "splits": splits, "vocab_size": 512, "seq_len": 64}
-    record = read_night(place_of(kept_night), "t")
+    record = read_night(place_of(night), "t")
     card = model_card(record, dataclasses.replace(kept, attempt=attempt), manifest)
     for markup in ("<script>", "[a](", "![](", "https://", "\x1b", "**e**", " 49"):
         assert markup not in card
@@ -110,7 +97,7 @@ def test_words_of_a_model_are_plain_text_in_the_card(kept_night):
 
 
 def test_weights_that_are_cut_off_a_link_or_gone_are_not_taken_and_the_remedy_is_said(night, tmp_path):
-    path, model = weights(night, 1), str(tmp_path / "model")
+    path, model = weights(night, BEST), str(tmp_path / "model")
     whole = path.read_bytes()
     (tmp_path / "elsewhere").write_bytes(whole)
     path.write_bytes(whole[:-1])
@@ -118,19 +105,19 @@ def test_weights_that_are_cut_off_a_link_or_gone_are_not_taken_and_the_remedy_is
     path.unlink()
     path.symlink_to(tmp_path / "elsewhere")
     sentence = refused(night.nightshift("export", "mlx-lm", "--out", model))
-    assert "attempt 1 of night t has no weights here" in sentence
-    assert "nightshift take t:1, and " in sentence
+    assert "attempt 2 of night t has no weights here" in sentence
+    assert "nightshift take t:2, and " in sentence
     assert not (tmp_path / "model").exists()
     assert facts_of_best(night)["weights"] is None
 
 
 def test_the_run_with_the_lowest_score_gives_the_weights(night, tmp_path):
-    first = night.attempts("t")[1].runs[0]
+    first = night.attempts("t")[BEST].runs[0]
     for seed, change_bpb in ((7, -0.1), (8, 0.1)):
-        shutil.copytree(weights(night, 1).parents[1], weights(night, 1).parents[1].with_name(f"seed{seed}"))
+        shutil.copytree(weights(night, BEST).parents[1], weights(night, BEST).parents[1].with_name(f"seed{seed}"))
         with Journal.resume(night.folder("t") / "journal.sqlite") as journal:
             score = dataclasses.replace(first.score, val_bpb=first.score.val_bpb + change_bpb)
-            journal.end_run(journal.start_run(1, seed), dataclasses.replace(first, seed=seed, score=score))
+            journal.end_run(journal.start_run(BEST, seed), dataclasses.replace(first, seed=seed, score=score))
     card = write_model(night, tmp_path / "model")
     assert f"| these weights (seed 7, the lowest of 3 runs) | {first.score.val_bpb - 0.1:.6f} |" in card
     assert f"| the script | {first.score.val_bpb:.6f}" in card  # the mean
