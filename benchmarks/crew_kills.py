@@ -19,11 +19,12 @@ from __future__ import annotations
 import argparse
 import itertools
 import random
-import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
+from multiprocessing.context import ForkProcess
 from pathlib import Path
 
 import kills
@@ -37,7 +38,8 @@ from agent.pools.leases import cores_of_machine
 from agent.records.journal import Journal
 
 WORKERS, EXPERIMENTS, BUDGET_S = 2, 8, 0.5
-PAUSES_S = {"local": (0.3, 4.0), "ray": (2.0, 25.0)}  # between two kills: a cluster takes seconds to begin
+PAUSES_S = {"local": (0.1, 2.0), "ray": (0.1, 8.0)}  # between two kills
+LOOK_S, LOOK_AGAIN_S = 20.0, 0.5  # how long for a process of the kind that is to be killed, and how often at least
 OF_RAY = ("ray::", "/ray/core/", "/ray/_private/", "/ray/autoscaler/", "/ray/dashboard/")  # in a command line
 SHARES = {"driver": 3, "keeper": 5, "boxed": 2, "ray": 3}  # of each kind in the kills that are tried
 
@@ -51,6 +53,7 @@ class Crew(kills.Victim):
         workers = ("--workers", str(WORKERS), "--cores-each", "1", *(("--pool", "ray") if pool == "ray" else ()))
         super().__init__(folder, BUDGET_S, EXPERIMENTS, workers)
         self._rng, self._pause_s = rng, PAUSES_S[pool]
+        self._shares = {kind: share for kind, share in SHARES.items() if pool == "ray" or kind != "ray"}
         self._hit: set[str] = set()  # folders of runs and scorings whose keeper was killed
         self._blamed: set[int] = set()  # attempts of which a boxed process was killed
         self.killed = 0
@@ -59,11 +62,10 @@ class Crew(kills.Victim):
         """Begin the night, kill at most so many processes, and let it end."""
         loop = self.start()
         while self.killed < most:
-            with suppress(subprocess.TimeoutExpired):
-                loop.wait(self._rng.uniform(*self._pause_s))
-            if loop.poll() is None:
+            loop.join(self._rng.uniform(*self._pause_s))
+            if loop.is_alive():
                 self._kill_one(loop)
-            if loop.poll() is not None:
+            if not loop.is_alive():
                 if self.ended(loop).code == 0:
                     break
                 loop = self.start()
@@ -72,12 +74,13 @@ class Crew(kills.Victim):
         self.end_well()
         self._check_whole()
 
-    def _kill_one(self, loop: subprocess.Popen[bytes]) -> None:
-        """Kill a process of a kind that is drawn first; none, where there is no such process now."""
-        kind = self._rng.choices(list(SHARES), list(SHARES.values()))[0]
-        candidates = self._processes(loop.pid).get(kind)
-        if not candidates:
-            return
+    def _kill_one(self, loop: ForkProcess) -> None:
+        """Kill a process of a kind that is drawn first, as soon as there is one; none, where none comes."""
+        kind, until = self._rng.choices(list(self._shares), list(self._shares.values()))[0], time.monotonic() + LOOK_S
+        while not (candidates := self._processes(loop.pid).get(kind)):
+            loop.join(self._rng.uniform(0, LOOK_AGAIN_S))
+            if not loop.is_alive() or time.monotonic() > until:
+                return
         process, folder = self._rng.choice(candidates)
         with suppress(psutil.Error):
             process.kill()
@@ -88,10 +91,9 @@ class Crew(kills.Victim):
             if kind == "boxed":
                 self._blamed.add(int(Path(folder).parent.name))
             if kind == "driver":  # or a process that it has forked for Ray
-                with suppress(subprocess.TimeoutExpired):
-                    loop.wait(self.orphan_s)
+                loop.join(self.orphan_s)
 
-    def _processes(self, pid: int) -> dict[str, list[tuple[psutil.Process, str]]]:
+    def _processes(self, pid: int | None) -> dict[str, list[tuple[psutil.Process, str]]]:
         """Return the processes that may be killed, by kind, each with the folder that it works in."""
         kinds: dict[str, list[tuple[psutil.Process, str]]] = {"driver": [(psutil.Process(pid), "")]}
         words, folders = {}, {}

@@ -24,7 +24,6 @@ import itertools
 import os
 import random
 import shutil
-import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -33,6 +32,7 @@ from pathlib import Path
 import killed_commands
 import kills
 import measure
+import psutil
 from kills import Fault, Laboratory, Reference, Strike, Tally, Victim, facts_of
 from measure import Option
 
@@ -41,7 +41,7 @@ from agent.records.journal import Journal
 
 GIT_COMMANDS = ("hash-object", "mktree", "commit-tree", "update-ref")  # those that write
 KILLS_A_NIGHT, RESUMED_POINTS = 15, 120  # RESUMED_POINTS: a call that goes on is killed within so many
-WAIT_S = 3.0  # at most, before a random moment: an undisturbed night takes about six
+WAIT_S = 2.0  # at most, before a random moment: an undisturbed night takes about three, its imports done
 DAY_S = 86_400
 GOLDEN = 0.618034  # multiples of it, less their whole parts, spread evenly however many there are
 
@@ -78,10 +78,10 @@ def kills_without_end(reference: Reference, seed: int) -> Iterator[Fault]:
             yield Fault("loop", swept, (reference, first, seed + number))
 
 
-def swept(folder: Path, tally: Tally, reference: Reference, first: int, seed: int) -> None:
+def swept(folder: Path, tally: Tally, reference: Reference, first: int, seed: int, most: int = KILLS_A_NIGHT) -> None:
     """Kill at a point of a fresh night, then at random points of each call that goes on with it."""
     victim, dice, number = Victim(folder / "night"), random.Random(seed), first
-    while victim.go_on(Strike(number, torn=number % 2 == 0)).killed and victim.kills < KILLS_A_NIGHT:
+    while victim.go_on(Strike(number, torn=number % 2 == 0)).killed and victim.kills < most:
         number = dice.randint(1, RESUMED_POINTS)
     tally.add(victim.finish(reference.outcome))
 
@@ -111,7 +111,7 @@ def surprised(folder: Path, tally: Tally, reference: Reference, seed: int) -> No
     """Kill a night at random moments."""
     victim, dice = Victim(folder / "night"), random.Random(seed)
     for _ in range(KILLS_A_NIGHT):
-        if not victim.kill_after(dice.uniform(0.2, WAIT_S), whole=dice.random() < 0.5).killed:
+        if not victim.kill_after(dice.uniform(0, WAIT_S), whole=dice.random() < 0.5).killed:
             break
         time.sleep(dice.choice((0.0, 0.0, 0.3)))
     tally.add(victim.finish(reference.outcome))
@@ -188,9 +188,9 @@ def stopped_loop(folder: Path, tally: Tally, reference: Reference) -> None:
         if time.monotonic() > deadline:
             raise measure.Failed(f"{out} did not come within {kills.LIMIT_S:.0f} s")
         time.sleep(0.02)
-    loop.send_signal(signal.SIGSTOP)
+    psutil.Process(loop.pid).suspend()
     time.sleep(3)
-    loop.send_signal(signal.SIGCONT)
+    psutil.Process(loop.pid).resume()
     victim.ended(loop)
     tally.counts["other_faults"] += 1
     tally.add(victim.finish(reference.outcome))

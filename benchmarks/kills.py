@@ -2,6 +2,9 @@
 
 A night is a real one: a repository with an edit under way, the command line, a script that trains in no time. After
 every kill its journal, ledger and repository are looked at; at its end it is compared with an undisturbed night.
+
+Importing all of a command takes longer than the work between two kills. So a process of the laboratory imports it once,
+and each command that is killed there is a fork of that process. The call that ends a night is a new interpreter.
 """
 
 from __future__ import annotations
@@ -20,6 +23,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib import import_module
+from multiprocessing.context import ForkProcess
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +33,7 @@ import psutil
 from nights import command, git, make_repository, unigram
 
 import prepare
+from agent.cli.main import COMMANDS, command_named, main
 from agent.errors import NightError
 from agent.experiment import Attempt, History, Night
 from agent.lab import corpus
@@ -87,12 +93,13 @@ def adopt_orphans() -> None:
 
 def running() -> list[psutil.Process]:
     """Return the descendants that are alive; dead ones that were adopted are buried."""
+    own = {process.pid for process in multiprocessing.active_children()}  # whose ends are waited for elsewhere
     alive = []
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.NoSuchProcess):
             if process.status() != psutil.STATUS_ZOMBIE:
                 alive.append(process)
-            elif process.ppid() == os.getpid():
+            elif process.pid not in own and process.ppid() == os.getpid():
                 with suppress(ChildProcessError):
                     os.waitpid(process.pid, os.WNOHANG)
     return alive
@@ -123,6 +130,46 @@ class Strike:
 def points_of(trace: Path) -> tuple[tuple[str, str], ...]:
     lines = trace.read_text(errors="replace").splitlines() if trace.exists() else []
     return tuple((call, path) for call, _, path in (line.partition(" ") for line in lines))
+
+
+# ---- a command -------------------------------------------------------------------------------------------------------
+
+
+def begin(whole: Sequence[str], root: Path, said: Path, env: dict[str, str], *, fresh: bool = False) -> ForkProcess:
+    """Start a command line in a folder, its output in a file.
+
+    fresh: as a new interpreter, as other programs than `nightshift` are started, and all outside of the laboratory.
+    """
+    is_fork = not fresh and _strikes_here() and [*whole[: len(command())]] == command()
+    process = ForkProcess(target=_become, args=(whole, root, said, env, is_fork))
+    process.start()
+    return process
+
+
+def _strikes_here() -> bool:
+    """Return whether strike.c is in this process, as in those of the laboratory."""
+    library = os.environ["NIGHTSHIFT_STRIKE"]
+    return bool(library) and library in Path("/proc/self/maps").read_text()
+
+
+def _become(whole: Sequence[str], root: Path, said: Path, env: dict[str, str], is_fork: bool) -> None:
+    """Be the command, in a process that was forked for it."""
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 1)
+    os.dup2(1, 2)
+    os.chdir(root)
+    if not is_fork:
+        os.execve(whole[0], [*whole], env)
+    os.environ.clear()
+    os.environ.update({name: value for name, value in env.items() if name != "LD_PRELOAD"})
+    ctypes.CDLL(os.environ["NIGHTSHIFT_STRIKE"]).begin()
+    sys.exit(main(whole[len(command()) :]))
+
+
+def import_commands() -> None:
+    for name in COMMANDS.keys() - {"mcp"}:  # whose libraries are large, and which no kill hits
+        command_named(name)
+    import_module("git")  # as commands do late
 
 
 # ---- what came of it -------------------------------------------------------------------------------------------------
@@ -237,26 +284,22 @@ class Victim:
     def kills(self) -> int:
         return self.tally.counts["kills"]
 
-    def start(self, **env: str) -> subprocess.Popen[bytes]:
+    def start(self, *, fresh: bool = False, **env: str) -> ForkProcess:
         limits = ["--experiments", str(self.experiments), "--budget-s", f"{self.budget_s:g}"]
         # a killed night has to end as an undisturbed one: one run an attempt, whatever the scores, and no mix, which
         # draws by the hours that its sources took
         words = command("run", "--tag", "t", "--judge", "greedy", "--proposer", "search", *limits, *self.options)
         environment = {**measure.with_path(), "COLUMNS": "200", **env}
-        with self.said.open("wb") as said:
-            return subprocess.Popen(
-                words, cwd=self.root, env=environment, stdin=subprocess.DEVNULL, stdout=said, stderr=said
-            )
+        return begin(words, self.root, self.said, environment, fresh=fresh)
 
-    def ended(self, process: subprocess.Popen[bytes]) -> Ended:
+    def ended(self, process: ForkProcess) -> Ended:
         """Wait, and look at everything that a night leaves."""
-        try:
-            code = process.wait(self.limit_s)
-        except subprocess.TimeoutExpired:
+        process.join(self.limit_s)
+        if process.exitcode is None:
             process.kill()
+            process.join()
             self.tally.blame("tracebacks", f"still running after {self.limit_s:.0f} s")
-            code = process.wait()
-        end = Ended(code, self.said.read_text(errors="replace"))
+        end = Ended(process.exitcode or 0, self.said.read_text(errors="replace"))
         self.tally.counts["kills"] += end.killed
         now = time.monotonic()
         self._left = dict.fromkeys(running(), now + self.orphan_s) | self._left
@@ -264,21 +307,20 @@ class Victim:
         self.look(end)
         return end
 
-    def go_on(self, strike: Strike | None = None, **env: str) -> Ended:
+    def go_on(self, strike: Strike | None = None, *, fresh: bool = False, **env: str) -> Ended:
         """Begin or resume, and wait for the end; its points are known where a strike was asked for."""
         if strike is None:
-            return self.ended(self.start(**env))
+            return self.ended(self.start(fresh=fresh, **env))
         trace = self.said.with_name("points.txt")
         trace.unlink(missing_ok=True)
-        end = self.ended(self.start(**strike.env(trace), **env))
+        end = self.ended(self.start(fresh=fresh, **strike.env(trace), **env))
         return Ended(end.code, end.said, points_of(trace))
 
     def kill_after(self, seconds: float, *, whole: bool) -> Ended:
         """Kill at a moment: the loop alone, or all of its processes as a reboot would."""
         loop = self.start()
-        with suppress(subprocess.TimeoutExpired):
-            loop.wait(seconds)
-        if loop.poll() is None:
+        loop.join(seconds)
+        if loop.is_alive():
             family = psutil.Process(loop.pid).children(recursive=True) if whole else []
             loop.kill()
             for process in family:
@@ -350,7 +392,7 @@ class Victim:
 
     def end_well(self) -> None:
         """Let the night end by itself, and see that nothing is left over."""
-        end = self.go_on()
+        end = self.go_on(fresh=True)
         if end.code != 0:
             self.tally.blame("lost", f"the night does not end: exit code {end.code}, {end.said.strip()[-300:]}")
         while self._left:
@@ -419,6 +461,12 @@ class Fault:
         return self.name, tally
 
 
+def _be_in_laboratory(cores: Any) -> None:
+    adopt_orphans()
+    os.sched_setaffinity(0, cores.get())
+    import_commands()
+
+
 class Laboratory:
     """Make faults, several at a time, and count what has come of all of them."""
 
@@ -426,18 +474,16 @@ class Laboratory:
         """cores: for each fault at a time, those that it may use."""
         self.folder, self.processes = folder, len(cores)
         self.tally, self.begun = Tally(), 0
-        self._cores: Any = multiprocessing.SimpleQueue()
+        self._context = multiprocessing.get_context("spawn")  # a fork of this process would be without strike.c
+        self._cores: Any = self._context.SimpleQueue()
         for own in cores:
             self._cores.put(own)
-
-    def _begin(self) -> None:
-        adopt_orphans()
-        os.sched_setaffinity(0, self._cores.get())
 
     def make(self, faults: Iterable[Fault]) -> None:
         """Make faults; the next one is asked for when a process is free."""
         waiting, jobs = iter(faults), set[Future[tuple[str, Tally]]]()
-        with ProcessPoolExecutor(self.processes, initializer=self._begin) as pool:
+        os.environ["LD_PRELOAD"] = os.environ["NIGHTSHIFT_STRIKE"]
+        with ProcessPoolExecutor(self.processes, self._context, _be_in_laboratory, (self._cores,)) as pool:
             while True:
                 while len(jobs) < self.processes and (fault := next(waiting, None)) is not None:
                     self.begun += 1

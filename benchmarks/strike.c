@@ -37,8 +37,10 @@ static long number(const char *name, long otherwise) {
     return text && *text ? atol(text) : otherwise;
 }
 
-__attribute__((constructor)) static void begin(void) {
+/* Called as the library is loaded, and again in a fork that is to be struck from there on. */
+__attribute__((constructor)) void begin(void) {
     self = getpid();
+    counted = 0;
     at = number("STRIKE_AT", 0);
     until = number("STRIKE_UNTIL", at);
     failure = number("STRIKE_ERRNO", 0);
