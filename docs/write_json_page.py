@@ -220,7 +220,7 @@ def page() -> str:
 
 def _section(title: str, kind: type, inside: dict[type, None]) -> str:
     hints = typing.get_type_hints(kind)
-    names = [field.name for field in dataclasses.fields(kind) if field.name not in LEFT_OUT.get(kind, ())]
+    names = [field.name for field in dataclasses.fields(kind) if field.name not in LEFT_OUT.get(kind.__name__, ())]
     rows = [f"| `{name}` | {_type(hints[name], inside)} | {_meaning(kind, name, hints[name])} |" for name in names]
     words = re.sub(r"^Hold ", "", inspect.getdoc(kind) or "")
     return f"{title}\n\n{words[:1].upper()}{words[1:]}\n\n{TABLE}" + "\n".join(rows)

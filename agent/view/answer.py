@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from agent.experiment import Attempt, Findings, Interval, Kind, Proposal, Run, Score, Status
+from agent.experiment import Attempt, Findings, Interval, Kind, Score, Status
 from agent.proposers.source import Left
 from agent.records.record import Record, Turned
 from agent.records.summary import NightSummary, Scored, gain_bpb
@@ -20,7 +20,8 @@ from agent.script.dials import Value
 from agent.view.workers import Crew
 
 UNSHOWN = "its scoring or its audit failed (the words of that process are not shown: it has read the validation text)"
-LEFT_OUT: dict[type, set[str]] = {Proposal: {"script"}, Run: {"last_lines"}}  # too long, or words of a scoring process
+# what JSON leaves out of these records: it is too long, in a file, or words of a scoring process
+LEFT_OUT = {"Proposal": {"script"}, "Run": {"last_lines"}, "KnownIdea": {"patch"}}
 
 
 def plain(value: Any) -> Any:
@@ -46,7 +47,7 @@ def _encodable(text: str) -> str:
 
 @cache
 def _names(kind: Any) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(kind) if field.name not in LEFT_OUT.get(kind, ()))
+    return tuple(field.name for field in fields(kind) if field.name not in LEFT_OUT.get(kind.__name__, ()))
 
 
 def for_author(attempt: Attempt) -> Attempt:

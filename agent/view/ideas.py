@@ -8,11 +8,8 @@ from rich.text import Text
 from agent.proposers.catalogue.evidence import Measurement, Prospect
 from agent.proposers.catalogue.files import KnownIdea
 from agent.text import harmless_lines, percent_sure
-from agent.view.answer import LEFT_OUT
 from agent.view.screen import Column, table_lines
 from agent.view.terminal import fact_lines
-
-LEFT_OUT[KnownIdea] = {"patch"}  # it is in its file
 
 
 @dataclass(frozen=True, slots=True)
