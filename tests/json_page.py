@@ -1,7 +1,7 @@
 """The page about JSON answers as something that an answer can be held against."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -9,67 +9,57 @@ from nights import PROJECT
 
 PAGE = PROJECT / "docs" / "json.md"
 ROW = re.compile(r"\| `([^`]+)` \| (.+?) \| .* ?\|")
-HEAD, ALL = "What does `--json` answer?", "..."
+HEAD = "What does `--json` answer?"
 KINDS: dict[str, tuple[type, ...]] = {
     "string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,), "null": (type(None),),
-    "list": (list,), "any": (object,),
+    "list": (list,), "map": (dict,), "any": (object,),
 }  # fmt: skip
 
 
 @cache
 def tables() -> dict[str, dict[str, str]]:
-    """The keys of each section of the page, with their types."""
-    found: dict[str, dict[str, str]] = {}
+    """Return the keys of each section of the page, with their types."""
+    tables: dict[str, dict[str, str]] = {}
     for line in PAGE.read_text().splitlines():
         if line.startswith("#"):
             section = line.lstrip("# ")
-            found[section] = {}
+            tables[section] = {}
         elif row := ROW.fullmatch(line):
-            assert row[1] not in found[section], f"{section}: {row[1]} stands twice"
-            found[section][row[1]] = row[2]
-    return found
-
-
-def keys_of(section: str) -> dict[str, str]:
-    """The keys of a section, with all those that it takes from another."""
-    own = dict(tables()[section])
-    other = named(own.pop(ALL, ""))
-    return (keys_of(other) if other else {}) | own
+            tables[section][row[1]] = row[2]
+    return tables
 
 
 def named(kind: str) -> str | None:
-    """The section that a type leads to."""
+    """Return the section that a type leads to."""
     link = re.fullmatch(r"\[([^\]]+)\]\(#[^)]+\)", kind)
     return link[1] if link else None
 
 
 def faults(section: str, answer: Any) -> list[str]:
-    """What an answer of a command and its section do not say alike."""
-    return list(_of_object(answer, keys_of(HEAD) | keys_of(section), section))
+    """Return what an answer of a command and its section do not say alike."""
+    return _of_object(answer, tables()[HEAD] | tables()[section], section)
 
 
-def _of_object(value: Any, keys: dict[str, str], path: str) -> Iterator[str]:
+def _of_object(value: Any, keys: dict[str, str], path: str) -> list[str]:
     if not isinstance(value, dict):
-        yield f"{path} is {value!r}, no object"
-        return
-    yield from (f"{path}.{name} is not on the page" for name in value if name not in keys)
-    yield from (f"{path}.{name} is on the page only" for name in keys if name not in value)
-    for name in keys.keys() & value.keys():
-        yield from _of_value(value[name], keys[name], f"{path}.{name}")
+        return [f"{path} is {value!r}, no object"]
+    strange = [f"{path}.{name} is in one of both alone" for name in value.keys() ^ keys.keys()]
+    return strange + _of_each({name: (value[name], keys[name]) for name in value.keys() & keys.keys()}, path)
+
+
+def _of_each(values: Mapping[Any, tuple[Any, str]], path: str) -> list[str]:
+    """Return the faults of values with their types."""
+    return [fault for name, (value, kind) in values.items() for fault in _of_value(value, kind, f"{path}.{name}")]
 
 
 def _of_value(value: Any, kind: str, path: str) -> list[str]:
-    found = [list(_of_one(value, one, path)) for one in kind.split(" or ")]
-    return min(found, key=len)
-
-
-def _of_one(value: Any, kind: str, path: str) -> Iterator[str]:
-    section, (start, _, rest) = named(kind), kind.partition(" of ")
-    if section is not None:
-        yield from _of_object(value, keys_of(section), path)
-    elif rest and isinstance(value, list if start == "list" else dict):
-        pairs = enumerate(value) if start == "list" else value.items()
-        for name, one in pairs:
-            yield from _of_value(one, rest, f"{path}.{name}")
-    elif rest or not isinstance(value, KINDS[kind]) or (isinstance(value, bool) and kind not in ("boolean", "any")):
-        yield f"{path} is {value!r}, no {kind}"
+    if " or " in kind:
+        return min((_of_value(value, choice, path) for choice in kind.split(" or ")), key=len)
+    if section := named(kind):
+        return _of_object(value, tables()[section], path)
+    outer, _, inner = kind.partition(" of ")
+    if inner and isinstance(value, KINDS[outer]):
+        pairs = value.items() if isinstance(value, dict) else enumerate(value)
+        return _of_each({name: (item, inner) for name, item in pairs}, path)
+    is_other = not isinstance(value, KINDS[outer]) or (isinstance(value, bool) and outer not in ("boolean", "any"))
+    return [f"{path} is {value!r}, no {kind}"] if is_other else []

@@ -6,7 +6,6 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from judged import scored_attempt, scored_run
 from nights import make_repository, unigram
 
 from agent.clock import utc_now
@@ -28,7 +27,6 @@ from agent.experiment import (
     Proposal,
     Run,
     Score,
-    Status,
     Summary,
     Work,
 )
@@ -216,7 +214,7 @@ def record_night(place: Place) -> None:
         def add(number: int, kind: Kind, title: str, script: str, *runs: Run, **facts: Any) -> None:
             enter(journal, attempt(number, kind, title=title, script=script, runs=runs, **facts))
 
-        enter(journal, scored_attempt(0, 1.5, 1.52, 1.48, status=Status.KEEP, kind=Kind.BASELINE, script=SCRIPT))
+        add(0, Kind.BASELINE, "baseline", SCRIPT, a_run(0, 1.5), a_run(1, 1.52), a_run(2, 1.48))
         add(1, Kind.KEPT, "DEPTH 4 → 6", deeper, a_run(0, 1.42, PASSED), a_run(1, 1.44), gain_bpb=0.07, sure=0.99)
         lucky = a_run(0, 1.37, PASSED, params=200)
         add(2, Kind.PROVISIONAL, "WIDTH 64 → 128", wider, lucky, parent=1, gain_bpb=0.04, sure=0.9)
@@ -232,11 +230,10 @@ def record_night(place: Place) -> None:
         add(5, Kind.FAILED_AUDIT, "peeks", "DEPTH = 7\n", a_run(0, 0.2, PEEKS), parent=4, words=words, gain_bpb=1.0)
         add(6, Kind.CRASHED, "later", "DEPTH = 8\n", Run(0, Ending.SLEPT, None, 20.0, None, ""), parent=4)
         journal.make_void([6], "the machine slept")
-        asked = Proposal("A = 1", "#4 without #1", "Does it miss it?", "dawn", without=(1,))
-        enter(journal, replace(scored_attempt(7, parent=4, dawn=(1.40, 1.41)), proposal=asked))
-        for number, scores in ((0, (1.51, 1.49)), (4, (1.32, 1.30))):
+        add(7, Kind.WORSE, "#4 without #1", "A = 1", parent=4, source="dawn", without=(1,))
+        for number, scores in ((0, (1.51, 1.49)), (4, (1.32, 1.30)), (7, (1.40, 1.41))):
             for seed, val_bpb in enumerate(scores, 1000):
-                at_dawn = scored_run(seed, val_bpb, dawn=1, holdout=val_bpb + 0.1)
+                at_dawn = a_run(seed, val_bpb, dawn=1, holdout=Score(val_bpb + 0.1, 1.0))
                 journal.end_run(journal.start_run(number, seed, dawn=1), at_dawn)
         journal.put_dawn(Dawn(1, 4, 2, "2026-01-02T05:00:00Z", "2026-01-02T06:00:00Z", FOUND))
         journal.record_facts(noise=noise(journal.attempts()))
@@ -264,7 +261,7 @@ def record_crew(place: Place, doing: Mapping[str, Doing], tag: str = "t") -> Non
         journal.record_call()
         journal.add_attempt(0, None, Proposal(unigram(), "baseline", "", "you"), utc_now())
         for seed, worker in enumerate(doing):
-            journal.end_run(journal.start_run(0, seed, worker=worker), scored_run(seed, 1.2 + seed / 100))
+            journal.end_run(journal.start_run(0, seed, worker=worker), a_run(seed, 1.2 + seed / 100))
         journal.record_decision(0, Decision(Kind.BASELINE, "the baseline"))
         journal.settle(0)
         for number, (worker, what) in enumerate(doing.items(), 1):

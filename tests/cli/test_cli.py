@@ -1,15 +1,10 @@
 """The command line as a person meets it: real processes, real signals, one clear sentence for every mistake."""
 
 import errno
-import fcntl
 import inspect
 import json
-import os
-import pty
 import re
 import signal
-import subprocess
-import termios
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 from commands import nothing_yet, refused, training, wait_until
-from nights import PROJECT, Grounds, command, environment, git
+from nights import PROJECT, Grounds, git
 
 from agent.cli.main import COMMANDS, app_of, command_named, main
 from agent.cli.options import NightOptions, RunOptions
@@ -72,7 +67,7 @@ def test_a_night_from_the_command_line_touches_no_file_but_its_own_and_results_t
 def test_the_first_signal_ends_after_the_run_and_the_second_ends_the_run(grounds):
     night = grounds.start("run", *ONE_RUN, "--budget-s", "0.6", "--tag", "t")
     wait_until(training(grounds, "t"))
-    night.terminate()
+    night.send_signal(signal.SIGHUP)  # as a closed terminal does
     assert "nightshift run --tag t  go on" in night.communicate(timeout=120)[0]
     assert night.returncode == 0
     assert [(attempt.number, attempt.settled) for attempt in grounds.attempts("t")] == [(0, True)]
@@ -92,27 +87,6 @@ def test_the_first_signal_ends_after_the_run_and_the_second_ends_the_run(grounds
     assert "/elsewhere" not in night.stdout
     assert [run.ending for run in grounds.attempts("t")[1].runs] == [Ending.STOPPED, Ending.FINISHED]
     assert [row["attempt"] for row in grounds.rows()] == ["0", "1"]
-
-
-@pytest.mark.slow
-def test_a_closed_terminal_ends_the_night_after_its_run(grounds):
-    outer, inner = pty.openpty()
-    night = subprocess.Popen(
-        command("run", *ONE_RUN, "--budget-s", "0.6", "--tag", "t"),
-        cwd=grounds.root,
-        env=environment(TERM="xterm"),
-        stdin=inner,
-        stdout=inner,
-        stderr=inner,
-        start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-    )
-    os.close(inner)
-    wait_until(training(grounds, "t"))
-    os.read(outer, 1 << 16)
-    os.close(outer)  # SIGHUP, and every word to the terminal is an error from here on
-    assert night.wait(timeout=120) == 0
-    assert [(attempt.number, attempt.settled) for attempt in grounds.attempts("t")] == [(0, True)]
 
 
 def test_a_signal_while_data_are_prepared_leaves_nothing_running(grounds, tmp_path, monkeypatch):

@@ -29,15 +29,11 @@ def client(night: GrowingNight):
         yield client
 
 
-def test_the_page_loads_nothing_from_elsewhere_and_runs_its_own_scripts_alone(client: Client):
+def test_titles_are_text_and_no_other_site_can_read_or_frame_the_page(client: Client):
     status, headers, body = client.ask("/")
     assert (status, headers["content-type"]) == (200, "text/html; charset=utf-8")
     assert "<script>alert" not in body
     assert headers["content-security-policy"] == "frame-ancestors 'none'"
-    (policy,) = re.findall(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', body)
-    rules = dict(rule.split(" ", 1) for rule in policy.replace("&#39;", "'").split("; "))
-    assert (rules["default-src"], rules["connect-src"]) == ("'none'", "'self'")
-    assert all(word.startswith("'sha256-") for name in ("script-src", "style-src") for word in rules[name].split())
     for path in ("/", "/attempt/0/log", "/nothing"):
         headers = client.ask(path)[1]
         assert headers["x-content-type-options"] == "nosniff"
