@@ -24,8 +24,7 @@ from agent.judging.judges import Greedy
 from agent.night import opening
 from agent.night.limits import Limits
 from agent.night.lock import Stop
-from agent.night.loop import at_work, run_night
-from agent.night.plan import Plan
+from agent.night.loop import run_night
 from agent.night.state import NightContext
 from agent.proposers.source import Briefing, Source
 from agent.records.journal import Journal
@@ -272,15 +271,6 @@ def asked_once(
     if asked not in ANSWERS:
         ANSWERS[asked] = probe(folder, data, dataset, lease)
     return dict(ANSWERS[asked])
-
-
-def run_once(context: NightContext, number: int, dawn: int = 0) -> None:
-    """One run of an attempt."""
-    state = context.state()
-    with at_work(state) as driver:
-        driver.begin(Plan(state, driver.flight).measure(state.attempts[number], dawn), LOCAL)
-        while driver.flight.jobs:
-            driver.wait()
 
 
 @contextlib.contextmanager

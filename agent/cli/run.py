@@ -32,7 +32,7 @@ from agent.records.record import Record, of_journal
 from agent.records.summary import summary_of
 from agent.sandbox.keeper import limits_of_machine
 from agent.text import counted
-from agent.view.answer import plain
+from agent.view.answer import for_author, plain
 from agent.view.screen import print_folded, print_lines, print_next, terminal_width
 from agent.view.terminal import tried_lines
 from agent.view.words import dawn_lines, left_words
@@ -90,6 +90,8 @@ def run(
             context.watcher.said(most if runs else "dawn goes to its end")
             confirm_night(context, runs)
         record = of_journal(context.journal)
+    if drain:  # into a log that authors of scripts read
+        record = replace(record, attempts=tuple(map(for_author, record.attempts)))
     _show_end(record)
 
 

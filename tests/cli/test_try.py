@@ -13,10 +13,8 @@ from commands import refused, training, wait_until
 from json_page import faults
 from nights import Grounds, make_repository, unigram
 
-from agent.cli.tries import latest, tries_line
 from agent.experiment import Ending
 from agent.night.lock import is_held, only_night
-from agent.records.place import Place
 
 QUICK = ("--tag", "t", "--budget-s", "0.05", "--judge", "greedy", "--sandbox", "off")
 COMMITTED = unigram()
@@ -34,10 +32,6 @@ def said(grounds: Grounds, *words: str) -> dict[str, Any]:
 
 def edit(grounds: Grounds, script: str) -> None:
     (grounds.root / "train_mlx.py").write_text(script)
-
-
-def place_of(grounds: Grounds) -> Place:
-    return Place.of(grounds.root / "train_mlx.py")
 
 
 # The tests of this part follow one another in one repository, as a person's afternoon does.
@@ -63,31 +57,26 @@ def test_tries_that_are_started_wait_in_the_queue_while_a_night_runs(tried):
         assert (second["id"], second["in_line"], second["title"]) == ("t0002", 1, "smoother")
         edit(tried, unigram(SHARPNESS=0.8))
         assert said(tried, "-m", "less", "--queue", *QUICK)["in_line"] == 2
-        assert tries_line(latest(place_of(tried))) == "tries: 3 waiting"
         assert said(tried, "--cancel", "t0003")["state"] == "cancelled"
-        still = said(tried, "--wait", "t0002", "--for", "0.1")
-        assert (still["state"], still["error"]) == ("waiting", None)
+        assert said(tried, "--wait", "t0002", "--for", "0.1")["state"] == "waiting"
 
 
 def test_the_first_try_is_measured_against_the_committed_script(tried):
     edit(tried, unigram(SHARPNESS=0.7))
     kept = said(tried, "--wait", "t0001")  # which starts the process that opens the night
     assert (kept["id"], kept["state"], kept["status"], kept["attempt"]) == ("t0001", "done", "keep", 1)
-    assert kept["next"] == "edit on from here: attempt 1 is the best script now"
     assert (kept["parent"], kept["merged_onto"]) == (0, None)
-    zero, one, *_ = tried.attempts("t")
-    assert zero.proposal.script == COMMITTED
-    assert (one.proposal.title, one.proposal.hypothesis) == ("sharper", "The counts are large.")
-    assert (one.proposal.source, one.proposal.script) == ("queue: 0001", unigram(SHARPNESS=0.9))
+    first, edited = (attempt.proposal for attempt in tried.attempts("t")[:2])
+    assert first.script == COMMITTED
+    assert (edited.title, edited.hypothesis, edited.source) == ("sharper", "The counts are large.", "queue: 0001")
+    assert edited.script == unigram(SHARPNESS=0.9)
     assert (tried.root / "train_mlx.py").read_text() == unigram(SHARPNESS=0.7)
 
 
 def test_an_edit_that_became_stale_while_it_waited_is_merged_onto_the_best(tried):
     facts = said(tried, "--wait", "t0002")
     assert (facts["state"], facts["attempt"], facts["parent"], facts["merged_onto"]) == ("done", 2, 1, 1)
-    merged = tried.attempts("t")[2].proposal
-    assert merged.script == unigram(SHARPNESS=0.9, SMOOTHING=2.0)
-    assert merged.hypothesis.endswith("Merged onto attempt 1, which was kept while it waited.")
+    assert tried.attempts("t")[2].proposal.script == unigram(SHARPNESS=0.9, SMOOTHING=2.0)
 
 
 def test_an_edit_of_an_older_script_is_refused_and_tried_anyway_where_that_is_asked_for(tried):
@@ -96,8 +85,6 @@ def test_an_edit_of_an_older_script_is_refused_and_tried_anyway_where_that_is_as
     assert (facts["exit_code"], facts["state"], facts["based_on"]) == (2, "stale", 0)
     assert facts["missing_edits"][0]["attempt"] == 1
     assert facts["error"].startswith("train_mlx.py was made from attempt 0 and lacks what was kept since: #1 sharper")
-    assert "nightshift take best" in facts["next"]
-    assert "--anyway" in facts["next"]
 
     verdict = tried.nightshift("try", "-m", "blunt\x1b[2J\tit is\n\nwhy\x07", "--anyway").stdout.splitlines()[-4:]
     assert tried.attempts("t")[3].proposal.title == "blunt\\x1b[2J it is"
@@ -114,8 +101,7 @@ def test_words_that_scoring_wrote_reach_no_author(tried):
     assert json.loads(done.stdout)["status"] == "crash"
     log = (tried.root / "experiments" / "queue" / "drain.log").read_text()
     assert "crash (it trained, but its scoring failed: look at load_model" in log
-    assert " of training a run; until the queue is empty\n" in log
-    assert "held-out text" not in done.stdout + done.stderr
+    assert "held-out text" not in done.stdout + done.stderr + log
 
 
 def test_what_was_tried_cannot_be_tried_again_and_what_was_cancelled_never_is(tried):
@@ -129,9 +115,7 @@ def test_what_was_tried_cannot_be_tried_again_and_what_was_cancelled_never_is(tr
     assert refused(tried.nightshift("try", "--wait", "t0003")) == "try t0003 was cancelled"
     assert refused(tried.nightshift("try", "--cancel", "t0001")).startswith("try t0001 is done; only one that waits")
     facts = json.loads(tried.nightshift("status", "--json").stdout)
-    assert faults("status", facts) == []
     assert {entry["id"]: entry["state"] for entry in facts["tries"]}["t0003"] == "refused"
-    assert tries_line(latest(place_of(tried))) is None
     assert tried.git("status", "--porcelain", "experiments") == ""  # the queue is none of the repository's files
 
 

@@ -1,4 +1,4 @@
-"""An agent that follows AGENTS.md makes ten tries by the tools of MCP, and looks at their answers alone."""
+"""An agent that follows AGENTS.md makes eight tries by the tools of MCP, and looks at their answers alone."""
 
 import re
 from collections.abc import Callable
@@ -10,7 +10,6 @@ from nights import Grounds, git, unigram
 
 pytestmark = pytest.mark.slow
 BUDGET_S = 0.05
-ALLOWANCE_S = 20.0  # for starting MLX on a busy machine; the slow try sleeps for as long
 COMMITTED = unigram()
 LOGITS = "    logits = (SHARPNESS + jitter) * np.log(counts + SMOOTHING)\n"
 SHIFTED = f"{LOGITS}    logits -= logits.max()\n"
@@ -60,12 +59,12 @@ class ScriptedAgent:
 
 
 def test_an_agent_that_follows_the_rules_ends_with_the_best_script_in_its_tree(grounds: Grounds):
-    grounds.try_scripts("t", [], budget_s=BUDGET_S, allowance_s=ALLOWANCE_S)
+    grounds.try_scripts("t", [], budget_s=BUDGET_S)
     with agent_in(grounds.root) as client:
         agent = ScriptedAgent(grounds, client)
         goes_wrong(agent)
         improves(agent)
-        assert [row["attempt"] for row in client.facts("history")["history"]] == [*range(8)]
+        assert [row["attempt"] for row in client.facts("history")["history"]] == [*range(7)]
 
 
 def goes_wrong(agent: ScriptedAgent) -> None:
@@ -75,10 +74,6 @@ def goes_wrong(agent: ScriptedAgent) -> None:
     broken = agent.tried("without its colon", replaced("def main() -> None:", "def main() -> None"))
     assert "does not parse" in broken["error"]
     agent.take_best()
-    duplicate = agent.tried("with a comment", lambda script: f"{script}\n# words\n")
-    assert "is attempt 1 of night t, keep (see:" in duplicate["error"]
-    agent.take_best()
-
     crash = agent.tried("no data", replaced(LOADED, f"    assert False, 'no data'\n{LOADED}"))
     assert (crash["status"], crash["attempt"], crash["val_bpb"]) == ("crash", 2, None)
     assert crash["traceback"].splitlines()[-1] == "AssertionError: no data"
@@ -90,10 +85,6 @@ def goes_wrong(agent: ScriptedAgent) -> None:
     assert [edit["attempt"] for edit in stale["missing_edits"]] == [1]
     assert "take best" in stale["next"]
     agent.take_best()
-    slow = agent.tried("it sleeps", replaced(LOADED, f"    time.sleep(3600)\n{LOADED}"))
-    assert (slow["status"], slow["attempt"]) == ("discard", 3)
-    assert "too slow" in slow["reason"]
-    agent.take_best()
 
 
 def improves(agent: ScriptedAgent) -> None:
@@ -101,19 +92,19 @@ def improves(agent: ScriptedAgent) -> None:
     git(agent.root, "checkout", "-q", "-f", branch)  # its owner looks at the night's branch
     agent.take_best()
     more = agent.tried("more of the text", dial("SHARE", 1.0))
-    assert (more["status"], more["attempt"], more["parent"]) == ("keep", 4, 1)
+    assert (more["status"], more["attempt"], more["parent"]) == ("keep", 3, 1)
     better = agent.tried("all of it", dial("SHARPNESS", 1.0))
-    assert (better["status"], better["attempt"], better["parent"]) == ("keep", 5, 4)
+    assert (better["status"], better["attempt"], better["parent"]) == ("keep", 4, 3)
     assert better["gain_bpb"] > 0
     worse = agent.tried("blunter", dial("SHARPNESS", 0.3))
-    assert (worse["status"], worse["attempt"], worse["gain_bpb"] < 0) == ("discard", 6, True)
+    assert (worse["status"], worse["attempt"], worse["gain_bpb"] < 0) == ("discard", 5, True)
     agent.take_best()
     deletion = agent.tried("without the shift", replaced(SHIFTED, LOGITS))  # of a kept edit's line: no stale script
-    assert (deletion["error"], deletion["attempt"], deletion["parent"]) == (None, 7, 5)
+    assert (deletion["error"], deletion["attempt"], deletion["parent"]) == (None, 6, 4)
 
-    assert [entry["state"] for entry in agent.answer("status")["tries"]] == ["done"] * 7
+    assert [entry["state"] for entry in agent.answer("status")["tries"]] == ["done"] * 6
     best = agent.take_best()
-    assert best in (5, 7)  # the same score with less code may be kept
+    assert best in (4, 6)  # the same score with less code may be kept
     script = agent.script.read_text()
     assert script.strip() == git(agent.root, "show", f"refs/experiments/t/{best:04d}:train_mlx.py")
     assert "SHARPNESS = 1.0" in script
