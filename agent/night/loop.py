@@ -62,11 +62,10 @@ def run_night(context: NightContext) -> None:
         plan = Plan(state, driver.flight)
         while driver.take_a_step(plan):
             pass
-        waiting = sorted({*(attempt.number for attempt in state.unsettled), *not_merged(state.attempts)})
+        waiting = {*(attempt.number for attempt in state.unsettled), *not_merged(state.attempts)}
         if waiting and not context.stop.after_run:
-            numbers = ", ".join(f"#{number}" for number in waiting)
             go_on = typed("run", "--tag", context.night.tag)
-            context.watcher.said(f"no time is left for {numbers}; to go on: {go_on}")
+            context.watcher.said(f"no time is left for {names(waiting)}; to go on: {go_on}")
 
 
 @contextmanager
@@ -269,8 +268,8 @@ class Driver:
         return ended.error
 
     def _record_result(self, job: Job, ended: Ended) -> None:
-        """Record the result of a job; where its worker is gone, it is done again."""
-        number, lost = job.attempt, ended.lost
+        """Record the result of a job; what does not count is done again, and the user is told why."""
+        number, void = job.attempt, ended.lost
         match job, ended.result:
             case Trial(), DryRun() as dry_run:
                 self.journal.record_dry_run(number, dry_run)
@@ -278,24 +277,19 @@ class Driver:
                 self.journal.record_audit(number, job.seed, audit, job.split)
             case Measure(), Run() as run:
                 self.journal.end_run(self._run_ids[ended.worker], run)
-                self._tell(job, run)
+                if run.ending in (Ending.SLEPT, Ending.SPOILT):
+                    void = run.last_lines.rpartition("\n")[2] if run.ending is Ending.SPOILT else "the machine slept"
+                if run.score is not None and run.holdout is not None:
+                    on_holdout = run.holdout.val_bpb or run.holdout.failure
+                    self.say(f"#{number}, seed {job.seed}: val_bpb {run.score.val_bpb}, on the holdout {on_holdout}")
             case Measure(), None:
-                ending = Ending.LOST if lost is not None else Ending.STOPPED if ended.error is None else Ending.BROKEN
-                run = Run(job.seed, ending, None, 0.0, None, lost or str(ended.error or ""))
+                ending = Ending.LOST if void is not None else Ending.STOPPED if ended.error is None else Ending.BROKEN
+                run = Run(job.seed, ending, None, 0.0, None, void or str(ended.error or ""))
                 self.journal.end_run(self._run_ids[ended.worker], run)
         self.state.read(number)
-        if lost is not None:
+        if void is not None:
             kind = "audit" if isinstance(job, AuditRun) else "run"
-            self.say(f"this {kind} of #{number} does not count and is done again: {lost}")
-
-    def _tell(self, job: Measure, run: Run) -> None:
-        """Say why a run is void, if it is, and what one at dawn has scored on both texts."""
-        if run.ending in (Ending.SLEPT, Ending.SPOILT):
-            why = "the machine slept" if run.ending is Ending.SLEPT else run.last_lines.rpartition("\n")[2]
-            self.say(f"this run of #{job.attempt} does not count and is done again: {why}")
-        if run.score is not None and run.holdout is not None:
-            on_holdout = run.holdout.val_bpb or run.holdout.failure
-            self.say(f"#{job.attempt}, seed {job.seed}: val_bpb {run.score.val_bpb}, on the holdout {on_holdout}")
+            self.say(f"this {kind} of #{number} does not count and is done again: {void}")
 
     def _make_void(self, crashed: Sequence[Attempt], why: MachineError) -> None:
         """Make the crashes before a machine was found to be broken void: they are done again when the night goes on."""

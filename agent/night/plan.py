@@ -151,7 +151,7 @@ class Plan:
             return
         for attempt in sorted(state.unsettled, key=lambda attempt: attempt.decision is None):
             step = self.step_of(attempt)
-            if step is not None and not (stop.after_run and isinstance(step, Trial | Measure)):
+            if step is not None and (not isinstance(step, Trial | Measure) or self._may_run(attempt)):
                 yield step
         yield from self.missing_audits()
         if fallen := fallen_keeps(state.attempts):
@@ -178,16 +178,17 @@ class Plan:
         if not attempt.is_idea:
             return Decision(Kind.QUESTION, QUESTION)
         if dry_run is None and not attempt.done_runs and parent is not None and self._may_break(attempt, parent):
-            return self._in_time(attempt, self.trial(attempt))
+            return self.trial(attempt)
         slow = too_slow(attempt)
         if slow is not None:
             return Decision(Kind.TOO_SLOW, slow)
         if dry_run is not None and dry_run.failure is not None:
             return Decision(Kind.CRASHED, f"dry run: {dry_run.failure}")
         if not attempt.done_runs:
-            return self._in_time(attempt, self.measure(attempt))
+            return self.measure(attempt)
+        audit = next(self._audits_of(attempt), None)
         if merging.waits_for_parent(self.state, attempt):
-            return self._audit_of(attempt) if self.context.stop.after_run else None
+            return audit if self.context.stop.after_run else None
         stopped = stopped_early(attempt)
         if stopped is not None:
             forecast_bpb, before_bpb = attempt.done_runs[0].forecast_bpb, parent and parent.val_bpb
@@ -195,9 +196,9 @@ class Plan:
             return Decision(Kind.STOPPED_EARLY, stopped, gain_bpb)
         decision = self.context.judge.judge(attempt, self.state.others(attempt.number))
         if decision.status is None and not self.context.stop.after_run:
-            return self._in_time(attempt, self.measure(attempt))
+            return self.measure(attempt)
         # a night that ends can go on elsewhere, without the weights of what waits: those are audited before
-        if decision.status in (None, Status.KEEP) and (audit := self._audit_of(attempt)) is not None:
+        if decision.status in (None, Status.KEEP) and audit is not None:
             return audit
         if decision.status is Status.KEEP or decision.kind is Kind.OVERTAKEN:
             return trusted(decision, attempt, parent, self.context.night.terms.plausible_gain / 100)
@@ -213,35 +214,36 @@ class Plan:
         step = self._measure_and_judge(first) if not busy else None
         wanted = max(self.context.judge.calibration, 1 + len(self.flight.pool.workers))
         begun = {*busy, *(run.seed for run in first.done_runs)}
-        if not first.scores_bpb or failure(first) is not None or len(begun) >= wanted:
-            return step
-        return self._in_time(first, self.measure(first)) or step
+        is_calibrated = failure(first) is not None or len(begun) >= wanted
+        return self.measure(first) if first.scores_bpb and not is_calibrated and self._may_run(first) else step
 
-    def _in_time(self, attempt: Attempt, job: Job) -> Job | None:
-        """Return the job if a run of the attempt still ends within the hours; else it is left to another call.
+    def _may_run(self, attempt: Attempt) -> bool:
+        """Return whether a run of an attempt may begin, and will end within the hours; else another call makes it.
 
         Attempt 0 is begun in any case: hours of less than a run are refused.
         """
         begins = attempt.number == 0 and not attempt.runs
-        is_allowed = begins or self.context.limits.allows_run(attempt.number, self.state.pace)
-        return job if is_allowed else None
+        is_in_time = begins or self.context.limits.allows_run(attempt.number, self.state.pace)
+        return is_in_time and not self.context.stop.after_run
 
     def _may_break(self, attempt: Attempt, parent: Attempt) -> bool:
         """Return whether an edit needs a dry run: one that only turns dials breaks nothing."""
         scripts = parent.proposal.script, attempt.proposal.script
         return self.context.dry_runs and not only_dials_differ(*scripts, self.context.night.device_kind)
 
-    def _audit_of(self, attempt: Attempt) -> Job | None:
-        return next((self.audit(attempt, run, split) for run, split in unaudited(attempt)), None)
+    def _audits_of(self, attempt: Attempt, dawn: int = 0) -> Iterator[Job]:
+        """Yield the audits that the attempt lacks, at night or at a dawn."""
+        busy = self.flight.seeds_of(attempt.number)
+        for run, split in unaudited(attempt, dawn):
+            if run.seed not in busy:
+                yield self.audit(attempt, run, split)
 
     def missing_audits(self, dawn: int = 0) -> Iterator[Job]:
         """Yield the audits that further runs of kept attempts lack; at a dawn, those of its runs and questions."""
         for attempt in self.state.attempts:
             is_kept = attempt.settled and attempt.status is Status.KEEP
             if is_kept or (dawn and not attempt.is_idea):
-                busy = self.flight.seeds_of(attempt.number)
-                missing = ((run, split) for run, split in unaudited(attempt, dawn) if run.seed not in busy)
-                yield from (self.audit(attempt, run, split) for run, split in missing)
+                yield from self._audits_of(attempt, dawn)
 
     # ---- beside unsettled attempts -----------------------------------------------------------------------------------
 
