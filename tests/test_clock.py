@@ -28,13 +28,6 @@ def test_linux_has_a_clock_that_counts_sleep():
     assert always() == pytest.approx(float(Path("/proc/uptime").read_text().split()[0]), abs=1)
 
 
-def test_a_mac_is_asked_for_its_raw_clocks(monkeypatch):
-    monkeypatch.setattr(time, "CLOCK_UPTIME_RAW", 8, raising=False)
-    monkeypatch.setattr(time, "CLOCK_MONOTONIC_RAW", 4, raising=False)
-    monkeypatch.setattr(time, "clock_gettime", {8: 100.0, 4: 160.0}.__getitem__)
-    assert [clock() for clock in clocks("darwin")] == [100.0, 160.0]
-
-
 # ---- kept awake ------------------------------------------------------------------------------------------------------
 
 

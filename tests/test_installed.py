@@ -69,25 +69,16 @@ def test_a_wheel_puts_the_package_agent_into_site_packages_and_nothing_else(whee
     assert "agent/ideas/README.md" in names
 
 
-def in_an_environment(wheel: str, tmp_path: Path) -> dict[str, str]:
-    uv("venv", "--python", sys.executable, str(tmp_path / "venv"))
-    uv("pip", "install", "--python", str(tmp_path / "venv"), wheel)
-    return {"PATH": f"{tmp_path}/venv/bin:{os.environ['PATH']}"}
-
-
-def as_a_tool(wheel: str, tmp_path: Path) -> dict[str, str]:
-    places = {"UV_TOOL_DIR": str(tmp_path / "tools"), "UV_TOOL_BIN_DIR": str(tmp_path / "bin")}
-    uv("tool", "install", "--python", sys.executable, wheel, **places)
-    return {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}", **places}
-
-
-def shell(folder: Path, env: dict[str, str]) -> Callable[..., str]:
-    """What types a line in a new folder, and returns all that is printed."""
+def shell(wheel: str, folder: Path) -> Callable[..., str]:
+    """What types a line in a new folder, where the wheel alone is installed, and returns all that is printed."""
     folder.mkdir()
+    uv("venv", "--python", sys.executable, str(folder.parent / "venv"))
+    uv("pip", "install", "--python", str(folder.parent / "venv"), wheel)
+    env = own_environment(PATH=f"{folder.parent}/venv/bin:{os.environ['PATH']}")
 
     def typed(line: str, code: int = 0) -> str:
         done = subprocess.run(
-            line, shell=True, cwd=folder, env=own_environment(**env), text=True, check=False,
+            line, shell=True, cwd=folder, env=env, text=True, check=False,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
         assert done.returncode == code, done.stdout
@@ -100,7 +91,7 @@ def shell(folder: Path, env: dict[str, str]) -> Callable[..., str]:
 @pytest.mark.slow
 def test_from_a_wheel_an_empty_folder_comes_to_a_result(wheel, tmp_path, own_cache):
     """Where a command prints what comes next, that line is what is typed."""
-    typed = shell(tmp_path / "empty", in_an_environment(wheel, tmp_path))
+    typed = shell(wheel, tmp_path / "empty")
     assert typed("nightshift --version") == f"nightshift {__version__}\n"
     typed("nightshift init")
     script = tmp_path / "empty" / invocation.SCRIPT
@@ -128,17 +119,3 @@ def test_from_a_wheel_an_empty_folder_comes_to_a_result(wheel, tmp_path, own_cac
     typed(remedy)
     typed(export)
     assert list((tmp_path / "empty" / "runs").rglob("*.db"))
-
-
-@needs_uv
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform == "darwin", reason="there MLX comes with nightshift")
-def test_a_tool_without_mlx_names_the_command_that_installs_it(wheel, tmp_path, own_cache):
-    typed = shell(tmp_path / "empty", as_a_tool(wheel.replace("[cpu]", ""), tmp_path))
-    typed("nightshift init")
-    said = typed("nightshift run", code=2)
-    assert said == "nightshift: No module named 'mlx'; install the missing package, as nightshift doctor says\n"
-    said = typed("nightshift doctor", code=1)
-    assert said.endswith("not ready for a night: see mlx\n")
-    typed(re.search(r"install it: (.*), or with an NVIDIA GPU: ", said)[1])
-    assert "ready for a night; begin with: nightshift run" in typed("nightshift doctor")

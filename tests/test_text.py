@@ -4,8 +4,6 @@ import unicodedata
 
 from agent.experiment import Proposal
 from agent.text import (
-    budget,
-    counted,
     diff_lines,
     duration,
     harmless,
@@ -61,8 +59,6 @@ def test_a_diff_has_the_changed_lines_alone_and_one_of_many_lines_that_are_alike
 
 def test_counts_times_and_shares_read_as_a_person_writes_them():
     assert [duration(seconds / 3600) for seconds in (0, 59.6, 3599)] == ["0 s", "1 min", "1 h 00 min"]
-    assert [budget(seconds) for seconds in (0.5, 60.0, 90.0)] == ["0.5 s", "1 min", "90 s"]
-    assert [counted(number, "hour") for number in (1, 1_000_000)] == ["1 hour", "1,000,000 hours"]
     assert [percent_sure(share) for share in (0.0, 0.5, 0.99, 1.0)] == ["<1%", "50%", "99%", ">99%"]  # never certain
 
 

@@ -2,12 +2,9 @@
 
 import pytest
 from nights import make_repository
-from samples import EFFECT, SCRIPT, record_night
+from samples import SCRIPT, record_night
 
 from agent.errors import NightError
-from agent.experiment import incumbent
-from agent.judging.noise import noise
-from agent.records.journal import Journal
 from agent.records.place import Place, read_night
 from agent.records.summary import summary_of
 from agent.view.course import progress
@@ -23,19 +20,6 @@ def place(tmp_path_factory):
 @pytest.fixture(scope="module")
 def record(place):
     return read_night(place, "t")
-
-
-def test_a_record_is_what_the_attempts_say(place, record):
-    with Journal.read(place.journal("t")) as journal:
-        history = journal.outlines()
-    assert record.attempts == history
-    assert record.incumbent == incumbent(history).number == 4
-    assert record.sigma_bpb == noise(history).sigma_bpb
-    lucky, crash, later = (record.attempt(number) for number in (2, 3, 6))
-    assert record.usd(crash) == 0.75
-    assert [decision.kind for decision in lucky.decisions] == ["provisional", "revoked"]
-    assert (later.status, [decision.kind for decision in later.decisions]) == (None, ["crashed", "void"])
-    assert record.findings.honest == EFFECT
 
 
 def test_the_staircase_follows_the_decisions_and_rises_where_one_is_revoked(record):

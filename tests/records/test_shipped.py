@@ -131,8 +131,6 @@ def test_every_night_that_came_with_the_project_is_read():
     [
         ({}, 1.0),
         ({"device_kind": "cuda"}, 0.0),
-        ({"device": "another CPU"}, 0.5),
-        ({"protocol": "q", "budget_s": 300.0}, 0.05),
         ({"protocol": "q", "budget_s": 3.0, "device": "another CPU"}, 0.025),
     ],
 )
@@ -188,6 +186,10 @@ def damaged(place: Place, damage: Callable[[Path], object]) -> None:
 )
 def test_a_file_that_is_no_record_is_damaged(place, file, text):
     damaged(place, lambda record: (record / file).write_text(text, encoding="latin-1"))
+
+
+def test_a_record_of_another_night_is_damaged(place):
+    damaged(place, lambda record: (shutil.rmtree(record), shutil.copytree(place.shipped / "u", record)))
 
 
 def test_a_record_that_is_a_device_or_has_no_end_is_damaged(place, monkeypatch):
