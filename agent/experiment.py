@@ -287,7 +287,7 @@ class Noise:
     doubt: str | None = None  # why attempt 0 says little about it, so that it was widened
 
 
-@dataclass(frozen=True)  # without slots, so that what follows from an attempt is found out once
+@dataclass(frozen=True)  # without slots, so that what follows from an attempt is computed once
 class Attempt:
     """Hold one row of the ledger: an edit, its runs, and the decisions on it."""
 

@@ -69,8 +69,8 @@ def _how_it_ended(exit_code: int | None) -> str:
 
 def trusted(verdict: Decision, attempt: Attempt, best: Attempt | None, plausible: float = PLAUSIBLE_GAIN) -> Decision:
     """Return a keep unchanged unless an audit failed or the gain is implausibly large; then, that decision."""
-    scores = (score for run in attempt.counted_runs for score in (run.score, run.holdout))
-    failed = next((score.audit.failure for score in scores if score and score.audit and score.audit.failure), None)
+    audits = (score.audit for run in attempt.counted_runs for score in run.scores)
+    failed = next((audit.failure for audit in audits if audit is not None and audit.failure), None)
     if failed is not None:
         return Decision(Kind.FAILED_AUDIT, f"audit: {failed}")
     if best is not None and best.val_bpb and attempt.val_bpb is not None:

@@ -38,7 +38,7 @@ class Outline:
         return cls(dials_in(script, device_kind), skeleton_in(script, device_kind))
 
 
-@dataclass(frozen=True)  # without slots, so that what follows from a record is found out once
+@dataclass(frozen=True)  # without slots, so that what follows from a record is computed once
 class Record:
     """Hold a night with all that happened in it, whether it runs here, was shipped, or is an earlier one to learn from.
 
@@ -96,16 +96,12 @@ class Record:
         """Return the attempts that were proposed: neither attempt 0 nor dawn's questions."""
         return tuple(attempt for attempt in self.attempts if attempt.is_idea and attempt.number > 0)
 
-    @cached_property
-    def by_number(self) -> dict[int, Attempt]:
-        return {attempt.number: attempt for attempt in self.attempts}
-
     def attempt(self, number: int | None) -> Attempt | None:
         """Return the attempt of this number; None where there is none."""
-        return None if number is None else self.by_number.get(number)
+        return self.attempts[number] if number is not None and number < len(self.attempts) else None
 
     def parent(self, attempt: Attempt) -> Attempt | None:
-        """Return the attempt that this one edits; None for attempt 0, and where it is not known."""
+        """Return the attempt that this one edits; None for attempt 0."""
         return self.attempt(attempt.parent)
 
     @cached_property

@@ -75,7 +75,6 @@ def arranged(text: str, nights: Mapping[str, Sequence[str]]) -> str:
 
 def lines_of(night: Night, history: History) -> list[str]:
     """Return the lines of all attempts that have a decision."""
-    by_number = {attempt.number: attempt for attempt in history}
     tag, branch = cell_of(night.tag), cell_of(short(night.branch))
     protocol, device = cell_of(night.protocol), cell_of(night.device)
     lines = []
@@ -83,8 +82,8 @@ def lines_of(night: Night, history: History) -> list[str]:
         decision, summary, at_dawn = attempt.decision, attempt.summary or Summary(), attempt.dawn_runs()
         if decision is None:
             continue
-        parent = None if attempt.parent is None else by_number.get(attempt.parent)
-        base = night.base if attempt.parent is None else (parent and parent.commit) or ""
+        parent = None if attempt.parent is None else history[attempt.parent]
+        base = night.base if parent is None else parent.commit or ""
         peak_gb, gained_bpb = memory_gb(night, attempt), gain_bpb(attempt, parent)
         cells = (
             (attempt.commit or "")[:7],

@@ -41,9 +41,11 @@ def gain_bpb(attempt: Attempt, parent: Attempt | None) -> float | None:
 
 def kept_gains_bpb(history: History) -> dict[int, float]:
     """Return the gain, at least 0, of each edit that is kept now; dawn's questions are none."""
-    by_number: dict[int | None, Attempt] = {attempt.number: attempt for attempt in history}
-    kept = (attempt for attempt in history if attempt.is_edit and attempt.status is Status.KEEP)
-    return {attempt.number: max(0.0, gain_bpb(attempt, by_number.get(attempt.parent)) or 0.0) for attempt in kept}
+    return {
+        attempt.number: max(0.0, gain_bpb(attempt, history[attempt.parent]) or 0.0)
+        for attempt in history
+        if attempt.is_idea and attempt.parent is not None and attempt.status is Status.KEEP
+    }
 
 
 # ---- sources ---------------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ def progress(record: Record) -> list[tuple[int, Scored]]:
             since.pop(number, None)
         best_after[latest] = max(since, key=lambda kept: (since[kept], kept), default=None)
     steps, best = [], None
-    for number in record.by_number:
+    for number in range(len(record.attempts)):
         if number in best_after:
             best = Scored.of(record, record.attempt(best_after[number]))
         if best is not None:

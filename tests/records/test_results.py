@@ -103,7 +103,7 @@ def test_the_analysis_code_of_the_ancestor_reads_it():
 def test_rows_of_other_nights_stay_verbatim_and_in_place():
     odd = "ffffff0\tnot a number\t\tKEEP\tan odd \u2028 row \x1c of twenty cells" + "\t" * 15
     mine = lines_of(NIGHT, HISTORY)
-    before = "\n".join([HEADER, UPSTREAM, FOREIGN, *mine[:2], odd])  # no newline at the end
+    before = "\n".join([f"\ufeff{HEADER}", UPSTREAM, FOREIGN, *mine[:2], odd])  # no newline at the end
     after = render(before, [(NIGHT, HISTORY)]).split("\n")
     assert after == [HEADER, UPSTREAM, FOREIGN, *mine, odd, ""]
     assert render("\n".join(after), [(NIGHT, HISTORY)]) == "\n".join(after)

@@ -187,11 +187,10 @@ def slug_of(source: str) -> str | None:
 def _measured(
     by_slug: Mapping[str, KnownIdea], tag: str, attempts: Sequence[Attempt], sigma_bpb: float | None, alike: float
 ) -> Iterator[Measurement]:
-    by_number = {attempt.number: attempt for attempt in attempts}
     for attempt in attempts:
         slug = slug_of(attempt.proposal.source)
         if slug in by_slug and slug is not None and attempt.is_idea:
-            parent = by_number.get(attempt.parent) if attempt.parent is not None else None
+            parent = attempts[attempt.parent] if attempt.parent is not None else None
             failed = attempt.status is Status.CRASH or attempt.kind in FAILURES
             gain, error = (None, 0.0) if failed or parent is None else _gain_percent(attempt, parent, sigma_bpb)
             yield Measurement(slug, tag, attempt.number, gain, error, alike, failed)
