@@ -8,10 +8,10 @@ neither is an insertion beside lines that the other side takes back.
 
 import ast
 import re
-from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path, PurePosixPath
 
 from agent.errors import MachineError, ScriptError
@@ -42,11 +42,11 @@ def basis_of(script: str, history: History, committed: str) -> Basis:
     best = incumbent(history)
     if best is None:
         return Basis(None)
-    chain = line_of(best, history)[::-1]
-    distances = [_distance(script, attempt.proposal.script) for attempt in chain]
-    nearest = max(range(len(chain)), key=lambda at: (-distances[at], at))
-    number = chain[nearest].number if distances[nearest] <= _distance(script, committed) else None
-    return Basis(number, tuple(chain[nearest + 1 :]))
+    line = line_of(best, history)  # the latest first
+    nearest = min(line, key=lambda attempt: _distance(script, attempt.proposal.script))
+    is_basis = _distance(script, nearest.proposal.script) <= _distance(script, committed)
+    missing = line[: line.index(nearest)][::-1]
+    return Basis(nearest.number if is_basis else None, tuple(missing))
 
 
 def _distance(script: str, other: str) -> int:
@@ -170,32 +170,26 @@ class _Edit:
     end: int
     lines: tuple[str, ...]
 
-    def contradicts(self, other: "_Edit") -> bool:
-        """Return whether both change the same lines; two insertions at one place do not, nor one beside a change."""
-        if self.start == self.end or other.start == other.end:
-            return self.start < other.start < self.end or other.start < self.start < other.end
-        return max(self.start, other.start) < min(self.end, other.end)
-
 
 def merge_texts(ours: str, base: str, theirs: str) -> str | None:
-    """Return ours with the changes from base to theirs; None where they contradict each other.
+    """Return ours with the changes from base to theirs; None where both change the same lines.
 
-    The lines of two insertions at one place are ours and then theirs. Texts may lack a line break at the end; the
-    merged one has it unless ours lacks it.
+    The lines of two insertions at one place are ours and then theirs; an insertion beside a change is none of its
+    lines. Texts may lack a line break at the end; the merged one has it unless ours lacks it.
     """
     is_ended = ours.endswith("\n")
     ours, base, theirs = (text if text.endswith("\n") else f"{text}\n" for text in (ours, base, theirs))
     with throwaway_folder() as folder:
         (folder / "base").write_bytes(base.encode())
-        mine, others = _edits(folder, ours), _edits(folder, theirs)
-    own = set(mine)
-    others = [edit for edit in others if edit not in own]
-    starts, ends = [edit.start for edit in others], [edit.end for edit in others]  # both ascending
-    for edit in mine:
-        touched = others[bisect_left(ends, edit.start) : bisect_right(starts, edit.end)]
-        if any(map(edit.contradicts, touched)):
-            return None
-    text = _applied(base, [*mine, *others])
+        both = dict.fromkeys([*_edits(folder, ours), *_edits(folder, theirs)])
+    edits = sorted(both, key=lambda edit: (edit.start, edit.end))  # an insertion comes before a change
+    if any(later.start < edit.end for edit, later in pairwise(edits)):
+        return None
+    lines, parts, done = _lines(base), list[str](), 0
+    for edit in edits:
+        parts += [*lines[done : edit.start], *edit.lines]
+        done = edit.end
+    text = "".join([*parts, *lines[done:]])
     return text if is_ended else text.removesuffix("\n")
 
 
@@ -211,15 +205,6 @@ def _edits(folder: Path, edited: str) -> list[_Edit]:
         start, at = start - (count > 0), at - (length > 0)  # of no lines, git names the one before them
         edits.append(_Edit(start, start + count, tuple(lines[at : at + length])))
     return edits
-
-
-def _applied(base: str, edits: Sequence[_Edit]) -> str:
-    """Return the base with these edits, none of which contradicts another; an insertion comes before a change."""
-    lines, applied, done = _lines(base), list[str](), 0
-    for edit in sorted(edits, key=lambda edit: (edit.start, edit.end)):
-        applied += [*lines[done : edit.start], *edit.lines]
-        done = edit.end
-    return "".join([*applied, *lines[done:]])
 
 
 def _lines(text: str) -> list[str]:
