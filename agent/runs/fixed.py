@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -107,35 +107,34 @@ SCORED = ("manifest.json", "token_bytes.npy", "tokenizer.*", "validation.*", "ho
 
 
 def pins_of(fixed: Path, data: Path) -> dict[str, dict[str, str]]:
-    """Return the checksums of a night, kind → file → sha256."""
-    return {kind: {name: digest(root / name) for name in names} for kind, root, names in _files(fixed, data)}
+    """Return the checksums of a night, kind → file → sha256.
+
+    They are told apart by kind, so that a file of one kind cannot replace one of the other.
+    """
+    corpus = [path for pattern in SCORED for path in data.glob(pattern)]
+    return {
+        "fixed": {name: digest(fixed / name) for name in names_in(fixed)},
+        "corpus": {path.name: digest(path) for path in corpus},
+    }
 
 
 def verify_pins(night: Night, fixed: Path) -> None:
     """Raise MachineError with the first file that has changed since the night opened."""
-    for kind, root, names in _files(fixed, Path(night.data)):
+    data = Path(night.data)
+    now = pins_of(fixed, data)
+    for kind, folder in (("fixed", fixed), ("corpus", data)):
         wanted = night.pins.get(kind, {})
-        for name in sorted({*names, *wanted}):
-            _verify_file(night, root / name, wanted.get(name))
-
-
-def _verify_file(night: Night, path: Path, wanted: str | None) -> None:
-    if not path.is_file() or digest(path) != wanted:
-        raise MachineError(
-            f"{path} is not as it was when night {night.tag} opened, so scores would not compare; undo that and resume "
-            f"the night, or begin a new one"
-        )
+        for name in sorted({*now[kind], *wanted}):
+            if now[kind].get(name) != wanted.get(name):
+                raise MachineError(
+                    f"{folder / name} is not as it was when night {night.tag} opened, so scores would not compare; "
+                    f"undo that and resume the night, or begin a new one"
+                )
 
 
 def digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _files(fixed: Path, data: Path) -> Iterator[tuple[str, Path, list[str]]]:
-    """Yield kind, folder and file names; by kind, so that a file of one kind cannot replace one of the other."""
-    yield "fixed", fixed, names_in(fixed)
-    yield "corpus", data, [path.name for pattern in SCORED for path in data.glob(pattern)]
 
 
 def names_in(fixed: Path) -> list[str]:
