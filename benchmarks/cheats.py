@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import measure
-from arena import CHEATS, HONEST, KNOWN, Script, Told, Trial, try_all, world
+from arena import CHEATS, HONEST, KNOWN, Script, Trial, try_all, world
 from conftest import TEST_SCALE, write_library_text
 from measure import Option
 
@@ -66,7 +66,7 @@ def verdict(trial: Trial, listed: Mapping[str, str]) -> str:
 
 
 @dataclass(frozen=True)
-class Says(Told):
+class Says:
     """Say each result as it comes."""
 
     listed: Mapping[str, str]

@@ -366,12 +366,6 @@ class Trial:
         return self.status is not Status.KEEP and not self.effects
 
 
-class Told:
-    """Hears of each trial as it ends."""
-
-    def __call__(self, trial: Trial) -> None: ...
-
-
 @dataclass(frozen=True)
 class Fair:
     """Compares cheats with attempt 0 alone, whatever they were made from, so that none is spared because another was
@@ -414,7 +408,7 @@ class Observer(Quiet):
 
     witness: Witness
     scripts: Sequence[Script]
-    tell: Told
+    tell: Callable[[Trial], None]  # each trial, as it ends
     trials: list[Trial] = field(default_factory=list)
     began_s: float = 0.0
 
@@ -440,7 +434,7 @@ class Observer(Quiet):
         self.tell(trial)
 
 
-def try_all(here: World, scripts: Sequence[Script], box: Box, tell: Told) -> list[Trial]:
+def try_all(here: World, scripts: Sequence[Script], box: Box, tell: Callable[[Trial], None]) -> list[Trial]:
     """One night, honest scripts first: these are kept, and a cheat is an edit of the last of them."""
     scripts = sorted(scripts, key=lambda script: script.folder != "honest")
     observer = Observer(Witness(here), scripts, tell)
