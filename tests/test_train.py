@@ -35,13 +35,6 @@ def random_tokens(rows: int, length: int = T, seed: int = 0) -> mx.array:
 # --- the model ----------------------------------------------------------------------------------
 
 
-def test_each_position_learns_which_token_followed_its_longest_match_and_how_long_that_was():
-    tokens = mx.array([[1, 2, 3, 1, 2, 4, 4]])
-    none = len(train_mlx.INDUCTION_ORDERS) * V
-    expected = [none, none, none, 2, V + 3, none, 4]  # 1 was followed by 2; 1 2, of two tokens, by 3; 4 by 4
-    assert tiny_model().followers(tokens).tolist() == [expected]
-
-
 @pytest.mark.parametrize(
     ("dial", "value", "words"),
     [

@@ -13,9 +13,9 @@ from agent.errors import MachineError, NightError
 from agent.experiment import Audit, DryRun, Ending, Run, Score
 from agent.judging.failures import process_failure
 from agent.pools.cluster import Cluster, ClusterNode, different, usual
-from agent.pools.node import Content, Part, Returned
+from agent.pools.node import Content, Returned
 from agent.pools.pool import Ended
-from agent.pools.ray_pool import Killed, RayPool, files_for, unusable, workers_of
+from agent.pools.ray_pool import Killed, RayPool, files_for, unusable
 from agent.runs.execute import Job
 from agent.runs.fixed import protocol
 
@@ -59,15 +59,6 @@ def test_a_night_runs_on_the_device_that_most_nodes_have_unless_it_has_one():
     assert usual([h100, h200, h200]) == h200
     assert usual([h100, h200, h200], "H100") == h100
     assert usual([FACTS, FACTS, h100]) == h100
-
-
-def test_workers_are_named_after_their_node():
-    cluster, gpus, cores = Played(), ClusterNode("i", "n", 16, 2), ClusterNode("i", "n", 16, 0)
-    assert workers_of(gpus, cluster.part_of(gpus)) == ["n gpu 0", "n gpu 1"]
-    assert workers_of(cores, cluster.part_of(cores)) == ["n"]
-    cluster.cores_each = 5
-    assert cluster.part_of(cores) == Part(5, 0, 1 / 3)
-    assert workers_of(cores, Part(5)) == ["n share 0", "n share 1", "n share 2"]
 
 
 # ---- answers ---------------------------------------------------------------------------------------------------------
@@ -180,19 +171,6 @@ def test_an_answer_that_cannot_be_is_no_result_and_its_node_rests(make):
     assert pool.free is None
     assert "node n1 gets no work for 60 s: it sent the result of another job" in pool.news()[-1]
     assert not (pool._runner.folder / "runs").exists()
-
-
-def test_where_all_nodes_have_left_no_worker_is_free_and_one_is_expected(make):
-    pool = make(a_node())
-    (node,) = pool._cluster.nodes.values()
-    pool._cluster.nodes = {}
-    pool.ended(0.0)
-    assert (pool.workers, pool.free, pool.expects_workers) == ((), None, True)
-    pool._watched_s = -1.0  # long ago
-    pool._cluster.nodes = {"other": replace(node, id="other", is_met=False)}  # it comes back
-    pool.ended(0.0)
-    assert pool.free == pool.workers[0]
-    assert pool.news()[-2:] == ["node n1 has left the cluster", "node n1 has joined: EPYC"]
 
 
 def test_an_only_node_that_fails_three_times_in_a_row_ends_the_night_and_says_how_it_goes_on(make):

@@ -13,7 +13,6 @@ from agent.errors import Exhausted
 from agent.experiment import Attempt, Decision, Kind, Noise, Proposal
 from agent.proposers.catalogue import files
 from agent.proposers.catalogue.catalogue import Catalogue
-from agent.proposers.catalogue.evidence import Measurement, estimates
 from agent.proposers.source import Briefing
 from agent.records.record import Record
 
@@ -23,18 +22,6 @@ BASE = (
 WIDER = BASE.replace("return 1", "return 1 + 1")
 NEWS = BASE.replace("    return 1\n", "    x = 1\n    return 1\n")
 SIGMA_BPB = 0.001
-
-
-# ---- what is expected ------------------------------------------------------------------------------------------------
-
-
-def test_where_promises_have_come_out_at_a_tenth_much_less_is_expected_of_the_next():
-    promised = {f"idea{number}": 1.0 for number in range(10)} | {"large": 2.0}
-    measured = [Measurement(f"idea{number}", "t", 1, gain_percent=0.1, error_percent=0.02, likeness=1.0)
-                for number in range(8)]  # fmt: skip
-    estimated = estimates(promised, measured)
-    assert 0.1 < estimated["idea9"].mean_percent < 0.3
-    assert estimated["large"].mean_percent == pytest.approx(2 * estimated["idea9"].mean_percent)
 
 
 # ---- which idea comes next -------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from briefings import SETTING, attempt, briefing_of, edited, reworked
 from nights import unigram
 
 import prepare
-from agent.experiment import Attempt, Audit, Decision, DryRun, Ending, Kind, Proposal, Run, Score
+from agent.experiment import Attempt, Audit, Decision, Ending, Kind, Proposal, Run, Score
 from agent.lab import hardware, kernels
 from agent.proposers.llm.reply import read_reply
 from agent.proposers.prompts import compose, facts_page, written
@@ -66,16 +66,6 @@ def test_the_functions_that_a_script_may_call_are_told_as_they_are_in_the_code()
         assert str(inspect.Signature(bare)) == arguments, name
     unnamed = {"EPS", "MlxKernel", "Piece", "kernel_device"}
     assert set(kernels.__all__) - unnamed <= {name for module, name, _ in calls if module == "kernels"}
-
-
-def test_a_failure_is_told_by_the_records_and_the_last_line_of_a_log():
-    log = "line one of the log\n" * 50 + "ValueError: shapes (4, 3) and (5,)"
-    broke = replace(crashed(7, ""), runs=(), dry_run=DryRun(2.0, "exit code 1: NameError: DEPHT"))
-    text = question(briefing_of(crashed(6, log), broke, attempt(8, SCRIPT, Kind.QUARANTINED, 0.7)))
-    assert 'its training failed: "exit code 1: ValueError: shapes (4, 3) and (5,)"' in line_of(6, text)
-    assert "line one of the log" not in text
-    assert 'dry run of a few seconds: "exit code 1: NameError: DEPHT"' in line_of(7, text)
-    assert "too large to be believed" in line_of(8, text)
 
 
 # ---- what others wrote -----------------------------------------------------------------------------------------------

@@ -10,10 +10,9 @@ from samples import NIGHT
 from agent.errors import Exhausted
 from agent.experiment import Attempt, Decision, Ending, Kind, Noise, Proposal, Status, incumbent
 from agent.proposers.search import Search
-from agent.proposers.search.places import Axis, observed
 from agent.proposers.source import Briefing, Refusal
 from agent.records.record import Outline, Record
-from agent.script.dials import fingerprint, read_dials, searched
+from agent.script.dials import fingerprint, read_dials
 
 SCRIPT = """\
 LR = 0.04  # [0.005, 0.2] log
@@ -23,7 +22,6 @@ HEADS = 2  # [1, 8]
 PATTERN = "SL"  # {"L", "SL", "SSSL"}
 FIXED = 3
 """
-AXES = [Axis.of(dial) for dial in searched(SCRIPT, "cpu")]
 
 
 def attempt(number: int, script: str, bpb: float | None, *, keep: bool = False) -> Attempt:
@@ -104,25 +102,14 @@ def assert_lower(rates: list[float]) -> None:
     assert sum(rate < 0.04 for rate in rates) >= 0.8 * len(rates)
 
 
-def past(night: list[Attempt], protocol: str = NIGHT.protocol, sigma_bpb: float | None = None) -> Record:
-    outlines = tuple(Outline.of(attempt.proposal.script, "cpu") for attempt in night)
-    noise = Noise(sigma_bpb, 3, sigma_bpb)
-    return Record(replace(NIGHT, tag="before", protocol=protocol), tuple(night), noise=noise, outlines=outlines)
-
-
-def taught(level: float, much: float = 0.1) -> list[Attempt]:
+def test_an_earlier_night_teaches_by_its_differences_whatever_its_level():
     lower = SCRIPT.replace("LR = 0.04", "LR = 0.02")
-    worse = [SCRIPT.replace("cpu=0.2", f"cpu=0.{i}") for i in (1, 3, 4)]
-    night = [attempt(0, SCRIPT, level, keep=True), attempt(1, lower, level - much, keep=True)]
-    return night + [attempt(2 + i, script, level + much / 2) for i, script in enumerate(worse)]
-
-
-def test_earlier_nights_teach_by_their_differences_in_units_of_their_noise_as_far_as_they_are_alike():
-    assert_lower(rates(brief(FIRST), 6, earlier=[past(taught(3.0))]))
-    tonight = replace(brief(FIRST), noise=Noise(0.01, 5, 0.03))
-    other = observed(AXES, tonight, "cpu", [past(taught(3.0, 0.5), "another", sigma_bpb=0.05)])
-    assert other[0].runs == 0.5
-    assert other[0].bpb - other[1].bpb == pytest.approx(0.1), "ten of its sigma are ten of tonight's"
+    worse = [SCRIPT.replace("cpu=0.2", f"cpu=0.{digit}") for digit in (1, 3, 4)]
+    night = [attempt(0, SCRIPT, 3.0, keep=True), attempt(1, lower, 2.9, keep=True)]
+    night += [attempt(number, script, 3.05) for number, script in enumerate(worse, 2)]
+    outlines = tuple(Outline.of(attempt.proposal.script, "cpu") for attempt in night)
+    earlier = Record(replace(NIGHT, tag="before"), tuple(night), noise=Noise(None, 3, None), outlines=outlines)
+    assert_lower(rates(brief(FIRST), 6, earlier=[earlier]))
 
 
 def test_what_was_refused_or_is_in_flight_is_not_proposed_again():
