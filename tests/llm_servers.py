@@ -17,10 +17,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import MappingProxyType
 from typing import Any
 
-import pytest
-
 TOKENS_IN, TOKENS_OUT = 1200, 340
 KEY = "sk-test-0123456789abcdef"
+Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content)
 
-    def stream(self, events: Iterable[Mapping[str, Any]]) -> None:
+    def stream(self, events: Iterable[Json]) -> None:
         """Answer with server-sent events."""
         lines = (f"event: {event.get('type', '')}\ndata: {json.dumps(event)}\n\n" for event in events)
         self.send(200, "".join(lines).encode(), "text/event-stream")
@@ -87,7 +86,6 @@ class Server:
         self.requests: list[Request] = []
         self.over = threading.Event()  # what hangs, hangs no longer
         self._lock = threading.Lock()
-        self._environment = pytest.MonkeyPatch()
         self._http = _HTTP(("127.0.0.1", 0), Handler)
         self._http.owner = self
 
@@ -105,24 +103,25 @@ class Server:
             return self.behaviours[min(len(self.requests), len(self.behaviours)) - 1]
 
     def __enter__(self) -> "Server":
-        # clients need no TLS here, and each would read all the system's certificates: 22 ms
-        self._environment.setenv("SSL_CERT_FILE", "")
-        self._environment.setenv("SSL_CERT_DIR", "/nowhere")
         threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._environment.undo()
         self.over.set()
         self._http.shutdown()
         self._http.server_close()
 
 
-def says(text: str, *, finish: str | None = None, usage: Mapping[str, Any] = MappingProxyType({})) -> Behaviour:
+def says(text: str, *, finish: str | None = None, usage: Json = MappingProxyType({})) -> Behaviour:
     """Answer with a text, in the API of the request; usage: counts of tokens beside the usual ones."""
 
     def behave(request: Request, handler: Handler) -> None:
-        handler.stream((_of_anthropic if request.is_anthropic else _of_openai)(text, finish, usage))
+        pieces = [text[at : at + 7] for at in range(0, len(text), 7)]
+        if request.is_anthropic:
+            deltas = [{"type": "text_delta", "text": piece} for piece in pieces]
+            handler.stream(anthropic_events({"type": "text", "text": ""}, deltas, finish or "end_turn", usage))
+        else:
+            handler.stream(openai_events(pieces, finish or "stop", usage))
 
     return behave
 
@@ -148,26 +147,21 @@ def hangs() -> Behaviour:
     return behave
 
 
-def _of_anthropic(text: str, finish: str | None, usage: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    head = {"id": "m", "type": "message", "role": "assistant", "model": "toy", "content": []}
+def anthropic_events(block: Json, deltas: Iterable[Json], finish: str, usage: Json) -> Iterator[Json]:
+    """Yield the events of a message of one block."""
+    head = {"id": block.get("id", "m"), "type": "message", "role": "assistant", "model": "toy", "content": []}
     yield {"type": "message_start", "message": head | {"usage": {"input_tokens": TOKENS_IN, **usage}}}
-    yield {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
-    for piece in _pieces(text):
-        yield {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": piece}}
+    yield {"type": "content_block_start", "index": 0, "content_block": block}
+    for delta in deltas:
+        yield {"type": "content_block_delta", "index": 0, "delta": delta}
     yield {"type": "content_block_stop", "index": 0}
-    end = {"stop_reason": finish or "end_turn", "stop_sequence": None}
-    yield {"type": "message_delta", "delta": end, "usage": {"output_tokens": TOKENS_OUT}}
+    yield {"type": "message_delta", "delta": {"stop_reason": finish}, "usage": {"output_tokens": TOKENS_OUT}}
     yield {"type": "message_stop"}
 
 
-def _of_openai(text: str, finish: str | None, usage: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def openai_events(pieces: Iterable[str], finish: str, usage: Json) -> Iterator[Json]:
     chunk = {"id": "c", "object": "chat.completion.chunk", "created": 0, "model": "toy"}
-    for piece in _pieces(text):
+    for piece in pieces:
         yield chunk | {"choices": [{"index": 0, "delta": {"content": piece}, "finish_reason": None}]}
-    yield chunk | {"choices": [{"index": 0, "delta": {}, "finish_reason": finish or "stop"}]}
-    counts = {"prompt_tokens": TOKENS_IN, "completion_tokens": TOKENS_OUT}
-    yield chunk | {"choices": [], "usage": counts | usage}
-
-
-def _pieces(text: str) -> list[str]:
-    return [text[at : at + 7] for at in range(0, len(text), 7)]
+    yield chunk | {"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]}
+    yield chunk | {"choices": [], "usage": {"prompt_tokens": TOKENS_IN, "completion_tokens": TOKENS_OUT} | usage}

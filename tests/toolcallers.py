@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from llm_servers import Handler, Request, Server
+from llm_servers import TOKENS_IN, TOKENS_OUT, Handler, Json, Request, Server, anthropic_events
 
 SEARCH, SEARCHED = "ToolSearch", "tool_reference"
 Call = tuple[str, dict[str, str]]  # a tool and its arguments
@@ -77,28 +77,21 @@ def _results(body: dict[str, Any]) -> Iterator[str]:
             yield json.dumps(item["output"])
 
 
-def _messages(call: Call | None, number: str) -> Iterator[dict[str, Any]]:
-    block, delta, stop = {"type": "text", "text": ""}, {"type": "text_delta", "text": DONE}, "end_turn"
-    if call is not None:
-        block = {"type": "tool_use", "id": number, "name": call[0], "input": {}}
-        delta, stop = {"type": "input_json_delta", "partial_json": json.dumps(call[1])}, "tool_use"
-    head = {"id": number, "type": "message", "role": "assistant", "model": "toy", "content": []}
-    yield {"type": "message_start", "message": head | {"usage": {"input_tokens": 10, "output_tokens": 1}}}
-    yield {"type": "content_block_start", "index": 0, "content_block": block}
-    yield {"type": "content_block_delta", "index": 0, "delta": delta}
-    yield {"type": "content_block_stop", "index": 0}
-    yield {"type": "message_delta", "delta": {"stop_reason": stop}, "usage": {"output_tokens": 20}}
-    yield {"type": "message_stop"}
+def _messages(call: Call | None, number: str) -> Iterator[Json]:
+    if call is None:
+        return anthropic_events({"type": "text", "text": ""}, [{"type": "text_delta", "text": DONE}], "end_turn", {})
+    block = {"type": "tool_use", "id": number, "name": call[0], "input": {}}
+    return anthropic_events(block, [{"type": "input_json_delta", "partial_json": json.dumps(call[1])}], "tool_use", {})
 
 
-def _responses(call: Call | None, number: str) -> Iterator[dict[str, Any]]:
+def _responses(call: Call | None, number: str) -> Iterator[Json]:
     content = [{"type": "output_text", "text": DONE, "annotations": []}]
     item = {"type": "message", "id": number, "role": "assistant", "status": "completed", "content": content}
     if call is not None:
         server, _, name = call[0].rpartition("__")
         item = {"type": "function_call", "id": number, "call_id": number, "name": name}
         item |= {"arguments": json.dumps(call[1])} | ({"namespace": server} if server else {})
-    usage = {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15}
+    usage = {"input_tokens": TOKENS_IN, "output_tokens": TOKENS_OUT, "total_tokens": TOKENS_IN + TOKENS_OUT}
     response = {"id": number, "status": "completed", "output": [item], "usage": usage}
     yield {"type": "response.created", "response": {"id": number}}
     yield {"type": "response.output_item.done", "output_index": 0, "item": item}
