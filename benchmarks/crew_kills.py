@@ -19,12 +19,12 @@ from __future__ import annotations
 import argparse
 import itertools
 import random
+import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
-from multiprocessing.context import ForkProcess
 from pathlib import Path
 
 import kills
@@ -39,7 +39,7 @@ from agent.records.journal import Journal
 
 WORKERS, EXPERIMENTS, BUDGET_S = 2, 8, 0.5
 PAUSES_S = {"local": (0.1, 2.0), "ray": (0.1, 8.0)}  # between two kills
-LOOK_S, LOOK_AGAIN_S = 20.0, 0.5  # how long for a process of the kind that is to be killed, and how often at least
+LOOK_S, LOOK_AGAIN_S = 15.0, 0.5  # how long for a process of the kind that is to be killed, and how often at least
 OF_RAY = ("ray::", "/ray/core/", "/ray/_private/", "/ray/autoscaler/", "/ray/dashboard/")  # in a command line
 SHARES = {"driver": 3, "keeper": 5, "boxed": 2, "ray": 3}  # of each kind in the kills that are tried
 
@@ -60,27 +60,31 @@ class Crew(kills.Victim):
 
     def live(self, most: int) -> None:
         """Begin the night, kill at most so many processes, and let it end."""
-        loop = self.start()
+        loop = self.start(fresh=True)
         while self.killed < most:
-            loop.join(self._rng.uniform(*self._pause_s))
-            if loop.is_alive():
+            with suppress(subprocess.TimeoutExpired):
+                loop.wait(self._rng.uniform(*self._pause_s))
+            if loop.poll() is None:
                 self._kill_one(loop)
-            if not loop.is_alive():
+            if loop.poll() is not None:
                 if self.ended(loop).code == 0:
                     break
-                loop = self.start()
+                loop = self.start(fresh=True)
         else:
             self.ended(loop)
         self.end_well()
         self._check_whole()
 
-    def _kill_one(self, loop: ForkProcess) -> None:
-        """Kill a process of a kind that is drawn first, as soon as there is one; none, where none comes."""
+    def _kill_one(self, loop: subprocess.Popen[bytes]) -> None:
+        """Kill a process of a kind that is drawn first, as soon as there is one; the driver, where none comes."""
         kind, until = self._rng.choices(list(self._shares), list(self._shares.values()))[0], time.monotonic() + LOOK_S
         while not (candidates := self._processes(loop.pid).get(kind)):
-            loop.join(self._rng.uniform(0, LOOK_AGAIN_S))
-            if not loop.is_alive() or time.monotonic() > until:
+            with suppress(subprocess.TimeoutExpired):
+                loop.wait(self._rng.uniform(0, LOOK_AGAIN_S))
+            if loop.poll() is not None:
                 return
+            if time.monotonic() > until:  # a cluster that lost a process as it began waits for it for a minute
+                kind = "driver"
         process, folder = self._rng.choice(candidates)
         with suppress(psutil.Error):
             process.kill()
@@ -91,9 +95,10 @@ class Crew(kills.Victim):
             if kind == "boxed":
                 self._blamed.add(int(Path(folder).parent.name))
             if kind == "driver":  # or a process that it has forked for Ray
-                loop.join(self.orphan_s)
+                with suppress(subprocess.TimeoutExpired):
+                    loop.wait(self.orphan_s)
 
-    def _processes(self, pid: int | None) -> dict[str, list[tuple[psutil.Process, str]]]:
+    def _processes(self, pid: int) -> dict[str, list[tuple[psutil.Process, str]]]:
         """Return the processes that may be killed, by kind, each with the folder that it works in."""
         kinds: dict[str, list[tuple[psutil.Process, str]]] = {"driver": [(psutil.Process(pid), "")]}
         words, folders = {}, {}

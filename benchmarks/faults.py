@@ -24,6 +24,7 @@ import itertools
 import os
 import random
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -32,7 +33,6 @@ from pathlib import Path
 import killed_commands
 import kills
 import measure
-import psutil
 from kills import Fault, Laboratory, Reference, Strike, Tally, Victim, facts_of
 from measure import Option
 
@@ -188,9 +188,9 @@ def stopped_loop(folder: Path, tally: Tally, reference: Reference) -> None:
         if time.monotonic() > deadline:
             raise measure.Failed(f"{out} did not come within {kills.LIMIT_S:.0f} s")
         time.sleep(0.02)
-    psutil.Process(loop.pid).suspend()
+    loop.send_signal(signal.SIGSTOP)
     time.sleep(3)
-    psutil.Process(loop.pid).resume()
+    loop.send_signal(signal.SIGCONT)
     victim.ended(loop)
     tally.counts["other_faults"] += 1
     tally.add(victim.finish(reference.outcome))

@@ -196,15 +196,15 @@ def call_of(case: Case, root: Path, strike: Strike | None = None, trace: Path = 
 def call(words: Sequence[str], root: Path, strike: Strike | None = None, trace: Path = Path()) -> Ended:
     env, said = {**measure.with_path(), **(strike.env(trace) if strike else {})}, root.parent.with_suffix(".said")
     process = kills.begin(words, root, said, env)
-    process.join(LIMIT_S)
-    if process.exitcode is None:
+    try:
+        code = process.wait(LIMIT_S)
+    except subprocess.TimeoutExpired:
         process.kill()
-        raise measure.Failed(f"{' '.join(words)} still ran after {LIMIT_S:.0f} s")
+        raise
     until = time.monotonic() + ORPHAN_S
     while kills.running() and time.monotonic() < until:  # a git command outlives the call that was killed
         time.sleep(0.01)
-    said_last = said.read_text(errors="replace")
-    return Ended(process.exitcode, said_last, kills.points_of(trace) if strike else ())
+    return Ended(code, said.read_text(errors="replace"), kills.points_of(trace) if strike else ())
 
 
 def check_words(end: Ended, codes: tuple[int, ...], tally: Tally) -> None:

@@ -10,6 +10,7 @@ and each command that is killed there is a fork of that process. The call that e
 from __future__ import annotations
 
 import ctypes
+import gc
 import multiprocessing
 import os
 import shutil
@@ -18,22 +19,23 @@ import subprocess
 import sys
 import sysconfig
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
-from multiprocessing.context import ForkProcess
 from pathlib import Path
 from typing import Any
 
 import measure
 import psutil
-from nights import command, git, make_repository, unigram
+from nights import command, exit_code, git, make_repository, unigram
 
 import prepare
-from agent.cli.main import COMMANDS, command_named, main
+from agent.cli.main import COMMANDS, command_named
 from agent.errors import NightError
 from agent.experiment import Attempt, History, Night
 from agent.lab import corpus
@@ -93,13 +95,12 @@ def adopt_orphans() -> None:
 
 def running() -> list[psutil.Process]:
     """Return the descendants that are alive; dead ones that were adopted are buried."""
-    own = {process.pid for process in multiprocessing.active_children()}  # whose ends are waited for elsewhere
     alive = []
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.NoSuchProcess):
             if process.status() != psutil.STATUS_ZOMBIE:
                 alive.append(process)
-            elif process.pid not in own and process.ppid() == os.getpid():
+            elif process.ppid() == os.getpid():
                 with suppress(ChildProcessError):
                     os.waitpid(process.pid, os.WNOHANG)
     return alive
@@ -135,35 +136,37 @@ def points_of(trace: Path) -> tuple[tuple[str, str], ...]:
 # ---- a command -------------------------------------------------------------------------------------------------------
 
 
-def begin(whole: Sequence[str], root: Path, said: Path, env: dict[str, str], *, fresh: bool = False) -> ForkProcess:
+def begin(
+    whole: Sequence[str], root: Path, said: Path, env: dict[str, str], *, fresh: bool = False
+) -> subprocess.Popen[bytes]:
     """Start a command line in a folder, its output in a file.
 
     fresh: as a new interpreter, as other programs than `nightshift` are started, and all outside of the laboratory.
     """
-    is_fork = not fresh and _strikes_here() and [*whole[: len(command())]] == command()
-    process = ForkProcess(target=_become, args=(whole, root, said, env, is_fork))
-    process.start()
-    return process
-
-
-def _strikes_here() -> bool:
-    """Return whether strike.c is in this process, as in those of the laboratory."""
     library = os.environ["NIGHTSHIFT_STRIKE"]
-    return bool(library) and library in Path("/proc/self/maps").read_text()
+    is_in_laboratory = library and library in Path("/proc/self/maps").read_text()
+    is_fork = not fresh and is_in_laboratory and [*whole[: len(command())]] == command()
+    with said.open("wb") as file:
+        return subprocess.Popen(
+            whole, cwd=root, env=env, stdin=subprocess.DEVNULL, stdout=file, stderr=file, restore_signals=False,
+            preexec_fn=partial(_become, whole[len(command()) :], env) if is_fork else None,
+        )  # fmt: skip
 
 
-def _become(whole: Sequence[str], root: Path, said: Path, env: dict[str, str], is_fork: bool) -> None:
-    """Be the command, in a process that was forked for it."""
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 1)
-    os.dup2(1, 2)
-    os.chdir(root)
-    if not is_fork:
-        os.execve(whole[0], [*whole], env)
+def _become(words: Sequence[str], env: dict[str, str]) -> None:
+    """Be the command in the process that Popen has forked for it, which so never becomes a new interpreter."""
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # among them the pipe by whose end Popen knows that it has started
+    gc.enable()  # Popen disables it around a fork
     os.environ.clear()
     os.environ.update({name: value for name, value in env.items() if name != "LD_PRELOAD"})
     ctypes.CDLL(os.environ["NIGHTSHIFT_STRIKE"]).begin()
-    sys.exit(main(whole[len(command()) :]))
+    try:
+        code = exit_code(words)
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    sys.stdout.flush()
+    os._exit(code)
 
 
 def import_commands() -> None:
@@ -267,6 +270,7 @@ class Victim:
         self.said = folder / "said.txt"
         self.tally = Tally()
         self.facts: frozenset[tuple[object, ...]] = frozenset()
+        self._others = {*running()}  # such as multiprocessing's own
         self._left: dict[psutil.Process, float] = {}  # process → when it becomes an orphan
         folder.mkdir(parents=True)
         make_repository(self.root, unigram())
@@ -284,7 +288,7 @@ class Victim:
     def kills(self) -> int:
         return self.tally.counts["kills"]
 
-    def start(self, *, fresh: bool = False, **env: str) -> ForkProcess:
+    def start(self, *, fresh: bool = False, **env: str) -> subprocess.Popen[bytes]:
         limits = ["--experiments", str(self.experiments), "--budget-s", f"{self.budget_s:g}"]
         # a killed night has to end as an undisturbed one: one run an attempt, whatever the scores, and no mix, which
         # draws by the hours that its sources took
@@ -292,17 +296,18 @@ class Victim:
         environment = {**measure.with_path(), "COLUMNS": "200", **env}
         return begin(words, self.root, self.said, environment, fresh=fresh)
 
-    def ended(self, process: ForkProcess) -> Ended:
+    def ended(self, process: subprocess.Popen[bytes]) -> Ended:
         """Wait, and look at everything that a night leaves."""
-        process.join(self.limit_s)
-        if process.exitcode is None:
+        try:
+            code = process.wait(self.limit_s)
+        except subprocess.TimeoutExpired:
             process.kill()
-            process.join()
             self.tally.blame("tracebacks", f"still running after {self.limit_s:.0f} s")
-        end = Ended(process.exitcode or 0, self.said.read_text(errors="replace"))
+            code = process.wait()
+        end = Ended(code, self.said.read_text(errors="replace"))
         self.tally.counts["kills"] += end.killed
         now = time.monotonic()
-        self._left = dict.fromkeys(running(), now + self.orphan_s) | self._left
+        self._left = dict.fromkeys({*running()} - self._others, now + self.orphan_s) | self._left
         self.count_orphans()
         self.look(end)
         return end
@@ -319,8 +324,9 @@ class Victim:
     def kill_after(self, seconds: float, *, whole: bool) -> Ended:
         """Kill at a moment: the loop alone, or all of its processes as a reboot would."""
         loop = self.start()
-        loop.join(seconds)
-        if loop.is_alive():
+        with suppress(subprocess.TimeoutExpired):
+            loop.wait(seconds)
+        if loop.poll() is None:
             family = psutil.Process(loop.pid).children(recursive=True) if whole else []
             loop.kill()
             for process in family:

@@ -83,8 +83,7 @@ def test_a_second_loop_is_refused_and_the_first_is_found_from_every_working_tree
         assert (code, f"night t (pid {loop.pid}" in said) == (2, True), said
         assert f"night t: running (pid {loop.pid})" in ask(root, "status")[1]
     assert ask(linked, "stop")[0] == 0
-    loop.join(kills.LIMIT_S)
-    assert loop.exitcode == 0
+    assert loop.wait(kills.LIMIT_S) == 0
 
 
 WRITES = """
