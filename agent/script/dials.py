@@ -14,10 +14,8 @@ zero is searched around its value, unless its name says that it serves the run i
 
 import ast
 import hashlib
-import io
 import math
 import re
-import tokenize
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -81,18 +79,18 @@ def read_dials(source: str, device_kind: str, *, strict: bool = True) -> tuple[D
     Not strict, for a script edited at night: a dial with an unreadable range is not searched, and one with an
     unreadable preset is left out.
     """
-    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
-    comments = {token.start[0]: token.string for token in tokens if token.type == tokenize.COMMENT}
+    statements, lines = parse(source).body, source.encode().splitlines()
     skipped = () if strict else (ScriptError,)
     dials: list[Dial] = []
-    for statement in parse(source).body:
+    for statement in statements:
         with suppress(*skipped):
             if (dial := _dial_of(statement, device_kind)) is None:
                 continue
             name, _, value = dial
             line, span = statement.end_lineno or statement.lineno, None
+            _, _, comment = lines[line - 1][statement.end_col_offset :].partition(b"#")  # columns are bytes
             with suppress(*skipped):
-                span = _span(comments.get(line, ""), name, value, line)
+                span = _span(comment.decode(), name, value, line)
             dials.append(Dial(name, value, span))
     return tuple(dials)
 
