@@ -41,6 +41,7 @@ def parse(source: str | bytes) -> ast.Module:
     return tree
 
 
+@lru_cache(maxsize=8)  # an idea is checked when it comes and when it is entered
 def check_script(source: str, name: str) -> None:
     """Raise ScriptError unless a script keeps the contract.
 

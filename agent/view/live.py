@@ -33,6 +33,7 @@ from agent.view.workers import in_order
 
 EARLIER = 3  # verdicts that are shown where somebody begins to follow
 DRAWN_EVERY_S = 0.5  # a drawing takes some milliseconds, which a run on a CPU would have used
+RESTS = 10  # times as long as it took to read a journal that has changed: of a long night, that takes a while
 LONGEST_BAR = 40  # columns
 
 
@@ -134,7 +135,7 @@ class NightScreen:
         self._left, self._stopping, self._stopping_now = left, stopping, stopping_now
         self._is_own, self._for_author, self._is_stop_said = is_own, for_author, False
         self._version: int | None = None  # of the journal at the last look
-        self._looked_at_s = 0.0
+        self._looked_at_s = self._rests_until_s = 0.0
         self._record, self._work, self._begun = of_journal(self._journal), tuple[Work, ...](), set[Work]()
         self._now = summary_of(self._record)
         decided = sorted(attempt.decisions[-1].id for attempt in self._record.attempts if attempt.decisions)
@@ -162,6 +163,7 @@ class NightScreen:
         self.look()
 
     def attempt_settled(self, attempt: Attempt) -> None:
+        self._rests_until_s = 0.0
         self.look()
 
     def progressed(self, progress: Progress | None, worker: str = LOCAL) -> None:
@@ -172,17 +174,18 @@ class NightScreen:
 
     def look(self) -> None:
         """Show what is new; raise NightError where the journal was removed."""
-        version = self._journal.data_version()
-        if version == self._version and time.monotonic() - self._looked_at_s < DRAWN_EVERY_S:
+        version, now_s = self._journal.data_version(), time.monotonic()
+        if now_s < self._rests_until_s or (version == self._version and now_s - self._looked_at_s < DRAWN_EVERY_S):
             return
         self._journal.check_in_place()
-        self._looked_at_s = time.monotonic()
+        self._looked_at_s = now_s
         if version != self._version:
             self._version = version
             self._progress.clear()
             self._work, self._record = self._journal.work(), of_journal(self._journal)
             self._now = summary_of(self._record)
             self._print_verdicts()
+            self._rests_until_s = now_s + RESTS * (time.monotonic() - now_s)
         if self._stopping() and not self._is_stop_said:
             self._is_stop_said = True
             again = "; Ctrl-C again ends it at once" if self._is_own else ""
