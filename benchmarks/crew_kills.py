@@ -2,10 +2,11 @@
 
     python benchmarks/crew_kills.py [--kills 200] [--seed K] [--pool local|ray] [--processes N] [--quick] [--json FILE]
 
-Every few seconds SIGKILL hits a process of the night: its driver, the keeper of a run or of a scoring, a process in the
-box, or, with --pool ray, any process of the Ray cluster. After the driver's death the same command goes on with the
-night. After every end journal, ledger, repository and the user's files are looked at. At its end a night has to hold as
-many attempts and runs as an undisturbed one, each counted once, and none of its processes may live on.
+Every few seconds SIGKILL hits a process of the night: its driver, the keeper of a run or of a scoring, a process in
+the box, or, with --pool ray, any process of the Ray cluster while a run goes on (a cluster that loses one as it
+begins waits for it for a minute). After the driver's death the same command goes on with the night. After every end
+journal, ledger, repository and the user's files are looked at. At its end a night has to hold as many attempts and
+runs as an undisturbed one, each counted once, and none of its processes may live on.
 
 A process in the box that is killed counts as a crash of its script, which may have done it itself. So such an attempt
 may have crashed; any other that has is an error. Each night has two cores; on Ray there is one night at a time.
@@ -38,8 +39,8 @@ from agent.pools.leases import cores_of_machine
 from agent.records.journal import Journal
 
 WORKERS, EXPERIMENTS, BUDGET_S = 2, 8, 0.5
-PAUSES_S = {"local": (0.1, 2.0), "ray": (0.1, 8.0)}  # between two kills
-LOOK_S, LOOK_AGAIN_S = 15.0, 0.5  # how long for a process of the kind that is to be killed, and how often at least
+PAUSES_S = {"local": (0.1, 2.0), "ray": (0.1, 4.0)}  # between two kills
+LOOK_S, LOOK_AGAIN_S = 60.0, 0.5  # how long for a process of the kind that is to be killed, and how often at least
 OF_RAY = ("ray::", "/ray/core/", "/ray/_private/", "/ray/autoscaler/", "/ray/dashboard/")  # in a command line
 SHARES = {"driver": 3, "keeper": 5, "boxed": 2, "ray": 3}  # of each kind in the kills that are tried
 
@@ -83,7 +84,7 @@ class Crew(kills.Victim):
                 loop.wait(self._rng.uniform(0, LOOK_AGAIN_S))
             if loop.poll() is not None:
                 return
-            if time.monotonic() > until:  # a cluster that lost a process as it began waits for it for a minute
+            if time.monotonic() > until:
                 kind = "driver"
         process, folder = self._rng.choice(candidates)
         with suppress(psutil.Error):
@@ -118,7 +119,7 @@ class Crew(kills.Victim):
                 if keeper in folders:
                     if Path(folders[keeper]).parent.name != "0000":  # without attempt 0 there is no night
                         kinds.setdefault("boxed", []).append((process, folders[keeper]))
-                elif any(mark in words[process] for mark in OF_RAY):
+                elif folders and any(mark in words[process] for mark in OF_RAY):
                     kinds.setdefault("ray", []).append((process, ""))
         return kinds
 

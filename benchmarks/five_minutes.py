@@ -41,13 +41,15 @@ Command = tuple[str | Path, ...]  # less budget, seed and output
 
 def contestants(args: argparse.Namespace, script: Path) -> dict[str, Command]:
     """Return the commands by name, ours first."""
-    chosen: dict[str, Command] = {OURS: (sys.executable, script)}
+    chosen: dict[str, Command] = {} if args.no_ours else {OURS: (sys.executable, script)}
     for text in args.peer:
         name, separator, path = text.partition("=")
         if not separator or not re.fullmatch(r"[\w.-]+", name) or name == OURS:
             raise measure.Misuse(f"--peer {text} is not NAME=PATH: name a clone, as in autoresearch=~/autoresearch")
         peer = peers.read_script(Path(path).expanduser())
         chosen[name] = (sys.executable if peers.is_mlx(peer) else args.torch_python, "-c", peers.RUN, peer)
+    if not chosen:
+        raise measure.Misuse("--no-ours leaves nothing to measure: name a --peer")
     return chosen
 
 
@@ -93,7 +95,7 @@ def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
     script = measure.overwritten(measure.SCRIPT, args.set, folder)
     chosen = contestants(args, script)
     facts = measure.describe(script)
-    results: dict[str, list[Figures]] = {name: [] for name in chosen}
+    results: dict[str, list[Figures]] = {name: [] for name in (OURS, *chosen)}
     for seed, name in [(seed, name) for seed in range(args.seeds) for name in chosen]:
         results[name].append(finished(name, chosen[name], seed, args, folder, facts))
         measure.say(f"seed {seed}  {name:18} val_bpb {results[name][-1]['val_bpb']:.4f}")
@@ -117,6 +119,7 @@ PROGRAM = measure.Program(
     {
         "budget_s": Option("seconds of training", 300.0, 5.0),
         "peer": Option("NAME=PATH, a clone; several may be given", []),
+        "no_ours": Option("the peers alone, as where ours runs on another device meanwhile", False),
         "seeds": Option("runs of each", 1),
         "set": Option("NAME=VALUE, a dial of ours that is overwritten", []),
         "torch_python": Option("a Python with PyTorch, if this one has none", sys.executable),

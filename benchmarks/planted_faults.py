@@ -1,13 +1,13 @@
 """Do the tests find what breaks a promise? Faults are planted in a copy of the working tree, one at a time.
 
-    python benchmarks/planted_faults.py [--only NAME …] [--suite] [--quick] [--json FILE]
+    python benchmarks/planted_faults.py [--only NAME …] [--quick] [--json FILE]
 
 planted_faults.txt lists the faults: name and promise, the file and the test of the promise, the lines to replace (-)
 and what replaces them (+), as in a patch; the indentation of the first line does not matter. For each, the test of its
-promise runs in the copy, and where that passes the tests of its room. A fault is found where a test fails, or does not
-end, that passes without it; it is missed where all pass. --suite runs all tests of README's command instead. --quick
-only checks that each fault can still be planted: its lines are in the file exactly once, and the file still parses
-without them. This check comes first in each form.
+promise runs in the copy, where that passes the test of its file, and where that passes all tests of README's command. A
+fault is found where a test fails, or does not end, that passes without it; it is missed where all pass. --quick only
+checks that each fault can still be planted: its lines are in the file exactly once, and the file still parses without
+them. This check comes first in each form.
 
 Flat keys of --json: planted, found, missed, NAME_found, NAME_by (the test), NAME_s, missed_names.
 Exit code 1 where a fault is missed.
@@ -25,6 +25,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import measure
@@ -32,11 +33,6 @@ from measure import Option
 
 LIST = measure.HERE / "planted_faults.txt"
 LIMIT_S = 1800.0  # of one run of tests
-ROOMS = {  # of agent/ → where its tests are, beside its own folder of tests/
-    "experiment.py": ("tests/test_experiment.py", "tests/judging"),
-    "git.py": ("tests/test_git.py",),
-    "runs": ("tests/runs", "tests/sandbox/test_cheats.py"),
-}
 
 
 @dataclass(frozen=True)
@@ -59,11 +55,11 @@ class Fault:
         old, new = ("\n".join(line[2:] for line in lines if line.startswith(sign)) for sign in ("- ", "+ "))
         return cls(name, promise, file, test, old, new)
 
-    @property
-    def room(self) -> tuple[str, ...]:
-        """Return the tests of the room that its file belongs to."""
-        room = Path(self.file).parts[1]
-        return *ROOMS.get(room, (f"tests/{room}",)), "tests/night"
+    def rounds(self, tree: Path) -> list[tuple[str, ...]]:
+        """Return the tests that are to find it, the few that know it best first; (): README's."""
+        mirrored = Path("tests", *Path(self.file).parts[1:-1], f"test_{Path(self.file).name}")
+        own = [str(mirrored)] if (tree / mirrored).is_file() else []
+        return [*((test,) for test in dict.fromkeys([self.test, *own])), ()]
 
     def planted(self, tree: Path) -> str:
         """Return the file's text with the fault; raise Misuse where it cannot be planted in this tree."""
@@ -117,6 +113,12 @@ def failing(tree: Path, tests: Sequence[str]) -> str | None:
     return None if done.returncode == 0 else named[1] if named else done.stdout[-200:]
 
 
+@cache
+def holds(tree: Path, test: str) -> bool:
+    """Return whether a test passes without any fault."""
+    return failing(tree, [test]) is None
+
+
 def found_by(tree: Path, fault: Fault, text: str, tests: Sequence[str]) -> str | None:
     """Return the first test that fails while the fault is planted; raise Failed if it fails without it, too."""
     path = tree / fault.file
@@ -124,7 +126,7 @@ def found_by(tree: Path, fault: Fault, text: str, tests: Sequence[str]) -> str |
     path.write_text(text)
     broken = failing(tree, tests)
     path.write_text(honest)
-    if broken and "::" in broken and failing(tree, [broken]):
+    if broken and "::" in broken and not holds(tree, broken):
         raise measure.Failed(f"{broken} fails without any fault: repair it, since such tests find nothing")
     return broken
 
@@ -142,8 +144,7 @@ def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
     tree, missed = copied(measure.ROOT, folder / "tree"), list[Fault]()
     for fault, text in planted.items():
         began = time.monotonic()
-        rounds = [()] if args.suite else [(fault.test,), fault.room]
-        by = next(filter(None, (found_by(tree, fault, text, tests) for tests in rounds)), None)
+        by = next(filter(None, (found_by(tree, fault, text, tests) for tests in fault.rounds(tree))), None)
         key, seconds = fault.name.replace(" ", "_"), time.monotonic() - began
         flat |= {f"{key}_found": int(by is not None), f"{key}_by": by, f"{key}_s": seconds}
         missed += [] if by else [fault]
@@ -156,10 +157,7 @@ PROGRAM = measure.Program(
     __doc__,
     compare,
     "Planted faults",
-    {
-        "only": Option("the names of these faults", []),
-        "suite": Option("run all tests that README's command runs", False),
-    },
+    {"only": Option("the names of these faults", [])},
     lambda flat: bool(flat.get("missed")),
 )
 
