@@ -93,7 +93,7 @@ class Ideas:
         self._last_ahead = 0  # the highest number for which an idea was asked ahead
         # crashes that are not to be repaired: those of earlier calls, except the last attempt
         self._passed = {attempt.number for attempt in state.attempts[:-1] if attempt.decision is not None}
-        self._waits_s = [*WAITS_S]  # the pauses before the night ends
+        self._waits_s = iter(WAITS_S)  # the pauses before the night ends
         self._rests_until_s = 0.0  # monotonic; infinite after the last pause
 
     def __enter__(self) -> "Ideas":
@@ -285,7 +285,7 @@ class Ideas:
                 f"faster or allow it more with --allowance-s, and start a new night"
             )
         if self._enter_submitted(best) or self._enter_waiting(best):
-            self._waits_s, self._rests_until_s = [*WAITS_S], 0.0
+            self._waits_s, self._rests_until_s = iter(WAITS_S), 0.0
             return Supply.ENTERED
         may_have_one = self._open(best) and self._rests_until_s < math.inf
         if may_have_one and time.monotonic() >= self._rests_until_s:
@@ -325,12 +325,12 @@ class Ideas:
         context, state, best = self._context, self._state, self._state.best
         if best is None or not self._open(best) or time.monotonic() < self._rests_until_s:
             return
-        wait_s = self._waits_s.pop(0) if self._waits_s else math.inf
-        if wait_s == math.inf or context.limits.reached(state.proposals, state.pace, wait_s + state.pace.asking_s):
-            self._rests_until_s = math.inf
-            return
+        wait_s = next(self._waits_s, math.inf)
+        if context.limits.reached(state.proposals, state.pace, wait_s + state.pace.asking_s):
+            wait_s = math.inf
         self._rests_until_s = time.monotonic() + wait_s
-        context.watcher.said(f"no source has an idea now; asking again in {wait_s:g} s")
+        if wait_s < math.inf:
+            context.watcher.said(f"no source has an idea now; asking again in {wait_s:g} s")
 
 
 # ---- pieces of it ----------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import json
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -116,7 +116,7 @@ class Stop:
 
     @property
     def after_run(self) -> bool:
-        return self._signals >= 1 or self._wish() in (AFTER_RUN, NOW)
+        return self._signals >= 1 or self._wish() != ""
 
     @property
     def now(self) -> bool:
@@ -130,11 +130,9 @@ class Stop:
         """Delete old wishes: they were meant for an earlier process of the night."""
         self._file.unlink(missing_ok=True)
 
-    @contextmanager
-    def on_signals(self) -> Iterator[None]:
+    def on_signals(self) -> AbstractContextManager[None]:
         """Count Ctrl-C and SIGTERM as wishes; a closed terminal counts once, even if it sends several signals."""
-        with handling(self._count, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            yield
+        return handling(self._count, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
     def _count(self, number: int, frame: object) -> None:
         self._signals = max(1, self._signals) if number == signal.SIGHUP else self._signals + 1
@@ -148,11 +146,9 @@ class Stop:
             return ""
 
 
-@contextmanager
-def like_ctrl_c() -> Iterator[None]:
+def like_ctrl_c() -> AbstractContextManager[None]:
     """Raise KeyboardInterrupt on SIGTERM and on a closed terminal too, while no night is open yet."""
-    with handling(signal.default_int_handler, signal.SIGTERM, signal.SIGHUP):
-        yield
+    return handling(signal.default_int_handler, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager

@@ -119,7 +119,9 @@ def open_context(request: Request) -> Iterator[NightContext]:
         )  # fmt: skip
         undo.callback(screen.close)
         if before is not None:
-            _take_up_changes(before, night, journal, screen)
+            journal.record_facts(terms=night.terms, data=night.data, pins=night.pins)  # which may be changed
+            for change in changes(before.terms, night.terms):
+                screen.said(f"night {night.tag} goes on with {change}")
         leases = leases_of_night(night)
         machine = limits_of_machine(leases[0].share)
         runner = Runner(night, folder, box, machine, lambda: stop.now, screen.progressed, lease=leases[0])
@@ -198,13 +200,6 @@ def _open_journal(place: Place, tag: str) -> Iterator[Journal]:
         raise
     except (OSError, sqlite3.OperationalError) as error:
         raise NightHalted(tag, error) from error
-
-
-def _take_up_changes(before: Night, night: Night, journal: Journal, screen: NightScreen) -> None:
-    """Record terms that were changed, which the user is told, and data in another place."""
-    journal.record_facts(terms=night.terms, data=night.data, pins=night.pins)
-    for change in changes(before.terms, night.terms):
-        screen.said(f"night {night.tag} goes on with {change}")
 
 
 # ---- the facts of a night --------------------------------------------------------------------------------------------

@@ -287,7 +287,7 @@ class Plan:
             allowance_s=self.allowed_s(attempt.number),
             machine=self.trial(self.state.first) if may_be_machine else None,
             dawn=dawn,
-            bounds=() if dawn else self._bounds_ahead(attempt),
+            bounds=self._bounds_ahead(attempt),
             may_be_void=attempt.may_be_void(seed),
             usual_steps_s=usual_steps_s(attempt),
             usual_scoring_s=self._usual_scoring_s(attempt),
