@@ -34,14 +34,14 @@ from agent.invocation import typed
 from agent.judging.noise import noise
 from agent.lab.corpus import DataError
 from agent.lab.data import load_data
-from agent.night.merging import made_in
-from agent.night.state import NightContext, State
+from agent.night.merging import carried
+from agent.night.state import State
 from agent.profile.phases import phases_of
 from agent.proposers.catalogue.evidence import prospects
 from agent.proposers.catalogue.files import idea_folders, read_ideas
 from agent.proposers.mix import in_turn
 from agent.proposers.notes import read_notes, read_program
-from agent.proposers.source import Briefing, Corpus, Left, Refusal, Setting, Source, check_proposal
+from agent.proposers.source import Briefing, Corpus, Left, Refusal, Setting, Source
 from agent.records.place import Place, past_nights, read_script
 from agent.text import SAID_CHARS, one_line
 
@@ -258,7 +258,7 @@ class Ideas:
         best = self._state.best
         assert best is not None
         try:
-            carried_to(best, idea, self._history(), self._context)
+            self._as_edit_of(best, idea, self._history())
         except NightError as error:
             self._context.journal.drop_idea(idea.id, str(error))
             return Refusal(idea.proposal, str(error))
@@ -310,7 +310,7 @@ class Ideas:
         while self._waiting:
             idea = self._waiting.pop(0)
             try:
-                proposal = carried_to(best, idea, self._state.attempts, self._context)
+                proposal = self._as_edit_of(best, idea, self._state.attempts)
             except NightError as error:
                 self._context.journal.drop_idea(idea.id, str(error))
                 title = idea.proposal.title
@@ -319,6 +319,14 @@ class Ideas:
             self._state.enter(best.number, proposal, idea.id)
             return True
         return False
+
+    def _as_edit_of(self, best: Attempt, idea: Idea, history: History) -> Proposal:
+        """Return an idea as an edit of the incumbent; raise NightError if it conflicts, or was tried by now.
+
+        It is used unchanged while its parent is the incumbent; otherwise it is merged onto the incumbent, which takes
+        milliseconds. To judge it against its own parent would cost a run, and to be kept it would have to be merged.
+        """
+        return carried(idea.proposal, history[idea.parent], best, history, self._context.night)
 
     def _pause(self) -> None:
         """Pause until sources are asked again; the night ends after the last pause, or if all sources are exhausted."""
@@ -352,18 +360,6 @@ def proposals_of(source: Source, briefing: Briefing) -> list[Proposal]:
             raise
         message = one_line(f"{type(error).__name__}: {error}", SAID_CHARS)
         raise NoIdea(f"it broke in a way that was not foreseen ({message}); please report it") from error
-
-
-def carried_to(best: Attempt, idea: Idea, history: History, context: NightContext) -> Proposal:
-    """Return an idea as an edit of the incumbent; raise NightError if it conflicts, or was tried by now.
-
-    It is used unchanged while its parent is the incumbent; otherwise it is merged onto the incumbent, which takes
-    milliseconds. To judge it against its own parent would cost a run, and to be kept it would have to be merged.
-    """
-    script = made_in(best, history[idea.parent], idea.proposal.script, context.night.device_kind)
-    proposal = replace(idea.proposal, script=script)
-    check_proposal(proposal, history, context.night.script)
-    return proposal
 
 
 def _as_repair(proposal: Proposal, briefing: Briefing) -> Proposal:

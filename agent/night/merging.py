@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from agent.errors import NightError
-from agent.experiment import HYPOTHESIS_CHARS, TITLE_CHARS, Attempt, Decision, History, Kind, Proposal
+from agent.experiment import HYPOTHESIS_CHARS, TITLE_CHARS, Attempt, Decision, History, Kind, Night, Proposal
 from agent.night.state import State
-from agent.script.dials import tried_as
+from agent.proposers.source import check_proposal
 from agent.script.merge import merged
 from agent.text import one_line, paragraphs
 
@@ -48,7 +48,7 @@ def merge(state: State, number: int) -> tuple[int, Proposal] | Decision:
     assert decision is not None
     for onto in dict.fromkeys((tip(state.unsettled, state.attempts, best).number, best.number)):
         try:
-            return onto, carried(state, number, state.attempts[onto])
+            return onto, again(state, number, state.attempts[onto])
         except NightError as error:
             why = f"better than its parent, but {error}"
     return replace(decision, kind=Kind.STALE, reason=why)
@@ -69,21 +69,17 @@ def waits_for_parent(state: State, attempt: Attempt) -> bool:
     return parent is not None and parent.decision is None
 
 
-def carried(state: State, number: int, onto: Attempt) -> Proposal:
+def again(state: State, number: int, onto: Attempt) -> Proposal:
     """Return the proposal that makes an attempt's edit in another script; raise NightError where it cannot."""
     overtaken = state.attempts[number]
     base = state.parent_of(overtaken)
     assert base is not None
     # where the keeps since were revoked, base is onto again, and the very script is run again
-    script = made_in(onto, base, overtaken.proposal.script, state.context.night.device_kind)
-    tried = tried_as(script, state.others(number) if base.number == onto.number else state.attempts)
-    if tried is not None:
-        raise NightError(f"in #{onto.number}, it makes the script of #{tried}, which was tried")
+    history = state.others(number) if base.number == onto.number else state.attempts
     idea = first_of(overtaken, state.attempts)
     edit = f"Makes the edit of #{number}, better than #{base.number}, in #{onto.number}."
     return replace(
-        idea.proposal,
-        script=script,
+        carried(overtaken.proposal, base, onto, history, state.context.night),
         title=one_line(idea.proposal.title, TITLE_CHARS - len(MERGED)) + MERGED,
         hypothesis=paragraphs(f"{edit}\n\n{idea.proposal.hypothesis}", HYPOTHESIS_CHARS),
         repairs=None,
@@ -91,14 +87,15 @@ def carried(state: State, number: int, onto: Attempt) -> Proposal:
     )
 
 
-def made_in(onto: Attempt, base: Attempt, edited: str, device_kind: str) -> str:
-    """Return the script of an attempt with the edit base → edited made in it; raise NightError where it cannot be."""
-    if base.number == onto.number:
-        return edited
-    script = merged(onto.proposal.script, base.proposal.script, edited, device_kind)
-    if script is None:
-        raise NightError(f"it conflicts with what was kept since #{base.number}, or adds nothing to it")
-    return script
+def carried(proposal: Proposal, base: Attempt, onto: Attempt, history: History, night: Night) -> Proposal:
+    """Return an edit of one script as an edit of another; raise NightError if it conflicts, or was tried by now."""
+    if base.number != onto.number:
+        script = merged(onto.proposal.script, base.proposal.script, proposal.script, night.device_kind)
+        if script is None:
+            raise NightError(f"it conflicts with what was kept since #{base.number}, or adds nothing to it")
+        proposal = replace(proposal, script=script)
+    check_proposal(proposal, history, night.script)
+    return proposal
 
 
 def first_of(attempt: Attempt, history: History) -> Attempt:

@@ -52,7 +52,7 @@ def test_an_answer_is_in_the_journal_before_anything_looks_at_it(grounds, monkey
     source = Source("llm", [SMOOTH, SHARE], NoIdea("it was paid for once"))
     desk = Desk(grounds, source)
     if (dying := os.fork()) == 0:
-        monkeypatch.setattr(module, "carried_to", lambda *_: os.kill(os.getpid(), 9))
+        monkeypatch.setattr(module, "carried", lambda *_: os.kill(os.getpid(), 9))
         with desk.life():
             desk.enter()
         os._exit(1)
