@@ -35,7 +35,6 @@ SPOILT, AGAIN, COUNTED = (Ending.SPOILT, 0), (Ending.SPOILT, 1), [(Ending.FINISH
 @pytest.mark.parametrize(
     ("number", "endings", "seed", "may"),
     [
-        (1, [], 0, True),
         (1, [SPOILT], 0, False),
         (1, [SPOILT, COUNTED[0]], 1, False),
         (1, [SPOILT, *COUNTED], 4, True),  # one more for each four that counted

@@ -1,4 +1,4 @@
-"""All that is recorded of a night, whether its journal, its shipped record or only its commits are here."""
+"""All that is recorded of a night, whether its journal or its shipped record is here."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
