@@ -120,16 +120,10 @@ def compare(args: argparse.Namespace, folder: object) -> measure.Flat:
     return flat
 
 
-def print_results(args: argparse.Namespace, flat: measure.Flat) -> None:
-    rows = {f"{world}_{spell}_": f"{world}, {spell}" for world in WORLDS for spell in SPELLS}
-    columns = {"false_alarms": ("false alarms", ".2%"), "repeats_noticed": ("repeats noticed", ".2%")}
-    measure.print_grid(f"Slow spells in {args.nights} simulated nights of each kind", flat, rows, columns)
-
-
 PROGRAM = measure.Program(
     __doc__,
     compare,
-    print_results,
+    "Slow spells in simulated nights",
     {
         "nights": Option("of each kind of spell", 500, 10),
         "seed": Option("of the random generator", 0),

@@ -103,19 +103,10 @@ def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
     return flat | measure.place(facts) | {"budget_s": args.budget_s, "seeds": args.seeds}
 
 
-def print_results(args: argparse.Namespace, flat: measure.Flat) -> None:
-    columns = {
-        "val_bpb": ("bits per byte", ".4f"), "seconds_beyond": ("s beyond, cold", ".1f"),
-        "tokens_M": ("M tokens", ",.1f"), "tokens_s": ("tokens/s", ",.4g"), "peak_memory_gb": ("GB", ".2f"),
-    }  # fmt: skip
-    title = f"{flat['device']}: {args.budget_s:g} s of training, seeds: {args.seeds}"
-    measure.print_side_by_side(title, flat, "val_bpb", columns)
-
-
 PROGRAM = measure.Program(
     __doc__,
     compare,
-    print_results,
+    "The same time on the same text",
     {
         "budget_s": Option("seconds of training", 300.0, 5.0),
         "peer": Option("NAME=PATH, a clone; several may be given", []),

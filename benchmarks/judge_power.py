@@ -33,7 +33,7 @@ import argparse
 import math
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # nights are simulated side by side
@@ -219,17 +219,13 @@ def gain_of_crew(seed: int, workers: int) -> float:
     return 0.0 if best is None else world.merit(best, history)
 
 
-def scenarios(args: argparse.Namespace) -> Iterator[tuple[str, str, int]]:
-    """Yield the prefix of its keys, its name, nights."""
-    for mixture in MIXTURES:
-        prefix = "" if mixture == "usual" else f"{mixture}_"
-        if nights := args.other_nights if prefix else args.nights:
-            yield prefix, mixture, nights
-
-
 def compare(args: argparse.Namespace, folder: object) -> measure.Flat:
     flat: measure.Flat = {"runs": RUNS, "dawn_runs": DAWN_RUNS, "nights": args.nights, "first_seed": args.first_seed}
-    for prefix, mixture, nights in scenarios(args):
+    for mixture in MIXTURES:
+        prefix = "" if mixture == "usual" else f"{mixture}_"
+        nights = args.other_nights if prefix else args.nights
+        if not nights:
+            continue
         measure.say(f"{nights} nights: {mixture}")
         jobs = [(seed, mixture) for seed in range(args.first_seed, args.first_seed + nights)]
         ends = measure.in_parallel(args.processes, outcomes, jobs)
@@ -270,25 +266,10 @@ def compare_workers(args: argparse.Namespace) -> measure.Flat:
     return flat
 
 
-def print_results(args: argparse.Namespace, flat: measure.Flat) -> None:
-    columns = {
-        "true_gain": ("true gain, σ", ".2f"), "true_gain_error": ("±", ".2f"), "bias": ("believed less true", "+.2f"),
-        "keeps": ("keeps", ".2f"), "worthless": ("worthless", ".1%"), "runs_per_attempt": ("runs an attempt", ".2f"),
-        "false_keeps_per_100": ("false keeps in 100", ".2f"),
-    }  # fmt: skip
-    for prefix, mixture, nights in scenarios(args):
-        title = f"{mixture}, {nights} nights of {RUNS} runs"
-        measure.print_grid(title, flat, {f"{prefix}{name}_": name for name in POLICIES}, columns)
-    if args.parallel_nights:
-        names = {"async_gain_": "true gain, σ", "async_cost_": "cost"}
-        title = f"several workers, {args.parallel_nights} nights of {RUNS} runs"
-        measure.print_grid(title, flat, names, {str(workers): (f"workers: {workers}", ".3f") for workers in WORKERS})
-
-
 PROGRAM = measure.Program(
     __doc__,
     compare,
-    print_results,
+    "What a judge is worth",
     {
         "nights": Option("of the usual scenario", 300, 4, int),
         "other_nights": Option("of each other scenario", 100, 0, int),

@@ -289,22 +289,10 @@ def summed_up(arm: str, runs: int, nights: dict[str, list[dict[str, float]]]) ->
     return flat
 
 
-def print_results(args: argparse.Namespace, flat: measure.Flat) -> None:
-    for runs in sorted(set(args.runs)):
-        columns = {f"{kind}_{runs}_gain": (f"{kind}, {GAINS[kind]:g} to be had", ".1f") for kind in args.kinds}
-        columns |= {
-            f"{runs}_share": ("of what was to be had", ".1%"), f"{runs}_share_stderr": ("±", ".1%"),
-            f"{runs}_tried": ("best tried", ".0%"), f"{runs}_crashes": ("crashes", ".1f"),
-            f"{runs}_attempts": ("attempts", ".0f"),
-        }  # fmt: skip
-        title = f"True gain in sigma, nights of each kind: {args.nights}, after {runs} runs, judge {args.judge}"
-        measure.print_grid(title, flat, {f"{arm}_": arm for arm in args.arms}, columns)
-
-
 PROGRAM = measure.Program(
     __doc__,
     compare,
-    print_results,
+    "Search in simulated nights",
     {
         "nights": Option("on each kind of landscape", 12, 1),
         "first_seed": Option("choices were made on seeds below 1,000", 0),

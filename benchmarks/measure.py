@@ -107,11 +107,11 @@ PROCESSES = Option("how many at a time, as many as there are cores; taskset limi
 
 @dataclass(frozen=True)
 class Program:
-    """Describe a benchmark: what it measures, its options, and how it shows that."""
+    """Describe a benchmark: what it measures, and its options."""
 
     about: str | None  # its docstring
     compare: Callable[[argparse.Namespace, Path], Flat]  # with a folder to work in
-    show: Callable[[argparse.Namespace, Flat], None] | str  # or the title of a plain list
+    title: str  # of the table of its figures; empty where it prints its own
     options: Mapping[str, Option] = field(default_factory=dict)
     falls_short: Callable[[Flat], bool] = lambda flat: False
 
@@ -140,10 +140,8 @@ class Program:
             check_writable(args.json)
             with work_folder(args.folder) as folder:
                 flat = self.compare(args, folder)
-            if isinstance(self.show, str):
-                print_list(self.show, flat)
-            else:
-                self.show(args, flat)
+            if self.title:
+                print_table(self.title, flat)
             write_json(args.json, flat)
             return int(self.falls_short(flat))
         except (Misuse, DataError, NightshiftError, Failed) as error:
@@ -204,48 +202,22 @@ def side_by_side(runs: Mapping[str, Sequence[Figures]], ratios: Sequence[str]) -
     return flat
 
 
-def print_side_by_side(title: str, flat: Flat, key: str, columns: Mapping[str, tuple[str, str]]) -> None:
-    """Print the figures of all contestants and their ratios; key: one that each of them has."""
-    prefixes = [name.removesuffix(key) for name in flat if name.endswith(key)]
-    rows = {prefix: prefix.removesuffix("_").replace("ratio_", "ours over ") or "ours" for prefix in prefixes}
-    print_grid(title, flat, rows, columns)
-
-
 def standard_error(values: Sequence[float]) -> float | None:
     return statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else None
 
 
-def show(value: float | str | None, form: str = ",.0f") -> str:
-    return "" if value is None else value if isinstance(value, str) else format(value, form)
-
-
-def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+def print_table(title: str, flat: Flat) -> None:
+    """Print every key with its figure."""
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left")
-    for i, column in enumerate(columns):
-        table.add_column(column, justify="right" if i else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*row)
+    table = Table(title=title, title_justify="left", show_header=False)
+    table.add_column(overflow="fold")
+    table.add_column(justify="right", overflow="fold")
+    for key, figure in flat.items():
+        form = ",.4g" if isinstance(figure, float) else "," if isinstance(figure, int) else ""
+        table.add_row(key, "" if figure is None else format(figure, form))
     Console(width=None if sys.stdout.isatty() else 120).print(table)
-
-
-def print_grid(title: str, flat: Flat, rows: Mapping[str, str], columns: Mapping[str, tuple[str, str]]) -> None:
-    """Print a table whose cells are the keys ROW + COLUMN; rows: prefix → its name, columns: key → name, format."""
-    cells = [
-        [name, *(show(flat.get(prefix + key), form) for key, (_, form) in columns.items())]
-        for prefix, name in rows.items()
-    ]
-    print_table(title, ["", *(name for name, _ in columns.values())], cells)
-
-
-def print_list(title: str, flat: Flat) -> None:
-    """Print every key with its figure."""
-    rows = [
-        [key.replace("_", " "), show(value, ",.4g" if isinstance(value, float) else ",")] for key, value in flat.items()
-    ]
-    print_table(title, ("", "measured"), rows)
 
 
 def say(text: str) -> None:

@@ -199,7 +199,7 @@ def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
 PROGRAM = measure.Program(
     __doc__,
     compare,
-    lambda args, flat: None,
+    "",
     {"only": Option("these proofs", [], choices=[proof.name for proof in PROOFS])},
     lambda flat: any(flat.get(f"{proof.name}_holds") == 0 for proof in PROOFS),
 )

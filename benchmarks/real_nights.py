@@ -18,7 +18,7 @@ The n-th nights of all arms have the same seeds. A night sees no record of other
 Recorded is the gain by the scores that the night chose by, honest the gain on dawn's seeds; the interval over nights is
 Student's. A night that keeps nothing has an honest gain of zero. The corpus is the one that is prepared
 ($NIGHTSHIFT_DATA). What an author takes to answer comes on top of the others' time where --experiments are equal; where
-it has no idea, the search steps in, and the table of sources says how often.
+it has no idea, the search steps in: its attempts in the arm say how often.
 
 Nights that run at once divide the machine as workers of a night do: a GPU each, or equal shares of the cores; taskset
 and CUDA_VISIBLE_DEVICES narrow what there is. SIGTERM or Ctrl-C ends the nights, and the exit code is 130. A night that
@@ -181,7 +181,7 @@ def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
 PROGRAM = measure.Program(
     __doc__,
     compare,
-    lambda args, flat: real_outcomes.print_results(flat),
+    "Real nights by source of ideas",
     {
         "arms": Option("what proposes; mix=3 for three nights where --nights is not meant", ["mix", "search"]),
         "author": Option("words of `nightshift run`: --llm … or --command …", ""),

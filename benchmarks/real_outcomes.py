@@ -120,21 +120,3 @@ def flatten(nights: Nights) -> measure.Flat:
         if interval is not None and math.isfinite(interval.low_bpb):
             flat |= {f"{name}_low": interval.low_bpb, f"{name}_high": interval.high_bpb}
     return flat
-
-
-def print_results(flat: measure.Flat) -> None:
-    arms = [key.removesuffix("_confirmed_nights") for key in flat if key.endswith("_confirmed_nights")]
-    if not arms:
-        measure.say("no night has a result yet")
-        return
-    columns = {name: (name, ",.0f") for name in ("nights", "attempts", "kept", "crashes", "runs")}
-    title = f"{flat['device']}, runs of {flat['budget_s']:g} s"
-    measure.print_grid(title, flat, {f"{arm}_": arm for arm in arms}, {**columns, "hours": ("hours", ".2f")})
-    names = (f"{arm}_{name}" for arm in arms for name in ("recorded", "honest", "holdout", f"over_{COMPARED_WITH}"))
-    rows = {name: name.replace("_", " ") for name in names if name in flat}
-    columns = {"": ("gain, bpb", "+.4f"), "_low": ("from", "+.4f"), "_high": ("to", "+.4f")}
-    measure.print_grid("Gains over nights, which are the sample, with 95 % intervals", flat, rows, columns)
-    sources = [key.removesuffix("gain_bpb") for key in flat if key.endswith("_gain_bpb")]
-    columns = {name: (name.replace("_", " "), form) for name, form in OF_A_SOURCE.items()}
-    names_of_sources = {source: source.replace("_", " ") for source in sources}
-    measure.print_grid("Sources, by the judge's estimates of what is kept", flat, names_of_sources, columns)

@@ -88,19 +88,10 @@ def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
     return measure.side_by_side(runs, ["tokens_s"]) | measure.place(facts) | sizes | measured
 
 
-def print_results(args: argparse.Namespace, flat: measure.Flat) -> None:
-    columns = {
-        "tokens_s": ("tokens/s", ",.4g"), "mfu": ("MFU", ".1%"), "peak_memory_gb": ("GB", ".2f"),
-        "cold_start_s": ("cold start, s", ".1f"), "warm_start_s": ("warm start, s", ".1f"), "loss": ("loss", ".3f"),
-    }  # fmt: skip
-    size = f"depth {flat['depth']}, width {flat['width']}, {flat['batch_rows']} × {flat['seq_len']} tokens a batch"
-    measure.print_side_by_side(f"{flat['device']}: {size}", flat, "tokens_s", columns)
-
-
 PROGRAM = measure.Program(
     __doc__,
     compare,
-    print_results,
+    "Steps of the training script",
     {
         "runs": Option("of each contestant", 3, 2),
         "steps": Option("of each run", 20, 6),
