@@ -99,6 +99,7 @@ def test_words_that_scoring_wrote_reach_no_author(tried):
     edit(tried, unigram(SHARPNESS=0.9).replace("    return Unigram(mx.load", leaks))
     done = tried.nightshift("try", "-m", "tells", "--anyway", "--json")
     assert json.loads(done.stdout)["status"] == "crash"
+    wait_until(lambda: not is_held(tried.root / ".git"))  # at its end the process prints all that was tried
     log = (tried.root / "experiments" / "queue" / "drain.log").read_text()
     assert "crash (it trained, but its scoring failed: look at load_model" in log
     assert "held-out text" not in done.stdout + done.stderr + log
