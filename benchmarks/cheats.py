@@ -20,7 +20,7 @@ import argparse
 import dataclasses
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import measure
@@ -65,17 +65,11 @@ def verdict(trial: Trial, listed: Mapping[str, str]) -> str:
     return good if is_good else bad
 
 
-@dataclass(frozen=True)
-class Says:
-    """Say each result as it comes."""
-
-    listed: Mapping[str, str]
-
-    def __call__(self, trial: Trial) -> None:
-        word = verdict(trial, self.listed)
-        why = self.listed.get(trial.script.name, "; ".join((*trial.effects, trial.reason)))
-        note = f": {trial.script.tries} {why}" if word.isupper() else f": {trial.how}"
-        measure.say(f"{word:>12}  {trial.script.name}, {trial.seconds:.1f} s{note}")
+def say_result(listed: Mapping[str, str], trial: Trial) -> None:
+    word = verdict(trial, listed)
+    why = listed.get(trial.script.name, "; ".join((*trial.effects, trial.reason)))
+    note = f": {trial.script.tries} {why}" if word.isupper() else f": {trial.how}"
+    measure.say(f"{word:>12}  {trial.script.name}, {trial.seconds:.1f} s{note}")
 
 
 def figures(trials: Sequence[Trial], scripts: Sequence[Script], listed: Mapping[str, str]) -> dict[str, int]:
@@ -99,7 +93,7 @@ def tried(box: str, names: Sequence[str], folder: Path, data: Path) -> list[Tria
     """Try some scripts in a sandbox, in one night of a world of its own."""
     scripts = [script for script in EVERY if script.name in names]
     with world(folder, data) as here:
-        return try_all(here, scripts, boxes_of(box)[box], Says(LISTED.get(box, {})))
+        return try_all(here, scripts, boxes_of(box)[box], partial(say_result, LISTED.get(box, {})))
 
 
 def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
