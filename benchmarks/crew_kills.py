@@ -39,7 +39,7 @@ from agent.pools.leases import cores_of_machine
 from agent.records.journal import Journal
 
 WORKERS, EXPERIMENTS, BUDGET_S = 2, 8, 0.5
-PAUSES_S = {"local": (0.1, 2.0), "ray": (0.1, 4.0)}  # between two kills
+PAUSE_S = 0.1, 2.0  # between two kills
 LOOK_S, LOOK_AGAIN_S = 60.0, 0.5  # how long for a process of the kind that is to be killed, and how often at least
 OF_RAY = ("ray::", "/ray/core/", "/ray/_private/", "/ray/autoscaler/", "/ray/dashboard/")  # in a command line
 SHARES = {"driver": 3, "keeper": 5, "boxed": 2, "ray": 3}  # of each kind in the kills that are tried
@@ -53,7 +53,7 @@ class Crew(kills.Victim):
     def __init__(self, folder: Path, pool: str, rng: random.Random) -> None:
         workers = ("--workers", str(WORKERS), "--cores-each", "1", *(("--pool", "ray") if pool == "ray" else ()))
         super().__init__(folder, BUDGET_S, EXPERIMENTS, workers)
-        self._rng, self._pause_s = rng, PAUSES_S[pool]
+        self._rng = rng
         self._shares = {kind: share for kind, share in SHARES.items() if pool == "ray" or kind != "ray"}
         self._hit: set[str] = set()  # folders of runs and scorings whose keeper was killed
         self._blamed: set[int] = set()  # attempts of which a boxed process was killed
@@ -64,7 +64,7 @@ class Crew(kills.Victim):
         loop = self.start(fresh=True)
         while self.killed < most:
             with suppress(subprocess.TimeoutExpired):
-                loop.wait(self._rng.uniform(*self._pause_s))
+                loop.wait(self._rng.uniform(*PAUSE_S))
             if loop.poll() is None:
                 self._kill_one(loop)
             if loop.poll() is not None:
@@ -180,7 +180,7 @@ PROGRAM = measure.Program(
     {
         "kills": Option("at least so many", 200, 10),
         "seed": Option("of the random moments", 0),
-        "pool": Option("of the workers", "local", choices=PAUSES_S),
+        "pool": Option("of the workers", "local", choices=["local", "ray"]),
         "processes": measure.PROCESSES,
     },
     kills.anything_lost,
