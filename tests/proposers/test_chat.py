@@ -78,7 +78,7 @@ def test_a_server_that_is_out_of_order_or_limits_the_rate_is_asked_again(provide
 
 
 def test_a_key_is_taken_out_of_an_error_wherever_it_would_be_cut():
-    key = "a-key-of-another-form"
+    key = "of-another-form-0123"
     with Server(content(json.dumps({"error": {"message": "x" * 175 + key}}).encode())) as server:
         said = Model(server, key=key).refusal()
     assert "x" * 175 in said
