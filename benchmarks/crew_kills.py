@@ -12,7 +12,8 @@ A process in the box that is killed counts as a crash of its script, which may h
 may have crashed; any other that has is an error. Each night has two cores; on Ray there is one night at a time.
 
 Exit code 1 when anything was lost, counted twice, or left running. Flat keys of --json: kills, kills_KIND; lost,
-doubled, damaged, orphans, wrong_rows, tracebacks.
+doubled, damaged, orphans, wrong_rows, tracebacks; empty_boxes, if there were any: bubblewrap's second process waits
+without an end where its first one is killed in the milliseconds between fork and first word. Nothing runs in it.
 """
 
 from __future__ import annotations
