@@ -25,7 +25,7 @@ import measure
 from measure import Option
 from nights import make_repository
 
-from agent.experiment import Ending
+from agent.experiment import Ending, Terms
 from agent.night.opening import Request, open_night
 from agent.records.place import Place
 from agent.runs.runner import Runner
@@ -72,7 +72,8 @@ def sample(runner: Runner, number: int, script: str) -> Sample:
 def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
     box = choose("require" if args.require else "auto")
     place = Place.of(make_repository(folder / "user", measure.SCRIPT.read_text()) / measure.SCRIPT.name)
-    night, script = open_night(Request(place, "cost", args.train_s)), place.script_path.read_text()
+    script = place.script_path.read_text()
+    night = open_night(Request(place, "cost", args.train_s), None, Terms(), None)
     runners = {
         name: Runner(night, place.folder(night.tag), each, limits_of_machine(), lambda: False, lambda *_: None)
         for name, each in (("box", box), ("open", Open("compared with")))

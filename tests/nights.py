@@ -28,7 +28,7 @@ from agent.night.loop import run_night
 from agent.night.state import NightContext
 from agent.proposers.source import Briefing, Source
 from agent.records.journal import Journal
-from agent.records.place import Place
+from agent.records.place import Place, known_night
 from agent.runs.fixed import probe
 from agent.runs.runner import Runner
 from agent.sandbox import landlock
@@ -251,7 +251,7 @@ def scripted_context(
     mode = sandbox if isinstance(sandbox, str) else "auto"
     terms = Terms("greedy", confirm, 100 * plausible_gain, allowance_s, mode, early_stop)
     with mock.patch.object(opening, "probe", asked_once):
-        night = opening.open_night(opening.Request(place, tag, budget_s), terms)
+        night = opening.open_night(opening.Request(place, tag, budget_s), known_night(place, tag), terms, None)
     stop, watcher = Stop(place.folder(tag)), Quiet()
     box = choose(sandbox) if isinstance(sandbox, str) else sandbox
     limits = limits_of_machine()

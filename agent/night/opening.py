@@ -102,7 +102,7 @@ def open_context(request: Request) -> Iterator[NightContext]:
             if by_terms:
                 check_sources(terms, request.asked)
             box = choose(terms.sandbox)
-            night = open_night(request, terms if cluster is None else cluster.divided(terms), cluster)
+            night = open_night(request, before, terms if cluster is None else cluster.divided(terms), cluster)
         folder, budget_s = place.folder(night.tag), night.budget_s
         journal = undo.enter_context(_open_journal(place, night.tag))
         tell(night.tag, folder, limits.hours, limits.experiments)
@@ -205,16 +205,10 @@ def _open_journal(place: Place, tag: str) -> Iterator[Journal]:
 # ---- the facts of a night --------------------------------------------------------------------------------------------
 
 
-def open_night(request: Request, terms: Terms | None = None, cluster: "Cluster | None" = None) -> Night:
-    """Resume the night of this tag, or open a new one; raise NightshiftError with the remedy.
-
-    terms: those of the night, with the changes that were asked for; None: as they are.
-    """
+def open_night(request: Request, before: Night | None, terms: Terms, cluster: "Cluster | None") -> Night:
+    """Resume the night that was there before, on these terms, or open a new one; raise NightshiftError."""
     check_disk(request.place.repo.root)
-    before = known_night(request.place, request.tag)
-    if before is not None:
-        return _resume(request, before, terms or before.terms, cluster)
-    return _begin(request, terms or Terms(), cluster)
+    return _begin(request, terms, cluster) if before is None else _resume(request, before, terms, cluster)
 
 
 def check_disk(folder: Path) -> None:
@@ -333,21 +327,19 @@ def branch_name(budget_s: float, tag: str) -> str:
     return f"refs/heads/experiments/{length}-{tag}"
 
 
-def free_tag(place: Place, wanted: str) -> str:
-    """Return the first of wanted, wanted-2, wanted-3 … that no journal, ref or ledger row knows."""
-    in_ledger = tags_in(place.ledger)
-    tags = itertools.chain([wanted], (f"{wanted}-{number}" for number in itertools.count(2)))
-    return next(tag for tag in tags if tag not in in_ledger and not _has_traces(place, tag))
-
-
 def _has_traces(place: Place, tag: str) -> bool:
     return place.journal(tag).exists() or place.packed(tag).exists() or bool(refs_of_night(place.repo, tag))
 
 
 def _new_tag(place: Place, asked: str | None) -> str:
-    """Return the tag of a new night, the date where none is asked for; raise NightError for one that is taken."""
-    tag = free_tag(place, asked or datetime.now().strftime("%b%d").lower())
-    if asked is not None and tag != asked:
+    """Return the tag of a new night: the one asked for, else the first of nov20, nov20-2 … that nothing here knows.
+
+    Raise NightError where the one asked for is taken.
+    """
+    wanted, in_ledger = asked or datetime.now().strftime("%b%d").lower(), tags_in(place.ledger)
+    tags = itertools.chain([wanted], (f"{wanted}-{number}" for number in itertools.count(2)))
+    tag = next(tag for tag in tags if tag not in in_ledger and not _has_traces(place, tag))
+    if asked not in (None, tag):
         raise NightError(f"tag {asked} is taken by refs or ledger rows whose journal is not here; use --tag {tag}")
     place.check_own(tag)  # notes and compiled code of somebody else's would count as the night's
     return tag

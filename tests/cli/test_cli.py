@@ -17,7 +17,7 @@ from nights import PROJECT, Grounds, git
 from agent.cli.main import COMMANDS, app_of, command_named, main
 from agent.cli.options import NightOptions, RunOptions
 from agent.cli.run import named_text
-from agent.experiment import Ending, Proposal
+from agent.experiment import Ending, Proposal, Terms
 from agent.night.lock import only_night
 from agent.night.opening import Request, open_night
 from agent.proposers import registry
@@ -127,7 +127,7 @@ def test_a_dataset_is_prepared_for_a_night_which_keeps_it_and_refuses_another(gr
     documents = (PROJECT / "train_mlx.py").read_text().split("\n")
     text.write_text("".join(json.dumps({"text": f"{number} {line}"}) + "\n" for number, line in enumerate(documents)))
     request = Request(Place.of(grounds.root / "train_mlx.py"), "t", 0.05, dataset=named_text(str(text)))
-    night = open_night(request)
+    night = open_night(request, None, Terms(), None)
     assert night.data.startswith(f"{tmp_path}/cache/data/words-tiny-")  # whatever $NIGHTSHIFT_DATA says
 
     other = refused(grounds.nightshift("run", "--tag", "t", "--dataset", "stdlib"))
