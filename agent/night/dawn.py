@@ -120,7 +120,7 @@ class DawnPlan(Plan):
         return None if chosen is None else self.measure(history[chosen], dawn.number)
 
     def _chosen(self, dawn: Dawn) -> int | Edits | None:
-        begun = tuple(job.attempt for job in self.flight.jobs.values() if isinstance(job, Measure))
+        begun = tuple(job.attempt for job in self.flight.jobs if isinstance(job, Measure))
         left = self.until - runs_at_dawns(self.state.attempts) - len(begun)
         return replace(self.ablation(dawn), in_flight=begun).next_run(left, dawn.fresh)
 

@@ -202,7 +202,6 @@ class Driver:
         self._note(worker, DOING[type(job)], job)
         if self.ideas is not None and not isinstance(job, Trial):
             self.ideas.ask_ahead()
-        self.flight.jobs[worker] = job
         self._scoring.discard(worker)
         self.pool.begin(worker, job)
 
@@ -238,8 +237,8 @@ class Driver:
         news = self.pool.news()
         for sentence in news:
             self.say(sentence)
-        for worker, progress in self.pool.at_work.items():
-            job = self.flight.jobs[worker]
+        for worker, job in self.pool.jobs.items():
+            progress = self.pool.progress(worker)
             is_scoring = progress is not None and progress.is_scoring
             if is_scoring and isinstance(job, Measure) and worker not in self._scoring:
                 self._scoring.add(worker)
@@ -253,9 +252,9 @@ class Driver:
 
     def record(self, ended: Ended) -> Exception | None:
         """Record what a worker has brought; return the error that ends the night: of the job, or of recording it."""
-        job = self.flight.jobs.pop(ended.worker)
+        job = ended.job
         try:
-            self._record_result(job, ended)
+            self._record_result(ended)
             self.journal.rest(ended.worker)
             if isinstance(ended.error, MachineError):
                 self._make_void(latest_crashes(self.state.attempts), ended.error)
@@ -267,9 +266,9 @@ class Driver:
             return error
         return ended.error
 
-    def _record_result(self, job: Job, ended: Ended) -> None:
+    def _record_result(self, ended: Ended) -> None:
         """Record the result of a job; what does not count is done again, and the user is told why."""
-        number, void = job.attempt, ended.lost
+        job, number, void = ended.job, ended.job.attempt, ended.lost
         match job, ended.result:
             case Trial(), DryRun() as dry_run:
                 self.journal.record_dry_run(number, dry_run)

@@ -8,7 +8,7 @@ Nothing here writes or prints anything, so after a kill the same state leads to 
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count, takewhile
 
 from agent.experiment import Attempt, Decision, Ending, History, Kind, Proposal, Run, Split, Status
@@ -85,27 +85,30 @@ Candidate = Job | NextStep  # a job becomes a step, Begin, if a worker is free f
 
 @dataclass(slots=True)
 class Flight:
-    """Tell which workers are busy with which attempts. The driver changes it, the plan reads it."""
+    """Tell who is busy with which attempt, and whether ideas come. The driver changes it, the plan reads it."""
 
     pool: Pool
-    jobs: dict[str, Job] = field(default_factory=dict)  # by worker
     has_idea: bool = False  # one is made, and only has to be entered
     supply: Supply = Supply.ENTERED  # what came of the last wish for an idea
 
     @property
+    def jobs(self) -> Collection[Job]:
+        return self.pool.jobs.values()
+
+    @property
     def idle(self) -> int:
         """Return how many workers have no job; one where there is no worker now, and one may come."""
-        if not self.pool.workers and not self.jobs:
+        busy, workers = self.pool.jobs, self.pool.workers
+        if not workers and not busy:
             return int(self.pool.expects_workers)
-        return sum(worker not in self.jobs for worker in self.pool.workers)
+        return sum(worker not in busy for worker in workers)
 
     def has(self, attempt: int) -> bool:
-        return any(job.attempt == attempt for job in self.jobs.values())
+        return any(job.attempt == attempt for job in self.jobs)
 
     def seeds_of(self, attempt: int) -> Collection[int]:
         """Return the seeds of the attempt's runs that are measured, scored or audited now."""
-        jobs = self.jobs.values()
-        return [job.seed for job in jobs if job.attempt == attempt and not isinstance(job, Trial)]
+        return [job.seed for job in self.jobs if job.attempt == attempt and not isinstance(job, Trial)]
 
 
 # ---- the plan --------------------------------------------------------------------------------------------------------

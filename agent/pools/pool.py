@@ -82,9 +82,13 @@ class Pool:
         return tuple(self._threads)
 
     @property
-    def at_work(self) -> Mapping[str, Progress | None]:
-        """Return how far each busy worker is."""
-        return {name: thread.progress for name, thread in self._threads.items() if thread.job is not None}
+    def jobs(self) -> Mapping[str, Job]:
+        """Return the job of each busy worker, until the driver has been given its end."""
+        return {name: thread.job for name, thread in self._threads.items() if thread.job is not None}
+
+    def progress(self, worker: str) -> Progress | None:
+        """Return how far a worker is; None: no training, or nothing is known yet."""
+        return self._threads[worker].progress
 
     @property
     def free(self) -> str | None:

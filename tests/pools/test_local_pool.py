@@ -35,12 +35,12 @@ def test_a_worker_has_one_job_at_a_time_and_is_free_once_its_result_is_taken(poo
     pool.begin("a", long)
     assert pool.free == "b"
     pool.begin("b", short)
-    assert (pool.free, set(pool.at_work)) == (None, {"a", "b"})
+    assert (pool.free, set(pool.jobs)) == (None, {"a", "b"})
     ended = next_ended(pool)
     assert (ended.worker, ended.job, ended.lost, ended.error) == ("b", short, None, None)
     assert isinstance(ended.result, Run)
     assert ended.result.last_lines.endswith("it left no out/model.safetensors")
-    assert (pool.free, set(pool.at_work)) == ("b", {"a"})
+    assert (pool.free, set(pool.jobs)) == ("b", {"a"})
 
 
 def test_closing_ends_what_runs_and_its_result_says_that_it_was_stopped(pool):
