@@ -36,9 +36,10 @@ def confirm_night(context: NightContext, most_runs: int) -> Findings | None:
     state = context.state()
     with at_work(state) as driver:
         plan = DawnPlan(state, driver.flight, runs_at_dawns(state.attempts) + most_runs)
-        plan.reopen(most_runs)
+        _begin(state)
+        _reopen(state, most_runs)
         while driver.take_a_step(plan):
-            pass
+            _begin(state)  # for another champion, where this one is revoked
         concluded = _conclude(driver, plan)
     if concluded is not None:
         for line in dawn_lines(concluded, state.attempts, context.night):
@@ -48,13 +49,35 @@ def confirm_night(context: NightContext, most_runs: int) -> Findings | None:
 
 def is_interrupted(context: NightContext) -> bool:
     """Return whether the champion's dawn has begun and not ended."""
-    dawn = _dawn_of_champion(context.state())
+    dawn = _dawn_of(context.state())
     return dawn is not None and dawn.ended is None
 
 
-def _dawn_of_champion(state: State) -> Dawn | None:
+def _dawn_of(state: State) -> Dawn | None:
+    """Return the dawn of the champion; None where it has none, or there is no champion."""
     last = state.dawns[-1] if state.dawns else None
     return last if last is not None and state.best is not None and last.champion == state.best.number else None
+
+
+def _begin(state: State) -> None:
+    """Begin a dawn, with fresh seeds, for a champion that has none."""
+    champion = state.best
+    if champion is not None and champion.number and _dawn_of(state) is None:
+        _put(state, Dawn(len(state.dawns) + 1, champion.number, FRESH, utc_now()))
+
+
+def _reopen(state: State, runs: int) -> None:
+    """Reopen a dawn that has ended, for more fresh runs; without a confirmed gain, use all runs for these."""
+    dawn = _dawn_of(state)
+    if dawn is not None and dawn.ended is not None and runs > 0:
+        confirmed = dawn.findings is not None and dawn.findings.script is not None
+        more = FRESH if confirmed else max(FRESH, runs // 2)
+        _put(state, replace(dawn, ended=None, fresh=dawn.fresh + more))
+
+
+def _put(state: State, dawn: Dawn) -> None:
+    state.context.journal.put_dawn(dawn)
+    state.read()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,33 +85,13 @@ class DawnPlan(Plan):
     """Find the next step of a dawn."""
 
     until: int  # so many runs at all dawns of the night
-    impossible: set[Edits] = field(default_factory=set)  # to be taken out
-
-    def dawn(self) -> Dawn | None:
-        """Return the champion's dawn, with fresh seeds: begin it where it has none. None without a champion."""
-        state, champion = self.state, self.state.best
-        if champion is None or champion.number == 0:
-            return None
-        return _dawn_of_champion(state) or self._put(Dawn(len(state.dawns) + 1, champion.number, FRESH, utc_now()))
-
-    def _put(self, dawn: Dawn) -> Dawn:
-        self.context.journal.put_dawn(dawn)
-        self.state.read()
-        return dawn
-
-    def reopen(self, runs: int) -> None:
-        """Reopen a dawn that has ended, for more fresh runs; without a confirmed gain, use all runs for these."""
-        dawn = self.dawn()
-        if dawn is not None and dawn.ended is not None and runs > 0:
-            confirmed = dawn.findings is not None and dawn.findings.script is not None
-            more = FRESH if confirmed else max(FRESH, runs // 2)
-            self._put(replace(dawn, ended=None, fresh=dawn.fresh + more))
+    impossible: set[tuple[int, Edits]] = field(default_factory=set)  # champions, and what was not to be taken out
 
     def candidates(self) -> Iterator[Candidate]:
         state = self.state
         if self.context.stop.now:
             return
-        dawn = self.dawn()
+        dawn = _dawn_of(state)
         yield from self.missing_audits()
         if dawn is not None:
             yield from self.missing_audits(dawn.number)
@@ -114,9 +117,7 @@ class DawnPlan(Plan):
             script = without_edits(history, champion, chosen, self.context.night.device_kind)
             if script is not None:
                 return Enter(champion.number, self._question(champion, chosen, script))
-            why = "later edits need those lines, or have turned those dials"
-            self.context.watcher.said(f"#{champion.number} cannot be had without {names(chosen)}: {why}")
-            self.impossible.add(chosen)
+            self.impossible.add((champion.number, chosen))
         return None if chosen is None else self.measure(history[chosen], dawn.number)
 
     def _chosen(self, dawn: Dawn) -> int | Edits | None:
@@ -127,7 +128,8 @@ class DawnPlan(Plan):
     def ablation(self, dawn: Dawn) -> Ablation:
         """Return what this dawn asks of the champion."""
         history = self.state.attempts
-        return Ablation(history, history[dawn.champion], dawn.number, self.impossible)
+        impossible = {edits for champion, edits in self.impossible if champion == dawn.champion}
+        return Ablation(history, history[dawn.champion], dawn.number, impossible)
 
     def _question(self, champion: Attempt, edits: Edits, script: str) -> Proposal:
         """Return the champion without these edits, so that it can be measured."""
@@ -141,10 +143,14 @@ class DawnPlan(Plan):
 
 def _conclude(driver: Driver, plan: DawnPlan) -> Findings | None:
     """Return what the runs say, once it is recorded and the branch …-confirmed is where it belongs."""
-    journal, dawn = driver.journal, plan.dawn()
+    journal, dawn = driver.journal, _dawn_of(driver.state)
     if dawn is None:
         return None
-    concluded = plan.ablation(dawn).findings()
+    ablation = plan.ablation(dawn)
+    for edits in sorted(ablation.impossible):
+        why = "later edits need those lines, or have turned those dials"
+        driver.say(f"#{dawn.champion} cannot be had without {names(edits)}: {why}")
+    concluded = ablation.findings()
     _drop_weights(driver, dawn)
     recorded = replace(dawn, findings=concluded)
     journal.put_dawn(recorded)  # before the branch, which may be refused: hours were spent on these findings
