@@ -28,6 +28,7 @@ from nights import make_repository
 from agent.experiment import Ending, Terms
 from agent.night.opening import Request, open_night
 from agent.records.place import Place
+from agent.runs.jobs import AuditRun, Measure
 from agent.runs.runner import Runner
 from agent.runs.score import FIRST_LIMIT_S, audit, score
 from agent.runs.train import FIRST_ALLOWANCE_S, train
@@ -42,7 +43,8 @@ Sample = dict[str, float]  # of one experiment: seconds by the clock of this pro
 def sample(runner: Runner, number: int, script: str) -> Sample:
     """Make one experiment; raise Failed where a night would have recorded a crash."""
     began = time.monotonic()
-    run, _ = train(runner, number, script, seed=0, allowance_s=FIRST_ALLOWANCE_S)
+    job = Measure(attempt=number, script=script, seed=0, allowance_s=FIRST_ALLOWANCE_S)
+    run, _ = train(runner, job)
     trained = time.monotonic()
     if run.ending is not Ending.FINISHED:
         raise measure.Failed(f"training {run.ending}: {run.last_lines}")
@@ -53,11 +55,13 @@ def sample(runner: Runner, number: int, script: str) -> Sample:
             f"its curve has {counted(len(curve), 'step')}, too few to tell the speed: give more --train-s"
         )
     began_score = time.monotonic()
-    scored = score(runner, number, script, 0, FIRST_LIMIT_S)
+    scored = score(runner, job, FIRST_LIMIT_S)
     began_audit = time.monotonic()
     if scored.val_bpb is None:
         raise measure.Failed(f"scoring: {scored.failure}")
-    verdict = audit(runner, number, script, 0, FIRST_LIMIT_S, incumbent=(0, 0) if number else None)
+    reference = (0, 0) if number else None
+    audited = AuditRun(attempt=number, script=script, seed=0, limit_s=FIRST_LIMIT_S, reference=reference)
+    verdict = audit(runner, audited)
     if not verdict.passed:
         raise measure.Failed(f"audit: {verdict.failure}")
     return {

@@ -22,7 +22,7 @@ from agent.night.loop import Driver, at_work
 from agent.night.plan import Candidate, Decide, Enter, Plan, fallen_keeps
 from agent.night.state import NightContext, State, unaudited
 from agent.records.results import write_ledger
-from agent.runs.execute import Measure
+from agent.runs.jobs import Measure
 from agent.script.merge import without_edits
 from agent.view.words import dawn_lines
 

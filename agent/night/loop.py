@@ -46,7 +46,7 @@ from agent.pools.leases import slowdown_lines, slowdown_of
 from agent.pools.pool import Ended, LocalPool, Pool
 from agent.profile.phases import limit_s, measure_phases, phases_were_measured
 from agent.records.results import write_ledger
-from agent.runs.execute import AuditRun, Job, Measure, Trial
+from agent.runs.jobs import AuditRun, Job, Measure, Trial
 from agent.view.words import noise_lines
 
 POLL_S, REPLAN_S = 0.05, 1.0

@@ -19,7 +19,7 @@ from agent.night import merging
 from agent.night.ideas import Supply
 from agent.night.state import NightContext, State, unaudited
 from agent.pools.pool import Pool
-from agent.runs.execute import AuditRun, Job, Measure, Trial
+from agent.runs.jobs import AuditRun, Job, Measure, Trial
 from agent.runs.score import most_weights_bytes, scoring_limit_s, usual_scoring_s
 from agent.runs.train import FIRST_ALLOWANCE_S, learnt_allowance_s, learnt_bounds, usual_steps_s
 from agent.script.dials import only_dials_differ

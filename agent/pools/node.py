@@ -21,8 +21,9 @@ from agent.experiment import LOCAL, Lease, Night, Progress, Run
 from agent.files import open_plain, read_tail, remove
 from agent.lab.hardware import cache_root, write_atomically
 from agent.pools.leases import cores_of_machine, pin, sets_of_cores
-from agent.runs.execute import Job, Measure, Result, Trial, execute
+from agent.runs.execute import execute
 from agent.runs.fixed import digest, lay_out_warm, probe
+from agent.runs.jobs import Job, Measure, Result, Trial
 from agent.runs.runner import Runner, beside
 from agent.runs.score import SPLITS
 from agent.runs.train import METRICS, METRICS_BYTES, SUMMARY_BYTES

@@ -9,7 +9,8 @@ from queue import Empty, SimpleQueue
 
 from agent.experiment import WHOLE, Lease, Progress
 from agent.pools.leases import pin
-from agent.runs.execute import Job, Result, execute
+from agent.runs.execute import execute
+from agent.runs.jobs import Job, Result
 from agent.runs.runner import Runner
 
 CLOSE_S = 8.0  # that the processes of all workers together may take to end

@@ -15,7 +15,7 @@ from agent.invocation import typed
 from agent.pools.cluster import Cluster, ClusterNode, different, on, sentence
 from agent.pools.node import DEAF_S, FileContents, NodeWorker, Part, Returned, enter, files_of, put_files
 from agent.pools.pool import Ended, Pool, WorkerThread
-from agent.runs.execute import AuditRun, Job, Measure, Result, Trial
+from agent.runs.jobs import AuditRun, Job, Measure, Result, Trial
 from agent.runs.runner import Runner
 
 WATCH_S = 1.0  # between looks at the nodes, and at the progress of each job

@@ -1,20 +1,18 @@
 """Execute a job and return its result, without journal, git or screen: the worker's part of a night.
 
-A job is data: it holds all that a worker has to know, here or on another machine.
-
 What the machine has spoilt is void once and made again; the second time it counts as the script's. Where a script fails
 that has run well before, or after many others, attempt 0 is tried: if that fails as well, the machine is broken, and
 the night ends.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from agent.clock import Stopwatch
 from agent.errors import MachineError
-from agent.experiment import Audit, DryRun, Ending, Run, Score, Split
+from agent.experiment import Audit, DryRun, Ending, Run, Score
 from agent.files import remove
-from agent.judging.early_stop import Bound
 from agent.judging.failures import process_failure, run_failure
+from agent.runs.jobs import AuditRun, Job, Measure, Result, Trial
 from agent.runs.runner import Runner, Stopped, beside
 from agent.runs.score import (
     Rows,
@@ -30,59 +28,6 @@ from agent.sandbox.process import LOG
 
 TRIAL_S, TRIAL_ROWS = 1.0, 2
 FAILED = frozenset({Ending.CRASHED, Ending.OVERRAN, Ending.EXCEEDED})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
-    """Train an attempt's script for a second and score some rows, before the minutes.
-
-    That of attempt 0 is also how a worker finds out whether the machine is to blame for a failure.
-    """
-
-    attempt: int
-    script: str
-    allowance_s: float  # beyond the budget
-    scoring_s: float  # that the process which scores may take
-    machine: "Trial | None" = None  # of attempt 0, made where this fails; None: a failure is the script's
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measure:
-    """Train an attempt's script with one seed, to the end or to the first bound that is exceeded, and score it there.
-
-    A run at dawn is scored on the holdout, too.
-    """
-
-    attempt: int
-    script: str
-    seed: int
-    allowance_s: float
-    machine: Trial | None = None  # as for a Trial
-    dawn: int = 0  # 0: for the night; k: for its k-th dawn
-    bounds: tuple[Bound, ...] = ()
-    may_be_void: bool = True  # see Attempt.may_be_void()
-    usual_steps_s: float | None = None  # of the script's other runs; None: nothing is known of its speed
-    usual_scoring_s: float | None = None  # of attempt 0; None: not known, or this is attempt 0
-    most_weights_bytes: int | None = None  # more are not scored; None: any are
-    wait_s: float = 0.0  # before it begins, so that other programs end, or the machine cools down
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditRun:
-    """Audit the committed losses of a scored run, where its weights are."""
-
-    attempt: int
-    script: str
-    seed: int
-    limit_s: float  # of each process
-    machine: Trial | None = None  # as for a Trial
-    split: Split = "validation"
-    reference: tuple[int, int] | None = None  # attempt and seed of the run whose losses gains are counted from
-
-
-Job = Trial | Measure | AuditRun
-
-Result = DryRun | Run | Audit
 
 
 def execute(job: Job, runner: Runner) -> Result | None:
@@ -106,7 +51,7 @@ def _executed(job: Job, runner: Runner) -> Result:
         case Measure():
             return _measure(job, runner)
         case AuditRun():
-            return audit(runner, job.attempt, job.script, job.seed, job.limit_s, job.reference, job.split)
+            return audit(runner, job)
 
 
 def has_failed(result: Result) -> bool:
@@ -125,14 +70,14 @@ def run_dry(trial: Trial, runner: Runner) -> DryRun:
 
     Both use training text only, so their error messages may be shown to the author of the edit.
     """
-    watch, number, folder = Stopwatch(), trial.attempt, runner.dry_folder(trial.attempt)
+    watch, folder = Stopwatch(), runner.dry_folder(trial.attempt)
     how = (trial.script, runner.night.seed, min(TRIAL_S, runner.night.budget_s), trial.allowance_s)
-    outcome = runner.until_it_counts(number, lambda: train_in(runner, folder, *how))
+    outcome = runner.until_it_counts(trial.attempt, lambda: train_in(runner, folder, *how))
     failure, overran = process_failure(outcome), outcome.ending is Ending.OVERRAN
     if failure is None:
         try:
             rows = Rows.of_training(runner.night, TRIAL_ROWS)
-            committed_losses(runner, number, folder, trial.script, trial.scoring_s, rows)
+            committed_losses(runner, trial, folder, trial.scoring_s, rows)
         except Unscored as why:
             failure, overran = str(why), why.overran
         remove(beside(folder, "score"))
@@ -142,7 +87,7 @@ def run_dry(trial: Trial, runner: Runner) -> DryRun:
 
 def _measure(job: Measure, runner: Runner) -> Run:
     runner.wait(job.wait_s)
-    run, spoilt = train(runner, job.attempt, job.script, job.seed, job.allowance_s, job.bounds)
+    run, spoilt = train(runner, job)
     if run.ending is Ending.OVERRAN and job.attempt:
         spoilt = "it was too slow, as where other programs keep the machine busy"
     elif run.ending is Ending.FINISHED:
@@ -163,10 +108,10 @@ def _scored(job: Measure, runner: Runner, run: Run) -> Run:
         return replace(run, score=Score(None, 0.0, heavy))
     beyond_s = max(0.0, run.wall_s - runner.night.budget_s)
     limit_s = scoring_limit_s(job.usual_scoring_s, beyond_s, job.allowance_s)
-    run = replace(run, score=score(runner, job.attempt, job.script, job.seed, limit_s))
+    run = replace(run, score=score(runner, job, limit_s))
     if not job.dawn or run.val_bpb is None:
         return run
-    return replace(run, holdout=score(runner, job.attempt, job.script, job.seed, limit_s, "holdout"))
+    return replace(run, holdout=score(runner, job, limit_s, "holdout"))
 
 
 def check_machine(machine: Trial, runner: Runner) -> None:

@@ -26,6 +26,7 @@ from agent.judging.failures import process_failure
 from agent.lab.data import evaluation_rows, load_data
 from agent.runs import audit as auditing
 from agent.runs.fixed import verify_pins
+from agent.runs.jobs import AuditRun, Job, Measure
 from agent.runs.runner import WEIGHTS, Runner, beside
 from agent.sandbox.process import Outcome
 
@@ -124,18 +125,18 @@ def too_heavy(run: Run, most_bytes: int | None) -> str | None:
     return f"its weights have {run.weights_bytes / 1e6:,.0f} MB: more than {most_bytes / 1e6:,.0f} MB are not scored"
 
 
-def score(runner: Runner, number: int, script: str, seed: int, limit_s: float, split: Split = "validation") -> Score:
+def score(runner: Runner, job: Measure, limit_s: float, split: Split = "validation") -> Score:
     """Score the weights of a finished run, and keep the committed losses beside its folder.
 
     Raise Stopped if the user stopped it in the middle, MachineError if a pinned file has changed.
     """
     verify_pins(runner.night, runner.fixed)
-    rows = Rows.of(runner.night, split)
+    rows, folder = Rows.of(runner.night, split), runner.run_folder(job.attempt, job.seed)
     try:
-        losses, wall_s = committed_losses(runner, number, runner.run_folder(number, seed), script, limit_s, rows)
+        losses, wall_s = committed_losses(runner, job, folder, limit_s, rows)
     except Unscored as why:
         return Score(None, why.wall_s, str(why), overran=why.overran)
-    with runner.losses(number, seed, split).open("wb") as file:
+    with runner.losses(job.attempt, job.seed, split).open("wb") as file:
         losses.tofile(file)
         file.flush()
         os.fsync(file.fileno())  # before the journal records a score
@@ -143,7 +144,7 @@ def score(runner: Runner, number: int, script: str, seed: int, limit_s: float, s
 
 
 def committed_losses(
-    runner: Runner, number: int, run_folder: Path, script: str, limit_s: float, rows: Rows
+    runner: Runner, job: Job, run_folder: Path, limit_s: float, rows: Rows
 ) -> tuple[npt.NDArray[np.float32], float]:
     """Return the losses (R, T) of these rows in nats by a boxed process, and its seconds.
 
@@ -151,7 +152,7 @@ def committed_losses(
     """
     order = np.random.default_rng(secrets.randbits(128)).permutation(len(rows.inputs))
     work = {"inputs": rows.inputs[order], "targets": rows.targets[order]}
-    shuffled, wall_s = _ask(runner, number, run_folder, script, "losses", limit_s, work, rows.inputs.shape)
+    shuffled, wall_s = _ask(runner, job, run_folder, "losses", limit_s, work, rows.inputs.shape)
     losses = np.empty_like(shuffled)
     losses[order] = shuffled
     least = losses[rows.counted].min()
@@ -163,36 +164,28 @@ def committed_losses(
     return losses, wall_s
 
 
-def audit(
-    runner: Runner,
-    number: int,
-    script: str,
-    seed: int,
-    limit_s: float,
-    incumbent: tuple[int, int] | None,  # attempt and seed
-    split: Split = "validation",
-) -> Audit:
+def audit(runner: Runner, job: AuditRun) -> Audit:
     """Audit committed losses with fresh processes.
 
     Raise Stopped if the user stopped it in the middle, MachineError if a pinned file has changed.
     """
     verify_pins(runner.night, runner.fixed)
-    rows, rng = Rows.of(runner.night, split), np.random.default_rng(secrets.randbits(128))
-    committed = read_committed(runner.losses(number, seed, split), rows)
+    rows, rng = Rows.of(runner.night, job.split), np.random.default_rng(secrets.randbits(128))
+    committed = read_committed(runner.losses(job.attempt, job.seed, job.split), rows)
     if committed is None:
         return Audit(0, 0.0, 0.0, "the committed losses are gone")
     train = load_data(Path(runner.night.data), verify=False).split("train").tokens
-    reference = read_committed(runner.losses(*incumbent, split), rows) if incumbent else None
+    reference = read_committed(runner.losses(*job.reference, job.split), rows) if job.reference else None
     if reference is None:
         reference = auditing.unigram_losses(train, rows.targets, rows.vocab_size)
     processes = 1 if is_look(runner.night.budget_s) else auditing.MOST_PROCESSES
     samples = auditing.draw(committed, reference, rows.counted, rows.vocab_size, rng, processes)
-    folder, answers, spent_s = runner.run_folder(number, seed), [], 0.0
+    folder, answers, spent_s = runner.run_folder(job.attempt, job.seed), [], 0.0
     for sample in samples:
         inputs, positions = auditing.questions(sample, rows.inputs, rows.targets, train, rng)
         work, shape = {"inputs": inputs, "positions": positions}, (len(inputs), rows.vocab_size)
         try:
-            logits, wall_s = _ask(runner, number, folder, script, "logits", limit_s, work, shape)
+            logits, wall_s = _ask(runner, job, folder, "logits", job.limit_s, work, shape)
         except Unscored as why:
             failure, spent_s = f"it could not be done: {why}", spent_s + why.wall_s
             return Audit(len(inputs), 0.0, spent_s, failure, why.overran)
@@ -203,9 +196,8 @@ def audit(
 
 def _ask(
     runner: Runner,
-    number: int,
+    job: Job,
     run_folder: Path,
-    script: str,
     mode: Literal["losses", "logits"],
     limit_s: float,
     work: Mapping[str, npt.NDArray[np.generic]],  # file name → array: the input of the scorer
@@ -216,13 +208,13 @@ def _ask(
     command = [sys.executable, SCORER.name, mode, runner.script_name, str(weights)]
 
     def once() -> Outcome:
-        runner.lay_out(folder, script)
+        runner.lay_out(folder, job.script)
         shutil.copyfile(SCORER, folder / SCORER.name)
         for name, array in work.items():
             np.save(folder / f"{name}.npy", array)
         return runner.call(command, folder, limit_s, weights, progress=lambda: SCORING)
 
-    outcome, content = runner.until_it_counts(number, once), b""
+    outcome, content = runner.until_it_counts(job.attempt, once), b""
     with suppress(OSError):  # a link or a pipe in its place, say
         content = read_end(folder, f"{mode}.f32", 4 * math.prod(shape) + 1)  # raw floats, without a header to parse
     runner.keep_only(folder)

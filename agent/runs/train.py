@@ -19,6 +19,7 @@ from typing import BinaryIO
 from agent.experiment import Attempt, Ending, History, Progress, Run, Summary
 from agent.files import open_plain, read_end
 from agent.judging.early_stop import Bound, Finished, Losses, bounds, losses, point_of
+from agent.runs.jobs import Measure
 from agent.runs.runner import WEIGHTS, Runner, weights_bytes
 from agent.sandbox.process import Outcome
 from agent.text import ABSURD, is_finite
@@ -31,23 +32,22 @@ ALLOWANCE_FACTOR, LEAST_ALLOWANCE_S, ALLOWANCE_OF_BUDGET = 1.5, 10.0, 0.05
 MOST_CURVES = 400  # of whose first runs bounds are learnt: the time that takes grows with their square
 
 
-def train(
-    runner: Runner, number: int, script: str, seed: int, allowance_s: float, ahead: Sequence[Bound] = ()
-) -> tuple[Run, str | None]:
+def train(runner: Runner, job: Measure) -> tuple[Run, str | None]:
     """Train once, to the end or to the first bound that is exceeded; return also why the machine may have spoilt it.
 
     An interrupted run of the same attempt and seed starts over.
     """
-    folder = runner.run_folder(number, seed)
+    folder = runner.run_folder(job.attempt, job.seed)
     out = folder / "out"
-    check = EarlyStopCheck(out, ahead)
-    outcome = train_in(runner, folder, script, seed, runner.night.budget_s, allowance_s, check.has_failed)
+    check = EarlyStopCheck(out, job.bounds)
+    how = (job.script, job.seed, runner.night.budget_s, job.allowance_s)
+    outcome = train_in(runner, folder, *how, check.has_failed)
     if outcome.ending is Ending.HOPELESS:
         forecast = f"its losses forecast a score of {check.forecast_bpb:.3f}, above the incumbent's"
         outcome = outcome.explained(f"stopped early: {forecast}")
     is_finished = outcome.ending is Ending.FINISHED
     run = Run(
-        seed,
+        job.seed,
         outcome.ending,
         outcome.exit_code,
         outcome.wall_s,
@@ -58,7 +58,7 @@ def train(
         peak_bytes=outcome.peak_bytes,
         forecast_bpb=check.forecast_bpb,
     )
-    if number == 0 and is_finished:
+    if job.attempt == 0 and is_finished:
         runner.keep_warm(folder)
     weights = (WEIGHTS,) if is_finished else ()
     runner.keep_only(folder, runner.script_name, f"out/{METRICS}", "out/summary.json", *weights)

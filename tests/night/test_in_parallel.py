@@ -16,7 +16,7 @@ from agent.night.loop import run_night
 from agent.night.plan import Begin, Flight, Plan
 from agent.night.state import NightContext
 from agent.pools.pool import Ended, LocalPool
-from agent.runs.execute import AuditRun
+from agent.runs.jobs import AuditRun
 
 WORKERS = ("left", "right")
 TRAINS = "    while (elapsed := "

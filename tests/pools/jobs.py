@@ -5,7 +5,7 @@ from pathlib import Path
 
 from samples import NIGHT
 
-from agent.runs.execute import AuditRun, Measure, Trial
+from agent.runs.jobs import AuditRun, Measure, Trial
 from agent.runs.runner import Runner
 from agent.sandbox.box import Open
 from agent.sandbox.keeper import limits_of_machine

@@ -16,8 +16,8 @@ from agent.pools.cluster import Cluster, ClusterNode, different, usual
 from agent.pools.node import Content, Returned
 from agent.pools.pool import Ended
 from agent.pools.ray_pool import Killed, RayPool, files_for, unusable
-from agent.runs.execute import Job
 from agent.runs.fixed import protocol
+from agent.runs.jobs import Job
 
 FACTS = {"fingerprint": "text", "device_kind": "cpu", "settings": "", "device": "EPYC"}
 HERE = replace(NIGHT, device="EPYC", protocol=protocol(FACTS, NIGHT.budget_s))

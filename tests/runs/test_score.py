@@ -13,6 +13,7 @@ from agent.errors import MachineError
 from agent.experiment import Attempt, Ending, Run, Score
 from agent.runs import score as scoring
 from agent.runs.fixed import protocol
+from agent.runs.jobs import Measure
 from agent.runs.runner import WEIGHTS
 from agent.runs.score import (
     LEAST_LIMIT_S,
@@ -65,8 +66,8 @@ def test_a_first_look_scores_a_quarter_of_the_text_and_that_is_another_protocol(
 
 def committed(monkeypatch, rows: Rows, losses: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
     """The losses that a process commits to, which answers so to the inputs that it is asked about."""
-    monkeypatch.setattr(scoring, "_ask", lambda *asked: (losses(asked[6]["inputs"]).astype(np.float32), 1.0))
-    return scoring.committed_losses(None, 1, None, "", 10.0, rows)[0]  # type: ignore[arg-type]
+    monkeypatch.setattr(scoring, "_ask", lambda *asked: (losses(asked[5]["inputs"]).astype(np.float32), 1.0))
+    return scoring.committed_losses(None, None, None, 10.0, rows)[0]  # type: ignore[arg-type]
 
 
 def test_a_scorer_gets_the_rows_in_another_order_and_each_loss_comes_back_to_its_token(tiny_data, monkeypatch):
@@ -97,7 +98,7 @@ def test_a_fixed_file_that_has_changed_is_noticed_before_a_score(grounds):
     with scripted_context(grounds.root, "t", []) as context:
         (context.runner.fixed / "prepare.py").write_text("EVERYTHING = 0.0\n")
         with pytest.raises(MachineError, match=r"prepare\.py"):
-            scoring.score(context.runner, 0, unigram(), 0, 10.0)
+            scoring.score(context.runner, Measure(attempt=0, script=unigram(), seed=0, allowance_s=10.0), 10.0)
 
 
 # ---- size ------------------------------------------------------------------------------------------------------------
