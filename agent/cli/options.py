@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from cyclopts import Group, Parameter, Token
+from cyclopts import ArgumentCollection, Group, Parameter, Token
 from cyclopts.validators import Number
 
 from agent import invocation
@@ -56,8 +56,20 @@ Count = Annotated[int, Parameter(validator=Number(gte=0, lte=999))]
 Seed = Annotated[int, Parameter(validator=Number(gte=0, lte=2**32 - 1))]
 Message = Annotated[str, Parameter(name=["--message", "-m"], allow_leading_hyphen=True)]
 
-JUDGING, SAFETY = Parameter(group=Group("Judging")), Parameter(group=Group("Safety"))
-DEVICES, IDEAS = Parameter(group=Group("Several devices")), Parameter(group=Group("Where ideas come from"))
+
+def _grouped(title: str) -> Parameter:
+    """Return what puts options below a title of the help, and refuses none and null, which cyclopts takes for None."""
+
+    def check(options: ArgumentCollection) -> None:
+        for option in options:
+            if option.tokens and option.value is None:
+                raise ValueError(f"{option.name} has no such value; leave it out for its default")
+
+    return Parameter(group=Group(title, validator=check))
+
+
+JUDGING, SAFETY = _grouped("Judging"), _grouped("Safety")
+DEVICES, IDEAS = _grouped("Several devices"), _grouped("Where ideas come from")
 
 
 class _Named:

@@ -182,6 +182,7 @@ def test_a_repository_unfit_for_a_night(grounds, spoil, sentence):
         ("--tag ../up", "'../up' is no tag; use letters"),
         ("--tag seen", "tag seen is taken by refs or ledger rows whose journal is not here; use --tag seen-2"),
         ("--budget-s nan", 'Invalid value "nan" for --budget-s. '),
+        ("--sandbox none", "--sandbox has no such value; leave it out for its default"),
         ("--price 1", "--price: '1' is not two prices, or three, in dollars for a million tokens"),
         ("--command 'half", "for --command. It is no command line (No closing quotation)"),
         ("--proposer llm", "--proposer llm needs --llm, as in: nightshift run --proposer llm --llm openai:"),
