@@ -11,7 +11,7 @@ from agent.model.best import find_weights
 from agent.night.lock import holder
 from agent.records.place import Place, run_folder
 from agent.records.record import Record
-from agent.records.summary import Scored, gain_of
+from agent.records.summary import gain_over_baseline
 from agent.sandbox.process import LOG
 from agent.script.dials import dials_in
 from agent.text import diff_lines, harmless, harmless_lines
@@ -83,7 +83,6 @@ def _all(place: Place, record: Record, attempt: Attempt) -> Answer:
     night_folder = place.folder(record.tag)
     folder, log = run_folder(night_folder, attempt.number, seed=0).parent, log_of(night_folder, attempt)
     is_at_work = any(run.ending is Ending.RUNNING for run in attempt.runs)
-    before, after = (Scored.of(record, side) for side in (record.attempt(0), attempt))
     findings = record.findings
     weights = find_weights(place, record.tag, attempt.number)
     measured = Outcome.of(record, attempt)
@@ -95,7 +94,7 @@ def _all(place: Place, record: Record, attempt: Attempt) -> Answer:
         is_incumbent=record.incumbent == attempt.number,
         ref=attempt_ref(record.tag, attempt.number),
         branch=record.branch,
-        gain=gain_of(before, after, record.sigma_bpb) if attempt.number else None,
+        gain=gain_over_baseline(record, attempt),
         dawn=findings if findings is not None and attempt.number in (findings.champion, findings.script) else None,
         folder=str(folder) if folder.exists() else None,
         weights=None if weights is None else str(weights.path),

@@ -186,6 +186,13 @@ def gain_of(baseline: Scored | None, best: Scored | None, sigma_bpb: float | Non
     return Interval.of_runs(baseline.val_bpb - best.val_bpb, sigma_bpb, baseline.seeds, best.seeds)
 
 
+def gain_over_baseline(record: Record, attempt: Attempt) -> Interval | None:
+    """Return the gain of any attempt as gain_of does; None also where its score is not believed."""
+    if attempt.kind in NOT_BELIEVED:
+        return None
+    return gain_of(Scored.of(record, record.attempt(0)), Scored.of(record, attempt), record.sigma_bpb)
+
+
 def _hours(record: Record) -> dict[str, float]:
     """Return the hours of training, scoring, asking and other things.
 

@@ -45,7 +45,8 @@ class Side:
 
 def compared(a: Side, b: Side) -> CompareAnswer:
     """Compare two attempts, of one night or of two."""
-    gain, by = _gain(a, b)
+    is_doubted = {a.attempt.kind, b.attempt.kind} & NOT_BELIEVED
+    gain, by = (None, "") if is_doubted else _gain(a, b)
     winner, sentence = _verdict(a, b, gain, by)
     dials: dict[str, tuple[Value, Value]] = {}
     if a.dials is not None and b.dials is not None:

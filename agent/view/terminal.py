@@ -10,7 +10,7 @@ from agent.experiment import LOCAL, Attempt, Ending, Kind, Run, Status, attempt_
 from agent.proposers.attempts import reason_for_author
 from agent.records.record import Record
 from agent.records.results import COLUMNS, Row, lines_of, number_of
-from agent.records.summary import Scored, Share, gain_bpb, gain_of
+from agent.records.summary import Scored, Share, gain_bpb, gain_over_baseline
 from agent.text import SAID_CHARS, counted, duration, harmless, harmless_lines, one_line, percent_sure
 from agent.view.screen import Column, folded, table_lines
 from agent.view.words import BETWEEN, interval_words, memory, moment, score
@@ -132,7 +132,7 @@ def measured_facts(record: Record, attempt: Attempt) -> dict[str, str]:
     """Return name → what was measured of an attempt, in words; "" for what is not known."""
     scored, peak_gb = Scored.of(record, attempt), record.memory_gb(attempt)
     gained_bpb = gain_bpb(attempt, record.parent(attempt))
-    over_first = gain_of(Scored.of(record, record.attempt(0)), scored, record.sigma_bpb)
+    over_first = gain_over_baseline(record, attempt)
     dawn, honest = record.findings, ""
     if dawn is not None and dawn.honest is not None and attempt.number in (dawn.champion, dawn.script):
         honest = f"{interval_words(dawn.honest)} for #{dawn.champion}, on fresh seeds"

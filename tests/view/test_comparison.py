@@ -7,6 +7,7 @@ from samples import a_run, attempt, night
 
 from agent.experiment import Kind
 from agent.view.comparison import Side, compared
+from agent.view.terminal import measured_facts
 
 FIRST = attempt(0, Kind.BASELINE, 1.20, seeds=3)
 BETTER = attempt(1, Kind.KEPT, 1.10, seeds=3)
@@ -50,3 +51,10 @@ def test_what_does_not_compare_or_may_be_chance_has_no_winner(b, facts, winner, 
     comparison = beside(FIRST, b, tag="u", **facts)
     assert comparison.winner == winner
     assert words in comparison.sentence
+
+
+def test_no_gain_is_told_of_a_score_that_is_not_believed():
+    doubted = attempt(1, Kind.QUARANTINED, 0.3)
+    assert beside(FIRST, doubted).gain is None
+    assert measured_facts(night(FIRST, doubted), doubted)["over #0"] == ""
+    assert measured_facts(night(FIRST, BETTER), BETTER)["over #0"].startswith("+0.1")
