@@ -8,7 +8,7 @@ after an interruption as the night does.
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from agent.clock import boot_id, utc_now
+from agent.clock import utc_now
 from agent.experiment import (
     Attempt,
     Dawn,
@@ -32,7 +32,7 @@ def confirm_night(context: NightContext, most_runs: int) -> Findings | None:
 
     Return None if the night kept nothing. Earlier runs of this champion's dawn count.
     """
-    context.journal.mark_lost_runs(boot_id())
+    context.journal.mark_lost_runs()
     state = context.state()
     with at_work(state) as driver:
         plan = DawnPlan(state, driver.flight, runs_at_dawns(state.attempts) + most_runs)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 
-from agent.clock import boot_id, utc_now
+from agent.clock import utc_now
 from agent.errors import MachineError
 from agent.experiment import (
     Attempt,
@@ -55,7 +55,7 @@ DOING = {Trial: Doing.DRY_RUN, Measure: Doing.TRAINING, AuditRun: Doing.AUDITING
 
 def run_night(context: NightContext) -> None:
     """Run until a limit is reached, the user stops the night or all sources are exhausted; raise NightshiftError."""
-    context.journal.mark_lost_runs(boot_id())
+    context.journal.mark_lost_runs()
     state = context.state()
     with Ideas(state) as ideas, at_work(state) as driver:
         driver.ideas = ideas
@@ -197,7 +197,7 @@ class Driver:
         self.journal.check_in_place()  # before minutes are spent whose result could not be recorded
         self.commit(number)
         if isinstance(job, Measure):
-            self._run_ids[worker] = self.journal.start_run(number, job.seed, boot_id(), dawn=job.dawn, worker=worker)
+            self._run_ids[worker] = self.journal.start_run(number, job.seed, dawn=job.dawn, worker=worker)
             self.state.read(number)
         self._note(worker, DOING[type(job)], job)
         if self.ideas is not None and not isinstance(job, Trial):

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from agent.clock import utc_now
+from agent.clock import boot_id, utc_now
 from agent.errors import NightError
 from agent.experiment import (
     Ask,
@@ -336,10 +336,10 @@ class Journal:
         """Record a dawn as it begins, goes on or ends."""
         self._write(_insert("dawns", "REPLACE", **_columns(dawn)))
 
-    def start_run(self, attempt: int, seed: int, boot: str = "", *, dawn: int = 0, worker: str = "local") -> int:
+    def start_run(self, attempt: int, seed: int, *, dawn: int = 0, worker: str = "local") -> int:
         """Record a run before its process starts, as it may take the machine down with it; return its id."""
         began = utc_now("milliseconds")
-        run = _insert("runs", attempt=attempt, seed=seed, boot=boot, dawn=dawn, worker=worker, began=began)
+        run = _insert("runs", attempt=attempt, seed=seed, boot=boot_id(), dawn=dawn, worker=worker, began=began)
         return int(self._write(run).lastrowid or 0)
 
     def end_run(self, run_id: int, run: Run) -> None:
@@ -379,7 +379,7 @@ class Journal:
         latest = "SELECT coalesce(max(id), 0) FROM decisions WHERE attempt = number"
         self._write((f"UPDATE attempts SET settled = ({latest}) WHERE number = ?", (number,)))
 
-    def mark_lost_runs(self, boot: str = "") -> None:
+    def mark_lost_runs(self) -> None:
         """End the runs that were in progress when the harness or the machine died.
 
         A machine that went down twice during an edit's run may have been taken down by it; attempt 0 is the user's own.
@@ -390,6 +390,7 @@ class Journal:
         )
         ended = f"ending = CASE WHEN boot = ? THEN ? WHEN {again} THEN ? ELSE ? END"
         words = "last_lines = CASE WHEN boot = ? THEN last_lines ELSE 'the machine went down during it' END"
+        boot = boot_id()
         endings = boot, Ending.LOST, Ending.SPOILT, Ending.CRASHED, Ending.SPOILT, boot, Ending.RUNNING
         self._write((f"UPDATE runs SET {ended}, {words} WHERE ending = ?", endings))
 

@@ -12,6 +12,7 @@ from agent.errors import NightError, ScriptError
 from agent.experiment import Ending, Proposal, Status
 from agent.night.lock import only_night
 from agent.night.loop import run_night
+from agent.records import journal
 from agent.records.journal import Journal
 from agent.records.place import Place
 
@@ -143,8 +144,8 @@ def test_the_latest_night_is_the_one_that_was_last_at_work(grounds):
         with Journal.create(place.journal(tag), dataclasses.replace(NIGHT, tag=tag, started=started)):
             pass
     assert place.tags() == ("c", "b", "a")
-    with Journal.resume(place.journal("c")) as journal:
-        journal.record_call()
+    with Journal.resume(place.journal("c")) as opened:
+        opened.record_call()
     assert place.tags() == ("b", "a", "c")
 
 
@@ -197,13 +198,15 @@ def test_a_branch_that_somebody_has_checked_out_waits_for_them(grounds):
     assert tip(grounds) == attempts[2].commit
 
 
-def test_a_script_that_takes_the_machine_down_twice_is_not_tried_again(grounds):
+def test_a_script_that_takes_the_machine_down_twice_is_not_tried_again(grounds, monkeypatch):
     with scripted_context(grounds.root, "t", [BETTER]) as context:
         run_night(context)
         context.journal.add_attempt(2, 1, Proposal(WORSE, "heavy", "", "scripted"), "2026-11-21T00:00:00Z")
         for boot in ("one start", "the next"):
-            context.journal.start_run(2, 0, boot)
-            context.journal.mark_lost_runs("after it")
+            with monkeypatch.context() as patch:
+                patch.setattr(journal, "boot_id", lambda boot=boot: boot)
+                context.journal.start_run(2, 0)
+            context.journal.mark_lost_runs()
     grounds.try_scripts("t", [])
     last = grounds.attempts("t")[2]
     assert [run.ending for run in last.runs] == [Ending.SPOILT, Ending.CRASHED]
