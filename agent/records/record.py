@@ -15,7 +15,6 @@ from agent.experiment import (
     Noise,
     Terms,
     incumbent,
-    memory_gb,
     short,
 )
 from agent.records.journal import Journal
@@ -72,10 +71,6 @@ class Record:
         return self.night.protocol
 
     @property
-    def started(self) -> str:
-        return self.night.started
-
-    @property
     def budget_s(self) -> float:
         return self.night.budget_s
 
@@ -129,10 +124,6 @@ class Record:
         """Return what the proposal of an attempt has cost; None where no cost is known."""
         costs = [ask.usd for ask in self.asks if ask.attempt == attempt.number and ask.usd is not None]
         return sum(costs) if costs else None
-
-    def memory_gb(self, attempt: Attempt) -> float | None:
-        """Return the peak memory of an attempt in GiB; None where it is not known."""
-        return memory_gb(self.night, attempt)
 
 
 def public(night: Night) -> Night:

@@ -5,7 +5,7 @@ script changed. A record may come from elsewhere: reading one, nothing in it is 
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -111,7 +111,10 @@ def of_folder(folder: Path, tag: str | None = None) -> Record:
     for at, attempt in enumerate(record.attempts):
         if attempt.number != at or (attempt.parent is not None and not 0 <= attempt.parent < at):
             raise ValueError("its attempts are not numbered from 0 on, each after its parent")
-    outlines = tuple(replace(outline, dials=_values(outline.dials)) for outline in record.outlines)
+    outlines = tuple(
+        replace(outline, dials={name: _as_tuples(value) for name, value in outline.dials.items()})
+        for outline in record.outlines
+    )
     record = replace(record, outlines=outlines, turned=turned_in(record.attempts, outlines))
     _check(record)
     if tag not in (None, record.tag):
@@ -162,10 +165,6 @@ def is_measured(name: str, value: float) -> bool:
     """Return whether a field of this name may have the number: beyond, no number follows from it."""
     least, most = MEASURED if name in SCORES or (name in NOISE and value != 0) else (-MOST, MOST)
     return least <= value <= most
-
-
-def _values(dials: Mapping[str, Any]) -> dict[str, Value]:
-    return {name: _as_tuples(value) for name, value in dials.items()}
 
 
 def _as_tuples(value: Any) -> Value:
