@@ -16,7 +16,7 @@ from agent.experiment import Ask, Attempt, History, Night, Noise, Proposal, Term
 from agent.records.place import Place, past_nights
 from agent.records.record import Record
 from agent.script.contract import check_script
-from agent.script.dials import tried_as
+from agent.script.dials import fingerprint, first_with
 
 # ---- what a source is told -------------------------------------------------------------------------------------------
 
@@ -103,7 +103,7 @@ def check_proposal(proposal: Proposal, history: History, script: str) -> None:
         check_script(proposal.script, script)
     except ScriptError as error:
         raise NightError(f"{proposal.source} proposed a script that cannot be run: {error}") from error
-    earlier = tried_as(proposal.script, history)
+    earlier = first_with(fingerprint(proposal.script), history)
     if earlier is not None:
         raise NightError(f"{proposal.source} proposed the script of attempt {earlier} again; it has to be a new one")
 

@@ -301,13 +301,8 @@ def only_dials_differ(before: str, after: str, device_kind: str) -> bool:
 
 
 def first_with(wanted: str, history: History) -> int | None:
-    """Return the first attempt whose script has this fingerprint."""
+    """Return the first attempt whose script has this fingerprint, whatever its comments and layout."""
     return next((attempt.number for attempt in history if fingerprint(attempt.proposal.script) == wanted), None)
-
-
-def tried_as(script: str, history: History) -> int | None:
-    """Return the first attempt that had this script, whatever its comments and layout."""
-    return first_with(fingerprint(script), history)
 
 
 @remembered

@@ -19,7 +19,7 @@ from agent.proposers.catalogue.files import KnownIdea, idea_folders, read_ideas
 from agent.proposers.source import Around, Briefing, Source
 from agent.records.record import Record
 from agent.script.contract import read_text
-from agent.script.dials import DIAL, fingerprint, tried_as
+from agent.script.dials import DIAL, fingerprint, first_with
 from agent.script.merge import PATCH_HUNK, carried, check_edit, holds, patched
 from agent.text import percent_sure
 
@@ -60,7 +60,8 @@ class Catalogue(Source):
                 continue
             with suppress(ScriptError):
                 edited = applied(prospect.idea, script, bases, night.device_kind)
-                if fingerprint(edited) not in refused and tried_as(edited, briefing.history) is None:
+                digest = fingerprint(edited)
+                if digest not in refused and first_with(digest, briefing.history) is None:
                     return [_proposal(prospect, edited, night)]
         raise Exhausted(
             f"all {len(ideas)} known ideas were tried, are unlikely to help, or do not apply to the best script; "
