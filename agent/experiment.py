@@ -57,6 +57,7 @@ class Summary:
 
 
 Split = Literal["validation", "holdout"]  # of the text that scores are taken on
+SPLITS: tuple[Split, ...] = ("validation", "holdout")
 MEASURED = 1e-12, 1e9  # of a score, of its noise, and of a budget in seconds: beyond, no judge can compute with them
 
 

@@ -300,12 +300,11 @@ class Plan:
 
     def audit(self, attempt: Attempt, run: Run, split: Split) -> AuditRun:
         """Return the job of an audit against the committed losses of the parent, hardest at the largest gains."""
-        beyond_s = max(0.0, run.wall_s - self.context.night.budget_s)
         return AuditRun(
             attempt=attempt.number,
             script=attempt.proposal.script,
             seed=run.seed,
-            limit_s=self._scoring_limit_s(attempt, beyond_s),
+            limit_s=self._scoring_limit_s(attempt, run.wall_s - self.context.night.budget_s),
             machine=self.trial(self.state.first),
             split=split,
             reference=self._reference(attempt, run, split),

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.errors import MachineError
-from agent.experiment import LOCAL, Lease, Night, Progress, Run
+from agent.experiment import LOCAL, SPLITS, Lease, Night, Progress, Run
 from agent.files import open_plain, read_tail, remove
 from agent.lab.hardware import cache_root, write_atomically
 from agent.pools.leases import cores_of_machine, pin, sets_of_cores
@@ -25,7 +25,6 @@ from agent.runs.execute import execute
 from agent.runs.fixed import digest, lay_out_warm, probe
 from agent.runs.jobs import Job, Measure, Result, Trial
 from agent.runs.runner import Runner, beside
-from agent.runs.score import SPLITS
 from agent.runs.train import METRICS, METRICS_BYTES, SUMMARY_BYTES
 from agent.sandbox.box import choose
 from agent.sandbox.keeper import limits_of_machine

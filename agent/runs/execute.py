@@ -106,8 +106,7 @@ def _scored(job: Measure, runner: Runner, run: Run) -> Run:
     heavy = too_heavy(run, job.most_weights_bytes)
     if heavy is not None:
         return replace(run, score=Score(None, 0.0, heavy))
-    beyond_s = max(0.0, run.wall_s - runner.night.budget_s)
-    limit_s = scoring_limit_s(job.usual_scoring_s, beyond_s, job.allowance_s)
+    limit_s = scoring_limit_s(job.usual_scoring_s, run.wall_s - runner.night.budget_s, job.allowance_s)
     run = replace(run, score=score(runner, job, limit_s))
     if not job.dawn or run.val_bpb is None:
         return run

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agent.errors import MachineError
-from agent.experiment import BASELINE_TRIES, LOCAL, WHOLE, Ending, Lease, Night, Progress
+from agent.experiment import BASELINE_TRIES, LOCAL, SPLITS, WHOLE, Ending, Lease, Night, Progress, Split
 from agent.files import plain_bytes, remove
 from agent.invocation import typed
 from agent.judging.failures import machine_fault
@@ -72,7 +72,7 @@ class Runner:
         whose = "" if number or self.lease.worker == LOCAL else "." + re.sub(r"\W+", "-", self.lease.worker)
         return self.folder / "runs" / f"{number:04d}" / f"dry{whose}"
 
-    def losses(self, number: int, seed: int, split: str = "validation") -> Path:
+    def losses(self, number: int, seed: int, split: Split = "validation") -> Path:
         """Return the file of committed losses: float32 in nats, one for every token of the evaluation rows."""
         return beside(self.run_folder(number, seed), "losses.f32" if split == "validation" else f"{split}.f32")
 
@@ -81,7 +81,7 @@ class Runner:
 
     def drop_weights(self, number: int, seed: int) -> None:
         """Delete a run's weights and losses to free disk space; leave anything else in the place of the weights."""
-        for split in ("validation", "holdout"):
+        for split in SPLITS:
             self.losses(number, seed, split).unlink(missing_ok=True)
         if weights_bytes(self.run_folder(number, seed)) is not None:
             self.weights(number, seed).unlink(missing_ok=True)

@@ -35,7 +35,6 @@ from agent.sandbox.process import Outcome
 FIRST_LIMIT_S, LEAST_LIMIT_S, LIMIT_FACTOR = 3600.0, 20.0, 3.0
 WEIGHTS_FACTOR, LEAST_WEIGHTS_BYTES = 16, 256 << 20  # times attempt 0's: larger weights could store text
 SCORER = Path(__file__).with_name("scorer.py")
-SPLITS: tuple[Split, ...] = ("validation", "holdout")
 SCORING = Progress(fraction=1.0, is_scoring=True)
 ROUNDING_NATS = 1e-3  # below zero, a loss is a lie by more than this
 # In a first look, scoring and auditing by all of the text would take a CPU longer than training. So every fourth row is
@@ -108,7 +107,7 @@ def scoring_limit_s(usual_s: float | None, beyond_s: float, allowance_s: float) 
     """
     if usual_s is None:
         return FIRST_LIMIT_S
-    left_s = max(0.0, allowance_s - beyond_s)
+    left_s = max(0.0, allowance_s - max(0.0, beyond_s))
     return min(max(LEAST_LIMIT_S, LIMIT_FACTOR * usual_s), usual_s + left_s + LEAST_LIMIT_S)
 
 
