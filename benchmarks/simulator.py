@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from agent.experiment import Attempt, Decision, History, Judge, Kind, Proposal, incumbent
-from agent.night.merging import EXPECTED, sureness, tip
+from agent.night.merging import EXPECTED, tip
 
 LENGTHS = 0.95, 1.05  # of a run: attempts end in an order that is not quite that of their beginnings
 
@@ -87,7 +87,7 @@ class Night:
             return self._again
         merged = {attempt.proposal.merges for attempt in self.history if attempt.kind is not Kind.ORPHANED}
         overtaken = [a for a in self.history if a.kind is Kind.OVERTAKEN and a.number not in merged]
-        for attempt in sorted(overtaken, key=lambda attempt: (-sureness(attempt), attempt.number)):
+        for attempt in sorted(overtaken, key=lambda attempt: (-(attempt.sure or 0.0), attempt.number)):
             onto = tip(undecided, self.history, best)
             proposal = self.world.merge(attempt, onto, self.history)
             if proposal is not None:

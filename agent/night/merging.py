@@ -24,7 +24,9 @@ def due(state: State) -> int | None:
 
     The surest comes first, since others are merged on top of it while it is measured.
     """
-    return min(not_merged(state.attempts), key=lambda number: (-sureness(state.attempts[number]), number), default=None)
+    return min(
+        not_merged(state.attempts), key=lambda number: (-(state.attempts[number].sure or 0.0), number), default=None
+    )
 
 
 def not_merged(history: History) -> set[int]:
@@ -58,7 +60,7 @@ def tip(unsettled: Iterable[Attempt], history: History, best: Attempt) -> Attemp
     """Return the incumbent with the likely gains that are being measured in it, merged one on top of the other."""
     for attempt in unsettled:
         merges = attempt.proposal.merges if attempt.decision is None and attempt.parent == best.number else None
-        if merges is not None and sureness(history[merges]) >= SURE_BASE:
+        if merges is not None and (history[merges].sure or 0.0) >= SURE_BASE:
             best = attempt
     return best
 
@@ -103,8 +105,3 @@ def first_of(attempt: Attempt, history: History) -> Attempt:
     while attempt.proposal.merges is not None:
         attempt = history[attempt.proposal.merges]
     return attempt
-
-
-def sureness(attempt: Attempt) -> float:
-    """Return how sure the judge is of the gain of an attempt, 0 to 1; 0 if it does not say."""
-    return attempt.sure or 0.0
