@@ -42,7 +42,6 @@ class Comparing:
     it is measured all the same, and is the gain of this edit alone, whatever the parent's own edit was worth.
     """
 
-    __slots__ = ()
     words: ClassVar[str]  # by which a night introduces it
     calibration: int
 
@@ -281,11 +280,13 @@ class Balanced(Comparing):
         keeps = kept(history)
         chain, knowledge = [attempt for attempt in keeps if attempt.is_edit], know(measured(history))
         line = {attempt.number for attempt in line_of(keeps[-1], history)} if keeps else set()
-        beside = {attempt.number: attempt.decision for attempt in keeps if attempt.number not in line}
+        beside = {
+            keep.number: overtaken(keep.decision, keeps[-1])
+            for keep in keeps
+            if keep.number not in line and keep.decision
+        }
         if beside:
-            return Review(
-                decisions={number: overtaken(verdict, keeps[-1]) for number, verdict in beside.items() if verdict}
-            )
+            return Review(decisions=beside)
         if knowledge is None or not chain or any(attempt.number not in knowledge.place for attempt in chain):
             return Review()
         doubts = [Doubt.of(knowledge, attempt, history, self.price) for attempt in chain]

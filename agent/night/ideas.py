@@ -25,7 +25,6 @@ from enum import Enum, auto
 from functools import cache
 from itertools import count
 from pathlib import Path
-from types import TracebackType
 
 from agent.errors import Exhausted, NightError, NightshiftError, NoIdea, ScriptError
 from agent.experiment import TITLE_CHARS, Ask, Attempt, History, Idea, Night, Noise, Proposal, Status, source_name
@@ -100,7 +99,7 @@ class Ideas:
         self._messages.closed.clear()  # an earlier part of the night may have set it
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         """Tell sources to give up, and wait at most CLOSE_S for calls that have costs to record."""
         self._messages.closed.set()
         calls = [wanted.answer for wanted in self._wanted if wanted.answer is not None and wanted.turns[0].costs]

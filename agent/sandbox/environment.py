@@ -13,9 +13,9 @@ from agent.experiment import WHOLE, Lease
 
 TMP = "tmp"  # the subfolder of a run that serves as its home, TMPDIR and cache
 
-LIBRARIES = frozenset({"PATH", "CC", "PYTHONPATH", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"})
-PLACES = frozenset({"HOME", "USER", "TMPDIR", "XDG_CACHE_HOME", "MLX_PTX_CACHE_DIR"})
-LANGUAGE = frozenset({"LANG", "LANGUAGE", "TZ"})
+PROGRAMS = ("PATH", "CC", "PYTHONPATH", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+PLACES = ("HOME", "USER", "TMPDIR", "XDG_CACHE_HOME", "MLX_PTX_CACHE_DIR")
+LANGUAGE = ("LANG", "LANGUAGE", "TZ")
 PREFIXES = ("LC_", "MLX_", "CUDA_", "NVIDIA_", "NCCL_", "OMP_", "OPENBLAS_", "MKL_", "NIGHTSHIFT_")
 SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -70,4 +70,4 @@ def leased_env(lease: Lease) -> dict[str, str]:
 def _may_pass(name: str) -> bool:
     if any(word in name.upper() for word in SECRET_WORDS):
         return False
-    return name in LIBRARIES | PLACES | LANGUAGE or name.startswith(PREFIXES)
+    return name in (*PROGRAMS, *PLACES, *LANGUAGE) or name.startswith(PREFIXES)

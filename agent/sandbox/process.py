@@ -24,7 +24,7 @@ from agent.text import harmless
 
 SWEEP_S = GRACE_S + 10.0  # that a keeper may take to end its tree, which it does in rounds
 POLL_S = 0.05
-MOST_LOG_BYTES, LOG_TAIL_BYTES = 64 << 20, 4 << 10
+MOST_LOG_BYTES, LOG_TAIL_BYTES, LOG_TAIL_LINES = 64 << 20, 4 << 10, 20
 LOG = "log.txt"
 KEEPER = Path(__file__).with_name("keeper.py")
 
@@ -40,9 +40,9 @@ class Outcome:
     peak_bytes: int | None = None  # the most memory that it filled at one time; None if it was not watched
     spoilt: str | None = None  # why its end may be the machine's fault; None: nothing says so
 
-    def explained(self, why: str | None) -> "Outcome":
+    def explained(self, why: str) -> "Outcome":
         """Return it with one more last line."""
-        return replace(self, last_lines="\n".join(filter(None, (self.last_lines, why))))
+        return replace(self, last_lines=f"{self.last_lines}\n{why}".strip())
 
 
 def supervise(
@@ -163,10 +163,10 @@ def open_log(path: Path) -> BinaryIO:
     return os.fdopen(os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644), "a+b", 0)
 
 
-def last_lines(log: BinaryIO, count: int = 20) -> str:
+def last_lines(log: BinaryIO) -> str:
     """Return the last lines of a log, without control characters, for a terminal or a table; "" if it is unreadable."""
     tail = b""
     with suppress(OSError):
         tail = read_tail(log, LOG_TAIL_BYTES)
     text = tail.replace(b"\0", b"").decode("utf-8", errors="backslashreplace")  # a hole in a file reads as zeros
-    return "\n".join(harmless(line) for line in text.splitlines()[-count:])
+    return "\n".join(harmless(line) for line in text.splitlines()[-LOG_TAIL_LINES:])
