@@ -1,11 +1,13 @@
-"""Whose fault a failed run is: the script's, or that of a machine that broke."""
+"""Whose fault a failed run is: the script's, or that of a machine that broke, or that was used up."""
 
 import dataclasses
+import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from nights import Quiet, scripted_context, unigram
+from nights import Grounds, Quiet, make_repository, mounted, scripted_context, unigram
 
 from agent.errors import MachineError
 from agent.experiment import Attempt, Ending, Kind
@@ -64,3 +66,23 @@ def test_a_streak_of_crashes_on_a_sound_machine_ends_no_night(grounds, monkeypat
     with scripted_context(grounds.root, "t", [*crashing, unigram(SHARPNESS=0.9)]) as context:
         run_night(dataclasses.replace(context, dry_runs=True))
     assert [attempt.kind for attempt in grounds.attempts("t")] == [Kind.BASELINE, *[Kind.CRASHED] * 3, Kind.KEPT]
+
+
+HOARDS = unigram(SHARPNESS=0.9).replace(
+    LOADS, "    hoard = open('hoard', 'wb')\n    Path('hoard').unlink()\n    hoard.write(bytes(300 << 20))\n"
+    f"    time.sleep(20)\n{LOADS}"
+)  # fmt: skip
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a disk")
+def test_a_script_that_hides_what_it_takes_of_the_disk_is_blamed_the_second_time(tmp_path):
+    with mounted(tmp_path / "disk", "size=2g") as disk:
+        grounds = Grounds(make_repository(disk / "user", unigram()))
+        with scripted_context(grounds.root, "t", [HOARDS, unigram(SHARPNESS=0.7)]) as context:
+            spare = shutil.disk_usage(disk).free - (200 << 20)
+            limits = dataclasses.replace(context.runner.resource_limits, spare_disk_bytes=spare)
+            run_night(dataclasses.replace(context, runner=dataclasses.replace(context.runner, resource_limits=limits)))
+        attempts = grounds.attempts("t")
+    assert [run.ending for run in attempts[1].runs] == [Ending.SPOILT, Ending.EXCEEDED]
+    assert attempts[1].words.startswith("disk full: ")
+    assert [attempt.kind for attempt in attempts] == [Kind.BASELINE, Kind.CRASHED, Kind.KEPT]

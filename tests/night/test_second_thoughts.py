@@ -12,7 +12,7 @@ from judged import scored_attempt
 from nights import Grounds, scripted_context, unigram
 
 from agent.errors import NoIdea
-from agent.experiment import Attempt, Decision, History, Kind, Proposal, Review, Score, Status
+from agent.experiment import Attempt, Audit, Decision, History, Kind, Proposal, Review, Score, Status
 from agent.judging.judges import Greedy
 from agent.night.limits import Limits
 from agent.night.loop import run_night
@@ -105,17 +105,21 @@ def test_a_night_waits_for_ideas_but_not_for_ever(grounds, monkeypatch):
     assert "no source has an idea now; asking again in 0.02 s" in context.watcher.sentences
 
 
-def test_a_keep_falls_with_a_later_run_and_with_its_parent():
-    refuses = Score(None, 1.0, "scoring crashed: ValueError: a line of the holdout")
+def test_a_keep_falls_with_a_later_run_or_its_audit_and_with_its_parent():
     history = [
         scored_attempt(number, 1.0, dawn=(1.0,), status=Status.KEEP, parent=number - 1 if number else None)
         for number in range(3)
     ]
     assert fallen_keeps(history) == {}
-    history[1] = dataclasses.replace(
-        history[1], runs=(history[1].runs[0], dataclasses.replace(history[1].runs[1], holdout=refuses))
-    )
-    fall = Decision(Kind.CRASHED, "with another seed: it has no score on the holdout")
-    assert fallen_keeps(history) == {1: fall}
+    first, run = history[1].runs
+    for holdout, fall in (
+        (Score(1.0, 1.0, audit=Audit(16, 9.0, 1.0, "a lie")), Decision(Kind.FAILED_AUDIT, "audit: a lie")),
+        (
+            Score(None, 1.0, "scoring crashed: ValueError: a line of the holdout"),
+            Decision(Kind.CRASHED, "with another seed: it has no score on the holdout"),
+        ),
+    ):
+        history[1] = dataclasses.replace(history[1], runs=(first, dataclasses.replace(run, holdout=holdout)))
+        assert fallen_keeps(history) == {1: fall}
     history[1] = dataclasses.replace(history[1], decisions=(fall,))
     assert fallen_keeps(history) == {2: Decision(Kind.ORPHANED, "made from #1, which is no longer kept")}

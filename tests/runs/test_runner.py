@@ -2,18 +2,22 @@
 
 import dataclasses
 import os
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from nights import Quiet
 from samples import NIGHT
 
+from agent.errors import MachineError
+from agent.experiment import BASELINE_TRIES, Ending
 from agent.files import remove
 from agent.runs import runner as runner_module
 from agent.runs.runner import WARM, WEIGHTS, Runner, beside, weights_bytes
 from agent.sandbox.box import Open
 from agent.sandbox.environment import TMP
 from agent.sandbox.keeper import limits_of_machine
+from agent.sandbox.process import Outcome
 
 
 @pytest.fixture
@@ -100,6 +104,16 @@ def test_a_driver_is_quoted_where_it_ended_a_process(runner):
     outcome = runner.call(["sh", "-c", "echo OSError: No space left on device; exit 1"], folder, 30)
     assert outcome.spoilt == 'its log says "no space left on device", as where the machine is at fault'
     assert runner.call(["sh", "-c", "echo ValueError; exit 1"], folder, 30).spoilt is None
+
+
+def test_what_spoils_a_process_each_time_counts_as_the_edits_at_the_second_and_ends_attempt_0_at_its_last(runner):
+    spoilt, asked = Outcome(Ending.CRASHED, 1, 0.1, "", spoilt="the disk is full"), list[int]()
+    runner = dataclasses.replace(runner, night=dataclasses.replace(NIGHT, budget_s=0.05))  # its rests are short
+    for number, tries in ((1, 2), (0, BASELINE_TRIES)):
+        asked.clear()
+        with nullcontext() if number else pytest.raises(MachineError, match="at its last try: the disk is full"):
+            assert runner.until_it_counts(number, lambda: (asked.append(1), spoilt)[1]) is spoilt
+        assert len(asked) == tries
 
 
 def test_the_harness_writes_beside_the_folder_of_a_run_and_not_in_it(runner):
