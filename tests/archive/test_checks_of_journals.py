@@ -81,11 +81,12 @@ def test_what_is_no_journal_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("statement", "said"),
     [
-        ("UPDATE night SET value = 'refs/heads/main' WHERE fact = 'branch'", "has refs/heads/main as branch"),
+        ("UPDATE night SET value = 'refs/heads/main-t' WHERE fact = 'branch'", "has refs/heads/main-t as branch"),
         ("UPDATE night SET value = '../train_mlx.py' WHERE fact = 'script'", "has ../train_mlx.py as script"),
         ("UPDATE night SET value = '--output=/tmp/mine' WHERE fact = 'base'", "has --output=/tmp/mine as base"),
         ("UPDATE attempts SET \"commit\" = '--output=/tmp/mine' WHERE number = 1", "as a commit, which is none"),
         ("UPDATE attempts SET parent = number", "made from a later one"),
+        ("UPDATE attempts SET merges = number", "made from a later one"),
         ("UPDATE attempts SET number = 99 WHERE number = 3", "lacks an attempt"),
         ("UPDATE ideas SET parent = 1000000", "tells of an attempt that it lacks"),
         ("UPDATE night SET value = '../../../mine' WHERE fact = 'protocol'", "as protocol"),

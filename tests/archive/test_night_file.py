@@ -299,6 +299,7 @@ def odd_member(kind: bytes, target: str = "") -> Members:
         ({"members": {"fixed/numpy/__init__.py": b""}}, "is no part of a night"),
         ({"ref": "refs/heads/main"}, "is not the night's"),
         ({"ref": "refs/experiments/t/../../../../../precious"}, "is not the night's"),
+        ({"refs": {"refs/experiments/t/0001": "--stdin"}}, "is not the night's"),
         ({"started": 7}, "Expected `str`"),
         ({"started": "2020-01-01T00:00:00Z"}, "is that of another night"),
         ({"tag": "../u"}, "whose tag is '../u'"),
@@ -322,6 +323,13 @@ def test_nonsense_in_its_files_ends_no_command(file, other, monkeypatch):
     assert "the corpus of night t is not on this machine" in done(other, "unpack", str(file))
     for words in ("prompt t", "show t:2", "report t"):
         assert other.nightshift(*words.split()).returncode == 0
+
+
+def test_a_file_for_which_there_is_no_room_is_not_unpacked(file, other, monkeypatch):
+    free = shutil.disk_usage(file)._replace(free=100_000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: free)
+    assert "holds more than the 0.00 GB that are free here" in refused(other.nightshift("unpack", str(file)))
+    assert not other.folder("t").exists()
 
 
 def test_a_file_that_is_damaged_cut_short_or_claims_gigabytes_of_headers_is_named(file, other):
