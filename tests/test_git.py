@@ -123,7 +123,7 @@ def test_the_repository_of_a_hook_that_starts_nightshift_stays_as_it_is(root, tm
     monkeypatch.setenv("GIT_DIR", str(root / ".git"))
     monkeypatch.setenv("GIT_INDEX_FILE", str(root / ".git" / "index"))
     said = Grounds(fresh).nightshift_process("init").stdout
-    assert f"{fresh} has all that a night needs" in said
+    assert f"{fresh} has all that a night needs\n  first commit" in said
     assert {path: path.read_bytes() for path in (root / ".git").rglob("*") if path.is_file()} == before
 
 
