@@ -296,6 +296,7 @@ def odd_member(kind: bytes, target: str = "") -> Members:
         ({"members": {"night/../../../../evil": b""}}, "outside the destination"),
         ({"members": odd_member(tarfile.SYMTYPE, "/etc/passwd")}, "is no plain file"),
         ({"members": odd_member(tarfile.CHRTYPE)}, "is no plain file"),
+        ({"members": odd_member(tarfile.GNUTYPE_SPARSE)}, "is no plain file"),
         ({"members": {"fixed/numpy/__init__.py": b""}}, "is no part of a night"),
         ({"ref": "refs/heads/main"}, "is not the night's"),
         ({"ref": "refs/experiments/t/../../../../../precious"}, "is not the night's"),
