@@ -140,21 +140,21 @@ class Bubblewrap:
         memory = ["--size", str(TMPFS_BYTES), "--tmpfs"]
         mounts = ["--proc", "/proc", *_read_only(SWITCHES), "--dev", "/dev", *memory, "/dev/shm", *memory, "/tmp"]
         for place in system_around(view.hidden, links=True):
-            # on most systems /bin and similar folders are links into /usr
-            is_link = place.is_symlink()
-            mounts += ["--symlink", str(place.readlink()), str(place)] if is_link else _read_only([place])
+            if place.is_symlink():  # as /bin and similar folders on most systems, into /usr
+                mounts += ["--symlink", str(place.readlink()), str(place)]
+            else:
+                mounts += _read_only([place])
         mounts += _read_only(sorted(python_around(view.hidden)))
-        in_memory = ["/dev", "/"]
-        for path in counters():
-            is_folder = path.is_dir()
-            mounts += ["--tmpfs", str(path)] if is_folder else ["--ro-bind", "/dev/null", str(path)]
-            in_memory[:0] = [str(path)] * is_folder
+        hidden = counters()
+        in_memory = [str(path) for path in hidden if path.is_dir()]
+        for path in map(str, hidden):
+            mounts += ["--tmpfs", path] if path in in_memory else ["--ro-bind", "/dev/null", path]
         mounts += _read_only(view.readable)
         for device in map(str, gpu_devices()):
             mounts += ["--dev-bind-try", device, device]
         mounts += ["--bind", str(view.folder), str(view.folder), "--chdir", str(view.folder)]
-        for place_in_memory in in_memory:  # a script must not fill it
-            mounts += ["--remount-ro", place_in_memory]
+        for path in (*in_memory, "/dev", "/"):  # a script must not fill it
+            mounts += ["--remount-ro", path]
         return [*_filtered(), *self.namespaces(), *mounts, "--", *command]
 
     def namespaces(self) -> list[str]:
