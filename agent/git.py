@@ -93,17 +93,12 @@ class Repo:
     @classmethod
     def containing(cls, folder: Path) -> "Repo":
         """Find the repository of a folder; raise NoRepository without one, or without commits."""
-        repo, has_commits = _around(folder)
+        repo, has_commits = repo_around(folder)
         if repo is None:
             raise NoRepository(f"{folder} is not in a git repository; run: {command_to_begin(folder)}")
         if not has_commits:
             raise NoRepository(f"{repo.root} has no commits yet; run: git add . && git commit -m start")
         return repo
-
-    @classmethod
-    def around(cls, folder: Path) -> "Repo | None":
-        """Find the repository of a folder, with commits or without; None outside of any."""
-        return _around(folder)[0]
 
     @classmethod
     def begin(cls, folder: Path) -> "Repo":
@@ -228,7 +223,7 @@ class Repo:
         self.git("update-ref", "--create-reflog", "-m", f"nightshift: {why}", ref, new, *old)
 
 
-def _around(folder: Path) -> tuple[Repo | None, bool]:
+def repo_around(folder: Path) -> tuple[Repo | None, bool]:
     """Return the repository of a folder, None outside of any, and whether it has commits."""
     if not folder.is_dir():
         raise RepoError(f"{folder} is not a folder")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from agent.errors import NightError
 from agent.files import read_plain, write_plain
-from agent.git import Repo
+from agent.git import Repo, repo_around
 from agent.invocation import IDEAS, OWN, PACKAGE, SCRIPT, SKILL, STARTER, typed
 from agent.text import harmless
 from agent.view.screen import print_folded, print_next
@@ -33,7 +33,7 @@ def init(folder: Path = Path(), /) -> None:
     _check_links(folder, texts)
     if not folder.exists():
         folder.mkdir(parents=True)
-    repo = Repo.around(folder)
+    repo, _ = repo_around(folder)
     if repo is None:
         if folder in (Path.home().resolve(), Path(folder.anchor)):
             named = typed("init", "night")
