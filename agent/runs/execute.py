@@ -35,23 +35,20 @@ def execute(job: Job, runner: Runner) -> Result | None:
 
     Raise MachineError if the machine is to blame for a failure: the job is done again when the night goes on.
     """
+    result: Result
     try:
-        result = _executed(job, runner)
+        match job:
+            case Trial():
+                result = run_dry(job, runner)
+            case Measure():
+                result = _measure(job, runner)
+            case AuditRun():
+                result = audit(runner, job)
         if job.machine is not None and has_failed(result):
             check_machine(job.machine, runner)
     except Stopped:
         return Run(job.seed, Ending.STOPPED, None, 0.0, None, "") if isinstance(job, Measure) else None
     return result
-
-
-def _executed(job: Job, runner: Runner) -> Result:
-    match job:
-        case Trial():
-            return run_dry(job, runner)
-        case Measure():
-            return _measure(job, runner)
-        case AuditRun():
-            return audit(runner, job)
 
 
 def has_failed(result: Result) -> bool:

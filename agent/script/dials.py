@@ -146,9 +146,7 @@ def searched(source: str, device_kind: str, *, strict: bool = True) -> tuple[Dia
 
 def sensible(name: str, value: Value) -> Range | Choices | None:
     """Return a range around the value of a dial that has none; None if turning the dial could break the script."""
-    if MACHINERY.search(name) or isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    if not 0 < value < math.inf:
+    if MACHINERY.search(name) or not is_number(value) or not 0 < value < math.inf:
         return None
     if isinstance(value, int):
         return Choices(tuple(dict.fromkeys((max(1, value // 2), value, 2 * value))))
