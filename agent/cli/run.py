@@ -22,12 +22,12 @@ from agent.lab.corpus import DATASETS
 from agent.night.dawn import confirm_night, is_interrupted
 from agent.night.limits import Limits
 from agent.night.loop import run_night
-from agent.night.opening import Request, committed, open_context
+from agent.night.opening import Request, open_context
 from agent.night.state import NightContext
 from agent.pools.leases import BUSY_SHARE, gpu_in_use, gpus_of_machine, gpus_unused, leases_of_night
 from agent.proposers.queue import Queue
 from agent.proposers.registry import ideas_from
-from agent.records.place import place_of_night
+from agent.records.place import committed, place_of_night
 from agent.records.record import Record, of_journal
 from agent.records.summary import summary_of
 from agent.sandbox.keeper import limits_of_machine

@@ -18,10 +18,10 @@ from agent.experiment import Doing, History
 from agent.files import ignore_all, read_end
 from agent.invocation import own_command, typed
 from agent.night.lock import is_held
-from agent.night.opening import check_kept, committed, terms_of
+from agent.night.opening import check_kept, terms_of
 from agent.proposers import queue
 from agent.records.journal import Journal
-from agent.records.place import Place, run_folder
+from agent.records.place import Place, committed, run_folder
 from agent.records.terms import as_words
 from agent.runs.train import read_progress
 from agent.script.contract import no_script, read_text

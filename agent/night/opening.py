@@ -50,7 +50,7 @@ from agent.runs.fixed import (
 from agent.runs.runner import Runner
 from agent.sandbox.box import choose
 from agent.sandbox.keeper import limits_of_machine
-from agent.script.contract import check_script, fixed_files
+from agent.script.contract import fixed_files
 from agent.script.dials import read_dials
 from agent.view.live import NightScreen
 from agent.view.page.writer import PageWriter
@@ -86,7 +86,7 @@ def open_context(request: Request) -> Iterator[NightContext]:
     Raise NightshiftError for a misuse, before anything is written, and NightHalted when the machine fails later.
     """
     place, limits, by_terms = request.place, request.limits, request.sources is None
-    say_opened: Callable[[bytes], object] = bool
+    say_opened: Callable[[bytes], object] | None = None
     place.check_own_ledger()
     if terms_of(place, request.tag, request.asked)[1].pool == "ray":
         from agent.pools.cluster import outlive_cluster
@@ -106,7 +106,8 @@ def open_context(request: Request) -> Iterator[NightContext]:
         folder, budget_s = place.folder(night.tag), night.budget_s
         journal = undo.enter_context(_open_journal(place, night.tag))
         tell(night.tag, folder, limits.hours, limits.experiments)
-        say_opened(night.tag.encode())
+        if say_opened is not None:
+            say_opened(night.tag.encode())
         stop = Stop(folder)
         if not request.goes_on:
             stop.forget()
@@ -153,13 +154,6 @@ def terms_of(place: Place, tag: str | None, asked: Mapping[str, Any]) -> tuple[N
     """Return the night that goes on, if one does, and its terms with those asked for; raise NightError for a clash."""
     before = known_night(place, tag)
     return before, opened(asked) if before is None else resumed(before.tag, before.terms, asked)
-
-
-def committed(place: Place) -> str:
-    """Return the script as it stands in HEAD: edits of the working tree are measured against it."""
-    source = place.repo.read("HEAD", place.script).removeprefix("\ufeff")  # as Python reads it
-    check_script(source, place.script)
-    return source
 
 
 @contextmanager

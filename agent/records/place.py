@@ -117,6 +117,13 @@ def read_script(place: Place) -> str:
     return source
 
 
+def committed(place: Place) -> str:
+    """Return the script as it stands in HEAD: edits of the working tree are measured against it."""
+    source = place.repo.read("HEAD", place.script).removeprefix("\ufeff")  # as Python reads it
+    check_script(source, place.script)
+    return source
+
+
 def known_night(place: Place, tag: str | None) -> Night | None:
     """Read the night of this tag from its journal; None where a new one is to be opened."""
     if tag is None:
