@@ -64,8 +64,8 @@ class Wanted:
 
     number: int  # of the attempt that it would be
     turns: list[Source]  # the first of them is asked now
-    broken: Attempt | None = None  # to be repaired
-    is_ahead: bool = False  # no device is free for it yet
+    broken: Attempt | None  # to be repaired
+    is_ahead: bool  # no device is free for it yet
     refused: tuple[Refusal, ...] = ()  # answers of this source that cannot be tried
     parent: int = 0  # the attempt whose script is edited
     answer: Future[list[Idea]] | None = None  # None: it waits until the source may be asked another question

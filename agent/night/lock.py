@@ -35,9 +35,9 @@ class Holder:
     pid: int
     tag: str
     since: str  # ISO 8601, UTC
-    folder: str = ""  # of the night: it may be in another working tree of the repository
-    until: str | None = None  # when its hours end: ISO 8601, UTC
-    experiments: int | None = None  # the limit of its proposals
+    folder: str  # of the night: it may be in another working tree of the repository
+    until: str | None  # when its hours end: ISO 8601, UTC
+    experiments: int | None  # the limit of its proposals
 
     def left(self, proposals: int) -> Left:
         """Return what is left of the night; proposals: as in Limits."""

@@ -89,7 +89,7 @@ class Record:
     @cached_property
     def ideas(self) -> tuple[Attempt, ...]:
         """Return the attempts that were proposed: neither attempt 0 nor dawn's questions."""
-        return tuple(attempt for attempt in self.attempts if attempt.is_idea and attempt.number > 0)
+        return tuple(attempt for attempt in self.attempts if attempt.is_edit)
 
     def attempt(self, number: int | None) -> Attempt | None:
         """Return the attempt of this number; None where there is none."""
@@ -157,7 +157,7 @@ def turned_in(history: History, outlines: Sequence[Outline]) -> dict[int, Turned
     """Return attempt → the dials that its script and its parent's both have and set otherwise."""
     turned: dict[int, Turned] = {}
     for attempt, outline in zip(history, outlines, strict=False):  # none where no scripts were read
-        before = outlines[attempt.number if attempt.parent is None else attempt.parent].dials
+        before = outlines[attempt.parent or 0].dials
         turned[attempt.number] = {
             name: (before[name], value)
             for name, value in outline.dials.items()

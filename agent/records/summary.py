@@ -42,9 +42,9 @@ def gain_bpb(attempt: Attempt, parent: Attempt | None) -> float | None:
 def kept_gains_bpb(history: History) -> dict[int, float]:
     """Return the gain, at least 0, of each edit that is kept now; dawn's questions are none."""
     return {
-        attempt.number: max(0.0, gain_bpb(attempt, history[attempt.parent]) or 0.0)
+        attempt.number: max(0.0, gain_bpb(attempt, history[attempt.parent or 0]) or 0.0)
         for attempt in history
-        if attempt.is_idea and attempt.parent is not None and attempt.status is Status.KEEP
+        if attempt.is_edit and attempt.status is Status.KEEP
     }
 
 
