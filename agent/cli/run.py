@@ -35,7 +35,7 @@ from agent.text import counted
 from agent.view.answer import for_author, plain
 from agent.view.screen import print_folded, print_lines, print_next, terminal_width
 from agent.view.terminal import tried_lines
-from agent.view.words import dawn_lines, left_words
+from agent.view.words import dawn_lines, left_words, moment
 from agent.view.workers import crew_of
 
 LOOK_S = 0.5  # how long the machine is looked at
@@ -238,7 +238,7 @@ def _findings(tag: str | None) -> Answer:
     dawn = next((dawn for dawn in reversed(record.dawns) if dawn.findings), None)
     if dawn is None or record.findings is None:
         raise NothingYet(f"night {tag} has no findings yet; begin with: {typed('confirm', tag)}")
-    ended = f"ended {dawn.ended}" if dawn.ended else "not at its end yet"
+    ended = f"ended {moment(dawn.ended)}" if dawn.ended else "not at its end yet"
     lines = [f"dawn {dawn.number} of night {tag}, {ended}", *dawn_lines(record.findings, record.attempts, record.night)]
     facts = {"tag": tag, "findings": plain(record.findings), "state": "finished" if dawn.ended else "unfinished"}
     return Answer(facts, lambda: print_folded(lines))

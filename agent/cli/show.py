@@ -123,7 +123,8 @@ def _log(place: Place, record: Record, attempt: Attempt) -> Answer:
         see = typed("show", f"{record.tag}:{attempt.number}")
         raise NightError(f"the log of attempt {attempt.number} with seed {seed} is not here; what is kept is in: {see}")
     file = str(run_folder(place.folder(record.tag), attempt.number, seed) / LOG)
-    return Answer(plain(LogAnswer(record.tag, attempt.number, seed, file, text)), lambda: print(text))
+    answer = LogAnswer(record.tag, attempt.number, seed, file, text)
+    return Answer(plain(answer), lambda: print(text or f"{file} is empty"))
 
 
 def _edit(place: Place, record: Record, attempt: Attempt) -> Answer:
