@@ -161,7 +161,7 @@ class ShowAnswer(AttemptOfNight):
     is_incumbent: bool  # whether it is the best of the night
     ref: str  # the git ref of its commit
     branch: str  # of the night
-    gain: Interval | None  # over attempt 0, by the night's own scores
+    gain: Interval | None  # over attempt 0, by the night's own scores; null where they are not believed
     dawn: Findings | None  # the latest findings, where they are about this script
     folder: str | None  # of its runs: seedN/ has what the run with seed N left; null: gone
     weights: str | None  # the file of its weights with the lowest score; null: none are here
@@ -209,7 +209,7 @@ class CompareAnswer:
     a: AttemptOfNight
     b: AttemptOfNight
     dials: Mapping[str, tuple[Value, Value]]  # that differ; null where a script has no such dial
-    gain: Interval | None  # of B over A
+    gain: Interval | None  # of B over A; null where a score is not believed, or the noise not known
     by: str  # what the interval is learnt from
     winner: str | None  # a or b; null: the difference may be chance, or the two do not compare
     sentence: str  # the same for people, and why
