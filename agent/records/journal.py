@@ -435,6 +435,8 @@ def _connect(path: Path, *, writing: bool) -> sqlite3.Connection:
     """Open a journal's file; raise NightError where it cannot be read, or has another format."""
     address = f"{path.absolute().as_uri()}?mode={'rw' if writing else 'ro'}"
     try:
+        if path.exists() and not path.is_file():  # SQLite waits for a pipe, and calls a folder a disk that fails
+            raise sqlite3.DatabaseError("it is no plain file")
         database = sqlite3.connect(address, uri=True, isolation_level=None, timeout=LOCKED_S, check_same_thread=False)
         (version,) = database.execute("PRAGMA user_version").fetchone()
     except sqlite3.Error as error:

@@ -132,11 +132,15 @@ def test_every_write_is_flushed_to_the_disk(journal):
     assert pragma("PRAGMA synchronous").fetchone()[0] == 2  # FULL
 
 
-def test_a_file_that_is_no_journal_is_named(path):
+TEXT = "not a database, but long enough to be looked at by SQLite, which wants a hundred bytes of header"
+
+
+@pytest.mark.parametrize("leave", [lambda path: path.write_text(TEXT), Path.mkdir, os.mkfifo])
+def test_what_is_no_journal_is_named(path, leave):
     path.parent.mkdir()
-    path.write_text("not a database, but long enough to be looked at by SQLite, which wants a hundred bytes of header")
+    leave(path)
     with pytest.raises(NightError, match=r"journal.sqlite is no journal that can be opened"):
-        Journal.resume(path)
+        Journal.read(path)
 
 
 def test_another_format_is_refused_and_the_file_stays_as_it_is(path):
