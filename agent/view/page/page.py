@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from agent.clock import utc_now
 from agent.errors import NightError
-from agent.experiment import Attempt, Status
+from agent.experiment import Attempt, Status, memory_gb
 from agent.invocation import typed
 from agent.records.journal import Journal
 from agent.records.place import Place
@@ -99,7 +99,7 @@ def _environment() -> Environment:
         "line": one_line,
         "cut": lambda text, most=TITLE_CHARS: text if len(text) <= most else f"{text[: most - 1]}…",
     }
-    environment.globals |= {"typed": typed, "written": lambda: words.moment(utc_now())}
+    environment.globals |= {"memory_gb": memory_gb, "typed": typed, "written": lambda: words.moment(utc_now())}
     return environment
 
 
