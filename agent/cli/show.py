@@ -5,7 +5,7 @@ import re
 from agent.cli.answer import Answer
 from agent.cli.find import BEST, Meant, attempt_meant, not_here, script_of
 from agent.errors import NightError, NothingYet
-from agent.experiment import Attempt, Ending, attempt_ref
+from agent.experiment import Attempt, Ending, attempt_ref, short
 from agent.invocation import typed
 from agent.model.best import find_weights
 from agent.night.lock import holder
@@ -93,7 +93,7 @@ def _all(place: Place, record: Record, attempt: Attempt) -> Answer:
         running=is_running and is_at_work,
         is_incumbent=record.incumbent == attempt.number,
         ref=attempt_ref(record.tag, attempt.number),
-        branch=record.branch,
+        branch=short(record.night.branch),
         gain=gain_over_baseline(record, attempt),
         dawn=findings if findings is not None and attempt.number in (findings.champion, findings.script) else None,
         folder=str(folder) if folder.exists() else None,

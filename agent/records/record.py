@@ -15,7 +15,7 @@ from agent.experiment import (
     Noise,
     Terms,
     incumbent,
-    short,
+    memory_gb,
 )
 from agent.records.journal import Journal
 from agent.script.dials import Value, dials_in, skeleton_in
@@ -56,11 +56,6 @@ class Record:
     @property
     def tag(self) -> str:
         return self.night.tag
-
-    @property
-    def branch(self) -> str:
-        """Return the branch as people name it."""
-        return short(self.night.branch)
 
     @property
     def device(self) -> str:
@@ -124,6 +119,10 @@ class Record:
         """Return what the proposal of an attempt has cost; None where no cost is known."""
         costs = [ask.usd for ask in self.asks if ask.attempt == attempt.number and ask.usd is not None]
         return sum(costs) if costs else None
+
+    def memory_gb(self, attempt: Attempt) -> float | None:
+        """Return the peak memory of an attempt in GiB; None where it is not known."""
+        return memory_gb(self.night, attempt)
 
 
 def public(night: Night) -> Night:

@@ -169,7 +169,7 @@ def status_lines(
     lines = [
         f"night {night.tag}: {state}; it began {moment(night.started)}"
         + ("" if now.ended is None else f", its last run ended {moment(now.ended)}"),
-        f"branch {record.branch}, {night.budget_s:g} s a run, {night.device}, protocol {night.protocol}",
+        f"branch {short(night.branch)}, {night.budget_s:g} s a run, {night.device}, protocol {night.protocol}",
         f"{counted(now.attempts, 'attempt')}, {now.ideas} of them ideas: {', '.join(counts)}",
         _best_line(now),
         belief(now),
