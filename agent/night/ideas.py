@@ -41,7 +41,7 @@ from agent.proposers.catalogue.files import idea_folders, read_ideas
 from agent.proposers.mix import in_turn
 from agent.proposers.notes import read_notes, read_program
 from agent.proposers.source import Briefing, Corpus, Left, Refusal, Setting, Source
-from agent.records.place import Place, past_nights, read_script
+from agent.records.place import Place, past_nights
 from agent.text import SAID_CHARS, one_line
 
 WAITS_S = (30.0, 120.0, 600.0)  # after questions that brought nothing; after the last, the night ends
@@ -273,8 +273,10 @@ class Ideas:
         """
         context, state = self._context, self._state
         if not state.attempts:
-            script = (context.baseline or read_script)(context.place)
-            state.enter(None, Proposal(script, "baseline", "The script that the night began with.", "you"))
+            state.enter(
+                None,
+                Proposal(context.baseline(context.place), "baseline", "The script that the night began with.", "you"),
+            )
             return Supply.ENTERED
         best = state.best
         if best is None:

@@ -52,6 +52,7 @@ from agent.sandbox.box import choose
 from agent.sandbox.keeper import limits_of_machine
 from agent.script.contract import fixed_files
 from agent.script.dials import read_dials
+from agent.text import budget
 from agent.view.live import NightScreen
 from agent.view.page.writer import PageWriter
 from agent.view.screen import steadfast
@@ -74,7 +75,7 @@ class Request:
     asked: Mapping[str, Any] = field(default_factory=dict)  # the terms that were named
     limits: Limits = field(default_factory=Limits)
     sources: Sequence[Source] | None = None  # of ideas; None: as the night's terms say
-    baseline: Callable[[Place], str] | None = None  # attempt 0's script; None: as it stands in the working tree
+    baseline: Callable[[Place], str] = read_script  # attempt 0's script
     dataset: str | None = None  # to be prepared for a new night; None: the corpus that is selected
     goes_on: bool = False  # after the Ray cluster was gone: it is waited for, and wishes to end the night hold
 
@@ -247,7 +248,7 @@ def _begin(request: Request, terms: Terms, cluster: "Cluster | None") -> Night:
         lay_out()
     night = Night(
         tag=tag,
-        branch=branch_name(budget_s, tag),
+        branch=f"refs/heads/experiments/{budget(budget_s).replace(' ', '')}-{tag}",
         script=place.script,
         base=place.repo.find("HEAD") or "",
         budget_s=budget_s,
@@ -311,14 +312,6 @@ def _resume(request: Request, night: Night, terms: Terms, cluster: "Cluster | No
 
 
 # ---- its names -------------------------------------------------------------------------------------------------------
-
-
-def branch_name(budget_s: float, tag: str) -> str:
-    """Return the branch of a night, as in refs/heads/experiments/5min-nov20."""
-    minutes, rest = divmod(budget_s, 60)
-    # 300 → 5min, 600 → 10min, but 90 → 90s
-    length = f"{minutes:.0f}min" if rest == 0 and minutes >= 1 else f"{budget_s:g}s"
-    return f"refs/heads/experiments/{length}-{tag}"
 
 
 def _has_traces(place: Place, tag: str) -> bool:

@@ -24,7 +24,7 @@ from agent.night.lock import Stop
 from agent.pools.pool import Pool
 from agent.proposers.source import Messages, Source
 from agent.records.journal import Journal
-from agent.records.place import Place
+from agent.records.place import Place, read_script
 from agent.runs.runner import Runner
 
 Answer = TypeVar("Answer")
@@ -142,7 +142,7 @@ class NightContext:
     watcher: Watcher
     stop: Stop
     limits: Limits
-    baseline: Callable[[Place], str] | None = None  # attempt 0's script; None: as it stands in the working tree
+    baseline: Callable[[Place], str] = read_script  # attempt 0's script
     dry_runs: bool = False  # seconds of training before the minutes, for edits of more than dials
     patience_s: float = 0.0  # how long one call to a source may take
     messages: Messages = field(default_factory=Messages)  # of the sources

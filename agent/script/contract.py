@@ -54,7 +54,12 @@ def check_script(source: str, name: str) -> None:
     if "\r" in source.replace("\r\n", ""):  # it ends a line for Python, but not for git, diff and terminals
         raise ScriptError(f"{name} has a carriage return inside of a line; save it with plain line ends")
     _check_encoding(source, name)
-    tree = _parse(source, name)
+    try:
+        tree = parse(source)
+    except (SyntaxError, ValueError) as error:
+        line = f" line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
+        message = error.msg if isinstance(error, SyntaxError) else error
+        raise ScriptError(f"{name}{line} does not parse: {message}; correct it and run again") from error
     defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
     for function, promise in PROMISES.items():
         if function not in defined:
@@ -81,15 +86,6 @@ def _check_encoding(source: str, name: str) -> None:
     raise ScriptError(
         f"{name} cannot be read as a UTF-8 text file: {fault}; save it as UTF-8, without another 'coding' line"
     )
-
-
-def _parse(source: str, name: str) -> ast.Module:
-    try:
-        return parse(source)
-    except (SyntaxError, ValueError) as error:
-        line = f" line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
-        message = error.msg if isinstance(error, SyntaxError) else error
-        raise ScriptError(f"{name}{line} does not parse: {message}; correct it and run again") from error
 
 
 def _check_tree(tree: ast.AST) -> None:
