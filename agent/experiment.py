@@ -403,10 +403,6 @@ class Attempt:
             return None
         return statistics.fmean(self.scores_bpb)
 
-    @property
-    def val_bpb_std(self) -> float | None:
-        return statistics.stdev(self.scores_bpb) if len(self.scores_bpb) > 1 else None
-
     @cached_property
     def spent_s(self) -> float:
         """Return the seconds of all runs of the night."""

@@ -97,7 +97,7 @@ def lines_of(night: Night, history: History) -> list[str]:
             base[:7],
             cell_of(decision.reason),
             str(attempt.seeds),
-            _number(attempt.val_bpb_std, 6),
+            _number(statistics.stdev(attempt.scores_bpb) if len(attempt.scores_bpb) > 1 else None, 6),
             _number(summary.total_tokens_M, 3),
             _number(None if attempt.params is None else attempt.params / 1e6, 3),
             _number(summary.training_seconds, 1),
