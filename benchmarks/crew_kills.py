@@ -8,8 +8,9 @@ begins waits for it for a minute). After the driver's death the same command goe
 journal, ledger, repository and the user's files are looked at. At its end a night has to hold as many attempts and
 runs as an undisturbed one, each counted once, and none of its processes may live on.
 
-A process in the box that is killed counts as a crash of its script, which may have done it itself. So such an attempt
-may have crashed; any other that has is an error. Each night has two cores; on Ray there is one night at a time.
+A process in the box that is killed counts as a crash of its script, which may have done it itself, and so does a keeper
+whose attempt has used up its one void run. Such an attempt may have crashed; any other that has is an error. Each night
+has two cores; on Ray there is one night at a time.
 
 Exit code 1 when anything was lost, counted twice, or left running. Flat keys of --json: kills, kills_KIND; lost,
 doubled, damaged, orphans, wrong_rows, tracebacks; empty_boxes, if there were any: bubblewrap's second process waits
@@ -35,7 +36,7 @@ import psutil
 from kills import Fault, Laboratory, Tally
 from measure import Option
 
-from agent.experiment import Ending, Status
+from agent.experiment import Attempt, Ending, Status
 from agent.pools.leases import cores_of_machine
 from agent.records.journal import Journal
 
@@ -124,6 +125,12 @@ class Crew(kills.Victim):
                     kinds.setdefault("ray", []).append((process, ""))
         return kinds
 
+    def _may_crash(self, attempt: Attempt) -> bool:
+        """Return whether what was killed of an attempt counts as a crash of its script."""
+        was_hit = attempt.number in {int(Path(folder).parent.name) for folder in self._hit}
+        spoilt_before = any(run.ending is Ending.SPOILT for run in attempt.runs)  # as by a worker of Ray that was killed
+        return attempt.number in self._blamed or (was_hit and spoilt_before)
+
     def _check_whole(self) -> None:
         """Compare with what an undisturbed night of greedy judging holds: one run an attempt, more of attempt 0."""
         _, history = self.journal()
@@ -137,7 +144,7 @@ class Crew(kills.Victim):
         for loss, numbers in {
             "without an end": [attempt.number for attempt in history if not attempt.settled],
             "without a score": [number for number, run in runs if run.ending is Ending.FINISHED and run.score is None],
-            "crashed": [a.number for a in history if a.status is Status.CRASH and a.number not in self._blamed],
+            "crashed": [each.number for each in history if each.status is Status.CRASH and not self._may_crash(each)],
         }.items():
             blame("lost", f"attempts {numbers}, {loss}", len(numbers))
         with Journal.read(self.folder / "journal.sqlite") as journal:
