@@ -128,7 +128,7 @@ class Crew(kills.Victim):
     def _may_crash(self, attempt: Attempt) -> bool:
         """Return whether what was killed of an attempt counts as a crash of its script."""
         was_hit = attempt.number in {int(Path(folder).parent.name) for folder in self._hit}
-        spoilt_before = any(run.ending is Ending.SPOILT for run in attempt.runs)  # as by a worker of Ray that was killed
+        spoilt_before = any(run.ending is Ending.SPOILT for run in attempt.runs)  # with its worker
         return attempt.number in self._blamed or (was_hit and spoilt_before)
 
     def _check_whole(self) -> None:
