@@ -314,18 +314,16 @@ def _resume(request: Request, night: Night, terms: Terms, cluster: "Cluster | No
 # ---- its names -------------------------------------------------------------------------------------------------------
 
 
-def _has_traces(place: Place, tag: str) -> bool:
-    return place.journal(tag).exists() or place.packed(tag).exists() or bool(refs_of_night(place.repo, tag))
-
-
 def _new_tag(place: Place, asked: str | None) -> str:
     """Return the tag of a new night: the one asked for, else the first of nov20, nov20-2 … that nothing here knows.
 
     Raise NightError where the one asked for is taken.
     """
     wanted, in_ledger = asked or datetime.now().strftime("%b%d").lower(), tags_in(place.ledger)
-    tags = itertools.chain([wanted], (f"{wanted}-{number}" for number in itertools.count(2)))
-    tag = next(tag for tag in tags if tag not in in_ledger and not _has_traces(place, tag))
+    for tag in itertools.chain([wanted], (f"{wanted}-{number}" for number in itertools.count(2))):
+        traces = (place.journal(tag).exists(), place.packed(tag).exists(), refs_of_night(place.repo, tag))
+        if tag not in in_ledger and not any(traces):
+            break
     if asked not in (None, tag):
         raise NightError(f"tag {asked} is taken by refs or ledger rows whose journal is not here; use --tag {tag}")
     place.check_own(tag)  # notes and compiled code of somebody else's would count as the night's
