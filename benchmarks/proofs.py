@@ -116,7 +116,7 @@ PROOFS = (
     Proof(
         "landscapes",
         "the search finds most of what is to be had",
-        ("--nights", "10", "--first-seed", "1000", "--arms", "search", "--judge", "balanced"),
+        ("--nights", "24", "--first-seed", "1000", "--arms", "search", "--judge", "balanced"),
         (  # 62 and 71 % on 22 November 2026, each less its standard error
             Goal("search_40_share", "share of the gain, 40 runs", least=0.59, form=".1%"),
             Goal("search_96_share", "share of the gain, 96 runs", least=0.69, form=".1%"),

@@ -3,6 +3,7 @@
 import subprocess
 from pathlib import Path
 
+import psutil
 import pytest
 from commands import nothing_yet, refused, wait_until
 from nights import PROJECT, Grounds, command, environment, git
@@ -57,7 +58,8 @@ def test_a_call_that_was_killed_is_repeated(empty):
     wait_until((empty.root / "prepare.py").exists)
     first.kill()
     first.wait()
-    wait_until(lambda: not (empty.root / ".git" / "index.lock").exists())  # a git that it had begun goes on
+    # a git that it had begun goes on, and may not have locked its index yet
+    wait_until(lambda: str(empty.root) not in [process.info["cwd"] for process in psutil.process_iter(["cwd"])])
     init(empty)
     assert committed(empty.root) == OURS == set(contents(empty.root))
     assert empty.git("status", "--porcelain") == ""
