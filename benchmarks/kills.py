@@ -251,8 +251,8 @@ def facts_of(history: History) -> Iterator[tuple[object, ...]]:
             yield attempt.number, "run", run.seed, run.ending, run.wall_s
             if run.score is not None:
                 yield attempt.number, "score", run.seed, run.score.val_bpb, run.score.wall_s
-        if attempt.decision is not None:
-            yield attempt.number, "decision", attempt.decision
+        for decision in attempt.decisions:
+            yield attempt.number, "decision", decision
         if attempt.settled:
             yield attempt.number, "settled"
 
