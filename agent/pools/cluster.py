@@ -95,8 +95,9 @@ def outlive_cluster() -> tuple[str | None, Callable[[bytes], object]]:
 
         for number in before:
             signal.signal(number, pass_on)
-        while (ended := os.wait())[0] != child:  # a sweeper that is killed is replaced
-            sweeper = _sweeper_of(child, reader)
+        while (ended := os.wait())[0] != child:
+            if ended[0] == sweeper:  # it was killed; other children are git's
+                sweeper = _sweeper_of(child, reader)
         code = os.waitstatus_to_exitcode(ended[1])
         os.waitpid(sweeper, 0)
         with os.fdopen(reader, "rb") as pipe:

@@ -182,8 +182,14 @@ def test_whatever_is_killed_of_a_night_on_ray_it_goes_on_and_nothing_is_left(gro
     words = ("--tag", "k", *RAY, "--budget-s", "3", "--experiments", "3", *SHORT)
     night = Followed(grounds, *words)
     assert wait_until(lambda: trains(grounds), 300)
+    sweeper = sweeper_of(night)
+    assert sweeper is not None
+    sweeper.kill()
+    assert wait_until(lambda: sweeper_of(night) not in (None, sweeper), SWEEP_S)
+    below = psutil.Process(night.process.pid).children(recursive=True)
     night.process.kill()
     assert wait_until(lambda: left_of(grounds) == [], SWEEP_S), left_of(grounds)
+    assert wait_until(lambda: not any(process.is_running() for process in below), SWEEP_S), below
     night = Followed(grounds, *words)
     assert wait_until(lambda: trains(grounds), 300)
     worker = next(process for process in psutil.process_iter(["name"]) if holds_run(process, grounds))
@@ -192,6 +198,15 @@ def test_whatever_is_killed_of_a_night_on_ray_it_goes_on_and_nothing_is_left(gro
     assert night.end() == 0, night.said
     check_whole(grounds, "k")
     assert left_of(grounds) == []
+
+
+def sweeper_of(night: Followed) -> psutil.Process | None:
+    """The process that ends what Ray leaves behind: a fork of the command, without children."""
+    with contextlib.suppress(psutil.Error):
+        waits = psutil.Process(night.process.pid)
+        forks = [child for child in waits.children() if child.cmdline() == waits.cmdline()]
+        return next((fork for fork in forks if not fork.children()), None)
+    return None
 
 
 def holds_run(process: psutil.Process, grounds: Grounds) -> bool:
