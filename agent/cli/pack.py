@@ -49,7 +49,8 @@ def pack(
     Args:
         tag: the night (default: the latest)
         out: the file to write; it must not exist (default: nightshift-TAG.tar.gz)
-        weights: of which attempts: the best, all, or none; also of those that wait for a verdict (default: best)
+        weights: of which attempts: the best, all, or none; also of those whose score has to be audited still (default:
+            best)
         remove: pack the night away, beside the other nights, and delete its folder
     """
     place = Place.of(SCRIPT)
@@ -98,17 +99,14 @@ def left_out(journal: Journal, weights: WeightsOf) -> LeftOut:
 def _needed(journal: Journal, *, with_best: bool) -> frozenset[int] | None:
     """Return the attempts whose weights a night needs where it goes on; None while a dawn may need any of them.
 
-    These are those that have to be judged, scored or audited still, and the best.
+    These are those of which a score has to be audited still, and the best.
     """
     history, dawns = journal.outlines(), journal.dawns()
     if dawns and dawns[-1].ended is None:
         return None
     best = incumbent(history) if with_best else None
-    needed = {
-        attempt.number
-        for attempt in history
-        if not attempt.settled or (attempt.status is Status.KEEP and any(unaudited(attempt)))
-    }
+    may_count = (attempt for attempt in history if not attempt.settled or attempt.status is Status.KEEP)
+    needed = {attempt.number for attempt in may_count if any(unaudited(attempt))}
     return frozenset(needed if best is None else {*needed, best.number})
 
 

@@ -166,6 +166,19 @@ def test_a_night_goes_on_elsewhere_without_any_weights_and_with_that_machines_ow
     assert of_this_machine <= {path.name for path in (other.folder("t") / "warm" / "cache" / "kernels").iterdir()}
 
 
+def test_weights_of_an_attempt_without_a_verdict_come_along_only_while_a_score_of_it_lacks_its_audit(grounds, tmp_path):
+    def packed_weights(name: str, sql: str) -> list[str]:
+        with closing(sqlite3.connect(grounds.folder("t") / "journal.sqlite")) as journal, journal:
+            journal.execute(sql)
+        done(grounds, "pack", "--weights", "none", "--out", str(tmp_path / name))
+        with tarfile.open(tmp_path / name) as tar:
+            return [member for member in tar.getnames() if member.endswith(".safetensors")]
+
+    assert packed_weights("audited", "DELETE FROM decisions WHERE attempt = 0") == []
+    without_audit = "UPDATE runs SET score = json_set(score, '$.audit', NULL) WHERE attempt = 0"
+    assert packed_weights("not-audited", without_audit) == ["night/runs/0000/seed0/out/model.safetensors"]
+
+
 # ---- packed away and back --------------------------------------------------------------------------------------------
 
 
