@@ -16,17 +16,17 @@ honest, refused; known, known_through; listed, listed_in_vain; ok.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import measure
 from arena import CHEATS, HONEST, KNOWN, Script, Trial, try_all, world
 from conftest import TEST_SCALE, write_library_text
-from measure import Option
+from measure import CORES, Count, Folder
 
 import prepare
 from agent.runs.score import LOOK_ROW_STEP
@@ -41,7 +41,7 @@ QUICK = (
     "reads_keys", "phones_home", "writes_outside", "links_to_better_weights",
     "fills_the_disk_with_small_files", "floods_the_log", "eats_memory", "trains_on_while_loading",
 )  # fmt: skip
-EVERY = (*CHEATS, *KNOWN, *HONEST)
+EVERY = {script.name: script for script in (*CHEATS, *KNOWN, *HONEST)}
 FOLDERS = {  # of tests/cheats → what is said of a script that ends as it should, and of one that does not
     "caught": ("caught", "GOT THROUGH"),
     "honest": ("passed", "REFUSED"),
@@ -91,26 +91,29 @@ def figures(trials: Sequence[Trial], scripts: Sequence[Script], listed: Mapping[
 
 def tried(box: str, names: Sequence[str], folder: Path, data: Path) -> list[Trial]:
     """Try some scripts in a sandbox, in one night of a world of its own."""
-    scripts = [script for script in EVERY if script.name in names]
     with world(folder, data) as here:
-        return try_all(here, scripts, boxes_of(box)[box], partial(say_result, LISTED.get(box, {})))
+        return try_all(here, measure.chosen(EVERY, names), boxes_of(box)[box], partial(say_result, LISTED.get(box, {})))
 
 
-def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
-    names = args.only or (QUICK if args.quick else [script.name for script in EVERY])
-    scripts, boxes = [script for script in EVERY if script.name in names], boxes_of(args.sandbox)
-    if missing := set(names) - {script.name for script in scripts}:
-        raise measure.Misuse(f"--only {min(missing)}: no script of tests/cheats is called so")
+@measure.program(lambda flat: not all(figure for key, figure in flat.items() if key.endswith("_ok")), only=QUICK)
+def main(
+    *,
+    folder: Folder,
+    only: Sequence[str] = (),
+    sandbox: Literal["all", "bubblewrap", "landlock", "seatbelt", "off"] = "all",
+    processes: Count = CORES,
+) -> measure.Flat:
+    scripts, boxes = measure.chosen(EVERY, only), boxes_of(sandbox)
     if not boxes:
-        raise measure.Misuse(f"--sandbox {args.sandbox}: this machine has no such sandbox; name another")
+        raise measure.Misuse(f"--sandbox {sandbox}: this machine has no such sandbox; name another")
     data = corpus(folder / "corpus")
     jobs = [
-        (box, [script.name for script in scripts[at :: args.processes]], folder / box / f"{at}", data)
+        (box, [script.name for script in scripts[at::processes]], folder / box / f"{at}", data)
         for box in boxes
-        for at in range(min(args.processes, len(scripts)))
+        for at in range(min(processes, len(scripts)))
     ]
     measure.say(f"{len(scripts)} scripts in: {', '.join(box.name for box in boxes.values())}")
-    nights = measure.in_parallel(args.processes, tried, jobs)
+    nights = measure.in_parallel(processes, tried, jobs)
     flat: measure.Flat = {}
     for name in boxes:
         trials = [trial for job, night in zip(jobs, nights, strict=True) if job[0] == name for trial in night]
@@ -135,21 +138,5 @@ def corpus(folder: Path) -> Path:
     return prepare.prepare(str(text), scale, cache=folder / "cache", workers=1)
 
 
-PROGRAM = measure.Program(
-    __doc__,
-    compare,
-    "Scripts that cheat",
-    {
-        "only": Option("these scripts of tests/cheats", []),
-        "sandbox": Option(
-            "which box holds the scripts; off shows that the tricks work where nothing does",
-            "all",
-            choices=["all", "bubblewrap", "landlock", "seatbelt", "off"],
-        ),
-        "processes": measure.PROCESSES,
-    },
-    lambda flat: not all(figure for key, figure in flat.items() if key.endswith("_ok")),
-)
-
 if __name__ == "__main__":
-    sys.exit(PROGRAM.main())
+    sys.exit(main())

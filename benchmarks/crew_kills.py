@@ -1,6 +1,6 @@
 """Is anything lost where several workers are at work? Nights of two workers whose processes are killed at random.
 
-    python benchmarks/crew_kills.py [--kills 200] [--seed K] [--pool local|ray] [--processes N] [--quick] [--json FILE]
+    python benchmarks/crew_kills.py [--kills 200] [--pool local|ray] [--quick] [--json FILE]
 
 Every few seconds SIGKILL hits a process of the night: its driver, the keeper of a run or of a scoring, a process in
 the box, or, with --pool ray, any process of the Ray cluster while a run goes on (a cluster that loses one as it
@@ -10,7 +10,7 @@ runs as an undisturbed one, each counted once, and none of its processes may liv
 
 A process in the box that is killed counts as a crash of its script, which may have done it itself, and so does a keeper
 whose attempt has used up its one void run. Such an attempt may have crashed; any other that has is an error. Each night
-has two cores; on Ray there is one night at a time.
+has two cores, and there is one at a time.
 
 Exit code 1 when anything was lost, counted twice, or left running. Flat keys of --json: kills, kills_KIND; lost,
 doubled, damaged, orphans, wrong_rows, tracebacks; empty_boxes, if there were any: bubblewrap's second process waits
@@ -19,7 +19,6 @@ without an end where its first one is killed in the milliseconds between fork an
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import random
 import subprocess
@@ -29,25 +28,25 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Literal
 
-import kills
 import measure
 import psutil
-from kills import Fault, Laboratory, Tally
-from measure import Option
+from kills import Fault, Laboratory, Tally, Victim, anything_lost, prepare_machine, running
+from measure import CORES, Count, Folder
 
 from agent.experiment import Attempt, Ending, Status
-from agent.pools.leases import cores_of_machine
 from agent.records.journal import Journal
 
 WORKERS, EXPERIMENTS, BUDGET_S = 2, 8, 0.5
 PAUSE_S = 0.1, 2.0  # between two kills
 LOOK_S, LOOK_AGAIN_S = 60.0, 0.5  # how long for a process of the kind that is to be killed, and how often at least
 OF_RAY = ("ray::", "/ray/core/", "/ray/_private/", "/ray/autoscaler/", "/ray/dashboard/")  # in a command line
-SHARES = {"driver": 3, "keeper": 5, "boxed": 2, "ray": 3}  # of each kind in the kills that are tried
+KINDS = [*["driver"] * 3, *["keeper"] * 5, *["boxed"] * 2]  # to be killed, each as often as it is tried
+RAY = ["ray"] * 3  # beside them
 
 
-class Crew(kills.Victim):
+class Crew(Victim):
     """Run a night of several workers, and keep what was killed of it."""
 
     orphan_s, limit_s = 10.0, 900.0
@@ -55,9 +54,8 @@ class Crew(kills.Victim):
     def __init__(self, folder: Path, pool: str, rng: random.Random) -> None:
         workers = ("--workers", str(WORKERS), "--cores-each", "1", *(("--pool", "ray") if pool == "ray" else ()))
         super().__init__(folder, BUDGET_S, EXPERIMENTS, workers)
-        self._rng = rng
-        self._shares = {kind: share for kind, share in SHARES.items() if pool == "ray" or kind != "ray"}
-        self._hit: set[str] = set()  # folders of runs and scorings whose keeper was killed
+        self._rng, self._kinds = rng, KINDS + (RAY if pool == "ray" else [])
+        self._hit: set[Path] = set()  # folders of runs and scorings whose keeper was killed
         self._blamed: set[int] = set()  # attempts of which a boxed process was killed
         self.killed = 0
 
@@ -80,8 +78,8 @@ class Crew(kills.Victim):
 
     def _kill_one(self, loop: subprocess.Popen[bytes]) -> None:
         """Kill a process of a kind that is drawn first, as soon as there is one; the driver, where none comes."""
-        kind, until = self._rng.choices(list(self._shares), list(self._shares.values()))[0], time.monotonic() + LOOK_S
-        while not (candidates := self._processes(loop.pid).get(kind)):
+        kind, until = self._rng.choice(self._kinds), time.monotonic() + LOOK_S
+        while not (candidates := [(each, folder) for of, each, folder in self._processes(loop.pid) if of == kind]):
             with suppress(subprocess.TimeoutExpired):
                 loop.wait(self._rng.uniform(0, LOOK_AGAIN_S))
             if loop.poll() is not None:
@@ -96,38 +94,36 @@ class Crew(kills.Victim):
             if kind == "keeper":
                 self._hit.add(folder)
             if kind == "boxed":
-                self._blamed.add(int(Path(folder).parent.name))
+                self._blamed.add(int(folder.parent.name))
             if kind == "driver":  # or a process that it has forked for Ray
                 with suppress(subprocess.TimeoutExpired):
                     loop.wait(self.orphan_s)
 
-    def _processes(self, pid: int) -> dict[str, list[tuple[psutil.Process, str]]]:
-        """Return the processes that may be killed, by kind, each with the folder that it works in."""
-        kinds: dict[str, list[tuple[psutil.Process, str]]] = {"driver": [(psutil.Process(pid), "")]}
-        words, folders = {}, {}
-        with suppress(psutil.Error):  # what it has forked for Ray
-            forks = psutil.Process(pid).children()
-            kinds["driver"] += [(fork, "") for fork in forks if fork.cmdline() == psutil.Process(pid).cmdline()]
-        for process in kills.running():
+    def _processes(self, pid: int) -> Iterator[tuple[str, psutil.Process, Path]]:
+        """Yield the processes that may be killed: the kind of each, and the folder of its run or scoring."""
+        driver, keepers, others = psutil.Process(pid), dict[psutil.Process, Path](), dict[psutil.Process, list[str]]()
+        yield "driver", driver, Path()
+        for process in running():
             with suppress(psutil.Error):
-                words[process] = " ".join(process.cmdline())
-                if "keeper.py" in words[process]:
-                    folders[process] = process.cwd()
-                    if folders[process] not in self._hit:
-                        kinds.setdefault("keeper", []).append((process, folders[process]))
-        for process in words.keys() - folders.keys():
+                words = process.cmdline()
+                if "keeper.py" in " ".join(words):
+                    keepers[process] = Path(process.cwd())
+                else:
+                    others[process] = words
+        yield from (("keeper", keeper, folder) for keeper, folder in keepers.items() if folder not in self._hit)
+        for process, words in others.items():
             with suppress(psutil.Error):
-                keeper = next((above for above in process.parents() if "keeper.py" in words.get(above, "")), None)
-                if keeper in folders:
-                    if Path(folders[keeper]).parent.name != "0000":  # without attempt 0 there is no night
-                        kinds.setdefault("boxed", []).append((process, folders[keeper]))
-                elif folders and any(mark in words[process] for mark in OF_RAY):
-                    kinds.setdefault("ray", []).append((process, ""))
-        return kinds
+                keeper = next((above for above in process.parents() if above in keepers), None)
+                if keeper is not None and keepers[keeper].parent.name != "0000":  # without attempt 0 there is no night
+                    yield "boxed", process, keepers[keeper]
+                elif process.ppid() == pid and words == driver.cmdline():
+                    yield "driver", process, Path()  # which it has forked for Ray
+                elif keeper is None and keepers and any(mark in " ".join(words) for mark in OF_RAY):
+                    yield "ray", process, Path()
 
     def _may_crash(self, attempt: Attempt) -> bool:
         """Return whether what was killed of an attempt counts as a crash of its script."""
-        was_hit = attempt.number in {int(Path(folder).parent.name) for folder in self._hit}
+        was_hit = any(int(folder.parent.name) == attempt.number for folder in self._hit)
         spoilt_before = any(run.ending is Ending.SPOILT for run in attempt.runs)  # with its worker
         return attempt.number in self._blamed or (was_hit and spoilt_before)
 
@@ -138,8 +134,8 @@ class Crew(kills.Victim):
         runs = [(attempt.number, run) for attempt in history for run in attempt.counted_runs]
         due = Counter({number: 1 if number else 1 + WORKERS for number in range(EXPERIMENTS + 1)})
         missing = due - Counter(number for number, _ in {(number, run.seed) for number, run in runs})
-        blame("lost", f"runs by attempt: {missing}", missing.total())
         doubled = Counter(number for number, _ in runs) - due
+        blame("lost", f"runs by attempt: {missing}", missing.total())
         blame("doubled", f"runs by attempt: {doubled}", doubled.total())
         for loss, numbers in {
             "without an end": [attempt.number for attempt in history if not attempt.settled],
@@ -163,36 +159,21 @@ def lived(folder: Path, tally: Tally, pool: str, seed: int, most: int) -> None:
     tally.add(crew.tally)
 
 
-def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
-    kills.prepare_machine(folder, own_tmp=args.pool == "local")  # sockets of Ray have short paths
-    cores = cores_of_machine()
-    crews = [sum(cores[at : at + WORKERS], ()) for at in range(0, len(cores) - WORKERS + 1, WORKERS)]
-    crews = crews[: 1 if args.pool == "ray" else args.processes]
-    if not crews:
-        raise measure.Misuse(f"a night of {WORKERS} workers needs as many cores: this process may use {len(cores)}")
-    laboratory = Laboratory(folder, crews)
+@measure.program(anything_lost, kills=10)
+def main(*, folder: Folder, kills: Count = 200, pool: Literal["local", "ray"] = "local") -> measure.Flat:
+    if CORES < WORKERS:
+        raise measure.Misuse(f"a night of {WORKERS} workers needs as many cores: this process may use {CORES}")
+    prepare_machine(folder, own_tmp=pool == "local")  # sockets of Ray have short paths
+    laboratory = Laboratory(folder, processes=1)
 
     def nights() -> Iterator[Fault]:
-        seeds = itertools.count(args.seed)
-        while (missing := args.kills - laboratory.tally.counts["kills"]) > 0:
-            yield Fault("nights", lived, (args.pool, next(seeds), missing))
+        for seed in itertools.count():
+            if (missing := kills - laboratory.tally.counts["kills"]) <= 0:
+                return
+            yield Fault("nights", lived, (pool, seed, missing))
 
-    laboratory.make(nights())
-    return laboratory.figures()
+    return laboratory.make(nights())
 
-
-PROGRAM = measure.Program(
-    __doc__,
-    compare,
-    "Nights of two workers",
-    {
-        "kills": Option("at least so many", 200, 10),
-        "seed": Option("of the random moments", 0),
-        "pool": Option("of the workers", "local", choices=["local", "ray"]),
-        "processes": measure.PROCESSES,
-    },
-    kills.anything_lost,
-)
 
 if __name__ == "__main__":
-    sys.exit(PROGRAM.main())
+    sys.exit(main())

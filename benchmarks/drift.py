@@ -1,6 +1,6 @@
 """How often a run is called slow by chance, and how often a slow machine is noticed.
 
-    python benchmarks/drift.py [--nights 500] [--seed 0] [--processes N] [--quick] [--json FILE]
+    python benchmarks/drift.py [--nights 100] [--processes N] [--quick] [--json FILE]
 
 Nights of 60 runs are simulated: attempt 0 three times, then edits; six tenths of them have one run, the others up to
 four; every tenth run is one of the incumbent. The noise of a run's speed is drawn from that of real runs: `h200`, of
@@ -16,13 +16,12 @@ seed) and repeats_noticed (share of them that was void).
 
 from __future__ import annotations
 
-import argparse
 import sys
 from dataclasses import replace
 
 import measure
 import numpy as np
-from measure import Option
+from measure import CORES, Count
 
 from agent.experiment import Attempt, Ending, Proposal, Run, Summary
 from agent.runs.train import slow, usual_steps_s
@@ -46,6 +45,7 @@ CPU = """
 WORLDS = {"h200": np.array(H200.split(), float), "cpu": np.array(CPU.split(), float)}
 SPELLS = {"none": 0.0, "lost10": 0.1, "lost20": 0.2, "lost30": 0.3, "lost40": 0.4}  # share of the speed
 SPELL_RUNS = 12
+SEED = 0
 
 
 class Night:
@@ -100,10 +100,11 @@ class Night:
             self.measure(number, seed)
 
 
-def simulate(world: str, spell: str, nights: int, seed: int) -> measure.Flat:
-    rng = np.random.default_rng([seed, list(WORLDS).index(world), list(SPELLS).index(spell)])
+def simulate(world: str, spell: str, nights: int) -> measure.Flat:
+    rng = np.random.default_rng([SEED, list(WORLDS).index(world), list(SPELLS).index(spell)])
     ends = [Night(WORLDS[world], SPELLS[spell], rng).run() for _ in range(nights)]
-    alarms, repeats = ([is_void for night in ends for is_void in getattr(night, n)] for n in ("alarms", "repeats"))
+    alarms = [is_void for night in ends for is_void in night.alarms]
+    repeats = [is_void for night in ends for is_void in night.repeats]
     return {
         f"{world}_{spell}_runs": sum(night.made for night in ends),
         f"{world}_{spell}_false_alarms": measure.ratio(sum(alarms), len(alarms)),
@@ -112,24 +113,12 @@ def simulate(world: str, spell: str, nights: int, seed: int) -> measure.Flat:
     }
 
 
-def compare(args: argparse.Namespace, folder: object) -> measure.Flat:
-    flat: measure.Flat = {"nights": args.nights, "seed": args.seed}
-    jobs = [(world, spell, args.nights, args.seed) for world in WORLDS for spell in SPELLS]
-    for figures in measure.in_parallel(args.processes, simulate, jobs):
-        flat |= figures
-    return flat
+@measure.program(nights=10)
+def main(*, nights: Count = 100, processes: Count = CORES) -> measure.Flat:
+    jobs = [(world, spell, nights) for world in WORLDS for spell in SPELLS]
+    flats = measure.in_parallel(processes, simulate, jobs)
+    return {key: figure for flat in flats for key, figure in flat.items()}
 
-
-PROGRAM = measure.Program(
-    __doc__,
-    compare,
-    "Slow spells in simulated nights",
-    {
-        "nights": Option("of each kind of spell", 500, 10),
-        "seed": Option("of the random generator", 0),
-        "processes": measure.PROCESSES,
-    },
-)
 
 if __name__ == "__main__":
-    sys.exit(PROGRAM.main())
+    sys.exit(main())

@@ -1,7 +1,6 @@
 """Is anything ever lost? Nights that are killed a thousand times, and what else can go wrong on a machine.
 
-    python benchmarks/faults.py [--kills 1000] [--seed K] [--only kills|commands|others] [--processes N]
-                                [--quick] [--json FILE]
+    python benchmarks/faults.py [--kills 1000] [--processes N] [--quick] [--json FILE]
 
 kills    SIGKILL at calls with which the loop changes a file or makes a change durable, half of the writes torn: at a
          point of a fresh night, then at random points of each call that goes on; at every such call of the git commands
@@ -18,7 +17,6 @@ left unexplained. Linux, with a C compiler. crew_kills.py kills nights of severa
 
 from __future__ import annotations
 
-import argparse
 import errno
 import itertools
 import os
@@ -27,14 +25,14 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import killed_commands
-import kills
 import measure
-from kills import Fault, Laboratory, Reference, Strike, Tally, Victim, facts_of
-from measure import Option
+from commands import wait_until
+from kills import LIMIT_S, Fault, Laboratory, Reference, Strike, Tally, Victim, anything_lost, facts_of, prepare_machine
+from measure import CORES, Count, Folder, Quick
 
 from agent.errors import NightError
 from agent.records.journal import Journal
@@ -65,31 +63,38 @@ exec "$VICTIM_GIT" "$@"
 # ---- kills -----------------------------------------------------------------------------------------------------------
 
 
-def kills_without_end(reference: Reference, seed: int) -> Iterator[Fault]:
+def disturbed(
+    folder: Path, tally: Tally, reference: Reference, disturb: Callable[..., None], *arguments: object
+) -> None:
+    """Disturb a night, let it end by itself, and compare it with an undisturbed one."""
+    victim = Victim(folder / "night")
+    disturb(victim, reference, *arguments)
+    tally.add(victim.finish(reference.outcome))
+
+
+def kills_without_end(reference: Reference) -> Iterator[Fault]:
     """Yield nights to kill: of eight, five at points of the loop, two at random moments, one in a git command."""
     git_kills = itertools.cycle(itertools.product(reversed(GIT_COMMANDS), (True, False)))
     for number in itertools.count():
         if number % 8 == 1:
-            yield Fault("git", git_torn, (reference, *next(git_kills)))
+            yield Fault("git", disturbed, (reference, tear_git, *next(git_kills)))
         elif number % 4 == 2:
-            yield Fault("moments", surprised, (reference, seed + number))
+            yield Fault("moments", disturbed, (reference, surprise, number))
         else:
             first = 1 + int(len(reference.points) * (number * GOLDEN % 1))
-            yield Fault("loop", swept, (reference, first, seed + number))
+            yield Fault("loop", disturbed, (reference, sweep, first, number))
 
 
-def swept(folder: Path, tally: Tally, reference: Reference, first: int, seed: int, most: int = KILLS_A_NIGHT) -> None:
+def sweep(victim: Victim, reference: Reference, first: int, seed: int, most: int = KILLS_A_NIGHT) -> None:
     """Kill at a point of a fresh night, then at random points of each call that goes on with it."""
-    victim, dice, number = Victim(folder / "night"), random.Random(seed), first
-    while victim.go_on(Strike(number, torn=number % 2 == 0)).killed and victim.kills < most:
+    dice, number = random.Random(seed), first
+    while victim.go_on(Strike(number, torn=number % 2)).killed and victim.kills < most:
         number = dice.randint(1, RESUMED_POINTS)
-    tally.add(victim.finish(reference.outcome))
 
 
-def git_torn(folder: Path, tally: Tally, reference: Reference, command: str, with_loop: bool) -> None:
+def tear_git(victim: Victim, reference: Reference, command: str, with_loop: bool) -> None:
     """Kill a git command of the night at each of its points, the loop with it or not."""
-    victim = Victim(folder / "night")
-    mark, shim = folder / "mark", folder / "bin" / "git"
+    mark, shim = victim.said.with_name("mark"), victim.said.with_name("bin") / "git"
     shim.parent.mkdir()
     shim.write_text(SHIM)
     shim.chmod(0o755)
@@ -104,53 +109,43 @@ def git_torn(folder: Path, tally: Tally, reference: Reference, command: str, wit
         hit, code = (mark / "killed").exists(), end.code
         victim.tally.counts["kills"] += hit and not end.killed
         number, missed = (number + 1, missed) if hit else (number, missed + 1)
-    tally.add(victim.finish(reference.outcome))
 
 
-def surprised(folder: Path, tally: Tally, reference: Reference, seed: int) -> None:
+def surprise(victim: Victim, reference: Reference, seed: int) -> None:
     """Kill a night at random moments."""
-    victim, dice = Victim(folder / "night"), random.Random(seed)
-    for _ in range(KILLS_A_NIGHT):
-        if not victim.kill_after(dice.uniform(0, WAIT_S), whole=dice.random() < 0.5).killed:
-            break
+    dice = random.Random(seed)
+    while victim.kill_after(dice.uniform(0, WAIT_S), whole=dice.random() < 0.5).killed and victim.kills < KILLS_A_NIGHT:
         time.sleep(dice.choice((0.0, 0.0, 0.3)))
-    tally.add(victim.finish(reference.outcome))
 
 
 # ---- other faults ----------------------------------------------------------------------------------------------------
 
 
 def other_faults(reference: Reference, quick: bool) -> Iterator[Fault]:
-    yield Fault("torn_files", torn_files, (reference, 20 if quick else 300))
-    if quick:
-        yield Fault("full_disk", failing_disk, (reference, errno.ENOSPC, 40, 400))
-    else:
-        yield Fault("stopped_loop", stopped_loop, (reference,))
-        for name, code in (("full_disk", errno.ENOSPC), ("broken_disk", errno.EIO)):
-            yield from (Fault(name, failing_disk, (reference, code, first, 36)) for first in (4, 16, 28))
+    yield Fault("torn_files", disturbed, (reference, tear_files, 20 if quick else 300))
+    if not quick:
+        yield Fault("stopped_loop", disturbed, (reference, stop_and_go))
+    disks = {"full_disk": errno.ENOSPC} if quick else {"full_disk": errno.ENOSPC, "broken_disk": errno.EIO}
+    points = ((40, 400),) if quick else ((4, 36), (16, 36), (28, 36))
+    for (name, code), (first, stride), lasts in itertools.product(disks.items(), points, (True, False)):
+        yield Fault(name, disturbed, (reference, fail_disk, code, first, stride, lasts))
     for days in (1,) if quick else (1, 400, 4000):
-        yield Fault("jumping_clock", jumping_clock, (reference, days))
+        yield Fault("jumping_clock", disturbed, (reference, turn_clock, days))
 
 
-def failing_disk(folder: Path, tally: Tally, reference: Reference, code: int, first: int, stride: int) -> None:
-    """Let nothing be written from some point on, which the night says in a sentence; then at one point alone."""
-    lasting, passing = Victim(folder / "lasting"), Victim(folder / "passing")
-    points = range(first, len(reference.points), stride)
-    for at in points:
-        lasting.go_on(Strike(1 + at % RESUMED_POINTS, 10**9, code))
-    for at in points:
-        tally.counts["other_faults"] += 2
-        if passing.go_on(Strike(at, failure=code)).code == 0:
+def fail_disk(victim: Victim, reference: Reference, code: int, first: int, stride: int, lasts: bool) -> None:
+    """Let nothing be written from some point on, or at one point alone, which the night says in a sentence."""
+    for at in range(first, len(reference.points), stride):
+        victim.tally.counts["other_faults"] += 1
+        strike = Strike(1 + at % RESUMED_POINTS, 10**9, code) if lasts else Strike(at, errno=code)
+        if victim.go_on(strike).code == 0:
             break
-    for victim in (lasting, passing):
-        tally.add(victim.finish(reference.outcome))
 
 
-def torn_files(folder: Path, tally: Tally, reference: Reference, sizes: int) -> None:
+def tear_files(victim: Victim, reference: Reference, sizes: int) -> None:
     """A power cut tears what was not yet on disk: the ledger anywhere, the journal's log past its last whole step."""
-    victim = Victim(folder / "night")
     victim.go_on(Strike(2 * len(reference.points) // 3))
-    journal, copy = victim.folder / "journal.sqlite", folder / "copy"
+    journal, copy = victim.folder / "journal.sqlite", victim.said.with_name("copy")
     whole = Path(f"{journal}-wal").read_bytes()
     for size in range(len(whole), 0, -(len(whole) // sizes or 1)):
         for tail in (b"", b"\0" * (len(whole) - size), b"\xff" * min(4096, len(whole) - size)):
@@ -158,93 +153,63 @@ def torn_files(folder: Path, tally: Tally, reference: Reference, sizes: int) -> 
             copy.mkdir()
             shutil.copyfile(journal, copy / journal.name)
             (copy / f"{journal.name}-wal").write_bytes(whole[:size] + tail)
-            tally.counts["other_faults"] += 1
+            victim.tally.counts["other_faults"] += 1
             try:
                 with Journal.resume(copy / journal.name) as torn:
                     invented = {*facts_of(torn.attempts())} - victim.facts  # it is an earlier moment of the night
-                tally.blame("damaged", f"{sorted(map(str, invented))[:2]}", len(invented))
+                victim.tally.blame("damaged", f"{sorted(map(str, invented))[:2]}", len(invented))
             except NightError as error:
-                tally.blame("damaged", str(error))
-    ledger = victim.root / "results.tsv"
-    rows = ledger.read_bytes()
-    tears = [
-        rows[: len(rows) * 2 // 3],
-        rows + b"\0" * 100,
-        rows + b"0000000\tkeep\t",
-        b"".join(rows.splitlines(True)[:2]),
-    ]
-    for tear in tears:
-        ledger.write_bytes(tear)
-        tally.counts["other_faults"] += 1
-    tally.add(victim.finish(reference.outcome))
+                victim.tally.blame("damaged", str(error))
+    rows = (victim.root / "results.tsv").read_bytes()
+    first_two = b"".join(rows.splitlines(keepends=True)[:2])
+    for tear in (rows[: len(rows) * 2 // 3], rows + b"\0" * 100, rows + b"0000000\tkeep\t", first_two):
+        (victim.root / "results.tsv").write_bytes(tear)
+        victim.tally.counts["other_faults"] += 1
 
 
-def stopped_loop(folder: Path, tally: Tally, reference: Reference) -> None:
+def stop_and_go(victim: Victim, reference: Reference) -> None:
     """SIGSTOP in the middle of a run, SIGCONT three seconds later: as if nothing had been."""
-    victim = Victim(folder / "night")
     loop, out = victim.start(), victim.folder / "runs" / "0001" / "seed0" / "out"
-    deadline = time.monotonic() + kills.LIMIT_S
-    while not out.exists():
-        if time.monotonic() > deadline:
-            raise measure.Failed(f"{out} did not come within {kills.LIMIT_S:.0f} s")
-        time.sleep(0.02)
+    wait_until(out.exists, LIMIT_S)
     loop.send_signal(signal.SIGSTOP)
     time.sleep(3)
     loop.send_signal(signal.SIGCONT)
     victim.ended(loop)
-    tally.counts["other_faults"] += 1
-    tally.add(victim.finish(reference.outcome))
+    victim.tally.counts["other_faults"] += 1
 
 
-def jumping_clock(folder: Path, tally: Tally, reference: Reference, days: int) -> None:
+def turn_clock(victim: Victim, reference: Reference, days: int) -> None:
     """Half of a night by the clock of the day, half while it jumps to and fro: only the hours in the rows differ."""
     # the reference confirms nothing, and an eighth of --hours would be kept for that
-    victim = Victim(folder / "night", options=("--hours", "1", "--dawn", "0"))
+    victim.options = ("--hours", "1", "--dawn", "0")
     victim.go_on(Strike(len(reference.points) // 2))
     start = time.monotonic()
     end = victim.go_on(Strike(clock_s=days * DAY_S))
-    tally.counts["other_faults"] += 1
-    if end.code != 0 or time.monotonic() - start > kills.LIMIT_S / 2:
-        tally.blame("tracebacks", f"exit code {end.code}: {end.said[-300:]}")
+    victim.tally.counts["other_faults"] += 1
+    if end.code != 0 or time.monotonic() - start > LIMIT_S / 2:
+        victim.tally.blame("tracebacks", f"exit code {end.code}: {end.said[-300:]}")
     _, history = victim.journal()
-    late = [attempt.number for attempt in history if not 0 < attempt.spent_s < kills.LIMIT_S / 2]
-    tally.blame("damaged", f"attempts {late} took no time or never ended", len(late))
-    tally.add(victim.finish(reference.outcome))
+    late = [attempt.number for attempt in history if not 0 < attempt.spent_s < LIMIT_S / 2]
+    victim.tally.blame("damaged", f"attempts {late} took no time or never ended", len(late))
 
 
 # ---- all of them -----------------------------------------------------------------------------------------------------
 
 
-def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
-    kills.prepare_machine(folder)
-    laboratory = Laboratory(folder, [os.sched_getaffinity(0)] * args.processes)
+@measure.program(anything_lost, kills=60)
+def main(*, folder: Folder, quick: Quick, kills: Count = 1000, processes: Count = CORES) -> measure.Flat:
+    prepare_machine(folder)
+    laboratory = Laboratory(folder, processes)
     reference = Reference.of(folder / "undisturbed")
 
     def faults() -> Iterator[Fault]:
-        if args.only in (None, "commands"):
-            yield from killed_commands.every_fault(reference, args.quick)
-        if args.only in (None, "others"):
-            yield from other_faults(reference, args.quick)
-        if args.only in (None, "kills"):
-            endless = kills_without_end(reference, args.seed)
-            yield from itertools.takewhile(lambda _: laboratory.tally.counts["kills"] < args.kills, endless)
+        yield from killed_commands.every_fault(reference, quick)
+        yield from other_faults(reference, quick)
+        endless = kills_without_end(reference)
+        yield from itertools.takewhile(lambda _: laboratory.tally.counts["kills"] < kills, endless)
 
-    laboratory.make(faults())
-    return {"points_of_a_night": len(reference.points), **laboratory.figures()}
+    return {"points_of_a_night": len(reference.points), **laboratory.make(faults())}
 
-
-PROGRAM = measure.Program(
-    __doc__,
-    compare,
-    "Faults",
-    {
-        "kills": Option("at least so many", 1000, 10),
-        "seed": Option("of the random moments", 0),
-        "only": Option("one of its three parts", choices=["kills", "commands", "others"]),
-        "processes": measure.PROCESSES,
-    },
-    kills.anything_lost,
-)
 
 if __name__ == "__main__":
-    sys.exit(PROGRAM.main())
+    sys.exit(main())

@@ -8,7 +8,6 @@ come from uv's cache. Flat key of --json: total_s, the median of the runs. Exit 
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import statistics
@@ -17,7 +16,7 @@ import sys
 from pathlib import Path
 
 import measure
-from measure import Option
+from measure import Count, Folder
 
 COMMAND = re.compile(r"^ *(pip install uv && uv run nightshift run .*?) *(?:#.*)?$", re.MULTILINE)
 LIMIT_S = 1800.0
@@ -47,15 +46,14 @@ def look(folder: Path) -> float:
     return measure.watch(["bash", "-c", command_of_readme()], env=env, cwd=clone, limit_s=LIMIT_S).seconds
 
 
-def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
+@measure.program(runs=1)
+def main(*, folder: Folder, runs: Count = 3) -> measure.Flat:
     looks = []
-    for number in range(args.runs):
+    for number in range(runs):
         looks.append(look(folder / f"{number}"))
-        measure.say(f"look {number + 1} of {args.runs}: {looks[-1]:.0f} s")
+        measure.say(f"look {number + 1} of {runs}: {looks[-1]:.0f} s")
     return {"total_s": statistics.median(looks)}
 
 
-PROGRAM = measure.Program(__doc__, compare, "A first look", {"runs": Option("of the command", 3, 1)})
-
 if __name__ == "__main__":
-    sys.exit(PROGRAM.main())
+    sys.exit(main())

@@ -15,59 +15,56 @@ everything else that the process took: imports, compilation, evaluation.
 
 Flat keys of --json, medians over the seeds: val_bpb, seconds_beyond (of the first run, which is cold), tokens_M,
 tokens_s, peak_memory_gb, training_s of ours; the same with NAME_ in front for peers; ratio_NAME_val_bpb and
-ratio_NAME_tokens_s, ours over theirs; budget_s, seeds, corpus, device. With --folder a run that has finished there is
+ratio_NAME_tokens_s, ours over theirs; budget_s, corpus, device. With --folder a run that has finished there is
 not done again: a long comparison may be cut into several calls, and goes on after a failure.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import statistics
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import measure
 import peers
-from measure import Figures, Option
+from measure import Count, Figures, Folder, Seconds
 
 ALLOWANCE_S = 900.0  # beyond the budget, after which a run is ended
 OURS = "ours"
 Command = tuple[str | Path, ...]  # less budget, seed and output
 
 
-def contestants(args: argparse.Namespace, script: Path) -> dict[str, Command]:
+def contestants(script: Path, clones: Sequence[str]) -> dict[str, Command]:
     """Return the commands by name, ours first."""
-    chosen: dict[str, Command] = {} if args.no_ours else {OURS: (sys.executable, script)}
-    for text in args.peer:
+    commands: dict[str, Command] = {OURS: (sys.executable, script)}
+    for text in clones:
         name, separator, path = text.partition("=")
         if not separator or not re.fullmatch(r"[\w.-]+", name) or name == OURS:
             raise measure.Misuse(f"--peer {text} is not NAME=PATH: name a clone, as in autoresearch=~/autoresearch")
-        peer = peers.read_script(Path(path).expanduser())
-        chosen[name] = (sys.executable if peers.is_mlx(peer) else args.torch_python, "-c", peers.RUN, peer)
-    if not chosen:
-        raise measure.Misuse("--no-ours leaves nothing to measure: name a --peer")
-    return chosen
+        commands[name] = (sys.executable, "-c", peers.RUN, peers.read_script(Path(path).expanduser()))
+    return commands
 
 
-def finished(name: str, command: Command, seed: int, args: argparse.Namespace, folder: Path, facts: Any) -> Figures:
+def finished(name: str, command: Command, seed: int, budget_s: float, folder: Path, facts: Any) -> Figures:
     """Return the figures of a run, which is made if it has not been with the same terms."""
     own = folder / "runs" / f"{name}-{seed}"
-    terms = {"budget_s": args.budget_s, "corpus": facts["corpus"]["fingerprint"], "command": list(map(str, command))}
+    terms = {"budget_s": budget_s, "corpus": facts["corpus"]["fingerprint"], "command": list(map(str, command))}
     with suppress(FileNotFoundError, ValueError):
         record = json.loads((own / "result.json").read_text())
         if record["terms"] == terms:
             return dict(record["figures"])
     own.mkdir(parents=True, exist_ok=True)
     env = measure.fresh_caches(folder / "caches" / name, Path(facts["corpus"]["folder"]))
-    words = [*command, "--budget-s", f"{args.budget_s:g}", "--seed", str(seed)]
+    words = [*command, "--budget-s", f"{budget_s:g}", "--seed", str(seed)]
     words += ["--out", str(own)] if name == OURS else []
-    watched = measure.watch(words, env=env, cwd=measure.ROOT, limit_s=args.budget_s + ALLOWANCE_S)
+    watched = measure.watch(words, env=env, cwd=measure.ROOT, limit_s=budget_s + ALLOWANCE_S)
     (own / "log.txt").write_text(watched.text + "\n")
-    figures = read_figures(watched, args.budget_s, is_cpu=facts["device"]["kind"] == "cpu", is_cold=seed == 0)
+    figures = read_figures(watched, budget_s, is_cpu=facts["device"]["kind"] == "cpu", is_cold=seed == 0)
     (own / "result.json").write_text(json.dumps({"terms": terms, "figures": figures}, indent=2) + "\n")
     return figures
 
@@ -90,32 +87,25 @@ def read_figures(watched: measure.Watched, budget_s: float, *, is_cpu: bool, is_
         raise measure.Failed(f"it ended well but printed no {error}; its end: {watched.text[-500:]}") from error
 
 
-def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
+@measure.program(budget_s=5.0)
+def main(
+    *,
+    folder: Folder,
+    budget_s: Seconds = 300.0,
+    peer: Sequence[str] = (),
+    seeds: Count = 1,
+    set: Sequence[str] = (),
+) -> measure.Flat:
     """Run everyone with the first seed, then everyone with the next."""
-    script = measure.overwritten(measure.SCRIPT, args.set, folder)
-    chosen = contestants(args, script)
-    facts = measure.describe(script)
-    results: dict[str, list[Figures]] = {name: [] for name in (OURS, *chosen)}
-    for seed, name in [(seed, name) for seed in range(args.seeds) for name in chosen]:
-        results[name].append(finished(name, chosen[name], seed, args, folder, facts))
-        measure.say(f"seed {seed}  {name:18} val_bpb {results[name][-1]['val_bpb']:.4f}")
-    flat = measure.side_by_side(results, ["val_bpb", "tokens_s"])
-    return flat | measure.place(facts) | {"budget_s": args.budget_s, "seeds": args.seeds}
+    script = measure.overwritten(measure.SCRIPT, set, folder)
+    commands, facts = contestants(script, peer), measure.describe(script)
+    results: dict[str, list[Figures]] = {name: [] for name in commands}
+    for seed in range(seeds):
+        for name, command in commands.items():
+            results[name].append(finished(name, command, seed, budget_s, folder, facts))
+            measure.say(f"seed {seed}  {name:18} val_bpb {results[name][-1]['val_bpb']:.4f}")
+    return measure.side_by_side(results, ["val_bpb", "tokens_s"]) | measure.place(facts) | {"budget_s": budget_s}
 
-
-PROGRAM = measure.Program(
-    __doc__,
-    compare,
-    "The same time on the same text",
-    {
-        "budget_s": Option("seconds of training", 300.0, 5.0),
-        "peer": Option("NAME=PATH, a clone; several may be given", []),
-        "no_ours": Option("the peers alone, as where ours runs on another device meanwhile", False),
-        "seeds": Option("runs of each", 1),
-        "set": Option("NAME=VALUE, a dial of ours that is overwritten", []),
-        "torch_python": Option("a Python with PyTorch, if this one has none", sys.executable),
-    },
-)
 
 if __name__ == "__main__":
-    sys.exit(PROGRAM.main())
+    sys.exit(main())

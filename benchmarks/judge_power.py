@@ -1,10 +1,11 @@
 """What a judge is worth: simulated nights in which the truth is known, judged by the very code that real nights use.
 
-    python benchmarks/judge_power.py [--nights 300] [--other-nights 100] [--parallel-nights 100] [--processes N]
+    python benchmarks/judge_power.py [--nights 300] [--other-nights 80] [--parallel-nights 32] [--processes N]
                                      [--quick] [--json FILE]
 
 A night has 96 runs, those that calibrate included. Its edits do harm, nothing or good, by amounts in units of sigma,
-the noise of one run; sigma itself differs from night to night and no judge is told. Scenarios:
+the noise of one run; sigma itself differs from night to night and no judge is told. Scenarios, of which
+the usual one is simulated in any case, and the others where --other-nights says how often:
 
   usual     70 % harmful, 3 sigma on average; 18 % without effect; 12 % gains of 1.5 sigma on average; all exponential
   heavy     the same with heavy-tailed noise: Student's t with 3 degrees of freedom, scaled to the same deviation
@@ -22,48 +23,33 @@ P_worthless (share of the keeps whose true effect is not above zero), P_runs_per
 without effect that are kept, of 100 tried); P_true_gain_error is a standard error. These are of the usual scenario;
 others begin with its name: heavy_, rarer_ and so on.
 
-Nights of balanced in the usual scenario with W = 1, 4 and 16 workers, where attempts end in any order: async_gain_W is
-the true gain of 96 runs, in sigma; async_cost_W the share of one worker's gain that is lost, async_cost_W_error its
-standard error.
+Nights of balanced in the usual scenario with W = 1, 4 and 16 workers, where attempts end in any order: async_cost_W is
+the share of one worker's true gain that is lost, async_cost_W_error its standard error.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # nights are simulated side by side
 
 import measure
 import numpy as np
-from measure import Option
+from measure import CORES, Count
 from simulator import Night
 
-from agent.experiment import (
-    Attempt,
-    Decision,
-    Ending,
-    Findings,
-    History,
-    Judge,
-    Kind,
-    Proposal,
-    Run,
-    Score,
-    Status,
-    incumbent,
-)
+from agent.experiment import Attempt, Decision, Ending, History, Judge, Kind, Proposal, Run, Score, Status, incumbent
 from agent.judging.champion import Ablation
 from agent.judging.judges import Balanced, Greedy, Strict
 from agent.night.merging import first_of
 
 RUNS, DAWN_RUNS = 96, 30
 WORKERS = (1, 4, 16)
-POLICIES = ("greedy", "strict", "balanced", "dawn")
+FIRST_SEED = 10_000  # choices were made on seeds below 1,000
 
 
 # ---- what is true ----------------------------------------------------------------------------------------------------
@@ -193,19 +179,13 @@ def outcomes(seed: int, mixture: str) -> dict[str, dict[str, float]]:
             believed_bpb = (findings.believed_bpb if name == "balanced" else findings.recorded_bpb) or 0.0
         ends[name] = outcome(world, history, kept, believed_bpb)
     dawn = a_dawn(world, history)  # of balanced's night, the last one
-    confirmed = None if dawn is None else dawn.findings()
-    passengers = () if confirmed is None else confirmed.passengers
-    left = [number for number in kept if number not in passengers]
-    ends["dawn"] = outcome(world, history, left, confirmed_bpb(confirmed))
+    confirmed = dawn.findings() if dawn is not None else None
+    if confirmed is not None and confirmed.honest is not None:  # the champion's gain less that of its passengers
+        dropped = [edit.effect.mean_bpb for edit in confirmed.edits if edit.number in confirmed.passengers]
+        kept = [number for number in kept if number not in confirmed.passengers]
+        believed_bpb = confirmed.honest.mean_bpb - sum(dropped)
+    ends["dawn"] = outcome(world, history, kept, believed_bpb)
     return ends
-
-
-def confirmed_bpb(findings: Findings | None) -> float:
-    """Return the gain of the confirmed script: the champion's on fresh seeds, less that of its passengers."""
-    if findings is None or findings.honest is None:
-        return 0.0
-    dropped = sum(edit.effect.mean_bpb for edit in findings.edits if edit.number in findings.passengers)
-    return findings.honest.mean_bpb - dropped
 
 
 # ---- many nights -----------------------------------------------------------------------------------------------------
@@ -219,25 +199,38 @@ def gain_of_crew(seed: int, workers: int) -> float:
     return 0.0 if best is None else world.merit(best, history)
 
 
-def compare(args: argparse.Namespace, folder: object) -> measure.Flat:
-    flat: measure.Flat = {"runs": RUNS, "dawn_runs": DAWN_RUNS, "nights": args.nights, "first_seed": args.first_seed}
-    for mixture in MIXTURES:
+@measure.program(nights=4, parallel_nights=2)
+def main(
+    *,
+    nights: Count = 300,
+    other_nights: Count | None = None,
+    parallel_nights: Count = 32,
+    processes: Count = CORES,
+) -> measure.Flat:
+    flat: measure.Flat = {}
+    others = dict.fromkeys(MIXTURES, other_nights) if other_nights else {}
+    for mixture, count in (others | {"usual": nights}).items():
         prefix = "" if mixture == "usual" else f"{mixture}_"
-        nights = args.other_nights if prefix else args.nights
-        if not nights:
-            continue
-        measure.say(f"{nights} nights: {mixture}")
-        jobs = [(seed, mixture) for seed in range(args.first_seed, args.first_seed + nights)]
-        ends = measure.in_parallel(args.processes, outcomes, jobs)
-        for name in POLICIES:
-            flat |= {f"{prefix}{name}_{key}": value for key, value in summed_up([e[name] for e in ends]).items()}
+        measure.say(f"{count} nights: {mixture}")
+        ends = measure.in_parallel(processes, outcomes, [(FIRST_SEED + number, mixture) for number in range(count)])
+        for policy in ends[0]:
+            figures = summed_up([end[policy] for end in ends])
+            flat |= {f"{prefix}{policy}_{key}": figure for key, figure in figures.items()}
         for above, below in (("balanced", "greedy"), ("dawn", "balanced")):
             quotient = measure.ratio(flat[f"{prefix}{above}_true_gain"], flat[f"{prefix}{below}_true_gain"])
             flat[f"{prefix}{above}_over_{below}"] = quotient
-    return flat | compare_workers(args)
+    measure.say(f"{parallel_nights} nights of each number of workers")
+    jobs = [(FIRST_SEED + number, workers) for workers in WORKERS for number in range(parallel_nights)]
+    gains = np.reshape(measure.in_parallel(processes, gain_of_crew, jobs), (len(WORKERS), parallel_nights))
+    for workers, each in zip(WORKERS, gains, strict=True):
+        lost = (gains[0] - each) / gains[0].mean()
+        flat[f"async_cost_{workers}"] = float(lost.mean())
+        flat[f"async_cost_{workers}_error"] = float(lost.std()) / math.sqrt(parallel_nights)
+    return flat
 
 
-def summed_up(nights: list[dict[str, float]]) -> measure.Flat:
+def summed_up(nights: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the figures of one policy, by the outcomes of its nights."""
     mean = {name: float(np.mean([night[name] for night in nights])) for name in nights[0]}
     return {
         "true_gain": mean["true_gain"],
@@ -250,34 +243,5 @@ def summed_up(nights: list[dict[str, float]]) -> measure.Flat:
     }
 
 
-def compare_workers(args: argparse.Namespace) -> measure.Flat:
-    flat: measure.Flat = {"parallel_nights": args.parallel_nights}
-    if not args.parallel_nights:
-        return flat
-    measure.say(f"{args.parallel_nights} nights of each number of workers")
-    seeds = range(args.first_seed, args.first_seed + args.parallel_nights)
-    jobs = [(seed, workers) for workers in WORKERS for seed in seeds]
-    gains = np.reshape(measure.in_parallel(args.processes, gain_of_crew, jobs), (len(WORKERS), len(seeds)))
-    alone = gains[0]
-    for workers, each in zip(WORKERS, gains, strict=True):
-        lost = (alone - each) / alone.mean()
-        flat |= {f"async_gain_{workers}": float(each.mean()), f"async_cost_{workers}": float(lost.mean())}
-        flat[f"async_cost_{workers}_error"] = float(lost.std()) / math.sqrt(len(seeds))
-    return flat
-
-
-PROGRAM = measure.Program(
-    __doc__,
-    compare,
-    "What a judge is worth",
-    {
-        "nights": Option("of the usual scenario", 300, 4, int),
-        "other_nights": Option("of each other scenario", 100, 0, int),
-        "parallel_nights": Option("with several workers", 100, 2, int),
-        "first_seed": Option("choices were made on seeds below 1,000", 10_000, kind=int),
-        "processes": measure.PROCESSES,
-    },
-)
-
 if __name__ == "__main__":
-    sys.exit(PROGRAM.main())
+    sys.exit(main())

@@ -14,7 +14,7 @@ import tarfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +31,9 @@ from agent.records.place import Place
 
 QUICK_KILLS, MOST_KILLS = 4, 30  # of one command
 GIT = ".git"
+GIT_KNOWS = (
+    "rev-parse HEAD^{tree}", "for-each-ref --format=%(refname):%(tree)", "ls-files -s", "fsck --strict --no-dangling",
+)  # fmt: skip
 PREPARES = """
 import os
 from pathlib import Path
@@ -52,19 +55,11 @@ State = Mapping[str, object]  # of a scene: its files and what each says
 class Case:
     """Hold a command, what lies there before, and how it may refuse a second call that has nothing left to do."""
 
-    words: tuple[str, ...]
+    name: str
+    command: list[str]
     lay: Callable[[Path], object] = lambda root: None
     refusal: str = ""
-    at_hand: Callable[[Path], AbstractContextManager[object]] = lambda root: nullcontext()  # while it runs
-
-    @property
-    def command(self) -> list[str]:
-        return [sys.executable, *self.words[1:]] if self.words[0] == "python" else command(*self.words)
-
-    @property
-    def name(self) -> str:
-        words = (word for word in self.words if word in ("--remove", "--start", "--queue", "--drain"))
-        return "prepare" if self.words[0] == "python" else " ".join((self.words[0], *words))
+    in_a_night: bool = False  # whose lock is held while the command runs
 
 
 def run(root: Path, *call: str) -> None:
@@ -100,23 +95,18 @@ def in_queue(root: Path) -> None:
     submit(place.queue, f"{tried}\n", "sharper", script="train_mlx.py", now="", words=("--tag", "t"))
 
 
-def while_a_night_runs(root: Path) -> AbstractContextManager[object]:
-    """Hold the night's lock, so that a try stays in the queue."""
-    return only_night(root / ".git")
-
-
-TRY = ("try", "--start", "--anyway", "--edit", "idea.py", "-m", "sharper")
+EDIT = ("--anyway", "--edit", "idea.py", "-m", "sharper")
 CASES = (
-    Case(("pack", "--out", "../t.tar.gz"), refusal="is there already"),
-    Case(("unpack", "../t.tar.gz"), arrived, "is there already"),
-    Case(("pack", "t", "--remove")),
-    Case(("unpack", "t"), packed_away, "is there already"),
-    Case(("init",), emptied),
-    Case(("export", "record", "t"), lambda root: run(root, *command("export", "record", "t"))),
-    Case(("try", "--queue", "--anyway", "--edit", "idea.py", "-m", "sharper"), edited, "waits already"),
-    Case(TRY, edited, "waits already", while_a_night_runs),
-    Case(("run", "--drain", "--tag", "t"), in_queue),
-    Case(("python", "-c", PREPARES)),
+    Case("pack", command("pack", "--out", "../t.tar.gz"), refusal="is there already"),
+    Case("unpack", command("unpack", "../t.tar.gz"), arrived, "is there already"),
+    Case("pack --remove", command("pack", "t", "--remove")),
+    Case("unpack of packed", command("unpack", "t"), packed_away, "is there already"),
+    Case("init", command("init"), emptied),
+    Case("export", command("export", "record", "t"), lambda root: run(root, *command("export", "record", "t"))),
+    Case("try --queue", command("try", "--queue", *EDIT), edited, "waits already"),
+    Case("try --start", command("try", "--start", *EDIT), edited, "waits already", in_a_night=True),
+    Case("run --drain", command("run", "--drain", "--tag", "t"), in_queue),
+    Case("prepare", [sys.executable, "-c", PREPARES]),
 )
 
 
@@ -153,7 +143,7 @@ def killed(folder: Path, tally: Tally, reference: Reference, number: int, most: 
 def kill_at(number: int, case: Case, folder: Path, before: State, after: State) -> Tally:
     """Kill the command at one call, look, give it again, and look again."""
     tally, root = Tally(Counter(command_kills=1)), folder / "user"
-    end = call_of(case, root, Strike(number, torn=number % 2 == 0), folder.with_suffix(".txt"))
+    end = call_of(case, root, Strike(number, torn=number % 2), folder.with_suffix(".txt"))
     if not end.killed:
         raise measure.Failed(f"{case.name} was not killed at {number}: it ended with {end.code}, {end.said}")
     look_between(state_of(folder), before, after, tally)
@@ -163,8 +153,7 @@ def kill_at(number: int, case: Case, folder: Path, before: State, after: State) 
     if again.code == 2 and case.refusal not in again.said:
         tally.blame("lost", f"the second call says: {again.said.strip()[-300:]}")
     look_after(state_of(folder), after, tally)
-    at = " ".join(end.points[-1]) if end.points else ""
-    tally.notes = [f"{note}  [killed at {number}: {at}; see {folder}]" for note in tally.notes]
+    tally.notes = [f"{note}  [killed at {number}: {end.points[-1]}; see {folder}]" for note in tally.notes]
     return tally
 
 
@@ -179,17 +168,15 @@ def look_between(now: State, before: State, after: State, tally: Tally) -> None:
 
 
 def look_after(now: State, after: State, tally: Tally) -> None:
-    for loss, paths, words in (
-        ("lost", after.keys() - now.keys(), "not there after the second call"),
-        ("damaged", now.keys() - after.keys(), "left behind after the second call"),
-        ("damaged", {path for path in now.keys() & after.keys() if now[path] != after[path]}, "not as undisturbed"),
-    ):
-        tally.blame(loss, f"{words}: {sorted(paths)[:3]}", len(paths))
+    """Check that the second call ends in the state in which an undisturbed one does."""
+    lost, others = after.keys() - now.keys(), {path for path in now if now[path] != after.get(path)}
+    tally.blame("lost", f"not there after the second call: {sorted(lost)[:3]}", len(lost))
+    tally.blame("damaged", f"left behind, or not as undisturbed: {sorted(others)[:3]}", len(others))
 
 
 def call_of(case: Case, root: Path, strike: Strike | None = None, trace: Path = Path()) -> Ended:
     """Give the command, wait for all of its processes, and return how it ended."""
-    with case.at_hand(root):
+    with only_night(root / GIT) if case.in_a_night else nullcontext():
         return call(case.command, root, strike, trace)
 
 
@@ -198,13 +185,13 @@ def call(words: Sequence[str], root: Path, strike: Strike | None = None, trace: 
     process = kills.begin(words, root, said, env)
     try:
         code = process.wait(LIMIT_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        raise
+    finally:
+        process.kill()  # where it has no end
     until = time.monotonic() + ORPHAN_S
     while kills.running() and time.monotonic() < until:  # a git command outlives the call that was killed
         time.sleep(0.01)
-    return Ended(code, said.read_text(errors="replace"), kills.points_of(trace) if strike else ())
+    points = trace.read_text(errors="replace").splitlines() if strike else []
+    return Ended(code, said.read_text(errors="replace"), points)
 
 
 def check_words(end: Ended, codes: tuple[int, ...], tally: Tally) -> None:
@@ -227,13 +214,9 @@ def state_of(folder: Path) -> State:
             state[name] = content_of(path, str(folder))
     root = folder / "user"
     if (root / GIT).exists():
-        asks = (
-            ("rev-parse", "HEAD^{tree}"),
-            ("for-each-ref", "--format=%(refname) %(tree)"),
-            ("ls-files", "-s"),
-            ("fsck", "--strict", "--no-dangling"),
-        )
-        answers = [subprocess.run(["git", *ask], cwd=root, capture_output=True, check=False) for ask in asks]
+        answers = [
+            subprocess.run(["git", *ask.split()], cwd=root, capture_output=True, check=False) for ask in GIT_KNOWS
+        ]
         state[GIT] = [(answer.returncode, answer.stdout) for answer in answers]
     return state
 

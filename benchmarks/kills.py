@@ -11,33 +11,33 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import itertools
 import multiprocessing
 import os
 import shutil
 import signal
 import subprocess
 import sys
-import sysconfig
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import measure
 import psutil
+from conftest import write_library_text
 from nights import command, exit_code, git, make_repository, unigram
 
 import prepare
 from agent.cli.main import COMMANDS, command_named
 from agent.errors import NightError
-from agent.experiment import Attempt, History, Night
+from agent.experiment import History, Night
 from agent.lab import corpus
 from agent.records.journal import Journal
 from agent.records.results import COLUMNS, HEADER, lines_of
@@ -50,7 +50,6 @@ LIBRARY = measure.HERE / "strike.c"
 ALL_CALLS = "write,pwrite64,writev,sendfile,copy_file_range,fsync,fdatasync,ftruncate,mkdir,rmdir,unlink,unlinkat"
 ALL_CALLS += ",rename,renameat,link,symlink"  # what strike.c counts, as strace calls it
 SCALE = corpus.Scale("faults", seq_len=128, vocab_size=512, eval_tokens=16384)
-TEXT_CHARS = 1_500_000
 
 
 # ---- a machine that fails on demand ----------------------------------------------------------------------------------
@@ -73,9 +72,7 @@ def prepare_machine(folder: Path, *, own_tmp: bool = True) -> None:
 
 def make_corpus(folder: Path) -> Path:
     """Prepare a small corpus of Python's standard library, and return its folder."""
-    modules = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
-    text = folder / "library.txt"
-    text.write_text("\n\n".join(module.read_text(errors="replace") for module in modules)[:TEXT_CHARS])
+    text = write_library_text(folder / "library.txt", chars=1_500_000)
     return prepare.prepare(str(text), SCALE, cache=folder / "cache", workers=1)
 
 
@@ -111,26 +108,15 @@ class Strike:
     """Hold what strike.c is asked for: fail or die at the calls of these numbers; 0: at none, only list them."""
 
     at: int = 0
-    until: int | None = None
-    failure: int = 0  # an errno; 0: SIGKILL
-    torn: bool = False  # half of a write goes out before the kill
-    only: str = ""  # count calls on files alone whose path has this in it
+    until: int = 0  # 0: the same
+    errno: int = 0  # 0: SIGKILL
+    torn: int = 0  # 1: half of a write goes out before the kill
+    path: str = ""  # count calls on files alone whose path has this in it
     clock_s: int = 0  # how far the clock of the day jumps, back and forth
 
     def env(self, trace: Path) -> dict[str, str]:
-        numbers = {"AT": self.at, "UNTIL": self.until or self.at, "ERRNO": self.failure, "TORN": int(self.torn)}
-        numbers["CLOCK_S"] = self.clock_s
-        return {
-            **{f"STRIKE_{name}": str(value) for name, value in numbers.items()},
-            **({"STRIKE_PATH": self.only} if self.only else {}),
-            "STRIKE_TRACE": str(trace),
-            "LD_PRELOAD": os.environ["NIGHTSHIFT_STRIKE"],
-        }
-
-
-def points_of(trace: Path) -> tuple[tuple[str, str], ...]:
-    lines = trace.read_text(errors="replace").splitlines() if trace.exists() else []
-    return tuple((call, path) for call, _, path in (line.partition(" ") for line in lines))
+        words = {f"STRIKE_{name.upper()}": str(value) for name, value in asdict(self).items() if value}
+        return {**words, "STRIKE_TRACE": str(trace), "LD_PRELOAD": os.environ["NIGHTSHIFT_STRIKE"]}
 
 
 # ---- a command -------------------------------------------------------------------------------------------------------
@@ -169,23 +155,12 @@ def _become(words: Sequence[str], env: dict[str, str]) -> None:
     os._exit(code)
 
 
-def import_commands() -> None:
-    for name in COMMANDS.keys() - {"mcp"}:  # whose libraries are large, and which no kill hits
-        command_named(name)
-    import_module("git")  # as commands do late
-
-
 # ---- what came of it -------------------------------------------------------------------------------------------------
 
 
-LOSSES = {
-    "lost": "attempts, commits, runs, scores or decisions that the journal knew and no longer knows",
-    "doubled": "attempts or runs that count twice",
-    "damaged": "the repository, a ref of the night, or anything of the user's",
-    "orphans": "processes that outlive their loop",
-    "wrong_rows": "of results.tsv",
-    "tracebacks": "ends that no sentence explains",
-}
+# what the journal knew and no longer knows; what counts twice; the repository or anything of the user's; processes that
+# outlive their loop; rows of results.tsv; ends that no sentence explains
+LOSSES = ("lost", "doubled", "damaged", "orphans", "wrong_rows", "tracebacks")
 DONE = ("kills", "command_kills", "other_faults")
 
 
@@ -212,7 +187,7 @@ class Ended:
 
     code: int
     said: str
-    points: tuple[tuple[str, str], ...] = ()  # (call, path) in order, where it was traced
+    points: Sequence[str] = ()  # each call and its file, in order, where it was traced
 
     @property
     def killed(self) -> bool:
@@ -229,16 +204,13 @@ class Outcome:
 
     def compare(self, undisturbed: Outcome, tally: Tally) -> None:
         """Blame for each difference to an undisturbed night."""
-        for loss, due, there in (
-            ("lost", undisturbed.facts, self.facts),
-            ("doubled", self.facts, undisturbed.facts),
-            ("damaged", undisturbed.refs, self.refs),
-            ("damaged", self.refs, undisturbed.refs),
-            ("wrong_rows", undisturbed.rows, self.rows),
-            ("wrong_rows", self.rows, undisturbed.rows),
+        for own, due, losses in (
+            (self.facts, undisturbed.facts, ("lost", "doubled")),
+            (self.refs, undisturbed.refs, ("damaged", "damaged")),
+            (self.rows, undisturbed.rows, ("wrong_rows", "wrong_rows")),
         ):
-            missing = due - there
-            tally.blame(loss, f"{[*missing][:1]} is on one side alone, beside {[*there]!s:.500}", missing.total())
+            for loss, difference in zip(losses, (due - own, own - due), strict=True):
+                tally.blame(loss, f"{[*difference][:1]} is on one side alone: {[*own]!s:.500}", difference.total())
 
 
 def facts_of(history: History) -> Iterator[tuple[object, ...]]:
@@ -293,8 +265,7 @@ class Victim:
         # a killed night has to end as an undisturbed one: one run an attempt, whatever the scores, and no mix, which
         # draws by the hours that its sources took
         words = command("run", "--tag", "t", "--judge", "greedy", "--proposer", "search", *limits, *self.options)
-        environment = {**measure.with_path(), "COLUMNS": "200", **env}
-        return begin(words, self.root, self.said, environment, fresh=fresh)
+        return begin(words, self.root, self.said, {**measure.with_path(), "COLUMNS": "200", **env}, fresh=fresh)
 
     def ended(self, process: subprocess.Popen[bytes]) -> Ended:
         """Wait, and look at everything that a night leaves."""
@@ -306,8 +277,7 @@ class Victim:
             code = process.wait()
         end = Ended(code, self.said.read_text(errors="replace"))
         self.tally.counts["kills"] += end.killed
-        now = time.monotonic()
-        self._left = dict.fromkeys({*running()} - self._others, now + self.orphan_s) | self._left
+        self._left = dict.fromkeys({*running()} - self._others, time.monotonic() + self.orphan_s) | self._left
         self.count_orphans()
         self.look(end)
         return end
@@ -317,9 +287,9 @@ class Victim:
         if strike is None:
             return self.ended(self.start(fresh=fresh, **env))
         trace = self.said.with_name("points.txt")
-        trace.unlink(missing_ok=True)
+        trace.write_text("")
         end = self.ended(self.start(fresh=fresh, **strike.env(trace), **env))
-        return Ended(end.code, end.said, points_of(trace))
+        return replace(end, points=trace.read_text(errors="replace").splitlines())
 
     def kill_after(self, seconds: float, *, whole: bool) -> Ended:
         """Kill at a moment: the loop alone, or all of its processes as a reboot would."""
@@ -336,9 +306,8 @@ class Victim:
 
     def count_orphans(self) -> None:
         """Blame and end what has outlived its loop; it is a child of this process, so it cannot hide."""
-        alive, now = set(running()), time.monotonic()
-        self._left = {process: until for process, until in self._left.items() if process in alive}
-        for process in [process for process, until in self._left.items() if now > until]:
+        self._left = {process: self._left[process] for process in running() if process in self._left}
+        for process in [process for process, until in self._left.items() if time.monotonic() > until]:
             del self._left[process]
             with suppress(psutil.NoSuchProcess):
                 if process.name() == "bwrap" and not process.children():
@@ -354,9 +323,8 @@ class Victim:
             self.tally.blame("tracebacks", f"exit code {end.code}: {end.said.strip()[-600:]}")
         if end.code == 2 and sum(line.startswith("nightshift: ") for line in end.said.splitlines()) != 1:
             self.tally.blame("tracebacks", f"no one sentence: {end.said.strip()[-600:]}")
-        fsck = subprocess.run(
-            ["git", "fsck", "--strict", "--no-dangling"], cwd=self.root, capture_output=True, text=True, check=False
-        )
+        checked = ["git", "fsck", "--strict", "--no-dangling"]
+        fsck = subprocess.run(checked, cwd=self.root, capture_output=True, text=True, check=False)
         if fsck.returncode != 0 or fsck.stdout:
             self.tally.blame("damaged", f"git fsck: {fsck.stdout}{fsck.stderr}")
         if self.users_own() != self.before:
@@ -381,9 +349,8 @@ class Victim:
     def check_rows(self, night: Night | None, history: History) -> None:
         """Check that each settled attempt has its row, as the journal gives it, and that the clone's row stays."""
         lines = (self.root / "results.tsv").read_text().split("\n")
-        due = lines_of(night, history) if night else []
+        due, ours = lines_of(night, history) if night else [], lines[2:-1]
         settled = sum(attempt.settled for attempt in history)
-        ours = lines[2:-1]
         wrong = int(lines[:2] != [HEADER, FOREIGN] or lines[-1] != "") + max(0, settled - len(ours))
         wrong += sum(row not in due for row in ours)
         self.tally.blame("wrong_rows", f"{lines!r:.300} instead of {due!r:.300}", wrong)
@@ -416,17 +383,13 @@ class Victim:
         lines = (self.root / "results.tsv").read_text().splitlines()
         rows = [dict(zip(COLUMNS, line.split("\t"), strict=False)) for line in lines[2:]]
         refs = ("refs/experiments", f"refs/heads/experiments/{self.budget_s:g}s-t")
+        facts = Counter[object]((at.number, "run") for at in history for _ in at.done_runs)
+        facts.update((at.number, at.parent, at.proposal, at.decision, at.val_bpb, at.settled) for at in history)
         return Outcome(
-            facts=Counter(fact for attempt in history for fact in end_of(attempt)),
+            facts=facts,
             rows=Counter((row["attempt"], row["val_bpb"], row["status"], row["seeds"]) for row in rows),
             refs=Counter(git(self.root, "for-each-ref", "--format=%(refname) %(tree)", *refs).splitlines()),
         )
-
-
-def end_of(attempt: Attempt) -> Iterator[tuple[object, ...]]:
-    """Yield what an attempt has come to, and its runs."""
-    yield attempt.number, attempt.parent, attempt.proposal, attempt.decision, attempt.val_bpb, attempt.settled
-    yield from ((attempt.number, "run") for _ in attempt.done_runs)
 
 
 # ---- faults ----------------------------------------------------------------------------------------------------------
@@ -438,7 +401,7 @@ class Reference:
 
     folder: Path
     outcome: Outcome
-    points: tuple[tuple[str, str], ...]
+    points: Sequence[str]
 
     @classmethod
     def of(cls, folder: Path) -> Reference:
@@ -471,45 +434,37 @@ class Fault:
         return self.name, tally
 
 
-def _be_in_laboratory(cores: Any) -> None:
+def _be_in_laboratory() -> None:
     adopt_orphans()
-    os.sched_setaffinity(0, cores.get())
-    import_commands()
+    for name in COMMANDS.keys() - {"mcp"}:  # whose libraries are large, and which no kill hits
+        command_named(name)
+    import_module("git")  # as commands do late
 
 
+@dataclass
 class Laboratory:
     """Make faults, several at a time, and count what has come of all of them."""
 
-    def __init__(self, folder: Path, cores: Sequence[Collection[int]]) -> None:
-        """cores: for each fault at a time, those that it may use."""
-        self.folder, self.processes = folder, len(cores)
-        self.tally, self.begun = Tally(), 0
-        self._context = multiprocessing.get_context("spawn")  # a fork of this process would be without strike.c
-        self._cores: Any = self._context.SimpleQueue()
-        for own in cores:
-            self._cores.put(own)
+    folder: Path
+    processes: int
+    tally: Tally = field(default_factory=Tally)
 
-    def make(self, faults: Iterable[Fault]) -> None:
-        """Make faults; the next one is asked for when a process is free."""
-        waiting, jobs = iter(faults), set[Future[tuple[str, Tally]]]()
+    def make(self, faults: Iterable[Fault]) -> measure.Flat:
+        """Make faults, the next one asked for when a process is free. Return what was done and what came of it."""
+        numbered, jobs = enumerate(faults, 1), set[Future[tuple[str, Tally]]]()
         os.environ["LD_PRELOAD"] = os.environ["NIGHTSHIFT_STRIKE"]
-        with ProcessPoolExecutor(self.processes, self._context, _be_in_laboratory, (self._cores,)) as pool:
+        spawn = multiprocessing.get_context("spawn")  # a fork of this process would be without strike.c
+        with ProcessPoolExecutor(self.processes, spawn, _be_in_laboratory) as pool:
             while True:
-                while len(jobs) < self.processes and (fault := next(waiting, None)) is not None:
-                    self.begun += 1
-                    jobs.add(pool.submit(fault.run, self.folder / f"{self.begun}"))
+                for number, fault in itertools.islice(numbered, self.processes - len(jobs)):
+                    jobs.add(pool.submit(fault.run, self.folder / f"{number}"))
                 if not jobs:
-                    return
+                    break
                 ended, jobs = wait(jobs, return_when=FIRST_COMPLETED)
                 for name, tally in (job.result() for job in ended):
                     self.tally.add(tally)
-                    counts = ", ".join(f"{self.tally.counts[done]} {done.replace('_', ' ')}" for done in DONE)
-                    measure.say(f"{time.strftime('%H:%M:%S')} {name}: {counts}")
-                    for note in tally.notes:
-                        measure.say(f"  {note}")
-
-    def figures(self) -> measure.Flat:
-        """Return what was done, of each kind too, and what came of it."""
+                    done = ", ".join(f"{self.tally.counts[key]} {key.replace('_', ' ')}" for key in DONE)
+                    measure.say("\n  ".join([f"{time.strftime('%H:%M:%S')} {name}: {done}", *tally.notes]))
         counts = self.tally.counts
         return {name: counts[name] for name in (*DONE, *LOSSES, *sorted(counts))}
 

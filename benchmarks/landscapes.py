@@ -1,7 +1,7 @@
 """How proposers of dials do in simulated nights, where the truth is known: what the search's design was decided by.
 
-    python benchmarks/landscapes.py [--nights 12] [--runs 40 96] [--judge greedy] [--arms search random …]
-                                    [--kinds bowl …] [--processes N] [--quick] [--json FILE]
+    python benchmarks/landscapes.py [--nights 24] [--runs 40 96] [--judge balanced] [--arms search random tpe cma]
+                                    [--processes N] [--quick] [--json FILE]
 
 A landscape is a bowl over the project's own dials, of which four to six matter; two pairs of them act together, and
 beyond a cliff a run crashes. Everything is in sigma, the noise of one run; each proposer has the same landscapes and
@@ -15,33 +15,31 @@ noise. The project's own judges decide; runs that repeat an attempt count as run
     cma      Optuna's CMA-ES over all dials at once (separable, from the start's dials, sigma an eighth of a range)
 
 Flat keys of --json, for each arm and number of runs: ARM_RUNS_share, the mean over the kinds of the share of what was
-to be had; ARM_RUNS_share_stderr, its standard error; ARM_RUNS_tried, the same for the best place that was tried;
-ARM_RUNS_crashes of a night, and ARM_RUNS_attempts; ARM_KIND_RUNS_gain, ARM_KIND_RUNS_stderr.
+to be had; ARM_RUNS_share_stderr, its standard error; ARM_RUNS_crashes of a night; ARM_KIND_RUNS_gain, in sigma.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
 import os
 import random
-import statistics
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from statistics import fmean, stdev
+from typing import Any, Literal
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # nights are simulated side by side
 
 import measure
 import numpy as np
-from measure import Option
+from measure import CORES, Count
 from simulator import Night
 
 from agent import experiment
 from agent.experiment import Attempt, Ending, History, Noise, Proposal, Run, Score, Status, incumbent
-from agent.judging.judges import JUDGES, choose_judge
+from agent.judging.judges import choose_judge
 from agent.judging.noise import noise as noise_of
 from agent.proposers.search import Search
 from agent.proposers.source import Briefing
@@ -54,6 +52,7 @@ DIALS = searched(SCRIPT, KIND)
 NAMES = [dial.name for dial in DIALS]
 GAINS = {"bowl": 8.0, "loud": 4.0, "quiet": 30.0, "tuned": 3.0, "short": 30.0, "cliffs": 10.0}  # sigma, to be had
 SIGMA_BPB, BEST_BPB = 0.005, 1.0
+FIRST_SEED = 1000  # choices were made on seeds below it
 NIGHT = experiment.Night("simulated", "", "train_mlx.py", "", 300.0, 0, KIND, "", "", "", "")
 Place = np.ndarray  # (D,), 0 to 1 on every dial
 Propose = Callable[[Briefing], Proposal]
@@ -161,14 +160,11 @@ class Scripts:
         return replace(attempt, runs=(*attempt.runs, Run(len(attempt.runs), ending, code, 1.0, None, "", score)))
 
     def outcome(self, history: History) -> dict[str, float]:
-        """Return how a night stands: in sigma the champion's true gain and that of the best place that was tried."""
+        """Return how a night stands: the champion's true gain in sigma, and how many attempts crashed."""
         champion, start = incumbent(history), self.land.loss(START)
-        losses = [self.land.loss(place_of(attempt.proposal.script)) for attempt in history if attempt.scores_bpb]
         return {
             "gain": start - self.land.loss(place_of(champion.proposal.script)) if champion else 0.0,
-            "tried": start - min(losses, default=start),
             "crashes": sum(attempt.status is Status.CRASH for attempt in history),
-            "attempts": sum(bool(attempt.runs) for attempt in history),
         }
 
 
@@ -230,17 +226,14 @@ ARMS: dict[str, Callable[[int], Propose]] = {
 # ---- many nights -----------------------------------------------------------------------------------------------------
 
 
-Outcomes = dict[int, dict[str, float]]  # of one night, by number of runs
-
-
-def outcomes(arm: str, kind: str, seed: int, judge: str, marks: tuple[int, ...]) -> Outcomes:
+def outcomes(arm: str, kind: str, seed: int, judge: str, marks: Sequence[int]) -> dict[int, dict[str, float]]:
     """Return number of runs → what a night has come to then.
 
     The greedy judge repeats no run that would tell sigma, so its proposer is told.
     """
     usual = Noise(SIGMA_BPB, 5, 2.8 * SIGMA_BPB)
     world = Scripts(kind, seed, ARMS[arm](seed), (lambda history: usual) if judge == "greedy" else noise_of)
-    noted: Outcomes = {}
+    noted: dict[int, dict[str, float]] = {}
 
     def look(night: Night) -> None:
         if night.ended in marks:
@@ -250,59 +243,40 @@ def outcomes(arm: str, kind: str, seed: int, judge: str, marks: tuple[int, ...])
     return noted
 
 
-def compare(args: argparse.Namespace, folder: object) -> measure.Flat:
-    marks, flat = tuple(sorted(set(args.runs))), measure.Flat()
-    seeds = range(args.first_seed, args.first_seed + args.nights)
-    for arm in args.arms:
-        measure.say(f"{arm}: nights of each kind: {args.nights}")
-        jobs = [(arm, kind, seed, args.judge, marks) for kind in args.kinds for seed in seeds]
-        ends: dict[str, list[Outcomes]] = {kind: [] for kind in args.kinds}
-        for job, end in zip(jobs, measure.in_parallel(args.processes, outcomes, jobs), strict=True):
-            ends[job[1]].append(end)
-        for runs in marks:
-            flat |= summed_up(arm, runs, {kind: [night[runs] for night in each] for kind, each in ends.items()})
-    return flat
-
-
-def summed_up(arm: str, runs: int, nights: dict[str, list[dict[str, float]]]) -> measure.Flat:
-    """Return the figures of one arm after so many runs, over the kinds."""
+def summed_up(arm: str, runs: int, nights: Mapping[str, Sequence[Mapping[str, float]]]) -> measure.Flat:
+    """Return the figures of one arm after so many runs, by the outcomes of its nights on each kind."""
     gains = {kind: [night["gain"] for night in each] for kind, each in nights.items()}
-    errors = {kind: measure.standard_error(each) for kind, each in gains.items()}
-    shares = [error / GAINS[kind] for kind, error in errors.items() if error is not None]
-
-    def mean(name: str, *, shared: bool = False) -> float:
-        of_kinds = (
-            statistics.fmean(night[name] / (GAINS[kind] if shared else 1) for night in each)
-            for kind, each in nights.items()
-        )
-        return statistics.fmean(of_kinds)
-
-    flat: measure.Flat = {
-        f"{arm}_{runs}_share": mean("gain", shared=True),
-        f"{arm}_{runs}_share_stderr": math.hypot(*shares) / len(errors) if shares else None,
-        f"{arm}_{runs}_tried": mean("tried", shared=True),
-        f"{arm}_{runs}_crashes": mean("crashes"),
-        f"{arm}_{runs}_attempts": mean("attempts"),
+    crashes = [fmean(night["crashes"] for night in each) for each in nights.values()]
+    errors = [stdev(each) / len(each) ** 0.5 / GAINS[kind] for kind, each in gains.items() if len(each) > 1]
+    return {
+        f"{arm}_{runs}_share": fmean(fmean(each) / GAINS[kind] for kind, each in gains.items()),
+        f"{arm}_{runs}_share_stderr": math.hypot(*errors) / len(errors) if errors else None,
+        f"{arm}_{runs}_crashes": fmean(crashes),
+        **{f"{arm}_{kind}_{runs}_gain": fmean(each) for kind, each in gains.items()},
     }
-    for kind, each in gains.items():
-        flat |= {f"{arm}_{kind}_{runs}_gain": statistics.fmean(each), f"{arm}_{kind}_{runs}_stderr": errors[kind]}
+
+
+@measure.program(nights=1, runs=[12], arms=list(ARMS))
+def main(
+    *,
+    nights: Count = 24,
+    runs: Sequence[Count] = (40, 96),
+    judge: Literal["greedy", "strict", "balanced"] = "balanced",
+    arms: Sequence[Literal["search", "random", "tpe", "cma"]] = ("search",),
+    processes: Count = CORES,
+) -> measure.Flat:
+    flat: measure.Flat = {}
+    for arm in arms:
+        measure.say(f"{arm}: nights of each kind: {nights}")
+        jobs = [(arm, kind, FIRST_SEED + number, judge, runs) for kind in GAINS for number in range(nights)]
+        ends = measure.in_parallel(processes, outcomes, jobs)
+        for mark in runs:
+            by_kind = {
+                kind: [end[mark] for job, end in zip(jobs, ends, strict=True) if job[1] == kind] for kind in GAINS
+            }
+            flat |= summed_up(arm, mark, by_kind)
     return flat
 
-
-PROGRAM = measure.Program(
-    __doc__,
-    compare,
-    "Search in simulated nights",
-    {
-        "nights": Option("on each kind of landscape", 12, 1),
-        "first_seed": Option("choices were made on seeds below 1,000", 0),
-        "runs": Option("of a night: the marks to report at", [40, 96], [12]),
-        "judge": Option("of the nights", "greedy", choices=JUDGES),
-        "arms": Option("who proposes", list(ARMS), choices=ARMS),
-        "kinds": Option("of landscapes", list(GAINS), choices=GAINS),
-        "processes": measure.PROCESSES,
-    },
-)
 
 if __name__ == "__main__":
-    sys.exit(PROGRAM.main())
+    sys.exit(main())

@@ -18,18 +18,17 @@ Flat keys of --json, seconds by the clock, N a size:
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import os
 import statistics
 import sys
 import time
-from pathlib import Path
+from collections.abc import Sequence
 
 import kills
 import measure
 import scale
-from measure import Option
+from measure import Count, Folder
 from nights import make_repository
 
 TAG = "long"
@@ -37,7 +36,8 @@ STEPS, CALLS = 20, 5  # of which the median counts
 COMMANDS = {"status": ("status",), "results": ("results",), "report": ("report", "--out", "report.html")}
 
 
-def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
+@measure.program(sizes=(20, 60))
+def main(*, folder: Folder, sizes: Sequence[Count] = (100, 2_000)) -> measure.Flat:
     os.environ["NIGHTSHIFT_DATA"] = str(kills.make_corpus(folder))
     copy = scale.sleeping_copy(folder / "copy", 1, 0.0)
     root = make_repository(folder / "user", measure.SCRIPT.read_text())
@@ -47,7 +47,7 @@ def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
         return scale.night(copy, root, "run", "--tag", TAG, *words)
 
     flat: measure.Flat = {}
-    for before, size in itertools.pairwise([0, *args.sizes]):
+    for before, size in itertools.pairwise([0, *sizes]):
         measure.say(f"up to {size:,} attempts")
         watched = gone_on(size)
         runs = scale.slept(root / "experiments" / "nights" / TAG)
@@ -59,14 +59,10 @@ def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
         calls = (measure.watch(command, env=measure.with_path(), cwd=root, limit_s=600) for _ in range(CALLS))
         flat[f"{name}_s"] = statistics.median(each.seconds for each in calls)
     began = time.time()
-    gone_on(args.sizes[-1] + 1)
+    gone_on(sizes[-1] + 1)
     first = next(run for run in scale.slept(root / "experiments" / "nights" / TAG) if run.began > began)
     return {**flat, "resume_s": first.began - began}
 
 
-PROGRAM = measure.Program(
-    __doc__, compare, "A long night", {"sizes": Option("attempts, in rising order", [100, 2_000], [20, 60])}
-)
-
 if __name__ == "__main__":
-    sys.exit(PROGRAM.main())
+    sys.exit(main())

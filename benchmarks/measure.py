@@ -10,7 +10,6 @@ asked in a separate process, so that a program that measures loads neither MLX n
 
 from __future__ import annotations
 
-import argparse
 import ast
 import importlib.util
 import json
@@ -26,11 +25,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Annotated, Any, TypeVar
 
 import numpy as np
+from cyclopts import App, CycloptsError, Parameter
+from cyclopts.validators import Number
 
 ROOT = Path(__file__).resolve().parents[1]
 HERE = ROOT / "benchmarks"
@@ -45,6 +46,7 @@ from agent.script.dials import set_dials  # noqa: E402
 SCRIPT = ROOT / "train_mlx.py"
 TAIL_LINES = 12  # of a failed program's output, for the message
 Result = TypeVar("Result")
+Chosen = TypeVar("Chosen")
 Flat = dict[str, float | int | str | None]  # what --json writes
 Figures = dict[str, float | None]  # of one run
 
@@ -59,97 +61,76 @@ class Failed(Exception):
 
 # ---- the command line of a benchmark ---------------------------------------------------------------------------------
 
-
-def above_zero(kind: Callable[[str], float]) -> Callable[[str], float]:
-    """Return a type of argparse that refuses what is not above zero."""
-
-    def number(text: str) -> float:
-        if not 0 < kind(text) < math.inf:
-            raise argparse.ArgumentTypeError(f"{text} is not above zero")
-        return kind(text)
-
-    return number
+Count = Annotated[int, Parameter(validator=Number(gt=0))]
+Seconds = Annotated[float, Parameter(validator=Number(gt=0))]
+Folder = Annotated[Path, Parameter(parse=False)]  # to work in
+Quick = Annotated[bool, Parameter(parse=False)]  # was --quick given?
+CORES = usable_cores()
 
 
-@dataclass(frozen=True)
-class Option:
-    """Describe an option: what it means, its default, and its default with --quick where that is another.
+def program(
+    falls_short: Callable[[Flat], bool] = lambda flat: False, /, *, prints: bool = True, **when_quick: Any
+) -> Callable[[Callable[..., Flat]], Callable[..., int]]:
+    """Make a command line of a function that measures: its parameters are the options, beside those of all programs.
 
-    A default that is False makes a flag, a list takes several words; a number is above zero where its default is.
+    when_quick: values of options with --quick; prints: the figures, beside what the function prints itself. The
+    command line returns an exit code: 1 where the figures fall short or a measured program failed, 2 for misuse.
     """
 
-    about: str
-    default: Any = None
-    quick: Any = None
-    kind: Callable[[str], Any] | None = None  # of each word
-    choices: Iterable[str] | None = None
-
-    def add_to(self, parser: argparse.ArgumentParser, name: str) -> None:
-        flag = f"--{name.replace('_', '-')}"
-        if self.default is False:
-            parser.add_argument(flag, action="store_true", help=self.about)
-            return
-        examples = [default for default in (self.default, self.quick) if default is not None]
-        defaults = [" ".join(map(str, each)) if isinstance(each, list) else str(each) for each in examples]
-        about = f"{self.about} (default: {'; quick: '.join(defaults)})" if any(defaults) else self.about
-        example: Any = examples[0] if examples else ""
-        several: dict[str, Any] = {"nargs": "+", "action": "extend"} if isinstance(example, list) else {}
-        if several:
-            example = example[0] if example else ""
-        is_count = isinstance(example, int | float)
-        kind = self.kind or (above_zero(type(example)) if is_count and example else type(example))
-        metavar = None if self.choices else "N" if is_count else "WORD"
-        parser.add_argument(flag, type=kind, choices=self.choices, metavar=metavar, help=about, **several)
-
-
-PROCESSES = Option("how many at a time, as many as there are cores; taskset limits them", usable_cores())
-
-
-@dataclass(frozen=True)
-class Program:
-    """Describe a benchmark: what it measures, and its options."""
-
-    about: str | None  # its docstring
-    compare: Callable[[argparse.Namespace, Path], Flat]  # with a folder to work in
-    title: str  # of the table of its figures; empty where it prints its own
-    options: Mapping[str, Option] = field(default_factory=dict)
-    falls_short: Callable[[Flat], bool] = lambda flat: False
-
-    def parse(self, argv: Sequence[str] | None) -> argparse.Namespace:
-        """Return the options of a command line, those that were not given with their defaults."""
-        parser = argparse.ArgumentParser(
-            description=self.about, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    def decorate(measured: Callable[..., Flat]) -> Callable[..., int]:
+        module = sys.modules[measured.__module__]
+        name = Path(module.__file__ or "").stem
+        app = App(
+            name=name,
+            help=module.__doc__,
+            help_format="plaintext",
+            version_flags=[],
+            default_parameter=Parameter(negative=(), consume_multiple=True),
+            result_action="return_value",
+            suppress_keyboard_interrupt=False,
         )
-        for name, option in self.options.items():
-            option.add_to(parser, name)
-        parser.add_argument("--quick", action="store_true", help="a short form that touches every mechanism once")
-        parser.add_argument("--folder", type=Path, metavar="DIR", help="work here, and keep it (default: removed)")
-        parser.add_argument("--json", type=Path, metavar="FILE", help="write the results as flat keys")
-        args = parser.parse_args(argv)
-        for name, option in self.options.items():
-            if getattr(args, name) is None:
-                quick = args.quick and option.quick is not None
-                setattr(args, name, option.quick if quick else option.default)
-        return args
+        app.default(measured)
 
-    def main(self, argv: Sequence[str] | None = None) -> int:
-        """Measure, print and write; return 1 where it falls short or a measured program failed, 2 for misuse."""
-        args = self.parse(argv)
-        program = Path(sys.modules[self.compare.__module__].__file__ or "").stem
-        try:
-            check_writable(args.json)
-            with work_folder(args.folder) as folder:
-                flat = self.compare(args, folder)
-            if self.title:
-                print_table(self.title, flat)
-            write_json(args.json, flat)
-            return int(self.falls_short(flat))
-        except (Misuse, DataError, NightshiftError, Failed) as error:
-            say(f"{program}: {error}")
-            return 1 if isinstance(error, Failed) else 2
-        except KeyboardInterrupt:
-            say(f"{program}: interrupted")
-            return 130
+        @app.meta.default
+        def run(
+            *words: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)],
+            quick: bool = False,
+            json: Path | None = None,
+            folder: Path | None = None,
+        ) -> int:
+            _, options, unparsed = app.parse_args(words, print_error=False, exit_on_error=False)
+            check_writable(json)
+            with work_folder(folder) as own:
+                shared = {"folder": own, "quick": quick}
+                shared = {name: shared[name] for name in unparsed}
+                flat = measured(**{**(when_quick if quick else {}), **options.arguments, **shared})
+            text = as_json(flat)
+            if prints:
+                print(text)
+            if json is not None:
+                json.write_text(f"{text}\n")
+            return int(falls_short(flat))
+
+        def main(argv: Sequence[str] | None = None) -> int:
+            try:
+                return app.meta(argv, print_error=False, exit_on_error=False) or 0
+            except (CycloptsError, Misuse, DataError, NightshiftError, Failed) as error:
+                say(f"{name}: {error}")
+                return 1 if isinstance(error, Failed) else 2
+            except KeyboardInterrupt:
+                say(f"{name}: interrupted")
+                return 130
+
+        return main
+
+    return decorate
+
+
+def chosen(every: Mapping[str, Chosen], names: Sequence[str]) -> list[Chosen]:
+    """Return what --only names, all where it names nothing; raise Misuse for a name that there is not."""
+    if unknown := set(names) - every.keys():
+        raise Misuse(f"--only {min(unknown)!r}: choose from {', '.join(every)}")
+    return [each for name, each in every.items() if not names or name in names]
 
 
 def in_parallel(processes: int, function: Callable[..., Result], jobs: Iterable[tuple[Any, ...]]) -> list[Result]:
@@ -172,7 +153,7 @@ def work_folder(kept: Path | None) -> Iterator[Path]:
     yield kept.resolve()
 
 
-# ---- numbers, tables, files ------------------------------------------------------------------------------------------
+# ---- numbers and files ------------------------------------------------------------------------------------------
 
 
 def median(values: Iterable[float | None]) -> float | None:
@@ -202,32 +183,14 @@ def side_by_side(runs: Mapping[str, Sequence[Figures]], ratios: Sequence[str]) -
     return flat
 
 
-def standard_error(values: Sequence[float]) -> float | None:
-    return statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else None
-
-
-def print_table(title: str, flat: Flat) -> None:
-    """Print every key with its figure."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left", show_header=False)
-    table.add_column(overflow="fold")
-    table.add_column(justify="right", overflow="fold")
-    for key, figure in flat.items():
-        form = ",.4g" if isinstance(figure, float) else "," if isinstance(figure, int) else ""
-        table.add_row(key, "" if figure is None else format(figure, form))
-    Console(width=None if sys.stdout.isatty() else 120).print(table)
-
-
 def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def write_json(path: Path | None, flat: Flat) -> None:
-    if path is not None:
-        rounded = {key: round(value, 6) if isinstance(value, float) else value for key, value in flat.items()}
-        path.write_text(json.dumps(rounded, indent=2) + "\n")
+def as_json(flat: Flat) -> str:
+    return json.dumps(
+        {key: round(value, 6) if isinstance(value, float) else value for key, value in flat.items()}, indent=2
+    )
 
 
 def check_writable(path: Path | None) -> None:
@@ -305,15 +268,11 @@ def after_the_first_few(rows: list[Any]) -> list[Any]:
     return rows[min(5, len(rows) // 3) :]
 
 
-def overwritten(script: Path, settings: Sequence[str], folder: Path, **on_cpu: int) -> Path:
-    """Return the script, or a copy in `folder` with constants overwritten as `settings` say, each NAME=VALUE.
-
-    on_cpu gives values to dials that a CPU alone has otherwise (`by_device`).
-    """
+def overwritten(script: Path, settings: Sequence[str], folder: Path) -> Path:
+    """Return the script, or a copy in `folder` with constants overwritten as `settings` say, each NAME=VALUE."""
     source = edited = script.read_text()
     try:
         values = {name: ast.literal_eval(text) for name, text in (setting.split("=", 1) for setting in settings)}
-        edited = set_dials(edited, "cpu", on_cpu)
         for kind in ("cpu", "metal", "cuda"):
             edited = set_dials(edited, kind, values)
     except (ValueError, SyntaxError, NightshiftError) as error:

@@ -1,6 +1,6 @@
 """What nightshift's care costs: the box, the score from outside and the audit, beside the five minutes they guard.
 
-    python benchmarks/night_cost.py [--runs 3] [--train-s 60] [--require] [--quick] [--json FILE]
+    python benchmarks/night_cost.py [--runs 3] [--train-s 60] [--quick] [--json FILE]
 
 Trains the project's own script in the box and out of it, alternating, with the same seed and budget, and compares their
 tokens a second after the first steps; then scores and audits the weights in the box, as a night does. `lay_out_s` is
@@ -9,20 +9,18 @@ everything around a training process that is not the process: its folder, its co
 Flat keys of --json, medians over the runs: box_ and open_ before tokens_s, lay_out_s, score_s and audit_s;
 training_slower, the median of the pairs; worst_nats, the largest difference of an honest audit; share_of_each and
 share_of_kept, of an experiment of 300 s: (slower training + lay out + score), and the audit on top of it for one that
-is to be kept; device, box, runs.
+is to be kept; device, box.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import sys
 import time
-from pathlib import Path
 
 import measure
-from measure import Option
+from measure import Count, Folder, Seconds
 from nights import make_repository
 
 from agent.experiment import Ending, Terms
@@ -73,22 +71,23 @@ def sample(runner: Runner, number: int, script: str) -> Sample:
     }
 
 
-def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
-    box = choose("require" if args.require else "auto")
+@measure.program(runs=1, train_s=5.0)
+def main(*, folder: Folder, runs: Count = 3, train_s: Seconds = 60.0) -> measure.Flat:
+    box = choose("auto")
     place = Place.of(make_repository(folder / "user", measure.SCRIPT.read_text()) / measure.SCRIPT.name)
     script = place.script_path.read_text()
-    night = open_night(Request(place, "cost", args.train_s), None, Terms(), None)
+    night = open_night(Request(place, "cost", train_s), None, Terms(), None)
     runners = {
         name: Runner(night, place.folder(night.tag), each, limits_of_machine(), lambda: False, lambda *_: None)
         for name, each in (("box", box), ("open", Open("compared with")))
     }
     sample(runners["box"], 0, script)  # attempt 0 compiles what is missing, for all that follow
     samples: dict[str, list[Sample]] = {name: [] for name in runners}
-    for turn in range(1, args.runs + 1):
+    for turn in range(1, runs + 1):
         for name in ("box", "open") if turn % 2 else ("open", "box"):
-            measure.say(f"run {turn} of {args.runs}: {name}")
+            measure.say(f"run {turn} of {runs}: {name}")
             samples[name].append(sample(runners[name], 2 * turn + (name == "box"), script))
-    return {"device": night.device, "box": box.name, "runs": args.runs, **costs(samples)}
+    return {"device": night.device, "box": box.name, **costs(samples)}
 
 
 def costs(samples: dict[str, list[Sample]]) -> measure.Flat:
@@ -106,16 +105,5 @@ def costs(samples: dict[str, list[Sample]]) -> measure.Flat:
     return {**flat}
 
 
-PROGRAM = measure.Program(
-    __doc__,
-    compare,
-    "What a night's care costs",
-    {
-        "runs": Option("in the box and out of it", 3, 1),
-        "train_s": Option("budget of each run", 60.0, 5.0),
-        "require": Option("fail where bubblewrap or Seatbelt cannot be used", False),
-    },
-)
-
 if __name__ == "__main__":
-    sys.exit(PROGRAM.main())
+    sys.exit(main())

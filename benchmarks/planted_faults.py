@@ -15,7 +15,6 @@ Exit code 1 where a fault is missed.
 
 from __future__ import annotations
 
-import argparse
 import ast
 import os
 import re
@@ -29,7 +28,7 @@ from functools import cache
 from pathlib import Path
 
 import measure
-from measure import Option
+from measure import Folder, Quick
 
 LIST = measure.HERE / "planted_faults.txt"
 LIMIT_S = 1800.0  # of one run of tests
@@ -131,35 +130,23 @@ def found_by(tree: Path, fault: Fault, text: str, tests: Sequence[str]) -> str |
     return broken
 
 
-def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
-    every = read_faults(LIST)
-    names = args.only or [fault.name for fault in every]
-    if unknown := set(names) - {fault.name for fault in every}:
-        raise measure.Misuse(f"--only {min(unknown)!r}: there is no fault of this name")
-    faults = [fault for fault in every if fault.name in names]
+@measure.program(lambda flat: bool(flat.get("missed")))
+def main(*, folder: Folder, quick: Quick, only: Sequence[str] = ()) -> measure.Flat:
+    faults = measure.chosen({fault.name: fault for fault in read_faults(LIST)}, only)
     planted = {fault: fault.planted(measure.ROOT) for fault in faults}
     flat: measure.Flat = {"planted": len(planted)}
-    if args.quick:
+    if quick:
         return flat
-    tree, missed = copied(measure.ROOT, folder / "tree"), list[Fault]()
+    tree, missed = copied(measure.ROOT, folder / "tree"), list[str]()
     for fault, text in planted.items():
         began = time.monotonic()
         by = next(filter(None, (found_by(tree, fault, text, tests) for tests in fault.rounds(tree))), None)
         key, seconds = fault.name.replace(" ", "_"), time.monotonic() - began
         flat |= {f"{key}_found": int(by is not None), f"{key}_by": by, f"{key}_s": seconds}
-        missed += [] if by else [fault]
+        missed += [] if by else [fault.name]
         measure.say(f"{'found' if by else 'MISSED':>6}  {seconds:4.0f} s  {fault.name}, by {by}")
-    flat |= {"found": len(faults) - len(missed), "missed": len(missed)}
-    return flat | {"missed_names": "; ".join(fault.name for fault in missed)}
+    return {**flat, "found": len(faults) - len(missed), "missed": len(missed), "missed_names": "; ".join(missed)}
 
-
-PROGRAM = measure.Program(
-    __doc__,
-    compare,
-    "Planted faults",
-    {"only": Option("the names of these faults", [])},
-    lambda flat: bool(flat.get("missed")),
-)
 
 if __name__ == "__main__":
-    sys.exit(PROGRAM.main())
+    sys.exit(main())

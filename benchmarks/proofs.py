@@ -12,19 +12,19 @@ Exit code 1 where a proof falls short, also because this machine lacks what it n
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 import measure
 from kills import LOSSES
-from measure import Option
+from measure import Folder, Quick
 
 from agent.lab import hardware
 
@@ -56,17 +56,11 @@ def none(key: str, words: str) -> Goal:
 
 @dataclass(frozen=True)
 class Proof:
-    """Describe a program of this folder: what it shows, how it is run whole, and its goals."""
+    """Describe a program of this folder: what it shows, and its goals."""
 
     name: str
     shows: str
-    options: tuple[str, ...] = ()
-    goals: tuple[Goal, ...] = ()
-    quick: tuple[str, ...] = ("--quick",)
-
-    @property
-    def path(self) -> Path:
-        return measure.HERE / f"{self.name}.py"
+    goals: tuple[Goal, ...]
 
 
 NOTHING_LOST = tuple(none(key, key.replace("_", " ")) for key in LOSSES)
@@ -74,7 +68,7 @@ PROOFS = (
     Proof(
         "cheats",
         "every known cheat is caught, and no honest script is refused, except for what is listed by sandbox",
-        goals=(
+        (
             none("bubblewrap_through", "cheats through bubblewrap"),
             none("bubblewrap_refused", "honest scripts refused"),
             none("landlock_through", "through Landlock"),
@@ -84,24 +78,16 @@ PROOFS = (
     Proof(
         "faults",
         "a night and every command go on after a kill at any write, a full disk, a torn file",
-        ("--kills", "1000"),
         (
             Goal("kills", "kills of nights", least=1000),
             Goal("command_kills", "of commands", least=200),
             *NOTHING_LOST,
         ),
-        quick=("--quick", "--kills", "60"),
     ),
-    Proof(
-        "crew_kills",
-        "with several workers as well",
-        ("--kills", "200"),
-        (Goal("kills", "kills", least=200), *NOTHING_LOST),
-    ),
+    Proof("crew_kills", "with several workers as well", (Goal("kills", "kills", least=200), *NOTHING_LOST)),
     Proof(
         "judge_power",
         "the judge gains nearly what greed gains, and knows what it has",
-        ("--nights", "300", "--other-nights", "0", "--parallel-nights", "32"),
         (
             Goal("balanced_over_greedy", "true gain over greedy's", least=0.97, form=".1%"),
             Goal("balanced_worthless", "worthless among balanced's keeps", most=0.30, form=".1%"),
@@ -116,7 +102,6 @@ PROOFS = (
     Proof(
         "landscapes",
         "the search finds most of what is to be had",
-        ("--nights", "24", "--first-seed", "1000", "--arms", "search", "--judge", "balanced"),
         (  # 62 and 71 % on 22 November 2026, each less its standard error
             Goal("search_40_share", "share of the gain, 40 runs", least=0.59, form=".1%"),
             Goal("search_96_share", "share of the gain, 96 runs", least=0.69, form=".1%"),
@@ -126,7 +111,6 @@ PROOFS = (
     Proof(
         "drift",
         "repeats that lose much are noticed, and few runs are accused",
-        ("--nights", "100"),
         (
             Goal("h200_none_false_alarms", "false alarms, H200", most=0.01, form=".2%"),
             Goal("cpu_none_false_alarms", "busy CPU", most=0.01, form=".2%"),
@@ -134,11 +118,7 @@ PROOFS = (
             Goal("cpu_lost30_repeats_noticed", "busy CPU", least=0.85, form=".0%"),
         ),
     ),
-    Proof(
-        "first_look",
-        "a newcomer has a verdict in three minutes",
-        goals=(Goal("total_s", "seconds", most=180),),
-    ),
+    Proof("first_look", "a newcomer has a verdict in three minutes", (Goal("total_s", "seconds", most=180),)),
 )
 
 
@@ -169,7 +149,8 @@ class Outcome:
 def run(proof: Proof, folder: Path, *, quick: bool) -> Outcome:
     """Run a proof, its output as it comes, and read the figures that it leaves."""
     written, began = folder / f"{proof.name}.json", time.monotonic()
-    command = [sys.executable, str(proof.path), *(proof.quick if quick else proof.options), "--json", str(written)]
+    command = [sys.executable, str(measure.HERE / f"{proof.name}.py"), "--json", str(written)]
+    command += ["--quick"] if quick else []
     measure.say(f"---- {proof.name}: {proof.shows}")
     code = subprocess.run(command, cwd=measure.ROOT, env=measure.with_path(), stdin=subprocess.DEVNULL).returncode
     figures = json.loads(written.read_text()) if written.exists() else {}
@@ -183,10 +164,11 @@ def place_and_time() -> str:
     return f"Commit {commit}, {hardware.device_name()}, {datetime.now(UTC):%d %B %Y}"
 
 
-def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
+@measure.program(lambda flat: 0 in (flat.get(f"{proof.name}_holds") for proof in PROOFS), prints=False)
+def main(*, folder: Folder, quick: Quick, only: Sequence[str] = ()) -> measure.Flat:
     """Run the proofs, and print their table as Markdown, for benchmarks/README.md."""
-    where = place_and_time()
-    outcomes = [run(proof, folder, quick=args.quick) for proof in PROOFS if proof.name in (args.only or [proof.name])]
+    where, chosen = place_and_time(), measure.chosen({proof.name: proof for proof in PROOFS}, only)
+    outcomes = [run(proof, folder, quick=quick) for proof in chosen]
     print(f"\n{where}:\n\n| proof | shows | measured (goal) | minutes | |\n|---|---|---|---|---|")
     flat: measure.Flat = {"where": where}
     for outcome in outcomes:
@@ -196,13 +178,5 @@ def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
     return flat
 
 
-PROGRAM = measure.Program(
-    __doc__,
-    compare,
-    "",
-    {"only": Option("these proofs", [], choices=[proof.name for proof in PROOFS])},
-    lambda flat: any(flat.get(f"{proof.name}_holds") == 0 for proof in PROOFS),
-)
-
 if __name__ == "__main__":
-    sys.exit(PROGRAM.main())
+    sys.exit(main())

@@ -25,20 +25,22 @@ and CUDA_VISIBLE_DEVICES narrow what there is. SIGTERM or Ctrl-C ends the nights
 was begun is not begun again. DIR/work has clones and logs; --report sums up the journals there, or the records that lie
 in DIR, as `nightshift export record` writes them.
 
-Flat keys of --json, for each ARM: ARM_nights, ARM_confirmed_nights, ARM_runs, ARM_crashes, ARM_hours, ARM_attempts,
-ARM_kept; ARM_recorded, ARM_honest, ARM_holdout and ARM_over_search, each also with _low and _high; for each SOURCE of
-its ideas ARM_SOURCE_ before attempts, kept, gain_bpb, hours, calls, failures, tokens_in, tokens_cached, tokens_out,
-usd; device, device_kind, protocol, budget_s.
+Flat keys of --json, for each ARM: ARM_nights, ARM_confirmed_nights, ARM_crashes, ARM_attempts, ARM_kept; ARM_recorded,
+ARM_honest, ARM_holdout and ARM_over_search, each also with _low and _high; for each SOURCE of its ideas ARM_SOURCE_
+before attempts, kept, gain_bpb, hours, calls, failures, tokens_in, tokens_out, usd; device, device_kind, protocol,
+budget_s.
 """
 
 from __future__ import annotations
 
-import argparse
+import itertools
+import math
 import os
 import re
 import shlex
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -48,94 +50,97 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import measure
-import real_outcomes
-from measure import Option
+from measure import Count, Folder, Quick, Seconds
 
-from agent.experiment import Lease
+from agent.errors import NightError
+from agent.experiment import Interval, Lease
 from agent.pools.leases import leases_of_machine, pin
+from agent.records.journal import Journal
+from agent.records.record import Record, of_journal
+from agent.records.shipped import FACTS, of_folder
+from agent.records.summary import summary_of
 from agent.sandbox.environment import leased_env
 
-ARMS = ("mix", "search", "catalogue", "author")
-ARM = re.compile(rf"({'|'.join(ARMS)})(=[1-9]\d*)?")
-TOY = measure.ROOT / "tests" / "scripts" / "unigram.py"
+ARM = re.compile(r"(mix|search|catalogue|author)(=[1-9]\d*)?")
+TAG = re.compile(r"-([a-z]+)-(\d+)$")  # arm and number, at its end
+TOY = measure.ROOT / "tests" / "scripts" / "unigram.py"  # in place of train_mlx.py with --quick
 NEEDED = ("agent", "tests/scripts")  # what is copied of the tree: folders, and files of these kinds
 TEXTS = (".md", ".py", ".toml", ".tsv")
 SEEDS_APART = 100  # between the nights of an arm
 POLL_S, GRACE_S = 0.2, 20.0  # GRACE_S: from the wish to end a night to the end of its process
 WHO = ("-c", "user.name=nightshift", "-c", "user.email=nightshift@localhost")
+OF_A_SOURCE = ("attempts", "kept", "gain_bpb", "hours", "calls", "failures", "tokens_in", "tokens_out", "usd")
+Nights = Mapping[str, Sequence[Record]]  # by arm
+
+
+# ---- running them ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Planned:
     """Hold one night that is to be run."""
 
-    arm: str
-    seed: int
     clone: Path  # named by its tag
+    source: tuple[str, ...]  # words of `nightshift run`
+    seed: int
 
     @property
     def log(self) -> Path:
         return self.clone.with_suffix(".log")
 
+    def command(self, shared: Sequence[str]) -> list[str]:
+        named = ("--tag", self.clone.name, "--seed", str(self.seed))
+        return [sys.executable, "-m", "agent", "run", *named, *shared, "--proposer", *self.source]
 
-def planned(args: argparse.Namespace, folder: Path) -> list[Planned]:
+
+def planned(arms: Sequence[str], author: str, name: str, folder: Path) -> list[Planned]:
     """Return the nights, the first of each arm first: a cut then leaves as many of each."""
-    arms = [(arm, int(count or args.nights)) for arm, _, count in (word.partition("=") for word in args.arms)]
-    pairs = [(arm, number) for number in range(max(c for _, c in arms)) for arm, count in arms if number < count]
-    name = args.name or time.strftime("%b%d").lower()
+    if other := [word for word in arms if not ARM.fullmatch(word)]:
+        raise measure.Misuse(f"--arms {other[0]}: write mix, search, catalogue or author, or as in mix=3")
+    if any(word.startswith("author") for word in arms) != bool(author):
+        raise measure.Misuse("--arms author and --author WORDS belong together: give both, or neither")
+    counts = {arm: int(count or 1) for arm, _, count in (word.partition("=") for word in arms)}
+    words = ("llm" if "--llm" in author else "command", *shlex.split(author))
     return [
-        Planned(arm, args.seed + SEEDS_APART * number, folder / "work" / f"{name}-{arm}-{number}")
-        for arm, number in pairs
+        Planned(folder / "work" / f"{name}-{arm}-{number}", words if arm == "author" else (arm,), SEEDS_APART * number)
+        for number in range(max(counts.values()))
+        for arm, count in counts.items()
+        if number < count
     ]
 
 
-def command(args: argparse.Namespace, night: Planned) -> list[str]:
-    words = [sys.executable, "-m", "agent", "run", "--tag", night.clone.name, "--seed", str(night.seed)]
-    words += ["--budget-s", f"{args.budget_s:g}", "--dawn", str(args.dawn), *shlex.split(args.night_options)]
-    if args.minutes is not None:
-        words += ["--hours", f"{args.minutes / 60:.6f}"]
-    if args.experiments is not None:
-        words += ["--experiments", str(args.experiments)]
-    if night.arm == "author":
-        return [*words, "--proposer", "llm" if "--llm" in args.author else "command", *shlex.split(args.author)]
-    return [*words, "--proposer", night.arm]
-
-
-def make_clone(args: argparse.Namespace, clone: Path) -> None:
+def make_clone(clone: Path, script: Path) -> None:
     """Make a repository of the tree as it stands, in which the night runs."""
     for part in NEEDED:
         shutil.copytree(measure.ROOT / part, clone / part, ignore=shutil.ignore_patterns("__pycache__", ".*"))
     for path in measure.ROOT.iterdir():
         if path.is_file() and path.suffix in TEXTS:
             shutil.copy(path, clone)
-    if args.script is not None:
-        shutil.copy(args.script, clone / measure.SCRIPT.name)
+    shutil.copy(script, clone / measure.SCRIPT.name)
     for words in (("init", "-q", "-b", "main"), ("add", "--force", "."), ("commit", "-q", "-m", "the measured tree")):
         subprocess.run(["git", *WHO, *words], cwd=clone, check=True)
 
 
-def start(args: argparse.Namespace, night: Planned, lease: Lease, data: str) -> subprocess.Popen[bytes]:
-    make_clone(args, night.clone)
+def start(night: Planned, command: Sequence[str], lease: Lease, data: str) -> subprocess.Popen[bytes]:
     env = {**os.environ, **leased_env(lease), "NIGHTSHIFT_DATA": data, "PYTHONUNBUFFERED": "1"}
-    if "PYTHONPATH" in env:  # nights have other working folders
-        env["PYTHONPATH"] = os.pathsep.join(str(Path(part).resolve()) for part in env["PYTHONPATH"].split(os.pathsep))
     measure.say(f"{time.strftime('%H:%M:%S')} {night.clone.name} on {lease.worker}")
     with night.log.open("wb") as log:
         return subprocess.Popen(
-            command(args, night), cwd=night.clone, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            command, cwd=night.clone, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             preexec_fn=lambda: pin(lease),
         )  # fmt: skip
 
 
-def live(args: argparse.Namespace, folder: Path, leases: Sequence[Lease], data: str) -> None:
+def live(nights: Sequence[Planned], shared: Sequence[str], script: Path, leases: Sequence[Lease], data: str) -> None:
     """Run the nights that were not begun; raise Failed where one fails."""
-    waiting = [night for night in planned(args, folder) if not night.clone.exists()]
+    waiting = [night for night in nights if not night.clone.exists()]
     free, running, failed = [*leases], dict[Planned, tuple[subprocess.Popen[bytes], Lease]](), list[Planned]()
     try:
         while waiting or running:
             while waiting and free:
                 night, lease = waiting.pop(0), free.pop(0)
-                running[night] = start(args, night, lease, data), lease
+                make_clone(night.clone, script)
+                running[night] = start(night, night.command(shared), lease, data), lease
             time.sleep(POLL_S)
             for night, (process, lease) in list(running.items()):
                 if (code := process.poll()) is not None:
@@ -163,42 +168,121 @@ def end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
         process.wait()
 
 
-def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
-    if not args.report:
-        if args.minutes is None and args.experiments is None:
-            raise measure.Misuse("a night needs an end: give --minutes or --experiments")
-        if other := [word for word in args.arms if not ARM.fullmatch(word)]:
-            raise measure.Misuse(f"--arms {other[0]}: write {', '.join(ARMS)}, or as in mix=3")
-        if any(word.startswith("author") for word in args.arms) != bool(args.author):
-            raise measure.Misuse("--arms author and --author WORDS belong together: give both, or neither")
-        facts: Mapping[str, Mapping[str, str]] = measure.describe(measure.SCRIPT)
-        leases = leases_of_machine(facts["device"]["kind"], args.at_once, None)
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
-        live(args, folder, leases, facts["corpus"]["folder"])
-    return real_outcomes.flatten(real_outcomes.read_all(folder, args.name))
+# ---- what came of them -----------------------------------------------------------------------------------------------
 
 
-PROGRAM = measure.Program(
-    __doc__,
-    compare,
-    "Real nights by source of ideas",
-    {
-        "arms": Option("what proposes; mix=3 for three nights where --nights is not meant", ["mix", "search"]),
-        "author": Option("words of `nightshift run`: --llm … or --command …", ""),
-        "nights": Option("of each arm", 2, 1),
-        "at_once": Option("nights", 1),
-        "budget_s": Option("of each run", 40.0, 0.05),
-        "minutes": Option("of each night, its dawn included", kind=float),
-        "experiments": Option("of each night", None, 2),
-        "dawn": Option("runs kept for each dawn: the first eight are four fresh seeds a side", 8, 4),
-        "script": Option("in place of train_mlx.py, as attempt 0", None, TOY, Path),
-        "name": Option("how the nights' tags begin, else with the date", ""),
-        "seed": Option("of the first night of each arm", 0),
-        # greedy: one run of each attempt
-        "night_options": Option("more words for `nightshift run`", "", "--judge greedy"),
-        "report": Option("print what lies in --folder, run nothing", False),
-    },
+def read_all(folder: Path, name: str) -> Nights:
+    """Return the nights that have a result: those whose journals lie in folder/work, else shipped ones in the folder.
+
+    name: how their tags begin. Raise NightError for nights of two kinds, which do not compare.
+    """
+    records: list[Record] = []
+    for path in folder.glob("work/*/experiments/nights/*/journal.sqlite"):
+        with Journal.read(path) as journal:
+            records.append(of_journal(journal))
+    if not records:
+        records = [of_folder(path.parent) for path in folder.glob(f"*/{FACTS}")]
+    nights: dict[str, list[Record]] = {}
+    kinds = set()
+    for record in sorted(records, key=lambda record: record.tag):
+        if record.tag.startswith(name) and (match := TAG.search(record.tag)) and record.attempts[0].decision:
+            nights.setdefault(match[1], []).append(record)
+            kinds.add(f"{record.device}, protocol {record.protocol}")
+    if len(kinds) > 1:
+        raise NightError(f"nights of {' and '.join(sorted(kinds))} do not compare: choose some by --name")
+    return nights
+
+
+def confirmed(record: Record, name: str) -> float | None:
+    """Return the champion's gain on dawn's fresh seeds (honest), or on the holdout.
+
+    It is 0 where nothing is kept, None where the night was cut off before its dawn could tell.
+    """
+    if record.incumbent == 0:
+        return 0.0
+    if record.findings is None or record.findings.champion != record.incumbent:
+        return None
+    interval: Interval | None = getattr(record.findings, name)
+    return None if interval is None else interval.mean_bpb
+
+
+def over_nights(values: Sequence[float]) -> Interval | None:
+    """Return the mean and its 95 % interval by Student's t, the nights being the sample; None without any night.
+
+    Of a single night the interval is unknown: infinite.
+    """
+    if len(values) < 2:
+        return Interval(values[0], -math.inf, math.inf) if values else None
+    error = statistics.stdev(values) / math.sqrt(len(values))
+    return Interval.by_student(statistics.fmean(values), error, len(values) - 1)
+
+
+def flatten(nights: Nights) -> measure.Flat:
+    """Return the flat keys; an interval that is not known has no keys."""
+    flat: measure.Flat = {}
+    gains: dict[str, list[float]] = {}
+    for arm, records in nights.items():
+        night, summaries = records[0].night, [summary_of(record) for record in records]
+        for name in ("honest", "holdout"):
+            gains[f"{arm}_{name}"] = [g for record in records if (g := confirmed(record, name)) is not None]
+        gains[f"{arm}_recorded"] = [each.gain.mean_bpb if each.gain else 0.0 for each in summaries if each.best]
+        flat |= {name: getattr(night, name) for name in ("device", "device_kind", "protocol", "budget_s")}
+        flat |= {
+            f"{arm}_nights": len(records),
+            f"{arm}_confirmed_nights": len(gains[f"{arm}_honest"]),
+            f"{arm}_attempts": sum(each.ideas for each in summaries),
+            f"{arm}_kept": sum(each.kept for each in summaries),
+            f"{arm}_crashes": sum(each.crashed for each in summaries),
+        }
+        shares = [share for each in summaries for share in each.sources]
+        for source, name in itertools.product(sorted({share.source for share in shares}), OF_A_SOURCE):
+            amounts = [getattr(share, name) for share in shares if share.source == source]
+            flat[f"{arm}_{source}_{name}"] = sum(filter(None, amounts)) if any(a is not None for a in amounts) else None
+    intervals = {name: over_nights(values) for name, values in gains.items()}
+    for arm in nights.keys() - {"search"} if "search" in nights else ():
+        # by how much the gains of the search are lower
+        over = Interval.of_scores(gains[f"{arm}_honest"], gains["search_honest"])
+        intervals[f"{arm}_over_search"] = over
+    for name, interval in intervals.items():
+        flat[name] = None if interval is None else interval.mean_bpb
+        if interval is not None and math.isfinite(interval.low_bpb):
+            flat |= {f"{name}_low": interval.low_bpb, f"{name}_high": interval.high_bpb}
+    return flat
+
+
+@measure.program(
+    arms=("mix", "search"),
+    budget_s=0.05,
+    experiments=2,
+    night_options="--judge greedy --dawn 4",  # a run an attempt
 )
+def main(
+    *,
+    folder: Folder,
+    quick: Quick,
+    arms: Sequence[str] = ("mix=2", "search=2"),
+    author: str = "",
+    at_once: Count = 1,
+    budget_s: Seconds = 40.0,
+    minutes: Seconds | None = None,
+    experiments: Count | None = None,
+    name: str = "",
+    night_options: str = "--dawn 8",
+    report: bool = False,
+) -> measure.Flat:
+    if not report:
+        if minutes is None and experiments is None:
+            raise measure.Misuse("a night needs an end: give --minutes or --experiments")
+        nights = planned(arms, author, name or time.strftime("%b%d").lower(), folder)
+        shared = ["--budget-s", f"{budget_s:g}", *shlex.split(night_options)]
+        shared += [] if minutes is None else ["--hours", f"{minutes / 60:.6f}"]
+        shared += [] if experiments is None else ["--experiments", str(experiments)]
+        facts: Mapping[str, Mapping[str, str]] = measure.describe(measure.SCRIPT)
+        leases = leases_of_machine(facts["device"]["kind"], at_once, None)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        live(nights, shared, TOY if quick else measure.SCRIPT, leases, facts["corpus"]["folder"])
+    return flatten(read_all(folder, name))
+
 
 if __name__ == "__main__":
-    sys.exit(PROGRAM.main())
+    sys.exit(main())

@@ -16,7 +16,6 @@ that ran the last of them: the driver, on a cluster a worker).
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
@@ -27,28 +26,10 @@ from pathlib import Path
 
 import kills
 import measure
-from measure import Option
-from nights import make_repository
+from measure import Count, Folder, Seconds
+from nights import make_repository, unigram
 
 TAG = "scale"
-SCRIPT = '''\
-"""A training script of two dials, in whose place the copy of the harness sleeps."""
-
-TILT = 1.0  # how much likelier the first tokens are than the last  [0.1, 10.0]
-WIDTH = 64  # of nothing  [8, 4096]
-
-
-def load_model(weights_path):
-    """Never called."""
-
-
-def main():
-    """Never called."""
-
-
-if __name__ == "__main__":
-    main()
-'''
 LIMIT_S = 3600.0
 
 
@@ -113,39 +94,35 @@ def jobs_an_hour(runs: Sequence[Slept], workers: int, run_s: float) -> float:
     return 3600 * asleep_s / run_s / (until - since)
 
 
-def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
+@measure.program(workers=(1, 4), run_s=1.0)
+def main(
+    *,
+    folder: Folder,
+    workers: Sequence[Count] = (1, 2, 4, 8, 16, 64),
+    run_s: Seconds = 10.0,
+    rounds: Count = 5,
+    ray: bool = False,
+) -> measure.Flat:
     os.environ["NIGHTSHIFT_DATA"] = str(kills.make_corpus(folder))
-    copy = sleeping_copy(folder / "copy", max(args.workers))
-    prefix, pool = ("ray_", ["--pool", "ray"]) if args.ray else ("", [])
-    flat: measure.Flat = {"run_s": args.run_s}
-    for workers in args.workers:
-        measure.say(f"workers: {workers}, runs of {args.run_s:g} s")
-        root, attempts = make_repository(folder / f"{workers}", SCRIPT), workers * args.rounds
-        limits = ["--experiments", str(attempts), "--budget-s", f"{args.run_s:g}", "--dawn", "0", "--no-report"]
-        crew = ["--workers", str(workers), "--cores-each", "1", *pool]
+    copy = sleeping_copy(folder / "copy", max(workers))
+    prefix, pool = ("ray_", ["--pool", "ray"]) if ray else ("", [])
+    flat: measure.Flat = {}
+    for count in workers:
+        measure.say(f"workers: {count}, runs of {run_s:g} s")
+        root, attempts = make_repository(folder / f"{count}", unigram()), count * rounds
+        limits = ["--experiments", str(attempts), "--budget-s", f"{run_s:g}", "--dawn", "0", "--no-report"]
+        crew = ["--workers", str(count), "--cores-each", "1", *pool]
         source = ["--proposer", "search", "--sandbox", "off", "--tag", TAG]
         watched = night(copy, root, "run", *limits, *crew, *source)
         runs = slept(root / "experiments" / "nights" / TAG)
-        flat[f"{prefix}jobs_hour_{workers}"] = jobs_an_hour(runs, workers, args.run_s)
-        flat[f"{prefix}driver_cpu_s_{workers}"] = watched.cpu_s / attempts
-        flat[f"{prefix}memory_mb_{workers}"] = runs[-1].memory_mb
-    for workers in args.workers[1:] if args.workers[0] == 1 else ():
-        alone, together = flat[f"{prefix}jobs_hour_1"], flat[f"{prefix}jobs_hour_{workers}"]
-        flat[f"{prefix}efficiency_{workers}"] = measure.ratio(measure.ratio(together, alone), workers)
+        flat[f"{prefix}jobs_hour_{count}"] = jobs_an_hour(runs, count, run_s)
+        flat[f"{prefix}driver_cpu_s_{count}"] = watched.cpu_s / attempts
+        flat[f"{prefix}memory_mb_{count}"] = runs[-1].memory_mb
+    for count in workers[1:] if workers[0] == 1 else ():
+        alone, together = flat[f"{prefix}jobs_hour_1"], flat[f"{prefix}jobs_hour_{count}"]
+        flat[f"{prefix}efficiency_{count}"] = measure.ratio(measure.ratio(together, alone), count)
     return flat
 
 
-PROGRAM = measure.Program(
-    __doc__,
-    compare,
-    "Workers that sleep",
-    {
-        "workers": Option("how many", [1, 2, 4, 8, 16, 64], [1, 4]),
-        "run_s": Option("seconds that a run sleeps", 10.0, 1.0),
-        "rounds": Option("runs of each worker", 5),
-        "ray": Option("in tasks of a Ray cluster of this machine", False),
-    },
-)
-
 if __name__ == "__main__":
-    sys.exit(PROGRAM.main())
+    sys.exit(main())

@@ -19,20 +19,20 @@ Contestants (--contestants, the first is what the others are measured against):
 five_minutes.py has the speed of a peer's own script beside ours.
 
 Flat keys of --json: tokens_s, mfu, peak_memory_gb, cold_start_s, warm_start_s, loss of ours; the same with the
-contestant's name in front for others; ratio_NAME_tokens_s, ours over theirs; device; and how it was measured. Peak
+contestant's name in front for others; ratio_NAME_tokens_s, ours over theirs; device and corpus; sizes. Peak
 memory is the device's as the library counts it, on a CPU the process's largest size.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import measure
-from measure import Figures, Option
+from measure import Count, Figures, Folder
 
 CONTESTANTS: dict[str, dict[str, str]] = {  # name → its environment
     "ours": {},
@@ -70,35 +70,28 @@ def start_seconds(watched: measure.Watched, metrics: list[dict[str, float]]) -> 
     return watched.seconds - metrics[-1]["t_s"]  # it prints no steps: the end of the process is then counted too
 
 
-def compare(args: argparse.Namespace, folder: Path) -> measure.Flat:
+@measure.program(runs=2, steps=6, set=["BATCH_ROWS=1"])
+def main(
+    *,
+    folder: Folder,
+    runs: Count = 3,
+    steps: Count = 20,
+    set: Sequence[str] = (),
+    contestants: Sequence[Literal["ours", "plain", "float32", "stock_mlx"]] = (),
+) -> measure.Flat:
     """Make everyone's runs, in turns."""
-    script = measure.overwritten(measure.SCRIPT, args.set, folder, **({"BATCH_ROWS": 1} if args.quick else {}))
+    script = measure.overwritten(measure.SCRIPT, set, folder)
     facts = measure.describe(script)
-    names = args.contestants or ("ours", "plain", *((SLOW,) if facts["device"]["kind"] == "cpu" else ()))
-    runs: dict[str, list[Figures]] = {name: [] for name in names}
-    for turn in range(args.runs):
+    names = contestants or ("ours", "plain", *((SLOW,) if facts["device"]["kind"] == "cpu" else ()))
+    made: dict[str, list[Figures]] = {name: [] for name in names}
+    for turn in range(runs):
         for name in names:
-            steps = min(args.steps, 3) if name == SLOW else args.steps
-            runs[name].append(train(name, turn, folder, script, facts, steps))
-            speed = f"{runs[name][-1]['tokens_s']:12,.0f} tokens/s"
-            measure.say(f"run {turn + 1}/{args.runs}  {name:15} {speed}")
+            made[name].append(train(name, turn, folder, script, facts, min(steps, 3) if name == SLOW else steps))
+            measure.say(f"run {turn + 1}/{runs}  {name:15} {made[name][-1]['tokens_s']:12,.0f} tokens/s")
     model = facts["model"]
     sizes = {"batch_rows": facts["dials"]["BATCH_ROWS"], "depth": model["depth"], "width": model["width"]}
-    measured = {"runs": args.runs, "steps": args.steps}
-    return measure.side_by_side(runs, ["tokens_s"]) | measure.place(facts) | sizes | measured
+    return measure.side_by_side(made, ["tokens_s"]) | measure.place(facts) | sizes
 
-
-PROGRAM = measure.Program(
-    __doc__,
-    compare,
-    "Steps of the training script",
-    {
-        "runs": Option("of each contestant", 3, 2),
-        "steps": Option("of each run", 20, 6),
-        "set": Option("NAME=VALUE, a dial that is overwritten, in a copy", []),
-        "contestants": Option("see above", [], choices=CONTESTANTS),
-    },
-)
 
 if __name__ == "__main__":
-    sys.exit(PROGRAM.main())
+    sys.exit(main())

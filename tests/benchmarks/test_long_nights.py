@@ -21,7 +21,7 @@ import scale  # noqa: E402
 @pytest.mark.usefixtures("own_cache")
 def test_a_long_night_is_measured_at_each_size_and_goes_on(tmp_path):
     flat_file, kept = tmp_path / "flat.json", tmp_path / "kept"
-    assert long_night.PROGRAM.main(["--sizes", "8", "16", "--folder", str(kept), "--json", str(flat_file)]) == 0
+    assert long_night.main(["--sizes", "8", "16", "--folder", str(kept), "--json", str(flat_file)]) == 0
     flat = json.loads(flat_file.read_text())
     for key in ("step_s_8", "step_s_16", "resume_s", "status_s", "results_s", "report_s", "cpu_s"):
         assert 0 < flat[key] < 60
@@ -41,7 +41,7 @@ def test_jobs_are_counted_while_all_workers_have_work():
 @pytest.mark.usefixtures("own_cache")
 def test_several_workers_make_more_jobs_than_one(tmp_path):
     flat_file = tmp_path / "flat.json"
-    assert scale.PROGRAM.main(["--workers", "1", "3", "--run-s", "2", "--json", str(flat_file)]) == 0
+    assert scale.main(["--workers", "1", "3", "--run-s", "2", "--json", str(flat_file)]) == 0
     flat = json.loads(flat_file.read_text())
     assert 0 < flat["jobs_hour_1"] <= 1800
     assert 0.34 < flat["efficiency_3"] < 1.2

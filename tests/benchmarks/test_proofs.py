@@ -22,7 +22,7 @@ def test_a_goal_is_missed_outside_of_its_bounds_and_where_there_is_no_figure():
 
 
 def test_a_proof_falls_short_by_its_exit_code_or_a_goal_and_a_quick_one_by_its_exit_code_alone():
-    proof = Proof("cheats", "", goals=(Goal("lost", "lost", least=0, most=0),))
+    proof = Proof("cheats", "", (Goal("lost", "lost", least=0, most=0),))
     for code, lost, checked, verdict in (
         (0, 0, True, "holds"),
         (0, 1, True, "FALLS SHORT"),
@@ -40,7 +40,7 @@ def test_the_first_look_is_the_command_of_the_readme():
 
 
 def test_one_proof_can_be_run_alone_in_its_short_form(tmp_path, capfd):
-    assert proofs.PROGRAM.main(["--quick", "--only", "drift", "--json", str(tmp_path / "found.json")]) == 0
+    assert proofs.main(["--quick", "--only", "drift", "--json", str(tmp_path / "found.json")]) == 0
     assert "| drift | " in capfd.readouterr().out
     assert '"drift_holds": 1' in (tmp_path / "found.json").read_text()
 
@@ -52,7 +52,7 @@ def test_one_proof_can_be_run_alone_in_its_short_form(tmp_path, capfd):
 def test_each_planted_fault_can_still_be_planted():
     faults = planted_faults.read_faults(planted_faults.LIST)
     assert len(faults) == len({fault.name for fault in faults}) >= 50
-    assert planted_faults.PROGRAM.main(["--quick"]) == 0
+    assert planted_faults.main(["--quick"]) == 0
     assert {fault.test for fault in faults if not (PROJECT / fault.test).is_file()} == set()
 
 
@@ -78,7 +78,7 @@ def plant(monkeypatch, tmp_path, *pairs: tuple[str, str]) -> dict:
     blocks = [f"fault {at}: Twice.\n{places}\n- {old}\n+ {new}\n" for at, (old, new) in enumerate(pairs)]
     listed.write_text("\n".join(["# a heading\n", *blocks]))
     monkeypatch.setattr(planted_faults, "LIST", listed)
-    code = planted_faults.PROGRAM.main(["--json", str(flat_file)])
+    code = planted_faults.main(["--json", str(flat_file)])
     return {"code": code} | (json.loads(flat_file.read_text()) if flat_file.exists() else {})
 
 

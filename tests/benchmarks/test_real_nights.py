@@ -16,13 +16,12 @@ BENCHMARKS = PROJECT / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 
 import real_nights  # noqa: E402
-import real_outcomes  # noqa: E402
 
 SHIPPED = PROJECT / "experiments" / "shipped"
 
 
 def test_the_published_figures_are_those_of_the_shipped_records():
-    flat = real_outcomes.flatten(real_outcomes.read_all(SHIPPED, "nov22-cpu"))
+    flat = real_nights.flatten(real_nights.read_all(SHIPPED, "nov22-cpu"))
     assert (flat["mix_nights"], flat["mix_attempts"], flat["mix_kept"], flat["mix_crashes"]) == (4, 32, 6, 0)
     interval = [flat[f"mix_honest{end}"] for end in ("", "_low", "_high")]
     assert interval == pytest.approx([0.234, 0.200, 0.268], abs=5e-4)
@@ -34,20 +33,19 @@ def test_the_published_figures_are_those_of_the_shipped_records():
 
 
 def test_nights_of_two_kinds_are_not_compared(capsys):
-    assert real_nights.PROGRAM.main(["--report", "--folder", str(SHIPPED)]) == 2
+    assert real_nights.main(["--report", "--folder", str(SHIPPED)]) == 2
     assert "do not compare" in capsys.readouterr().err
 
 
 def test_the_arms_differ_in_the_source_of_ideas_alone(tmp_path):
     author = "--command 'coder --team ours' --agent-minutes 3"
-    words = ["--arms", "author", "search", "--author", author, "--experiments", "12", "--name", "n"]
-    args = real_nights.PROGRAM.parse(words)
-    commands = {night.arm: real_nights.command(args, night) for night in real_nights.planned(args, tmp_path)}
-    same = {tuple(words[words.index("--budget-s") : words.index("--proposer")]) for words in commands.values()}
-    assert same == {("--budget-s", "40", "--dawn", "8", "--experiments", "12")}
-    sources = {arm: words[words.index("--proposer") + 1 :] for arm, words in commands.items()}
-    assert sources["author"] == ["command", "--command", "coder --team ours", "--agent-minutes", "3"]
-    assert sources["search"] == ["search"]
+    nights = real_nights.planned(["author", "search=2"], author, "n", tmp_path)
+    assert [night.clone.name for night in nights] == ["n-author-0", "n-search-0", "n-search-1"]
+    commands = [night.command(["--experiments", "12"])[4:] for night in nights]
+    sources = [words[words.index("--proposer") + 1 :] for words in commands]
+    assert sources == [["command", "--command", "coder --team ours", "--agent-minutes", "3"], ["search"], ["search"]]
+    others = {tuple(words[2 : words.index("--proposer")]) for words in commands}
+    assert others == {("--seed", "0", "--experiments", "12"), ("--seed", "100", "--experiments", "12")}
 
 
 def started(out: Path, *words: str) -> subprocess.Popen[str]:

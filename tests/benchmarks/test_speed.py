@@ -23,7 +23,7 @@ import five_minutes  # noqa: E402
 import measure  # noqa: E402
 import train_speed  # noqa: E402
 
-SMALL = ("--set", "DEPTH=2", "--set", "ASPECT_RATIO=32", "--set", "HEAD_DIM=32")
+SMALL = ("--set", "DEPTH=2", "ASPECT_RATIO=32", "HEAD_DIM=32", "BATCH_ROWS=1")
 
 UNIGRAM_PEER = """
 import time
@@ -157,7 +157,7 @@ def test_five_minutes_scores_a_peer_on_our_text_and_goes_on_where_it_stopped(own
     ],
 )
 def test_misuse_is_told_in_a_sentence(own_cache, program, options, remedy, capsys):
-    assert program.PROGRAM.main(options) == 2
+    assert program.main(options) == 2
     said = capsys.readouterr().err
     assert remedy in said
     assert said.startswith(f"{program.__name__}: ")
