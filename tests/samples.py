@@ -266,5 +266,7 @@ def record_crew(place: Place, doing: Mapping[str, Doing], tag: str = "t") -> Non
         journal.settle(0)
         for number, (worker, what) in enumerate(doing.items(), 1):
             journal.add_attempt(number, 0, Proposal(unigram(), f"DEPTH 4 → {number}", "why", "search"), utc_now())
-            journal.start_run(number, 0, worker=worker)
-            journal.begin(Work(worker, what, number, utc_now("milliseconds"), 0))
+            seed = None if what is Doing.DRY_RUN else 0
+            if seed is not None:
+                journal.start_run(number, seed, worker=worker)
+            journal.begin(Work(worker, what, number, utc_now("milliseconds"), seed))

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from agent.experiment import Doing, Work
+from agent.experiment import Work
 from agent.pools.leases import slowdown_of
 from agent.records.record import Record
 
@@ -35,7 +35,7 @@ class Crew:
 
 def crew_of(record: Record, work: Iterable[Work] = ()) -> Crew:
     """Return the workers of a night; work: what they do, where it runs."""
-    jobs = {job.worker: job for job in work if job.doing is not Doing.DRY_RUN}
+    jobs = {job.worker: job for job in work}
     names = {run.worker for attempt in record.attempts for run in attempt.runs} | jobs.keys()
     workers = []
     for name in sorted(names, key=in_order):

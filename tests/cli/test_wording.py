@@ -39,7 +39,7 @@ ASKED = {
         "stop --now",
     ),
 }
-CREW = {"gpu 10": Doing.AUDITING, "gpu 2": Doing.TRAINING}
+CREW = {"gpu 10": Doing.AUDITING, "gpu 2": Doing.TRAINING, "gpu 3": Doing.DRY_RUN}
 VARIES = {
     r"2026-(?!01-0)\d\d-\d\d \d\d:\d\d:\d\d": "TIME",
     r" +(size|\d+\.\d kB)": r"  SIZE",
@@ -49,7 +49,7 @@ VARIES = {
 
 @pytest.fixture(scope="module")
 def grounds(tmp_path_factory: pytest.TempPathFactory) -> Grounds:
-    """A night t in which everything happened, and a night u whose two workers are busy."""
+    """A night t in which everything happened, and a night u whose three workers are busy."""
     grounds = Grounds(make_repository(tmp_path_factory.mktemp("wording") / "user", unigram()))
     place = Place.of(grounds.root / "train_mlx.py")
     record_night(place)
