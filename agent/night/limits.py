@@ -87,7 +87,7 @@ class Limits:
         if left_s is None:
             return words
         before_dawn_s = max(0.0, left_s - self._until_dawn_s(pace) + pace.run_s)
-        return f"{words}, and time for about {before_dawn_s * pace.workers / pace.run_s:.0f}"
+        return f"{words}, and time for about {pace.workers * int(before_dawn_s / pace.run_s)}"  # whole runs only
 
     def _until_dawn_s(self, pace: Pace) -> float:
         """Return the seconds of one run, and of those that are reserved for dawn."""

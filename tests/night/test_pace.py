@@ -15,6 +15,10 @@ from agent.night.loop import run_night
 BASELINE = scored_attempt(0, 1.5, status=Status.KEEP)
 
 
+def began(hours: float, ago_s: float, **options: int) -> Limits:
+    return Limits(hours=hours, _start=time.monotonic() - ago_s, **options)
+
+
 # ---- what is expected ------------------------------------------------------------------------------------------------
 
 
@@ -29,11 +33,12 @@ def test_a_run_is_expected_to_take_what_the_longest_took_scoring_and_audit_inclu
     assert Pace.of([first], [], 300.0).run_s == 310 + 25 + 30
 
 
+def test_a_night_with_several_workers_promises_only_whole_runs_of_each():
+    pace = Pace(run_s=317.0, workers=4)
+    assert began(1.0, ago_s=3600 - 630, dawn_runs=0).pace_words(pace).endswith(" and time for about 4")
+
+
 # ---- what is begun ---------------------------------------------------------------------------------------------------
-
-
-def began(hours: float, ago_s: float, **options: int) -> Limits:
-    return Limits(hours=hours, _start=time.monotonic() - ago_s, **options)
 
 
 def test_an_idea_needs_the_time_of_asking_and_running_and_of_dawn():
