@@ -26,7 +26,7 @@ from stat import S_ISGID, S_ISUID
 from unittest import mock
 
 import psutil
-from nights import Quiet, environment, git, make_repository, python_path, scripted_context
+from nights import Quiet, environment, git, make_repository, python_path, scripted_context, with_limits
 
 from agent.errors import Exhausted
 from agent.experiment import Attempt, Decision, Doing, History, Kind, Proposal, Review, Status, Work
@@ -446,9 +446,8 @@ def try_all(here: World, scripts: Sequence[Script], box: Box, tell: Callable[[Tr
         ):
             undo.enter_context(change)
         options = {"sandbox": box, "budget_s": BUDGET_S, "plausible_gain": PLAUSIBLE_GAIN}
-        context = undo.enter_context(scripted_context(here.repo, TAG, [], **options))
-        runner = dataclasses.replace(context.runner, resource_limits=LIMITS)
-        own = {"runner": runner, "sources": [InTurn(here, scripts)], "judge": Fair(scripts), "watcher": observer}
+        context = with_limits(undo.enter_context(scripted_context(here.repo, TAG, [], **options)), LIMITS)
+        own = {"sources": [InTurn(here, scripts)], "judge": Fair(scripts), "watcher": observer}
         night.run_night(dataclasses.replace(context, **own))
     return observer.trials
 

@@ -1,6 +1,7 @@
 """Real repositories, real nights: what the tests of the harness stand on."""
 
 import contextlib
+import dataclasses
 import os
 import re
 import shutil
@@ -26,6 +27,7 @@ from agent.night.limits import Limits
 from agent.night.lock import Stop
 from agent.night.loop import run_night
 from agent.night.state import NightContext
+from agent.pools.pool import LocalPool
 from agent.proposers.source import Briefing, Source
 from agent.records.journal import Journal
 from agent.records.place import Place, known_night
@@ -33,7 +35,7 @@ from agent.runs.fixed import probe
 from agent.runs.runner import Runner
 from agent.sandbox import landlock
 from agent.sandbox.box import Box, Bubblewrap, Landlock, candidates, choose
-from agent.sandbox.keeper import limits_of_machine
+from agent.sandbox.keeper import ResourceLimits, limits_of_machine
 from agent.script.contract import fixed_files
 
 PROJECT = Path(__file__).parents[1]
@@ -256,8 +258,14 @@ def scripted_context(
     box = choose(sandbox) if isinstance(sandbox, str) else sandbox
     limits = limits_of_machine()
     runner = Runner(night, place.folder(tag), box, limits, lambda: stop.now, watcher.progressed)
-    with Journal.resume(place.journal(tag)) as journal:
-        yield NightContext(place, journal, runner, [Scripted(scripts)], Greedy(confirm), watcher, stop, Limits())
+    with Journal.resume(place.journal(tag)) as journal, contextlib.closing(LocalPool([runner])) as pool:
+        yield NightContext(place, journal, runner, pool, [Scripted(scripts)], Greedy(confirm), watcher, stop, Limits())
+
+
+def with_limits(context: NightContext, limits: ResourceLimits) -> NightContext:
+    """The night with other limits for its runs."""
+    runner = dataclasses.replace(context.runner, resource_limits=limits)
+    return dataclasses.replace(context, runner=runner, pool=LocalPool([runner]))
 
 
 def asked_once(

@@ -75,11 +75,11 @@ class Desk:
     def life(self, workers: int = 1) -> Any:
         with Journal.resume(self.path) as journal:
             self.journal = journal
-            parts = (self.place, journal, SimpleNamespace(night=NIGHT), self.sources, None, self.watcher)
+            crew = SimpleNamespace(night=NIGHT), SimpleNamespace(workers=range(workers))
+            parts = (self.place, journal, *crew, self.sources, None, self.watcher)
             messages = Messages(journal.record_ask)
             context = NightContext(*parts, SimpleNamespace(after_run=False), Limits(), messages=messages)  # type: ignore[arg-type]
             self.state = State(context)
-            self.state.workers = workers
             with Ideas(self.state) as self.ideas:
                 yield self.ideas
 

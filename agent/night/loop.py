@@ -7,7 +7,7 @@ nothing of journal, git or screen. To record something twice does no harm.
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import contextmanager
 
 from agent.clock import utc_now
 from agent.errors import MachineError
@@ -43,7 +43,7 @@ from agent.night.plan import (
 )
 from agent.night.state import NightContext, State
 from agent.pools.leases import slowdown_lines, slowdown_of
-from agent.pools.pool import Ended, LocalPool, Pool
+from agent.pools.pool import Ended
 from agent.profile.phases import limit_s, measure_phases, phases_were_measured
 from agent.records.results import write_ledger
 from agent.runs.jobs import AuditRun, Job, Measure, Trial
@@ -71,23 +71,21 @@ def run_night(context: NightContext) -> None:
 @contextmanager
 def at_work(state: State) -> Iterator["Driver"]:
     """Yield a driver; where an error ends its work, end all jobs and record what they brought."""
-    context = state.context
-    with nullcontext(context.pool) if context.pool else closing(LocalPool([context.runner])) as pool:
-        driver = Driver(state, pool)
-        try:
-            yield driver
-        except BaseException:
-            pool.close()
-            for ended in pool.ended(0.0):
-                driver.record(ended)  # its error may be the same, as of a full disk
-            raise
+    driver = Driver(state)
+    try:
+        yield driver
+    except BaseException:
+        driver.pool.close()
+        for ended in driver.pool.ended(0.0):
+            driver.record(ended)  # its error may be the same, as of a full disk
+        raise
 
 
 class Driver:
     """Carry out the steps of a plan, and record what the workers bring."""
 
-    def __init__(self, state: State, pool: Pool) -> None:
-        self.context, self.state, self.pool = state.context, state, pool
+    def __init__(self, state: State) -> None:
+        self.context, self.state, self.pool = state.context, state, state.context.pool
         self.journal, self.say = state.context.journal, state.context.watcher.said
         self.ideas: Ideas | None = None  # None: no source is asked
         self.flight = Flight(self.pool)

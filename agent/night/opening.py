@@ -132,12 +132,12 @@ def open_context(request: Request) -> Iterator[NightContext]:
             place=place,
             journal=journal,
             runner=runner,
+            pool=undo.enter_context(closing(_pool(runner, leases, cluster, terms))),
             sources=sources_of(Around(place, night, terms, messages)) if request.sources is None else request.sources,
             judge=choose_judge(terms.judge, terms.confirm),
             watcher=screen,
             stop=stop,
             limits=limits,
-            pool=undo.enter_context(closing(_pool(runner, leases, cluster, terms))),
             baseline=request.baseline,
             # in a first look, a dry run costs about what it saves
             dry_runs=terms.dry_run and not is_look(budget_s),

@@ -41,7 +41,7 @@ class State:
         self.context = context
         self._journal = context.journal
         self._answers: dict[str, Any] = {}  # to questions that take long, as long as no attempt changes
-        self.workers = 1 if context.pool is None else max(1, len(context.pool.workers))
+        self.workers = max(1, len(context.pool.workers))
         self.attempts: tuple[Attempt, ...] = self._journal.attempts()
         self.asks: tuple[Ask, ...] = self._journal.asks()
         self.dawns: tuple[Dawn, ...] = self._journal.dawns()
@@ -137,6 +137,7 @@ class NightContext:
     place: Place
     journal: Journal
     runner: Runner
+    pool: Pool  # of workers, each with a runner of its own
     sources: Sequence[Source]  # of ideas
     judge: Judge
     watcher: Watcher
@@ -148,7 +149,6 @@ class NightContext:
     messages: Messages = field(default_factory=Messages)  # of the sources
     attempt_settled: Callable[[], None] = lambda: None  # told once the record of an attempt is complete
     measures_phases: bool = False  # find out once where the time of a step goes, since an author can read it
-    pool: Pool | None = None  # of workers; None: of the runner alone
 
     @property
     def night(self) -> Night:

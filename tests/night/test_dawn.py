@@ -54,10 +54,9 @@ class Dies(Quiet):
 
 def dawn(grounds: Grounds, watcher: Quiet, runs: int) -> None:
     with scripted_context(grounds.root, "t", []) as context:
-        runner = dataclasses.replace(context.runner, progressed=watcher.progressed)
         if isinstance(watcher, Ends):
             watcher.stop = context.stop
-        confirm_night(dataclasses.replace(context, watcher=watcher, runner=runner), runs)
+        confirm_night(dataclasses.replace(context, watcher=watcher), runs)
         context.stop.forget()
 
 

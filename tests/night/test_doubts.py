@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from conftest import TEST_SCALE, write_library_text
-from nights import Grounds, Nap, Quiet, make_repository, scripted_context, unigram
+from nights import Grounds, Nap, Quiet, make_repository, scripted_context, unigram, with_limits
 
 import prepare
 from agent.experiment import Attempt, Ending, Status
@@ -62,7 +62,7 @@ def doubts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doubts]:
         patch.setattr(process, "Stopwatch", Nap().stopwatch)
         with scripted_context(grounds.root, "t", scripts[:3], plausible_gain=PLAUSIBLE_GAIN) as context:
             limits = dataclasses.replace(context.runner.resource_limits, memory_bytes=GB)
-            run_night(dataclasses.replace(context, runner=dataclasses.replace(context.runner, resource_limits=limits)))
+            run_night(with_limits(context, limits))
             assert isinstance(context.watcher, Quiet)
             sentences = context.watcher.sentences
         with scripted_context(grounds.root, "t", scripts, confirm=1) as context:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from nights import Grounds, Quiet, make_repository, mounted, scripted_context, unigram
+from nights import Grounds, Quiet, make_repository, mounted, scripted_context, unigram, with_limits
 
 from agent.errors import MachineError
 from agent.experiment import Attempt, Ending, Kind
@@ -81,7 +81,7 @@ def test_a_script_that_hides_what_it_takes_of_the_disk_is_blamed_the_second_time
         with scripted_context(grounds.root, "t", [HOARDS, unigram(SHARPNESS=0.7)]) as context:
             spare = shutil.disk_usage(disk).free - (200 << 20)
             limits = dataclasses.replace(context.runner.resource_limits, spare_disk_bytes=spare)
-            run_night(dataclasses.replace(context, runner=dataclasses.replace(context.runner, resource_limits=limits)))
+            run_night(with_limits(context, limits))
         attempts = grounds.attempts("t")
     assert [run.ending for run in attempts[1].runs] == [Ending.SPOILT, Ending.EXCEEDED]
     assert attempts[1].words.startswith("disk full: ")
