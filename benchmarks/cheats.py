@@ -11,13 +11,10 @@ it was scored and its audit agrees. Those in known/ are expected to get through:
 
 LISTED names what one sandbox cannot close. Exit code 1 when another cheat got through or another honest script was
 refused, and when one that is listed was not. Flat keys of --json, each with the sandbox before it: cheats, through;
-honest, refused; known, known_through; listed, listed_in_vain; ok.
+honest, refused; known, known_through; ok.
 """
 
-from __future__ import annotations
-
 import dataclasses
-import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -25,10 +22,9 @@ from typing import Literal
 
 import measure
 from arena import CHEATS, HONEST, KNOWN, Script, Trial, try_all, world
-from conftest import TEST_SCALE, write_library_text
+from conftest import TEST_SCALE
 from measure import CORES, Count, Folder
 
-import prepare
 from agent.runs.score import LOOK_ROW_STEP
 from agent.sandbox.box import Box, candidates, choose, why_unfit
 
@@ -48,12 +44,7 @@ FOLDERS = {  # of tests/cheats → what is said of a script that ends as it shou
     "known": ("discarded", "gets through"),
 }
 # by sandbox: the cheats that get through and the honest scripts that are refused there alone, and why
-LISTED = {
-    "landlock": {
-        "uses_processes": "semaphores are files in /dev/shm, which only a mount could make a run's own",
-    },
-}
-AS_LISTED, STALE = "as listed", "LISTED IN VAIN"
+LISTED = {"landlock": {"uses_processes": "semaphores are files in /dev/shm, which only a mount could make a run's own"}}
 
 
 def verdict(trial: Trial, listed: Mapping[str, str]) -> str:
@@ -61,7 +52,7 @@ def verdict(trial: Trial, listed: Mapping[str, str]) -> str:
     good, bad = FOLDERS[trial.script.folder]
     is_good = trial.is_kept if trial.script.folder == "honest" else trial.is_caught
     if trial.script.name in listed:
-        return STALE if is_good else AS_LISTED
+        return "LISTED IN VAIN" if is_good else "as listed"
     return good if is_good else bad
 
 
@@ -75,7 +66,7 @@ def say_result(listed: Mapping[str, str], trial: Trial) -> None:
 def figures(trials: Sequence[Trial], scripts: Sequence[Script], listed: Mapping[str, str]) -> dict[str, int]:
     """Sum up the trials of one sandbox; ok: all of the scripts were tried, and each ended as it should."""
     caught, honest, known = ([trial for trial in trials if trial.script.folder == folder] for folder in FOLDERS)
-    words = [verdict(trial, listed) for trial in trials]
+    as_expected = not any(verdict(trial, listed).isupper() for trial in trials)
     return {
         "cheats": len(caught),
         "through": sum(not trial.is_caught for trial in caught),
@@ -83,9 +74,7 @@ def figures(trials: Sequence[Trial], scripts: Sequence[Script], listed: Mapping[
         "refused": sum(not trial.is_kept for trial in honest),
         "known": len(known),
         "known_through": sum(not trial.is_caught for trial in known),
-        "listed": words.count(AS_LISTED),
-        "listed_in_vain": words.count(STALE),
-        "ok": int(len(trials) == len(scripts) and not any(word.isupper() for word in words)),
+        "ok": int(len(trials) == len(scripts) and as_expected),
     }
 
 
@@ -106,7 +95,9 @@ def main(
     scripts, boxes = measure.chosen(EVERY, only), boxes_of(sandbox)
     if not boxes:
         raise measure.Misuse(f"--sandbox {sandbox}: this machine has no such sandbox; name another")
-    data = corpus(folder / "corpus")
+    # as many rows of a first look as an audit of 256 positions needs
+    scale = dataclasses.replace(TEST_SCALE, eval_tokens=LOOK_ROW_STEP * TEST_SCALE.eval_tokens)
+    data = measure.make_corpus(folder / "corpus", scale, chars=3_000_000)
     jobs = [
         (box, [script.name for script in scripts[at::processes]], folder / box / f"{at}", data)
         for box in boxes
@@ -130,13 +121,5 @@ def boxes_of(name: str) -> dict[str, Box]:
     return {own: box for own, box in boxes.items() if name in ("all", own)}
 
 
-def corpus(folder: Path) -> Path:
-    """Prepare a text of which a first look scores as many rows as an audit of 256 positions needs."""
-    folder.mkdir(parents=True)
-    text = write_library_text(folder / "library.txt", chars=3_000_000)
-    scale = dataclasses.replace(TEST_SCALE, eval_tokens=LOOK_ROW_STEP * TEST_SCALE.eval_tokens)
-    return prepare.prepare(str(text), scale, cache=folder / "cache", workers=1)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -17,12 +17,9 @@ doubled, damaged, orphans, wrong_rows, tracebacks; empty_boxes, if there were an
 without an end where its first one is killed in the milliseconds between fork and first word. Nothing runs in it.
 """
 
-from __future__ import annotations
-
 import itertools
 import random
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -61,18 +58,15 @@ class Crew(Victim):
 
     def live(self, most: int) -> None:
         """Begin the night, kill at most so many processes, and let it end."""
-        loop = self.start(fresh=True)
         while self.killed < most:
-            with suppress(subprocess.TimeoutExpired):
-                loop.wait(self._rng.uniform(*PAUSE_S))
-            if loop.poll() is None:
-                self._kill_one(loop)
-            if loop.poll() is not None:
-                if self.ended(loop).code == 0:
-                    break
-                loop = self.start(fresh=True)
-        else:
-            self.ended(loop)
+            loop = self.start(fresh=True)
+            while loop.poll() is None and self.killed < most:
+                with suppress(subprocess.TimeoutExpired):
+                    loop.wait(self._rng.uniform(*PAUSE_S))
+                if loop.poll() is None:
+                    self._kill_one(loop)
+            if self.ended(loop).code == 0:
+                break
         self.end_well()
         self._check_whole()
 
@@ -146,7 +140,7 @@ class Crew(Victim):
         with Journal.read(self.folder / "journal.sqlite") as journal:
             (open_runs,) = journal.query("SELECT count(*) FROM runs WHERE ending = 'running'")[0]
         blame("lost", "runs without an end", open_runs)
-        rows, refs = len(self.outcome().rows), len(self.outcome().refs) - 1  # without the branch
+        rows, refs = len(self.outcome()["rows"]), len(self.outcome()["refs"]) - 1  # without the branch
         blame("wrong_rows", f"{rows} rows of {len(history)} attempts", abs(rows - len(history)))
         blame("damaged", f"{refs} refs of {len(history)} attempts", abs(refs - len(history)))
 
@@ -176,4 +170,4 @@ def main(*, folder: Folder, kills: Count = 200, pool: Literal["local", "ray"] = 
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

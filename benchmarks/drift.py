@@ -9,14 +9,11 @@ agent/runs/train.py and Attempt.may_be_void().
 
 A spell begins at a random run after the tenth: the machine loses 10, 20, 30 or 40 % of its speed for the next 12 runs.
 
-Flat keys of --json, WORLD_SPELL_ before each: runs, false_alarms (void runs, as a share of those that the machine had
-not slowed), repeats (runs in a spell of scripts whose other runs were all before it, for the first time with their
-seed) and repeats_noticed (share of them that was void).
+Flat keys of --json, WORLD_SPELL_ before each: false_alarms (void runs, as a share of those that the machine had not
+slowed) and repeats_noticed (void ones, as a share of the runs in a spell of scripts whose other runs were all before
+it, for the first time with their seed).
 """
 
-from __future__ import annotations
-
-import sys
 from dataclasses import replace
 
 import measure
@@ -45,7 +42,6 @@ CPU = """
 WORLDS = {"h200": np.array(H200.split(), float), "cpu": np.array(CPU.split(), float)}
 SPELLS = {"none": 0.0, "lost10": 0.1, "lost20": 0.2, "lost30": 0.3, "lost40": 0.4}  # share of the speed
 SPELL_RUNS = 12
-SEED = 0
 
 
 class Night:
@@ -60,7 +56,7 @@ class Night:
         self.alarms: list[bool] = []  # of runs that the machine had not slowed
         self.repeats: list[bool] = []  # of runs in a spell whose script has been run before it
 
-    def run(self) -> Night:
+    def run(self) -> "Night":
         best = self.enter()
         for seed in range(3):
             self.measure(best, seed)
@@ -101,14 +97,12 @@ class Night:
 
 
 def simulate(world: str, spell: str, nights: int) -> measure.Flat:
-    rng = np.random.default_rng([SEED, list(WORLDS).index(world), list(SPELLS).index(spell)])
+    rng = np.random.default_rng([0, list(WORLDS).index(world), list(SPELLS).index(spell)])
     ends = [Night(WORLDS[world], SPELLS[spell], rng).run() for _ in range(nights)]
     alarms = [is_void for night in ends for is_void in night.alarms]
     repeats = [is_void for night in ends for is_void in night.repeats]
     return {
-        f"{world}_{spell}_runs": sum(night.made for night in ends),
         f"{world}_{spell}_false_alarms": measure.ratio(sum(alarms), len(alarms)),
-        f"{world}_{spell}_repeats": len(repeats),
         f"{world}_{spell}_repeats_noticed": measure.ratio(sum(repeats), len(repeats)),
     }
 
@@ -121,4 +115,4 @@ def main(*, nights: Count = 100, processes: Count = CORES) -> measure.Flat:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

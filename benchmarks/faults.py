@@ -15,15 +15,12 @@ damaged, orphans, wrong_rows, tracebacks. Exit code 1 when anything was lost, co
 left unexplained. Linux, with a C compiler. crew_kills.py kills nights of several workers.
 """
 
-from __future__ import annotations
-
 import errno
 import itertools
 import os
 import random
 import shutil
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -212,4 +209,4 @@ def main(*, folder: Folder, quick: Quick, kills: Count = 1000, processes: Count 
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -6,20 +6,16 @@ Each run has a clone of HEAD, a home and a cache of its own, so that environment
 come from uv's cache. Flat key of --json: total_s, the median of the runs. Exit code 1 where a command fails.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import statistics
 import subprocess
-import sys
 from pathlib import Path
 
 import measure
 from measure import Count, Folder
 
 COMMAND = re.compile(r"^ *(pip install uv && uv run nightshift run .*?) *(?:#.*)?$", re.MULTILINE)
-LIMIT_S = 1800.0
 OF_CALLER = ("VIRTUAL_ENV", "UV_PROJECT_ENVIRONMENT", "PYTHONPATH", "NIGHTSHIFT_DATA")  # the clone has its own
 
 
@@ -43,7 +39,7 @@ def look(folder: Path) -> float:
         "UV_CACHE_DIR": packages,
         "PYTHONUNBUFFERED": "1",
     }
-    return measure.watch(["bash", "-c", command_of_readme()], env=env, cwd=clone, limit_s=LIMIT_S).seconds
+    return measure.watch(["bash", "-c", command_of_readme()], env=env, cwd=clone, limit_s=1800).seconds
 
 
 @measure.program(runs=1)
@@ -56,4 +52,4 @@ def main(*, folder: Folder, runs: Count = 3) -> measure.Flat:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -19,8 +19,6 @@ ratio_NAME_tokens_s, ours over theirs; budget_s, corpus, device. With --folder a
 not done again: a long comparison may be cut into several calls, and goes on after a failure.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import statistics
@@ -89,12 +87,7 @@ def read_figures(watched: measure.Watched, budget_s: float, *, is_cpu: bool, is_
 
 @measure.program(budget_s=5.0)
 def main(
-    *,
-    folder: Folder,
-    budget_s: Seconds = 300.0,
-    peer: Sequence[str] = (),
-    seeds: Count = 1,
-    set: Sequence[str] = (),
+    *, folder: Folder, budget_s: Seconds = 300.0, peer: Sequence[str] = (), seeds: Count = 1, set: Sequence[str] = ()
 ) -> measure.Flat:
     """Run everyone with the first seed, then everyone with the next."""
     script = measure.overwritten(measure.SCRIPT, set, folder)
@@ -108,4 +101,4 @@ def main(
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -4,8 +4,8 @@
                                      [--quick] [--json FILE]
 
 A night has 96 runs, those that calibrate included. Its edits do harm, nothing or good, by amounts in units of sigma,
-the noise of one run; sigma itself differs from night to night and no judge is told. Scenarios, of which
-the usual one is simulated in any case, and the others where --other-nights says how often:
+the noise of one run; sigma itself differs from night to night and no judge is told. Scenarios, all but the usual one
+only where --other-nights says how often:
 
   usual     70 % harmful, 3 sigma on average; 18 % without effect; 12 % gains of 1.5 sigma on average; all exponential
   heavy     the same with heavy-tailed noise: Student's t with 3 degrees of freedom, scaled to the same deviation
@@ -27,11 +27,8 @@ Nights of balanced in the usual scenario with W = 1, 4 and 16 workers, where att
 the share of one worker's true gain that is lost, async_cost_W_error its standard error.
 """
 
-from __future__ import annotations
-
 import math
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -44,7 +41,7 @@ from simulator import Night
 
 from agent.experiment import Attempt, Decision, Ending, History, Judge, Kind, Proposal, Run, Score, Status, incumbent
 from agent.judging.champion import Ablation
-from agent.judging.judges import Balanced, Greedy, Strict
+from agent.judging.judges import Balanced, choose_judge
 from agent.night.merging import first_of
 
 RUNS, DAWN_RUNS = 96, 30
@@ -168,10 +165,9 @@ def outcome(world: Edits, history: History, kept: list[int], believed_bpb: float
 
 def outcomes(seed: int, mixture: str) -> dict[str, dict[str, float]]:
     """Return how each policy fares with the same edits and the same luck."""
-    judges: dict[str, Judge] = {"greedy": Greedy(), "strict": Strict(), "balanced": Balanced()}
     world, ends = Edits(seed, mixture), {}
-    for name, judge in judges.items():
-        history = a_night(judge, world)
+    for name in ("greedy", "strict", "balanced"):
+        history = a_night(choose_judge(name), world)
         kept = [attempt.number for attempt in history[1:] if attempt.status is Status.KEEP]
         night, believed_bpb = ablation(history), 0.0
         if night is not None:
@@ -201,11 +197,7 @@ def gain_of_crew(seed: int, workers: int) -> float:
 
 @measure.program(nights=4, parallel_nights=2)
 def main(
-    *,
-    nights: Count = 300,
-    other_nights: Count | None = None,
-    parallel_nights: Count = 32,
-    processes: Count = CORES,
+    *, nights: Count = 300, other_nights: Count | None = None, parallel_nights: Count = 32, processes: Count = CORES
 ) -> measure.Flat:
     flat: measure.Flat = {}
     others = dict.fromkeys(MIXTURES, other_nights) if other_nights else {}
@@ -233,10 +225,8 @@ def summed_up(nights: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Return the figures of one policy, by the outcomes of its nights."""
     mean = {name: float(np.mean([night[name] for night in nights])) for name in nights[0]}
     return {
-        "true_gain": mean["true_gain"],
+        **{name: mean[name] for name in ("true_gain", "bias", "keeps")},
         "true_gain_error": float(np.std([night["true_gain"] for night in nights])) / math.sqrt(len(nights)),
-        "bias": mean["bias"],
-        "keeps": mean["keeps"],
         "worthless": mean["worthless"] / max(mean["keeps"], 1e-9),
         "runs_per_attempt": mean["runs"] / mean["attempts"],
         "false_keeps_per_100": 100 * mean["false_keeps"] / max(mean["without_effect"], 1e-9),
@@ -244,4 +234,4 @@ def summed_up(nights: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

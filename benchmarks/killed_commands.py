@@ -4,8 +4,6 @@ Each has a scene: a folder with a repository in it, and the states before and af
 there is whole, as before or as after. The second call ends in the same state as an undisturbed one.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess
@@ -127,7 +125,7 @@ def killed(folder: Path, tally: Tally, reference: Reference, number: int, most: 
     case.lay(laid / "user")
     before = state_of(laid)
     shutil.copytree(laid, whole, symlinks=True)
-    end = call_of(case, whole / "user", Strike(), folder / "points.txt")
+    end = call(case.command, whole / "user", Strike(), folder / "points.txt", in_a_night=case.in_a_night)
     if end.code != 0:
         raise measure.Failed(f"{case.name} by itself ended with exit code {end.code}: {end.said[-300:]}")
     after = state_of(whole)
@@ -143,12 +141,13 @@ def killed(folder: Path, tally: Tally, reference: Reference, number: int, most: 
 def kill_at(number: int, case: Case, folder: Path, before: State, after: State) -> Tally:
     """Kill the command at one call, look, give it again, and look again."""
     tally, root = Tally(Counter(command_kills=1)), folder / "user"
-    end = call_of(case, root, Strike(number, torn=number % 2), folder.with_suffix(".txt"))
+    strike = Strike(number, torn=number % 2)
+    end = call(case.command, root, strike, folder.with_suffix(".txt"), in_a_night=case.in_a_night)
     if not end.killed:
         raise measure.Failed(f"{case.name} was not killed at {number}: it ended with {end.code}, {end.said}")
     look_between(state_of(folder), before, after, tally)
     check_words(call(command("status"), root), (0, 2, 3), tally)
-    again = call_of(case, root)
+    again = call(case.command, root, in_a_night=case.in_a_night)
     check_words(again, (0, 2) if case.refusal else (0,), tally)
     if again.code == 2 and case.refusal not in again.said:
         tally.blame("lost", f"the second call says: {again.said.strip()[-300:]}")
@@ -174,22 +173,20 @@ def look_after(now: State, after: State, tally: Tally) -> None:
     tally.blame("damaged", f"left behind, or not as undisturbed: {sorted(others)[:3]}", len(others))
 
 
-def call_of(case: Case, root: Path, strike: Strike | None = None, trace: Path = Path()) -> Ended:
-    """Give the command, wait for all of its processes, and return how it ended."""
-    with only_night(root / GIT) if case.in_a_night else nullcontext():
-        return call(case.command, root, strike, trace)
-
-
-def call(words: Sequence[str], root: Path, strike: Strike | None = None, trace: Path = Path()) -> Ended:
+def call(
+    words: Sequence[str], root: Path, strike: Strike | None = None, trace: Path = Path(), *, in_a_night: bool = False
+) -> Ended:
+    """Give a command, wait for all of its processes, and return how it ended."""
     env, said = {**measure.with_path(), **(strike.env(trace) if strike else {})}, root.parent.with_suffix(".said")
-    process = kills.begin(words, root, said, env)
-    try:
-        code = process.wait(LIMIT_S)
-    finally:
-        process.kill()  # where it has no end
-    until = time.monotonic() + ORPHAN_S
-    while kills.running() and time.monotonic() < until:  # a git command outlives the call that was killed
-        time.sleep(0.01)
+    with only_night(root / GIT) if in_a_night else nullcontext():
+        process = kills.begin(words, root, said, env)
+        try:
+            code = process.wait(LIMIT_S)
+        finally:
+            process.kill()  # where it has no end
+        until = time.monotonic() + ORPHAN_S
+        while kills.running() and time.monotonic() < until:  # a git command outlives the call that was killed
+            time.sleep(0.01)
     points = trace.read_text(errors="replace").splitlines() if strike else []
     return Ended(code, said.read_text(errors="replace"), points)
 

@@ -7,8 +7,6 @@ Importing all of a command takes longer than the work between two kills. So a pr
 and each command that is killed there is a fork of that process. The call that ends a night is a new interpreter.
 """
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import itertools
@@ -21,7 +19,7 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -31,25 +29,18 @@ from pathlib import Path
 
 import measure
 import psutil
-from conftest import write_library_text
 from nights import command, exit_code, git, make_repository, unigram
 
-import prepare
 from agent.cli.main import COMMANDS, command_named
 from agent.errors import NightError
 from agent.experiment import History, Night
-from agent.lab import corpus
 from agent.records.journal import Journal
 from agent.records.results import COLUMNS, HEADER, lines_of
 
-PR_SET_CHILD_SUBREAPER = 36
 ORPHAN_S = 2.0  # what still lives so long after its loop died is an orphan
 LIMIT_S = 120.0  # of one call of the loop, which takes seconds
 FOREIGN = "0000000\t1.000000\t1.0\tkeep\tfrom a clone\t0\told-night" + "\t" * 13
 LIBRARY = measure.HERE / "strike.c"
-ALL_CALLS = "write,pwrite64,writev,sendfile,copy_file_range,fsync,fdatasync,ftruncate,mkdir,rmdir,unlink,unlinkat"
-ALL_CALLS += ",rename,renameat,link,symlink"  # what strike.c counts, as strace calls it
-SCALE = corpus.Scale("faults", seq_len=128, vocab_size=512, eval_tokens=16384)
 
 
 # ---- a machine that fails on demand ----------------------------------------------------------------------------------
@@ -63,17 +54,11 @@ def prepare_machine(folder: Path, *, own_tmp: bool = True) -> None:
     if sys.platform != "linux":
         raise measure.Misuse("processes that survive a kill are counted as Linux does it: run it there")
     build_strike(folder)
-    os.environ["NIGHTSHIFT_DATA"] = str(make_corpus(folder))
+    os.environ["NIGHTSHIFT_DATA"] = str(measure.make_corpus(folder))
     if own_tmp:
         (folder / "tmp").mkdir(exist_ok=True)
         os.environ["TMPDIR"] = str(folder / "tmp")
     adopt_orphans()
-
-
-def make_corpus(folder: Path) -> Path:
-    """Prepare a small corpus of Python's standard library, and return its folder."""
-    text = write_library_text(folder / "library.txt", chars=1_500_000)
-    return prepare.prepare(str(text), SCALE, cache=folder / "cache", workers=1)
 
 
 def build_strike(folder: Path) -> None:
@@ -87,7 +72,7 @@ def build_strike(folder: Path) -> None:
 
 def adopt_orphans() -> None:
     """Make what loses its parent a child of this process, which can then count it."""
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
 
 
 def running() -> list[psutil.Process]:
@@ -171,7 +156,7 @@ class Tally:
     counts: Counter[str] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)  # one on each loss
 
-    def add(self, other: Tally) -> None:
+    def add(self, other: "Tally") -> None:
         self.counts.update(other.counts)
         self.notes += other.notes
 
@@ -194,23 +179,10 @@ class Ended:
         return self.code == -signal.SIGKILL
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """Hold all that a night leaves, except what the time of day or a kill may change."""
-
-    facts: Counter[object]  # attempts and runs
-    rows: Counter[object]
-    refs: Counter[object]  # with their trees, the branch among them
-
-    def compare(self, undisturbed: Outcome, tally: Tally) -> None:
-        """Blame for each difference to an undisturbed night."""
-        for own, due, losses in (
-            (self.facts, undisturbed.facts, ("lost", "doubled")),
-            (self.refs, undisturbed.refs, ("damaged", "damaged")),
-            (self.rows, undisturbed.rows, ("wrong_rows", "wrong_rows")),
-        ):
-            for loss, difference in zip(losses, (due - own, own - due), strict=True):
-                tally.blame(loss, f"{[*difference][:1]} is on one side alone: {[*own]!s:.500}", difference.total())
+# all that a night leaves, except what the time of day or a kill may change: facts of attempts and runs, refs with their
+# trees, and rows of the ledger
+Outcome = Mapping[str, Counter[object]]
+LOSSES_OF = {"facts": ("lost", "doubled"), "refs": ("damaged", "damaged"), "rows": ("wrong_rows", "wrong_rows")}
 
 
 def facts_of(history: History) -> Iterator[tuple[object, ...]]:
@@ -364,8 +336,15 @@ class Victim:
     def finish(self, undisturbed: Outcome) -> Tally:
         """Let the night end by itself and compare."""
         self.end_well()
-        self.outcome().compare(undisturbed, self.tally)
+        self.compare(undisturbed)
         return self.tally
+
+    def compare(self, undisturbed: Outcome) -> None:
+        """Blame for each difference to an undisturbed night."""
+        for name, own in self.outcome().items():
+            due, (too_few, too_many) = undisturbed[name], LOSSES_OF[name]
+            for loss, difference in ((too_few, due - own), (too_many, own - due)):
+                self.tally.blame(loss, f"{[*difference][:1]} is on one side alone: {[*own]!s:.500}", difference.total())
 
     def end_well(self) -> None:
         """Let the night end by itself, and see that nothing is left over."""
@@ -385,11 +364,11 @@ class Victim:
         refs = ("refs/experiments", f"refs/heads/experiments/{self.budget_s:g}s-t")
         facts = Counter[object]((at.number, "run") for at in history for _ in at.done_runs)
         facts.update((at.number, at.parent, at.proposal, at.decision, at.val_bpb, at.settled) for at in history)
-        return Outcome(
-            facts=facts,
-            rows=Counter((row["attempt"], row["val_bpb"], row["status"], row["seeds"]) for row in rows),
-            refs=Counter(git(self.root, "for-each-ref", "--format=%(refname) %(tree)", *refs).splitlines()),
-        )
+        return {
+            "facts": facts,
+            "rows": Counter((row["attempt"], row["val_bpb"], row["status"], row["seeds"]) for row in rows),
+            "refs": Counter(git(self.root, "for-each-ref", "--format=%(refname) %(tree)", *refs).splitlines()),
+        }
 
 
 # ---- faults ----------------------------------------------------------------------------------------------------------
@@ -404,12 +383,12 @@ class Reference:
     points: Sequence[str]
 
     @classmethod
-    def of(cls, folder: Path) -> Reference:
+    def of(cls, folder: Path) -> "Reference":
         victim = Victim(folder)
         end = victim.go_on(Strike())
         outcome = victim.outcome()
         again = victim.go_on()
-        if again.code != 0 or victim.tally.notes or victim.outcome() != outcome or not outcome.rows:
+        if again.code != 0 or victim.tally.notes or victim.outcome() != outcome or not outcome["rows"]:
             raise measure.Failed(f"a night left alone ended so: {victim.tally.notes} {end.said} {again.said}")
         return cls(folder, outcome, end.points)
 

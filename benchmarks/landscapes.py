@@ -18,12 +18,9 @@ Flat keys of --json, for each arm and number of runs: ARM_RUNS_share, the mean o
 to be had; ARM_RUNS_share_stderr, its standard error; ARM_RUNS_crashes of a night; ARM_KIND_RUNS_gain, in sigma.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import random
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -279,4 +276,4 @@ def main(
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

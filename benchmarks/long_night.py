@@ -11,21 +11,15 @@ Flat keys of --json, seconds by the clock, N a size:
     step_s_N     from the beginning of one run to that of the next, the median of the last ones before the size: idea,
                  commit, run, judging, ledger
     status_s, results_s, report_s    the commands as processes of their own, at the largest size (median of five)
-    resume_s     from the command that goes on at the largest size to the beginning of its first run
     memory_mb    what the loop's process held in the last run before the largest size
-    cpu_s        processor seconds of the loop and its git commands for a step up to there
 """
-
-from __future__ import annotations
 
 import itertools
 import os
 import statistics
 import sys
-import time
 from collections.abc import Sequence
 
-import kills
 import measure
 import scale
 from measure import Count, Folder
@@ -38,31 +32,25 @@ COMMANDS = {"status": ("status",), "results": ("results",), "report": ("report",
 
 @measure.program(sizes=(20, 60))
 def main(*, folder: Folder, sizes: Sequence[Count] = (100, 2_000)) -> measure.Flat:
-    os.environ["NIGHTSHIFT_DATA"] = str(kills.make_corpus(folder))
+    os.environ["NIGHTSHIFT_DATA"] = str(measure.make_corpus(folder))
     copy = scale.sleeping_copy(folder / "copy", 1, 0.0)
     root = make_repository(folder / "user", measure.SCRIPT.read_text())
 
-    def gone_on(size: int) -> measure.Watched:
-        words = ("--proposer", "search", "--sandbox", "off", "--dawn", "0", "--no-report", "--experiments", f"{size}")
-        return scale.night(copy, root, "run", "--tag", TAG, *words)
-
+    words = ("run", "--tag", TAG, "--proposer", "search", "--sandbox", "off", "--dawn", "0", "--no-report")
     flat: measure.Flat = {}
-    for before, size in itertools.pairwise([0, *sizes]):
+    for size in sizes:
         measure.say(f"up to {size:,} attempts")
-        watched = gone_on(size)
+        scale.night(copy, root, *words, "--experiments", str(size))
         runs = scale.slept(root / "experiments" / "nights" / TAG)
         begins = [run.began for run in runs[-STEPS:]]
         flat[f"step_s_{size}"] = statistics.median(after - begin for begin, after in itertools.pairwise(begins))
-        flat |= {"memory_mb": runs[-1].memory_mb, "cpu_s": watched.cpu_s / (size - before)}
-    for name, words in COMMANDS.items():
-        command = [sys.executable, "-P", "-m", "agent", *words]
+        flat["memory_mb"] = runs[-1].memory_mb
+    for name, asked in COMMANDS.items():
+        command = [sys.executable, "-P", "-m", "agent", *asked]
         calls = (measure.watch(command, env=measure.with_path(), cwd=root, limit_s=600) for _ in range(CALLS))
         flat[f"{name}_s"] = statistics.median(each.seconds for each in calls)
-    began = time.time()
-    gone_on(sizes[-1] + 1)
-    first = next(run for run in scale.slept(root / "experiments" / "nights" / TAG) if run.began > began)
-    return {**flat, "resume_s": first.began - began}
+    return flat
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

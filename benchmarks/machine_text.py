@@ -6,14 +6,12 @@ On a machine with CUDA and PyTorch that is some 700 MB, a quarter of a billion t
 give the same files, and the last line names them by a hash: a night can move only to a machine where it is equal.
 """
 
-from __future__ import annotations
-
-import argparse
 import hashlib
 import random
 import sys
 from pathlib import Path
 
+import cyclopts
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -37,11 +35,8 @@ def documents() -> dict[bytes, str]:
     return texts_by_hash
 
 
-def main() -> None:
+def main(folder: Path) -> None:
     """Write the shards, and say how many documents they hold, how long, and the hash of all."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("folder", type=Path, help="to write the files into")
-    folder: Path = parser.parse_args().folder
     folder.mkdir(parents=True, exist_ok=True)
     texts_by_hash = documents()
     texts = list(texts_by_hash.values())
@@ -53,4 +48,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    cyclopts.run(main)

@@ -8,8 +8,6 @@ prints what a training script would train here as one JSON line: its dials, its 
 asked in a separate process, so that a program that measures loads neither MLX nor the device.
 """
 
-from __future__ import annotations
-
 import ast
 import importlib.util
 import json
@@ -39,12 +37,12 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 import prepare  # noqa: E402
 from agent.errors import NightshiftError  # noqa: E402
-from agent.lab.corpus import DataError  # noqa: E402
+from agent.lab.corpus import DataError, Scale  # noqa: E402
 from agent.lab.hardware import usable_cores  # noqa: E402
 from agent.script.dials import set_dials  # noqa: E402
 
 SCRIPT = ROOT / "train_mlx.py"
-TAIL_LINES = 12  # of a failed program's output, for the message
+SMALL = Scale("small", seq_len=128, vocab_size=512, eval_tokens=16384)
 Result = TypeVar("Result")
 Chosen = TypeVar("Chosen")
 Flat = dict[str, float | int | str | None]  # what --json writes
@@ -65,6 +63,7 @@ Count = Annotated[int, Parameter(validator=Number(gt=0))]
 Seconds = Annotated[float, Parameter(validator=Number(gt=0))]
 Folder = Annotated[Path, Parameter(parse=False)]  # to work in
 Quick = Annotated[bool, Parameter(parse=False)]  # was --quick given?
+WORDS = Parameter(negative=(), consume_multiple=True)  # an option may have several; a flag has no opposite
 CORES = usable_cores()
 
 
@@ -80,15 +79,7 @@ def program(
     def decorate(measured: Callable[..., Flat]) -> Callable[..., int]:
         module = sys.modules[measured.__module__]
         name = Path(module.__file__ or "").stem
-        app = App(
-            name=name,
-            help=module.__doc__,
-            help_format="plaintext",
-            version_flags=[],
-            default_parameter=Parameter(negative=(), consume_multiple=True),
-            result_action="return_value",
-            suppress_keyboard_interrupt=False,
-        )
+        app = App(name, module.__doc__, help_format="plaintext", default_parameter=WORDS, result_action="return_value")
         app.default(measured)
 
         @app.meta.default
@@ -99,16 +90,15 @@ def program(
             folder: Path | None = None,
         ) -> int:
             _, options, unparsed = app.parse_args(words, print_error=False, exit_on_error=False)
-            check_writable(json)
+            if json is not None and (json.is_dir() or not os.access(json.absolute().parent, os.W_OK)):
+                raise Misuse(f"--json {json} cannot be written: name a file in a folder that exists")
             with work_folder(folder) as own:
-                shared = {"folder": own, "quick": quick}
-                shared = {name: shared[name] for name in unparsed}
+                shared = {name: {"folder": own, "quick": quick}[name] for name in unparsed}
                 flat = measured(**{**(when_quick if quick else {}), **options.arguments, **shared})
-            text = as_json(flat)
             if prints:
-                print(text)
+                print(as_json(flat))
             if json is not None:
-                json.write_text(f"{text}\n")
+                json.write_text(f"{as_json(flat)}\n")
             return int(falls_short(flat))
 
         def main(argv: Sequence[str] | None = None) -> int:
@@ -117,9 +107,6 @@ def program(
             except (CycloptsError, Misuse, DataError, NightshiftError, Failed) as error:
                 say(f"{name}: {error}")
                 return 1 if isinstance(error, Failed) else 2
-            except KeyboardInterrupt:
-                say(f"{name}: interrupted")
-                return 130
 
         return main
 
@@ -188,15 +175,8 @@ def say(text: str) -> None:
 
 
 def as_json(flat: Flat) -> str:
-    return json.dumps(
-        {key: round(value, 6) if isinstance(value, float) else value for key, value in flat.items()}, indent=2
-    )
-
-
-def check_writable(path: Path | None) -> None:
-    """Raise Misuse for a --json that could not be written after all the measuring."""
-    if path is not None and (path.is_dir() or not os.access(path.absolute().parent, os.W_OK)):
-        raise Misuse(f"--json {path} cannot be written: name a file in a folder that exists")
+    rounded = {key: round(value, 6) if isinstance(value, float) else value for key, value in flat.items()}
+    return json.dumps(rounded, indent=2)
 
 
 # ---- one process, watched from outside -------------------------------------------------------------------------------
@@ -238,7 +218,7 @@ def watch(command: Sequence[str | Path], *, env: dict[str, str], cwd: Path, limi
         reader.join()
     if process.returncode != 0:
         why = "was still running at its limit" if seconds >= limit_s else f"ended with exit code {process.returncode}"
-        words = "\n    ".join(line for _, line in lines[-TAIL_LINES:] if line.strip()) or "(it said nothing)"
+        words = "\n    ".join(line for _, line in lines[-12:] if line.strip()) or "(it said nothing)"
         raise Failed(f"{' '.join(map(str, command))}\n  {why}; its last lines:\n    {words}")
     unit = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss
     return Watched(seconds, tuple(lines), usage.ru_maxrss * unit / 1e9, usage.ru_utime + usage.ru_stime)
@@ -327,6 +307,15 @@ def described(script: Path) -> dict[str, Any]:
         "model": asdict(module.config_from_dials(vocab_size=data.vocab_size, seq_len=data.seq_len)),
         "dials": plain,
     }
+
+
+def make_corpus(folder: Path, scale: Scale = SMALL, chars: int = 1_500_000) -> Path:
+    """Prepare a small corpus of Python's standard library, and return its folder."""
+    from conftest import write_library_text
+
+    folder.mkdir(exist_ok=True)
+    text = write_library_text(folder / "library.txt", chars)
+    return prepare.prepare(str(text), scale, cache=folder / "cache", workers=1)
 
 
 def bits_per_byte(losses_of: Callable[[Any, Any], Any], data: Any, *, rows: int, split: str = "validation") -> float:

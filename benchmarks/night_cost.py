@@ -12,11 +12,8 @@ share_of_kept, of an experiment of 300 s: (slower training + lay out + score), a
 is to be kept; device, box.
 """
 
-from __future__ import annotations
-
 import json
 import statistics
-import sys
 import time
 
 import measure
@@ -32,14 +29,15 @@ from agent.runs.score import FIRST_LIMIT_S, audit, score
 from agent.runs.train import FIRST_ALLOWANCE_S, train
 from agent.sandbox.box import Open, choose
 from agent.sandbox.keeper import limits_of_machine
-from agent.text import counted
 
 EXPERIMENT_S = 300.0
-Sample = dict[str, float]  # of one experiment: seconds by the clock of this process, and tokens a second
 
 
-def sample(runner: Runner, number: int, script: str) -> Sample:
-    """Make one experiment; raise Failed where a night would have recorded a crash."""
+def sample(runner: Runner, number: int, script: str) -> dict[str, float]:
+    """Make one experiment, and return its seconds by the clock of this process, and its tokens a second.
+
+    Raise Failed where a night would have recorded a crash.
+    """
     began = time.monotonic()
     job = Measure(attempt=number, script=script, seed=0, allowance_s=FIRST_ALLOWANCE_S)
     run, _ = train(runner, job)
@@ -49,17 +47,15 @@ def sample(runner: Runner, number: int, script: str) -> Sample:
     curve = (runner.run_folder(number, 0) / "out" / "metrics.jsonl").read_text().splitlines()
     rows = measure.after_the_first_few([json.loads(line) for line in curve])
     if len(rows) < 2:
-        raise measure.Failed(
-            f"its curve has {counted(len(curve), 'step')}, too few to tell the speed: give more --train-s"
-        )
+        raise measure.Failed(f"steps of its curve: {len(curve)}, too few to tell the speed: give more --train-s")
     began_score = time.monotonic()
     scored = score(runner, job, FIRST_LIMIT_S)
     began_audit = time.monotonic()
     if scored.val_bpb is None:
         raise measure.Failed(f"scoring: {scored.failure}")
     reference = (0, 0) if number else None
-    audited = AuditRun(attempt=number, script=script, seed=0, limit_s=FIRST_LIMIT_S, reference=reference)
-    verdict = audit(runner, audited)
+    job_of_audit = AuditRun(attempt=number, script=script, seed=0, limit_s=FIRST_LIMIT_S, reference=reference)
+    verdict = audit(runner, job_of_audit)
     if not verdict.passed:
         raise measure.Failed(f"audit: {verdict.failure}")
     return {
@@ -82,7 +78,7 @@ def main(*, folder: Folder, runs: Count = 3, train_s: Seconds = 60.0) -> measure
         for name, each in (("box", box), ("open", Open("compared with")))
     }
     sample(runners["box"], 0, script)  # attempt 0 compiles what is missing, for all that follow
-    samples: dict[str, list[Sample]] = {name: [] for name in runners}
+    samples: dict[str, list[dict[str, float]]] = {name: [] for name in runners}
     for turn in range(1, runs + 1):
         for name in ("box", "open") if turn % 2 else ("open", "box"):
             measure.say(f"run {turn} of {runs}: {name}")
@@ -90,7 +86,7 @@ def main(*, folder: Folder, runs: Count = 3, train_s: Seconds = 60.0) -> measure
     return {"device": night.device, "box": box.name, **costs(samples)}
 
 
-def costs(samples: dict[str, list[Sample]]) -> measure.Flat:
+def costs(samples: dict[str, list[dict[str, float]]]) -> measure.Flat:
     flat = {
         f"{name}_{key}": statistics.median(run[key] for run in runs)
         for name, runs in samples.items()
@@ -106,4 +102,4 @@ def costs(samples: dict[str, list[Sample]]) -> measure.Flat:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -11,15 +11,12 @@ It is imported, never run as a program: torch.compile looks up the globals of wh
 module, and a program's is `__main__`, which by then is the peer's script.
 """
 
-from __future__ import annotations
-
-import argparse
 import os
 import runpy
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -30,7 +27,7 @@ import numpy as np
 import prepare
 
 LOGITS_BYTES = 2**31  # of float32 logits that an MLX peer may hold while it is scored, its own limit
-RUN = f"import sys; sys.path.insert(0, {str(measure.HERE)!r}); import peers; peers.run()"  # for python -c
+RUN = f"import sys; sys.path.insert(0, {str(measure.HERE)!r}); import cyclopts, peers; cyclopts.run(peers.run)"
 
 
 def is_mlx(script: Path) -> bool:
@@ -45,17 +42,13 @@ def read_script(path: Path) -> Path:
     return script.resolve()
 
 
-def run() -> None:
-    """Run the script that the command line names."""
-    parser = argparse.ArgumentParser("peers.py")
-    parser.add_argument("script", type=Path)
-    parser.add_argument("--budget-s", type=float, required=True)
-    parser.add_argument("--seed", type=int, default=0, help="of the order of the text; a peer seeds its weights itself")
-    args = parser.parse_args()
-    terms = Terms(prepare.load_data(), args.budget_s, args.seed)
+def run(script: Path, *, budget_s: float, seed: int) -> None:
+    """Run a script; seed: of the order of the text, since a peer seeds its weights itself."""
+    data = prepare.load_data()
+    make = partial(stand_in, data, budget_s, seed)
     with ExitStack() as stack:
-        if is_mlx(args.script):
-            sys.modules["prepare"] = for_mlx(terms)
+        if is_mlx(script):
+            sys.modules["prepare"] = for_mlx(make, data)
         else:
             # the script's own setting, which would come too late
             os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
@@ -63,42 +56,19 @@ def run() -> None:
 
             names = ("CUDNN_ATTENTION", "FLASH_ATTENTION", "EFFICIENT_ATTENTION", "MATH")
             stack.enter_context(sdpa_kernel([getattr(SDPBackend, name) for name in names], set_priority=True))
-            sys.modules["prepare"] = for_torch(terms)
+            sys.modules["prepare"] = for_torch(make)
             sys.modules["kernels"] = kernels_for_torch()
-        sys.argv = [str(args.script)]
-        runpy.run_path(str(args.script), run_name="__main__")
+        sys.argv = [str(script)]
+        runpy.run_path(str(script), run_name="__main__")
 
 
 # ---- the module `prepare` --------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Terms:
-    """What is equal for everybody."""
-
-    data: prepare.Data
-    budget_s: float
-    seed: int
-
-
-class Tokenizer:
-    """Our tokenizer as far as a training script needs one: how many tokens there are."""
-
-    data: prepare.Data  # set by stand_in
-
-    @classmethod
-    def from_directory(cls, tokenizer_dir: str | None = None) -> Tokenizer:
-        return cls()
-
-    def get_vocab_size(self) -> int:
-        return self.data.vocab_size
-
-    def get_bos_token_id(self) -> int:
-        return self.data.bos
-
-
 def stand_in(
-    terms: Terms,
+    data: prepare.Data,
+    budget_s: float,
+    seed: int,
     to_device: Callable[[np.ndarray], Any],
     contiguous: Callable[[Any], Any],
     as_losses: Callable[[Any], Any],
@@ -108,51 +78,50 @@ def stand_in(
 
     as_losses: of what its model answers, flat and on the host; most_rows: that are scored at a time.
     """
-    data = terms.data
 
     def make_dataloader(
-        tokenizer: Tokenizer, rows: int, seq_len: int, split: str, buffer_size: int = 0
+        tokenizer: object, rows: int, seq_len: int, split: str, buffer_size: int = 0
     ) -> Iterator[tuple[Any, Any, int]]:
         tokens = data.split("train" if split == "train" else "validation")
-        for batch in prepare.batches(tokens, data.bos, rows=rows, seq_len=seq_len, seed=terms.seed):
+        for batch in prepare.batches(tokens, data.bos, rows=rows, seq_len=seq_len, seed=seed):
             on_device = to_device(batch)
             yield contiguous(on_device[:, :-1]), contiguous(on_device[:, 1:]), 1
 
-    def evaluate_bpb(model: Any, tokenizer: Tokenizer, batch_size: int) -> float:
+    def evaluate_bpb(model: Any, tokenizer: object, batch_size: int) -> float:
         def losses_of(x: np.ndarray, y: np.ndarray) -> np.ndarray:
             return np.array(as_losses(model(to_device(x), to_device(y), reduction="none"))).reshape(x.shape)
 
         return measure.bits_per_byte(losses_of, data, rows=min(batch_size, most_rows))
 
+    tokenizer = SimpleNamespace(get_vocab_size=lambda: data.vocab_size, get_bos_token_id=lambda: data.bos)
     module = ModuleType("prepare", "A stand-in over another corpus.")
-    Tokenizer.data = data
     module.__dict__.update(
         MAX_SEQ_LEN=data.seq_len,
-        TIME_BUDGET=int(terms.budget_s) if terms.budget_s == int(terms.budget_s) else terms.budget_s,
+        TIME_BUDGET=int(budget_s) if budget_s == int(budget_s) else budget_s,
         EVAL_TOKENS=len(data.split("validation").tokens),
         VOCAB_SIZE=data.vocab_size,
-        Tokenizer=Tokenizer,
+        Tokenizer=SimpleNamespace(from_directory=lambda *folder: tokenizer),
         make_dataloader=make_dataloader,
         evaluate_bpb=evaluate_bpb,
     )
     return module
 
 
-def for_mlx(terms: Terms) -> ModuleType:
+def for_mlx(make: Callable[..., ModuleType], data: prepare.Data) -> ModuleType:
     import mlx.core as mx
 
-    most_rows = max(1, LOGITS_BYTES // (4 * terms.data.seq_len * terms.data.vocab_size))
-    return stand_in(terms, mx.array, lambda rows: rows, lambda losses: losses.astype(mx.float32), most_rows)
+    most_rows = max(1, LOGITS_BYTES // (4 * data.seq_len * data.vocab_size))
+    return make(mx.array, lambda rows: rows, lambda losses: losses.astype(mx.float32), most_rows)
 
 
-def for_torch(terms: Terms) -> ModuleType:
+def for_torch(make: Callable[..., ModuleType]) -> ModuleType:
     import torch
 
     def to_device(array: np.ndarray) -> Any:
         rows = torch.from_numpy(array)
         return rows.pin_memory().to("cuda", non_blocking=True).long()  # widened there: half the bytes to copy
 
-    torch_prepare = stand_in(terms, to_device, torch.Tensor.contiguous, lambda losses: losses.float().cpu())
+    torch_prepare = make(to_device, torch.Tensor.contiguous, lambda losses: losses.float().cpu())
     torch_prepare.__dict__["evaluate_bpb"] = torch.no_grad()(torch_prepare.evaluate_bpb)
     return torch_prepare
 

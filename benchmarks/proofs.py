@@ -10,15 +10,13 @@ put it into benchmarks/README.md.
 Exit code 1 where a proof falls short, also because this machine lacks what it needs.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -50,10 +48,6 @@ class Goal:
         return f"at most {most}" if self.least == -math.inf else most if least == most else f"{least} to {most}"
 
 
-def none(key: str, words: str) -> Goal:
-    return Goal(key, words, least=0, most=0)
-
-
 @dataclass(frozen=True)
 class Proof:
     """Describe a program of this folder: what it shows, and its goals."""
@@ -63,26 +57,22 @@ class Proof:
     goals: tuple[Goal, ...]
 
 
-NOTHING_LOST = tuple(none(key, key.replace("_", " ")) for key in LOSSES)
+NOTHING_LOST = tuple(Goal(key, key.replace("_", " "), 0, 0) for key in LOSSES)
 PROOFS = (
     Proof(
         "cheats",
         "every known cheat is caught, and no honest script is refused, except for what is listed by sandbox",
         (
-            none("bubblewrap_through", "cheats through bubblewrap"),
-            none("bubblewrap_refused", "honest scripts refused"),
-            none("landlock_through", "through Landlock"),
-            Goal("landlock_refused", "refused", least=1, most=1),
+            Goal("bubblewrap_through", "cheats through bubblewrap", 0, 0),
+            Goal("bubblewrap_refused", "honest scripts refused", 0, 0),
+            Goal("landlock_through", "through Landlock", 0, 0),
+            Goal("landlock_refused", "refused", 1, 1),
         ),
     ),
     Proof(
         "faults",
         "a night and every command go on after a kill at any write, a full disk, a torn file",
-        (
-            Goal("kills", "kills of nights", least=1000),
-            Goal("command_kills", "of commands", least=200),
-            *NOTHING_LOST,
-        ),
+        (Goal("kills", "kills of nights", least=1000), Goal("command_kills", "of commands", least=200), *NOTHING_LOST),
     ),
     Proof("crew_kills", "with several workers as well", (Goal("kills", "kills", least=200), *NOTHING_LOST)),
     Proof(
@@ -130,19 +120,17 @@ class Outcome:
     code: int
     seconds: float
     figures: measure.Flat
-    checked: bool  # against the goals: those of a quick form say nothing
 
     @property
     def holds(self) -> bool:
-        goals = self.proof.goals if self.checked else ()
-        return self.code == 0 and all(goal.is_met(self.figures.get(goal.key)) for goal in goals)
+        return self.code == 0 and all(goal.is_met(self.figures.get(goal.key)) for goal in self.proof.goals)
 
     def row(self) -> list[str]:
         words = [] if self.code == 0 else [f"exit code {self.code}"]
-        for goal in self.proof.goals if self.checked else ():
+        for goal in self.proof.goals:
             figure = self.figures.get(goal.key)
             words.append(f"{goal.words} {'missing' if figure is None else format(figure, goal.form)} ({goal.bounds})")
-        verdict = ("holds" if self.checked else "ran") if self.holds else "FALLS SHORT"
+        verdict = ("holds" if self.proof.goals else "ran") if self.holds else "FALLS SHORT"
         return [self.proof.name, self.proof.shows, "; ".join(words), f"{self.seconds / 60:.1f}", verdict]
 
 
@@ -154,21 +142,18 @@ def run(proof: Proof, folder: Path, *, quick: bool) -> Outcome:
     measure.say(f"---- {proof.name}: {proof.shows}")
     code = subprocess.run(command, cwd=measure.ROOT, env=measure.with_path(), stdin=subprocess.DEVNULL).returncode
     figures = json.loads(written.read_text()) if written.exists() else {}
-    return Outcome(proof, code, time.monotonic() - began, figures, checked=not quick)
-
-
-def place_and_time() -> str:
-    """Return commit, device and date, as they stand at the start of the proofs."""
-    described = ["git", "describe", "--always", "--exclude=*", "--dirty=, changed"]
-    commit = subprocess.run(described, cwd=measure.ROOT, capture_output=True, text=True, check=True).stdout.strip()
-    return f"Commit {commit}, {hardware.device_name()}, {datetime.now(UTC):%d %B %Y}"
+    return Outcome(proof, code, time.monotonic() - began, figures)
 
 
 @measure.program(lambda flat: 0 in (flat.get(f"{proof.name}_holds") for proof in PROOFS), prints=False)
 def main(*, folder: Folder, quick: Quick, only: Sequence[str] = ()) -> measure.Flat:
     """Run the proofs, and print their table as Markdown, for benchmarks/README.md."""
-    where, chosen = place_and_time(), measure.chosen({proof.name: proof for proof in PROOFS}, only)
-    outcomes = [run(proof, folder, quick=quick) for proof in chosen]
+    chosen = measure.chosen({proof.name: proof for proof in PROOFS}, only)
+    described = ["git", "describe", "--always", "--exclude=*", "--dirty=, changed"]
+    commit = subprocess.run(described, cwd=measure.ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    where = f"Commit {commit}, {hardware.device_name()}, {datetime.now(UTC):%d %B %Y}"  # as it is at the start
+    # the figures of a quick form are too few for goals
+    outcomes = [run(replace(proof, goals=()) if quick else proof, folder, quick=quick) for proof in chosen]
     print(f"\n{where}:\n\n| proof | shows | measured (goal) | minutes | |\n|---|---|---|---|---|")
     flat: measure.Flat = {"where": where}
     for outcome in outcomes:
@@ -179,4 +164,4 @@ def main(*, folder: Folder, quick: Quick, only: Sequence[str] = ()) -> measure.F
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -25,13 +25,10 @@ and CUDA_VISIBLE_DEVICES narrow what there is. SIGTERM or Ctrl-C ends the nights
 was begun is not begun again. DIR/work has clones and logs; --report sums up the journals there, or the records that lie
 in DIR, as `nightshift export record` writes them.
 
-Flat keys of --json, for each ARM: ARM_nights, ARM_confirmed_nights, ARM_crashes, ARM_attempts, ARM_kept; ARM_recorded,
-ARM_honest, ARM_holdout and ARM_over_search, each also with _low and _high; for each SOURCE of its ideas ARM_SOURCE_
-before attempts, kept, gain_bpb, hours, calls, failures, tokens_in, tokens_out, usd; device, device_kind, protocol,
-budget_s.
+Flat keys of --json, for each ARM: ARM_nights, ARM_crashes, ARM_attempts, ARM_kept; ARM_recorded, ARM_honest,
+ARM_holdout and ARM_over_search, each also with _low and _high; for each SOURCE of its ideas ARM_SOURCE_ before
+attempts, kept, gain_bpb, hours, calls, failures, tokens_in, tokens_out, usd; device, device_kind, protocol, budget_s.
 """
-
-from __future__ import annotations
 
 import itertools
 import math
@@ -70,7 +67,6 @@ SEEDS_APART = 100  # between the nights of an arm
 POLL_S, GRACE_S = 0.2, 20.0  # GRACE_S: from the wish to end a night to the end of its process
 WHO = ("-c", "user.name=nightshift", "-c", "user.email=nightshift@localhost")
 OF_A_SOURCE = ("attempts", "kept", "gain_bpb", "hours", "calls", "failures", "tokens_in", "tokens_out", "usd")
-Nights = Mapping[str, Sequence[Record]]  # by arm
 
 
 # ---- running them ----------------------------------------------------------------------------------------------------
@@ -171,8 +167,8 @@ def end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
 # ---- what came of them -----------------------------------------------------------------------------------------------
 
 
-def read_all(folder: Path, name: str) -> Nights:
-    """Return the nights that have a result: those whose journals lie in folder/work, else shipped ones in the folder.
+def read_all(folder: Path, name: str) -> dict[str, list[Record]]:
+    """Return the nights that have a result, by arm: those whose journals lie in folder/work, else shipped ones.
 
     name: how their tags begin. Raise NightError for nights of two kinds, which do not compare.
     """
@@ -217,7 +213,7 @@ def over_nights(values: Sequence[float]) -> Interval | None:
     return Interval.by_student(statistics.fmean(values), error, len(values) - 1)
 
 
-def flatten(nights: Nights) -> measure.Flat:
+def flatten(nights: Mapping[str, Sequence[Record]]) -> measure.Flat:
     """Return the flat keys; an interval that is not known has no keys."""
     flat: measure.Flat = {}
     gains: dict[str, list[float]] = {}
@@ -229,7 +225,6 @@ def flatten(nights: Nights) -> measure.Flat:
         flat |= {name: getattr(night, name) for name in ("device", "device_kind", "protocol", "budget_s")}
         flat |= {
             f"{arm}_nights": len(records),
-            f"{arm}_confirmed_nights": len(gains[f"{arm}_honest"]),
             f"{arm}_attempts": sum(each.ideas for each in summaries),
             f"{arm}_kept": sum(each.kept for each in summaries),
             f"{arm}_crashes": sum(each.crashed for each in summaries),
@@ -241,8 +236,7 @@ def flatten(nights: Nights) -> measure.Flat:
     intervals = {name: over_nights(values) for name, values in gains.items()}
     for arm in nights.keys() - {"search"} if "search" in nights else ():
         # by how much the gains of the search are lower
-        over = Interval.of_scores(gains[f"{arm}_honest"], gains["search_honest"])
-        intervals[f"{arm}_over_search"] = over
+        intervals[f"{arm}_over_search"] = Interval.of_scores(gains[f"{arm}_honest"], gains["search_honest"])
     for name, interval in intervals.items():
         flat[name] = None if interval is None else interval.mean_bpb
         if interval is not None and math.isfinite(interval.low_bpb):
@@ -285,4 +279,4 @@ def main(
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -9,12 +9,8 @@ pool are real, so that the one driver is the limit. With --ray the workers are t
 Jobs an hour are counted while all workers have been given work: the seconds that runs slept, over the seconds that
 passed. The efficiency of N workers is jobs an hour over N times those of one worker.
 
-Flat keys of --json, for each number N of workers, with ray_ before them on a cluster: jobs_hour_N, efficiency_N,
-driver_cpu_s_N (processor seconds of the driver and of its git commands for an attempt), memory_mb_N (of the process
-that ran the last of them: the driver, on a cluster a worker).
+Flat keys of --json, for each number N of workers, with ray_ before them on a cluster: jobs_hour_N, efficiency_N.
 """
-
-from __future__ import annotations
 
 import json
 import os
@@ -24,13 +20,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import kills
 import measure
 from measure import Count, Folder, Seconds
-from nights import make_repository, unigram
+from nights import make_repository
 
 TAG = "scale"
-LIMIT_S = 3600.0
+SCRIPT = """\
+TILT = 1.0  # how much likelier the first tokens are than the last  [0.1, 10.0]
+WIDTH = 64  # of nothing  [8, 4096]
+def load_model(weights_path): "Never called."
+def main(): "Never called."
+if __name__ == "__main__": main()
+"""
+ROUNDS = 5  # runs of each worker
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ def sleeping_copy(to: Path, cores: int, sleep_s: float | None = None) -> Path:
 def night(copy: Path, root: Path, *words: str) -> measure.Watched:
     """Run a command of the copy in a user's repository."""
     env = {**measure.with_path(), "PYTHONPATH": str(copy), "OPENBLAS_NUM_THREADS": "1", "PYTHONSAFEPATH": "1"}
-    return measure.watch([sys.executable, "-m", "agent", *words], env=env, cwd=root, limit_s=LIMIT_S)
+    return measure.watch([sys.executable, "-m", "agent", *words], env=env, cwd=root, limit_s=3600)
 
 
 def slept(folder: Path) -> list[Slept]:
@@ -89,35 +91,28 @@ def jobs_an_hour(runs: Sequence[Slept], workers: int, run_s: float) -> float:
     last ones, do not count.
     """
     if len(runs) < workers or (since := runs[workers - 1].began) >= (until := runs[-workers].began):
-        raise measure.Failed(f"{len(runs)} runs of {workers} workers are too few: give more --rounds")
+        raise measure.Failed(f"{len(runs)} runs of {workers} workers are too few to tell: give more --run-s")
     asleep_s = sum(max(0.0, min(run.ended, until) - max(run.began, since)) for run in runs)
     return 3600 * asleep_s / run_s / (until - since)
 
 
 @measure.program(workers=(1, 4), run_s=1.0)
 def main(
-    *,
-    folder: Folder,
-    workers: Sequence[Count] = (1, 2, 4, 8, 16, 64),
-    run_s: Seconds = 10.0,
-    rounds: Count = 5,
-    ray: bool = False,
+    *, folder: Folder, workers: Sequence[Count] = (1, 2, 4, 8, 16, 64), run_s: Seconds = 10.0, ray: bool = False
 ) -> measure.Flat:
-    os.environ["NIGHTSHIFT_DATA"] = str(kills.make_corpus(folder))
+    os.environ["NIGHTSHIFT_DATA"] = str(measure.make_corpus(folder))
     copy = sleeping_copy(folder / "copy", max(workers))
     prefix, pool = ("ray_", ["--pool", "ray"]) if ray else ("", [])
     flat: measure.Flat = {}
     for count in workers:
         measure.say(f"workers: {count}, runs of {run_s:g} s")
-        root, attempts = make_repository(folder / f"{count}", unigram()), count * rounds
-        limits = ["--experiments", str(attempts), "--budget-s", f"{run_s:g}", "--dawn", "0", "--no-report"]
+        root = make_repository(folder / f"{count}", SCRIPT)
+        limits = ["--experiments", str(count * ROUNDS), "--budget-s", f"{run_s:g}", "--dawn", "0", "--no-report"]
         crew = ["--workers", str(count), "--cores-each", "1", *pool]
         source = ["--proposer", "search", "--sandbox", "off", "--tag", TAG]
-        watched = night(copy, root, "run", *limits, *crew, *source)
+        night(copy, root, "run", *limits, *crew, *source)
         runs = slept(root / "experiments" / "nights" / TAG)
         flat[f"{prefix}jobs_hour_{count}"] = jobs_an_hour(runs, count, run_s)
-        flat[f"{prefix}driver_cpu_s_{count}"] = watched.cpu_s / attempts
-        flat[f"{prefix}memory_mb_{count}"] = runs[-1].memory_mb
     for count in workers[1:] if workers[0] == 1 else ():
         alone, together = flat[f"{prefix}jobs_hour_1"], flat[f"{prefix}jobs_hour_{count}"]
         flat[f"{prefix}efficiency_{count}"] = measure.ratio(measure.ratio(together, alone), count)
@@ -125,4 +120,4 @@ def main(
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -6,8 +6,6 @@ incumbent of its time, and one that is overtaken is merged and has to win again.
 runs score is for the world to say (judge_power.py and landscapes.py have one each).
 """
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Callable
 from dataclasses import replace
@@ -39,9 +37,8 @@ class World(Protocol):
 class Night:
     """Simulate one night of so many runs."""
 
-    def __init__(self, world: World, judge: Judge, runs: int, workers: int = 1, calibration: int | None = None) -> None:
+    def __init__(self, world: World, judge: Judge, runs: int, workers: int = 1) -> None:
         self.world, self.judge, self.runs, self.workers = world, judge, runs, workers
-        self.calibration = judge.calibration if calibration is None else calibration  # runs of attempt 0
         self.history: list[Attempt] = []
         self.begun = self.ended = 0  # runs
         self._flight: list[tuple[float, int]] = []  # when a run ends, and its attempt
@@ -49,7 +46,7 @@ class Night:
         self._again: int | None = None
         self._decisions = 0
 
-    def simulate(self, look: Callable[[Night], None] = lambda night: None) -> Night:
+    def simulate(self, look: Callable[["Night"], None] = lambda night: None) -> "Night":
         """Begin runs until none is left; look at the night after each of them."""
         order, now = np.random.default_rng((self.world.seed, self.workers)), 0.0
         self._enter(self.world.propose(self.history, None), None)
@@ -78,7 +75,7 @@ class Night:
         first, best = self.history[0], incumbent(self.history)
         if first.decision is None or best is None:
             begun = len(first.runs) + len(self._flight)
-            return 0 if begun < self.calibration and (first.runs or not begun) else None
+            return 0 if begun < self.judge.calibration and (first.runs or not begun) else None
         undecided = [attempt for attempt in self.history if attempt.decision is None]
         waiting = (attempt.number for attempt in undecided if attempt.number not in busy | self._unjudged)
         if (number := next(waiting, None)) is not None:
@@ -121,7 +118,7 @@ class Night:
     def _judge(self, number: int) -> None:
         self._unjudged.discard(number)
         attempt = self.history[number]
-        if number == 0 and len(attempt.runs) < self.calibration:
+        if number == 0 and len(attempt.runs) < self.judge.calibration:
             return
         decision = self.judge.judge(attempt, [other for other in self.history if other is not attempt])
         if decision.status is not None:

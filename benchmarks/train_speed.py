@@ -23,8 +23,6 @@ contestant's name in front for others; ratio_NAME_tokens_s, ours over theirs; de
 memory is the device's as the library counts it, on a CPU the process's largest size.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Sequence
@@ -40,7 +38,6 @@ CONTESTANTS: dict[str, dict[str, str]] = {  # name → its environment
     "float32": {"MLX_ENABLE_TF32": "0"},
     "stock_mlx": {"NIGHTSHIFT_KERNELS": "plain", "NIGHTSHIFT_BLAS": "off"},
 }
-SLOW = "stock_mlx"
 
 
 def train(name: str, turn: int, folder: Path, script: Path, facts: dict[str, Any], steps: int) -> Figures:
@@ -82,11 +79,11 @@ def main(
     """Make everyone's runs, in turns."""
     script = measure.overwritten(measure.SCRIPT, set, folder)
     facts = measure.describe(script)
-    names = contestants or ("ours", "plain", *((SLOW,) if facts["device"]["kind"] == "cpu" else ()))
+    names = contestants or ("ours", "plain", *(("stock_mlx",) if facts["device"]["kind"] == "cpu" else ()))
     made: dict[str, list[Figures]] = {name: [] for name in names}
     for turn in range(runs):
         for name in names:
-            made[name].append(train(name, turn, folder, script, facts, min(steps, 3) if name == SLOW else steps))
+            made[name].append(train(name, turn, folder, script, facts, min(steps, 3) if name == "stock_mlx" else steps))
             measure.say(f"run {turn + 1}/{runs}  {name:15} {made[name][-1]['tokens_s']:12,.0f} tokens/s")
     model = facts["model"]
     sizes = {"batch_rows": facts["dials"]["BATCH_ROWS"], "depth": model["depth"], "width": model["width"]}
@@ -94,4 +91,4 @@ def main(
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())
