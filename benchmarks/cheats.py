@@ -92,6 +92,13 @@ def main(
     sandbox: Literal["all", "bubblewrap", "landlock", "seatbelt", "off"] = "all",
     processes: Count = CORES,
 ) -> measure.Flat:
+    """Run every script in every box.
+
+    Args:
+        only: these scripts of tests/cheats
+        sandbox: which box holds the scripts; off shows that the tricks work where nothing does
+        processes: scripts at the same time
+    """
     scripts, boxes = measure.chosen(EVERY, only), boxes_of(sandbox)
     if not boxes:
         raise measure.Misuse(f"--sandbox {sandbox}: this machine has no such sandbox; name another")

@@ -155,6 +155,12 @@ def lived(folder: Path, tally: Tally, pool: str, seed: int, most: int) -> None:
 
 @measure.program(anything_lost, kills=10)
 def main(*, folder: Folder, kills: Count = 200, pool: Literal["local", "ray"] = "local") -> measure.Flat:
+    """Kill nights until there were enough kills.
+
+    Args:
+        kills: at least so many
+        pool: of the workers
+    """
     if CORES < WORKERS:
         raise measure.Misuse(f"a night of {WORKERS} workers needs as many cores: this process may use {CORES}")
     prepare_machine(folder, own_tmp=pool == "local")  # sockets of Ray have short paths

@@ -23,8 +23,7 @@ from measure import CORES, Count
 from agent.experiment import Attempt, Ending, Proposal, Run, Summary
 from agent.runs.train import slow, usual_steps_s
 
-RUNS = 60
-BUDGET_S, STEPS = 300.0, 3000
+RUNS, BUDGET_S, STEPS = 60, 300.0, 3000
 # Share by which each run of a script differed from the median of its runs in the same night, in percent, cold first
 # runs left out: attempts 0 to 3 of nov22-h200-mix-0, -mix-1, -search-0, -search-1 …
 H200 = """
@@ -109,6 +108,12 @@ def simulate(world: str, spell: str, nights: int) -> measure.Flat:
 
 @measure.program(nights=10)
 def main(*, nights: Count = 100, processes: Count = CORES) -> measure.Flat:
+    """Play nights of every kind of machine and spell.
+
+    Args:
+        nights: of each kind of spell
+        processes: kinds at the same time
+    """
     jobs = [(world, spell, nights) for world in WORLDS for spell in SPELLS]
     flats = measure.in_parallel(processes, simulate, jobs)
     return {key: figure for flat in flats for key, figure in flat.items()}

@@ -195,6 +195,12 @@ def turn_clock(victim: Victim, reference: Reference, days: int) -> None:
 
 @measure.program(anything_lost, kills=60)
 def main(*, folder: Folder, quick: Quick, kills: Count = 1000, processes: Count = CORES) -> measure.Flat:
+    """Make every fault, and count what it left behind.
+
+    Args:
+        kills: of nights, at least so many
+        processes: faults at the same time
+    """
     prepare_machine(folder)
     laboratory = Laboratory(folder, processes)
     reference = Reference.of(folder / "undisturbed")

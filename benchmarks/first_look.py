@@ -44,6 +44,11 @@ def look(folder: Path) -> float:
 
 @measure.program(runs=1)
 def main(*, folder: Folder, runs: Count = 3) -> measure.Flat:
+    """Look several times, each time as a newcomer.
+
+    Args:
+        runs: of the command
+    """
     looks = []
     for number in range(runs):
         looks.append(look(folder / f"{number}"))

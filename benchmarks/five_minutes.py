@@ -37,9 +37,9 @@ OURS = "ours"
 Command = tuple[str | Path, ...]  # less budget, seed and output
 
 
-def contestants(script: Path, clones: Sequence[str]) -> dict[str, Command]:
-    """Return the commands by name, ours first."""
-    commands: dict[str, Command] = {OURS: (sys.executable, script)}
+def contestants(script: Path | None, clones: Sequence[str]) -> dict[str, Command]:
+    """Return the commands by name, ours first; script: ours, None where it runs elsewhere."""
+    commands: dict[str, Command] = {} if script is None else {OURS: (sys.executable, script)}
     for text in clones:
         name, separator, path = text.partition("=")
         if not separator or not re.fullmatch(r"[\w.-]+", name) or name == OURS:
@@ -87,11 +87,25 @@ def read_figures(watched: measure.Watched, budget_s: float, *, is_cpu: bool, is_
 
 @measure.program(budget_s=5.0)
 def main(
-    *, folder: Folder, budget_s: Seconds = 300.0, peer: Sequence[str] = (), seeds: Count = 1, set: Sequence[str] = ()
+    *,
+    folder: Folder,
+    budget_s: Seconds = 300.0,
+    peer: Sequence[str] = (),
+    no_ours: bool = False,
+    seeds: Count = 1,
+    set: Sequence[str] = (),
 ) -> measure.Flat:
-    """Run everyone with the first seed, then everyone with the next."""
+    """Run everyone with the first seed, then everyone with the next.
+
+    Args:
+        budget_s: seconds of training
+        peer: NAME=PATH, a clone; several may be given
+        no_ours: the peers alone, as where ours runs on another device meanwhile
+        seeds: runs of each
+        set: NAME=VALUE, a dial of ours that is overwritten
+    """
     script = measure.overwritten(measure.SCRIPT, set, folder)
-    commands, facts = contestants(script, peer), measure.describe(script)
+    commands, facts = contestants(None if no_ours else script, peer), measure.describe(script)
     results: dict[str, list[Figures]] = {name: [] for name in commands}
     for seed in range(seeds):
         for name, command in commands.items():

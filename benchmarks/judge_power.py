@@ -199,6 +199,14 @@ def gain_of_crew(seed: int, workers: int) -> float:
 def main(
     *, nights: Count = 300, other_nights: Count | None = None, parallel_nights: Count = 32, processes: Count = CORES
 ) -> measure.Flat:
+    """Play nights of every scenario, and of several workers.
+
+    Args:
+        nights: of the usual scenario
+        other_nights: of each other scenario (default: none)
+        parallel_nights: of each number of workers
+        processes: nights at the same time
+    """
     flat: measure.Flat = {}
     others = dict.fromkeys(MIXTURES, other_nights) if other_nights else {}
     for mixture, count in (others | {"usual": nights}).items():

@@ -262,6 +262,15 @@ def main(
     arms: Sequence[Literal["search", "random", "tpe", "cma"]] = ("search",),
     processes: Count = CORES,
 ) -> measure.Flat:
+    """Play the nights of every arm on every kind of landscape.
+
+    Args:
+        nights: on each kind of landscape
+        runs: of a night: the marks to report at
+        judge: of the nights
+        arms: who proposes
+        processes: nights at the same time
+    """
     flat: measure.Flat = {}
     for arm in arms:
         measure.say(f"{arm}: nights of each kind: {nights}")

@@ -32,6 +32,11 @@ COMMANDS = {"status": ("status",), "results": ("results",), "report": ("report",
 
 @measure.program(sizes=(20, 60))
 def main(*, folder: Folder, sizes: Sequence[Count] = (100, 2_000)) -> measure.Flat:
+    """Run a night to each size, and look at it there.
+
+    Args:
+        sizes: attempts, in rising order
+    """
     os.environ["NIGHTSHIFT_DATA"] = str(measure.make_corpus(folder))
     copy = scale.sleeping_copy(folder / "copy", 1, 0.0)
     root = make_repository(folder / "user", measure.SCRIPT.read_text())

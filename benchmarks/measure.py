@@ -30,6 +30,7 @@ from typing import IO, Annotated, Any, TypeVar
 import numpy as np
 from cyclopts import App, CycloptsError, Parameter
 from cyclopts.validators import Number
+from rich.console import Console
 
 ROOT = Path(__file__).resolve().parents[1]
 HERE = ROOT / "benchmarks"
@@ -64,6 +65,7 @@ Seconds = Annotated[float, Parameter(validator=Number(gt=0))]
 Folder = Annotated[Path, Parameter(parse=False)]  # to work in
 Quick = Annotated[bool, Parameter(parse=False)]  # was --quick given?
 WORDS = Parameter(negative=(), consume_multiple=True)  # an option may have several; a flag has no opposite
+WIDE = Console(width=120)  # as the docstrings
 CORES = usable_cores()
 
 
@@ -79,7 +81,9 @@ def program(
     def decorate(measured: Callable[..., Flat]) -> Callable[..., int]:
         module = sys.modules[measured.__module__]
         name = Path(module.__file__ or "").stem
-        app = App(name, module.__doc__, help_format="plaintext", default_parameter=WORDS, result_action="return_value")
+        app = App(
+            help=module.__doc__, version_flags=(), console=WIDE, default_parameter=WORDS, result_action="return_value"
+        )
         app.default(measured)
 
         @app.meta.default
@@ -89,6 +93,13 @@ def program(
             json: Path | None = None,
             folder: Path | None = None,
         ) -> int:
+            """Work in a folder, and show or write figures.
+
+            Args:
+                quick: a short form that touches every mechanism once
+                json: write the figures as flat keys into this file
+                folder: work here, and keep it (default: removed)
+            """
             _, options, unparsed = app.parse_args(words, print_error=False, exit_on_error=False)
             if json is not None and (json.is_dir() or not os.access(json.absolute().parent, os.W_OK)):
                 raise Misuse(f"--json {json} cannot be written: name a file in a folder that exists")

@@ -69,6 +69,12 @@ def sample(runner: Runner, number: int, script: str) -> dict[str, float]:
 
 @measure.program(runs=1, train_s=5.0)
 def main(*, folder: Folder, runs: Count = 3, train_s: Seconds = 60.0) -> measure.Flat:
+    """Run the script in the box and out of it, in turns.
+
+    Args:
+        runs: in the box, and as many out of it
+        train_s: seconds of training of each
+    """
     box = choose("auto")
     place = Place.of(make_repository(folder / "user", measure.SCRIPT.read_text()) / measure.SCRIPT.name)
     script = place.script_path.read_text()

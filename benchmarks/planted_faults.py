@@ -121,6 +121,11 @@ def found_by(tree: Path, fault: Fault, text: str, tests: Sequence[str]) -> str |
 
 @measure.program(lambda flat: bool(flat.get("missed")))
 def main(*, folder: Folder, quick: Quick, only: Sequence[str] = ()) -> measure.Flat:
+    """Plant the faults, one at a time.
+
+    Args:
+        only: the names of these faults
+    """
     faults = measure.chosen({fault.name: fault for fault in read_faults(LIST)}, only)
     planted = {fault: fault.planted(measure.ROOT) for fault in faults}
     flat: measure.Flat = {"planted": len(planted)}

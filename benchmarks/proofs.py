@@ -57,58 +57,57 @@ class Proof:
     goals: tuple[Goal, ...]
 
 
+def proof(name: str, shows: str, *goals: Goal) -> Proof:
+    return Proof(name, shows, goals)
+
+
 NOTHING_LOST = tuple(Goal(key, key.replace("_", " "), 0, 0) for key in LOSSES)
 PROOFS = (
-    Proof(
+    proof(
         "cheats",
         "every known cheat is caught, and no honest script is refused, except for what is listed by sandbox",
-        (
-            Goal("bubblewrap_through", "cheats through bubblewrap", 0, 0),
-            Goal("bubblewrap_refused", "honest scripts refused", 0, 0),
-            Goal("landlock_through", "through Landlock", 0, 0),
-            Goal("landlock_refused", "refused", 1, 1),
-        ),
+        Goal("bubblewrap_through", "cheats through bubblewrap", 0, 0),
+        Goal("bubblewrap_refused", "honest scripts refused", 0, 0),
+        Goal("landlock_through", "through Landlock", 0, 0),
+        Goal("landlock_refused", "refused", 1, 1),
     ),
-    Proof(
+    proof(
         "faults",
         "a night and every command go on after a kill at any write, a full disk, a torn file",
-        (Goal("kills", "kills of nights", least=1000), Goal("command_kills", "of commands", least=200), *NOTHING_LOST),
+        Goal("kills", "kills of nights", least=1000),
+        Goal("command_kills", "of commands", least=200),
+        *NOTHING_LOST,
     ),
-    Proof("crew_kills", "with several workers as well", (Goal("kills", "kills", least=200), *NOTHING_LOST)),
-    Proof(
+    proof("crew_kills", "with several workers as well", Goal("kills", "kills", least=200), *NOTHING_LOST),
+    proof(
         "judge_power",
         "the judge gains nearly what greed gains, and knows what it has",
-        (
-            Goal("balanced_over_greedy", "true gain over greedy's", least=0.97, form=".1%"),
-            Goal("balanced_worthless", "worthless among balanced's keeps", most=0.30, form=".1%"),
-            Goal("balanced_bias", "believed less true, σ", least=-0.2, most=0.2, form=".2f"),
-            Goal("dawn_worthless", "worthless after dawn", most=0.10, form=".1%"),
-            Goal("dawn_over_balanced", "true gain that dawn leaves", least=0.95, form=".1%"),
-            Goal("strict_false_keeps_per_100", "strict: false keeps in 100", most=0.5, form=".2f"),
-            Goal("async_cost_4", "gain that 4 workers lose", most=0.10, form=".1%"),
-            Goal("async_cost_16", "16 workers", most=0.20, form=".1%"),
-        ),
+        Goal("balanced_over_greedy", "true gain over greedy's", least=0.97, form=".1%"),
+        Goal("balanced_worthless", "worthless among balanced's keeps", most=0.30, form=".1%"),
+        Goal("balanced_bias", "believed less true, σ", least=-0.2, most=0.2, form=".2f"),
+        Goal("dawn_worthless", "worthless after dawn", most=0.10, form=".1%"),
+        Goal("dawn_over_balanced", "true gain that dawn leaves", least=0.95, form=".1%"),
+        Goal("strict_false_keeps_per_100", "strict: false keeps in 100", most=0.5, form=".2f"),
+        Goal("async_cost_4", "gain that 4 workers lose", most=0.10, form=".1%"),
+        Goal("async_cost_16", "16 workers", most=0.20, form=".1%"),
     ),
-    Proof(
+    proof(
         "landscapes",
         "the search finds most of what is to be had",
-        (  # 62 and 71 % on 22 November 2026, each less its standard error
-            Goal("search_40_share", "share of the gain, 40 runs", least=0.59, form=".1%"),
-            Goal("search_96_share", "share of the gain, 96 runs", least=0.69, form=".1%"),
-            Goal("search_96_crashes", "crashes a night", most=4, form=".1f"),
-        ),
+        # 62 and 71 % on 22 November 2026, each less its standard error
+        Goal("search_40_share", "share of the gain, 40 runs", least=0.59, form=".1%"),
+        Goal("search_96_share", "share of the gain, 96 runs", least=0.69, form=".1%"),
+        Goal("search_96_crashes", "crashes a night", most=4, form=".1f"),
     ),
-    Proof(
+    proof(
         "drift",
         "repeats that lose much are noticed, and few runs are accused",
-        (
-            Goal("h200_none_false_alarms", "false alarms, H200", most=0.01, form=".2%"),
-            Goal("cpu_none_false_alarms", "busy CPU", most=0.01, form=".2%"),
-            Goal("h200_lost30_repeats_noticed", "repeats that lose 30 %, noticed, H200", least=0.98, form=".0%"),
-            Goal("cpu_lost30_repeats_noticed", "busy CPU", least=0.85, form=".0%"),
-        ),
+        Goal("h200_none_false_alarms", "false alarms, H200", most=0.01, form=".2%"),
+        Goal("cpu_none_false_alarms", "busy CPU", most=0.01, form=".2%"),
+        Goal("h200_lost30_repeats_noticed", "repeats that lose 30 %, noticed, H200", least=0.98, form=".0%"),
+        Goal("cpu_lost30_repeats_noticed", "busy CPU", least=0.85, form=".0%"),
     ),
-    Proof("first_look", "a newcomer has a verdict in three minutes", (Goal("total_s", "seconds", most=180),)),
+    proof("first_look", "a newcomer has a verdict in three minutes", Goal("total_s", "seconds", most=180)),
 )
 
 
@@ -147,7 +146,11 @@ def run(proof: Proof, folder: Path, *, quick: bool) -> Outcome:
 
 @measure.program(lambda flat: 0 in (flat.get(f"{proof.name}_holds") for proof in PROOFS), prints=False)
 def main(*, folder: Folder, quick: Quick, only: Sequence[str] = ()) -> measure.Flat:
-    """Run the proofs, and print their table as Markdown, for benchmarks/README.md."""
+    """Run the proofs, and print their table as Markdown, for benchmarks/README.md.
+
+    Args:
+        only: these proofs
+    """
     chosen = measure.chosen({proof.name: proof for proof in PROOFS}, only)
     described = ["git", "describe", "--always", "--exclude=*", "--dirty=, changed"]
     commit = subprocess.run(described, cwd=measure.ROOT, capture_output=True, text=True, check=True).stdout.strip()

@@ -244,12 +244,8 @@ def flatten(nights: Mapping[str, Sequence[Record]]) -> measure.Flat:
     return flat
 
 
-@measure.program(
-    arms=("mix", "search"),
-    budget_s=0.05,
-    experiments=2,
-    night_options="--judge greedy --dawn 4",  # a run an attempt
-)
+# greedy: a run an attempt
+@measure.program(arms=("mix", "search"), budget_s=0.05, experiments=2, night_options="--judge greedy --dawn 4")
 def main(
     *,
     folder: Folder,
@@ -264,6 +260,19 @@ def main(
     night_options: str = "--dawn 8",
     report: bool = False,
 ) -> measure.Flat:
+    """Run nights of every arm, or sum up those that are there.
+
+    Args:
+        arms: who proposes, and how many nights of it
+        author: words of `nightshift run` for the arm author: --llm … or --command …
+        at_once: nights at the same time
+        budget_s: seconds of training of each run
+        minutes: of each night, its dawn included
+        experiments: of each night
+        name: how the nights' tags begin (default: with the date)
+        night_options: more words for `nightshift run`
+        report: sum up what lies in --folder, and run nothing
+    """
     if not report:
         if minutes is None and experiments is None:
             raise measure.Misuse("a night needs an end: give --minutes or --experiments")

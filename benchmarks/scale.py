@@ -100,6 +100,13 @@ def jobs_an_hour(runs: Sequence[Slept], workers: int, run_s: float) -> float:
 def main(
     *, folder: Folder, workers: Sequence[Count] = (1, 2, 4, 8, 16, 64), run_s: Seconds = 10.0, ray: bool = False
 ) -> measure.Flat:
+    """Run nights of each number of workers.
+
+    Args:
+        workers: how many
+        run_s: seconds that a run sleeps
+        ray: on a Ray cluster of this machine
+    """
     os.environ["NIGHTSHIFT_DATA"] = str(measure.make_corpus(folder))
     copy = sleeping_copy(folder / "copy", max(workers))
     prefix, pool = ("ray_", ["--pool", "ray"]) if ray else ("", [])

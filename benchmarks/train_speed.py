@@ -76,7 +76,14 @@ def main(
     set: Sequence[str] = (),
     contestants: Sequence[Literal["ours", "plain", "float32", "stock_mlx"]] = (),
 ) -> measure.Flat:
-    """Make everyone's runs, in turns."""
+    """Make everyone's runs, in turns.
+
+    Args:
+        runs: of each contestant
+        steps: of each run
+        set: NAME=VALUE, a dial that is overwritten, in a copy
+        contestants: see above (default: all that this device has)
+    """
     script = measure.overwritten(measure.SCRIPT, set, folder)
     facts = measure.describe(script)
     names = contestants or ("ours", "plain", *(("stock_mlx",) if facts["device"]["kind"] == "cpu" else ()))
