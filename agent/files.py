@@ -25,6 +25,7 @@ from agent.errors import NightError
 
 PREFIX, SUFFIX = "nightshift-", ".throwaway"
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+AT_ONCE = 200  # paths that are given to one program: all of the longest possible ones fit
 
 
 @contextmanager
@@ -70,12 +71,15 @@ def sweep(place: Path) -> None:
                 os.close(lock)
 
 
-def remove(path: Path) -> None:
-    """Remove a file or a folder of any depth, even if a script has closed it; by rm, which has no longest path."""
+def remove(*paths: Path) -> None:
+    """Remove files and folders of any depth, even if a script has closed them; by rm, which has no longest path."""
     for command in (("rm", "-rf"), ("chmod", "-R", "u+rwX"), ("rm", "-rf")):
-        if not os.path.lexists(path) or (command[0] == "chmod" and path.is_symlink()):  # chmod would follow it
-            return
-        subprocess.run([*command, "--", str(path)], capture_output=True, check=False)
+        left = [path for path in paths if os.path.lexists(path)]
+        if command[0] == "chmod":  # which would follow a link
+            left = [path for path in left if not path.is_symlink()]
+        for first in range(0, len(left), AT_ONCE):
+            some = map(str, left[first : first + AT_ONCE])
+            subprocess.run([*command, "--", *some], capture_output=True, check=False)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import subprocess
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -96,6 +97,20 @@ def test_a_run_that_closes_its_folder_is_tidied_all_the_same(runner):
     assert not (folder / TMP).exists()
     runner.keep_only(folder)
     assert [path.name for path in folder.iterdir()] == ["log.txt"]
+
+
+def test_thousands_of_files_that_a_run_leaves_are_removed_by_few_programs(runner, monkeypatch):
+    """One program for each would hold the night up for a minute after a run of a second."""
+    folder, run, started = runner.run_folder(1, 0), subprocess.run, list[object]()
+    runner.lay_out(folder, "A = 1\n")
+    (folder / "out").mkdir()
+    for number in range(2000):
+        (folder / "out" / f"-{number}").touch()
+    (folder / WEIGHTS).write_text("x")
+    monkeypatch.setattr(subprocess, "run", lambda command, **how: (started.append(command), run(command, **how))[1])
+    runner.keep_only(folder, WEIGHTS)
+    assert [path.name for path in (folder / "out").iterdir()] == [Path(WEIGHTS).name]
+    assert len(started) < 20
 
 
 def test_a_driver_is_quoted_where_it_ended_a_process(runner):
