@@ -19,6 +19,7 @@ from agent.git import Repo, valid_tag
 from agent.invocation import typed
 from agent.night.lock import only_night
 from agent.night.state import unaudited
+from agent.proposers.notes import NOTES, read_notes
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.results import write_ledger
@@ -134,6 +135,9 @@ def unpack(file: str, /) -> None:
         unpacked = read_file(place, path)
     night = unpacked.night
     lines = [f"unpacked night {night.tag} from {path}", *unpacked.notes]
+    if read_notes(place.folder(night.tag)):  # an agent that they instruct has the user's rights
+        notes = place.folder(night.tag) / NOTES
+        lines.append(f"{notes} is told to all who propose edits; if it may be somebody else's, read it first")
     if unpacked.obstacle is not None:
         lines.append(f"night {night.tag} can be read here, and not go on: {unpacked.obstacle}")
     else:

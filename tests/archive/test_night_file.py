@@ -20,6 +20,7 @@ from agent.archive import unpack
 from agent.archive.unpack import read_contents
 from agent.lab import hardware
 from agent.night.lock import only_night
+from agent.proposers.notes import NOTES, add_note, read_notes
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.sandbox.box import Open
@@ -38,7 +39,7 @@ def left(tmp_path_factory: pytest.TempPathFactory, trained_night: Path, tiny_dat
     grounds = Grounds(Path(shutil.copytree(trained_night, above / "user")))
     shutil.copytree(tiny_data, above / "corpus")
     (grounds.root / "program.md").write_text(PROGRAM)
-    (grounds.folder("t") / "notes.md").write_text("Try a wider one.")
+    add_note(grounds.folder("t"), "Try a wider one.", "2026-01-01T00:00:00Z")
     (grounds.folder("t") / "asks" / "empty").mkdir(parents=True)
     (grounds.folder("t") / "asks" / "späte Frage.txt").write_text("why?")
     folder = grounds.folder("t") / "runs" / "0001" / "seed0"
@@ -129,7 +130,8 @@ def test_a_night_arrives_in_a_repository_that_shares_no_commit_with_the_one_that
     assert other.git("status", "--porcelain", "--untracked-files=all") == "?? results.tsv"
     assert [row["attempt"] for row in other.rows()] == ["0", "1", "2", "3"]
     assert (other.folder("t") / "program.md").read_text() == PROGRAM
-    assert (other.folder("t") / "notes.md").read_text() == "Try a wider one."
+    assert read_notes(other.folder("t")) == ("Try a wider one.",)
+    assert f"{other.folder('t') / NOTES} is told to all who propose edits" in said  # whose words they may not be
     with Journal.read(other.folder("t") / "journal.sqlite") as journal:
         assert journal.night().data == str(tiny_data)  # found by its hashes
     weights = [path.parts[-4] for path in other.folder("t").glob("runs/*/*/out/model.safetensors")]
@@ -331,7 +333,7 @@ def test_a_hostile_file_puts_nothing_anywhere(file, other, change, words):
 
 
 def test_nonsense_in_its_files_ends_no_command(file, other, monkeypatch):
-    names = ("corpus.json", "notes.md", "phases.json")
+    names = ("corpus.json", NOTES, "phases.json")
     tamper(file, members={f"night/{name}": b"[" * 100_000 for name in names})
     monkeypatch.delenv("NIGHTSHIFT_DATA")
     assert "the corpus of night t is not on this machine" in done(other, "unpack", str(file))
