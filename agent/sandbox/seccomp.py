@@ -96,6 +96,7 @@ EVERYWHERE = _table("""
     inotify_init       253    -  refuse   # these tell what the user's other programs do with files that the box shows
     inotify_init1      294   26  refuse
     fanotify_init      300  262  refuse
+    fcntl               72   25  arg1 == 1024: refuse, arg1 == 1026: refuse, allow    # so do F_SETLEASE and F_NOTIFY
     fadvise64          221  223  pretend
     readahead          187  213  pretend
     sched_setaffinity  203  122  pretend  # a run keeps to the cores of its worker; libraries place their threads

@@ -77,6 +77,11 @@ def test_no_socket_tells_how_many_there_were_before():
     assert refused(deed)
 
 
+@pytest.mark.parametrize("wish", ["F_NOTIFY, fcntl.DN_ACCESS", "F_SETLEASE, fcntl.F_RDLCK"])
+def test_nothing_tells_which_files_other_programs_use(wish):
+    assert refused(f"import fcntl; fcntl.fcntl(os.open('/usr/lib', os.O_RDONLY), fcntl.{wish})")
+
+
 @pytest.mark.parametrize("family", ["AF_INET", "AF_INET6", "AF_NETLINK", "AF_PACKET", "AF_VSOCK"])
 @pytest.mark.parametrize("kind", ["SOCK_STREAM", "SOCK_DGRAM", "SOCK_RAW"])
 def test_no_socket_leads_to_a_network(family, kind):
