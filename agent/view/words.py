@@ -190,7 +190,7 @@ def _worker_lines(crew: Crew, *, is_running: bool) -> list[str]:
     if crew.count == 1:
         return [f"at work: {_worker_words(worker)}" for worker in crew.at_work]
     busy = f"{len(crew.at_work)} of {crew.count} busy now" if is_running else str(crew.count)
-    return [f"workers: {busy}", *slowdown_lines(crew.slowdown), *(f"  {line}" for line in lines)]
+    return [f"workers: {busy}", *(f"  {line}" for line in lines), *slowdown_lines(crew.slowdown)]
 
 
 def _worker_words(worker: Worker) -> str:
