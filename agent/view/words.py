@@ -128,14 +128,15 @@ def dawn_lines(findings: Findings, history: History, night: Night) -> list[str]:
         f"  honest gain     {interval_words(findings.honest)} (fresh seeds)",
         f"  on the holdout  {interval_words(findings.holdout)} (text that no attempt was judged by)",
     ]
-    for edit in findings.edits:
+    parts = findings.edits if len(findings.edits) > 1 else ()  # one edit alone brings the honest gain
+    for edit in parts:
         brings = f"brings {interval_words(edit.effect)}"
         if edit.number in findings.passengers:
             brings += ", a passenger"
         elif not edit.runs:
             brings = f"was not taken out, {percent_sure(1 - edit.worthless)} sure of a gain"
         lines.append(f"  #{edit.number} {brings}: {history[edit.number].title}")
-    if findings.dropping is not None:
+    if parts and findings.dropping is not None:
         lines.append(f"  without what is in doubt it gains {interval_words(findings.dropping)} more")
     lines += [] if findings.stays is None else [f"  {findings.stays}"]
     if findings.script is not None:

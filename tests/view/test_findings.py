@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from samples import attempt, findings, night
 
-from agent.experiment import Interval, Kind
+from agent.experiment import EditEffect, Interval, Kind
 from agent.records.summary import summary_of
-from agent.view.words import belief
+from agent.view.words import belief, dawn_lines
 
 FIRST = attempt(0, Kind.BASELINE, 1.5, seeds=3)
 CLEAR = night(FIRST, attempt(1, Kind.KEPT, 1.2))
@@ -30,3 +30,11 @@ SURE = findings(Interval(0.2, 0.1, 0.3), champion=1)
 )
 def test_what_was_kept_is_believed_as_far_as_its_interval_or_dawn_says(record, dawn, words):
     assert words in belief(replace(summary_of(record), dawn=dawn))
+
+
+@pytest.mark.parametrize(("numbers", "shown"), [((1,), 0), ((1, 2), 3)])
+def test_an_edit_that_is_all_of_the_champion_gets_no_second_number_beside_the_honest_gain(numbers, shown):
+    edits = tuple(EditEffect(number, Interval(0.1, 0.0, 0.2), 0.1, 2) for number in numbers)
+    history = [*CLEAR.attempts, attempt(2, Kind.KEPT, 1.1)]
+    lines = dawn_lines(replace(SURE, edits=edits, dropping=Interval(-0.1, -0.2, 0.0)), history, CLEAR.night)
+    assert sum(" brings " in line or " it gains " in line for line in lines) == shown
