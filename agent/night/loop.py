@@ -47,7 +47,7 @@ from agent.pools.pool import Ended
 from agent.profile.phases import limit_s, measure_phases, phases_were_measured
 from agent.records.results import write_ledger
 from agent.runs.jobs import AuditRun, Job, Measure, Trial
-from agent.view.words import noise_lines
+from agent.view.words import noise_lines, score
 
 POLL_S, REPLAN_S = 0.05, 1.0
 DOING = {Trial: Doing.DRY_RUN, Measure: Doing.TRAINING, AuditRun: Doing.AUDITING}
@@ -277,8 +277,9 @@ class Driver:
                 if run.ending in (Ending.SLEPT, Ending.SPOILT):
                     void = run.last_lines.rpartition("\n")[2] if run.ending is Ending.SPOILT else "the machine slept"
                 if run.score is not None and run.holdout is not None:
-                    on_holdout = run.holdout.val_bpb or run.holdout.failure
-                    self.say(f"#{number}, seed {job.seed}: val_bpb {run.score.val_bpb}, on the holdout {on_holdout}")
+                    on_holdout = score(run.holdout.val_bpb) or run.holdout.failure
+                    seen = f"val_bpb {score(run.score.val_bpb)}, on the holdout {on_holdout}"
+                    self.say(f"#{number}, seed {job.seed}: {seen}")
             case Measure(), None:
                 ending = Ending.LOST if void is not None else Ending.STOPPED if ended.error is None else Ending.BROKEN
                 run = Run(job.seed, ending, None, 0.0, None, void or str(ended.error or ""))
