@@ -277,7 +277,7 @@ def read_bundle(repo: Repo, file: Path, refs: Mapping[str, str]) -> None:
 
     Raise RepoError where the bundle is damaged, or the commit is gone that the night began from.
     """
-    repo.git("bundle", "verify", "--quiet", str(file))
+    repo.git("bundle", "verify", str(file))
     repo.git("bundle", "unbundle", str(file))
     for ref, sha in refs.items():
         if repo.find(sha) is None:

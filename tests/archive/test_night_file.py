@@ -206,6 +206,11 @@ def test_a_night_comes_back_as_it_was_with_its_commits_though_all_its_refs_are_g
     assert grounds.git("fsck") == ""
 
 
+def test_a_night_that_was_packed_away_says_elsewhere_why_its_commits_do_not_come(grounds, other):
+    done(grounds, "pack", "t", "--remove")
+    assert "Repository lacks these prerequisite commits" in done(other, "unpack", str(put_away(grounds)))
+
+
 def test_a_packed_night_can_be_listed_but_goes_on_only_once_it_is_unpacked(grounds):
     odd = grounds.folder("t") / "runs" / "0001" / "seed0" / "odd"
     odd.symlink_to("/etc/passwd")
