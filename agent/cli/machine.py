@@ -33,13 +33,14 @@ SLOW_GFLOPS = 30  # MLX's reference BLAS reaches about 8, an optimised one over 
 DEVICE = """
 import json
 from agent.lab import hardware
-hardware.tune()
+has_blas = hardware.tune() is not None
 import mlx.core as mx
 from agent.lab.kernels.device import kernel_device
 gflops = max(hardware.matmul_flops(1024, repeats=2) for _ in range(5)) / 1e9
 kind, name = hardware.device_kind(), hardware.device_name()
 has_kernels = kernel_device() is not None
-print(json.dumps(dict(kind=kind, name=name, mlx=mx.__version__, gflops=gflops, has_kernels=has_kernels)))
+facts = dict(kind=kind, name=name, mlx=mx.__version__, gflops=gflops, has_kernels=has_kernels, has_blas=has_blas)
+print(json.dumps(facts))
 """
 # Where there are none: whether a night could prepare them.
 DATA = """
@@ -127,7 +128,9 @@ def _device() -> Iterator[Finding]:
     kind, gflops, has_kernels = device["kind"], device["gflops"], device["has_kernels"]
     yield Finding("mlx", True, f"MLX {device['mlx']} on {device['name']} ({kind})")
     yield from gpus() if kind == "cuda" else ()
-    remedy = f"end other programs; on a Linux CPU, an optimised BLAS helps: {command_for('cpu')}"
+    remedy = "end other programs"
+    if kind == "cpu" and not device["has_blas"]:
+        remedy += f"; an optimised BLAS helps: {command_for('cpu')}"
     yield Finding("speed", gflops >= SLOW_GFLOPS, f"float32 matmul: {gflops:,.0f} GFLOP/s", remedy, essential=False)
     needs = "a C compiler such as gcc" if kind == "cpu" else "NVRTC, which comes with MLX's CUDA build"
     trains = "compiled for this device" if has_kernels else "none of our own, plain MLX trains"
