@@ -139,7 +139,7 @@ def measured_facts(record: Record, attempt: Attempt) -> dict[str, str]:
     return {
         "val_bpb": "" if scored is None else interval_words(scored.interval, sign=""),
         "seeds": "" if scored is None else str(scored.seeds),
-        "gain": "" if gained_bpb is None else f"{score(gained_bpb, '+')} over its parent",
+        "gain": "" if gained_bpb is None else f"{score(gained_bpb, '+')} over its parent, as judged",
         "sure": "" if attempt.sure is None else percent_sure(attempt.sure),
         "over #0": "" if over_first is None else f"{interval_words(over_first)}, by the night's own scores",
         "at dawn": honest,
