@@ -94,17 +94,6 @@ def test_an_edit_of_an_older_script_is_refused_and_tried_anyway_where_that_is_as
     assert "SHARPNESS = 0.9" in (tried.root / "train_mlx.py").read_text()
 
 
-def test_words_that_scoring_wrote_reach_no_author(tried):
-    leaks = "    raise RuntimeError('the held' + '-out text')\n    return Unigram(mx.load"
-    edit(tried, unigram(SHARPNESS=0.9).replace("    return Unigram(mx.load", leaks))
-    done = tried.nightshift("try", "-m", "tells", "--anyway", "--json")
-    assert json.loads(done.stdout)["status"] == "crash"
-    wait_until(lambda: not is_held(tried.root / ".git"))  # at its end the process prints all that was tried
-    log = (tried.root / "experiments" / "queue" / "drain.log").read_text()
-    assert "crash (it trained, but its scoring failed: look at load_model" in log
-    assert "held-out text" not in done.stdout + done.stderr + log
-
-
 def test_what_was_tried_cannot_be_tried_again_and_what_was_cancelled_never_is(tried):
     edit(tried, unigram(SMOOTHING=3.0) + "\n# with a comment\n")
     again = refused(tried.nightshift("try", "-m", "again"))
@@ -118,6 +107,17 @@ def test_what_was_tried_cannot_be_tried_again_and_what_was_cancelled_never_is(tr
     facts = json.loads(tried.nightshift("status", "--json").stdout)
     assert {entry["id"]: entry["state"] for entry in facts["tries"]}["t0003"] == "refused"
     assert tried.git("status", "--porcelain", "experiments") == ""  # the queue is none of the repository's files
+
+
+def test_words_that_scoring_wrote_reach_no_author(grounds):
+    leaks = "    raise RuntimeError('the held' + '-out text')\n    return Unigram(mx.load"
+    edit(grounds, unigram(SHARPNESS=0.9).replace("    return Unigram(mx.load", leaks))
+    done = grounds.nightshift("try", "-m", "tells", *QUICK, "--json")
+    assert json.loads(done.stdout)["status"] == "crash"
+    wait_until(lambda: not is_held(grounds.root / ".git"))  # at its end the process prints all that was tried
+    log = (grounds.root / "experiments" / "queue" / "drain.log").read_text()
+    assert "crash (it trained, but its scoring failed: look at load_model" in log
+    assert "held-out text" not in done.stdout + done.stderr + log
 
 
 # ---- what is refused before a night is opened ------------------------------------------------------------------------
