@@ -74,11 +74,10 @@ def sweep(place: Path) -> None:
 def remove(*paths: Path) -> None:
     """Remove files and folders of any depth, even if a script has closed them; by rm, which has no longest path."""
     for command in (("rm", "-rf"), ("chmod", "-R", "u+rwX"), ("rm", "-rf")):
-        left = [path for path in paths if os.path.lexists(path)]
-        if command[0] == "chmod":  # which would follow a link
-            left = [path for path in left if not path.is_symlink()]
+        # chmod would follow a link
+        left = [path for path in paths if os.path.lexists(path) and not (command[0] == "chmod" and path.is_symlink())]
         for first in range(0, len(left), AT_ONCE):
-            some = map(str, left[first : first + AT_ONCE])
+            some = left[first : first + AT_ONCE]
             subprocess.run([*command, "--", *some], capture_output=True, check=False)
 
 

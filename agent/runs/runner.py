@@ -189,8 +189,8 @@ class Runner:
                 kept.add(path)
         out, folders = folder / "out", {path.parent for path in kept}
         for place in (folder, out) if out in folders else (folder,):
-            left = place.iterdir() if place.is_dir() else ()
-            remove(*(path for path in left if path not in kept and path not in folders))
+            if place.is_dir():
+                remove(*(path for path in place.iterdir() if path not in kept and path not in folders))
 
     def keep_warm(self, folder: Path) -> None:
         """Add the code that a training run of attempt 0 compiled to the warm caches, unless it is implausibly large.
