@@ -37,7 +37,6 @@ from agent.records.journal import Journal
 GIT_COMMANDS = ("hash-object", "mktree", "commit-tree", "update-ref")  # those that write
 KILLS_A_NIGHT, RESUMED_POINTS = 15, 120  # RESUMED_POINTS: a call that goes on is killed within so many
 WAIT_S = 2.0  # at most, before a random moment: an undisturbed night takes about three, its imports done
-DAY_S = 86_400
 GOLDEN = 0.618034  # multiples of it, less their whole parts, spread evenly however many there are
 
 SHIM = """\
@@ -181,7 +180,7 @@ def turn_clock(victim: Victim, reference: Reference, days: int) -> None:
     victim.options = ("--hours", "1", "--dawn", "0")
     victim.go_on(Strike(len(reference.points) // 2))
     start = time.monotonic()
-    end = victim.go_on(Strike(clock_s=days * DAY_S))
+    end = victim.go_on(Strike(clock_s=days * 86_400))
     victim.tally.counts["other_faults"] += 1
     if end.code != 0 or time.monotonic() - start > LIMIT_S / 2:
         victim.tally.blame("tracebacks", f"exit code {end.code}: {end.said[-300:]}")

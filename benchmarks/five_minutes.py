@@ -106,7 +106,9 @@ def main(
     """
     script = measure.overwritten(measure.SCRIPT, set, folder)
     commands, facts = contestants(None if no_ours else script, peer), measure.describe(script)
-    results: dict[str, list[Figures]] = {name: [] for name in commands}
+    if not commands:
+        raise measure.Misuse("--no-ours without --peer leaves nobody to run: name a clone")
+    results: dict[str, list[Figures]] = {name: [] for name in (OURS, *commands)}  # ours is what ratios are of
     for seed in range(seeds):
         for name, command in commands.items():
             results[name].append(finished(name, command, seed, budget_s, folder, facts))

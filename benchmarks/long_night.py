@@ -25,7 +25,6 @@ import scale
 from measure import Count, Folder
 from nights import make_repository
 
-TAG = "long"
 STEPS, CALLS = 20, 5  # of which the median counts
 COMMANDS = {"status": ("status",), "results": ("results",), "report": ("report", "--out", "report.html")}
 
@@ -41,12 +40,12 @@ def main(*, folder: Folder, sizes: Sequence[Count] = (100, 2_000)) -> measure.Fl
     copy = scale.sleeping_copy(folder / "copy", 1, 0.0)
     root = make_repository(folder / "user", measure.SCRIPT.read_text())
 
-    words = ("run", "--tag", TAG, "--proposer", "search", "--sandbox", "off", "--dawn", "0", "--no-report")
+    words = ("run", "--tag", "long", "--proposer", "search", "--sandbox", "off", "--dawn", "0", "--no-report")
     flat: measure.Flat = {}
     for size in sizes:
         measure.say(f"up to {size:,} attempts")
         scale.night(copy, root, *words, "--experiments", str(size))
-        runs = scale.slept(root / "experiments" / "nights" / TAG)
+        runs = scale.slept(root / "experiments" / "nights" / "long")
         begins = [run.began for run in runs[-STEPS:]]
         flat[f"step_s_{size}"] = statistics.median(after - begin for begin, after in itertools.pairwise(begins))
         flat["memory_mb"] = runs[-1].memory_mb

@@ -100,7 +100,7 @@ def left_out(journal: Journal, weights: WeightsOf) -> LeftOut:
 def _needed(journal: Journal, *, with_best: bool) -> frozenset[int] | None:
     """Return the attempts whose weights a night needs where it goes on; None while a dawn may need any of them.
 
-    These are those of which a score has to be audited still, and the best.
+    These are the attempts with a score that has to be audited still, and the best.
     """
     history, dawns = journal.outlines(), journal.dawns()
     if dawns and dawns[-1].ended is None:

@@ -137,7 +137,7 @@ class NightContext:
     place: Place
     journal: Journal
     runner: Runner
-    pool: Pool  # of workers, each with a runner of its own
+    pool: Pool  # of workers; each has its own runner
     sources: Sequence[Source]  # of ideas
     judge: Judge
     watcher: Watcher

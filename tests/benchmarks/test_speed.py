@@ -148,12 +148,20 @@ def test_five_minutes_scores_a_peer_on_our_text_and_goes_on_where_it_stopped(own
     assert again.returncode == 0, again.stderr
     assert json.loads((tmp_path / "again.json").read_text()) == flat
 
+    alone = run_program("five_minutes.py", *options, "--no-ours", "--json", tmp_path / "alone.json")
+    assert alone.returncode == 0, alone.stderr
+    peers_only = json.loads((tmp_path / "alone.json").read_text())  # no figure of a peer has the name of one of ours
+    assert peers_only["uni_gram_val_bpb"] == flat["uni_gram_val_bpb"]
+    assert "val_bpb" not in peers_only
+    assert peers_only["ratio_uni_gram_val_bpb"] is None
+
 
 @pytest.mark.parametrize(
     ("program", "options", "remedy"),
     [
         (train_speed, ["--set", "BATCH_ROWS"], "write NAME=VALUE"),
         (five_minutes, ["--peer", "autoresearch=/no/such/clone"], "name a clone of the peer"),
+        (five_minutes, ["--no-ours"], "leaves nobody to run"),
     ],
 )
 def test_misuse_is_told_in_a_sentence(own_cache, program, options, remedy, capsys):
