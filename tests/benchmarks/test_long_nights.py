@@ -26,7 +26,7 @@ def test_a_long_night_is_measured_at_each_size_and_goes_on(tmp_path):
     for key in ("step_s_8", "step_s_16", "status_s", "results_s", "report_s"):
         assert 0 < flat[key] < 60
     assert 20 < flat["memory_mb"] < 1000
-    with Journal.read(Place.of(kept / "user" / "train_mlx.py").journal(long_night.TAG)) as journal:
+    with Journal.read(Place.of(kept / "user" / "train_mlx.py").journal("long")) as journal:
         assert [attempt.number for attempt in journal.attempts() if attempt.runs] == list(range(16 + 1))
 
 
