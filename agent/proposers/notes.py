@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from agent.errors import NightError
-from agent.files import read_end
+from agent.files import check_plain, read_end
 from agent.invocation import typed
 from agent.text import harmless_lines, paragraphs
 
@@ -30,6 +30,7 @@ def add_note(folder: Path, text: str, now: str) -> None:
     note = paragraphs(text, NOTE_CHARS)
     if not note:
         raise NightError(f"the note is empty; say something, as in: {typed('note', 'leave the tokenizer alone')}")
+    check_plain(folder / NOTES)
     line = "\n" + json.dumps({"time": now, "text": note}) + "\n"
     file = os.open(folder / NOTES, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     try:

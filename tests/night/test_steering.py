@@ -1,10 +1,13 @@
 """A word to a running night: program.md and notes, whole or not at all."""
 
+import os
 import subprocess
 import sys
 
+import pytest
 from nights import PROJECT
 
+from agent.errors import NightError
 from agent.proposers.notes import MAX_NOTES, NOTE_CHARS, NOTES, add_note, read_notes, read_program
 
 NOW = "2026-11-21T23:00:00Z"
@@ -16,6 +19,12 @@ def test_notes_are_read_in_the_order_of_their_writing(tmp_path):
         add_note(tmp_path, text, NOW)
     harmless = r"red\x1b[31m \u202e\udc80"
     assert read_notes(tmp_path) == ("try a wider MLP", "leave\nthe tokenizer\nalone", harmless)
+
+
+def test_a_note_waits_for_no_reader_of_a_pipe(tmp_path):
+    os.mkfifo(tmp_path / NOTES)
+    with pytest.raises(NightError, match="is no plain file"):
+        add_note(tmp_path, "first", NOW)
 
 
 def test_long_notes_and_many_are_cut_to_what_a_prompt_can_hold(tmp_path):
