@@ -23,7 +23,7 @@ from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.record import Record
 from agent.records.summary import gain_bpb, summary_of
-from agent.text import budget, counted, diff_lines, duration, one_line, percent_sure
+from agent.text import budget, counted, diff_lines, duration, harmless_lines, one_line, percent_sure
 from agent.view import words
 from agent.view.page import charts
 from agent.view.run_files import Curve, curve
@@ -54,7 +54,7 @@ def page(night: Record, extras: Extras | None = None, live: str = "", version: i
     gains = {"in the night": now.gain}
     if night.findings is not None:
         gains |= {"on fresh seeds": night.findings.honest, "on the holdout": night.findings.holdout}
-    text = template("page.html").render(
+    return template("page.html").render(
         night=night,
         now=now,
         kept=sorted(kept, key=lambda attempt: -(gain_bpb(attempt, night.parent(attempt)) or 0.0)),
@@ -68,11 +68,10 @@ def page(night: Record, extras: Extras | None = None, live: str = "", version: i
         scripts=list(map(Markup, scripts)),
         version=version,
     )
-    return text.encode(errors="replace").decode()  # a record's title may hold half a surrogate pair, which no file can
 
 
 def template(name: str) -> Template:
-    """Return a template of this folder, which escapes all that a night tells."""
+    """Return a template of this folder, which escapes all that a night tells, and makes it harmless."""
     return _environment().get_template(name)
 
 
@@ -80,8 +79,9 @@ def template(name: str) -> Template:
 def _environment() -> Environment:
     within = partial(words.interval_words, form=words.bpb)
     environment = Environment(
-        loader=FunctionLoader(file), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
-    )
+        loader=FunctionLoader(file), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined,
+        finalize=lambda shown: harmless_lines(shown) if type(shown) is str else shown,  # not what is HTML already
+    )  # fmt: skip
     environment.filters |= {
         "bpb": words.bpb,
         "within": within,
