@@ -155,7 +155,10 @@ def _next_number(folder: Path) -> int:
         raise NightError(f"{len(queued)} entries wait in {folder}; remove those that need not be tried")
     # in this order: an entry that moves meanwhile is seen in one place at least
     everywhere = (*queued, *waiting(folder / DONE), *waiting(folder / REFUSED))
-    return 1 + max((int(path.stem) for path in everywhere), default=0)
+    number = 1 + max((int(path.stem) for path in everywhere), default=0)
+    if not NAME.fullmatch(f"{number:04d}.patch"):  # no night would see it
+        raise NightError(f"{folder} has no number after {number - 1}; give that entry a lower one")
+    return number
 
 
 class Queue(Source):

@@ -11,7 +11,7 @@ from nights import PROJECT
 from queued import NOW, SCRIPT, aside, brief, patch, put
 from samples import NIGHT
 
-from agent.errors import NoIdea, ScriptError
+from agent.errors import NightError, NoIdea, ScriptError
 from agent.experiment import Proposal
 from agent.proposers.queue import MAX_ENTRY_BYTES, Queue, waiting
 from agent.records.journal import Journal
@@ -89,6 +89,12 @@ def test_an_entry_of_a_night_that_was_killed_is_tried_in_the_next_one_unless_it_
             journal.add_attempt(1, 0, proposal, NOW)
     next_night = replace(brief(SCRIPT), night=replace(NIGHT, tag="another"))
     assert queue.ideas(next_night)[0].title == ("depth 6" if is_recorded else "depth 5")
+
+
+def test_an_entry_behind_the_last_number_is_refused_since_no_night_would_see_it(folder):
+    put(folder, SCRIPT.replace("4", "5")).rename(folder / f"{'9' * 18}.patch")
+    with pytest.raises(NightError, match="has no number after 9"):
+        put(folder, SCRIPT.replace("4", "6"))
 
 
 def test_links_pipes_and_other_names_are_left_alone(tmp_path, folder, queue):
