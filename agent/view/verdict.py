@@ -59,7 +59,7 @@ def _next(attempt: Attempt, way_back: str | None, merged_onto: int | None) -> st
         advice = "it is not better: try another idea"
         if attempt.status is Status.CRASH:
             advice = "it crashed: read traceback and log, and correct it"
-        return f"{advice}; go back with: {way_back}"
+        return f"{advice}; to begin from the best script: {way_back}"
     if merged_onto is None:
         return f"edit on from here: attempt {attempt.number} is the best script now"
     merged = f"attempt {attempt.number}, your edit merged onto attempt {merged_onto}, is the best script now"
