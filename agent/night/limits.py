@@ -81,8 +81,8 @@ class Limits:
 
     def pace_words(self, pace: Pace) -> str:
         """Return how many experiments an hour are to be expected, and for how many there is time."""
-        an_hour = f"{3600 * pace.workers / pace.run_s:,.1f}".removesuffix(".0")
-        words = f"about {an_hour} experiments an hour"
+        an_hour = 3600 * pace.workers / pace.run_s
+        words = f"about {an_hour:,.{1 if an_hour < 10 else 0}f} experiments an hour"
         left_s = self.left(0).seconds
         if left_s is None:
             return words
