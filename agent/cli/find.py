@@ -29,16 +29,17 @@ def place_meant(tag: str | None = None, place: Place | None = None) -> Place:
     """Return this place; of a night that runs in another working tree of the repository, and may be meant, that one."""
     place = place or here()
     who = holder(place.repo.common_dir)
-    if who is None or tag not in (None, who.tag) or not Path(who.folder, "journal.sqlite").is_file():
+    if who is None or tag not in (None, who.tag):
         return place
-    return replace(place, repo=replace(place.repo, root=Path(who.folder).parents[2]))
+    there = replace(place, repo=replace(place.repo, root=Path(who.folder).parents[2]))
+    return there if there.journal(who.tag).is_file() else place
 
 
 def none_yet(place: Place) -> NothingYet:
     """Return the error for a place without a night."""
     if is_held(place.repo.common_dir):  # it may be preparing its text first
         return NothingYet("a night has just begun here and has no name yet; give the command again in a moment")
-    if any(place.nights.glob(f"*{place.packed('').name}")):
+    if packed_tags(place):
         return NothingYet(f"the nights here are packed away; see them with: {typed('nights')}")
     return NothingYet(f"no night has run here yet; begin with: {typed('run')}")
 
@@ -52,16 +53,14 @@ def find_night(tag: str | None = None) -> tuple[Place, str, Holder | None]:
     tag: None is the night that runs, or else the latest. Raise NightError where there is none.
     """
     place = place_meant(tag)
-    who = holder_here(place)
-    if who is not None and tag in (None, who.tag):
-        return place, who.tag, who
-    return place, known_tag(place, tag), None
+    who = holder_here(place, tag)
+    return place, known_tag(place, tag) if who is None else who.tag, who
 
 
-def holder_here(place: Place) -> Holder | None:
-    """Return the process that runs a night with a journal here."""
+def holder_here(place: Place, tag: str | None = None) -> Holder | None:
+    """Return the process that runs this night, or any if tag is None, where its journal is here; None if none does."""
     who = holder(place.repo.common_dir)
-    return who if who is not None and place.journal(who.tag).exists() else None
+    return who if who is not None and tag in (None, who.tag) and place.journal(who.tag).exists() else None
 
 
 def known_tag(place: Place, tag: str | None) -> str:
@@ -77,6 +76,12 @@ def known_tag(place: Place, tag: str | None) -> str:
                 raise NightError(f"night {tag} has no journal here, only its record; see it with: {see}")
         raise NightError(f"night {tag} has no journal here; there are: {', '.join(tags) or 'none'}")
     return tag or tags[-1]
+
+
+def packed_tags(place: Place) -> set[str]:
+    """Return the tags of the nights that are packed away here."""
+    ending = place.packed("").name
+    return {file.name.removesuffix(ending) for file in place.nights.glob(f"*{ending}")}
 
 
 def night_in(place: Place, tag: str) -> tuple[Night, tuple[Attempt, ...]]:

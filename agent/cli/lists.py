@@ -8,11 +8,11 @@ from pathlib import Path
 import msgspec
 
 from agent.cli.answer import Answer
-from agent.cli.find import none_yet, place_meant
+from agent.cli.find import holder_here, none_yet, packed_tags, place_meant
 from agent.errors import NightError, NothingYet
 from agent.git import valid_tag
 from agent.invocation import typed
-from agent.night.lock import holder, is_held
+from agent.night.lock import is_held
 from agent.records import results as ledger
 from agent.records.place import Place, read_night
 from agent.records.shipped import DAMAGED
@@ -115,10 +115,7 @@ def _cells(night: ListedNight) -> tuple[str, ...]:
 
 def all_nights(place: Place) -> list[ListedNight]:
     """Return all nights that are known here, the oldest first."""
-    ending = place.packed("").name
-    tags = {folder.name for folder in place.shipped.glob("*/")}
-    tags |= {file.name.removesuffix(ending) for file in place.nights.glob(f"*{ending}")}
-    tags |= {path.parent.name for path in place.nights.glob("*/journal.sqlite")}
+    tags = {*place.tags(), *packed_tags(place), *(folder.name for folder in place.shipped.glob("*/"))}
     return sorted((listed(place, tag) for tag in tags if valid_tag(tag)), key=lambda night: (night.started, night.tag))
 
 
@@ -134,9 +131,7 @@ def listed(place: Place, tag: str) -> ListedNight:
             row = msgspec.convert(contents.summary, ListedNight)
             return replace(row, tag=tag, state=Stage.ARCHIVED, started=contents.started, bytes=size)
         record = read_night(place, tag, with_scripts=False)
-        who = holder(place.repo.common_dir)
-        is_running = who is not None and who.tag == tag
-        state = Stage.RUNNING if is_running else Stage.OPEN if record.is_here else Stage.SHIPPED
+        state = Stage.RUNNING if holder_here(place, tag) else Stage.OPEN if record.is_here else Stage.SHIPPED
         return ListedNight.of(summary_of(replace(record, noise=None)), state, size)
     except (NightError, OSError, *DAMAGED) as error:
         return ListedNight(tag, Stage.DAMAGED, bytes=size, damage=str(error))

@@ -92,7 +92,5 @@ def watched(here: Place, tag: str | None) -> "Watched":
     from agent.view.serve import Watched
 
     place = place_meant(tag, here)
-    who = holder_here(place)
-    if who is not None and tag in (None, who.tag):
-        return Watched(place, who.tag, who.left)
-    return Watched(place, tag or latest_tag(place))
+    who = holder_here(place, tag)
+    return Watched(place, tag or latest_tag(place)) if who is None else Watched(place, who.tag, who.left)

@@ -3,12 +3,11 @@
 import re
 
 from agent.cli.answer import Answer
-from agent.cli.find import BEST, Meant, attempt_meant, not_here, script_of
+from agent.cli.find import BEST, Meant, attempt_meant, holder_here, not_here, script_of
 from agent.errors import NightError, NothingYet
 from agent.experiment import Attempt, Ending, attempt_ref, short
 from agent.invocation import typed
 from agent.model.best import find_weights
-from agent.night.lock import holder
 from agent.records.place import Place, run_folder
 from agent.records.record import Record
 from agent.records.summary import gain_over_baseline
@@ -78,8 +77,7 @@ def show(
 
 def _all(place: Place, record: Record, attempt: Attempt) -> Answer:
     """Return all that is known of one attempt."""
-    who = holder(place.repo.common_dir)
-    is_running = who is not None and who.tag == record.tag
+    is_running = holder_here(place, record.tag) is not None
     night_folder = place.folder(record.tag)
     folder, log = run_folder(night_folder, attempt.number, seed=0).parent, log_of(night_folder, attempt)
     is_at_work = any(run.ending is Ending.RUNNING for run in attempt.runs)

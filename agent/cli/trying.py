@@ -14,21 +14,21 @@ from agent.cli.options import Message, NightOptions, Positive
 from agent.cli.tries import Try, TryState, look, under_way
 from agent.clock import utc_now
 from agent.errors import NightError
-from agent.experiment import Doing, History
+from agent.experiment import History
 from agent.files import ignore_all, read_end
 from agent.invocation import own_command, typed
 from agent.night.lock import is_held
 from agent.night.opening import check_kept, terms_of
 from agent.proposers import queue
 from agent.records.journal import Journal
-from agent.records.place import Place, committed, run_folder
+from agent.records.place import Place, committed
 from agent.records.terms import as_words
-from agent.runs.train import read_progress
 from agent.script.contract import no_script, read_text
 from agent.script.dials import fingerprint
 from agent.script.merge import Basis, basis_of, is_patch
 from agent.text import SAID_CHARS, one_line
 from agent.view.answer import plain
+from agent.view.run_files import training_progress
 from agent.view.screen import print_folded
 from agent.view.verdict import answer_of_try, verdict_lines
 from agent.view.words import progress_words
@@ -209,10 +209,9 @@ def _standing(place: Place, tried: Try) -> Answer:
         with Journal.read(place.journal(who.tag)) as journal:
             work, budget_s = next(iter(journal.work()), None), journal.night().budget_s
         if work is not None:
-            progress += f", {work.doing} of attempt {work.attempt}"
-        if work is not None and work.doing is Doing.TRAINING and work.seed is not None:
-            point = read_progress(run_folder(place.folder(who.tag), work.attempt, work.seed) / "out")
-            progress = ", ".join([progress, *(() if point is None else progress_words(point, budget_s))])
+            point = training_progress(place.folder(who.tag), work)
+            words = [] if point is None else progress_words(point, budget_s)
+            progress = ", ".join([progress, f"{work.doing} of attempt {work.attempt}", *words])
     return Answer(
         facts | {"progress": progress}, lambda: print_folded([f"{tried.id}: {progress}", f"its verdict: {wait}"])
     )

@@ -21,11 +21,10 @@ from rich.text import Text
 from agent.experiment import LOCAL, Attempt, Doing, Kind, Progress, Status, Work
 from agent.proposers.source import Left
 from agent.records.journal import Journal
-from agent.records.place import run_folder
 from agent.records.record import Record, of_journal
 from agent.records.summary import NightSummary, summary_of
-from agent.runs.train import read_progress
 from agent.text import harmless_lines
+from agent.view.run_files import training_progress
 from agent.view.screen import folded, shown
 from agent.view.terminal import COLOURS, verdict
 from agent.view.words import BETWEEN, doing_words, interval_words, left_words, progress_words, score, within_one
@@ -220,10 +219,7 @@ class NightScreen:
     def _at_work(self) -> Iterator[tuple[str, Activity]]:
         """Yield each worker with its job; the night itself, where no worker has one."""
         for work in self._work:
-            point = None
-            if work.doing is Doing.TRAINING and work.seed is not None:
-                out = run_folder(self._folder, work.attempt, work.seed) / "out"
-                point = self._progress.get(work.worker) or read_progress(out)
+            point = training_progress(self._folder, work, self._progress.get(work.worker))
             title = _title(self._record.attempts[work.attempt])
             yield work.worker, Activity(title, doing_words(work), point, seconds_since(work.began))
         if not self._work:

@@ -1,9 +1,11 @@
-"""Read the loss curve and the log of a run from the files that it left."""
+"""Read the progress, the loss curve and the log of a run from the files in its folder."""
 
 import statistics
 from collections import defaultdict
 from collections.abc import Sequence
+from pathlib import Path
 
+from agent.experiment import Doing, Progress, Work
 from agent.files import read_end
 from agent.git import valid_tag
 from agent.records.place import Place, run_folder
@@ -12,6 +14,18 @@ from agent.text import harmless, shorten
 Curve = tuple[tuple[float, float], ...]  # (fraction of the budget, training loss)
 MOST_POINTS = 300  # of a curve that is shown
 LOG_LINES, LINE_CHARS = 60, 300  # of a log that is shown
+
+
+def training_progress(night: Path, work: Work, told: Progress | None = None) -> Progress | None:
+    """Return how far a training is, as its pool has told, else by its curve in the night's folder; None if unknown.
+
+    None also where the worker does not train: only trainings are measured against the budget.
+    """
+    from agent.runs.train import read_progress
+
+    if work.doing is not Doing.TRAINING or work.seed is None:
+        return None
+    return told or read_progress(run_folder(night, work.attempt, work.seed) / "out")
 
 
 def curve(place: Place, tag: str, number: int, seed: int, most: int = MOST_POINTS) -> Curve:
@@ -45,11 +59,12 @@ def log_tail(
 
     A script writes it. So it is read as bytes, up to a limit, from a plain file only, and shown as text.
     """
+    from agent.runs.runner import beside
     from agent.sandbox.process import LOG
 
     folder, most_bytes = run_folder(place.folder(tag), number, seed), most_lines * LINE_CHARS
     try:
-        content = read_end(folder.with_name(f"{folder.name}.score") if scoring else folder, LOG, most_bytes)
+        content = read_end(beside(folder, "score") if scoring else folder, LOG, most_bytes)
     except OSError:
         return None
     text = content.replace(b"\0", b"").decode(errors="backslashreplace")

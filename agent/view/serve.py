@@ -30,13 +30,12 @@ from agent.experiment import Doing, Work
 from agent.invocation import typed
 from agent.proposers.source import Left
 from agent.records.journal import Journal
-from agent.records.place import Place, read_night, run_folder
+from agent.records.place import Place, read_night
 from agent.records.record import Record
-from agent.runs.train import read_progress
 from agent.text import duration
 from agent.view.live import seconds_since
 from agent.view.page.page import file, gather, page, template
-from agent.view.run_files import Curve, curve, log_tail
+from agent.view.run_files import Curve, curve, log_tail, training_progress
 from agent.view.words import doing_words, progress_words, within_one
 from agent.view.workers import in_order
 
@@ -95,9 +94,7 @@ def panel(watched: Watched, record: Record, work: Sequence[Work], notice: str | 
 
 def _job(place: Place, record: Record, work: Work) -> dict[str, Any]:
     """Return what a worker does, as the panel shows it."""
-    point, elapsed_s = None, seconds_since(work.began)
-    if work.doing is Doing.TRAINING and work.seed is not None:
-        point = read_progress(run_folder(place.folder(record.tag), work.attempt, work.seed) / "out")
+    point, elapsed_s = training_progress(place.folder(record.tag), work), seconds_since(work.began)
     pace = [] if elapsed_s is None else [f"for {duration(elapsed_s / 3600)}"]
     return {
         "work": work,
