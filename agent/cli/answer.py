@@ -15,16 +15,12 @@ from agent.view.answer import plain
 SCHEMA_VERSION = 1  # raised where a key is removed or its meaning changes, not where one is added
 
 
-def _nothing() -> None:
-    """Show nothing: the command has said all while it worked."""
-
-
 @dataclass(frozen=True, slots=True)
 class Answer:
     """Hold how a command ended; without an error, it succeeded."""
 
     facts: Mapping[str, Any] = field(default_factory=dict)  # a record of agent/view/answer.py as JSON has it
-    show: Callable[[], object] = _nothing  # prints the same for people
+    show: Callable[[], object] = lambda: None  # prints the same for people, where the command has not done so yet
     error: str | None = None  # one sentence, with the remedy
     exit_code: int = 0
 

@@ -113,7 +113,7 @@ def _show_end(record: Record) -> None:
 
 def greet(context: NightContext) -> None:
     """Say what the night works with, how fast it will go, and whether the machine is free for it: one line a fact."""
-    night, say = context.runner.night, context.watcher.said
+    night, say = context.night, context.watcher.said
     say(f"night {night.tag} on branch {short(night.branch)}")
     for name, fact in _facts(context):
         say(f"  {name:<9}{fact}")
@@ -122,7 +122,7 @@ def greet(context: NightContext) -> None:
 
 def _facts(context: NightContext) -> Iterator[tuple[str, str]]:
     """Yield each fact with its name."""
-    night, runner, place, state = context.runner.night, context.runner, context.place, context.state()
+    night, runner, place, state = context.night, context.runner, context.place, context.state()
     terms, leases = night.terms, leases_of_night(night)
     drains = all(source.is_person for source in context.sources)
     others = [tag for tag in place.tags() if tag != night.tag]
@@ -156,11 +156,10 @@ def _facts(context: NightContext) -> Iterator[tuple[str, str]]:
 
 def _workers(context: NightContext, leases: Sequence[Lease]) -> list[str]:
     """Return the workers of a cluster, or the part of the machine that each has; of one alone, the other GPUs."""
-    night, terms, names = context.runner.night, context.runner.night.terms, [lease.worker for lease in leases]
+    night, names = context.night, context.pool.workers
     of = f"up to {limits_of_machine(leases[0].share).memory_bytes / 2**30:.1f} GB of the machine's memory for each"
-    if terms.pool == "ray":
-        names = list(context.pool.workers) if context.pool is not None else []
-        of = f"of the Ray cluster {terms.ray_address or 'on this machine'}"
+    if night.terms.pool == "ray":
+        of = f"of the Ray cluster {night.terms.ray_address or 'on this machine'}"
     elif leases == (WHOLE,):
         with suppress(MachineError):  # without nvidia-smi there is no telling
             gpus = gpus_of_machine() if night.device_kind == "cuda" else ()

@@ -41,7 +41,6 @@ from agent.runs.fixed import (
     device_kind,
     lay_out_fixed,
     lay_out_warm,
-    names_in,
     pins_of,
     probe,
     protocol,
@@ -240,7 +239,7 @@ def _begin(request: Request, terms: Terms, cluster: "Cluster | None") -> Night:
     facts: Mapping[str, Any] = probe(beside, dataset=request.dataset, lease=lease)
     if cluster is not None:
         lay_out()  # nodes get these files
-        facts = cluster.facts(terms, fixed, names_in(fixed), facts, None)
+        facts = cluster.facts(terms, fixed, facts, None)
     (dial_check(terms) if request.sources is None else read_dials)(script, facts["device_kind"])
     budget_s = request.budget_s or float(facts["budget_s"])
     check_hours(request.limits.hours, Pace.of((), (), budget_s))
@@ -306,7 +305,7 @@ def _resume(request: Request, night: Night, terms: Terms, cluster: "Cluster | No
     lay_out_warm(folder)  # a night that was packed has none
     facts: Mapping[str, Any] = probe(fixed, night.data, lease=leases_of_night(night)[0])
     if cluster is not None:
-        facts = cluster.facts(terms, fixed, names_in(fixed), facts, night.device)
+        facts = cluster.facts(terms, fixed, facts, night.device)
     check_same_machine(night, facts)
     return night
 

@@ -31,9 +31,9 @@ from agent.files import throwaway_folder
 from agent.invocation import PACKAGE, command_for
 from agent.lab.hardware import usable_cores
 from agent.pools.node import Content, Part, called, lacks, look, store
-from agent.runs.fixed import digest, protocol
+from agent.runs.fixed import digest, names_in, protocol
 from agent.sandbox.environment import scrubbed_env
-from agent.sandbox.seccomp import LIBC
+from agent.sandbox.keeper import PR_SET_PDEATHSIG, prctl
 
 ADDRESS = r"auto|([^:/\s]+|\[[0-9a-fA-F:]+\]):\d{1,5}"
 LOOK_S, CALL_S = 600.0, 300.0  # for all nodes to be looked at; for one answer, or one file
@@ -41,7 +41,6 @@ AGAIN_S = 10.0  # between attempts to reach a cluster that is gone
 SHORT = Path("/tmp")  # TMPDIR may be long, and the path of a socket of Ray has 107 bytes at most
 STORE_BYTES = 256 << 20  # of Ray's object store on this machine; weights that are larger go over the disk
 ENDED = b"\0"  # a process of outlive_cluster() says this at its end; one that Ray ends does not
-PR_SET_PDEATHSIG = 1
 REMEDY = "start Ray there and here with one RAY_AUTH_MODE and token, as docs/devices.md says, or correct the address"
 GONE = 75  # the exit code where Ray on this machine is gone
 SETTINGS = {
@@ -80,8 +79,7 @@ def outlive_cluster() -> tuple[str | None, Callable[[bytes], object]]:
         if child == 0:
             os.close(reader)
             os.setsid()  # signals of the terminal come from the process that waits, and reach nothing of Ray
-            if sys.platform == "linux":
-                LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
             for number, handler in before.items():
                 signal.signal(number, handler)
             atexit.register(os.write, writer, ENDED)
@@ -305,18 +303,16 @@ class Cluster:
         count = node.gpus or (node.cpus // self.cores_each if self.cores_each else 1)
         return Part(self.cores_each or max(1, node.cpus // count), min(node.gpus, 1), 1 / max(1, count))
 
-    def facts(
-        self, terms: Terms, folder: Path, files: Sequence[str], here: Mapping[str, Any], wanted: str | None = None
-    ) -> dict[str, Any]:
+    def facts(self, terms: Terms, fixed: Path, here: Mapping[str, Any], wanted: str | None) -> dict[str, Any]:
         """Return the facts of probe() with the device of the nodes, the wanted one if there is, for this machine's.
 
         Bring fixed files and corpus to all nodes; raise MachineError if none is fit.
         """
         corpus = Path(here["data"])
         plain = [path.name for path in corpus.iterdir() if path.is_file() and not path.name.startswith(".")]
-        fixed_in, fixed = named_by_content("fixed", folder, files)
-        corpus_in, text = named_by_content("corpora", corpus, plain)
-        self._files = {fixed_in: fixed, corpus_in: text}
+        fixed_in, fixed_files = named_by_content("fixed", fixed, names_in(fixed))
+        corpus_in, corpus_files = named_by_content("corpora", corpus, plain)
+        self._files = {fixed_in: fixed_files, corpus_in: corpus_files}
         self.content = Content(fixed_in, corpus_in, terms.sandbox)
         self.cores_each, device = terms.cores_each, self._device(wanted)
         names = ("device_kind", "device", "cores", "memory_bytes", "settings")

@@ -45,7 +45,7 @@ IDEAS = (  # on a narrow terminal the highest rank is left out first
 )
 
 
-def ideas_lines(ideas: Sequence[Prospect], width: int | None = None) -> list[str]:
+def ideas_lines(ideas: Sequence[Prospect], width: int | None) -> list[str]:
     """Return a table of the ideas in their order; `width` is the terminal's, None for all columns in full."""
     return table_lines(IDEAS, [_cells(prospect) for prospect in ideas], width)
 

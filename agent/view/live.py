@@ -18,14 +18,14 @@ from rich.rule import Rule
 from rich.table import Column, Table
 from rich.text import Text
 
-from agent.experiment import LOCAL, Attempt, Doing, Kind, Progress, Status, Work
+from agent.experiment import LOCAL, TITLE_CHARS, Attempt, Doing, Kind, Progress, Status, Work
 from agent.proposers.source import Left
 from agent.records.journal import Journal
 from agent.records.record import Record, of_journal
 from agent.records.summary import NightSummary, summary_of
-from agent.text import harmless_lines
+from agent.text import harmless_lines, one_line
 from agent.view.run_files import training_progress
-from agent.view.screen import folded, shown
+from agent.view.screen import folded
 from agent.view.terminal import COLOURS, verdict
 from agent.view.words import BETWEEN, doing_words, interval_words, left_words, progress_words, score, within_one
 from agent.view.workers import in_order
@@ -58,7 +58,7 @@ def panel(budget_s: float, jobs: Mapping[str, Activity], now: NightSummary, left
         names.add_row(name, _line(*facts))
     parts: list[RenderableType] = [Rule(style="dim"), names]
     for worker in sorted(jobs, key=in_order):
-        job, whose = jobs[worker], [(shown(worker), "dim")] if len(jobs) > 1 else []
+        job, whose = jobs[worker], [(one_line(worker, TITLE_CHARS), "dim")] if len(jobs) > 1 else []
         parts.append(_line(*whose, *([job.doing] if job.doing else []), (job.title, "bold")))
         pace = [] if job.elapsed_s is None else [f"{job.elapsed_s:.0f} s"]
         if job.training is not None:
@@ -91,7 +91,10 @@ def _standing(now: NightSummary, left: Left) -> Iterator[tuple[str, Sequence[Fac
     else:
         beside: list[Fact] = ["the baseline"]
         if gain is not None:
-            beside = [(f"gain {interval_words(gain)}", "green" if gain.low_bpb > 0 else ""), shown(best.title)]
+            beside = [
+                (f"gain {interval_words(gain)}", "green" if gain.low_bpb > 0 else ""),
+                one_line(best.title, TITLE_CHARS),
+            ]
         yield "best", [f"#{best.number} val_bpb {score(best.val_bpb)}", *beside]
     numbers = zip((now.kept, now.discarded, now.crashed), ("kept", "discarded", "crashed"), Status, strict=True)
     counts = [(f"{number} {word}", COLOURS[status] if number else "") for number, word, status in numbers]
@@ -238,7 +241,7 @@ def _between_runs(record: Record) -> Activity:
 
 
 def _title(attempt: Attempt) -> str:
-    return f"#{attempt.number} {shown(attempt.title)}"
+    return f"#{attempt.number} {one_line(attempt.title, TITLE_CHARS)}"
 
 
 def seconds_since(began: str | None) -> float | None:

@@ -53,11 +53,6 @@ def print_next(commands: Mapping[str, str], before: Iterable[str] = ()) -> None:
     print_lines([Text("next:"), *(Text(f"  {command}") for command in before), *lines])
 
 
-def shown(text: str) -> str:
-    """Return foreign text as one line for a terminal: nothing in it moves the cursor, tabs included."""
-    return harmless(" ".join(text.split()))
-
-
 def folded(line: Text, width: int) -> list[Text]:
     """Break a line between words, but do not break a word that no line has room for, such as a long path.
 

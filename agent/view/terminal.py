@@ -1,7 +1,7 @@
 """Write verdicts, the ledger, and one attempt in full as lines for a terminal."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from rich.text import Text
@@ -16,7 +16,7 @@ from agent.view.screen import Column, folded, table_lines
 from agent.view.words import BETWEEN, interval_words, memory, moment, score
 
 MOST_SHOWN = 10  # edits at the end of a night: all of it has to fit on one screen
-COLOURS = {Status.KEEP: "green", Status.DISCARD: "bright_black", Status.CRASH: "red"}
+COLOURS: Mapping[str, str] = {Status.KEEP: "green", Status.DISCARD: "bright_black", Status.CRASH: "red"}
 # whose number and gain say enough
 PLAIN = {Kind.BASELINE, Kind.KEPT, Kind.WORSE, Kind.LUCK, Kind.TIE}
 
@@ -60,11 +60,13 @@ SHARES = (
 )
 
 
-def results_lines(rows: Sequence[Row], width: int | None = None) -> list[Text]:
+def results_lines(rows: Sequence[Row], width: int | None) -> list[Text]:
     """Return the ledger with one line for each attempt; `width` is the terminal's, None for all columns in full."""
     several = len({row.get("tag") for row in rows}) > 1
     header, *lines = table_lines(RESULTS, [_cells(row, several) for row in rows], width)
-    styled = [Text(line, style=_style(row.get("status", ""))) for line, row in zip(lines, rows, strict=True)]
+    styled = [
+        Text(line, style=COLOURS.get(row.get("status", "").lower(), "")) for line, row in zip(lines, rows, strict=True)
+    ]
     return [Text(header, style="bold"), *styled]
 
 
@@ -103,7 +105,7 @@ def _cells(row: Row, several: bool) -> tuple[str, ...]:
     )
 
 
-def shares_lines(rows: Iterable[Share], width: int | None = None) -> list[str]:
+def shares_lines(rows: Iterable[Share], width: int | None) -> list[str]:
     """Return a table of the gains and costs of each source; width: of a terminal, None to show all columns."""
     return table_lines(SHARES, [_share(row) for row in rows], width)
 
@@ -205,10 +207,3 @@ def _run_lines(run: Run, width: int | None, *, running: bool) -> list[Text]:
     line = Text(harmless(f"{name}: {', '.join(filter(None, facts))}"))
     log = [Text(f"    {harmless(line)}") for line in run.last_lines.splitlines()]
     return [Text(""), *([line] if width is None else folded(line, width)), *log]
-
-
-def _style(status: str) -> str:
-    try:
-        return COLOURS[Status(status.lower())]
-    except ValueError:
-        return ""

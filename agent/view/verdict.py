@@ -18,9 +18,7 @@ from agent.view.answer import TryAnswer
 TRACEBACK = "Traceback (most recent call last)"
 
 
-def answer_of_try(
-    id_of_try: str, record: Record, attempt: Attempt, folder: Path, merged_onto: int | None = None
-) -> TryAnswer:
+def answer_of_try(id_of_try: str, record: Record, attempt: Attempt, folder: Path, merged_onto: int | None) -> TryAnswer:
     """Return what `nightshift try --json` prints of a decided attempt.
 
     folder: of the night. merged_onto: the best attempt, which was kept while the edit waited; None: tried as submitted.

@@ -158,7 +158,7 @@ def dawn_lines(findings: Findings, history: History, night: Night) -> list[str]:
 
 
 def status_lines(
-    record: Record, now: NightSummary, crew: Crew, *, pid: int | None, stopping: bool, left: str | None = None
+    record: Record, now: NightSummary, crew: Crew, *, pid: int | None, stopping: bool, left: str | None
 ) -> list[str]:
     """Return the lines on a night's state; left: how much is left of its limits, in words."""
     night = record.night

@@ -16,8 +16,8 @@ class Worker:
     """Hold a worker, and what it does now."""
 
     name: str  # such as gpu 1; local for the one worker of a night that has no others
-    work: Work | None = None  # what it does now
-    title: str | None = None  # of the attempt that it works on
+    work: Work | None  # what it does now
+    title: str | None  # of the attempt that it works on
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Crew:
 
     count: int  # that its latest call has
     workers: tuple[Worker, ...]  # that had a run in any of its calls
-    slowdown: float | None = None  # share of its speed that attempt 0 lost beside itself; null: it did not run so
+    slowdown: float | None  # share of its speed that attempt 0 lost beside itself; null: it did not run so
 
     @property
     def at_work(self) -> tuple[Worker, ...]:

@@ -23,7 +23,7 @@ from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.record import Record
 from agent.records.summary import gain_bpb, summary_of
-from agent.text import budget, counted, diff_lines, duration, harmless_lines, one_line, percent_sure
+from agent.text import budget, counted, diff_lines, duration, harmless_lines, one_line, percent_sure, shorten
 from agent.view import words
 from agent.view.page import charts
 from agent.view.run_files import Curve, curve
@@ -97,7 +97,7 @@ def _environment() -> Environment:
         "duration": lambda seconds: duration(seconds / 3600),
         "sure": lambda share: words.NONE if share is None else percent_sure(share),
         "line": one_line,
-        "cut": lambda text, most=TITLE_CHARS: text if len(text) <= most else f"{text[: most - 1]}…",
+        "cut": lambda text, most=TITLE_CHARS: shorten(text, most),
     }
     environment.globals |= {"memory_gb": memory_gb, "typed": typed, "written": lambda: words.moment(utc_now())}
     return environment
