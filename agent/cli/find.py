@@ -84,7 +84,7 @@ def packed_tags(place: Place) -> set[str]:
     return {file.name.removesuffix(ending) for file in place.nights.glob(f"*{ending}")}
 
 
-def night_in(place: Place, tag: str) -> tuple[Night, tuple[Attempt, ...]]:
+def night_with_attempts(place: Place, tag: str) -> tuple[Night, tuple[Attempt, ...]]:
     """Return the night of this tag and its attempts, scripts included; raise NightError without its journal."""
     with Journal.read(place.journal(tag)) as journal:
         return journal.night(), journal.attempts()

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from agent.cli.answer import Answer
-from agent.cli.find import find_night, known_tag, night_in, place_meant
+from agent.cli.find import find_night, known_tag, night_with_attempts, place_meant
 from agent.errors import NightError, NothingYet
 from agent.experiment import Attempt, Night, incumbent
 from agent.invocation import IDEAS as FOLDER
@@ -69,7 +69,7 @@ def _night(tag: str | None) -> tuple[Place, Night, tuple[Attempt, ...]]:
     """Return the night of this tag, or the latest, and its place; without any, one that would begin here now."""
     place = place_meant(tag)
     if tag is not None or place.tags():
-        return place, *night_in(place, known_tag(place, tag))
+        return place, *night_with_attempts(place, known_tag(place, tag))
     kind = "metal" if sys.platform == "darwin" else "cuda" if has_cuda_build() else "cpu"
     nothing: dict[str, Any] = dict.fromkeys(("tag", "branch", "base", "device", "protocol", "data", "started"), "")
     return place, Night(**nothing, script=place.script, budget_s=300.0, seed=0, device_kind=kind), ()
@@ -86,7 +86,7 @@ def prompt(tag: str | None = None, /, *, facts: bool = False) -> Answer:
         facts: what an agent would be told: noise, speed, dials, edits, ideas, what a script may call
     """
     place, tag, who = find_night(tag)
-    night, history = night_in(place, tag)
+    night, history = night_with_attempts(place, tag)
     best = incumbent(history)
     if best is None:
         go_on = f"wait for it, or where the night does not run, go on with: {typed('run', '--tag', tag)}"

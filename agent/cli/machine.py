@@ -57,8 +57,8 @@ print(json.dumps(folder and [str(folder), load_data(folder).fingerprint]))
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """Hold what a check has found; a night can do without what is not essential."""
+class Check:
+    """Hold one check and what it has found; a night can do without what is not essential."""
 
     name: str
     ok: bool
@@ -73,16 +73,16 @@ def doctor(*, script: Path = SCRIPT) -> Answer:
     Args:
         script: the training script (default: train_mlx.py)
     """
-    width, findings = terminal_width(), []
-    for finding in _findings(script):
-        mark, colour = ("✓", "green") if finding.ok else ("✗", "red") if finding.essential else ("!", "yellow")
-        advice = f": {finding.remedy}" if finding.remedy and not finding.ok else ""
-        line = Text.assemble((mark, colour), f" {finding.detail}{advice}")
+    width, checks = terminal_width(), []
+    for check in _checks(script):
+        mark, colour = ("✓", "green") if check.ok else ("✗", "red") if check.essential else ("!", "yellow")
+        advice = f": {check.remedy}" if check.remedy and not check.ok else ""
+        line = Text.assemble((mark, colour), f" {check.detail}{advice}")
         print_lines([line] if width is None else folded(line, width))
-        findings.append(finding)
-    missing = [finding.name for finding in findings if finding.essential and not finding.ok]
-    checks = [asdict(finding) | {"remedy": None if finding.ok else finding.remedy} for finding in findings]
-    facts = {"ready": not missing, "checks": checks}
+        checks.append(check)
+    missing = [check.name for check in checks if check.essential and not check.ok]
+    rows = [asdict(check) | {"remedy": None if check.ok else check.remedy} for check in checks]
+    facts = {"ready": not missing, "checks": rows}
     if missing:
         return Answer(facts, error=f"not ready for a night: see {', '.join(missing)}", exit_code=1)
     other = () if script == SCRIPT else ("--script", str(script))
@@ -105,69 +105,69 @@ def profile(*, script: Path = SCRIPT, steps: PositiveInt = 16, seed: Seed = 0) -
 # ---- the checks ------------------------------------------------------------------------------------------------------
 
 
-def _findings(script: Path) -> Iterator[Finding]:
-    yield Finding("python", True, f"Python {platform.python_version()} on {platform.platform()}")
+def _checks(script: Path) -> Iterator[Check]:
+    yield Check("python", True, f"Python {platform.python_version()} on {platform.platform()}")
     yield from _device()
     yield _script(script)
     free, wanted = shutil.disk_usage(Path.cwd()).free, f"a night wants {MIN_FREE_BYTES / 2**30:.0f} GB"
-    yield Finding("disk", free >= MIN_FREE_BYTES, f"disk: {free / 2**30:,.1f} GB free", wanted)
+    yield Check("disk", free >= MIN_FREE_BYTES, f"disk: {free / 2**30:,.1f} GB free", wanted)
     memory = psutil.virtual_memory()
     detail = f"memory: {memory.available / 2**30:,.1f} of {memory.total / 2**30:,.1f} GB free"
     remedy = "close other programs or choose a smaller DEPTH"
-    yield Finding("memory", memory.available >= 2 << 30, detail, remedy, essential=False)
+    yield Check("memory", memory.available >= 2 << 30, detail, remedy, essential=False)
     yield data()
 
 
-def _device() -> Iterator[Finding]:
+def _device() -> Iterator[Check]:
     device = ask(DEVICE)
     on_linux = f"{command_for('cpu')}, or with an NVIDIA GPU: {command_for('cuda')}"
     mlx_command = install_command("mlx") if sys.platform == "darwin" else on_linux
     if not isinstance(device, dict):
-        yield Finding("mlx", False, f"MLX does not run ({device})", f"install it: {mlx_command}")
+        yield Check("mlx", False, f"MLX does not run ({device})", f"install it: {mlx_command}")
         return  # a box is tried with a program that imports MLX
     kind, gflops, has_kernels = device["kind"], device["gflops"], device["has_kernels"]
-    yield Finding("mlx", True, f"MLX {device['mlx']} on {device['name']} ({kind})")
+    yield Check("mlx", True, f"MLX {device['mlx']} on {device['name']} ({kind})")
     yield from gpus() if kind == "cuda" else ()
     remedy = "end other programs"
     if kind == "cpu" and not device["has_blas"]:
         remedy += f"; an optimised BLAS helps: {command_for('cpu')}"
-    yield Finding("speed", gflops >= SLOW_GFLOPS, f"float32 matmul: {gflops:,.0f} GFLOP/s", remedy, essential=False)
+    yield Check("speed", gflops >= SLOW_GFLOPS, f"float32 matmul: {gflops:,.0f} GFLOP/s", remedy, essential=False)
     needs = "a C compiler such as gcc" if kind == "cpu" else "NVRTC, which comes with MLX's CUDA build"
     trains = "compiled for this device" if has_kernels else "none of our own, plain MLX trains"
-    yield Finding("kernels", has_kernels or kind == "metal", f"kernels: {trains}", f"install {needs}", essential=False)
+    yield Check("kernels", has_kernels or kind == "metal", f"kernels: {trains}", f"install {needs}", essential=False)
     box = choose()
     gaps = f"; not covered: {', '.join(box.uncovered)}" if box.uncovered else ""
     remedy = "on Linux install bubblewrap: apt install bubblewrap, dnf install bubblewrap …"
-    yield Finding("sandbox", not gaps, f"sandbox: {box.name}{gaps}", remedy, essential=False)
+    yield Check("sandbox", not gaps, f"sandbox: {box.name}{gaps}", remedy, essential=False)
 
 
-def gpus() -> Iterator[Finding]:
+def gpus() -> Iterator[Check]:
     """Say how a night uses all GPUs, where there are several."""
     try:
         for line in gpus_unused(gpus_of_machine()):
-            yield Finding("gpus", True, f"GPUs: {line}")
+            yield Check("gpus", True, f"GPUs: {line}")
     except MachineError as error:
-        yield Finding("gpus", False, f"GPUs: {error}", "without it a night has one worker", essential=False)
+        yield Check("gpus", False, f"GPUs: {error}", "without it a night has one worker", essential=False)
 
 
-def _script(script: Path) -> Finding:
+def _script(script: Path) -> Check:
     try:
         place = Place.of(script)
         fixed_files(place.script_path.parent, read_script(place))
     except NightshiftError as error:
-        return Finding("script", False, f"script: {error}")
-    return Finding("script", True, f"script: {script}, in the git repository {place.repo.root}")
+        return Check("script", False, f"script: {error}")
+    return Check("script", True, f"script: {script}, in the git repository {place.repo.root}")
 
 
-def data() -> Finding:
+def data() -> Check:
     match ask(DATA):
         case [folder, fingerprint]:
-            return Finding("data", True, f"data: {folder} ({fingerprint}), checksums verified")
+            return Check("data", True, f"data: {folder} ({fingerprint}), checksums verified")
         case None:
-            return Finding("data", True, "data: none yet; a night prepares the text of Python's standard library first")
+            return Check("data", True, "data: none yet; a night prepares the text of Python's standard library first")
         case failure:
             remedy = f"prepare it again: {typed_python('prepare.py')}, with NIGHTSHIFT_CACHE as a folder of your own"
-            return Finding("data", False, f"data: {failure}", remedy)
+            return Check("data", False, f"data: {failure}", remedy)
 
 
 def ask(program: str) -> Any:

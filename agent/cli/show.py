@@ -18,7 +18,7 @@ from agent.view import terminal
 from agent.view.answer import (
     DiffAnswer,
     LogAnswer,
-    Outcome,
+    Measured,
     ScriptAnswer,
     ScriptsCompared,
     ShowAnswer,
@@ -83,7 +83,7 @@ def _all(place: Place, record: Record, attempt: Attempt) -> Answer:
     is_at_work = any(run.ending is Ending.RUNNING for run in attempt.runs)
     findings = record.findings
     weights = find_weights(place, record.tag, attempt.number)
-    measured = Outcome.of(record, attempt)
+    measured = Measured.of(record, attempt)
     answer = ShowAnswer(
         tag=record.tag,
         attempt=for_author(attempt),

@@ -7,7 +7,7 @@ from itertools import chain, count
 from pathlib import Path
 
 from agent.cli.answer import Answer
-from agent.cli.find import BEST, attempt_meant, here, night_in, script_of
+from agent.cli.find import BEST, attempt_meant, here, night_with_attempts, script_of
 from agent.errors import NightError, NothingYet, RepoError, ScriptError
 from agent.experiment import attempt_ref
 from agent.files import check_plain, write_plain
@@ -85,7 +85,7 @@ def _kept(place: Place, source: Place, record: Record, file: Path) -> set[bytes]
     with suppress(RepoError):
         kept.add(place.repo.read("HEAD", file.relative_to(place.repo.root).as_posix()).encode(errors="surrogateescape"))
     if record.is_here:
-        _, history = night_in(source, record.tag)
+        _, history = night_with_attempts(source, record.tag)
         kept |= {attempt.proposal.script.encode(errors="surrogatepass") for attempt in history}
     return kept
 

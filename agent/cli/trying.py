@@ -9,7 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from agent.cli.answer import Answer
-from agent.cli.find import holder_here, night_in, place_meant, record_of
+from agent.cli.find import holder_here, night_with_attempts, place_meant, record_of
 from agent.cli.options import Message, NightOptions, Positive
 from agent.cli.tries import Try, TryState, look, under_way
 from agent.clock import utc_now
@@ -115,7 +115,7 @@ def _submit(
     history: History = ()
     if before is not None:
         check_kept(before, options.budget_s, options.seed)
-        _, history = night_in(where, before.tag)
+        _, history = night_with_attempts(where, before.tag)
     text = queue.check_submission(text, file, place, where, history, tag or "")
     based_on = None
     if not anyway and not is_patch(text):

@@ -35,10 +35,10 @@ class Killed(Exception):
 
 
 @dataclass(eq=False, slots=True)
-class _Place:
-    """Hold where the jobs of a worker are executed."""
+class _Worker:
+    """Name a worker, and hold where its jobs are executed."""
 
-    worker: str
+    name: str
     node: ClusterNode
     part: Part
     actor: Any = None  # of NodeWorker; None: none was started, or it was killed
@@ -56,22 +56,22 @@ class RayPool(Pool):
         """Give work to at most so many workers."""
         super().__init__(runner)
         self._cluster, self._most = cluster, most
-        self._places: dict[str, _Place] = {}
+        self._crew: dict[str, _Worker] = {}
         self._news: list[str] = []
         self._watched_s = 0.0  # when the nodes were looked at last; 0: the night has not begun
         self._meet_nodes()
-        if not self._places:
+        if not self._crew:
             raise MachineError("; ".join(self._news) or "no node of the Ray cluster has a free device")
 
     # ---- for the driver ----
 
     @property
     def workers(self) -> Sequence[str]:
-        return tuple(name for name, place in self._places.items() if self._is_here(place.node))
+        return tuple(name for name, worker in self._crew.items() if self._is_here(worker.node))
 
     @property
     def free(self) -> str | None:
-        rested = (name for name in self.workers if self._places[name].node.rests_until <= time.monotonic())
+        rested = (name for name in self.workers if self._crew[name].node.rests_until <= time.monotonic())
         return next((name for name in rested if self._threads[name].job is None), None)
 
     def ended(self, wait_s: float) -> Sequence[Ended]:
@@ -92,11 +92,11 @@ class RayPool(Pool):
         return self._cluster.nodes.get(node.id) is node
 
     def _part_with_nodes(self) -> None:
-        for name, place in list(self._places.items()):
-            if not self._is_here(place.node) and self._threads[name].job is None:
+        for name, worker in list(self._crew.items()):
+            if not self._is_here(worker.node) and self._threads[name].job is None:
                 WorkerThread.end_all([self._threads.pop(name)], 0.0)
-                del self._places[name]
-                self._say(f"node {place.node.name} has left the cluster")
+                del self._crew[name]
+                self._say(f"node {worker.node.name} has left the cluster")
 
     def _meet_nodes(self) -> None:
         """Give the workers of new nodes work, unless their scores would not compare, or there are enough workers."""
@@ -114,44 +114,44 @@ class RayPool(Pool):
                 self._say(f"node {node.name} has joined: {self._runner.night.device}")
 
     def _enter(self, node: ClusterNode, room: int) -> None:
-        """Have a node lay out the night's folder, and give so many of its workers a place at most."""
+        """Have a node lay out the night's folder, and take on so many of its workers at most."""
         try:
             self._cluster.call(node, enter, self._runner.night, self._cluster.content)
         except MachineError as error:
             node.refused = str(error)
             return
-        if node.name in {place.node.name for place in self._places.values()}:
+        if node.name in {worker.node.name for worker in self._crew.values()}:
             node.name = f"{node.name} {node.id[:4]}"
         part = self._cluster.part_of(node)
         for name in workers_of(node, part)[:room]:
-            place = self._places[name] = _Place(name, node, part)
-            self._threads[name] = WorkerThread(name, partial(self._execute, place), self._ended)
+            worker = self._crew[name] = _Worker(name, node, part)
+            self._threads[name] = WorkerThread(name, partial(self._execute, worker), self._ended)
 
     def _say(self, sentence: str) -> None:
         self._news += [] if sentence in self._news else [sentence]
 
     # ---- in the thread of a worker ----
 
-    def _execute(self, place: _Place, job: Job) -> Ended:
+    def _execute(self, worker: _Worker, job: Job) -> Ended:
         """Execute a job; a dry run or an audit again if its process is killed, where the journal counts runs."""
-        name = place.worker
+        name = worker.name
         for is_last in (isinstance(job, Measure), True):
             try:
-                return Ended(name, job, self._result(place, job))
+                return Ended(name, job, self._result(worker, job))
             except Lost as lost:
                 return Ended(name, job, lost=f"worker {name}: {lost}")
             except Killed:
                 if self._stops():
                     break
                 if is_last:
-                    return Ended(name, job, result_of_killed(job, f"its process was killed on {place.node.name}"))
+                    return Ended(name, job, result_of_killed(job, f"its process was killed on {worker.node.name}"))
         return Ended(name, job)
 
-    def _result(self, place: _Place, job: Job) -> Result | None:
+    def _result(self, worker: _Worker, job: Job) -> Result | None:
         """Return a job's result, and take its files; raise MachineError where its node has failed."""
-        place.actor = place.actor or self._started(place)
-        returned = self._returned(place, job)
-        why = returned.failure or unusable(replace(self._runner, lease=Lease(place.worker)), job, returned)
+        worker.actor = worker.actor or self._started(worker)
+        returned = self._returned(worker, job)
+        why = returned.failure or unusable(replace(self._runner, lease=Lease(worker.name)), job, returned)
         if why is not None:
             raise MachineError(why)
         result = returned.result
@@ -163,39 +163,39 @@ class RayPool(Pool):
         put_files(self._runner.folder, returned.files)  # before the journal records the run that they are of
         return result
 
-    def _started(self, place: _Place) -> Any:
+    def _started(self, worker: _Worker) -> Any:
         """Return a new actor of a worker, which holds its part of the node."""
         import ray
 
-        part, night = place.part, self._runner.night
-        options = {"num_cpus": part.cores, "num_gpus": part.gpus, "scheduling_strategy": on(place.node)}
+        part, night = worker.part, self._runner.night
+        options = {"num_cpus": part.cores, "num_gpus": part.gpus, "scheduling_strategy": on(worker.node)}
         try:
             actor = ray.remote(NodeWorker).options(max_concurrency=2, **options).remote()
-            opened = actor.open.remote(night, self._cluster.content, place.worker, part)
+            opened = actor.open.remote(night, self._cluster.content, worker.name, part)
             ray.get(opened, timeout=START_S)
         except Exception as error:
             raise MachineError(sentence(error)) from error
         return actor
 
-    def _returned(self, place: _Place, job: Job) -> Returned:
+    def _returned(self, worker: _Worker, job: Job) -> Returned:
         """Return what the actor brings back; meanwhile note its progress, and end the job where the driver wants it."""
         import ray
         from ray.exceptions import ActorDiedError, OutOfMemoryError, RayError
 
-        actor = place.actor
+        actor = worker.actor
         try:
             answer = actor.execute.remote(job, files_for(self._runner, job))
             while not ray.wait([answer], timeout=WATCH_S)[0]:
                 progress = actor.progress.remote(is_to_end=self._stops())
                 with suppress(RayError):  # of the actor's end, the answer says it
-                    self._threads[place.worker].progress = ray.get(progress, timeout=WATCH_S)
+                    self._threads[worker.name].progress = ray.get(progress, timeout=WATCH_S)
             returned: Returned = ray.get(answer)
         except (ActorDiedError, OutOfMemoryError) as error:
-            place.actor = None
+            worker.actor = None
             time.sleep(0.0 if self._stops() else LEAVE_S)  # a node that leaves takes its processes first
-            raise Killed if place.node.id in self._cluster.listed() else Lost("its node has left") from error
+            raise Killed if worker.node.id in self._cluster.listed() else Lost("its node has left") from error
         except Exception as error:  # as many kinds as there are ways for an answer to be damaged
-            place.actor = None
+            worker.actor = None
             ray.kill(actor)
             raise MachineError(sentence(error)) from error
         return returned
@@ -207,8 +207,8 @@ class RayPool(Pool):
 
         What fails while its node rests had begun before. Where all nodes have failed again and again, the night ends.
         """
-        place, error, now = self._places[ended.worker], ended.error, time.monotonic()
-        node, has_failed = place.node, isinstance(error, MachineError)
+        node, error, now = self._crew[ended.worker].node, ended.error, time.monotonic()
+        has_failed = isinstance(error, MachineError)
         if self._stops():
             return replace(ended, lost=None, error=None if has_failed else error)
         if not has_failed:
@@ -217,7 +217,7 @@ class RayPool(Pool):
         if now >= node.rests_until:
             node.failures, node.rests_until = node.failures + 1, now + REST_S
             self._say(f"node {node.name} gets no work for {REST_S:.0f} s: {error}")
-        if any(other.node.failures < FAILURES_IN_A_ROW for other in self._places.values()):
+        if any(other.node.failures < FAILURES_IN_A_ROW for other in self._crew.values()):
             return replace(ended, error=None, lost=f"worker {ended.worker}: {error}")
         again = typed("run", "--tag", self._runner.night.tag)
         why = f"no node of the Ray cluster does its work: node {node.name} failed {FAILURES_IN_A_ROW} times in a row"

@@ -70,7 +70,7 @@ def _hushed(score: Score | None) -> Score | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Measured:
     """Hold what follows from an attempt's runs and decisions, and from its night."""
 
     status: Status | None  # keep, discard or crash; null: not decided yet
@@ -88,7 +88,7 @@ class Outcome:
     merged_as: int | None  # the attempt that carries its edit on: it was better than its parent, and overtaken
 
     @classmethod
-    def of(cls, record: Record, attempt: Attempt) -> "Outcome":
+    def of(cls, record: Record, attempt: Attempt) -> "Measured":
         return cls(
             attempt.status,
             attempt.kind,
@@ -150,7 +150,7 @@ class AttemptOfNight:
 
     tag: str
     attempt: Attempt  # as the journal has it
-    measured: Outcome
+    measured: Measured
 
 
 @dataclass(frozen=True, slots=True)

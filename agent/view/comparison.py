@@ -8,7 +8,7 @@ from agent.experiment import NOT_BELIEVED, Attempt, Interval, Run
 from agent.records.record import Record
 from agent.script.dials import Value
 from agent.text import counted
-from agent.view.answer import AttemptOfNight, CompareAnswer, Outcome, for_author
+from agent.view.answer import AttemptOfNight, CompareAnswer, Measured, for_author
 from agent.view.terminal import measured_facts
 from agent.view.words import interval_words
 
@@ -27,7 +27,7 @@ class Side:
 
     def answer(self) -> AttemptOfNight:
         """Return what an author may know of it."""
-        return AttemptOfNight(self.night.tag, for_author(self.attempt), Outcome.of(self.night, self.attempt))
+        return AttemptOfNight(self.night.tag, for_author(self.attempt), Measured.of(self.night, self.attempt))
 
     def facts(self) -> dict[str, str]:
         """Return name → what is known of it, in words; "" for what is not."""

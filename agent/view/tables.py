@@ -16,7 +16,7 @@ from agent.files import check_plain, write_plain
 from agent.records.record import Record
 from agent.records.results import FORMULA, TEXT_MARK
 from agent.text import harmless_lines
-from agent.view.answer import Outcome, plain
+from agent.view.answer import Measured, plain
 from agent.view.course import settings
 
 Row = dict[str, Any]
@@ -38,7 +38,7 @@ def attempts(nights: Sequence[Record]) -> list[Row]:
         {"tag": night.tag, "attempt": attempt.number}
         | {name: getattr(attempt, name) for name in OF_ATTEMPT}
         | {name: getattr(attempt.proposal, name) for name in OF_PROPOSAL}
-        | plain(Outcome.of(night, attempt))
+        | plain(Measured.of(night, attempt))
         | {"runs": attempt.runs, "decisions": attempt.decisions}
         | {"is_incumbent": attempt.number == night.incumbent}
         | {name: getattr(night, name) for name in OF_NIGHT}

@@ -18,7 +18,7 @@ from agent.files import replaced_folder
 from agent.invocation import command_for
 from agent.records.place import Place
 from agent.records.record import Record
-from agent.view.answer import Outcome
+from agent.view.answer import Measured
 from agent.view.course import settings
 from agent.view.run_files import curve
 
@@ -78,7 +78,7 @@ def _points(place: Place, night: Record, attempt: Attempt) -> dict[int, dict[str
     for run in attempt.runs:
         for fraction, loss in () if run.dawn else curve(place, night.tag, attempt.number, run.seed):
             points[round(PARTS * fraction)][f"loss/seed{run.seed}"] = loss
-    measured = Outcome.of(night, attempt)
+    measured = Measured.of(night, attempt)
     metrics = {name: getattr(measured, name) for name in METRICS}
     points[PARTS] |= {name: float(value) for name, value in metrics.items() if value is not None}
     return points

@@ -125,11 +125,11 @@ class Pool(RayPool):
 
     outcomes: dict[str, list[Returned | Exception]]
 
-    def _started(self, place):
+    def _started(self, worker):
         return object()
 
-    def _returned(self, place, job):
-        outcome = self.outcomes[place.worker].pop(0)
+    def _returned(self, worker, job):
+        outcome = self.outcomes[worker.name].pop(0)
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
