@@ -18,7 +18,6 @@ from agent.proposers.prompts import compose, facts_page
 from agent.proposers.source import Left
 from agent.records.place import Place, past_nights, read_script
 from agent.text import harmless_lines
-from agent.view.answer import plain
 from agent.view.ideas import EXPECTED, LEGEND, IdeaFacts, idea_lines, ideas_lines
 from agent.view.screen import print_folded, print_lines, terminal_width
 
@@ -49,8 +48,8 @@ def ideas(name: str = "", /) -> Answer:
         raise NightError(f"there is no idea in {file.parent / FOLDER}; put patches of your script there")
     facts = {
         "applies_to": applies_to,
-        "ideas": [plain(IdeaFacts.of(prospect)) for prospect in listed],
-        "faults": list(faults),
+        "ideas": [IdeaFacts.of(prospect) for prospect in listed],
+        "faults": faults,
     }
     if slug:
         return Answer(facts, lambda: print_lines(idea_lines(listed[0], applies_to, terminal_width())))

@@ -18,7 +18,7 @@ from agent.records.place import Place, read_night
 from agent.records.shipped import DAMAGED
 from agent.records.summary import summary_of
 from agent.view import terminal
-from agent.view.answer import ListedNight, NightsAnswer, Stage, plain
+from agent.view.answer import ListedNight, NightsAnswer, Stage
 from agent.view.screen import Column, print_folded, print_lines, table_lines, terminal_width
 
 NUMBERS = frozenset({
@@ -87,7 +87,7 @@ def nights() -> Answer:
     listed = all_nights(place)
     if not listed:
         raise none_yet(place)
-    return Answer(plain(NightsAnswer(tuple(listed))), lambda: _show(listed))
+    return Answer(NightsAnswer(tuple(listed)), lambda: _show(listed))
 
 
 def _show(listed: list[ListedNight]) -> None:

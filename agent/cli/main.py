@@ -5,7 +5,6 @@ import sqlite3
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, redirect_stdout, suppress
-from dataclasses import replace
 from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -113,14 +112,12 @@ def _answer(words: Sequence[str], given: Sequence[str], is_json: bool) -> Answer
         return answer
 
     answer = answer_of(act, given)
-    if (sentence := answer.error) is not None:
-        if answer.facts.get("state") == "unfinished":
-            answer = replace(answer, facts={"go_on_with": typed(*given), **answer.facts})
+    if answer.error is not None:
         from agent.view.screen import print_folded  # which takes long to import
 
         with suppress(OSError):  # the terminal may be gone
             more = f"; go on with: {answer.facts['go_on_with']}" if "go_on_with" in answer.facts else ""
-            print_folded(f"nightshift: {sentence}{more}".split("\n"), stderr=True)
+            print_folded(f"nightshift: {answer.error}{more}".split("\n"), stderr=True)
     return answer
 
 
@@ -134,9 +131,9 @@ def answer_of(act: Callable[[], Answer | None], given: Sequence[str]) -> Answer:
     except BrokenPipeError:
         raise
     except NightshiftError as error:
-        return Answer.refused(error)
+        return Answer(error.facts, error=str(error), exit_code=error.exit_code)
     except KeyboardInterrupt:  # a running night takes Ctrl-C as a wish
-        return Answer({"state": "unfinished"}, error="interrupted", exit_code=130)
+        return Answer({"state": "unfinished", "go_on_with": typed(*given)}, error="interrupted", exit_code=130)
     except (NightHalted, OSError, sqlite3.OperationalError) as error:
         return Answer(error=_in_words(error, given), exit_code=2)
 

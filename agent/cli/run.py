@@ -15,7 +15,7 @@ from agent.cli.find import find_night, known_tag, record_of
 from agent.cli.options import Count, NightOptions, Positive, PositiveInt, RunOptions
 from agent.cli.status import next_commands, show_night
 from agent.errors import MachineError, NightError, NothingYet
-from agent.experiment import WHOLE, Findings, Lease, Night, is_look, short
+from agent.experiment import WHOLE, Lease, Night, is_look, short
 from agent.invocation import typed
 from agent.judging.judges import judge_in_words
 from agent.lab.corpus import DATASETS
@@ -32,7 +32,7 @@ from agent.records.record import Record, of_journal
 from agent.records.summary import summary_of
 from agent.sandbox.keeper import limits_of_machine
 from agent.text import counted
-from agent.view.answer import for_author, plain
+from agent.view.answer import for_author
 from agent.view.screen import print_folded, print_lines, print_next, terminal_width
 from agent.view.terminal import tried_lines
 from agent.view.words import dawn_lines, left_words, moment
@@ -217,18 +217,12 @@ def confirm(
         context.watcher.said(f"dawn of night {tag}: up to {counted(runs, 'run')} of {context.night.budget_s:g} s")
         findings = confirm_night(context, runs)
         ended_early = context.stop.after_run
-    return answer_of_dawn(tag, findings, typed("confirm", tag) if ended_early else None)
-
-
-def answer_of_dawn(tag: str, findings: Findings | None, go_on_with: str | None) -> Answer:
-    """Return how a dawn ended; go_on_with is None where it came to its end."""
-    facts = {"tag": tag, "findings": plain(findings)}
-    if go_on_with is not None:
-        facts |= {"state": "unfinished", "go_on_with": go_on_with}
-        return Answer(facts, error="dawn was ended early", exit_code=130)
+    facts = {"tag": tag, "findings": findings, "state": "unfinished" if ended_early else "finished"}
+    if ended_early:
+        return Answer(facts | {"go_on_with": typed("confirm", tag)}, error="dawn was ended early", exit_code=130)
     if findings is None:
         raise NightError(f"night {tag} has kept no edit, so there is nothing to confirm; see: {typed('results')}")
-    return Answer(facts | {"state": "finished"})
+    return Answer(facts)
 
 
 def _findings(tag: str | None) -> Answer:
@@ -239,5 +233,5 @@ def _findings(tag: str | None) -> Answer:
         raise NothingYet(f"night {tag} has no findings yet; begin with: {typed('confirm', tag)}")
     ended = f"ended {moment(dawn.ended)}" if dawn.ended else "not at its end yet"
     lines = [f"dawn {dawn.number} of night {tag}, {ended}", *dawn_lines(record.findings, record.attempts, record.night)]
-    facts = {"tag": tag, "findings": plain(record.findings), "state": "finished" if dawn.ended else "unfinished"}
+    facts = {"tag": tag, "findings": record.findings, "state": "finished" if dawn.ended else "unfinished"}
     return Answer(facts, lambda: print_folded(lines))

@@ -23,7 +23,6 @@ from agent.view.answer import (
     ScriptsCompared,
     ShowAnswer,
     for_author,
-    plain,
 )
 from agent.view.comparison import Side, compared, rows
 from agent.view.course import settings
@@ -69,7 +68,7 @@ def show(
         return _edit(place, record, chosen)
     if script:
         text = script_of(place, record, chosen)
-        return Answer(plain(ScriptAnswer(record.tag, chosen.number, text)), lambda: print(text, end=""))
+        return Answer(ScriptAnswer(record.tag, chosen.number, text), lambda: print(text, end=""))
     if log:
         return _log(place, record, chosen)
     return _all(place, record, chosen)
@@ -108,7 +107,7 @@ def _all(place: Place, record: Record, attempt: Attempt) -> Answer:
         if answer.weights is not None:
             print_lines(terminal.fact_lines("weights", answer.weights, None))
 
-    return Answer(plain(answer), print_all)
+    return Answer(answer, print_all)
 
 
 def _log(place: Place, record: Record, attempt: Attempt) -> Answer:
@@ -122,7 +121,7 @@ def _log(place: Place, record: Record, attempt: Attempt) -> Answer:
         raise NightError(f"the log of attempt {attempt.number} with seed {seed} is not here; what is kept is in: {see}")
     file = str(run_folder(place.folder(record.tag), attempt.number, seed) / LOG)
     answer = LogAnswer(record.tag, attempt.number, seed, file, text)
-    return Answer(plain(answer), lambda: print(text or f"{file} is empty"))
+    return Answer(answer, lambda: print(text or f"{file} is empty"))
 
 
 def _edit(place: Place, record: Record, attempt: Attempt) -> Answer:
@@ -138,7 +137,7 @@ def _edit(place: Place, record: Record, attempt: Attempt) -> Answer:
     dials = record.turned.get(attempt.number, {})
     answer = DiffAnswer(record.tag, attempt.number, attempt.parent, base, commit, text, dials)
     same = f"attempt {attempt.number} is the script as it stands in {base[:7]}"
-    return Answer(plain(answer), lambda: print(harmless_lines(text) if text else same))
+    return Answer(answer, lambda: print(harmless_lines(text) if text else same))
 
 
 # ---- two of them -----------------------------------------------------------------------------------------------------
@@ -150,7 +149,7 @@ def _edit_between(a: Meant, b: Meant) -> Answer:
     lines = diff_lines(script_of(*a).splitlines(), script_of(*b).splitlines(), before, after)
     text = "".join(f"{line}\n" for line in lines)
     shown = harmless_lines(text.removesuffix("\n")) if text else f"{before} and {after} are the same script"
-    return Answer(plain(ScriptsCompared(before, after, text)), lambda: print(shown))
+    return Answer(ScriptsCompared(before, after, text), lambda: print(shown))
 
 
 def _side(place: Place, record: Record, attempt: Attempt) -> Side:
@@ -175,4 +174,4 @@ def _compared(a: Meant, b: Meant) -> Answer:
         print("\n".join(table_lines(COLUMNS, rows(*sides, answer.dials), terminal_width())))
         print_folded([answer.sentence], VERDICT)
 
-    return Answer(plain(answer), print_beside)
+    return Answer(answer, print_beside)

@@ -14,7 +14,7 @@ from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.record import Record, of_journal
 from agent.records.summary import NightSummary, summary_of
-from agent.view.answer import Process, StatusAnswer, plain
+from agent.view.answer import Process, StatusAnswer
 from agent.view.words import left_words, moment, status_lines
 from agent.view.workers import Crew, crew_of
 
@@ -63,7 +63,7 @@ def status(tag: str | None = None, /, *, follow: bool = False) -> Answer:
         if (line := tries_line(tries)) is not None:
             print(line)
 
-    return Answer(plain(answer), print_all)
+    return Answer(answer, print_all)
 
 
 def show_night(

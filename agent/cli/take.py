@@ -17,7 +17,7 @@ from agent.records.place import Place
 from agent.records.record import Record
 from agent.script.contract import check_script, read_text
 from agent.text import harmless
-from agent.view.answer import TakeAnswer, plain
+from agent.view.answer import TakeAnswer
 from agent.view.screen import print_folded
 
 
@@ -70,7 +70,7 @@ def take(attempt: str = BEST, /) -> Answer:
         f"{os.path.relpath(file)} {is_now} attempt {chosen.number} of night {record.tag}: {harmless(chosen.title)}"
     ]
     lines += [] if aside is None else [f"as it was before: {os.path.relpath(aside)}"]
-    return Answer(plain(answer), lambda: print_folded(lines))
+    return Answer(answer, lambda: print_folded(lines))
 
 
 def _write(file: Path, content: bytes, mode: int | None) -> None:

@@ -27,7 +27,6 @@ from agent.script.contract import no_script, read_text
 from agent.script.dials import fingerprint
 from agent.script.merge import Basis, basis_of, is_patch
 from agent.text import SAID_CHARS, one_line
-from agent.view.answer import plain
 from agent.view.run_files import training_progress
 from agent.view.screen import print_folded
 from agent.view.verdict import answer_of_try, verdict_lines
@@ -226,4 +225,4 @@ def _verdict(place: Place, tried: Try) -> Answer:
     merged_onto = attempt.parent if is_changed and entry.based_on is not None else None
     record = record_of(place, entry.night)
     answer = answer_of_try(tried.id, record, attempt, place.folder(record.tag), merged_onto)
-    return Answer(plain(answer), lambda: print_folded(verdict_lines(answer)))
+    return Answer(answer, lambda: print_folded(verdict_lines(answer)))
