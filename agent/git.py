@@ -239,7 +239,7 @@ def repo_around(folder: Path) -> tuple[Repo | None, bool]:
     raise RepoError(f"git refuses {folder}: {_one_line(done.stderr)}")
 
 
-# ---- bundles: the commits of a night in one file ---------------------------------------------------------------------
+# ---- the refs of a night, and its commits in one file ----------------------------------------------------------------
 
 COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 

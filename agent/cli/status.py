@@ -1,6 +1,5 @@
 """How a night stands, once or live: nightshift status."""
 
-import re
 import time
 
 from agent.cli.answer import Answer
@@ -15,13 +14,10 @@ from agent.records.place import Place
 from agent.records.record import Record, of_journal
 from agent.records.summary import NightSummary, summary_of
 from agent.view.answer import Process, StatusAnswer
-from agent.view.words import left_words, moment, status_lines
+from agent.view.words import HEADS, left_words, moment, status_lines
 from agent.view.workers import Crew, crew_of
 
 LOOK_EVERY_S = 0.5
-HEADS = re.compile(  # of the lines below, which a terminal shows in bold
-    r"night [^:]+|branch|[\d,]+ attempts?|best val_bpb|noise|spent|left|workers|at work|unfinished|next"
-)
 
 
 def status(tag: str | None = None, /, *, follow: bool = False) -> Answer:

@@ -54,13 +54,13 @@ class Try:
         return TryInLine(self.id, self.state, entry.title, entry.night, number, status, entry.submitted, self.why)
 
 
-def look(place: Place, number: str) -> Try:
+def find_try(place: Place, try_id: str) -> Try:
     """Return the try of this id; raise NightError where there is none."""
     for folder in (place.queue, place.queue / queue.DONE, place.queue / queue.REFUSED):
         for path, entry in queue.entries(folder):
-            if f"t{path.stem}" == number:
+            if f"t{path.stem}" == try_id:
                 return _try(place, path, entry)
-    raise NightError(f"there is no try {one_line(number, 40)!r}; {typed('status', '--json')} lists the latest")
+    raise NightError(f"there is no try {one_line(try_id, 40)!r}; {typed('status', '--json')} lists the latest")
 
 
 def under_way(place: Place) -> list[Try]:

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from agent.cli.answer import Answer
 from agent.cli.find import holder_here, night_with_attempts, place_meant, record_of
 from agent.cli.options import Message, NightOptions, Positive
-from agent.cli.tries import Try, TryState, look, under_way
+from agent.cli.tries import Try, TryState, find_try, under_way
 from agent.clock import utc_now
 from agent.errors import NightError
 from agent.experiment import History
@@ -85,16 +85,16 @@ def try_edit(
             text = read_text(edit or place.script_path)
         wait = _submit(place, where, file, text, message, tag, night, anyway=anyway)
     if only_queue:
-        return _standing(where, look(where, wait))
+        return _standing(where, find_try(where, wait))
     return _waited(where, wait, 0.0 if start else for_s)
 
 
-def _cancelled(place: Place, number: str) -> Answer:
-    tried = look(place, number)
+def _cancelled(place: Place, try_id: str) -> Answer:
+    tried = find_try(place, try_id)
     if tried.state is not TryState.WAITING:
-        raise NightError(f"try {number} is {tried.state}; only one that waits can be taken out of the queue")
-    queue.put_aside(tried.path, queue.REFUSED, f"try {number} was cancelled")
-    return Answer({"id": number, "state": "cancelled"}, lambda: print(f"{number} is out of the queue"))
+        raise NightError(f"try {try_id} is {tried.state}; only one that waits can be taken out of the queue")
+    queue.put_aside(tried.path, queue.REFUSED, f"try {try_id} was cancelled")
+    return Answer({"id": try_id, "state": "cancelled"}, lambda: print(f"{try_id} is out of the queue"))
 
 
 # ---- into the queue --------------------------------------------------------------------------------------------------
@@ -147,18 +147,18 @@ def _stale(file: Path, basis: Basis) -> NightError:
 # ---- out of the queue ------------------------------------------------------------------------------------------------
 
 
-def _waited(place: Place, number: str, for_s: float | None) -> Answer:
+def _waited(place: Place, try_id: str, for_s: float | None) -> Answer:
     """Wait for the verdict on a try, and see to it that a process works on the queue."""
     began_s, process = time.monotonic(), None
-    unfinished = {"id": number, "state": TryState.UNFINISHED, "go_on_with": typed("try", "--wait", number)}
+    unfinished = {"id": try_id, "state": TryState.UNFINISHED, "go_on_with": typed("try", "--wait", try_id)}
     try:
         while True:
             is_worked = is_held(place.repo.common_dir) or (process is not None and process.poll() is None)
-            tried = look(place, number)  # after the look at who works on it, who writes the verdict before ending
+            tried = find_try(place, try_id)  # after the look at who works on it, who writes the verdict before ending
             if tried.state is TryState.DONE:
                 return _verdict(place, tried)
             if tried.state is TryState.REFUSED:
-                return Answer({"id": number, "state": tried.state}, error=tried.why, exit_code=2)
+                return Answer({"id": try_id, "state": tried.state}, error=tried.why, exit_code=2)
             if not is_worked and process is not None:
                 why = _last_words(place)
                 sentence = f"{NO_VERDICT}: the process that worked on the queue has ended{why and f' ({why})'}"

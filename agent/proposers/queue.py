@@ -226,7 +226,7 @@ def proposed(entry: QueueEntry, briefing: Briefing) -> Proposal:
     script, why, best, night = entry.text, entry.hypothesis, briefing.parent, briefing.night
     is_for_this = entry.based_on is not None and entry.made_for in (None, night.tag)
     if is_patch(script):
-        script = on_kept(script, night.script, best, briefing.history)
+        script = apply_patch(script, night.script, _kept_scripts(briefing.history))
     elif is_for_this and basis_of(script, briefing.history, "").missing:  # it lacks what was kept since
         script = _merged(entry, best, briefing)
         why += f"\n\nMerged onto attempt {best.number}, which was kept while it waited."
@@ -250,10 +250,9 @@ def _merged(entry: QueueEntry, best: Attempt, briefing: Briefing) -> str:
     return script
 
 
-def on_kept(patch: str, script: str, best: Attempt, history: History) -> str:
-    """Return the best script with a patch's edit, which may have been made from an earlier one that was kept."""
-    bases = (best, *reversed(kept(history)))
-    return apply_patch(patch, script, [(attempt.number, attempt.proposal.script) for attempt in bases])
+def _kept_scripts(history: History) -> list[tuple[int, str]]:
+    """Return the scripts that a patch may have been made from: number and script of what is kept, the best first."""
+    return [(attempt.number, attempt.proposal.script) for attempt in reversed(kept(history))]
 
 
 def put_aside(path: Path, where: str, why: str) -> None:
@@ -305,12 +304,9 @@ def check_submission(text: str, file: Path, place: Place, where: Place, history:
 
 def _digest(text: str, script: str, history: History, committed: str) -> str | None:
     """Return the fingerprint of the script that a night would try; None for a patch that does not fit yet."""
-    bases = kept(history)
     with suppress(ScriptError, SyntaxError, ValueError):
-        if is_patch(text) and bases:
-            text = on_kept(text, script, bases[-1], history)
-        elif is_patch(text):
-            text = apply_patch(text, script, [(0, committed)])
+        if is_patch(text):
+            text = apply_patch(text, script, _kept_scripts(history) or [(0, committed)])
         return fingerprint(text)
     return None
 

@@ -19,8 +19,6 @@ LANGUAGE = ("LANG", "LANGUAGE", "TZ")
 PREFIXES = ("LC_", "MLX_", "CUDA_", "NVIDIA_", "NCCL_", "OMP_", "OPENBLAS_", "MKL_", "NIGHTSHIFT_")
 SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-
-
 # Variables that change precision, or the code that computes, on these kinds of device.
 SETTINGS = {
     "MLX_ENABLE_TF32": "cuda metal",  # 0: products of float32 keep all bits

@@ -3,6 +3,7 @@
 It imports nothing that takes long: `status` is asked often.
 """
 
+import re
 from collections.abc import Callable
 
 from agent.experiment import (
@@ -155,6 +156,11 @@ def dawn_lines(findings: Findings, history: History, night: Night) -> list[str]:
 
 
 # ---- where a night stands --------------------------------------------------------------------------------------------
+
+
+HEADS = re.compile(  # of these lines, which a terminal shows in bold
+    r"night [^:]+|branch|[\d,]+ attempts?|best val_bpb|noise|spent|left|workers|at work|unfinished|next"
+)
 
 
 def status_lines(
