@@ -1,4 +1,4 @@
-"""Make folders that are gone afterwards, write files whole, read those of a script safely, and know a disk that fails.
+"""Make folders that are gone afterwards, write files whole, read those of a script safely, and know a full disk.
 
 Every temporary folder of the harness is made here. Its process holds a lock on it, which the kernel releases when the
 process ends. So the folders of killed processes are unlocked, and are removed when the next folder is made.
@@ -11,6 +11,7 @@ import errno
 import fcntl
 import os
 import re
+import shutil
 import sqlite3
 import stat
 import subprocess
@@ -21,10 +22,12 @@ from functools import cache
 from pathlib import Path
 from typing import BinaryIO
 
-from agent.errors import NightError
+from agent.errors import MachineError, NightError
+from agent.invocation import typed
 
 PREFIX, SUFFIX = "nightshift-", ".throwaway"
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+MIN_FREE_BYTES = 1 << 30  # logs, weights of the kept attempts and git objects of a night, with room to spare
 AT_ONCE = 200  # paths that are given to one program: all of the longest possible ones fit
 
 
@@ -181,6 +184,16 @@ def check_plain(path: Path) -> None:
     """Raise NightError for a pipe or a device, which may have no end."""
     if path.exists() and not path.is_file() and not path.is_dir():  # a folder says so itself when it is opened
         raise NightError(f"{path} is no plain file; move it away")
+
+
+def check_disk(folder: Path) -> None:
+    """Raise MachineError where the disk of a folder has too little room for a night."""
+    free = shutil.disk_usage(folder).free
+    if free < MIN_FREE_BYTES:
+        raise MachineError(
+            f"{free / 2**30:.2f} GB are free on the disk of {folder}, a night wants {MIN_FREE_BYTES / 2**30:.0f} GB; "
+            f"free some, as with {typed('pack', 'TAG', '--remove')}, and give the same command again"
+        )
 
 
 def disk_fails(error: BaseException) -> bool:

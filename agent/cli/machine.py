@@ -17,8 +17,8 @@ from rich.text import Text
 from agent.cli.answer import Answer
 from agent.cli.options import SCRIPT, PositiveInt, Seed
 from agent.errors import MachineError, NightshiftError
+from agent.files import MIN_FREE_BYTES
 from agent.invocation import command_for, install_command, typed, typed_python
-from agent.night.opening import MIN_FREE_BYTES
 from agent.pools.leases import gpus_of_machine, gpus_unused
 from agent.records.place import Place, read_script
 from agent.sandbox.box import choose

@@ -58,13 +58,12 @@ def pack(
     if remove and (tag is None or out is not None):
         own = typed("pack", tag or "TAG", "--remove")
         raise NightError(f"--remove packs a night that is named into its own place, as in: {own}")
-    is_packed = tag is not None and remove and place.packed(tag).exists() and not place.journal(tag).exists()
-    tag = tag if tag is not None and is_packed else known_tag(place, tag)
+    if tag is not None and remove and place.packed(tag).exists() and not place.journal(tag).exists():
+        with only_night(place.repo.common_dir), work_folder(place):  # which a call that was killed has left
+            print_folded([f"night {tag} is packed in {place.packed(tag)}; unpack it with: {typed('unpack', tag)}"])
+        return
+    tag = known_tag(place, tag)
     with only_night(place.repo.common_dir):
-        if is_packed:
-            with work_folder(place):  # a call that was killed may have had only that left to do
-                print_folded([f"night {tag} is packed in {place.packed(tag)}; unpack it with: {typed('unpack', tag)}"])
-            return
         file = place.packed(tag) if remove else (out or Path(f"nightshift-{tag}.tar.gz")).expanduser()
         with Journal.read(place.journal(tag)) as journal:
             is_left_out = left_out(journal, weights or ("all" if remove else "best"))

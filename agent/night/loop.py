@@ -23,12 +23,12 @@ from agent.experiment import (
     attempt_ref,
     short,
 )
+from agent.files import check_disk
 from agent.invocation import typed
 from agent.judging.champion import names
 from agent.judging.noise import noise
 from agent.night.ideas import Ideas, Supply
 from agent.night.merging import not_merged
-from agent.night.opening import check_disk
 from agent.night.plan import (
     Begin,
     Decide,

@@ -19,11 +19,10 @@ from rich.console import Console
 
 from agent.archive.unpack import MANIFEST, at_home, missing_corpus
 from agent.clock import kept_awake, utc_now
-from agent.errors import MachineError, NightError, NightHalted, RepoError
+from agent.errors import NightError, NightHalted, RepoError
 from agent.experiment import WHOLE, Lease, Night, Terms, is_look
-from agent.files import ignore_all
+from agent.files import check_disk, ignore_all
 from agent.git import refs_of_night
-from agent.invocation import typed
 from agent.judging.judges import choose_judge
 from agent.night.limits import Limits, Pace, check_hours
 from agent.night.lock import Stop, like_ctrl_c, only_night
@@ -59,7 +58,6 @@ from agent.view.screen import steadfast
 if TYPE_CHECKING:
     from agent.pools.cluster import Cluster
 
-MIN_FREE_BYTES = 1 << 30  # logs, weights of the kept attempts and git objects of a night, with room to spare
 REPORT_FROM_S = 5.0  # of budget: writing the page takes about as long as shorter runs
 
 
@@ -203,16 +201,6 @@ def open_night(request: Request, before: Night | None, terms: Terms, cluster: "C
     """Resume the night that was there before, on these terms, or open a new one; raise NightshiftError."""
     check_disk(request.place.repo.root)
     return _begin(request, terms, cluster) if before is None else _resume(request, before, terms, cluster)
-
-
-def check_disk(folder: Path) -> None:
-    """Raise MachineError where the disk of a folder has too little room for a night."""
-    free = shutil.disk_usage(folder).free
-    if free < MIN_FREE_BYTES:
-        raise MachineError(
-            f"{free / 2**30:.2f} GB are free on the disk of {folder}, a night wants {MIN_FREE_BYTES / 2**30:.0f} GB; "
-            f"free some, as with {typed('pack', 'TAG', '--remove')}, and give the same command again"
-        )
 
 
 def _begin(request: Request, terms: Terms, cluster: "Cluster | None") -> Night:

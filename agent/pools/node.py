@@ -18,7 +18,7 @@ from typing import Any
 
 from agent.errors import MachineError
 from agent.experiment import LOCAL, SPLITS, Lease, Night, Progress, Run
-from agent.files import open_plain, read_tail, remove
+from agent.files import MIN_FREE_BYTES, open_plain, read_tail, remove
 from agent.lab.hardware import cache_root, write_atomically
 from agent.pools.leases import cores_of_machine, pin, sets_of_cores
 from agent.runs.execute import execute
@@ -31,7 +31,6 @@ from agent.sandbox.keeper import limits_of_machine
 from agent.sandbox.process import LOG
 
 LOG_BYTES, LOSSES_BYTES = 1 << 20, 1 << 30  # the most of a file that comes back
-MIN_FREE_BYTES = 1 << 30  # below it a node takes no job: the disk would fill in the middle of one
 DEAF_S = 15.0  # without a question from the driver: it is gone, and so is the job
 LOCK_S = 10.0  # that a worker which has just ended may hold its part of the machine
 
@@ -174,7 +173,7 @@ class NodeWorker:
     def execute(self, job: Job, files: FileContents) -> Returned:
         """Execute a job with these files of the driver; return its result and the files that it has left."""
         self._heard_s, self._progress = time.monotonic(), None
-        if shutil.disk_usage(home()).free < MIN_FREE_BYTES:
+        if shutil.disk_usage(home()).free < MIN_FREE_BYTES:  # it would fill in the middle of the job
             return Returned(failure=f"less than {MIN_FREE_BYTES / 2**30:.0f} GB are free on the disk of {home()}")
         runner = self._runner
         pin(runner.lease)
