@@ -1,4 +1,4 @@
-"""Git, through GitPython: commits that touch nothing the user works on, and refs, diffs and bundles of them.
+"""Run git, through GitPython: make commits that touch nothing the user works on, and refs, diffs and bundles of them.
 
 The user's working tree, index and HEAD are never touched, except by commit_first, where nothing is committed yet. A
 commit is made without an index, a ref moves by compare-and-swap, and nothing is ever deleted.
@@ -111,8 +111,8 @@ class Repo:
         """Commit these files alone, where nothing is committed yet; what else is staged stays so."""
         literal, files = {"GIT_LITERAL_PATHSPECS": "1"}, ("--", *paths)
         self.git("add", "--force", *files, env=literal)
-        how = ("--quiet", "--no-gpg-sign", "--only", "-m", message)
-        self.git("commit", *how, *files, env={**self._identity, **literal})
+        options = ("--quiet", "--no-gpg-sign", "--only", "-m", message)
+        self.git("commit", *options, *files, env={**self._identity, **literal})
 
     def git(self, *arguments: str, env: Mapping[str, str] | None = None, stdin: str = "") -> str:
         """Run one command and return its output without the last line end.
@@ -227,9 +227,9 @@ def repo_around(folder: Path) -> tuple[Repo | None, bool]:
     """Return the repository of a folder, None outside of any, and whether it has commits."""
     if not folder.is_dir():
         raise RepoError(f"{folder} is not a folder")
-    wanted = ("rev-parse", "--show-toplevel", "--git-common-dir", "HEAD^{commit}")
+    question = ("rev-parse", "--show-toplevel", "--git-common-dir", "HEAD^{commit}")
     env = {**os.environ, "LC_ALL": "C", "LANGUAGE": "C"}
-    done = subprocess.run(_command(folder, SAFE, wanted), env=env, capture_output=True, check=False)
+    done = subprocess.run(_command(folder, SAFE, question), env=env, capture_output=True, check=False)
     match os.fsdecode(done.stdout).split("\n"):
         case [root, common_dir, _, *_]:
             return Repo(Path(root), (folder / common_dir).resolve()), done.returncode == 0

@@ -1,4 +1,4 @@
-"""The commands as tools of the Model Context Protocol, for coding agents that speak it: nightshift mcp.
+"""Serve the commands as tools of the Model Context Protocol, for coding agents that speak it: nightshift mcp.
 
 A tool is the function of a command, called in this process. Agents choose tools by their names, docstrings and the
 words of their arguments.
@@ -265,13 +265,13 @@ class _Tool(Tool):
         try:
             self.fn_metadata.validate_arguments(arguments)
         except ValidationError as error:
-            name, known = str(error.errors()[0]["loc"][0]), self.parameters["properties"]
-            sentence = f"{self.name} has no argument {one_line(name, 40)}; it has: {', '.join(known)}"
-            if name in known:
+            name, arguments_known = str(error.errors()[0]["loc"][0]), self.parameters["properties"]
+            sentence = f"{self.name} has no argument {one_line(name, 40)}; it has: {', '.join(arguments_known)}"
+            if name in arguments_known:
                 wrong = (
                     f"cannot use {name} {one_line(repr(arguments[name]), 80)}" if name in arguments else f"needs {name}"
                 )
-                sentence = f"{self.name} {wrong}; {name} is: {known[name]['description']}"
+                sentence = f"{self.name} {wrong}; {name} is: {arguments_known[name]['description']}"
             return result_of(Answer(error=sentence, exit_code=2).as_facts())
         return await super().run(arguments, context, convert_result)
 

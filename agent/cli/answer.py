@@ -1,4 +1,4 @@
-"""What a command answers: facts for a program, and the same for people.
+"""Hold what a command answers: facts for a program, and the same for people.
 
 With --json a program gets one JSON object on stdout, also where the command failed, and needs neither the exit code nor
 stderr to know how it ended. docs/json.md explains the keys.

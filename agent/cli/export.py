@@ -1,4 +1,4 @@
-"""What a night leaves for other programs, and the record of one that can be committed: nightshift export."""
+"""Write what other programs read of a night, and a record of it that can be committed: nightshift export."""
 
 from pathlib import Path
 from typing import Literal

@@ -1,4 +1,4 @@
-"""The known ideas, and what authors are told now: a language model in a prompt, and one who drives by commands."""
+"""Show the known ideas, and what a model or an agent is told now: nightshift ideas, nightshift prompt."""
 
 import sys
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""A folder that is ready for a night: nightshift init."""
+"""Make a folder ready for a night: nightshift init."""
 
 import os
 import shlex

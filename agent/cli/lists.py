@@ -1,4 +1,4 @@
-"""What is listed: the attempts of the ledger, nightshift results, and all nights, nightshift nights."""
+"""List the attempts of the ledger, and all nights: nightshift results, nightshift nights."""
 
 import os
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""The commands that look at the machine: nightshift doctor, a line a check, and nightshift profile."""
+"""Look at the machine: nightshift doctor, a line a check, and nightshift profile."""
 
 import json
 import platform

@@ -1,4 +1,4 @@
-"""The options that several commands share, and the checks of their values."""
+"""Define the options that several commands share, and check their values."""
 
 import math
 import shlex

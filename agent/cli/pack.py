@@ -1,4 +1,4 @@
-"""A night in one file, for another machine or to make room: nightshift pack, nightshift unpack."""
+"""Write a night into one file, for another machine or to make room, and read it: nightshift pack, nightshift unpack."""
 
 import re
 from pathlib import Path, PurePosixPath
@@ -72,11 +72,11 @@ def pack(
             write_ledger(place)  # whose rows stay when the journal is away
         print(f"packing night {tag} …", flush=True)
         contents = write_file(place, tag, file, summary, is_left_out, remove=remove)
-    then = f"unpack it with: {typed('unpack', tag if remove else file.name)}"
+    advice = f"unpack it with: {typed('unpack', tag if remove else file.name)}"
     if not remove:
-        then = f"it stays here, too: go on in one place alone; in the other repository {then}"
+        advice = f"it stays here, too: go on in one place alone; in the other repository {advice}"
     size = decimal(file.stat().st_size)
-    print_folded([f"packed night {tag} into {file}: {size} with {counted(len(contents.refs), 'ref')}", then])
+    print_folded([f"packed night {tag} into {file}: {size} with {counted(len(contents.refs), 'ref')}", advice])
 
 
 def left_out(journal: Journal, weights: WeightsOf) -> LeftOut:

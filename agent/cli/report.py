@@ -1,4 +1,4 @@
-"""A night as a page for a browser: nightshift report, and nightshift serve, which keeps it up to date."""
+"""Show a night as a page for a browser: nightshift report, and nightshift serve, which keeps it up to date."""
 
 import os
 import webbrowser

@@ -1,4 +1,4 @@
-"""The commands that train: a night, which says what it works with, and the confirmation of what it found."""
+"""Run a night, which says what it works with, and confirm what it found: nightshift run, nightshift confirm."""
 
 import os
 import statistics

@@ -1,4 +1,4 @@
-"""Text that a kept model writes: nightshift sample."""
+"""Write text with a kept model: nightshift sample."""
 
 import math
 import secrets

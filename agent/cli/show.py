@@ -1,4 +1,4 @@
-"""One attempt in full, its edit, its script and its log, and two attempts side by side: nightshift show."""
+"""Show one attempt in full, its edit, its script or its log, and two attempts side by side: nightshift show."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""How a night stands, once or live: nightshift status."""
+"""Say how a night stands, once or live: nightshift status."""
 
 import time
 

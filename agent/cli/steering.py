@@ -1,4 +1,4 @@
-"""The commands that steer a night from outside: a note to its authors, and a wish to stop."""
+"""Steer a night from outside, by a note to its authors or a wish to end: nightshift note, nightshift stop."""
 
 from agent.cli.answer import Answer
 from agent.cli.find import find_night, none_yet, place_meant

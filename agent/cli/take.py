@@ -1,4 +1,4 @@
-"""The script of an attempt, put into the working tree: nightshift take."""
+"""Put the script of an attempt into the working tree: nightshift take."""
 
 import os
 import stat

@@ -1,4 +1,4 @@
-"""The tries that the queue holds: where each stands, by the queue and the journals.
+"""Tell where each try of the queue stands, by the queue and the journals.
 
 A try is an entry of the queue with an id. Start with trying.py, which puts them there and waits.
 """

@@ -1,4 +1,4 @@
-"""One edit of a person's or an agent's own, into the queue and to its verdict: nightshift try."""
+"""Bring one edit of a person or an agent into the queue and to its verdict: nightshift try."""
 
 import subprocess
 import time

@@ -1,4 +1,4 @@
-"""A night from its opening to its end, and its confirmation at dawn.
+"""Run a night from its opening to its end, and confirm its result at dawn.
 
 Start reading with loop.py: plan.py says what is to be done next, and makes the jobs; ideas.py tells the sources what
 they may know, and gets the ideas. opening.py refuses what cannot work before anything is written, and puts the parts of

@@ -1,4 +1,4 @@
-"""Dawn: measure the night's result again, and take out the edits that bring nothing.
+"""Measure the night's result again at dawn, and take out the edits that bring nothing.
 
 The runs use fresh seeds and are also scored on the holdout: no choice of the night has seen either.
 agent/judging/champion.py chooses the next run and interprets the results. This module carries them out, and resumes

@@ -1,4 +1,4 @@
-"""How long a night goes on: how much time its runs take, and when there is no time for another."""
+"""Tell how long a night goes on: how much time its runs take, and when there is no time for another."""
 
 import math
 import time

@@ -1,4 +1,4 @@
-"""The loop: plan the next step, carry it out, record each result as it comes: journal first, then refs and ledger.
+"""Plan the next step, carry it out, and record each result as it comes: journal first, then refs and ledger.
 
 Only the driver writes. Its plan depends on the state alone, and the state is read from the journal. So continuing and
 resuming are the same: after a kill, the same state leads to the same step. Workers execute jobs beside it, and know
@@ -278,8 +278,8 @@ class Driver:
                     void = run.last_lines.rpartition("\n")[2] if run.ending is Ending.SPOILT else "the machine slept"
                 if run.score is not None and run.holdout is not None:
                     on_holdout = score(run.holdout.val_bpb) or run.holdout.failure
-                    seen = f"val_bpb {score(run.score.val_bpb)}, on the holdout {on_holdout}"
-                    self.say(f"#{number}, seed {job.seed}: {seen}")
+                    scores = f"val_bpb {score(run.score.val_bpb)}, on the holdout {on_holdout}"
+                    self.say(f"#{number}, seed {job.seed}: {scores}")
             case Measure(), None:
                 ending = Ending.LOST if void is not None else Ending.STOPPED if ended.error is None else Ending.BROKEN
                 run = Run(job.seed, ending, None, 0.0, None, void or str(ended.error or ""))

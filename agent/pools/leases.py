@@ -143,14 +143,18 @@ class Gpu:
 def gpus_of_machine() -> tuple[Gpu, ...]:
     """Return the GPUs that this process may use, by CUDA_VISIBLE_DEVICES; raise MachineError without nvidia-smi."""
     try:
-        done = subprocess.run(
-            ["nvidia-smi", "-L"], capture_output=True, text=True, check=True, timeout=GPU_ASKED_S, env=os.environ
-        )
+        listed = _nvidia_smi("-L")
     except (OSError, subprocess.SubprocessError) as error:
         raise MachineError(f"the GPUs cannot be counted, since nvidia-smi -L fails ({error}); repair it") from error
-    here = tuple(Gpu(int(index), name, uuid) for index, name, uuid in GPU_LINE.findall(done.stdout))
+    gpus = tuple(Gpu(int(index), name, uuid) for index, name, uuid in GPU_LINE.findall(listed))
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return here if visible is None else tuple(dict.fromkeys(_named_in(visible, here)))
+    return gpus if visible is None else tuple(dict.fromkeys(_named_in(visible, gpus)))
+
+
+def _nvidia_smi(*words: str) -> str:
+    """Return what nvidia-smi prints; raise OSError or SubprocessError where it fails."""
+    command = ["nvidia-smi", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=GPU_ASKED_S).stdout
 
 
 def gpu_in_use(gpu: str | None = None) -> str | None:
@@ -160,10 +164,9 @@ def gpu_in_use(gpu: str | None = None) -> str | None:
     """
     first = gpu or os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0] or "0"
     query = "--query-gpu=utilization.gpu,memory.used,memory.total"
-    command = ["nvidia-smi", "-i", first, query, "--format=csv,noheader,nounits"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=GPU_ASKED_S)
-        percent, used_mb, all_mb = (float(part) for part in done.stdout.splitlines()[0].split(","))
+        line = _nvidia_smi("-i", first, query, "--format=csv,noheader,nounits").splitlines()[0]
+        percent, used_mb, all_mb = map(float, line.split(","))
     except (OSError, subprocess.SubprocessError, ValueError, IndexError):
         return None
     if percent < 100 * BUSY_SHARE and used_mb < BUSY_SHARE * all_mb:
@@ -178,15 +181,15 @@ def gpus_unused(gpus: Sequence[Gpu], tag: str | None = None) -> list[str]:
     return [f"{alike} GPUs of one kind are here: {command} trains on all of them"] if alike > 1 else []
 
 
-def _named_in(visible: str, here: Sequence[Gpu]) -> Iterator[Gpu]:
+def _named_in(visible: str, gpus: Sequence[Gpu]) -> Iterator[Gpu]:
     """Yield the GPUs of a CUDA_VISIBLE_DEVICES up to the first that is not here: CUDA hides those after it, too."""
     for word in visible.split(","):
         name = word.strip()
-        named = [gpu for gpu in here if (name.startswith("GPU-") and gpu.visible.startswith(name))]
-        named += [Gpu(gpu.index, gpu.name, name) for gpu in here if f"{gpu.index}" == name]
-        if len(named) != 1:
+        matches = [gpu for gpu in gpus if name.startswith("GPU-") and gpu.visible.startswith(name)]
+        matches += [Gpu(gpu.index, gpu.name, name) for gpu in gpus if f"{gpu.index}" == name]
+        if len(matches) != 1:
             return
-        yield named[0]
+        yield matches[0]
 
 
 def _on_gpus(workers: int, cores_each: int | None) -> tuple[Lease, ...]:

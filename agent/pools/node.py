@@ -126,8 +126,10 @@ def core_sets(part: Part) -> list[tuple[int, ...]]:
 def lease_of(worker: str, part: Part, cores: tuple[int, ...]) -> Lease:
     """Return the lease of a worker; one that has all cores is not pinned, as where a night has one worker."""
     threads = sum(map(len, cores_of_machine())) if cores else 0
-    own = (cores, threads) if len(cores) < threads else ((), None)
-    return Lease(worker, own[0], os.environ.get("CUDA_VISIBLE_DEVICES") or None, part.of_memory, own[1])
+    gpu = os.environ.get("CUDA_VISIBLE_DEVICES") or None
+    if len(cores) == threads:
+        return Lease(worker, (), gpu, part.of_memory)
+    return Lease(worker, cores, gpu, part.of_memory, threads)
 
 
 def night_folder(night: Night) -> Path:

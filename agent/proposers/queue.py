@@ -1,4 +1,4 @@
-"""Scripts and patches that people or agents drop in while a night runs: first in, first tried.
+"""Queue the scripts and patches that people or agents drop in while a night runs: first in, first tried.
 
 check_submission() refuses a file that is no news. An entry is one numbered file. It stays in the queue until an attempt
 of it stands in a journal, so one that was taken when the night was killed is taken again, and one that was tried is

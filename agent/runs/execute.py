@@ -68,8 +68,10 @@ def run_dry(trial: Trial, runner: Runner) -> DryRun:
     Both use training text only, so their error messages may be shown to the author of the edit.
     """
     watch, folder = Stopwatch(), runner.dry_folder(trial.attempt)
-    how = (trial.script, runner.night.seed, min(TRIAL_S, runner.night.budget_s), trial.allowance_s)
-    outcome = runner.until_it_counts(trial.attempt, lambda: train_in(runner, folder, *how))
+    seed, budget_s = runner.night.seed, min(TRIAL_S, runner.night.budget_s)
+    outcome = runner.until_it_counts(
+        trial.attempt, lambda: train_in(runner, folder, trial.script, seed, budget_s, trial.allowance_s)
+    )
     failure, overran = process_failure(outcome), outcome.ending is Ending.OVERRAN
     if failure is None:
         try:

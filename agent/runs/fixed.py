@@ -1,4 +1,4 @@
-"""The fixed files of a night: laid out for each run, asked for device, data and budget, and verified before each score.
+"""Lay out a night's fixed files for each run, ask them for device, data and budget, and verify them before a score.
 
 Their checksums, and those of the corpus, are taken when the night opens.
 """

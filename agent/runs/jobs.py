@@ -1,4 +1,4 @@
-"""What a worker can be asked to do. A job is data: it holds all that he has to know, here or on another machine."""
+"""Say what a worker can be asked to do. A job is data: it holds all that he has to know, here or on another machine."""
 
 from dataclasses import dataclass
 

@@ -40,8 +40,8 @@ def train(runner: Runner, job: Measure) -> tuple[Run, str | None]:
     folder = runner.run_folder(job.attempt, job.seed)
     out = folder / "out"
     check = EarlyStopCheck(out, job.bounds)
-    how = (job.script, job.seed, runner.night.budget_s, job.allowance_s)
-    outcome = train_in(runner, folder, *how, check.has_failed)
+    budget_s = runner.night.budget_s
+    outcome = train_in(runner, folder, job.script, job.seed, budget_s, job.allowance_s, check.has_failed)
     if outcome.ending is Ending.HOPELESS:
         forecast = f"its losses forecast a score of {check.forecast_bpb:.3f}, above the incumbent's"
         outcome = outcome.explained(f"stopped early: {forecast}")

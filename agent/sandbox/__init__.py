@@ -1,4 +1,4 @@
-"""Where machine-written code runs: the sandbox, its limits, and the processes that watch it.
+"""Run machine-written code in a sandbox, within limits that other processes watch.
 
 Start reading with box.py: which sandbox this machine has; places.py says what a process sees in it. process.py starts a
 command in it under the harness's clock. The network is denied by bubblewrap's namespaces or Landlock's rules

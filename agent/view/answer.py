@@ -1,4 +1,4 @@
-"""The objects that `--json` prints: records of the night, and for each command one that holds them.
+"""Define the objects that `--json` prints: records of the night, and for each command one that holds them.
 
 `python docs/write_json_page.py` writes docs/json.md from these records and from the comments beside their fields. The
 reader of an answer may be an author of scripts: it sees no words of processes that score.

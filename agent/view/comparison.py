@@ -1,4 +1,4 @@
-"""Two attempts side by side, and in one sentence how sure their difference is. Pure."""
+"""Compare two attempts side by side, and say in one sentence how sure their difference is. Pure."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -102,11 +102,11 @@ def _verdict(a: Side, b: Side, gain: Interval | None, by: str) -> tuple[str | No
     winner, better, worse = ("a", a, b) if gain.mean_bpb < 0 else ("b", b, a)
     if gain.mean_bpb < 0:
         gain = Interval(-gain.mean_bpb, -gain.high_bpb, -gain.low_bpb)
-    how, beside = f"{interval_words(gain)} bpb, by {by}", ""
+    gained, caveat = f"{interval_words(gain)} bpb, by {by}", ""
     if a.night.device != b.night.device:
-        beside = "; they ran on different devices, and a faster one comes further within the budget"
+        caveat = "; they ran on different devices, and a faster one comes further within the budget"
     elif "dawn" not in by:
-        beside = "; a night chooses by such scores, which flatters what it kept"
+        caveat = "; a night chooses by such scores, which flatters what it kept"
     if gain.low_bpb <= 0:
-        return None, f"no difference is certain: {better.name} gains {how} over {worse.name}{beside}"
-    return winner, f"{better.name} is better than {worse.name}: it gains {how}{beside}"
+        return None, f"no difference is certain: {better.name} gains {gained} over {worse.name}{caveat}"
+    return winner, f"{better.name} is better than {worse.name}: it gains {gained}{caveat}"

@@ -1,4 +1,4 @@
-"""The live view: verdicts that scroll, and below them a panel with what is at work and where its night stands.
+"""Show a night live: verdicts that scroll, and below them a panel with what is at work and where the night stands.
 
 `run` and `status --follow` draw the same: a night's journal is read again where something was committed since, and the
 panel is a picture of what it says then. The journal stays open to read, without a transaction between two looks, so the

@@ -16,8 +16,8 @@ MOST_POINTS = 300  # of a curve that is shown
 LOG_LINES, LINE_CHARS = 60, 300  # of a log that is shown
 
 
-def training_progress(night: Path, work: Work, told: Progress | None = None) -> Progress | None:
-    """Return how far a training is, as its pool has told, else by its curve in the night's folder; None if unknown.
+def training_progress(night: Path, work: Work, by_pool: Progress | None = None) -> Progress | None:
+    """Return how far a training is by its pool, else by its curve in the night's folder; None where neither tells it.
 
     None also where the worker does not train: only trainings are measured against the budget.
     """
@@ -25,7 +25,7 @@ def training_progress(night: Path, work: Work, told: Progress | None = None) -> 
 
     if work.doing is not Doing.TRAINING or work.seed is None:
         return None
-    return told or read_progress(run_folder(night, work.attempt, work.seed) / "out")
+    return by_pool or read_progress(run_folder(night, work.attempt, work.seed) / "out")
 
 
 def curve(place: Place, tag: str, number: int, seed: int, most: int = MOST_POINTS) -> Curve:

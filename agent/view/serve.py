@@ -1,4 +1,4 @@
-"""The report page, live: a server on this machine that shows a night while it runs, and changes nothing.
+"""Serve the report as a live page on this machine: it shows a night while it runs, and changes nothing.
 
 One reader looks at the night for all clients, at most once a second, and not at all while there is none. A client hears
 what the night does now as a small piece of HTML, and loads the page again in the background when its facts have

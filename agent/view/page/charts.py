@@ -231,10 +231,10 @@ def progress_spec(night: Record, *, legend: bool = False) -> tuple[Spec, list[st
         "x", [-0.02 * last, last * (1.08 if beams else 1.02)], title="attempt", grid=False, tickCount=min(last, 10)
     )
     y = scores(night, lambda attempt: attempt.val_bpb, *ends)
-    once, rest = ([attempt for attempt in shown if attempt.was_kept is kept] for kept in (True, False))
-    few = evenly_spread(rest, MOST_DOTS)
+    ever_kept, others = ([attempt for attempt in shown if attempt.was_kept is kept] for kept in (True, False))
+    few = evenly_spread(others, MOST_DOTS)
     attempts, symbols = dots(
-        [(attempt, attempt.number, attempt.val_bpb) for attempt in (*few, *once)],
+        [(attempt, attempt.number, attempt.val_bpb) for attempt in (*few, *ever_kept)],
         y["scale"]["domain"][1],
         46 if last < 100 else 24,
         *([Symbol.BEST] if stairs else []),
@@ -259,7 +259,7 @@ def progress_spec(night: Record, *, legend: bool = False) -> tuple[Spec, list[st
     words = [f"{now.kept:,} kept of {counted(now.ideas, 'idea')}"]
     words += [f"val_bpb {bpb(stairs[0]['y'])} → {bpb(stairs[-1]['y'])}, lower is better"] if stairs else []
     words += [f"honest gain {interval_words(honest, form=bpb)}"] if beams and honest else []
-    words += thinned_words(len(few), len(rest), "other attempts")
+    words += thinned_words(len(few), len(others), "other attempts")
     spec = {
         "description": f"Progress: the val_bpb of every attempt. {', '.join(words)}.",
         "layer": [{"layer": drawn}, above],
@@ -310,8 +310,8 @@ def dials_of(night: Record) -> Chart | None:
         return None if gain is None else -gain
 
     is_turned = {dial: best.get(dial) != start.get(dial) for dial in moves}  # in the best script
-    every = sorted(moves, key=lambda dial: (not is_turned[dial], -len(moves[dial]), dial))
-    few, y, drawings, symbols = every[:MOST_DIALS], scores(night, change, 0.0), [], set[Symbol]()
+    dials = sorted(moves, key=lambda dial: (not is_turned[dial], -len(moves[dial]), dial))
+    few, y, drawings, symbols = dials[:MOST_DIALS], scores(night, change, 0.0), [], set[Symbol]()
     for dial in few:
         lines = {Symbol.START: start[dial]} | ({Symbol.IN_BEST: best[dial]} if is_turned[dial] else {})
         x = _dial_axis([*lines.values(), *(value for _, value in moves[dial])])
@@ -332,15 +332,15 @@ def dials_of(night: Record) -> Chart | None:
     words = [
         "change of val_bpb against the parent",
         "below the line is better",
-        *thinned_words(len(few), len(every), "dials"),
+        *thinned_words(len(few), len(dials), "dials"),
     ]
     return Chart("Which dials were turned", words, sorted(symbols, key=list(Symbol).index), drawings) if few else None
 
 
 def _dial_axis(values: Sequence[Value]) -> Spec:
     """Return the channel of a dial's values: numbers in their order, and behind them words."""
-    every = sorted(values, key=lambda value: (not is_finite(value), value if is_finite(value) else 0, str(value)))
-    scale = {"type": "point", "padding": 0.6, "domain": list(dict.fromkeys(map(_label, every)))}
+    in_order = sorted(values, key=lambda value: (not is_finite(value), value if is_finite(value) else 0, str(value)))
+    scale = {"type": "point", "padding": 0.6, "domain": list(dict.fromkeys(map(_label, in_order)))}
     return {"field": "x", "type": "ordinal", "scale": scale, "axis": {"title": None, "labelAngle": 0}}
 
 
