@@ -6,13 +6,15 @@ run that came to its end has a *score*; the scores lead to a *decision*. Absence
 
 import math
 import statistics
+import zlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from itertools import takewhile
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
+from agent.errors import NightError
 from agent.text import ABSURD, one_line, paragraphs
 
 TITLE_CHARS, HYPOTHESIS_CHARS, SOURCE_CHARS = 200, 4000, 80
@@ -241,16 +243,42 @@ class Review:
 
 
 @dataclass(frozen=True, slots=True)
+class Outline:
+    """Hold what tells a script apart from others, on the night's kind of device; it is empty if it cannot be read."""
+
+    dials: Mapping[str, Any] = field(default_factory=dict)  # those with values that JSON has
+    skeleton: str = ""  # a hash without the values of the dials: equal where two scripts differ in those alone
+    fingerprint: str = ""  # a hash of the syntax tree, without comments and layout
+    code_size: int = 0  # statements, names and constants, without docstrings
+
+    def differs_in_dials_only(self, other: "Outline") -> bool:
+        return "" != self.skeleton == other.skeleton
+
+
+UNREAD = Outline()
+
+
+@dataclass(frozen=True, slots=True)
 class Proposal:
     """Hold an edit of a script, as its source describes it."""
 
-    script: str  # the whole text
     title: str
     hypothesis: str
     source: str  # who proposed it: "you" for attempt 0, else the source's name
     repairs: int | None = None  # the crashed attempt that it repairs
     without: tuple[int, ...] = ()  # dawn's question, no idea: kept edits that the parent's script lacks
     merges: int | None = None  # the overtaken attempt whose edit it carries onto the incumbent
+    packed: bytes = field(default=b"", repr=False)  # the whole script, since a night holds thousands; b"": not here
+
+    @property
+    def script(self) -> str:
+        """Return the whole script; "" in a record that came without it. Raise NightError where it is damaged."""
+        try:
+            return zlib.decompress(self.packed).decode(errors="surrogatepass") if self.packed else ""
+        except (zlib.error, UnicodeError) as error:
+            raise NightError(
+                f"the script of {self.title!r} is damaged in the journal ({error}); put the journal back from a backup"
+            ) from error
 
     @classmethod
     def of(
@@ -262,11 +290,18 @@ class Proposal:
         *,
         repairs: int | None = None,
         without: tuple[int, ...] = (),
+        merges: int | None = None,
     ) -> "Proposal":
         """Make a proposal whose words are fit for the journal, a commit message and a terminal."""
         title = one_line(title, TITLE_CHARS) or "untitled"
         source = one_line(source, SOURCE_CHARS) or "unknown"
-        return cls(script, title, paragraphs(hypothesis, HYPOTHESIS_CHARS), source, repairs, without)
+        hypothesis = paragraphs(hypothesis, HYPOTHESIS_CHARS)
+        return cls(title, hypothesis, source, repairs, without, merges, packed(script))
+
+
+def packed(script: str) -> bytes:
+    """Return a script as journals and proposals hold it; half a surrogate pair, which no file has, is kept."""
+    return zlib.compress(script.encode(errors="surrogatepass"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,6 +336,7 @@ class Attempt:
     decisions: tuple[Decision, ...] = ()  # all that were recorded, the present one last
     settled: bool = False  # branch, ledger and weights follow the decision
     dry_run: DryRun | None = None  # None where nothing but dials was turned: nothing can break that did not before
+    outline: Outline = UNREAD  # of its script
 
     @cached_property
     def decision(self) -> Decision | None:

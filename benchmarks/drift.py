@@ -71,7 +71,7 @@ class Night:
 
     def enter(self) -> int:
         number = len(self.attempts)
-        self.attempts.append(Attempt(number, 0 if number else None, Proposal("", "", "", ""), ""))
+        self.attempts.append(Attempt(number, 0 if number else None, Proposal("", "", ""), ""))
         return number
 
     def measure(self, number: int, seed: int) -> None:

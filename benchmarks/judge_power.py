@@ -90,7 +90,7 @@ class Edits:
         self.seed, self.heavy = seed, mixed.heavy
 
     def propose(self, history: History, parent: Attempt | None) -> Proposal:
-        return Proposal("", "", "", "")
+        return Proposal("", "", "")
 
     def merge(self, overtaken: Attempt, onto: Attempt, history: History) -> Proposal:
         return overtaken.proposal
@@ -133,7 +133,7 @@ def a_dawn(world: Edits, history: list[Attempt]) -> Ablation | None:
     while dawn is not None and (trial := dawn.next_run(DAWN_RUNS - runs)) is not None:
         match trial:
             case tuple() as edits:
-                proposal, parent = Proposal("", "", "", "dawn", without=edits), dawn.champion.number
+                proposal, parent = Proposal("", "", "dawn", without=edits), dawn.champion.number
                 decided = Decision(Kind.QUESTION, "a question of dawn")
                 history.append(Attempt(len(history), parent, proposal, "", "c", decisions=(decided,), settled=True))
             case int() as number:

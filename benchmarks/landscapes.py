@@ -143,7 +143,7 @@ class Scripts:
 
     def propose(self, history: History, parent: Attempt | None) -> Proposal:
         if parent is None:
-            return Proposal(SCRIPT, "", "", "you")
+            return Proposal.of(SCRIPT, "", "", "you")
         return self._source(Briefing(NIGHT, tuple(history), parent, noise=self._sigma(history)))
 
     def merge(self, overtaken: Attempt, onto: Attempt, history: History) -> None:
@@ -178,7 +178,7 @@ def turned_at_random(seed: int) -> Propose:
             for i in rng.sample(range(len(DIALS)), rng.randint(1, 3)):
                 place[i] = rng.random()
             if (script := script_at(place, parent)) != parent:
-                return Proposal(script, "", "", "")
+                return Proposal.of(script, "")
 
     return propose
 
@@ -204,7 +204,7 @@ def by_optuna(sampler: str, **options: object) -> Callable[[int], Propose]:
                 study.add_trial(optuna.trial.create_trial(params=start, distributions=axes, value=scores[0]))
             trials.append(study.ask(axes))
             place = np.array([trials[0].params[name] for name in NAMES])
-            return Proposal(script_at(place, briefing.parent.proposal.script), "", "", "")
+            return Proposal.of(script_at(place, briefing.parent.proposal.script), "")
 
         return propose
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from agent.experiment import Attempt, Decision, History, Judge, Kind, Proposal, incumbent
 from agent.night.merging import EXPECTED, tip
+from agent.script.dials import outline_of
 
 LENGTHS = 0.95, 1.05  # of a run: attempts end in an order that is not quite that of their beginnings
 
@@ -96,7 +97,8 @@ class Night:
 
     def _enter(self, proposal: Proposal, parent: Attempt | None) -> int:
         number = len(self.history)
-        self.history.append(Attempt(number, None if parent is None else parent.number, proposal, "", commit="c"))
+        above, outline = None if parent is None else parent.number, outline_of(proposal.script, "cpu")
+        self.history.append(Attempt(number, above, proposal, "", commit="c", outline=outline))
         return number
 
     # ---- what is decided ---------------------------------------------------------------------------------------------

@@ -399,7 +399,7 @@ class InTurn(Source):
         if number > len(self.scripts):
             raise Exhausted("no more scripts")
         script = self.scripts[number - 1]
-        return [Proposal(script.compose(self.world.known(), self.world.base), script.name, script.tries, "cheats")]
+        return [Proposal.of(script.compose(self.world.known(), self.world.base), script.name, script.tries, "cheats")]
 
 
 @dataclass

@@ -15,9 +15,11 @@ from agent.experiment import (
     Score,
     Status,
     incumbent,
+    packed,
 )
 from agent.judging.champion import Ablation, Edits
 from agent.judging.early_stop import FRACTIONS, Finished
+from agent.script.dials import outline_of
 
 PLAIN = {Status.KEEP: Kind.KEPT, Status.DISCARD: Kind.WORSE, Status.CRASH: Kind.CRASHED}
 
@@ -52,8 +54,9 @@ def scored_attempt(
     runs += [scored_run(1000 + seed, value, dawn=1, holdout=value + 0.1) for seed, value in enumerate(dawn)]
     runs = [replace(run, params=params) for run in runs]
     decisions = () if status is None else (Decision(kind or PLAIN[status], reason),)
-    proposal = Proposal(script, title, "", source, without=without, merges=merges)
-    return Attempt(number, parent, proposal, "", "c", tuple(runs), decisions, settled=status is not None)
+    proposal = Proposal(title, "", source, without=without, merges=merges, packed=packed(script))
+    outline, settled = outline_of(script, "cpu"), status is not None
+    return Attempt(number, parent, proposal, "", "c", tuple(runs), decisions, settled, outline=outline)
 
 
 def stopped_attempt(number: int, parent: int) -> Attempt:
@@ -61,7 +64,7 @@ def stopped_attempt(number: int, parent: int) -> Attempt:
     words = "stopped early: its losses forecast a score of 1.550, above the incumbent's"
     run = Run(0, Ending.HOPELESS, None, 0.5, None, words, forecast_bpb=1.55)
     decision = Decision(Kind.STOPPED_EARLY, run.last_lines, gain_bpb=-0.05)
-    return Attempt(number, parent, Proposal("", "", "", ""), "", "c", (run,), (decision,), settled=True)
+    return Attempt(number, parent, Proposal("", "", ""), "", "c", (run,), (decision,), settled=True)
 
 
 def finished(val_bpb: float, *, above: float = 0.0) -> Finished:

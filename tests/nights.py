@@ -208,7 +208,7 @@ class Scripted(Source):
         number = briefing.number
         if number > len(self.scripts):
             raise Exhausted("no more scripts")
-        return [Proposal(self.scripts[number - 1], f"script {number}", "It might be better.", "scripted")]
+        return [Proposal.of(self.scripts[number - 1], f"script {number}", "It might be better.", "scripted")]
 
 
 class Quiet:

@@ -6,9 +6,10 @@ from pathlib import Path
 from judged import decided
 from samples import NIGHT
 
-from agent.experiment import Attempt, Proposal, Status
+from agent.experiment import Attempt, Proposal, Status, packed
 from agent.proposers.queue import submit, waiting
 from agent.proposers.source import Briefing
+from agent.script.dials import outline_of
 
 SCRIPT = """\
 LR = 0.04
@@ -44,8 +45,9 @@ def patch(before: str, after: str, name: str = "train_mlx.py", a: str = "a/", b:
 
 
 def tried(number: int, edit: str | Proposal, source: str = "queue", status: Status = Status.DISCARD) -> Attempt:
-    proposal = edit if isinstance(edit, Proposal) else Proposal(edit, "", "", source)
-    return Attempt(number, 0 if number else None, proposal, NOW, "c", (), (decided(status, ""),), True)
+    proposal = edit if isinstance(edit, Proposal) else Proposal("", "", source, packed=packed(edit))
+    outline = outline_of(proposal.script, "cpu")
+    return Attempt(number, 0 if number else None, proposal, NOW, "c", (), (decided(status, ""),), True, outline=outline)
 
 
 def brief(*edits: str | Proposal, best: int = 0, **more: object) -> Briefing:

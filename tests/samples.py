@@ -24,16 +24,19 @@ from agent.experiment import (
     Kind,
     Night,
     Noise,
+    Outline,
     Proposal,
     Run,
     Score,
     Summary,
     Work,
+    packed,
 )
 from agent.judging.noise import noise
 from agent.records.journal import Journal
 from agent.records.place import Place
-from agent.records.record import Record
+from agent.records.record import Record, Turned
+from agent.script.dials import Value, outline_of
 
 NIGHT = Night(
     tag="t", branch="refs/heads/experiments/30s-t", script="train_mlx.py", base="b" * 40, budget_s=30.0, seed=7,
@@ -110,9 +113,10 @@ def attempt(
         Run(seed, ending, 0, 300.0, summary, "", Score(val_bpb, 5.0), params=(1 + number % 7) * 10**6)
         for seed in range(seeds)
     ]
-    proposal = Proposal(script, title, "It might help.", source, without=without, merges=merges)
+    proposal = Proposal(title, "It might help.", source, without=without, merges=merges, packed=packed(script))
     facts = {"parent": 0 if number else None, "started": NIGHT.started} | more
     every = tuple(equal if runs is None else runs)
+    facts["outline"] = outline_of(script, "cpu")
     return Attempt(number, proposal=proposal, runs=every, decisions=tuple(decisions or decided), **facts)
 
 
@@ -131,12 +135,25 @@ def night(*attempts: Attempt, sigma_bpb: float | None = SIGMA_BPB, dawn: Finding
 
 
 def changed(record: Record, **more: Any) -> Record:
-    """A night with other fields of its own or of its `Night`; dawn: what one has found, or None."""
+    """A night with other fields of its own or of its `Night`; dawn: what one found, or None; turned: by its edits."""
     if "dawn" in more:
         found = more.pop("dawn")
         more["dawns"] = () if found is None else (Dawn(1, found.champion, 4, NIGHT.started, findings=found),)
+    if "turned" in more:
+        more["attempts"] = with_dials(more.get("attempts", record.attempts), more.pop("turned"))
     own = {name: more.pop(name) for name in [field.name for field in fields(Record)] if name in more}
     return replace(record, night=replace(record.night, **more), **own)
+
+
+def with_dials(attempts: Sequence[Attempt], turned: Mapping[int, Turned]) -> tuple[Attempt, ...]:
+    """The attempts with dials that turned so; attempt 0 has each dial's value before it was turned first."""
+    dials: list[dict[str, Value]] = [{}]
+    for moves in reversed(turned.values()):
+        dials[0] |= {name: before for name, (before, _) in moves.items()}
+    for attempt in attempts[1:]:
+        after = {name: value for name, (_, value) in turned.get(attempt.number, {}).items()}
+        dials.append(dials[attempt.parent or 0] | after)
+    return tuple(replace(attempt, outline=Outline(own)) for attempt, own in zip(attempts, dials, strict=True))
 
 
 def findings(honest: Interval | None, *, champion: int, **more: Any) -> Findings:
@@ -259,13 +276,13 @@ def record_crew(place: Place, doing: Mapping[str, Doing], tag: str = "t") -> Non
     night = replace(NIGHT, tag=tag, terms=terms, started="2026-01-03T03:04:05Z")
     with Journal.create(place.journal(tag), night) as journal:
         journal.record_call()
-        journal.add_attempt(0, None, Proposal(unigram(), "baseline", "", "you"), utc_now())
+        journal.add_attempt(0, None, Proposal.of(unigram(), "baseline", "", "you"), utc_now())
         for seed, worker in enumerate(doing):
             journal.end_run(journal.start_run(0, seed, worker=worker), a_run(seed, 1.2 + seed / 100))
         journal.record_decision(0, Decision(Kind.BASELINE, "the baseline"))
         journal.settle(0)
         for number, (worker, what) in enumerate(doing.items(), 1):
-            journal.add_attempt(number, 0, Proposal(unigram(), f"DEPTH 4 → {number}", "why", "search"), utc_now())
+            journal.add_attempt(number, 0, Proposal.of(unigram(), f"DEPTH 4 → {number}", "why", "search"), utc_now())
             seed = None if what is Doing.DRY_RUN else 0
             if seed is not None:
                 journal.start_run(number, seed, worker=worker)

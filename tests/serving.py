@@ -18,7 +18,7 @@ from samples import NIGHT
 
 from agent.cli.report import watched
 from agent.clock import utc_now
-from agent.experiment import Doing, Proposal, Status, Work, attempt_ref
+from agent.experiment import Doing, Proposal, Status, Work, attempt_ref, packed
 from agent.night.lock import only_night
 from agent.records.journal import Journal
 from agent.records.place import Place
@@ -42,7 +42,7 @@ class GrowingNight:
         number, self.attempts = self.attempts, self.attempts + 1
         script = unigram(SHARPNESS=1.0 + number)
         parent = None if number == 0 else 0
-        self.journal.add_attempt(number, parent, Proposal(script, title, why, "search"), NIGHT.started)
+        self.journal.add_attempt(number, parent, Proposal(title, why, "search", packed=packed(script)), NIGHT.started)
         base = self.place.repo.find("HEAD") or ""
         commit = self.place.repo.commit_script(base, self.place.script, script, "an edit", NIGHT.started)
         self.journal.record_commit(number, commit)

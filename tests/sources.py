@@ -20,7 +20,7 @@ from agent.proposers.source import Briefing, Messages
 from agent.proposers.source import Source as AnySource
 from agent.records.journal import Journal
 from agent.records.place import Place
-from agent.script.dials import set_dials
+from agent.script.dials import outline_of, set_dials
 
 SCRIPT = "def main(): ...\ndef load_model(): ...\n"
 LATE_S = 20.0  # what is waited for comes much earlier, or not at all
@@ -29,9 +29,10 @@ LATE_S = 20.0  # what is waited for comes much earlier, or not at all
 def attempt(number: int, source: str, gain_bpb: float = 0.0, spent_s: float = 300.0, **more: object) -> Attempt:
     status = Status.KEEP if gain_bpb or number == 0 else more.pop("status", Status.DISCARD)
     run = Run(0, Ending.FINISHED, 0, spent_s, None, "", Score(1.0 - 0.001 * number, 0.0))
-    proposal = Proposal(f"{SCRIPT}LR = {number}\n", f"attempt {number}", "", source, **more)
+    proposal = Proposal.of(f"{SCRIPT}LR = {number}\n", f"attempt {number}", "", source, **more)
     decision = decided(status, "", gain_bpb if number else None)
-    return Attempt(number, 0 if number else None, proposal, "", "c", (run,), (decision,), True)
+    outline = outline_of(proposal.script, "cpu")
+    return Attempt(number, 0 if number else None, proposal, "", "c", (run,), (decision,), True, outline=outline)
 
 
 def brief(history: list[Attempt], asks: tuple[Ask, ...] = (), **more: object) -> Briefing:
@@ -68,7 +69,7 @@ class Desk:
         self.place, self.sources, self.watcher = Place.of(grounds.root / "train_mlx.py"), sources, Quiet()
         self.path = self.place.journal(NIGHT.tag)
         with Journal.create(self.path, NIGHT) as journal:
-            journal.add_attempt(0, None, Proposal(unigram(), "baseline", "", "you"), "2026-11-21T00:00:00Z")
+            journal.add_attempt(0, None, Proposal.of(unigram(), "baseline", "", "you"), "2026-11-21T00:00:00Z")
             decide(journal, 0, Status.KEEP)
 
     @contextmanager

@@ -4,7 +4,7 @@ import pytest
 
 from agent.experiment import Attempt, Decision, Ending, Interval, Kind, Proposal, Run, incumbent, kept
 
-PROPOSAL = Proposal("", "title", "why", "you")
+PROPOSAL = Proposal("title", "why", "you")
 
 
 def decided(number: int, *decisions: tuple[int, Kind]) -> Attempt:

@@ -130,7 +130,7 @@ def listed(place: Place, tag: str) -> ListedNight:
             contents = read_contents(packed)
             row = msgspec.convert(contents.summary, ListedNight)
             return replace(row, tag=tag, state=Stage.ARCHIVED, started=contents.started, bytes=size)
-        record = read_night(place, tag, with_scripts=False)
+        record = read_night(place, tag)
         state = Stage.RUNNING if holder_here(place, tag) else Stage.OPEN if record.is_here else Stage.SHIPPED
         return ListedNight.of(summary_of(replace(record, noise=None)), state, size)
     except (NightError, OSError, *DAMAGED) as error:

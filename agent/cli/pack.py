@@ -101,7 +101,7 @@ def _needed(journal: Journal, *, with_best: bool) -> frozenset[int] | None:
 
     These are the attempts with a score that has to be audited still, and the best.
     """
-    history, dawns = journal.outlines(), journal.dawns()
+    history, dawns = journal.attempts(), journal.dawns()
     if dawns and dawns[-1].ended is None:
         return None
     best = incumbent(history) if with_best else None

@@ -12,7 +12,6 @@ from agent.records.place import Place, run_folder
 from agent.records.record import Record
 from agent.records.summary import gain_over_baseline
 from agent.sandbox.process import LOG
-from agent.script.dials import dials_in
 from agent.text import diff_lines, harmless, harmless_lines
 from agent.view import terminal
 from agent.view.answer import (
@@ -25,7 +24,6 @@ from agent.view.answer import (
     for_author,
 )
 from agent.view.comparison import Side, compared, rows
-from agent.view.course import settings
 from agent.view.run_files import LOG_LINES, log_tail
 from agent.view.screen import Column, print_folded, print_lines, table_lines, terminal_width
 from agent.view.verdict import log_of, traceback_of
@@ -152,17 +150,8 @@ def _edit_between(a: Meant, b: Meant) -> Answer:
     return Answer(ScriptsCompared(before, after, text), lambda: print(shown))
 
 
-def _side(place: Place, record: Record, attempt: Attempt) -> Side:
-    """Return the attempt with its dials: of the script, where it is here, else those that the night has turned."""
-    try:
-        script = script_of(place, record, attempt)
-    except NightError:
-        return Side(record, attempt, settings(record).get(attempt.number))
-    return Side(record, attempt, dials_in(script, record.night.device_kind))
-
-
 def _compared(a: Meant, b: Meant) -> Answer:
-    sides = _side(*a), _side(*b)
+    sides = Side(*a[1:]), Side(*b[1:])
     if sides[0].name == sides[1].name:
         raise NightError(f"{sides[0].name} cannot be compared with itself; name another attempt")
     answer = compared(*sides)

@@ -221,7 +221,7 @@ def _verdict(place: Place, tried: Try) -> Answer:
     entry, attempt = tried.entry, tried.attempt
     assert entry.night is not None
     assert attempt is not None
-    is_changed = is_patch(entry.text) or fingerprint(entry.text) != fingerprint(attempt.proposal.script)
+    is_changed = is_patch(entry.text) or fingerprint(entry.text) != attempt.outline.fingerprint
     merged_onto = attempt.parent if is_changed and entry.based_on is not None else None
     record = record_of(place, entry.night)
     answer = answer_of_try(tried.id, record, attempt, place.folder(record.tag), merged_onto)

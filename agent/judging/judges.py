@@ -3,7 +3,6 @@
 Balanced is the judge of a night that names no other. JUDGES at the end is the table of all judges.
 """
 
-import ast
 import math
 import statistics
 from dataclasses import dataclass, replace
@@ -25,8 +24,6 @@ from agent.judging.noise import (
     measured,
     pooled_deviation,
 )
-from agent.script.contract import parse
-from agent.script.dials import remembered
 from agent.text import percent_sure, shown_difference
 
 CONFIRMED = 0.9  # the probability of a gain from which a keep is no longer provisional
@@ -181,7 +178,6 @@ def t_test(attempt: Attempt, parent: Attempt, history: History) -> tuple[float, 
 # What keeps for simplicity may cost is bounded over all of them, against the last attempt kept for a measured gain.
 TIE = 0.25  # sigma: the largest expected cost of all simpler scripts together
 FEWER = 0.99  # of the parameters: less than a per cent is rounding
-COUNTED = (ast.stmt, ast.Constant, ast.Name, ast.Attribute, ast.arg, ast.alias, ast.keyword)
 
 
 def simpler(attempt: Attempt, parent: Attempt) -> str | None:
@@ -189,7 +185,7 @@ def simpler(attempt: Attempt, parent: Attempt) -> str | None:
     params, params_before = attempt.saved_params, parent.saved_params
     if params is None or params_before is None:
         return None
-    code, code_before = (code_size(side.proposal.script) for side in (attempt, parent))
+    code, code_before = attempt.outline.code_size, parent.outline.code_size
     if code > code_before or params > params_before:
         return None
     if code < code_before:
@@ -197,14 +193,6 @@ def simpler(attempt: Attempt, parent: Attempt) -> str | None:
     if params < FEWER * params_before:
         return f"{params_before - params:,} fewer parameters"
     return None
-
-
-@remembered
-def code_size(script: str) -> int:
-    """Count statements, names and constants; docstrings, comments and layout are free."""
-    nodes = list(ast.walk(parse(script)))
-    texts = sum(isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) for node in nodes)
-    return sum(isinstance(node, COUNTED) for node in nodes) - 2 * texts  # each a statement and a constant
 
 
 def price_of(attempt: Attempt, history: History, knowledge: Knowledge, price: float) -> tuple[float, str | None]:

@@ -273,10 +273,8 @@ class Ideas:
         """
         context, state = self._context, self._state
         if not state.attempts:
-            state.enter(
-                None,
-                Proposal(context.baseline(context.place), "baseline", "The script that the night began with.", "you"),
-            )
+            script, hypothesis = context.baseline(context.place), "The script that the night began with."
+            state.enter(None, Proposal.of(script, "baseline", hypothesis, "you"))
             return Supply.ENTERED
         best = state.best
         if best is None:

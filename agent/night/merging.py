@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from agent.errors import NightError
-from agent.experiment import HYPOTHESIS_CHARS, TITLE_CHARS, Attempt, Decision, History, Kind, Night, Proposal
+from agent.experiment import HYPOTHESIS_CHARS, TITLE_CHARS, Attempt, Decision, History, Kind, Night, Proposal, packed
 from agent.night.state import State
 from agent.proposers.source import check_proposal
 from agent.script.merge import merged
@@ -95,7 +95,7 @@ def carried(proposal: Proposal, base: Attempt, onto: Attempt, history: History, 
         script = merged(onto.proposal.script, base.proposal.script, proposal.script, night.device_kind)
         if script is None:
             raise NightError(f"it conflicts with what was kept since #{base.number}, or adds nothing to it")
-        proposal = replace(proposal, script=script)
+        proposal = replace(proposal, packed=packed(script))
     check_proposal(proposal, history, night.script)
     return proposal
 

@@ -22,7 +22,6 @@ from agent.pools.pool import Pool
 from agent.runs.jobs import AuditRun, Job, Measure, Trial
 from agent.runs.score import most_weights_bytes, scoring_limit_s, usual_scoring_s
 from agent.runs.train import FIRST_ALLOWANCE_S, learnt_allowance_s, learnt_bounds, usual_steps_s
-from agent.script.dials import only_dials_differ
 
 # of attempts that are kept no longer, and yet were measured: an edit of such a script may make up for it
 STILL_PARENTS = frozenset({Kind.REVOKED, Kind.OVERTAKEN})
@@ -231,8 +230,7 @@ class Plan:
 
     def _may_break(self, attempt: Attempt, parent: Attempt) -> bool:
         """Return whether an edit needs a dry run: one that only turns dials breaks nothing."""
-        scripts = parent.proposal.script, attempt.proposal.script
-        return self.context.dry_runs and not only_dials_differ(*scripts, self.context.night.device_kind)
+        return self.context.dry_runs and not attempt.outline.differs_in_dials_only(parent.outline)
 
     def _audits_of(self, attempt: Attempt, dawn: int = 0) -> Iterator[Job]:
         """Yield the audits that the attempt lacks, at night or at a dawn."""

@@ -10,7 +10,7 @@ from agent.experiment import NOT_BELIEVED, Attempt, Interval, Kind, Status
 from agent.judging.failures import process_failure, stopped_early, too_slow
 from agent.proposers.excerpts import harmless_code, quoted
 from agent.proposers.source import Briefing
-from agent.script.dials import Value, dials_in, only_dials_differ, read_dials, show
+from agent.script.dials import Value, read_dials, show
 from agent.text import diff_lines, one_line
 
 FAILURES = frozenset({*NOT_BELIEVED, Kind.CRASHED, Kind.TOO_SLOW, Kind.IGNORES_SEED})
@@ -88,19 +88,20 @@ def teaching_edits(briefing: Briefing) -> list[Attempt]:
         attempt
         for attempt in reversed(briefing.history)
         if attempt.is_edit and (was_near(attempt) or attempt.status in (Status.KEEP, Status.CRASH))
-        if not only_dials_differ(*_scripts(attempt, briefing), briefing.night.device_kind)
+        if not attempt.outline.differs_in_dials_only(_parent(attempt, briefing).outline)
     )
     return list(islice(edits, MOST_TEACHING))
 
 
 def edit_of(attempt: Attempt, briefing: Briefing) -> str:
     """Return the diff to the script that an attempt edits, harmless to read."""
-    before, after = (script.splitlines() for script in _scripts(attempt, briefing))
+    sides = _parent(attempt, briefing), attempt
+    before, after = (side.proposal.script.splitlines() for side in sides)
     return harmless_code("\n".join(diff_lines(before, after, context=1)[2:]))
 
 
-def _scripts(attempt: Attempt, briefing: Briefing) -> tuple[str, str]:
-    return briefing.history[attempt.parent or 0].proposal.script, attempt.proposal.script
+def _parent(attempt: Attempt, briefing: Briefing) -> Attempt:
+    return briefing.history[attempt.parent or 0]
 
 
 # ---- the dials that they turned --------------------------------------------------------------------------------------
@@ -112,11 +113,10 @@ MOST_AT_ONCE = 3  # dials of one edit: with more, its verdict says little about 
 
 def turned_dials(briefing: Briefing) -> dict[str, tuple[str, list[str]]]:
     """Return the incumbent's dials that have a range, all where none has: its value, and what came of each turn."""
-    kind = briefing.night.device_kind
-    dials = read_dials(briefing.parent.proposal.script, kind, strict=False)
+    dials = read_dials(briefing.parent.proposal.script, briefing.night.device_kind, strict=False)
     turns = defaultdict[str, list[str]](list)
     for attempt in briefing.history:
-        old, new = (dials_in(script, kind) for script in _scripts(attempt, briefing))
+        old, new = _parent(attempt, briefing).outline.dials, attempt.outline.dials
         changed = [name for name, value in new.items() if name in old and old[name] != value]
         if attempt.is_edit and len(changed) <= MOST_AT_ONCE:
             together = f" with {len(changed) - 1} more" if len(changed) > 1 else ""

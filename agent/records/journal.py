@@ -9,7 +9,6 @@ import hashlib
 import os
 import sqlite3
 import threading
-import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -39,8 +38,9 @@ from agent.experiment import (
 )
 from agent.files import disk_fails, flush
 from agent.invocation import typed
+from agent.script.dials import outline_from, outline_of
 
-VERSION = 13
+VERSION = 14
 LOCKED_S = 600  # another program may look into the journal for long; a night can wait
 RESERVE_BYTES = 4 << 20  # several times what an attempt leaves in journal, ledger and repository
 DURABLE = "PRAGMA synchronous = FULL; PRAGMA fullfsync = 1"  # macOS: a plain fsync leaves it in the drive's cache
@@ -56,6 +56,7 @@ CREATE TABLE attempts (
     number INTEGER PRIMARY KEY,
     parent INTEGER REFERENCES attempts,
     script TEXT NOT NULL REFERENCES scripts,
+    outline TEXT NOT NULL,               -- JSON, of the script
     title TEXT NOT NULL, hypothesis TEXT NOT NULL, source TEXT NOT NULL,
     repairs INTEGER, without TEXT NOT NULL,
     merges INTEGER,                      -- the attempt whose edit it carries onto the incumbent; NULL: none
@@ -74,7 +75,7 @@ CREATE TABLE ideas (                     -- of all sources; those that are no at
     dropped TEXT                         -- why it never will be one
 ) STRICT;
 CREATE TABLE scripts (
-    sha256 TEXT PRIMARY KEY,             -- of the text
+    sha256 TEXT PRIMARY KEY,             -- of packed
     packed BLOB NOT NULL                 -- the text in UTF-8, compressed by zlib
 ) STRICT;
 CREATE TABLE decisions (                 -- appended, never changed: an attempt's last row holds
@@ -117,7 +118,10 @@ CREATE TABLE asks (
 CREATE INDEX decisions_of ON decisions (attempt);
 CREATE INDEX runs_of ON runs (attempt);
 """
-AS_JSON = frozenset({"without", "dry_run", "summary", "score", "holdout", "findings", "pins", "terms", "noise"})
+ITS_SCRIPT = "JOIN scripts ON script = sha256"
+AS_JSON = frozenset(
+    {"without", "outline", "dry_run", "summary", "score", "holdout", "findings", "pins", "terms", "noise"}
+)
 Sql = tuple[str, Sequence[object]]
 Row = TypeVar("Row")
 
@@ -131,7 +135,6 @@ class Journal:
         self._db.row_factory = sqlite3.Row
         self._inode = path.stat().st_ino
         self._lock = threading.RLock()  # sources record their ideas and calls in their own threads
-        self._scripts: dict[str, str] = {}  # by hash: each text is held once, and read once
         self._reserve: Path | None = None  # of one that is open for writing
 
     @classmethod
@@ -209,26 +212,19 @@ class Journal:
     def waiting_ideas(self) -> tuple[Idea, ...]:
         """Return the ideas that are no attempts yet and were not dropped, in the order in which they came."""
         with self._legible():
-            rows = self._db.execute("SELECT * FROM ideas WHERE attempt IS NULL AND dropped IS NULL ORDER BY id")
-            ideas = [(dict(row), {**dict(row), "script": self._script(row["script"])}) for row in rows.fetchall()]
-            return tuple(msgspec.convert(facts | {"proposal": proposal}, Idea) for facts, proposal in ideas)
+            waiting = f"SELECT * FROM ideas {ITS_SCRIPT} WHERE attempt IS NULL AND dropped IS NULL ORDER BY id"
+            rows = map(dict, self._db.execute(waiting))
+            return tuple(msgspec.convert(facts | {"proposal": facts}, Idea) for facts in rows)
 
-    def attempts(self, number: int | None = None, *, with_scripts: bool = True) -> tuple[Attempt, ...]:
-        """Return all attempts in the order of their numbers, or the one of this number, as of one moment.
-
-        with_scripts: False for "" in place of their scripts, which are most of a journal.
-        """
+    def attempts(self, number: int | None = None) -> tuple[Attempt, ...]:
+        """Return all attempts in the order of their numbers, or the one of this number, as of one moment."""
         with self._legible(), self._db:  # a night may be writing
             self._db.execute("BEGIN")
             runs, decisions = self._by_attempt("runs", number), self._by_attempt("decisions", number)
-            return tuple(
-                _attempt(row, self._script(row["script"]) if with_scripts else "", runs[at], decisions[at])
-                for at, (row,) in self._by_attempt("attempts", number, "number").items()
-            )
-
-    def outlines(self) -> tuple[Attempt, ...]:
-        """Return all attempts without their scripts."""
-        return self.attempts(with_scripts=False)
+            which = "" if number is None else "WHERE number = :number"
+            every = f"SELECT * FROM attempts {ITS_SCRIPT} {which} ORDER BY number"
+            rows = self._db.execute(every, {"number": number})
+            return tuple(_attempt(row, runs[row["number"]], decisions[row["number"]]) for row in rows)
 
     def attempt(self, number: int) -> Attempt:
         """Return one attempt without reading the others; raise IndexError where there is none of this number."""
@@ -252,18 +248,12 @@ class Journal:
         with self._legible():
             return tuple(msgspec.convert(_decoded(dict(row)), kind) for row in self._db.execute(sql))
 
-    def _by_attempt(self, table: str, number: int | None, key: str = "attempt") -> dict[int, list[sqlite3.Row]]:
-        which = f"WHERE {key} = :number" if number is not None else ""
+    def _by_attempt(self, table: str, number: int | None) -> dict[int, list[sqlite3.Row]]:
+        which = "" if number is None else "WHERE attempt = :number"
         rows: dict[int, list[sqlite3.Row]] = defaultdict(list)
-        for row in self._db.execute(f"SELECT * FROM {table} {which} ORDER BY rowid", {"number": number}):
-            rows[row[key]].append(row)
+        for row in self._db.execute(f"SELECT * FROM {table} {which} ORDER BY id", {"number": number}):
+            rows[row["attempt"]].append(row)
         return rows
-
-    def _script(self, sha256: str) -> str:
-        if sha256 not in self._scripts:
-            (packed,) = self._db.execute("SELECT packed FROM scripts WHERE sha256 = ?", (sha256,)).fetchone()
-            self._scripts[sha256] = zlib.decompress(packed).decode(errors="surrogatepass")
-        return self._scripts[sha256]
 
     @contextmanager
     def _legible(self) -> Iterator[None]:
@@ -271,7 +261,7 @@ class Journal:
         try:
             with self._lock:
                 yield
-        except (sqlite3.Error, zlib.error, msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
+        except (sqlite3.Error, msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
             if disk_fails(error):
                 raise
             raise NightError(f"{self._path} is damaged ({error}); move its folder away to go on without it") from error
@@ -298,29 +288,24 @@ class Journal:
     def add_attempt(
         self, number: int, parent: int | None, proposal: Proposal, started: str, idea: int | None = None
     ) -> None:
-        """Enter an attempt; idea: the id of the one that it was, which waits no longer."""
-        sha256, keep_script = self._kept_script(proposal.script)
-        facts = _columns(proposal) | {"script": sha256, "number": number, "parent": parent, "started": started}
+        """Enter an attempt, and the outline of its script; idea: the id of what it was, which waits no longer."""
+        script, keep_script = _kept_script(proposal)
+        facts = _columns(proposal) | {"number": number, "parent": parent, "script": script, "started": started}
+        facts["outline"] = _json(outline_of(proposal.script, self.night().device_kind))
+        del facts["packed"]
         has_become = "UPDATE ideas SET attempt = ? WHERE id = ?", (number, idea)
         self._write(keep_script, _insert("attempts", **facts), has_become)
 
     def add_idea(self, idea: Idea) -> int:
         """Record an idea as soon as a source has it, which may have been paid for it; return its id."""
-        sha256, keep_script = self._kept_script(idea.proposal.script)
-        facts = {name: getattr(idea.proposal, name) for name in ("title", "hypothesis", "source", "repairs")}
-        facts |= {"script": sha256, "parent": idea.parent}
-        return int(self._write(keep_script, _insert("ideas", **facts)).lastrowid or 0)
+        script, keep_script = _kept_script(idea.proposal)
+        words = {name: getattr(idea.proposal, name) for name in ("title", "hypothesis", "source", "repairs")}
+        add = _insert("ideas", **words, script=script, parent=idea.parent)
+        return int(self._write(keep_script, add).lastrowid or 0)
 
     def drop_idea(self, idea: int, why: str) -> None:
         """Record that the idea with this id will never be an attempt."""
         self._write(("UPDATE ideas SET dropped = ? WHERE id = ?", (why, idea)))
-
-    def _kept_script(self, script: str) -> tuple[str, Sql]:
-        """Return the hash of a script, and the statement that keeps its text."""
-        content = script.encode(errors="surrogatepass")
-        sha256 = hashlib.sha256(content).hexdigest()
-        self._scripts[sha256] = script
-        return sha256, _insert("scripts", "INSERT OR IGNORE", sha256=sha256, packed=zlib.compress(content))
 
     def record_commit(self, number: int, sha: str) -> None:
         self._write(('UPDATE attempts SET "commit" = ? WHERE number = ?', (sha, number)))
@@ -492,10 +477,17 @@ def _recorded(attempt: int, decision: Decision) -> Sql:
     return _insert("decisions", attempt=attempt, **_columns(decision) | {"id": None, "at": utc_now("milliseconds")})
 
 
-def _attempt(row: sqlite3.Row, script: str, runs: Sequence[sqlite3.Row], decisions: Sequence[sqlite3.Row]) -> Attempt:
+def _kept_script(proposal: Proposal) -> tuple[str, Sql]:
+    """Return the hash of a proposal's script, and the statement that keeps the script once."""
+    sha256 = hashlib.sha256(proposal.packed).hexdigest()
+    return sha256, _insert("scripts", "INSERT OR IGNORE", sha256=sha256, packed=proposal.packed)
+
+
+def _attempt(row: sqlite3.Row, runs: Sequence[sqlite3.Row], decisions: Sequence[sqlite3.Row]) -> Attempt:
     fields = _decoded(dict(row))
     facts = fields | {
-        "proposal": fields | {"script": script},
+        "proposal": fields,
+        "outline": outline_from(fields["outline"]),
         "runs": [_decoded(dict(run)) for run in runs],
         "decisions": [dict(decision) for decision in decisions],
         "settled": bool(decisions) and fields["settled"] == decisions[-1]["id"],

@@ -159,19 +159,18 @@ def new_id() -> str:
 
 # ---- what is recorded of the nights ----------------------------------------------------------------------------------
 
-MOST_PAST = 2000  # attempts that are read of all journals: a script takes half a millisecond
+MOST_PAST = 2000  # attempts that are read of all journals
 
 
-def read_night(place: Place, tag: str, *, with_scripts: bool = True) -> Record:
+def read_night(place: Place, tag: str) -> Record:
     """Return all that is recorded of a night: in its journal, else its shipped record.
 
-    with_scripts: also read the scripts of a journal, for the dials that were turned. Raise NightError for a tag that
-    nothing here knows.
+    Raise NightError for a tag that nothing here knows.
     """
     if valid_tag(tag):  # which names a folder: exports write to folders that are named after the night
         if place.journal(tag).exists():
             with Journal.read(place.journal(tag)) as journal:
-                return of_journal(journal, with_scripts=with_scripts)
+                return of_journal(journal)
         folder = place.shipped / tag
         if folder.is_dir():
             try:
@@ -207,7 +206,7 @@ def past_nights(place: Place, except_tag: str) -> tuple[Record, ...]:
     for tag in reversed(place.tags()):
         if tag != except_tag and sum(len(record.attempts) for record in nights.values()) < MOST_PAST:
             with suppress(NightError, OSError), Journal.read(place.journal(tag)) as journal:
-                record = of_journal(journal, with_scripts=True)
+                record = of_journal(journal)
                 nights[record.night.started, tag] = record
     for folder in place.shipped.glob("[!.]*/"):  # not what a writing that was killed left half-made
         with suppress(*DAMAGED):

@@ -1,16 +1,14 @@
 """All that is recorded of a night, whether its journal or its shipped record is here."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 from agent.experiment import (
     Ask,
     Attempt,
     Dawn,
     Findings,
-    History,
     Night,
     Noise,
     Terms,
@@ -18,23 +16,11 @@ from agent.experiment import (
     memory_gb,
 )
 from agent.records.journal import Journal
-from agent.script.dials import Value, dials_in, skeleton_in
+from agent.script.dials import Value
 
 Turned = Mapping[str, tuple[Value, Value]]  # dial → its value in the parent and in the attempt, where they differ
 # of a night's options, those that say how it was judged: an agent's command line or a server's address is private
 PUBLIC = ("judge", "confirm", "plausible_gain", "early_stop", "sandbox", "proposer")
-
-
-@dataclass(frozen=True, slots=True)
-class Outline:
-    """Hold what of an attempt's script tells it apart from others, on the night's kind of device."""
-
-    dials: Mapping[str, Any]  # empty if the script cannot be read
-    skeleton: str  # skeleton_in the script, by the Python of the night; "" if it cannot be read
-
-    @classmethod
-    def of(cls, script: str, device_kind: str) -> "Outline":
-        return cls(dials_in(script, device_kind), skeleton_in(script, device_kind))
 
 
 @dataclass(frozen=True)  # without slots, so that what follows from a record is computed once
@@ -45,12 +31,10 @@ class Record:
     """
 
     night: Night
-    attempts: tuple[Attempt, ...]  # by number, without scripts
+    attempts: tuple[Attempt, ...]  # by number
     asks: tuple[Ask, ...] = ()
     dawns: tuple[Dawn, ...] = ()
     noise: Noise | None = None
-    outlines: tuple[Outline, ...] = ()  # of each attempt's script, where scripts were read
-    turned: Mapping[int, Turned] = field(default_factory=dict)  # attempt → what it turned, by the outlines
     is_here: bool = True  # its journal is, so it can go on
 
     @property
@@ -109,6 +93,24 @@ class Record:
         return next((dawn.findings for dawn in reversed(self.dawns) if dawn.findings), None)
 
     @cached_property
+    def turned(self) -> dict[int, Turned]:
+        """Return attempt → the dials that its script and its parent's both have and set otherwise."""
+        turned: dict[int, Turned] = {}
+        for attempt in self.attempts:
+            before = self.attempts[attempt.parent or 0].outline.dials
+            turned[attempt.number] = {
+                name: (before[name], value)
+                for name, value in attempt.outline.dials.items()
+                if name in before and before[name] != value
+            }
+        return turned
+
+    @cached_property
+    def turned_dials(self) -> frozenset[str]:
+        """Return the names of all dials that an attempt has turned."""
+        return frozenset(name for turned in self.turned.values() for name in turned)
+
+    @cached_property
     def merged_as(self) -> dict[int, int]:
         """Return overtaken attempt → the latest one that carries its edit."""
         return {
@@ -131,38 +133,9 @@ def public(night: Night) -> Night:
     return replace(night, data="", pins={}, terms=terms)
 
 
-def of_journal(journal: Journal, *, with_scripts: bool = False) -> Record:
-    """Read a night from its journal.
-
-    with_scripts: also read its scripts, which takes half a millisecond each, for their outlines.
-    """
-    night, history = journal.night(), journal.attempts() if with_scripts else journal.outlines()
-    outlines: tuple[Outline, ...] = ()
-    if with_scripts:
-        outlines = tuple(Outline.of(attempt.proposal.script, night.device_kind) for attempt in history)
-        history = tuple(replace(attempt, proposal=replace(attempt.proposal, script="")) for attempt in history)
-    return Record(
-        night,
-        history,
-        journal.asks(),
-        journal.dawns(),
-        journal.noise(),
-        outlines,
-        turned_in(history, outlines),
-    )
-
-
-def turned_in(history: History, outlines: Sequence[Outline]) -> dict[int, Turned]:
-    """Return attempt → the dials that its script and its parent's both have and set otherwise."""
-    turned: dict[int, Turned] = {}
-    for attempt, outline in zip(history, outlines, strict=False):  # none where no scripts were read
-        before = outlines[attempt.parent or 0].dials
-        turned[attempt.number] = {
-            name: (before[name], value)
-            for name, value in outline.dials.items()
-            if name in before and before[name] != value
-        }
-    return turned
+def of_journal(journal: Journal) -> Record:
+    """Read a night from its journal."""
+    return Record(journal.night(), journal.attempts(), journal.asks(), journal.dawns(), journal.noise())
 
 
 # ---- an earlier night, as evidence for a later one -------------------------------------------------------------------

@@ -57,7 +57,7 @@ def _read(place: Place, tag: str) -> tuple[Night, History] | None:
     """Return the night of this tag; None if its journal cannot be read, or is a copy of another night's."""
     with suppress(NightError, OSError), Journal.read(place.journal(tag)) as journal:
         night = journal.night()
-        return (night, journal.outlines()) if night.tag == tag else None
+        return (night, journal.attempts()) if night.tag == tag else None
     return None
 
 

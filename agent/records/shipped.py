@@ -17,8 +17,8 @@ from agent.experiment import MEASURED, Ask, Attempt, Night
 from agent.files import check_plain, replaced_folder
 from agent.git import COMMIT, Repo
 from agent.records.journal import Journal
-from agent.records.record import Outline, Record, of_journal, public, turned_in
-from agent.script.dials import Value, plain_value
+from agent.records.record import Record, of_journal, public
+from agent.script.dials import outline_from
 from agent.text import harmless
 
 FORMAT = 4
@@ -42,7 +42,7 @@ def ship(repo: Repo, journal: Path, folder: Path) -> tuple[Path, ...]:
     night has no decision yet.
     """
     with Journal.read(journal) as opened:
-        record = of_journal(opened, with_scripts=True)
+        record = of_journal(opened)
     if not any(attempt.decision for attempt in record.attempts):
         raise NothingYet(f"night {record.tag} has no result yet; export its record once its first attempt is decided")
     _check_free(folder, record.night)
@@ -56,8 +56,8 @@ def ship(repo: Repo, journal: Path, folder: Path) -> tuple[Path, ...]:
         "dawns": record.dawns,
         "noise": record.noise,
     }
-    lines = map(_line, record.attempts, record.outlines)
-    contents = {FACTS: _encoded(facts, indent=1), ATTEMPTS: b"".join(map(_encoded, lines))}
+    lines = (_encoded(_line(attempt)) for attempt in record.attempts)
+    contents = {FACTS: _encoded(facts, indent=1), ATTEMPTS: b"".join(lines)}
     if champion is not None and champion.number and champion.commit and first.commit:
         diff = repo.diff(first.commit, champion.commit) + "\n"
         contents[CHAMPION] = diff.encode(errors="surrogateescape")
@@ -67,10 +67,12 @@ def ship(repo: Repo, journal: Path, folder: Path) -> tuple[Path, ...]:
     return tuple(folder / name for name in contents)
 
 
-def _line(attempt: Attempt, outline: Outline) -> dict[str, Any]:
-    """Return a line of attempts.jsonl, without the ends of the attempt's logs."""
+def _line(attempt: Attempt) -> dict[str, Any]:
+    """Return a line of attempts.jsonl: the attempt without its script and the ends of its logs."""
     runs = tuple(replace(run, last_lines="") for run in attempt.runs)
-    return {"attempt": replace(attempt, runs=runs), "dials": outline.dials, "skeleton": outline.skeleton}
+    facts = msgspec.to_builtins(replace(attempt, runs=runs))
+    del facts["outline"], facts["proposal"]["packed"]
+    return {"attempt": facts, "dials": attempt.outline.dials, "skeleton": attempt.outline.skeleton}
 
 
 def _encoded(value: Any, indent: int | None = None) -> bytes:
@@ -102,20 +104,13 @@ def of_folder(folder: Path, tag: str | None = None) -> Record:
     # by line feeds alone: a title may hold what else splitlines() takes for the end of a line
     lines = [json.loads(line) for line in text_of(folder / ATTEMPTS).removesuffix("\n").split("\n")]
     facts = _facts_in(folder) | {
-        "attempts": [line["attempt"] for line in lines],
-        "outlines": lines,
-        "turned": {},
+        "attempts": [line["attempt"] | {"outline": outline_from(line)} for line in lines],
         "is_here": False,
     }
     record = msgspec.convert(facts, Record)
     for at, attempt in enumerate(record.attempts):
         if attempt.number != at or (attempt.parent is not None and not 0 <= attempt.parent < at):
             raise ValueError("its attempts are not numbered from 0 on, each after its parent")
-    outlines = tuple(
-        replace(outline, dials={name: _as_tuples(value) for name, value in outline.dials.items()})
-        for outline in record.outlines
-    )
-    record = replace(record, outlines=outlines, turned=turned_in(record.attempts, outlines))
     _check(record)
     if tag not in (None, record.tag):
         raise ValueError(f"it is the record of another night, {record.tag!r}")
@@ -165,12 +160,6 @@ def is_measured(name: str, value: float) -> bool:
     """Return whether a field of this name may have the number: beyond, no number follows from it."""
     least, most = MEASURED if name in SCORES or (name in NOISE and value != 0) else (-MOST, MOST)
     return least <= value <= most
-
-
-def _as_tuples(value: Any) -> Value:
-    """Return a dial's value from JSON, which writes tuples as lists; None for what can be no value of a dial."""
-    frozen = tuple(map(_as_tuples, value)) if isinstance(value, list) else value
-    return frozen if plain_value(frozen) else None
 
 
 def text_of(file: Path) -> str:

@@ -20,20 +20,17 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TypeGuard
+from typing import Any, TypeGuard
+
+import msgspec
 
 from agent.errors import ScriptError
-from agent.experiment import History
+from agent.experiment import History, Outline
 from agent.script.contract import parse
 
 Value = int | float | str | bool | tuple[object, ...] | None
 
 DIAL = re.compile(r"[A-Z][A-Z0-9_]*")
-# what is found out about a script is cached for all scripts of a night: a cache that is read in a circle, and is
-# smaller than the circle, always misses
-remembered = lru_cache(maxsize=1 << 13)
-
-
 # words in the name of a dial that is not searched without a range
 MACHINERY = re.compile(
     "(?:^|_)(?:SEED|LOG|EVAL|EVERY|INTERVAL|PRINT|SAVE|CHECKPOINT|WORKERS|THREADS|DEVICES?|PORT|VERSION|BUDGET|TIME"
@@ -72,7 +69,6 @@ class Dial:
 # ---- dials and their ranges ------------------------------------------------------------------------------------------
 
 
-@remembered
 def read_dials(source: str, device_kind: str, *, strict: bool = True) -> tuple[Dial, ...]:
     """Return the dials in the order of their lines; raise ScriptError for an unreadable range or preset.
 
@@ -239,6 +235,7 @@ def is_number(value: object) -> TypeGuard[float]:
 
 # ---- telling scripts apart -------------------------------------------------------------------------------------------
 
+COUNTED = (ast.stmt, ast.Constant, ast.Name, ast.Attribute, ast.arg, ast.alias, ast.keyword)  # as code
 # where a statement may begin: a line without indentation that goes on with none before it
 BEGINS = re.compile(r"(?m)^(?=[^\s#)\]}])(?!(?:elif|else|except|finally)\b)")
 MOST_FAILURES = 64  # of blocks that do not parse: lines of a text, mostly
@@ -250,10 +247,34 @@ class _Statement:
 
     digest: bytes
     skeleton: bytes  # the digest without the value of the dial that it sets
+    code_size: int
     dial: tuple[str, Value] | None  # name and value on the device asked for
 
 
-@remembered
+def outline_of(script: str, device_kind: str) -> Outline:
+    """Return what tells a script apart from others."""
+    with suppress(ScriptError, SyntaxError, ValueError):
+        statements = _statements(script, device_kind)
+        return Outline(
+            {name: value for name, value in _dials_of(statements).items() if plain_value(value)},
+            _hash(statement.skeleton for statement in statements),
+            _hash(statement.digest for statement in statements),
+            sum(statement.code_size for statement in statements),
+        )
+    return Outline()
+
+
+def outline_from(facts: Mapping[str, Any]) -> Outline:
+    """Return an outline from JSON, where tuples are lists; a value that no dial can have is None there."""
+    outline = msgspec.convert(facts, Outline)
+    return replace(outline, dials={name: _from_json(value) for name, value in outline.dials.items()})
+
+
+def _from_json(value: Any) -> Value:
+    frozen = tuple(map(_from_json, value)) if isinstance(value, list) else value
+    return frozen if plain_value(frozen) else None
+
+
 def fingerprint(source: str) -> str:
     """Return a hash of the syntax tree, which comments, blank lines, layout and kinds of quotes do not change."""
     return _hash(statement.digest for statement in _statements(source, ""))
@@ -261,31 +282,16 @@ def fingerprint(source: str) -> str:
 
 def values_of(source: str, device_kind: str) -> dict[str, Value]:
     """Return the value of every dial, with or without a range; raise ScriptError if the script cannot be read."""
-    return dict(statement.dial for statement in _statements(source, device_kind) if statement.dial)
-
-
-def dials_in(script: str, device_kind: str) -> dict[str, Value]:
-    """Return dial → value, as far as JSON has such values; empty if the script cannot be read."""
-    with suppress(ScriptError, SyntaxError, ValueError):
-        return {name: value for name, value in values_of(script, device_kind).items() if plain_value(value)}
-    return {}
-
-
-def skeleton_in(script: str, device_kind: str) -> str:
-    """Return a hash of a script without the values of its dials: equal for two scripts that differ in those alone.
-
-    It is "" if the script cannot be read.
-    """
-    with suppress(ScriptError, SyntaxError, ValueError):
-        return _hash(statement.skeleton for statement in _statements(script, device_kind))
-    return ""
+    return _dials_of(_statements(source, device_kind))
 
 
 def plain_value(value: object) -> TypeGuard[Value]:
     """Return whether a value of a dial is one that JSON has, and charts and tables have room for."""
     match value:
-        case None | bool() | str():
+        case None | bool():
             return True
+        case str():  # half a surrogate pair is no text
+            return value.encode(errors="replace").decode() == value
         case int() | float():  # an int may have thousands of digits
             return abs(value) <= MOST_VALUE
         case tuple():
@@ -293,17 +299,15 @@ def plain_value(value: object) -> TypeGuard[Value]:
     return False
 
 
-def only_dials_differ(before: str, after: str, device_kind: str) -> bool:
-    """Return whether two scripts differ in values of dials only; False if either cannot be read."""
-    return "" != skeleton_in(before, device_kind) == skeleton_in(after, device_kind)
-
-
 def first_with(wanted: str, history: History) -> int | None:
     """Return the first attempt whose script has this fingerprint, whatever its comments and layout."""
-    return next((attempt.number for attempt in history if fingerprint(attempt.proposal.script) == wanted), None)
+    return next((attempt.number for attempt in history if attempt.outline.fingerprint == wanted), None)
 
 
-@remembered
+def _dials_of(statements: Iterable[_Statement]) -> dict[str, Value]:
+    return dict(statement.dial for statement in statements if statement.dial)
+
+
 def _statements(source: str, device_kind: str) -> tuple[_Statement, ...]:
     """Return the statements of a script in their order; raise SyntaxError and the like where it does not parse.
 
@@ -330,15 +334,22 @@ def _statements_of_block(text: str, device_kind: str) -> tuple[_Statement, ...]:
 
 
 def _statement(node: ast.stmt, device_kind: str) -> _Statement:
-    digest = _digest(node)
+    digest, code_size = _digest(node), _code_size(node)
     with suppress(ScriptError):  # without a value for this device
         if (dial := _dial_of(node, device_kind)) is not None:
             name, literal, value = dial
             for parent in ast.walk(node):
                 if getattr(parent, "value", None) is literal:
                     parent.value = ast.Constant(None)  # type: ignore[attr-defined]
-            return _Statement(digest, _digest(node), (name, value))
-    return _Statement(digest, digest, None)
+            return _Statement(digest, _digest(node), code_size, (name, value))
+    return _Statement(digest, digest, code_size, None)
+
+
+def _code_size(statement: ast.stmt) -> int:
+    """Count statements, names and constants; docstrings, comments and layout are free."""
+    nodes = list(ast.walk(statement))
+    texts = sum(isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) for node in nodes)
+    return sum(isinstance(node, COUNTED) for node in nodes) - 2 * texts  # each a statement and a constant
 
 
 def _digest(node: ast.stmt) -> bytes:

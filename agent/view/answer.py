@@ -21,7 +21,7 @@ from agent.view.workers import Crew
 
 UNSHOWN = "its scoring or its audit failed (the words of that process are not shown: it has read the validation text)"
 # what JSON leaves out of these records: it is too long, in a file, or words of a scoring process
-LEFT_OUT = {"Proposal": {"script"}, "Run": {"last_lines"}, "KnownIdea": {"patch"}}
+LEFT_OUT = {"Proposal": {"packed"}, "Attempt": {"outline"}, "Run": {"last_lines"}, "KnownIdea": {"patch"}}
 
 
 def plain(value: Any) -> Any:

@@ -19,7 +19,6 @@ class Side:
 
     night: Record
     attempt: Attempt
-    dials: Mapping[str, Value] | None = None  # of its script; None: not known
 
     @property
     def name(self) -> str:
@@ -48,11 +47,9 @@ def compared(a: Side, b: Side) -> CompareAnswer:
     is_doubted = {a.attempt.kind, b.attempt.kind} & NOT_BELIEVED
     gain, by = (None, "") if is_doubted else _gain(a, b)
     winner, sentence = _verdict(a, b, gain, by)
-    dials: dict[str, tuple[Value, Value]] = {}
-    if a.dials is not None and b.dials is not None:
-        names = dict.fromkeys((*a.dials, *b.dials))
-        both = {name: (a.dials.get(name), b.dials.get(name)) for name in names}
-        dials = {name: pair for name, pair in both.items() if pair[0] != pair[1]}
+    before, after = a.attempt.outline.dials, b.attempt.outline.dials
+    pairs = {name: (before.get(name), after.get(name)) for name in dict.fromkeys((*before, *after))}
+    dials: dict[str, tuple[Value, Value]] = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
     return CompareAnswer(a.answer(), b.answer(), dials, gain, by, winner, sentence)
 
 

@@ -1,9 +1,8 @@
-"""Follow the best script and the dials through a night. Pure."""
+"""Follow the best script through a night. Pure."""
 
 from agent.experiment import Status
 from agent.records.record import Record
 from agent.records.summary import Scored
-from agent.script.dials import Value
 
 
 def progress(record: Record) -> list[tuple[int, Scored]]:
@@ -31,22 +30,3 @@ def progress(record: Record) -> list[tuple[int, Scored]]:
         if best is not None:
             steps.append((number, best))
     return steps
-
-
-# ---- dials -----------------------------------------------------------------------------------------------------------
-
-
-def settings(night: Record) -> dict[int, dict[str, Value]]:
-    """Return attempt → dial → value, for each dial that an attempt of the night has turned.
-
-    An attempt has the values of its parent, apart from those that it turned. Attempt 0 has the values from which its
-    descendants turned them.
-    """
-    values: dict[int, dict[str, Value]] = {}
-    first: dict[str, Value] = {}
-    for attempt in night.attempts:  # a parent comes before its children
-        turned = night.turned.get(attempt.number, {})
-        above = values.get(attempt.parent, {}) if attempt.parent is not None else {}
-        first |= {name: before for name, (before, _) in turned.items() if name not in above.keys() | first}
-        values[attempt.number] = above | {name: after for name, (_, after) in turned.items()}
-    return {number: first | turned for number, turned in values.items()}

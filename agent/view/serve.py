@@ -127,7 +127,7 @@ class Feed:
         self._page: tuple[Seen | None, str] = None, ""
         self._reading, self._drawing = asyncio.Lock(), asyncio.Lock()
         watched = follow()
-        self._seen = Seen(watched, read_night(watched.place, watched.tag, with_scripts=False))
+        self._seen = Seen(watched, read_night(watched.place, watched.tag))
 
     async def latest(self) -> Seen:
         """Return the night as it is, read again if the last reading is old enough."""
@@ -167,7 +167,7 @@ class Feed:
             elif record.is_here and record.tag == watched.tag:
                 notice = f"the journal of night {watched.tag} was removed"
             if notice is None and self._stamp != (watched.tag, stamp):
-                record, version = read_night(watched.place, watched.tag, with_scripts=False), version + 1
+                record, version = read_night(watched.place, watched.tag), version + 1
                 self._stamp = watched.tag, stamp
         except (NightError, OSError, sqlite3.OperationalError) as error:
             notice = str(error)

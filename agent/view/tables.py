@@ -16,8 +16,12 @@ from agent.files import check_plain, write_plain
 from agent.records.record import Record
 from agent.records.results import FORMULA, TEXT_MARK
 from agent.text import harmless_lines
+<<<<<<< HEAD
 from agent.view.answer import Measured, plain
 from agent.view.course import settings
+=======
+from agent.view.answer import Outcome, plain
+>>>>>>> 13c3875b (Hold scripts compressed, and what tells them apart beside them in the journal)
 
 Row = dict[str, Any]
 OF_NIGHT = ("device", "budget_s", "protocol", "sigma_bpb")  # in each row of an attempt
@@ -32,8 +36,7 @@ DIAL = "dial."  # before the names of the columns that hold the values of dials
 
 def attempts(nights: Sequence[Record]) -> list[Row]:
     """Return a row for each attempt: its night, all its facts, and a column for each dial that any of them turned."""
-    dials = [(night, settings(night)) for night in nights]
-    names = sorted({name for _, values in dials for turned in values.values() for name in turned})
+    names = sorted(frozenset().union(*(night.turned_dials for night in nights)))
     rows = [
         {"tag": night.tag, "attempt": attempt.number}
         | {name: getattr(attempt, name) for name in OF_ATTEMPT}
@@ -42,8 +45,8 @@ def attempts(nights: Sequence[Record]) -> list[Row]:
         | {"runs": attempt.runs, "decisions": attempt.decisions}
         | {"is_incumbent": attempt.number == night.incumbent}
         | {name: getattr(night, name) for name in OF_NIGHT}
-        | {f"{DIAL}{name}": values[attempt.number].get(name) for name in names}
-        for night, values in dials
+        | {f"{DIAL}{name}": attempt.outline.dials.get(name) for name in names}
+        for night in nights
         for attempt in night.attempts
     ]
     return [plain(row) for row in rows]

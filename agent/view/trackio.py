@@ -18,8 +18,12 @@ from agent.files import replaced_folder
 from agent.invocation import command_for
 from agent.records.place import Place
 from agent.records.record import Record
+<<<<<<< HEAD
 from agent.view.answer import Measured
 from agent.view.course import settings
+=======
+from agent.view.answer import Outcome
+>>>>>>> 13c3875b (Hold scripts compressed, and what tells them apart beside them in the journal)
 from agent.view.run_files import curve
 
 MARK = "nightshift-export.json"
@@ -42,11 +46,11 @@ def write_trackio(place: Place, folder: Path, nights: Sequence[Record]) -> str:
         except ImportError as error:
             install = command_for("trackio")
             raise MachineError(f"the export for Trackio needs trackio; install it with: {install}") from error
-        dials = {night.tag: settings(night) for night in nights}
         every = [(night, attempt) for night in nights for attempt in night.attempts]
         for night, attempt in every:
             words = {name: getattr(attempt, name) for name in WORDS} | {"night": night.tag, "device": night.device}
-            config = json.loads(json.dumps(words | dials[night.tag][attempt.number]))
+            dials = {name: value for name, value in attempt.outline.dials.items() if name in night.turned_dials}
+            config = json.loads(json.dumps(words | dials))
             with redirect_stdout(io.StringIO()):  # it tells how to look at each run
                 trackio.init(
                     _project(night), f"{attempt.number:04d}", config=config,

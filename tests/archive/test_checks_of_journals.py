@@ -25,7 +25,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for attempt in every_outcome().attempts:
             enter(journal, attempt)
             journal.record_commit(attempt.number, f"{attempt.number}" * 40)
-        journal.add_idea(Idea(0, 1, Proposal("B = 1", "one that waits", "", "llm:model")))
+        journal.add_idea(Idea(0, 1, Proposal.of("B = 1", "one that waits", "", "llm:model")))
     return path
 
 

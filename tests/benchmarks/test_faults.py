@@ -99,7 +99,7 @@ from agent.records.journal import Journal
 folder = Path(sys.argv[1])
 night = Night(*["t"] * 4, 1.0, 0, *["t"] * 5)
 with Journal.create(folder / "night" / "journal.sqlite", night) as journal:
-    journal.add_attempt(0, None, Proposal("A = 1", "title", "why", "you"), "now")
+    journal.add_attempt(0, None, Proposal.of("A = 1", "title", "why", "you"), "now")
 for number in range(2):
     write_plain(folder / "results.tsv", "text\\n")
 shutil.copytree(folder / "night", folder / "copy")

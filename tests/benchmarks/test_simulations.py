@@ -31,7 +31,7 @@ def test_effects_are_mixed_as_said():
 
 @pytest.mark.parametrize("mixture", ["usual", "heavy"])
 def test_runs_move_by_one_sigma(mixture):
-    world, attempt = Edits(3, mixture), Attempt(0, None, Proposal("", "", "", ""), "")
+    world, attempt = Edits(3, mixture), Attempt(0, None, Proposal("", "", ""), "")
     for _ in range(1000):
         attempt = world.run(attempt, [attempt])
     assert np.std(attempt.scores_bpb) == pytest.approx(world.sigma_bpb, rel=0.2)

@@ -25,7 +25,7 @@ class Costly(Source):
         self.briefings.append(briefing)
         if briefing.number == 2:
             self.was_asked_for_2.set()
-        return [Proposal(unigram(SHARPNESS=0.2 * briefing.number), "an idea", "", "llm:x")]
+        return [Proposal.of(unigram(SHARPNESS=0.2 * briefing.number), "an idea", "", "llm:x")]
 
 
 class Patient(Quiet):

@@ -38,7 +38,7 @@ def enter(
     """An attempt that is decided, measured and settled; in a state that is read from the journal."""
     state = context.state()
     title = str(more.pop("title", "an edit"))
-    number = state.enter(parent, Proposal(script, title, "It learns more.", "search", **more)).number  # type: ignore[arg-type]
+    number = state.enter(parent, Proposal.of(script, title, "It learns more.", "search", **more)).number  # type: ignore[arg-type]
     journal = context.journal
     journal.end_run(journal.start_run(number, 0), scored_run(0, 1.5 - 0.01 * number))
     journal.record_decision(number, Decision(kind, "so it is", 0.01, sure))

@@ -201,7 +201,7 @@ def test_a_branch_that_somebody_has_checked_out_waits_for_them(grounds):
 def test_a_script_that_takes_the_machine_down_twice_is_not_tried_again(grounds, monkeypatch):
     with scripted_context(grounds.root, "t", [BETTER]) as context:
         run_night(context)
-        context.journal.add_attempt(2, 1, Proposal(WORSE, "heavy", "", "scripted"), "2026-11-21T00:00:00Z")
+        context.journal.add_attempt(2, 1, Proposal.of(WORSE, "heavy", "", "scripted"), "2026-11-21T00:00:00Z")
         for boot in ("one start", "the next"):
             with monkeypatch.context() as patch:
                 patch.setattr(journal, "boot_id", lambda boot=boot: boot)

@@ -64,7 +64,7 @@ def test_an_answer_is_in_the_journal_before_anything_looks_at_it(grounds, monkey
 
 
 def test_what_conflicts_or_was_tried_meanwhile_is_dropped_with_a_reason(grounds):
-    tried = replace(SHARE, script=turned(0.5, SHARE=0.5).script, source="queue: 1")
+    tried = replace(SHARE, packed=turned(0.5, SHARE=0.5).packed, source="queue: 1")
     llm = Source("llm", [SMOOTH, replace(turned(0.1), title="smoother"), SHARE, SHARP])
     desk = Desk(grounds, llm)
     with desk.life():

@@ -52,7 +52,7 @@ def test_an_overrun_is_void_once_and_then_a_discard_that_nobody_is_asked_to_repa
 def test_what_scoring_and_audits_print_is_told_to_no_author():
     def told(score: Score) -> str:
         run = Run(0, Ending.FINISHED, 0, 26.0, None, "", score)
-        return str(what_happened(Attempt(1, 0, Proposal("", "title", "", "llm:x"), "", runs=(run,))))
+        return str(what_happened(Attempt(1, 0, Proposal("title", "", "llm:x"), "", runs=(run,))))
 
     slow = Score(None, 61.0, "scoring: secret", overran=True)
     assert told(slow) == "it was too slow to be scored: no end after 61 s"

@@ -93,7 +93,7 @@ class Sometimes(Source):
         self.asked += 1
         if self.asked != 3:
             raise NoIdea("the server is down")
-        return [Proposal(BEST, "late", "", "sometimes")]
+        return [Proposal.of(BEST, "late", "", "sometimes")]
 
 
 def test_a_night_waits_for_ideas_but_not_for_ever(grounds, monkeypatch):

@@ -5,6 +5,7 @@ from samples import NIGHT
 
 from agent.experiment import Attempt, Decision, Ending, Kind, Noise, Proposal, Run, Score, Summary
 from agent.proposers.source import Briefing, Corpus, Left, Phase, Refusal, Setting
+from agent.script.dials import outline_of
 
 NOISE = Noise(sigma_bpb=0.004, runs=5, smallest_bpb=0.011)
 SETTING = Setting(
@@ -31,7 +32,10 @@ def attempt(
     summary = Summary(num_steps=int(1000 * speed), total_tokens_M=3.0 * speed, num_params_M=7.0, peak_vram_mb=2048.0)
     run = Run(0, ending, 0, 30.0, summary, "KeyError: 1", Score(bpb, 1.0) if bpb else None, peak_bytes=4 << 30)
     decision = Decision(kind, "why", gain_bpb=-0.01, sure=0.4 if kind is Kind.LUCK else 0.1)
-    proposal = Proposal(script, title or f"title {number}", f"Reason {number}. And more.", "llm:m" if number else "you")
+    proposal = Proposal.of(
+        script, title or f"title {number}", f"Reason {number}. And more.", "llm:m" if number else "you"
+    )
+    facts["outline"] = outline_of(script, "cpu")
     return Attempt(number, 0 if number else None, proposal, "", "c", (run,), (decision,), True, **facts)  # type: ignore[arg-type]
 
 
@@ -65,6 +69,6 @@ def briefing_of(*more: Attempt, setting: Setting | None = SETTING, **facts: obje
         "program": "Lower val_bpb.",
         "notes": ("try depth",),
         "left": Left(7, 5400.0),
-        "refused": (Refusal(Proposal(SCRIPT, "again", "", "llm"), "tried before"),),
+        "refused": (Refusal(Proposal.of(SCRIPT, "again", "", "llm"), "tried before"),),
     }
     return Briefing(NIGHT, history, history[2], setting=setting, **(whole | facts))  # type: ignore[arg-type]

@@ -15,6 +15,7 @@ from agent.proposers.catalogue import files
 from agent.proposers.catalogue.catalogue import Catalogue
 from agent.proposers.source import Briefing
 from agent.records.record import Record
+from agent.script.dials import outline_of
 
 BASE = (
     "import math\n\nLR = 0.1  # step size  [0.01, 1.0] log\n\n\ndef main():\n    return 1\n\n\ndef load_model(): ...\n"
@@ -43,7 +44,8 @@ def catalogue(folder: Path, past: Sequence[Record] = ()) -> Catalogue:
 def attempt(number: int, bpb: float | None, source: str, script: str, decision: Decision, parent: int = 0) -> Attempt:
     runs = () if bpb is None else (scored_run(0, bpb),)
     proposal = Proposal.of(script, f"attempt {number}", "", source)
-    return Attempt(number, parent if number else None, proposal, "", "c", runs, (decision,), settled=True)
+    outline = outline_of(proposal.script, "cpu")
+    return Attempt(number, parent if number else None, proposal, "", "c", runs, (decision,), True, outline=outline)
 
 
 START = attempt(0, 1.0, "you", BASE, Decision(Kind.BASELINE, ""))

@@ -33,7 +33,7 @@ def agent(tmp_path: Path) -> Agent:
 
 def test_an_agent_edits_the_script_and_says_why(agent):
     proposal = agent.does(EDIT + IDEA).ideas(brief())[0]
-    assert proposal == Proposal(EDITED, "half the step size", "It overshoots.", "command:agent.sh")
+    assert proposal == Proposal.of(EDITED, "half the step size", "It overshoots.", "command:agent.sh")
     (ask,) = agent.asks
     assert (ask.attempt, ask.source, ask.failure, ask.usd) == (1, "command:agent.sh", None, None)
     assert 0 < ask.wall_s < 20
@@ -61,7 +61,7 @@ def test_the_task_comes_on_stdin_or_as_the_word_that_holds_its_place(agent, tmp_
 
 def test_the_clone_holds_what_was_promised_and_nothing_else(agent):
     better = scored_attempt(1, 0.9, script=SCRIPT.replace("64", "96"), status=Status.KEEP)
-    refusal = Refusal(Proposal(EDITED, "half the step", "", "command:agent.sh"), "that was attempt 7 already")
+    refusal = Refusal(Proposal.of(EDITED, "half the step", "", "command:agent.sh"), "that was attempt 7 already")
     briefing = brief(BASE, better, program="Be bold.\n", notes=("leave\nthe tokenizer",), refused=(refusal,))
     clone = agent.saw(briefing)
     texts = {

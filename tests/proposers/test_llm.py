@@ -23,7 +23,7 @@ def test_an_answer_becomes_a_proposal_and_its_tokens_are_recorded(provider):
     with Server(says(EDIT)) as server:
         model = Model(server, provider, price=(3.0, 15.0))
         proposal = model.ideas()[0]
-    assert proposal == Proposal(WANTED, "less smoothing", "Counts are large.", "llm:toy")
+    assert proposal == Proposal.of(WANTED, "less smoothing", "Counts are large.", "llm:toy")
     (ask,) = model.asks
     assert (ask.attempt, ask.source, ask.model, ask.failure) == (1, "llm:toy", "toy", None)
     assert (ask.tokens_in, ask.tokens_out) == (TOKENS_IN, TOKENS_OUT)

@@ -9,7 +9,7 @@ from briefings import SETTING, attempt, briefing_of, edited, reworked
 from nights import unigram
 
 import prepare
-from agent.experiment import Attempt, Audit, Decision, Ending, Kind, Proposal, Run, Score
+from agent.experiment import Attempt, Audit, Decision, Ending, Kind, Proposal, Run, Score, packed
 from agent.lab import hardware, kernels
 from agent.proposers.llm.reply import read_reply
 from agent.proposers.prompts import compose, facts_page, written
@@ -96,9 +96,8 @@ def test_no_text_of_a_script_or_of_another_author_is_long_or_more_than_material(
     assert "`````diff\n" in page
     assert len(page.partition("# Known ideas\n\n")[2].splitlines()) == 1 + len(titles)
     assert max(map(len, page.splitlines())) < 250
-    text = question(
-        briefing_of(crashed(6, HOSTILE.replace("\n", " "), proposal=Proposal(SCRIPT, HOSTILE, HOSTILE, "llm:toy")))
-    )
+    proposal = Proposal(HOSTILE, HOSTILE, "llm:toy", packed=packed(SCRIPT))
+    text = question(briefing_of(crashed(6, HOSTILE.replace("\n", " "), proposal=proposal)))
     assert text.count("\n# Your task\n") == 1
     quotes = re.findall(r'(?<!\\)"', line_of(6, text))
     assert len(quotes) == 6  # of title, hypothesis and log, and none that the script wrote
@@ -137,7 +136,7 @@ def test_all_questions_of_a_night_begin_alike_until_an_attempt_is_kept_and_one_i
 def test_the_prompt_keeps_its_budget_and_the_newest_stays():
     many = [attempt(number, SCRIPT, Kind.WORSE, 1.9, title="x" * 500) for number in range(6, 400)]
     many[35] = attempt(41, reworked("return 3 * LR"), Kind.KEPT, 1.4)
-    refused = tuple(Refusal(Proposal(SCRIPT, "t" * 500, "", "llm"), "w" * 900) for _ in range(50))
+    refused = tuple(Refusal(Proposal("t" * 500, "", "llm", packed=packed(SCRIPT)), "w" * 900) for _ in range(50))
     notes = (*("n" * 5000 for _ in range(50)), "the newest")
     text = question(briefing_of(*many, program="p" * 100_000, notes=notes, refused=refused))
     assert len(text) < 42_000
@@ -151,7 +150,7 @@ def test_a_broken_attempt_is_shown_in_place_of_the_incumbent_with_the_line_that_
     line = script.split("\n").index('NOTES = "unigram"  # not searched') + 1
     frames = [f'  File "/box/train_mlx.py", line {number}, in main' for number in (3, line)]
     log = "\n".join(["Traceback:", *frames, "KeyError: 1"])
-    broken = crashed(6, log, proposal=Proposal(script, "notes", "", "llm:toy"))
+    broken = crashed(6, log, proposal=Proposal.of(script, "notes", "", "llm:toy"))
     text = question(briefing_of(broken), broken)
     assert script.rstrip() in text
     assert 'your attempt 6, "notes", which failed: its training failed: "exit code 1: KeyError: 1"' in text

@@ -85,7 +85,7 @@ def test_an_entry_of_a_night_that_was_killed_is_tried_in_the_next_one_unless_it_
     proposal = queue.ideas(brief(SCRIPT))[0]
     if is_recorded:
         with Journal.create(folder.parent / "nights" / NIGHT.tag / "journal.sqlite", NIGHT) as journal:
-            journal.add_attempt(0, None, Proposal(SCRIPT, "baseline", "", "you"), NOW)
+            journal.add_attempt(0, None, Proposal.of(SCRIPT, "baseline", "", "you"), NOW)
             journal.add_attempt(1, 0, proposal, NOW)
     next_night = replace(brief(SCRIPT), night=replace(NIGHT, tag="another"))
     assert queue.ideas(next_night)[0].title == ("depth 6" if is_recorded else "depth 5")

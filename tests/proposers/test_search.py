@@ -11,7 +11,7 @@ from agent.errors import Exhausted
 from agent.experiment import Attempt, Decision, Ending, Kind, Noise, Proposal, Status, incumbent
 from agent.proposers.search import Search
 from agent.proposers.source import Briefing, Refusal
-from agent.records.record import Outline, Record
+from agent.records.record import Record
 from agent.script.dials import fingerprint, read_dials
 
 SCRIPT = """\
@@ -107,8 +107,7 @@ def test_an_earlier_night_teaches_by_its_differences_whatever_its_level():
     worse = [SCRIPT.replace("cpu=0.2", f"cpu=0.{digit}") for digit in (1, 3, 4)]
     night = [attempt(0, SCRIPT, 3.0, keep=True), attempt(1, lower, 2.9, keep=True)]
     night += [attempt(number, script, 3.05) for number, script in enumerate(worse, 2)]
-    outlines = tuple(Outline.of(attempt.proposal.script, "cpu") for attempt in night)
-    earlier = Record(replace(NIGHT, tag="before"), tuple(night), noise=Noise(None, 3, None), outlines=outlines)
+    earlier = Record(replace(NIGHT, tag="before"), tuple(night), noise=Noise(None, 3, None))
     assert_lower(rates(brief(FIRST), 6, earlier=[earlier]))
 
 

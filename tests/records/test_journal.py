@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import sqlite3
+import zlib
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -43,7 +44,7 @@ def journal(path):
 
 
 def propose(journal: Journal, number: int = 0) -> None:
-    journal.add_attempt(number, None if number == 0 else 0, Proposal("A = 1", "title", "why", "you"), "now")
+    journal.add_attempt(number, None if number == 0 else 0, Proposal.of("A = 1", "title", "why", "you"), "now")
 
 
 def test_an_attempt_grows_step_by_step(journal):
@@ -98,13 +99,12 @@ def test_decisions_are_appended_with_their_times_and_the_last_one_holds(journal,
     assert journal.attempt(1).settled
 
 
-def test_a_script_is_stored_once_and_held_once(journal):
+def test_a_script_is_stored_once(journal):
     for number, script in enumerate(("A = 1", "A = 1", "\ud800")):  # the last as a proposer's JSON may have it
-        journal.add_attempt(number, None, Proposal(script, "title", "why", "you"), "now")
+        journal.add_attempt(number, None, Proposal.of(script, "title", "why", "you"), "now")
     with Journal.read(journal._path) as reader:
         scripts = [attempt.proposal.script for attempt in reader.attempts()]
     assert scripts == ["A = 1", "A = 1", "\ud800"]
-    assert scripts[0] is scripts[1]
     assert journal.query("SELECT count(*) FROM scripts")[0][0] == 2
 
 
@@ -122,7 +122,7 @@ def test_an_audit_belongs_to_the_run_that_finished(journal):
 def test_a_step_that_fails_leaves_no_half_of_it(journal):
     propose(journal)
     with pytest.raises(sqlite3.IntegrityError):  # after the script is in, since the number is taken
-        journal.add_attempt(0, None, Proposal("A = 2", "title", "why", "you"), "now")
+        journal.add_attempt(0, None, Proposal.of("A = 2", "title", "why", "you"), "now")
     assert journal.query("SELECT count(*) FROM scripts")[0][0] == 1
 
 
@@ -161,7 +161,6 @@ def test_another_format_is_refused_and_the_file_stays_as_it_is(path):
         "UPDATE runs SET ending = 'in tears'",
         'UPDATE runs SET score = \'{"val_bpb": "low", "wall_s": 1}\'',
         "DELETE FROM night WHERE fact = 'seed'",
-        "UPDATE scripts SET packed = x'00'",
     ],
 )
 def test_records_that_make_no_sense_are_damage(journal, path, damage):
@@ -174,6 +173,15 @@ def test_records_that_make_no_sense_are_damage(journal, path, damage):
         pytest.raises(NightError, match=r"journal.sqlite is damaged \(.*move its folder"),
     ):
         (reader.night(), reader.attempts())
+
+
+@pytest.mark.parametrize("packed", [b"x", zlib.compress(b"\xff")])
+def test_a_damaged_script_is_told_where_it_is_read(journal, packed):
+    propose(journal)
+    journal._db.execute("UPDATE scripts SET packed = ?", (packed,))
+    proposal = journal.attempt(0).proposal
+    with pytest.raises(NightError, match=r"the script of 'title' is damaged in the journal \("):
+        _ = proposal.script
 
 
 def test_what_a_worker_does_is_told_from_its_beginning_to_its_end(journal):
@@ -190,8 +198,8 @@ def test_what_a_worker_does_is_told_from_its_beginning_to_its_end(journal):
 
 def fill(journal: Journal, has_room: Callable[[], bool]) -> None:
     while has_room():
-        incompressible = Proposal(os.urandom(100_000).hex(), "title", "why", "you")
-        journal.add_attempt(len(journal.outlines()), None, incompressible, "now")
+        incompressible = Proposal.of(os.urandom(100_000).hex(), "title", "why", "you")
+        journal.add_attempt(len(journal.attempts()), None, incompressible, "now")
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not Path("/proc/mounts").exists(), reason="mounts a small disk")
@@ -201,7 +209,7 @@ def test_a_full_disk_takes_the_last_facts_in_the_room_of_the_reserve(tmp_path):
             fill(journal, (small / "reserve").exists)
             with pytest.raises(sqlite3.OperationalError, match="full"):  # the reserve is used up
                 fill(journal, lambda: True)
-            whole = len(journal.outlines())
+            whole = len(journal.attempts())
         with pytest.raises(OSError, match="No space left"):
             Journal.resume(small / "journal.sqlite")
         with Journal.read(small / "journal.sqlite") as journal:

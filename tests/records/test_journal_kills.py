@@ -61,7 +61,7 @@ def killed_at(folder: Path, number: int) -> tuple[bool, set[str]]:
         with Journal.read(path) as journal:
             assert (journal.night(), journal.attempts()) == (NIGHT, ())
     with Journal.resume(path) if was_there else Journal.create(path, NIGHT) as journal:
-        journal.add_attempt(0, None, Proposal("A = 1", "title", "why", "you"), "now")
+        journal.add_attempt(0, None, Proposal.of("A = 1", "title", "why", "you"), "now")
     with Journal.read(path) as journal:
         assert (journal.night(), len(journal.attempts())) == (NIGHT, 1)
     return was_there, {left.name for left in path.parent.iterdir()} - {path.name}

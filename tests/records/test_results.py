@@ -26,7 +26,7 @@ def attempt(number: int, bpb: float | None, status: Status, title: str = "title"
     summary = Summary(training_seconds=30.0, peak_vram_mb=1536.0, total_tokens_M=1.25, num_params_M=0.5)
     ending = Ending.CRASHED if bpb is None else Ending.FINISHED
     run = Run(0, ending, 0, 31.5, summary, "", Score(bpb, 1.0))
-    proposal = Proposal("A = 1", title, "why", "search")
+    proposal = Proposal(title, "why", "search")
     decisions = (decided(status, "a reason"),)
     return Attempt(number, 0 if number else None, proposal, NIGHT.started, f"{number}" * 40, (run,), decisions, True)
 

@@ -12,13 +12,26 @@ from nights import PROJECT, Grounds, git, make_repository
 from samples import FOUND, NIGHT, enter
 
 from agent.errors import NightError
-from agent.experiment import Attempt, Dawn, Decision, Ending, Kind, Noise, Proposal, Run, Score, Status, Summary
+from agent.experiment import (
+    UNREAD,
+    Attempt,
+    Dawn,
+    Decision,
+    Ending,
+    Kind,
+    Noise,
+    Proposal,
+    Run,
+    Score,
+    Status,
+    Summary,
+    packed,
+)
 from agent.records import shipped
 from agent.records.journal import Journal
 from agent.records.place import Place, known_tags, past_nights, read_night
-from agent.records.record import Outline, likeness
+from agent.records.record import likeness
 from agent.records.shipped import ship
-from agent.script.dials import skeleton_in
 from agent.view.answer import plain
 
 SCRIPT = "DEPTH = 4\nWIDTHS = (1, (2.5, None))\nODD = {1}\nNAME = 'a'\n"
@@ -29,13 +42,13 @@ def night_of(place: Place, tag: str, started: str = NIGHT.started) -> None:
     with Journal.create(place.journal(tag), dataclasses.replace(NIGHT, tag=tag, started=started)) as journal:
         enter(journal, scored_attempt(0, 1.5, 1.52, status=Status.KEEP, script=SCRIPT))
         fast = Run(0, Ending.FINISHED, 0, 2.0, Summary(total_tokens_M=3.0), "", Score(1.4, 1.0), peak_bytes=10**9)
-        kept = Proposal(SCRIPT.replace("4", "6"), "DEPTH 4 → 6", "Deeper.\u2028", "catalogue: deeper")
+        kept = Proposal("DEPTH 4 → 6", "Deeper.\u2028", "catalogue: deeper", packed=packed(SCRIPT.replace("4", "6")))
         enter(journal, Attempt(1, 0, kept, "", runs=(fast, scored_run(1, 1.43))), Decision(Kind.KEPT, "", 0.09, 0.98))
         crash = Run(0, Ending.CRASHED, 1, 1.0, None, "boom")
-        dropped = Proposal("DEPTH = 4\nNEW = '\\ud800'\n", "without names", "", "search")
+        dropped = Proposal.of("DEPTH = 4\nNEW = '\\ud800'\n", "without names", "", "search")
         enter(journal, Attempt(2, 1, dropped, "", runs=(crash,)), Decision(Kind.CRASHED, "boom"))
         enter(journal, scored_attempt(3, 1.6, parent=1, script="if", without=(1,)))
-        journal.add_attempt(4, 1, Proposal(SCRIPT.replace("4", "8"), "in flight", "", "search"), "")
+        journal.add_attempt(4, 1, Proposal.of(SCRIPT.replace("4", "8"), "in flight", "", "search"), "")
         journal.put_dawn(Dawn(1, 1, 4, "2026-01-02T05:00:00Z", None, dataclasses.replace(FOUND, champion=1, edits=())))
         journal.record_facts(noise=Noise(0.02, 3, 0.06))
 
@@ -64,20 +77,20 @@ def past_tags(place: Place) -> list[str]:
 def test_a_record_says_what_its_journal_says(place):
     night_of(place, "t")
     (here,) = past_nights(place, "")
-    outlines = [outline.dials for outline in here.outlines]
-    assert outlines[0] == {"DEPTH": 4, "WIDTHS": (1, (2.5, None)), "NAME": "a"}  # no set: JSON has none
-    assert outlines[2:4] == [{"DEPTH": 4, "NEW": "\ud800"}, {}]
-    assert here.outlines[3] == Outline({}, "")
-    assert here.outlines[0].skeleton == here.outlines[1].skeleton == skeleton_in(SCRIPT, "cpu")
+    outlines = [attempt.outline for attempt in here.attempts]
+    assert outlines[0].dials == {"DEPTH": 4, "WIDTHS": (1, (2.5, None)), "NAME": "a"}  # no set: JSON has none
+    assert outlines[2].dials == {"DEPTH": 4}  # half a surrogate pair is no text
+    assert outlines[3] == UNREAD
+    assert outlines[0].differs_in_dials_only(outlines[1])
     assert here.turned[1] == {"DEPTH": (4, 6)}
     shipped_alone(place, "u")
     (there,) = past_nights(place, "t")
-    without_logs = [
-        dataclasses.replace(attempt, runs=tuple(dataclasses.replace(run, last_lines="") for run in attempt.runs))
-        for attempt in here.attempts
-    ]
-    assert list(there.attempts) == without_logs
-    for field in ("outlines", "turned", "noise", "incumbent", "findings"):
+    for mine, theirs in zip(here.attempts, there.attempts, strict=True):
+        runs = tuple(dataclasses.replace(run, last_lines="") for run in mine.runs)
+        outline = dataclasses.replace(mine.outline, fingerprint="", code_size=0)
+        proposal = dataclasses.replace(mine.proposal, packed=b"")
+        assert theirs == dataclasses.replace(mine, runs=runs, outline=outline, proposal=proposal)
+    for field in ("turned", "noise", "incumbent", "findings"):
         assert getattr(there, field) == getattr(here, field), field
     assert plain(read_night(place, "u"))["attempts"] == plain(there)["attempts"]
 
@@ -205,4 +218,4 @@ def test_of_a_records_dials_what_is_no_value_of_a_dial_tells_nothing(place):
     odd = {"A": [{}], "C": {"deep": 1}, "D": [1, [{}]], "E": [1, [2]]}
     change(shipped_alone(place, "t") / "attempts.jsonl", (), {"dials": odd})
     (past,) = past_nights(place, "")
-    assert past.outlines[0].dials == {"A": (None,), "C": None, "D": (1, (None,)), "E": (1, (2,))}
+    assert past.attempts[0].outline.dials == {"A": (None,), "C": None, "D": (1, (None,)), "E": (1, (2,))}

@@ -35,7 +35,7 @@ def timed(steps_s: float, trained_s: float = 1000.0) -> Run:
 
 
 def test_a_run_that_is_a_fifth_slower_than_others_of_its_script_is_told():
-    edit = Attempt(1, 0, Proposal("", "", "", ""), "", runs=(timed(10.0), timed(12.0), timed(11.0)))
+    edit = Attempt(1, 0, Proposal("", "", ""), "", runs=(timed(10.0), timed(12.0), timed(11.0)))
     assert usual_steps_s(edit) == 11.0
     assert slow(timed(0.79 * 11.0), 11.0) == "it trained 21% slower than other runs of its script"
     assert slow(timed(0.81 * 11.0), 11.0) is slow(timed(1.0), None) is None

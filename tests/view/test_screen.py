@@ -82,7 +82,7 @@ def screen_of(place: Place, console: Console, **more: object) -> NightScreen:
 
 def begin(journal: Journal, title: str, doing: Doing = Doing.TRAINING) -> None:
     """Let attempt 1 be at work."""
-    journal.add_attempt(1, 0, Proposal("A = 1", title, title, "search"), utc_now())
+    journal.add_attempt(1, 0, Proposal(title, title, "search"), utc_now())
     journal.begin(Work(LOCAL, doing, 1, utc_now("milliseconds"), 7))
 
 

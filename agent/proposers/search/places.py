@@ -11,7 +11,7 @@ from agent.experiment import Attempt, Ending, History, Status
 from agent.judging.failures import too_slow
 from agent.proposers.source import Briefing
 from agent.records.record import Record, likeness
-from agent.script.dials import Choices, Dial, Range, Value, dials_in, is_number, show, skeleton_in
+from agent.script.dials import Choices, Dial, Range, Value, is_number, show
 
 Coordinates = npt.NDArray[np.float64]  # (D,), a coordinate for every dial
 
@@ -126,10 +126,9 @@ def crashed(attempt: Attempt) -> bool:
 
 def _of_tonight(axes: Sequence[Axis], briefing: Briefing, device_kind: str) -> Iterator[Observation]:
     for attempt in briefing.history[-MOST:]:
-        script, runs = attempt.proposal.script, max(1, len(attempt.scores_bpb))
-        place = _place(axes, dials_in(script, device_kind))
+        runs, place = max(1, len(attempt.scores_bpb)), _place(axes, attempt.outline.dials)
         if place is not None:
-            group = f" {skeleton_in(script, device_kind)}"
+            group = f" {attempt.outline.skeleton}"
             yield Observation(
                 place, _score_of(attempt, briefing.history), runs, crashed(attempt), group, is_tonight=True
             )
@@ -141,15 +140,13 @@ def _of_earlier(
     """Yield the attempts of earlier nights, in this night's noise; each run counts by its night's likeness."""
     sigma_bpb = briefing.noise.sigma_bpb if briefing.noise else None
     alike = sorted(((likeness(past.night, briefing.night), past) for past in earlier), key=lambda pair: pair[0])
-    told = [
-        (like, past, *pair) for like, past in alike if like for pair in zip(past.attempts, past.outlines, strict=True)
-    ]
-    for like, past, attempt, outline in told[max(0, len(told) - most) :]:
+    told = [(like, past, attempt) for like, past in alike if like for attempt in past.attempts]
+    for like, past, attempt in told[max(0, len(told) - most) :]:
         scale = sigma_bpb / past.sigma_bpb if sigma_bpb and past.sigma_bpb and like < 1 else 1.0
-        place = _place(axes, outline.dials)
+        place = _place(axes, attempt.outline.dials)
         if place is not None:
             bpb = None if attempt.val_bpb is None else attempt.val_bpb * scale
-            runs, group = max(1, len(attempt.scores_bpb)) * like, f"{past.night.tag} {outline.skeleton}"
+            runs, group = max(1, len(attempt.scores_bpb)) * like, f"{past.night.tag} {attempt.outline.skeleton}"
             yield Observation(place, bpb, runs, crashed(attempt), group, is_tonight=False)
 
 

@@ -23,7 +23,7 @@ from agent.records.record import Record
 from agent.records.summary import gain_bpb, summary_of
 from agent.script.dials import Value
 from agent.text import budget, counted, is_finite, one_line
-from agent.view.course import progress, settings
+from agent.view.course import progress
 from agent.view.words import bpb, interval_words
 
 VEGA_LITE = "6.4"
@@ -302,8 +302,7 @@ def dials_of(night: Record) -> Chart | None:
     for attempt in night.attempts:
         for dial, (_, after) in night.turned.get(attempt.number, {}).items() if attempt.is_idea else ():
             moves[dial].append((attempt, after))
-    values = settings(night)
-    start, best = values.get(0, {}), values.get(night.incumbent or 0, {})
+    start, best = (night.attempts[number].outline.dials for number in (0, night.incumbent or 0))
 
     def change(attempt: Attempt) -> float | None:
         gain = gain_bpb(attempt, night.parent(attempt)) if night.turned.get(attempt.number) else None

@@ -133,10 +133,10 @@ def gather(place: Place, night: Record) -> Extras:
     shown, diffs = telling(night), dict[int, str]()
     pairs = {attempt.number: attempt.parent for attempt in reversed(shown) if attempt.parent is not None}
     with suppress(NightError), Journal.read(place.journal(night.tag)) as journal:  # a night elsewhere has no journal
-        scripts = {attempt.number: attempt.proposal.script for attempt in journal.attempts()}
+        attempts = journal.attempts()
         for number, parent in pairs.items():  # the newest first, as far as there is room
             if sum(map(len, diffs.values())) < MOST_CHARS:
-                diffs[number] = diff(scripts[parent].splitlines(), scripts[number].splitlines())
+                diffs[number] = diff(*(attempts[at].proposal.script.splitlines() for at in (parent, number)))
     curves = {
         attempt.number: curve(place, night.tag, attempt.number, attempt.runs[0].seed, POINTS)
         for attempt in shown
