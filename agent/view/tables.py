@@ -16,12 +16,7 @@ from agent.files import check_plain, write_plain
 from agent.records.record import Record
 from agent.records.results import FORMULA, TEXT_MARK
 from agent.text import harmless_lines
-<<<<<<< HEAD
 from agent.view.answer import Measured, plain
-from agent.view.course import settings
-=======
-from agent.view.answer import Outcome, plain
->>>>>>> 13c3875b (Hold scripts compressed, and what tells them apart beside them in the journal)
 
 Row = dict[str, Any]
 OF_NIGHT = ("device", "budget_s", "protocol", "sigma_bpb")  # in each row of an attempt

@@ -18,12 +18,7 @@ from agent.files import replaced_folder
 from agent.invocation import command_for
 from agent.records.place import Place
 from agent.records.record import Record
-<<<<<<< HEAD
 from agent.view.answer import Measured
-from agent.view.course import settings
-=======
-from agent.view.answer import Outcome
->>>>>>> 13c3875b (Hold scripts compressed, and what tells them apart beside them in the journal)
 from agent.view.run_files import curve
 
 MARK = "nightshift-export.json"
