@@ -209,8 +209,8 @@ def _standing(place: Place, tried: Try) -> Answer:
             work, budget_s = next(iter(journal.work()), None), journal.night().budget_s
         if work is not None:
             point = training_progress(place.folder(who.tag), work)
-            words = [] if point is None else progress_words(point, budget_s)
-            progress = ", ".join([progress, f"{work.doing} of attempt {work.attempt}", *words])
+            pace = [] if point is None else progress_words(point, budget_s)
+            progress = ", ".join([progress, f"{work.doing} of attempt {work.attempt}", *pace])
     return Answer(
         facts | {"progress": progress}, lambda: print_folded([f"{tried.id}: {progress}", f"its verdict: {wait}"])
     )

@@ -8,7 +8,6 @@ night is never kept waiting.
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
@@ -27,7 +26,7 @@ from agent.text import harmless_lines, one_line
 from agent.view.run_files import training_progress
 from agent.view.screen import folded
 from agent.view.terminal import COLOURS, verdict
-from agent.view.words import BETWEEN, doing_words, interval_words, left_words, progress_words, score, within_one
+from agent.view.words import BETWEEN, doing_words, interval_words, left_words, pace_words, score, within_one
 from agent.view.workers import in_order
 
 EARLIER = 3  # verdicts that are shown where somebody begins to follow
@@ -48,7 +47,7 @@ class Activity:
     title: str
     doing: str  # such as training, seed 1
     training: Progress | None = None  # None: it does not train, or has told nothing yet
-    elapsed_s: float | None = None  # None: not known
+    since: str | None = None  # as the journal has it; None: not known
 
 
 def panel(budget_s: float, jobs: Mapping[str, Activity], now: NightSummary, left: Left) -> RenderableType:
@@ -60,11 +59,8 @@ def panel(budget_s: float, jobs: Mapping[str, Activity], now: NightSummary, left
     for worker in sorted(jobs, key=in_order):
         job, whose = jobs[worker], [(one_line(worker, TITLE_CHARS), "dim")] if len(jobs) > 1 else []
         parts.append(_line(*whose, *([job.doing] if job.doing else []), (job.title, "bold")))
-        pace = [] if job.elapsed_s is None else [f"{job.elapsed_s:.0f} s"]
-        if job.training is not None:
-            pace = progress_words(job.training, budget_s)
         bar = Table.grid(Column(max_width=LONGEST_BAR), Column(no_wrap=True), padding=(0, 1, 0, 0))
-        bar.add_row(_bar(job.training), BETWEEN.join(pace))
+        bar.add_row(_bar(job.training), BETWEEN.join(pace_words(job.training, budget_s, job.since)))
         parts.append(bar)
     return Group(*parts)
 
@@ -224,7 +220,7 @@ class NightScreen:
         for work in self._work:
             point = training_progress(self._folder, work, self._progress.get(work.worker))
             title = _title(self._record.attempts[work.attempt])
-            yield work.worker, Activity(title, doing_words(work), point, seconds_since(work.began))
+            yield work.worker, Activity(title, doing_words(work), point, work.began)
         if not self._work:
             yield "", _between_runs(self._record)
 
@@ -233,22 +229,15 @@ def _between_runs(record: Record) -> Activity:
     """Return what a night does while no worker has a job: it prepares its last attempt, or asks for another."""
     last = record.attempts[-1] if record.attempts else None
     if last is not None and last.decision is None:
-        return Activity(_title(last), "", elapsed_s=seconds_since(last.started))
+        return Activity(_title(last), "", since=last.started)
     # not since its last verdict, where the night rested between two calls
     times = (record.night.called, last.decisions[-1].at if last is not None else None)
     since = max((time for time in times if time is not None), default=None)
-    return Activity(f"#{len(record.attempts)} asking for an idea", "", elapsed_s=seconds_since(since))
+    return Activity(f"#{len(record.attempts)} asking for an idea", "", since=since)
 
 
 def _title(attempt: Attempt) -> str:
     return f"#{attempt.number} {one_line(attempt.title, TITLE_CHARS)}"
-
-
-def seconds_since(began: str | None) -> float | None:
-    """Return the seconds since a time of the journal; None where no time was noted."""
-    if not began:
-        return None
-    return max(0.0, (datetime.now(UTC) - datetime.fromisoformat(began)).total_seconds())
 
 
 def _is_verdict(attempt: Attempt, since: int) -> bool:

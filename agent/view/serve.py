@@ -32,11 +32,9 @@ from agent.proposers.source import Left
 from agent.records.journal import Journal
 from agent.records.place import Place, read_night
 from agent.records.record import Record
-from agent.text import duration
-from agent.view.live import seconds_since
 from agent.view.page.page import file, gather, page, template
 from agent.view.run_files import Curve, curve, log_tail, training_progress
-from agent.view.words import doing_words, progress_words, within_one
+from agent.view.words import doing_words, pace_words, within_one
 from agent.view.workers import in_order
 
 LOOPBACK, HOSTS = "127.0.0.1", ["127.0.0.1", "localhost"]  # a page of a foreign site may lead its own name to 127.0.0.1
@@ -94,14 +92,13 @@ def panel(watched: Watched, record: Record, work: Sequence[Work], notice: str | 
 
 def _job(place: Place, record: Record, work: Work) -> dict[str, Any]:
     """Return what a worker does, as the panel shows it."""
-    point, elapsed_s = training_progress(place.folder(record.tag), work), seconds_since(work.began)
-    pace = [] if elapsed_s is None else [f"for {duration(elapsed_s / 3600)}"]
+    point = training_progress(place.folder(record.tag), work)
     return {
         "work": work,
         "doing": doing_words(work),
         "attempt": record.attempt(work.attempt),  # None where it was begun after the record was read
         "fraction": None if point is None else within_one(point.fraction),  # None where its end is not known
-        "pace": pace if point is None else progress_words(point, record.budget_s),
+        "pace": pace_words(point, record.budget_s, work.began),
     }
 
 

@@ -5,6 +5,7 @@ It imports nothing that takes long: `status` is asked often.
 
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 
 from agent.experiment import (
     Findings,
@@ -78,6 +79,16 @@ def progress_words(point: Progress, budget_s: float) -> list[str]:
     if point.step is not None and 0 <= point.step < ABSURD:
         words.append(f"step {point.step:.0f}")
     return words
+
+
+def pace_words(point: Progress | None, budget_s: float, since: str | None) -> list[str]:
+    """Return how far a training run is or, of what has no known end, for how long it goes on; since: by the journal."""
+    if point is not None:
+        return progress_words(point, budget_s)
+    if not since:
+        return []
+    hours = (datetime.now(UTC) - datetime.fromisoformat(since)) / timedelta(hours=1)
+    return [f"for {duration(max(0.0, hours))}"]
 
 
 def left_words(left: Left) -> list[str]:

@@ -47,7 +47,7 @@ def drawn(columns: int, rows: int = 24, **jobs: Activity) -> list[str]:
 
 
 def test_the_panel_shows_each_fact():
-    assert drawn(90, local=Activity("#4 WARMUP 0.0 → 0.1", "training, seed 7", HALFWAY, 140.0))[1:] == [
+    assert drawn(90, local=Activity("#4 WARMUP 0.0 → 0.1", "training, seed 7", HALFWAY))[1:] == [
         "best    #1 val_bpb 1.250000 · gain +0.250000 [+0.240947, +0.259053] · LR 0.1 → 0.2",
         "so far  1 kept · 0 discarded · 1 crashed · $1.25",
         "left    31 experiments · 5 h 12 min",
@@ -58,7 +58,7 @@ def test_the_panel_shows_each_fact():
 
 @pytest.mark.parametrize(("columns", "rows"), [(24, 12), (60, 5)])
 def test_the_panel_fits_into_any_terminal(columns, rows):
-    wide = Activity("#4 " + "学習率を下げる " * 20, "training, seed 7", HALFWAY, 140.0)
+    wide = Activity("#4 " + "学習率を下げる " * 20, "training, seed 7", HALFWAY)
     assert max(map(cell_len, drawn(columns, rows, **{f"gpu {at}": wide for at in range(16)}))) <= columns
 
 
