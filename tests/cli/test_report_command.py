@@ -1,5 +1,9 @@
 """nightshift report: the page of the latest night, or of a named one."""
 
+import shutil
+import sqlite3
+from contextlib import closing
+
 import pytest
 from commands import refused
 from nights import Grounds
@@ -37,6 +41,16 @@ def test_looking_at_a_night_writes_through_no_link_that_a_clone_brought(nights, 
     assert (page.is_symlink(), page.is_file()) == (False, True)
     assert sorted(path.name for path in nights.folder("u").iterdir()) == before  # to look writes nothing else
     assert nights.nightshift("report", "--out", str(page)).returncode == 0
+
+
+def test_the_tag_in_a_journal_of_a_clone_leads_no_page_out_of_its_folder(nights):
+    shutil.copytree(nights.folder("u"), nights.folder("w"))
+    with closing(sqlite3.connect(nights.folder("w") / "journal.sqlite")) as journal, journal:
+        journal.execute("UPDATE night SET value = '../../..' WHERE fact = 'tag'")
+    for words in ("report w", "export jsonl w", "show w:0"):
+        assert "is of another night, '../../..'; move its folder" in refused(nights.nightshift(*words.split()))
+    assert not (nights.root.parent / "report.html").exists()
+    shutil.rmtree(nights.folder("w"))
 
 
 def test_misuse_is_explained(nights, tmp_path):
