@@ -67,11 +67,13 @@ def outlive_cluster() -> tuple[str | None, Callable[[bytes], object]]:
 
     Return the tag of the night that goes on, None at first, and a function to call with the tag of a night that has
     opened. The calling process only waits, passes signals on, and exits as the last one does. Raise MachineError there
-    if Ray has ended one in which no night was opened.
+    if Ray has ended one in which no night was opened, KeyboardInterrupt if a signal has.
     """
     tag: str | None = None
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    before = {number: handler for number, handler in handlers.items() if handler is not signal.SIG_IGN}  # as by nohup
+    is_interrupted = False
+    numbers = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
+    # nohup has one ignored
+    before = {number: was for number in numbers if (was := signal.getsignal(number)) is not signal.SIG_IGN}
     while True:
         reader, writer = os.pipe()
         sys.stdout.flush()
@@ -88,6 +90,8 @@ def outlive_cluster() -> tuple[str | None, Callable[[bytes], object]]:
         sweeper = _sweeper_of(child, reader)
 
         def pass_on(number: int, frame: object, child: int = child) -> None:
+            nonlocal is_interrupted
+            is_interrupted = True
             with suppress(ProcessLookupError):
                 os.kill(child, number)
 
@@ -102,11 +106,12 @@ def outlive_cluster() -> tuple[str | None, Callable[[bytes], object]]:
             message = pipe.read()
         tag = message.removesuffix(ENDED).decode() or tag
         if message.endswith(ENDED):
-            sys.exit(code)
+            sys.exit(130 if is_interrupted and tag is None else code)  # native code of Ray may fail at a signal
         if code == -signal.SIGKILL:
             os.kill(os.getpid(), signal.SIGKILL)
         if tag is None:
-            raise MachineError("Ray ended before the night had opened; look at: ray status, and try again")
+            error = MachineError("Ray ended before the night had opened; look at: ray status, and try again")
+            raise KeyboardInterrupt if is_interrupted else error
         print(f"the Ray cluster is gone, and is asked for again; night {tag} goes on", flush=True)
 
 

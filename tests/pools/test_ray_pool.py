@@ -1,5 +1,8 @@
 """Which nodes take part in a night, and what the driver makes of their answers: it believes none that cannot be."""
 
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -7,6 +10,7 @@ from typing import Any
 
 import pytest
 from jobs import AUDIT, MEASURE, runner_in
+from nights import PROJECT
 from samples import NIGHT
 
 from agent.errors import MachineError, NightError
@@ -28,6 +32,29 @@ DONE, UNWELL = Returned(RUN), Returned(failure="its disk is full")
 
 def a_node(name: str = "n1", facts: dict[str, Any] = FACTS) -> ClusterNode:
     return ClusterNode(name, name, 16, 0, facts)
+
+
+# ---- its process -----------------------------------------------------------------------------------------------------
+
+
+def test_ctrl_c_interrupts_before_the_night_opens_however_native_code_takes_it():
+    code = """
+import os, signal, time
+from agent.pools.cluster import outlive_cluster
+try:
+    outlive_cluster()
+except KeyboardInterrupt:
+    raise SystemExit(130)
+signal.signal(signal.SIGINT, lambda *_: os.kill(os.getpid(), signal.SIGSEGV))
+print("ready", flush=True)
+time.sleep(60)
+"""
+    waits = subprocess.Popen([sys.executable, "-c", code], cwd=PROJECT, stdout=subprocess.PIPE)
+    assert waits.stdout is not None
+    assert waits.stdout.readline() == b"ready\n"
+    waits.send_signal(signal.SIGINT)
+    assert waits.wait(30) == 130
+    waits.stdout.close()
 
 
 # ---- nodes -----------------------------------------------------------------------------------------------------------
