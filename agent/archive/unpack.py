@@ -29,7 +29,7 @@ import msgspec
 
 from agent.errors import NightError, RepoError
 from agent.experiment import MEASURED, Night, Terms
-from agent.files import flush, ignore_all, remove
+from agent.files import check_plain, flush, ignore_all, remove
 from agent.git import COMMIT, is_of_night, read_bundle, refs_of_night, valid_tag
 from agent.invocation import STARTER, typed_python
 from agent.lab.corpus import DataError
@@ -135,6 +135,7 @@ class _Bounded(gzip.GzipFile):
 @contextmanager
 def _opened(file: Path) -> Iterator[tuple[tarfile.TarFile, Contents]]:
     """Yield a file after its first member, and what that says; raise NightError where the file is damaged."""
+    check_plain(file)  # it is read twice, which a pipe cannot be
     try:
         with _Bounded(file, "rb") as stream, tarfile.open(fileobj=stream, mode="r:") as tar:
             first = tar.next()

@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import os
 import re
 import shutil
 import sqlite3
@@ -18,6 +19,7 @@ from nights import Grounds, git, make_repository, unigram
 
 from agent.archive import unpack
 from agent.archive.unpack import read_contents
+from agent.errors import NightError
 from agent.lab import hardware
 from agent.night.lock import only_night
 from agent.proposers.notes import NOTES, add_note, read_notes
@@ -365,3 +367,9 @@ def test_a_file_that_is_damaged_cut_short_or_claims_gigabytes_of_headers_is_name
     assert "claims 8589934592 bytes" in refused(other.nightshift("unpack", str(file)))
     shutil.copyfile(file, put_away(other))
     assert "t is damaged: " in done(other, "nights")
+
+
+def test_a_pipe_is_no_packed_night_and_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "night")
+    with pytest.raises(NightError, match="is no plain file"):
+        read_contents(tmp_path / "night")
