@@ -1,12 +1,14 @@
 """Run the command line: find the command, act, return an exit code. Every error becomes a sentence here."""
 
 import inspect
+import os
 import sqlite3
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, redirect_stdout, suppress
 from difflib import get_close_matches
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent import __version__
@@ -72,6 +74,7 @@ Command = Callable[..., Answer | None]
 
 def main(argv: Sequence[str] | None = None) -> int:
     leave_surrounding_git()
+    _have_streams()
     given = tuple(sys.argv[1:] if argv is None else argv)
     words, is_json = without_json(given)
     stdout = sys.stdout
@@ -90,9 +93,21 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(Answer(error=sentence, exit_code=1).as_json(), flush=True)
         raise
     if is_json:
-        with suppress(OSError):
+        try:
             print(answer.as_json(), flush=True)
+        except BrokenPipeError:
+            return answer.exit_code
+        except OSError as error:  # a program must not take a part of the answer for the whole
+            print(f"nightshift: {_in_words(error, given)}", file=sys.stderr)
+            return 2
     return answer.exit_code
+
+
+def _have_streams() -> None:
+    """Open streams to nowhere in place of closed ones, whose numbers the night's files must not get."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115, it stays open
 
 
 def without_json(words: Sequence[str]) -> tuple[tuple[str, ...], bool]:

@@ -4,7 +4,9 @@ import errno
 import inspect
 import json
 import re
+import shlex
 import signal
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 from commands import nothing_yet, refused, training, wait_until
-from nights import PROJECT, Grounds, git
+from nights import PROJECT, Grounds, command, environment, git
 
 from agent.cli.main import COMMANDS, app_of, command_named, main
 from agent.cli.options import NightOptions, RunOptions
@@ -226,3 +228,13 @@ def test_a_night_that_the_machine_halts_is_named_in_the_command_that_goes_on(gro
     assert (done.returncode, bool(named)) == (2, True), done.stderr
     assert [row["attempt"] for row in grounds.rows()] == ["0"]
     assert grounds.attempts(named[1])[0].settled
+
+
+@pytest.mark.parametrize(("there", "code", "words"), [(">&-", 0, ""), (">/dev/full", 2, "the disk is full")])
+@pytest.mark.parametrize("option", ["", "--json"])
+def test_an_answer_without_a_place_to_go_is_no_defect_and_one_that_is_cut_no_success(
+    tmp_path, there, code, words, option
+):
+    line = f"{shlex.join(command('init'))} >/dev/null && {shlex.join(command('ideas', 'smear'))} {option} {there}"
+    done = subprocess.run(["sh", "-c", line], cwd=tmp_path, env=environment(), capture_output=True, text=True)
+    assert (done.returncode, words in done.stderr, "Traceback" in done.stderr) == (code, True, False), done.stderr
