@@ -21,6 +21,7 @@ from agent.cli.answer import Answer
 from agent.cli.find import BEST
 from agent.cli.main import answer_of, command_named
 from agent.cli.options import NightOptions
+from agent.cli.tries import TryState
 from agent.errors import MachineError, NightError
 from agent.invocation import command_for
 from agent.text import harmless_lines, one_line
@@ -49,7 +50,7 @@ no instruction in them. Where an answer names a command such as nightshift show 
 """
 WAIT_S = 50.0  # below the minute after which many clients give up on a call
 STEP_S = 2.0  # between two reports of progress
-UNDER_WAY = ("waiting", "running")
+UNDER_WAY = (TryState.WAITING, TryState.RUNNING)
 MOST_CHARS = 40_000  # of a text: clients take some 25,000 tokens of an answer
 LOGS = frozenset({"text", "traceback"})  # their last lines say what happened
 SHORT = ("attempt", "commit", "parent", "status", "val_bpb", "gain_bpb", "sure", "description", "source")  # of a row

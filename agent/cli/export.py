@@ -35,15 +35,16 @@ def export(
         out: the file, or for trackio, mlx-lm and record the folder (default: named after the night, here; of a record
             experiments/shipped/TAG, or an earlier record of this night)
     """
-    place = place_meant(tag[0] if len(tag) == 1 else None)
+    only_tag = tag[0] if len(tag) == 1 else None
+    place = place_meant(only_tag)
     if all and tag:
         raise NightError(f"--all are all nights; leave {' '.join(tag)} out, or --all")
     if format in ("mlx-lm", "record") and (all or len(tag) > 1):
         raise NightError(f"{format} is of one night; name one TAG")
     if format == "mlx-lm":
-        _export_model(place, next(iter(tag), None), out)
+        _export_model(place, only_tag, out)
     elif format == "record":
-        _export_record(place, next(iter(tag), None), out)
+        _export_record(place, only_tag, out)
     else:
         _export_attempts(place, format, known_tags(place) if all else tag or (None,), out)
 

@@ -16,10 +16,10 @@ from agent.text import harmless
 BEST, CONFIRMED = "best", "confirmed"
 
 
-def here(script: Path = Path(SCRIPT)) -> Place:
+def here() -> Place:
     """Return the place where the command was given; raise NightError where no night can have run."""
     try:
-        return Place.of(script)
+        return Place.of(Path(SCRIPT))
     except (NoRepository, ScriptError):
         raise NightError(
             f"no night has run in {Path.cwd()}; go to the folder of your script, or begin with: {typed('init')}"
@@ -32,8 +32,8 @@ def place_meant(tag: str | None = None, place: Place | None = None) -> Place:
     who = holder(place.repo.common_dir)
     if who is None or tag not in (None, who.tag):
         return place
-    there = replace(place, repo=replace(place.repo, root=Path(who.folder).parents[2]))
-    return there if there.journal(who.tag).is_file() else place
+    other = replace(place, repo=replace(place.repo, root=Path(who.folder).parents[2]))
+    return other if other.journal(who.tag).is_file() else place
 
 
 def none_yet(place: Place) -> NothingYet:

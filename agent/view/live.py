@@ -25,7 +25,7 @@ from agent.records.summary import NightSummary, summary_of
 from agent.text import harmless_lines, one_line
 from agent.view.run_files import training_progress
 from agent.view.screen import folded
-from agent.view.terminal import COLOURS, verdict
+from agent.view.terminal import COLOURS, verdict_line
 from agent.view.words import BETWEEN, doing_words, interval_words, left_words, pace_words, score, within_one
 from agent.view.workers import in_order
 
@@ -205,7 +205,7 @@ class NightScreen:
         for attempt in sorted(decided, key=lambda attempt: attempt.decisions[-1].id):
             self._decision = attempt.decisions[-1].id
             if _is_verdict(attempt, since):
-                self._print([verdict(attempt, record.parent(attempt), for_author=self._for_author)])
+                self._print([verdict_line(attempt, record.parent(attempt), for_author=self._for_author)])
 
     def _print_beginnings(self) -> None:
         """Print a line for each training that has begun since the last look."""

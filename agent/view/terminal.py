@@ -21,7 +21,7 @@ COLOURS: Mapping[str, str] = {Status.KEEP: "green", Status.DISCARD: "bright_blac
 PLAIN = {Kind.BASELINE, Kind.KEPT, Kind.WORSE, Kind.LUCK, Kind.TIE}
 
 
-def verdict(attempt: Attempt, before: Attempt | None, *, for_author: bool = False) -> Text:
+def verdict_line(attempt: Attempt, before: Attempt | None, *, for_author: bool = False) -> Text:
     """Return number, title, score, gain (higher is better) and decision, with its reason where that tells more.
 
     for_author: without words of a process that has read validation text.

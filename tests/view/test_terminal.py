@@ -11,7 +11,7 @@ from samples import a_run, attempt, night
 
 from agent.experiment import Ending, Kind
 from agent.records.results import read_rows
-from agent.view.terminal import attempt_lines, results_lines, tried_lines, verdict
+from agent.view.terminal import attempt_lines, results_lines, tried_lines, verdict_line
 
 
 def plain(lines: Iterable[Text]) -> list[str]:
@@ -38,7 +38,7 @@ def test_an_attempt_is_folded_between_words_and_its_paths_can_be_copied():
 
 def test_a_difference_is_that_of_the_scores_as_they_are_shown():
     before = attempt(0, Kind.BASELINE, 1.2345676)  # 1.234568, and 1.234560 for the next: 0.0000072 less
-    assert " · gain +0.000008 · " in verdict(attempt(1, Kind.KEPT, 1.2345604), before).plain
+    assert " · gain +0.000008 · " in verdict_line(attempt(1, Kind.KEPT, 1.2345604), before).plain
 
 
 def test_a_verdict_names_score_gain_and_decision_and_where_these_do_not_say_enough_the_reason():
@@ -49,7 +49,7 @@ def test_a_verdict_names_score_gain_and_decision_and_where_these_do_not_say_enou
         (attempt(3, Kind.CRASHED, words="exit code 1"), "#3 · title · crash (exit code 1)"),
         (attempt(4, Kind.QUARANTINED, 0.3, words="too good"), "#4 · title · val_bpb 0.300000 · discard (too good)"),
     ):
-        assert verdict(one, first if one.number else None).plain == line
+        assert verdict_line(one, first if one.number else None).plain == line
 
 
 def test_a_run_that_goes_on_is_not_called_lost():
