@@ -70,7 +70,7 @@ def verdict_lines(answer: TryAnswer) -> list[str]:
     if answer.best is not None:
         lines.append(f"best so far: #{answer.best.number} {answer.best.title}, val_bpb {answer.best.val_bpb:.6f}")
     lines.append(f"next: {answer.next}")
-    lines.append(f"more: {typed('show', f'{answer.tag}:{answer.attempt}')}, {typed('results')}")
+    lines.append(f"more: {typed('show', f'{answer.tag}:{answer.attempt}')}, {typed('results', answer.tag)}")
     return [harmless(line) for line in lines]
 
 
