@@ -135,7 +135,9 @@ class Stop:
         return handling(self._count, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
     def _count(self, number: int, frame: object) -> None:
-        self._signals = max(1, self._signals) if number == signal.SIGHUP else self._signals + 1
+        # a Ctrl-C is the second wish after `nightshift stop` too; SIGTERM is not: a service gives both at once
+        before = int(self.after_run) if number == signal.SIGINT else self._signals
+        self._signals = max(1, before) if number == signal.SIGHUP else before + 1
         with suppress(OSError):  # for `nightshift status`; the night itself uses the count
             self.wish(NOW if self.now else AFTER_RUN)
 

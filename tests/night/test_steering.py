@@ -1,6 +1,7 @@
 """A word to a running night: program.md and notes, whole or not at all."""
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -8,6 +9,7 @@ import pytest
 from nights import PROJECT
 
 from agent.errors import NightError
+from agent.night.lock import AFTER_RUN, Stop
 from agent.proposers.notes import MAX_NOTES, NOTE_CHARS, NOTES, add_note, read_notes, read_program
 
 NOW = "2026-11-21T23:00:00Z"
@@ -60,3 +62,12 @@ for k in range(15):
 def test_a_program_holds_no_commands_to_a_terminal_and_keeps_its_lines(tmp_path):
     (tmp_path / "program.md").write_bytes(b"one\r\n\ttwo \x1b[2J\xff\n")
     assert read_program(tmp_path / "program.md") == "one\n\ttwo \\x1b[2J\n"
+
+
+@pytest.mark.parametrize(("number", "ends_now"), [(signal.SIGINT, True), (signal.SIGTERM, False)])
+def test_after_a_wish_to_stop_ctrl_c_ends_the_run_and_the_sigterm_of_a_service_does_not(tmp_path, number, ends_now):
+    stop = Stop(tmp_path)
+    stop.wish(AFTER_RUN)
+    with stop.on_signals():
+        signal.raise_signal(number)
+    assert (stop.after_run, stop.now) == (True, ends_now)
