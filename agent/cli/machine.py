@@ -1,6 +1,7 @@
 """Look at the machine: nightshift doctor, a line a check, and nightshift profile."""
 
 import json
+import os
 import platform
 import shutil
 import subprocess
@@ -156,6 +157,9 @@ def _script(script: Path) -> Check:
         fixed_files(place.script_path.parent, read_script(place))
     except NightshiftError as error:
         return Check("script", False, f"script: {error}")
+    for folder in (place.repo.root, place.repo.common_dir):
+        if not os.access(folder, os.W_OK):
+            return Check("script", False, f"script: {folder} cannot be written to", "make it writable")
     return Check("script", True, f"script: {script}, in the git repository {place.repo.root}")
 
 
