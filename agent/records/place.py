@@ -13,6 +13,7 @@ from agent.records.journal import Journal
 from agent.records.record import Record, of_journal
 from agent.records.shipped import DAMAGED, night_in, of_folder
 from agent.script.contract import check_script, no_script, read_text
+from agent.text import harmless
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +171,13 @@ def read_night(place: Place, tag: str) -> Record:
     if valid_tag(tag):  # which names a folder: exports write to folders that are named after the night
         if place.journal(tag).exists():
             with Journal.read(place.journal(tag)) as journal:
-                return of_journal(journal)
+                record = of_journal(journal)
+            if record.tag != tag:  # a clone may bring a journal with any tag, which would name what is written
+                other = harmless(record.tag)
+                raise NightError(
+                    f"the journal in {place.folder(tag)} is of another night, {other!r}; move its folder away"
+                )
+            return record
         folder = place.shipped / tag
         if folder.is_dir():
             try:

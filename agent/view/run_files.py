@@ -7,7 +7,6 @@ from pathlib import Path
 
 from agent.experiment import Doing, Progress, Work
 from agent.files import read_end
-from agent.git import valid_tag
 from agent.records.place import Place, run_folder
 from agent.text import harmless, shorten
 
@@ -33,8 +32,6 @@ def curve(place: Place, tag: str, number: int, seed: int, most: int = MOST_POINT
     from agent.judging.early_stop import points_of
     from agent.runs.train import METRICS, METRICS_BYTES
 
-    if not valid_tag(tag):
-        return ()
     try:
         points = points_of(read_end(run_folder(place.folder(tag), number, seed) / "out", METRICS, METRICS_BYTES))
     except OSError:
