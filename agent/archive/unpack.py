@@ -350,7 +350,7 @@ def _wrong_values(journal: Journal) -> Iterator[str]:
     attempts, ideas = journal.attempts(), journal.waiting_ideas()
     records = (journal.dawns(), journal.asks(), journal.work(), journal.noise(), journal.night())
     for name, value in leaves(msgspec.to_builtins((attempts, ideas, *records))):
-        if isinstance(value, str) and name != "script" and len(value) > MOST_TEXT_CHARS:
+        if isinstance(value, str) and name != "packed" and len(value) > MOST_TEXT_CHARS:
             yield f"has {len(value):,} characters as {harmless(name)}"
         elif isinstance(value, str) and name in TIMES:
             try:

@@ -265,9 +265,13 @@ def outline_of(script: str, device_kind: str) -> Outline:
 
 
 def outline_from(facts: Mapping[str, Any]) -> Outline:
-    """Return an outline from JSON, where tuples are lists; a value that no dial can have is None there."""
+    """Return an outline from JSON, where tuples are lists; it may come from elsewhere.
+
+    A name that no dial can have is left out, and a value that none can have is None.
+    """
     outline = msgspec.convert(facts, Outline)
-    return replace(outline, dials={name: _from_json(value) for name, value in outline.dials.items()})
+    dials = {name: _from_json(value) for name, value in outline.dials.items() if DIAL.fullmatch(name)}
+    return replace(outline, dials=dials)
 
 
 def _from_json(value: Any) -> Value:

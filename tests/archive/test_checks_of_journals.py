@@ -1,5 +1,6 @@
 """A journal that came in a file from elsewhere: what in it is refused before anything is believed."""
 
+import os
 import shutil
 import sqlite3
 import zlib
@@ -25,7 +26,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for attempt in every_outcome().attempts:
             enter(journal, attempt)
             journal.record_commit(attempt.number, f"{attempt.number}" * 40)
-        journal.add_idea(Idea(0, 1, Proposal.of("B = 1", "one that waits", "", "llm:model")))
+        journal.add_idea(Idea(0, 1, Proposal.of(os.urandom(100_000).hex(), "a long one that waits", "", "llm:model")))
     return path
 
 

@@ -215,7 +215,7 @@ def test_a_record_that_is_a_device_or_has_no_end_is_damaged(place, monkeypatch):
 
 
 def test_of_a_records_dials_what_is_no_value_of_a_dial_tells_nothing(place):
-    odd = {"A": [{}], "C": {"deep": 1}, "D": [1, [{}]], "E": [1, [2]]}
+    odd = {"A": [{}], "C": {"deep": 1}, "D": [1, [{}]], "E": [1, [2]], "\x1b[2J": 1, "small": 1}
     change(shipped_alone(place, "t") / "attempts.jsonl", (), {"dials": odd})
     (past,) = past_nights(place, "")
     assert past.attempts[0].outline.dials == {"A": (None,), "C": None, "D": (1, (None,)), "E": (1, (2,))}
