@@ -299,16 +299,20 @@ def _largest(night: Record) -> list[Attempt]:
 def dials_of(night: Record) -> Chart | None:
     """Draw, for each dial that an attempt moved, the change of val_bpb by its value; None where none was moved."""
     moves = defaultdict[str, list[tuple[Attempt, Value]]](list)
+    first = dict[str, Value]()  # of dials that an edit brought or took away, and attempt 0 or the best script lacks
     for attempt in night.attempts:
-        for dial, (_, after) in night.turned.get(attempt.number, {}).items() if attempt.is_idea else ():
+        for dial, (before, after) in night.turned.get(attempt.number, {}).items() if attempt.is_idea else ():
             moves[dial].append((attempt, after))
-    start, best = (night.attempts[number].outline.dials for number in (0, night.incumbent or 0))
+            first.setdefault(dial, before)
+    if not moves:  # a night that has just begun may lack attempt 0
+        return None
+    start, best = (first | dict(night.attempts[at].outline.dials) for at in (0, night.incumbent or 0))
 
     def change(attempt: Attempt) -> float | None:
         gain = gain_bpb(attempt, night.parent(attempt)) if night.turned.get(attempt.number) else None
         return None if gain is None else -gain
 
-    is_turned = {dial: best.get(dial) != start.get(dial) for dial in moves}  # in the best script
+    is_turned = {dial: best[dial] != start[dial] for dial in moves}  # in the best script
     dials = sorted(moves, key=lambda dial: (not is_turned[dial], -len(moves[dial]), dial))
     few, y, drawings, symbols = dials[:MOST_DIALS], scores(night, change, 0.0), [], set[Symbol]()
     for dial in few:
@@ -333,7 +337,7 @@ def dials_of(night: Record) -> Chart | None:
         "below the line is better",
         *thinned_words(len(few), len(dials), "dials"),
     ]
-    return Chart("Which dials were turned", words, sorted(symbols, key=list(Symbol).index), drawings) if few else None
+    return Chart("Which dials were turned", words, sorted(symbols, key=list(Symbol).index), drawings)
 
 
 def _dial_axis(values: Sequence[Value]) -> Spec:

@@ -115,6 +115,21 @@ def test_a_dial_has_a_panel_with_its_moves_and_those_of_the_best_script_come_fir
     assert f"{charts.MOST_DIALS} of 40 dials are shown" in dials_of(many).words
 
 
+def test_a_dial_that_an_edit_brought_or_took_away_begins_with_its_first_value():
+    assert dials_of(night()) is None
+    brought = [
+        attempt(0, Kind.BASELINE, 1.2, script="A = 1\n"),
+        attempt(1, Kind.KEPT, 1.1, script="A = 1\nB = 2\n"),
+        attempt(2, Kind.KEPT, 1.0, script="A = 1\nB = 3\n", parent=1),
+    ]
+    gone = attempt(3, Kind.KEPT, 0.9, script="A = 1\n", parent=2)
+    for attempts, has_best in ((brought, True), ([*brought, gone], False)):
+        drawn = dials_of(night(*attempts))
+        (tree,) = trees(drawn)
+        assert {"2", "3"} <= set(lines(tree))
+        assert (Symbol.IN_BEST in drawn.symbols) is has_best
+
+
 @pytest.mark.parametrize(
     "moves",
     [
