@@ -18,6 +18,7 @@ from agent.errors import NightError
 from agent.text import ABSURD, one_line, paragraphs
 
 TITLE_CHARS, HYPOTHESIS_CHARS, SOURCE_CHARS = 200, 4000, 80
+MOST_SCRIPT_BYTES = 16 << 20  # of what a journal holds, which may come from elsewhere
 
 
 # ---- runs ------------------------------------------------------------------------------------------------------------
@@ -274,8 +275,8 @@ class Proposal:
     def script(self) -> str:
         """Return the whole script; "" in a record that came without it. Raise NightError where it is damaged."""
         try:
-            return zlib.decompress(self.packed).decode(errors="surrogatepass") if self.packed else ""
-        except (zlib.error, UnicodeError) as error:
+            return unpacked(self.packed) if self.packed else ""
+        except ValueError as error:
             raise NightError(
                 f"the script of {self.title!r} is damaged in the journal ({error}); put the journal back from a backup"
             ) from error
@@ -302,6 +303,18 @@ class Proposal:
 def packed(script: str) -> bytes:
     """Return a script as journals and proposals hold it; half a surrogate pair, which no file has, is kept."""
     return zlib.compress(script.encode(errors="surrogatepass"))
+
+
+def unpacked(packed: bytes) -> str:
+    """Return the script that packed() was given; raise ValueError where it is damaged, or unpacks to far too much."""
+    inflating = zlib.decompressobj()
+    try:
+        content = inflating.decompress(packed, MOST_SCRIPT_BYTES)  # some kilobytes may hold gigabytes
+    except zlib.error as error:
+        raise ValueError(str(error)) from error
+    if not inflating.eof:
+        raise ValueError(f"it does not end within {MOST_SCRIPT_BYTES >> 20} MB")
+    return content.decode(errors="surrogatepass")
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,7 +118,7 @@ CREATE TABLE asks (
 CREATE INDEX decisions_of ON decisions (attempt);
 CREATE INDEX runs_of ON runs (attempt);
 """
-ITS_SCRIPT = "JOIN scripts ON script = sha256"
+ITS_SCRIPT = "LEFT JOIN scripts ON script = sha256"  # where it is missing, NULL: a row that cannot be read
 AS_JSON = frozenset(
     {"without", "outline", "dry_run", "summary", "score", "holdout", "findings", "pins", "terms", "noise"}
 )

@@ -26,7 +26,7 @@ import msgspec
 
 from agent.errors import ScriptError
 from agent.experiment import History, Outline
-from agent.script.contract import parse
+from agent.script.contract import MAX_DEPTH, parse
 
 Value = int | float | str | bool | tuple[object, ...] | None
 
@@ -274,9 +274,10 @@ def outline_from(facts: Mapping[str, Any]) -> Outline:
     return replace(outline, dials=dials)
 
 
-def _from_json(value: Any) -> Value:
-    frozen = tuple(map(_from_json, value)) if isinstance(value, list) else value
-    return frozen if plain_value(frozen) else None
+def _from_json(value: Any, depth: int = 0) -> Value:
+    if isinstance(value, list) and depth < MAX_DEPTH:
+        return tuple(_from_json(inside, depth + 1) for inside in value)
+    return value if plain_value(value) else None
 
 
 def fingerprint(source: str) -> str:

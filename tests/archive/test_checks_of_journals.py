@@ -96,8 +96,16 @@ def test_what_is_no_journal_is_refused(tmp_path):
         ("UPDATE attempts SET without = printf('%.*c', 200000, '[')", "is damaged .maximum recursion depth"),
         ("UPDATE runs SET began = 'soon'", "has 'soon' in place of a time"),
         ('UPDATE runs SET summary = \'{"num_steps": "many"}\'', r"is damaged \(Expected `int \| null`"),
-        ("UPDATE scripts SET packed = x'ffffffff'", "has a script that cannot be unpacked"),
-        ("UPDATE scripts SET packed = pressed()", "has a script of more than 16 MB"),
+        ("UPDATE scripts SET packed = x'ffffffff'", "has a script that cannot be unpacked: Error -3"),
+        ("UPDATE scripts SET packed = x''", "has a script that cannot be unpacked: it does not end within 16 MB"),
+        ("UPDATE scripts SET packed = pressed()", "has a script that cannot be unpacked: it does not end within 16 MB"),
+        ("UPDATE scripts SET packed = substr(packed, 1, length(packed) - 5)", "it does not end within 16 MB"),
+        ("UPDATE scripts SET packed = x'789cfbff0f0002fe01fe'", "cannot be unpacked: 'utf-8' codec can't decode"),
+        (
+            "DELETE FROM scripts WHERE sha256 = (SELECT script FROM attempts)",
+            "is damaged .Expected `bytes`, got `null`",
+        ),
+        ("DELETE FROM scripts WHERE sha256 = (SELECT script FROM ideas)", "is damaged .Expected `bytes`, got `null`"),
         ("UPDATE night SET value = '{\"sandbox\": \"none\"}' WHERE fact = 'terms'", "is damaged .Invalid enum value"),
     ],
 )

@@ -175,7 +175,9 @@ def test_records_that_make_no_sense_are_damage(journal, path, damage):
         (reader.night(), reader.attempts())
 
 
-@pytest.mark.parametrize("packed", [b"x", zlib.compress(b"\xff")])
+@pytest.mark.parametrize(
+    "packed", [b"x", zlib.compress(b"\xff"), zlib.compress(b"x")[:-1], zlib.compress(bytes(17 << 20))]
+)
 def test_a_damaged_script_is_told_where_it_is_read(journal, packed):
     propose(journal)
     journal._db.execute("UPDATE scripts SET packed = ?", (packed,))

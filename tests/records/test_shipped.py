@@ -32,6 +32,7 @@ from agent.records.journal import Journal
 from agent.records.place import Place, known_tags, past_nights, read_night
 from agent.records.record import likeness
 from agent.records.shipped import ship
+from agent.script.contract import MAX_DEPTH
 from agent.view.answer import plain
 
 SCRIPT = "DEPTH = 4\nWIDTHS = (1, (2.5, None))\nODD = {1}\nNAME = 'a'\n"
@@ -215,7 +216,12 @@ def test_a_record_that_is_a_device_or_has_no_end_is_damaged(place, monkeypatch):
 
 
 def test_of_a_records_dials_what_is_no_value_of_a_dial_tells_nothing(place):
-    odd = {"A": [{}], "C": {"deep": 1}, "D": [1, [{}]], "E": [1, [2]], "\x1b[2J": 1, "small": 1}
+    far: list[object] = []
+    for _ in range(400):  # shown or compared, it would be too deep
+        far = [far]
+    odd = {"A": [{}], "FAR": far, "C": {"deep": 1}, "D": [1, [{}]], "E": [1, [2]], "\x1b[2J": 1, "small": 1}
     change(shipped_alone(place, "t") / "attempts.jsonl", (), {"dials": odd})
     (past,) = past_nights(place, "")
-    assert past.attempts[0].outline.dials == {"A": (None,), "C": None, "D": (1, (None,)), "E": (1, (2,))}
+    dials = dict(past.attempts[0].outline.dials)
+    assert repr(dials.pop("FAR")).count("(") == MAX_DEPTH
+    assert dials == {"A": (None,), "C": None, "D": (1, (None,)), "E": (1, (2,))}
