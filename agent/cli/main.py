@@ -98,7 +98,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         except BrokenPipeError:
             return answer.exit_code
         except OSError as error:  # a program must not take a part of the answer for the whole
-            print(f"nightshift: {_in_words(error, given)}", file=sys.stderr)
+            with suppress(OSError):  # it may go to the same disk
+                print(f"nightshift: {_in_words(error, given)}", file=sys.stderr)
             return 2
     return answer.exit_code
 

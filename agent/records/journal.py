@@ -224,7 +224,10 @@ class Journal:
             which = "" if number is None else "WHERE number = :number"
             every = f"SELECT * FROM attempts {ITS_SCRIPT} {which} ORDER BY number"
             rows = self._db.execute(every, {"number": number})
-            return tuple(_attempt(row, runs[row["number"]], decisions[row["number"]]) for row in rows)
+            attempts = tuple(_attempt(row, runs[row["number"]], decisions[row["number"]]) for row in rows)
+            if number is None:
+                check_numbers(attempts)
+            return attempts
 
     def attempt(self, number: int) -> Attempt:
         """Return one attempt without reading the others; raise IndexError where there is none of this number."""
@@ -475,6 +478,13 @@ def _insert(table: str, how: str = "INSERT", **columns: object) -> Sql:
 
 def _recorded(attempt: int, decision: Decision) -> Sql:
     return _insert("decisions", attempt=attempt, **_columns(decision) | {"id": None, "at": utc_now("milliseconds")})
+
+
+def check_numbers(attempts: Sequence[Attempt]) -> None:
+    """Raise ValueError unless the attempts are numbered from 0 on, each after its parent: each is found by its number."""
+    for at, attempt in enumerate(attempts):
+        if attempt.number != at or (attempt.parent is not None and not 0 <= attempt.parent < at):
+            raise ValueError("its attempts are not numbered from 0 on, each after its parent")
 
 
 def _kept_script(proposal: Proposal) -> tuple[str, Sql]:

@@ -16,7 +16,7 @@ from agent.errors import NightError, NothingYet
 from agent.experiment import MEASURED, Ask, Attempt, Night
 from agent.files import check_plain, replaced_folder
 from agent.git import COMMIT, Repo
-from agent.records.journal import Journal
+from agent.records.journal import Journal, check_numbers
 from agent.records.record import Record, of_journal, public
 from agent.script.dials import outline_from
 from agent.text import harmless
@@ -108,9 +108,7 @@ def of_folder(folder: Path, tag: str | None = None) -> Record:
         "is_here": False,
     }
     record = msgspec.convert(facts, Record)
-    for at, attempt in enumerate(record.attempts):
-        if attempt.number != at or (attempt.parent is not None and not 0 <= attempt.parent < at):
-            raise ValueError("its attempts are not numbered from 0 on, each after its parent")
+    check_numbers(record.attempts)
     _check(record)
     if tag not in (None, record.tag):
         raise ValueError(f"it is the record of another night, {record.tag!r}")

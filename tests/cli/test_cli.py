@@ -230,7 +230,9 @@ def test_a_night_that_the_machine_halts_is_named_in_the_command_that_goes_on(gro
     assert grounds.attempts(named[1])[0].settled
 
 
-@pytest.mark.parametrize(("there", "code", "words"), [(">&-", 0, ""), (">/dev/full", 2, "the disk is full")])
+@pytest.mark.parametrize(
+    ("there", "code", "words"), [(">&-", 0, ""), (">/dev/full", 2, "the disk is full"), (">/dev/full 2>&1", 2, "")]
+)
 @pytest.mark.parametrize("option", ["", "--json"])
 def test_an_answer_without_a_place_to_go_is_no_defect_and_one_that_is_cut_no_success(
     tmp_path, there, code, words, option

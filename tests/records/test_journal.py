@@ -161,13 +161,17 @@ def test_another_format_is_refused_and_the_file_stays_as_it_is(path):
         "UPDATE runs SET ending = 'in tears'",
         'UPDATE runs SET score = \'{"val_bpb": "low", "wall_s": 1}\'',
         "DELETE FROM night WHERE fact = 'seed'",
+        "DELETE FROM scripts",
+        "UPDATE attempts SET parent = 77",
+        "UPDATE attempts SET parent = -1",
+        "PRAGMA foreign_keys = OFF; UPDATE attempts SET number = 99",
     ],
 )
 def test_records_that_make_no_sense_are_damage(journal, path, damage):
     propose(journal)
     journal.end_run(journal.start_run(0, 7), RUN)
     journal.record_decision(0, Decision(Kind.BASELINE, "baseline"))
-    journal._db.execute(damage)
+    journal._db.executescript(damage)
     with (
         Journal.read(path) as reader,
         pytest.raises(NightError, match=r"journal.sqlite is damaged \(.*move its folder"),
