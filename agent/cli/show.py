@@ -66,7 +66,8 @@ def show(
         return _edit(place, record, chosen)
     if script:
         text = script_of(place, record, chosen)
-        return Answer(ScriptAnswer(record.tag, chosen.number, text), lambda: print(text, end=""))
+        as_file = text.encode(errors="backslashreplace").decode()  # a script from elsewhere may be no UTF-8
+        return Answer(ScriptAnswer(record.tag, chosen.number, text), lambda: print(as_file, end=""))
     if log:
         return _log(place, record, chosen)
     return _all(place, record, chosen)

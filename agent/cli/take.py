@@ -37,7 +37,12 @@ def take(attempt: str = BEST, /) -> Answer:
     source, record, chosen = attempt_meant(attempt)
     ref = attempt_ref(record.tag, chosen.number)
     path = record.night.script
-    content = script_of(Place(source.repo, path), record, chosen).encode(errors="surrogateescape")
+    try:
+        content = script_of(Place(source.repo, path), record, chosen).encode(errors="surrogateescape")
+    except UnicodeEncodeError as error:
+        raise NightError(
+            f"attempt {chosen.number} of night {record.tag} has no script that a file can hold ({error}); take another"
+        ) from error
     file = place.repo.root / path
     _check(file, place.repo)
     if path != place.script and not _is_script(place.repo, path):

@@ -481,7 +481,7 @@ def _recorded(attempt: int, decision: Decision) -> Sql:
 
 
 def check_numbers(attempts: Sequence[Attempt]) -> None:
-    """Raise ValueError unless the attempts are numbered from 0 on, each after its parent: each is found by its number."""
+    """Raise ValueError unless the attempts are numbered from 0 on, each after its parent, as they are looked up."""
     for at, attempt in enumerate(attempts):
         if attempt.number != at or (attempt.parent is not None and not 0 <= attempt.parent < at):
             raise ValueError("its attempts are not numbered from 0 on, each after its parent")

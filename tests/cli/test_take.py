@@ -12,7 +12,7 @@ from nights import PROJECT, Grounds, make_repository, unigram
 from samples import NIGHT
 from serving import GrowingNight
 
-from agent.experiment import Status
+from agent.experiment import Status, packed
 from agent.records.journal import Journal
 from agent.records.place import Place
 
@@ -110,6 +110,15 @@ def test_a_night_that_names_a_file_which_is_no_training_script_is_not_taken_from
     wrong = "lies in git's own folder" if ".git" in named else f"has its script in {named}, where no training script is"
     assert wrong in refused(here.nightshift("take", "2"))
     assert {path: path.read_bytes() for path in (*here.root.rglob("*.py"), *here.root.rglob(".git/hooks/*"))} == before
+
+
+def test_a_script_that_is_no_text_of_a_file_is_shown_and_not_taken(here):
+    with closing(sqlite3.connect(here.folder("t") / "journal.sqlite")) as journal:
+        journal.execute("UPDATE scripts SET packed = ?", (packed("# half \ud800 of a pair\n"),))
+        journal.commit()
+    assert "has no script that a file can hold" in refused(here.nightshift("take", "1"))
+    assert script(here).read_text() == unigram()
+    assert here.nightshift("show", "1", "--script").stdout == "# half \\ud800 of a pair\n"
 
 
 def test_a_script_of_another_name_is_taken_into_its_own_place_from_a_folder_below(here):
