@@ -111,6 +111,12 @@ def test_an_earlier_night_teaches_by_its_differences_whatever_its_level():
     assert_lower(rates(brief(FIRST), 6, earlier=[earlier]))
 
 
+@pytest.mark.parametrize("far", [1e7, 1e9, 1e12, -1e15])
+def test_a_dial_that_somebody_set_far_beyond_its_range_does_not_end_the_search(far):
+    tried = [attempt(at, SCRIPT.replace("cpu=0.2", f"cpu={far * at!r}"), 1.0 + at / 10) for at in range(1, 5)]
+    assert proposed(brief(FIRST, *tried)).script != SCRIPT
+
+
 def test_what_was_refused_or_is_in_flight_is_not_proposed_again():
     first = proposed(brief(FIRST))
     refused = proposed(replace(brief(FIRST), refused=(Refusal(first, "no"),)))

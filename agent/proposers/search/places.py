@@ -18,6 +18,7 @@ Coordinates = npt.NDArray[np.float64]  # (D,), a coordinate for every dial
 MIN_STEP = 0.04  # of a dial's range: smaller turns drown in the noise of the seed
 CHOICE_STEP = 0.35  # of a range, that the next number of a list counts as: people write choices that differ
 STEPS = 8  # on each side of a place
+FARTHEST = 1000.0  # in ranges: from 10⁷ on no curve can be computed, and what is so far tells nothing here
 MOST = 300  # attempts that the model looks at, the latest, which bounds a proposal's time
 
 # ---- dials as axes ---------------------------------------------------------------------------------------------------
@@ -151,12 +152,12 @@ def _of_earlier(
 
 
 def _place(axes: Sequence[Axis], values: Mapping[str, Value]) -> Coordinates | None:
-    """Return the place of these dials; None if the script has none of them, or one has no place."""
+    """Return the place of these dials; None if the script has none of them, or one has no place near its range."""
     if not any(axis.dial.name in values for axis in axes):
         return None
     # a dial that is not there says nothing: it counts as where it is now
     place = np.array([axis.place(values.get(axis.dial.name, axis.dial.value)) for axis in axes], np.float64)
-    return place if np.isfinite(place).all() else None
+    return place if (np.abs(place) < FARTHEST).all() else None
 
 
 def _score_of(attempt: Attempt, history: History) -> float | None:
