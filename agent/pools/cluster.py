@@ -77,6 +77,7 @@ def outlive_cluster() -> tuple[str | None, Callable[[bytes], object]]:
     while True:
         reader, writer = os.pipe()
         sys.stdout.flush()
+        signal.pthread_sigmask(signal.SIG_BLOCK, before)  # until each process has its handlers, or one could be lost
         child = os.fork()
         if child == 0:
             os.close(reader)
@@ -84,10 +85,10 @@ def outlive_cluster() -> tuple[str | None, Callable[[bytes], object]]:
             prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
             for number, handler in before.items():
                 signal.signal(number, handler)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, before)
             atexit.register(os.write, writer, ENDED)
             return tag, partial(os.write, writer)
         os.close(writer)
-        sweeper = _sweeper_of(child, reader)
 
         def pass_on(number: int, frame: object, child: int = child) -> None:
             nonlocal is_interrupted
@@ -97,6 +98,8 @@ def outlive_cluster() -> tuple[str | None, Callable[[bytes], object]]:
 
         for number in before:
             signal.signal(number, pass_on)
+        sweeper = _sweeper_of(child, reader)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, before)
         while (ended := os.wait())[0] != child:
             if ended[0] == sweeper:  # it was killed; other children are git's
                 sweeper = _sweeper_of(child, reader)
