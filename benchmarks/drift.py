@@ -70,9 +70,8 @@ class Night:
         return self
 
     def enter(self) -> int:
-        number = len(self.attempts)
-        self.attempts.append(Attempt(number, 0 if number else None, Proposal("", "", ""), ""))
-        return number
+        self.attempts.append(Attempt(len(self.attempts), 0 if self.attempts else None, Proposal("", "", ""), ""))
+        return len(self.attempts) - 1
 
     def measure(self, number: int, seed: int) -> None:
         """Make a run of an attempt, and make it again if it is void."""

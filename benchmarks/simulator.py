@@ -96,10 +96,9 @@ class Night:
         return self._enter(self.world.propose(self.history, best), best)
 
     def _enter(self, proposal: Proposal, parent: Attempt | None) -> int:
-        number = len(self.history)
-        above, outline = None if parent is None else parent.number, outline_of(proposal.script, "cpu")
-        self.history.append(Attempt(number, above, proposal, "", commit="c", outline=outline))
-        return number
+        above, outline = parent.number if parent else None, outline_of(proposal.script, "cpu")
+        self.history.append(Attempt(len(self.history), above, proposal, "", commit="c", outline=outline))
+        return len(self.history) - 1
 
     # ---- what is decided ---------------------------------------------------------------------------------------------
 
