@@ -291,13 +291,12 @@ class Proposal:
         *,
         repairs: int | None = None,
         without: tuple[int, ...] = (),
-        merges: int | None = None,
     ) -> "Proposal":
         """Make a proposal whose words are fit for the journal, a commit message and a terminal."""
         title = one_line(title, TITLE_CHARS) or "untitled"
         source = one_line(source, SOURCE_CHARS) or "unknown"
         hypothesis = paragraphs(hypothesis, HYPOTHESIS_CHARS)
-        return cls(title, hypothesis, source, repairs, without, merges, packed(script))
+        return cls(title, hypothesis, source, repairs, without, packed=packed(script))
 
 
 def packed(script: str) -> bytes:

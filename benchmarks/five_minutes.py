@@ -107,7 +107,7 @@ def main(
     script = measure.overwritten(measure.SCRIPT, set, folder)
     commands, facts = contestants(None if no_ours else script, peer), measure.describe(script)
     if not commands:
-        raise measure.Misuse("--no-ours without --peer leaves nobody to run: name a clone")
+        raise measure.Misuse("--no-ours without --peer leaves no script to run: name a clone")
     results: dict[str, list[Figures]] = {name: [] for name in (OURS, *commands)}  # ours is what ratios are of
     for seed in range(seeds):
         for name, command in commands.items():

@@ -161,7 +161,7 @@ def test_five_minutes_scores_a_peer_on_our_text_and_goes_on_where_it_stopped(own
     [
         (train_speed, ["--set", "BATCH_ROWS"], "write NAME=VALUE"),
         (five_minutes, ["--peer", "autoresearch=/no/such/clone"], "name a clone of the peer"),
-        (five_minutes, ["--no-ours"], "leaves nobody to run"),
+        (five_minutes, ["--no-ours"], "leaves no script to run"),
     ],
 )
 def test_misuse_is_told_in_a_sentence(own_cache, program, options, remedy, capsys):
