@@ -47,6 +47,7 @@ from agent.pools.pool import Ended
 from agent.profile.phases import limit_s, measure_phases, phases_were_measured
 from agent.records.results import write_ledger
 from agent.runs.jobs import AuditRun, Job, Measure, Trial
+from agent.text import duration
 from agent.view.words import noise_lines, score
 
 POLL_S, REPLAN_S = 0.05, 1.0
@@ -63,9 +64,11 @@ def run_night(context: NightContext) -> None:
         while driver.take_a_step(plan):
             pass
         waiting = {*(attempt.number for attempt in state.unsettled), *not_merged(state.attempts)}
-        if waiting and not context.stop.after_run:
+        is_over = context.limits.is_over(state.pace)
+        if (waiting or is_over) and not context.stop.after_run:
+            left_out = names(waiting) if waiting else f"another run, of {duration(state.pace.run_s / 3600)}"
             go_on = typed("run", "--tag", context.night.tag)
-            context.watcher.said(f"no time is left for {names(waiting)}; to go on: {go_on}")
+            context.watcher.said(f"no time is left for {left_out}; to go on: {go_on}")
 
 
 @contextmanager

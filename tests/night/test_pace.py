@@ -1,6 +1,7 @@
 """A promise about time: what a night of so many hours begins, and what it leaves for another call."""
 
 import dataclasses
+import re
 import time
 
 from commands import refused
@@ -78,6 +79,13 @@ def test_no_run_begins_that_would_end_after_the_hours_and_what_is_unfinished_is_
     assert (len(first.done_runs), first.decision) == (1, None)
     assert first.runs[0].score is not None
     assert "1 unfinished" in grounds.nightshift("status").stdout
+
+
+def test_a_night_that_ends_by_its_hours_says_so_and_how_to_go_on(grounds):
+    with scripted_context(grounds.root, "t", [unigram(JITTER=0.02)]) as context:
+        run_night(dataclasses.replace(context, limits=Limits(hours=1e-9)))
+    last = context.watcher.sentences[-1]
+    assert re.fullmatch(r"no time is left for another run, of \d s; to go on: nightshift run --tag t", last)
 
 
 # ---- what is kept for dawn -------------------------------------------------------------------------------------------
