@@ -1,0 +1,71 @@
+"""Write a large text of source code as parquet files, which a run of five minutes reads about once.
+
+    python benchmarks/source_text.py FOLDER SOURCE... [--most-mb MB]
+
+A source is a folder, an archive such as Debian's linux-source, or a wheel. The same sources give the same text, and the
+last line names it by a hash: a night can move only to a machine where it is equal. Left out are copies of a file, and
+tables of numbers, of which a few large ones would be much of a held-out split.
+"""
+
+import hashlib
+import random
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import cyclopts
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+KINDS = {".py", ".pyi", ".c", ".h", ".S", ".hpp", ".cuh", ".rst", ".md", ".txt"}
+BYTES = range(300, 2_000_001)  # longer ones are generated
+NUMBER = re.compile(r"0[xX][0-9a-fA-F]+|\b[0-9a-fA-F]{2,}\b|\d{2,}")
+MOST_NUMBERS = 0.25  # of a text's characters
+SHARDS = 64
+
+
+def documents(source: Path) -> Iterator[str]:
+    """Yield the text of each file of these kinds, in an order that depends on their paths alone."""
+    with TemporaryDirectory() as room:
+        if not source.is_dir():
+            shutil.unpack_archive(source, room, "zip" if source.suffix == ".whl" else None)
+        folder = source if source.is_dir() else Path(room)
+        paths = sorted(path for path in folder.rglob("*") if path.suffix in KINDS and path.is_file())
+        for path in random.Random(0).sample(paths, len(paths)):
+            text = path.read_text(errors="replace")
+            numbers = sum(map(len, NUMBER.findall(text)))
+            if path.stat().st_size in BYTES and "\ufffd" not in text and numbers <= MOST_NUMBERS * len(text):
+                yield text
+
+
+def main(folder: Path, sources: list[Path], /, *, most_mb: float = 1000.0) -> None:
+    """Write the shards, and say how many documents they hold, how long, and the hash of all.
+
+    Args:
+        most_mb: of any one source, a random part of it where it has more
+    """
+    texts: dict[str, None] = {}  # in order, each once
+    for source in sorted(sources):
+        left = most_mb * 1e6
+        for text in documents(source):
+            left -= 0 if text in texts else len(text)
+            if left < 0:
+                break
+            texts[text] = None
+    shuffled = random.Random(0).sample([*texts], len(texts))
+    folder.mkdir(parents=True, exist_ok=True)
+    for shard in range(SHARDS):
+        pq.write_table(pa.table({"text": shuffled[shard::SHARDS]}), folder / f"source{shard:02}.parquet")
+    whole = "".join(shuffled)
+    print(f"{len(texts):,} documents, {len(whole) // 10**6} MB, {hashlib.sha256(whole.encode()).hexdigest()[:16]}")
+
+
+if __name__ == "__main__":
+    try:
+        cyclopts.run(main)
+    except (OSError, ValueError) as error:
+        print(f"source_text: {error}; name folders, archives or wheels", file=sys.stderr)
+        sys.exit(2)
