@@ -87,3 +87,11 @@ def out_of_reach_of_ctrl_c() -> Iterator[None]:
 def utc_now(timespec: str = "seconds") -> str:
     """Return the time as in 2026-01-31T23:59:59Z; timespec: milliseconds for 2026-01-31T23:59:59.123Z."""
     return datetime.now(UTC).isoformat(timespec=timespec).replace("+00:00", "Z")
+
+
+def time_of(written: str) -> datetime:
+    """Return the time that utc_now has written; raise ValueError for what is none, or has no offset from UTC."""
+    time = datetime.fromisoformat(written)
+    if time.tzinfo is None:
+        raise ValueError(f"{written!r} has no offset from UTC")
+    return time

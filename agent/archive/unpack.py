@@ -20,13 +20,13 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
 from itertools import chain
 from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
 
+from agent.clock import time_of
 from agent.errors import NightError, RepoError
 from agent.experiment import MEASURED, Night, Terms, unpacked
 from agent.files import check_plain, flush, ignore_all, remove
@@ -352,10 +352,8 @@ def _wrong_values(journal: Journal) -> Iterator[str]:
             yield f"has {len(value):,} characters as {harmless(name)}"
         elif isinstance(value, str) and name in TIMES:
             try:
-                is_time = datetime.fromisoformat(value).tzinfo is not None
+                time_of(value)
             except ValueError:
-                is_time = False
-            if not is_time:
                 yield f"has {harmless(value)!r} in place of a time"
         elif isinstance(value, int | float) and not is_measured(name, value):
             yield f"has {value:g} as {harmless(name)}, which none can have"

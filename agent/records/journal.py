@@ -199,7 +199,8 @@ class Journal:
 
     def work(self) -> tuple[Work, ...]:
         """Return what each worker does now, if the night runs; else what it did when the night was killed."""
-        return self._records(Work, "SELECT * FROM work ORDER BY worker")
+        # a clone's journal may name an attempt that it lacks
+        return self._records(Work, "SELECT work.* FROM work JOIN attempts ON number = attempt ORDER BY worker")
 
     def asks(self) -> tuple[Ask, ...]:
         """Return all calls to sources, in the order in which they ended."""

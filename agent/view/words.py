@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
+from agent.clock import time_of
 from agent.experiment import (
     Findings,
     History,
@@ -87,7 +88,7 @@ def pace_words(point: Progress | None, budget_s: float, since: str | None) -> li
         return progress_words(point, budget_s)
     if not since:
         return []
-    hours = (datetime.now(UTC) - datetime.fromisoformat(since)) / timedelta(hours=1)
+    hours = (datetime.now(UTC) - time_of(since)) / timedelta(hours=1)
     return [f"for {duration(max(0.0, hours))}"]
 
 

@@ -12,6 +12,7 @@ import pytest
 from nights import mounted
 from samples import NIGHT, RUN
 
+from agent.clock import utc_now
 from agent.errors import NightError
 from agent.experiment import (
     Audit,
@@ -165,18 +166,21 @@ def test_another_format_is_refused_and_the_file_stays_as_it_is(path):
         "UPDATE attempts SET parent = 77",
         "UPDATE attempts SET parent = -1",
         "PRAGMA foreign_keys = OFF; UPDATE attempts SET number = 99",
+        "UPDATE work SET began = 'soon'",
+        "UPDATE work SET began = '2026-01-31T23:59:59'",
     ],
 )
 def test_records_that_make_no_sense_are_damage(journal, path, damage):
     propose(journal)
     journal.end_run(journal.start_run(0, 7), RUN)
     journal.record_decision(0, Decision(Kind.BASELINE, "baseline"))
+    journal.begin(Work("local", Doing.SCORING, 0, utc_now()))
     journal._db.executescript(damage)
     with (
         Journal.read(path) as reader,
         pytest.raises(NightError, match=r"journal.sqlite is damaged \(.*move its folder"),
     ):
-        (reader.night(), reader.attempts())
+        (reader.night(), reader.attempts(), reader.work())
 
 
 @pytest.mark.parametrize(
@@ -192,12 +196,15 @@ def test_a_damaged_script_is_told_where_it_is_read(journal, packed):
 
 def test_what_a_worker_does_is_told_from_its_beginning_to_its_end(journal):
     propose(journal)
-    training, scoring = Work("a", Doing.TRAINING, 0, "now", 7), Work("b", Doing.SCORING, 0, "now", 8, dawn=1)
-    for work in (Work("a", Doing.DRY_RUN, 0, "now"), training, scoring):
+    now = utc_now()
+    training, scoring = Work("a", Doing.TRAINING, 0, now, 7), Work("b", Doing.SCORING, 0, now, 8, dawn=1)
+    for work in (Work("a", Doing.DRY_RUN, 0, now), training, scoring):
         journal.begin(work)
     assert journal.work() == (training, scoring)
     journal.rest("a")
     assert journal.work() == (scoring,)
+    journal._db.executescript("PRAGMA foreign_keys = OFF; UPDATE work SET attempt = 99")  # as a clone may bring it
+    assert journal.work() == ()
     journal.record_call()  # a killed call left it
     assert journal.work() == ()
 
