@@ -30,6 +30,7 @@ class Place:
             repo = Repo.containing(script.parent.resolve())
         except NoRepository:
             if script.exists():
+                check_script(read_text(script), str(script))  # else its folder is none to make a repository of
                 raise
             raise no_script(script) from None
         return cls(repo, (script.parent.resolve() / script.name).relative_to(repo.root.resolve()).as_posix())

@@ -150,6 +150,13 @@ def test_a_question_in_a_folder_without_nights_is_answered_without_words_of_git(
         assert not re.search(r"\bgit\b|repository|commit", said.replace(str(tmp_path), ""))
 
 
+def test_a_file_that_is_no_script_is_no_reason_to_make_its_folder_a_repository(tmp_path):
+    (tmp_path / "users").write_text("root:x:0:0:root:/root:/bin/bash\n")
+    said = refused(Grounds(tmp_path).nightshift("run", "--script", str(tmp_path / "users")))
+    assert said == f"{tmp_path}/users line 1 does not parse: invalid syntax; correct it and run again"
+    assert not (tmp_path / ".git").exists()
+
+
 def test_a_night_that_still_prepares_its_text_is_not_told_to_begin(grounds):
     with only_night(grounds.root / ".git"):
         said = nothing_yet(grounds.nightshift("status", "--follow"))
