@@ -16,11 +16,11 @@ BEST, CONFIRMED = "best", "confirmed"
 
 
 def here() -> Place:
-    """Return the place where the command was given; raise NightError where no night can have run."""
+    """Return the place where the command was given; raise NothingYet where no night can have run."""
     try:
         return Place.of(Path(SCRIPT))
     except (NoRepository, ScriptError):
-        raise NightError(
+        raise NothingYet(
             f"no night has run in {Path.cwd()}; go to the folder of your script, or begin with: {typed('init')}"
         ) from None
 
