@@ -76,7 +76,7 @@ def trusted(verdict: Decision, attempt: Attempt, best: Attempt | None, plausible
     if best is not None and best.val_bpb and attempt.val_bpb is not None:
         gain = 1 - attempt.val_bpb / best.val_bpb
         if gain > plausible:
-            beyond = f"{gain:.0%} below the incumbent, more than {plausible:.0%} in one step is not believed"
+            beyond = f"better than the incumbent by {gain:.0%}, more than {plausible:.0%} in one step is not believed"
             return Decision(Kind.QUARANTINED, f"quarantine: {beyond}")
     return verdict
 

@@ -76,8 +76,8 @@ def compare(attempt: Attempt, parent: Attempt, best: Attempt) -> Decision:
     if math.isclose(val_bpb, parent_bpb, rel_tol=SAME):
         return Decision(Kind.TIE, f"a tie with {whom}")
     if val_bpb < parent_bpb:
-        return Decision(Kind.KEPT, f"{shown_difference(parent_bpb, val_bpb):.6f} below {whom}")
-    return Decision(Kind.WORSE, f"{shown_difference(val_bpb, parent_bpb):.6f} above {whom}")
+        return Decision(Kind.KEPT, f"better than {whom} by {shown_difference(parent_bpb, val_bpb):.6f}")
+    return Decision(Kind.WORSE, f"worse than {whom} by {shown_difference(val_bpb, parent_bpb):.6f}")
 
 
 def mean_bpb(attempt: Attempt) -> float:
@@ -340,8 +340,9 @@ class Doubt:
 
     @property
     def _estimate(self) -> str:
-        side = "below" if self.gain_bpb >= 0 else "above"
-        return f"an estimated {abs(self.gain_bpb):.6f} {side} its parent, {percent_sure(self.sure)} sure of a gain"
+        how = "better" if self.gain_bpb >= 0 else "worse"
+        sure = f"{percent_sure(self.sure)} sure of a gain"
+        return f"{how} than its parent by an estimated {abs(self.gain_bpb):.6f}, {sure}"
 
 
 # ---- the table -------------------------------------------------------------------------------------------------------

@@ -34,7 +34,8 @@ def test_attempt_0_is_measured_until_the_noise_is_known():
 
 
 def test_what_is_below_the_mean_of_the_last_keep_is_kept():
-    assert Greedy().judge(candidate(1, 1.25), (kept(0, 1.5),)) == Decision(Kind.KEPT, "0.250000 below the incumbent")
+    better = Decision(Kind.KEPT, "better than the incumbent by 0.250000")
+    assert Greedy().judge(candidate(1, 1.25), (kept(0, 1.5),)) == better
     history = kept(0, 1.6), kept(1, 1.3, 1.5)
     assert Greedy().judge(candidate(2, 1.45, parent=1), history).status is Status.DISCARD
     assert Greedy().judge(candidate(2, 1.35, parent=1), history).status is Status.KEEP
@@ -62,7 +63,7 @@ def test_a_gain_beyond_the_plausible_is_not_kept():
     assert trusted(KEPT, candidate(1, 1.2), best, plausible=0.25) == KEPT
     doubted = trusted(KEPT, candidate(1, 1.0), best, plausible=0.25)
     assert doubted.kind is Kind.QUARANTINED
-    assert doubted.reason.startswith("quarantine: 33% below the incumbent, more than 25%")
+    assert doubted.reason.startswith("quarantine: better than the incumbent by 33%, more than 25%")
 
 
 def test_one_failed_audit_is_enough():

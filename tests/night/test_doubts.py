@@ -90,7 +90,7 @@ def test_a_scorer_that_a_signal_ended_is_asked_once_more(doubts):
 
 def test_a_gain_that_cannot_be_believed_is_shown_and_not_kept(doubts):
     assert doubts[1].status is Status.DISCARD
-    assert doubts.reason(1) == "quarantine: 2% below the incumbent, more than 1% in one step is not believed"
+    assert doubts.reason(1) == "quarantine: better than the incumbent by 2%, more than 1% in one step is not believed"
     assert doubts[1].val_bpb < doubts[0].val_bpb
     assert doubts[2].parent == 0
 

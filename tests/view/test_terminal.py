@@ -28,7 +28,7 @@ def test_a_narrow_terminal_gets_fewer_columns(width):
 
 def test_an_attempt_is_folded_between_words_and_its_paths_can_be_copied():
     folder = Path("/home/someone/a folder/experiments/nights/t/runs/0001") / ("long" * 30)
-    words = "provisional: an estimated 0.240000 below its parent, 96% sure" + " and more" * 9
+    words = "provisional: better than its parent by an estimated 0.240000, 96% sure" + " and more" * 9
     shown = attempt(1, Kind.PROVISIONAL, 1.25, "a title " * 20 + "x" * 99, words=words)
     lines = plain(attempt_lines(night(attempt(0, Kind.BASELINE, 1.5), shown), shown, folder, 60))
     assert f"folder      {folder}" in lines
