@@ -117,6 +117,17 @@ def test_a_dial_that_somebody_set_far_beyond_its_range_does_not_end_the_search(f
     assert proposed(brief(FIRST, *tried)).script != SCRIPT
 
 
+def test_a_title_names_three_turns_and_the_hypothesis_all():
+    script = "".join(f"DIAL_{at} = 0.1  # [0.01, 1.0] log\n" for at in range(8))
+    turned = [proposed(brief(attempt(0, script, 1.0, keep=True)), seed) for seed in range(20)]
+    counts = {proposal.hypothesis.count("DIAL") for proposal in turned}
+    assert max(counts) > 3
+    for proposal in turned:
+        more = proposal.hypothesis.count("DIAL") - 3
+        assert proposal.title.count(" → ") == min(3, 3 + more)
+        assert proposal.title.endswith(f" and {more} more") == (more > 0)
+
+
 def test_what_was_refused_or_is_in_flight_is_not_proposed_again():
     first = proposed(brief(FIRST))
     refused = proposed(replace(brief(FIRST), refused=(Refusal(first, "no"),)))

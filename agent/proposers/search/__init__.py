@@ -29,6 +29,7 @@ from agent.script.dials import Dial, Value, fingerprint, first_with, searched, s
 from agent.text import counted
 
 SOURCE = "search"
+NAMED = 3  # turns in a title, which is also a line of a table and the subject of a commit
 RADIUS = 0.2  # of a range, about the best place: how far a turn goes
 MOST_TURNED = 8  # dials at once
 LEAST = 0.05  # sigma: what a dial's turn has to bring
@@ -98,9 +99,10 @@ def _proposal(
 ) -> Proposal:
     """Make the proposal; dials: those that turn, the one with the largest expected effect first."""
     turns = [f"{dial.name} {show(dial.value)} → {show(changed[dial.name])}" for dial in dials]
+    title = ", ".join(turns[:NAMED]) + (f" and {len(turns) - NAMED} more" if len(turns) > NAMED else "")
     what = " and ".join(f"{dial.name} = {show(changed[dial.name])}" for dial in dials)
     why = f"by {counted(attempts, 'attempt')}, val_bpb is expected to change by {-gain[0]:+.4f} ± {gain[1]:.4f}"
-    return Proposal.of(script, ", ".join(turns), f"{what}: {why}.", source=SOURCE)
+    return Proposal.of(script, title, f"{what}: {why}.", source=SOURCE)
 
 
 # ---- places to try ---------------------------------------------------------------------------------------------------
