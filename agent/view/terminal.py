@@ -16,6 +16,7 @@ from agent.view.screen import Column, folded, table_lines
 from agent.view.words import BETWEEN, interval_words, memory, moment, score
 
 MOST_SHOWN = 10  # edits at the end of a night: all of it has to fit on one screen
+LOG_WIDTH = 100  # of their table in a log, which has no width; nightshift results has them in full
 COLOURS: Mapping[str, str] = {Status.KEEP: "green", Status.DISCARD: "bright_black", Status.CRASH: "red"}
 # whose number and gain say enough
 PLAIN = {Kind.BASELINE, Kind.KEPT, Kind.WORSE, Kind.LUCK, Kind.TIE}
@@ -71,7 +72,10 @@ def results_lines(rows: Sequence[Row], width: int | None) -> list[Text]:
 
 
 def tried_lines(record: Record, width: int | None) -> list[Text]:
-    """Return the rows of the edits with the largest gains over their parents, in their order; none without any."""
+    """Return the rows of the edits with the largest gains over their parents, in their order; none without any.
+
+    width: of the terminal; None where a log gets them.
+    """
 
     def gain(attempt: Attempt) -> float:
         gained_bpb = gain_bpb(attempt, record.parent(attempt))
@@ -83,7 +87,7 @@ def tried_lines(record: Record, width: int | None) -> list[Text]:
     every = (dict(zip(COLUMNS, line.split("\t"), strict=True)) for line in lines_of(record.night, record.attempts))
     rows = [row for row in every if row["attempt"] in numbers]
     more = len(decided) - len(rows)
-    return [*results_lines(rows, width), *([Text(f"and {more} more")] if more else [])] if rows else []
+    return [*results_lines(rows, width or LOG_WIDTH), *([Text(f"and {more} more")] if more else [])] if rows else []
 
 
 def _cells(row: Row, several: bool) -> tuple[str, ...]:
