@@ -290,11 +290,11 @@ def _resume(request: Request, night: Night, terms: Terms, cluster: "Cluster | No
     night = replace(moved or night, terms=terms)  # whose corpus was deleted: its checksums say so
     fixed = folder / "fixed"
     verify_pins(night, fixed)
-    lay_out_warm(folder)  # a night that was packed has none
     facts: Mapping[str, Any] = probe(fixed, night.data, lease=leases_of_night(night)[0])
     if cluster is not None:
         facts = cluster.facts(terms, fixed, facts, night.device)
     check_same_machine(night, facts)
+    lay_out_warm(folder)  # a night that was packed has none, and a new machine only what the look at it has compiled
     return night
 
 

@@ -154,7 +154,10 @@ def test_a_night_whose_corpus_is_elsewhere_says_how_to_bring_it_and_takes_no_oth
     assert "the corpus of night t is not on this machine" in said
 
 
-def test_a_night_goes_on_elsewhere_without_any_weights_and_with_that_machines_own_code(left, other, tmp_path):
+def test_a_night_goes_on_elsewhere_without_any_weights_and_with_that_machines_own_code(
+    left, other, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("NIGHTSHIFT_CACHE", str(tmp_path / "new machine"))  # on which nothing was compiled yet
     light = tmp_path / "light"
     done(left, "pack", "--weights", "none", "--out", str(light))
     with tarfile.open(light) as tar:
@@ -167,6 +170,7 @@ def test_a_night_goes_on_elsewhere_without_any_weights_and_with_that_machines_ow
     assert other.attempts("t")[4].val_bpb is not None
     assert len(left.attempts("t")) == 4  # what was packed stays as it was
     of_this_machine = {path.name for path in (hardware.cache_root() / "kernels").iterdir()}
+    assert of_this_machine  # else each run would compile them again
     assert of_this_machine <= {path.name for path in (other.folder("t") / "warm" / "cache" / "kernels").iterdir()}
 
 
