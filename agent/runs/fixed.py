@@ -92,11 +92,16 @@ def protocol(facts: Mapping[str, Any], budget_s: float) -> str:
 def check_same_machine(night: Night, facts: Mapping[str, Any]) -> None:
     """Refuse another protocol, and another device, even of the same kind: scores within a night have to compare."""
     now = protocol(facts, night.budget_s)
-    if (facts["device"], now) != (night.device, night.protocol):
+    if facts["device"] != night.device:
         raise NightError(
-            f"night {night.tag} runs on {night.device} with protocol {night.protocol}, and this is {facts['device']} "
-            f"with {now}: scores would not compare; leave --workers, --cores-each, the settings that stand after a "
-            f"plus, the preset, data and nightshift as they were, or use another --tag"
+            f"night {night.tag} runs on {night.device}, and this is {facts['device']}, so scores would not compare; go "
+            f"on where the device is the same, with --workers and --cores-each as they were, or use another --tag"
+        )
+    if now != night.protocol:
+        raise NightError(
+            f"night {night.tag} has protocol {night.protocol}, and here it is {now}, so scores would not compare; "
+            f"leave the settings that stand after a plus, the preset, data and nightshift as they were, or use another "
+            f"--tag"
         )
 
 

@@ -35,10 +35,17 @@ def test_a_night_goes_on_with_the_settings_that_it_was_begun_with():
     assert other.protocol == f"{usual.protocol}+{TF32_OFF}"
     check_same_machine(usual, FACTS)
     check_same_machine(other, without)
-    with pytest.raises(NightError, match=r"with protocol \w+, and this is .* with \w+\+MLX_ENABLE_TF32=0: "):
+    with pytest.raises(NightError, match=r"has protocol \w+, and here it is \w+\+MLX_ENABLE_TF32=0, so "):
         check_same_machine(usual, without)
-    with pytest.raises(NightError, match=r"with protocol \w+\+MLX_ENABLE_TF32=0, and this is .* with \w+: "):
+    with pytest.raises(NightError, match=r"has protocol \w+\+MLX_ENABLE_TF32=0, and here it is \w+, so "):
         check_same_machine(other, FACTS)
+
+
+def test_a_night_refuses_a_machine_with_another_device_in_words_about_the_device_alone():
+    night = replace(NIGHT, device_kind="cuda", protocol=protocol(FACTS, NIGHT.budget_s))
+    with pytest.raises(NightError, match=f"runs on {NIGHT.device}, and this is NVIDIA H200, so") as refusal:
+        check_same_machine(night, FACTS | {"device": "NVIDIA H200"})
+    assert "protocol" not in str(refusal.value)
 
 
 def test_a_script_finds_agent_lab_in_its_folder_and_nothing_else_of_the_harness(tmp_path):
