@@ -96,17 +96,16 @@ def left_out(journal: Journal, weights: WeightsOf) -> LeftOut:
     return is_left_out
 
 
-def _needed(journal: Journal, *, with_best: bool) -> frozenset[int] | None:
-    """Return the attempts whose weights a night needs where it goes on; None while a dawn may need any of them.
+def _needed(journal: Journal, *, with_best: bool) -> frozenset[int]:
+    """Return the attempts whose weights a night needs where it goes on: the best, and those to be audited still.
 
-    These are the attempts with a score that has to be audited still, and the best.
+    A score is to be audited where its attempt may count: without a verdict, kept, or a question of dawn.
     """
-    history, dawns = journal.attempts(), journal.dawns()
-    if dawns and dawns[-1].ended is None:
-        return None
+    history = journal.attempts()
+    not_over = (0, *(dawn.number for dawn in journal.dawns()[-1:] if dawn.ended is None))  # 0: the night, without dawns
     best = incumbent(history) if with_best else None
-    may_count = (attempt for attempt in history if not attempt.settled or attempt.status is Status.KEEP)
-    needed = {attempt.number for attempt in may_count if any(unaudited(attempt))}
+    may_count = (each for each in history if not each.settled or each.status is Status.KEEP or not each.is_idea)
+    needed = {attempt.number for attempt in may_count if any(any(unaudited(attempt, dawn)) for dawn in not_over)}
     return frozenset(needed if best is None else {*needed, best.number})
 
 

@@ -187,6 +187,26 @@ def test_weights_of_an_attempt_without_a_verdict_come_along_only_while_a_score_o
     assert packed_weights("not-audited", without_audit) == ["night/runs/0000/seed0/out/model.safetensors"]
 
 
+def test_a_dawn_that_was_ended_early_brings_along_the_weights_alone_whose_scores_it_has_not_audited(
+    grounds, tmp_path, tiny_data, monkeypatch
+):
+    def packed_weights(name: str) -> list[str]:
+        done(grounds, "pack", "--weights", "none", "--out", str(tmp_path / name))
+        with tarfile.open(tmp_path / name) as tar:
+            return [Path(member).parts[2] for member in tar.getnames() if member.endswith(".safetensors")]
+
+    def change(sql: str) -> None:
+        with closing(sqlite3.connect(grounds.folder("t") / "journal.sqlite")) as journal, journal:
+            journal.execute(sql)
+
+    monkeypatch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
+    done(grounds, "confirm", "t", "--runs", "2")
+    change("UPDATE dawns SET ended = NULL")
+    assert packed_weights("audited") == []
+    change("UPDATE runs SET holdout = json_set(holdout, '$.audit', NULL) WHERE dawn AND attempt = 2")
+    assert set(packed_weights("not audited")) == {"0002"}
+
+
 # ---- packed away and back --------------------------------------------------------------------------------------------
 
 
