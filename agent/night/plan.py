@@ -190,14 +190,14 @@ class Plan:
             return self.measure(attempt)
         audit = next(self._audits_of(attempt), None)
         if merging.waits_for_parent(self.state, attempt):
-            return audit if self.context.stop.after_run else None
+            return None if self._may_run(attempt) else audit
         stopped = stopped_early(attempt)
         if stopped is not None:
             forecast_bpb, before_bpb = attempt.done_runs[0].forecast_bpb, parent and parent.val_bpb
             gain_bpb = before_bpb - forecast_bpb if before_bpb and forecast_bpb else None
             return Decision(Kind.STOPPED_EARLY, stopped, gain_bpb)
         decision = self.context.judge.judge(attempt, self.state.others(attempt.number))
-        if decision.status is None and not self.context.stop.after_run:
+        if decision.status is None and self._may_run(attempt):
             return self.measure(attempt)
         # a night that ends can go on elsewhere, without the weights of what waits: those are audited before
         if decision.status in (None, Status.KEEP) and audit is not None:

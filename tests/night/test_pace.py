@@ -70,7 +70,7 @@ def test_less_than_one_run_is_refused_with_the_least_that_makes_sense(grounds):
     assert not grounds.folder("t").exists()
 
 
-def test_no_run_begins_that_would_end_after_the_hours_and_what_is_unfinished_is_named(grounds):
+def test_no_run_begins_that_would_end_after_the_hours_and_what_is_unfinished_is_named_and_audited(grounds):
     (grounds.root / "train_mlx.py").write_text(unigram(JITTER=0.01))
     with scripted_context(grounds.root, "t", []) as context:  # attempt 0 is begun in any case
         run_night(dataclasses.replace(context, judge=Balanced(), limits=Limits(hours=1e-9)))
@@ -78,6 +78,7 @@ def test_no_run_begins_that_would_end_after_the_hours_and_what_is_unfinished_is_
     first = grounds.attempts("t")[0]
     assert (len(first.done_runs), first.decision) == (1, None)
     assert first.runs[0].score is not None
+    assert first.runs[0].score.audit is not None  # so it can go on elsewhere without its weights
     assert "1 unfinished" in grounds.nightshift("status").stdout
 
 
