@@ -8,9 +8,9 @@ from html import unescape
 from html.parser import HTMLParser
 
 import pytest
-from samples import HOSTILE, changed, long_night
+from samples import HOSTILE, a_run, attempt, changed, long_night, night
 
-from agent.experiment import Interval, Noise
+from agent.experiment import Interval, Kind, Noise
 from agent.records.record import Record
 from agent.text import harmless_lines
 from agent.view.page import charts
@@ -112,6 +112,13 @@ def test_the_head_says_what_to_do_next_where_the_night_is_here(monkeypatch, fact
     said = words_of(changed(NIGHT, **facts), '<p class="lead">', "</p>")
     assert words in said
     assert ("nightshift" in said) == facts.get("is_here", True)
+
+
+def test_the_time_of_several_workers_is_said_to_be_a_sum_without_counting_those_of_each_machine():
+    one = night(attempt(0, Kind.BASELINE, runs=[a_run(0, 1.5, worker="local")]))
+    assert "training and scoring" in page(one)
+    moved = changed(one, attempts=(*one.attempts, attempt(1, Kind.WORSE, runs=[a_run(0, 1.6, worker="gpu 0")])))
+    assert "all workers together" in page(moved)
 
 
 def test_of_a_long_night_what_was_kept_and_the_newest_edits_are_shown_and_the_page_stays_small():
