@@ -219,6 +219,7 @@ def _settled_in(place: Place, contents: Contents, file: Path, aside: Path) -> Un
         # where the night goes on in its old place, too, each has its own folder on the nodes of a cluster
         here = replace(home or night, terms=terms, id=new_id())
         journal.record_facts(id=here.id, data=here.data, pins=here.pins, terms=here.terms)
+        journal.lose_runs()
     if unlike is not None:
         obstacle = f"its {unlike} is another than the one installed here, and none that came in the file runs"
     try:

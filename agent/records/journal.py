@@ -383,6 +383,10 @@ class Journal:
         endings = boot, Ending.LOST, Ending.SPOILT, Ending.CRASHED, Ending.SPOILT, boot, Ending.RUNNING
         self._write((f"UPDATE runs SET {ended}, {words} WHERE ending = ?", endings))
 
+    def lose_runs(self) -> None:
+        """End the runs that were in progress where a night came from: whether that machine went down is not known."""
+        self._write(("UPDATE runs SET ending = ? WHERE ending = ?", (Ending.LOST, Ending.RUNNING)))
+
     def give_reserve(self) -> bool:
         """Delete the reserve to make room on a full disk; return False if it is gone already."""
         reserve, self._reserve = self._reserve, None

@@ -20,6 +20,7 @@ from nights import Grounds, git, make_repository, unigram
 from agent.archive import unpack
 from agent.archive.unpack import read_contents
 from agent.errors import NightError
+from agent.experiment import Ending
 from agent.lab import hardware
 from agent.night.lock import only_night
 from agent.proposers.notes import NOTES, add_note, read_notes
@@ -172,6 +173,13 @@ def test_a_night_goes_on_elsewhere_without_any_weights_and_with_that_machines_ow
     of_this_machine = {path.name for path in (hardware.cache_root() / "kernels").iterdir()}
     assert of_this_machine  # else each run would compile them again
     assert of_this_machine <= {path.name for path in (other.folder("t") / "warm" / "cache" / "kernels").iterdir()}
+
+
+def test_a_run_that_was_cut_off_where_a_night_came_from_is_lost_and_no_machine_is_said_to_have_gone_down(file, other):
+    tamper(file, journal="UPDATE runs SET ending = 'running', boot = 'of another machine' WHERE attempt = 3")
+    done(other, "unpack", str(file))
+    done(other, "run", "--tag", "t", "--experiments", "1")
+    assert [run.ending for run in other.attempts("t")[3].runs] == [Ending.LOST]
 
 
 def test_weights_of_an_attempt_without_a_verdict_come_along_only_while_a_score_of_it_lacks_its_audit(grounds, tmp_path):
