@@ -8,7 +8,7 @@ from judged import scored_attempt
 
 from agent.experiment import Attempt, Status, Summary
 from agent.judging.judges import Balanced
-from agent.judging.noise import SUREST, measured, noise
+from agent.judging.noise import SUREST, doubt_of, measured, noise
 
 SIGMA = 0.006
 BASELINE = scored_attempt(0, 1.5, 1.506, 1.494, status=Status.KEEP, reason="baseline")
@@ -43,6 +43,7 @@ def test_one_run_is_never_certain_where_the_baseline_hardly_trains():
         assert (doubted.status, doubted.sure <= SUREST) == (None, True)
         again = scored_attempt(1, val_bpb, val_bpb + 0.0004, parent=0, status=None)
         assert Balanced().judge(again, [trained(24, *CLOSE)]).status is Status.KEEP
+    assert doubt_of(trained(1, *CLOSE), SIGMA) == "its runs have 1 step"
 
 
 # ---- long nights -----------------------------------------------------------------------------------------------------
