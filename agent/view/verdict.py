@@ -66,7 +66,8 @@ def _next(attempt: Attempt, way_back: str | None, merged_onto: int | None) -> st
 
 def verdict_lines(answer: TryAnswer) -> list[str]:
     """Return the verdict as lines for people, with the next commands."""
-    lines = [f"{answer.status}: {answer.reason or ''}"]
+    measured = "" if answer.val_bpb is None else f" (val_bpb {answer.val_bpb:.6f})"
+    lines = [f"{answer.status}: {answer.reason or ''}{measured}"]
     if answer.best is not None:
         lines.append(f"best so far: #{answer.best.number} {answer.best.title}, val_bpb {answer.best.val_bpb:.6f}")
     lines.append(f"next: {answer.next}")
