@@ -195,8 +195,8 @@ def _check_new(place: Place, contents: Contents, file: Path) -> None:
     for ref, sha in refs_of_night(place.repo, tag).items():
         if contents.refs.get(ref) != sha:
             raise NightError(
-                f"{ref} leads to {sha[:7]} here, which is not the night's in {file}; delete it to unpack the night: "
-                f"git update-ref -d {ref}"
+                f"{ref} leads to {sha[:7]} here, which is not the night's in {file}; unpack it in another clone, or "
+                f"delete each such ref: git update-ref -d {ref}"
             )
 
 
