@@ -134,7 +134,7 @@ def test_another_device_of_the_same_kind_is_refused(grounds):
     grounds.try_scripts("t", [])
     with sqlite3.connect(grounds.folder("t") / "journal.sqlite") as database:
         database.execute("UPDATE night SET value = 'another CPU' WHERE fact = 'device'")
-    with pytest.raises(NightError, match=r"night t runs on another CPU .* use another --tag"):
+    with pytest.raises(NightError, match=r"night t runs on another CPU, and this is .* use another --tag"):
         grounds.try_scripts("t", [])
 
 
