@@ -121,6 +121,13 @@ def test_the_time_of_several_workers_is_said_to_be_a_sum_without_counting_those_
     assert "all workers together" in page(moved)
 
 
+def test_of_a_thousand_dials_that_an_attempt_turned_the_page_shows_sixty_and_how_many_more():
+    first, then = ("".join(f"D{at} = {at + more}\n" for at in range(1000)) for more in (0, 1))
+    made = night(attempt(0, Kind.BASELINE, 1.5, script=first), attempt(1, Kind.WORSE, 1.6, script=then))
+    facts = page(made).partition('id="attempt-1"')[2].partition("</dl>")[0]
+    assert "<dt>D59<dd>59 → 60<dt>and<dd>940 more" in facts
+
+
 def test_of_a_long_night_what_was_kept_and_the_newest_edits_are_shown_and_the_page_stays_small():
     made = long_night(300)
     kept = {attempt.number for attempt in made.attempts if attempt.was_kept}
