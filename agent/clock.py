@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
@@ -89,9 +89,6 @@ def utc_now(timespec: str = "seconds") -> str:
     return datetime.now(UTC).isoformat(timespec=timespec).replace("+00:00", "Z")
 
 
-def time_of(written: str) -> datetime:
-    """Return the time that utc_now has written; raise ValueError for what is none, or has no offset from UTC."""
-    time = datetime.fromisoformat(written)
-    if time.tzinfo is None:
-        raise ValueError(f"{written!r} has no offset from UTC")
-    return time
+def hours_since(written: str) -> float:
+    """Return the hours since a time as utc_now writes it; raise ValueError or TypeError for any other text."""
+    return (datetime.now(UTC) - datetime.fromisoformat(written)) / timedelta(hours=1)

@@ -14,7 +14,7 @@ from functools import cached_property
 from itertools import takewhile
 from typing import Any, Literal, Protocol
 
-from agent.clock import time_of
+from agent.clock import hours_since
 from agent.errors import NightError
 from agent.text import ABSURD, one_line, paragraphs
 
@@ -626,7 +626,7 @@ class Work:
     dawn: int = 0  # 0: for the night
 
     def __post_init__(self) -> None:
-        time_of(self.began)  # in a clone's journal it may be any text, and a screen counts the time since then
+        hours_since(self.began)  # in a clone's journal it may be any text, and a screen counts the time since then
 
 
 # Honest edits move the score by a few percent. Halving it in one step is a sign that something else is measured.

@@ -26,7 +26,7 @@ from typing import Any, get_args
 
 import msgspec
 
-from agent.clock import time_of
+from agent.clock import hours_since
 from agent.errors import NightError, RepoError
 from agent.experiment import MEASURED, Night, Terms, unpacked
 from agent.files import check_plain, flush, ignore_all, remove
@@ -353,8 +353,8 @@ def _wrong_values(journal: Journal) -> Iterator[str]:
             yield f"has {len(value):,} characters as {harmless(name)}"
         elif isinstance(value, str) and name in TIMES:
             try:
-                time_of(value)
-            except ValueError:
+                hours_since(value)
+            except (ValueError, TypeError):
                 yield f"has {harmless(value)!r} in place of a time"
         elif isinstance(value, int | float) and not is_measured(name, value):
             yield f"has {value:g} as {harmless(name)}, which none can have"

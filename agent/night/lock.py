@@ -17,7 +17,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from agent.clock import utc_now
+from agent.clock import hours_since, utc_now
 from agent.errors import NightError
 from agent.invocation import typed
 from agent.night.limits import Limits
@@ -41,9 +41,7 @@ class Holder:
 
     def left(self, proposals: int) -> Left:
         """Return what is left of the night; proposals: as in Limits."""
-        hours = None
-        if self.until is not None:
-            hours = (datetime.fromisoformat(self.until) - datetime.now(UTC)) / timedelta(hours=1)
+        hours = None if self.until is None else -hours_since(self.until)
         return Limits(self.experiments, hours).left(proposals)
 
 

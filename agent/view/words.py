@@ -5,9 +5,8 @@ It imports nothing that takes long: `status` is asked often.
 
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 
-from agent.clock import time_of
+from agent.clock import hours_since
 from agent.experiment import (
     Findings,
     History,
@@ -88,8 +87,7 @@ def pace_words(point: Progress | None, budget_s: float, since: str | None) -> li
         return progress_words(point, budget_s)
     if not since:
         return []
-    hours = (datetime.now(UTC) - time_of(since)) / timedelta(hours=1)
-    return [f"for {duration(max(0.0, hours))}"]
+    return [f"for {duration(max(0.0, hours_since(since)))}"]
 
 
 def left_words(left: Left) -> list[str]:
