@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from agent.errors import NightError, NoRepository, NothingYet, ScriptError
-from agent.experiment import Attempt, Night
+from agent.experiment import Attempt
 from agent.git import valid_tag
 from agent.invocation import SCRIPT, typed
 from agent.night.lock import Holder, holder, is_held
@@ -82,12 +82,6 @@ def packed_tags(place: Place) -> set[str]:
     """Return the tags of the nights that are packed away here."""
     ending = place.packed("").name
     return {file.name.removesuffix(ending) for file in place.nights.glob(f"*{ending}")}
-
-
-def night_with_attempts(place: Place, tag: str) -> tuple[Night, tuple[Attempt, ...]]:
-    """Return the night of this tag and its attempts, scripts included; raise NightError without its journal."""
-    with Journal.read(place.journal(tag)) as journal:
-        return journal.night(), journal.attempts()
 
 
 def latest_tag(place: Place) -> str:

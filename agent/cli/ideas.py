@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from agent.cli.answer import Answer
-from agent.cli.find import find_night, known_tag, night_with_attempts, place_meant
+from agent.cli.find import find_night, known_tag, place_meant
 from agent.errors import NightError, NothingYet
-from agent.experiment import Attempt, Night, incumbent
+from agent.experiment import Night
 from agent.invocation import IDEAS as FOLDER
 from agent.invocation import typed
 from agent.lab.hardware import has_cuda_build
@@ -16,7 +16,8 @@ from agent.proposers.catalogue.catalogue import listing
 from agent.proposers.catalogue.evidence import Prospect
 from agent.proposers.prompts import compose, facts_page
 from agent.proposers.source import Left
-from agent.records.place import Place, past_nights, read_script
+from agent.records.place import Place, past_nights, read_night, read_script
+from agent.records.record import Record
 from agent.text import harmless_lines
 from agent.view.ideas import EXPECTED, LEGEND, IdeaFacts, idea_lines, ideas_lines
 from agent.view.screen import print_folded, print_lines, terminal_width
@@ -32,12 +33,12 @@ def ideas(name: str = "", /) -> Answer:
             latest)
     """
     tag, _, slug = name.rpartition(":")
-    place, night, history = _night(tag or None)
-    best = incumbent(history)
+    place, record = _night(tag or None)
+    best = record.best
     script = read_script(place) if best is None else best.proposal.script
-    applies_to = place.script if best is None else f"attempt {best.number} of night {night.tag}"
+    applies_to = place.script if best is None else f"attempt {best.number} of night {record.tag}"
     file = place.script_path
-    listed, faults = listing(file, night, script, history, past_nights(place, night.tag))
+    listed, faults = listing(file, record.night, script, record.attempts, past_nights(place, record.tag))
     for fault in faults:
         print(fault, file=sys.stderr)
     if slug:
@@ -64,14 +65,14 @@ def _show(prospects: Sequence[Prospect], applies_to: str) -> None:
     print_folded([*([LEGEND] if EXPECTED in lines[0] else []), last])
 
 
-def _night(tag: str | None) -> tuple[Place, Night, tuple[Attempt, ...]]:
-    """Return the night of this tag, or the latest, and its place; without any, one that would begin here now."""
+def _night(tag: str | None) -> tuple[Place, Record]:
+    """Return the record of this night, or of the latest, and its place; without any, one that would begin here now."""
     place = place_meant(tag)
     if tag is not None or place.tags():
-        return place, *night_with_attempts(place, known_tag(place, tag))
+        return place, read_night(place, known_tag(place, tag))
     kind = "metal" if sys.platform == "darwin" else "cuda" if has_cuda_build() else "cpu"
     nothing: dict[str, Any] = dict.fromkeys(("tag", "branch", "base", "device", "protocol", "data", "started"), "")
-    return place, Night(**nothing, script=place.script, budget_s=300.0, seed=0, device_kind=kind), ()
+    return place, Record(Night(**nothing, script=place.script, budget_s=300.0, seed=0, device_kind=kind), ())
 
 
 # ---- prompt ----------------------------------------------------------------------------------------------------------
@@ -85,13 +86,13 @@ def prompt(tag: str | None = None, /, *, facts: bool = False) -> Answer:
         facts: what an agent would be told: noise, speed, dials, edits, ideas, what a script may call
     """
     place, tag, who = find_night(tag)
-    night, history = night_with_attempts(place, tag)
-    best = incumbent(history)
+    record = read_night(place, tag)
+    best = record.best
     if best is None:
         go_on = f"wait for it, or where the night does not run, go on with: {typed('run', '--tag', tag)}"
         raise NothingYet(f"attempt 0 of night {tag} is not measured yet; {go_on}")
-    left = Left() if who is None else who.left(sum(attempt.is_idea for attempt in history[1:]))
-    briefing = briefing_of(place, night, history, best, left, has_reader=True)
+    left = Left() if who is None else who.left(len(record.ideas))
+    briefing = briefing_of(place, record.night, record.attempts, best, left, has_reader=True)
     if facts:
         page = facts_page(briefing)
         return Answer({"tag": tag, "facts": page}, lambda: _print(page.rstrip()))

@@ -7,7 +7,7 @@ from itertools import chain, count
 from pathlib import Path
 
 from agent.cli.answer import Answer
-from agent.cli.find import BEST, attempt_meant, here, night_with_attempts, script_of
+from agent.cli.find import BEST, attempt_meant, here, script_of
 from agent.errors import NightError, NothingYet, RepoError, ScriptError
 from agent.experiment import attempt_ref
 from agent.files import check_plain, write_plain
@@ -54,7 +54,7 @@ def take(attempt: str = BEST, /) -> Answer:
     aside = None
     if before != content:
         mode = None if before is None else stat.S_IMODE(file.stat().st_mode)
-        if before is not None and before not in _kept(place, source, record, file):
+        if before is not None and before not in _kept(place, record, file):
             names = chain((f"{file}.before-take",), (f"{file}.before-take-{number}" for number in count(2)))
             aside = Path(next(name for name in names if not os.path.lexists(name)))
             _write(aside, before, mode)
@@ -84,14 +84,13 @@ def _write(file: Path, content: bytes, mode: int | None) -> None:
         file.chmod(mode)
 
 
-def _kept(place: Place, source: Place, record: Record, file: Path) -> set[bytes]:
+def _kept(place: Place, record: Record, file: Path) -> set[bytes]:
     """Return what need not be kept beside the script: HEAD's own, and the scripts of the night's attempts."""
     kept = set()
     with suppress(RepoError):
         kept.add(place.repo.read("HEAD", file.relative_to(place.repo.root).as_posix()).encode(errors="surrogateescape"))
     if record.is_here:
-        _, history = night_with_attempts(source, record.tag)
-        kept |= {attempt.proposal.script.encode(errors="surrogatepass") for attempt in history}
+        kept |= {attempt.proposal.script.encode(errors="surrogatepass") for attempt in record.attempts}
     return kept
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from agent.cli.answer import Answer
-from agent.cli.find import holder_here, night_with_attempts, place_meant, record_of
+from agent.cli.find import holder_here, place_meant, record_of
 from agent.cli.options import Message, NightOptions, Positive
 from agent.cli.tries import Try, TryState, find_try, under_way
 from agent.clock import utc_now
@@ -21,7 +21,7 @@ from agent.night.lock import is_held
 from agent.night.opening import check_kept, terms_of
 from agent.proposers import queue
 from agent.records.journal import Journal
-from agent.records.place import Place, committed
+from agent.records.place import Place, committed, read_night
 from agent.records.terms import as_words
 from agent.script.contract import no_script, read_text
 from agent.script.dials import fingerprint
@@ -114,7 +114,7 @@ def _submit(
     history: History = ()
     if before is not None:
         check_kept(before, options.budget_s, options.seed)
-        _, history = night_with_attempts(where, before.tag)
+        history = read_night(where, before.tag).attempts
     text = queue.check_submission(text, file, place, where, history, tag or "")
     based_on = None
     if not anyway and not is_patch(text):
