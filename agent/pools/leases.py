@@ -12,9 +12,11 @@ import re
 import statistics
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from agent.clock import hours_since
 from agent.errors import MachineError, NightError
 from agent.experiment import WHOLE, History, Lease, Night, Run
 from agent.invocation import typed
@@ -222,11 +224,12 @@ def _on_gpus(workers: int, cores_each: int | None) -> tuple[Lease, ...]:
 def slowdown_of(history: History) -> float | None:
     """Return the share of its speed that attempt 0 lost beside other runs; None if no run was alone, or none beside.
 
-    Runs after the first ones beside each other do not count as alone: other attempts may have been beside them.
+    The run alone is the one just before those beside each other: any after them may have had other attempts beside it,
+    and where a night was interrupted or moved, the machine may be slower for another reason.
     """
     timed = [run for run in (history[0].done_runs if history else ()) if run.steps_s and run.began and run.ended]
     beside = [run for run in timed if any(_overlap(run, other) for other in timed if other is not run)]
-    alone = timed[: timed.index(beside[0])] if beside else []
+    alone = [run for run in timed[: timed.index(beside[0])] if _just_before(run, beside[0])] if beside else []
     if not alone:
         return None
     fast, slow = (statistics.fmean(run.steps_s or 0.0 for run in runs) for runs in (alone, beside))
@@ -246,3 +249,10 @@ def slowdown_lines(slowdown: float | None) -> list[str]:
 def _overlap(run: Run, other: Run) -> bool:
     """Return whether two runs were made at the same time, for a moment at least."""
     return (run.began or "") < (other.ended or "") and (other.began or "") < (run.ended or "")
+
+
+def _just_before(run: Run, other: Run) -> bool:
+    """Return whether a run ended less than its own time before another began; a time may be any text."""
+    with suppress(TypeError, ValueError):
+        return 3600 * (hours_since(run.ended or "") - hours_since(other.began or "")) < run.wall_s
+    return False

@@ -171,6 +171,10 @@ def test_the_baseline_alone_is_compared_with_itself_beside_others():
     baseline = scored_attempt(0, 1.0)
     assert slowdown_of([replace(baseline, runs=(alone, *beside, later))]) == pytest.approx(0.06)
     assert slowdown_of([replace(baseline, runs=beside)]) is None
+    elsewhere = made_run(1, 900, 700), made_run(2, 901, 700, "gpu 1")  # on the machine to which the night has moved
+    assert slowdown_of([replace(baseline, runs=(alone, *elsewhere))]) is None
+    hostile = replace(alone, began="-", ended="-")  # in a journal that came with a clone
+    assert slowdown_of([replace(baseline, runs=(hostile, *beside))]) is None
 
 
 # ---- the night -------------------------------------------------------------------------------------------------------
