@@ -21,8 +21,7 @@ from agent.errors import NightError
 from agent.experiment import Night
 from agent.files import flush
 from agent.git import refs_of_night, write_bundle
-from agent.records.journal import Journal
-from agent.records.place import Place
+from agent.records.place import Place, read_night
 
 # files that a kill may leave, which say nothing, and machine code, which the next machine compiles for itself
 STAYS_BEHIND = frozenset({"reserve", "journal.sqlite-shm", WARM})
@@ -41,8 +40,7 @@ def pack(
     remove: also delete the night's folder. The file may then exist, if it holds this very night.
     """
     folder = place.folder(tag)
-    with Journal.read(place.journal(tag)) as journal:
-        night = journal.night()
+    night = read_night(place, tag).night
     written = file.with_name(f".{file.name}.nightshift-new")  # beside it: it may be on another disk
     with work_folder(place) as aside:
         _check_name(file, night, may_exist=remove)

@@ -10,8 +10,8 @@ from agent.experiment import is_look
 from agent.invocation import typed
 from agent.night.lock import Holder, Stop, holder, like_ctrl_c
 from agent.records.journal import Journal
-from agent.records.place import Place
-from agent.records.record import Record, of_journal
+from agent.records.place import Place, read_night
+from agent.records.record import Record
 from agent.records.summary import NightSummary, summary_of
 from agent.view.answer import Process, StatusAnswer
 from agent.view.words import HEADS, left_words, moment, status_lines
@@ -37,7 +37,7 @@ def status(tag: str | None = None, /, *, follow: bool = False) -> Answer:
         return _follow(place, who)
     with Journal.read(place.journal(tag)) as journal:
         work = journal.work()  # before the attempts that it names
-        record = of_journal(journal)
+    record = read_night(place, tag)
     now, crew = summary_of(record), crew_of(record, work if who is not None else ())
     tries = latest(place)
     stopping = who is not None and Stop(place.folder(tag)).after_run

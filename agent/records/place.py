@@ -137,7 +137,16 @@ def known_night(place: Place, tag: str | None) -> Night | None:
         return None
     place.check_own(tag)
     with Journal.read(place.journal(tag)) as journal:
-        return journal.night()
+        night = journal.night()
+    _check_tag(place, tag, night)
+    return night
+
+
+def _check_tag(place: Place, tag: str, night: Night) -> None:
+    """Raise NightError where a night's folder has another's journal: its tag would name what is written."""
+    if night.tag != tag:  # a clone may bring any
+        other = harmless(night.tag)
+        raise NightError(f"the journal in {place.folder(tag)} is of another night, {other!r}; move its folder away")
 
 
 def place_of_night(script: Path, tag: str | None) -> Place:
@@ -173,11 +182,7 @@ def read_night(place: Place, tag: str) -> Record:
         if place.journal(tag).exists():
             with Journal.read(place.journal(tag)) as journal:
                 record = of_journal(journal)
-            if record.tag != tag:  # a clone may bring a journal with any tag, which would name what is written
-                other = harmless(record.tag)
-                raise NightError(
-                    f"the journal in {place.folder(tag)} is of another night, {other!r}; move its folder away"
-                )
+            _check_tag(place, tag, record.night)
             return record
         folder = place.shipped / tag
         if folder.is_dir():
