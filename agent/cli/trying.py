@@ -9,7 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from agent.cli.answer import Answer
-from agent.cli.find import holder_here, place_meant, record_of
+from agent.cli.find import holder_here, place_meant
 from agent.cli.options import Message, NightOptions, Positive
 from agent.cli.tries import Try, TryState, find_try, under_way
 from agent.clock import utc_now
@@ -223,6 +223,6 @@ def _verdict(place: Place, tried: Try) -> Answer:
     assert attempt is not None
     is_changed = is_patch(entry.text) or fingerprint(entry.text) != attempt.outline.fingerprint
     merged_onto = attempt.parent if is_changed and entry.based_on is not None else None
-    record = record_of(place, entry.night)
+    record = read_night(place, entry.night)
     answer = answer_of_try(tried.id, record, attempt, place.folder(record.tag), merged_onto)
     return Answer(answer, lambda: print_folded(verdict_lines(answer)))
