@@ -3,14 +3,15 @@
 A try is an entry of the queue with an id. Start with trying.py, which puts them there and waits.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 
 from agent.errors import NightError
-from agent.experiment import Attempt
+from agent.experiment import Attempt, History
 from agent.files import read_end
 from agent.invocation import typed
 from agent.proposers import queue
@@ -59,34 +60,44 @@ def find_try(place: Place, try_id: str) -> Try:
     for folder in (place.queue, place.queue / queue.DONE, place.queue / queue.REFUSED):
         for path, entry in queue.entries(folder):
             if f"t{path.stem}" == try_id:
-                return _try(place, path, entry)
+                return _tries(place, [(path, entry)])[0]
     raise NightError(f"there is no try {one_line(try_id, 40)!r}; {typed('status', '--json')} lists the latest")
 
 
 def under_way(place: Place) -> list[Try]:
     """Return the tries without a verdict, in the order in which they are taken."""
-    tries = (_try(place, *entry) for entry in queue.entries(place.queue))
-    return [tried for tried in tries if tried.state is not TryState.DONE]
+    return [tried for tried in _tries(place, queue.entries(place.queue)) if tried.state is not TryState.DONE]
 
 
 def latest(place: Place) -> list[Try]:
     """Return all tries that wait or are at work, and the last that are done."""
     ended = [*queue.entries(place.queue / queue.DONE), *queue.entries(place.queue / queue.REFUSED)]
     ended = sorted(ended, key=lambda pair: int(pair[0].stem))[-SHOWN_DONE:]
-    return [_try(place, *entry) for entry in (*ended, *queue.entries(place.queue))]
+    return _tries(place, (*ended, *queue.entries(place.queue)))
 
 
-def _try(place: Place, path: Path, entry: queue.QueueEntry) -> Try:
+def _tries(place: Place, entries: Iterable[tuple[Path, queue.QueueEntry]]) -> list[Try]:
+    """Return the tries of these entries. Each journal is read once, which takes long after many attempts."""
+
+    @cache
+    def history_of(tag: str) -> History:
+        with suppress(NightError), Journal.read(place.journal(tag)) as journal:
+            return journal.attempts()
+        return ()
+
+    return [_try(place, path, entry, history_of) for path, entry in entries]
+
+
+def _try(place: Place, path: Path, entry: queue.QueueEntry, history_of: Callable[[str], History]) -> Try:
     if path.parent.name == queue.REFUSED:
         why = read_end(path.parent, f"{path.stem}.txt", WHY_BYTES).decode(errors="replace").strip()
         return Try(path, entry, TryState.REFUSED, why)
     if entry.night is not None:
-        with suppress(NightError), Journal.read(place.journal(entry.night)) as journal:
-            history = journal.attempts()
-            number = queue.became(entry, place.nights, entry.night, history)
-            if number is not None:
-                state = TryState.DONE if history[number].settled else TryState.RUNNING
-                return Try(path, entry, state, None, history[number])
+        history = history_of(entry.night)
+        number = queue.became(entry, place.nights, entry.night, history)
+        if number is not None:
+            state = TryState.DONE if history[number].settled else TryState.RUNNING
+            return Try(path, entry, state, None, history[number])
     return Try(path, entry, TryState.WAITING)
 
 
