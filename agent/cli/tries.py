@@ -3,11 +3,9 @@
 A try is an entry of the queue with an id. Start with trying.py, which puts them there and waits.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache
 from pathlib import Path
 
 from agent.errors import NightError
@@ -15,7 +13,6 @@ from agent.experiment import Attempt, History
 from agent.files import read_end
 from agent.invocation import typed
 from agent.proposers import queue
-from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.text import one_line
 from agent.view.answer import TryInLine
@@ -78,27 +75,17 @@ def latest(place: Place) -> list[Try]:
 
 def _tries(place: Place, entries: Iterable[tuple[Path, queue.QueueEntry]]) -> list[Try]:
     """Return the tries of these entries. Each journal is read once, which takes long after many attempts."""
-
-    @cache
-    def history_of(tag: str) -> History:
-        with suppress(NightError), Journal.read(place.journal(tag)) as journal:
-            return journal.attempts()
-        return ()
-
-    return [_try(place, path, entry, history_of) for path, entry in entries]
+    histories = dict[str, History]()
+    return [_try(place, path, entry, histories) for path, entry in entries]
 
 
-def _try(place: Place, path: Path, entry: queue.QueueEntry, history_of: Callable[[str], History]) -> Try:
+def _try(place: Place, path: Path, entry: queue.QueueEntry, histories: dict[str, History]) -> Try:
     if path.parent.name == queue.REFUSED:
         why = read_end(path.parent, f"{path.stem}.txt", WHY_BYTES).decode(errors="replace").strip()
         return Try(path, entry, TryState.REFUSED, why)
-    if entry.night is not None:
-        history = history_of(entry.night)
-        number = queue.became(entry, place.nights, entry.night, history)
-        if number is not None:
-            state = TryState.DONE if history[number].settled else TryState.RUNNING
-            return Try(path, entry, state, None, history[number])
-    return Try(path, entry, TryState.WAITING)
+    attempt = queue.became(entry, place.nights, histories)
+    state = TryState.WAITING if attempt is None else TryState.DONE if attempt.settled else TryState.RUNNING
+    return Try(path, entry, state, None, attempt)
 
 
 def tries_line(tries: Sequence[Try]) -> str | None:

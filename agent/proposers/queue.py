@@ -181,10 +181,11 @@ class Queue(Source):
 
     def ideas(self, briefing: Briefing) -> list[Proposal]:
         """Return the oldest entry that can be tried, putting the others aside; raise NoIdea while there is none."""
+        histories = {briefing.night.tag: briefing.history}
         for path, entry in entries(self._folder, self._refuse):
-            number = became(entry, self._nights, briefing.night.tag, briefing.history)
-            if number is not None:
-                put_aside(path, DONE, f"attempt {number} of night {entry.night}")
+            attempt = became(entry, self._nights, histories)
+            if attempt is not None:
+                put_aside(path, DONE, f"attempt {attempt.number} of night {entry.night}")
                 continue
             try:
                 proposal = proposed(entry, briefing)
@@ -200,22 +201,21 @@ class Queue(Source):
         self._say(f"{path.name} of the queue was refused: {why}")
 
 
-def became(entry: QueueEntry, nights: Path, tag: str, history: Sequence[Attempt]) -> int | None:
+def became(entry: QueueEntry, nights: Path, histories: dict[str, History]) -> Attempt | None:
     """Return the attempt that an entry became; None where it was never taken, or its night was killed before that.
 
-    history: of the night with this tag, which the caller has read.
+    histories: of nights that were read, by tag; that of the entry's night is added where it is missing.
     """
     if entry.night is None:
         return None
-    if entry.night != tag:
-        history = ()  # of an earlier night; empty where its journal is gone: trying an entry twice beats losing it
+    if entry.night not in histories:
+        histories[entry.night] = ()  # where its journal is gone: trying an entry twice beats losing it
         with suppress(NightError), Journal.read(nights / entry.night / "journal.sqlite") as journal:
-            history = journal.attempts()
+            histories[entry.night] = journal.attempts()
     # the title as well: numbers begin again where somebody has deleted all entries
     words = entry.source, entry.title
-    return next(
-        (attempt.number for attempt in history if (attempt.proposal.source, attempt.proposal.title) == words), None
-    )
+    history = histories[entry.night]
+    return next((attempt for attempt in history if (attempt.proposal.source, attempt.proposal.title) == words), None)
 
 
 def proposed(entry: QueueEntry, briefing: Briefing) -> Proposal:
@@ -295,7 +295,7 @@ def check_submission(text: str, file: Path, place: Place, where: Place, history:
         see, ended = typed("show", f"{tag}:{earlier}"), history[earlier].status or "without a verdict yet"
         raise NightError(f"{file} is attempt {earlier} of night {tag}, {ended} (see: {see}); {NOTHING}")
     for path, entry in entries(where.queue):
-        is_waiting = became(entry, where.nights, tag, history) is None  # else it is put aside at the next look
+        is_waiting = became(entry, where.nights, {tag: history}) is None  # else it is put aside at the next look
         if is_waiting and _digest(entry.text, place.script, history, committed) == digest:
             follow = typed("try", "--wait", f"t{path.stem}")
             raise NightError(f"{file} waits already ({entry.title}); {NOTHING}, or follow that one with: {follow}")
