@@ -54,7 +54,8 @@ def test_a_gpu_in_use_is_noticed(tmp_path, monkeypatch, answer, said):
     ],
 )
 def test_a_night_of_another_script_goes_on_without_naming_it(grounds, monkeypatch, named, tag, script):
-    with Journal.create(grounds.folder("other") / "journal.sqlite", dataclasses.replace(NIGHT, script="lab/other.py")):
+    other = dataclasses.replace(NIGHT, tag="other", script="lab/other.py")
+    with Journal.create(grounds.folder("other") / "journal.sqlite", other):
         pass
     monkeypatch.chdir(grounds.root)
     (grounds.root / "lab").mkdir()
