@@ -294,8 +294,9 @@ def check_submission(text: str, file: Path, place: Place, where: Place, history:
     if earlier is not None:
         see, ended = typed("show", f"{tag}:{earlier}"), history[earlier].status or "without a verdict yet"
         raise NightError(f"{file} is attempt {earlier} of night {tag}, {ended} (see: {see}); {NOTHING}")
+    histories = {tag: history}
     for path, entry in entries(where.queue):
-        is_waiting = became(entry, where.nights, {tag: history}) is None  # else it is put aside at the next look
+        is_waiting = became(entry, where.nights, histories) is None  # else it is put aside at the next look
         if is_waiting and _digest(entry.text, place.script, history, committed) == digest:
             follow = typed("try", "--wait", f"t{path.stem}")
             raise NightError(f"{file} waits already ({entry.title}); {NOTHING}, or follow that one with: {follow}")
