@@ -14,9 +14,9 @@ import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
-from agent.clock import hours_since
 from agent.errors import MachineError, NightError
 from agent.experiment import WHOLE, History, Lease, Night, Run
 from agent.invocation import typed
@@ -254,5 +254,6 @@ def _overlap(run: Run, other: Run) -> bool:
 def _just_before(run: Run, other: Run) -> bool:
     """Return whether a run ended less than its own time before another began; a time may be any text."""
     with suppress(TypeError, ValueError):
-        return 3600 * (hours_since(run.ended or "") - hours_since(other.began or "")) < run.wall_s
+        gap = datetime.fromisoformat(other.began or "") - datetime.fromisoformat(run.ended or "")
+        return gap.total_seconds() < run.wall_s
     return False
