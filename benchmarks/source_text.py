@@ -33,11 +33,12 @@ def documents(source: Path) -> Iterator[str]:
         if not source.is_dir():
             shutil.unpack_archive(source, room, "zip" if source.suffix == ".whl" else None)
         folder = source if source.is_dir() else Path(room)
-        paths = sorted(path for path in folder.rglob("*") if path.suffix in KINDS and path.is_file())
+        files = (path for path in folder.rglob("*") if path.suffix in KINDS and path.is_file())
+        paths = sorted(path for path in files if path.stat().st_size in BYTES)
         for path in random.Random(0).sample(paths, len(paths)):
             text = path.read_text(errors="replace")
             numbers = sum(map(len, NUMBER.findall(text)))
-            if path.stat().st_size in BYTES and "\ufffd" not in text and numbers <= MOST_NUMBERS * len(text):
+            if "\ufffd" not in text and numbers <= MOST_NUMBERS * len(text):
                 yield text
 
 
@@ -48,7 +49,7 @@ def main(folder: Path, sources: list[Path], /, *, most_mb: float = 1000.0) -> No
         most_mb: of any one source, a random part of it where it has more
     """
     texts: dict[str, None] = {}  # in order, each once
-    for source in sorted(sources):
+    for source in sorted(sources, key=lambda source: source.name):  # wherever they lie
         left = most_mb * 1e6
         for text in documents(source):
             left -= 0 if text in texts else len(text)
