@@ -3,6 +3,7 @@
 Their checksums, and those of the corpus, are taken when the night opens.
 """
 
+import filecmp
 import hashlib
 import json
 import os
@@ -66,7 +67,14 @@ def lay_out_warm(folder: Path) -> None:
     """Copy the machine code that earlier nights and the user's runs have compiled here into the folder of a night."""
     for name in ("kernels", "blas"):
         if (cache_root() / name).is_dir():
-            shutil.copytree(cache_root() / name, folder / "warm" / "cache" / name, dirs_exist_ok=True)
+            to = folder / "warm" / "cache" / name
+            shutil.copytree(cache_root() / name, to, copy_function=_copy_once, dirs_exist_ok=True)
+
+
+def _copy_once(source: str, to: str) -> None:
+    """Copy a file, unless it is there already: a kill in the middle would tear one that was whole."""
+    if not (Path(to).is_file() and filecmp.cmp(source, to, shallow=False)):
+        shutil.copy2(source, to)
 
 
 def _call(command: list[str], folder: Path, environment: Mapping[str, str]) -> int:

@@ -9,7 +9,7 @@ from nights import PROJECT
 from samples import NIGHT
 
 from agent.errors import NightError
-from agent.runs.fixed import check_same_machine, lay_out_fixed, protocol
+from agent.runs.fixed import check_same_machine, lay_out_fixed, lay_out_warm, protocol
 from agent.sandbox.environment import settings_in
 
 FACTS = {"fingerprint": "text", "device_kind": "cuda", "device": NIGHT.device, "settings": ""}
@@ -57,3 +57,17 @@ def test_a_script_finds_agent_lab_in_its_folder_and_nothing_else_of_the_harness(
     done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.stdout == f"{tmp_path}/agent/lab/kernels/__init__.py\n"
     assert done.stderr.endswith("ModuleNotFoundError: No module named 'agent.runs'\n")
+
+
+def test_compiled_code_that_a_night_has_is_not_written_again_and_what_a_kill_tore_is(tmp_path, monkeypatch):
+    monkeypatch.setenv("NIGHTSHIFT_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "cache" / "kernels").mkdir(parents=True)
+    for name in ("whole", "torn"):
+        (tmp_path / "cache" / "kernels" / name).write_bytes(b"machine code")
+    lay_out_warm(tmp_path / "night")
+    whole, torn = (tmp_path / "night" / "warm" / "cache" / "kernels" / name for name in ("whole", "torn"))
+    torn.write_bytes(b"mach")
+    whole.chmod(0o400)  # a change that a new copy would undo
+    lay_out_warm(tmp_path / "night")
+    assert (torn.read_bytes(), whole.read_bytes()) == (b"machine code", b"machine code")
+    assert whole.stat().st_mode & 0o777 == 0o400
