@@ -3,7 +3,6 @@
 Their checksums, and those of the corpus, are taken when the night opens.
 """
 
-import filecmp
 import hashlib
 import json
 import os
@@ -16,7 +15,7 @@ from typing import Any
 
 from agent.errors import MachineError, NightError
 from agent.experiment import WHOLE, Lease, Night, is_look
-from agent.files import throwaway_folder
+from agent.files import throwaway_folder, write_plain
 from agent.invocation import PACKAGE, typed
 from agent.lab.hardware import cache_root
 from agent.runs.probe import KIND
@@ -72,9 +71,10 @@ def lay_out_warm(folder: Path) -> None:
 
 
 def _copy_once(source: str, to: str) -> None:
-    """Copy a file, unless it is there already: a kill in the middle would tear one that was whole."""
-    if not (Path(to).is_file() and filecmp.cmp(source, to, shallow=False)):
-        shutil.copy2(source, to)
+    """Copy a file, unless it is there already. A kill in the middle leaves the old one, or none."""
+    content, copy = Path(source).read_bytes(), Path(to)
+    if not (copy.is_file() and copy.read_bytes() == content):
+        write_plain(copy, content)
 
 
 def _call(command: list[str], folder: Path, environment: Mapping[str, str]) -> int:
