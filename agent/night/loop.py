@@ -7,7 +7,7 @@ nothing of journal, git or screen. To record something twice does no harm.
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from agent.clock import utc_now
 from agent.errors import MachineError
@@ -46,7 +46,9 @@ from agent.pools.leases import slowdown_lines, slowdown_of
 from agent.pools.pool import Ended
 from agent.profile.phases import limit_s, measure_phases, phases_were_measured
 from agent.records.results import write_ledger
+from agent.runs.execute import check_machine
 from agent.runs.jobs import AuditRun, Job, Measure, Trial
+from agent.runs.runner import Stopped
 from agent.text import duration
 from agent.view.words import noise_lines, score
 
@@ -76,6 +78,7 @@ def at_work(state: State) -> Iterator["Driver"]:
     """Yield a driver; where an error ends its work, end all jobs and record what they brought."""
     driver = Driver(state)
     try:
+        driver.warm_up()
         yield driver
     except BaseException:
         driver.pool.close()
@@ -94,6 +97,19 @@ class Driver:
         self.flight = Flight(self.pool)
         self._run_ids: dict[str, int] = {}  # in the journal, of the runs that workers make
         self._scoring: set[str] = set()  # the workers that score what they have trained
+
+    def warm_up(self) -> None:
+        """Train attempt 0 for a second on a machine that the night has moved to, so that no other run has to compile.
+
+        Raise MachineError where it does not train. Of a cluster, each node has its own compiled code, unknown here.
+        """
+        context, state, runner = self.context, self.state, self.context.runner
+        is_measured = bool(state.attempts and state.first.scores_bpb)
+        if runner.is_warm or not is_measured or context.stop.after_run or context.night.terms.pool != "local":
+            return
+        self.say("nothing of this night is compiled on this machine yet: attempt 0 trains for a second first")
+        with suppress(Stopped):
+            check_machine(Plan(state, self.flight).trial(state.first), runner)
 
     # ---- steps -------------------------------------------------------------------------------------------------------
 

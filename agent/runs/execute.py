@@ -63,9 +63,10 @@ def has_failed(result: Result) -> bool:
 
 
 def run_dry(trial: Trial, runner: Runner) -> DryRun:
-    """Train for a second and score two rows, and keep the log alone. Raise Stopped if the user stopped it.
+    """Train for a second and score two rows, and keep the log alone, and what attempt 0 compiled in training.
 
-    Both use training text only, so their error messages may be shown to the author of the edit.
+    Both use training text only, so their error messages may be shown to the author of the edit. Raise Stopped if the
+    user stopped it.
     """
     watch, folder = Stopwatch(), runner.dry_folder(trial.attempt)
     seed, budget_s = runner.night.seed, min(TRIAL_S, runner.night.budget_s)
@@ -74,6 +75,8 @@ def run_dry(trial: Trial, runner: Runner) -> DryRun:
     )
     failure, overran = process_failure(outcome), outcome.ending is Ending.OVERRAN
     if failure is None:
+        if trial.attempt == 0:
+            runner.keep_warm(folder)
         try:
             rows = Rows.of_training(runner.night, TRIAL_ROWS)
             committed_losses(runner, trial, folder, trial.scoring_s, rows)

@@ -31,6 +31,7 @@ WEIGHTS = "out/model.safetensors"
 SHOWN = ("manifest.json", "token_bytes.npy", "tokenizer.*")  # files of the corpus in every box
 TRAINING_TEXT = ("train.*",)  # only in a training box: in a scoring box a script could go on training
 WARM = ("cache/kernels", "cache/blas", "mlx", ".nv")  # compiled code in a run's TMPDIR, copied to later runs
+KEPT = "mlx"  # of these, the folder that is there, even if empty, once code of attempt 0 was kept
 MAX_WARM_BYTES = 512 << 20
 MAX_RESULT_BYTES = 64 << 20  # of a log, a curve or a summary
 REST_S, REST_SHARE = 60.0, 0.2  # before what the machine has spoilt is done again: at most, and of the budget
@@ -59,6 +60,11 @@ class Runner:
     def warm(self) -> Path:
         """Return the folder of compiled code that every run starts with; only attempt 0, the user's own, adds to it."""
         return self.folder / "warm"
+
+    @property
+    def is_warm(self) -> bool:
+        """Return whether runs find what attempt 0 compiled; a CPU's kernels were compiled when the night opened."""
+        return self.night.device_kind == "cpu" or (self.warm / KEPT).is_dir()
 
     @property
     def script_name(self) -> str:
@@ -193,7 +199,7 @@ class Runner:
                 remove(*(path for path in place.iterdir() if path not in kept and path not in folders))
 
     def keep_warm(self, folder: Path) -> None:
-        """Add the code that a training run of attempt 0 compiled to the warm caches, unless it is implausibly large.
+        """Add the code that attempt 0 compiled in training to the warm caches, unless it is implausibly large.
 
         Never from a scorer: it has read validation text, and could store it there for a later run.
         """
@@ -203,6 +209,7 @@ class Runner:
             with suppress(OSError, RecursionError):  # unreadable or endlessly nested folders: not a compiler's
                 if self.warm.is_dir():
                     shutil.copytree(self.warm, fresh)
+                (fresh / KEPT).mkdir(parents=True, exist_ok=True)
                 for place, _, names in os.walk(folder):  # which follows no link
                     compiled = any(Path(place).is_relative_to(folder / TMP / name) for name in WARM)
                     for path in (Path(place, name) for name in names if compiled):
