@@ -13,22 +13,37 @@ from agent.proposers.source import Left
 DAWN_SHARE = 1 / 8  # of the hours: more time for confirming would leave less for finding
 # Estimate of start, scoring and audit together, beyond the budget, until a run was measured.
 FIRST_EXTRA_S, FIRST_EXTRA_OF_BUDGET = 10.0, 0.25
+ENOUGH_RUNS = 4  # of one call, to expect runs as long as these: those before may be of a slower machine
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
     """Estimate how long the next run and the next idea take: as long as the longest so far."""
 
-    run_s: float  # with dry run, start, compilation, scoring and audit, which the budget alone would leave out
+    run_s: float  # with any dry run, start, compilation, scoring and audit, which the budget alone would leave out
     asking_s: float = 0.0  # for one idea, however many calls that takes
     dawn_runs: int = 0  # made so far, over the whole night
     workers: int = 1  # which run at the same time
 
     @classmethod
-    def of(cls, history: History, asks: Sequence[Ask], budget_s: float, patience_s: float = 0.0) -> "Pace":
-        """Compute the pace of a history; `patience_s`, the longest that a call may take, counts until the first."""
-        runs_s = [run.spent_s for attempt in history for run in attempt.counted_runs]
-        dry_runs_s = [attempt.dry_run.wall_s for attempt in history if attempt.dry_run is not None]
+    def of(
+        cls,
+        history: History,
+        asks: Sequence[Ask],
+        budget_s: float,
+        patience_s: float = 0.0,
+        since: str = "",
+        dry_runs: bool = False,
+    ) -> "Pace":
+        """Compute the pace of a history, by its runs since a time alone where enough of them had their whole budget.
+
+        `patience_s`, the longest that a call to a source may take, counts until the first. Dry runs count where edits
+        have them now.
+        """
+        runs = [run for attempt in history for run in attempt.counted_runs]
+        latest = [run for run in runs if (run.began or "") >= since and run.wall_s >= budget_s]
+        runs_s = [run.spent_s for run in (latest if len(latest) >= ENOUGH_RUNS else runs)]
+        dry_runs_s = [attempt.dry_run.wall_s for attempt in history if dry_runs and attempt.dry_run is not None]
         asked_s: dict[int, float] = defaultdict(float)
         for ask in asks:
             asked_s[ask.attempt] += ask.wall_s

@@ -76,8 +76,9 @@ class State:
     @property
     def pace(self) -> Pace:
         """Return how long the next run, call and dry run will take."""
-        budget_s, patience_s = self.context.night.budget_s, self.context.patience_s
-        pace = self.once("pace", lambda: Pace.of(self.attempts, self.asks, budget_s, patience_s))
+        context = self.context
+        given = context.night.budget_s, context.patience_s, context.began, context.dry_runs
+        pace = self.once("pace", lambda: Pace.of(self.attempts, self.asks, *given))
         return replace(pace, workers=self.workers)
 
     def once(self, question: str, find: Callable[[], Answer]) -> Answer:
@@ -148,6 +149,7 @@ class NightContext:
     patience_s: float = 0.0  # how long one call to a source may take
     messages: Messages = field(default_factory=Messages)  # of the sources
     attempt_settled: Callable[[], None] = lambda: None  # told once the record of an attempt is complete
+    began: str = field(default_factory=lambda: utc_now("milliseconds"))  # this call of the night
     measures_phases: bool = False  # find out once where the time of a step goes, since an author can read it
 
     @property

@@ -2,15 +2,18 @@
 
 import dataclasses
 import re
+import sqlite3
 import time
+from contextlib import closing
 
 from commands import refused
 from judged import scored_attempt
 from nights import scripted_context, unigram
 
-from agent.experiment import Ending, Run, Score, Status
+from agent.experiment import DryRun, Ending, Run, Score, Status
 from agent.judging.judges import Balanced
-from agent.night.limits import Limits, Pace
+from agent.night import limits
+from agent.night.limits import ENOUGH_RUNS, Limits, Pace
 from agent.night.loop import run_night
 
 BASELINE = scored_attempt(0, 1.5, status=Status.KEEP)
@@ -32,6 +35,42 @@ def test_a_run_is_expected_to_take_what_the_longest_took_scoring_and_audit_inclu
     )
     first = dataclasses.replace(BASELINE, runs=runs)
     assert Pace.of([first], [], 300.0).run_s == 310 + 25 + 30
+
+
+def spent(wall_s: float, began: str, ending: Ending = Ending.FINISHED) -> Run:
+    return Run(0, ending, 0, wall_s, None, "", began=began)
+
+
+def test_where_a_night_goes_on_its_longest_run_counts_until_enough_had_their_whole_budget_there():
+    before, called, later = "2026-01-01T00:00:00.000Z", "2026-01-02T00:00:00.000Z", "2026-01-02T01:00:00.000Z"
+    here = [spent(310.0 + number, called if number % 2 else later) for number in range(ENOUGH_RUNS - 1)]
+    stopped = [spent(130.0, later, Ending.HOPELESS)] * 9
+    for more, run_s in (((), 360.0), ((spent(305.0, later),), 312.0)):
+        first = dataclasses.replace(BASELINE, runs=(spent(360.0, before), *here, *stopped, *more))
+        assert Pace.of([first], [], 300.0, since=called).run_s == run_s
+        assert Pace.of([first], [], 300.0).run_s == 360.0
+
+
+def test_dry_runs_take_time_only_where_a_night_makes_them():
+    history = [BASELINE, dataclasses.replace(scored_attempt(1, 1.5), dry_run=DryRun(12.0, None))]
+    without, with_them = (Pace.of(history, [], 1.0, dry_runs=made).run_s for made in (False, True))
+    assert with_them == without + 12.0
+
+
+def test_a_night_that_goes_on_expects_what_its_runs_take_now_and_no_dry_run_that_it_does_not_make(grounds, monkeypatch):
+    monkeypatch.setattr(limits, "ENOUGH_RUNS", 1)
+    scripts = [unigram(SHARPNESS=0.6), unigram(SHARPNESS=0.7)]
+    with scripted_context(grounds.root, "t", scripts[:1]) as context:
+        run_night(dataclasses.replace(context, dry_runs=True))
+    (dry_run,) = [attempt.dry_run for attempt in grounds.attempts("t") if attempt.dry_run is not None]
+    with closing(sqlite3.connect(grounds.folder("t") / "journal.sqlite")) as journal, journal:
+        journal.execute("UPDATE runs SET wall_s = 1000")  # of a slower machine
+    with scripted_context(grounds.root, "t", scripts) as context:
+        before_s = context.state().pace.run_s
+        assert before_s > 1000
+        assert dataclasses.replace(context, dry_runs=True).state().pace.run_s == before_s + dry_run.wall_s
+        run_night(context)
+        assert context.state().pace.run_s == grounds.attempts("t")[2].runs[0].spent_s
 
 
 def test_a_night_with_several_workers_promises_only_whole_runs_of_each():
