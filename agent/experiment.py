@@ -90,6 +90,11 @@ class Score:
     audit: Audit | None = None  # None: nothing was to be kept
     overran: bool = False  # the process was killed by the harness's clock
 
+    @property
+    def spent_s(self) -> float:
+        """Return the seconds of scoring and audit, by the harness's clock."""
+        return self.wall_s + (self.audit.wall_s if self.audit else 0.0)
+
 
 @dataclass(frozen=True, slots=True)
 class Run:
@@ -150,7 +155,7 @@ class Run:
     @property
     def scoring_s(self) -> float:
         """Return the seconds of scoring and audits, by the harness's clock."""
-        return sum(score.wall_s + (score.audit.wall_s if score.audit else 0.0) for score in self.scores)
+        return sum(score.spent_s for score in self.scores)
 
     @property
     def spent_s(self) -> float:

@@ -105,7 +105,7 @@ class DawnPlan(Plan):
         fallen = fallen_keeps(state.attempts)
         if fallen:
             yield Decide(fallen)
-        if dawn is not None and self.flight.idle > 0 and not self.context.limits.is_over(state.pace):
+        if dawn is not None and self.flight.idle > 0 and self.context.limits.allows_dawn_run(state.pace):
             step = self._next_run(dawn)
             if step is not None:
                 yield step

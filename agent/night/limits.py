@@ -24,6 +24,11 @@ class Pace:
     asking_s: float = 0.0  # for one idea, however many calls that takes
     dawn_runs: int = 0  # made so far, over the whole night
     workers: int = 1  # which run at the same time
+    holdout_s: float = 0.0  # what a run at dawn takes longer, as it is scored on the holdout too
+
+    @property
+    def dawn_run_s(self) -> float:
+        return self.run_s + self.holdout_s
 
     @classmethod
     def of(
@@ -42,7 +47,8 @@ class Pace:
         """
         runs = [run for attempt in history for run in attempt.counted_runs]
         latest = [run for run in runs if (run.began or "") >= since and run.wall_s >= budget_s]
-        runs_s = [run.spent_s for run in (latest if len(latest) >= ENOUGH_RUNS else runs)]
+        runs = latest if len(latest) >= ENOUGH_RUNS else runs
+        runs_s = [run.wall_s + (run.score.spent_s if run.score else 0.0) for run in runs]
         dry_runs_s = [attempt.dry_run.wall_s for attempt in history if dry_runs and attempt.dry_run is not None]
         asked_s: dict[int, float] = defaultdict(float)
         for ask in asks:
@@ -52,6 +58,7 @@ class Pace:
             run_s=max(runs_s, default=expected_s) + max(dry_runs_s, default=0.0),
             asking_s=max(asked_s.values(), default=patience_s),
             dawn_runs=runs_at_dawns(history),
+            holdout_s=max((score.spent_s for run in runs for score in run.scores), default=0.0),
         )
 
 
@@ -85,14 +92,18 @@ class Limits:
         return self._has_time(self._until_dawn_s(pace) if number else pace.run_s)
 
     def is_over(self, pace: Pace) -> bool:
-        """Return whether no run would end in time any more, not even one of dawn."""
+        """Return whether no run of the night would end in time any more, even if none were kept for dawn."""
         return not self._has_time(pace.run_s)
+
+    def allows_dawn_run(self, pace: Pace) -> bool:
+        """Return whether a run at dawn would end in time."""
+        return self._has_time(pace.dawn_run_s)
 
     def runs_at_dawn(self, pace: Pace) -> int:
         """Return how many runs are still reserved for dawn."""
         if self.dawn_runs is not None:
             return max(0, self.dawn_runs - pace.dawn_runs)
-        return 0 if self.hours is None else pace.workers * int(DAWN_SHARE * self.hours * 3600 / pace.run_s)
+        return 0 if self.hours is None else pace.workers * int(DAWN_SHARE * self.hours * 3600 / pace.dawn_run_s)
 
     def pace_words(self, pace: Pace) -> str:
         """Return how many experiments an hour are to be expected, and for how many there is time."""
@@ -106,7 +117,7 @@ class Limits:
 
     def _until_dawn_s(self, pace: Pace) -> float:
         """Return the seconds of one run, and of those that are reserved for dawn."""
-        return (1 + math.ceil(self.runs_at_dawn(pace) / pace.workers)) * pace.run_s
+        return pace.run_s + math.ceil(self.runs_at_dawn(pace) / pace.workers) * pace.dawn_run_s
 
     def _has_time(self, needed_s: float) -> bool:
         return self.hours is None or time.monotonic() - self._start + needed_s <= self.hours * 3600

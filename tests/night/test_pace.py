@@ -26,7 +26,7 @@ def began(hours: float, ago_s: float, **options: int) -> Limits:
 # ---- what is expected ------------------------------------------------------------------------------------------------
 
 
-def test_a_run_is_expected_to_take_what_the_longest_took_scoring_and_audit_included():
+def test_a_run_is_expected_to_take_what_the_longest_took_and_one_at_dawn_a_second_scoring_more():
     runs = (
         Run(0, Ending.FINISHED, 0, 300.0, None, "", Score(1.0, 20.0)),
         Run(1, Ending.FINISHED, 0, 310.0, None, "", Score(1.0, 25.0), holdout=Score(1.1, 30.0)),
@@ -34,7 +34,8 @@ def test_a_run_is_expected_to_take_what_the_longest_took_scoring_and_audit_inclu
         Run(3, Ending.SPOILT, None, 900.0, None, ""),  # void
     )
     first = dataclasses.replace(BASELINE, runs=runs)
-    assert Pace.of([first], [], 300.0).run_s == 310 + 25 + 30
+    pace = Pace.of([first], [], 300.0)
+    assert (pace.run_s, pace.dawn_run_s) == (310 + 25, 310 + 25 + 30)
 
 
 def spent(wall_s: float, began: str, ending: Ending = Ending.FINISHED) -> Run:
@@ -134,9 +135,13 @@ def test_a_night_that_ends_by_its_hours_says_so_and_how_to_go_on(grounds):
 def test_hours_keep_an_eighth_for_dawn():
     history = [scored_attempt(0, 1.0, 1.0, status=Status.KEEP)]  # a run: 1 s of training and 1 s of scoring
     limits, pace = Limits(hours=160 / 3600), Pace.of(history, [], 1.0)
-    assert limits.runs_at_dawn(pace) == 10
+    assert limits.runs_at_dawn(pace) == 6  # of 3 s
     assert not limits.reached(0, pace, 0.0)
-    later = Limits(hours=160 / 3600, _start=limits._start - 139)  # room for 10 more runs, all of them dawn's
+    later = Limits(hours=160 / 3600, _start=limits._start - 141)  # 19 s are left, of which 18 s are dawn's
     assert later.reached(0, pace, 0.0)
     assert not later.is_over(pace)
+    assert later.allows_dawn_run(pace)
+    last = Limits(hours=160 / 3600, _start=limits._start - 157.5)  # 2.5 s are left
+    assert not last.is_over(pace)
+    assert not last.allows_dawn_run(pace)
     assert Limits(hours=160 / 3600, _start=limits._start - 159).is_over(pace)
