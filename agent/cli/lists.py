@@ -56,6 +56,8 @@ def results(tag: str | None = None, /, *, all: bool = False) -> Answer:
             raise NightError(f"results.tsv has no night {tag}; see them all with: {typed('results', '--all')}")
         if not tags:
             raise none_yet(place)
+        if shown in tags:
+            read_night(place, shown)  # which raises where its journal is damaged, or a copy of another night's
         raise NothingYet(f"no results yet; see: {typed('status')}, {typed('results', '--all')}")
     facts = {"tag": shown, "rows": [typed_row(row) for row in rows]}
     return Answer(facts, lambda: print_lines(terminal.results_lines(rows, terminal_width())))
