@@ -53,6 +53,10 @@ MLP_RATIO = 4  # hidden channels of the MLP for each channel of the width  {2, 3
 SOFTCAP = 15.0  # logits live in ±this, so that one wrong certainty cannot wreck a step  [8.0, 40.0] log
 ROPE_BASE = 10000.0  # the slowest rotation turns once in about 6 × this positions  [1000.0, 200000.0] log
 GATE_CHANNELS = 32  # channels of x that decide how much value embedding a head takes in
+ENGRAM_LAYERS = by_device(cpu="", metal="", cuda="15")  # which look n-grams up, a digit each; the first layer is 0
+ENGRAM_TOKENS_S = 1.4e6  # only with so many tokens of text a second of budget: rows learn by heart what is read twice
+ENGRAM_ROWS = by_device(cpu=16384, metal=131072, cuda=2097152)  # of one table, to which a hash leads all n-grams
+ENGRAM_ORDERS = "2233"  # for each share of the width, the n of the n-grams whose row fills it
 INDUCTION_ORDERS = "1248"  # lengths of matches, of which the longest found counts  {"1", "2", "12", "124", "1248"}
 
 # Optimization
@@ -60,6 +64,7 @@ BATCH_ROWS = by_device(cpu=4, metal=16, cuda=64)  # rows that fit on the device 
 MICRO_STEPS = 1  # batches whose gradients are averaged before one update  {1, 2, 4}
 MATRIX_LR = 0.04  # Muon: every matrix inside the blocks  [0.005, 0.2] log
 EMBEDDING_LR = 0.6  # AdamW: token and value embeddings, at width 768  [0.05, 3.0] log
+ENGRAM_LR = 0.1  # AdamW: embeddings of n-grams, at width 768
 INDUCTION_LR = 0.3  # AdamW: embeddings of the token that followed last time, at width 768  [0.03, 3.0] log
 UNEMBEDDING_LR = 0.004  # AdamW: the output matrix, at width 768  [0.0005, 0.05] log
 SCALAR_LR = 0.5  # AdamW: how much of x0 each layer takes in; a hundredth of it for the residual  [0.02, 2.0] log
@@ -102,9 +107,10 @@ class GPTConfig:
     mlp_ratio: int
     softcap: float
     rope_base: float
+    engram_layers: str
 
 
-def config_from_dials(*, vocab_size: int, seq_len: int) -> GPTConfig:
+def config_from_dials(*, vocab_size: int, seq_len: int, is_read_once: bool = False) -> GPTConfig:
     if HEAD_DIM % 2 or min(DEPTH, ASPECT_RATIO, HEAD_DIM, BATCH_ROWS, MICRO_STEPS, SOFTCAP) <= 0 or MLP_RATIO % 1:
         raise Refused("HEAD_DIM must be even, MLP_RATIO whole, and every size, count and the SOFTCAP above zero")
     heads = math.ceil(DEPTH * ASPECT_RATIO / HEAD_DIM)
@@ -124,6 +130,7 @@ def config_from_dials(*, vocab_size: int, seq_len: int) -> GPTConfig:
         mlp_ratio=MLP_RATIO,
         softcap=SOFTCAP,
         rope_base=ROPE_BASE,
+        engram_layers="".join(layer for layer in ENGRAM_LAYERS if int(layer) < DEPTH) if is_read_once else "",
     )
 
 
@@ -174,9 +181,26 @@ class MLP(nn.Module):
         return kernels.linear_add(x, hidden, self.c_proj.weight)
 
 
+class Engram(nn.Module):
+    """What a layer takes from the n-grams that end at each position: a value, as far as its key fits the stream (after
+    Engram, arXiv:2601.07372)."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.key = nn.Linear(width, width, bias=False)
+        self.value = nn.Linear(width, width, bias=False)
+
+    def __call__(self, x: mx.array, ngrams: mx.array) -> mx.array:
+        """x: the stream, ngrams: their embeddings, both (B, T, C) → x + the gated value"""
+        key = kernels.norm(kernels.linear(ngrams, self.key.weight))
+        fit = mx.sum(kernels.norm(x) * key, axis=-1, keepdims=True) * x.shape[-1] ** -0.5  # (B, T, 1)
+        return x + mx.sigmoid(fit) * kernels.linear(ngrams, self.value.weight)
+
+
 class Block(nn.Module):
     def __init__(self, config: GPTConfig, layer: int):
         super().__init__()
+        self.engram = Engram(config.width) if str(layer) in config.engram_layers else None
         self.attn = Attention(config, layer)
         self.mlp = MLP(config)
 
@@ -190,6 +214,8 @@ class GPT(nn.Module):
         super().__init__()
         self.config = config
         self.token_embedding = nn.Embedding(config.vocab_size, config.width)
+        if config.engram_layers:
+            self.engram_embedding = mx.zeros((ENGRAM_ROWS, config.width // len(ENGRAM_ORDERS)))
         followers = len(INDUCTION_ORDERS) * config.vocab_size + 1  # the last row is for no match
         self.induction_embedding = mx.zeros((followers, config.width))
         self.blocks = [Block(config, layer) for layer in range(config.depth)]
@@ -209,7 +235,7 @@ class GPT(nn.Module):
                 weight[:] = 0.001 * mx.random.normal(weight.shape)
             elif name.endswith(("c_proj.weight", "gate.weight", "induction_embedding")):
                 weight[:] = mx.zeros(weight.shape)
-            elif weight.ndim == 2:
+            elif weight.ndim == 2 and "engram" not in name:  # which stay as MLX draws them
                 weight[:] = mx.random.uniform(-bound, bound, weight.shape)
 
     def __call__(self, tokens: mx.array) -> mx.array:
@@ -231,12 +257,21 @@ class GPT(nn.Module):
             ids = mx.where(place >= 0, level * V + token, ids)
         return ids
 
+    def ngrams(self, tokens: mx.array) -> mx.array:
+        """The embeddings of the n-grams that end at each position, side by side: (B, T, C)"""
+        orders = enumerate(map(int, ENGRAM_ORDERS))
+        rows = [kernels.ngram_ids(tokens, order, ENGRAM_ROWS, salt=share) for share, order in orders]
+        return kernels.embedding(self.engram_embedding, mx.stack(rows, axis=-1), DTYPE).reshape(*tokens.shape, -1)
+
     def hidden(self, tokens: mx.array) -> mx.array:
         """What the output matrix reads: (B, T, C), normalised"""
+        ngrams = self.ngrams(tokens) if self.config.engram_layers else None
         _, x = kernels.residual_norm(kernels.embedding(self.token_embedding.weight, tokens, DTYPE))
         x = x + kernels.embedding(self.induction_embedding, self.followers(tokens), DTYPE)
         x0 = x
         for block, keep, again in zip(self.blocks, self.resid_lambdas, self.x0_lambdas, strict=True):
+            if block.engram is not None:
+                x = block.engram(x, ngrams)
             x, normed, x0 = kernels.mix_norm(x, x0, keep, again)
             x = block(x, normed, tokens)
         return kernels.norm(x)
@@ -325,7 +360,7 @@ class MuonAdamW:
         self.muon: dict[str, list[str]] = {}  # "rows×columns" → names
         for name, p in params.items():
             if "embedding" in name:
-                lr = INDUCTION_LR if name == "induction_embedding" else EMBEDDING_LR
+                lr = {"induction_embedding": INDUCTION_LR, "engram_embedding": ENGRAM_LR}.get(name, EMBEDDING_LR)
                 self.adam[name] = AdamGroup(lr * by_width, ADAM_BETA1)
             elif name == "lm_head.weight":
                 self.adam[name] = AdamGroup(UNEMBEDDING_LR * by_width, ADAM_BETA1)
@@ -625,7 +660,8 @@ def run(args: argparse.Namespace) -> dict[str, float | None]:
             raise Refused(f"--out {args.out} cannot be made ({error.strerror}): name another folder") from error
     log = Log(args.out, args.budget_s)
     mx.random.seed(args.seed)
-    model = GPT(config_from_dials(vocab_size=data.vocab_size, seq_len=data.seq_len))
+    is_read_once = data.split("train").tokens.size >= ENGRAM_TOKENS_S * args.budget_s
+    model = GPT(config_from_dials(vocab_size=data.vocab_size, seq_len=data.seq_len, is_read_once=is_read_once))
     fit_into_memory(model, limit_gb=hardware.limit_memory() / 1e9)
     log.say(
         f"{hardware.device_name()}, MLX {mx.__version__}, {num_params(model) / 1e6:.1f} M parameters, {model.config}"

@@ -57,9 +57,9 @@ def check(source: str, out: Path) -> str:
         assert np.isfinite(losses).all()
         assert losses[-1] < losses[0] - FALL_NATS, f"the loss fell from {losses[0]:.3f} to {losses[-1]:.3f} only"
         data = prepare.load_data(verify=False)
-        mx.random.seed(0)
-        fresh = script.GPT(script.config_from_dials(vocab_size=data.vocab_size, seq_len=data.seq_len))
         trained = script.load_model(out / "model.safetensors")
+        mx.random.seed(0)
+        fresh = script.GPT(trained.config)
         _check_parameters(fresh, trained)
         tokens = np.array(data.split("train").tokens[: 4 * data.seq_len], np.int32).reshape(4, -1)
         _check_logits(trained, tokens, data.vocab_size)

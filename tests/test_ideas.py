@@ -1,10 +1,12 @@
 """The shipped script learns and keeps its contract, and so does every shipped idea, which applies and can be undone."""
 
+import gc
 import subprocess
 
 import pytest
-from idea_checks import SHIPPED, check
+from idea_checks import SHIPPED, as_module, check
 
+import prepare
 from agent.invocation import IDEAS as FOLDER
 from agent.invocation import PACKAGE, SCRIPT
 from agent.proposers.catalogue.catalogue import applied, may_apply
@@ -55,3 +57,22 @@ def test_every_idea_is_undone_exactly_and_the_numbers_that_it_adds_are_dials_tha
 def test_the_script_learns_and_keeps_the_contract_as_it_is_and_with_each_idea(idea, tiny_data, tmp_path, monkeypatch):
     monkeypatch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
     check(SHIPPED if idea is None else applied(idea, SHIPPED, (), "cpu"), tmp_path)
+
+
+ON_CPU = {"ENGRAM_LAYERS": "13", "ENGRAM_ROWS": 4096}  # as on a GPU, but smaller
+
+
+def test_the_script_keeps_the_contract_with_n_grams_too_which_only_a_gpu_looks_up(tiny_data, tmp_path, monkeypatch):
+    monkeypatch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
+    check(set_dials(SHIPPED, "cpu", {**ON_CPU, "ENGRAM_TOKENS_S": 0.0}), tmp_path)
+
+
+def test_n_grams_are_looked_up_only_where_the_text_is_longer_than_a_run_reads(tiny_data, tmp_path, monkeypatch):
+    monkeypatch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
+    tokens = prepare.load_data(verify=False).split("train").tokens.size
+    for tokens_s, is_read_once in ((tokens / 2, True), (tokens / 2 + 1, False)):
+        with as_module(set_dials(SHIPPED, "cpu", {**ON_CPU, "ENGRAM_TOKENS_S": tokens_s})) as script:
+            assert script.main(["--budget-s", "2", "--max-steps", "1", "--no-eval", "--out", str(tmp_path)]) == 0
+            gc.unfreeze()  # what a run freezes
+            weights = script.load_model(tmp_path / "model.safetensors").trainable_parameters()
+        assert ("engram_embedding" in weights) == is_read_once
