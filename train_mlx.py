@@ -107,7 +107,7 @@ class GPTConfig:
     mlp_ratio: int
     softcap: float
     rope_base: float
-    engram_layers: str
+    engram_layers: str = ""
 
 
 def config_from_dials(*, vocab_size: int, seq_len: int, is_read_once: bool = False) -> GPTConfig:
