@@ -10,6 +10,7 @@ and the options that name programs and servers have to be given again.
 A call that is killed is given again: until the folder has its name, the second one does all of it once more.
 """
 
+import filecmp
 import gzip
 import json
 import re
@@ -227,7 +228,8 @@ def _settled_in(place: Place, contents: Contents, file: Path, aside: Path) -> Un
             read_bundle(place.repo, aside / BUNDLE, contents.refs)
     except RepoError as error:
         notes.append(f"its commits could not be brought back ({error}); the journal has its scripts")
-    if (folder / PROGRAM).is_file():
+    brought, beside = folder / PROGRAM, place.script_path.parent / PROGRAM
+    if brought.is_file() and not (beside.is_file() and filecmp.cmp(brought, beside, shallow=False)):
         program = place.folder(night.tag) / PROGRAM
         notes.append(f"{program} is the night's; the one beside the script is told to all who propose edits here")
     return Unpacked(here, home is not None, asked_again, obstacle, tuple(notes))

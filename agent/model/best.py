@@ -60,7 +60,7 @@ def weights_of(place: Place, tag: str, number: int) -> KeptWeights:
     take, train = typed("take", f"{tag}:{number}"), typed_python(SCRIPT)
     raise NightError(
         f"attempt {number} of night {tag} has no weights here: those of edits that are not kept are deleted, and git "
-        f"carries none; train it again with: {take}, and {train} --out DIR"
+        f"and {typed('pack', '--weights', 'none')} carry none; train it again with: {take}, and {train} --out DIR"
     )
 
 

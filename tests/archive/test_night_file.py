@@ -141,6 +141,11 @@ def test_a_night_arrives_in_a_repository_that_shares_no_commit_with_the_one_that
     assert weights == ["0002"]  # of the best
 
 
+def test_a_program_that_is_here_already_is_not_mentioned(file, other):
+    (other.root / "program.md").write_text(PROGRAM)
+    assert "program.md" not in done(other, "unpack", str(file))
+
+
 def test_a_night_whose_corpus_is_elsewhere_says_how_to_bring_it_and_takes_no_other(
     file, other, monkeypatch, tmp_path, tiny_data
 ):
