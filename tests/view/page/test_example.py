@@ -8,7 +8,7 @@ from nights import PROJECT
 
 from agent.records.shipped import of_folder
 
-RECORD = of_folder(PROJECT / "experiments" / "shipped" / "nov22-cpu-long")
+RECORD = of_folder(PROJECT / "experiments" / "shipped" / "five")
 PAGE = (PROJECT / "docs" / "example-report.html").read_text()
 
 
