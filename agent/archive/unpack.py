@@ -228,6 +228,7 @@ def _settled_in(place: Place, contents: Contents, file: Path, aside: Path) -> Un
             read_bundle(place.repo, aside / BUNDLE, contents.refs)
     except RepoError as error:
         notes.append(f"its commits could not be brought back ({error}); the journal has its scripts")
+        obstacle = obstacle or missing_base(place, night)
     brought, beside = folder / PROGRAM, place.script_path.parent / PROGRAM
     if brought.is_file() and not (beside.is_file() and filecmp.cmp(brought, beside, shallow=False)):
         program = place.folder(night.tag) / PROGRAM
@@ -362,7 +363,7 @@ def _wrong_values(journal: Journal) -> Iterator[str]:
             yield f"has {value:g} as {harmless(name)}, which none can have"
 
 
-# ---- the corpus of a night that was moved ----------------------------------------------------------------------------
+# ---- what a night that was moved needs here --------------------------------------------------------------------------
 
 
 def at_home(night: Night) -> Night | None:
@@ -381,6 +382,13 @@ def at_home(night: Night) -> Night | None:
                 pins = {**night.pins, "corpus": {**night.pins.get("corpus", {}), **manifest}}
                 return replace(night, data=str(folder), pins=pins)
     return None
+
+
+def missing_base(place: Place, night: Night) -> str | None:
+    """Return why a night can make no commits here; None if it can. A shallow clone packs no history."""
+    if not night.base or place.repo.find(night.base) is not None:
+        return None
+    return f"commit {night.base[:7]}, from which it began, is not in this repository; unpack it in a clone that has it"
 
 
 def missing_corpus(night: Night, folder: Path) -> str:

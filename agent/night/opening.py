@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from agent.archive.unpack import MANIFEST, at_home, missing_corpus
+from agent.archive.unpack import MANIFEST, at_home, missing_base, missing_corpus
 from agent.clock import kept_awake, utc_now
 from agent.errors import NightError, NightHalted, RepoError
 from agent.experiment import WHOLE, Lease, Night, Terms, is_look
@@ -284,6 +284,9 @@ def _resume(request: Request, night: Night, terms: Terms, cluster: "Cluster | No
         raise kept_as_it_is(night.tag, f"--script {night.script}", place.script)
     if request.dataset is not None:
         raise kept_as_it_is(night.tag, "a text of its own", f"--dataset {request.dataset}")
+    obstacle = missing_base(place, night)
+    if obstacle is not None:
+        raise NightError(f"night {night.tag} cannot go on: {obstacle}")
     moved = at_home(night)
     if moved is None and (folder / MANIFEST).is_file():
         raise NightError(f"{missing_corpus(night, folder)}; then give the same command")

@@ -245,9 +245,15 @@ def test_a_night_comes_back_as_it_was_with_its_commits_though_all_its_refs_are_g
     assert grounds.git("fsck") == ""
 
 
-def test_a_night_that_was_packed_away_says_elsewhere_why_its_commits_do_not_come(grounds, other):
+def test_a_night_that_was_packed_without_history_says_elsewhere_that_it_cannot_go_on_and_why(grounds, other):
     done(grounds, "pack", "t", "--remove")
-    assert "Repository lacks these prerequisite commits" in done(other, "unpack", str(put_away(grounds)))
+    missing = f"commit {grounds.git('rev-parse', '--short=7', 'HEAD')}, from which it began, is not in this repository"
+    said = done(other, "unpack", str(put_away(grounds)))
+    assert "Repository lacks these prerequisite commits" in said
+    assert f"night t can be read here, and not go on: {missing}" in said
+    before = everything(other.root)
+    assert f"night t cannot go on: {missing}" in refused(other.nightshift("run", "--tag", "t"))
+    assert everything(other.root) == before
 
 
 def test_a_packed_night_can_be_listed_but_goes_on_only_once_it_is_unpacked(grounds):
