@@ -104,8 +104,9 @@ class Driver:
         Raise MachineError where it does not train. Of a cluster, each node has its own compiled code, unknown here.
         """
         context, state, runner = self.context, self.state, self.context.runner
-        is_measured = bool(state.attempts and state.first.scores_bpb)
-        if runner.is_warm or not is_measured or context.stop.after_run or context.night.terms.pool != "local":
+        is_here = context.night.terms.pool == "local"
+        # without a best script, attempt 0 itself runs next
+        if runner.is_warm or state.best is None or context.stop.after_run or not is_here:
             return
         self.say("nothing of this night is compiled on this machine yet: attempt 0 trains for a second first")
         with suppress(Stopped):
