@@ -612,8 +612,8 @@ def train(model: GPT, data: prepare.Data, *, budget_s: float, seed: int, max_ste
 
 
 class Log:
-    """Progress: one live line on a terminal, a plain line every few seconds elsewhere, and every step as a line of
-    metrics.jsonl in the output folder, if there is one."""
+    """Progress: one live line on a terminal, a plain line every few seconds elsewhere, and a thousand steps, or all if
+    there are fewer, as lines of metrics.jsonl in the output folder, if there is one."""
 
     def __init__(self, out: Path | None, budget_s: float):
         self.budget_s = budget_s
@@ -621,15 +621,17 @@ class Log:
         self.live = sys.stdout.isatty()
         self.pause_s = 0.1 if self.live else LOG_EVERY_S
         self.next_s = 0.0
+        self.next_point = 0.0  # the progress at which metrics.jsonl gets its next line
         self.shown = (0.0, 0.0)  # seconds and tokens of the line before
 
     def say(self, text: str) -> None:
         print(text, flush=True)
 
     def step(self, **now: float) -> None:
-        if self.metrics:
-            self.metrics.write(json.dumps({key: round(value, 6) for key, value in now.items()}) + "\n")
         is_last = now["progress"] == 1
+        if self.metrics and (is_last or now["progress"] >= self.next_point):
+            self.metrics.write(json.dumps({key: round(value, 6) for key, value in now.items()}) + "\n")
+            self.next_point = now["progress"] + 0.001
         if now["t_s"] < self.next_s and not is_last:
             return
         self.next_s = now["t_s"] + self.pause_s

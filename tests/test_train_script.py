@@ -62,6 +62,17 @@ def test_the_clock_ends_a_run_and_no_eval_leaves_the_score_open(tiny_data, tmp_p
     assert ends[-1] + late * longest_s > 1
 
 
+def test_a_run_of_many_steps_leaves_a_thousand_points_of_its_curve_and_the_last(tmp_path):
+    log = train_mlx.Log(tmp_path, budget_s=300.0)
+    for step in range(1, 20_001):
+        log.step(step=step, t_s=step * 0.015, progress=step / 20_000, loss=1.0, tokens=step, tokens_s=67.0, mfu=0.1)
+    log.metrics.close()
+    steps = [json.loads(line)["step"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert len(steps) == pytest.approx(1000, abs=60)
+    assert max(later - earlier for earlier, later in pairwise(steps)) <= 21
+    assert steps[-1] == 20_000
+
+
 @pytest.mark.parametrize(
     ("options", "dials", "words"),
     [
