@@ -65,7 +65,7 @@ def run(
     Args:
         experiments: end after so many proposals beyond attempt 0, counted over the whole night
         hours: begin nothing, be it another seed or the asking for an idea, that would end after so many hours, judged
-            by the night's longest so far; what is undecided then goes on with the next call
+            by the longest so far; what is undecided then goes on with the next call
         dawn: runs kept for the end, to confirm as nightshift confirm does, counted over the whole night (default: an
             eighth of --hours, else 0)
         dataset: prepare this text first and train on it: a path, or a name that prepare.py --help lists
