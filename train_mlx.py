@@ -53,10 +53,10 @@ MLP_RATIO = 4  # hidden channels of the MLP for each channel of the width  {2, 3
 SOFTCAP = 15.0  # logits live in ±this, so that one wrong certainty cannot wreck a step  [8.0, 40.0] log
 ROPE_BASE = 10000.0  # the slowest rotation turns once in about 6 × this positions  [1000.0, 200000.0] log
 GATE_CHANNELS = 32  # channels of x that decide how much value embedding a head takes in
-ENGRAM_LAYERS = by_device(cpu="", metal="", cuda="15")  # which look n-grams up, a digit each; the first layer is 0
-ENGRAM_TOKENS_S = 1.4e6  # only with so many tokens of text a second of budget: rows learn by heart what is read twice
-ENGRAM_ROWS = by_device(cpu=16384, metal=131072, cuda=2097152)  # of one table, to which a hash leads all n-grams
-ENGRAM_ORDERS = "2233"  # for each share of the width, the n of the n-grams whose row fills it
+ENGRAM_LAYERS = by_device(cpu="", metal="", cuda="15")  # that look n-grams up: a digit a layer, from 0
+ENGRAM_TOKENS_S = 1.4e6  # only if the text has so many tokens a second of budget: rows may learn by heart what repeats
+ENGRAM_ROWS = by_device(cpu=16384, metal=131072, cuda=2097152)  # of their table: a hash leads each n-gram to a row
+ENGRAM_ORDERS = "2233"  # a digit for each share of the width: the length of the n-grams whose rows fill it
 INDUCTION_ORDERS = "1248"  # lengths of matches, of which the longest found counts  {"1", "2", "12", "124", "1248"}
 
 # Optimization
@@ -107,14 +107,22 @@ class GPTConfig:
     mlp_ratio: int
     softcap: float
     rope_base: float
-    engram_layers: str = ""
+    engram_layers: tuple[int, ...] = ()  # that look n-grams up
+    engram_rows: int = 0
 
 
 def config_from_dials(*, vocab_size: int, seq_len: int, is_read_once: bool = False) -> GPTConfig:
     if HEAD_DIM % 2 or min(DEPTH, ASPECT_RATIO, HEAD_DIM, BATCH_ROWS, MICRO_STEPS, SOFTCAP) <= 0 or MLP_RATIO % 1:
         raise Refused("HEAD_DIM must be even, MLP_RATIO whole, and every size, count and the SOFTCAP above zero")
     heads = math.ceil(DEPTH * ASPECT_RATIO / HEAD_DIM)
+    width = heads * HEAD_DIM
     group = max(size for size in range(1, min(QUERIES_PER_KV, heads) + 1) if heads % size == 0)
+    if ENGRAM_LAYERS and not ENGRAM_LAYERS.isdecimal():
+        raise Refused(f"ENGRAM_LAYERS is {ENGRAM_LAYERS!r}: write a digit a layer, 0 for the first")
+    engram_layers = tuple(layer for layer in map(int, ENGRAM_LAYERS) if layer < DEPTH) if is_read_once else ()
+    are_orders = ENGRAM_ORDERS.isdecimal() and "0" not in ENGRAM_ORDERS
+    if engram_layers and (not are_orders or width % len(ENGRAM_ORDERS)):
+        raise Refused(f"ENGRAM_ORDERS is {ENGRAM_ORDERS!r}: write as many digits above 0 as divide the width, {width}")
     if not WINDOW_PATTERN or set(WINDOW_PATTERN) - set("SL"):
         raise Refused(f"WINDOW_PATTERN is {WINDOW_PATTERN!r}: write a letter a layer, S or L")
     letters = [WINDOW_PATTERN[i % len(WINDOW_PATTERN)] for i in range(DEPTH - 1)] + ["L"]
@@ -123,14 +131,15 @@ def config_from_dials(*, vocab_size: int, seq_len: int, is_read_once: bool = Fal
         vocab_size=vocab_size,
         seq_len=seq_len,
         depth=DEPTH,
-        width=heads * HEAD_DIM,
+        width=width,
         heads=heads,
         kv_heads=heads // group,
         windows=tuple(reach[letter] for letter in letters),
         mlp_ratio=MLP_RATIO,
         softcap=SOFTCAP,
         rope_base=ROPE_BASE,
-        engram_layers="".join(layer for layer in ENGRAM_LAYERS if int(layer) < DEPTH) if is_read_once else "",
+        engram_layers=engram_layers,
+        engram_rows=ENGRAM_ROWS,
     )
 
 
@@ -200,7 +209,7 @@ class Engram(nn.Module):
 class Block(nn.Module):
     def __init__(self, config: GPTConfig, layer: int):
         super().__init__()
-        self.engram = Engram(config.width) if str(layer) in config.engram_layers else None
+        self.engram = Engram(config.width) if layer in config.engram_layers else None
         self.attn = Attention(config, layer)
         self.mlp = MLP(config)
 
@@ -215,7 +224,7 @@ class GPT(nn.Module):
         self.config = config
         self.token_embedding = nn.Embedding(config.vocab_size, config.width)
         if config.engram_layers:
-            self.engram_embedding = mx.zeros((ENGRAM_ROWS, config.width // len(ENGRAM_ORDERS)))
+            self.engram_embedding = mx.zeros((config.engram_rows, config.width // len(ENGRAM_ORDERS)))
         followers = len(INDUCTION_ORDERS) * config.vocab_size + 1  # the last row is for no match
         self.induction_embedding = mx.zeros((followers, config.width))
         self.blocks = [Block(config, layer) for layer in range(config.depth)]
@@ -226,7 +235,8 @@ class GPT(nn.Module):
 
     def init_weights(self) -> None:
         """Embedding N(0, 1), output N(0, 0.001²), every matrix that writes to the stream zero, all others uniform with
-        standard deviation 1/√C, gates and followers zero: at first the model is its embedding, and the loss is ln V."""
+        standard deviation 1/√C, gates, followers and n-grams zero: at first the model is its embedding, and the loss
+        is ln V."""
         bound = (3 / self.config.width) ** 0.5
         for name, weight in tree_flatten(self.trainable_parameters()):
             if name == "token_embedding.weight":
@@ -235,7 +245,7 @@ class GPT(nn.Module):
                 weight[:] = 0.001 * mx.random.normal(weight.shape)
             elif name.endswith(("c_proj.weight", "gate.weight", "induction_embedding")):
                 weight[:] = mx.zeros(weight.shape)
-            elif weight.ndim == 2 and "engram" not in name:  # which stay as MLX draws them
+            elif weight.ndim == 2 and "engram" not in name:  # its matrices stay as MLX draws them
                 weight[:] = mx.random.uniform(-bound, bound, weight.shape)
 
     def __call__(self, tokens: mx.array) -> mx.array:
@@ -260,7 +270,7 @@ class GPT(nn.Module):
     def ngrams(self, tokens: mx.array) -> mx.array:
         """The embeddings of the n-grams that end at each position, side by side: (B, T, C)"""
         orders = enumerate(map(int, ENGRAM_ORDERS))
-        rows = [kernels.ngram_ids(tokens, order, ENGRAM_ROWS, salt=share) for share, order in orders]
+        rows = [kernels.ngram_ids(tokens, order, self.config.engram_rows, salt=share) for share, order in orders]
         return kernels.embedding(self.engram_embedding, mx.stack(rows, axis=-1), DTYPE).reshape(*tokens.shape, -1)
 
     def hidden(self, tokens: mx.array) -> mx.array:
@@ -286,7 +296,8 @@ def load_model(weights_path: str | Path) -> GPT:
     """The trained model, ready to be scored; its configuration travels with the weights."""
     weights, metadata = mx.load(str(weights_path), return_metadata=True)
     fields = json.loads(metadata["config"])
-    model = GPT(GPTConfig(**{**fields, "windows": tuple(fields["windows"])}))
+    lists = {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}
+    model = GPT(GPTConfig(**{**fields, **lists}))
     model.load_weights(list(weights.items()))
     return model
 
