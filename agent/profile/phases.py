@@ -39,6 +39,11 @@ STEPS = 8  # of a night's measurement, each a few times as long as one that does
 MOST_S, OF_BUDGET = 30.0, 0.1  # for them: a tenth of one run in a night of many
 
 
+def _numbers(steps: int, seed: int, budget_s: float) -> tuple[str, ...]:
+    """Return what profiler.py is told beside the script: also the budget, by which a script may choose its model."""
+    return str(steps), str(seed), f"{budget_s:g}"
+
+
 def read_phases(folder: Path) -> tuple[Phase, ...]:
     """Return the mean phases of a step of the run in this folder, at last what is left of the step.
 
@@ -83,7 +88,8 @@ def profile(script: Path, steps: int, seed: int, console: Console) -> dict[str, 
         raise NightError(f"--steps {steps} leaves nothing between two steps to measure; take 2 or more")
     facts = probe(place.script_path.parent)
     console.print(f"{place.script} on {facts['device']}, {steps} steps, seed {seed}", markup=False, soft_wrap=True)
-    command = [sys.executable, "-P", str(PROFILER), str(place.script_path.resolve()), str(steps), str(seed)]
+    numbers = _numbers(steps, seed, facts["budget_s"])
+    command = [sys.executable, "-P", str(PROFILER), str(place.script_path.resolve()), *numbers]
     with throwaway_folder() as folder:
         (folder / "out").mkdir()
         outcome = supervise(command, folder, env=scrubbed_env(facts["data"]), limit_s=LIMIT_S, stopped=lambda: False)
@@ -131,7 +137,8 @@ def measure_phases(runner: Runner, first: Attempt) -> str | None:
     runner.lay_out(folder, first.proposal.script)
     (folder / "out").mkdir()
     shutil.copyfile(PROFILER, folder / PROFILER.name)
-    command = [sys.executable, "-P", PROFILER.name, runner.script_name, str(STEPS), str(night.seed)]
+    numbers = _numbers(STEPS, night.seed, night.budget_s)
+    command = [sys.executable, "-P", PROFILER.name, runner.script_name, *numbers]
     outcome = runner.call(command, folder, limit_s(night.budget_s, first), trains=True)
     run = Run(night.seed, outcome.ending, outcome.exit_code, outcome.wall_s, None, outcome.last_lines)
     why = process_failure(run)

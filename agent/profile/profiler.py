@@ -1,6 +1,6 @@
 """Run a training script for a few steps in its own process, and note how long each phase of a step takes.
 
-    python -P profiler.py SCRIPT STEPS SEED      → notes.json: phase → its begins and ends, in seconds
+    python -P profiler.py SCRIPT STEPS SEED BUDGET_S      → notes.json: phase → its begins and ends, in seconds
 
 It waits for MLX after each phase, with mx.compile switched off, so that lazy work counts for the phase that caused it.
 """
@@ -13,11 +13,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-BUDGET_S = 24 * 3600  # never reached: the number of steps ends the run
 spans: dict[str, list[tuple[float, float]]] = {}  # phase → begins and ends, in seconds of one clock
 
 
-def main(script: str, steps: str, seed: str) -> None:
+def main(script: str, steps: str, seed: str, budget_s: str) -> None:
     # the script's own prepare.py comes first; the harness last, should it not be installed
     sys.path[:] = [str(Path(script).parent), *sys.path, str(Path(__file__).parents[2])]
     from agent.lab import hardware
@@ -36,7 +35,7 @@ def main(script: str, steps: str, seed: str) -> None:
     optimizer: Any = getattr(module, "MuonAdamW", None)
     if hasattr(optimizer, "update"):
         optimizer.update = fenced("optimizer", optimizer.update)
-    options = ["--max-steps", steps, "--seed", seed, "--no-eval", "--budget-s", str(BUDGET_S), "--out", "out"]
+    options = ["--max-steps", steps, "--seed", seed, "--no-eval", "--budget-s", budget_s, "--out", "out"]
     sys.argv = [script, *options]
     try:
         code = module.main()

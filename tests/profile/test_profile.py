@@ -40,6 +40,12 @@ def test_every_phase_has_its_row_and_together_they_are_the_step(tmp_path):
     assert phases["optimizer"] >= 20
 
 
+def test_the_script_is_measured_with_the_budget_of_a_run_by_which_it_may_choose_what_it_computes(tmp_path):
+    read = "options = parser.parse_args()\n"
+    script = bigram(read, f"{read}    assert options.budget_s == 300\n")
+    assert profile(tmp_path, script, "--steps", "2").returncode == 0
+
+
 def test_the_projects_own_script_has_every_measured_function(tmp_path):
     script = re.sub(r"(?m)^(DEPTH|BATCH_ROWS) = \S.*$", r"\1 = 1", (PROJECT / "train_mlx.py").read_text())
     assert len(profiled(tmp_path, script, "2")[1]) == 4
