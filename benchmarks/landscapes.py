@@ -3,19 +3,22 @@
     python benchmarks/landscapes.py [--nights 24] [--runs 40 96] [--judge balanced] [--arms search random tpe cma]
                                     [--processes N] [--quick] [--json FILE]
 
-A landscape is a bowl over the project's own dials, of which four to six matter; two pairs of them act together, and
-beyond a cliff a run crashes. Everything is in sigma, the noise of one run; each proposer has the same landscapes and
-noise. The project's own judges decide; runs that repeat an attempt count as runs. Gains are the champion's true ones.
+A landscape is a bowl over the project's own dials, of which four to six matter, or every interval where it is sharp;
+two pairs of them act together, and beyond a cliff a run crashes. Everything is in sigma, the noise of one run; each
+proposer has the same landscapes and noise. The project's own judges decide; runs that repeat an attempt count as runs.
+Gains are the champion's true ones.
 
     bowl     8 sigma to be had        loud    4        quiet    30        tuned    3, and close by
     short    30, most of it in BATCH_ROWS, DEPTH and ASPECT_RATIO         cliffs   10, and six cliffs
+    sharp    2, a little by each dial, and close by: an edit of eight dials costs what it did in real nights on GPUs
 
     search   agent/proposers/search/                    random   one to three dials from their whole ranges
     tpe      Optuna's TPE over all dials at once (multivariate)
     cma      Optuna's CMA-ES over all dials at once (separable, from the start's dials, sigma an eighth of a range)
 
 Flat keys of --json, for each arm and number of runs: ARM_RUNS_share, the mean over the kinds of the share of what was
-to be had; ARM_RUNS_share_stderr, its standard error; ARM_RUNS_crashes of a night; ARM_KIND_RUNS_gain, in sigma.
+to be had (but for sharp: too little of it can be found); ARM_RUNS_share_stderr, its standard error; ARM_RUNS_crashes of
+a night; ARM_KIND_RUNS_gain, in sigma.
 """
 
 import math
@@ -47,7 +50,8 @@ SOURCE = measure.SCRIPT.read_text()
 SCRIPT = SOURCE[SOURCE.index("# Shape of the model") : SOURCE.index("# Machinery")]  # its dials with ranges
 DIALS = searched(SCRIPT, KIND)
 NAMES = [dial.name for dial in DIALS]
-GAINS = {"bowl": 8.0, "loud": 4.0, "quiet": 30.0, "tuned": 3.0, "short": 30.0, "cliffs": 10.0}  # sigma, to be had
+GAINS = {"bowl": 8.0, "loud": 4.0, "quiet": 30.0, "tuned": 3.0, "short": 30.0, "cliffs": 10.0, "sharp": 2.0}  # in sigma
+NEARER = {"tuned": 0.4, "sharp": 0.3}  # how far the best is, as a part of what it is elsewhere
 SIGMA_BPB, BEST_BPB = 0.005, 1.0
 FIRST_SEED = 1000  # choices were made on seeds below it
 NIGHT = experiment.Night("simulated", "", "train_mlx.py", "", 300.0, 0, KIND, "", "", "", "")
@@ -102,15 +106,17 @@ class Landscape:
         active = set(rng.sample(range(len(DIALS)), rng.choice([4, 5, 6])))
         if kind == "short":
             active |= {NAMES.index(name) for name in ("BATCH_ROWS", "DEPTH", "ASPECT_RATIO")}
+        if kind == "sharp":
+            active = {i for i, dial in enumerate(DIALS) if isinstance(dial.span, Range)}
         self.best, self.weight = START.copy(), np.zeros(len(DIALS))
         for i, at in enumerate(START):
             rises = (at < 0.5) == (rng.random() < 0.65)  # more often towards the middle
             room = 1 - at if rises else at
             rises, room = (rises, room) if room >= 0.15 else (not rises, 1 - room)
-            far = min(room, rng.uniform(0.15, 0.5) * (0.4 if kind == "tuned" else 1.0))
+            far = min(room, rng.uniform(0.15, 0.5) * NEARER.get(kind, 1.0))
             if i in active:
                 self.best[i] = at + far if rises else at - far
-                self.weight[i] = math.exp(rng.gauss(0, 0.8)) / far**2
+                self.weight[i] = math.exp(rng.gauss(0, 0.8)) / (1.0 if kind == "sharp" else far**2)
             else:
                 self.best[i] = at + rng.uniform(-0.08, 0.08)
         self.weight *= GAINS[kind] / (self.weight * (START - self.best) ** 2).sum()
@@ -244,9 +250,10 @@ def summed_up(arm: str, runs: int, nights: Mapping[str, Sequence[Mapping[str, fl
     """Return the figures of one arm after so many runs, by the outcomes of its nights on each kind."""
     gains = {kind: [night["gain"] for night in each] for kind, each in nights.items()}
     crashes = [fmean(night["crashes"] for night in each) for each in nights.values()]
-    errors = [stdev(each) / len(each) ** 0.5 / GAINS[kind] for kind, each in gains.items() if len(each) > 1]
+    shares = [[gain / GAINS[kind] for gain in each] for kind, each in gains.items() if kind != "sharp"]
+    errors = [stdev(each) / len(each) ** 0.5 for each in shares if len(each) > 1]
     return {
-        f"{arm}_{runs}_share": fmean(fmean(each) / GAINS[kind] for kind, each in gains.items()),
+        f"{arm}_{runs}_share": fmean(map(fmean, shares)),
         f"{arm}_{runs}_share_stderr": math.hypot(*errors) / len(errors) if errors else None,
         f"{arm}_{runs}_crashes": fmean(crashes),
         **{f"{arm}_{kind}_{runs}_gain": fmean(each) for kind, each in gains.items()},

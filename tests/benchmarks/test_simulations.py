@@ -88,6 +88,17 @@ def test_a_landscape_holds_what_its_kind_says(kind):
     assert not land.crashes(landscapes.START)
 
 
+def test_in_a_sharp_landscape_eight_dials_turned_by_a_fifth_cost_some_sigma_and_never_gain_one():
+    rng, costs = np.random.default_rng(0), []
+    for seed in range(40):
+        land, place = landscapes.Landscape("sharp", seed), landscapes.START.copy()
+        dials = rng.permutation(len(place))[:8]
+        place[dials] += np.where(place[dials] < 0.5, 0.2, -0.2)
+        costs.append(land.loss(place) - land.loss(landscapes.START))
+    assert np.mean(costs) == pytest.approx(2.5, abs=1)
+    assert min(costs) > -1
+
+
 # ---- slow spells -----------------------------------------------------------------------------------------------------
 
 
