@@ -57,6 +57,7 @@ ENGRAM_LAYERS = by_device(cpu="", metal="", cuda="15")  # that look n-grams up: 
 ENGRAM_TOKENS_S = 1.4e6  # only if the text has so many tokens a second of budget: rows may learn by heart what repeats
 ENGRAM_ROWS = by_device(cpu=16384, metal=131072, cuda=2097152)  # of their table: a hash leads each n-gram to a row
 ENGRAM_ORDERS = "2233"  # a digit for each share of the width: the length of the n-grams whose rows fill it
+ENGRAM_HIDDEN = 0.5  # share of positions that train without n-grams, so that less is learnt by heart
 INDUCTION_ORDERS = "1248"  # lengths of matches, of which the longest found counts  {"1", "2", "12", "124", "1248"}
 
 # Optimization
@@ -112,7 +113,8 @@ class GPTConfig:
 
 
 def config_from_dials(*, vocab_size: int, seq_len: int, is_read_once: bool = False) -> GPTConfig:
-    if HEAD_DIM % 2 or min(DEPTH, ASPECT_RATIO, HEAD_DIM, BATCH_ROWS, MICRO_STEPS, SOFTCAP) <= 0 or MLP_RATIO % 1:
+    sizes = DEPTH, ASPECT_RATIO, HEAD_DIM, ENGRAM_ROWS, BATCH_ROWS, MICRO_STEPS, SOFTCAP
+    if HEAD_DIM % 2 or MLP_RATIO % 1 or min(sizes) <= 0:
         raise Refused("HEAD_DIM must be even, MLP_RATIO whole, and every size, count and the SOFTCAP above zero")
     heads = math.ceil(DEPTH * ASPECT_RATIO / HEAD_DIM)
     width = heads * HEAD_DIM
@@ -139,7 +141,7 @@ def config_from_dials(*, vocab_size: int, seq_len: int, is_read_once: bool = Fal
         softcap=SOFTCAP,
         rope_base=ROPE_BASE,
         engram_layers=engram_layers,
-        engram_rows=ENGRAM_ROWS,
+        engram_rows=ENGRAM_ROWS if engram_layers else 0,
     )
 
 
@@ -201,9 +203,8 @@ class Engram(nn.Module):
 
     def __call__(self, x: mx.array, ngrams: mx.array) -> mx.array:
         """x: the stream, ngrams: their embeddings, both (B, T, C) → x + the gated value"""
-        key = kernels.norm(kernels.linear(ngrams, self.key.weight))
-        fit = mx.sum(kernels.norm(x) * key, axis=-1, keepdims=True) * x.shape[-1] ** -0.5  # (B, T, 1)
-        return x + mx.sigmoid(fit) * kernels.linear(ngrams, self.value.weight)
+        key, value = kernels.linear(ngrams, self.key.weight), kernels.linear(ngrams, self.value.weight)
+        return kernels.gated_add(x, key, value)
 
 
 class Block(nn.Module):
@@ -253,8 +254,9 @@ class GPT(nn.Module):
         return kernels.softcap(kernels.linear(self.hidden(tokens), self.lm_head.weight), self.config.softcap)
 
     def losses(self, tokens: mx.array, targets: mx.array) -> mx.array:
-        """tokens, targets: (B, T) int32 → cross-entropy of each target in nats: (B, T) float32"""
-        logits = kernels.linear(self.hidden(tokens), self.lm_head.weight)
+        """tokens, targets: (B, T) int32 → cross-entropy of each target in nats, in training: (B, T) float32"""
+        key = mx.stack([mx.sum(tokens), mx.sum(targets)]).astype(mx.uint32)  # of the batch, not kept from step to step
+        logits = kernels.linear(self.hidden(tokens, key), self.lm_head.weight)
         return kernels.softcapped_cross_entropy(logits, targets, self.config.softcap)
 
     def followers(self, tokens: mx.array) -> mx.array:
@@ -267,15 +269,18 @@ class GPT(nn.Module):
             ids = mx.where(place >= 0, level * V + token, ids)
         return ids
 
-    def ngrams(self, tokens: mx.array) -> mx.array:
-        """The embeddings of the n-grams that end at each position, side by side: (B, T, C)"""
+    def ngrams(self, tokens: mx.array, key: mx.array | None) -> mx.array:
+        """The embeddings of the n-grams that end at each position, side by side: (B, T, C); key: hides some of them"""
         orders = enumerate(map(int, ENGRAM_ORDERS))
         rows = [kernels.ngram_ids(tokens, order, self.config.engram_rows, salt=share) for share, order in orders]
-        return kernels.embedding(self.engram_embedding, mx.stack(rows, axis=-1), DTYPE).reshape(*tokens.shape, -1)
+        ngrams = kernels.embedding(self.engram_embedding, mx.stack(rows, axis=-1), DTYPE).reshape(*tokens.shape, -1)
+        if key is None:
+            return ngrams
+        return mx.where(mx.random.uniform(shape=(*tokens.shape, 1), key=key) < ENGRAM_HIDDEN, 0, ngrams)
 
-    def hidden(self, tokens: mx.array) -> mx.array:
-        """What the output matrix reads: (B, T, C), normalised"""
-        ngrams = self.ngrams(tokens) if self.config.engram_layers else None
+    def hidden(self, tokens: mx.array, key: mx.array | None = None) -> mx.array:
+        """What the output matrix reads: (B, T, C), normalised; key: of random numbers, in training"""
+        ngrams = self.ngrams(tokens, key) if self.config.engram_layers else None
         _, x = kernels.residual_norm(kernels.embedding(self.token_embedding.weight, tokens, DTYPE))
         x = x + kernels.embedding(self.induction_embedding, self.followers(tokens), DTYPE)
         x0 = x

@@ -23,9 +23,9 @@ from agent.lab.kernels.plain import norm
 from agent.lab.kernels.windows import Array, Arrays, Piece, Table, cut, spans
 
 __all__ = [
-    "Piece", "adamw", "attend", "cautious_step", "cross_entropy", "cut", "embedding", "kernel_device", "last_seen",
-    "linear", "linear_add", "mix_norm", "nesterov", "ngram_ids", "norm", "relu_squared", "residual_norm", "rotary_qkv",
-    "softcap", "softcapped_cross_entropy",
+    "Piece", "adamw", "attend", "cautious_step", "cross_entropy", "cut", "embedding", "gated_add", "kernel_device",
+    "last_seen", "linear", "linear_add", "mix_norm", "nesterov", "ngram_ids", "norm", "relu_squared", "residual_norm",
+    "rotary_qkv", "softcap", "softcapped_cross_entropy",
 ]  # fmt: skip
 
 MAX_WIDTH = 4096  # a row of the residual stream must fit the registers of a warp
@@ -87,6 +87,15 @@ def mix_norm(x: Array, x0: Array, keep: Array, again: Array) -> tuple[Array, Arr
     """
     can = x.ndim > 0 and x.shape == x0.shape and x.shape[-1] <= MAX_WIDTH and keep.ndim == again.ndim == 0
     return fitting("mix_norm", activations=[x, x0], can=can and can_run(keep, again))(x, x0, keep, again)
+
+
+def gated_add(x: Array, key: Array, value: Array) -> Array:  # each (B, T, C)
+    """Return x + σ(norm(x) · norm(key) / √C) · value: as much of a value as its key fits the stream."""
+    here = kernel_device()
+    if here is None or here.DTYPE == FLOAT32:  # a CPU has no kernel for it
+        return plain.gated_add(x, key, value)
+    can = x.ndim > 0 and x.shape == key.shape == value.shape and x.shape[-1] <= MAX_WIDTH
+    return fitting("gated_add", activations=[x, key, value], can=can)(x, key, value)
 
 
 def embedding(table: Array, tokens: Array, dtype: mx.Dtype) -> Array:

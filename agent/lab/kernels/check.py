@@ -51,6 +51,7 @@ CASES: dict[str, tuple[Operation, list[Array], list[Array]]] = {
         lambda m, *given: m.mix_norm(*given),
         [normal(B, T, C), normal(B, T, C, seed=1)], [mx.array(0.9), mx.array(0.3)],
     ),
+    "gated_add": (lambda m, *given: m.gated_add(*given), [normal(B, T, C, seed=seed) for seed in range(3)], []),
     "embedding": (
         lambda m, x, table: x + m.embedding(table, tokens(B, T), x.dtype), [normal(B, T, C)], [normal(V, C)],
     ),

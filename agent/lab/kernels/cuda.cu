@@ -163,6 +163,57 @@ __global__ void mix_norm_backward(const bf16* x, const bf16* x0, const float* sh
   dshares[2 * blockIdx.x + threadIdx.x] = total;
 }
 
+// x, key, value → x + σ(s) value, where s = norm(x) · norm(key) / √C
+template <int C>
+__global__ void gated_add_forward(const bf16* x, const bf16* key, const bf16* value, bf16* out, int rows) {
+  const i64 row = thread() / 32, o = row * C;
+  if (row >= rows) return;
+  Eight f[VECTORS];
+  float xx = 0, kk = 0, xk = 0;
+  EACH_VECTOR(j, c) {
+    f[j] = load(x + o + c);
+    const Eight k = load(key + o + c);
+    EACH(i) { xx += f[j].at[i] * f[j].at[i]; kk += k.at[i] * k.at[i]; xk += f[j].at[i] * k.at[i]; }
+  }
+  const float r = rsqrtf(sum<32>(xx) / C + EPS) * rsqrtf(sum<32>(kk) / C + EPS);
+  const float gate = 1 / (1 + __expf(-sum<32>(xk) * r * rsqrtf(C)));
+  EACH_VECTOR(j, c) {
+    const Eight v = load(value + o + c);
+    EACH(i) f[j].at[i] += gate * v.at[i];
+    store(out + o + c, f[j]);
+  }
+}
+
+// x, key, value, gradient of the sum → gradients of x, key and value
+template <int C>
+__global__ void gated_add_backward(const bf16* x, const bf16* key, const bf16* value, const bf16* dy, bf16* dx,
+                                   bf16* dkey, bf16* dvalue, int rows) {
+  const i64 row = thread() / 32, o = row * C;
+  if (row >= rows) return;
+  uint4 xs[VECTORS], ks[VECTORS], ds[VECTORS];
+  float xx = 0, kk = 0, xk = 0, dgate = 0;
+  EACH_VECTOR(j, c) { xs[j] = packed(x + o + c); ks[j] = packed(key + o + c); ds[j] = packed(dy + o + c); }
+  EACH_VECTOR(j, c) {
+    const Eight f = unpack(xs[j]), k = unpack(ks[j]), d = unpack(ds[j]), v = load(value + o + c);
+    EACH(i) {
+      xx += f.at[i] * f.at[i]; kk += k.at[i] * k.at[i]; xk += f.at[i] * k.at[i]; dgate += d.at[i] * v.at[i];
+    }
+  }
+  const float rx = rsqrtf(sum<32>(xx) / C + EPS), rk = rsqrtf(sum<32>(kk) / C + EPS), dot = sum<32>(xk) * rx * rk;
+  const float gate = 1 / (1 + __expf(-dot * rsqrtf(C)));
+  const float dfit = sum<32>(dgate) * gate * (1 - gate) * rsqrtf(C);  // of norm(x) · norm(key)
+  EACH_VECTOR(j, c) {
+    forget(xs[j]); forget(ks[j]); forget(ds[j]);
+    Eight f = unpack(xs[j]), k = unpack(ks[j]), d = unpack(ds[j]), dv;
+    EACH(i) {
+      const float a = f.at[i] * rx, b = k.at[i] * rk;
+      f.at[i] = d.at[i] + dfit * rx * (b - a * dot / C); k.at[i] = dfit * rk * (a - b * dot / C);
+      dv.at[i] = gate * d.at[i];
+    }
+    store(dx + o + c, f); store(dkey + o + c, k); store(dvalue + o + c, dv);
+  }
+}
+
 // ---- ReLU²: eight elements a thread -----------------------------------------------------------------------------
 
 template <int = 0>

@@ -30,6 +30,8 @@ def threads(kernel: str, sizes: Sizes) -> int:
     match kernel:
         case "norm_forward" | "norm_backward" | "mix_norm_forward" | "mix_norm_backward" | "embedding_forward":
             return 32 * sizes["rows"]
+        case "gated_add_forward" | "gated_add_backward":
+            return 32 * sizes["rows"]
         case "rotary_qkv_forward" | "rotary_qkv_backward":
             return sizes["tokens"] * (sizes["H"] + 2 * sizes["K"]) * sizes["D"] // 16
         case "embedding_backward":

@@ -55,6 +55,19 @@ def _(primals: Arrays, gradients: Arrays, _: Arrays) -> tuple[Array, Array, Arra
     return dx, dx0, sums.sum(0)
 
 
+@mx.custom_function
+def gated_add(x: Array, key: Array, value: Array) -> Array:
+    sizes = rows_of(x)
+    return this_device().launch("gated_add_forward", [x, key, value], [x.shape], sizes, sizes["rows"])[0]
+
+
+@gated_add.vjp
+def _(primals: Arrays, gradient: Array, _: Array) -> tuple[Array, Array, Array]:
+    sizes, shapes = rows_of(gradient), [gradient.shape] * 3
+    dx, dkey, dvalue = this_device().launch("gated_add_backward", [*primals, gradient], shapes, sizes, sizes["rows"])
+    return dx, dkey, dvalue
+
+
 def embedding(table: Array, tokens: Array, dtype: mx.Dtype) -> Array:
     V, C = table.shape
     ids = as_ids(tokens, V)

@@ -26,6 +26,11 @@ def mix_norm(x: Array, x0: Array, keep: Array, again: Array) -> tuple[Array, Arr
     return x, norm(x), x0
 
 
+def gated_add(x: Array, key: Array, value: Array) -> Array:  # each (B, T, C)
+    fit = mx.sum(norm(x) * norm(key), axis=-1, keepdims=True) * x.shape[-1] ** -0.5  # (B, T, 1)
+    return x + mx.sigmoid(fit) * value
+
+
 def embedding(table: Array, tokens: Array, dtype: mx.Dtype) -> Array:
     return table[tokens].astype(dtype)  # (B, T, C)
 
