@@ -54,7 +54,7 @@ SOFTCAP = 15.0  # logits live in ±this, so that one wrong certainty cannot wrec
 ROPE_BASE = 10000.0  # the slowest rotation turns once in about 6 × this positions  [1000.0, 200000.0] log
 GATE_CHANNELS = 32  # channels of x that decide how much value embedding a head takes in
 ENGRAM_LAYERS = by_device(cpu="", metal="", cuda="15")  # that look n-grams up: a digit a layer, from 0
-ENGRAM_TOKENS_S = 1.4e6  # only if the text has so many tokens a second of budget: rows may learn by heart what repeats
+ENGRAM_TOKENS_S = 0.85e6  # only if the text has so many tokens a second of budget: rows learn by heart what repeats
 ENGRAM_ROWS = by_device(cpu=16384, metal=131072, cuda=2097152)  # of their table: a hash leads each n-gram to a row
 ENGRAM_ORDERS = "2233"  # a digit for each share of the width: the length of the n-grams whose rows fill it
 ENGRAM_HIDDEN = 0.5  # share of positions that train without n-grams, so that less is learnt by heart
@@ -112,7 +112,7 @@ class GPTConfig:
     engram_rows: int = 0
 
 
-def config_from_dials(*, vocab_size: int, seq_len: int, is_read_once: bool = False) -> GPTConfig:
+def config_from_dials(*, vocab_size: int, seq_len: int, is_text_long: bool = False) -> GPTConfig:
     sizes = DEPTH, ASPECT_RATIO, HEAD_DIM, ENGRAM_ROWS, BATCH_ROWS, MICRO_STEPS, SOFTCAP
     if HEAD_DIM % 2 or MLP_RATIO % 1 or min(sizes) <= 0:
         raise Refused("HEAD_DIM must be even, MLP_RATIO whole, and every size, count and the SOFTCAP above zero")
@@ -121,7 +121,7 @@ def config_from_dials(*, vocab_size: int, seq_len: int, is_read_once: bool = Fal
     group = max(size for size in range(1, min(QUERIES_PER_KV, heads) + 1) if heads % size == 0)
     if ENGRAM_LAYERS and not ENGRAM_LAYERS.isdecimal():
         raise Refused(f"ENGRAM_LAYERS is {ENGRAM_LAYERS!r}: write a digit a layer, 0 for the first")
-    engram_layers = tuple(layer for layer in map(int, ENGRAM_LAYERS) if layer < DEPTH) if is_read_once else ()
+    engram_layers = tuple(layer for layer in map(int, ENGRAM_LAYERS) if layer < DEPTH) if is_text_long else ()
     are_orders = ENGRAM_ORDERS.isdecimal() and "0" not in ENGRAM_ORDERS
     if engram_layers and (not are_orders or width % len(ENGRAM_ORDERS)):
         raise Refused(f"ENGRAM_ORDERS is {ENGRAM_ORDERS!r}: write as many digits above 0 as divide the width, {width}")
@@ -678,8 +678,8 @@ def run(args: argparse.Namespace) -> dict[str, float | None]:
             raise Refused(f"--out {args.out} cannot be made ({error.strerror}): name another folder") from error
     log = Log(args.out, args.budget_s)
     mx.random.seed(args.seed)
-    is_read_once = data.split("train").tokens.size >= ENGRAM_TOKENS_S * args.budget_s
-    model = GPT(config_from_dials(vocab_size=data.vocab_size, seq_len=data.seq_len, is_read_once=is_read_once))
+    is_text_long = data.split("train").tokens.size >= ENGRAM_TOKENS_S * args.budget_s
+    model = GPT(config_from_dials(vocab_size=data.vocab_size, seq_len=data.seq_len, is_text_long=is_text_long))
     fit_into_memory(model, limit_gb=hardware.limit_memory() / 1e9)
     log.say(
         f"{hardware.device_name()}, MLX {mx.__version__}, {num_params(model) / 1e6:.1f} M parameters, {model.config}"

@@ -67,12 +67,12 @@ def test_the_script_keeps_the_contract_with_n_grams_too_which_only_a_gpu_looks_u
     check(set_dials(SHIPPED, "cpu", {**ON_CPU, "ENGRAM_TOKENS_S": 0.0}), tmp_path)
 
 
-def test_n_grams_are_looked_up_only_where_the_text_is_longer_than_a_run_reads(tiny_data, tmp_path, monkeypatch):
+def test_n_grams_are_looked_up_only_where_the_text_is_long_for_the_budget(tiny_data, tmp_path, monkeypatch):
     monkeypatch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
     tokens = prepare.load_data(verify=False).split("train").tokens.size
-    for tokens_s, is_read_once in ((tokens / 2, True), (tokens / 2 + 1, False)):
+    for tokens_s, is_text_long in ((tokens / 2, True), (tokens / 2 + 1, False)):
         with as_module(set_dials(SHIPPED, "cpu", {**ON_CPU, "ENGRAM_TOKENS_S": tokens_s})) as script:
             assert script.main(["--budget-s", "2", "--max-steps", "1", "--no-eval", "--out", str(tmp_path)]) == 0
             gc.unfreeze()  # what a run freezes
             weights = script.load_model(tmp_path / "model.safetensors").trainable_parameters()
-        assert ("engram_embedding" in weights) == is_read_once
+        assert ("engram_embedding" in weights) == is_text_long

@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 
 import mlx.core as mx
+import mlx.nn as nn
 import numpy as np
 import pytest
 from mlx.utils import tree_flatten
@@ -40,6 +41,7 @@ def random_tokens(rows: int, length: int = T, seed: int = 0) -> mx.array:
     [
         ("WINDOW_PATTERN", "SX", "write a letter a layer, S or L"),
         ("BATCH_ROWS", 0, "above zero"),
+        ("ENGRAM_ROWS", 0, "above zero"),
         ("ENGRAM_LAYERS", "1,3", "write a digit a layer, 0 for the first"),
         ("ENGRAM_ORDERS", "223", "write as many digits above 0 as divide the width"),
         ("ENGRAM_ORDERS", "2x", "write as many digits above 0"),
@@ -50,16 +52,16 @@ def test_dials_without_meaning_are_refused(monkeypatch, dial, value, words):
     monkeypatch.setattr(train_mlx, "ENGRAM_LAYERS", "1")
     monkeypatch.setattr(train_mlx, dial, value)
     with pytest.raises(train_mlx.Refused, match=words):
-        train_mlx.config_from_dials(vocab_size=V, seq_len=64, is_read_once=True)
+        train_mlx.config_from_dials(vocab_size=V, seq_len=64, is_text_long=True)
 
 
 def test_layers_beyond_the_depth_look_no_n_grams_up_and_a_digit_is_no_part_of_another_number(monkeypatch):
     for name, value in {"DEPTH": 12, "ASPECT_RATIO": 2, "HEAD_DIM": 8, "ENGRAM_LAYERS": "10", "ENGRAM_ROWS": 8}.items():
         monkeypatch.setattr(train_mlx, name, value)
-    config = train_mlx.config_from_dials(vocab_size=V, seq_len=64, is_read_once=True)
+    config = train_mlx.config_from_dials(vocab_size=V, seq_len=64, is_text_long=True)
     assert [layer for layer, block in enumerate(GPT(config).blocks) if block.engram] == [0, 1]
     monkeypatch.setattr(train_mlx, "DEPTH", 1)
-    assert train_mlx.config_from_dials(vocab_size=V, seq_len=64, is_read_once=True).engram_layers == (0,)
+    assert train_mlx.config_from_dials(vocab_size=V, seq_len=64, is_text_long=True).engram_layers == (0,)
 
 
 def test_a_model_with_n_grams_is_loaded_where_the_table_of_a_new_one_would_be_of_another_size(monkeypatch, tmp_path):
@@ -69,6 +71,22 @@ def test_a_model_with_n_grams_is_loaded_where_the_table_of_a_new_one_would_be_of
     loaded = train_mlx.load_model(tmp_path / "model.safetensors")
     assert loaded.config == model.config
     assert mx.array_equal(loaded(random_tokens(2)), model(random_tokens(2)))
+
+
+def test_n_grams_are_hidden_from_half_of_the_positions_in_training_and_from_none_that_is_scored(monkeypatch):
+    model, tokens = tiny_model(engram_layers=(1,), engram_rows=64), random_tokens(8)
+    model.engram_embedding = mx.random.normal(model.engram_embedding.shape)
+    hidden = mx.all(model.ngrams(tokens, mx.random.key(1)) == 0, axis=-1)  # (B, T)
+    assert 0.4 < mx.mean(hidden).item() < 0.6
+    assert not mx.array_equal(hidden, mx.all(model.ngrams(tokens, mx.random.key(2)) == 0, axis=-1))
+
+    def scored(tokens, targets):
+        return nn.losses.cross_entropy(model(tokens), targets)
+
+    targets = random_tokens(8, seed=1)
+    assert not mx.allclose(model.losses(tokens, targets), scored(tokens, targets))
+    monkeypatch.setattr(train_mlx, "ENGRAM_HIDDEN", 0.0)
+    assert mx.allclose(model.losses(tokens, targets), scored(tokens, targets), atol=1e-4)
 
 
 # --- the optimizer ------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import tarfile
 from pathlib import Path
+from shutil import make_archive
 
 import pyarrow.parquet as pq
 
@@ -39,10 +40,13 @@ def test_an_archive_and_a_folder_give_the_same_text_each_file_once_and_no_table(
     assert texts_of(tmp_path / "a") == texts_of(tmp_path / "b")
 
 
-def test_a_source_gives_no_more_than_it_was_allowed(tmp_path):
+def test_a_wheel_gives_no_more_than_it_was_allowed_and_another_source_all(tmp_path):
     source = a_source(tmp_path / "source")
-    assert source_text(tmp_path / "a", source, "--most-mb", "0.005").returncode == 0
+    wheel = Path(make_archive(str(tmp_path / "source"), "zip", source)).rename(tmp_path / "source.whl")
+    assert source_text(tmp_path / "a", wheel, "--most-mb", "0.005").returncode == 0
     assert 3000 < sum(map(len, texts_of(tmp_path / "a"))) <= 5000
+    assert source_text(tmp_path / "b", source, "--most-mb", "0.005").returncode == 0
+    assert len(texts_of(tmp_path / "b")) == 20
 
 
 def test_what_is_no_source_is_named(tmp_path):
