@@ -5,7 +5,7 @@ from typing import Literal
 
 from agent.cli.find import known_tag, none_yet, place_meant, record_of
 from agent.errors import NightError, NothingYet
-from agent.records.place import Place, known_tags
+from agent.records.place import Place, known_tags, read_night
 from agent.records.shipped import ship
 from agent.text import counted
 
@@ -50,8 +50,8 @@ def export(
 
 
 def _export_record(place: Place, tag: str | None, out: Path | None) -> None:
-    tag = known_tag(place, tag)
-    for path in ship(place.repo, place.journal(tag), out or place.shipped / tag):
+    record = read_night(place, known_tag(place, tag))
+    for path in ship(place.repo, record, out or place.shipped / record.tag):
         print(f"wrote {path}: {path.stat().st_size:,} bytes")
 
 
@@ -62,7 +62,7 @@ def _export_model(place: Place, tag: str | None, out: Path | None) -> None:
     record = record_of(place, tag)
     attempt, _ = best_script(record)
     folder = out or Path(f"{record.tag}-mlx-lm")
-    weights = weights_of(place, record.tag, attempt.number)
+    weights = weights_of(place, record, attempt)
     write_folder(place, record, weights, folder)
     print(f"wrote {folder}: attempt {attempt.number} of night {record.tag}, seed {weights.run.seed}")
     print(f"{folder / 'README.md'} says what it is, and how mlx-lm loads it")

@@ -8,7 +8,6 @@ from agent.experiment import Attempt
 from agent.git import valid_tag
 from agent.invocation import SCRIPT, typed
 from agent.night.lock import Holder, holder, is_held
-from agent.records.journal import Journal
 from agent.records.place import Place, check_unpacked, known_tags, read_night
 from agent.records.record import Record
 
@@ -139,8 +138,7 @@ def attempt_in(record: Record, which: str) -> Attempt:
 def script_of(place: Place, record: Record, attempt: Attempt) -> str:
     """Return an attempt's script from the journal, else from its commit; raise NightError where neither is here."""
     if record.is_here:
-        with Journal.read(place.journal(record.tag)) as journal:
-            return journal.attempt(attempt.number).proposal.script
+        return attempt.proposal.script
     if attempt.commit is None or place.repo.find(attempt.commit) is None:
         check_unpacked(place, record.tag)
         raise NightError(

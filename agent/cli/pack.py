@@ -14,14 +14,14 @@ from agent.cli.find import known_tag
 from agent.cli.lists import listed
 from agent.cli.options import SCRIPT
 from agent.errors import NightError
-from agent.experiment import Status, incumbent
+from agent.experiment import Status
 from agent.git import Repo, valid_tag
 from agent.invocation import typed
 from agent.night.lock import only_night
 from agent.night.state import unaudited
 from agent.proposers.notes import NOTES, read_notes
-from agent.records.journal import Journal
-from agent.records.place import Place
+from agent.records.place import Place, read_night
+from agent.records.record import Record
 from agent.records.results import write_ledger
 from agent.records.terms import as_words
 from agent.runs.runner import WEIGHTS
@@ -65,8 +65,7 @@ def pack(
     tag = known_tag(place, tag)
     with only_night(place.repo.common_dir):
         file = place.packed(tag) if remove else (out or Path(f"nightshift-{tag}.tar.gz")).expanduser()
-        with Journal.read(place.journal(tag)) as journal:
-            is_left_out = left_out(journal, weights or ("all" if remove else "best"))
+        is_left_out = left_out(read_night(place, tag), weights or ("all" if remove else "best"))
         summary = plain(listed(place, tag))
         if remove:
             write_ledger(place)  # whose rows stay when the journal is away
@@ -79,9 +78,9 @@ def pack(
     print_folded([f"packed night {tag} into {file}: {size} with {counted(len(contents.refs), 'ref')}", advice])
 
 
-def left_out(journal: Journal, weights: WeightsOf) -> LeftOut:
+def left_out(record: Record, weights: WeightsOf) -> LeftOut:
     """Return whether a path of a night's folder stays behind: temporary files, and weights that are not asked for."""
-    needed = None if weights == "all" else _needed(journal, with_best=weights == "best")
+    needed = None if weights == "all" else _needed(record, with_best=weights == "best")
 
     def is_left_out(path: PurePosixPath) -> bool:
         if path.name == "__pycache__" or (path.name == TMP and path.parts[0] == "runs" and len(path.parts) == 4):
@@ -96,15 +95,14 @@ def left_out(journal: Journal, weights: WeightsOf) -> LeftOut:
     return is_left_out
 
 
-def _needed(journal: Journal, *, with_best: bool) -> frozenset[int]:
+def _needed(record: Record, *, with_best: bool) -> frozenset[int]:
     """Return the attempts whose weights a night needs where it goes on: the best, and those to be audited still.
 
     A score is to be audited where its attempt may count: without a verdict, kept, or a question of dawn.
     """
-    history = journal.attempts()
-    not_over = (0, *(dawn.number for dawn in journal.dawns()[-1:] if dawn.ended is None))  # 0: the night, without dawns
-    best = incumbent(history) if with_best else None
-    may_count = (each for each in history if not each.settled or each.status is Status.KEEP or not each.is_idea)
+    not_over = (0, *(dawn.number for dawn in record.dawns[-1:] if dawn.ended is None))  # 0: the night, without dawns
+    best = record.best if with_best else None
+    may_count = (each for each in record.attempts if not each.settled or each.status is Status.KEEP or not each.is_idea)
     needed = {attempt.number for attempt in may_count if any(any(unaudited(attempt, dawn)) for dawn in not_over)}
     return frozenset(needed if best is None else {*needed, best.number})
 

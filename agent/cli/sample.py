@@ -40,7 +40,7 @@ def sample(
         raise NightError("--temperature nan is no number from 0 to 10")
     place, record, chosen = attempt_meant(attempt)
     place.check_own(record.tag)
-    weights = weights_of(place, record.tag, chosen.number)
+    weights = weights_of(place, record, chosen)
     seed = secrets.randbits(32) if seed is None else seed
     with like_ctrl_c():
         more = continue_text(

@@ -80,7 +80,7 @@ def _all(place: Place, record: Record, attempt: Attempt) -> Answer:
     folder, log = run_folder(night_folder, attempt.number, seed=0).parent, log_of(night_folder, attempt)
     is_at_work = any(run.ending is Ending.RUNNING for run in attempt.runs)
     findings = record.findings
-    weights = find_weights(place, record.tag, attempt.number)
+    weights = find_weights(place, record, attempt)
     measured = Measured.of(record, attempt)
     answer = ShowAnswer(
         tag=record.tag,

@@ -7,7 +7,6 @@ from pathlib import Path
 from agent.errors import NightError, NothingYet
 from agent.experiment import Attempt, Findings, Run
 from agent.invocation import SCRIPT, typed, typed_python
-from agent.records.journal import Journal
 from agent.records.place import Place, check_unpacked, run_folder
 from agent.records.record import Record
 from agent.runs.runner import WEIGHTS
@@ -41,26 +40,24 @@ class KeptWeights:
     params: int
 
 
-def find_weights(place: Place, tag: str, number: int) -> KeptWeights | None:
+def find_weights(place: Place, record: Record, attempt: Attempt) -> KeptWeights | None:
     """Return an attempt's weights with the lowest score; None if there are none, as for a night that ran elsewhere."""
-    if not place.journal(tag).exists():
-        return None
-    with Journal.read(place.journal(tag)) as journal:
-        attempt = journal.attempt(number)
-    return min(_kept(place.folder(tag), attempt), key=lambda weights: weights.val_bpb, default=None)
+    kept = _kept(place.folder(record.tag), attempt) if record.is_here else ()
+    return min(kept, key=lambda weights: weights.val_bpb, default=None)
 
 
-def weights_of(place: Place, tag: str, number: int) -> KeptWeights:
+def weights_of(place: Place, record: Record, attempt: Attempt) -> KeptWeights:
     """Return an attempt's weights with the lowest score; raise NightError with the remedy where there are none."""
-    weights = find_weights(place, tag, number)
+    weights = find_weights(place, record, attempt)
     if weights is not None:
         return weights
-    if not place.journal(tag).exists():
-        check_unpacked(place, tag)
-    take, train = typed("take", f"{tag}:{number}"), typed_python(SCRIPT)
+    if not record.is_here:
+        check_unpacked(place, record.tag)
+    take, train = typed("take", f"{record.tag}:{attempt.number}"), typed_python(SCRIPT)
     raise NightError(
-        f"attempt {number} of night {tag} has no weights here: those of edits that are not kept are deleted, and git "
-        f"and {typed('pack', '--weights', 'none')} carry none; train it again with: {take}, and {train} --out DIR"
+        f"attempt {attempt.number} of night {record.tag} has no weights here: those of edits that are not kept are "
+        f"deleted, and git and {typed('pack', '--weights', 'none')} carry none; train it again with: {take}, and "
+        f"{train} --out DIR"
     )
 
 

@@ -16,8 +16,8 @@ from agent.errors import NightError, NothingYet
 from agent.experiment import MEASURED, Ask, Attempt, Night
 from agent.files import check_plain, replaced_folder
 from agent.git import COMMIT, Repo
-from agent.records.journal import Journal, check_numbers
-from agent.records.record import Record, of_journal, public
+from agent.records.journal import check_numbers
+from agent.records.record import Record, public
 from agent.script.dials import outline_from
 from agent.text import harmless
 
@@ -35,14 +35,12 @@ DAMAGED = (  # what reading a record raises where a file is damaged
 # ---- writing ---------------------------------------------------------------------------------------------------------
 
 
-def ship(repo: Repo, journal: Path, folder: Path) -> tuple[Path, ...]:
-    """Write the record of the night with this journal into a folder; return the files.
+def ship(repo: Repo, record: Record, folder: Path) -> tuple[Path, ...]:
+    """Write the record of a night with a journal here into a folder; return the files.
 
     The folder is replaced if it holds this night's earlier record. Raise NightError if it holds anything else, or the
     night has no decision yet.
     """
-    with Journal.read(journal) as opened:
-        record = of_journal(opened)
     if not any(attempt.decision for attempt in record.attempts):
         raise NothingYet(f"night {record.tag} has no result yet; export its record once its first attempt is decided")
     _check_free(folder, record.night)

@@ -65,7 +65,7 @@ class Seen:
     """Hold a night as it was last read."""
 
     watched: Watched
-    record: Record  # without dials, which take a script each to read
+    record: Record
     version: int = 1  # changes with the record
     panel: str = ""  # what the night does now, as HTML
 
@@ -172,10 +172,8 @@ class Feed:
 
 
 def _draw(seen: Seen) -> str:
-    with suppress(NightError):  # its journal may have been removed a moment ago
-        record = read_night(seen.watched.place, seen.record.tag)
-        return page(record, gather(seen.watched.place, record), live=file("live.js"), version=seen.version)
-    return page(seen.record, live=file("live.js"), version=seen.version)
+    extras = gather(seen.watched.place, seen.record)
+    return page(seen.record, extras, live=file("live.js"), version=seen.version)
 
 
 # ---- requests --------------------------------------------------------------------------------------------------------

@@ -82,11 +82,11 @@ def test_a_model_is_written_whole_and_over_nothing(night, tmp_path):
 
 def test_words_of_a_model_are_plain_text_in_the_card(night):
     hostile = "<script>x</script> [a](https://b.example) ![](c) `d` **e** | f\x1b[2J\n# g {{ 7 * 7 }}"
-    kept = weights_of(place_of(night), "t", BEST)
+    record = read_night(place_of(night), "t")
+    kept = weights_of(place_of(night), record, record.attempts[BEST])
     attempt = dataclasses.replace(kept.attempt, proposal=Proposal(hostile, hostile, hostile))
     splits = {"train": {"tokens": 1, "bytes": 1}}
     manifest = {"dataset": "stdlib", "scale": "tiny", "splits": splits, "vocab_size": 512, "seq_len": 64}
-    record = read_night(place_of(night), "t")
     card = model_card(record, dataclasses.replace(kept, attempt=attempt), manifest)
     for markup in ("<script>", "[a](", "![](", "https://", "\x1b", "**e**", " 49"):
         assert markup not in card

@@ -63,7 +63,7 @@ def shipped_alone(place: Place, *tags: str) -> Path:
     """Ship nights and remove their journals; return the folder of the first record."""
     for tag in tags:
         night_of(place, tag)
-        ship(place.repo, place.journal(tag), place.shipped / tag)
+        ship(place.repo, read_night(place, tag), place.shipped / tag)
     shutil.rmtree(place.nights)
     return place.shipped / tags[0]
 
@@ -98,7 +98,7 @@ def test_a_record_says_what_its_journal_says(place):
 
 def test_a_night_with_journal_and_record_counts_once_and_another_of_its_name_beside_it(place):
     night_of(place, "t")
-    ship(place.repo, place.journal("t"), place.shipped / "t")
+    ship(place.repo, read_night(place, "t"), place.shipped / "t")
     assert past_tags(place) == ["t"]
     shutil.rmtree(place.nights)
     night_of(place, "t", "2026-02-01T00:00:00Z")
@@ -111,11 +111,11 @@ def test_a_record_is_written_again_and_replaces_no_other(place):
         night_of(place, tag)
     record = place.shipped / "t"
     for _ in range(2):
-        ship(place.repo, place.journal("t"), record)
+        ship(place.repo, read_night(place, "t"), record)
         assert sorted(path.name for path in record.iterdir()) == ["attempts.jsonl", "night.json"]
         (record / "champion.diff").write_text("an earlier one")
     with pytest.raises(NightError, match="something other than the record of night u"):
-        ship(place.repo, place.journal("u"), record)
+        ship(place.repo, read_night(place, "u"), record)
 
 
 def test_a_night_is_shipped_with_what_its_confirmed_script_has_changed(trained_night, tmp_path):

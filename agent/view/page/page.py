@@ -7,7 +7,6 @@ no evaluation of text, no request. So a title cannot become a program, even if a
 import base64
 import hashlib
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib.resources import files
@@ -16,10 +15,8 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from agent.clock import utc_now
-from agent.errors import NightError
 from agent.experiment import Attempt, Status, memory_gb
 from agent.invocation import typed
-from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.record import Record
 from agent.records.summary import gain_bpb, summary_of
@@ -129,14 +126,12 @@ def scale(mine: Curve, others: Curve) -> tuple[float, float]:
 
 
 def gather(place: Place, night: Record) -> Extras:
-    """Read the edits from the journal of a night, and the curves from the logs of its runs."""
+    """Return the edits of a night whose journal is here, and the curves from the logs of its runs."""
     shown, diffs = telling(night), dict[int, str]()
     pairs = {attempt.number: attempt.parent for attempt in reversed(shown) if attempt.parent is not None}
-    with suppress(NightError), Journal.read(place.journal(night.tag)) as journal:  # a night elsewhere has no journal
-        attempts = journal.attempts()
-        for number, parent in pairs.items():  # the newest first, as far as there is room
-            if sum(map(len, diffs.values())) < MOST_CHARS:
-                diffs[number] = diff(*(attempts[at].proposal.script.splitlines() for at in (parent, number)))
+    for number, parent in pairs.items() if night.is_here else ():  # the newest first, as far as there is room
+        if sum(map(len, diffs.values())) < MOST_CHARS:
+            diffs[number] = diff(*(night.attempts[at].proposal.script.splitlines() for at in (parent, number)))
     curves = {
         attempt.number: curve(place, night.tag, attempt.number, attempt.runs[0].seed, POINTS)
         for attempt in shown
