@@ -1,4 +1,4 @@
-"""The nouns of a night, as frozen records, and the protocol of a judge.
+"""The nouns of a night, as frozen records.
 
 An *attempt* is one edit of the training script. It is measured by one or more *runs*, each with its own seed; a
 run that came to its end has a *score*; the scores lead to a *decision*. Absence is ``None``, never zero.
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from itertools import takewhile
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from agent.clock import hours_since
 from agent.errors import NightError
@@ -767,24 +767,6 @@ class Ask:
     failure: str | None = None  # None: a proposal came of it
     usd_most: float | None = None  # upper limit of the cost, if the tokens were not counted; None if usd is known
     tokens_cached: int | None = None  # of tokens_in, those that the server had in its cache; None: not told
-
-
-class Judge(Protocol):
-    @property
-    def calibration(self) -> int:
-        """Return how many runs attempt 0 gets at least; their spread is the noise."""
-        ...
-
-    def judge(self, attempt: Attempt, history: History) -> Decision:
-        """Decide about an attempt from its runs so far and from all other attempts, in the order of numbers; pure.
-
-        Attempts may end in any order: others may be undecided still, and later ones decided already.
-        """
-        ...
-
-    def review(self, history: History) -> Review:
-        """Return later decisions on settled attempts, or one that should be measured again; pure."""
-        ...
 
 
 def source_name(source: str) -> str:

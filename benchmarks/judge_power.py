@@ -39,9 +39,9 @@ import numpy as np
 from measure import CORES, Count
 from simulator import Night
 
-from agent.experiment import Attempt, Decision, Ending, History, Judge, Kind, Proposal, Run, Score, Status, incumbent
+from agent.experiment import Attempt, Decision, Ending, History, Kind, Proposal, Run, Score, Status, incumbent
 from agent.judging.champion import Ablation
-from agent.judging.judges import Balanced, choose_judge
+from agent.judging.judges import Balanced, Judge, choose_judge
 from agent.night.merging import first_of
 
 RUNS, DAWN_RUNS = 96, 30

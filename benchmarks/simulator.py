@@ -13,7 +13,8 @@ from typing import Protocol
 
 import numpy as np
 
-from agent.experiment import Attempt, Decision, History, Judge, Kind, Proposal, incumbent
+from agent.experiment import Attempt, Decision, History, Kind, Proposal, incumbent
+from agent.judging.judges import Judge
 from agent.night.merging import EXPECTED, tip
 from agent.script.dials import outline_of
 

@@ -1,7 +1,6 @@
 """Define the options that several commands share, and check their values."""
 
 import math
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -35,14 +34,6 @@ def _price(kind: object, tokens: Sequence[Token]) -> tuple[float, ...]:
             f"1.25,10,0.125"
         )
     return prices
-
-
-def _program(kind: object, text: str | None) -> None:
-    try:
-        if text is not None and not shlex.split(text):
-            raise ValueError("the command line is empty")  # noqa: TRY301
-    except ValueError as error:
-        raise ValueError(f"It is no command line ({error})") from error
 
 
 def _source(kind: object, name: str | None) -> None:
@@ -155,7 +146,5 @@ class RunOptions(_Named):
     price: Annotated[tuple[float, ...] | None, IDEAS, Parameter(converter=_price, n_tokens=1)] = None
     llm_max_tokens: Annotated[PositiveInt | None, IDEAS] = None
     max_cost: Annotated[Positive | None, IDEAS] = None
-    agent: Annotated[str | None, IDEAS, Parameter(name="--command", validator=_program, allow_leading_hyphen=True)] = (
-        None
-    )
+    agent: Annotated[str | None, IDEAS, Parameter(name="--command", allow_leading_hyphen=True)] = None
     agent_minutes: Annotated[Positive | None, IDEAS] = None

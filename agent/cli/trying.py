@@ -135,7 +135,7 @@ def _submit(
 
 def _stale(file: Path, basis: Basis) -> NightError:
     """Return the error for an edit that was made from a script that is no longer the best."""
-    edits = ", ".join(f"#{attempt.number} {attempt.proposal.title}" for attempt in basis.missing)
+    edits = ", ".join(f"#{attempt.number} {attempt.title}" for attempt in basis.missing)
     base = "the committed script" if basis.number is None else f"attempt {basis.number}"
     take = typed("take", "best")  # which keeps a copy of the edit
     remedy = f"take the best script with: {take}, and make your edit again; or try it as it stands, with --anyway"

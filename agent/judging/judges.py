@@ -32,7 +32,7 @@ CONFIRMED = 0.9  # the probability of a gain from which a keep is no longer prov
 # ---- what all judges share -------------------------------------------------------------------------------------------
 
 
-class Comparing:
+class Judge:
     """Compare an attempt with the script that it was made from: what all judges share.
 
     Attempts may end in any order, so the parent may no longer be the incumbent. It may even be revoked: the gain over
@@ -103,7 +103,7 @@ def overtaken(verdict: Decision, best: Attempt) -> Decision:
 
 
 @dataclass(frozen=True, slots=True)
-class Greedy(Comparing):
+class Greedy(Judge):
     """Keep what is strictly lower than the incumbent's mean, as most systems do.
 
     With confirm, what would be kept is measured with that many more seeds first, and judged by the mean.
@@ -128,7 +128,7 @@ class Greedy(Comparing):
 
 
 @dataclass(frozen=True, slots=True)
-class Strict(Comparing):
+class Strict(Judge):
     """Keep what a sequential t-test calls better: at most 0.5 false keeps among 100 edits without effect.
 
     Every look after the third run may err with the same small probability (Pocock 1977); sigma is the pooled deviation
@@ -212,7 +212,7 @@ def price_of(attempt: Attempt, history: History, knowledge: Knowledge, price: fl
 
 
 @dataclass(frozen=True, slots=True)
-class Balanced(Comparing):
+class Balanced(Judge):
     """Keep what is expected to be worth it, and measure again where a run teaches more than a new idea would bring.
 
     Both are valued in the same unit: sigma of gain, less a price for every worthless edit that is kept. The estimates
@@ -348,10 +348,10 @@ class Doubt:
 # ---- the table -------------------------------------------------------------------------------------------------------
 
 # To add a judge, write its class above and name it here and in the type of `judge` in agent/cli/options.py.
-JUDGES: dict[str, type[Comparing]] = {"balanced": Balanced, "greedy": Greedy, "strict": Strict}
+JUDGES: dict[str, type[Judge]] = {"balanced": Balanced, "greedy": Greedy, "strict": Strict}
 
 
-def choose_judge(name: str, confirm: int = 0) -> Comparing:
+def choose_judge(name: str, confirm: int = 0) -> Judge:
     """Return the judge of this name; raise KeyError for another. confirm: as `--confirm` gives it to the greedy one."""
     return Greedy(confirm) if name == "greedy" else JUDGES[name]()
 

@@ -134,7 +134,7 @@ def know(attempts: Sequence[Attempt]) -> Knowledge | None:
         parent, merges = 0 if attempt.parent is None else place[attempt.parent], attempt.proposal.merges
         scores = tuple(reference_bpb - value for value in observed(attempt))
         merged = None if merges is None else place.get(merges)
-        nodes.append(Node(parent, scores, source_name(attempt.proposal.source), merged))
+        nodes.append(Node(parent, scores, source_name(attempt.source), merged))
     last_repeat = max((i for i, node in enumerate(nodes) if len(node.scores) > 1), default=0)
     sigma_bpb = most_probable_sigma(tuple(nodes[: last_repeat + 1]))  # later attempts add little
     doubt = doubt_of(attempts[0], sigma_bpb)

@@ -155,7 +155,7 @@ class Ideas:
         number, broken = self._next_number(), self._to_repair()
         if broken is not None:
             self._passed.add(broken.number)
-            turns = [source for source in self._sources if source.name == source_name(broken.proposal.source)]
+            turns = [source for source in self._sources if source.name == source_name(broken.source)]
         else:
             night, asks = self._context.night, self._state.asks
             briefing = Briefing(night, self._history(), best, asks=asks, asked_for=number)

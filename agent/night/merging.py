@@ -82,7 +82,7 @@ def again(state: State, number: int, onto: Attempt) -> Proposal:
     edit = f"Makes the edit of #{number}, better than #{base.number}, in #{onto.number}."
     return replace(
         carried(overtaken.proposal, base, onto, history, state.context.night),
-        title=one_line(idea.proposal.title, TITLE_CHARS - len(MERGED)) + MERGED,
+        title=one_line(idea.title, TITLE_CHARS - len(MERGED)) + MERGED,
         hypothesis=paragraphs(f"{edit}\n\n{idea.proposal.hypothesis}", HYPOTHESIS_CHARS),
         repairs=None,
         merges=number,

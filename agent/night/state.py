@@ -9,7 +9,6 @@ from agent.experiment import (
     Ask,
     Attempt,
     Dawn,
-    Judge,
     Night,
     Progress,
     Proposal,
@@ -19,6 +18,7 @@ from agent.experiment import (
     Work,
     incumbent,
 )
+from agent.judging.judges import Judge
 from agent.night.limits import Limits, Pace
 from agent.night.lock import Stop
 from agent.pools.pool import Pool

@@ -50,7 +50,7 @@ class Command(Source):
     """
 
     name, help = "command", "any coding agent"
-    need = Need("agent", "claude -p")
+    need = Need("agent", "claude -p", details=("agent_minutes",))
     costs, at_once = True, None
 
     @classmethod

@@ -54,7 +54,7 @@ def drawn_rates(
     open_h = defaultdict[str, float](float, {name: number * attempt_h for name, number in asking.items()})
     overtaken_h = defaultdict[str, float](float)
     for attempt in history:
-        name = source_name(attempt.proposal.source)
+        name = source_name(attempt.source)
         if attempt.is_idea and attempt.decision is None:
             open_h[name] += max(0.0, attempt_h - attempt.spent_s / 3600)
         elif attempt.kind is Kind.OVERTAKEN:
@@ -84,7 +84,7 @@ def rests_until(source: Source, briefing: Briefing) -> int | None:
         asks = (ask for ask in briefing.asks if source_name(ask.source) == source.name)
         turns = [(ask.attempt, ask.failure is not None) for ask in asks]
     else:
-        own = (attempt for attempt in briefing.history if source_name(attempt.proposal.source) == source.name)
+        own = (attempt for attempt in briefing.history if source_name(attempt.source) == source.name)
         turns = [(attempt.number, attempt.status is Status.CRASH) for attempt in own if attempt.decision]
     failed = {number for number, _ in takewhile(lambda turn: turn[1], reversed(turns))}
     if len(failed) < RESTS_AFTER:

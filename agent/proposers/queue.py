@@ -215,7 +215,7 @@ def became(entry: QueueEntry, nights: Path, histories: dict[str, History]) -> At
     # the title as well: numbers begin again where somebody has deleted all entries
     words = entry.source, entry.title
     history = histories[entry.night]
-    return next((attempt for attempt in history if (attempt.proposal.source, attempt.proposal.title) == words), None)
+    return next((attempt for attempt in history if (attempt.source, attempt.title) == words), None)
 
 
 def proposed(entry: QueueEntry, briefing: Briefing) -> Proposal:

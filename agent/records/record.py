@@ -13,7 +13,6 @@ from agent.experiment import (
     Noise,
     Terms,
     incumbent,
-    memory_gb,
 )
 from agent.records.journal import Journal
 from agent.script.dials import Value
@@ -121,10 +120,6 @@ class Record:
         """Return what the proposal of an attempt has cost; None where no cost is known."""
         costs = [ask.usd for ask in self.asks if ask.attempt == attempt.number and ask.usd is not None]
         return sum(costs) if costs else None
-
-    def memory_gb(self, attempt: Attempt) -> float | None:
-        """Return the peak memory of an attempt in GiB; None where it is not known."""
-        return memory_gb(self.night, attempt)
 
 
 def public(night: Night) -> Night:

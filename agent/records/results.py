@@ -90,7 +90,7 @@ def lines_of(night: Night, history: History) -> list[str]:
             _number(attempt.val_bpb, 6),
             _number(peak_gb, 3 if peak_gb is not None and 0 < peak_gb < 0.05 else 1),  # else it would show zero
             attempt.status or "",
-            cell_of(attempt.proposal.title),
+            cell_of(attempt.title),
             str(attempt.number),
             tag,
             branch,
@@ -102,7 +102,7 @@ def lines_of(night: Night, history: History) -> list[str]:
             _number(None if attempt.params is None else attempt.params / 1e6, 3),
             _number(summary.training_seconds, 1),
             _number(sum(run.wall_s for run in attempt.counted_runs), 1),
-            cell_of(attempt.proposal.source),
+            cell_of(attempt.source),
             protocol,
             device,
             cell_of(attempt.started),

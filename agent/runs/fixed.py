@@ -15,7 +15,7 @@ from typing import Any
 
 from agent.errors import MachineError, NightError
 from agent.experiment import WHOLE, Lease, Night, is_look
-from agent.files import throwaway_folder, write_plain
+from agent.files import throwaway_folder
 from agent.invocation import PACKAGE, typed
 from agent.lab.hardware import cache_root
 from agent.runs.probe import KIND
@@ -67,14 +67,7 @@ def lay_out_warm(folder: Path) -> None:
     for name in ("kernels", "blas"):
         if (cache_root() / name).is_dir():
             to = folder / "warm" / "cache" / name
-            shutil.copytree(cache_root() / name, to, copy_function=_copy_once, dirs_exist_ok=True)
-
-
-def _copy_once(source: str, to: str) -> None:
-    """Copy a file, unless it is there already. A kill in the middle leaves the old one, or none."""
-    content, copy = Path(source).read_bytes(), Path(to)
-    if not (copy.is_file() and copy.read_bytes() == content):
-        write_plain(copy, content)
+            shutil.copytree(cache_root() / name, to, dirs_exist_ok=True)
 
 
 def _call(command: list[str], folder: Path, environment: Mapping[str, str]) -> int:

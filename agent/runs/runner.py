@@ -89,7 +89,7 @@ class Runner:
         """Delete a run's weights and losses to free disk space; leave anything else in the place of the weights."""
         for split in SPLITS:
             self.losses(number, seed, split).unlink(missing_ok=True)
-        if weights_bytes(self.run_folder(number, seed)) is not None:
+        if plain_bytes(self.weights(number, seed)) is not None:
             self.weights(number, seed).unlink(missing_ok=True)
 
     def lay_out(self, folder: Path, script: str) -> None:
@@ -230,8 +230,3 @@ class Stopped(Exception):
 def beside(run_folder: Path, what: str) -> Path:
     """Return the path for what the harness makes of a run: inside its folder, a script could have placed a link."""
     return run_folder.with_name(f"{run_folder.name}.{what}")
-
-
-def weights_bytes(run_folder: Path) -> int | None:
-    """Return the bytes of the plain file of weights in a run's out folder; None if there is none."""
-    return plain_bytes(run_folder / WEIGHTS)

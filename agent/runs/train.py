@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from agent.experiment import Attempt, Ending, History, Progress, Run, Summary
-from agent.files import open_plain, read_end
+from agent.files import open_plain, plain_bytes, read_end
 from agent.judging.early_stop import Bound, Finished, Losses, bounds, losses, point_of
 from agent.runs.jobs import Measure
-from agent.runs.runner import WEIGHTS, Runner, weights_bytes
+from agent.runs.runner import WEIGHTS, Runner
 from agent.sandbox.process import Outcome
 from agent.text import ABSURD, is_finite
 
@@ -53,7 +53,7 @@ def train(runner: Runner, job: Measure) -> tuple[Run, str | None]:
         outcome.wall_s,
         read_summary(out),
         outcome.last_lines,
-        weights_bytes=weights_bytes(folder),
+        weights_bytes=plain_bytes(folder / WEIGHTS),
         params=read_params(out) if is_finished else None,
         peak_bytes=outcome.peak_bytes,
         forecast_bpb=check.forecast_bpb,
@@ -92,7 +92,7 @@ def train_in(
     )
     if outcome.ending is Ending.OVERRAN:
         return outcome.explained(f"{budget_s:g} s of budget and {allowance_s:.3g} s for start and end are over")
-    if outcome.ending is Ending.FINISHED and weights_bytes(folder) is None:
+    if outcome.ending is Ending.FINISHED and plain_bytes(folder / WEIGHTS) is None:
         return replace(outcome.explained(f"it left no {WEIGHTS}"), ending=Ending.CRASHED)
     return outcome
 

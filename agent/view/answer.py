@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from agent.experiment import Attempt, Findings, Interval, Kind, Score, Status
+from agent.experiment import Attempt, Findings, Interval, Kind, Score, Status, memory_gb
 from agent.proposers.source import Left
 from agent.records.record import Record, Turned
 from agent.records.summary import NightSummary, Scored, gain_bpb
@@ -96,7 +96,7 @@ class Measured:
             attempt.seeds,
             gain_bpb(attempt, record.parent(attempt)),
             attempt.sure,
-            record.memory_gb(attempt),
+            memory_gb(record.night, attempt),
             attempt.params,
             attempt.tokens_s,
             attempt.spent_s,

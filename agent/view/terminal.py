@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.text import Text
 
-from agent.experiment import LOCAL, Attempt, Ending, Kind, Run, Status, attempt_ref
+from agent.experiment import LOCAL, Attempt, Ending, Kind, Run, Status, attempt_ref, memory_gb
 from agent.proposers.attempts import reason_for_author
 from agent.records.record import Record
 from agent.records.results import COLUMNS, Row, lines_of, number_of
@@ -136,7 +136,7 @@ def _share(row: Share) -> tuple[str, ...]:
 
 def measured_facts(record: Record, attempt: Attempt) -> dict[str, str]:
     """Return name → what was measured of an attempt, in words; "" for what is not known."""
-    scored, peak_gb = Scored.of(record, attempt), record.memory_gb(attempt)
+    scored, peak_gb = Scored.of(record, attempt), memory_gb(record.night, attempt)
     gained_bpb = gain_bpb(attempt, record.parent(attempt))
     over_first = gain_over_baseline(record, attempt)
     dawn, honest = record.findings, ""

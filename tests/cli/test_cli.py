@@ -193,7 +193,7 @@ def test_a_repository_unfit_for_a_night(grounds, spoil, sentence):
         ("--budget-s nan", 'Invalid value "nan" for --budget-s. '),
         ("--sandbox none", "--sandbox has no such value; leave it out for its default"),
         ("--price 1", "--price: '1' is not two prices, or three, in dollars for a million tokens"),
-        ("--command 'half", "for --command. It is no command line (No closing quotation)"),
+        ("--command 'half", "cannot be split into words (No closing quotation); correct its quotes"),
         ("--proposer llm", "--proposer llm needs --llm, as in: nightshift run --proposer llm --llm openai:"),
         ("--price 1,2", "--price says nothing where no llm is asked; ask it with: "),
         ("--command no-such-agent", "no-such-agent, the program of --command, is not on"),

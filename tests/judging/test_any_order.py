@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from judged import scored_attempt, stopped_attempt
 
-from agent.experiment import Attempt, Decision, Judge, Kind, Status
-from agent.judging.judges import Balanced, Greedy, Strict
+from agent.experiment import Attempt, Decision, Kind, Status
+from agent.judging.judges import Balanced, Greedy, Judge, Strict
 
 SIGMA = 0.006
 BASELINE = scored_attempt(0, 1.500, 1.506, 1.494, 1.501, status=Status.KEEP, kind=Kind.BASELINE)

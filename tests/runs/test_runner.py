@@ -12,9 +12,9 @@ from samples import NIGHT
 
 from agent.errors import MachineError
 from agent.experiment import BASELINE_TRIES, Ending
-from agent.files import remove
+from agent.files import plain_bytes, remove
 from agent.runs import runner as runner_module
-from agent.runs.runner import WARM, WEIGHTS, Runner, beside, weights_bytes
+from agent.runs.runner import WARM, WEIGHTS, Runner, beside
 from agent.sandbox.box import Open
 from agent.sandbox.environment import TMP
 from agent.sandbox.keeper import limits_of_machine
@@ -147,11 +147,11 @@ def test_weights_are_a_plain_file_of_the_runs_own(tmp_path, outside):
     linking = (lambda path: path.symlink_to(precious), lambda path: path.hardlink_to(precious))
     for make in (Path.mkdir, os.mkfifo, *linking):
         make(weights)
-        assert weights_bytes(tmp_path / "run") is None
+        assert plain_bytes(tmp_path / "run" / WEIGHTS) is None
         remove(weights)
     weights.write_text("weights")
-    assert weights_bytes(tmp_path / "run") == 7
-    assert weights_bytes(tmp_path / "nowhere") is None
+    assert plain_bytes(tmp_path / "run" / WEIGHTS) == 7
+    assert plain_bytes(tmp_path / "nowhere" / WEIGHTS) is None
 
 
 # ---- warm caches -----------------------------------------------------------------------------------------------------

@@ -170,7 +170,7 @@ def prospects(
     listed = []
     for slug, idea in by_slug.items():
         own = tuple(measurement for measurement in measured if measurement.slug == slug)
-        tried = tuple(attempt for attempt in history if attempt.is_idea and slug_of(attempt.proposal.source) == slug)
+        tried = tuple(attempt for attempt in history if attempt.is_idea and slug_of(attempt.source) == slug)
         listed.append(Prospect(idea, expected[slug], own, tried, _is_open(tried, history)))
     seed = f"{night.tag} {night.seed}"
     return sorted(
@@ -188,7 +188,7 @@ def _measured(
     by_slug: Mapping[str, KnownIdea], tag: str, attempts: Sequence[Attempt], sigma_bpb: float | None, alike: float
 ) -> Iterator[Measurement]:
     for attempt in attempts:
-        slug = slug_of(attempt.proposal.source)
+        slug = slug_of(attempt.source)
         if slug in by_slug and slug is not None and attempt.is_idea:
             parent = attempts[attempt.parent] if attempt.parent is not None else None
             failed = attempt.status is Status.CRASH or attempt.kind in FAILURES
