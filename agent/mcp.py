@@ -17,7 +17,6 @@ from typing import Annotated, Any, Literal
 import anyio
 
 from agent import __version__
-from agent.cli.answer import Answer
 from agent.cli.find import BEST
 from agent.cli.main import answer_of, command_named
 from agent.cli.options import NightOptions
@@ -25,6 +24,7 @@ from agent.cli.tries import TryState
 from agent.errors import MachineError, NightError
 from agent.invocation import command_for
 from agent.text import harmless_lines, one_line
+from agent.view.answer import Answer
 
 try:
     from mcp.server import MCPServer

@@ -4,7 +4,6 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from agent.cli.answer import Answer
 from agent.cli.find import find_night, known_tag, place_meant
 from agent.errors import NightError, NothingYet
 from agent.experiment import Night
@@ -19,6 +18,7 @@ from agent.proposers.source import Left
 from agent.records.place import Place, past_nights, read_night, read_script
 from agent.records.record import Record
 from agent.text import harmless_lines
+from agent.view.answer import Answer
 from agent.view.ideas import EXPECTED, LEGEND, IdeaFacts, idea_lines, ideas_lines
 from agent.view.screen import print_folded, print_lines, terminal_width
 

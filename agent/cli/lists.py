@@ -7,7 +7,6 @@ from pathlib import Path
 
 import msgspec
 
-from agent.cli.answer import Answer
 from agent.cli.find import holder_here, none_yet, packed_tags, place_meant
 from agent.errors import NightError, NothingYet
 from agent.git import valid_tag
@@ -18,7 +17,7 @@ from agent.records.place import Place, read_night
 from agent.records.shipped import DAMAGED
 from agent.records.summary import summary_of
 from agent.view import terminal
-from agent.view.answer import ListedNight, NightsAnswer, Stage
+from agent.view.answer import Answer, ListedNight, NightsAnswer, Stage
 from agent.view.screen import Column, print_folded, print_lines, table_lines, terminal_width
 
 NUMBERS = frozenset({

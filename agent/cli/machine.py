@@ -15,7 +15,6 @@ import psutil
 from rich.console import Console
 from rich.text import Text
 
-from agent.cli.answer import Answer
 from agent.cli.options import SCRIPT, PositiveInt, Seed
 from agent.errors import MachineError, NightshiftError
 from agent.files import MIN_FREE_BYTES
@@ -24,6 +23,7 @@ from agent.pools.leases import gpus_of_machine, gpus_unused
 from agent.records.place import Place, read_script
 from agent.sandbox.box import choose
 from agent.script.contract import fixed_files
+from agent.view.answer import Answer
 from agent.view.screen import folded, print_lines, terminal_width
 
 LOOK_S = 120  # a first import of MLX on a slow disk

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent import __version__
-from agent.cli.answer import Answer
 from agent.errors import NightHalted, NightshiftError, UsageError
 from agent.files import disk_fails
 from agent.git import leave_surrounding_git
 from agent.invocation import typed
 from agent.text import one_line
+from agent.view.answer import Answer
 
 if TYPE_CHECKING:
     from cyclopts import App
@@ -29,8 +29,8 @@ COMMANDS = {
     "run": ("agent.cli.run:run", "run a night, or go on with one"),
     "confirm": ("agent.cli.run:confirm", "re-test what a night has found, and drop what brings nothing"),
     "try": ("agent.cli.trying:try_edit", "train, score, judge and record one edit of yours"),
-    "note": ("agent.cli.steering:note", "tell a model or an agent something, from its next proposal on"),
-    "stop": ("agent.cli.steering:stop", "end the running night after its current run"),
+    "note": ("agent.cli.status:note", "tell a model or an agent something, from its next proposal on"),
+    "stop": ("agent.cli.status:stop", "end the running night after its current run"),
     "status": ("agent.cli.status:status", "what runs now, and how the latest night stands; --follow: live"),
     "report": ("agent.cli.report:report", "a page for a browser: what was tried, and what helped"),
     "serve": ("agent.cli.report:serve", "the report as a live page on this machine"),

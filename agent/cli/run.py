@@ -10,7 +10,6 @@ from pathlib import Path
 import psutil
 from rich.text import Text
 
-from agent.cli.answer import Answer
 from agent.cli.find import find_night, known_tag, record_of
 from agent.cli.options import Count, NightOptions, Positive, PositiveInt, RunOptions
 from agent.cli.status import next_commands, show_night
@@ -32,11 +31,10 @@ from agent.records.record import Record, of_journal
 from agent.records.summary import summary_of
 from agent.sandbox.keeper import limits_of_machine
 from agent.text import counted
-from agent.view.answer import for_author
+from agent.view.answer import Answer, for_author
 from agent.view.screen import print_folded, print_lines, print_next, terminal_width
 from agent.view.terminal import tried_lines
-from agent.view.words import dawn_lines, left_words, moment
-from agent.view.workers import crew_of
+from agent.view.words import crew_of, dawn_lines, left_words, moment
 
 LOOK_S = 0.5  # how long the machine is looked at
 LOOKED_FROM_S = 5.0  # of budget: a night of shorter runs is a test or a toy

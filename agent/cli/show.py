@@ -2,7 +2,6 @@
 
 import re
 
-from agent.cli.answer import Answer
 from agent.cli.find import BEST, Meant, attempt_meant, holder_here, not_here, script_of
 from agent.errors import NightError, NothingYet
 from agent.experiment import Attempt, Ending, attempt_ref, short
@@ -15,6 +14,7 @@ from agent.sandbox.process import LOG
 from agent.text import diff_lines, harmless, harmless_lines
 from agent.view import terminal
 from agent.view.answer import (
+    Answer,
     DiffAnswer,
     LogAnswer,
     Measured,

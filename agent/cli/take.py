@@ -6,7 +6,6 @@ from contextlib import suppress
 from itertools import chain, count
 from pathlib import Path
 
-from agent.cli.answer import Answer
 from agent.cli.find import BEST, attempt_meant, here, script_of
 from agent.errors import NightError, NothingYet, RepoError, ScriptError
 from agent.experiment import attempt_ref
@@ -17,7 +16,7 @@ from agent.records.place import Place
 from agent.records.record import Record
 from agent.script.contract import check_script, read_text
 from agent.text import harmless
-from agent.view.answer import TakeAnswer
+from agent.view.answer import Answer, TakeAnswer
 from agent.view.screen import print_folded
 
 

@@ -8,7 +8,6 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from agent.cli.answer import Answer
 from agent.cli.find import holder_here, place_meant
 from agent.cli.options import Message, NightOptions, Positive
 from agent.cli.tries import Try, TryState, find_try, under_way
@@ -27,6 +26,7 @@ from agent.script.contract import no_script, read_text
 from agent.script.dials import fingerprint
 from agent.script.merge import Basis, basis_of, is_patch
 from agent.text import SAID_CHARS, one_line
+from agent.view.answer import Answer
 from agent.view.run_files import training_progress
 from agent.view.screen import print_folded
 from agent.view.verdict import answer_of_try, verdict_lines

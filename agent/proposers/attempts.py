@@ -8,10 +8,9 @@ from itertools import islice
 
 from agent.experiment import NOT_BELIEVED, Attempt, Interval, Kind, Status
 from agent.judging.failures import process_failure, stopped_early, too_slow
-from agent.proposers.excerpts import harmless_code, quoted
 from agent.proposers.source import Briefing
 from agent.script.dials import Value, read_dials, show
-from agent.text import diff_lines, one_line
+from agent.text import diff_lines, harmless_code, one_line, quoted
 
 FAILURES = frozenset({*NOT_BELIEVED, Kind.CRASHED, Kind.TOO_SLOW, Kind.IGNORES_SEED})
 NEAR_MISS = 0.3  # sure of a gain: an idea that is not kept may be one on another incumbent

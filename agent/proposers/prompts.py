@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from agent import text
 from agent.experiment import Attempt, Status, Summary, memory_gb
-from agent.proposers import attempts, excerpts
+from agent.proposers import attempts
 from agent.proposers.source import Briefing
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def _failing_line(broken: Attempt, script: str) -> tuple[int, str] | None:
 def ask_again(conversation: Conversation, answer: str, wrong: str) -> Conversation:
     """Add an unusable answer and its error to the messages; an empty answer gets none: some servers refuse it."""
     request = written("again", wrong=wrong)
-    answer = excerpts.cut(answer.encode(errors="replace").decode(), ANSWER_CHARS)
+    answer = text.cut(answer.encode(errors="replace").decode(), ANSWER_CHARS)
     if answer.strip():
         return replace(conversation, messages=(*conversation.messages, answer, request))
     *earlier, last = conversation.messages
@@ -99,7 +99,7 @@ def _templates() -> "Environment":
     # plain text for a model, no page
     templates = Environment(loader=folder, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     # what these files define can be used in a template, as a function or as a filter
-    named = {**vars(text), **vars(excerpts), **vars(attempts), "attempt_lines": attempt_lines}
+    named = {**vars(text), **vars(attempts), "attempt_lines": attempt_lines}
     named |= {"against": _against, "formatted": _formatted, "none_reported": Summary(), "memory_gb": memory_gb}
     functions = {name: value for name, value in named.items() if callable(value)}
     templates.filters |= functions
@@ -121,7 +121,7 @@ def attempt_lines(briefing: Briefing, most_chars: int) -> str:
     """List the attempts; where that is too long, kept ones are the first to stay, and then the newest."""
     lines = [written("attempt", attempt=attempt, briefing=briefing) for attempt in briefing.history]
     by_rank = sorted(zip(lines, briefing.history, strict=True), key=lambda pair: pair[1].status is Status.KEEP)
-    shown = set(excerpts.newest([line for line, _ in by_rank], most_chars))
+    shown = set(text.newest([line for line, _ in by_rank], most_chars))
     left_out = len(lines) - len(shown)
     head = [f"({left_out} earlier ones are left out)"] if left_out else []
     return "\n".join([*head, *(line for line in lines if line in shown)])

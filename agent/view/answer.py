@@ -4,9 +4,10 @@
 reader of an answer may be an author of scripts: it sees no words of processes that score.
 """
 
+import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
@@ -17,7 +18,7 @@ from agent.proposers.source import Left
 from agent.records.record import Record, Turned
 from agent.records.summary import NightSummary, Scored, gain_bpb
 from agent.script.dials import Value
-from agent.view.workers import Crew
+from agent.view.words import Crew
 
 UNSHOWN = "its scoring or its audit failed (the words of that process are not shown: it has read the validation text)"
 # what JSON leaves out of these records: it is too long, in a file, or words of a scoring process
@@ -104,6 +105,29 @@ class Measured:
             record.turned.get(attempt.number, {}),
             record.merged_as.get(attempt.number),
         )
+
+
+# ---- what every command answers --------------------------------------------------------------------------------------
+
+SCHEMA_VERSION = 1  # raised where a key is removed or its meaning changes, not where one is added
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Hold how a command ended; without an error, it succeeded."""
+
+    facts: Any = field(default_factory=dict)  # a record of this file, or its keys and values
+    show: Callable[[], object] = lambda: None  # prints the same for people, where the command has not done so yet
+    error: str | None = None  # one sentence, with the remedy
+    exit_code: int = 0
+
+    def as_facts(self) -> dict[str, object]:
+        """Return the object that a program gets: schema version, error and exit code come first."""
+        head: dict[str, object] = {"schema_version": SCHEMA_VERSION, "error": self.error, "exit_code": self.exit_code}
+        return {**head, **plain(self.facts)}
+
+    def as_json(self) -> str:
+        return json.dumps(self.as_facts(), indent=1)
 
 
 # ---- the answers of the commands -------------------------------------------------------------------------------------

@@ -18,10 +18,10 @@ from nights import Grounds, unigram
 from queued import write_idea
 
 from agent.cli import main as command_line
-from agent.cli.answer import SCHEMA_VERSION, Answer
 from agent.cli.main import COMMANDS, command_named
 from agent.experiment import Dawn
 from agent.records.journal import Journal
+from agent.view.answer import SCHEMA_VERSION, Answer
 
 BETTER = unigram(SHARPNESS=0.9)
 
