@@ -27,7 +27,7 @@ from itertools import count
 from pathlib import Path
 
 from agent.errors import Exhausted, NightError, NightshiftError, NoIdea, ScriptError
-from agent.experiment import TITLE_CHARS, Ask, Attempt, History, Idea, Night, Noise, Proposal, Status, source_name
+from agent.experiment import TITLE_CHARS, Ask, Attempt, History, Idea, Night, Proposal, Status, source_name
 from agent.files import disk_fails
 from agent.invocation import typed
 from agent.judging.noise import noise
@@ -36,8 +36,7 @@ from agent.lab.data import load_data
 from agent.night.merging import carried
 from agent.night.state import State
 from agent.profile.phases import phases_of
-from agent.proposers.catalogue.evidence import prospects
-from agent.proposers.catalogue.files import idea_folders, read_ideas
+from agent.proposers.catalogue.catalogue import listing
 from agent.proposers.mix import in_turn
 from agent.proposers.notes import read_notes, read_program
 from agent.proposers.source import Briefing, Corpus, Left, Refusal, Setting, Source
@@ -391,25 +390,22 @@ def briefing_of(
     has_reader: bool,  # a source can read: tell it what surrounds the night
 ) -> Briefing:
     """Return a briefing with the owner's program and notes as they stand now; `parent` is to be edited."""
-    spread = noise(history)
     return Briefing(
         night=night,
         history=history,
         parent=parent,
-        noise=spread,
+        noise=noise(history),
         program=read_program(place.script_path.parent / "program.md"),
         notes=read_notes(place.folder(night.tag)),
         asks=asks,
         left=left,
-        setting=_setting(place, night, history, spread) if has_reader else None,
+        setting=_setting(place, night, history, parent) if has_reader else None,
     )
 
 
-def _setting(place: Place, night: Night, history: History, spread: Noise | None) -> Setting:
+def _setting(place: Place, night: Night, history: History, parent: Attempt) -> Setting:
     """Return what surrounds a night, for a source that can read; what cannot change meanwhile is read once."""
-    ideas, _ = read_ideas(*idea_folders(place.script_path))  # whether a patch still fits is no matter here
-    sigma_bpb = None if spread is None else spread.sigma_bpb
-    ranked = prospects(ideas, night, history, sigma_bpb, _past(place, night.tag))
+    ranked, _ = listing(place.script_path, night, parent.proposal.script, history, _past(place, night.tag))
     return Setting(
         cores=night.cores,
         memory_gb=None if night.memory_bytes is None else night.memory_bytes / 2**30,
