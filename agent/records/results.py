@@ -150,7 +150,7 @@ def tags_in(path: Path) -> frozenset[str]:
 
 def tag_of(line: str) -> str | None:
     cells = line.split("\t", TAG + 1)
-    return cells[TAG] if len(cells) > TAG and cells[0] != "commit" else None
+    return cells[TAG] if len(cells) > TAG and cells[0] not in FIRST else None
 
 
 def number_of(cell: str) -> float | None:

@@ -59,12 +59,17 @@ def as_words(asked: Mapping[str, Any]) -> list[str]:
             case bool():
                 words.append(option if value else option.replace("--", "--no-", 1))
             case tuple():
-                words += [option, ",".join(f"{number:g}" for number in value)]
+                words += [option, ",".join(map(_written, value))]
             case float():
-                words += [option, f"{value:g}"]
+                words += [option, _written(value)]
             case _:
                 words += [option, str(value)]
     return words
+
+
+def _written(number: float) -> str:
+    """Write a number with all its digits: the night that gets the word has to have the number that was asked for."""
+    return str(number).removesuffix(".0")
 
 
 def option_of(term: str) -> str:
