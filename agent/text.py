@@ -7,7 +7,7 @@ invisible characters could hide in it. Both are shown as codes.
 import json
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from difflib import unified_diff
 from functools import lru_cache
 from itertools import takewhile
@@ -106,6 +106,11 @@ def counted(number: float, noun: str) -> str:
     """Return a number with its noun, as in 1 attempt, 1,200 attempts, 0.5 hours."""
     amount = f"{number:,}" if isinstance(number, int) else f"{number:g}"  # a million experiments are not 1e+06
     return f"{amount} {noun}{'' if number == 1 else 's'}"
+
+
+def numbered(attempts: Iterable[int]) -> str:
+    """Name attempts by their numbers, as in #3 and #12."""
+    return " and ".join(f"#{number}" for number in sorted(attempts))
 
 
 def duration(hours: float) -> str:

@@ -24,6 +24,7 @@ from agent.judging.belief import knowledge_gradient
 from agent.judging.failures import failure, trusted
 from agent.judging.judges import price_of
 from agent.judging.noise import distinct_scores, know, measured
+from agent.text import numbered
 
 FRESH = 4  # runs of attempt 0 and of the champion each, before any edit is doubted
 LAST = 2  # runs of the script without all passengers
@@ -174,7 +175,7 @@ class Ablation:
         dropping = self._gain(champion, last) if last is not None else None
         stays = None
         if passengers and not self._may_replace(last, dropping):
-            stays = f"not dropped: {names(passengers)}, since no {LAST} runs say that the script is as good without"
+            stays = f"not dropped: {numbered(passengers)}, since no {LAST} runs say that the script is as good without"
             passengers = ()
         honest = self._gain(first, champion)
         recorded_bpb, believed_bpb = self._gain_of_night()
@@ -210,7 +211,3 @@ class Ablation:
             return False
         is_trusted = trusted(Decision(Kind.KEPT, ""), last, None).status is Status.KEEP
         return is_trusted and (dropping is None or dropping.high_bpb >= 0)
-
-
-def names(edits: Collection[int]) -> str:
-    return " and ".join(f"#{number}" for number in sorted(edits))

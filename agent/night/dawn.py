@@ -17,13 +17,14 @@ from agent.experiment import (
     confirmed_branch,
     runs_at_dawns,
 )
-from agent.judging.champion import FRESH, Ablation, Edits, names
+from agent.judging.champion import FRESH, Ablation, Edits
 from agent.night.loop import Driver, at_work
 from agent.night.plan import Candidate, Decide, Enter, Plan, fallen_keeps
 from agent.night.state import NightContext, State, unaudited
 from agent.records.results import write_ledger
 from agent.runs.jobs import Measure
 from agent.script.merge import without_edits
+from agent.text import numbered
 from agent.view.words import dawn_lines
 
 
@@ -134,8 +135,8 @@ class DawnPlan(Plan):
     def _question(self, champion: Attempt, edits: Edits, script: str) -> Proposal:
         """Return the champion without these edits, so that it can be measured."""
         titles = "; ".join(self.state.attempts[number].title for number in edits)
-        title, hypothesis = f"#{champion.number} without {names(edits)}", "Does the best script of the night miss it?"
-        return Proposal.of(script, title, f"{hypothesis} {titles}", "dawn", without=edits)
+        title = f"#{champion.number} without {numbered(edits)}"
+        return Proposal.of(script, title, f"Does the best script of the night miss it? {titles}", "dawn", without=edits)
 
 
 # ---- consequences ----------------------------------------------------------------------------------------------------
@@ -149,7 +150,7 @@ def _conclude(driver: Driver, plan: DawnPlan) -> Findings | None:
     ablation = plan.ablation(dawn)
     for edits in sorted(ablation.impossible):
         why = "later edits need those lines, or have turned those dials"
-        driver.say(f"#{dawn.champion} cannot be had without {names(edits)}: {why}")
+        driver.say(f"#{dawn.champion} cannot be had without {numbered(edits)}: {why}")
     concluded = ablation.findings()
     _drop_weights(driver, dawn)
     recorded = replace(dawn, findings=concluded)

@@ -25,7 +25,6 @@ from agent.experiment import (
 )
 from agent.files import check_disk
 from agent.invocation import typed
-from agent.judging.champion import names
 from agent.judging.noise import noise
 from agent.night.ideas import Ideas, Supply
 from agent.night.merging import not_merged
@@ -49,7 +48,7 @@ from agent.records.results import write_ledger
 from agent.runs.execute import check_machine
 from agent.runs.jobs import AuditRun, Job, Measure, Trial
 from agent.runs.runner import Stopped
-from agent.text import duration
+from agent.text import duration, numbered
 from agent.view.words import noise_lines, score
 
 POLL_S, REPLAN_S = 0.05, 1.0
@@ -68,7 +67,7 @@ def run_night(context: NightContext) -> None:
         waiting = {*(attempt.number for attempt in state.unsettled), *not_merged(state.attempts)}
         is_over = context.limits.is_over(state.pace)
         if (waiting or is_over) and not context.stop.after_run:
-            left_out = names(waiting) if waiting else f"another run, of {duration(state.pace.run_s / 3600)}"
+            left_out = numbered(waiting) if waiting else f"another run, of {duration(state.pace.run_s / 3600)}"
             go_on = typed("run", "--tag", context.night.tag)
             context.watcher.said(f"no time is left for {left_out}; to go on: {go_on}")
 
@@ -316,7 +315,7 @@ class Driver:
             self.journal.make_void(numbers, str(why))
             self.state.read(*numbers)
             write_ledger(self.context.place, (self.context.night, self.state.attempts))
-            self.say(f"the crashes of {names(numbers)} do not count and are done again")
+            self.say(f"the crashes of {numbered(numbers)} do not count and are done again")
 
 
 def tell_settled(state: State, attempt: Attempt) -> None:

@@ -39,7 +39,7 @@ def difference_bpb(attempt: Attempt, briefing: Briefing) -> Interval | None:
     parent = attempt if attempt.parent is None else briefing.history[attempt.parent]
     if parent is attempt or attempt.val_bpb is None or parent.val_bpb is None:
         return None
-    sigma_bpb = briefing.noise.sigma_bpb if briefing.noise else None
+    sigma_bpb = briefing.sigma_bpb
     runs = len(attempt.scores_bpb), len(parent.scores_bpb)
     return Interval.of_runs(attempt.val_bpb - parent.val_bpb, sigma_bpb, *runs)
 

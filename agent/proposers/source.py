@@ -92,6 +92,11 @@ class Briefing:
         return len(self.history) if self.asked_for is None else self.asked_for
 
     @property
+    def sigma_bpb(self) -> float | None:
+        """Return the standard deviation of one run's score; None until two runs of one attempt were scored."""
+        return None if self.noise is None else self.noise.sigma_bpb
+
+    @property
     def edited(self) -> str:
         """Return the script to edit: the best one, or the broken one that is to be repaired."""
         return (self.broken or self.parent).proposal.script

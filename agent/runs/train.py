@@ -180,9 +180,6 @@ def count_params(file: BinaryIO, file_bytes: int) -> int | None:
     return params if is_short and bits == 8 * data_bytes else None
 
 
-_losses_of_finished = cache(read_losses)  # every later attempt needs them
-
-
 # ---- speed -----------------------------------------------------------------------------------------------------------
 
 # An edit changes the speed of its script, so only runs of the same script compare.
@@ -210,6 +207,8 @@ def slow(run: Run, usual_steps_s: float | None) -> str | None:
 
 
 # ---- early stop ------------------------------------------------------------------------------------------------------
+
+_losses_of_finished = cache(read_losses)  # every later attempt needs them
 
 
 class EarlyStopCheck:

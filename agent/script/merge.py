@@ -88,7 +88,7 @@ def without_edits(history: History, best: Attempt, edits: Iterable[int], device_
     return script
 
 
-def carried(script: str, base: str, edited: str, device_kind: str) -> str:
+def with_edit(script: str, base: str, edited: str, device_kind: str) -> str:
     """Return the script with the edit base → edited made in it, for an edit made without knowing of the script's own.
 
     Dials keep the script's values, also beside changed lines, except for those that the edit turns. Raise ScriptError

@@ -6,7 +6,7 @@ from nights import unigram
 
 from agent.errors import ScriptError
 from agent.experiment import Attempt, Status
-from agent.script.merge import basis_of, carried, merge_texts, merged, without_edits
+from agent.script.merge import basis_of, merge_texts, merged, with_edit, without_edits
 
 DIALS = unigram()
 START = unigram(JITTER=0.05, SHARPNESS=0.5)
@@ -79,11 +79,11 @@ def test_an_insertion_beside_a_changed_line_is_united_with_it():
 
 def test_what_is_carried_over_can_be_taken_out_again_alone():
     script, edited = edit(a="a = 1\nshared = 1\n"), edit(a="a = 1\nshared = 1\n", e="e = 50\n")
-    assert carried(edit(c="c = 30\n"), LINES, edited, "cpu") == edit(
+    assert with_edit(edit(c="c = 30\n"), LINES, edited, "cpu") == edit(
         a="a = 1\nshared = 1\n", c="c = 30\n", e="e = 50\n"
     )
     with pytest.raises(ScriptError, match="could not be taken out alone"):
-        carried(script, LINES, edited, "cpu")
+        with_edit(script, LINES, edited, "cpu")
 
 
 def test_changes_of_neighbouring_lines_are_united():

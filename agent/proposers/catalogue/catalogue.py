@@ -20,7 +20,7 @@ from agent.proposers.source import Around, Briefing, Source
 from agent.records.record import Record
 from agent.script.contract import read_text
 from agent.script.dials import DIAL, fingerprint, first_with
-from agent.script.merge import PATCH_HUNK, carried, check_edit, holds, patched
+from agent.script.merge import PATCH_HUNK, check_edit, holds, patched, with_edit
 from agent.text import percent_sure
 
 DIAL_LINE = re.compile(rf"^({DIAL.pattern}) *=(?!=).*")
@@ -52,7 +52,7 @@ class Catalogue(Source):
         """Return the best idea that applies; raise Exhausted when there is none for this incumbent."""
         ideas, _ = read_ideas(*self._folders)  # each time: a user may add one during the night
         night, script = briefing.night, briefing.parent.proposal.script
-        sigma_bpb = briefing.noise.sigma_bpb if briefing.noise else None
+        sigma_bpb = briefing.sigma_bpb
         refused = {fingerprint(prospect.proposal.script) for prospect in briefing.refused}
         bases = [attempt.proposal.script for attempt in reversed(kept(briefing.history))]
         for prospect in prospects(ideas, night, briefing.history, sigma_bpb, self._past):
@@ -145,7 +145,7 @@ def applied(idea: KnownIdea, script: str, bases: Sequence[str], device_kind: str
             if base != script and holds(script, base, edited, device_kind):
                 edited = script
             elif base != script:
-                edited = carried(script, base, edited, device_kind)
+                edited = with_edit(script, base, edited, device_kind)
             check_edit(edited, script)
         except (ScriptError, SyntaxError) as error:
             raise ScriptError(f"idea {idea.slug} does not go together with this script: {error}") from error

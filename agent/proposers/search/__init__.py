@@ -70,7 +70,7 @@ class Search(Source):
         fine = [point for point in observations if point.bpb is not None and not point.crashed]
         running = {point.group for point in fine}  # a script that never ran crashed for other reasons than its dials
         crashed = [point.place for point in observations if point.crashed and point.group in running]
-        curves = Curves.fitted(axes, fine, here, briefing.noise.sigma_bpb if briefing.noise else None, rng)
+        curves = Curves.fitted(axes, fine, here, briefing.sigma_bpb, rng)
         turned_down = {fingerprint(refusal.proposal.script) for refusal in briefing.refused}
         for there in _places(axes, here, fine, crashed, curves, rng):
             changed = turned(axes, here, there)

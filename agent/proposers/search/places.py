@@ -139,7 +139,7 @@ def _of_earlier(
     axes: Sequence[Axis], briefing: Briefing, earlier: Sequence[Record], most: int
 ) -> Iterator[Observation]:
     """Yield the attempts of earlier nights, in this night's noise; each run counts by its night's likeness."""
-    sigma_bpb = briefing.noise.sigma_bpb if briefing.noise else None
+    sigma_bpb = briefing.sigma_bpb
     alike = sorted(((likeness(past.night, briefing.night), past) for past in earlier), key=lambda pair: pair[0])
     told = [(like, past, attempt) for like, past in alike if like for attempt in past.attempts]
     for like, past, attempt in told[max(0, len(told) - most) :]:
