@@ -48,7 +48,7 @@ def pack(
     The file is read back before the folder is deleted. The night's rows stay in results.tsv.
 
     Args:
-        tag: the night (default: the latest)
+        tag: the night (default: the latest; --remove needs it named)
         out: the file to write; it must not exist (default: nightshift-TAG.tar.gz)
         weights: of which attempts: the best, all, or none; also of those whose score has to be audited still (default:
             best)
@@ -57,7 +57,7 @@ def pack(
     place = Place.of(SCRIPT)
     if remove and (tag is None or out is not None):
         own = typed("pack", tag or "TAG", "--remove")
-        raise NightError(f"--remove packs a night that is named into its own place, as in: {own}")
+        raise NightError(f"--remove deletes a night's folder: name the night, and no --out, as in: {own}")
     if tag is not None and remove and place.packed(tag).exists() and not place.journal(tag).exists():
         with only_night(place.repo.common_dir), work_folder(place):  # which a call that was killed has left
             print_folded([f"night {tag} is packed in {place.packed(tag)}; unpack it with: {typed('unpack', tag)}"])

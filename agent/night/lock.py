@@ -56,7 +56,9 @@ def only_night(repository: Path) -> Iterator[Callable[..., None]]:
         lock.acquire(timeout=BRIEFLY_S)
     except Timeout as error:
         running = holder(repository)
-        named = "a night that has no name yet" if running is None else f"night {running.tag} (pid {running.pid})"
+        if running is None:
+            raise NightError(f"another night has just begun in this repository; see: {typed('status')}") from error
+        named = f"night {running.tag} (pid {running.pid})"
         raise NightError(f"{named} is running in this repository; end it with: {typed('stop')}") from error
     since = utc_now()
 

@@ -98,8 +98,8 @@ def train_in(
 
 
 def learnt_allowance_s(history: History, budget_s: float) -> float:
-    """Return the seconds that a run may take beyond its budget, from the slowest run of attempt 0."""
-    beyond_s = [run.wall_s - budget_s for run in history[0].done_runs if run.ending is Ending.FINISHED]
+    """Return the seconds that a run may take beyond its budget, from the slowest run of attempt 0, at dawn too."""
+    beyond_s = [run.wall_s - budget_s for run in history[0].counted_runs if run.ending is Ending.FINISHED]
     if not beyond_s:
         return FIRST_ALLOWANCE_S
     return max(LEAST_ALLOWANCE_S, ALLOWANCE_FACTOR * max(beyond_s) + ALLOWANCE_OF_BUDGET * budget_s)

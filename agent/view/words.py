@@ -4,11 +4,13 @@ It imports nothing that takes long: `status` is asked often.
 """
 
 import re
+import statistics
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from agent.clock import hours_since
 from agent.experiment import (
+    Attempt,
     Findings,
     History,
     Interval,
@@ -29,6 +31,7 @@ from agent.text import ABSURD, SCORE_DECIMALS, counted, duration, harmless, perc
 BETWEEN = " · "  # parts of a line
 NONE = "–"  # in a table, where there is no value
 NUMBERS = re.compile(r"(\d+)")  # of a worker's name
+BUSY = 0.2  # of their speed in the night, that runs at dawn lose only where the machine has other work
 
 
 def bpb(value: float | None, sign: str = "") -> str:
@@ -140,6 +143,9 @@ def dawn_lines(findings: Findings, history: History, night: Night) -> list[str]:
         f"  honest gain     {interval_words(findings.honest)} (fresh seeds)",
         f"  on the holdout  {interval_words(findings.holdout)} (text that no attempt was judged by)",
     ]
+    lost = max(map(lost_at_dawn, (history[0], history[champion])))
+    if lost > BUSY:
+        lines.append(f"  these runs trained {lost:.0%} slower than the night's: confirm again on a less busy machine")
     parts = findings.edits if len(findings.edits) > 1 else ()  # one edit alone brings the honest gain
     for edit in parts:
         brings = f"brings {interval_words(edit.effect)}"
@@ -164,6 +170,13 @@ def dawn_lines(findings: Findings, history: History, night: Night) -> list[str]:
             f"{typed('take', f'{night.tag}:0')}",
         ]
     return [harmless(line) for line in lines]
+
+
+def lost_at_dawn(attempt: Attempt) -> float:
+    """Return the share of its speed in the night that an attempt lost at dawn, by medians; 0 where one is not known."""
+    both = attempt.done_runs, attempt.dawn_runs()
+    night, dawn = ([run.steps_s for run in runs if run.steps_s is not None] for runs in both)
+    return 1 - statistics.median(dawn) / statistics.median(night) if night and dawn else 0.0
 
 
 # ---- its workers -----------------------------------------------------------------------------------------------------
@@ -228,7 +241,7 @@ def status_lines(
     counts += [f"{len(now.unfinished)} unfinished"] if now.unfinished else []
     lines = [
         f"night {night.tag}: {state}; it began {moment(night.started)}"
-        + ("" if now.ended is None else f", its last run ended {moment(now.ended)}"),
+        + ("" if pid or now.ended is None else f", its last run ended {moment(now.ended)}"),
         f"branch {short(night.branch)}, {night.budget_s:g} s a run, {night.device}, protocol {night.protocol}",
         f"{counted(now.attempts, 'attempt')}, {now.ideas} of them ideas: {', '.join(counts)}",
         _best_line(now),

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from samples import attempt, findings, night
 
-from agent.experiment import EditEffect, Interval, Kind
+from agent.experiment import EditEffect, Ending, Interval, Kind, Run, Summary
 from agent.records.summary import summary_of
 from agent.view.words import belief, dawn_lines
 
@@ -30,6 +30,16 @@ SURE = findings(Interval(0.2, 0.1, 0.3), champion=1)
 )
 def test_what_was_kept_is_believed_as_far_as_its_interval_or_dawn_says(record, dawn, words):
     assert words in belief(replace(summary_of(record), dawn=dawn))
+
+
+@pytest.mark.parametrize(("steps_at_dawn", "is_said"), [(100, False), (70, True)])
+def test_a_dawn_on_a_busy_machine_is_said_to_be_one(steps_at_dawn, is_said):
+    def run(seed: int, steps: int, dawn: int) -> Run:
+        return Run(seed, Ending.FINISHED, 0, 12.0, Summary(training_seconds=10.0, num_steps=steps), "", dawn=dawn)
+
+    champion = replace(CLEAR.attempts[1], runs=(run(0, 100, 0), run(1000, steps_at_dawn, 1)))
+    lines = dawn_lines(SURE, [FIRST, champion], CLEAR.night)
+    assert any("30% slower" in line and "confirm again" in line for line in lines) == is_said
 
 
 @pytest.mark.parametrize(("numbers", "shown"), [((1,), 0), ((1, 2), 3)])

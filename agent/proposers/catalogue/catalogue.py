@@ -96,11 +96,10 @@ def _proposal(prospect: Prospect, script: str, night: Night) -> Proposal:
         idea.why,
         f"Source: {idea.source}" if idea.source else "",
         f"Reported: {idea.reported}" if idea.reported else "",
-        f"Earlier nights: {', '.join(earlier)}." if earlier else "",
+        f"Gains in earlier nights: {', '.join(earlier)}." if earlier else "",
         *(f"Attempt {number} tried it on another script and came near." for number in near),
-        f"Expected here: val_bpb changes by {-expected.mean_percent:+.2f} % ± {expected.spread_percent:.2f} "
-        f"({percent_sure(expected.sure)} sure of a gain), "
-        f"with {idea.gain_percent[night.device_kind]:g} % by the idea's file.",
+        f"Expected gain here: {expected.mean_percent:+.2f} % ± {expected.spread_percent:.2f} "
+        f"({percent_sure(expected.sure)} sure), with {idea.gain_percent[night.device_kind]:g} % by the idea's file.",
     ]
     return Proposal.of(script, idea.title, "\n".join(filter(None, words)), f"{SOURCE}: {idea.slug}")
 
