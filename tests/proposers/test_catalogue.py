@@ -98,7 +98,7 @@ def test_what_earlier_nights_found_to_be_worse_comes_later_or_never_and_the_prop
     only = tried(1, "wider", Kind.WORSE, -0.01, 0.01)
     later = catalogue(folder, worse).ideas(brief(START, only))[0]
     assert later.source == "catalogue: news"  # an earlier night is no reason not to try it in this one
-    assert "Earlier nights: -0.10 % ± 0.14 in before." in later.hypothesis
+    assert "Gains in earlier nights: -0.10 % ± 0.14 in before." in later.hypothesis
     with pytest.raises(Exhausted, match="unlikely to help"):
         catalogue(folder, [night_before(Kind.WORSE, -0.01)] * 3).ideas(brief(START, only))
     write_idea(folder / "ideas", "wider", BASE, WIDER, Title="Widen it", Gain="cpu 0.9")

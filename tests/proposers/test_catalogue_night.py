@@ -51,7 +51,7 @@ def test_a_night_without_a_key_tries_ideas_and_builds_on_them_and_the_next_one_k
     assert done.returncode == 0, done.stderr
     first = grounds.attempts("u")[1]
     assert first.proposal.source == "catalogue: boost"
-    assert "Earlier nights: +" in first.proposal.hypothesis
+    assert "Gains in earlier nights: +" in first.proposal.hypothesis
     facts = json.loads(grounds.nightshift("ideas", "--json").stdout)
     assert faults("ideas", facts) == []
     by_slug = {prospect["idea"]["slug"]: prospect for prospect in facts["ideas"]}
