@@ -11,20 +11,7 @@ if TYPE_CHECKING:  # psutil takes a while to import, and most who ask read a jou
 
 def failure(attempt: Attempt) -> str | None:
     """Return why an attempt failed: one bad run is enough, at dawn too; None if every run has a score."""
-    return next(filter(None, map(run_failure, telling_runs(attempt))), None)
-
-
-def telling_runs(attempt: Attempt) -> list[Run]:
-    """Return the runs that tell whether an attempt can be run.
-
-    A run of dawn that took too long does not: the script has kept the time in the night, so the machine is busy now.
-    """
-    return [run for run in attempt.counted_runs if not (run.dawn and attempt.done_runs and took_too_long(run))]
-
-
-def took_too_long(run: Run) -> bool:
-    """Return whether a run, or a scoring of it, was ended because its time was over."""
-    return run.ending is Ending.OVERRAN or any(score.overran for score in run.scores)
+    return next(filter(None, map(run_failure, attempt.counted_runs)), None)
 
 
 def stopped_early(attempt: Attempt) -> str | None:
@@ -39,7 +26,7 @@ def too_slow(attempt: Attempt) -> str | None:
     """
     if attempt.dry_run is not None and attempt.dry_run.overran:
         return "too slow to start or to be scored, in a dry run of a few seconds"
-    for run in telling_runs(attempt):
+    for run in attempt.counted_runs:
         if run.ending is Ending.OVERRAN:
             return f"too slow to start or to save: {process_failure(run)}"
         late = next((score for score in run.scores if score.overran), None)
