@@ -433,7 +433,7 @@ class Attempt:
 
     @cached_property
     def done_runs(self) -> tuple[Run, ...]:
-        """Return the runs of the night, without dawn's: it judges and learns from these alone."""
+        """Return the runs of the night, without dawn's: it judges by these alone."""
         return tuple(run for run in self.counted_runs if not run.dawn)
 
     def dawn_runs(self, dawn: int | None = None) -> tuple[Run, ...]:

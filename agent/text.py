@@ -108,6 +108,11 @@ def counted(number: float, noun: str) -> str:
     return f"{amount} {noun}{'' if number == 1 else 's'}"
 
 
+def plainly(number: float) -> str:
+    """Write a number with all its digits, for a command that has to get the very number."""
+    return str(number).removesuffix(".0")
+
+
 def numbered(attempts: Iterable[int]) -> str:
     """Name attempts by their numbers, as in #3 and #12."""
     return " and ".join(f"#{number}" for number in sorted(attempts))

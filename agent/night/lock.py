@@ -57,7 +57,7 @@ def only_night(repository: Path) -> Iterator[Callable[..., None]]:
     except Timeout as error:
         running = holder(repository)
         if running is None:
-            raise NightError(f"another night has just begun in this repository; see: {typed('status')}") from error
+            raise NightError("another command is at work in this repository: try again in a moment") from error
         named = f"night {running.tag} (pid {running.pid})"
         raise NightError(f"{named} is running in this repository; end it with: {typed('stop')}") from error
     since = utc_now()

@@ -50,7 +50,7 @@ from agent.sandbox.box import choose
 from agent.sandbox.keeper import limits_of_machine
 from agent.script.contract import fixed_files
 from agent.script.dials import read_dials
-from agent.text import budget
+from agent.text import budget, plainly
 from agent.view.live import NightScreen
 from agent.view.page.writer import PageWriter
 from agent.view.screen import steadfast
@@ -272,7 +272,7 @@ def check_kept(night: Night, budget_s: float | None, seed: int | None) -> None:
     """Raise NightError where a night is asked to go on with another budget or seed; None: not asked for."""
     for option, asked, kept in (("--budget-s", budget_s, night.budget_s), ("--seed", seed, night.seed)):
         if asked is not None and asked != kept:
-            raise kept_as_it_is(night.tag, f"{option} {kept:g}", f"{asked:g}")
+            raise kept_as_it_is(night.tag, f"{option} {plainly(kept)}", plainly(asked))
 
 
 def _resume(request: Request, night: Night, terms: Terms, cluster: "Cluster | None") -> Night:

@@ -22,7 +22,7 @@ from agent.runs.fixed import probe
 from agent.runs.runner import Runner
 from agent.sandbox.environment import scrubbed_env
 from agent.sandbox.process import LOG, supervise
-from agent.text import ABSURD
+from agent.text import ABSURD, plainly
 
 PROFILER = Path(__file__).with_name("profiler.py")
 FILE = "phases.json"  # in a night's folder
@@ -41,7 +41,7 @@ MOST_S, OF_BUDGET = 30.0, 0.1  # for them: a tenth of one run in a night of many
 
 def _numbers(steps: int, seed: int, budget_s: float) -> tuple[str, ...]:
     """Return what profiler.py is told beside the script: also the budget, by which a script may choose its model."""
-    return str(steps), str(seed), f"{budget_s:g}"
+    return str(steps), str(seed), plainly(budget_s)
 
 
 def read_phases(folder: Path) -> tuple[Phase, ...]:

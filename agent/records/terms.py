@@ -10,6 +10,7 @@ from typing import Any
 
 from agent.errors import NightError
 from agent.experiment import Terms
+from agent.text import plainly
 
 # A term that is not given stays as the night has it. Verdicts depend on these, and those before and after a change
 # would not compare: another value is refused. The night takes another value of any other term, and keeps it.
@@ -59,17 +60,12 @@ def as_words(asked: Mapping[str, Any]) -> list[str]:
             case bool():
                 words.append(option if value else option.replace("--", "--no-", 1))
             case tuple():
-                words += [option, ",".join(map(_written, value))]
+                words += [option, ",".join(map(plainly, value))]
             case float():
-                words += [option, _written(value)]
+                words += [option, plainly(value)]
             case _:
                 words += [option, str(value)]
     return words
-
-
-def _written(number: float) -> str:
-    """Write a number with all its digits: the night that gets the word has to have the number that was asked for."""
-    return str(number).removesuffix(".0")
 
 
 def option_of(term: str) -> str:

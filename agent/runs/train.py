@@ -22,7 +22,7 @@ from agent.judging.early_stop import Bound, Finished, Losses, bounds, losses, po
 from agent.runs.jobs import Measure
 from agent.runs.runner import WEIGHTS, Runner
 from agent.sandbox.process import Outcome
-from agent.text import ABSURD, is_finite
+from agent.text import ABSURD, is_finite, plainly
 
 # Start, compilation and saving come on top of the budget. The slowest honest start measured took 150 s (MLX compiled a
 # whole step for CUDA with cold caches). Attempt 0 gets twice that; a run that needs more hangs.
@@ -81,7 +81,7 @@ def train_in(
     runner.lay_out(folder, script)
     out = folder / "out"
     out.mkdir()
-    options = ["--budget-s", f"{budget_s:g}", "--seed", str(seed), "--out", "out", "--no-eval"]
+    options = ["--budget-s", plainly(budget_s), "--seed", str(seed), "--out", "out", "--no-eval"]
     outcome = runner.call(
         [sys.executable, runner.script_name, *options],
         folder,
@@ -98,11 +98,21 @@ def train_in(
 
 
 def learnt_allowance_s(history: History, budget_s: float) -> float:
-    """Return the seconds that a run may take beyond its budget, from the slowest run of attempt 0, at dawn too."""
-    beyond_s = [run.wall_s - budget_s for run in history[0].counted_runs if run.ending is Ending.FINISHED]
-    if not beyond_s:
+    """Return the seconds that a run may take beyond its budget, from the slowest run of attempt 0.
+
+    At dawn the machine may be busier: its runs there may double what the night's allow.
+    """
+    night_s, both_s = (
+        [run.wall_s - budget_s for run in runs if run.ending is Ending.FINISHED]
+        for runs in (history[0].done_runs, history[0].counted_runs)
+    )
+    if not night_s:
         return FIRST_ALLOWANCE_S
-    return max(LEAST_ALLOWANCE_S, ALLOWANCE_FACTOR * max(beyond_s) + ALLOWANCE_OF_BUDGET * budget_s)
+    allowed_s, at_dawn_s = (
+        max(LEAST_ALLOWANCE_S, ALLOWANCE_FACTOR * max(beyond_s) + ALLOWANCE_OF_BUDGET * budget_s)
+        for beyond_s in (night_s, both_s)
+    )
+    return min(2 * allowed_s, at_dawn_s)
 
 
 # ---- what a script leaves --------------------------------------------------------------------------------------------

@@ -143,9 +143,9 @@ def dawn_lines(findings: Findings, history: History, night: Night) -> list[str]:
         f"  honest gain     {interval_words(findings.honest)} (fresh seeds)",
         f"  on the holdout  {interval_words(findings.holdout)} (text that no attempt was judged by)",
     ]
-    lost = max(map(lost_at_dawn, (history[0], history[champion])))
-    if lost > BUSY:
-        lines.append(f"  these runs trained {lost:.0%} slower than the night's: confirm again on a less busy machine")
+    kept = [share for number in (0, champion) for share in speeds_at_dawn(history[number])]
+    if slow := sum(share < 1 - BUSY for share in kept):
+        lines.append(f"  the machine was busy: {slow} of {len(kept)} runs were over {BUSY:.0%} slower than the night's")
     parts = findings.edits if len(findings.edits) > 1 else ()  # one edit alone brings the honest gain
     for edit in parts:
         brings = f"brings {interval_words(edit.effect)}"
@@ -172,11 +172,11 @@ def dawn_lines(findings: Findings, history: History, night: Night) -> list[str]:
     return [harmless(line) for line in lines]
 
 
-def lost_at_dawn(attempt: Attempt) -> float:
-    """Return the share of its speed in the night that an attempt lost at dawn, by medians; 0 where one is not known."""
-    both = attempt.done_runs, attempt.dawn_runs()
-    night, dawn = ([run.steps_s for run in runs if run.steps_s is not None] for runs in both)
-    return 1 - statistics.median(dawn) / statistics.median(night) if night and dawn else 0.0
+def speeds_at_dawn(attempt: Attempt) -> list[float]:
+    """Return the speed of each run of an attempt's latest dawn as a share of the median in the night, where known."""
+    latest = attempt.dawn_runs(max(run.dawn for run in attempt.runs))
+    night, dawn = ([run.steps_s for run in runs if run.steps_s is not None] for runs in (attempt.done_runs, latest))
+    return [steps_s / statistics.median(night) for steps_s in dawn] if night else []
 
 
 # ---- its workers -----------------------------------------------------------------------------------------------------
