@@ -80,4 +80,5 @@ def test_mlx_lm_computes_the_logits_of_the_script_itself_and_generates_the_text_
     assert np.abs(np.array(said["steps"]) - ours).max() < 1e-4, "token by token, with the cache"
     sampled = (folder.parent / "sampled.txt").read_text()
     assert said["generated"] > 64 - len(said["ids"]), "beyond the end of a row"
-    assert sampled.removeprefix(TEXT).removesuffix("\n") == said["text"].removesuffix("\n")
+    # mlx-lm leaves out a space before the first word, with which a model that trained little may begin
+    assert sampled.removeprefix(TEXT).removesuffix("\n").lstrip(" ") == said["text"].removesuffix("\n").lstrip(" ")
