@@ -34,7 +34,8 @@ from agent.text import counted
 from agent.view.answer import Answer, for_author
 from agent.view.screen import print_folded, print_lines, print_next, terminal_width
 from agent.view.terminal import tried_lines
-from agent.view.words import crew_of, dawn_lines, left_words, moment
+from agent.view.words import dawn_lines, left_words, moment
+from agent.view.workers import crew_of
 
 LOOK_S = 0.5  # how long the machine is looked at
 LOOKED_FROM_S = 5.0  # of budget: a night of shorter runs is a test or a toy

@@ -15,7 +15,8 @@ from agent.records.place import Place, read_night
 from agent.records.record import Record
 from agent.records.summary import NightSummary, summary_of
 from agent.view.answer import Answer, Process, StatusAnswer
-from agent.view.words import HEADS, Crew, crew_of, left_words, moment, status_lines
+from agent.view.words import HEADS, left_words, moment, status_lines
+from agent.view.workers import Crew, crew_of
 
 LOOK_EVERY_S = 0.5
 

@@ -100,19 +100,17 @@ def train_in(
 def learnt_allowance_s(history: History, budget_s: float) -> float:
     """Return the seconds that a run may take beyond its budget, from the slowest run of attempt 0.
 
-    At dawn the machine may be busier: its runs there may double what the night's allow.
+    At dawn the machine may be busier: attempt 0's runs there may double what those of the night allow.
     """
-    night_s, both_s = (
-        [run.wall_s - budget_s for run in runs if run.ending is Ending.FINISHED]
-        for runs in (history[0].done_runs, history[0].counted_runs)
-    )
-    if not night_s:
+    first = history[0]
+    if not any(run.ending is Ending.FINISHED for run in first.done_runs):
         return FIRST_ALLOWANCE_S
-    allowed_s, at_dawn_s = (
-        max(LEAST_ALLOWANCE_S, ALLOWANCE_FACTOR * max(beyond_s) + ALLOWANCE_OF_BUDGET * budget_s)
-        for beyond_s in (night_s, both_s)
-    )
-    return min(2 * allowed_s, at_dawn_s)
+    return min(2 * _allowance_s(first.done_runs, budget_s), _allowance_s(first.counted_runs, budget_s))
+
+
+def _allowance_s(runs: Sequence[Run], budget_s: float) -> float:
+    slowest_s = max(run.wall_s - budget_s for run in runs if run.ending is Ending.FINISHED)
+    return max(LEAST_ALLOWANCE_S, ALLOWANCE_FACTOR * slowest_s + ALLOWANCE_OF_BUDGET * budget_s)
 
 
 # ---- what a script leaves --------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from agent.proposers.source import Left
 from agent.records.record import Record, Turned
 from agent.records.summary import NightSummary, Scored, gain_bpb
 from agent.script.dials import Value
-from agent.view.words import Crew
+from agent.view.workers import Crew
 
 UNSHOWN = "its scoring or its audit failed (the words of that process are not shown: it has read the validation text)"
 # what JSON leaves out of these records: it is too long, in a file, or words of a scoring process

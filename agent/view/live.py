@@ -26,7 +26,8 @@ from agent.text import harmless_lines, one_line
 from agent.view.run_files import training_progress
 from agent.view.screen import folded
 from agent.view.terminal import COLOURS, verdict_line
-from agent.view.words import BETWEEN, doing_words, in_order, interval_words, left_words, pace_words, score, within_one
+from agent.view.words import BETWEEN, doing_words, interval_words, left_words, pace_words, score, within_one
+from agent.view.workers import in_order
 
 EARLIER = 3  # verdicts that are shown where somebody begins to follow
 DRAWN_EVERY_S = 0.5  # a drawing takes some milliseconds, which a run on a CPU would have used

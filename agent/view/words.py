@@ -5,8 +5,7 @@ It imports nothing that takes long: `status` is asked often.
 
 import re
 import statistics
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
 
 from agent.clock import hours_since
 from agent.experiment import (
@@ -22,15 +21,15 @@ from agent.experiment import (
     short,
 )
 from agent.invocation import typed
-from agent.pools.leases import slowdown_lines, slowdown_of
+from agent.pools.leases import slowdown_lines
 from agent.proposers.source import Left
 from agent.records.record import Record
 from agent.records.summary import NightSummary, Scored
 from agent.text import ABSURD, SCORE_DECIMALS, counted, duration, harmless, percent_sure
+from agent.view.workers import Crew, Worker
 
 BETWEEN = " · "  # parts of a line
 NONE = "–"  # in a table, where there is no value
-NUMBERS = re.compile(r"(\d+)")  # of a worker's name
 BUSY = 0.2  # of their speed in the night, that runs at dawn lose only where the machine has other work
 
 
@@ -143,9 +142,9 @@ def dawn_lines(findings: Findings, history: History, night: Night) -> list[str]:
         f"  honest gain     {interval_words(findings.honest)} (fresh seeds)",
         f"  on the holdout  {interval_words(findings.holdout)} (text that no attempt was judged by)",
     ]
-    kept = [share for number in (0, champion) for share in speeds_at_dawn(history[number])]
-    if slow := sum(share < 1 - BUSY for share in kept):
-        lines.append(f"  the machine was busy: {slow} of {len(kept)} runs were over {BUSY:.0%} slower than the night's")
+    shares = speeds_at_dawn(history[0], history[champion])
+    if slow := sum(share < 1 - BUSY for share in shares):
+        lines.append(f"  the machine was slow: {slow} of {len(shares)} runs lost over {BUSY:.0%} of their usual speed")
     parts = findings.edits if len(findings.edits) > 1 else ()  # one edit alone brings the honest gain
     for edit in parts:
         brings = f"brings {interval_words(edit.effect)}"
@@ -172,53 +171,17 @@ def dawn_lines(findings: Findings, history: History, night: Night) -> list[str]:
     return [harmless(line) for line in lines]
 
 
-def speeds_at_dawn(attempt: Attempt) -> list[float]:
-    """Return the speed of each run of an attempt's latest dawn as a share of the median in the night, where known."""
-    latest = attempt.dawn_runs(max(run.dawn for run in attempt.runs))
-    night, dawn = ([run.steps_s for run in runs if run.steps_s is not None] for runs in (attempt.done_runs, latest))
-    return [steps_s / statistics.median(night) for steps_s in dawn] if night else []
+def speeds_at_dawn(first: Attempt, champion: Attempt) -> list[float]:
+    """Return the speed of each run of both at the champion's dawn, as a share of the script's median in the night.
 
-
-# ---- its workers -----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Worker:
-    """Hold a worker, and what it does now."""
-
-    name: str  # such as gpu 1; local for the one worker of a night that has no others
-    work: Work | None  # what it does now
-    title: str | None  # of the attempt that it works on
-
-
-@dataclass(frozen=True, slots=True)
-class Crew:
-    """Hold the workers of a night."""
-
-    count: int  # that its latest call has
-    workers: tuple[Worker, ...]  # that had a run in any of its calls
-    slowdown: float | None  # share of its speed that attempt 0 lost beside itself; null: it did not run so
-
-    @property
-    def at_work(self) -> tuple[Worker, ...]:
-        return tuple(worker for worker in self.workers if worker.work is not None)
-
-
-def crew_of(record: Record, work: Iterable[Work] = ()) -> Crew:
-    """Return the workers of a night; work: what they do, where it runs."""
-    jobs = {job.worker: job for job in work}
-    names = {run.worker for attempt in record.attempts for run in attempt.runs} | jobs.keys()
-    workers = []
-    for name in sorted(names, key=in_order):
-        job = jobs.get(name)
-        workers.append(Worker(name, job, record.attempts[job.attempt].title if job is not None else None))
-    count = record.night.terms.workers if record.is_here else max(1, len(names))
-    return Crew(count, tuple(workers), slowdown_of(record.attempts))
-
-
-def in_order(name: str) -> tuple[str, ...]:
-    """Return a key that sorts names of workers as people do: gpu 2 comes before gpu 10."""
-    return tuple(part.rjust(9) if part.isdigit() else part for part in NUMBERS.split(name))
+    Runs without a speed are left out, and those of a script that has none in the night.
+    """
+    dawn, shares = max((run.dawn for run in champion.runs), default=0), list[float]()
+    for attempt in (first, champion):
+        usual = [run.steps_s for run in attempt.done_runs if run.steps_s is not None]
+        speeds = [run.steps_s for run in attempt.dawn_runs(dawn) if run.steps_s is not None]
+        shares += [steps_s / statistics.median(usual) for steps_s in speeds if usual]
+    return shares
 
 
 # ---- where a night stands --------------------------------------------------------------------------------------------

@@ -33,13 +33,13 @@ def test_what_was_kept_is_believed_as_far_as_its_interval_or_dawn_says(record, d
 
 
 @pytest.mark.parametrize(("steps_at_dawn", "is_said"), [(100, False), (70, True)])
-def test_a_dawn_on_a_busy_machine_is_said_to_be_one(steps_at_dawn, is_said):
+def test_runs_of_dawn_that_were_slower_than_the_nights_are_counted(steps_at_dawn, is_said):
     def run(seed: int, steps: int, dawn: int) -> Run:
         return Run(seed, Ending.FINISHED, 0, 12.0, Summary(training_seconds=10.0, num_steps=steps), "", dawn=dawn)
 
     champion = replace(CLEAR.attempts[1], runs=(run(0, 100, 0), run(1000, steps_at_dawn, 1)))
     lines = dawn_lines(SURE, [FIRST, champion], CLEAR.night)
-    assert any("busy: 1 of 1 runs" in line for line in lines) == is_said
+    assert any("slow: 1 of 1 runs" in line for line in lines) == is_said
 
 
 @pytest.mark.parametrize(("numbers", "shown"), [((1,), 0), ((1, 2), 3)])

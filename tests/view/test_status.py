@@ -17,7 +17,7 @@ from agent.night.lock import only_night
 from agent.records.place import Place, read_night
 from agent.records.summary import summary_of
 from agent.view.answer import plain
-from agent.view.words import in_order
+from agent.view.workers import in_order
 
 
 @pytest.fixture(scope="module")

@@ -45,7 +45,7 @@ def fitting(
     operation's other conditions.
     """
     here, vectors = kernel_device(), (*activations, *weights)
-    if here is None:
+    if here is None or operation in here.WITHOUT:
         return getattr(plain, operation)
     dtypes = [x.dtype for x in activations if x.dtype != here.DTYPE] + [x.dtype for x in weights if x.dtype != FLOAT32]
     odd = [x for x in vectors if x.ndim == 0 or x.size == 0 or x.shape[-1] % 8]
@@ -91,9 +91,6 @@ def mix_norm(x: Array, x0: Array, keep: Array, again: Array) -> tuple[Array, Arr
 
 def gated_add(x: Array, key: Array, value: Array) -> Array:  # each (B, T, C)
     """Return x + σ(norm(x) · norm(key) / √C) · value: as much of a value as its key fits the stream."""
-    here = kernel_device()
-    if here is None or here.DTYPE == FLOAT32:  # a CPU has no kernel for it
-        return plain.gated_add(x, key, value)
     can = x.ndim > 0 and x.shape == key.shape == value.shape and x.shape[-1] <= MAX_WIDTH
     return fitting("gated_add", activations=[x, key, value], can=can)(x, key, value)
 

@@ -24,6 +24,7 @@ from agent.lab.kernels.cache import kept
 from agent.lab.kernels.windows import Array, Arrays, Dtypes, Piece, Shapes, Sizes, Spans
 
 DTYPE = mx.float32
+WITHOUT = frozenset({"gated_add"})  # of n-grams, which train_mlx.py looks up on NVIDIA GPUs
 POSITION_AXIS = 2  # of queries, keys and values: (B, H, T, D), in which a head is one matrix for BLAS
 SOURCE = Path(__file__).with_name("cpu.c")
 # The parts of -ffast-math that preserve NaN: a loss that is NaN must stay NaN.

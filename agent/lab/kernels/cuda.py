@@ -17,6 +17,7 @@ from agent.lab.kernels.cache import kept
 from agent.lab.kernels.windows import Array, Arrays, Dtypes, Shapes, Sizes, Span, Spans
 
 DTYPE = mx.bfloat16
+WITHOUT = frozenset[str]()
 POSITION_AXIS = 1  # of queries, keys and values: (B, T, H, D), as the projection leaves them
 SOURCE = Path(__file__).with_name("cuda.cu")
 RUN = 16  # neighbours that one warp adds up in the embedding's gradient
