@@ -15,7 +15,7 @@ from typing import Any
 
 from agent.errors import MachineError, NightError
 from agent.experiment import WHOLE, Lease, Night, is_look
-from agent.files import throwaway_folder
+from agent.files import throwaway_folder, write_plain
 from agent.invocation import PACKAGE, typed
 from agent.lab.hardware import cache_root
 from agent.runs.probe import KIND
@@ -67,7 +67,12 @@ def lay_out_warm(folder: Path) -> None:
     for name in ("kernels", "blas"):
         if (cache_root() / name).is_dir():
             to = folder / "warm" / "cache" / name
-            shutil.copytree(cache_root() / name, to, dirs_exist_ok=True)
+            shutil.copytree(cache_root() / name, to, copy_function=_copy, dirs_exist_ok=True)
+
+
+def _copy(source: str, to: str) -> None:
+    """Copy a file so that a kill leaves the old one, the new one or none."""
+    write_plain(Path(to), Path(source).read_bytes())
 
 
 def _call(command: list[str], folder: Path, environment: Mapping[str, str]) -> int:
