@@ -26,10 +26,12 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import measure
 import peers
+from cyclopts import Parameter
+from cyclopts.validators import Number
 from measure import Count, Figures, Folder, Seconds
 
 ALLOWANCE_S = 900.0  # beyond the budget, after which a run is ended
@@ -57,12 +59,14 @@ def finished(name: str, command: Command, seed: int, budget_s: float, folder: Pa
         if record["terms"] == terms:
             return dict(record["figures"])
     own.mkdir(parents=True, exist_ok=True)
-    env = measure.fresh_caches(folder / "caches" / name, Path(facts["corpus"]["folder"]))
+    caches = folder / "caches" / name
+    is_cold = not caches.exists()
+    env = measure.fresh_caches(caches, Path(facts["corpus"]["folder"]))
     words = [*command, "--budget-s", f"{budget_s:g}", "--seed", str(seed)]
     words += ["--out", str(own)] if name == OURS else []
     watched = measure.watch(words, env=env, cwd=measure.ROOT, limit_s=budget_s + ALLOWANCE_S)
     (own / "log.txt").write_text(watched.text + "\n")
-    figures = read_figures(watched, budget_s, is_cpu=facts["device"]["kind"] == "cpu", is_cold=seed == 0)
+    figures = read_figures(watched, budget_s, is_cpu=facts["device"]["kind"] == "cpu", is_cold=is_cold)
     (own / "result.json").write_text(json.dumps({"terms": terms, "figures": figures}, indent=2) + "\n")
     return figures
 
@@ -93,6 +97,7 @@ def main(
     peer: Sequence[str] = (),
     no_ours: bool = False,
     seeds: Count = 1,
+    first_seed: Annotated[int, Parameter(validator=Number(gte=0))] = 0,
     set: Sequence[str] = (),
 ) -> measure.Flat:
     """Run everyone with the first seed, then everyone with the next.
@@ -102,6 +107,7 @@ def main(
         peer: NAME=PATH, a clone; several may be given
         no_ours: the peers alone, as where ours runs on another device meanwhile
         seeds: runs of each
+        first_seed: of these runs, as where earlier ones were made on another machine
         set: NAME=VALUE, a dial of ours that is overwritten
     """
     script = measure.overwritten(measure.SCRIPT, set, folder)
@@ -109,7 +115,7 @@ def main(
     if not commands:
         raise measure.Misuse("--no-ours without --peer leaves no script to run: name a clone")
     results: dict[str, list[Figures]] = {name: [] for name in (OURS, *commands)}  # ours is what ratios are of
-    for seed in range(seeds):
+    for seed in range(first_seed, first_seed + seeds):
         for name, command in commands.items():
             results[name].append(finished(name, command, seed, budget_s, folder, facts))
             measure.say(f"seed {seed}  {name:18} val_bpb {results[name][-1]['val_bpb']:.4f}")

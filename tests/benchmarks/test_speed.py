@@ -147,6 +147,9 @@ def test_five_minutes_scores_a_peer_on_our_text_and_goes_on_where_it_stopped(own
     again = run_program("five_minutes.py", *options, "--json", tmp_path / "again.json")
     assert again.returncode == 0, again.stderr
     assert json.loads((tmp_path / "again.json").read_text()) == flat
+    other = run_program("five_minutes.py", *options, "--first-seed", "3", "--json", tmp_path / "other.json")
+    assert "this must not run again" in other.stderr
+    assert (folder / "runs" / "ours-3" / "result.json").exists()
 
     alone = run_program("five_minutes.py", *options, "--no-ours", "--json", tmp_path / "alone.json")
     assert alone.returncode == 0, alone.stderr
