@@ -257,7 +257,9 @@ class Balanced(Judge):
             keep = doubt.keep()
             return replace(keep, reason=f"{keep.reason}, and better than #{best.number}")
         promises = doubt.worth + doubt.value_of_run > knowledge.belief.value_of_idea(self.price)
-        return overtaken(doubt.discard(), best) if doubt.worth > 0 and promises else doubt.discard()
+        if doubt.worth > 0 and promises:
+            return overtaken(doubt.decide(Kind.OVERTAKEN, doubt.estimate), best)
+        return doubt.discard()
 
     def review(self, history: History) -> Review:
         """Revoke the last keeps where later scores contradict them, confirm others, or ask for another run.
@@ -321,25 +323,27 @@ class Doubt:
     def keep(self, kind: Kind = Kind.KEPT) -> Decision:
         """Keep the edit: as this kind, or as simpler or provisional where that is why or how."""
         if self.simpler is not None:
-            return self.decide(Kind.SIMPLER, f"simpler: {self.simpler}, and {self._estimate}")
+            return self.decide(Kind.SIMPLER, f"simpler: {self.simpler}, and {self.estimate}")
         if self.sure < CONFIRMED:
-            return self.decide(Kind.PROVISIONAL, f"provisional: {self._estimate}")
-        return self.decide(kind, self._estimate)
+            return self.decide(Kind.PROVISIONAL, f"provisional: {self.estimate}")
+        return self.decide(kind, self.estimate)
 
     def discard(self) -> Decision:
         """Discard the edit as worse than its parent, or as luck."""
-        return self.decide(Kind.LUCK if self.gain_bpb > 0 else Kind.WORSE, self._estimate)
+        if self.gain_bpb > 0:
+            return self.decide(Kind.LUCK, f"{self.estimate}: too little to keep it")
+        return self.decide(Kind.WORSE, self.estimate)
 
     def revoke(self) -> Decision:
         """Discard an edit that was kept."""
-        return self.decide(Kind.REVOKED, f"revoked: {self._estimate}")
+        return self.decide(Kind.REVOKED, f"revoked: {self.estimate}")
 
     def decide(self, kind: Kind, reason: str) -> Decision:
         """Return a decision with these estimates."""
         return Decision(kind, reason, self.gain_bpb, self.sure)
 
     @property
-    def _estimate(self) -> str:
+    def estimate(self) -> str:
         how = "better" if self.gain_bpb >= 0 else "worse"
         sure = f"{percent_sure(self.sure)} sure of a gain"
         return f"{how} than its parent by an estimated {abs(self.gain_bpb):.6f}, {sure}"
