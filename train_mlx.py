@@ -732,7 +732,8 @@ def main(argv: list[str] | None = None) -> int:
         (args.out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
     print("---")
     for key, value in summary.items():
-        print(f"{key + ':':17} {'' if value is None else f'{value:.6f}' if key == 'val_bpb' else value}")
+        if value is not None:  # --no-eval leaves the score to somebody else
+            print(f"{key + ':':17} {f'{value:.6f}' if key == 'val_bpb' else value}")
     return 0
 
 
