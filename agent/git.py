@@ -1,7 +1,7 @@
 """Run git, through GitPython: make commits that touch nothing the user works on, and refs, diffs and bundles of them.
 
 The user's working tree, index and HEAD are never touched, except by commit_first, where nothing is committed yet. A
-commit is made without an index, a ref moves by compare-and-swap, and nothing is ever deleted.
+commit is made by an index of its own, a ref moves by compare-and-swap, and nothing is ever deleted.
 
 Of GitPython only the command runner is used. Its own readers know neither SHA-256 nor reftable, and the process that
 they leave open would die of a Ctrl-C that is meant for the night.
@@ -19,6 +19,7 @@ from functools import cached_property
 from pathlib import Path
 
 from agent.errors import NoRepository, RepoError
+from agent.files import throwaway_folder
 from agent.invocation import command_to_begin
 
 # ---- running git -----------------------------------------------------------------------------------------------------
@@ -178,20 +179,16 @@ class Repo:
 
     def commit_script(self, parent: str, path: str, script: str, message: str, when: str) -> str:
         """Commit the parent's tree with one file replaced; the same arguments give the same commit."""
-        kind, made = "blob", self.git("hash-object", "-w", "--no-filters", "--stdin", stdin=script)
-        while path:  # from the script up to the top of the tree
-            folder, _, name = path.rpartition("/")
-            listed = self.git("ls-tree", "--full-tree", "-z", parent, *([f"{folder}/"] if folder else []))
-            split = (entry.partition("\t") for entry in listed.split("\0") if entry)
-            entries = {place.rpartition("/")[2]: facts for facts, _, place in split}  # name → mode, kind and object
-            is_executable = entries.get(name, "").startswith("100755")
-            # 100644: of a plain file, also in the place of a link
-            mode = "040000" if kind == "tree" else "100755" if is_executable else "100644"
-            entries[name] = f"{mode} {kind} {made}"
-            lines = (f"{facts}\t{entry}\0" for entry, facts in entries.items())
-            kind, made, path = "tree", self.git("mktree", "-z", stdin="".join(lines)), folder
+        blob = self.git("hash-object", "-w", "--no-filters", "--stdin", stdin=script)
+        is_executable = self.git("ls-tree", "--full-tree", parent, path).startswith("100755")
+        mode = "100755" if is_executable else "100644"  # of a plain file, also in the place of a link
+        with throwaway_folder() as folder:
+            index = {"GIT_INDEX_FILE": str(folder / "index")}
+            self.git("read-tree", parent, env=index)
+            self.git("update-index", "--add", "--replace", "--cacheinfo", f"{mode},{blob},{path}", env=index)
+            tree = self.git("write-tree", "--missing-ok", env=index)  # a partial clone lacks files of others
         dates = {"GIT_AUTHOR_DATE": when, "GIT_COMMITTER_DATE": when}
-        return self.git("commit-tree", made, "-p", parent, env={**self._identity, **dates}, stdin=message)
+        return self.git("commit-tree", tree, "-p", parent, env={**self._identity, **dates}, stdin=message)
 
     # ---- refs ----
 

@@ -34,7 +34,14 @@ from measure import CORES, Count, Folder, Quick
 from agent.errors import NightError
 from agent.records.journal import Journal
 
-GIT_COMMANDS = ("hash-object", "mktree", "commit-tree", "update-ref")  # those that write
+GIT_COMMANDS = (
+    "hash-object",
+    "read-tree",
+    "update-index",
+    "write-tree",
+    "commit-tree",
+    "update-ref",
+)  # those that write
 KILLS_A_NIGHT, RESUMED_POINTS = 15, 120  # RESUMED_POINTS: a call that goes on is killed within so many
 WAIT_S = 2.0  # at most, before a random moment: an undisturbed night takes about three, its imports done
 GOLDEN = 0.618034  # multiples of it, less their whole parts, spread evenly however many there are
