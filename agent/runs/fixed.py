@@ -15,7 +15,7 @@ from typing import Any
 
 from agent.errors import MachineError, NightError
 from agent.experiment import WHOLE, Lease, Night, is_look
-from agent.files import throwaway_folder, write_plain
+from agent.files import write_plain
 from agent.invocation import PACKAGE, typed
 from agent.lab.hardware import cache_root
 from agent.runs.probe import KIND
@@ -37,13 +37,18 @@ def probe(folder: Path, data: str | None = None, dataset: str | None = None, lea
     The device is the one that a worker with this lease has.
     """
     environment = dict(os.environ) | leased_env(lease) | ({"NIGHTSHIFT_DATA": data} if data else {})
-    with throwaway_folder() as aside:
-        answer = aside / "answer.json"
-        command = [sys.executable, str(PROBE), str(answer), dataset or "", *map(str, lease.cores)]
-        status = _call(command, folder, environment)
-        if status != 0 or not answer.exists():
-            raise MachineError(f"device and data could not be read (exit code {status}); run: {typed('doctor')}")
-        facts = json.loads(answer.read_text())
+    command = [sys.executable, str(PROBE), dataset or "", *map(str, lease.cores)]
+    # in a new session, Ctrl-C reaches the harness alone, and not each process that prepares data
+    process = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, start_new_session=True)
+    try:
+        answer, _ = process.communicate()
+    finally:  # where a signal has ended the waiting, too
+        end(process)
+    if process.returncode != 0:
+        raise MachineError(
+            f"device and data could not be read (exit code {process.returncode}); run: {typed('doctor')}"
+        )
+    facts = json.loads(answer)
     if "error" in facts:
         raise MachineError(facts["error"])
     return {**facts, "settings": settings_in(environment, facts["device_kind"])}
@@ -73,16 +78,6 @@ def lay_out_warm(folder: Path) -> None:
 def _copy(source: str, to: str) -> None:
     """Copy a file so that a kill leaves the old one, the new one or none."""
     write_plain(Path(to), Path(source).read_bytes())
-
-
-def _call(command: list[str], folder: Path, environment: Mapping[str, str]) -> int:
-    """Run a command and return its exit status; when a signal ends the waiting, end the command too."""
-    # in a new session, Ctrl-C reaches the harness alone, and not each process that prepares data
-    process = subprocess.Popen(command, cwd=folder, env=environment, stdout=sys.stderr, start_new_session=True)
-    try:
-        return process.wait()
-    finally:
-        end(process)
 
 
 def protocol(facts: Mapping[str, Any], budget_s: float) -> str:

@@ -1,8 +1,8 @@
-"""Report device, data and budget to the harness as JSON, and prepare the data if they are missing.
+"""Print device, data and budget for the harness as JSON, and prepare the data if they are missing.
 
 It runs as a separate short process, because a process that imports MLX holds device memory until it ends.
 
-    python probe.py ANSWER.json [DATASET [CORE...]]
+    python probe.py [DATASET [CORE...]]
 
 DATASET may be empty, or --kind to report the kind of device alone. The data are prepared on all cores; then the device
 is described as a worker that is pinned to these cores has it.
@@ -19,8 +19,10 @@ from pathlib import Path
 KIND = "--kind"
 
 
-def main(answer: str, dataset: str = "", *cores: str) -> None:
-    """Write the facts to the file, or one sentence for the user under "error"."""
+def main(dataset: str = "", *cores: str) -> None:
+    """Print the facts, or one sentence for the user under "error"; all else that is printed goes to standard error."""
+    answer = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that worker processes end, too
     sys.dont_write_bytecode = True  # leave no files in the user's folder
     sys.path[:1] = [str(Path.cwd()), str(Path(__file__).parents[2])]  # the user's own prepare.py, then our own package
@@ -33,8 +35,8 @@ def main(answer: str, dataset: str = "", *cores: str) -> None:
         facts = {"error": f"{error}; install the missing package, as nightshift doctor says"}
     except (OSError, RuntimeError, subprocess.CalledProcessError) as error:  # RuntimeError: MLX's own
         facts = {"error": f"device and data cannot be used ({error}); run: nightshift doctor"}
-    with suppress(FileNotFoundError):  # the harness was killed, and a later night has removed its folder
-        Path(answer).write_text(json.dumps(facts))
+    with suppress(BrokenPipeError):  # the harness was killed
+        print(json.dumps(facts), file=answer, flush=True)
 
 
 def look(dataset: str, cores: tuple[int, ...]) -> dict[str, object]:
