@@ -12,7 +12,6 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from agent.errors import MachineError
 from agent.files import throwaway_folder
@@ -33,25 +32,7 @@ PROBE_S = 120  # enough for a first import of MLX from a slow disk
 PLAIN_DEVICES = ("null", "zero", "full", "random", "urandom")
 
 
-class Box(Protocol):
-    """Wrap a command so that it runs in a sandbox."""
-
-    @property
-    def name(self) -> str:
-        """Return the name that `run` and `doctor` print."""
-        ...
-
-    @property
-    def uncovered(self) -> tuple[str, ...]:
-        """Return, in plain words, the things that a script can still do in this box."""
-        ...
-
-    def wrap(self, command: Sequence[str], view: View) -> list[str]:
-        """Return the command that runs this command in the box."""
-        ...
-
-
-def choose(mode: str = "auto") -> Box:
+def choose(mode: str = "auto") -> "Box":
     """Return the box for this machine by a value of --sandbox; raise MachineError if `require` cannot be met.
 
     auto: the strongest that works here; require: bubblewrap or Seatbelt, else refuse; off: none. Each candidate has to
@@ -73,7 +54,7 @@ def choose(mode: str = "auto") -> Box:
     return Open(why)
 
 
-def candidates() -> list[Box]:
+def candidates() -> list["Box"]:
     """Return the boxes of this platform, strongest first; some may not work here."""
     if sys.platform == "darwin":
         return [Seatbelt()]
@@ -83,7 +64,7 @@ def candidates() -> list[Box]:
     return []
 
 
-def why_unfit(box: Box) -> str | None:
+def why_unfit(box: "Box") -> str | None:
     """Return None if a process in the box can use MLX, else a sentence with its error."""
     with throwaway_folder() as folder:
         (folder / TMP).mkdir()
@@ -292,3 +273,8 @@ def _below(path: Path) -> str:
     """
     escaped = str(path.resolve()).replace("\\", "\\\\").replace('"', '\\"')
     return f'(subpath "{escaped}")'
+
+
+# name: as `run` and `doctor` print it; uncovered: in plain words, what a script can still do in it; wrap(): the command
+# that runs another one in it
+Box = Open | Bubblewrap | Landlock | Seatbelt
