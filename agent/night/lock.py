@@ -10,7 +10,6 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -36,12 +35,12 @@ class Holder:
     tag: str
     since: str  # ISO 8601, UTC
     folder: str  # of the night: it may be in another working tree of the repository
-    until: str | None  # when its hours end: ISO 8601, UTC
-    experiments: int | None  # the limit of its proposals
+    hours: float | None  # its limits, as in Limits
+    experiments: int | None
 
     def left(self, proposals: int) -> Left:
         """Return what is left of the night; proposals: as in Limits."""
-        hours = None if self.until is None else -hours_since(self.until)
+        hours = None if self.hours is None else self.hours - hours_since(self.since)
         return Limits(self.experiments, hours).left(proposals)
 
 
@@ -63,8 +62,7 @@ def only_night(repository: Path) -> Iterator[Callable[..., None]]:
     since = utc_now()
 
     def tell(tag: str, folder: Path, hours: float | None = None, experiments: int | None = None) -> None:
-        until = None if hours is None else f"{datetime.now(UTC) + timedelta(hours=hours):%Y-%m-%dT%H:%M:%SZ}"
-        place.write_text(json.dumps(asdict(Holder(os.getpid(), tag, since, str(folder), until, experiments))))
+        place.write_text(json.dumps(asdict(Holder(os.getpid(), tag, since, str(folder), hours, experiments))))
 
     try:
         place.unlink(missing_ok=True)  # a night that was killed could not
