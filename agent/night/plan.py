@@ -168,10 +168,11 @@ class Plan:
         """Return the next step of an unsettled attempt; None: a run in flight, or another attempt, comes first."""
         if attempt.decision is not None:
             return Settle(attempt.number)  # even with a run in flight: others are judged by what is settled
-        calibrates = attempt.number == 0 and len(self.flight.pool.workers) > 1
-        if self.flight.has(attempt.number) and not calibrates:
+        if attempt.number == 0 and self._calibrates(attempt):
+            return self.measure(attempt)
+        if self.flight.has(attempt.number):
             return None
-        step = self._calibrate(attempt) if calibrates else self._measure_and_judge(attempt)
+        step = self._measure_and_judge(attempt)
         return Decide({attempt.number: step}) if isinstance(step, Decision) else step
 
     def _measure_and_judge(self, attempt: Attempt) -> Job | Decision | None:
@@ -206,18 +207,15 @@ class Plan:
             return trusted(decision, attempt, parent, self.context.night.terms.plausible_gain / 100)
         return None if decision.status is None else decision
 
-    def _calibrate(self, first: Attempt) -> Job | Decision | None:
-        """Return the next job of attempt 0, which runs alone at first, and then on all workers beside itself.
+    def _calibrates(self, first: Attempt) -> bool:
+        """Return whether attempt 0, which runs alone at first, has a further run on several workers, beside itself.
 
-        So its runs tell the noise, and how much slower a run is while others train. None: its runs in flight come
-        first.
+        So its runs tell the noise, and how much slower a run is while others train.
         """
-        busy = self.flight.seeds_of(first.number)
-        step = self._measure_and_judge(first) if not busy else None
-        wanted = max(self.context.judge.calibration, 1 + len(self.flight.pool.workers))
-        begun = {*busy, *(run.seed for run in first.done_runs)}
-        is_calibrated = failure(first) is not None or len(begun) >= wanted
-        return self.measure(first) if first.scores_bpb and not is_calibrated and self._may_run(first) else step
+        workers, begun = len(self.flight.pool.workers), {run.seed for run in first.done_runs}
+        begun.update(self.flight.seeds_of(first.number))
+        is_calibrated = failure(first) is not None or len(begun) >= max(self.context.judge.calibration, 1 + workers)
+        return workers > 1 and bool(first.scores_bpb) and not is_calibrated and self._may_run(first)
 
     def _may_run(self, attempt: Attempt) -> bool:
         """Return whether a run of an attempt may begin, and will end within the hours; else another call makes it.
