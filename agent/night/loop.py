@@ -176,13 +176,11 @@ class Driver:
         return commit
 
     def settle(self, number: int) -> None:
-        """Make branch, ledger and weights follow the decision; the weights of dawn's questions are dawn's to drop."""
+        """Make branch, ledger and weights follow the decision."""
         context, state = self.context, self.state
         self.commit(number)
-        attempt, best, needed = state.attempts[number], state.best, self.flight.seeds_of(number)
-        for run in () if attempt.status is Status.KEEP else attempt.runs:
-            if (attempt.is_idea or not run.dawn) and run.seed not in needed:
-                context.runner.drop_weights(number, run.seed)
+        self._drop_weights(number)
+        best = state.best
         if best is not None:
             self.point_branch(context.night.branch, self.commit(best.number), f"best is attempt {best.number}")
         write_ledger(context.place, (context.night, state.attempts))
@@ -190,6 +188,13 @@ class Driver:
         state.read(number)
         self.journal.check_in_place()
         context.attempt_settled()
+
+    def _drop_weights(self, number: int) -> None:
+        """Drop the weights of an idea that is not kept, but for those that a job needs; dawn drops its questions'."""
+        attempt, needed = self.state.attempts[number], self.flight.seeds_of(number)
+        for run in attempt.runs if attempt.is_idea and attempt.status not in (None, Status.KEEP) else ():
+            if run.seed not in needed:
+                self.context.runner.drop_weights(number, run.seed)
 
     def point_branch(self, branch: str, commit: str, why: str) -> None:
         """Move a branch of the night, unless somebody has it checked out: HEAD and index are theirs; it waits then.
@@ -275,10 +280,7 @@ class Driver:
             self.journal.rest(ended.worker)
             if isinstance(ended.error, MachineError):
                 self._make_void(latest_crashes(self.state.attempts), ended.error)
-            attempt = self.state.attempts[job.attempt]
-            is_revoked = attempt.settled and attempt.is_idea and attempt.status is not Status.KEEP
-            if is_revoked and not isinstance(job, Trial):
-                self.context.runner.drop_weights(job.attempt, job.seed)  # meanwhile
+            self._drop_weights(job.attempt)  # it may have been revoked meanwhile
         except Exception as error:
             return error
         return ended.error
