@@ -1,7 +1,7 @@
 """Make folders that are gone afterwards, write files whole, read those of a script safely, and know a full disk.
 
 Every temporary folder of the harness is made here. Its process holds a lock on it, which the kernel releases when the
-process ends. So the folders of killed processes are unlocked, and are removed when the next folder is made.
+process ends. So the folders of killed processes are unlocked, and a later process removes them.
 
 A script may leave anything in its folder: links to other places, pipes, folders a thousand deep. So its files are read
 as bytes, by open_plain or read_end: from plain files only, never through a link, and only up to a given size.
@@ -16,6 +16,7 @@ import sqlite3
 import stat
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -28,6 +29,7 @@ from agent.invocation import typed
 PREFIX, SUFFIX = "nightshift-", ".throwaway"
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 MIN_FREE_BYTES = 1 << 30  # logs, weights of the kept attempts and git objects of a night, with room to spare
+MOMENT_S = 60.0  # in which a folder that was made is locked
 AT_ONCE = 200  # paths that are given to one program: all of the longest possible ones fit
 
 
@@ -39,7 +41,10 @@ def throwaway_folder(place: Path | None = None) -> Iterator[Path]:
     """
     place = place or Path(tempfile.gettempdir())
     sweep(place)
-    folder, lock = _made(place)
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX, suffix=SUFFIX, dir=place)).resolve()
+    lock = os.open(folder, FOLDER)
+    with suppress(OSError):  # a network disk may have no locks; then sweep() cannot lock it either
+        fcntl.flock(lock, fcntl.LOCK_EX)
     try:
         yield folder
     finally:
@@ -47,27 +52,15 @@ def throwaway_folder(place: Path | None = None) -> Iterator[Path]:
         os.close(lock)
 
 
-def _made(place: Path) -> tuple[Path, int]:
-    """Make a folder and lock it; try again if another process swept it before the lock."""
-    while True:
-        folder = Path(tempfile.mkdtemp(prefix=PREFIX, suffix=SUFFIX, dir=place)).resolve()
-        with suppress(FileNotFoundError):
-            lock = os.open(folder, FOLDER)
-            with suppress(OSError):  # a network disk may have no locks; then sweep() cannot lock it either
-                fcntl.flock(lock, fcntl.LOCK_EX)
-            if folder.is_dir():
-                return folder, lock
-            os.close(lock)
-
-
 @cache  # once for each process
 def sweep(place: Path) -> None:
-    """Remove this user's throwaway folders whose makers are gone."""
+    """Remove this user's throwaway folders whose makers are gone; one that was just made may not be locked yet."""
     for folder in place.glob(f"{PREFIX}*{SUFFIX}"):
         with suppress(OSError):  # a link, in use, or removed meanwhile
             lock = os.open(folder, FOLDER)
             try:
-                if os.fstat(lock).st_uid == os.geteuid():
+                status = os.fstat(lock)
+                if status.st_uid == os.geteuid() and status.st_mtime < time.time() - MOMENT_S:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     remove(folder)
             finally:

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from nights import PROJECT, environment
 
 from agent.files import (
+    MOMENT_S,
     PREFIX,
     SUFFIX,
     ignore_all,
@@ -33,6 +35,11 @@ def own_tmpdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     sweep.cache_clear()
 
 
+def grow_old(path: Path) -> None:
+    """Let a path be as old as one that a killed process has left."""
+    os.utime(path, (time.time() - 2 * MOMENT_S,) * 2, follow_symlinks=False)
+
+
 def start(place: Path) -> tuple[subprocess.Popen[str], Path]:
     """Start a process that has made a folder and waits in it."""
     env, pipe = environment(TMPDIR=str(place)), subprocess.PIPE
@@ -50,6 +57,11 @@ def test_what_a_killed_process_left_is_swept_and_what_a_living_one_uses_is_not(t
     killed.communicate()
     assert left.is_dir()
     with throwaway_folder() as mine:
+        assert {*tmp_path.iterdir()} == {mine, in_use, left}  # it may not be locked yet
+    sweep.cache_clear()
+    for folder in (left, in_use):
+        grow_old(folder)
+    with throwaway_folder() as mine:
         assert {*tmp_path.iterdir()} == {mine, in_use}
         (mine / "closed" / "part").mkdir(parents=True)
         (mine / "closed").chmod(0)
@@ -63,6 +75,8 @@ def test_what_only_looks_like_one_stays(tmp_path):
     (tmp_path / f"{PREFIX}link{SUFFIX}").symlink_to(tmp_path / "precious")
     before = {*tmp_path.iterdir()}
     (tmp_path / f"{PREFIX}left{SUFFIX}").mkdir()
+    for path in (*before, tmp_path / f"{PREFIX}left{SUFFIX}"):
+        grow_old(path)
     with throwaway_folder(tmp_path) as mine:
         assert {*tmp_path.iterdir()} == {*before, mine}
     assert {*tmp_path.iterdir()} == before
