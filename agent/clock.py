@@ -8,39 +8,38 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
 
 SLEEP_TOLERANCE_S = 2.0  # a run that slept longer has lost part of its budget and does not count
 
-Clock = Callable[[], float]
+
+def clocks_s() -> tuple[float, float]:
+    """Return the times of a clock that stops while the machine sleeps, and of one that runs on.
+
+    Changes of the wall clock affect neither.
+    """
+    if sys.platform == "darwin":
+        return time.clock_gettime(time.CLOCK_UPTIME_RAW), time.clock_gettime(time.CLOCK_MONOTONIC_RAW)
+    return time.clock_gettime(time.CLOCK_MONOTONIC), time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Stopwatch:
-    """Measure time since its construction, by two clocks that changes of the wall clock do not affect."""
+    """Measure time since its construction."""
 
-    def __init__(self, awake: Clock | None = None, always: Clock | None = None) -> None:
-        ours = clocks(sys.platform)
-        self._awake, self._always = awake or ours[0], always or ours[1]
-        self._start_awake, self._start_always = self._awake(), self._always()
+    def __init__(self, clocks_s: Callable[[], tuple[float, float]] = clocks_s) -> None:
+        self._clocks_s = clocks_s
+        self._awake_s, self._always_s = clocks_s()
 
     @property
     def elapsed_s(self) -> float:
         """Return the seconds in which the machine was awake."""
-        return self._awake() - self._start_awake
+        return self._clocks_s()[0] - self._awake_s
 
     @property
     def slept_s(self) -> float:
-        """Return the seconds in which it slept; 0 on a system that does not tell."""
-        awake_s = self.elapsed_s  # read first, so that the difference is not negative
-        return max(0.0, self._always() - self._start_always - awake_s)
-
-
-def clocks(platform: str) -> tuple[Clock, Clock]:
-    """Return a clock that stops while the machine sleeps, and one that runs on."""
-    names = {"linux": ("CLOCK_MONOTONIC", "CLOCK_BOOTTIME"), "darwin": ("CLOCK_UPTIME_RAW", "CLOCK_MONOTONIC_RAW")}
-    awake, always = (partial(time.clock_gettime, getattr(time, name)) for name in names[platform])
-    return awake, always
+        """Return the seconds in which it slept."""
+        awake_s, always_s = self._clocks_s()
+        return max(0.0, always_s - self._always_s - (awake_s - self._awake_s))
 
 
 def boot_id() -> str:

@@ -305,7 +305,7 @@ class Nap:
         return now_s + (30 if now_s > self.begins_s else 0)
 
     def stopwatch(self) -> Stopwatch:
-        return Stopwatch(time.monotonic, self.always)
+        return Stopwatch(lambda: (time.monotonic(), self.always()))
 
 
 # ---- runs of the shipped script that take seconds, and the sandboxes of this machine ---------------------------------
