@@ -51,7 +51,7 @@ from measure import Count, Folder, Quick, Seconds
 
 from agent.errors import NightError
 from agent.experiment import Interval, Lease
-from agent.pools.leases import leases_of_machine, pin
+from agent.pools.leases import leases_of_machine
 from agent.records.journal import Journal
 from agent.records.record import Record, of_journal
 from agent.records.shipped import FACTS, of_folder
@@ -123,7 +123,7 @@ def start(night: Planned, command: Sequence[str], lease: Lease, data: str) -> su
     with night.log.open("wb") as log:
         return subprocess.Popen(
             command, cwd=night.clone, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-            preexec_fn=lambda: pin(lease),
+            preexec_fn=lambda: os.sched_setaffinity(0, lease.cores or os.sched_getaffinity(0)),
         )  # fmt: skip
 
 

@@ -52,12 +52,6 @@ def leases_of_night(night: Night) -> tuple[Lease, ...]:
     return leases_of_machine(night.device_kind, terms.workers, terms.cores_each)
 
 
-def pin(lease: Lease) -> None:
-    """Pin the calling thread, and the processes that it will start, to the lease's cores."""
-    if lease.cores:
-        os.sched_setaffinity(0, lease.cores)
-
-
 # ---- sets of cores ---------------------------------------------------------------------------------------------------
 
 

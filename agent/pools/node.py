@@ -20,7 +20,7 @@ from agent.errors import MachineError
 from agent.experiment import LOCAL, SPLITS, Lease, Night, Progress, Run
 from agent.files import MIN_FREE_BYTES, open_plain, read_tail, remove
 from agent.lab.hardware import cache_root, write_atomically
-from agent.pools.leases import cores_of_machine, pin, sets_of_cores
+from agent.pools.leases import cores_of_machine, sets_of_cores
 from agent.runs.execute import execute
 from agent.runs.fixed import digest, lay_out_warm, probe
 from agent.runs.jobs import Job, Measure, Result, Trial
@@ -178,7 +178,6 @@ class NodeWorker:
         if shutil.disk_usage(home()).free < MIN_FREE_BYTES:  # it would fill in the middle of the job
             return Returned(failure=f"less than {MIN_FREE_BYTES / 2**30:.0f} GB are free on the disk of {home()}")
         runner = self._runner
-        pin(runner.lease)
         try:
             put_files(runner.folder, files)
             result = execute(job, runner)

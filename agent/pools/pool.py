@@ -7,8 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
 
-from agent.experiment import WHOLE, Lease, Progress
-from agent.pools.leases import pin
+from agent.experiment import Progress
 from agent.runs.execute import execute
 from agent.runs.jobs import Job, Result
 from agent.runs.runner import Runner
@@ -33,13 +32,11 @@ class WorkerThread:
     A process ends when the thread that has started it ends (PR_SET_PDEATHSIG).
     """
 
-    def __init__(
-        self, name: str, execute: Callable[[Job], Ended], ended: SimpleQueue[Ended], lease: Lease = WHOLE
-    ) -> None:
+    def __init__(self, name: str, execute: Callable[[Job], Ended], ended: SimpleQueue[Ended]) -> None:
         self.name = name
         self.job: Job | None = None  # until the driver has been given its end
         self.progress: Progress | None = None  # None: no training, or nothing is known yet
-        self._execute, self._ended, self._lease = execute, ended, lease
+        self._execute, self._ended = execute, ended
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._work, name=f"worker {name}", daemon=True)
         self._thread.start()
@@ -49,7 +46,6 @@ class WorkerThread:
         self._jobs.put(job)
 
     def _work(self) -> None:
-        pin(self._lease)  # for what the harness itself computes of a run, such as its score
         while (job := self._jobs.get()) is not None:
             try:
                 self._ended.put(self._execute(job))
@@ -140,5 +136,5 @@ class LocalPool(Pool):
             own = replace(runner, progressed=progressed, stopped=self._stops)
             return Ended(thread.name, job, execute(job, own))
 
-        thread = WorkerThread(runner.lease.worker, perform, self._ended, runner.lease)
+        thread = WorkerThread(runner.lease.worker, perform, self._ended)
         return thread
