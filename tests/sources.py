@@ -92,7 +92,7 @@ class Desk:
             supply = self.ideas.enter_next(wanted)
             if supply is not Supply.LATER:
                 return supply
-            self.ideas.wait(0.05)
+            time.sleep(0.05)
         raise AssertionError("no idea came")
 
     def entered(self, *statuses: Status | None) -> list[str]:

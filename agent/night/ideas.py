@@ -83,7 +83,6 @@ class Ideas:
         self._people = [source for source in context.sources if source.is_person]
         self._sources = [source for source in context.sources if not source.is_person]
         self._wanted: list[Wanted] = []
-        self._ended = threading.Event()  # a question has ended
         # a night that only tries what people submitted leaves the others' ideas for later
         self._waiting = list(context.journal.waiting_ideas()) if self._sources else []
         self._said: set[str] = set()  # why sources had none
@@ -107,11 +106,6 @@ class Ideas:
     @property
     def has_idea(self) -> bool:
         return bool(self._waiting)
-
-    def wait(self, most_s: float) -> None:
-        """Wait at most `most_s` seconds for a question to end."""
-        self._ended.wait(most_s)
-        self._ended.clear()
 
     def note_news(self) -> None:
         """Say what sources have to say, take their answers, and ask the next ones."""
@@ -206,8 +200,6 @@ class Ideas:
                 answer.set_result(self._recorded(proposals_of(source, briefing), briefing))
             except BaseException as error:  # raised where the answer is taken
                 answer.set_exception(error)
-            finally:
-                self._ended.set()
 
         wanted.answer, wanted.parent = answer, best.number
         threading.Thread(target=ask, name="question to a source of ideas", daemon=True).start()

@@ -248,11 +248,7 @@ class Driver:
 
     def _has_news(self) -> bool:
         """Record and show what is new; return whether a job has ended or a worker has come or left."""
-        poll_s = POLL_S
-        if self.ideas is not None and self.flight.supply is Supply.LATER and not self.flight.jobs:
-            self.ideas.wait(POLL_S)
-            poll_s = 0.0
-        ended = self.pool.ended(poll_s)
+        ended = self.pool.ended(POLL_S)
         errors = [error for end in ended if (error := self.record(end)) is not None]
         if errors:
             raise errors[0]

@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 from dataclasses import replace
 
 import pytest
@@ -162,7 +163,7 @@ def test_ideas_are_made_ahead_by_a_source_that_costs_and_it_is_told_of_those_tha
         desk.ideas._sources.append(search)
         for _ in range(3):
             desk.ideas.ask_ahead()
-            desk.ideas.wait(0.2)
+            time.sleep(0.2)
             desk.ideas.note_news()
         assert search.briefings == []
     assert "a" in [attempt.proposal.title for attempt in llm.briefings[1].history]
