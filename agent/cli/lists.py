@@ -126,7 +126,7 @@ def listed(place: Place, tag: str) -> ListedNight:
     size = size_of(place.folder(tag) if is_here else packed if packed.exists() else shipped)
     try:
         if packed.exists() and not is_here:
-            from agent.archive.unpack import read_contents  # rarely needed
+            from agent.archive import read_contents  # rarely needed
 
             contents = read_contents(packed)
             row = msgspec.convert(contents.summary, ListedNight)

@@ -6,10 +6,7 @@ from typing import Literal
 
 from rich.filesize import decimal
 
-from agent.archive.pack import LeftOut
-from agent.archive.pack import pack as write_file
-from agent.archive.unpack import missing_corpus, work_folder
-from agent.archive.unpack import unpack as read_file
+from agent import archive
 from agent.cli.find import known_tag
 from agent.cli.lists import listed
 from agent.cli.options import SCRIPT
@@ -59,7 +56,7 @@ def pack(
         own = typed("pack", tag or "TAG", "--remove")
         raise NightError(f"--remove deletes a night's folder: name the night, and no --out, as in: {own}")
     if tag is not None and remove and place.packed(tag).exists() and not place.journal(tag).exists():
-        with only_night(place.repo.common_dir), work_folder(place):  # which a call that was killed has left
+        with only_night(place.repo.common_dir), archive.work_folder(place):  # which a call that was killed has left
             print_folded([f"night {tag} is packed in {place.packed(tag)}; unpack it with: {typed('unpack', tag)}"])
         return
     tag = known_tag(place, tag)
@@ -70,7 +67,7 @@ def pack(
         if remove:
             write_ledger(place)  # whose rows stay when the journal is away
         print(f"packing night {tag} …", flush=True)
-        contents = write_file(place, tag, file, summary, is_left_out, remove=remove)
+        contents = archive.pack(place, tag, file, summary, is_left_out, remove=remove)
     advice = f"unpack it with: {typed('unpack', tag if remove else file.name)}"
     if not remove:
         advice = f"it stays here, too: go on in one place alone; in the other repository {advice}"
@@ -78,7 +75,7 @@ def pack(
     print_folded([f"packed night {tag} into {file}: {size} with {counted(len(contents.refs), 'ref')}", advice])
 
 
-def left_out(record: Record, weights: WeightsOf) -> LeftOut:
+def left_out(record: Record, weights: WeightsOf) -> archive.LeftOut:
     """Return whether a path of a night's folder stays behind: temporary files, and weights that are not asked for."""
     needed = None if weights == "all" else _needed(record, with_best=weights == "best")
 
@@ -128,7 +125,7 @@ def unpack(file: str, /) -> None:
             raise NightError(f"{problem}; see the nights with: {typed('nights')}")
     with only_night(place.repo.common_dir):
         print_folded([f"unpacking {path} …"])
-        unpacked = read_file(place, path)
+        unpacked = archive.unpack(place, path)
     night = unpacked.night
     lines = [f"unpacked night {night.tag} from {path}", *unpacked.notes]
     if read_notes(place.folder(night.tag)):  # an agent that they instruct has the user's rights
@@ -138,7 +135,7 @@ def unpack(file: str, /) -> None:
         lines.append(f"night {night.tag} can be read here, and not go on: {unpacked.obstacle}")
     else:
         if not unpacked.has_corpus:
-            lines.append(missing_corpus(night, place.folder(night.tag)))
+            lines.append(archive.missing_corpus(night, place.folder(night.tag)))
         words = as_words(unpacked.asked_again)
         if words:
             lines.append("give the programs and servers that it names again, if the file is not somebody else's")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from samples import NIGHT, enter, every_outcome
 
-from agent.archive.unpack import check_passive, check_records
+from agent.archive import check_passive, check_records
 from agent.errors import NightError
 from agent.experiment import Idea, Proposal
 from agent.records.journal import Journal

@@ -17,8 +17,8 @@ import pytest
 from commands import refused
 from nights import Grounds, git, make_repository, unigram
 
-from agent.archive import unpack
-from agent.archive.unpack import read_contents
+from agent import archive
+from agent.archive import read_contents
 from agent.errors import NightError
 from agent.experiment import Ending
 from agent.lab import hardware
@@ -341,7 +341,7 @@ def test_programs_and_servers_that_a_night_names_are_asked_for_again(file, other
 
 
 def test_where_no_sandbox_works_a_night_from_a_file_does_not_go_on(file, other, monkeypatch):
-    monkeypatch.setattr(unpack, "choose", lambda: Open("none is installed"))
+    monkeypatch.setattr(archive, "choose", lambda: Open("none is installed"))
     assert "can be read here, and not go on: there is no sandbox: none is installed" in done(other, "unpack", str(file))
     with Journal.read(other.folder("t") / "journal.sqlite") as journal:
         assert journal.night().terms.sandbox == "require"

@@ -1,28 +1,38 @@
-"""Unpack a night: put one that came in a file beside the nights of this repository.
+"""Carry a night to another machine in one file, or pack it away to make room.
+
+The file is a tar.gz of the night's folder and of a git bundle with its commits. Its first member, contents.json, says
+what night it is, so that it can be listed without unpacking it. Packing
+
+    writes the file aside → reads it back → gives it its name → with remove: renames the folder → deletes that
+
+After each step the night is whole in its folder or in the file, and the next call goes on from there. Unpacking
+
+    extracts aside → checks the journal, and takes out options that name programs → brings refs
+    → gives the folder its name → writes its rows
+
+A call that is killed is given again: until the folder has its name, the second one does all of it once more.
 
 The file may be anybody's. It is extracted within a work folder, and its journal is checked before a record is believed.
 Nothing that came in it runs outside of a sandbox: the fixed files are those installed here, or the night cannot go on,
 and the options that name programs and servers have to be given again.
-
-    extract aside → check the journal, and take such options out → bring refs → give the folder its name
-    → write its rows
-
-A call that is killed is given again: until the folder has its name, the second one does all of it once more.
 """
 
 import filecmp
 import gzip
 import json
+import os
 import re
 import shutil
 import sqlite3
+import stat
 import tarfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
+from io import BytesIO
 from itertools import chain
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, get_args
 
 import msgspec
@@ -31,13 +41,13 @@ from agent.clock import hours_since
 from agent.errors import NightError, RepoError
 from agent.experiment import MEASURED, Night, Terms, unpacked
 from agent.files import check_plain, flush, ignore_all, remove
-from agent.git import COMMIT, is_of_night, read_bundle, refs_of_night, valid_tag
+from agent.git import COMMIT, is_of_night, read_bundle, refs_of_night, valid_tag, write_bundle
 from agent.invocation import STARTER, typed_python
 from agent.lab.corpus import DataError
 from agent.lab.data import data_dir, load_data
 from agent.lab.hardware import DeviceKind, cache_root
 from agent.records.journal import SCHEMA, Journal, check_format
-from agent.records.place import Place, new_id
+from agent.records.place import Place, new_id, read_night
 from agent.records.results import write_ledger
 from agent.records.shipped import is_measured, leaves
 from agent.records.terms import OF_THE_MODEL, SANDBOXES
@@ -58,6 +68,11 @@ DAMAGED = (
     *(OSError, EOFError, ValueError, OverflowError, RecursionError),
     *(msgspec.MsgspecError, tarfile.TarError, zlib.error),
 )
+# files that a kill may leave, which say nothing, and machine code, which the next machine compiles for itself
+STAYS_BEHIND = frozenset({"reserve", "journal.sqlite-shm", WARM})
+LEVEL = 1  # of gzip: weights hardly get smaller at a higher one, or by xz, and would take minutes for each gigabyte
+PIECE_BYTES = 1 << 20
+LeftOut = Callable[[PurePosixPath], bool]  # whether a path in a night's folder stays behind
 TIMES = ("began", "ended", "started", "called", "at")
 
 
@@ -72,36 +87,6 @@ class Contents:
     format: int = FORMAT
 
 
-@dataclass(frozen=True, slots=True)
-class Unpacked:
-    """Hold a night that was unpacked, and what of it is not as it was."""
-
-    night: Night  # as it goes on here
-    has_corpus: bool
-    asked_again: Mapping[str, object]  # the terms that were taken out
-    obstacle: str | None  # why it can be read here, and not go on
-    notes: tuple[str, ...]  # about its refs and its program.md
-
-
-def unpack(place: Place, file: Path) -> Unpacked:
-    """Put a packed night beside the others; raise NightError where it is damaged, hostile or would overwrite anything.
-
-    The file stays.
-    """
-    contents = read_contents(file)
-    if not valid_tag(contents.tag):
-        raise NightError(f"{file} holds a night whose tag is {contents.tag!r}; do not use it")
-    with work_folder(place) as aside:
-        _check_new(place, contents, file)
-        _extract(file, aside)
-        night = _settled_in(place, contents, file, aside)
-        ignore_all(place.nights)
-        (aside / FOLDER).rename(place.folder(contents.tag))
-        flush(place.nights)
-        write_ledger(place)
-    return night
-
-
 @contextmanager
 def work_folder(place: Place) -> Iterator[Path]:
     """Yield an empty folder beside the nights, without what a killed call left; it is removed in the end."""
@@ -112,9 +97,6 @@ def work_folder(place: Place) -> Iterator[Path]:
         yield aside
     finally:
         remove(aside)
-
-
-# ---- the file --------------------------------------------------------------------------------------------------------
 
 
 def read_contents(file: Path) -> Contents:
@@ -150,6 +132,134 @@ def _opened(file: Path) -> Iterator[tuple[tarfile.TarFile, Contents]]:
         if isinstance(error, OSError) and error.errno is not None:
             raise NightError(f"{file} cannot be unpacked: {error.strerror}") from None
         raise NightError(f"{file} is damaged, or no packed night ({error}); put it back from a backup") from error
+
+
+# ---- packing ---------------------------------------------------------------------------------------------------------
+
+
+def pack(
+    place: Place, tag: str, file: Path, summary: Mapping[str, Any], is_left_out: LeftOut, *, remove: bool = False
+) -> Contents:
+    """Write a night into a file; raise NightError for one that cannot be packed as it is.
+
+    No night may be running. The file holds the summary as JSON.
+
+    remove: also delete the night's folder. The file may then exist, if it holds this very night.
+    """
+    folder = place.folder(tag)
+    night = read_night(place, tag).night
+    written = file.with_name(f".{file.name}.nightshift-new")  # beside it: it may be on another disk
+    with work_folder(place) as aside:
+        _check_name(file, night, may_exist=remove)
+        entries = _entries(folder, is_left_out)
+        members = {FOLDER: folder} | {f"{FOLDER}/{path}": folder / path for path in entries}
+        # what another machine may lack
+        beside = {PROGRAM: place.script_path.parent / PROGRAM, MANIFEST: Path(night.data) / "manifest.json"}
+        members |= {
+            f"{FOLDER}/{name}": path for name, path in beside.items() if path.is_file() and not path.is_symlink()
+        }
+        refs = refs_of_night(place.repo, tag)
+        if refs:
+            # a file that stays beside its repository needs no copy of the history; a shallow clone has none to hand on
+            is_shallow = place.repo.git("rev-parse", "--is-shallow-repository") == "true"
+            write_bundle(place.repo, aside / BUNDLE, refs, night.base if remove or is_shallow else "")
+            members[BUNDLE] = aside / BUNDLE
+        contents = Contents(tag, night.started, summary, refs)
+        try:
+            _write(written, contents, members)
+            if _entries(folder, is_left_out) != entries:
+                raise NightError(f"{folder} changed while it was packed; end what writes there, and pack it again")
+            written.replace(file)
+        finally:
+            written.unlink(missing_ok=True)
+        flush(file.parent)
+        if remove:
+            folder.rename(aside / FOLDER)
+    return contents
+
+
+def _check_name(file: Path, night: Night, *, may_exist: bool) -> None:
+    """Raise NightError where the file cannot be written, or is there; may_exist: unless it holds this very night."""
+    if not file.parent.is_dir():
+        raise NightError(f"there is no folder {file.parent}; make it, or name another file")
+    if (file.exists() or file.is_symlink()) and not (may_exist and read_contents(file).started == night.started):
+        raise NightError(f"{file} is there already; name another file, or move it away")
+
+
+def _entries(folder: Path, is_left_out: LeftOut) -> dict[str, tuple[int, int]]:
+    """Return path → bytes and time of all files and folders to pack; raise NightError for what is neither.
+
+    A script may have left anything in the folder of its run: it is named, and not packed.
+    """
+    entries, waiting = {}, [folder]
+    while waiting:
+        for path in sorted(waiting.pop().iterdir()):
+            inside, status = PurePosixPath(path.relative_to(folder)), path.lstat()
+            if str(inside) in STAYS_BEHIND or is_left_out(inside):
+                continue
+            if stat.S_ISDIR(status.st_mode):
+                waiting.append(path)
+            elif not stat.S_ISREG(status.st_mode):
+                raise NightError(f"{path} is no plain file; a script left it: look at it, delete it, and pack again")
+            entries[str(inside)] = status.st_size, status.st_mtime_ns
+    return entries
+
+
+def _write(file: Path, contents: Contents, members: Mapping[str, Path]) -> None:
+    """Write the file, flush it to the disk, and read it back to the checksum at its end."""
+    with file.open("wb") as raw:
+        with gzip.open(raw, "wb", LEVEL) as packed, tarfile.open(fileobj=packed, mode="w", dereference=True) as tar:
+            text = msgspec.json.encode(contents)
+            first = tarfile.TarInfo(CONTENTS)
+            first.size = len(text)
+            tar.addfile(first, BytesIO(text))
+            for name, path in members.items():
+                tar.add(path, name, recursive=False, filter=_nameless)
+        raw.flush()
+        os.fsync(raw.fileno())
+    with gzip.open(file) as packed:
+        while packed.read(PIECE_BYTES):
+            pass
+
+
+def _nameless(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Take the user's name out of a member."""
+    member.uid = member.gid = 0
+    member.uname = member.gname = ""
+    return member
+
+
+# ---- unpacking -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Unpacked:
+    """Hold a night that was unpacked, and what of it is not as it was."""
+
+    night: Night  # as it goes on here
+    has_corpus: bool
+    asked_again: Mapping[str, object]  # the terms that were taken out
+    obstacle: str | None  # why it can be read here, and not go on
+    notes: tuple[str, ...]  # about its refs and its program.md
+
+
+def unpack(place: Place, file: Path) -> Unpacked:
+    """Put a packed night beside the others; raise NightError where it is damaged, hostile or would overwrite anything.
+
+    The file stays.
+    """
+    contents = read_contents(file)
+    if not valid_tag(contents.tag):
+        raise NightError(f"{file} holds a night whose tag is {contents.tag!r}; do not use it")
+    with work_folder(place) as aside:
+        _check_new(place, contents, file)
+        _extract(file, aside)
+        night = _settled_in(place, contents, file, aside)
+        ignore_all(place.nights)
+        (aside / FOLDER).rename(place.folder(contents.tag))
+        flush(place.nights)
+        write_ledger(place)
+    return night
 
 
 def _extract(file: Path, aside: Path) -> None:
