@@ -98,7 +98,7 @@ def profile(*, script: Path = SCRIPT, steps: PositiveInt = 16, seed: Seed = 0) -
         steps: to train (default: 16)
         seed: of the run (default: 0)
     """
-    from agent.profile.phases import profile as take_apart
+    from agent.night.phases import profile as take_apart
 
     return Answer(take_apart(script, steps, seed, Console()))
 

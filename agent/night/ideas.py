@@ -34,8 +34,8 @@ from agent.judging.noise import noise
 from agent.lab.corpus import DataError
 from agent.lab.data import load_data
 from agent.night.merging import carried
+from agent.night.phases import phases_of
 from agent.night.state import State
-from agent.profile.phases import phases_of
 from agent.proposers.catalogue.catalogue import listing
 from agent.proposers.mix import in_turn
 from agent.proposers.notes import read_notes, read_program

@@ -28,6 +28,7 @@ from agent.invocation import typed
 from agent.judging.noise import noise
 from agent.night.ideas import Ideas, Supply
 from agent.night.merging import not_merged
+from agent.night.phases import limit_s, measure_phases, phases_were_measured
 from agent.night.plan import (
     Begin,
     Decide,
@@ -43,7 +44,6 @@ from agent.night.plan import (
 from agent.night.state import NightContext, State
 from agent.pools.leases import slowdown_lines, slowdown_of
 from agent.pools.pool import Ended
-from agent.profile.phases import limit_s, measure_phases, phases_were_measured
 from agent.records.results import write_ledger
 from agent.runs.execute import check_machine
 from agent.runs.jobs import AuditRun, Job, Measure, Trial

@@ -7,7 +7,7 @@ import pytest
 from nights import SCRIPTS, make_repository, scripted_context
 
 from agent.night.loop import run_night
-from agent.profile.phases import FILE, phases_of, read_phases
+from agent.night.phases import FILE, phases_of, read_phases
 from agent.proposers.source import Phase
 
 BUDGET_S = 600.0  # which bigram.py does not use: a tenth of it is time enough on a busy machine
