@@ -7,7 +7,7 @@ from samples import SCRIPT, record_night
 from agent.errors import NightError
 from agent.records.place import Place, read_night
 from agent.records.summary import summary_of
-from agent.view.page.charts import progress
+from agent.view.page.charts import staircase
 
 
 @pytest.fixture(scope="module")
@@ -23,11 +23,10 @@ def record(place):
 
 
 def test_the_staircase_follows_the_decisions_and_rises_where_one_is_revoked(record):
-    steps = progress(record)
-    assert [best.number for _, best in steps] == [0, 1, 2, 1, 4, 4, 4, 4]
-    (_, lucky), (_, after) = steps[2:4]
-    assert after.val_bpb > lucky.val_bpb
-    assert after.high_bpb - after.val_bpb < lucky.high_bpb - lucky.val_bpb  # which has one seed
+    _, first, lucky, after, *_ = steps = staircase(record, 7)
+    assert [step["x"] for step in steps] == [0, 1, 2, 3, 4, 7]
+    assert first["y"] == after["y"] > lucky["y"]
+    assert after["high"] - after["y"] < lucky["high"] - lucky["y"]  # which has one seed
 
 
 def test_a_night_is_summed_up(record):

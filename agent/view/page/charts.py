@@ -18,7 +18,7 @@ from typing import Any
 import vl_convert
 from markupsafe import Markup
 
-from agent.experiment import NOT_BELIEVED, Attempt, Interval, Kind, Status
+from agent.experiment import NOT_BELIEVED, Attempt, Kind, Status
 from agent.records.record import Record
 from agent.records.summary import Scored, gain_bpb, summary_of
 from agent.script.dials import Value
@@ -223,8 +223,12 @@ def progress_spec(night: Record, *, legend: bool = False) -> tuple[Spec, list[st
     """Return the progress of a night, what it says in words, and the symbols in it."""
     shown = [attempt for attempt in night.attempts if attempt.is_idea or attempt.status == Status.KEEP]
     last = max([1, *(attempt.number for attempt in shown)])
-    stairs, honest = _stairs(night, last), night.findings.honest if night.findings else None
-    beams = [_beam(stairs[0]["y"], honest, 1.05 * last)] if stairs and honest else []
+    stairs, honest = staircase(night, last), night.findings.honest if night.findings else None
+    beams = list[Spec]()
+    if stairs and honest:  # below the first score, right of the last attempt
+        low, y, high = (stairs[0]["y"] - gain for gain in (honest.high_bpb, honest.mean_bpb, honest.low_bpb))
+        label = f"honest gain at dawn {interval_words(honest, form=bpb)}"
+        beams.append({"x": 1.05 * last, "y": y, "low": low, "high": high, "label": label})
     ends = [row[name] for row in beams for name in ("low", "high")] + [row["y"] for row in stairs]
     x = quantity(
         "x", [-0.02 * last, last * (1.08 if beams else 1.02)], title="attempt", grid=False, tickCount=min(last, 10)
@@ -268,49 +272,28 @@ def progress_spec(night: Record, *, legend: bool = False) -> tuple[Spec, list[st
     return spec, words, symbols
 
 
-def progress(record: Record) -> list[tuple[int, Scored]]:
-    """Return attempt → the best script after it, from the first one on; scores and intervals as they are known by now.
+def staircase(night: Record, last: int) -> list[Spec]:
+    """Return the best so far, with the interval of its score, where it changes and at the end.
 
-    A later decision may take a keep back, so a step may go up.
+    Scores are as they are known by now. A later decision may take a keep back, so a step may go up.
     """
     decided = sorted(
-        (decision.id, attempt.number, decision) for attempt in record.attempts for decision in attempt.decisions
+        (decision.id, attempt.number, decision.status) for attempt in night.attempts for decision in attempt.decisions
     )
-    since: dict[int, int] = {}  # kept attempt → the decision since which it is kept
-    best_after: dict[int, int | None] = {}
-    latest = 0
-    for order, number, decision in decided:
-        latest = max(latest, number)
-        if decision.status is Status.KEEP:
-            since.setdefault(number, order)
+    kept, best_after, latest = dict[int, None](), dict[int, int | None](), 0
+    for _, number, status in decided:
+        if status is Status.KEEP:
+            kept.setdefault(number)
         else:
-            since.pop(number, None)
-        best_after[latest] = max(since, key=lambda kept: (since[kept], kept), default=None)
-    steps, best = [], None
-    for number in range(len(record.attempts)):
-        if number in best_after:
-            best = Scored.of(record, record.attempt(best_after[number]))
-        if best is not None:
-            steps.append((number, best))
-    return steps
-
-
-def _stairs(night: Record, last: int) -> list[Spec]:
-    """Return the best so far, with the interval of its score, where it changes and at the end."""
-    steps = [next(same) for _, same in groupby(progress(night), key=lambda step: step[1].number)]
-    stairs = [{"x": at, "y": best.val_bpb, "low": best.low_bpb, "high": best.high_bpb} for at, best in steps]
+            kept.pop(number, None)
+        latest = max(latest, number)
+        best_after[latest] = next(reversed(kept), None)
+    stairs = list[Spec]()
+    for best, steps in groupby(best_after.items(), key=lambda step: step[1]):
+        if (scored := Scored.of(night, night.attempt(best))) is not None:
+            at, _ = next(steps)
+            stairs.append({"x": at, "y": scored.val_bpb, "low": scored.low_bpb, "high": scored.high_bpb})
     return [*stairs, stairs[-1] | {"x": last}] if stairs else []
-
-
-def _beam(first_bpb: float, honest: Interval, at: float) -> Spec:
-    """Return the honest gain below the first score, right of the last attempt."""
-    ends = {"low": first_bpb - honest.high_bpb, "high": first_bpb - honest.low_bpb}
-    return {
-        "x": at,
-        "y": first_bpb - honest.mean_bpb,
-        "label": f"honest gain at dawn {interval_words(honest, form=bpb)}",
-        **ends,
-    }
 
 
 def _largest(night: Record) -> list[Attempt]:
