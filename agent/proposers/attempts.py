@@ -68,14 +68,6 @@ def what_happened(attempt: Attempt) -> str | None:
     return "it has no score" if attempt.status is Status.CRASH else None
 
 
-def reason_for_author(attempt: Attempt) -> str | None:
-    """Return why it was decided so, without words of a scoring process, which has read validation text."""
-    scores = [run.score for run in attempt.counted_runs if run.score is not None]
-    if any(score.val_bpb is None or (score.audit and not score.audit.passed) for score in scores):
-        return what_happened(attempt)
-    return attempt.decision.reason if attempt.decision else None
-
-
 # ---- their edits -----------------------------------------------------------------------------------------------------
 
 MOST_TEACHING = 5  # edits that are shown

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.experiment import Attempt, Findings, Interval, Kind, Score, Status, memory_gb
+from agent.proposers.attempts import what_happened
 from agent.proposers.source import Left
 from agent.records.record import Record, Turned
 from agent.records.summary import NightSummary, Scored, gain_bpb
@@ -59,7 +60,8 @@ def for_author(attempt: Attempt) -> Attempt:
     if not any(run.failure for run in attempt.runs):
         return attempt
     runs = tuple(replace(run, score=_hushed(run.score), holdout=_hushed(run.holdout)) for run in attempt.runs)
-    decisions = tuple(replace(decision, reason=UNSHOWN) for decision in attempt.decisions)
+    reason = what_happened(attempt) or UNSHOWN
+    decisions = tuple(replace(decision, reason=reason) for decision in attempt.decisions)
     return replace(attempt, runs=runs, decisions=decisions)
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from rich.text import Text
 
 from agent.experiment import LOCAL, Attempt, Ending, Kind, Run, Status, attempt_ref, memory_gb
-from agent.proposers.attempts import reason_for_author
 from agent.records.record import Record
 from agent.records.results import COLUMNS, Row, lines_of, number_of
 from agent.records.summary import Scored, Share, gain_bpb, gain_over_baseline
@@ -22,19 +21,15 @@ COLOURS: Mapping[str, str] = {Status.KEEP: "green", Status.DISCARD: "bright_blac
 PLAIN = {Kind.BASELINE, Kind.KEPT, Kind.WORSE, Kind.LUCK, Kind.TIE}
 
 
-def verdict_line(attempt: Attempt, before: Attempt | None, *, for_author: bool = False) -> Text:
-    """Return number, title, score, gain (higher is better) and decision, with its reason where that tells more.
-
-    for_author: without words of a process that has read validation text.
-    """
+def verdict_line(attempt: Attempt, before: Attempt | None) -> Text:
+    """Return number, title, score, gain (higher is better) and decision, with its reason where that tells more."""
     status, gained_bpb = attempt.status or Status.CRASH, gain_bpb(attempt, before)
     words = [f"#{attempt.number}", harmless(attempt.title)]
     if attempt.val_bpb is not None:
         words.append(f"val_bpb {attempt.val_bpb:.6f}")
         words += [] if gained_bpb is None else [f"gain {gained_bpb:+.6f}"]
     line = Text(BETWEEN).join(map(Text, words)) + BETWEEN + Text(status, COLOURS[status])
-    why = reason_for_author(attempt) if for_author else attempt.words
-    return line if attempt.kind in PLAIN or not why else line + f" ({harmless(why)})"
+    return line if attempt.kind in PLAIN or not attempt.words else line + f" ({harmless(attempt.words)})"
 
 
 # ---- the ledger ------------------------------------------------------------------------------------------------------

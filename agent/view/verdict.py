@@ -7,13 +7,12 @@ from agent.experiment import Attempt, Ending, Run, Status
 from agent.files import open_plain
 from agent.invocation import typed
 from agent.judging.failures import process_failure
-from agent.proposers.attempts import reason_for_author
 from agent.records.place import run_folder
 from agent.records.record import Record
 from agent.records.summary import Scored, gain_bpb
 from agent.sandbox.process import LOG, last_lines
 from agent.text import harmless
-from agent.view.answer import TryAnswer
+from agent.view.answer import TryAnswer, for_author
 
 TRACEBACK = "Traceback (most recent call last)"
 
@@ -35,7 +34,7 @@ def answer_of_try(id_of_try: str, record: Record, attempt: Attempt, folder: Path
         commit=attempt.commit,
         title=attempt.title,
         status=attempt.status,
-        reason=reason_for_author(attempt),
+        reason=for_author(attempt).words,
         next=_next(attempt, way_back, merged_onto),
         traceback=traceback_of(folder, attempt),
         val_bpb=attempt.val_bpb,

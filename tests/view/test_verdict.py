@@ -27,7 +27,7 @@ def verdict_on(attempt: Attempt, folder: Path = Path("/nowhere"), merged_onto: i
     [
         (replace(WHOLE, score=Score(None, 1.0, SECRET)), Kind.CRASHED, "it trained, but its scoring failed"),
         (replace(WHOLE, score=Score(1.0, 1.0, audit=PEEKS)), Kind.FAILED_AUDIT, "it failed the"),
-        (replace(WHOLE, holdout=Score(None, 1.0, SECRET)), Kind.CRASHED, None),
+        (replace(WHOLE, holdout=Score(None, 1.0, SECRET)), Kind.KEPT, UNSHOWN),
     ],
 )
 def test_words_of_a_process_that_has_read_the_validation_text_are_left_out(run, kind, reason):
@@ -35,11 +35,11 @@ def test_words_of_a_process_that_has_read_the_validation_text_are_left_out(run, 
     shown = for_author(failed)
     assert "validation text" in json.dumps(plain(failed)) != json.dumps(plain(shown))
     assert SECRET not in json.dumps(plain(shown))
-    assert (shown.words, shown.decisions[0].reason, shown.runs[1]) == (UNSHOWN, UNSHOWN, WHOLE)
-    if reason is not None:
-        answer = verdict_on(failed)
-        assert answer.reason.startswith(reason)
-        assert SECRET not in f"{json.dumps(plain(answer))} {verdict_lines(answer)}"
+    answer = verdict_on(failed)
+    assert answer.reason == shown.words == shown.decisions[0].reason
+    assert answer.reason.startswith(reason)
+    assert shown.runs[1] == WHOLE
+    assert SECRET not in f"{json.dumps(plain(answer))} {verdict_lines(answer)}"
 
 
 def test_a_crash_of_the_training_is_told_with_the_end_of_its_log(tmp_path):
