@@ -7,6 +7,7 @@ changed. A request names a number, which is compared with those of the night; no
 
 import asyncio
 import json
+import os
 import re
 import socket
 import sqlite3
@@ -217,16 +218,11 @@ def _log(seen: Seen, number: str) -> str | None:
 
 def listen(port: int) -> socket.socket:
     """Return a socket that listens on this machine alone; port 0 takes any free one. Raise NightError without it."""
-    listening = socket.socket()
     try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # else a restart waits for old connections
-        listening.bind((LOOPBACK, port))
-        listening.listen()
+        return socket.create_server((LOOPBACK, port))
     except OSError as error:
-        listening.close()
-        free = typed("serve", "--port", "0")
-        raise NightError(f"port {port} cannot be had ({error.strerror}); take any free one with: {free}") from error
-    return listening
+        why, free = os.strerror(error.errno or 0), typed("serve", "--port", "0")
+        raise NightError(f"port {port} cannot be had ({why}); take any free one with: {free}") from error
 
 
 def server(app: ASGIApp) -> uvicorn.Server:
