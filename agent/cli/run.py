@@ -31,11 +31,10 @@ from agent.records.record import Record, of_journal
 from agent.records.summary import summary_of
 from agent.sandbox.keeper import limits_of_machine
 from agent.text import counted
-from agent.view.answer import Answer, for_author
+from agent.view.answer import Answer, Crew, for_author
 from agent.view.screen import print_folded, print_lines, print_next, terminal_width
 from agent.view.terminal import tried_lines
 from agent.view.words import dawn_lines, left_words, moment
-from agent.view.workers import crew_of
 
 LOOK_S = 0.5  # how long the machine is looked at
 LOOKED_FROM_S = 5.0  # of budget: a night of shorter runs is a test or a toy
@@ -103,7 +102,7 @@ def _show_end(record: Record) -> None:
     """Print what was tried, what to believe of it, and the commands that come next, on one screen."""
     now = summary_of(record)
     print_lines([Text(""), *tried_lines(record, terminal_width())])
-    show_night(record, now, crew_of(record))
+    show_night(record, now, Crew.of(record))
     print_next(next_commands(now))
 
 

@@ -14,9 +14,8 @@ from agent.records.journal import Journal
 from agent.records.place import Place, read_night
 from agent.records.record import Record
 from agent.records.summary import NightSummary, summary_of
-from agent.view.answer import Answer, Process, StatusAnswer
+from agent.view.answer import Answer, Crew, Process, StatusAnswer
 from agent.view.words import HEADS, left_words, moment, status_lines
-from agent.view.workers import Crew, crew_of
 
 LOOK_EVERY_S = 0.5
 
@@ -39,7 +38,7 @@ def status(tag: str | None = None, /, *, follow: bool = False) -> Answer:
     with Journal.read(place.journal(tag)) as journal:
         work = journal.work()  # before the attempts that it names
     record = read_night(place, tag)
-    now, crew = summary_of(record), crew_of(record, work if who is not None else ())
+    now, crew = summary_of(record), Crew.of(record, work if who is not None else ())
     tries = latest(place)
     stopping = who is not None and Stop(place.folder(tag)).after_run
     answer = StatusAnswer(

@@ -6,20 +6,21 @@ reader of an answer may be an author of scripts: it sees no words of processes t
 
 import json
 import math
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from agent.experiment import Attempt, Findings, Interval, Kind, Score, Status, memory_gb
+from agent.experiment import Attempt, Findings, Interval, Kind, Score, Status, Work, memory_gb
+from agent.pools.leases import slowdown_of
 from agent.proposers.attempts import what_happened
 from agent.proposers.source import Left
 from agent.records.record import Record, Turned
 from agent.records.summary import NightSummary, Scored, gain_bpb
 from agent.script.dials import Value
-from agent.view.workers import Crew
 
 UNSHOWN = "its scoring or its audit failed (the words of that process are not shown: it has read the validation text)"
 # what JSON leaves out of these records: it is too long, in a file, or words of a scoring process
@@ -142,6 +143,45 @@ class Process:
     pid: int
     since: str  # when it began
     stopping: bool  # whether it ends after the current run
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """Hold a worker, and what it does now."""
+
+    name: str  # such as gpu 1; local for the one worker of a night that has no others
+    work: Work | None  # what it does now
+    title: str | None  # of the attempt that it works on
+
+
+@dataclass(frozen=True, slots=True)
+class Crew:
+    """Hold the workers of a night."""
+
+    count: int  # that its latest call has
+    workers: tuple[Worker, ...]  # that had a run in any of its calls
+    slowdown: float | None  # share of its speed that attempt 0 lost beside itself; null: it did not run so
+
+    @property
+    def at_work(self) -> tuple[Worker, ...]:
+        return tuple(worker for worker in self.workers if worker.work is not None)
+
+    @classmethod
+    def of(cls, record: Record, work: Iterable[Work] = ()) -> "Crew":
+        """Return the workers of a night; work: what they do, where it runs."""
+        jobs = {job.worker: job for job in work}
+        names = {run.worker for attempt in record.attempts for run in attempt.runs} | jobs.keys()
+        workers = []
+        for name in sorted(names, key=in_order):
+            job = jobs.get(name)
+            workers.append(Worker(name, job, record.attempts[job.attempt].title if job is not None else None))
+        count = record.night.terms.workers if record.is_here else max(1, len(names))
+        return cls(count, tuple(workers), slowdown_of(record.attempts))
+
+
+def in_order(name: str) -> tuple[str, ...]:
+    """Return a key that sorts names of workers as people do: gpu 2 comes before gpu 10."""
+    return tuple(part.rjust(9) if part.isdigit() else part for part in re.split(r"(\d+)", name))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,7 @@ night is never kept waiting.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
@@ -23,12 +22,11 @@ from agent.records.journal import Journal
 from agent.records.record import Record, of_journal
 from agent.records.summary import NightSummary, summary_of
 from agent.text import harmless_lines, one_line
-from agent.view.answer import for_author
+from agent.view.answer import for_author, in_order
 from agent.view.run_files import training_progress
 from agent.view.screen import folded
 from agent.view.terminal import COLOURS, verdict_line
 from agent.view.words import BETWEEN, doing_words, interval_words, left_words, pace_words, score, within_one
-from agent.view.workers import in_order
 
 EARLIER = 3  # verdicts that are shown where somebody begins to follow
 DRAWN_EVERY_S = 0.5  # a drawing takes some milliseconds, which a run on a CPU would have used
@@ -41,29 +39,19 @@ LONGEST_BAR = 40  # columns
 Fact = str | tuple[str, str]  # words, or words with their style
 
 
-@dataclass(frozen=True, slots=True)
-class Activity:
-    """Hold what is done now, by a worker or by the night itself."""
-
-    title: str
-    doing: str  # such as training, seed 1
-    training: Progress | None = None  # None: it does not train, or has told nothing yet
-    since: str | None = None  # as the journal has it; None: not known
-
-
-def panel(budget_s: float, jobs: Mapping[str, Activity], now: NightSummary, left: Left) -> RenderableType:
-    """Draw where a night stands, and below it what is at work, by worker. A low terminal shows the first lines."""
+def panel(now: NightSummary, left: Left, jobs: Iterable[RenderableType]) -> RenderableType:
+    """Draw where a night stands, and below it what is at work. A low terminal shows the first lines."""
     names = Table.grid(Column(no_wrap=True, style="dim"), Column(), padding=(0, 2, 0, 0))
     for name, facts in _standing(now, left):
         names.add_row(name, _line(*facts))
-    parts: list[RenderableType] = [Rule(style="dim"), names]
-    for worker in sorted(jobs, key=in_order):
-        job, whose = jobs[worker], [(one_line(worker, TITLE_CHARS), "dim")] if len(jobs) > 1 else []
-        parts.append(_line(*whose, *([job.doing] if job.doing else []), (job.title, "bold")))
-        bar = Table.grid(Column(max_width=LONGEST_BAR), Column(no_wrap=True), padding=(0, 1, 0, 0))
-        bar.add_row(_bar(job.training), BETWEEN.join(pace_words(job.training, budget_s, job.since)))
-        parts.append(bar)
-    return Group(*parts)
+    return Group(Rule(style="dim"), names, *jobs)
+
+
+def job(facts: Sequence[Fact], point: Progress | None, pace: Sequence[str]) -> RenderableType:
+    """Draw what is done now, by a worker or by the night itself; point: of a training that has told how far it is."""
+    bar = Table.grid(Column(max_width=LONGEST_BAR), Column(no_wrap=True), padding=(0, 1, 0, 0))
+    bar.add_row(_bar(point), BETWEEN.join(pace))
+    return Group(_line(*facts), bar)
 
 
 def _line(*facts: Fact) -> Text:
@@ -195,8 +183,8 @@ class NightScreen:
             )
         if self._live is not None:
             self._live.start()
-            jobs, left = dict(self._at_work()), self._left(len(self._record.ideas))
-            self._live.update(panel(self._record.budget_s, jobs, self._now, left), refresh=True)
+            left = self._left(len(self._record.ideas))
+            self._live.update(panel(self._now, left, self._jobs()), refresh=True)
         else:
             self._print_beginnings()
 
@@ -217,25 +205,27 @@ class NightScreen:
                 self.said(BETWEEN.join([*whose, _title(self._record.attempts[work.attempt]), doing_words(work)]))
         self._begun |= set(self._work)
 
-    def _at_work(self) -> Iterator[tuple[str, Activity]]:
-        """Yield each worker with its job; the night itself, where no worker has one."""
-        for work in self._work:
+    def _jobs(self) -> Iterator[RenderableType]:
+        """Draw the job of each worker; where none has one, what the night itself does."""
+        record = self._record
+        for work in sorted(self._work, key=lambda work: in_order(work.worker)):
+            whose = [(one_line(work.worker, TITLE_CHARS), "dim")] if len(self._work) > 1 else []
+            title = _title(record.attempts[work.attempt]), "bold"
             point = training_progress(self._folder, work, self._progress.get(work.worker))
-            title = _title(self._record.attempts[work.attempt])
-            yield work.worker, Activity(title, doing_words(work), point, work.began)
+            yield job([*whose, doing_words(work), title], point, pace_words(point, record.budget_s, work.began))
         if not self._work:
-            yield "", _between_runs(self._record)
+            what, since = _between_runs(record)
+            yield job([(what, "bold")], None, pace_words(None, record.budget_s, since))
 
 
-def _between_runs(record: Record) -> Activity:
-    """Return what a night does while no worker has a job: it prepares its last attempt, or asks for another."""
+def _between_runs(record: Record) -> tuple[str, str | None]:
+    """Return what a night does while no worker has a job, and since when: it prepares an attempt, or asks for one."""
     last = record.attempts[-1] if record.attempts else None
     if last is not None and last.decision is None:
-        return Activity(_title(last), "", since=last.started)
+        return _title(last), last.started
     # not since its last verdict, where the night rested between two calls
     times = (record.night.called, last.decisions[-1].at if last is not None else None)
-    since = max((time for time in times if time is not None), default=None)
-    return Activity(f"#{len(record.attempts)} asking for an idea", "", since=since)
+    return f"#{len(record.attempts)} asking for an idea", max(filter(None, times), default=None)
 
 
 def _title(attempt: Attempt) -> str:

@@ -33,10 +33,10 @@ from agent.proposers.source import Left
 from agent.records.journal import Journal
 from agent.records.place import Place, read_night
 from agent.records.record import Record
+from agent.view.answer import in_order
 from agent.view.page.page import file, gather, page, template
 from agent.view.run_files import Curve, curve, log_tail, training_progress
 from agent.view.words import doing_words, pace_words, within_one
-from agent.view.workers import in_order
 
 LOOPBACK, HOSTS = "127.0.0.1", ["127.0.0.1", "localhost"]  # a page of a foreign site may lead its own name to 127.0.0.1
 PERIOD_S = 1.0

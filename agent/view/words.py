@@ -26,7 +26,7 @@ from agent.proposers.source import Left
 from agent.records.record import Record
 from agent.records.summary import NightSummary, Scored
 from agent.text import ABSURD, SCORE_DECIMALS, counted, duration, harmless, percent_sure
-from agent.view.workers import Crew, Worker
+from agent.view.answer import Crew, Worker
 
 BETWEEN = " · "  # parts of a line
 NONE = "–"  # in a table, where there is no value

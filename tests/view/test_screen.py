@@ -7,7 +7,7 @@ import time
 
 import pytest
 from rich.cells import cell_len
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.text import Text
 from samples import attempt, night, record_nights
 from terminals import Emulator
@@ -18,7 +18,7 @@ from agent.proposers.source import Left
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.summary import summary_of
-from agent.view.live import Activity, NightScreen, panel
+from agent.view.live import NightScreen, job, panel
 from agent.view.screen import folded, print_folded, steadfast
 from agent.view.words import progress_words
 
@@ -39,15 +39,16 @@ def on_terminal(columns: int, rows: int = 24) -> tuple[Emulator, Console]:
     return terminal, Console(file=terminal, width=columns, height=rows, force_terminal=True)
 
 
-def drawn(columns: int, rows: int = 24, **jobs: Activity) -> list[str]:
+def drawn(columns: int, rows: int = 24, *jobs: RenderableType) -> list[str]:
     """The panel of a night on a terminal of this size."""
     terminal, console = on_terminal(columns, rows)
-    console.print(panel(300, jobs, NOW, LEFT))
+    console.print(panel(NOW, LEFT, jobs))
     return terminal.lines()
 
 
 def test_the_panel_shows_each_fact():
-    assert drawn(90, local=Activity("#4 WARMUP 0.0 → 0.1", "training, seed 7", HALFWAY))[1:] == [
+    training = job(["training, seed 7", "#4 WARMUP 0.0 → 0.1"], HALFWAY, progress_words(HALFWAY, 300))
+    assert drawn(90, 24, training)[1:] == [
         "best    #1 val_bpb 1.250000 · gain +0.250000 [+0.240947, +0.259053] · LR 0.1 → 0.2",
         "so far  1 kept · 0 discarded · 1 crashed · $1.25",
         "left    31 experiments · 5 h 12 min",
@@ -58,8 +59,8 @@ def test_the_panel_shows_each_fact():
 
 @pytest.mark.parametrize(("columns", "rows"), [(24, 12), (60, 5)])
 def test_the_panel_fits_into_any_terminal(columns, rows):
-    wide = Activity("#4 " + "学習率を下げる " * 20, "training, seed 7", HALFWAY)
-    assert max(map(cell_len, drawn(columns, rows, **{f"gpu {at}": wide for at in range(16)}))) <= columns
+    wide = job(["gpu 4", "training, seed 7", "#4 " + "学習率を下げる " * 20], HALFWAY, progress_words(HALFWAY, 300))
+    assert max(map(cell_len, drawn(columns, rows, *[wide] * 16))) <= columns
 
 
 def test_absurd_numbers_do_not_flood_the_screen():

@@ -16,8 +16,7 @@ from agent.cli.status import next_commands
 from agent.night.lock import only_night
 from agent.records.place import Place, read_night
 from agent.records.summary import summary_of
-from agent.view.answer import plain
-from agent.view.workers import in_order
+from agent.view.answer import in_order, plain
 
 
 @pytest.fixture(scope="module")
