@@ -20,6 +20,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from agent.cli.ideas import IdeaFacts
 from agent.experiment import Findings
 from agent.proposers.source import Phase
 from agent.view.answer import (
@@ -35,7 +36,6 @@ from agent.view.answer import (
     TakeAnswer,
     TryAnswer,
 )
-from agent.view.ideas import IdeaFacts
 
 PAGE = Path(__file__).with_name("json.md")
 NAMES = {str: "string", Path: "string", int: "integer", float: "number", bool: "boolean", types.NoneType: "null"}

@@ -1,8 +1,11 @@
 """Show the known ideas, and what a model or an agent is told now: nightshift ideas, nightshift prompt."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
+
+from rich.text import Text
 
 from agent.cli.find import find_night, known_tag, place_meant
 from agent.errors import NightError, NothingYet
@@ -12,17 +15,50 @@ from agent.invocation import typed
 from agent.lab.hardware import has_cuda_build
 from agent.night.ideas import briefing_of
 from agent.proposers.catalogue.catalogue import listing
-from agent.proposers.catalogue.evidence import Prospect
+from agent.proposers.catalogue.evidence import Measurement, Prospect
+from agent.proposers.catalogue.files import KnownIdea
 from agent.proposers.prompts import compose, facts_page
 from agent.proposers.source import Left
 from agent.records.place import Place, past_nights, read_night, read_script
 from agent.records.record import Record
-from agent.text import harmless_lines
+from agent.text import harmless_lines, percent_sure
 from agent.view.answer import Answer
-from agent.view.ideas import EXPECTED, LEGEND, IdeaFacts, idea_lines, ideas_lines
-from agent.view.screen import print_folded, print_lines, terminal_width
+from agent.view.screen import Column, print_folded, table_lines, terminal_width
+from agent.view.terminal import fact_lines
 
 # ---- ideas -----------------------------------------------------------------------------------------------------------
+
+EXPECTED = "expected gain %"
+LEGEND = f"{EXPECTED}: of val_bpb, by one try that is kept only if it is better; a night tries the largest first"
+IDEAS = (  # on a narrow terminal the highest rank is left out first
+    Column("name"),
+    Column("title", least=20),
+    Column(EXPECTED, right=True, rank=1),
+    Column("nights", right=True, rank=3),
+    Column("measured %", right=True, rank=2),
+    Column("sure", right=True, rank=4),
+    Column("applies"),
+    Column("group", rank=5),
+    Column("source", rank=7, least=24),
+    Column("reported", rank=6, least=24),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class IdeaFacts:
+    """Hold a known idea, and what was measured of it."""
+
+    idea: KnownIdea
+    measured: tuple[Measurement, ...]  # its attempts in this night and in earlier ones
+    gain_percent: float | None  # the mean of what they measured
+    expected_percent: float  # gain, by all that is known
+    sure: float  # the probability of a gain, 0 to 1
+    state: str  # yes: the night may try it; no: it does not apply; unlikely: to help; kept #N, tried #N
+
+    @classmethod
+    def of(cls, prospect: Prospect) -> "IdeaFacts":
+        facts = prospect.idea, prospect.measured, prospect.gain_percent
+        return cls(*facts, prospect.estimate.mean_percent, prospect.estimate.sure, prospect.state)
 
 
 def ideas(name: str = "", /) -> Answer:
@@ -53,12 +89,12 @@ def ideas(name: str = "", /) -> Answer:
         "faults": faults,
     }
     if slug:
-        return Answer(facts, lambda: print_lines(idea_lines(listed[0], applies_to, terminal_width())))
+        return Answer(facts, lambda: print_folded(idea_lines(listed[0], applies_to)))
     return Answer(facts, lambda: _show(listed, applies_to))
 
 
 def _show(prospects: Sequence[Prospect], applies_to: str) -> None:
-    lines = ideas_lines(prospects, terminal_width())
+    lines = table_lines(IDEAS, map(_cells, prospects), terminal_width())
     print("\n".join(lines))
     applying = sum(prospect.applies for prospect in prospects)
     last = f"{len(prospects)} ideas, {applying} apply to {applies_to}; one in full: {typed('ideas', 'NAME')}"
@@ -73,6 +109,51 @@ def _night(tag: str | None) -> tuple[Place, Record]:
     kind = "metal" if sys.platform == "darwin" else "cuda" if has_cuda_build() else "cpu"
     nothing: dict[str, Any] = dict.fromkeys(("tag", "branch", "base", "device", "protocol", "data", "started"), "")
     return place, Record(Night(**nothing, script=place.script, budget_s=300.0, seed=0, device_kind=kind), ())
+
+
+def _cells(prospect: Prospect) -> tuple[str, ...]:
+    idea, expected, gain = prospect.idea, prospect.estimate, prospect.gain_percent
+    return (
+        idea.slug,
+        idea.title,
+        f"{prospect.worth_percent:.2f}",
+        str(len(prospect.nights) or ""),
+        "" if gain is None else f"{gain:+.2f}",
+        "" if gain is None else f"{expected.sure:.2f}",
+        prospect.state,
+        idea.group,
+        idea.source,
+        idea.reported,
+    )
+
+
+def idea_lines(prospect: Prospect, applies_to: str) -> list[Text]:
+    """Return everything about one idea, its patch at the end; applies_to: the script that it was compared with."""
+    idea, expected = prospect.idea, prospect.estimate
+    facts = (
+        ("title", idea.title),
+        ("group", idea.group),
+        ("why", idea.why),
+        ("source", idea.source),
+        ("reported", idea.reported),
+        ("gain", _percents(idea.gain_percent)),
+        ("cost", f"{_percents(idea.cost_percent)} of tokens/s"),
+        (
+            "expected",
+            f"{expected.mean_percent:+.2f} % ± {expected.spread_percent:.2f}, {percent_sure(expected.sure)} sure; "
+            f"{prospect.worth_percent:.2f} % by one try, which is kept only if it is better",
+        ),
+        *(("tried", measured.words) for measured in prospect.measured),
+        ("applies", f"{prospect.state} ({applies_to})"),
+        ("file", str(idea.file)),
+    )
+    lines = [line for name, value in facts if value for line in fact_lines(name, value)]
+    patch = harmless_lines(idea.patch.rstrip("\n")).split("\n")
+    return [*lines, Text(""), *(Text(line, no_wrap=True) for line in patch)]
+
+
+def _percents(by_kind: Mapping[str, float]) -> str:
+    return ", ".join(f"{kind} {percent:g} %" for kind, percent in by_kind.items())
 
 
 # ---- prompt ----------------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from agent.records.place import Place, read_script
 from agent.sandbox.box import choose
 from agent.script.contract import fixed_files
 from agent.view.answer import Answer
-from agent.view.screen import folded, print_lines, terminal_width
+from agent.view.screen import print_folded
 
 LOOK_S = 120  # a first import of MLX on a slow disk
 SLOW_GFLOPS = 30  # MLX's reference BLAS reaches about 8, an optimised one over 100
@@ -74,12 +74,11 @@ def doctor(*, script: Path = SCRIPT) -> Answer:
     Args:
         script: the training script (default: train_mlx.py)
     """
-    width, checks = terminal_width(), []
+    checks = []
     for check in _checks(script):
         mark, colour = ("✓", "green") if check.ok else ("✗", "red") if check.essential else ("!", "yellow")
         advice = f": {check.remedy}" if check.remedy and not check.ok else ""
-        line = Text.assemble((mark, colour), f" {check.detail}{advice}")
-        print_lines([line] if width is None else folded(line, width))
+        print_folded([Text.assemble((mark, colour), f" {check.detail}{advice}")])
         checks.append(check)
     missing = [check.name for check in checks if check.essential and not check.ok]
     rows = [asdict(check) | {"remedy": None if check.ok else check.remedy} for check in checks]

@@ -25,7 +25,7 @@ from agent.view.answer import (
 )
 from agent.view.comparison import Side, compared, rows
 from agent.view.run_files import LOG_LINES, log_tail
-from agent.view.screen import Column, print_folded, print_lines, table_lines, terminal_width
+from agent.view.screen import Column, print_folded, table_lines, terminal_width
 from agent.view.verdict import log_of, traceback_of
 
 LEAST = 12  # places of a cell
@@ -99,12 +99,9 @@ def _all(place: Place, record: Record, attempt: Attempt) -> Answer:
     )
 
     def print_all() -> None:
-        width = terminal_width()
-        print_lines(
-            terminal.attempt_lines(record, attempt, folder if record.is_here else None, width, running=is_running)
-        )
-        if answer.weights is not None:
-            print_lines(terminal.fact_lines("weights", answer.weights, None))
+        weights = [] if answer.weights is None else terminal.fact_lines("weights", answer.weights)
+        shown = terminal.attempt_lines(record, attempt, folder if record.is_here else None, running=is_running)
+        print_folded([*shown, *weights])
 
     return Answer(answer, print_all)
 

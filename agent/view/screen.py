@@ -26,18 +26,18 @@ def print_lines(lines: Iterable[Text]) -> None:
         console.print(line, soft_wrap=True)
 
 
-def print_folded(lines: Iterable[str], heads: re.Pattern[str] | None = None, *, stderr: bool = False) -> None:
-    """Print sentences, harmless, folded between words on a terminal; a piped one stays on one line.
+def print_folded(lines: Iterable[str | Text], heads: re.Pattern[str] | None = None, *, stderr: bool = False) -> None:
+    """Print lines, folded between words on a terminal; a piped one stays on one line. Strings are made harmless.
 
     heads: the words at the beginning of a line that a terminal shows in bold.
     """
     console = Console(stderr=stderr)
-    for line in map(harmless_lines, lines):
+    for line in lines:
+        text = line if isinstance(line, Text) else Text(harmless_lines(line))
         if not console.is_terminal:
-            print(line, file=console.file)
+            print(text.plain, file=console.file)
             continue
-        text = Text(line)
-        if heads is not None and (head := heads.match(line)) is not None:
+        if heads is not None and (head := heads.match(text.plain)) is not None:
             text.stylize("bold", 0, head.end())
         for part in folded(text, console.width):
             console.print(part, soft_wrap=True)
@@ -54,10 +54,12 @@ def print_next(commands: Mapping[str, str], before: Iterable[str] = ()) -> None:
 
 
 def folded(line: Text, width: int) -> list[Text]:
-    """Break a line between words, but do not break a word that no line has room for, such as a long path.
+    """Break a line between words, unless it is one to copy (no_wrap); a word that no line has room for stays whole.
 
     Later lines begin below the text behind the first one's label, or else two columns to the right of the first.
     """
+    if line.no_wrap:
+        return [line]
     label = LABEL.match(line.plain)
     indent = len(label[0]) if label else len(line.plain) - len(line.plain.lstrip()) + 2
     cuts, used = list[int](), 0

@@ -11,7 +11,7 @@ from agent.records.record import Record
 from agent.records.results import COLUMNS, Row, lines_of, number_of
 from agent.records.summary import Scored, Share, gain_bpb, gain_over_baseline
 from agent.text import SAID_CHARS, counted, duration, harmless, harmless_lines, one_line, percent_sure
-from agent.view.screen import Column, folded, table_lines
+from agent.view.screen import Column, table_lines
 from agent.view.words import BETWEEN, interval_words, memory, moment, score
 
 MOST_SHOWN = 10  # edits at the end of a night: all of it has to fit on one screen
@@ -49,6 +49,7 @@ RESULTS = (  # on a narrow terminal the highest rank is left out first
     Column("commit", rank=8),
 )
 NAMES = "hypothesis  "  # the longest name of a fact, and a gap
+PATHS = ("folder", "ref", "commit", "weights")
 SHARES = (
     Column("source"),
     *(Column(name, right=True) for name in ("attempts", "kept", "gain_bpb", "hours")),
@@ -151,9 +152,7 @@ def measured_facts(record: Record, attempt: Attempt) -> dict[str, str]:
     }
 
 
-def attempt_lines(
-    record: Record, attempt: Attempt, folder: Path | None, width: int | None = None, *, running: bool = False
-) -> list[Text]:
+def attempt_lines(record: Record, attempt: Attempt, folder: Path | None, *, running: bool = False) -> list[Text]:
     """Return all facts about one attempt.
 
     folder: None where its night is elsewhere. running: its night is.
@@ -176,22 +175,19 @@ def attempt_lines(
         "started": moment(attempt.started),
         "folder": "" if folder is None else str(folder),
     }
-    shown = (line for name, value in facts.items() if value for line in fact_lines(name, value, width))
-    return [*shown, *(line for run in attempt.runs for line in _run_lines(run, width, running=running))]
+    shown = (line for name, value in facts.items() if value for line in fact_lines(name, value))
+    return [*shown, *(line for run in attempt.runs for line in _run_lines(run, running=running))]
 
 
-def fact_lines(name: str, value: str, width: int | None) -> list[Text]:
-    """Return a name and its value, folded between words; a path is not folded, so that it can be copied."""
-    lines = [
-        Text.assemble((f"{'' if at else name:<{len(NAMES)}}", "bold"), line)
+def fact_lines(name: str, value: str) -> list[Text]:
+    """Return a name and its value; a path is not to be folded, so that it can be copied."""
+    return [
+        Text.assemble((f"{'' if at else name:<{len(NAMES)}}", "bold"), line, no_wrap=name in PATHS)
         for at, line in enumerate(harmless_lines(value).split("\n"))
     ]
-    if width is None or name in ("folder", "ref", "commit"):
-        return lines
-    return [part for line in lines for part in folded(line, width)]
 
 
-def _run_lines(run: Run, width: int | None, *, running: bool) -> list[Text]:
+def _run_lines(run: Run, *, running: bool) -> list[Text]:
     """Return how a run ended, and the end of its log; running: its night is, so it may go on."""
     where = "" if run.worker == LOCAL else f" on {run.worker}"
     name = f"run{' at dawn' if run.dawn else ''} with seed {run.seed}{where}"
@@ -204,5 +200,5 @@ def _run_lines(run: Run, width: int | None, *, running: bool) -> list[Text]:
             audit = scored.audit
             facts += [f"audit: {audit.failure or f'passed at {audit.positions} positions'}"] if audit else []
     line = Text(harmless(f"{name}: {', '.join(filter(None, facts))}"))
-    log = [Text(f"    {harmless(line)}") for line in run.last_lines.splitlines()]
-    return [Text(""), *([line] if width is None else folded(line, width)), *log]
+    log = [Text(f"    {harmless(line)}", no_wrap=True) for line in run.last_lines.splitlines()]
+    return [Text(""), line, *log]

@@ -11,6 +11,7 @@ from samples import a_run, attempt, night
 
 from agent.experiment import Ending, Kind
 from agent.records.results import read_rows
+from agent.view.screen import folded
 from agent.view.terminal import attempt_lines, results_lines, tried_lines, verdict_line
 
 
@@ -30,7 +31,8 @@ def test_an_attempt_is_folded_between_words_and_its_paths_can_be_copied():
     folder = Path("/home/someone/a folder/experiments/nights/t/runs/0001") / ("long" * 30)
     words = "provisional: better than its parent by an estimated 0.240000, 96% sure" + " and more" * 9
     shown = attempt(1, Kind.PROVISIONAL, 1.25, "a title " * 20 + "x" * 99, words=words)
-    lines = plain(attempt_lines(night(attempt(0, Kind.BASELINE, 1.5), shown), shown, folder, 60))
+    lines = attempt_lines(night(attempt(0, Kind.BASELINE, 1.5), shown), shown, folder)
+    lines = plain(part for line in lines for part in folded(line, 60))
     assert f"folder      {folder}" in lines
     assert [line for line in lines if cell_len(line) > 60 and "long" not in line and "xxx" not in line] == []
     assert [line[:12].strip() for line in lines[1:5]] == ["title", "", "", ""]
