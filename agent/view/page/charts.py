@@ -4,6 +4,7 @@ A chart names colours as the page's style sheet does, so that one drawing serves
 stands alone they are those of light paper. Every word of a night is one harmless line before it enters a specification.
 """
 
+import json
 import math
 import re
 from collections import defaultdict
@@ -20,7 +21,7 @@ from markupsafe import Markup
 
 from agent.experiment import NOT_BELIEVED, Attempt, Kind, Status
 from agent.records.record import Record
-from agent.records.summary import Scored, gain_bpb, summary_of
+from agent.records.summary import Scored, gain_bpb, kept_gains_bpb, summary_of
 from agent.script.dials import Value
 from agent.text import budget, counted, is_finite, one_line
 from agent.view.words import bpb, interval_words
@@ -84,24 +85,6 @@ def symbol_of(attempt: Attempt, score: float | None = None, top: float = math.in
 
 # ---- rendering -------------------------------------------------------------------------------------------------------
 
-FIT = {"type": "fit", "contains": "padding"}
-WORDS = {"labelColor": "var(--soft)", "titleColor": "var(--soft)", "labelFontSize": 11, "titleFontWeight": "normal"}
-LINES = {
-    "domain": False,
-    "ticks": False,
-    "gridColor": "var(--line)",
-    "labelPadding": 6,
-    "labelOverlap": "greedy",
-    "labelSeparation": 6,
-}
-CONFIG = {
-    "font": "sans-serif",
-    "axis": {**WORDS, **LINES, "aria": False},
-    "legend": {"orient": "top", "title": None, "columns": 7, "labelColor": "var(--ink)", "labelFontSize": 11},
-    "title": {"anchor": "start", "frame": "group", "color": "var(--ink)", "subtitleColor": "var(--soft)"},
-    "point": {"opacity": 1, "strokeWidth": 1.5},
-    "view": {"stroke": None},
-}
 NEEDLESS = re.compile(r' (?:class|role|aria-roledescription)="[^"]*"| opacity="1"|<path[^<>]* d=""[^<>]*/>')
 PLACE, LONG_NUMBER = re.compile(r' (?:d|transform)="[^"]*"'), re.compile(r"(\.\d)\d+")
 LINK = re.compile(r'<a xlink:href="[^"#]*(#attempt-\d+)"><path( aria-label="[^"]*")')
@@ -118,38 +101,38 @@ def svg(spec: Spec, size: Spec) -> Markup:
 
 def png(spec: Spec) -> bytes:
     """Return a picture on light paper, of two pixels for each of its units."""
-    style = files(__package__).joinpath("page.css").read_text(encoding="utf-8")
-    colours = dict(reversed(re.findall(r"--(\w+): (#\w+)", style)))  # light ones come first
+    colours = dict(reversed(re.findall(r"--(\w+): (#\w+)", file("page.css"))))  # light ones come first
     drawn = re.sub(r"var\(--(\w+)\)", lambda role: colours[role[1]], _rendered(spec | {"background": "var(--paper)"}))
     return vl_convert.svg_to_png(drawn, scale=2.0)
 
 
 def _rendered(spec: Spec) -> str:
-    whole = {"background": "transparent", "padding": 2, "autosize": FIT, "config": CONFIG} | spec
-    return vl_convert.vegalite_to_svg(whole, vl_version=VEGA_LITE, allowed_base_urls=[])
+    return vl_convert.vegalite_to_svg(_forms()["style"] | spec, vl_version=VEGA_LITE, allowed_base_urls=[])
 
 
 # ---- parts of charts -------------------------------------------------------------------------------------------------
 
 
-def layer(values: Iterable[Mapping[str, Any]], mark: str, encoding: Spec | None = None, **look: Any) -> Spec:
-    """Return marks of one kind with their data; those without a name say nothing to a screen reader."""
-    is_named = encoding is not None and "description" in encoding
-    return {
-        "data": {"values": list(values)},
-        "mark": {"type": mark, "aria": is_named, **look},
-        "encoding": encoding or {},
-    }
+def file(name: str) -> str:
+    """Return a file of this folder."""
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
-def quantity(field: str, domain: Sequence[float], **axis: Any) -> Spec:
-    """Return the channel of a field of numbers; what lies outside of its domain is drawn at the ends."""
-    scale = {"domain": list(domain), "nice": False, "zero": False, "clamp": True}
-    return {"field": field, "type": "quantitative", "scale": scale, "axis": {"title": None, **axis}}
+def _forms() -> Spec:
+    """Return the forms of drawings, as Vega-Lite has them."""
+    forms: Spec = json.loads(file("charts.json"))
+    return forms
 
 
-def scores(night: Record, of: Callable[[Attempt], float | None], *more: float) -> Spec:
-    """Return the channel of y on a scale of scores on which far-off attempts do not flatten the rest.
+def drawing(form: str, attempts: Spec, data: Mapping[str, Any], **named: Any) -> Spec:
+    """Return a drawing of this form, its attempts on top; data: by name; named: the values of its expressions."""
+    spec: Spec = _forms()[form]
+    spec["layer"][-1]["layer"].append(attempts)
+    return spec | {"datasets": data, "params": [{"name": name, "value": value} for name, value in named.items()]}
+
+
+def scores(night: Record, of: Callable[[Attempt], float | None], *more: float) -> tuple[float, float]:
+    """Return the ends of a scale of scores on which far-off attempts do not flatten the rest.
 
     All kept attempts are on it, and others as far from them as the kept ones lie apart, or as noise reaches.
     more: scores that are shown in any case.
@@ -165,11 +148,11 @@ def scores(night: Record, of: Callable[[Attempt], float | None], *more: float) -
     reach = max(high - low, 4 * (night.sigma_bpb or 0.0)) or math.inf
     near = [*kept, *(score for score, _ in pairs if low - reach <= score <= high + reach)]
     room = 0.08 * (max(near) - min(near)) or 0.005
-    return quantity("y", [min(near) - room, max(near) + room])
+    return min(near) - room, max(near) + room
 
 
 def dots(
-    places: Iterable[tuple[Attempt, Any, float | None]], top: float, size: int, *more: Symbol, legend: bool = False
+    places: Iterable[tuple[Attempt, Any, float | None]], top: float, *more: Symbol, legend: bool = False
 ) -> tuple[Spec, list[Symbol]]:
     """Return attempts as dots at their places, and the symbols of a legend: those of the dots, and more.
 
@@ -182,11 +165,11 @@ def dots(
         values.append({"x": x, "y": top if score is None else round(score, 6), **link})
     words = {value["outcome"] for value in values}
     shown = [symbol for symbol in Symbol if symbol.word in words or symbol in more]
-    channels: Spec = {"href": {"field": "href"}, "description": {"field": "label"}}
+    spec: Spec = _forms()["attempts"] | {"data": {"values": values}}
     for channel, look in (("stroke", "colour"), ("fill", "fill"), ("shape", "shape")):
         scale = {"domain": [symbol.word for symbol in shown], "range": [getattr(symbol, look) for symbol in shown]}
-        channels[channel] = {"field": "outcome", "type": "nominal", "scale": scale, "legend": {} if legend else None}
-    return layer(values, "point", channels, size=size), shown
+        spec["encoding"][channel] = {"field": "outcome", "scale": scale, "legend": {} if legend else None}
+    return spec, shown
 
 
 def evenly_spread(items: Sequence[Any], most: int) -> list[Any]:
@@ -213,7 +196,7 @@ def picture(night: Record) -> bytes:
     """Return a PNG of a night's progress that stands alone: with its name, a legend, and titles below."""
     spec, words, _ = progress_spec(night, legend=True)
     name = one_line(f"{night.tag} · {budget(night.budget_s)} · {night.device}", 120)
-    titles = [one_line(f"#{attempt.number} {attempt.title}", 160) for attempt in _largest(night)[:MOST_TITLES]]
+    titles = [one_line(f"#{attempt.number} {attempt.title}", 160) for attempt in largest_kept(night)[:MOST_TITLES]]
     below = {"title": ["attempt", "", *titles], "titleLimit": 1000, "titleAnchor": "start", "titleAlign": "left"}
     spec["encoding"]["x"]["axis"] |= below
     return png(spec | PICTURE | {"title": {"text": name, "subtitle": " · ".join(words)}})
@@ -230,45 +213,35 @@ def progress_spec(night: Record, *, legend: bool = False) -> tuple[Spec, list[st
         label = f"honest gain at dawn {interval_words(honest, form=bpb)}"
         beams.append({"x": 1.05 * last, "y": y, "low": low, "high": high, "label": label})
     ends = [row[name] for row in beams for name in ("low", "high")] + [row["y"] for row in stairs]
-    x = quantity(
-        "x", [-0.02 * last, last * (1.08 if beams else 1.02)], title="attempt", grid=False, tickCount=min(last, 10)
-    )
-    y = scores(night, lambda attempt: attempt.val_bpb, *ends)
+    bottom, top = scores(night, lambda attempt: attempt.val_bpb, *ends)
     ever_kept, others = ([attempt for attempt in shown if attempt.was_kept is kept] for kept in (True, False))
     few = evenly_spread(others, MOST_DOTS)
     attempts, symbols = dots(
         [(attempt, attempt.number, attempt.val_bpb) for attempt in (*few, *ever_kept)],
-        y["scale"]["domain"][1],
-        46 if last < 100 else 24,
+        top,
         *([Symbol.BEST] if stairs else []),
         *([Symbol.HONEST] if beams else []),
         legend=legend,
     )
-    span = {"y": {"field": "low"}, "y2": {"field": "high"}}
-    green: Spec = {"color": "var(--kept)", "interpolate": "step-after"}
-    blue: Spec = {"color": "var(--open)"}
-    drawn = [
-        layer(stairs, "area", span, opacity=0.14, **green),
-        layer(stairs, "line", strokeWidth=1.75, **green),
-        layer(beams, "rule", {**span, "description": {"field": "label"}}, strokeWidth=1.75, **blue),
-        layer(beams, "point", filled=True, shape="diamond", size=60, **blue),
-        attempts,
-    ]
-    numbers = [attempt.number for attempt in _largest(night)[: 2 * MOST_TITLES]]  # as far as Vega finds room
-    axis = {"orient": "top", "title": None, "values": numbers, "labelExpr": "'#' + datum.label", "labelPadding": 8}
-    axis |= {"labelColor": "var(--kept)", "grid": True, "gridDash": [2, 3]}
-    above = layer([{"x": 0}] if numbers else [], "point", {"x": {**x, "axis": axis}}, opacity=0)
     now = summary_of(night)
     words = [f"{now.kept:,} kept of {counted(now.ideas, 'idea')}"]
     words += [f"val_bpb {bpb(stairs[0]['y'])} → {bpb(stairs[-1]['y'])}, lower is better"] if stairs else []
     words += [f"honest gain {interval_words(honest, form=bpb)}"] if beams and honest else []
     words += thinned_words(len(few), len(others), "other attempts")
-    spec = {
-        "description": f"Progress: the val_bpb of every attempt. {', '.join(words)}.",
-        "layer": [{"layer": drawn}, above],
-        "encoding": {"x": x, "y": y},
-        "resolve": {"axis": {"x": "independent"}},
-    }
+    largest = [attempt.number for attempt in largest_kept(night)[: 2 * MOST_TITLES]]  # as far as Vega finds room
+    spec = drawing(
+        "progress",
+        attempts,
+        {"best": stairs, "honest": beams, "largest": [{"x": 0}] if largest else []},
+        left=-0.02 * last,
+        right=last * (1.08 if beams else 1.02),
+        bottom=bottom,
+        top=top,
+        ticks=min(last, 10),
+        largest=largest,
+        size=46 if last < 100 else 24,
+    )
+    spec["description"] = f"Progress: the val_bpb of every attempt. {', '.join(words)}."
     return spec, words, symbols
 
 
@@ -296,10 +269,10 @@ def staircase(night: Record, last: int) -> list[Spec]:
     return [*stairs, stairs[-1] | {"x": last}] if stairs else []
 
 
-def _largest(night: Record) -> list[Attempt]:
+def largest_kept(night: Record) -> list[Attempt]:
     """Return the kept edits, the largest gain first."""
-    kept = [attempt for attempt in night.ideas if attempt.status == Status.KEEP]
-    return sorted(kept, key=lambda attempt: -(attempt.gain_bpb or 0.0))
+    gains = kept_gains_bpb(night.attempts)
+    return [night.attempts[number] for number in sorted(gains, key=gains.__getitem__, reverse=True)]
 
 
 # ---- the dials -------------------------------------------------------------------------------------------------------
@@ -323,23 +296,21 @@ def dials_of(night: Record) -> Chart | None:
 
     is_turned = {dial: best[dial] != start[dial] for dial in moves}  # in the best script
     dials = sorted(moves, key=lambda dial: (not is_turned[dial], -len(moves[dial]), dial))
-    few, y, drawings, symbols = dials[:MOST_DIALS], scores(night, change, 0.0), [], set[Symbol]()
+    few, drawings, symbols = dials[:MOST_DIALS], [], set[Symbol]()
+    bottom, top = scores(night, change, 0.0)
     for dial in few:
         lines = {Symbol.START: start[dial]} | ({Symbol.IN_BEST: best[dial]} if is_turned[dial] else {})
-        x = _dial_axis([*lines.values(), *(value for _, value in moves[dial])])
         moved = evenly_spread(moves[dial], max(20, 4 * MOST_PANEL_DOTS // len(few)))
         places = [(attempt, _label(value), change(attempt)) for attempt, value in moved]
-        attempts, shown = dots(places, y["scale"]["domain"][1], 30, *lines)
+        attempts, shown = dots(places, top, *lines)
         symbols |= set(shown)
-        rules = [
-            layer([{"x": _label(value)}], "rule", {"y": None}, color=symbol.colour, strokeWidth=1.25,
-                  strokeDash=[3, 3] if symbol is Symbol.START else [1, 0])
+        scripts = [
+            {"x": _label(value), "colour": symbol.colour, "dash": [3, 3] if symbol is Symbol.START else [1, 0]}
             for symbol, value in lines.items()
-        ]  # fmt: skip
-        zero = layer([{"y": 0}], "rule", {"x": None}, color="var(--soft)", strokeWidth=1)
+        ]
         name = one_line(dial, 60)
-        title = {"text": name, "fontSize": 11, "limit": DIAL["width"]}
-        panel = {"layer": [zero, *rules, attempts], "encoding": {"x": x, "y": y}, "title": title}
+        panel = drawing("dial", attempts, {"scripts": scripts}, dial=name, bottom=bottom, top=top, size=30)
+        panel["encoding"]["x"]["scale"]["domain"] = _in_order([*lines.values(), *(value for _, value in moves[dial])])
         drawings.append({"dial": svg(panel | {"description": f"{name}: the change of val_bpb"}, DIAL)})
     words = [
         "change of val_bpb against the parent",
@@ -349,11 +320,10 @@ def dials_of(night: Record) -> Chart | None:
     return Chart("Which dials were turned", words, sorted(symbols, key=list(Symbol).index), drawings)
 
 
-def _dial_axis(values: Sequence[Value]) -> Spec:
-    """Return the channel of a dial's values: numbers in their order, and behind them words."""
+def _in_order(values: Sequence[Value]) -> list[str]:
+    """Return the labels of a dial's values: numbers in their order, and behind them words."""
     in_order = sorted(values, key=lambda value: (not is_finite(value), value if is_finite(value) else 0, str(value)))
-    scale = {"type": "point", "padding": 0.6, "domain": list(dict.fromkeys(map(_label, in_order)))}
-    return {"field": "x", "type": "ordinal", "scale": scale, "axis": {"title": None, "labelAngle": 0}}
+    return list(dict.fromkeys(map(_label, in_order)))
 
 
 def _label(value: Value) -> str:

@@ -9,13 +9,12 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
-from importlib.resources import files
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from agent.clock import utc_now
-from agent.experiment import Attempt, Status, memory_gb
+from agent.experiment import Attempt, memory_gb
 from agent.invocation import typed
 from agent.records.place import Place
 from agent.records.record import Record
@@ -23,6 +22,7 @@ from agent.records.summary import gain_bpb, summary_of
 from agent.text import budget, counted, diff_lines, duration, harmless_lines, one_line, percent_sure, shorten
 from agent.view import words
 from agent.view.page import charts
+from agent.view.page.charts import file
 from agent.view.run_files import Curve, curve
 
 NEWEST = 100  # attempts whose edits and curves are shown, beside those that were ever kept
@@ -47,14 +47,14 @@ def page(night: Record, extras: Extras | None = None, live: str = "", version: i
     version: of the night's facts, for that script.
     """
     style, scripts = file("page.css"), [file("page.js"), *filter(None, [live])]
-    now, kept = summary_of(night), [attempt for attempt in night.attempts[1:] if attempt.status is Status.KEEP]
+    now = summary_of(night)
     gains = {"in the night": now.gain}
     if night.findings is not None:
         gains |= {"on fresh seeds": night.findings.honest, "on the holdout": night.findings.holdout}
     return template("page.html").render(
         night=night,
         now=now,
-        kept=sorted(kept, key=lambda attempt: -(gain_bpb(attempt, night.parent(attempt)) or 0.0)),
+        kept=charts.largest_kept(night),
         gains={name: gain for name, gain in gains.items() if gain is not None},
         workers=len({run.worker for attempt in night.attempts for run in attempt.runs}),
         progress=charts.progress_of(night),
@@ -98,11 +98,6 @@ def _environment() -> Environment:
     }
     environment.globals |= {"memory_gb": memory_gb, "typed": typed, "written": lambda: words.moment(utc_now())}
     return environment
-
-
-def file(name: str) -> str:
-    """Return a file of this folder."""
-    return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
 def _policy(style: str, scripts: Sequence[str], *, connect: bool) -> str:

@@ -19,7 +19,8 @@ ALLOWED = {f"{{{SVG}}}{name}" for name in ("svg", "g", "path", "rect", "line", "
 def values(spec, kind):
     """The data of all marks of a kind."""
     inner = [one for layer in spec["layer"] for one in layer.get("layer", [layer])]
-    return [value for layer in inner if layer["mark"]["type"] == kind for value in layer["data"]["values"]]
+    drawn = [layer["data"] for layer in inner if layer["mark"]["type"] == kind]
+    return [value for data in drawn for value in data.get("values") or spec["datasets"][data["name"]]]
 
 
 def trees(chart):
