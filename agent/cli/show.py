@@ -17,11 +17,9 @@ from agent.view.answer import (
     Answer,
     DiffAnswer,
     LogAnswer,
-    Measured,
     ScriptAnswer,
     ScriptsCompared,
     ShowAnswer,
-    for_author,
 )
 from agent.view.comparison import Side, compared, rows
 from agent.view.run_files import LOG_LINES, log_tail
@@ -81,11 +79,9 @@ def _all(place: Place, record: Record, attempt: Attempt) -> Answer:
     is_at_work = any(run.ending is Ending.RUNNING for run in attempt.runs)
     findings = record.findings
     weights = find_weights(place, record, attempt)
-    measured = Measured.of(record, attempt)
-    answer = ShowAnswer(
-        tag=record.tag,
-        attempt=for_author(attempt),
-        measured=measured,
+    answer = ShowAnswer.of(
+        record,
+        attempt,
         running=is_running and is_at_work,
         is_incumbent=record.incumbent == attempt.number,
         ref=attempt_ref(record.tag, attempt.number),

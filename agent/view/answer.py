@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from agent.experiment import Attempt, Findings, Interval, Kind, Score, Status, Work, memory_gb
 from agent.pools.leases import slowdown_of
@@ -92,21 +92,23 @@ class Measured:
     merged_as: int | None  # the attempt that carries its edit on: it was better than its parent, and overtaken
 
     @classmethod
-    def of(cls, record: Record, attempt: Attempt) -> "Measured":
+    def of(cls, record: Record, attempt: Attempt, /, **more: Any) -> Self:
+        """Return what is measured of an attempt; more: further keys of a larger answer."""
         return cls(
-            attempt.status,
-            attempt.kind,
-            attempt.val_bpb,
-            attempt.seeds,
-            gain_bpb(attempt, record.parent(attempt)),
-            attempt.sure,
-            memory_gb(record.night, attempt),
-            attempt.params,
-            attempt.tokens_s,
-            attempt.spent_s,
-            record.usd(attempt),
-            record.turned.get(attempt.number, {}),
-            record.merged_as.get(attempt.number),
+            status=attempt.status,
+            kind=attempt.kind,
+            val_bpb=attempt.val_bpb,
+            seeds=attempt.seeds,
+            gain_bpb=gain_bpb(attempt, record.parent(attempt)),
+            sure=attempt.sure,
+            memory_gb=memory_gb(record.night, attempt),
+            params=attempt.params,
+            tokens_s=attempt.tokens_s,
+            spent_s=attempt.spent_s,
+            usd=record.usd(attempt),
+            dials=record.turned.get(attempt.number, {}),
+            merged_as=record.merged_as.get(attempt.number),
+            **more,
         )
 
 
@@ -218,6 +220,11 @@ class AttemptOfNight:
     attempt: Attempt  # as the journal has it
     measured: Measured
 
+    @classmethod
+    def of(cls, record: Record, attempt: Attempt, /, **more: Any) -> Self:
+        """Return what an author of scripts may know of an attempt; more: further keys of a larger answer."""
+        return cls(record.tag, for_author(attempt), Measured.of(record, attempt), **more)
+
 
 @dataclass(frozen=True, slots=True)
 class ShowAnswer(AttemptOfNight):
@@ -291,7 +298,7 @@ class ScriptsCompared:
 
 
 @dataclass(frozen=True, slots=True)
-class TryAnswer:
+class TryAnswer(Measured):
     """Hold the verdict on one edit. A stale edit is refused with `state`, `based_on`, `missing_edits` and `next`."""
 
     id: str  # of the try, as in t0003
@@ -301,16 +308,9 @@ class TryAnswer:
     parent: int | None  # the attempt that it was judged against
     commit: str | None
     title: str  # the first line of --message
-    status: Status | None
     reason: str | None  # why, for people
     next: str  # what to do now, in a sentence
     traceback: str | None  # the last lines of the log where the training crashed
-    val_bpb: float | None  # mean over its seeds
-    seeds: int  # runs that count
-    gain_bpb: float | None  # over its parent, by the judge's estimate, else the difference of the two scores
-    sure: float | None  # the probability of a gain, 0 to 1
-    tokens_s: float | None
-    spent_s: float  # training, scoring and audits of all its runs
     best: Scored | None  # the best of the night now
     go_back_with: str | None  # the command that puts the best script into the working tree; null: the edit is the best
     merged_onto: int | None  # the attempt that the edit was merged onto; null: tried as it was

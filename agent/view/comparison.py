@@ -8,7 +8,7 @@ from agent.experiment import NOT_BELIEVED, Attempt, Interval, Run
 from agent.records.record import Record
 from agent.script.dials import Value
 from agent.text import counted
-from agent.view.answer import AttemptOfNight, CompareAnswer, Measured, for_author
+from agent.view.answer import AttemptOfNight, CompareAnswer
 from agent.view.terminal import measured_facts
 from agent.view.words import interval_words
 
@@ -23,10 +23,6 @@ class Side:
     @property
     def name(self) -> str:
         return f"#{self.attempt.number} of {self.night.tag}"
-
-    def answer(self) -> AttemptOfNight:
-        """Return what an author may know of it."""
-        return AttemptOfNight(self.night.tag, for_author(self.attempt), Measured.of(self.night, self.attempt))
 
     def facts(self) -> dict[str, str]:
         """Return name → what is known of it, in words; "" for what is not."""
@@ -49,8 +45,9 @@ def compared(a: Side, b: Side) -> CompareAnswer:
     winner, sentence = _verdict(a, b, gain, by)
     before, after = a.attempt.outline.dials, b.attempt.outline.dials
     pairs = {name: (before.get(name), after.get(name)) for name in dict.fromkeys((*before, *after))}
+    first, second = AttemptOfNight.of(a.night, a.attempt), AttemptOfNight.of(b.night, b.attempt)
     dials: dict[str, tuple[Value, Value]] = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
-    return CompareAnswer(a.answer(), b.answer(), dials, gain, by, winner, sentence)
+    return CompareAnswer(first, second, dials, gain, by, winner, sentence)
 
 
 def rows(a: Side, b: Side, dials: Mapping[str, tuple[Value, Value]]) -> list[tuple[str, ...]]:

@@ -9,7 +9,7 @@ from agent.invocation import typed
 from agent.judging.failures import process_failure
 from agent.records.place import run_folder
 from agent.records.record import Record
-from agent.records.summary import Scored, gain_bpb
+from agent.records.summary import Scored
 from agent.sandbox.process import LOG, last_lines
 from agent.text import harmless
 from agent.view.answer import TryAnswer, for_author
@@ -25,7 +25,9 @@ def answer_of_try(id_of_try: str, record: Record, attempt: Attempt, folder: Path
     log, best = log_of(folder, attempt), record.best
     better = None if best is None or best.number == attempt.number else best
     way_back = None if better is None else typed("take", f"{record.tag}:{better.number}")
-    return TryAnswer(
+    return TryAnswer.of(
+        record,
+        attempt,
         id=id_of_try,
         state="done",
         tag=record.tag,
@@ -33,16 +35,9 @@ def answer_of_try(id_of_try: str, record: Record, attempt: Attempt, folder: Path
         parent=attempt.parent,
         commit=attempt.commit,
         title=attempt.title,
-        status=attempt.status,
         reason=for_author(attempt).words,
         next=_next(attempt, way_back, merged_onto),
         traceback=traceback_of(folder, attempt),
-        val_bpb=attempt.val_bpb,
-        seeds=attempt.seeds,
-        gain_bpb=gain_bpb(attempt, record.parent(attempt)),
-        sure=attempt.sure,
-        tokens_s=attempt.tokens_s,
-        spent_s=attempt.spent_s,
         best=Scored.of(record, best),
         go_back_with=way_back,
         merged_onto=merged_onto,
