@@ -71,8 +71,7 @@ def _export_model(place: Place, tag: str | None, out: Path | None) -> None:
 def _export_attempts(
     place: Place, format: Literal["csv", "parquet", "jsonl", "trackio"], tags: tuple[str | None, ...], out: Path | None
 ) -> None:
-    from agent.view.tables import attempts, write
-    from agent.view.trackio import write_trackio
+    from agent.view.tables import attempts, write, write_trackio
 
     if not tags:
         raise none_yet(place)
