@@ -21,6 +21,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from agent.cli.ideas import IdeaFacts
+from agent.cli.machine import Check
 from agent.experiment import Findings
 from agent.proposers.source import Phase
 from agent.view.answer import (
@@ -145,17 +146,6 @@ class TagAnswer:
     """Hold the night that was meant."""
 
     tag: str
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """Hold what doctor found of one need."""
-
-    name: str  # such as mlx, script, data
-    ok: bool
-    detail: str  # what was found
-    remedy: str | None  # what to do where it does not pass
-    essential: bool  # whether a night needs it
 
 
 @dataclass(frozen=True, slots=True)

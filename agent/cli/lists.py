@@ -18,7 +18,7 @@ from agent.records.shipped import DAMAGED
 from agent.records.summary import summary_of
 from agent.view import terminal
 from agent.view.answer import Answer, ListedNight, NightsAnswer, Stage
-from agent.view.screen import Column, print_folded, print_lines, table_lines, terminal_width
+from agent.view.screen import Column, print_folded, table_lines, terminal_width
 
 NUMBERS = frozenset({
     *("attempt", "seeds", "dawn_seeds", "val_bpb", "val_bpb_std", "gain_bpb", "sure", "dawn_bpb", "holdout_bpb"),
@@ -59,7 +59,7 @@ def results(tag: str | None = None, /, *, all: bool = False) -> Answer:
             read_night(place, shown)  # which raises where its journal is damaged, or a copy of another night's
         raise NothingYet(f"no results yet; see: {typed('status')}, {typed('results', '--all')}")
     facts = {"tag": shown, "rows": [typed_row(row) for row in rows]}
-    return Answer(facts, lambda: print_lines(terminal.results_lines(rows, terminal_width())))
+    return Answer(facts, lambda: print_folded(terminal.results_lines(rows, terminal_width())))
 
 
 def typed_row(row: ledger.Row) -> dict[str, object]:

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -61,11 +61,11 @@ print(json.dumps(folder and [str(folder), load_data(folder).fingerprint]))
 class Check:
     """Hold one check and what it has found; a night can do without what is not essential."""
 
-    name: str
+    name: str  # such as mlx, script, data
     ok: bool
-    detail: str
-    remedy: str | None = None
-    essential: bool = True
+    detail: str  # what was found
+    remedy: str | None = None  # what to do where it does not pass
+    essential: bool = True  # whether a night needs it
 
 
 def doctor(*, script: Path = SCRIPT) -> Answer:
@@ -81,8 +81,7 @@ def doctor(*, script: Path = SCRIPT) -> Answer:
         print_folded([Text.assemble((mark, colour), f" {check.detail}{advice}")])
         checks.append(check)
     missing = [check.name for check in checks if check.essential and not check.ok]
-    rows = [asdict(check) | {"remedy": None if check.ok else check.remedy} for check in checks]
-    facts = {"ready": not missing, "checks": rows}
+    facts = {"ready": not missing, "checks": checks}
     if missing:
         return Answer(facts, error=f"not ready for a night: see {', '.join(missing)}", exit_code=1)
     other = () if script == SCRIPT else ("--script", str(script))

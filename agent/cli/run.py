@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import psutil
-from rich.text import Text
 
 from agent.cli.find import find_night, known_tag, record_of
 from agent.cli.options import Count, NightOptions, Positive, PositiveInt, RunOptions
@@ -32,7 +31,7 @@ from agent.records.summary import summary_of
 from agent.sandbox.keeper import limits_of_machine
 from agent.text import counted
 from agent.view.answer import Answer, Crew, for_author
-from agent.view.screen import print_folded, print_lines, print_next, terminal_width
+from agent.view.screen import print_folded, print_next, terminal_width
 from agent.view.terminal import tried_lines
 from agent.view.words import dawn_lines, left_words, moment
 
@@ -101,7 +100,7 @@ def named_text(dataset: str) -> str:
 def _show_end(record: Record) -> None:
     """Print what was tried, what to believe of it, and the commands that come next, on one screen."""
     now = summary_of(record)
-    print_lines([Text(""), *tried_lines(record, terminal_width())])
+    print_folded(["", *tried_lines(record, terminal_width())])
     show_night(record, now, Crew.of(record))
     print_next(next_commands(now))
 

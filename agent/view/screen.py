@@ -16,16 +16,6 @@ LABEL = re.compile(r" *\w+(?: \w+)? {2,}(?=\S)| {4,}(?=\S)")  # as in "  script 
 WORD = re.compile(r"\s*\S+")
 
 
-def print_lines(lines: Iterable[Text]) -> None:
-    """Print lines without wrapping: a terminal folds long ones itself, and piped output stays whole."""
-    console = Console()
-    if not console.is_terminal:
-        print("\n".join(line.plain for line in lines))  # rich takes seconds to lay out thousands of lines
-        return
-    for line in lines:
-        console.print(line, soft_wrap=True)
-
-
 def print_folded(lines: Iterable[str | Text], heads: re.Pattern[str] | None = None, *, stderr: bool = False) -> None:
     """Print lines, folded between words on a terminal; a piped one stays on one line. Strings are made harmless.
 
@@ -35,7 +25,7 @@ def print_folded(lines: Iterable[str | Text], heads: re.Pattern[str] | None = No
     for line in lines:
         text = line if isinstance(line, Text) else Text(harmless_lines(line))
         if not console.is_terminal:
-            print(text.plain, file=console.file)
+            print(text.plain, file=console.file)  # rich takes seconds to lay out thousands of lines
             continue
         if heads is not None and (head := heads.match(text.plain)) is not None:
             text.stylize("bold", 0, head.end())
@@ -49,8 +39,9 @@ def print_next(commands: Mapping[str, str], before: Iterable[str] = ()) -> None:
     Nothing folds them, so that they can be copied.
     """
     width = max(map(len, commands))
-    lines = [Text.assemble(f"  {command:<{width}}  ", (purpose, "dim")) for command, purpose in commands.items()]
-    print_lines([Text("next:"), *(Text(f"  {command}") for command in before), *lines])
+    lines = [(f"  {command:<{width}}  ", (purpose, "dim")) for command, purpose in commands.items()]
+    shown = ["next:"], *([f"  {command}"] for command in before), *lines
+    print_folded(Text.assemble(*parts, no_wrap=True) for parts in shown)
 
 
 def folded(line: Text, width: int) -> list[Text]:

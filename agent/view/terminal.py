@@ -61,10 +61,9 @@ def results_lines(rows: Sequence[Row], width: int | None) -> list[Text]:
     """Return the ledger with one line for each attempt; `width` is the terminal's, None for all columns in full."""
     several = len({row.get("tag") for row in rows}) > 1
     header, *lines = table_lines(RESULTS, [_cells(row, several) for row in rows], width)
-    styled = [
-        Text(line, style=COLOURS.get(row.get("status", "").lower(), "")) for line, row in zip(lines, rows, strict=True)
-    ]
-    return [Text(header, style="bold"), *styled]
+    colours = (COLOURS.get(row.get("status", "").lower(), "") for row in rows)
+    styled = zip([header, *lines], ["bold", *colours], strict=True)
+    return [Text(line, style, no_wrap=True) for line, style in styled]
 
 
 def tried_lines(record: Record, width: int | None) -> list[Text]:
