@@ -1,13 +1,23 @@
-"""Write what other programs read of a night, and a record of it that can be committed: nightshift export."""
+"""Use what a night has found elsewhere: nightshift export, and nightshift sample, which writes text with a model."""
 
+import math
+import secrets
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from agent.cli.find import known_tag, none_yet, place_meant, record_of
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from agent.cli.find import BEST, attempt_meant, known_tag, none_yet, place_meant, record_of
+from agent.cli.options import PositiveInt, Seed
 from agent.errors import NightError, NothingYet
+from agent.model.best import best_script, weights_of
+from agent.night.lock import like_ctrl_c
 from agent.records.place import Place, known_tags, read_night
 from agent.records.shipped import ship
-from agent.text import counted
+from agent.text import counted, harmless_lines
+
+# ---- export ----------------------------------------------------------------------------------------------------------
 
 
 def export(
@@ -56,7 +66,6 @@ def _export_record(place: Place, tag: str | None, out: Path | None) -> None:
 
 
 def _export_model(place: Place, tag: str | None, out: Path | None) -> None:
-    from agent.model.best import best_script, weights_of
     from agent.model.folder import write_folder
 
     record = record_of(place, tag)
@@ -91,3 +100,42 @@ def _export_attempts(
     file = file / f"{name}.{format}" if file.is_dir() else file
     write(format, file, attempts(nights))
     print(f"wrote {file}: {written}")
+
+
+# ---- sample ----------------------------------------------------------------------------------------------------------
+
+
+def sample(
+    text: str,
+    attempt: str = BEST,
+    /,
+    *,
+    tokens: PositiveInt = 200,
+    temperature: Annotated[float, Parameter(validator=Number(gte=0, lte=10))] = 0.8,
+    seed: Seed | None = None,
+) -> None:
+    """Continue a text with the weights that a night kept, in the night's sandbox.
+
+    The model has read little and knows nothing: look at its text to see what it has learnt. Ctrl-C ends it.
+
+    Args:
+        text: the beginning, which the model continues
+        attempt: whose weights, as in 4, wide:4, wide:best (default: best)
+        tokens: to add, at most (default: 200)
+        temperature: how freely it draws; 0 takes the likeliest token each time (default: 0.8)
+        seed: gives the same text again (default: another each time)
+    """
+    from agent.model.sampling import sample as continue_text
+
+    if math.isnan(temperature):
+        raise NightError("--temperature nan is no number from 0 to 10")
+    place, record, chosen = attempt_meant(attempt)
+    place.check_own(record.tag)
+    weights = weights_of(place, record, chosen)
+    seed = secrets.randbits(32) if seed is None else seed
+    with like_ctrl_c():
+        more = continue_text(
+            record.night, place.folder(record.tag), weights.attempt.proposal.script, weights.path, text,
+            tokens=tokens, temperature=temperature, seed=seed,
+        )  # fmt: skip
+    print(f"{harmless_lines(text)}{more}")

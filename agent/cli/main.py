@@ -39,7 +39,7 @@ COMMANDS = {
     "ideas": ("agent.cli.ideas:ideas", "the known ideas: what is expected of each, and whether it applies"),
     "prompt": ("agent.cli.ideas:prompt", "what a language model would be told now; --facts: an agent"),
     "take": ("agent.cli.take:take", "put an attempt's script into the working tree"),
-    "sample": ("agent.cli.sample:sample", "continue a text with a kept model"),
+    "sample": ("agent.cli.export:sample", "continue a text with a kept model"),
     "export": ("agent.cli.export:export", "tables of attempts, a model for mlx-lm, or a night's record"),
     "nights": ("agent.cli.lists:nights", "all nights here: state, attempts, best, honest gain, size"),
     "pack": ("agent.cli.pack:pack", "write a night into one file, to move it or to make room"),

@@ -22,9 +22,8 @@ from agent.view.answer import (
     ShowAnswer,
 )
 from agent.view.comparison import Side, compared, rows
-from agent.view.run_files import LOG_LINES, log_tail
+from agent.view.run_files import LOG_LINES, log_of, log_tail, traceback_of
 from agent.view.screen import Column, print_folded, table_lines, terminal_width
-from agent.view.verdict import log_of, traceback_of
 
 LEAST = 12  # places of a cell
 VERDICT = re.compile(r"[^:;(]+")  # the beginning of the sentence

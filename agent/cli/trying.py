@@ -13,7 +13,7 @@ from agent.cli.options import Message, NightOptions, Positive
 from agent.cli.tries import Try, TryState, find_try, under_way
 from agent.clock import utc_now
 from agent.errors import NightError
-from agent.experiment import History
+from agent.experiment import Attempt, History, Status
 from agent.files import ignore_all, read_end
 from agent.invocation import own_command, typed
 from agent.night.lock import is_held
@@ -21,15 +21,16 @@ from agent.night.opening import check_kept, terms_of
 from agent.proposers import queue
 from agent.records.journal import Journal
 from agent.records.place import Place, committed, read_night
+from agent.records.record import Record
+from agent.records.summary import Scored
 from agent.records.terms import as_words
 from agent.script.contract import no_script, read_text
 from agent.script.dials import fingerprint
 from agent.script.merge import Basis, basis_of, is_patch
-from agent.text import SAID_CHARS, one_line
-from agent.view.answer import Answer
-from agent.view.run_files import training_progress
+from agent.text import SAID_CHARS, harmless, one_line
+from agent.view.answer import Answer, TryAnswer, for_author
+from agent.view.run_files import log_of, traceback_of, training_progress
 from agent.view.screen import print_folded
-from agent.view.verdict import answer_of_try, verdict_lines
 from agent.view.words import progress_words
 
 LOG = "drain.log"  # in the queue's folder: what the process says that works on it
@@ -216,6 +217,9 @@ def _standing(place: Place, tried: Try) -> Answer:
     )
 
 
+# ---- the verdict -----------------------------------------------------------------------------------------------------
+
+
 def _verdict(place: Place, tried: Try) -> Answer:
     """Tell what became of a try that is done."""
     entry, attempt = tried.entry, tried.attempt
@@ -226,3 +230,55 @@ def _verdict(place: Place, tried: Try) -> Answer:
     record = read_night(place, entry.night)
     answer = answer_of_try(tried.id, record, attempt, place.folder(record.tag), merged_onto)
     return Answer(answer, lambda: print_folded(verdict_lines(answer)))
+
+
+def answer_of_try(id_of_try: str, record: Record, attempt: Attempt, folder: Path, merged_onto: int | None) -> TryAnswer:
+    """Return what `nightshift try --json` prints of a decided attempt.
+
+    folder: of the night. merged_onto: the best attempt, which was kept while the edit waited; None: tried as submitted.
+    """
+    log, best = log_of(folder, attempt), record.best
+    better = None if best is None or best.number == attempt.number else best
+    way_back = None if better is None else typed("take", f"{record.tag}:{better.number}")
+    return TryAnswer.of(
+        record,
+        attempt,
+        id=id_of_try,
+        state="done",
+        tag=record.tag,
+        attempt=attempt.number,
+        parent=attempt.parent,
+        commit=attempt.commit,
+        title=attempt.title,
+        reason=for_author(attempt).words,
+        next=_next(attempt, way_back, merged_onto),
+        traceback=traceback_of(folder, attempt),
+        best=Scored.of(record, best),
+        go_back_with=way_back,
+        merged_onto=merged_onto,
+        log=None if log is None else str(log),
+    )
+
+
+def _next(attempt: Attempt, way_back: str | None, merged_onto: int | None) -> str:
+    """Return what to do now, in a sentence; way_back: the command to take the best script, where it is another one."""
+    if way_back is not None:
+        advice = "it is not better: try another idea"
+        if attempt.status is Status.CRASH:
+            advice = "it crashed: read traceback and log, and correct it"
+        return f"{advice}; to begin from the best script: {way_back}"
+    if merged_onto is None:
+        return f"edit on from here: attempt {attempt.number} is the best script now"
+    merged = f"attempt {attempt.number}, your edit merged onto attempt {merged_onto}, is the best script now"
+    return f"{merged}: take it with: {typed('take', str(attempt.number))}, and edit on from there"
+
+
+def verdict_lines(answer: TryAnswer) -> list[str]:
+    """Return the verdict as lines for people, with the next commands."""
+    measured = "" if answer.val_bpb is None else f" (val_bpb {answer.val_bpb:.6f})"
+    lines = [f"{answer.status}: {answer.reason or ''}{measured}"]
+    if answer.best is not None:
+        lines.append(f"best so far: #{answer.best.number} {answer.best.title}, val_bpb {answer.best.val_bpb:.6f}")
+    lines.append(f"next: {answer.next}")
+    lines.append(f"more: {typed('show', f'{answer.tag}:{answer.attempt}')}, {typed('results', answer.tag)}")
+    return [harmless(line) for line in lines]

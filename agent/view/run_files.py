@@ -3,16 +3,23 @@
 import statistics
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from agent.experiment import Doing, Progress, Work
-from agent.files import read_end
+from agent.experiment import Attempt, Doing, Ending, Progress, Run, Work
+from agent.files import open_plain, read_end
+from agent.judging.early_stop import points_of
+from agent.judging.failures import process_failure
 from agent.records.place import Place, run_folder
+from agent.runs.runner import beside
+from agent.runs.train import METRICS, METRICS_BYTES, read_progress
+from agent.sandbox.process import LOG, last_lines
 from agent.text import harmless, shorten
 
 Curve = tuple[tuple[float, float], ...]  # (fraction of the budget, training loss)
 MOST_POINTS = 300  # of a curve that is shown
 LOG_LINES, LINE_CHARS = 60, 300  # of a log that is shown
+TRACEBACK = "Traceback (most recent call last)"
 
 
 def training_progress(night: Path, work: Work, by_pool: Progress | None = None) -> Progress | None:
@@ -20,8 +27,6 @@ def training_progress(night: Path, work: Work, by_pool: Progress | None = None) 
 
     None also where the worker does not train: only trainings are measured against the budget.
     """
-    from agent.runs.train import read_progress
-
     if work.doing is not Doing.TRAINING or work.seed is None:
         return None
     return by_pool or read_progress(run_folder(night, work.attempt, work.seed) / "out")
@@ -29,9 +34,6 @@ def training_progress(night: Path, work: Work, by_pool: Progress | None = None) 
 
 def curve(place: Place, tag: str, number: int, seed: int, most: int = MOST_POINTS) -> Curve:
     """Return fraction of the budget and training loss of a run, thinned; empty where its log is gone."""
-    from agent.judging.early_stop import points_of
-    from agent.runs.train import METRICS, METRICS_BYTES
-
     try:
         points = points_of(read_end(run_folder(place.folder(tag), number, seed) / "out", METRICS, METRICS_BYTES))
     except OSError:
@@ -56,9 +58,6 @@ def log_tail(
 
     A script writes it. So it is read as bytes, up to a limit, from a plain file only, and shown as text.
     """
-    from agent.runs.runner import beside
-    from agent.sandbox.process import LOG
-
     folder, most_bytes = run_folder(place.folder(tag), number, seed), most_lines * LINE_CHARS
     try:
         content = read_end(beside(folder, "score") if scoring else folder, LOG, most_bytes)
@@ -67,3 +66,36 @@ def log_tail(
     text = content.replace(b"\0", b"").decode(errors="backslashreplace")
     lines = text.splitlines()[1 if len(content) == most_bytes else 0 :]  # the first is a part of a line
     return "\n".join(shorten(harmless(line), LINE_CHARS) for line in lines[-most_lines:])
+
+
+# ---- what a training that failed has left ---------------------------------------------------------------------------
+
+
+def log_of(folder: Path, attempt: Attempt) -> Path | None:
+    """Return the log of the training that failed, or of the last one; None where no training left one.
+
+    folder: of the night.
+    """
+    run = _telling(attempt)
+    dry = folder / "runs" / f"{attempt.number:04d}" / "dry"
+    log = (dry if run is None else run_folder(folder, attempt.number, run.seed)) / LOG
+    return log if log.is_file() else None
+
+
+def traceback_of(folder: Path, attempt: Attempt) -> str | None:
+    """Return the end of the log of a training that crashed; of a dry run only a traceback."""
+    run, dry_run = _telling(attempt), attempt.dry_run
+    if run is not None:
+        return run.last_lines or None if run.ending is Ending.CRASHED else None
+    log = log_of(folder, attempt)
+    if dry_run is not None and dry_run.failure is not None and log is not None:
+        with suppress(OSError), open_plain(log.parent, log.name) as file:
+            lines = last_lines(file)
+            return lines if TRACEBACK in lines else None
+    return None
+
+
+def _telling(attempt: Attempt) -> Run | None:
+    """Return the night's run whose training failed, or else the last; None where there is none."""
+    failed = (run for run in attempt.done_runs if process_failure(run) is not None)
+    return next(failed, next(reversed(attempt.done_runs or attempt.runs), None))

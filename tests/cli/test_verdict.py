@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from samples import a_run, attempt, night
 
+from agent.cli.trying import answer_of_try, verdict_lines
 from agent.experiment import Attempt, Audit, DryRun, Ending, Kind, Run, Score
 from agent.view.answer import UNSHOWN, TryAnswer, for_author, plain
-from agent.view.verdict import answer_of_try, verdict_lines
 
 SECRET = "the end of the validation text"
 CRASH = 'Traceback (most recent call last):\n  File "train_mlx.py", line 3\nValueError: 2 rows of 3'
