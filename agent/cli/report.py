@@ -13,7 +13,7 @@ from agent.errors import NightError
 from agent.files import write_plain
 from agent.records.place import Place
 from agent.text import counted
-from agent.view.page.writer import PAGE
+from agent.view.writer import PAGE
 
 if TYPE_CHECKING:
     from agent.view.serve import Watched
@@ -33,8 +33,8 @@ def report(tag: str | None = None, /, *, open: bool = False, out: Path | None = 
         out: the file (default: report.html in the night's folder)
         png: draw the progress as a picture there, too: a .png file
     """
-    from agent.view.page.charts import picture
-    from agent.view.page.page import gather, page
+    from agent.view.charts import picture
+    from agent.view.page import gather, page
 
     if png is not None and png.suffix.lower() != ".png":
         raise NightError(f"--png must end in .png, and {png} does not")

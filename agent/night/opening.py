@@ -52,8 +52,8 @@ from agent.script.contract import fixed_files
 from agent.script.dials import read_dials
 from agent.text import budget, plainly
 from agent.view.live import NightScreen
-from agent.view.page.writer import PageWriter
 from agent.view.screen import steadfast
+from agent.view.writer import PageWriter
 
 if TYPE_CHECKING:
     from agent.pools.cluster import Cluster

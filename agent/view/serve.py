@@ -34,8 +34,8 @@ from agent.records.journal import Journal
 from agent.records.place import Place, read_night
 from agent.records.record import Record
 from agent.view.answer import in_order
-from agent.view.page.charts import file
-from agent.view.page.page import gather, page, template
+from agent.view.charts import file
+from agent.view.page import gather, page, template
 from agent.view.run_files import Curve, curve, log_tail, training_progress
 from agent.view.words import doing_words, pace_words, within_one
 

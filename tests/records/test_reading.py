@@ -7,7 +7,7 @@ from samples import SCRIPT, record_night
 from agent.errors import NightError
 from agent.records.place import Place, read_night
 from agent.records.summary import summary_of
-from agent.view.page.charts import staircase
+from agent.view.charts import staircase
 
 
 @pytest.fixture(scope="module")

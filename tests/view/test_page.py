@@ -13,8 +13,8 @@ from samples import HOSTILE, a_run, attempt, changed, long_night, night
 from agent.experiment import Interval, Kind, Noise
 from agent.records.record import Record
 from agent.text import harmless_lines
-from agent.view.page import charts
-from agent.view.page.page import Extras, diff, page, telling
+from agent.view import charts
+from agent.view.page import Extras, diff, page, telling
 
 NIGHT = long_night(31, titles=HOSTILE)
 FIRST, BEST = NIGHT.attempts[0], NIGHT.attempts[NIGHT.incumbent or 0]

@@ -8,8 +8,8 @@ from commands import wait_until
 from samples import record_nights
 
 from agent.records.place import Place
-from agent.view.page import writer
-from agent.view.page.writer import PageWriter
+from agent.view import writer
+from agent.view.writer import PageWriter
 
 
 @pytest.fixture

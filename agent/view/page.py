@@ -20,9 +20,8 @@ from agent.records.place import Place
 from agent.records.record import Record
 from agent.records.summary import gain_bpb, summary_of
 from agent.text import budget, counted, diff_lines, duration, harmless_lines, one_line, percent_sure, shorten
-from agent.view import words
-from agent.view.page import charts
-from agent.view.page.charts import file
+from agent.view import charts, words
+from agent.view.charts import file
 from agent.view.run_files import Curve, curve
 
 NEWEST = 100  # attempts whose edits and curves are shown, beside those that were ever kept
@@ -68,7 +67,7 @@ def page(night: Record, extras: Extras | None = None, live: str = "", version: i
 
 
 def template(name: str) -> Template:
-    """Return a template of this folder, which escapes all that a night tells, and makes it harmless."""
+    """Return a template of web/, which escapes all that a night tells, and makes it harmless."""
     return _environment().get_template(name)
 
 

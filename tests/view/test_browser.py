@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from samples import HOSTILE, long_night
 
-from agent.view.page.page import Extras, page
+from agent.view.page import Extras, page
 
 pytestmark = pytest.mark.slow
 NIGHT = long_night(60, titles=HOSTILE)

@@ -114,8 +114,8 @@ def _rendered(spec: Spec) -> str:
 
 
 def file(name: str) -> str:
-    """Return a file of this folder."""
-    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+    """Return a file of web/, which holds what the page is made of."""
+    return files(__package__).joinpath("web", name).read_text(encoding="utf-8")
 
 
 def _forms() -> Spec:

@@ -8,8 +8,8 @@ import pytest
 from samples import HOSTILE, attempt, changed, every_outcome, long_night, night
 
 from agent.experiment import Kind
-from agent.view.page import charts
-from agent.view.page.charts import Symbol, dials_of, picture, progress_of, progress_spec, svg
+from agent.view import charts
+from agent.view.charts import Symbol, dials_of, picture, progress_of, progress_spec, svg
 
 SVG = "http://www.w3.org/2000/svg"
 # neither scripts nor styles, and no definitions, whose names would clash with those of another drawing in the page
