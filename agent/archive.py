@@ -237,10 +237,9 @@ class Unpacked:
     """Hold a night that was unpacked, and what of it is not as it was."""
 
     night: Night  # as it goes on here
-    has_corpus: bool
     asked_again: Mapping[str, object]  # the terms that were taken out
     obstacle: str | None  # why it can be read here, and not go on
-    notes: tuple[str, ...]  # about its refs and its program.md
+    notes: tuple[str, ...]  # about its refs, its program.md and its corpus
 
 
 def unpack(place: Place, file: Path) -> Unpacked:
@@ -343,7 +342,9 @@ def _settled_in(place: Place, contents: Contents, file: Path, aside: Path) -> Un
     if brought.is_file() and not (beside.is_file() and filecmp.cmp(brought, beside, shallow=False)):
         program = place.folder(night.tag) / PROGRAM
         notes.append(f"{program} is the night's; the one beside the script is told to all who propose edits here")
-    return Unpacked(here, home is not None, asked_again, obstacle, tuple(notes))
+    if home is None and obstacle is None:
+        notes.append(missing_corpus(night, folder))
+    return Unpacked(here, asked_again, obstacle, tuple(notes))
 
 
 def _install_fixed(place: Place, night: Night, first_script: str | None, aside: Path) -> str | None:

@@ -134,8 +134,6 @@ def unpack(file: str, /) -> None:
     if unpacked.obstacle is not None:
         lines.append(f"night {night.tag} can be read here, and not go on: {unpacked.obstacle}")
     else:
-        if not unpacked.has_corpus:
-            lines.append(archive.missing_corpus(night, place.folder(night.tag)))
         words = as_words(unpacked.asked_again)
         if words:
             lines.append("give the programs and servers that it names again, if the file is not somebody else's")
