@@ -22,7 +22,7 @@ from agent.view.answer import (
     ShowAnswer,
 )
 from agent.view.comparison import Side, compared, rows
-from agent.view.run_files import LOG_LINES, log_of, log_tail, traceback_of
+from agent.view.run_files import log_of, log_tail, traceback_of
 from agent.view.screen import Column, print_folded, table_lines, terminal_width
 
 LEAST = 12  # places of a cell
@@ -106,7 +106,7 @@ def _log(place: Place, record: Record, attempt: Attempt) -> Answer:
     if not attempt.runs:
         raise NothingYet(f"attempt {attempt.number} of night {record.tag} has no run yet, and so no log")
     seed = attempt.runs[-1].seed
-    text = log_tail(place, record.tag, attempt.number, seed, LOG_LINES)
+    text = log_tail(place, record.tag, attempt.number, seed)
     if text is None:
         see = typed("show", f"{record.tag}:{attempt.number}")
         raise NightError(f"the log of attempt {attempt.number} with seed {seed} is not here; what is kept is in: {see}")

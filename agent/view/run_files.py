@@ -51,21 +51,19 @@ def thinned(points: Sequence[tuple[float, float]], most: int) -> Curve:
     return tuple(tuple(map(statistics.fmean, zip(*part, strict=True))) for part in parts.values())  # type: ignore[misc]
 
 
-def log_tail(
-    place: Place, tag: str, number: int, seed: int, most_lines: int = LOG_LINES, *, scoring: bool = False
-) -> str | None:
+def log_tail(place: Place, tag: str, number: int, seed: int, *, scoring: bool = False) -> str | None:
     """Return the last lines of a run's log; None where the file is gone.
 
     A script writes it. So it is read as bytes, up to a limit, from a plain file only, and shown as text.
     """
-    folder, most_bytes = run_folder(place.folder(tag), number, seed), most_lines * LINE_CHARS
+    folder, most_bytes = run_folder(place.folder(tag), number, seed), LOG_LINES * LINE_CHARS
     try:
         content = read_end(beside(folder, "score") if scoring else folder, LOG, most_bytes)
     except OSError:
         return None
     text = content.replace(b"\0", b"").decode(errors="backslashreplace")
     lines = text.splitlines()[1 if len(content) == most_bytes else 0 :]  # the first is a part of a line
-    return "\n".join(shorten(harmless(line), LINE_CHARS) for line in lines[-most_lines:])
+    return "\n".join(shorten(harmless(line), LINE_CHARS) for line in lines[-LOG_LINES:])
 
 
 # ---- what a training that failed has left ---------------------------------------------------------------------------
@@ -84,11 +82,10 @@ def log_of(folder: Path, attempt: Attempt) -> Path | None:
 
 def traceback_of(folder: Path, attempt: Attempt) -> str | None:
     """Return the end of the log of a training that crashed; of a dry run only a traceback."""
-    run, dry_run = _telling(attempt), attempt.dry_run
+    run = _telling(attempt)
     if run is not None:
         return run.last_lines or None if run.ending is Ending.CRASHED else None
-    log = log_of(folder, attempt)
-    if dry_run is not None and dry_run.failure is not None and log is not None:
+    if (log := log_of(folder, attempt)) is not None:
         with suppress(OSError), open_plain(log.parent, log.name) as file:
             lines = last_lines(file)
             return lines if TRACEBACK in lines else None

@@ -14,7 +14,7 @@ import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import uvicorn
@@ -123,10 +123,10 @@ class Feed:
         self._follow, self._period_s = follow, period_s
         self._stamp: tuple[str, tuple[int, ...] | None] | None = None  # its tag, and what its journal counted
         self._due_s, self._page_due_s = 0.0, 0.0
-        self._page: tuple[Seen | None, str] = None, ""
         self._reading, self._drawing = asyncio.Lock(), asyncio.Lock()
         watched = follow()
         self._seen = Seen(watched, read_night(watched.place, watched.tag))
+        self._page = replace(self._seen, version=0), ""
 
     async def latest(self) -> Seen:
         """Return the night as it is, read again if the last reading is old enough."""
@@ -140,8 +140,8 @@ class Feed:
         """Return the page of the present version, or that of one a moment ago."""
         async with self._drawing:
             seen, began_s, (drawn, html) = await self.latest(), time.monotonic(), self._page
-            is_other = drawn is None or drawn.record.tag != seen.record.tag
-            if drawn is None or is_other or (drawn.version != seen.version and began_s >= self._page_due_s):
+            is_due = drawn.version != seen.version and began_s >= self._page_due_s
+            if is_due or drawn.record.tag != seen.record.tag:
                 html = await asyncio.to_thread(_draw, seen)
                 self._page, self._page_due_s = (seen, html), began_s + (time.monotonic() - began_s) / SHARE
             return html
@@ -163,9 +163,7 @@ class Feed:
                 with Journal.read(path) as journal:
                     stamp = journal.changes()
                     work = journal.work() if watched.left is not None else ()
-            elif record.is_here and record.tag == watched.tag:
-                notice = f"the journal of night {watched.tag} was removed"
-            if notice is None and self._stamp != (watched.tag, stamp):
+            if self._stamp != (watched.tag, stamp):  # which raises where the journal was removed
                 record, version = read_night(watched.place, watched.tag), version + 1
                 self._stamp = watched.tag, stamp
         except (NightError, OSError, sqlite3.OperationalError) as error:
