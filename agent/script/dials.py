@@ -16,7 +16,7 @@ import ast
 import hashlib
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -236,30 +236,17 @@ def is_number(value: object) -> TypeGuard[float]:
 # ---- telling scripts apart -------------------------------------------------------------------------------------------
 
 COUNTED = (ast.stmt, ast.Constant, ast.Name, ast.Attribute, ast.arg, ast.alias, ast.keyword)  # as code
-# where a statement may begin: a line without indentation that goes on with none before it
-BEGINS = re.compile(r"(?m)^(?=[^\s#)\]}])(?!(?:elif|else|except|finally)\b)")
-MOST_FAILURES = 64  # of blocks that do not parse: lines of a text, mostly
-
-
-@dataclass(frozen=True, slots=True)
-class _Statement:
-    """Hold a statement at the top level of a script, as its syntax tree has it."""
-
-    digest: bytes
-    skeleton: bytes  # the digest without the value of the dial that it sets
-    code_size: int
-    dial: tuple[str, Value] | None  # name and value on the device asked for
 
 
 def outline_of(script: str, device_kind: str) -> Outline:
     """Return what tells a script apart from others."""
     with suppress(ScriptError, SyntaxError, ValueError):
-        statements = _statements(script, device_kind)
+        dials = values_of(script, device_kind)
         return Outline(
-            {name: value for name, value in _dials_of(statements).items() if plain_value(value)},
-            _hash(statement.skeleton for statement in statements),
-            _hash(statement.digest for statement in statements),
-            sum(statement.code_size for statement in statements),
+            dials={name: value for name, value in dials.items() if plain_value(value)},
+            skeleton=fingerprint(set_dials(script, device_kind, dict.fromkeys(dials))),
+            fingerprint=fingerprint(script),
+            code_size=_code_size(parse(script)),
         )
     return Outline()
 
@@ -280,14 +267,17 @@ def _from_json(value: Any, depth: int = 0) -> Value:
     return value if plain_value(value) else None
 
 
+@lru_cache(maxsize=64)
 def fingerprint(source: str) -> str:
     """Return a hash of the syntax tree, which comments, blank lines, layout and kinds of quotes do not change."""
-    return _hash(statement.digest for statement in _statements(source, ""))
+    texts = (ast.dump(node).encode(errors="surrogatepass") for node in parse(source).body)
+    return hashlib.sha256(b"".join(hashlib.sha256(text).digest() for text in texts)).hexdigest()
 
 
+@lru_cache(maxsize=64)
 def values_of(source: str, device_kind: str) -> dict[str, Value]:
     """Return the value of every dial, with or without a range; raise ScriptError if the script cannot be read."""
-    return _dials_of(_statements(source, device_kind))
+    return {dial.name: dial.value for dial in read_dials(source, device_kind, strict=False)}
 
 
 def plain_value(value: object) -> TypeGuard[Value]:
@@ -309,57 +299,8 @@ def first_with(wanted: str, history: History) -> int | None:
     return next((attempt.number for attempt in history if attempt.outline.fingerprint == wanted), None)
 
 
-def _dials_of(statements: Iterable[_Statement]) -> dict[str, Value]:
-    return dict(statement.dial for statement in statements if statement.dial)
-
-
-def _statements(source: str, device_kind: str) -> tuple[_Statement, ...]:
-    """Return the statements of a script in their order; raise SyntaxError and the like where it does not parse.
-
-    A script is read in blocks that parse by themselves: what it is as a whole, then. To parse a whole script takes
-    twenty milliseconds, and most scripts of a night share nearly all blocks.
-    """
-    statements: list[_Statement] = []
-    block, failures = "", 0
-    for part in BEGINS.split(source):
-        block += part
-        try:
-            statements += _statements_of_block(block, device_kind)
-            block = ""
-        except (SyntaxError, ValueError):
-            failures += 1
-            if failures > MOST_FAILURES:
-                break
-    return tuple(statements) if not block else _statements_of_block(source, device_kind)
-
-
-@lru_cache(maxsize=1 << 14)
-def _statements_of_block(text: str, device_kind: str) -> tuple[_Statement, ...]:
-    return tuple(_statement(node, device_kind) for node in parse(text).body)
-
-
-def _statement(node: ast.stmt, device_kind: str) -> _Statement:
-    digest, code_size = _digest(node), _code_size(node)
-    with suppress(ScriptError):  # without a value for this device
-        if (dial := _dial_of(node, device_kind)) is not None:
-            name, literal, value = dial
-            for parent in ast.walk(node):
-                if getattr(parent, "value", None) is literal:
-                    parent.value = ast.Constant(None)  # type: ignore[attr-defined]
-            return _Statement(digest, _digest(node), code_size, (name, value))
-    return _Statement(digest, digest, code_size, None)
-
-
-def _code_size(statement: ast.stmt) -> int:
+def _code_size(tree: ast.Module) -> int:
     """Count statements, names and constants; docstrings, comments and layout are free."""
-    nodes = list(ast.walk(statement))
+    nodes = list(ast.walk(tree))
     texts = sum(isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) for node in nodes)
     return sum(isinstance(node, COUNTED) for node in nodes) - 2 * texts  # each a statement and a constant
-
-
-def _digest(node: ast.stmt) -> bytes:
-    return hashlib.sha256(ast.dump(node).encode(errors="surrogatepass")).digest()
-
-
-def _hash(digests: Iterable[bytes]) -> str:
-    return hashlib.sha256(b"".join(digests)).hexdigest()

@@ -1,7 +1,5 @@
 """Dials are read by syntax tree and rewritten with every other character unchanged."""
 
-import ast
-
 import pytest
 
 from agent.errors import ScriptError
@@ -166,58 +164,6 @@ def test_where_one_range_is_given_the_other_dials_stay_as_they_are():
 def test_of_a_dial_that_is_set_twice_the_last_is_searched():
     (dial,) = searched("LR = 0.1  # [0.01, 1.0] log\nLR = 0.2  # [0.01, 1.0] log\n", "cpu")
     assert dial.value == 0.2
-
-
-# ---- scripts told apart ----------------------------------------------------------------------------------------------
-
-WHOLE = '''"""What it does.
-
-In more words.
-"""
-import os
-
-A = 1  # a dial  [0, 2]
-B = by_device(cpu=2, metal=3); C = "c"
-D = (
-    4,
-    5,
-)
-
-
-@decorated
-def run(x):
-    # a remark
-    text = """
-E = 6
-"""
-    if x:
-        return text
-    return None
-
-
-F = A + 1
-'''
-EDITS = [
-    ("A = 1", "A = 7; G = 8"), ("A = 1", "# A = 7"), ("cpu=2", "cpu=9"), ('C = "c"', 'C = """c"""'),
-    ("    5,", "    5, E := 6,"), ("E = 6", "E = 7"), ("    # a remark", "    y = 1"), ("@decorated", "@other"),
-    ("F = A + 1", "F = (A +\\\n 1)"), ("A = 1", "A = 1 \\"), ("\n\n\nF = A", "\nelse:\n    pass\nF = A"),
-    ('"""What it does.', '"""What it"'), ("F = A + 1", " F = A + 1"), ("A = 1", "A = 1\r"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("edit", EDITS, ids=lambda edit: repr(edit)[:60])
-def test_a_script_that_shares_its_blocks_with_another_is_read_as_it_is_as_a_whole(edit):
-    fingerprint(WHOLE)
-    edited = WHOLE.replace(*edit)
-    assert edited != WHOLE
-    try:
-        tree = ast.parse(edited)
-    except SyntaxError:
-        with pytest.raises(SyntaxError):
-            fingerprint(edited)
-    else:
-        assert fingerprint(edited) == fingerprint(ast.unparse(tree))
-        assert values_of(edited, "cpu") == {dial.name: dial.value for dial in read_dials(edited, "cpu")}
 
 
 def test_without_any_range_numbers_are_searched_around_their_values():
