@@ -116,7 +116,7 @@ def _submit(
     if before is not None:
         check_kept(before, options.budget_s, options.seed)
         history = read_night(where, before.tag).attempts
-    text = queue.check_submission(text, file, place, where, history, tag or "")
+    queue.check_submission(text, file, place, where, history, tag or "")
     based_on = None
     if not anyway and not is_patch(text):
         # without a night, attempt 0 will be the committed script

@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from filelock import FileLock, Timeout
 
@@ -25,14 +25,12 @@ from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.script.contract import MAX_SCRIPT_BYTES, check_script
 from agent.script.dials import fingerprint, first_with
-from agent.script.merge import MORE_THAN_AN_EDIT, apply_patch, basis_of, check_patch, is_patch, merged
+from agent.script.merge import apply_patch, basis_of, check_patch, is_patch, merged
 
-# the lines of `diff -u` and git before the first hunk; of a patch of one file there is one such pair
-PAIR = re.compile(r"^--- (.*)\n\+\+\+ (.*)\n(?=@@ )", re.MULTILINE)
 NOTHING = "change something first"
 SOURCE = "queue"
 FIELDS = ("Title", "Why", "Submitted", "Night", "Basis", "For", "Options")  # of an entry's header
-NAME = re.compile(r"[0-9]{4,18}\.patch")
+NAME = re.compile(r"[0-9]{4,}\.patch")
 NUMBER = re.compile(r"[0-9]{1,9}")  # of an attempt
 DONE, REFUSED = "done", "refused"  # folders in the queue's own, with a line in a .txt file beside each entry
 MAX_ENTRY_BYTES = 2 * MAX_SCRIPT_BYTES
@@ -155,10 +153,7 @@ def _next_number(folder: Path) -> int:
         raise NightError(f"{len(queued)} entries wait in {folder}; remove those that need not be tried")
     # in this order: an entry that moves meanwhile is seen in one place at least
     everywhere = (*queued, *waiting(folder / DONE), *waiting(folder / REFUSED))
-    number = 1 + max((int(path.stem) for path in everywhere), default=0)
-    if not NAME.fullmatch(f"{number:04d}.patch"):  # no night would see it
-        raise NightError(f"{folder} has no number after {number - 1}; give that entry a lower one")
-    return number
+    return 1 + max((int(path.stem) for path in everywhere), default=0)
 
 
 class Queue(Source):
@@ -266,28 +261,24 @@ def put_aside(path: Path, where: str, why: str) -> None:
 # ---- what is submitted -----------------------------------------------------------------------------------------------
 
 
-def check_submission(text: str, file: Path, place: Place, where: Place, history: History, tag: str = "") -> str:
-    """Return a script or a patch as the queue takes it, a patch with the script's own name.
+def check_submission(text: str, file: Path, place: Place, where: Place, history: History, tag: str = "") -> None:
+    """Raise ScriptError or NightError for what is no edit: the committed script, what was tried, and what waits.
 
     file: where the text is from. where, history and tag: of the night that may try it, which may run in another working
-    tree. Raise ScriptError or NightError for what is no edit: the script as it was committed, what was tried, and what
-    waits in the queue. A patch is compared by the script that it makes of the best one, whatever lines are around its
-    edit.
+    tree. A patch is compared by the script that it makes of the best one, whatever lines are around its edit.
     """
-    if is_patch(text):
-        text = under_own_name(text, place.script)
-    elif file.suffix in (".patch", ".diff") or not text.strip():
-        raise ScriptError(
-            f"{file} is no unified diff that changes anything; make it with: diff -u {place.script} IDEA.py"
-        )
-    else:
+    if not is_patch(text):
+        if file.suffix in (".patch", ".diff") or not text.strip():
+            raise ScriptError(
+                f"{file} is no unified diff that changes anything; make it with: diff -u {place.script} IDEA.py"
+            )
         check_script(text, str(file))  # in the words of whoever named it, before it gets the script's own name
     committed = ""
     with suppress(RepoError):  # it may never have been committed
         committed = place.repo.read("HEAD", place.script)
     digest = _digest(text, place.script, history, committed)
     if digest is None:  # a patch that does not fit yet
-        return text
+        return
     if digest == _digest(committed, place.script, history, committed):
         raise NightError(f"{file} changes nothing that runs in the script as it was committed; {NOTHING}")
     earlier = first_with(digest, history)
@@ -300,7 +291,6 @@ def check_submission(text: str, file: Path, place: Place, where: Place, history:
         if is_waiting and _digest(entry.text, place.script, history, committed) == digest:
             follow = typed("try", "--wait", f"t{path.stem}")
             raise NightError(f"{file} waits already ({entry.title}); {NOTHING}, or follow that one with: {follow}")
-    return text
 
 
 def _digest(text: str, script: str, history: History, committed: str) -> str | None:
@@ -310,17 +300,3 @@ def _digest(text: str, script: str, history: History, committed: str) -> str | N
             text = apply_patch(text, script, _kept_scripts(history) or [(0, committed)])
         return fingerprint(text)
     return None
-
-
-def under_own_name(patch: str, script: str) -> str:
-    """Name the script on both sides of a patch whose old side has its file name; return any other patch unchanged.
-
-    `diff -u train_mlx.py ../idea.py` names two files, of which git would pick the wrong one.
-    """
-    pairs = list(PAIR.finditer(patch))
-    if len(pairs) != 1 or MORE_THAN_AN_EDIT.search(patch[: pairs[0].start()]):
-        return patch
-    old, new = (side.rstrip("\r").partition("\t")[0] for side in pairs[0].groups())
-    if new == "/dev/null" or PurePosixPath(old).name != PurePosixPath(script).name:
-        return patch
-    return f"--- a/{script}\n+++ b/{script}\n{patch[pairs[0].end() :]}"

@@ -226,10 +226,14 @@ def is_patch(text: str) -> bool:
 
 
 def check_patch(patch: str, script: str) -> None:
-    """Raise ScriptError if a patch does more than edit the script, which it names by its path or alone."""
-    edited, own = EDITED.findall(patch), {script, PurePosixPath(script).name}
+    """Raise ScriptError if a patch does more than edit the script, whose file name is that of its old side.
+
+    `diff -u train_mlx.py ../idea.py` names another file on the new side.
+    """
+    edited = EDITED.findall(patch)
+    sides = [(PurePosixPath(old).name, new != "/dev/null") for old, new in edited]
     is_edit = PATCH_HUNK.search(f"{patch}\n") is not None and not MORE_THAN_AN_EDIT.search(patch)
-    if not is_edit or len(edited) != 1 or not own.issuperset(edited[0]):
+    if not is_edit or sides != [(PurePosixPath(script).name, True)]:
         names = one_line(", ".join(dict.fromkeys(name for pair in edited for name in pair)), SAID_CHARS) or "nothing"
         raise ScriptError(
             f"a patch may edit {script} and nothing else (this one is about {names}, or makes, removes or renames "

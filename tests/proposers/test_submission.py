@@ -34,8 +34,8 @@ def submitted(place: Place, command: str) -> str:
     written = subprocess.run(command, shell=True, capture_output=True, check=False).stdout
     file = place.repo.root.parent / "idea.patch"
     file.write_bytes(written)
-    text = check_submission(file.read_text(), file, place, place, ())
-    return apply_patch(text, place.script, [(0, SCRIPT)])
+    check_submission(file.read_text(), file, place, place, ())
+    return apply_patch(file.read_text(), place.script, [(0, SCRIPT)])
 
 
 @pytest.mark.parametrize(
