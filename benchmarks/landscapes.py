@@ -219,7 +219,7 @@ def by_optuna(sampler: str, **options: object) -> Callable[[int], Propose]:
 
 FROM_START = {"x0": dict(zip(NAMES, START.tolist(), strict=True)), "sigma0": 0.125}
 ARMS: dict[str, Callable[[int], Propose]] = {
-    "search": lambda seed: lambda briefing: Search(KIND, seed).ideas(briefing)[0],
+    "search": lambda seed: lambda briefing: Search(seed).ideas(briefing)[0],
     "random": turned_at_random,
     "tpe": by_optuna("TPESampler", multivariate=True, n_startup_trials=8),
     "cma": by_optuna("CmaEsSampler", **FROM_START, popsize=8, use_separable_cma=True),

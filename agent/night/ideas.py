@@ -392,6 +392,7 @@ def briefing_of(
         asks=asks,
         left=left,
         setting=_setting(place, night, history, parent) if has_reader else None,
+        past=_past(place, night.tag),
     )
 
 
@@ -399,8 +400,6 @@ def _setting(place: Place, night: Night, history: History, parent: Attempt) -> S
     """Return what surrounds a night, for a source that can read; what cannot change meanwhile is read once."""
     ranked, _ = listing(place.script_path, night, parent.proposal.script, history, _past(place, night.tag))
     return Setting(
-        cores=night.cores,
-        memory_gb=None if night.memory_bytes is None else night.memory_bytes / 2**30,
         corpus=_corpus(Path(night.data)),
         phases=phases_of(place.folder(night.tag)),
         ideas={prospect.idea.title: prospect.state for prospect in ranked},

@@ -7,13 +7,12 @@ A source is a class in a file or folder of its own, named in SOURCES in registry
 import queue
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from threading import Event
 from typing import Self
 
 from agent.errors import NightError, ScriptError
 from agent.experiment import Ask, Attempt, History, Night, Noise, Proposal, Terms
-from agent.records.place import Place, past_nights
+from agent.records.place import Place
 from agent.records.record import Record
 from agent.script.contract import check_script
 from agent.script.dials import fingerprint, first_with
@@ -42,10 +41,8 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Hold the facts of a night that are in neither its journal nor its script."""
+    """Hold what surrounds a night, and is in neither its journal nor its script."""
 
-    cores: int | None = None  # None: not known, as in a night from elsewhere
-    memory_gb: float | None = None  # of the GPU where it has its own, else of the machine
     corpus: Corpus | None = None  # None: the prepared data do not say
     phases: tuple[Phase, ...] = ()  # of attempt 0, measured once a night; empty: not measured
     # title of each known idea, the most promising first → kept #4, tried #7, yes (untried), unlikely, or no (it does
@@ -85,6 +82,7 @@ class Briefing:
     left: Left = Left()
     setting: Setting | None = None  # None: no source of the night can read
     asked_for: int | None = None  # see `number`
+    past: Sequence[Record] = ()  # earlier nights
 
     @property
     def number(self) -> int:
@@ -100,6 +98,12 @@ class Briefing:
     def edited(self) -> str:
         """Return the script to edit: the best one, or the broken one that is to be repaired."""
         return (self.broken or self.parent).proposal.script
+
+    def is_new(self, script: str) -> bool:
+        """Return whether a script is none of this night's attempts, and was not refused just now."""
+        refused = (fingerprint(refusal.proposal.script) for refusal in self.refused)
+        digest = fingerprint(script)
+        return digest not in refused and first_with(digest, self.history) is None
 
 
 def check_proposal(proposal: Proposal, history: History, script: str) -> None:
@@ -138,7 +142,7 @@ class Messages:
         return self.closed.is_set() or self.is_ending()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Around:
     """Hold the parts of a night that a source is built from."""
 
@@ -146,11 +150,6 @@ class Around:
     night: Night
     terms: Terms
     messages: Messages
-
-    @cached_property
-    def past(self) -> tuple[Record, ...]:
-        """Return the earlier nights, read once for all sources."""
-        return past_nights(self.place, self.night.tag)
 
 
 @dataclass(frozen=True, slots=True)

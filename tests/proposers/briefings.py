@@ -1,16 +1,17 @@
 """A night with some of everything, for what an author of edits is told of it."""
 
+from dataclasses import replace
+
 from queued import SCRIPT
-from samples import NIGHT
+from samples import NIGHT as SAMPLE
 
 from agent.experiment import Attempt, Decision, Ending, Kind, Noise, Proposal, Run, Score, Summary
 from agent.proposers.source import Briefing, Corpus, Left, Phase, Refusal, Setting
 from agent.script.dials import outline_of
 
+NIGHT = replace(SAMPLE, cores=8, memory_bytes=32 << 30)
 NOISE = Noise(sigma_bpb=0.004, runs=5, smallest_bpb=0.011)
 SETTING = Setting(
-    cores=8,
-    memory_gb=32.0,
     corpus=Corpus("stories", 4.2, 8192, 1024),
     phases=(Phase("backward", 60.0, 0.6), Phase("optimizer", 40.0, 0.4)),
     ideas={"Gate the heads": "tried #1", "Smear tokens": "yes", "Drop the cap": "unlikely"},

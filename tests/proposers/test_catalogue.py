@@ -37,8 +37,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def catalogue(folder: Path, past: Sequence[Record] = ()) -> Catalogue:
-    return Catalogue(folder / "train_mlx.py", past)
+def catalogue(folder: Path) -> Catalogue:
+    return Catalogue(folder / "train_mlx.py")
 
 
 def attempt(number: int, bpb: float | None, source: str, script: str, decision: Decision, parent: int = 0) -> Attempt:
@@ -51,8 +51,8 @@ def attempt(number: int, bpb: float | None, source: str, script: str, decision: 
 START = attempt(0, 1.0, "you", BASE, Decision(Kind.BASELINE, ""))
 
 
-def brief(*history: Attempt, best: int = 0) -> Briefing:
-    return Briefing(NIGHT, history, history[best], Noise(SIGMA_BPB, 3, 0.003))
+def brief(*history: Attempt, best: int = 0, past: Sequence[Record] = ()) -> Briefing:
+    return Briefing(NIGHT, history, history[best], Noise(SIGMA_BPB, 3, 0.003), past=past)
 
 
 def tried(number: int, name: str, kind: Kind, gain: float | None = None, sure: float | None = None) -> Attempt:
@@ -94,15 +94,16 @@ def night_before(kind: Kind, gain: float | None) -> Record:
 
 def test_what_earlier_nights_found_to_be_worse_comes_later_or_never_and_the_proposal_says_so(folder):
     worse = [night_before(Kind.WORSE, -0.001)]
-    assert catalogue(folder, worse).ideas(brief(START))[0].source == "catalogue: wider"
+    assert catalogue(folder).ideas(brief(START, past=worse))[0].source == "catalogue: wider"
     only = tried(1, "wider", Kind.WORSE, -0.01, 0.01)
-    later = catalogue(folder, worse).ideas(brief(START, only))[0]
+    later = catalogue(folder).ideas(brief(START, only, past=worse))[0]
     assert later.source == "catalogue: news"  # an earlier night is no reason not to try it in this one
     assert "Gains in earlier nights: -0.10 % ± 0.14 in before." in later.hypothesis
     with pytest.raises(Exhausted, match="unlikely to help"):
-        catalogue(folder, [night_before(Kind.WORSE, -0.01)] * 3).ideas(brief(START, only))
+        catalogue(folder).ideas(brief(START, only, past=[night_before(Kind.WORSE, -0.01)] * 3))
     write_idea(folder / "ideas", "wider", BASE, WIDER, Title="Widen it", Gain="cpu 0.9")
-    assert catalogue(folder, [night_before(Kind.CRASHED, None)]).ideas(brief(START))[0].source == "catalogue: wider"
+    crashed = [night_before(Kind.CRASHED, None)]
+    assert catalogue(folder).ideas(brief(START, past=crashed))[0].source == "catalogue: wider"
 
 
 # ---- what cannot be used ---------------------------------------------------------------------------------------------

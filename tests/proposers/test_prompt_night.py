@@ -28,7 +28,6 @@ def test_a_night_tells_its_setting_only_where_a_source_can_read(grounds):
         assert brief(state, state.best).setting is None
         setting = brief(replace(context, sources=[Source("llm")]).state(), state.best).setting
     assert setting is not None
-    assert min(setting.cores, setting.memory_gb) > 0
     assert 1 < setting.corpus.bytes_per_token < 10
     assert set(setting.ideas.values()) == {"no"}  # none applies to this script, which is no transformer
 

@@ -39,7 +39,7 @@ def brief(*history: Attempt) -> Briefing:
 
 
 def proposed(briefing: Briefing, seed: int = 0) -> Proposal:
-    return Search("cpu", seed).ideas(briefing)[0]
+    return Search(seed).ideas(briefing)[0]
 
 
 def night(bpb_of, count: int, seed: int = 0, script: str = SCRIPT) -> list[Attempt]:
@@ -61,9 +61,9 @@ def bowl(dials: dict[str, float]) -> float:
     return 1 + 0.02 * math.log(dials["LR"] / 0.02) ** 2 + (dials["DECAY"] - 0.1) ** 2 + 0.01 * abs(dials["DEPTH"] - 8)
 
 
-def rates(briefing: Briefing, count: int = 10, **options) -> list[float]:
+def rates(briefing: Briefing, count: int = 10) -> list[float]:
     """Return the learning rates that searches with different seeds propose."""
-    return [values(Search("cpu", seed, **options).ideas(briefing)[0].script)["LR"] for seed in range(count)]
+    return [values(Search(seed).ideas(briefing)[0].script)["LR"] for seed in range(count)]
 
 
 def test_proposals_turn_dials_of_the_incumbent_within_their_ranges_and_none_comes_twice():
@@ -108,7 +108,7 @@ def test_an_earlier_night_teaches_by_its_differences_whatever_its_level():
     night = [attempt(0, SCRIPT, 3.0, keep=True), attempt(1, lower, 2.9, keep=True)]
     night += [attempt(number, script, 3.05) for number, script in enumerate(worse, 2)]
     earlier = Record(replace(NIGHT, tag="before"), tuple(night), noise=Noise(None, 3, None))
-    assert_lower(rates(brief(FIRST), 6, earlier=[earlier]))
+    assert_lower(rates(replace(brief(FIRST), past=[earlier]), 6))
 
 
 @pytest.mark.parametrize("far", [1e7, 1e9, 1e12, -1e15])

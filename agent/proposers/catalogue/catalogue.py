@@ -19,7 +19,7 @@ from agent.proposers.catalogue.files import KnownIdea, idea_folders, read_ideas
 from agent.proposers.source import Around, Briefing, Source
 from agent.records.record import Record
 from agent.script.contract import read_text
-from agent.script.dials import DIAL, fingerprint, first_with
+from agent.script.dials import DIAL
 from agent.script.merge import PATCH_HUNK, check_edit, holds, patched, with_edit
 from agent.text import percent_sure
 
@@ -30,38 +30,32 @@ CHANGE = re.compile(r"(?<=\n)((?:[ \\].*)?)\n?((?:^[+-].*\n)+)(?=(.*))", re.MULT
 
 
 class Catalogue(Source):
-    """Propose ideas of the folders `ideas`: the one beside the script, and the shipped one.
-
-    past: earlier nights, whose measurements count as well.
-    """
+    """Propose ideas of the folders `ideas`: the one beside the script, and the shipped one."""
 
     name, help = SOURCE, "known ideas, one patch each in ideas/, needs no key"
 
     @classmethod
     def of(cls, around: Around) -> "Catalogue":
         """Build it, and have the night say which files cannot be used."""
-        catalogue = cls(around.place.script_path, around.past)
+        catalogue = cls(around.place.script_path)
         for fault in read_ideas(*catalogue._folders)[1]:
             around.messages.say(fault)
         return catalogue
 
-    def __init__(self, script: Path, past: Sequence[Record] = ()) -> None:
-        self._folders, self._past = idea_folders(script), past
+    def __init__(self, script: Path) -> None:
+        self._folders = idea_folders(script)
 
     def ideas(self, briefing: Briefing) -> list[Proposal]:
         """Return the best idea that applies; raise Exhausted when there is none for this incumbent."""
         ideas, _ = read_ideas(*self._folders)  # each time: a user may add one during the night
         night, script = briefing.night, briefing.parent.proposal.script
-        sigma_bpb = briefing.sigma_bpb
-        refused = {fingerprint(prospect.proposal.script) for prospect in briefing.refused}
         bases = [attempt.proposal.script for attempt in reversed(kept(briefing.history))]
-        for prospect in prospects(ideas, night, briefing.history, sigma_bpb, self._past):
+        for prospect in prospects(ideas, night, briefing.history, briefing.sigma_bpb, briefing.past):
             if not prospect.is_open or prospect.is_unlikely or not may_apply(prospect.idea.patch, script):
                 continue
             with suppress(ScriptError):
                 edited = applied(prospect.idea, script, bases, night.device_kind)
-                digest = fingerprint(edited)
-                if digest not in refused and first_with(digest, briefing.history) is None:
+                if briefing.is_new(edited):
                     return [_proposal(prospect, edited, night)]
         raise Exhausted(
             f"all {len(ideas)} known ideas were tried, are unlikely to help, or do not apply to the best script; "

@@ -24,8 +24,7 @@ from agent.experiment import Proposal
 from agent.proposers.search.curves import Array, Curves
 from agent.proposers.search.places import Axis, Coordinates, Observation, observed, turned
 from agent.proposers.source import Around, Briefing, Source
-from agent.records.record import Record
-from agent.script.dials import Dial, Value, fingerprint, first_with, searched, set_dials, show
+from agent.script.dials import Dial, Value, searched, set_dials, show
 from agent.text import counted
 
 SOURCE = "search"
@@ -39,10 +38,9 @@ ANYWHERE, FEW = 400, 3  # places tried at last, and dials that they turn at most
 
 
 class Search(Source):
-    """Propose turns of the script's dials, by all scores so far.
+    """Propose turns of the script's dials, by all scores so far; those of earlier nights count by their likeness.
 
-    earlier: other nights, which count by their likeness to this one. Raise ScriptError if the script has no dial to
-    turn, Exhausted if all places were tried.
+    Raise ScriptError if the script has no dial to turn, Exhausted if all places were tried.
     """
 
     name, help = SOURCE, "turns dials, needs no key"
@@ -52,32 +50,26 @@ class Search(Source):
 
     @classmethod
     def of(cls, around: Around) -> "Search":
-        """Build a search that has learnt from earlier nights, and so tries other things first than they did."""
-        night = around.night
-        return cls(night.device_kind, f"{night.tag} {night.seed}", earlier=around.past)
+        return cls(f"{around.night.tag} {around.night.seed}")
 
-    def __init__(self, device_kind: str, seed: int | str, *, earlier: Sequence[Record] = ()) -> None:
-        self._device_kind = device_kind
+    def __init__(self, seed: int | str) -> None:
         self._seed = seed
-        self._earlier = earlier
 
     def ideas(self, briefing: Briefing) -> list[Proposal]:
-        script, kind = briefing.parent.proposal.script, self._device_kind
+        script, kind = briefing.parent.proposal.script, briefing.night.device_kind
         axes, here = _axes(searched(script, kind, strict=False))
-        observations = observed(axes, briefing, kind, self._earlier)
+        observations = observed(axes, briefing)
         seed = random.Random(f"{self._seed} {briefing.number} {len(briefing.refused)}").getrandbits(64)
         rng = np.random.default_rng(seed)
         fine = [point for point in observations if point.bpb is not None and not point.crashed]
         running = {point.group for point in fine}  # a script that never ran crashed for other reasons than its dials
         crashed = [point.place for point in observations if point.crashed and point.group in running]
         curves = Curves.fitted(axes, fine, here, briefing.sigma_bpb, rng)
-        turned_down = {fingerprint(refusal.proposal.script) for refusal in briefing.refused}
         for there in _places(axes, here, fine, crashed, curves, rng):
             changed = turned(axes, here, there)
             if changed:
                 candidate = set_dials(script, kind, changed)
-                digest = fingerprint(candidate)
-                if digest not in turned_down and first_with(digest, briefing.history) is None:
+                if briefing.is_new(candidate):
                     apart = np.abs(curves.at(here, curves.mean) - curves.at(there, curves.mean))
                     order = [axes[i].dial for i in np.argsort(-apart, kind="stable")]
                     dials = [dial for dial in order if dial.name in changed]

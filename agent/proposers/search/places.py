@@ -10,7 +10,7 @@ import numpy.typing as npt
 from agent.experiment import Attempt, Ending, History, Status
 from agent.judging.failures import too_slow
 from agent.proposers.source import Briefing
-from agent.records.record import Record, likeness
+from agent.records.record import likeness
 from agent.script.dials import Choices, Dial, Range, Value, is_number, show
 
 Coordinates = npt.NDArray[np.float64]  # (D,), a coordinate for every dial
@@ -113,19 +113,17 @@ class Observation:
     is_tonight: bool
 
 
-def observed(
-    axes: Sequence[Axis], briefing: Briefing, device_kind: str, earlier: Sequence[Record]
-) -> list[Observation]:
+def observed(axes: Sequence[Axis], briefing: Briefing) -> list[Observation]:
     """Return what is known in order of time: tonight's latest attempts, before them the most alike of earlier ones."""
-    tonight = [*_of_tonight(axes, briefing, device_kind)]
-    return [*_of_earlier(axes, briefing, earlier, MOST - len(tonight)), *tonight]
+    tonight = [*_of_tonight(axes, briefing)]
+    return [*_of_earlier(axes, briefing, MOST - len(tonight)), *tonight]
 
 
 def crashed(attempt: Attempt) -> bool:
     return attempt.status is Status.CRASH or too_slow(attempt) is not None
 
 
-def _of_tonight(axes: Sequence[Axis], briefing: Briefing, device_kind: str) -> Iterator[Observation]:
+def _of_tonight(axes: Sequence[Axis], briefing: Briefing) -> Iterator[Observation]:
     for attempt in briefing.history[-MOST:]:
         runs, place = max(1, len(attempt.scores_bpb)), _place(axes, attempt.outline.dials)
         if place is not None:
@@ -135,12 +133,10 @@ def _of_tonight(axes: Sequence[Axis], briefing: Briefing, device_kind: str) -> I
             )
 
 
-def _of_earlier(
-    axes: Sequence[Axis], briefing: Briefing, earlier: Sequence[Record], most: int
-) -> Iterator[Observation]:
+def _of_earlier(axes: Sequence[Axis], briefing: Briefing, most: int) -> Iterator[Observation]:
     """Yield the attempts of earlier nights, in this night's noise; each run counts by its night's likeness."""
     sigma_bpb = briefing.sigma_bpb
-    alike = sorted(((likeness(past.night, briefing.night), past) for past in earlier), key=lambda pair: pair[0])
+    alike = sorted(((likeness(past.night, briefing.night), past) for past in briefing.past), key=lambda pair: pair[0])
     told = [(like, past, attempt) for like, past in alike if like for attempt in past.attempts]
     for like, past, attempt in told[max(0, len(told) - most) :]:
         scale = sigma_bpb / past.sigma_bpb if sigma_bpb and past.sigma_bpb and like < 1 else 1.0
