@@ -11,7 +11,7 @@ from cyclopts.validators import Number
 from agent.cli.find import BEST, attempt_meant, known_tag, none_yet, place_meant, record_of
 from agent.cli.options import PositiveInt, Seed
 from agent.errors import NightError, NothingYet
-from agent.model.best import best_script, weights_of
+from agent.model import best_script, weights_of
 from agent.night.lock import like_ctrl_c
 from agent.records.place import Place, known_tags, read_night
 from agent.records.shipped import ship

@@ -117,7 +117,7 @@ def attempt_meant(text: str) -> Meant:
 
 def attempt_in(record: Record, which: str) -> Attempt:
     """Return an attempt of a night, by its number, best or confirmed; raise NightError where it has none."""
-    from agent.model.best import best_script
+    from agent.model import best_script
 
     if which == BEST:
         return best_script(record)[0]

@@ -6,7 +6,7 @@ from agent.cli.find import BEST, Meant, attempt_meant, holder_here, not_here, sc
 from agent.errors import NightError, NothingYet
 from agent.experiment import Attempt, Ending, attempt_ref, short
 from agent.invocation import typed
-from agent.model.best import find_weights
+from agent.model import find_weights
 from agent.records.place import Place, run_folder
 from agent.records.record import Record
 from agent.records.summary import gain_over_baseline

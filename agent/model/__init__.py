@@ -1,4 +1,73 @@
 """Take a night's best model out of the night: as a folder that other programs load, or to write text with it.
 
-Start reading with best.py, which finds script and weights; folder.py writes the folder, and sampling.py text.
+Here its best script is found, and the weights that the runs of an attempt left in the night's folder; folder.py writes
+the folder, and sampling.py text.
 """
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent.errors import NightError, NothingYet
+from agent.experiment import Attempt, Findings, Run
+from agent.invocation import SCRIPT, typed, typed_python
+from agent.records.place import Place, check_unpacked, run_folder
+from agent.records.record import Record
+from agent.runs.runner import WEIGHTS
+from agent.runs.train import read_params
+
+
+def best_script(record: Record) -> tuple[Attempt, Findings | None]:
+    """Return the attempt that dawn confirmed, with the findings, else the one that was kept last.
+
+    Raise NothingYet before anything is kept.
+    """
+    kept, findings = record.attempt(record.incumbent), record.findings
+    if kept is None:
+        raise NothingYet(
+            f"night {record.tag} has kept no script yet, not even attempt 0; wait for it, or where it does not "
+            f"run, go on with: {typed('run', '--tag', record.tag)}"
+        )
+    if findings is None or kept.number not in (findings.champion, findings.script):
+        return kept, None
+    return record.attempt(findings.script) or kept, findings
+
+
+@dataclass(frozen=True, slots=True)
+class KeptWeights:
+    """Hold weights that are still there, and how they came to be."""
+
+    path: Path
+    attempt: Attempt
+    run: Run
+    val_bpb: float
+    params: int
+
+
+def find_weights(place: Place, record: Record, attempt: Attempt) -> KeptWeights | None:
+    """Return an attempt's weights with the lowest score; None if there are none, as for a night that ran elsewhere."""
+    kept = _kept(place.folder(record.tag), attempt) if record.is_here else ()
+    return min(kept, key=lambda weights: weights.val_bpb, default=None)
+
+
+def weights_of(place: Place, record: Record, attempt: Attempt) -> KeptWeights:
+    """Return an attempt's weights with the lowest score; raise NightError with the remedy where there are none."""
+    weights = find_weights(place, record, attempt)
+    if weights is not None:
+        return weights
+    if not record.is_here:
+        check_unpacked(place, record.tag)
+    take, train = typed("take", f"{record.tag}:{attempt.number}"), typed_python(SCRIPT)
+    raise NightError(
+        f"attempt {attempt.number} of night {record.tag} has no weights here: those of edits that are not kept are "
+        f"deleted, and git and {typed('pack', '--weights', 'none')} carry none; train it again with: {take}, and "
+        f"{train} --out DIR"
+    )
+
+
+def _kept(folder: Path, attempt: Attempt) -> Iterator[KeptWeights]:
+    for run in attempt.counted_runs:
+        path = run_folder(folder, attempt.number, run.seed) / WEIGHTS
+        params = read_params(path.parent)
+        if run.val_bpb is not None and params is not None:
+            yield KeptWeights(path, attempt, run, run.val_bpb, params)

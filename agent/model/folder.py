@@ -18,7 +18,7 @@ from agent.invocation import SCRIPT, typed_python
 from agent.lab.corpus import DataError
 from agent.lab.data import Data, load_data
 from agent.lab.encode import BOS, SPLIT_PATTERN, load_encoding
-from agent.model.best import KeptWeights, best_script
+from agent.model import KeptWeights, best_script
 from agent.records.place import Place
 from agent.records.record import Record
 from agent.records.summary import Scored, gain_of

@@ -11,7 +11,7 @@ from commands import refused
 from nights import Grounds
 
 from agent.experiment import Dawn, Findings, Interval, Proposal
-from agent.model.best import weights_of
+from agent.model import weights_of
 from agent.model.folder import model_card
 from agent.records.journal import Journal
 from agent.records.place import Place, read_night

@@ -5,8 +5,7 @@ from asking import Model
 from llm_servers import KEY, Server, status
 
 from agent.errors import NightError
-from agent.proposers.llm.chat import question
-from agent.proposers.llm.endpoint import NO_KEY, Endpoint
+from agent.proposers.llm.chat import NO_KEY, Endpoint, question
 from agent.proposers.prompts import Conversation
 
 HTTPS = "https://openrouter.ai/api/v1"

@@ -12,8 +12,7 @@ from llm_servers import KEY, TOKENS_IN, TOKENS_OUT, Server, hangs, says
 from agent.errors import MachineError, NightError, NoIdea
 from agent.experiment import Ask, Proposal, Terms
 from agent.proposers.llm import LLM, most_spent_usd
-from agent.proposers.llm.chat import question
-from agent.proposers.llm.endpoint import Endpoint
+from agent.proposers.llm.chat import Endpoint, question
 from agent.proposers.prompts import Conversation
 from agent.proposers.source import Messages
 

@@ -1,7 +1,7 @@
 """Propose edits by a language model: send it the night's facts, ask for one edit, and parse its answer strictly.
 
 An answer is text. Only reply.py turns it into a script, and the script runs only in the box. An unusable answer is sent
-back once, with the error. endpoint.py says which server is asked, chat.py bounds a call in time and size, and
+back once, with the error. chat.py says which server is asked and bounds a call in time and size, and
 agent/proposers/prompts.py writes the question.
 """
 
@@ -15,8 +15,7 @@ from dataclasses import replace
 from agent.clock import utc_now
 from agent.errors import NightError, NoIdea
 from agent.experiment import SOURCE_CHARS, Ask, Proposal, Terms, source_name
-from agent.proposers.llm.chat import CallFailed, Patience, Reply, ask, client_of
-from agent.proposers.llm.endpoint import Endpoint
+from agent.proposers.llm.chat import CallFailed, Endpoint, Patience, Reply, ask, client_of
 from agent.proposers.llm.reply import BadReply, read_reply
 from agent.proposers.prompts import Conversation, ask_again, compose
 from agent.proposers.source import Around, Briefing, Messages, Need, Source
