@@ -238,6 +238,7 @@ def is_number(value: object) -> TypeGuard[float]:
 COUNTED = (ast.stmt, ast.Constant, ast.Name, ast.Attribute, ast.arg, ast.alias, ast.keyword)  # as code
 
 
+@lru_cache(maxsize=64)
 def outline_of(script: str, device_kind: str) -> Outline:
     """Return what tells a script apart from others."""
     with suppress(ScriptError, SyntaxError, ValueError):
