@@ -127,11 +127,12 @@ class Run:
 
     @property
     def tokens_s(self) -> float | None:
-        """Return the script's count of tokens by the harness's seconds; None if the script gives no count."""
-        tokens_M = self.summary.total_tokens_M if self.summary is not None else None
-        if self.ending is not Ending.FINISHED or tokens_M is None or not 0 < tokens_M < ABSURD or self.wall_s <= 0:
+        """Return the script's count of tokens by its seconds of training; None if it gives none, or did not finish."""
+        summary = self.summary
+        if self.ending is not Ending.FINISHED or not (summary and summary.total_tokens_M and summary.training_seconds):
             return None
-        return 1e6 * tokens_M / self.wall_s
+        speed = 1e6 * summary.total_tokens_M / summary.training_seconds
+        return speed if 0 < speed < ABSURD else None
 
     @property
     def val_bpb(self) -> float | None:

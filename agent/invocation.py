@@ -19,18 +19,24 @@ ABOVE = PACKAGE.parent  # a clone's root, or the folder of installed packages
 STARTER = PACKAGE / "starter" if (PACKAGE / "starter").is_dir() else ABOVE  # where OWN lies: a wheel brings it along
 
 
-def typed(*words: str) -> str:
-    """Return a command line of this program, with `uv run` before it where uv has started us."""
-    return shlex.join([*_uv_run(), "nightshift", *words])
+def typed(*words: str, folder: Path = Path()) -> str:
+    """Return a command line of this program for a folder, with `uv run` before it where uv has started us."""
+    return shlex.join([*_uv_run(folder), "nightshift", *words])
 
 
 def typed_python(script: str, *words: str) -> str:
     """Return the command that runs a script with this Python and its packages."""
-    return shlex.join([*(_uv_run("python") or [sys.executable]), script, *words])
+    uv_run = _uv_run(Path())
+    return shlex.join([*([*uv_run, "python"] if uv_run else [sys.executable]), script, *words])
 
 
-def _uv_run(*words: str) -> list[str]:
-    return ["uv", "run", *words] if "UV_RUN_RECURSION_DEPTH" in os.environ else []
+def _uv_run(folder: Path) -> list[str]:
+    """Return how uv runs a program in a folder: from elsewhere, it has to be told the project that holds us."""
+    if "UV_RUN_RECURSION_DEPTH" not in os.environ:
+        return []
+    project = next((place for place in (ABOVE, Path(sys.prefix).parent) if (place / "pyproject.toml").is_file()), None)
+    is_inside = project is None or folder.resolve().is_relative_to(project)
+    return ["uv", "run", *([] if is_inside else ["--project", str(project)])]
 
 
 def command_to_begin(folder: Path) -> str:

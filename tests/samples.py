@@ -83,7 +83,16 @@ def a_run(
     **facts: Any,
 ) -> Run:
     score = Score(val_bpb, 2.0, audit=audit)
-    made = Run(seed, Ending.FINISHED, 0, 10.0, Summary(total_tokens_M=tokens_M), "", score, params=params)
+    made = Run(
+        seed,
+        Ending.FINISHED,
+        0,
+        10.0,
+        Summary(training_seconds=10.0, total_tokens_M=tokens_M),
+        "",
+        score,
+        params=params,
+    )
     return replace(made, peak_bytes=2**30, **facts)
 
 
@@ -107,7 +116,7 @@ def attempt(
 ) -> Attempt:
     """An attempt of these runs; without them, of as many equal ones as it has seeds."""
     decided = () if kind is None else (Decision(kind, words, gain_bpb, sure, 10 * number, NIGHT.started),)
-    summary = Summary(peak_vram_mb=512.0 + number % 3, total_tokens_M=300.0 + number % 5 * 30)
+    summary = Summary(training_seconds=300.0, peak_vram_mb=512.0 + number % 3, total_tokens_M=300.0 + number % 5 * 30)
     ending = Ending.CRASHED if kind is Kind.CRASHED else Ending.FINISHED
     equal = [
         Run(seed, ending, 0, 300.0, summary, "", Score(val_bpb, 5.0), params=(1 + number % 7) * 10**6)

@@ -11,11 +11,19 @@ from agent.invocation import typed, typed_python
 
 
 @pytest.mark.skipif(shutil.which("uv") is None, reason="uv is not installed")
-def test_commands_begin_with_uv_run_where_uv_has_started_the_program():
-    code = "from agent.invocation import typed; print(typed('status'))"
+def test_commands_begin_with_uv_run_where_uv_has_started_the_program_and_run_in_a_folder_elsewhere(tmp_path):
+    code = (
+        "from pathlib import Path; from agent.invocation import typed; "
+        "print(typed('status')); print(typed('--version', folder=Path('/')))"
+    )
     command = ["uv", "run", "--no-sync", "python", "-c", code]
     done = subprocess.run(command, cwd=PROJECT, env=environment(), capture_output=True, text=True, check=False)
-    assert done.stdout == "uv run nightshift status\n", done.stderr
+    inside, elsewhere = done.stdout.splitlines()
+    assert inside == "uv run nightshift status", done.stderr
+    assert elsewhere == f"uv run --project {PROJECT} nightshift --version"
+    words = elsewhere.replace("uv run", "uv run --no-sync")
+    done = subprocess.run(words.split(), cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_commands_begin_with_the_bare_name_elsewhere():

@@ -125,8 +125,9 @@ def attempt_in(record: Record, which: str) -> Attempt:
         findings = record.findings
         confirmed = record.attempt(findings.script) if findings is not None else None
         if confirmed is None:
-            why = "is still to come" if findings is None else "has confirmed no script"
-            raise NothingYet(f"dawn of night {record.tag} {why}; measure it with: {typed('confirm', record.tag)}")
+            why = "has not ended" if findings is None else "has confirmed no script"
+            remedy = f"where no night runs, measure it with: {typed('confirm', record.tag)}"
+            raise NothingYet(f"dawn of night {record.tag} {why}; {remedy}")
         return confirmed
     attempt = record.attempt(int(which))
     if attempt is None:

@@ -62,9 +62,9 @@ def init(folder: Path = Path(), /) -> None:
     }
     print_folded([f"  {change}: {value}" for change, value in changes.items() if value] or ["  nothing was changed"])
     next_commands = {
-        typed("doctor"): "is everything here that a night needs?",
-        typed("run", "--experiments", "3", "--budget-s", "10"): "a first look: minutes, no key, no data",
-        typed("run"): "five-minute experiments until you stop it",
+        typed("doctor", folder=folder): "is everything here that a night needs?",
+        typed("run", "--experiments", "3", "--budget-s", "10", folder=folder): "a first look: minutes, no key, no data",
+        typed("run", folder=folder): "five-minute experiments until you stop it",
     }
     print_next(next_commands, _first(folder, [name for name, path in in_repo.items() if path not in committed]))
 

@@ -81,7 +81,8 @@ def run(
     with open_context(request) as context:
         greet(context)
         run_night(context)
-        runs = limits.runs_at_dawn(context.state().pace)
+        state = context.state()
+        runs = limits.runs_at_dawn(state.pace) if state.best is not None and state.best.is_edit else 0
         if (runs or is_interrupted(context)) and not context.stop.after_run:
             most = f"dawn: up to {counted(runs, 'run')} to confirm what was found"
             context.watcher.said(most if runs else "dawn goes to its end")

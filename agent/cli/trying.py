@@ -237,7 +237,7 @@ def answer_of_try(id_of_try: str, record: Record, attempt: Attempt, folder: Path
 
     folder: of the night. merged_onto: the best attempt, which was kept while the edit waited; None: tried as submitted.
     """
-    log, best = log_of(folder, attempt), record.best
+    log, traceback, best = log_of(folder, attempt), traceback_of(folder, attempt), record.best
     better = None if best is None or best.number == attempt.number else best
     way_back = None if better is None else typed("take", f"{record.tag}:{better.number}")
     return TryAnswer.of(
@@ -251,8 +251,8 @@ def answer_of_try(id_of_try: str, record: Record, attempt: Attempt, folder: Path
         commit=attempt.commit,
         title=attempt.title,
         reason=for_author(attempt).words,
-        next=_next(attempt, way_back, merged_onto),
-        traceback=traceback_of(folder, attempt),
+        next=_next(attempt, traceback, way_back, merged_onto),
+        traceback=traceback,
         best=Scored.of(record, best),
         go_back_with=way_back,
         merged_onto=merged_onto,
@@ -260,12 +260,12 @@ def answer_of_try(id_of_try: str, record: Record, attempt: Attempt, folder: Path
     )
 
 
-def _next(attempt: Attempt, way_back: str | None, merged_onto: int | None) -> str:
+def _next(attempt: Attempt, traceback: str | None, way_back: str | None, merged_onto: int | None) -> str:
     """Return what to do now, in a sentence; way_back: the command to take the best script, where it is another one."""
     if way_back is not None:
         advice = "it is not better: try another idea"
         if attempt.status is Status.CRASH:
-            advice = "it crashed: read traceback and log, and correct it"
+            advice = f"it crashed: {'' if traceback is None else 'read traceback and log, and '}correct it"
         return f"{advice}; to begin from the best script: {way_back}"
     if merged_onto is None:
         return f"edit on from here: attempt {attempt.number} is the best script now"

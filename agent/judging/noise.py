@@ -151,7 +151,7 @@ def doubt_of(first: Attempt, sigma_bpb: float) -> str | None:
     """
     steps = [run.summary.num_steps for run in first.done_runs if run.summary and run.summary.num_steps is not None]
     if steps and min(steps) < FEW_STEPS:
-        return f"its runs have {counted(min(steps), 'step')}"
+        return f"one of its runs had {counted(min(steps), 'step')}"
     learnt_bpb = UNIFORM_BPB - statistics.fmean(first.scores_bpb)
     if sigma_bpb > LARGE_SIGMA * learnt_bpb:
         return f"it is {max(learnt_bpb, 0.0):.3f} bpb better than guessing"

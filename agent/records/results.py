@@ -88,7 +88,7 @@ def lines_of(night: Night, history: History) -> list[str]:
         cells = (
             (attempt.commit or "")[:7],
             _number(attempt.val_bpb, 6),
-            _number(peak_gb, 3 if peak_gb is not None and 0 < peak_gb < 0.05 else 1),  # else it would show zero
+            _number(peak_gb, 3 if peak_gb is not None and peak_gb < 1 else 1),
             attempt.status or "",
             cell_of(attempt.title),
             str(attempt.number),

@@ -276,7 +276,7 @@ def fingerprint(source: str) -> str:
 
 
 @lru_cache(maxsize=64)
-def values_of(source: str, device_kind: str) -> dict[str, Value]:
+def values_of(source: str, device_kind: str) -> Mapping[str, Value]:
     """Return the value of every dial, with or without a range; raise ScriptError if the script cannot be read."""
     return {dial.name: dial.value for dial in read_dials(source, device_kind, strict=False)}
 

@@ -85,7 +85,7 @@ class Measured:
     sure: float | None  # the probability of a gain, 0 to 1
     memory_gb: float | None  # peak memory
     params: int | None  # parameters
-    tokens_s: float | None  # tokens per second
+    tokens_s: float | None  # tokens per second of training, by the script
     spent_s: float  # training, scoring and audits of these runs
     usd: float | None  # what the proposal has cost
     dials: Turned  # that it turned: the parent's value and its own

@@ -313,7 +313,7 @@ def dials_of(night: Record) -> Chart | None:
         panel["encoding"]["x"]["scale"]["domain"] = _in_order([*lines.values(), *(value for _, value in moves[dial])])
         drawings.append({"dial": svg(panel | {"description": f"{name}: the change of val_bpb"}, DIAL)})
     words = [
-        "change of val_bpb against the parent",
+        "estimated change of val_bpb against the parent",
         "below the line is better",
         *thinned_words(len(few), len(dials), "dials"),
     ]

@@ -92,7 +92,7 @@ def _verdict(a: Side, b: Side, gain: Interval | None, by: str) -> tuple[str | No
             f"text, budget or kind of device), so their scores measure different things"
         )
     if gain is None:
-        return None, "no verdict: how much of the difference is chance is not known, since no attempt has two runs"
+        return None, "no verdict: how much of the difference is chance is not known, as none had two runs in the night"
     winner, better, worse = ("a", a, b) if gain.mean_bpb < 0 else ("b", b, a)
     if gain.mean_bpb < 0:
         gain = Interval(-gain.mean_bpb, -gain.high_bpb, -gain.low_bpb)

@@ -43,7 +43,7 @@ def test_one_run_is_never_certain_where_the_baseline_hardly_trains():
         assert (doubted.status, doubted.sure <= SUREST) == (None, True)
         again = scored_attempt(1, val_bpb, val_bpb + 0.0004, parent=0, status=None)
         assert Balanced().judge(again, [trained(24, *CLOSE)]).status is Status.KEEP
-    assert doubt_of(trained(1, *CLOSE), SIGMA) == "its runs have 1 step"
+    assert doubt_of(trained(1, *CLOSE), SIGMA) == "one of its runs had 1 step"
 
 
 # ---- long nights -----------------------------------------------------------------------------------------------------

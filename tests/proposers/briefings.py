@@ -30,7 +30,7 @@ def attempt(
 ) -> Attempt:
     """An attempt on the first script; `speed` is by that of attempt 0, which reads 3 M tokens in 30 s."""
     ending = Ending.FINISHED if bpb is not None else Ending.CRASHED
-    summary = Summary(num_steps=int(1000 * speed), total_tokens_M=3.0 * speed, num_params_M=7.0, peak_vram_mb=2048.0)
+    summary = Summary(30.0, None, 2048.0, None, 3.0 * speed, int(1000 * speed), 7.0)
     run = Run(0, ending, 0, 30.0, summary, "KeyError: 1", Score(bpb, 1.0) if bpb else None, peak_bytes=4 << 30)
     decision = Decision(kind, "why", gain_bpb=-0.01, sure=0.4 if kind is Kind.LUCK else 0.1)
     proposal = Proposal.of(

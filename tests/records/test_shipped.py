@@ -42,7 +42,8 @@ def night_of(place: Place, tag: str, started: str = NIGHT.started) -> None:
     """A night with a kept edit, a crash, an edit that drops a dial, an unreadable script, and a dawn."""
     with Journal.create(place.journal(tag), dataclasses.replace(NIGHT, tag=tag, started=started)) as journal:
         enter(journal, scored_attempt(0, 1.5, 1.52, status=Status.KEEP, script=SCRIPT))
-        fast = Run(0, Ending.FINISHED, 0, 2.0, Summary(total_tokens_M=3.0), "", Score(1.4, 1.0), peak_bytes=10**9)
+        summary = Summary(training_seconds=2.0, total_tokens_M=3.0)
+        fast = Run(0, Ending.FINISHED, 0, 2.0, summary, "", Score(1.4, 1.0), peak_bytes=10**9)
         kept = Proposal("DEPTH 4 → 6", "Deeper.\u2028", "catalogue: deeper", packed=packed(SCRIPT.replace("4", "6")))
         enter(journal, Attempt(1, 0, kept, "", runs=(fast, scored_run(1, 1.43))), Decision(Kind.KEPT, "", 0.09, 0.98))
         crash = Run(0, Ending.CRASHED, 1, 1.0, None, "boom")
