@@ -56,6 +56,7 @@ SPLIT_PATTERN = (  # GPT-4's, but two digits a token: a small vocabulary has no 
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,2}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"
 )
 FORMAT = 1  # of the prepared folder; older formats are prepared again
+INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 TOKENIZER_CHARS = 2**28  # more text does not change a small vocabulary
 
 
@@ -376,14 +377,33 @@ def processes(count: int) -> Iterator[Executor | None]:
     context = multiprocessing.get_context("spawn")  # fork would copy the threads' locks
     pool = ProcessPoolExecutor(count, mp_context=context, initializer=_live_with_parent)
     try:
-        for _ in range(count):
-            pool.submit(_import_tiktoken)
+        with _signals_later():  # a process whose start is interrupted prints a traceback
+            for _ in range(count):
+                pool.submit(_import_tiktoken)
         yield pool
     except BrokenProcessPool as error:
         remedy = "run the same command again, with fewer --workers if memory is short; finished work is kept"
         raise UnfinishedError(f"one of {count} worker processes was killed: {remedy}") from error
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _signals_later() -> Iterator[None]:
+    """Keep Ctrl-C and SIGTERM until the end of the `with` block, in the thread that gets them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    # not by a mask, since another library's threads would take them
+    before = {which: signal.signal(which, lambda number, _: came.append(number)) for which in INTERRUPTS}
+    try:
+        yield
+    finally:
+        for which, handler in before.items():
+            signal.signal(which, handler)
+    for number in came:
+        signal.raise_signal(number)
 
 
 def _import_tiktoken() -> None:
