@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from conftest import TEST_SCALE, write_library_text
 from nights import Grounds, Nap, Quiet, make_repository, scripted_context, unigram, with_limits
 
-import prepare
 from agent.experiment import Attempt, Ending, Status
 from agent.night.loop import run_night
 from agent.night.state import NightContext
@@ -51,14 +49,12 @@ class Doubts:
 
 
 @pytest.fixture(scope="module")
-def doubts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doubts]:
+def doubts(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Iterator[Doubts]:
     root = tmp_path_factory.mktemp("doubts")
-    text = write_library_text(root / "library.txt", chars=1_500_000)
-    data = prepare.prepare(str(text), TEST_SCALE, cache=root / "cache", workers=1)
     grounds, diary = Grounds(make_repository(root / "user", unigram())), root / "diary"
     scripts = [frail(diary), PEEKS, BOUNDLESS, SEEDED]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("NIGHTSHIFT_DATA", str(data))
+        patch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
         patch.setattr(process, "Stopwatch", Nap().stopwatch)
         with scripted_context(grounds.root, "t", scripts[:3], plausible_gain=PLAUSIBLE_GAIN) as context:
             limits = dataclasses.replace(context.runner.resource_limits, memory_bytes=GB)

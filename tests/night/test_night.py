@@ -101,10 +101,9 @@ def snapshot(grounds: Grounds) -> dict[str, bytes]:
     }
 
 
-@pytest.mark.parametrize("script", [f"{unigram()}# a comment\n", "def main(): ...\n"])
-def test_a_proposal_that_is_no_new_attempt_costs_no_run(grounds, script, monkeypatch):
+def test_a_proposal_that_breaks_the_contract_costs_no_run(grounds, monkeypatch):
     monkeypatch.setattr("agent.night.ideas.WAITS_S", ())
-    grounds.try_scripts("t", [script])
+    grounds.try_scripts("t", ["def main(): ...\n"])
     assert len(grounds.attempts("t")) == 1
 
 
@@ -116,10 +115,10 @@ def test_a_night_without_a_baseline_ends_with_a_sentence(grounds):
 
 
 def test_a_run_sees_copies_of_the_fixed_files_from_when_the_night_opened(grounds):
-    with scripted_context(grounds.root, "t", [BETTER]) as context:
+    with scripted_context(grounds.root, "t", []) as context:
         (grounds.root / "prepare.py").write_text("raise SystemExit('edited in the middle of the night')")
         run_night(context)
-    assert [row["status"] for row in grounds.rows()] == ["keep", "keep"]
+    assert [row["status"] for row in grounds.rows()] == ["keep"]
 
 
 def test_somebody_moving_the_branch_ends_the_night_and_keeps_their_commit(grounds):
@@ -131,7 +130,8 @@ def test_somebody_moving_the_branch_ends_the_night_and_keeps_their_commit(ground
 
 
 def test_another_device_of_the_same_kind_is_refused(grounds):
-    grounds.try_scripts("t", [])
+    with scripted_context(grounds.root, "t", []):
+        pass  # it is open
     with sqlite3.connect(grounds.folder("t") / "journal.sqlite") as database:
         database.execute("UPDATE night SET value = 'another CPU' WHERE fact = 'device'")
     with pytest.raises(NightError, match=r"night t runs on another CPU, and this is .* use another --tag"):
@@ -199,15 +199,15 @@ def test_a_branch_that_somebody_has_checked_out_waits_for_them(grounds):
 
 
 def test_a_script_that_takes_the_machine_down_twice_is_not_tried_again(grounds, monkeypatch):
-    with scripted_context(grounds.root, "t", [BETTER]) as context:
+    with scripted_context(grounds.root, "t", []) as context:
         run_night(context)
-        context.journal.add_attempt(2, 1, Proposal.of(WORSE, "heavy", "", "scripted"), "2026-11-21T00:00:00Z")
+        context.journal.add_attempt(1, 0, Proposal.of(WORSE, "heavy", "", "scripted"), "2026-11-21T00:00:00Z")
         for boot in ("one start", "the next"):
             with monkeypatch.context() as patch:
                 patch.setattr(journal, "boot_id", lambda boot=boot: boot)
-                context.journal.start_run(2, 0)
+                context.journal.start_run(1, 0)
             context.journal.mark_lost_runs()
     grounds.try_scripts("t", [])
-    last = grounds.attempts("t")[2]
+    last = grounds.attempts("t")[1]
     assert [run.ending for run in last.runs] == [Ending.SPOILT, Ending.CRASHED]
     assert (last.status, last.decision.reason) == (Status.CRASH, "ended by a signal: the machine went down during it")

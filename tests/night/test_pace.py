@@ -10,7 +10,7 @@ from commands import refused
 from judged import scored_attempt
 from nights import scripted_context, unigram
 
-from agent.experiment import DryRun, Ending, Run, Score, Status
+from agent.experiment import Ending, Run, Score, Status
 from agent.judging.judges import Balanced
 from agent.night import limits
 from agent.night.limits import ENOUGH_RUNS, Limits, Pace
@@ -50,12 +50,6 @@ def test_where_a_night_goes_on_its_longest_run_counts_until_enough_had_their_who
         first = dataclasses.replace(BASELINE, runs=(spent(360.0, before), *here, *stopped, *more))
         assert Pace.of([first], [], 300.0, since=called).run_s == run_s
         assert Pace.of([first], [], 300.0).run_s == 360.0
-
-
-def test_dry_runs_take_time_only_where_a_night_makes_them():
-    history = [BASELINE, dataclasses.replace(scored_attempt(1, 1.5), dry_run=DryRun(12.0, None))]
-    without, with_them = (Pace.of(history, [], 1.0, dry_runs=made).run_s for made in (False, True))
-    assert with_them == without + 12.0
 
 
 def test_a_night_that_goes_on_expects_what_its_runs_take_now_and_no_dry_run_that_it_does_not_make(grounds, monkeypatch):

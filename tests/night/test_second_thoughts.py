@@ -1,7 +1,4 @@
-"""What a night does about attempts that it had settled: measured again, revoked, brought down.
-
-And before it begins one: tried dry, repaired.
-"""
+"""What a night does about attempts that it had settled: measured again, revoked, brought down."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -68,17 +65,6 @@ def test_a_revoked_keep_gives_its_place_back_to_its_parent(grounds):
     assert (grounds.rows()[1]["gain_bpb"], grounds.rows()[1]["sure"]) == ("-0.010000", "0.20")
     weights = sorted({path.parents[2].name for path in grounds.folder("t").rglob("model.safetensors")})
     assert weights == ["0000", "0003"]
-
-
-# ---- before the minutes ----------------------------------------------------------------------------------------------
-
-
-def test_turned_dials_are_not_tried_dry_and_other_edits_are(grounds):
-    edit = BEST.replace("time.sleep(0.02)", "time.sleep(0.03)")
-    night(grounds, [unigram(SMOOTHING=2.0), edit], Doubtful(), dry_runs=True)
-    assert [attempt.dry_run is not None for attempt in grounds.attempts("t")] == [False, False, True]
-    assert grounds.attempts("t")[2].status is Status.KEEP
-    assert not list(grounds.folder("t").glob("runs/0002/dry/model*"))
 
 
 class Sometimes(Source):

@@ -21,10 +21,11 @@ def facts(state: State) -> dict[str, object]:
     return {name: value for name, value in vars(state).items() if name not in ("context", "_journal", "_answers")}
 
 
-def test_after_every_step_the_state_is_what_a_fresh_reading_of_the_journal_gives(grounds):
+def test_after_every_step_the_state_is_what_the_journal_says_and_what_only_turns_dials_is_not_tried_dry(grounds):
     (grounds.root / "train_mlx.py").write_text(unigram(JITTER=JITTER))
+    turned = unigram(SMOOTHING=2.0, JITTER=JITTER)
     edit = unigram(SHARPNESS=0.9, JITTER=JITTER).replace("time.sleep(0.02)", "time.sleep(0.03)")
-    with scripted_context(grounds.root, "t", [edit, DIVERGES]) as context:
+    with scripted_context(grounds.root, "t", [turned, edit, DIVERGES]) as context:
         context = dataclasses.replace(context, dry_runs=True)
         state, steps = context.state(), 0
         with at_work(state) as driver, Ideas(state) as driver.ideas:
@@ -33,4 +34,6 @@ def test_after_every_step_the_state_is_what_a_fresh_reading_of_the_journal_gives
                 steps += 1
                 assert facts(state) == facts(context.state())
     assert steps >= 6
-    assert [attempt.status for attempt in state.attempts] == ["keep", "keep", "crash"]
+    assert [attempt.status for attempt in state.attempts][2:] == ["keep", "crash"]
+    assert [attempt.dry_run is not None for attempt in state.attempts] == [False, False, True, True]
+    assert not list(grounds.folder("t").glob("runs/0002/dry/model*"))
