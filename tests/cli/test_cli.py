@@ -242,8 +242,8 @@ def test_a_night_that_the_machine_halts_is_named_in_the_command_that_goes_on(gro
 )
 @pytest.mark.parametrize("option", ["", "--json"])
 def test_an_answer_without_a_place_to_go_is_no_defect_and_one_that_is_cut_no_success(
-    tmp_path, there, code, words, option
+    grounds, there, code, words, option
 ):
-    line = f"{shlex.join(command('init'))} >/dev/null && {shlex.join(command('ideas', 'smear'))} {option} {there}"
-    done = subprocess.run(["sh", "-c", line], cwd=tmp_path, env=environment(), capture_output=True, text=True)
+    line = f"{shlex.join(command('ideas', 'smear'))} {option} {there}"
+    done = subprocess.run(["sh", "-c", line], cwd=grounds.root, env=environment(), capture_output=True, text=True)
     assert (done.returncode, words in done.stderr, "Traceback" in done.stderr) == (code, True, False), done.stderr

@@ -73,11 +73,12 @@ def drawn(model: Callable[[mx.array], mx.array], prompt: list[int], count: int, 
     return list(islice(continuation(model, prompt, data, temperature, seed), count))
 
 
-def test_temperature_0_takes_the_likeliest_token_and_others_draw_by_their_probability():
+def test_temperature_0_takes_the_likeliest_token_and_others_draw_by_their_probability_and_a_seed():
     logits = mx.array([1.0, 3.0, 2.0, -100.0])
     model = lambda tokens: mx.broadcast_to(logits, (*tokens.shape, 4))  # noqa: E731
     assert drawn(model, [3], 5) == [1] * 5
     tokens = drawn(model, [3], 3000, 2.0, seed=1)
+    assert drawn(model, [3], 9, 2.0, seed=1) == tokens[:9] != drawn(model, [3], 9, 2.0, seed=2)
     expected, counts = 3000 * np.array(mx.softmax(logits / 2)), np.bincount(tokens, minlength=4)
     assert (abs(counts - expected) <= 4 * expected**0.5).all(), (counts, expected)
 

@@ -82,10 +82,15 @@ def test_nothing_tells_which_files_other_programs_use(wish):
     assert refused(f"import fcntl; fcntl.fcntl(os.open('/usr/lib', os.O_RDONLY), fcntl.{wish})")
 
 
-@pytest.mark.parametrize("family", ["AF_INET", "AF_INET6", "AF_NETLINK", "AF_PACKET", "AF_VSOCK"])
-@pytest.mark.parametrize("kind", ["SOCK_STREAM", "SOCK_DGRAM", "SOCK_RAW"])
-def test_no_socket_leads_to_a_network(family, kind):
-    assert refused(f"socket.socket(socket.{family}, socket.{kind} | socket.SOCK_CLOEXEC)")
+def test_no_socket_leads_to_a_network():
+    code = """
+for family in (socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK, socket.AF_PACKET, socket.AF_VSOCK):
+    for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_RAW):
+        try: print(socket.socket(family, kind | socket.SOCK_CLOEXEC), end=' ')
+        except PermissionError: pass
+print('none')
+"""
+    assert run(INSTALL + code) == "none"
 
 
 @pytest.mark.parametrize("maker", ["socket.socket({0})", "socket.socketpair({0})[0]"])
