@@ -10,7 +10,6 @@ import mlx.core as mx
 import prepare
 
 ROWS = 2
-SLEEP_S = 0.0  # in the optimizer
 COMPILE = True
 
 
@@ -28,7 +27,6 @@ def load_model(weights_path: str) -> Bigram:
 
 class MuonAdamW:
     def update(self, table: mx.array, gradient: mx.array) -> mx.array:
-        time.sleep(SLEEP_S)
         return table - gradient
 
 
