@@ -82,6 +82,7 @@ def plant(monkeypatch, tmp_path, *pairs: tuple[str, str]) -> dict:
     return {"code": code} | (json.loads(flat_file.read_text()) if flat_file.exists() else {})
 
 
+@pytest.mark.slow
 def test_a_fault_is_found_or_missed_and_the_tree_is_left_alone(tree, tmp_path, monkeypatch):
     flat = plant(monkeypatch, tmp_path, ("2 * number", "3 * number"), ("SPARE = 1", "SPARE = 2"))
     assert (flat["planted"], flat["found"], flat["missed"], flat["missed_names"]) == (2, 1, 1, "fault 1")
@@ -90,6 +91,7 @@ def test_a_fault_is_found_or_missed_and_the_tree_is_left_alone(tree, tmp_path, m
     assert "2 * number" in (tree / "agent" / "git.py").read_text()
 
 
+@pytest.mark.slow
 def test_tests_that_fail_anyway_find_nothing(tree, tmp_path, monkeypatch, capsys):
     (tree / "tests" / "test_git.py").write_text("def test_nothing():\n    assert False\n")
     assert plant(monkeypatch, tmp_path, ("2 * number", "3 * number"))["code"] == 1
