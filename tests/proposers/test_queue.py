@@ -1,7 +1,6 @@
 """The queue: what people drop in is tried in their order, each entry once, whatever happens in between."""
 
 import os
-import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,8 +12,8 @@ from queued import NOW, SCRIPT, aside, brief, patch, put
 from samples import NIGHT
 
 from agent.errors import NoIdea, ScriptError
-from agent.experiment import History, Proposal
-from agent.proposers.queue import MAX_ENTRY_BYTES, Queue, became, entries, waiting
+from agent.experiment import Proposal
+from agent.proposers.queue import MAX_ENTRY_BYTES, Queue, waiting
 from agent.records.journal import Journal
 
 
@@ -90,20 +89,6 @@ def test_an_entry_of_a_night_that_was_killed_is_tried_in_the_next_one_unless_it_
             journal.add_attempt(1, 0, proposal, NOW)
     next_night = replace(brief(SCRIPT), night=replace(NIGHT, tag="another"))
     assert queue.ideas(next_night)[0].title == ("depth 6" if is_recorded else "depth 5")
-
-
-def test_the_journal_of_an_earlier_night_is_read_once_for_all_its_entries(folder, queue):
-    put(folder, SCRIPT.replace("DEPTH = 4", "DEPTH = 5"), "depth 5")
-    proposal = queue.ideas(brief(SCRIPT))[0]
-    night = folder.parent / "nights" / NIGHT.tag
-    with Journal.create(night / "journal.sqlite", NIGHT) as journal:
-        journal.add_attempt(0, None, Proposal.of(SCRIPT, "baseline", "", "you"), NOW)
-        journal.add_attempt(1, 0, proposal, NOW)
-    ((_, entry),) = entries(folder)
-    histories: dict[str, History] = {}
-    assert became(entry, folder.parent / "nights", histories).number == 1
-    shutil.rmtree(night)
-    assert became(entry, folder.parent / "nights", histories).number == 1
 
 
 def test_links_pipes_and_other_names_are_left_alone(tmp_path, folder, queue):
