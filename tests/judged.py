@@ -1,7 +1,6 @@
 """Attempts with scores, for the tests of those who judge them."""
 
 from dataclasses import replace
-from typing import Any
 
 from agent.experiment import (
     Attempt,
@@ -17,7 +16,7 @@ from agent.experiment import (
     incumbent,
     packed,
 )
-from agent.judging.champion import Ablation, Edits
+from agent.judging.champion import Ablation
 from agent.judging.early_stop import FRACTIONS, Finished
 from agent.script.dials import outline_of
 
@@ -72,17 +71,12 @@ def finished(val_bpb: float, *, above: float = 0.0) -> Finished:
     return Finished({mark: 3 * val_bpb + above + 1 - mark for mark in FRACTIONS}, val_bpb)
 
 
-def ablation(history: History, **known: Any) -> Ablation | None:
+def ablation(history: History) -> Ablation | None:
     """The first dawn of the night's best script; None if that is attempt 0."""
     best = incumbent(history)
-    return Ablation(history, best, **known) if best is not None and best.number else None
+    return Ablation(history, best) if best is not None and best.number else None
 
 
-def findings(history: History, **known: Any) -> Findings | None:
-    dawn = ablation(history, **known)
+def findings(history: History) -> Findings | None:
+    dawn = ablation(history)
     return None if dawn is None else dawn.findings()
-
-
-def next_run(history: History, runs_left: int, **known: Any) -> int | Edits | None:
-    dawn = ablation(history, **known)
-    return None if dawn is None else dawn.next_run(runs_left)

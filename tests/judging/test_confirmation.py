@@ -1,10 +1,11 @@
 """Dawn: which run tells most, and what the runs have told."""
 
 import dataclasses
+from functools import cache
 
 import numpy as np
 import pytest
-from judged import findings, next_run, scored_attempt, scored_run
+from judged import ablation, findings, scored_attempt, scored_run
 
 from agent.experiment import Attempt, Ending, Findings, Kind, Run, Status
 
@@ -32,11 +33,12 @@ def merit(attempt: Attempt) -> float:
     return sum(effect for edit, effect in EFFECTS.items() if edit <= number and edit not in without)
 
 
-def confirmed(seed: int, impossible: set[tuple[int, ...]] | None = None) -> tuple[list[object], Findings]:
+@cache
+def confirmed(seed: int) -> tuple[list[object], Findings]:
     """Do what dawn asks for until nothing more is; return that, and what it found."""
-    rng, asked, runs, impossible = np.random.default_rng(seed), [], 30, impossible or set()
+    rng, asked, runs = np.random.default_rng(seed), [], 30
     history = night(rng)
-    while (trial := next_run(history, runs, impossible=impossible)) is not None:
+    while (trial := ablation(history).next_run(runs)) is not None:
         asked.append(trial)
         if isinstance(trial, tuple):
             history.append(scored_attempt(len(history), parent=3, without=trial))
@@ -45,7 +47,7 @@ def confirmed(seed: int, impossible: set[tuple[int, ...]] | None = None) -> tupl
         value = 1 - SIGMA * (merit(attempt) + rng.normal())
         run = scored_run(1000 + len(attempt.dawn_runs()), value, dawn=1, holdout=value + 0.2)
         history[trial] = dataclasses.replace(attempt, runs=(*attempt.runs, run))
-    return asked, findings(history, impossible=impossible)
+    return asked, findings(history)
 
 
 def test_the_champion_meets_attempt_0_first_in_turns_and_on_fresh_seeds():
