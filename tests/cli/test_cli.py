@@ -67,7 +67,7 @@ def test_a_night_from_the_command_line_touches_no_file_but_its_own_and_results_t
 
 
 def test_the_first_signal_ends_after_the_run_and_the_second_ends_the_run(grounds):
-    night = grounds.start("run", *ONE_RUN, "--budget-s", "0.6", "--tag", "t")
+    night = grounds.start("run", *ONE_RUN, "--budget-s", "0.6", "--tag", "t", "--sandbox", "off")
     wait_until(training(grounds, "t"))
     night.send_signal(signal.SIGHUP)  # as a closed terminal does
     assert "nightshift run --tag t  go on" in night.communicate(timeout=120)[0]

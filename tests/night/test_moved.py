@@ -55,6 +55,7 @@ def test_attempt_0_compiles_before_the_first_run_and_once_without_a_trace_in_the
     assert moved.attempts("t")[0] == first
 
 
+@pytest.mark.slow
 def test_dawn_does_so_too(moved):
     with elsewhere(moved, []) as (context, _):
         confirm_night(context, 0)
@@ -62,6 +63,7 @@ def test_dawn_does_so_too(moved):
         assert (context.runner.warm / "mlx" / "code").exists()
 
 
+@pytest.mark.slow
 def test_on_a_cpu_and_after_a_wish_to_end_it_does_not(moved):
     with elsewhere(moved, [needs_code(0.6)], "cpu") as (context, watcher):
         run_night(context)
@@ -72,6 +74,7 @@ def test_on_a_cpu_and_after_a_wish_to_end_it_does_not(moved):
         assert (watcher.sentences, context.runner.is_warm) == ([], False)
 
 
+@pytest.mark.slow
 def test_where_attempt_0_does_not_train_no_run_begins_and_the_night_can_go_on(grounds, tmp_path):
     device = tmp_path / "device"
     device.touch()

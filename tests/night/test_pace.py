@@ -10,7 +10,7 @@ from commands import refused
 from judged import scored_attempt
 from nights import scripted_context, unigram
 
-from agent.experiment import Ending, Run, Score, Status
+from agent.experiment import DryRun, Ending, Run, Score, Status
 from agent.judging.judges import Balanced
 from agent.night import limits
 from agent.night.limits import ENOUGH_RUNS, Limits, Pace
@@ -54,18 +54,17 @@ def test_where_a_night_goes_on_its_longest_run_counts_until_enough_had_their_who
 
 def test_a_night_that_goes_on_expects_what_its_runs_take_now_and_no_dry_run_that_it_does_not_make(grounds, monkeypatch):
     monkeypatch.setattr(limits, "ENOUGH_RUNS", 1)
-    scripts = [unigram(SHARPNESS=0.6), unigram(SHARPNESS=0.7)]
-    with scripted_context(grounds.root, "t", scripts[:1]) as context:
-        run_night(dataclasses.replace(context, dry_runs=True))
-    (dry_run,) = [attempt.dry_run for attempt in grounds.attempts("t") if attempt.dry_run is not None]
+    with scripted_context(grounds.root, "t", []) as context:
+        run_night(context)
+        context.journal.record_dry_run(0, DryRun(12.0, None))
     with closing(sqlite3.connect(grounds.folder("t") / "journal.sqlite")) as journal, journal:
         journal.execute("UPDATE runs SET wall_s = 1000")  # of a slower machine
-    with scripted_context(grounds.root, "t", scripts) as context:
+    with scripted_context(grounds.root, "t", [unigram(SHARPNESS=0.6)]) as context:
         before_s = context.state().pace.run_s
         assert before_s > 1000
-        assert dataclasses.replace(context, dry_runs=True).state().pace.run_s == before_s + dry_run.wall_s
+        assert dataclasses.replace(context, dry_runs=True).state().pace.run_s == before_s + 12.0
         run_night(context)
-        assert context.state().pace.run_s == grounds.attempts("t")[2].runs[0].spent_s
+        assert context.state().pace.run_s == grounds.attempts("t")[1].runs[0].spent_s
 
 
 def test_a_night_with_several_workers_promises_only_whole_runs_of_each():

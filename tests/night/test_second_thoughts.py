@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 from judged import scored_attempt
-from nights import Grounds, scripted_context, unigram
+from nights import BROKEN, Grounds, scripted_context, unigram
 
 from agent.errors import NoIdea
 from agent.experiment import Attempt, Audit, Decision, History, Kind, Proposal, Review, Score, Status
@@ -16,8 +16,6 @@ from agent.night.loop import run_night
 from agent.night.plan import fallen_keeps
 from agent.night.state import NightContext
 from agent.proposers.source import Briefing, Source
-
-BETTER, BEST = unigram(SHARPNESS=0.8), unigram(SHARPNESS=1.0)
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
@@ -52,7 +50,7 @@ def tip(grounds: Grounds) -> str:
 
 
 def test_a_revoked_keep_gives_its_place_back_to_its_parent(grounds):
-    scripts, judge = [BETTER, unigram(SHARPNESS=0.2), unigram(SHARPNESS=0.7)], Doubtful(2, revoked={3: 1})
+    scripts, judge = [unigram(SHARPNESS=sharpness) for sharpness in (0.8, 0.2, 0.7)], Doubtful(2, revoked={3: 1})
     for most in (2, 3):  # and a night that is resumed thinks the same
         night(grounds, scripts, judge, limits=Limits(experiments=most))
     assert [len(attempt.done_runs) for attempt in grounds.attempts("t")] == [1, 2, 1, 1]
@@ -79,14 +77,14 @@ class Sometimes(Source):
         self.asked += 1
         if self.asked != 3:
             raise NoIdea("the server is down")
-        return [Proposal.of(BEST, "late", "", "sometimes")]
+        return [Proposal.of(BROKEN, "late", "", "sometimes")]
 
 
 def test_a_night_waits_for_ideas_but_not_for_ever(grounds, monkeypatch):
     monkeypatch.setattr("agent.night.ideas.WAITS_S", (0.01, 0.02))
     sometimes = Sometimes()
     context = night(grounds, [], Doubtful(), sources=[sometimes])
-    assert [attempt.status for attempt in grounds.attempts("t")] == ["keep", "keep"]
+    assert [attempt.status for attempt in grounds.attempts("t")] == ["keep", "crash"]
     assert sometimes.asked == 3 + 3
     assert "no source has an idea now; asking again in 0.02 s" in context.watcher.sentences
 

@@ -10,7 +10,7 @@ from agent.experiment import Status
 from agent.proposers.catalogue import files
 from agent.script.dials import searched
 
-EXPERIMENTS = 8
+EXPERIMENTS = 4
 QUICK = ("--budget-s", "0.05", "--judge", "greedy", "--sandbox", "off", "--seed", "3")  # draws the catalogue first
 COUNTED = "    logits = (SHARPNESS + jitter) * np.log(counts + SMOOTHING)\n"
 DIAL = "SMOOTHING ="
@@ -26,7 +26,6 @@ IDEAS = {
     "boost": (with_lines("logits = BOOST * logits", dial="BOOST = 1.4  # of the logits  [1.0, 2.0]\n"), 3.0),
     "crash": (with_lines("raise SystemExit('no such kernel here')"), 2.0),
     "halve": (with_lines("logits = logits / 2"), 1.0),
-    "elsewhere": (unigram().replace("time.sleep(0.02)", "time.sleep(0.01)"), 0.1),
 }
 
 

@@ -17,7 +17,7 @@ def verdicts(terminal: Terminal) -> list[str]:
 
 def test_a_night_is_shown_on_its_terminal_and_by_watch_in_another_process(grounds):
     options = ("--proposer", "search", "--experiments", "1", "--judge", "greedy", "--hours", "1", "--dawn", "0")
-    run = command("run", *options, "--budget-s", "1.2", "--tag", "t")
+    run = command("run", *options, "--budget-s", "1.2", "--tag", "t", "--sandbox", "off")
     with Terminal.of(run, grounds.root, columns=80, rows=40) as night:
         begun = "#0 baseline", "1,000,000 tokens/s"
         wait_until(lambda: night.has_shown(*begun) and grounds.attempts("t")[0].runs, 120)  # both see the run
