@@ -61,8 +61,8 @@ def test_an_honest_model_passes(rng):
     ids=["a little everywhere", "a tenth", "one in 50", "one in 200", "one in 1,000"],
 )
 def test_lies_are_found_whether_they_are_many_or_few(rng, share, nats):
-    caught = sum(not an_audit(rng, nats * (rng.random((ROWS, LENGTH)) < share)).passed for _ in range(100))
-    assert caught >= 99
+    caught = sum(not an_audit(rng, nats * (rng.random((ROWS, LENGTH)) < share)).passed for _ in range(30))
+    assert caught >= 29
 
 
 def test_a_constant_lie_below_the_tolerance_is_found_by_its_mean(rng):

@@ -62,6 +62,12 @@ def elements() -> Elements:
     return Elements(page(NIGHT, EXTRAS))
 
 
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the drawings out, which take most of the time."""
+    monkeypatch.setattr(charts, "svg", lambda spec, size: "")
+
+
 def test_titles_are_text_and_nothing_is_fetched_whatever_they_contain(elements):
     assert [attributes for tag, attributes, _ in elements.found if tag == "script"] == [{}]
     for tag, attributes, _ in elements.found:
@@ -87,7 +93,7 @@ def test_the_policy_allows_this_style_and_this_script_alone(elements):
     assert live.policy["script-src"].count("sha256-") == 2
 
 
-def test_the_head_says_what_was_tried_what_helped_and_how_sure_that_is():
+def test_the_head_says_what_was_tried_what_helped_and_how_sure_that_is(undrawn):
     kept, honest = sum(attempt.status == "keep" for attempt in NIGHT.attempts[1:]), NIGHT.findings.honest
     assert words_of(NIGHT, '<h1 class="claim">', "</h1>") == (
         f"30 ideas tried, {kept} kept: val_bpb went down from {FIRST.val_bpb:.4f} to {BEST.val_bpb:.4f}."
@@ -107,21 +113,20 @@ def test_the_head_says_what_was_tried_what_helped_and_how_sure_that_is():
         ({"dawn": None, "is_here": False}, "only fresh seeds tell."),  # and nothing of commands: it cannot go on here
     ],
 )
-def test_the_head_says_what_to_do_next_where_the_night_is_here(monkeypatch, facts, words):
-    monkeypatch.setattr(charts, "svg", lambda spec, size: "")  # drawings take most of the time
+def test_the_head_says_what_to_do_next_where_the_night_is_here(undrawn, facts, words):
     said = words_of(changed(NIGHT, **facts), '<p class="lead">', "</p>")
     assert words in said
     assert ("nightshift" in said) == facts.get("is_here", True)
 
 
-def test_the_time_of_several_workers_is_said_to_be_a_sum_without_counting_those_of_each_machine():
+def test_the_time_of_several_workers_is_said_to_be_a_sum_without_counting_those_of_each_machine(undrawn):
     one = night(attempt(0, Kind.BASELINE, runs=[a_run(0, 1.5, worker="local")]))
     assert "training and scoring" in page(one)
     moved = changed(one, attempts=(*one.attempts, attempt(1, Kind.WORSE, runs=[a_run(0, 1.6, worker="gpu 0")])))
     assert "all workers together" in page(moved)
 
 
-def test_of_a_thousand_dials_that_an_attempt_turned_the_page_shows_sixty_and_how_many_more():
+def test_of_a_thousand_dials_that_an_attempt_turned_the_page_shows_sixty_and_how_many_more(undrawn):
     first, then = ("".join(f"D{at} = {at + more}\n" for at in range(1000)) for more in (0, 1))
     made = night(attempt(0, Kind.BASELINE, 1.5, script=first), attempt(1, Kind.WORSE, 1.6, script=then))
     facts = page(made).partition('id="attempt-1"')[2].partition("</dl>")[0]
