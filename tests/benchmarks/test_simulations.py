@@ -2,6 +2,7 @@
 
 import json
 import sys
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from judge_power import Edits
 from simulator import Night
 
 from agent.experiment import Attempt, Kind, Proposal, Status
-from agent.judging.judges import Balanced, Greedy
+from agent.judging.judges import Balanced, Greedy, Judge
 
 # ---- edits that add up -----------------------------------------------------------------------------------------------
 
@@ -37,9 +38,14 @@ def test_runs_move_by_one_sigma(mixture):
     assert np.std(attempt.scores_bpb) == pytest.approx(world.sigma_bpb, rel=0.2)
 
 
+@cache
+def a_night(judge: Judge, seed: int) -> list[Attempt]:
+    return judge_power.a_night(judge, Edits(seed))
+
+
 def test_every_night_spends_its_runs_and_every_policy_sees_the_same_edits():
     for judge in (Greedy(), Balanced()):
-        history = judge_power.a_night(judge, Edits(1))
+        history = a_night(judge, 1)
         assert sum(len(attempt.runs) for attempt in history) == judge_power.RUNS
         assert all(attempt.decision for attempt in history)
         chain = [attempt for attempt in history if attempt.status is Status.KEEP]
@@ -50,9 +56,9 @@ def test_of_the_keeps_of_balanced_fewer_than_of_greedy_are_worthless_and_no_more
     worthless = {}
     for judge in (Balanced(), Greedy()):
         kept = []
-        for world in map(Edits, range(4)):
-            history = judge_power.a_night(judge, world)
-            kept += [world.effects[idea.number] for idea in history[1:] if idea.status is Status.KEEP]
+        for seed in range(4):
+            history = a_night(judge, seed)
+            kept += [Edits(seed).effects[idea.number] for idea in history[1:] if idea.status is Status.KEEP]
         worthless[type(judge)] = np.mean(np.array(kept) <= 0)
     assert worthless[Balanced] <= 0.3 < worthless[Greedy]
 
@@ -69,6 +75,7 @@ def test_an_edit_that_was_overtaken_is_merged_and_has_to_win_again():
 # ---- scripts in landscapes -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_simulated_nights_are_the_same_for_everybody_and_every_time(tmp_path):
     words = ["--quick", "--processes", "1", "--runs", "5", "8", "--arms", "search", "random", "cma"]
     flats = []

@@ -7,7 +7,9 @@ from pathlib import Path
 from shutil import make_archive
 
 import pyarrow.parquet as pq
+import pytest
 
+pytestmark = pytest.mark.slow
 PROGRAM = Path(__file__).parents[2] / "benchmarks" / "source_text.py"
 
 
@@ -47,10 +49,3 @@ def test_a_wheel_gives_no_more_than_it_was_allowed_and_another_source_all(tmp_pa
     assert 3000 < sum(map(len, texts_of(tmp_path / "a"))) <= 5000
     assert source_text(tmp_path / "b", source, "--most-mb", "0.005").returncode == 0
     assert len(texts_of(tmp_path / "b")) == 20
-
-
-def test_what_is_no_source_is_named(tmp_path):
-    refused = source_text(tmp_path / "a", tmp_path / "missing.whl")
-    assert (refused.returncode, refused.stdout) == (2, "")
-    assert "missing.whl" in refused.stderr
-    assert "Traceback" not in refused.stderr
