@@ -37,6 +37,11 @@ def test_the_skill_has_the_header_that_agents_choose_it_by():
     assert len(header["description"]) < 1024
 
 
+def test_the_skill_names_each_command_of_a_try():
+    for words in ("status", "take best", "try --start", "try --wait", "show N --log"):
+        assert f"nightshift {words}" in PAGE
+
+
 @pytest.mark.parametrize("line", lines_typed())
 def test_every_command_with_its_options_is_one(line):
     words = shlex.split(line.replace(" N ", " 4 "), comments=True)[1:]
