@@ -118,11 +118,6 @@ def test_a_steady_machine_is_not_called_slow_and_a_large_loss_is_noticed():
 # ---- the command line ------------------------------------------------------------------------------------------------
 
 
-def test_misuse_is_told_in_a_sentence(capsys):
-    assert drift.main(["--quick", "--json", "/no/such/folder/file"]) == 2
-    assert capsys.readouterr().err.startswith("drift: --json /no/such/folder/file cannot be written: ")
-
-
 def test_a_benchmark_falls_short_by_its_exit_code(tmp_path, capsys):
     @measure.program(lambda flat: bool(flat["lost"]), lost=1)
     def main(*, lost: int = 0) -> measure.Flat:

@@ -19,7 +19,6 @@ import train_mlx
 BENCHMARKS = Path(train_mlx.__file__).parent / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 
-import five_minutes  # noqa: E402
 import measure  # noqa: E402
 import train_speed  # noqa: E402
 
@@ -157,18 +156,3 @@ def test_five_minutes_scores_a_peer_on_our_text_and_goes_on_where_it_stopped(own
     assert peers_only["uni_gram_val_bpb"] == flat["uni_gram_val_bpb"]
     assert "val_bpb" not in peers_only
     assert peers_only["ratio_uni_gram_val_bpb"] is None
-
-
-@pytest.mark.parametrize(
-    ("program", "options", "remedy"),
-    [
-        (train_speed, ["--set", "BATCH_ROWS"], "write NAME=VALUE"),
-        (five_minutes, ["--peer", "autoresearch=/no/such/clone"], "name a clone of the peer"),
-        (five_minutes, ["--no-ours"], "leaves no script to run"),
-    ],
-)
-def test_misuse_is_told_in_a_sentence(own_cache, program, options, remedy, capsys):
-    assert program.main(options) == 2
-    said = capsys.readouterr().err
-    assert remedy in said
-    assert said.startswith(f"{program.__name__}: ")
