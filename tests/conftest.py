@@ -41,11 +41,9 @@ TEST_SCALE = corpus.Scale("test", seq_len=64, vocab_size=512, eval_tokens=544 * 
 
 # Files go to whichever worker is free; by default those with few tests come last, and among them are the longest.
 LONGEST = (
-    *("cli", "night", "ahead", "second_thoughts", "dawn", "second_chances", "try", "prepare"),
-    *("catalogue_night", "night_file", "doubts", "cheats", "steering_cli", "faults", "process"),
-    *("profile", "ideas", "in_parallel", "search", "submission", "state"),
-    *("limits_of_machine", "best", "box", "live", "audit", "mix_night"),
-    *("train", "train_script", "kernels", "kernels_made"),
+    *("night_file", "cli", "try", "dawn", "cheats", "night", "catalogue_night", "doubts", "ideas"),
+    *("prepare", "train_script", "box", "in_parallel", "chat", "process", "simulations", "steering_cli"),
+    *("second_thoughts", "charts", "live", "pace", "moved", "state", "command", "limits_of_machine"),
 )
 
 
