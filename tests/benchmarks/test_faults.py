@@ -19,7 +19,7 @@ from kills import Fault, Laboratory, Reference, Strike, Victim
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="a preloaded library strikes, and Linux adopts orphans"),
     pytest.mark.skipif(shutil.which(os.environ.get("CC", "cc")) is None, reason="needs a C compiler for strike.c"),
-    pytest.mark.slow,  # half a minute; tests/proposers/test_queue.py kills nights in the ordinary suite
+    pytest.mark.slow,  # half a minute; tests/records/test_journal_kills.py kills in the ordinary suite
 ]
 
 

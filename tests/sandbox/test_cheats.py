@@ -14,7 +14,7 @@ from agent.script.dials import fingerprint
 EVERY = (*CHEATS, *HONEST, *KNOWN)
 # `python benchmarks/cheats.py --quick` tries one of each kind
 TOLD_APART = ("peeks_at_1_in_1000", "writes_outside", "computes_in_bfloat16")
-QUICK_BASE = BASE.replace("STEPS = 80", "STEPS = 20")
+QUICK_BASE = BASE.replace("STEPS = 80", "STEPS = 5")
 
 
 @pytest.mark.parametrize("script", EVERY, ids=lambda script: script.name)
