@@ -1,7 +1,7 @@
 """Run git, through GitPython: make commits that touch nothing the user works on, and refs, diffs and bundles of them.
 
 The user's working tree, index and HEAD are never touched, except by commit_first, where nothing is committed yet. A
-commit is made by an index of its own, a ref moves by compare-and-swap, and nothing is ever deleted.
+commit is made with a private index, a ref moves by compare-and-swap, and nothing is ever deleted.
 
 Of GitPython only the command runner is used. Its own readers know neither SHA-256 nor reftable, and the process that
 they leave open would die of a Ctrl-C that is meant for the night.

@@ -49,11 +49,12 @@ def none_yet(place: Place) -> NothingYet:
 def find_night(tag: str | None = None) -> tuple[Place, str, Holder | None]:
     """Return the place of a night with a journal, its tag, and the process that runs it, if one does.
 
-    tag: None is the latest night, as one that runs is. Raise NightError where there is none.
+    tag: None is the night that runs, or else the latest: by a clock that was wrong, another may be the latest. Raise
+    NightError where there is none.
     """
     place = place_meant(tag)
-    tag = known_tag(place, tag)
-    return place, tag, holder_here(place, tag)
+    who = holder_here(place, tag)
+    return place, known_tag(place, tag) if who is None else who.tag, who
 
 
 def holder_here(place: Place, tag: str | None = None) -> Holder | None:

@@ -85,13 +85,12 @@ def serve(
 
 
 def watched(here: Place, tag: str | None) -> "Watched":
-    """Return the night to show now, the one that was named or else the latest; raise NightError where there is none.
+    """Return the night to show now: the one that was named, else the one that runs, else the latest.
 
-    One that runs may be in another working tree of the repository.
+    The one that runs may be in another working tree of the repository. Raise NightError where there is none.
     """
     from agent.view.serve import Watched
 
     place = place_meant(tag, here)
-    tag = tag or latest_tag(place)
     who = holder_here(place, tag)
-    return Watched(place, tag, None if who is None else who.left)
+    return Watched(place, tag or latest_tag(place)) if who is None else Watched(place, who.tag, who.left)

@@ -190,7 +190,7 @@ class Driver:
         context.attempt_settled()
 
     def _drop_weights(self, number: int) -> None:
-        """Drop the weights of an idea that is not kept, but for those that a job needs; dawn drops its questions'."""
+        """Drop the weights of an idea that is not kept, except those that a job needs; dawn drops its questions'."""
         attempt, needed = self.state.attempts[number], self.flight.seeds_of(number)
         for run in attempt.runs if attempt.is_idea and attempt.status not in (None, Status.KEEP) else ():
             if run.seed not in needed:

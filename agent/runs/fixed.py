@@ -44,7 +44,7 @@ def probe(folder: Path, data: str | None = None, dataset: str | None = None, lea
         answer, _ = process.communicate()
     finally:  # where a signal has ended the waiting, too
         end(process)
-    if process.returncode != 0:
+    if process.returncode != 0 or not answer:  # prepare.py may end the process by itself
         raise MachineError(
             f"device and data could not be read (exit code {process.returncode}); run: {typed('doctor')}"
         )

@@ -9,10 +9,11 @@ import pytest
 from commands import refused
 from json_page import faults
 from nights import PROJECT, Grounds
-from samples import NIGHT
+from samples import NIGHT, record_nights
 from serving import GrowingNight
 
 from agent.experiment import Status
+from agent.night.lock import only_night
 from agent.records.journal import Journal
 from agent.records.place import Place
 
@@ -59,3 +60,13 @@ def test_a_night_without_a_journal_names_the_command_that_shows_it(grounds):
     assert said == f"night {tag} has no journal here, only its record; see it with: nightshift report {tag}"
     assert "unpack it first, with: nightshift unpack t" in refused(grounds.nightshift("show", "t:0"))
     assert "\nrun with seed 0: finished" in grounds.nightshift("show", f"{tag}:0").stdout
+
+
+def test_the_night_that_runs_is_meant_though_another_looks_later_by_a_clock_that_was_wrong(tmp_path):
+    place = record_nights(tmp_path / "user", runs=("an edit",), later=("an edit",))
+    grounds = Grounds(place.repo.root)
+    asked = "status", "--json"
+    assert json.loads(grounds.nightshift(*asked).stdout)["summary"]["night"]["tag"] == "later"
+    with only_night(place.repo.common_dir) as tell:
+        tell("runs", place.folder("runs"))
+        assert json.loads(grounds.nightshift(*asked).stdout)["summary"]["night"]["tag"] == "runs"

@@ -8,8 +8,8 @@ import pytest
 from nights import PROJECT
 from samples import NIGHT
 
-from agent.errors import NightError
-from agent.runs.fixed import check_same_machine, lay_out_fixed, lay_out_warm, protocol
+from agent.errors import MachineError, NightError
+from agent.runs.fixed import check_same_machine, lay_out_fixed, lay_out_warm, probe, protocol
 from agent.sandbox.environment import settings_in
 
 FACTS = {"fingerprint": "text", "device_kind": "cuda", "device": NIGHT.device, "settings": ""}
@@ -62,3 +62,10 @@ def test_compiled_code_that_a_kill_tore_is_written_again(tmp_path, monkeypatch):
     torn.write_bytes(b"mach")
     lay_out_warm(tmp_path / "night")
     assert (torn.read_bytes(), whole.read_bytes()) == (b"machine code", b"machine code")
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_prepare_py_that_ends_the_process_gets_one_sentence(tmp_path, code):
+    (tmp_path / "prepare.py").write_text(f"raise SystemExit({code})\n")
+    with pytest.raises(MachineError, match=rf"could not be read \(exit code {code}\); run: "):
+        probe(tmp_path)
