@@ -88,6 +88,21 @@ def running() -> list[psutil.Process]:
     return alive
 
 
+def suspended(pid: int) -> list[psutil.Process]:
+    """Stop a process and all of its descendants, and return them: what is stopped cannot fork before it is killed.
+
+    Killed one after another while they run, they can leave a whole box behind, which no reboot would: bubblewrap 0.8
+    ties the box to its first process only after it has mounted everything.
+    """
+    root, stopped = psutil.Process(pid), dict[psutil.Process, None]()
+    while fresh := [process for process in (root, *root.children(recursive=True)) if process not in stopped]:
+        stopped.update(dict.fromkeys(fresh))
+        for process in fresh:
+            with suppress(psutil.NoSuchProcess):
+                process.suspend()
+    return [*stopped]
+
+
 @dataclass(frozen=True)
 class Strike:
     """Hold what strike.c is asked for: fail or die at the calls of these numbers; 0: at none, only list them."""
@@ -269,9 +284,7 @@ class Victim:
         with suppress(subprocess.TimeoutExpired):
             loop.wait(seconds)
         if loop.poll() is None:
-            family = psutil.Process(loop.pid).children(recursive=True) if whole else []
-            loop.kill()
-            for process in family:
+            for process in suspended(loop.pid) if whole else [loop]:
                 with suppress(psutil.NoSuchProcess):
                     process.kill()
         return self.ended(loop)
