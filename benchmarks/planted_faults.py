@@ -96,7 +96,7 @@ def failing(tree: Path, tests: Sequence[str]) -> str | None:
     env = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}  # a stale .pyc would hide a fault
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
     if len(tests) == 1 and ".py" in tests[0]:
-        command += ["-n", "0"]
+        command += ["-n", "0", "-m", ""]  # the slow ones, too
     try:
         done = subprocess.run(command, cwd=tree, env=env, capture_output=True, text=True, timeout=LIMIT_S)
     except subprocess.TimeoutExpired:

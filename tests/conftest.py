@@ -41,9 +41,8 @@ TEST_SCALE = corpus.Scale("test", seq_len=64, vocab_size=512, eval_tokens=544 * 
 
 # Files go to whichever worker is free; by default those with few tests come last, and among them are the longest.
 LONGEST = (
-    *("night_file", "cli", "try", "dawn", "cheats", "night", "catalogue_night", "doubts", "ideas"),
-    *("prepare", "train_script", "box", "in_parallel", "chat", "process", "simulations", "steering_cli"),
-    *("second_thoughts", "charts", "live", "pace", "moved", "state", "command", "limits_of_machine"),
+    *("dawn", "cli", "night", "try", "cheats", "night_file", "ideas", "in_parallel", "box", "train_script"),
+    *("charts", "process", "mcp", "limits_of_machine", "sampling", "prepare", "command", "chat", "serve", "pace"),
 )
 
 

@@ -15,7 +15,6 @@ from agent.script.dials import read_dials, set_dials
 from agent.script.merge import merged
 
 IDEAS, FAULTS = read_ideas(PACKAGE / FOLDER)
-SAMPLE, *OTHERS = IDEAS
 
 
 def test_every_file_can_be_read_and_tells_all_that_a_night_and_a_reader_need():
@@ -50,7 +49,7 @@ def test_every_idea_is_undone_exactly_and_the_numbers_that_it_adds_are_dials_tha
 
 @pytest.mark.parametrize(
     "idea",
-    [None, SAMPLE, *(pytest.param(idea, marks=pytest.mark.slow) for idea in OTHERS)],
+    [None, *(pytest.param(idea, marks=pytest.mark.slow) for idea in IDEAS)],
     ids=lambda idea: idea.slug if idea else "shipped",
 )
 def test_the_script_learns_and_keeps_the_contract_as_it_is_and_with_each_idea(idea, tiny_data, tmp_path, monkeypatch):
@@ -61,11 +60,13 @@ def test_the_script_learns_and_keeps_the_contract_as_it_is_and_with_each_idea(id
 ON_CPU = {"ENGRAM_LAYERS": "13", "ENGRAM_ROWS": 4096}  # as on a GPU, but smaller
 
 
+@pytest.mark.slow
 def test_the_script_keeps_the_contract_with_n_grams_too_which_only_a_gpu_looks_up(tiny_data, tmp_path, monkeypatch):
     monkeypatch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
     check(set_dials(SHIPPED, "cpu", {**ON_CPU, "ENGRAM_TOKENS_S": 0.0}), tmp_path)
 
 
+@pytest.mark.slow
 def test_n_grams_are_looked_up_only_where_the_text_is_long_for_the_budget(tiny_data, tmp_path, monkeypatch):
     monkeypatch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
     tokens = prepare.load_data(verify=False).split("train").tokens.size

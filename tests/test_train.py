@@ -134,6 +134,7 @@ def test_two_micro_steps_equal_one_batch_of_both(monkeypatch):
         np.testing.assert_allclose(parameter, in_turn[name], atol=2e-3, err_msg=name)
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_number_of_steps():
     batches = itertools.repeat(random_tokens(4, T + 1))
     live_bytes = [mx.get_active_memory() for _ in trained(batches, 60)]

@@ -37,6 +37,7 @@ def test_a_run_on_real_text_learns_scores_itself_and_prints_what_its_ancestor_pr
     assert prepare.evaluate_bpb(model, prepare.load_data(tiny_data)) == pytest.approx(summary["val_bpb"], abs=1e-5)
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_run_and_another_another(finished_run, tiny_data, tmp_path):
     def losses_with(seed: str) -> list[float]:
         words = ("--max-steps", "30", "--seed", seed, "--no-eval", "--out", str(tmp_path / seed))

@@ -160,6 +160,7 @@ def test_a_night_whose_corpus_is_elsewhere_says_how_to_bring_it_and_takes_no_oth
     assert "the corpus of night t is not on this machine" in said
 
 
+@pytest.mark.slow
 def test_a_night_goes_on_elsewhere_without_any_weights_and_with_that_machines_own_code(
     left, other, tmp_path, monkeypatch
 ):
@@ -200,6 +201,7 @@ def test_weights_of_an_attempt_without_a_verdict_come_along_only_while_a_score_o
     assert packed_weights("not-audited", without_audit) == ["night/runs/0000/seed0/out/model.safetensors"]
 
 
+@pytest.mark.slow
 def test_a_dawn_that_was_ended_early_brings_along_the_weights_alone_whose_scores_it_has_not_audited(
     grounds, tmp_path, tiny_data, monkeypatch
 ):

@@ -43,6 +43,7 @@ def a_night(judge: Judge, seed: int) -> list[Attempt]:
     return judge_power.a_night(judge, Edits(seed))
 
 
+@pytest.mark.slow
 def test_every_night_spends_its_runs_and_every_policy_sees_the_same_edits():
     for judge in (Greedy(), Balanced()):
         history = a_night(judge, 1)
@@ -52,6 +53,7 @@ def test_every_night_spends_its_runs_and_every_policy_sees_the_same_edits():
         assert [after.parent for after in chain[1:]] == [before.number for before in chain[:-1]]
 
 
+@pytest.mark.slow
 def test_of_the_keeps_of_balanced_fewer_than_of_greedy_are_worthless_and_no_more_than_three_in_ten():
     worthless = {}
     for judge in (Balanced(), Greedy()):

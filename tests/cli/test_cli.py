@@ -66,6 +66,7 @@ def test_a_night_from_the_command_line_touches_no_file_but_its_own_and_results_t
     assert "night t has --budget-s 0.05, not 0.3" in other_budget
 
 
+@pytest.mark.slow
 def test_the_first_signal_ends_after_the_run_and_the_second_ends_the_run(grounds):
     night = grounds.start("run", *ONE_RUN, "--budget-s", "0.6", "--tag", "t", "--sandbox", "off")
     wait_until(training(grounds, "t"))
@@ -225,6 +226,7 @@ class FullDisk(Source):
         raise OSError(errno.ENOSPC, "No space left on device")
 
 
+@pytest.mark.slow
 def test_a_night_that_the_machine_halts_is_named_in_the_command_that_goes_on(grounds, monkeypatch):
     monkeypatch.setattr(registry, "SOURCES", (*SOURCES, FullDisk))
     quick = ("--budget-s", "0.05", "--judge", "greedy", "--sandbox", "off")

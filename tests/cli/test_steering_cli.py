@@ -2,6 +2,7 @@
 
 import shlex
 
+import pytest
 from nights import unigram
 
 QUICK = ("--tag", "t", "--sandbox", "off", "--judge", "greedy")
@@ -11,6 +12,7 @@ printf 'as told\n\nA note said so.\n' > IDEA.md
 """
 
 
+@pytest.mark.slow
 def test_a_queued_edit_is_tried_by_the_next_night_and_an_agent_reads_the_note(grounds, tmp_path):
     (tmp_path / "agent.sh").write_text(AGENT)
     (tmp_path / "sharper.py").write_text(unigram(SHARPNESS=0.9))

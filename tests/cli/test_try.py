@@ -157,6 +157,7 @@ def test_tries_that_came_with_the_repository_run_nothing(grounds, tmp_path, way)
 # ---- interruptions ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_the_waiting_and_not_the_try_which_goes_on_after_a_kill(grounds):
     edit(grounds, unigram(SHARPNESS=0.9))
     waiting = grounds.start("try", "-m", "sharper", "--json", *QUICK[:2], "--budget-s", "1", *QUICK[4:])

@@ -52,6 +52,7 @@ def test_the_fast_blas_computes_the_same():
     assert answer(python(check)) == "same"
 
 
+@pytest.mark.slow
 @linux_cpu
 def test_two_processes_may_make_the_blas_at_once(tmp_path):
     multiply = "from agent.lab import hardware; assert hardware.tune(); print(hardware.matmul_flops(1024))"

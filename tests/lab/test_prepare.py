@@ -53,6 +53,7 @@ def begin(library: Path, cache: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(command, cwd=ROOT, env=env, stderr=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 def test_a_killed_preparation_goes_on_and_ends_the_same(library, undisturbed, tmp_path):
     with begin(library, tmp_path) as child:
         while not list(tmp_path.glob("data/*/build/*.npz")):
@@ -69,6 +70,7 @@ def test_a_killed_preparation_goes_on_and_ends_the_same(library, undisturbed, tm
     assert not build.exists()
 
 
+@pytest.mark.slow
 def test_two_preparations_at_once_make_one_corpus(library, undisturbed, tmp_path):
     children = [begin(library, tmp_path) for _ in "ab"]
     said = [child.communicate(timeout=600)[1] for child in children]

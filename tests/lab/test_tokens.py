@@ -34,6 +34,7 @@ def test_any_text_round_trips_and_its_bytes_are_those_of_its_tokens(tiny_data, t
     assert data.token_bytes[ids].sum() == len(text.encode())
 
 
+@pytest.mark.slow
 def test_a_text_too_plain_for_the_vocabulary_gets_a_smaller_one(tmp_path):
     (tmp_path / "plain.txt").write_text("".join(f"{'ab ' * (100 + i)}\n\n" for i in range(2000)))
     data = load_data(prepare.prepare(str(tmp_path), TEST_SCALE, cache=tmp_path / "cache", workers=1))

@@ -40,6 +40,7 @@ class Patient(Quiet):
             assert self.source.was_asked_for_2.wait(LATE_S)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("own_cache")
 def test_the_next_idea_is_made_while_the_current_one_trains(grounds):
     source = Costly()

@@ -170,6 +170,7 @@ def test_the_confirmed_branch_is_without_it_and_the_nights_branch_stays(morning)
 # ---- nothing to confirm ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("own_cache")
 def test_what_fresh_seeds_do_not_confirm_gets_no_branch_and_what_stands_there_is_left(grounds):
     (grounds.root / "train_mlx.py").write_text(START)

@@ -14,6 +14,8 @@ from agent.night.state import NightContext
 from agent.sandbox import process
 from agent.sandbox.keeper import GB
 
+pytestmark = pytest.mark.slow
+
 LOADS = "def load_model(weights_path: str) -> Unigram:\n"
 NEXT = "mx.concatenate([tokens[:, 1:], tokens[:, :1]], axis=1)"
 LOGITS = "mx.broadcast_to(self.logits, (*tokens.shape, self.logits.size))"

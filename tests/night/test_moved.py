@@ -19,6 +19,8 @@ from agent.night.loop import run_night
 from agent.night.state import NightContext
 from agent.pools.pool import LocalPool
 
+pytestmark = pytest.mark.slow
+
 LOADS = "    data = prepare.load_data(verify=False)\n"
 CODE = "    code = Path(__import__('os').environ['TMPDIR'], 'mlx', 'code')\n"
 COMPILES = unigram().replace(LOADS, f"{CODE}    code.parent.mkdir(exist_ok=True)\n    code.touch()\n{LOADS}")
@@ -55,7 +57,6 @@ def test_attempt_0_compiles_before_the_first_run_and_once_without_a_trace_in_the
     assert moved.attempts("t")[0] == first
 
 
-@pytest.mark.slow
 def test_dawn_does_so_too(moved):
     with elsewhere(moved, []) as (context, _):
         confirm_night(context, 0)
@@ -63,7 +64,6 @@ def test_dawn_does_so_too(moved):
         assert (context.runner.warm / "mlx" / "code").exists()
 
 
-@pytest.mark.slow
 def test_on_a_cpu_and_after_a_wish_to_end_it_does_not(moved):
     with elsewhere(moved, [needs_code(0.6)], "cpu") as (context, watcher):
         run_night(context)
@@ -74,7 +74,6 @@ def test_on_a_cpu_and_after_a_wish_to_end_it_does_not(moved):
         assert (watcher.sentences, context.runner.is_warm) == ([], False)
 
 
-@pytest.mark.slow
 def test_where_attempt_0_does_not_train_no_run_begins_and_the_night_can_go_on(grounds, tmp_path):
     device = tmp_path / "device"
     device.touch()

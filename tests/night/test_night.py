@@ -158,6 +158,7 @@ class Sweeper(Quiet):
             git(self.root, "clean", "-fdxq", "-e", "results.tsv")
 
 
+@pytest.mark.slow
 def test_a_night_whose_journal_is_swept_away_ends_with_every_row_in_the_ledger(grounds):
     with scripted_context(grounds.root, "t", [BETTER, WORSE, unigram(SHARPNESS=0.3)]) as context:
         watcher = Sweeper()
@@ -198,6 +199,7 @@ def test_a_branch_that_somebody_has_checked_out_waits_for_them(grounds):
     assert tip(grounds) == attempts[2].commit
 
 
+@pytest.mark.slow
 def test_a_script_that_takes_the_machine_down_twice_is_not_tried_again(grounds, monkeypatch):
     with scripted_context(grounds.root, "t", []) as context:
         run_night(context)

@@ -6,6 +6,7 @@ import sqlite3
 import time
 from contextlib import closing
 
+import pytest
 from commands import refused
 from judged import scored_attempt
 from nights import scripted_context, unigram
@@ -52,6 +53,7 @@ def test_where_a_night_goes_on_its_longest_run_counts_until_enough_had_their_who
         assert Pace.of([first], [], 300.0).run_s == 360.0
 
 
+@pytest.mark.slow
 def test_a_night_that_goes_on_expects_what_its_runs_take_now_and_no_dry_run_that_it_does_not_make(grounds, monkeypatch):
     monkeypatch.setattr(limits, "ENOUGH_RUNS", 1)
     with scripted_context(grounds.root, "t", []) as context:
@@ -103,6 +105,7 @@ def test_less_than_one_run_is_refused_with_the_least_that_makes_sense(grounds):
     assert not grounds.folder("t").exists()
 
 
+@pytest.mark.slow
 def test_no_run_begins_that_would_end_after_the_hours_and_what_is_unfinished_is_named_and_audited(grounds):
     (grounds.root / "train_mlx.py").write_text(unigram(JITTER=0.01))
     with scripted_context(grounds.root, "t", []) as context:  # attempt 0 is begun in any case
@@ -115,6 +118,7 @@ def test_no_run_begins_that_would_end_after_the_hours_and_what_is_unfinished_is_
     assert "1 unfinished" in grounds.nightshift("status").stdout
 
 
+@pytest.mark.slow
 def test_a_night_that_ends_by_its_hours_says_so_and_how_to_go_on(grounds):
     with scripted_context(grounds.root, "t", [unigram(JITTER=0.02)]) as context:
         run_night(dataclasses.replace(context, limits=Limits(hours=1e-9)))

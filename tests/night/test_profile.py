@@ -16,6 +16,7 @@ def profile(tmp_path: Path, script: str, *options: str) -> subprocess.CompletedP
     return Grounds(make_repository(tmp_path / "user", script)).nightshift("profile", *options)
 
 
+@pytest.mark.slow
 def test_every_phase_of_the_projects_own_script_has_its_row_with_the_budget_of_a_run(tmp_path):
     """By the budget, a script may choose what it computes."""
     script = re.sub(r"(?m)^(DEPTH|BATCH_ROWS) = \S.*$", r"\1 = 1", (PROJECT / "train_mlx.py").read_text())

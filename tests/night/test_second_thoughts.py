@@ -49,6 +49,7 @@ def tip(grounds: Grounds) -> str:
     return grounds.git("rev-parse", "refs/heads/experiments/0.05s-t")
 
 
+@pytest.mark.slow
 def test_a_revoked_keep_gives_its_place_back_to_its_parent(grounds):
     scripts, judge = [unigram(SHARPNESS=sharpness) for sharpness in (0.8, 0.2, 0.7)], Doubtful(2, revoked={3: 1})
     for most in (2, 3):  # and a night that is resumed thinks the same
@@ -80,6 +81,7 @@ class Sometimes(Source):
         return [Proposal.of(BROKEN, "late", "", "sometimes")]
 
 
+@pytest.mark.slow
 def test_a_night_waits_for_ideas_but_not_for_ever(grounds, monkeypatch):
     monkeypatch.setattr("agent.night.ideas.WAITS_S", (0.01, 0.02))
     sometimes = Sometimes()

@@ -21,6 +21,7 @@ def facts(state: State) -> dict[str, object]:
     return {name: value for name, value in vars(state).items() if name not in ("context", "_journal", "_answers")}
 
 
+@pytest.mark.slow
 def test_after_every_step_the_state_is_what_the_journal_says_and_what_only_turns_dials_is_not_tried_dry(grounds):
     (grounds.root / "train_mlx.py").write_text(unigram(JITTER=JITTER))
     turned = unigram(SMOOTHING=2.0, JITTER=JITTER)

@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from json_page import faults
 from nights import Grounds, make_repository, unigram
 from queued import write_idea
@@ -29,6 +30,7 @@ IDEAS = {
 }
 
 
+@pytest.mark.slow
 def test_a_night_without_a_key_tries_ideas_and_builds_on_them_and_the_next_one_knows(tmp_path, own_cache, monkeypatch):
     grounds = Grounds(make_repository(tmp_path / "user", unigram()))
     monkeypatch.setattr(files, "PACKAGE", tmp_path / "nowhere")  # the shipped ideas are about another script

@@ -24,6 +24,7 @@ GARBAGE = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @PROVIDERS
 def test_garbage_is_no_idea(provider):
     with Server(*(content(body, "text/event-stream") for body in GARBAGE)) as server:

@@ -36,6 +36,7 @@ from agent.records.journal import Journal
 with Journal.create(Path(sys.argv[1]), msgspec.json.decode(sys.argv[2], type=Night)):
     pass
 """
+STRIDE = 5  # of the calls of one test: all together they take half a minute
 OF_READERS = {"journal.sqlite-wal", "journal.sqlite-shm"}  # which leave them behind, empty
 
 
@@ -67,12 +68,16 @@ def killed_at(folder: Path, number: int) -> tuple[bool, set[str]]:
     return was_there, {left.name for left in path.parent.iterdir()} - {path.name}
 
 
-def test_a_night_whose_opening_is_killed_at_any_write_can_be_read_and_goes_on(tmp_path, strike):
+@pytest.mark.parametrize(
+    "first", [1, *(pytest.param(number, marks=pytest.mark.slow) for number in range(2, STRIDE + 1))]
+)
+def test_a_night_whose_opening_is_killed_at_any_write_can_be_read_and_goes_on(first, tmp_path, strike):
     assert made(tmp_path / "whole" / "journal.sqlite", Strike()) == 0
     points = [line.split(" ", 1) for line in (tmp_path / "whole.txt").read_text().splitlines()]
     assert {"mkdir", "pwrite64", "fdatasync", "rename"} <= {call for call, _ in points}
+    struck = range(first, len(points) + 1, STRIDE)
     with ThreadPoolExecutor(2) as threads:
-        ends = list(threads.map(partial(killed_at, tmp_path), range(1, len(points) + 1)))
-    has_name = next(at for at, (call, path) in enumerate(points) if call == "rename")
-    assert [was_there for was_there, _ in ends] == [at > has_name for at in range(len(points))]
+        ends = list(threads.map(partial(killed_at, tmp_path), struck))
+    has_name = next(number for number, (call, _) in enumerate(points, start=1) if call == "rename")
+    assert [was_there for was_there, _ in ends] == [number > has_name for number in struck]
     assert set().union(*(left for _, left in ends)) <= OF_READERS

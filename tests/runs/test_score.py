@@ -120,6 +120,7 @@ HEAVY = unigram(SHARPNESS=0.8).replace(
 HANGS = unigram(SHARPNESS=0.9).replace("def load_model(", "def load_model(path):\n    time.sleep(600)\n\n\ndef _(")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("own_cache")
 def test_weights_too_large_and_scoring_without_end_are_told_from_other_failures(grounds, monkeypatch):
     monkeypatch.setattr(scoring, "LEAST_LIMIT_S", 0.5)

@@ -15,6 +15,7 @@ def verdicts(terminal: Terminal) -> list[str]:
     return [line for line in terminal.lines() if re.match(r"#\d+ · ", line)]
 
 
+@pytest.mark.slow
 def test_a_night_is_shown_on_its_terminal_and_by_watch_in_another_process(grounds):
     options = ("--proposer", "search", "--experiments", "1", "--judge", "greedy", "--hours", "1", "--dawn", "0")
     run = command("run", *options, "--budget-s", "1.2", "--tag", "t", "--sandbox", "off")

@@ -133,6 +133,7 @@ def test_of_a_thousand_dials_that_an_attempt_turned_the_page_shows_sixty_and_how
     assert "<dt>D59<dd>59 → 60<dt>and<dd>940 more" in facts
 
 
+@pytest.mark.slow
 def test_of_a_long_night_what_was_kept_and_the_newest_edits_are_shown_and_the_page_stays_small():
     made = long_night(300)
     kept = {attempt.number for attempt in made.attempts if attempt.was_kept}
