@@ -4,7 +4,7 @@
 
 planted_faults.txt lists the faults: name and promise, the file and the test of the promise, the lines to replace (-)
 and what replaces them (+), as in a patch; the indentation of the first line does not matter. For each, the test of its
-promise runs in the copy, where that passes the test of its file, and where that passes all tests of README's command. A
+promise runs in the copy, slow or not; where that passes, the tests of its file; where those pass, README's command. A
 fault is found where a test fails, or does not end, that passes without it; it is missed where all pass. --quick only
 checks that each fault can still be planted: its lines are in the file exactly once, and the file still parses without
 them. This check comes first in each form.

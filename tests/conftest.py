@@ -39,7 +39,8 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 # 544 rows: enough for one process to be asked for a whole audit, and one more costs every kept attempt half a second
 TEST_SCALE = corpus.Scale("test", seq_len=64, vocab_size=512, eval_tokens=544 * 64)
 
-# Files go to whichever worker is free; by default those with few tests come last, and among them are the longest.
+# Files go to whichever worker is free; by default those with few tests come last, and among them are the longest of
+# README's command.
 LONGEST = (
     *("dawn", "cli", "night", "try", "cheats", "night_file", "ideas", "in_parallel", "box", "train_script"),
     *("charts", "process", "mcp", "limits_of_machine", "sampling", "prepare", "command", "chat", "serve", "pace"),

@@ -91,7 +91,6 @@ def test_two_workers_train_at_the_same_time_and_attempts_settle_in_any_order(par
     assert [row["status"] for row in parallel.grounds.rows()] == ["keep", "discard", "keep"]
 
 
-@pytest.mark.slow
 def test_no_run_begins_after_the_hours_or_a_wish_to_end(grounds):
     grounds.try_scripts("t", [])
     with scripted_context(grounds.root, "t", []) as context:

@@ -39,7 +39,6 @@ def test_an_attempt_0_that_is_too_slow_ends_the_night_with_what_can_be_done(grou
     assert grounds.attempts("t")[0].status is Status.DISCARD
 
 
-@pytest.mark.slow
 def test_an_overrun_is_void_once_and_then_a_discard_that_nobody_is_asked_to_repair(grounds):
     grounds.try_scripts("t", [])
     with scripted_context(grounds.root, "t", [unigram(SHARPNESS=0.9)], allowance_s=TOO_SHORT_S) as context:

@@ -35,6 +35,7 @@ def test_garbage_is_no_idea(provider):
             assert model.asks[-1].failure
 
 
+@pytest.mark.slow
 @PROVIDERS
 def test_an_answer_without_an_end_is_capped(provider):
     with Server(content(b" " * (REPLY_BYTES + 1))) as server:
