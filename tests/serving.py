@@ -25,6 +25,7 @@ from agent.records.place import Place
 from agent.view import serve
 from agent.view.serve import Feed, Watched, application, listen, server
 
+PATIENCE_S = 120.0  # the server has the lowest priority: beside five busy processes it gets a hundredth of a core
 PERIOD_S = 0.05  # so that no test waits for a second
 
 
@@ -103,7 +104,7 @@ class Client:
 
     def ask(self, path: str, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], str]:
         """Status, headers and body of an answer. The path goes out as it is."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         connection.request(method, path, headers={**self.headers, **named})
         answer = connection.getresponse()
@@ -113,7 +114,7 @@ class Client:
 
     @contextlib.contextmanager
     def events(self) -> Iterator["Events"]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
         connection.request("GET", "/events", headers=self.headers)
         answer = connection.getresponse()
         assert answer.status == 200

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 from commands import refused, wait_until
 from nights import Grounds, command, environment
-from serving import Client, GrowingNight, growing_night, make_place, points, served
+from serving import PATIENCE_S, Client, GrowingNight, growing_night, make_place, points, served
 
 from agent.experiment import Status, Terms
 from agent.view.serve import Watched, listen
@@ -128,5 +128,5 @@ def test_ctrl_c_ends_the_command_at_once_though_streams_are_open_and_misuse_is_o
         with socket.create_connection(("127.0.0.1", client.port)) as stalled:
             stalled.sendall(f"GET / HTTP/1.1\r\nHost: 127.0.0.1:{client.port}\r\n\r\n".encode() * 500)
             process.send_signal(signal.SIGINT)
-            _, err = process.communicate(timeout=20)
+            _, err = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, err) == (0, "")
