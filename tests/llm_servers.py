@@ -8,12 +8,14 @@ its handler, so that a test may write its own.
 """
 
 import json
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -81,18 +83,23 @@ Behaviour = Callable[[Request, Handler], None]
 class Server:
     """Answer until the end of the `with` block; `requests` holds all questions in order."""
 
-    def __init__(self, *behaviours: Behaviour) -> None:
+    def __init__(self, *behaviours: Behaviour, certificate: Path | None = None) -> None:
         self.behaviours = list(behaviours)
         self.requests: list[Request] = []
         self.over = threading.Event()  # what hangs, hangs no longer
         self._lock = threading.Lock()
         self._http = _HTTP(("127.0.0.1", 0), Handler)
         self._http.owner = self
+        self._scheme = "http" if certificate is None else "https"
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            self._http.socket = context.wrap_socket(self._http.socket, server_side=True)
 
     @property
     def url(self) -> str:
         """Return the base URL for the openai SDK; anthropic's is the part before /v1."""
-        return f"http://127.0.0.1:{self._http.server_port}/v1"
+        return f"{self._scheme}://127.0.0.1:{self._http.server_port}/v1"
 
     def spec(self, provider: str, model: str = "toy") -> str:
         return f"{provider}:{model}@{self.url if provider == 'openai' else self.url.removesuffix('/v1')}"

@@ -29,6 +29,17 @@ def test_a_spec_names_a_model_and_who_serves_it_and_plain_http_gets_no_key(spec,
     assert (endpoint.provider, endpoint.model, endpoint.url, endpoint.key) == wanted
 
 
+HERE = ["127.9.9.9", "2130706433", "[::1]", "[::]", "[0:0::1]", "[::ffff:7f00:1]", "localhost.", "a.b.LocalHost"]
+ELSEWHERE = ["10.0.0.1", "127.0.0.1.nip.io", "localhost.example.org", "alocalhost", "[::2]", "[::ffff:10.0.0.1]", "1"]
+
+
+@pytest.mark.parametrize("host", HERE + ELSEWHERE)
+def test_plain_http_gets_the_key_in_whichever_way_this_machine_is_named(host):
+    for rest in ("", ":11434", "/v1", ":1/v1"):
+        endpoint = Endpoint.parse(f"openai:m@http://{host}{rest}", {"OPENAI_API_KEY": KEY})
+        assert endpoint.key == (KEY if host in HERE else NO_KEY)
+
+
 @pytest.mark.parametrize(
     ("spec", "url", "why"),
     [

@@ -11,15 +11,19 @@ streamed, since an answer may take minutes, and many proxies drop a silent conne
 import itertools
 import json
 import re
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
+from ipaddress import IPv4Address, IPv6Address
 from operator import attrgetter
+from socket import inet_aton
 from typing import Any
+from urllib.parse import urlsplit
 
 from agent.errors import MachineError, NightError, NightshiftError
 from agent.invocation import command_for
@@ -32,8 +36,6 @@ HOMES = {"openai": "https://api.openai.com/v1", "anthropic": "https://api.anthro
 # a model's name may hold an @, but no server without its http://
 SPEC = re.compile(r"(openai|anthropic):((?!\S*@(?:localhost|[\w.-]+:\d))[!-?A-~][!-~]*?)(?:@(https?://\S+))?")
 URL = re.compile(r"https?://(?:(?i:[a-z0-9_.-]+)|\[(?i:[0-9a-f:.]+)\])(?::[0-9]{1,5})?(?:/[!-\"$->@-~]*)?")
-# another machine's plain http can be read by others on the network
-LOCAL = re.compile(r"(?i)http://(?:(?:[a-z0-9_-]+\.)*localhost|127(?:\.[0-9]{1,3}){3}|\[::1\])(?::[0-9]+)?(?:/.*)?")
 EXAMPLES = "openai:gpt-5, anthropic:claude-sonnet-4-5 or openai:qwen3-coder@http://localhost:11434/v1"
 NO_KEY = "none"  # SDKs require a key even if the server needs none
 KEY_LIKE = re.compile(r"\b(sk|key)-[\w*.-]{6,}")  # as providers quote a wrong key, partly as asterisks
@@ -71,14 +73,26 @@ class Endpoint:
             raise NightError(f"{name}_API_KEY holds characters that no key has; copy the key into it once more")
         if not key and not named:
             raise NightError(f"{name}_API_KEY is not set; put your key into it, or name a server as in {EXAMPLES}")
-        where = named or HOMES[provider]
-        is_shown = where.startswith("http:") and LOCAL.fullmatch(where) is None
-        return cls(provider, model, where, NO_KEY if is_shown or not key else key)
+        endpoint = cls(provider, model, named or HOMES[provider])
+        # another machine's plain http can be read by others on the network
+        is_shown = endpoint.url.startswith("http:") and not endpoint.is_here
+        return endpoint if is_shown or not key else replace(endpoint, key=key)
 
     @property
     def is_home(self) -> bool:
         """Return whether the server is the provider's own, not a compatible one."""
         return self.url == HOMES[self.provider]
+
+    @property
+    def is_here(self) -> bool:
+        """Return whether the server's address is one of this machine, in any spelling that the system understands."""
+        host = urlsplit(self.url).hostname or ""
+        try:
+            address = IPv6Address(host) if ":" in host else IPv4Address(inet_aton(host))  # which reads 127.1, too
+        except (ValueError, OSError):
+            return f".{host.removesuffix('.')}".endswith(".localhost")
+        address = getattr(address, "ipv4_mapped", None) or address
+        return address.is_loopback or address.is_unspecified
 
     @property
     def key_variable(self) -> str:
@@ -138,7 +152,8 @@ class Reply:
 def client_of(endpoint: Endpoint, patience: Patience) -> Any:
     """Return a client of the provider's SDK.
 
-    Raise MachineError if the SDK is missing or cannot be set up, for example with an invalid proxy.
+    A server on this machine is asked without a proxy, which would read the key and the question. Raise MachineError if
+    the SDK is missing or cannot be set up, for example with an invalid proxy.
     """
     provider = endpoint.provider
     try:
@@ -151,8 +166,12 @@ def client_of(endpoint: Endpoint, patience: Patience) -> Any:
             base_url=endpoint.url,
             timeout=sdk.Timeout(patience.ask_s, connect=min(CONNECT_S, patience.ask_s)),
             max_retries=patience.retries,
-            # a redirect would send the key and the script to another server
-            http_client=sdk.DefaultHttpxClient(follow_redirects=False, event_hooks={"response": [_limit_refusal]}),
+            http_client=sdk.DefaultHttpxClient(
+                follow_redirects=False,  # a redirect would send the key and the script to another server
+                event_hooks={"response": [_limit_refusal]},
+                # without the environment there is no proxy, and OpenSSL itself still reads $SSL_CERT_FILE
+                **({"trust_env": False, "verify": ssl.create_default_context()} if endpoint.is_here else {}),
+            ),
         )
         attrgetter(METHODS[provider])(client)  # imports more, which takes seconds
     except Exception as error:  # caused by certificates, proxies and other settings of the environment
