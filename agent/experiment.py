@@ -149,7 +149,7 @@ class Run:
 
     @property
     def failure(self) -> str | None:
-        """Return why there is no score, or what an audit found, in the words of the process that scored."""
+        """Return why there is no score, or what an audit found."""
         words = (score.failure or (score.audit.failure if score.audit else None) for score in self.scores)
         return next(filter(None, words), None)
 

@@ -94,11 +94,7 @@ class CancelAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ResultsAnswer:
-    """Hold the rows of results.tsv, by its columns ([results.md](results.md)).
-
-    `reason` is left out: that of a crash may hold words of a process that has read the validation text, which an author
-    of scripts must not see.
-    """
+    """Hold the rows of results.tsv, by its columns ([results.md](results.md))."""
 
     tag: str | None  # the night; null with --all
     rows: tuple[Mapping[str, Any], ...]

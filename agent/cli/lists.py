@@ -63,11 +63,8 @@ def results(tag: str | None = None, /, *, all: bool = False) -> Answer:
 
 
 def typed_row(row: ledger.Row) -> dict[str, object]:
-    """Return a row with numbers for its columns of numbers, and None for an empty cell.
-
-    The reason of a crash may hold words of a scoring process, which authors of scripts must not read.
-    """
-    return {column: _value(column, row.get(column, "")) for column in ledger.COLUMNS if column != "reason"}
+    """Return a row with numbers for its columns of numbers, and None for an empty cell."""
+    return {column: _value(column, row.get(column, "")) for column in ledger.COLUMNS}
 
 
 def _value(column: str, cell: str) -> str | float | None:

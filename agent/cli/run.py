@@ -30,7 +30,7 @@ from agent.records.record import Record, of_journal
 from agent.records.summary import summary_of
 from agent.sandbox.keeper import limits_of_machine
 from agent.text import counted
-from agent.view.answer import Answer, Crew, for_author
+from agent.view.answer import Answer, Crew
 from agent.view.screen import print_folded, print_next, terminal_width
 from agent.view.terminal import tried_lines
 from agent.view.words import dawn_lines, left_words, moment
@@ -88,8 +88,6 @@ def run(
             context.watcher.said(most if runs else "dawn goes to its end")
             confirm_night(context, runs)
         record = of_journal(context.journal)
-    if drain:  # into a log that authors of scripts read
-        record = replace(record, attempts=tuple(map(for_author, record.attempts)))
     _show_end(record)
 
 

@@ -22,7 +22,7 @@ from agent.view.answer import (
     ShowAnswer,
 )
 from agent.view.comparison import Side, compared, rows
-from agent.view.run_files import log_of, log_tail, traceback_of
+from agent.view.run_files import log_of, log_tail, scoring_log, traceback_of
 from agent.view.screen import Column, print_folded, table_lines, terminal_width
 
 LEAST = 12  # places of a cell
@@ -96,7 +96,9 @@ def _all(place: Place, record: Record, attempt: Attempt) -> Answer:
     def print_all() -> None:
         weights = [] if answer.weights is None else terminal.fact_lines("weights", answer.weights)
         shown = terminal.attempt_lines(record, attempt, folder if record.is_here else None, running=is_running)
-        print_folded([*shown, *weights])
+        said = {run.seed: scoring_log(place, record.tag, attempt.number, run) for run in attempt.runs}
+        logs = [line for seed, log in said.items() if log for line in terminal.fact_lines(f"scoring {seed}", log)]
+        print_folded([*shown, *logs, *weights])
 
     return Answer(answer, print_all)
 

@@ -28,7 +28,7 @@ from agent.script.contract import no_script, read_text
 from agent.script.dials import fingerprint
 from agent.script.merge import Basis, basis_of, is_patch
 from agent.text import SAID_CHARS, harmless, one_line
-from agent.view.answer import Answer, TryAnswer, for_author
+from agent.view.answer import Answer, TryAnswer
 from agent.view.run_files import log_of, traceback_of, training_progress
 from agent.view.screen import print_folded
 from agent.view.words import progress_words
@@ -250,7 +250,7 @@ def answer_of_try(id_of_try: str, record: Record, attempt: Attempt, folder: Path
         parent=attempt.parent,
         commit=attempt.commit,
         title=attempt.title,
-        reason=for_author(attempt).words,
+        reason=attempt.words,
         next=_next(attempt, traceback, way_back, merged_onto),
         traceback=traceback,
         best=Scored.of(record, best),

@@ -42,11 +42,14 @@ def run_failure(run: Run) -> str | None:
     if run.score.val_bpb is None:
         return run.score.failure or "no score"
     is_scored = run.holdout is None or run.holdout.val_bpb is not None
-    return None if is_scored else "it has no score on the holdout"  # whose text is not quoted
+    return None if is_scored else "it has no score on the holdout"
 
 
-def process_failure(process: "Run | Outcome") -> str | None:
-    """Return how a process that trains or scores failed or was stopped; None if it finished."""
+def process_failure(process: "Run | Outcome", *, quotes: bool = True) -> str | None:
+    """Return how a process that trains or scores failed or was stopped; None if it finished.
+
+    quotes: with the last line that it printed, which is in the script's words.
+    """
     lines = process.last_lines.strip().splitlines()
     match process.ending:
         case Ending.FINISHED:
@@ -57,7 +60,7 @@ def process_failure(process: "Run | Outcome") -> str | None:
             how = f"still running after {process.wall_s:.0f} s"
         case _:
             how = _how_it_ended(process.exit_code)
-    return f"{how}: {lines[-1].strip()[:200]}" if lines else how
+    return f"{how}: {lines[-1].strip()[:200]}" if lines and quotes else how
 
 
 def _how_it_ended(exit_code: int | None) -> str:

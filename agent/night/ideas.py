@@ -271,7 +271,7 @@ class Ideas:
         if best is None:
             raise ScriptError(
                 f"attempt 0, the script as it stands, has no score that counts: {state.first.words}; see its log with: "
-                f"{typed('show', f'{context.night.tag}:0', '--log')}; repair it, or where nothing is broken, make it "
+                f"{typed('show', f'{context.night.tag}:0')}; repair it, or where nothing is broken, make it "
                 f"faster or allow it more with --allowance-s, and start a new night"
             )
         if self._enter_submitted(best) or self._enter_waiting(best):

@@ -114,7 +114,7 @@ def open_context(request: Request) -> Iterator[NightContext]:
         journal.record_call()
         screen = NightScreen(
             Console(file=steadfast(sys.stdout)), folder, limits.left,
-            lambda: stop.after_run, lambda: stop.now, is_for_author=not by_terms,
+            lambda: stop.after_run, lambda: stop.now,
         )  # fmt: skip
         undo.callback(screen.close)
         if before is not None:

@@ -81,7 +81,7 @@ def run_dry(trial: Trial, runner: Runner) -> DryRun:
             rows = Rows.of_training(runner.night, TRIAL_ROWS)
             committed_losses(runner, trial, folder, trial.scoring_s, rows)
         except Unscored as why:
-            failure, overran = str(why), why.overran
+            failure, overran = why.quoting, why.overran
         remove(beside(folder, "score"))
     runner.keep_only(folder)
     return DryRun(watch.elapsed_s, failure, overran)

@@ -3,6 +3,9 @@
 A scorer runs the script's own code, so its numbers are not trusted by themselves. It commits to one loss for every
 token of the validation text; bits per byte are computed here. Before an attempt is kept, a second process without any
 knowledge of the first has to confirm a sample of these losses (agent/runs/audit.py).
+
+Such a process has read the validation text, and could print it for the next script to hold. So what it prints stays in
+its log: a result, and all that is made of it, says how the process ended in the harness's own words.
 """
 
 import math
@@ -35,6 +38,7 @@ from agent.sandbox.process import Outcome
 FIRST_LIMIT_S, LEAST_LIMIT_S, LIMIT_FACTOR = 3600.0, 20.0, 3.0
 WEIGHTS_FACTOR, LEAST_WEIGHTS_BYTES = 16, 256 << 20  # times attempt 0's: larger weights could store text
 SCORER = Path(__file__).with_name("scorer.py")
+LOOK_AT = "look at load_model, the shapes and the values of its logits"
 SCORING = Progress(fraction=1.0, is_scoring=True)
 ROUNDING_NATS = 1e-3  # below zero, a loss is a lie by more than this
 # In a first look, scoring and auditing by all of the text would take a CPU longer than training. So every fourth row is
@@ -82,11 +86,11 @@ class Rows:
 
 
 class Unscored(Exception):
-    """Say why a boxed process has left no numbers that can be used."""
+    """Say why a boxed process has left no numbers that can be used; `quoting` its last line as well."""
 
-    def __init__(self, why: str, wall_s: float, overran: bool = False) -> None:
+    def __init__(self, why: str, wall_s: float, overran: bool = False, quoting: str | None = None) -> None:
         super().__init__(why)
-        self.wall_s, self.overran = wall_s, overran
+        self.wall_s, self.overran, self.quoting = wall_s, overran, quoting or why
 
 
 def usual_scoring_s(history: History) -> float | None:
@@ -217,9 +221,10 @@ def _ask(
     with suppress(OSError):  # a link or a pipe in its place, say
         content = read_end(folder, f"{mode}.f32", 4 * math.prod(shape) + 1)  # raw floats, without a header to parse
     runner.keep_only(folder)
-    failure = process_failure(outcome)
+    failure = process_failure(outcome, quotes=False)
     if failure is not None:
-        raise Unscored(f"scoring: {failure}", outcome.wall_s, outcome.ending is Ending.OVERRAN)
+        why, quoting = f"scoring: {failure}; {LOOK_AT}", f"scoring: {process_failure(outcome)}"
+        raise Unscored(why, outcome.wall_s, outcome.ending is Ending.OVERRAN, quoting)
     if len(content) != 4 * math.prod(shape):
         numbers = f"{math.prod(shape):,} numbers are due"
         raise Unscored(f"scoring left no {mode}.f32 of the right size: {numbers}", outcome.wall_s)

@@ -1,29 +1,26 @@
 """Define the objects that `--json` prints: records of the night, and for each command one that holds them.
 
-`python docs/write_json_page.py` writes docs/json.md from these records and from the comments beside their fields. The
-reader of an answer may be an author of scripts: it sees no words of processes that score.
+`python docs/write_json_page.py` writes docs/json.md from these records and from the comments beside their fields.
 """
 
 import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
-from agent.experiment import Attempt, Findings, Interval, Kind, Score, Status, Work, memory_gb
+from agent.experiment import Attempt, Findings, Interval, Kind, Status, Work, memory_gb
 from agent.pools.leases import slowdown_of
-from agent.proposers.attempts import what_happened
 from agent.proposers.source import Left
 from agent.records.record import Record, Turned
 from agent.records.summary import NightSummary, Scored, gain_bpb
 from agent.script.dials import Value
 
-UNSHOWN = "its scoring or its audit failed (the words of that process are not shown: it has read the validation text)"
-# what JSON leaves out of these records: it is too long, in a file, or words of a scoring process
+# what JSON leaves out of these records: it is too long, or in a file
 LEFT_OUT = {"Proposal": {"packed"}, "Attempt": {"outline"}, "Run": {"last_lines"}, "KnownIdea": {"patch"}}
 
 
@@ -51,26 +48,6 @@ def _encodable(text: str) -> str:
 @cache
 def _names(kind: Any) -> tuple[str, ...]:
     return tuple(field.name for field in fields(kind) if field.name not in LEFT_OUT.get(kind.__name__, ()))
-
-
-def for_author(attempt: Attempt) -> Attempt:
-    """Return an attempt without words that a scoring process may have written.
-
-    It has read the validation text. A script could print that text there for the next script to memorise.
-    """
-    if not any(run.failure for run in attempt.runs):
-        return attempt
-    runs = tuple(replace(run, score=_hushed(run.score), holdout=_hushed(run.holdout)) for run in attempt.runs)
-    reason = what_happened(attempt) or UNSHOWN
-    decisions = tuple(replace(decision, reason=reason) for decision in attempt.decisions)
-    return replace(attempt, runs=runs, decisions=decisions)
-
-
-def _hushed(score: Score | None) -> Score | None:
-    if score is None:
-        return None
-    audit = score.audit and replace(score.audit, failure=score.audit.failure and UNSHOWN)
-    return replace(score, failure=score.failure and UNSHOWN, audit=audit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,8 +199,8 @@ class AttemptOfNight:
 
     @classmethod
     def of(cls, record: Record, attempt: Attempt, /, **more: Any) -> Self:
-        """Return what an author of scripts may know of an attempt; more: further keys of a larger answer."""
-        return cls(record.tag, for_author(attempt), Measured.of(record, attempt), **more)
+        """Return what is known of an attempt; more: further keys of a larger answer."""
+        return cls(record.tag, attempt, Measured.of(record, attempt), **more)
 
 
 @dataclass(frozen=True, slots=True)

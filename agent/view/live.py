@@ -22,7 +22,7 @@ from agent.records.journal import Journal
 from agent.records.record import Record, of_journal
 from agent.records.summary import NightSummary, summary_of
 from agent.text import harmless_lines, one_line
-from agent.view.answer import for_author, in_order
+from agent.view.answer import in_order
 from agent.view.run_files import training_progress
 from agent.view.screen import folded
 from agent.view.terminal import COLOURS, verdict_line
@@ -105,12 +105,10 @@ class NightScreen:
         stopping_now: Callable[[], bool],
         *,
         is_own: bool = True,
-        is_for_author: bool = False,
     ) -> None:
         """Open the journal in the night's folder.
 
-        left: what is left of the night, by its ideas without attempt 0. is_own: Ctrl-C here ends it. is_for_author:
-        the reader makes edits, and may not read words of a scoring process.
+        left: what is left of the night, by its ideas without attempt 0. is_own: Ctrl-C here ends it.
         """
         self._console, self._folder, self._journal = console, folder, Journal.read(folder / "journal.sqlite")
         self._live: Live | None = None
@@ -120,7 +118,7 @@ class NightScreen:
                 redirect_stdout=False, redirect_stderr=False,
             )  # fmt: skip
         self._left, self._stopping, self._stopping_now = left, stopping, stopping_now
-        self._is_own, self._is_for_author, self._is_stop_said = is_own, is_for_author, False
+        self._is_own, self._is_stop_said = is_own, False
         self._version: int | None = None  # of the journal at the last look
         self._looked_at_s = self._rests_until_s = 0.0
         self._record, self._work, self._begun = of_journal(self._journal), tuple[Work, ...](), set[Work]()
@@ -194,8 +192,7 @@ class NightScreen:
         for attempt in sorted(decided, key=lambda attempt: attempt.decisions[-1].id):
             self._decision = attempt.decisions[-1].id
             if _is_verdict(attempt, since):
-                shown = for_author(attempt) if self._is_for_author else attempt
-                self._print([verdict_line(shown, record.parent(attempt))])
+                self._print([verdict_line(attempt, record.parent(attempt))])
 
     def _print_beginnings(self) -> None:
         """Print a line for each training that has begun since the last look."""

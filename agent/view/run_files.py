@@ -51,19 +51,30 @@ def thinned(points: Sequence[tuple[float, float]], most: int) -> Curve:
     return tuple(tuple(map(statistics.fmean, zip(*part, strict=True))) for part in parts.values())  # type: ignore[misc]
 
 
-def log_tail(place: Place, tag: str, number: int, seed: int, *, scoring: bool = False) -> str | None:
-    """Return the last lines of a run's log; None where the file is gone.
+def log_tail(place: Place, tag: str, number: int, seed: int, what: str | None = None) -> str | None:
+    """Return the last lines of a run's log, or of what was made beside it; None where the file is gone.
 
     A script writes it. So it is read as bytes, up to a limit, from a plain file only, and shown as text.
     """
     folder, most_bytes = run_folder(place.folder(tag), number, seed), LOG_LINES * LINE_CHARS
     try:
-        content = read_end(beside(folder, "score") if scoring else folder, LOG, most_bytes)
+        content = read_end(folder if what is None else beside(folder, what), LOG, most_bytes)
     except OSError:
         return None
     text = content.replace(b"\0", b"").decode(errors="backslashreplace")
     lines = text.splitlines()[1 if len(content) == most_bytes else 0 :]  # the first is a part of a line
     return "\n".join(shorten(harmless(line), LINE_CHARS) for line in lines[-LOG_LINES:])
+
+
+def scoring_log(place: Place, tag: str, number: int, run: Run) -> str | None:
+    """Return the last lines of the scoring or audit by which a run failed; None where none did, or its log is gone.
+
+    For people alone: that process has read the validation text, and no author of scripts reads its words.
+    """
+    failed = next((score for score in run.scores if score.failure or (score.audit and score.audit.failure)), None)
+    if failed is None:
+        return None
+    return log_tail(place, tag, number, run.seed, "score" if failed.failure else "audit")
 
 
 # ---- what a training that failed has left ---------------------------------------------------------------------------

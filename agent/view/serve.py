@@ -27,7 +27,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from agent.errors import NightError
-from agent.experiment import Doing, Work
+from agent.experiment import Work
 from agent.invocation import typed
 from agent.proposers.source import Left
 from agent.records.journal import Journal
@@ -79,7 +79,7 @@ def panel(watched: Watched, record: Record, work: Sequence[Work], notice: str | 
     """Return what a night does now as HTML."""
     log, losses = None, None
     if len(work) == 1 and (seed := work[0].seed) is not None:
-        log = log_tail(watched.place, record.tag, work[0].attempt, seed, scoring=work[0].doing is Doing.SCORING)
+        log = log_tail(watched.place, record.tag, work[0].attempt, seed)
         losses = _losses(watched.place, record, work[0].attempt, seed)
     return template("live.html").render(
         tag=record.tag,

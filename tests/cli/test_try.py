@@ -116,7 +116,7 @@ def test_words_that_scoring_wrote_reach_no_author(grounds):
     assert json.loads(done.stdout)["status"] == "crash"
     wait_until(lambda: not is_held(grounds.root / ".git"))  # at its end the process prints all that was tried
     log = (grounds.root / "experiments" / "queue" / "drain.log").read_text()
-    assert "crash (it trained, but its scoring failed: look at load_model" in log
+    assert "crash (scoring: exit code 1; look at load_model" in log
     assert "held-out text" not in done.stdout + done.stderr + log
 
 

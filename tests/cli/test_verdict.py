@@ -1,45 +1,20 @@
-"""What the author of an edit is told: why, where to read on, what to do next, and no word of the validation text."""
+"""What the author of an edit is told: why, where to read on, and what to do next."""
 
-import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from samples import a_run, attempt, night
+from samples import attempt, night
 
 from agent.cli.trying import answer_of_try, verdict_lines
-from agent.experiment import Attempt, Audit, DryRun, Ending, Kind, Run, Score
-from agent.view.answer import UNSHOWN, TryAnswer, for_author, plain
+from agent.experiment import Attempt, DryRun, Ending, Kind, Run
+from agent.view.answer import TryAnswer
 
-SECRET = "the end of the validation text"
 CRASH = 'Traceback (most recent call last):\n  File "train_mlx.py", line 3\nValueError: 2 rows of 3'
 BEFORE = attempt(0, Kind.BASELINE, 1.5), attempt(1, Kind.KEPT, 1.25)
-WHOLE = a_run(1, 1.0, Audit(4, 1.0, 2.0))
-PEEKS = Audit(9, 1.0, 1.0, SECRET)
 
 
 def verdict_on(attempt: Attempt, folder: Path = Path("/nowhere"), merged_onto: int | None = None) -> TryAnswer:
     return answer_of_try("t0001", night(*BEFORE, attempt), attempt, folder, merged_onto)
-
-
-@pytest.mark.parametrize(
-    ("run", "kind", "reason"),
-    [
-        (replace(WHOLE, score=Score(None, 1.0, SECRET)), Kind.CRASHED, "it trained, but its scoring failed"),
-        (replace(WHOLE, score=Score(1.0, 1.0, audit=PEEKS)), Kind.FAILED_AUDIT, "it failed the"),
-        (replace(WHOLE, holdout=Score(None, 1.0, SECRET)), Kind.KEPT, UNSHOWN),
-    ],
-)
-def test_words_of_a_process_that_has_read_the_validation_text_are_left_out(run, kind, reason):
-    failed = attempt(2, kind, words=f"scoring failed: {SECRET}", runs=[run, WHOLE], parent=1)
-    shown = for_author(failed)
-    assert "validation text" in json.dumps(plain(failed)) != json.dumps(plain(shown))
-    assert SECRET not in json.dumps(plain(shown))
-    answer = verdict_on(failed)
-    assert answer.reason == shown.words == shown.decisions[0].reason
-    assert answer.reason.startswith(reason)
-    assert shown.runs[1] == WHOLE
-    assert SECRET not in f"{json.dumps(plain(answer))} {verdict_lines(answer)}"
 
 
 def test_a_crash_of_the_training_is_told_with_the_end_of_its_log(tmp_path):

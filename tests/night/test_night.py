@@ -85,7 +85,7 @@ def test_a_crash_has_no_score_but_a_reason(after_a_night):
     assert [row["val_bpb"] for row in crashes] == ["", "", ""]
     assert crashes[0]["reason"] == "exit code 3: loss is nan at step 17: the run has diverged"
     assert crashes[1]["reason"] == "exit code 0: it left no out/model.safetensors"
-    assert "logits have shape" in crashes[2]["reason"]
+    assert crashes[2]["reason"].startswith("scoring: exit code 1; look at load_model, the shapes")
 
 
 def test_weights_are_kept_for_kept_attempts_only(after_a_night):
@@ -109,7 +109,7 @@ def test_a_proposal_that_breaks_the_contract_costs_no_run(grounds, monkeypatch):
 
 def test_a_night_without_a_baseline_ends_with_a_sentence(grounds):
     (grounds.root / "train_mlx.py").write_text((SCRIPTS / "diverges.py").read_text())
-    with pytest.raises(ScriptError, match=r"attempt 0, .* no score that counts: exit code 3: loss is nan .*--log"):
+    with pytest.raises(ScriptError, match=r"attempt 0, .* no score that counts: exit code 3: loss is nan .* show t:0;"):
         grounds.try_scripts("t", [BETTER])
     assert [row["status"] for row in grounds.rows()] == ["crash"]
 
