@@ -41,6 +41,7 @@ from agent.proposers.mix import in_turn
 from agent.proposers.notes import read_notes, read_program
 from agent.proposers.source import Briefing, Corpus, Left, Refusal, Setting, Source
 from agent.records.place import Place, past_nights
+from agent.script.dials import outline_of
 from agent.text import SAID_CHARS, one_line
 
 WAITS_S = (30.0, 120.0, 600.0)  # after questions that brought nothing; after the last, the night ends
@@ -210,9 +211,12 @@ class Ideas:
 
     def _history(self) -> History:
         """Return what a source is told of attempts: ideas that wait count as attempts in flight."""
-        attempts = self._state.attempts
-        waiting = enumerate(self._waiting, len(attempts))
-        return (*attempts, *(Attempt(number, idea.parent, idea.proposal, "") for number, idea in waiting))
+        attempts, kind = self._state.attempts, self._context.night.device_kind
+        waiting = (
+            Attempt(number, idea.parent, idea.proposal, "", outline=outline_of(idea.proposal.script, kind))
+            for number, idea in enumerate(self._waiting, len(attempts))
+        )
+        return (*attempts, *waiting)
 
     # ---- 3. an answer is taken ---------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ import pytest
 from sources import LATE_S, Desk, Source, attempt, brief, turned
 
 from agent.errors import Exhausted, NoIdea, RepoError
-from agent.experiment import Ask, Proposal, Status
+from agent.experiment import Ask, Proposal, Status, packed
 from agent.night import ideas as module
 from agent.night.ideas import ANSWERS, Supply, proposals_of
 from agent.proposers.source import Briefing
@@ -168,6 +168,21 @@ def test_ideas_are_made_ahead_by_a_source_that_costs_and_it_is_told_of_those_tha
         assert search.briefings == []
     assert "a" in [attempt.proposal.title for attempt in llm.briefings[1].history]
     assert len(desk.waiting) <= 2
+
+
+def test_an_idea_equal_to_one_that_waits_is_refused_as_it_comes_and_its_source_asked_again(grounds):
+    same = replace(SHARE, title="the same", packed=packed(f"{SHARE.script}# in other words\n"))
+    llm = Source("llm", [SMOOTH, SHARE, same], [same], [SHARP])
+    desk = Desk(grounds, llm)
+    with desk.life(workers=2):
+        assert desk.entered(None) == ["a"]
+        assert desk.waiting == ["c"]
+        desk.ideas.ask_ahead()
+        assert desk.entered(None, None) == ["c", "b"]
+        (refusal,) = llm.briefings[2].refused
+        assert "proposed the script of attempt 2 again" in refusal.why
+        assert llm.briefings[1].history[2].outline.dials["SHARE"] == 0.5
+    assert desk.watcher.sentences == []
 
 
 def test_the_end_of_a_night_is_told_to_a_source_whose_call_is_recorded(grounds):
