@@ -53,7 +53,7 @@ from agent.records.shipped import is_measured, leaves
 from agent.records.terms import OF_THE_MODEL, SANDBOXES
 from agent.runs.fixed import digest, lay_out_fixed, names_in, protocol
 from agent.sandbox.box import Open, choose
-from agent.script.contract import ROOTS, check_script, fixed_files
+from agent.script.contract import ROOTS, check_script, fixed_files, modules_beside
 from agent.text import harmless
 
 FORMAT = 2
@@ -356,7 +356,7 @@ def _install_fixed(place: Place, night: Night, first_script: str | None, aside: 
     if not all((beside / name).is_file() for name in ROOTS):
         beside = STARTER
     if first_script is not None:
-        check_script(first_script, place.script)
+        check_script(first_script, place.script, modules_beside(beside))
     came, installed = aside / FOLDER / FIXED, aside / FIXED
     installed.mkdir()
     lay_out_fixed(beside, fixed_files(beside, first_script or ""), installed)

@@ -5,10 +5,11 @@ import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
-from agent.errors import NightError
+from agent.errors import NightError, ScriptError
 from agent.files import read_plain, write_plain
 from agent.git import Repo, repo_around
 from agent.invocation import IDEAS, OWN, PACKAGE, SCRIPT, SKILL, STARTER, typed
+from agent.script.contract import check_script, modules_beside, read_text
 from agent.text import harmless
 from agent.view.screen import print_folded, print_next
 
@@ -52,13 +53,21 @@ def init(folder: Path = Path(), /) -> None:
         repo.commit_first([path for name, path in in_repo.items() if name not in kept], MESSAGE)
     committed = repo.git("ls-tree", "-r", "-z", "--name-only", "HEAD").split("\0")
 
-    print(f"{harmless(str(folder))} has all that a night needs")
+    fault = ""
+    if SCRIPT in kept:
+        try:
+            check_script(read_text(folder / SCRIPT), SCRIPT, modules_beside(folder))
+        except ScriptError as error:
+            fault = harmless(str(error))
+
+    print(f"{harmless(str(folder))} has all that a night needs{'' if not fault else ', except for this'}")
     changes = {
         "git repository": "" if root == folder else harmless(str(root)),
         "first commit, of nightshift's files alone": MESSAGE if is_first else "",
         "written": ", ".join(_short(written)),
         "lines added": IGNORE if has_more else "",
         "left as they are": ", ".join(name for name in kept if name != IGNORE),
+        "to be corrected": fault,
     }
     print_folded([f"  {change}: {value}" for change, value in changes.items() if value] or ["  nothing was changed"])
     next_commands = {

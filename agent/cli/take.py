@@ -14,7 +14,7 @@ from agent.git import Repo
 from agent.invocation import typed
 from agent.records.place import Place
 from agent.records.record import Record
-from agent.script.contract import check_script, read_text
+from agent.script.contract import check_script, modules_beside, read_text
 from agent.text import harmless
 from agent.view.answer import Answer, TakeAnswer
 from agent.view.screen import print_folded
@@ -99,10 +99,10 @@ def _is_script(repo: Repo, path: str) -> bool:
     A night from elsewhere may name any other: a module that is imported outside of a sandbox.
     """
     with suppress(RepoError, ScriptError):
-        check_script(repo.read("HEAD", path), path)
+        check_script(repo.read("HEAD", path), path, modules_beside((repo.root / path).parent))
         return True
     with suppress(ScriptError):
-        check_script(read_text(repo.root / path), path)
+        check_script(read_text(repo.root / path), path, modules_beside((repo.root / path).parent))
         return True
     return False
 

@@ -23,7 +23,7 @@ from agent.proposers.catalogue.files import read_header
 from agent.proposers.source import Around, Briefing, Source, check_proposal
 from agent.records.journal import Journal
 from agent.records.place import Place
-from agent.script.contract import MAX_SCRIPT_BYTES, check_script
+from agent.script.contract import MAX_SCRIPT_BYTES, check_script, modules_beside
 from agent.script.dials import fingerprint, first_with
 from agent.script.merge import apply_patch, basis_of, check_patch, is_patch, merged
 
@@ -267,18 +267,19 @@ def check_submission(text: str, file: Path, place: Place, where: Place, history:
     file: where the text is from. where, history and tag: of the night that may try it, which may run in another working
     tree. A patch is compared by the script that it makes of the best one, whatever lines are around its edit.
     """
-    if not is_patch(text):
-        if file.suffix in (".patch", ".diff") or not text.strip():
-            raise ScriptError(
-                f"{file} is no unified diff that changes anything; make it with: diff -u {place.script} IDEA.py"
-            )
-        check_script(text, str(file))  # in the words of whoever named it, before it gets the script's own name
+    if not is_patch(text) and (file.suffix in (".patch", ".diff") or not text.strip()):
+        raise ScriptError(
+            f"{file} is no unified diff that changes anything; make it with: diff -u {place.script} IDEA.py"
+        )
     committed = ""
     with suppress(RepoError):  # it may never have been committed
         committed = place.repo.read("HEAD", place.script)
-    digest = _digest(text, place.script, history, committed)
-    if digest is None:  # a patch that does not fit yet
+    script = _made(text, place.script, history, committed)
+    if script is None:
         return
+    # a file in the words of whoever named it, before it gets the script's own name
+    check_script(script, place.script if is_patch(text) else str(file), modules_beside(place.script_path.parent))
+    digest = fingerprint(script)
     if digest == _digest(committed, place.script, history, committed):
         raise NightError(f"{file} changes nothing that runs in the script as it was committed; {NOTHING}")
     earlier = first_with(digest, history)
@@ -293,10 +294,18 @@ def check_submission(text: str, file: Path, place: Place, where: Place, history:
             raise NightError(f"{file} waits already ({entry.title}); {NOTHING}, or follow that one with: {follow}")
 
 
+def _made(text: str, script: str, history: History, committed: str) -> str | None:
+    """Return the script that a night would try; None for a patch that does not fit yet."""
+    if not is_patch(text):
+        return text
+    with suppress(ScriptError):
+        return apply_patch(text, script, _kept_scripts(history) or [(0, committed)])
+    return None
+
+
 def _digest(text: str, script: str, history: History, committed: str) -> str | None:
-    """Return the fingerprint of the script that a night would try; None for a patch that does not fit yet."""
+    """Return the fingerprint of the script that a night would try; None where there is none, or it does not parse."""
     with suppress(ScriptError, SyntaxError, ValueError):
-        if is_patch(text):
-            text = apply_patch(text, script, _kept_scripts(history) or [(0, committed)])
-        return fingerprint(text)
+        made = _made(text, script, history, committed)
+        return None if made is None else fingerprint(made)
     return None

@@ -14,7 +14,7 @@ from agent.errors import NightError, ScriptError
 from agent.experiment import Ask, Attempt, History, Night, Noise, Proposal, Terms
 from agent.records.place import Place
 from agent.records.record import Record
-from agent.script.contract import check_script
+from agent.script.contract import check_script, imports
 from agent.script.dials import fingerprint, first_with
 
 # ---- what a source is told -------------------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ class Briefing:
 def check_proposal(proposal: Proposal, history: History, script: str) -> None:
     """Raise NightError for a proposal that cannot be a new attempt; `script` is the script's name for the message."""
     try:
-        check_script(proposal.script, script)
+        check_script(proposal.script, script, imports(history[0].proposal.script))
     except ScriptError as error:
         raise NightError(f"{proposal.source} proposed a script that cannot be run: {error}") from error
     earlier = first_with(fingerprint(proposal.script), history)

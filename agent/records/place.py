@@ -12,7 +12,7 @@ from agent.invocation import SCRIPT, typed
 from agent.records.journal import Journal
 from agent.records.record import Record, of_journal
 from agent.records.shipped import DAMAGED, night_in, of_folder
-from agent.script.contract import check_script, no_script, read_text
+from agent.script.contract import check_script, modules_beside, no_script, read_text
 from agent.text import harmless
 
 
@@ -30,7 +30,8 @@ class Place:
             repo = Repo.containing(script.parent.resolve())
         except NoRepository:
             if script.exists():
-                check_script(read_text(script), str(script))  # else its folder is none to make a repository of
+                # else its folder is none to make a repository of
+                check_script(read_text(script), str(script), modules_beside(script.parent))
                 raise
             raise no_script(script) from None
         return cls(repo, (script.parent.resolve() / script.name).relative_to(repo.root.resolve()).as_posix())
@@ -115,14 +116,14 @@ def read_script(place: Place) -> str:
     if not place.script_path.exists():
         raise no_script(place.script_path)
     source = read_text(place.script_path)
-    check_script(source, place.script)
+    check_script(source, place.script, modules_beside(place.script_path.parent))
     return source
 
 
 def committed(place: Place) -> str:
     """Return the script as it stands in HEAD: edits of the working tree are measured against it."""
     source = place.repo.read("HEAD", place.script).removeprefix("\ufeff")  # as Python reads it
-    check_script(source, place.script)
+    check_script(source, place.script, modules_beside(place.script_path.parent))
     return source
 
 

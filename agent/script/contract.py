@@ -3,7 +3,9 @@
 import ast
 import codecs
 import io
+import sys
 import tokenize
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
@@ -16,6 +18,9 @@ MAX_DEPTH = 100  # of the syntax tree, which other functions read recursively; t
 MAX_PACKAGE_BYTES = 256 << 20  # since every run gets a copy
 ROOTS = ("prepare.py",)  # imported by the scorer and the probe
 PROGRAM = "agent"  # what a run may import of it, nightshift brings itself: agent/runs/fixed.py
+ALLOWED = frozenset({"mlx", "numpy", "prepare", "__main__", *sys.stdlib_module_names})
+MAY_IMPORT = "mlx, numpy, the standard library, prepare and agent.lab"
+IMPORTERS = ("__import__", "import_module")  # functions that import what their first argument names
 TOO_DEEP = f"a script is nested more than {MAX_DEPTH} deep; split its longest expression, or its longest chain of elif"
 PROMISES = {
     "main": "trains for --budget-s and writes summary.json, metrics.jsonl and model.safetensors to --out",
@@ -42,11 +47,11 @@ def parse(source: str | bytes) -> ast.Module:
 
 
 @lru_cache(maxsize=8)  # an idea is checked when it comes and when it is entered
-def check_script(source: str, name: str) -> None:
+def check_script(source: str, name: str, beside: frozenset[str] = frozenset()) -> None:
     """Raise ScriptError unless a script keeps the contract.
 
-    It must not be too large, must be the same text to Python as to people, must parse, and must define the functions
-    of the contract.
+    It must not be too large, must be the same text to Python as to people, must parse, must define the functions of the
+    contract, and must import what it may. beside: modules of the user's own that it may import as well.
     """
     size = len(source.encode(errors="surrogatepass"))
     if size > MAX_SCRIPT_BYTES:
@@ -64,6 +69,37 @@ def check_script(source: str, name: str) -> None:
     for function, promise in PROMISES.items():
         if function not in defined:
             raise ScriptError(f"{name} breaks the contract: define {function}(), which {promise}; see program.md")
+    check_imports(tree, name, beside)
+
+
+def check_imports(tree: ast.Module, name: str, beside: frozenset[str] = frozenset()) -> None:
+    """Raise ScriptError for the first import of a module that a script may not import, wherever in it that stands."""
+    for line, module in sorted(_imported(tree)):
+        top = module.partition(".")[0]
+        is_of_lab = module == PROGRAM or f"{module}.".startswith(f"{PROGRAM}.lab.")
+        if not (is_of_lab if top == PROGRAM else top in ALLOWED or top in beside):
+            shown = module if top in ("", PROGRAM) else top
+            raise ScriptError(
+                f"{name} line {line} imports {shown}; do without it: a script may import {MAY_IMPORT} alone"
+            )
+
+
+def _imported(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield the line and the full name of all that a script imports; of a name from a package, as if it were a module.
+
+    A relative import begins with a dot, as in `from . import x`.
+    """
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                yield from ((node.lineno, alias.name) for alias in names)
+            case ast.ImportFrom(module=package, names=names, level=level):
+                start = "." * level + (f"{package}." if package else "")
+                yield from ((node.lineno, (start + alias.name).removesuffix(".*")) for alias in names)
+            case ast.Call(func=ast.Name(id=function) | ast.Attribute(attr=function)) if function in IMPORTERS:
+                values = (*node.args[:1], *(word.value for word in node.keywords if word.arg == "name"))
+                constants = (value.value for value in values if isinstance(value, ast.Constant))
+                yield from ((node.lineno, module) for module in constants if isinstance(module, str))
 
 
 def decoded(content: bytes, name: str) -> str:
@@ -126,7 +162,7 @@ def fixed_files(folder: Path, source: str) -> tuple[str, ...]:
 
 def _siblings(folder: Path, source: str | bytes) -> set[str]:
     files: set[str] = set()
-    for module in _imports(source) - {PROGRAM}:
+    for module in imports(source):
         if (folder / f"{module}.py").is_file():
             files.add(f"{module}.py")
         elif (folder / module / "__init__.py").is_file():
@@ -152,15 +188,15 @@ def _package(folder: Path, package: Path) -> list[Path]:
 
 
 @lru_cache(maxsize=64)  # reading all files beside our script takes 50 ms
-def _imports(source: str | bytes) -> frozenset[str]:
-    modules: set[str] = set()
-    for node in ast.walk(parse(source)):
-        match node:
-            case ast.Import(names=names):
-                modules |= {alias.name.partition(".")[0] for alias in names}
-            case ast.ImportFrom(module=str(module), level=0):
-                modules.add(module.partition(".")[0])
-    return frozenset(modules)
+def imports(source: str | bytes) -> frozenset[str]:
+    """Return the top-level modules that a script imports, without nightshift's own; raise what parse() raises."""
+    return frozenset(module.partition(".")[0] for _, module in _imported(parse(source))) - {PROGRAM, ""}
+
+
+def modules_beside(folder: Path) -> frozenset[str]:
+    """Return the modules in the folder of a script: what it imports of them is fixed for a night."""
+    packages = (path.parent for path in folder.glob("*/__init__.py"))
+    return frozenset(path.stem for path in (*folder.glob("*.py"), *packages))
 
 
 def no_script(path: Path) -> ScriptError:

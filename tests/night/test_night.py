@@ -101,9 +101,10 @@ def snapshot(grounds: Grounds) -> dict[str, bytes]:
     }
 
 
-def test_a_proposal_that_breaks_the_contract_costs_no_run(grounds, monkeypatch):
+@pytest.mark.parametrize("script", ["def main(): ...\n", f"import torch\n{BETTER}"])
+def test_a_proposal_that_breaks_the_contract_costs_no_run(grounds, monkeypatch, script):
     monkeypatch.setattr("agent.night.ideas.WAITS_S", ())
-    grounds.try_scripts("t", ["def main(): ...\n"])
+    grounds.try_scripts("t", [script])
     assert len(grounds.attempts("t")) == 1
 
 

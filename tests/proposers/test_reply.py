@@ -63,6 +63,7 @@ REFUSED = {
     "block in a block": (f"{HEAD}<<<<<<< SEARCH\n{OLD}\n=======\n{block(OLD, NEW)}", "is not whole"),
     "a part as the whole": (f"{HEAD}```python\n{NEW}\n```", "breaks the contract"),
     "a syntax error": (HEAD + block(OLD, "SMOOTHING = = 1"), "does not parse"),
+    "a library": (HEAD + block(OLD, f"import torch\n{OLD}"), "line 15 imports torch; do without it"),
     "deep nesting": (HEAD + block(OLD, f"SMOOTHING = {'-' * 5000}1"), "nested"),
     "too long": ("x" * (REPLY_CHARS + 1), "more than"),
 }  # fmt: skip

@@ -74,3 +74,32 @@ def test_an_edit_that_waits_already_is_refused_at_once_whatever_form_it_has(grou
     for name, text in {"again.py": f"{BETTER}\n# a word\n", "again.patch": patch(unigram(), BETTER)}.items():
         sentence = f"{tmp_path / name} waits already (sharper); change something first, or follow that one with: "
         assert refused(submit(name, text)) == f"{sentence}nightshift try --wait t0001"
+
+
+def test_an_import_beyond_the_rule_is_refused_at_once_by_every_command(grounds, tmp_path):
+    edit = tmp_path / "idea.py"
+    edit.write_text(unigram(SHARPNESS=0.9).replace("import json\n", "import json\nimport requests\n"))
+    sentence = "line 5 imports requests; do without it: a script may import mlx, numpy, the standard library, prepare"
+    assert f"{edit} {sentence}" in refused(grounds.nightshift("try", "--queue", "--edit", str(edit), "-m", "a"))
+    diff = patch((grounds.root / "train_mlx.py").read_text(), edit.read_text())
+    edit.with_suffix(".patch").write_text(diff)
+    words = ("try", "--queue", "--edit", str(edit.with_suffix(".patch")), "-m", "a")
+    assert f"train_mlx.py {sentence}" in refused(grounds.nightshift(*words))
+    (grounds.root / "train_mlx.py").write_text(edit.read_text())
+    for command in (("try", "-m", "a"), ("run",), ("ideas",), ("profile",)):
+        assert f"train_mlx.py {sentence}" in refused(grounds.nightshift(*command))
+    for command in ("doctor", "init"):
+        assert f"train_mlx.py {sentence}" in grounds.nightshift(command).stdout
+    assert grounds.git("status", "--porcelain", "experiments") == ""
+
+
+def test_a_module_beside_the_script_belongs_to_each_edit_where_attempt_0_imports_it(grounds, monkeypatch):
+    monkeypatch.setattr("agent.night.ideas.WAITS_S", ())
+    for name in ("helper", "other"):
+        (grounds.root / f"{name}.py").write_text("SHARPER = 0.9\n")
+    script = f"import helper\n{unigram()}"
+    (grounds.root / "train_mlx.py").write_text(script)
+    edits = [script.replace("= by_device(cpu=0.5", f"= by_device(cpu={name}.SHARPER") for name in ("helper", "other")]
+    said = grounds.try_scripts("t", [edits[0], f"import other\n{edits[1]}"]).sentences
+    assert [attempt.status for attempt in grounds.attempts("t")] == ["keep", "keep"]
+    assert any("line 1 imports other; do without it" in sentence for sentence in said)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from agent.errors import ScriptError
-from agent.script.contract import MAX_DEPTH, MAX_SCRIPT_BYTES, check_script, fixed_files
+from agent.script.contract import MAX_DEPTH, MAX_SCRIPT_BYTES, check_script, fixed_files, modules_beside
 
 PROMISED = "def main(): ...\ndef load_model(path): ...\n"
 
@@ -70,6 +70,63 @@ def test_a_script_nested_too_deep_is_one_sentence(kind):
 def test_weights_do_not_fit_into_a_script():
     hidden = f"WEIGHTS = '{'é' * (MAX_SCRIPT_BYTES // 2)}'\n{PROMISED}"
     assert complaint(hidden).startswith(f"train.py has {len(hidden.encode()):,} bytes, beyond the limit of 262,144")
+
+
+# ---- imports ---------------------------------------------------------------------------------------------------------
+
+MAY = """
+import argparse, os.path, xml.etree.ElementTree as tree, __main__
+import mlx.core as mx, mlx.nn, numpy, numpy.random
+import agent, agent.lab.kernels.plain
+from __future__ import annotations
+from collections.abc import Sequence
+from mlx.utils import tree_map
+from numpy import *
+from agent import lab
+from agent.lab import corpus, hardware, kernels
+from agent.lab.hardware import by_device
+from agent.lab.kernels import norm, plain
+import prepare
+__import__("json"), importlib.import_module("mlx.nn"), __import__(name), load("torch")
+"""
+MAY_NOT = {
+    "import requests": "requests",
+    "import os, torch.nn as nn": "torch",
+    "from requests import x as y": "requests",
+    "import mlx_lm": "mlx_lm",
+    "import numpy_financial": "numpy_financial",
+    "from . import helper": ".helper",
+    "from ..up import x": "..up.x",
+    "import agent.git": "agent.git",
+    "from agent import errors": "agent.errors",
+    "from agent import lab, git": "agent.git",
+    "import agent.laboratory": "agent.laboratory",
+    "from agent.records.journal import Journal": "agent.records.journal.Journal",
+    "def late():\n    import scipy.stats": "scipy",
+    "try:\n    import torch\nexcept ImportError:\n    torch = None": "torch",
+    "x = [__import__('torch')]": "torch",
+    "x = importlib.import_module('torch.nn', package=None)": "torch",
+    "x = import_module(name='agent.git')": "agent.git",
+}
+
+
+@pytest.mark.parametrize("line", MAY.strip().splitlines())
+def test_what_program_md_allows_may_be_imported(line):
+    check_script(f"{line}\n{PROMISED}", "train.py")
+
+
+@pytest.mark.parametrize("code", MAY_NOT)
+def test_an_import_of_anything_else_is_named_with_its_line(code):
+    number = 2 + code.count("\n", 0, code.index("import"))
+    assert complaint(f"# one\n{code}\n{PROMISED}").startswith(f"train.py line {number} imports {MAY_NOT[code]}; do ")
+
+
+def test_a_module_of_the_users_own_may_be_imported_from_beside_the_script(package):
+    beside = modules_beside(package.parent)
+    assert beside == {"prepare", "helper", "late", "models"}
+    check_script(f"import helper\nfrom models.blocks import attention\n{PROMISED}", "train.py", beside)
+    with pytest.raises(ScriptError, match="imports torch"):
+        check_script(f"import helper, torch\n{PROMISED}", "train.py", beside)
 
 
 # ---- packages beside the script --------------------------------------------------------------------------------------

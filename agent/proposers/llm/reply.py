@@ -22,7 +22,7 @@ from itertools import pairwise
 
 from agent.errors import ScriptError
 from agent.experiment import Proposal
-from agent.script.contract import check_script
+from agent.script.contract import check_script, imports
 from agent.script.dials import fingerprint
 from agent.text import one_line
 
@@ -75,7 +75,7 @@ def read_reply(text: str, base: str, name: str) -> Proposal:
         raise BadReply(f"the reply has no SEARCH/REPLACE block, and {len(code)} code blocks: {ANSWER}")
     script = _apply(edits, base, name) if edits else code[0].strip("\n") + "\n"
     try:
-        check_script(script, name)
+        check_script(script, name, imports(base))
     except ScriptError as error:
         raise BadReply(f"with this edit {one_line(str(error), 3 * QUOTE_CHARS)}") from error
     if fingerprint(script) == fingerprint(base):
