@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 from asking import BRIEFING, EDIT, PROVIDERS, QUICK, WANTED, Model
-from llm_servers import Server, content, hangs, says, status
+from llm_servers import TOKENS_IN, TOKENS_OUT, Server, anthropic_events, content, hangs, openai_events, says, status
 
 from agent.errors import NoIdea
 from agent.experiment import Terms
@@ -33,6 +33,64 @@ def test_garbage_is_no_idea(provider):
             assert re.search("can be read|reports an error|broke off", model.refusal())
             assert len(server.requests) == len(model.asks) == number + 1
             assert model.asks[-1].failure
+
+
+SPELT = {
+    "as usual": lambda lines: f"{lines}data: [DONE]\n\n",
+    "no space after the colon": lambda lines: lines.replace(": {", ":{"),
+    "no data": lambda lines: f"data:\n\ndata\n\n{lines}",
+    "data that is no JSON": lambda lines: f"data: ping\n\n{lines}event: done\ndata: 1\n\n",
+    "comments": lambda lines: f": hello\n\n:\n{lines}".replace("\n\n", "\n\n: keep-alive\n\n"),
+    "other fields": lambda lines: f"retry: 100\n\n{lines}".replace("event:", "id: 7\nevent:"),
+    "lines of Windows": lambda lines: lines.replace("\n", "\r\n"),
+    "lines of an old Mac": lambda lines: lines.replace("\n", "\r"),
+    "a byte order mark": lambda lines: "\ufeff" + re.sub(r"event:.*\n", "", lines),
+    "data in several lines": lambda lines: lines.replace(', "', ',\ndata: "'),
+    "no empty line at the end": lambda lines: lines.removesuffix("\n\n"),
+    "no empty lines": lambda lines: lines.replace("\n\n", "\n"),
+}
+
+
+@PROVIDERS
+@pytest.mark.parametrize("spelt", SPELT)
+def test_a_stream_is_read_as_the_specification_of_its_events_says(provider, spelt):
+    events = {
+        "openai": openai_events([EDIT[:9], EDIT[9:]], "stop", {}),
+        "anthropic": anthropic_events(
+            {"type": "text", "text": ""},
+            [{"type": "text_delta", "text": text} for text in (EDIT[:9], EDIT[9:])],
+            "end_turn",
+            {},
+        ),
+    }
+    lines = "".join(f"event: {event.get('type', '')}\ndata: {json.dumps(event)}\n\n" for event in events[provider])
+    pieces = SPELT[spelt](lines).encode()
+    with Server(content(pieces, "text/event-stream")) as server:
+        model = Model(server, provider)
+        assert model.ideas()[0].script == WANTED
+    assert (model.asks[0].tokens_in, model.asks[0].tokens_out) == (TOKENS_IN, TOKENS_OUT)
+
+
+def test_an_event_that_comes_byte_by_byte_is_read():
+    def slowly(request, handler):
+        handler.send_response(200)
+        handler.send_header("content-type", "text/event-stream")
+        handler.send_header("connection", "close")
+        handler.end_headers()
+        handler.close_connection = True
+        head = b"\xef\xbb\xbf: \xe2\x80\xa6\r\n\r\n"
+        for byte in head:
+            handler.wfile.write(bytes([byte]))
+            handler.wfile.flush()
+            time.sleep(0.002)
+        for event in openai_events([EDIT], "stop", {}):
+            handler.wfile.write(f"data: {json.dumps(event)}\r".encode())
+            handler.wfile.flush()
+            time.sleep(0.002)
+            handler.wfile.write(b"\n\r\n")
+
+    with Server(slowly) as server:
+        assert Model(server).ideas()[0].script == WANTED
 
 
 @pytest.mark.slow

@@ -8,6 +8,8 @@ differ in which fields may be missing or empty. So the events of a stream are re
 streamed, since an answer may take minutes, and many proxies drop a silent connection.
 """
 
+import codecs
+import io
 import itertools
 import json
 import re
@@ -260,21 +262,25 @@ def question(conversation: Conversation, endpoint: Endpoint, max_tokens: int) ->
 
 
 def _events(chunks: Iterable[bytes]) -> Iterator[Mapping[str, Any]]:
-    """Yield the server-sent events of a stream; a line may come in several chunks. Raise CallFailed if it is too long.
+    """Yield the objects in the data of a stream's server-sent events, as https://html.spec.whatwg.org describes these.
 
-    A server that reports an error instead may send that alone, as one line of JSON.
+    The SDKs' own readers end at the first data that is no JSON, as where a server keeps the connection alive. A server
+    that reports an error instead may send that alone, as JSON. Raise CallFailed if the stream is too long.
     """
-    rest, size = b"", 0
-    for chunk in itertools.chain(chunks, [b"\n"]):
+    decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder("utf-8-sig")(), translate=True)
+    rest, size = "", 0
+    for chunk in itertools.chain(chunks, [b"\n\n"]):  # the last event may lack the empty line that ends it
         size += len(chunk)
         if size > REPLY_BYTES:
             raise CallFailed(f"the answer has more than {REPLY_BYTES >> 20} MB", charged=True)
-        *lines, rest = (rest + chunk).split(b"\n")
-        for line in lines:
-            content = line.removeprefix(b"data:").strip()
-            if line.startswith((b"data:", b"{")) and content != b"[DONE]":
-                event = json.loads(content)
-                yield event if isinstance(event, dict) else {}
+        *events, rest = (rest + decoder.decode(chunk)).split("\n\n")
+        for event in events:
+            fields = (line.partition(":") for line in event.split("\n"))
+            data = ("\n".join(value for name, _, value in fields if name == "data") or event).strip()
+            while data.startswith("{"):  # several, where a server leaves out the empty lines
+                content, end = json.JSONDecoder().raw_decode(data)
+                yield content
+                data = data[end:].lstrip()
 
 
 def _read(events: Iterable[Mapping[str, Any]]) -> Reply:
