@@ -1,6 +1,7 @@
 """Prepare a corpus (text → tokenizer → token arrays), yield batches and compute the metric for training scripts.
 
     python prepare.py [--dataset stdlib|tinystories|climbmix|PATH] [--scale auto|tiny|small|full]
+                      [--use everywhere|here|nowhere]
 
 Experiments never edit this file. A prepared corpus is one folder: three splits as flat arrays of tokens, a tokenizer,
 and a manifest with their sha256. Training only reads it, without agent/lab/encode.py and its packages.
@@ -19,19 +20,21 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from agent.lab.corpus import SUFFIXES, DataError, Scale, Split, find_sources, plan_units, say
-from agent.lab.data import Data, data_dir, evaluation_rows, load_data
-from agent.lab.hardware import cache_root, device_kind, memory_bytes, usable_cores, write_atomically
+from agent.lab.data import Data, data_dir, evaluation_rows, load_data, select
+from agent.lab.hardware import cache_root, device_kind, memory_bytes, usable_cores
 from agent.lab.packing import Tokens, pack_rows
 
 __all__ = [
     "SCALES", "SCALE_OF_DEVICE", "TIME_BUDGET_S", "Data", "DataError", "batches", "checked_logits", "data_dir",
     "ensure_data", "evaluate_bpb", "evaluation_rows", "load_data", "main", "prepare", "rows_at_once", "token_losses",
 ]  # fmt: skip
+
+Use = Literal["everywhere", "here", "nowhere"]  # of a corpus: as the default, in the current folder, by its path alone
 
 TIME_BUDGET_S = 300  # seconds of training in one experiment
 
@@ -55,10 +58,12 @@ def prepare(
     cache: Path | None = None,
     shards: int | None = None,
     workers: int | None = None,
+    use: Use = "nowhere",
 ) -> Path:
-    """Prepare a corpus, select it and return its folder; go on after an interrupted call.
+    """Prepare a corpus and return its folder; go on after an interrupted call.
 
-    By default the device determines the scale. Raise DataError for problems with text, disk or network.
+    By default the device determines the scale, and no folder uses the corpus. Raise DataError for problems with text,
+    disk or network.
     """
     from filelock import FileLock
 
@@ -77,8 +82,8 @@ def prepare(
             else:
                 build(job, workers or usable_cores())
             shutil.rmtree(job.build, ignore_errors=True)  # before it is selected: no later call need come here
-            write_atomically(job.folder / "selected", f"{job.folder.name}\n".encode())
-            (job.folder / "selected").replace(job.data / "selected")
+            if use != "nowhere":
+                select(job.folder, Path.cwd() if use == "here" else None)
     return job.folder
 
 
@@ -101,7 +106,7 @@ def ensure_data() -> Data:
     """Load the selected corpus; if there is none, print so and prepare the default first."""
     if data_dir() is None:
         say("no corpus is prepared yet: preparing the default, the text of Python's standard library")
-        prepare()
+        prepare(use="everywhere")
     return load_data()
 
 
@@ -201,8 +206,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     began = time.monotonic()
     try:
-        folder = prepare(options.dataset, SCALES.get(options.scale), shards=options.shards, workers=options.workers)
-        print(_summary(load_data(folder, verify=False), time.monotonic() - began))
+        sizes = {"shards": options.shards, "workers": options.workers}
+        folder = prepare(options.dataset, SCALES.get(options.scale), **sizes, use=options.use)
+        print(_summary(load_data(folder, verify=False), options.use, time.monotonic() - began))
     except DataError as error:
         print(f"prepare: {error}", file=sys.stderr)
         return 2
@@ -221,6 +227,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--dataset", default="stdlib", help=about)
     about = "sizes; auto chooses tiny on a CPU, small on Apple silicon, full on CUDA (default: %(default)s)"
     parser.add_argument("--scale", choices=["auto", *SCALES], default="auto", help=about)
+    about = "where it is trained on: in all folders without a choice of their own, this one, or none (%(default)s)"
+    parser.add_argument("--use", choices=get_args(Use), default="everywhere", help=about)
     parser.add_argument("--shards", type=_positive, help="files to download (default: 10 of climbmix, else all)")
     parser.add_argument("--workers", type=_positive, help="processes that tokenise (default: one for each core)")
     return parser
@@ -232,9 +240,9 @@ def _positive(text: str) -> int:
     return int(text)
 
 
-def _summary(data: Data, seconds: float) -> str:
+def _summary(data: Data, use: Use, seconds: float) -> str:
     splits, skipped = data.manifest["splits"], data.manifest["skipped"]
-    lines = [f"corpus:          {data.folder}"]
+    lines = [f"corpus:          {data.folder}", f"used:            {use}"]
     for name, split in splits.items():
         lines.append(f"{name + ':':<16} {split['tokens']:,} tokens in {split['documents']:,} documents")
     tokens, text_bytes = (sum(split[key] for split in splits.values()) for key in ("tokens", "bytes"))

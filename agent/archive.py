@@ -507,7 +507,9 @@ def missing_corpus(night: Night, folder: Path) -> str:
     prepared = ""
     with suppress(OSError, ValueError, LookupError, TypeError, RecursionError):  # a manifest from elsewhere
         facts = json.loads((folder / MANIFEST).read_text())
-        again = typed_python("prepare.py", "--dataset", str(facts["dataset"]), "--scale", str(facts["scale"]))
+        again = typed_python(
+            "prepare.py", "--dataset", str(facts["dataset"]), "--scale", str(facts["scale"]), "--use", "nowhere"
+        )
         prepared = f"prepare it from the same text with {again}, or "
     return (
         f"the corpus of night {night.tag} is not on this machine: {prepared}copy {harmless(night.data)} from the "

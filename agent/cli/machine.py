@@ -114,7 +114,7 @@ def _checks(script: Path) -> Iterator[Check]:
     detail = f"memory: {memory.available / 2**30:,.1f} of {memory.total / 2**30:,.1f} GB free"
     remedy = "close other programs or choose a smaller DEPTH"
     yield Check("memory", memory.available >= 2 << 30, detail, remedy, essential=False)
-    yield data()
+    yield data(script.absolute().parent)
 
 
 def _device() -> Iterator[Check]:
@@ -161,8 +161,9 @@ def _script(script: Path) -> Check:
     return Check("script", True, f"script: {script}, in the git repository {place.repo.root}")
 
 
-def data() -> Check:
-    match ask(DATA):
+def data(folder: Path) -> Check:
+    """Check the corpus that a night of a script in this folder would train on."""
+    match ask(DATA, folder if folder.is_dir() else None):
         case [folder, fingerprint]:
             return Check("data", True, f"data: {folder} ({fingerprint}), checksums verified")
         case None:
@@ -172,11 +173,11 @@ def data() -> Check:
             return Check("data", False, f"data: {failure}", remedy)
 
 
-def ask(program: str) -> Any:
-    """Run a short Python program; return the JSON that it prints, or the last line of its error as a string."""
+def ask(program: str, folder: Path | None = None) -> Any:
+    """Run a short Python program in a folder; return the JSON that it prints, or the last line of its error."""
     command = [sys.executable, "-c", program]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=LOOK_S, check=False)
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=LOOK_S, check=False)
     except subprocess.TimeoutExpired:
         return f"no answer within {LOOK_S} s"
     if done.returncode == 0:

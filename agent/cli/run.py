@@ -54,9 +54,9 @@ def run(
 ) -> None:
     """Run a night, or go on with one.
 
-    A night keeps --budget-s, --seed, and the options about judging, safety, devices and ideas: who goes on with it
-    repeats none of them. --judge, --confirm, --plausible-gain and --allowance-s cannot change while it goes on, since
-    verdicts before and after would not compare, and --sandbox only to a stronger one. On a CPU a worker keeps the
+    A night keeps --budget-s, --seed, --dataset, and the options about judging, safety, devices and ideas: who goes on
+    with it repeats none of them. --judge, --confirm, --plausible-gain and --allowance-s cannot change while it goes on,
+    since verdicts before and after would not compare, and --sandbox only to a stronger one. On a CPU a worker keeps the
     number of its cores, for the same reason. Of the others the night takes what is given, and keeps it.
 
     Args:
@@ -65,8 +65,8 @@ def run(
             by the longest so far; what is undecided then goes on with the next call
         dawn: runs kept for the end, to confirm as nightshift confirm does, counted over the whole night (default: an
             eighth of --hours, else 0)
-        dataset: prepare this text first and train on it: a path, or a name that prepare.py --help lists
-            (default: the corpus prepared last)
+        dataset: prepare this text first and train this night on it: a path, or a name that prepare.py --help lists
+            (default: what prepare.py has chosen)
         tag: the night's name (default: the date, and a new night; one that is here already goes on)
         drain: try what waits in the queue, ask no source, and end when it is empty; a new night begins from the script
             as it is committed

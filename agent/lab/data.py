@@ -7,6 +7,7 @@ import json
 import os
 import shlex
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,20 +15,34 @@ from typing import Any
 import numpy as np
 
 from agent.lab.corpus import DataError
-from agent.lab.hardware import cache_root
+from agent.lab.hardware import cache_root, write_atomically
 from agent.lab.packing import Tokens
 
 
 def data_dir() -> Path | None:
-    """Return $NIGHTSHIFT_DATA, else the folder of the corpus prepared last, else None."""
+    """Return $NIGHTSHIFT_DATA, else the corpus that was chosen for the current folder, else the default, else None."""
     if folder := os.environ.get("NIGHTSHIFT_DATA"):
         return Path(folder).expanduser().absolute()  # runs have another working folder
     data = cache_root() / "data"
-    try:
-        folder = (data / "selected").read_text().strip()
-    except FileNotFoundError:
-        return None
-    return data / folder if (data / folder / "manifest.json").exists() else None
+    for choice in (_choice(data, Path.cwd()), _choice(data)):
+        with suppress(FileNotFoundError):
+            return data / choice.read_text().strip()
+    return None
+
+
+def select(corpus: Path, folder: Path | None = None) -> None:
+    """Choose a corpus, whose lock is held, for a folder alone, or as the default, for the current folder at least."""
+    data = corpus.parent
+    write_atomically(corpus / "selected", f"{corpus.name}\n".encode())
+    (corpus / "selected").replace(_choice(data, folder))
+    if folder is None:
+        _choice(data, Path.cwd()).unlink(missing_ok=True)
+
+
+def _choice(data: Path, folder: Path | None = None) -> Path:
+    """Return the file that names the corpus of a folder; None: of all folders without such a file."""
+    of = "" if folder is None else f".{hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:16]}"
+    return data / f"selected{of}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -81,7 +81,7 @@ def corpus_of(folder: Path) -> Data:
     if not (folder / "manifest.json").exists():
         raise MachineError(
             f"the night's corpus is gone from {folder}, and its tokenizer with it; put the folder back, or prepare the "
-            f"same corpus again with: {typed_python('prepare.py')} --dataset …"
+            f"same corpus again with: {typed_python('prepare.py', '--use', 'nowhere')} --dataset …"
         )
     try:
         return load_data(folder, verify=False)

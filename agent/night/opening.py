@@ -24,6 +24,7 @@ from agent.experiment import WHOLE, Lease, Night, Terms, is_look
 from agent.files import check_disk, ignore_all
 from agent.git import refs_of_night
 from agent.judging.judges import choose_judge
+from agent.lab.data import load_data
 from agent.night.limits import Limits, Pace, check_hours
 from agent.night.lock import Stop, like_ctrl_c, only_night
 from agent.night.state import NightContext
@@ -73,7 +74,7 @@ class Request:
     limits: Limits = field(default_factory=Limits)
     sources: Sequence[Source] | None = None  # of ideas; None: as the night's terms say
     baseline: Callable[[Place], str] = read_script  # attempt 0's script
-    dataset: str | None = None  # to be prepared for a new night; None: the corpus that is selected
+    dataset: str | None = None  # to be prepared for a new night; None: the corpus that its folder uses
     goes_on: bool = False  # after the Ray cluster was gone: it is waited for, and wishes to end the night hold
 
 
@@ -282,8 +283,6 @@ def _resume(request: Request, night: Night, terms: Terms, cluster: "Cluster | No
     check_kept(night, request.budget_s, request.seed)
     if place.script != night.script:
         raise kept_as_it_is(night.tag, f"--script {night.script}", place.script)
-    if request.dataset is not None:
-        raise kept_as_it_is(night.tag, "a text of its own", f"--dataset {request.dataset}")
     obstacle = missing_base(place, night)
     if obstacle is not None:
         raise NightError(f"night {night.tag} cannot go on: {obstacle}")
@@ -293,6 +292,10 @@ def _resume(request: Request, night: Night, terms: Terms, cluster: "Cluster | No
     night = replace(moved or night, terms=terms)  # whose corpus was deleted: its checksums say so
     fixed = folder / "fixed"
     verify_pins(night, fixed)
+    if request.dataset is not None:
+        dataset = load_data(Path(night.data), verify=False).manifest["dataset"]
+        if request.dataset != dataset:
+            raise kept_as_it_is(night.tag, f"--dataset {dataset}", request.dataset)
     facts: Mapping[str, Any] = probe(fixed, night.data, lease=leases_of_night(night)[0])
     if cluster is not None:
         facts = cluster.facts(terms, fixed, facts, night.device)

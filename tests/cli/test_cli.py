@@ -20,6 +20,7 @@ from agent.cli.main import COMMANDS, app_of, command_named, main
 from agent.cli.options import NightOptions, RunOptions
 from agent.cli.run import named_text
 from agent.experiment import Ending, Proposal, Terms
+from agent.lab.data import data_dir
 from agent.night.lock import only_night
 from agent.night.opening import Request, open_night
 from agent.proposers import registry
@@ -123,7 +124,7 @@ def test_stop_and_a_second_night_meet_the_first_which_nobody_reads(grounds):
     assert "no night is running" in nothing_yet(grounds.nightshift("stop"))
 
 
-def test_a_dataset_is_prepared_for_a_night_which_keeps_it_and_refuses_another(grounds, tmp_path, monkeypatch):
+def test_a_dataset_is_prepared_for_one_night_which_keeps_it_and_refuses_another(grounds, tmp_path, monkeypatch):
     path = grounds.root / "prepare.py"  # of rows that a short text fills
     path.write_text(re.sub(r'Scale\("tiny", .*?\)', 'Scale("tiny", 64, 512, 64 * 64)', path.read_text()))
     text = tmp_path / "words.jsonl"
@@ -132,9 +133,13 @@ def test_a_dataset_is_prepared_for_a_night_which_keeps_it_and_refuses_another(gr
     request = Request(Place.of(grounds.root / "train_mlx.py"), "t", 0.05, dataset=named_text(str(text)))
     night = open_night(request, None, Terms(), None)
     assert night.data.startswith(f"{tmp_path}/cache/data/words-tiny-")  # whatever $NIGHTSHIFT_DATA says
+    with monkeypatch.context() as patch:
+        patch.delenv("NIGHTSHIFT_DATA")
+        assert data_dir() is None, "other nights, here and in other folders, train on what they did"
 
+    assert open_night(request, night, Terms(), None).data == night.data, "the same command goes on"
     other = refused(grounds.nightshift("run", "--tag", "t", "--dataset", "stdlib"))
-    assert other.startswith("night t has a text of its own, not --dataset stdlib; leave the option out")
+    assert other.startswith(f"night t has --dataset {text}, not stdlib; leave the option out")
     said = refused(grounds.nightshift("run", "--dataset", "no/where", "--tag", "u"))
     assert said.startswith(f"no dataset '{grounds.root}/no/where': choose stdlib, ")
     assert not grounds.folder("u").exists()

@@ -1,21 +1,32 @@
 """What the doctor says of a machine: what is missing, and what is only slow."""
 
 import json
+import shutil
 
 from json_page import faults
 
 from agent.cli import machine
+from agent.lab.data import select
 
 
 def test_a_night_without_data_is_possible_where_they_can_be_prepared(tmp_path, monkeypatch):
     monkeypatch.delenv("NIGHTSHIFT_DATA", raising=False)
     monkeypatch.setenv("NIGHTSHIFT_CACHE", str(tmp_path / "not yet" / "there"))
-    assert machine.data().ok
+    assert machine.data(tmp_path).ok
     (tmp_path / "file").touch()
     monkeypatch.setenv("NIGHTSHIFT_CACHE", str(tmp_path / "file" / "there"))
-    finding = machine.data()
+    finding = machine.data(tmp_path)
     assert (finding.ok, finding.essential) == (False, True)
     assert f"Not a directory: '{tmp_path / 'file'}" in finding.detail
+
+
+def test_the_doctor_looks_at_the_corpus_of_the_scripts_folder(tiny_data, tmp_path, monkeypatch):
+    shutil.copytree(tiny_data.parents[1], tmp_path / "cache")
+    monkeypatch.delenv("NIGHTSHIFT_DATA", raising=False)
+    monkeypatch.setenv("NIGHTSHIFT_CACHE", str(tmp_path / "cache"))
+    select(tmp_path / "cache" / "data" / tiny_data.name, tmp_path)
+    assert tiny_data.name in machine.data(tmp_path).detail
+    assert "none yet" in machine.data(tmp_path / "cache").detail
 
 
 def test_the_doctor_says_what_is_there_and_only_what_a_night_needs_makes_it_fail(grounds, tmp_path):

@@ -154,9 +154,37 @@ def test_the_fingerprint_is_that_of_the_protocol_alone(small):
 # ---- where, and what cannot be used ----------------------------------------------------------------------------------
 
 
-def test_the_corpus_prepared_last_is_selected_unless_the_environment_names_one(small, tmp_path, monkeypatch):
+def test_a_corpus_is_chosen_for_all_folders_or_for_one_unless_the_environment_names_another(
+    small, tiny_data, tmp_path, monkeypatch
+):
     monkeypatch.delenv("NIGHTSHIFT_DATA", raising=False)
     monkeypatch.setenv("NIGHTSHIFT_CACHE", str(tmp_path / "cache"))
+    text, other = tiny_data.parents[2] / "library.txt", shutil.copy(tiny_data.parents[2] / "library.txt", tmp_path)
+
+    def chosen(folder: str, *choice: object) -> Path | None:
+        """Say what a folder uses after this choice of a text was made there."""
+        (tmp_path / folder).mkdir(exist_ok=True)
+        monkeypatch.chdir(tmp_path / folder)
+        if choice:
+            prepare.prepare(str(choice[0]), TEST_SCALE, workers=1, use=choice[1])
+        return prepare.data_dir()
+
+    assert chosen("mine", text, "nowhere") is None
+    assert chosen("mine", text, "everywhere") == small
+    own = chosen("mine", other, "here")
+    assert own not in (None, small)
+    assert (chosen("mine"), chosen("theirs"), chosen("mine", text, "nowhere")) == (own, small, own)
+    assert chosen("theirs", text, "everywhere") == small
+    assert (chosen("mine"), chosen("mine", text, "everywhere")) == (own, small), "a choice for all is one for here"
+    shutil.rmtree(small)
+    with pytest.raises(DataError, match=r"no whole corpus in .*: run python prepare\.py"):  # and takes no other text
+        prepare.ensure_data()
+
+
+def test_a_choice_that_was_made_before_holds_on(small, tmp_path, monkeypatch):
+    monkeypatch.delenv("NIGHTSHIFT_DATA", raising=False)
+    monkeypatch.setenv("NIGHTSHIFT_CACHE", str(tmp_path / "cache"))
+    (small.parent / "selected").write_text(f"{small.name}\n")
     assert load_data().folder == small
     monkeypatch.setenv("NIGHTSHIFT_CACHE", str(tmp_path / "none"))
     with pytest.raises(DataError, match=r"no corpus is prepared: run python prepare\.py"):
