@@ -22,6 +22,7 @@ from agent.invocation import command_for, install_command, typed, typed_python
 from agent.pools.leases import gpus_of_machine, gpus_unused
 from agent.records.place import Place, read_script
 from agent.sandbox.box import choose
+from agent.sandbox.crash import why_crashed
 from agent.script.contract import fixed_files
 from agent.view.answer import Answer
 from agent.view.screen import print_folded
@@ -174,7 +175,7 @@ def data(folder: Path) -> Check:
 
 
 def ask(program: str, folder: Path | None = None) -> Any:
-    """Run a short Python program in a folder; return the JSON that it prints, or the last line of its error."""
+    """Run a short Python program in a folder; return the JSON that it prints, or why it crashed."""
     command = [sys.executable, "-c", program]
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=LOOK_S, check=False)
@@ -182,4 +183,4 @@ def ask(program: str, folder: Path | None = None) -> Any:
         return f"no answer within {LOOK_S} s"
     if done.returncode == 0:
         return json.loads(done.stdout)
-    return done.stderr.strip().rpartition("\n")[2] or f"exit code {done.returncode}"
+    return why_crashed(done.stderr, done.returncode) or f"exit code {done.returncode}"

@@ -16,6 +16,7 @@ from pathlib import Path
 from agent.errors import MachineError
 from agent.files import throwaway_folder
 from agent.sandbox import landlock, seccomp
+from agent.sandbox.crash import why_crashed
 from agent.sandbox.environment import TMP, boxed_env
 from agent.sandbox.places import (
     ASKED,
@@ -74,8 +75,10 @@ def why_unfit(box: "Box") -> str | None:
             done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=PROBE_S, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
             return f"{box.name} does not work here ({error})"
-    lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-    return None if done.returncode == 0 else f"{box.name} does not work here ({lines[-1]})"
+    if done.returncode == 0:
+        return None
+    why = why_crashed(done.stderr, done.returncode) or f"exit code {done.returncode}"
+    return f"{box.name} does not work here ({why})"
 
 
 @dataclass(frozen=True, slots=True)

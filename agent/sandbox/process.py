@@ -19,12 +19,14 @@ import msgspec
 from agent.clock import SLEEP_TOLERANCE_S, Stopwatch
 from agent.experiment import Ending
 from agent.files import read_tail
+from agent.sandbox.crash import why_crashed
 from agent.sandbox.keeper import GRACE_S, Report, ResourceLimits
-from agent.text import harmless
+from agent.text import harmless, shorten
 
 SWEEP_S = GRACE_S + 10.0  # that a keeper may take to end its tree, which it does in rounds
 POLL_S = 0.05
 MOST_LOG_BYTES, LOG_TAIL_BYTES, LOG_TAIL_LINES = 64 << 20, 4 << 10, 20
+WHOLE_TRACEBACK_BYTES, MOST_WHY_CHARS = 1 << 20, 1000  # a thousand frames, and a long message
 LOG = "log.txt"
 KEEPER = Path(__file__).with_name("keeper.py")
 
@@ -83,7 +85,7 @@ def supervise(
                 time.sleep(POLL_S)
         finally:
             end(keeper)
-        wall_s, words = watch.elapsed_s, last_lines(log)
+        wall_s, words, log_end = watch.elapsed_s, last_lines(log), text_at_end(log, WHOLE_TRACEBACK_BYTES)
         if ending is Ending.EXCEEDED:
             words = f"its log has more than {MOST_LOG_BYTES >> 20} MB: it must print less"
     report = report_of(keeper)
@@ -98,7 +100,15 @@ def supervise(
         ending = Ending.FINISHED if exit_code == 0 else Ending.CRASHED
         if exit_code is None:  # the keeper itself was killed, which no boxed script can do
             exit_code, spoilt = keeper.returncode, "its keeper was killed"
-    return Outcome(ending, exit_code, wall_s, words, report.peak_bytes, spoilt)
+    return _with_reason(Outcome(ending, exit_code, wall_s, words, report.peak_bytes, spoilt), log_end)
+
+
+def _with_reason(outcome: Outcome, log_end: str) -> Outcome:
+    """Return an outcome whose last line says why the process crashed, if it did."""
+    if not outcome.exit_code:
+        return outcome
+    why = shorten(harmless(why_crashed(log_end, outcome.exit_code)), MOST_WHY_CHARS)
+    return outcome if outcome.last_lines.rpartition("\n")[2].strip() == why else outcome.explained(why)
 
 
 def start_keeper(
@@ -165,8 +175,13 @@ def open_log(path: Path) -> BinaryIO:
 
 def last_lines(log: BinaryIO) -> str:
     """Return the last lines of a log, without control characters, for a terminal or a table; "" if it is unreadable."""
+    lines = text_at_end(log, LOG_TAIL_BYTES).splitlines()
+    return "\n".join(harmless(line) for line in lines[-LOG_TAIL_LINES:])
+
+
+def text_at_end(log: BinaryIO, most_bytes: int) -> str:
+    """Return the end of a log as text; "" if it is unreadable."""
     tail = b""
     with suppress(OSError):
-        tail = read_tail(log, LOG_TAIL_BYTES)
-    text = tail.replace(b"\0", b"").decode("utf-8", errors="backslashreplace")  # a hole in a file reads as zeros
-    return "\n".join(harmless(line) for line in text.splitlines()[-LOG_TAIL_LINES:])
+        tail = read_tail(log, most_bytes)
+    return tail.replace(b"\0", b"").decode("utf-8", errors="backslashreplace")  # a hole in a file reads as zeros
