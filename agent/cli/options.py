@@ -95,7 +95,7 @@ class NightOptions(_Named):
             your rights (default: auto)
         allowance_s: for start, compilation and saving, beyond the budget, before a run is killed (default: 300 for
             attempt 0, then what that took and little more)
-        dry_run: a second of training and scoring before edits of code are given a minute or more (default: yes)
+        dry_run: a few steps of training and scoring before edits of code are given a minute or more (default: yes)
     """
 
     budget_s: Positive | None = None

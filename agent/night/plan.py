@@ -19,6 +19,7 @@ from agent.night import merging
 from agent.night.ideas import Supply
 from agent.night.state import NightContext, State, unaudited
 from agent.pools.pool import Pool
+from agent.runs.execute import steps_of_trial
 from agent.runs.jobs import AuditRun, Job, Measure, Trial
 from agent.runs.score import most_weights_bytes, scoring_limit_s, usual_scoring_s
 from agent.runs.train import FIRST_ALLOWANCE_S, learnt_allowance_s, learnt_bounds, usual_steps_s
@@ -313,6 +314,7 @@ class Plan:
             script=attempt.proposal.script,
             allowance_s=self.allowed_s(attempt.number),
             scoring_s=self._scoring_limit_s(attempt),
+            steps=steps_of_trial(self.state.first),
             machine=self.trial(self.state.first) if attempt.number and self._suspects_machine() else None,
         )
 

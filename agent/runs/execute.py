@@ -5,11 +5,13 @@ that has run well before, or after many others, attempt 0 is tried: if that fail
 the night ends.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 from agent.clock import Stopwatch
 from agent.errors import MachineError
-from agent.experiment import Audit, DryRun, Ending, Run, Score
+from agent.experiment import Attempt, Audit, DryRun, Ending, Run, Score
 from agent.files import remove
 from agent.judging.failures import process_failure, run_failure
 from agent.runs.jobs import AuditRun, Job, Measure, Result, Trial
@@ -23,10 +25,12 @@ from agent.runs.score import (
     scoring_limit_s,
     too_heavy,
 )
-from agent.runs.train import slow, train, train_in
+from agent.runs.train import read_progress, slow, train, train_in
 from agent.sandbox.process import LOG
 
 TRIAL_S, TRIAL_ROWS = 1.0, 2
+LONG_TRIAL_S = 10.0  # from the first step on, with saving: a script that goes on ignores how many steps it was given
+STEPS_OPTION = "--max-steps"  # which a script may lack
 FAILED = frozenset({Ending.CRASHED, Ending.OVERRAN, Ending.EXCEEDED})
 
 
@@ -65,18 +69,23 @@ def has_failed(result: Result) -> bool:
 def run_dry(trial: Trial, runner: Runner) -> DryRun:
     """Train for a second and score two rows, and keep the log alone, and what attempt 0 compiled in training.
 
-    Both use training text only, so their error messages may be shown to the author of the edit. Raise Stopped if the
-    user stopped it.
+    Both use training text only, so their error messages may be shown to the author of the edit. A script that trains on
+    is ended, and nothing is known of its end. Raise Stopped if the user stopped it.
     """
     watch, folder = Stopwatch(), runner.dry_folder(trial.attempt)
-    seed, budget_s = runner.night.seed, min(TRIAL_S, runner.night.budget_s)
+    out, seed, train_s = folder / "out", runner.night.seed, min(TRIAL_S, runner.night.budget_s)
+    can_be_short = STEPS_OPTION in trial.script
+    options = (STEPS_OPTION, str(trial.steps)) if can_be_short else ()
     outcome = runner.until_it_counts(
-        trial.attempt, lambda: train_in(runner, folder, trial.script, seed, budget_s, trial.allowance_s)
+        trial.attempt,
+        lambda: train_in(runner, folder, trial.script, seed, train_s, trial.allowance_s, _trains_long(out), *options),
     )
-    failure, overran = process_failure(outcome), outcome.ending is Ending.OVERRAN
-    if failure is None:
-        if trial.attempt == 0:
-            runner.keep_warm(folder)
+    was_ended = outcome.ending in (Ending.OVERRAN, Ending.HOPELESS)
+    trains_on = was_ended and (read_progress(out) is not None or not can_be_short)
+    failure, overran = (None, False) if trains_on else (process_failure(outcome), was_ended)
+    if failure is None and trial.attempt == 0:
+        runner.keep_warm(folder)
+    if outcome.ending is Ending.FINISHED:
         try:
             rows = Rows.of_training(runner.night, TRIAL_ROWS)
             committed_losses(runner, trial, folder, trial.scoring_s, rows)
@@ -85,6 +94,25 @@ def run_dry(trial: Trial, runner: Runner) -> DryRun:
         remove(beside(folder, "score"))
     runner.keep_only(folder)
     return DryRun(watch.elapsed_s, failure, overran)
+
+
+def steps_of_trial(first: Attempt) -> int:
+    """Return how many steps attempt 0 makes in a second of training, by its own count."""
+    speeds = (run.steps_s for run in first.counted_runs)
+    return max(1, round(TRIAL_S * max(filter(None, speeds), default=0.0)))
+
+
+def _trains_long(out: Path) -> Callable[[], bool]:
+    """Return what tells whether the script that writes here has trained for long."""
+    since: Stopwatch | None = None
+
+    def trains_long() -> bool:
+        nonlocal since
+        if since is None and read_progress(out) is not None:
+            since = Stopwatch()
+        return since is not None and since.elapsed_s > LONG_TRIAL_S
+
+    return trains_long
 
 
 def _measure(job: Measure, runner: Runner) -> Run:

@@ -8,7 +8,7 @@ from agent.judging.early_stop import Bound
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """Train an attempt's script for a second and score some rows, before the minutes.
+    """Train an attempt's script for a few steps and score some rows, before the minutes.
 
     That of attempt 0 is also how a worker finds out whether the machine is to blame for a failure.
     """
@@ -17,6 +17,7 @@ class Trial:
     script: str
     allowance_s: float  # beyond the budget
     scoring_s: float  # that the process which scores may take
+    steps: int  # of training
     machine: "Trial | None" = None  # of attempt 0, made where this fails; None: a failure is the script's
 
 

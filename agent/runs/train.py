@@ -40,8 +40,7 @@ def train(runner: Runner, job: Measure) -> tuple[Run, str | None]:
     folder = runner.run_folder(job.attempt, job.seed)
     out = folder / "out"
     check = EarlyStopCheck(out, job.bounds)
-    budget_s = runner.night.budget_s
-    outcome = train_in(runner, folder, job.script, job.seed, budget_s, job.allowance_s, check.has_failed)
+    outcome = train_in(runner, folder, job.script, job.seed, runner.night.budget_s, job.allowance_s, check.has_failed)
     if outcome.ending is Ending.HOPELESS:
         forecast = f"its losses forecast a score of {check.forecast_bpb:.3f}, above the incumbent's"
         outcome = outcome.explained(f"stopped early: {forecast}")
@@ -70,28 +69,29 @@ def train_in(
     folder: Path,
     script: str,
     seed: int,
-    budget_s: float,
+    train_s: float,
     allowance_s: float,
     hopeless: Callable[[], bool] = lambda: False,
+    *options: str,
 ) -> Outcome:
-    """Train in this folder, emptied first, for budget_s; kill it allowance_s after the budget.
+    """Train in this folder, emptied first, with the night's budget, by which a script may choose its model.
 
-    Its outcome is a crash, too, where it leaves no weights.
+    It is killed allowance_s after train_s. Its outcome is a crash, too, where it leaves no weights.
     """
     runner.lay_out(folder, script)
     out = folder / "out"
     out.mkdir()
-    options = ["--budget-s", plainly(budget_s), "--seed", str(seed), "--out", "out", "--no-eval"]
+    options = ("--budget-s", plainly(runner.night.budget_s), "--seed", str(seed), "--out", "out", "--no-eval", *options)
     outcome = runner.call(
         [sys.executable, runner.script_name, *options],
         folder,
-        budget_s + allowance_s,
+        train_s + allowance_s,
         trains=True,
         progress=lambda: read_progress(out),
         hopeless=hopeless,
     )
     if outcome.ending is Ending.OVERRAN:
-        return outcome.explained(f"{budget_s:g} s of budget and {allowance_s:.3g} s for start and end are over")
+        return outcome.explained(f"{train_s:g} s of training and {allowance_s:.3g} s for start and end are over")
     if outcome.ending is Ending.FINISHED and plain_bytes(folder / WEIGHTS) is None:
         return replace(outcome.explained(f"it left no {WEIGHTS}"), ending=Ending.CRASHED)
     return outcome

@@ -46,7 +46,7 @@ def test_an_overrun_is_void_once_and_then_a_discard_that_nobody_is_asked_to_repa
         history = context.journal.attempts()
         late = history[1]
     assert [run.ending for run in late.runs] == [Ending.SPOILT, Ending.OVERRAN]
-    assert late.runs[1].last_lines.splitlines()[-1] == "0.05 s of budget and 0.01 s for start and end are over"
+    assert late.runs[1].last_lines.splitlines()[-1] == "0.05 s of training and 0.01 s for start and end are over"
     assert "it was too slow" in late.runs[0].last_lines.splitlines()[-1]
     assert late.status is Status.DISCARD
     assert late.decision.reason.startswith("too slow to start or to save: still running after ")

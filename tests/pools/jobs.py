@@ -11,7 +11,7 @@ from agent.sandbox.box import Open
 from agent.sandbox.keeper import limits_of_machine
 
 STAYS = "import time\ntime.sleep(600)\n"
-TRIAL = Trial(attempt=0, script="first", allowance_s=10.0, scoring_s=10.0)
+TRIAL = Trial(attempt=0, script="first", allowance_s=10.0, scoring_s=10.0, steps=2)
 MEASURE = Measure(attempt=3, script="", seed=0, allowance_s=60.0)
 AUDIT = AuditRun(attempt=3, script="", seed=0, limit_s=9.0, machine=TRIAL)
 
