@@ -27,11 +27,13 @@ import numpy as np
 from agent.lab.corpus import SUFFIXES, DataError, Scale, Split, find_sources, plan_units, say
 from agent.lab.data import Data, data_dir, evaluation_rows, load_data, select
 from agent.lab.hardware import cache_root, device_kind, memory_bytes, usable_cores
+from agent.lab.numbers import decimal, whole
 from agent.lab.packing import Tokens, pack_rows
 
 __all__ = [
     "SCALES", "SCALE_OF_DEVICE", "TIME_BUDGET_S", "Data", "DataError", "batches", "checked_logits", "data_dir",
-    "ensure_data", "evaluate_bpb", "evaluation_rows", "load_data", "main", "prepare", "rows_at_once", "token_losses",
+    "decimal", "ensure_data", "evaluate_bpb", "evaluation_rows", "load_data", "main", "prepare", "rows_at_once",
+    "token_losses", "whole",
 ]  # fmt: skip
 
 Use = Literal["everywhere", "here", "nowhere"]  # of a corpus: as the default, in the current folder, by its path alone
@@ -229,15 +231,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--scale", choices=["auto", *SCALES], default="auto", help=about)
     about = "where it is trained on: in all folders without a choice of their own, this one, or none (%(default)s)"
     parser.add_argument("--use", choices=get_args(Use), default="everywhere", help=about)
-    parser.add_argument("--shards", type=_positive, help="files to download (default: 10 of climbmix, else all)")
-    parser.add_argument("--workers", type=_positive, help="processes that tokenise (default: one for each core)")
+    parser.add_argument("--shards", type=whole(), help="files to download (default: 10 of climbmix, else all)")
+    parser.add_argument("--workers", type=whole(), help="processes that tokenise (default: one for each core)")
     return parser
-
-
-def _positive(text: str) -> int:
-    if int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is less than 1")
-    return int(text)
 
 
 def _summary(data: Data, use: Use, seconds: float) -> str:

@@ -708,15 +708,17 @@ def run(args: argparse.Namespace) -> dict[str, float | None]:
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Train a small GPT for a fixed time and print its bits per byte.")
     parser.add_argument(
-        "--budget-s", type=float, default=prepare.TIME_BUDGET_S, help="seconds of training (%(default)s)"
+        "--budget-s", type=prepare.decimal(), default=prepare.TIME_BUDGET_S, help="seconds of training (%(default)s)"
     )
-    parser.add_argument("--seed", type=int, default=0, help="of weights and order of the data (%(default)s)")
+    parser.add_argument(
+        "--seed", type=prepare.whole(0, 2**63 - 1), default=0, help="of weights and order of the data (%(default)s)"
+    )
     parser.add_argument("--out", type=Path, metavar="DIR", help="write summary.json, metrics.jsonl, model.safetensors")
     parser.add_argument("--no-eval", action="store_true", help="leave the score to somebody else")
-    parser.add_argument("--max-steps", type=int, metavar="N", help="stop after N steps if the budget has not ended")
+    parser.add_argument(
+        "--max-steps", type=prepare.whole(), metavar="N", help="stop after N steps if the budget has not ended"
+    )
     args = parser.parse_args(argv)
-    if not args.budget_s > 0 or (args.max_steps is not None and args.max_steps < 1) or args.seed < 0:
-        parser.error("--budget-s and --max-steps must be above zero, --seed not below")
     try:
         summary = run(args)
     except (Refused, prepare.DataError) as error:

@@ -23,6 +23,7 @@ from agent.cli.options import NightOptions
 from agent.cli.tries import TryState
 from agent.errors import MachineError, NightError
 from agent.invocation import command_for
+from agent.lab.numbers import MOST, decimal, whole
 from agent.text import harmless_lines, one_line
 from agent.view.answer import Answer
 
@@ -31,7 +32,7 @@ try:
     from mcp.server.mcpserver import Context
     from mcp.server.mcpserver.tools import Tool
     from mcp.types import CallToolResult, TextContent, ToolAnnotations
-    from pydantic import Field, ValidationError
+    from pydantic import BeforeValidator, Field, ValidationError
 except ImportError as error:
     install = command_for("mcp")
     raise MachineError(f"nightshift mcp needs the package mcp, 2.3 or later; install it: {install}") from error
@@ -56,6 +57,12 @@ LOGS = frozenset({"text", "traceback"})  # their last lines say what happened
 SHORT = ("attempt", "commit", "parent", "status", "val_bpb", "gain_bpb", "sure", "description", "source")  # of a row
 Facts = dict[str, Any]
 
+
+def _number(read: Callable[[str], float]) -> BeforeValidator:
+    """Return what has a number read by the rule of the command line."""
+    return BeforeValidator(lambda given: read(given if isinstance(given, str) else json.dumps(given)))
+
+
 Tag = Annotated[str, Field(description="The name of another night than the latest.", max_length=100)]
 Address = Annotated[
     str,
@@ -65,15 +72,13 @@ Address = Annotated[
     ),
 ]
 Seconds = Annotated[
-    float, Field(description="To wait, from 0 to 3600; keep it below your limit for a call.", ge=0, le=3600)
+    float,
+    Field(description="To wait, from 0 to 3600; keep it below your limit for a call.", ge=0, le=3600),
+    _number(decimal(0, 3600)),
 ]
 Budget = Annotated[
-    float | None,
-    Field(
-        description="Training seconds of a run, above 0.001; a night that is here keeps its own.",
-        gt=1e-3,
-        allow_inf_nan=False,
-    ),
+    Annotated[float, Field(ge=1e-3, le=MOST), _number(decimal(1e-3))] | None,
+    Field(description="Training seconds of a run, from 0.001; a night that is here keeps its own."),
 ]
 Message = Annotated[
     str, Field(description="What is changed, as a title, and why it should help.", min_length=1, max_length=8000)
@@ -81,7 +86,9 @@ Message = Annotated[
 Text = Annotated[str, Field(description="The whole edited script. Without it, the working tree's is tried.")]
 Anyway = Annotated[bool, Field(description="Try it although it lacks kept edits (missing_edits).")]
 Id = Annotated[str, Field(description="As try_edit gave it, such as t0003.", pattern=r"^t\d{4,8}$")]
-Limit = Annotated[int, Field(description="How many of the latest attempts, from 1 to 300.", ge=1, le=300)]
+Limit = Annotated[
+    int, Field(description="How many of the latest attempts, from 1 to 300.", ge=1, le=300), _number(whole(1, 300))
+]
 Part = Annotated[
     Literal["facts", "diff", "script", "log"],
     Field(

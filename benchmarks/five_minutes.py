@@ -30,9 +30,10 @@ from typing import Annotated, Any
 
 import measure
 import peers
-from cyclopts import Parameter
-from cyclopts.validators import Number
 from measure import Count, Figures, Folder, Seconds
+
+from agent.cli.options import number
+from agent.lab.numbers import whole
 
 ALLOWANCE_S = 900.0  # beyond the budget, after which a run is ended
 OURS = "ours"
@@ -97,7 +98,7 @@ def main(
     peer: Sequence[str] = (),
     no_ours: bool = False,
     seeds: Count = 1,
-    first_seed: Annotated[int, Parameter(validator=Number(gte=0))] = 0,
+    first_seed: Annotated[int, number(whole(0))] = 0,
     set: Sequence[str] = (),
 ) -> measure.Flat:
     """Run everyone with the first seed, then everyone with the next.

@@ -29,7 +29,6 @@ from typing import IO, Annotated, Any, TypeVar
 
 import numpy as np
 from cyclopts import App, CycloptsError, Parameter
-from cyclopts.validators import Number
 from rich.console import Console
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -37,9 +36,11 @@ HERE = ROOT / "benchmarks"
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 import prepare  # noqa: E402
+from agent.cli.options import number  # noqa: E402
 from agent.errors import NightshiftError  # noqa: E402
 from agent.lab.corpus import DataError, Scale  # noqa: E402
 from agent.lab.hardware import usable_cores  # noqa: E402
+from agent.lab.numbers import decimal, whole  # noqa: E402
 from agent.script.dials import set_dials  # noqa: E402
 
 SCRIPT = ROOT / "train_mlx.py"
@@ -60,8 +61,8 @@ class Failed(Exception):
 
 # ---- the command line of a benchmark ---------------------------------------------------------------------------------
 
-Count = Annotated[int, Parameter(validator=Number(gt=0))]
-Seconds = Annotated[float, Parameter(validator=Number(gt=0))]
+Count = Annotated[int, number(whole())]
+Seconds = Annotated[float, number(decimal())]
 Folder = Annotated[Path, Parameter(parse=False)]  # to work in
 Quick = Annotated[bool, Parameter(parse=False)]  # was --quick given?
 WORDS = Parameter(negative=(), consume_multiple=True)  # an option may have several; a flag has no opposite
@@ -119,6 +120,7 @@ def program(
                 say(f"{name}: {error}")
                 return 1 if isinstance(error, Failed) else 2
 
+        main.__wrapped__ = measured  # type: ignore[attr-defined]  # whose parameters are its options
         return main
 
     return decorate

@@ -19,8 +19,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import cyclopts
+import measure  # noqa: F401, it puts the repository on the path
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from agent.cli.options import Positive
 
 KINDS = {".py", ".pyi", ".c", ".h", ".S", ".hpp", ".cuh", ".rst", ".md", ".txt"}
 BYTES = range(300, 2_000_001)  # longer ones are generated
@@ -44,7 +47,7 @@ def documents(source: Path) -> Iterator[str]:
                 yield text
 
 
-def main(folder: Path, sources: list[Path], /, *, most_mb: float = 1000.0) -> None:
+def main(folder: Path, sources: list[Path], /, *, most_mb: Positive = 1000.0) -> None:
     """Write the shards, and say how many documents they hold, how long, and the hash of all.
 
     Args:
@@ -67,8 +70,10 @@ def main(folder: Path, sources: list[Path], /, *, most_mb: float = 1000.0) -> No
 
 
 if __name__ == "__main__":
+    app = cyclopts.App(help=__doc__, version_flags=())
+    app.default(main)
     try:
-        cyclopts.run(main)
-    except (OSError, ValueError) as error:
+        app(exit_on_error=False, print_error=False)
+    except (cyclopts.CycloptsError, OSError, ValueError) as error:
         print(f"source_text: {error}; name folders, archives or wheels", file=sys.stderr)
         sys.exit(2)

@@ -77,7 +77,7 @@ def test_a_run_of_many_steps_leaves_a_thousand_points_of_its_curve_and_the_last(
 @pytest.mark.parametrize(
     ("options", "dials", "words"),
     [
-        (("--budget-s", "nan"), {}, "above zero"),
+        (("--budget-s", "nan"), {}, "'nan' is no number"),
         (("--max-steps", "1", "--out", "/dev/null/out"), {}, "name another folder"),
         (("--max-steps", "1"), {"BATCH_ROWS": 10_000_000}, "lower BATCH_ROWS"),
     ],

@@ -1,16 +1,13 @@
 """Use what a night has found elsewhere: nightshift export, and nightshift sample, which writes text with a model."""
 
-import math
 import secrets
 from pathlib import Path
 from typing import Annotated, Literal
 
-from cyclopts import Parameter
-from cyclopts.validators import Number
-
 from agent.cli.find import BEST, attempt_meant, known_tag, none_yet, place_meant, record_of
-from agent.cli.options import PositiveInt, Seed
+from agent.cli.options import PositiveInt, Seed, number
 from agent.errors import NightError, NothingYet
+from agent.lab.numbers import decimal
 from agent.model import best_script, weights_of
 from agent.night.lock import like_ctrl_c
 from agent.records.place import Place, known_tags, read_night
@@ -111,7 +108,7 @@ def sample(
     /,
     *,
     tokens: PositiveInt = 200,
-    temperature: Annotated[float, Parameter(validator=Number(gte=0, lte=10))] = 0.8,
+    temperature: Annotated[float, number(decimal(0, 10))] = 0.8,
     seed: Seed | None = None,
 ) -> None:
     """Continue a text with the weights that a night kept, in the night's sandbox.
@@ -127,8 +124,6 @@ def sample(
     """
     from agent.model.sampling import sample as continue_text
 
-    if math.isnan(temperature):
-        raise NightError("--temperature nan is no number from 0 to 10")
     place, record, chosen = attempt_meant(attempt)
     place.check_own(record.tag)
     weights = weights_of(place, record, chosen)

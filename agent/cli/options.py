@@ -1,34 +1,33 @@
 """Define the options that several commands share, and check their values."""
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import ArgumentCollection, Group, Parameter, Token
-from cyclopts.validators import Number
 
 from agent import invocation
 from agent.experiment import Terms
+from agent.lab.numbers import decimal, whole
 from agent.proposers.registry import choices, help_lines
 
 SCRIPT = Path(invocation.SCRIPT)
 
 
-def _above_zero(kind: object, number: float | None) -> None:
-    if number is not None and not 0 < number < math.inf:
-        raise ValueError("Give a number above zero")
+def number(read: Callable[[str], float]) -> Parameter:
+    """Return what has cyclopts read a number by our rule; its own rounds fractions."""
+    return Parameter(converter=lambda kind, tokens: read(tokens[0].value))
 
 
 def _price(kind: object, tokens: Sequence[Token]) -> tuple[float, ...]:
     """Read the prices of input, of output and, if it is named, of input from a cache."""
     (token,) = tokens
     try:
-        prices = tuple(float(part) for part in token.value.split(","))
+        prices = tuple(map(decimal(0, 10**6), token.value.split(",")))
     except ValueError:
         prices = ()
-    if len(prices) not in (2, 3) or not all(0 <= usd < 1e6 for usd in prices):
+    if len(prices) not in (2, 3):
         raise ValueError(
             f"{token.value!r} is not two prices, or three, in dollars for a million tokens, as in 1.25,10 or "
             f"1.25,10,0.125"
@@ -41,10 +40,10 @@ def _source(kind: object, name: str | None) -> None:
         raise ValueError(f"Choose from {', '.join(choices())}")
 
 
-Positive = Annotated[float, Parameter(validator=_above_zero)]
-PositiveInt = Annotated[int, Parameter(validator=_above_zero)]
-Count = Annotated[int, Parameter(validator=Number(gte=0, lte=999))]
-Seed = Annotated[int, Parameter(validator=Number(gte=0, lte=2**32 - 1))]
+Positive = Annotated[float, number(decimal())]
+PositiveInt = Annotated[int, number(whole())]
+Count = Annotated[int, number(whole(0, 999))]
+Seed = Annotated[int, number(whole(0, 2**32 - 1))]
 Message = Annotated[str, Parameter(name=["--message", "-m"], allow_leading_hyphen=True)]
 
 

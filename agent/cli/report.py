@@ -5,12 +5,11 @@ import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from cyclopts import Parameter
-from cyclopts.validators import Number
-
 from agent.cli.find import holder_here, latest_tag, place_meant, record_of
+from agent.cli.options import number
 from agent.errors import NightError
 from agent.files import write_plain
+from agent.lab.numbers import whole
 from agent.records.place import Place
 from agent.text import counted
 from agent.view.writer import PAGE
@@ -63,7 +62,7 @@ def serve(
     tag: str | None = None,
     /,
     *,
-    port: Annotated[int, Parameter(validator=Number(gte=0, lte=65535))] = PORT,
+    port: Annotated[int, number(whole(0, 65535))] = PORT,
 ) -> None:
     """Serve the report as a live page on this machine.
 

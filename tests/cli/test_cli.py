@@ -196,7 +196,7 @@ def test_a_repository_unfit_for_a_night(grounds, spoil, sentence):
     [
         ("--tag ../up", "'../up' is no tag; use letters"),
         ("--tag seen", "tag seen is taken by refs or ledger rows whose journal is not here; use --tag seen-2"),
-        ("--budget-s nan", 'Invalid value "nan" for --budget-s. '),
+        ("--budget-s nan", "Invalid value for --budget-s: 'nan' is no number"),
         ("--sandbox none", "--sandbox has no such value; leave it out for its default"),
         ("--price 1", "--price: '1' is not two prices, or three, in dollars for a million tokens"),
         ("--command 'half", "cannot be split into words (No closing quotation); correct its quotes"),

@@ -72,6 +72,32 @@ def test_arguments_that_a_tool_does_not_take_reach_no_command_and_are_named_with
         assert result.structured_content["error"] == result.content[0].text
 
 
+def test_a_number_of_any_tool_is_read_by_the_rule_of_the_command_line(agent):
+    filled, asked = {"message": "x", "id": "t0001", "text": "x"}, set()
+    for tool in agent.portal.call(agent.client.list_tools).tools:
+        required = {name: filled[name] for name in tool.input_schema.get("required", ())}
+        for name, schema in tool.input_schema["properties"].items():
+            types = {choice.get("type") for choice in (schema, *schema.get("anyOf", ()))} & {"integer", "number"}
+            for word in (
+                "1_000",
+                " 5",
+                "0x10",
+                "nan",
+                "-5",
+                -5,
+                10**12,
+                True,
+                *((1.5, "1e3") if "integer" in types else ()),
+            ):
+                if types:
+                    assert agent.error(tool.name, **{**required, name: word}).startswith(
+                        f"{tool.name} cannot use {name} "
+                    )
+                    asked.add(name)
+    assert asked == {"budget_s", "wait_s", "limit"}
+    assert "cannot use" not in agent.error("history", limit="5"), "there is no night"
+
+
 def waiting_server(user: Grounds) -> Any:
     return subprocess.Popen(
         command("mcp"), cwd=user.root, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
