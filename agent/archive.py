@@ -506,7 +506,7 @@ def missing_corpus(night: Night, folder: Path) -> str:
     """Return how to bring the corpus of a night to this machine."""
     prepared = ""
     with suppress(OSError, ValueError, LookupError, TypeError, RecursionError):  # a manifest from elsewhere
-        facts = json.loads((folder / MANIFEST).read_text())
+        facts = json.loads((folder / MANIFEST).read_bytes())
         again = typed_python(
             "prepare.py", "--dataset", str(facts["dataset"]), "--scale", str(facts["scale"]), "--use", "nowhere"
         )

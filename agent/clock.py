@@ -47,8 +47,8 @@ def boot_id() -> str:
     try:
         if sys.platform == "darwin":
             command = ["sysctl", "-n", "kern.bootsessionuuid"]
-            return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+            return subprocess.run(command, capture_output=True, encoding="utf-8", check=True).stdout.strip()
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
     except (OSError, subprocess.CalledProcessError):
         return ""
 

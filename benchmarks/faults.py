@@ -99,7 +99,7 @@ def tear_git(victim: Victim, reference: Reference, command: str, with_loop: bool
     """Kill a git command of the night at each of its points, the loop with it or not."""
     mark, shim = victim.said.with_name("mark"), victim.said.with_name("bin") / "git"
     shim.parent.mkdir()
-    shim.write_text(SHIM)
+    shim.write_text(SHIM, encoding="utf-8")
     shim.chmod(0o755)
     number, missed, code = 1, 0, -1
     while missed < 2 and code != 0:  # a call that finds its work done writes less than one that does it

@@ -21,7 +21,7 @@ OF_CALLER = ("VIRTUAL_ENV", "UV_PROJECT_ENVIRONMENT", "PYTHONPATH", "NIGHTSHIFT_
 
 def command_of_readme() -> str:
     """Return README's first command. Raises Misuse where it has none."""
-    match = COMMAND.search((measure.ROOT / "README.md").read_text())
+    match = COMMAND.search((measure.ROOT / "README.md").read_text(encoding="utf-8"))
     if match is None:
         raise measure.Misuse("README.md no longer has the command of a first look: correct COMMAND here")
     return match[1]
@@ -31,7 +31,7 @@ def look(folder: Path) -> float:
     """Follow README's first command as a newcomer does, in this empty folder, and return the seconds."""
     clone = folder / "nightshift"
     subprocess.run(["git", "clone", "--quiet", measure.ROOT, clone], check=True)
-    packages = subprocess.run(["uv", "cache", "dir"], capture_output=True, text=True, check=True).stdout.strip()
+    packages = subprocess.run(["uv", "cache", "dir"], capture_output=True, encoding="utf-8", check=True).stdout.strip()
     (folder / "home").mkdir()
     env = {name: value for name, value in os.environ.items() if name not in OF_CALLER} | {
         "HOME": str(folder / "home"),

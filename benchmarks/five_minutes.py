@@ -56,7 +56,7 @@ def finished(name: str, command: Command, seed: int, budget_s: float, folder: Pa
     own = folder / "runs" / f"{name}-{seed}"
     terms = {"budget_s": budget_s, "corpus": facts["corpus"]["fingerprint"], "command": list(map(str, command))}
     with suppress(FileNotFoundError, ValueError):
-        record = json.loads((own / "result.json").read_text())
+        record = json.loads((own / "result.json").read_text(encoding="utf-8"))
         if record["terms"] == terms:
             return dict(record["figures"])
     own.mkdir(parents=True, exist_ok=True)
@@ -66,9 +66,11 @@ def finished(name: str, command: Command, seed: int, budget_s: float, folder: Pa
     words = [*command, "--budget-s", f"{budget_s:g}", "--seed", str(seed)]
     words += ["--out", str(own)] if name == OURS else []
     watched = measure.watch(words, env=env, cwd=measure.ROOT, limit_s=budget_s + ALLOWANCE_S)
-    (own / "log.txt").write_text(watched.text + "\n")
+    (own / "log.txt").write_text(watched.text + "\n", encoding="utf-8")
     figures = read_figures(watched, budget_s, is_cpu=facts["device"]["kind"] == "cpu", is_cold=is_cold)
-    (own / "result.json").write_text(json.dumps({"terms": terms, "figures": figures}, indent=2) + "\n")
+    (own / "result.json").write_text(
+        json.dumps({"terms": terms, "figures": figures}, indent=2) + "\n", encoding="utf-8"
+    )
     return figures
 
 

@@ -83,7 +83,7 @@ def emptied(root: Path) -> None:
 
 
 def edited(root: Path) -> None:
-    (root / "idea.py").write_text(unigram(SHARPNESS=0.77))
+    (root / "idea.py").write_text(unigram(SHARPNESS=0.77), encoding="utf-8")
 
 
 def in_queue(root: Path) -> None:
@@ -187,8 +187,8 @@ def call(
         until = time.monotonic() + ORPHAN_S
         while kills.running() and time.monotonic() < until:  # a git command outlives the call that was killed
             time.sleep(0.01)
-    points = trace.read_text(errors="replace").splitlines() if strike else []
-    return Ended(code, said.read_text(errors="replace"), points)
+    points = trace.read_text(encoding="utf-8", errors="replace").splitlines() if strike else []
+    return Ended(code, said.read_text(encoding="utf-8", errors="replace"), points)
 
 
 def check_words(end: Ended, codes: tuple[int, ...], tally: Tally) -> None:

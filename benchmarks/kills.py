@@ -130,7 +130,7 @@ def begin(
     fresh: as a new interpreter, as other programs than `nightshift` are started, and all outside of the laboratory.
     """
     library = os.environ["NIGHTSHIFT_STRIKE"]
-    is_in_laboratory = library and library in Path("/proc/self/maps").read_text()
+    is_in_laboratory = library and library in Path("/proc/self/maps").read_text(encoding="utf-8")
     is_fork = not fresh and is_in_laboratory and [*whole[: len(command())]] == command()
     with said.open("wb") as file:
         return subprocess.Popen(
@@ -233,10 +233,10 @@ class Victim:
         self._left: dict[psutil.Process, float] = {}  # process → when it becomes an orphan
         folder.mkdir(parents=True)
         make_repository(self.root, unigram())
-        (self.root / "train_mlx.py").write_text(unigram(NOTE="an uncommitted edit"))
-        (self.root / "half.txt").write_text("staged")
+        (self.root / "train_mlx.py").write_text(unigram(NOTE="an uncommitted edit"), encoding="utf-8")
+        (self.root / "half.txt").write_text("staged", encoding="utf-8")
         git(self.root, "add", "half.txt")
-        (self.root / "results.tsv").write_text(f"{HEADER}\n{FOREIGN}\n")
+        (self.root / "results.tsv").write_text(f"{HEADER}\n{FOREIGN}\n", encoding="utf-8")
         self.before = self.users_own()
 
     @property
@@ -262,7 +262,7 @@ class Victim:
             process.kill()
             self.tally.blame("tracebacks", f"still running after {self.limit_s:.0f} s")
             code = process.wait()
-        end = Ended(code, self.said.read_text(errors="replace"))
+        end = Ended(code, self.said.read_text(encoding="utf-8", errors="replace"))
         self.tally.counts["kills"] += end.killed
         self._left = dict.fromkeys({*running()} - self._others, time.monotonic() + self.orphan_s) | self._left
         self.count_orphans()
@@ -274,9 +274,9 @@ class Victim:
         if strike is None:
             return self.ended(self.start(fresh=fresh, **env))
         trace = self.said.with_name("points.txt")
-        trace.write_text("")
+        trace.write_text("", encoding="utf-8")
         end = self.ended(self.start(fresh=fresh, **strike.env(trace), **env))
-        return replace(end, points=trace.read_text(errors="replace").splitlines())
+        return replace(end, points=trace.read_text(encoding="utf-8", errors="replace").splitlines())
 
     def kill_after(self, seconds: float, *, whole: bool) -> Ended:
         """Kill at a moment: the loop alone, or all of its processes as a reboot would."""
@@ -309,7 +309,7 @@ class Victim:
         if end.code == 2 and sum(line.startswith("nightshift: ") for line in end.said.splitlines()) != 1:
             self.tally.blame("tracebacks", f"no one sentence: {end.said.strip()[-600:]}")
         checked = ["git", "fsck", "--strict", "--no-dangling"]
-        fsck = subprocess.run(checked, cwd=self.root, capture_output=True, text=True, check=False)
+        fsck = subprocess.run(checked, cwd=self.root, capture_output=True, encoding="utf-8", check=False)
         if fsck.returncode != 0 or fsck.stdout:
             self.tally.blame("damaged", f"git fsck: {fsck.stdout}{fsck.stderr}")
         if self.users_own() != self.before:
@@ -333,7 +333,7 @@ class Victim:
 
     def check_rows(self, night: Night | None, history: History) -> None:
         """Check that each settled attempt has its row, as the journal gives it, and that the clone's row stays."""
-        lines = (self.root / "results.tsv").read_text().split("\n")
+        lines = (self.root / "results.tsv").read_text(encoding="utf-8").split("\n")
         due, ours = lines_of(night, history) if night else [], lines[2:-1]
         settled = sum(attempt.settled for attempt in history)
         wrong = int(lines[:2] != [HEADER, FOREIGN] or lines[-1] != "") + max(0, settled - len(ours))
@@ -372,7 +372,7 @@ class Victim:
 
     def outcome(self) -> Outcome:
         _, history = self.journal()
-        lines = (self.root / "results.tsv").read_text().splitlines()
+        lines = (self.root / "results.tsv").read_text(encoding="utf-8").splitlines()
         rows = [dict(zip(COLUMNS, line.split("\t"), strict=False)) for line in lines[2:]]
         refs = ("refs/experiments", f"refs/heads/experiments/{self.budget_s:g}s-t")
         facts = Counter[object]((at.number, "run") for at in history for _ in at.done_runs)

@@ -46,7 +46,7 @@ from agent.proposers.source import Briefing
 from agent.script.dials import Choices, Dial, Range, Value, read_dials, searched, set_dials
 
 KIND = "cpu"
-SOURCE = measure.SCRIPT.read_text()
+SOURCE = measure.SCRIPT.read_text(encoding="utf-8")
 SCRIPT = SOURCE[SOURCE.index("# Shape of the model") : SOURCE.index("# Machinery")]  # its dials with ranges
 DIALS = searched(SCRIPT, KIND)
 NAMES = [dial.name for dial in DIALS]

@@ -38,7 +38,7 @@ def main(*, folder: Folder, sizes: Sequence[Count] = (100, 2_000)) -> measure.Fl
     """
     os.environ["NIGHTSHIFT_DATA"] = str(measure.make_corpus(folder))
     copy = scale.sleeping_copy(folder / "copy", 1, 0.0)
-    root = make_repository(folder / "user", measure.SCRIPT.read_text())
+    root = make_repository(folder / "user", measure.SCRIPT.read_text(encoding="utf-8"))
 
     words = ("run", "--tag", "long", "--proposer", "search", "--sandbox", "off", "--dawn", "0", "--no-report")
     flat: measure.Flat = {}

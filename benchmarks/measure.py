@@ -110,7 +110,7 @@ def program(
             if prints:
                 print(as_json(flat))
             if json is not None:
-                json.write_text(f"{as_json(flat)}\n")
+                json.write_text(f"{as_json(flat)}\n", encoding="utf-8")
             return int(falls_short(flat))
 
         def main(argv: Sequence[str] | None = None) -> int:
@@ -213,7 +213,7 @@ def watch(command: Sequence[str | Path], *, env: dict[str, str], cwd: Path, limi
     """Run a program to its end and time what it prints. Raise Failed when it fails or outlasts the limit."""
     start = time.perf_counter()
     process = subprocess.Popen(
-        [str(part) for part in command], cwd=cwd, env=env, text=True, errors="replace", bufsize=1,
+        [str(part) for part in command], cwd=cwd, env=env, encoding="utf-8", errors="replace", bufsize=1,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
     )  # fmt: skip
     lines: list[tuple[float, str]] = []
@@ -263,7 +263,7 @@ def after_the_first_few(rows: list[Any]) -> list[Any]:
 
 def overwritten(script: Path, settings: Sequence[str], folder: Path) -> Path:
     """Return the script, or a copy in `folder` with constants overwritten as `settings` say, each NAME=VALUE."""
-    source = edited = script.read_text()
+    source = edited = script.read_text(encoding="utf-8")
     try:
         values = {name: ast.literal_eval(text) for name, text in (setting.split("=", 1) for setting in settings)}
         for kind in ("cpu", "metal", "cuda"):
@@ -274,7 +274,7 @@ def overwritten(script: Path, settings: Sequence[str], folder: Path) -> Path:
     if edited == source:
         return script
     copy = folder / script.name
-    copy.write_text(edited)
+    copy.write_text(edited, encoding="utf-8")
     return copy
 
 

@@ -44,7 +44,7 @@ def sample(runner: Runner, number: int, script: str) -> dict[str, float]:
     trained = time.monotonic()
     if run.ending is not Ending.FINISHED:
         raise measure.Failed(f"training {run.ending}: {run.last_lines}")
-    curve = (runner.run_folder(number, 0) / "out" / "metrics.jsonl").read_text().splitlines()
+    curve = (runner.run_folder(number, 0) / "out" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     rows = measure.after_the_first_few([json.loads(line) for line in curve])
     if len(rows) < 2:
         raise measure.Failed(f"steps of its curve: {len(curve)}, too few to tell the speed: give more --train-s")
@@ -76,8 +76,8 @@ def main(*, folder: Folder, runs: Count = 3, train_s: Seconds = 60.0) -> measure
         train_s: seconds of training of each
     """
     box = choose("auto")
-    place = Place.of(make_repository(folder / "user", measure.SCRIPT.read_text()) / measure.SCRIPT.name)
-    script = place.script_path.read_text()
+    place = Place.of(make_repository(folder / "user", measure.SCRIPT.read_text(encoding="utf-8")) / measure.SCRIPT.name)
+    script = place.script_path.read_text(encoding="utf-8")
     night = open_night(Request(place, "cost", train_s), None, Terms(), None)
     runners = {
         name: Runner(night, place.folder(night.tag), each, limits_of_machine(), lambda: False, lambda *_: None)

@@ -31,7 +31,7 @@ RUN = f"import sys; sys.path.insert(0, {str(measure.HERE)!r}); import cyclopts, 
 
 
 def is_mlx(script: Path) -> bool:
-    return "import mlx" in script.read_text()
+    return "import mlx" in script.read_text(encoding="utf-8")
 
 
 def read_script(path: Path) -> Path:

@@ -60,7 +60,7 @@ class Fault:
     def planted(self, tree: Path) -> str:
         """Return the file's text with the fault; raise Misuse where it cannot be planted in this tree."""
         path = tree / self.file
-        text = path.read_text() if path.is_file() else ""
+        text = path.read_text(encoding="utf-8") if path.is_file() else ""
         if (count := text.count(self.old)) != 1:
             where = f"{self.name}: {self.file} has its lines {count} times, not once"
             raise measure.Misuse(f"{where}; correct the fault in {LIST.name}, or take it out")
@@ -74,7 +74,11 @@ class Fault:
 
 def read_faults(path: Path) -> list[Fault]:
     """Read the list; a line that begins with # is a heading."""
-    return [Fault.read(block) for block in path.read_text().strip().split("\n\n") if not block.startswith("#")]
+    return [
+        Fault.read(block)
+        for block in path.read_text(encoding="utf-8").strip().split("\n\n")
+        if not block.startswith("#")
+    ]
 
 
 # ---- planting --------------------------------------------------------------------------------------------------------
@@ -83,7 +87,7 @@ def read_faults(path: Path) -> list[Fault]:
 def copied(tree: Path, to: Path) -> Path:
     """Copy the working tree: what git tracks, and new files that it does not ignore."""
     listed = ("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    names = subprocess.run(listed, cwd=tree, capture_output=True, text=True, check=True).stdout.split("\0")
+    names = subprocess.run(listed, cwd=tree, capture_output=True, encoding="utf-8", check=True).stdout.split("\0")
     for name in filter(None, names):
         if (tree / name).is_file():
             (to / name).parent.mkdir(parents=True, exist_ok=True)
@@ -98,7 +102,7 @@ def failing(tree: Path, tests: Sequence[str]) -> str | None:
     if len(tests) == 1 and ".py" in tests[0]:
         command += ["-n", "0", "-m", ""]  # the slow ones, too
     try:
-        done = subprocess.run(command, cwd=tree, env=env, capture_output=True, text=True, timeout=LIMIT_S)
+        done = subprocess.run(command, cwd=tree, env=env, capture_output=True, encoding="utf-8", timeout=LIMIT_S)
     except subprocess.TimeoutExpired:
         return f"no end within {LIMIT_S:.0f} s"
     if done.returncode not in (0, 1, 2):  # 2: a module of tests cannot be read, as with a fault that ends imports
@@ -110,10 +114,10 @@ def failing(tree: Path, tests: Sequence[str]) -> str | None:
 def found_by(tree: Path, fault: Fault, text: str, tests: Sequence[str]) -> str | None:
     """Return the first test that fails while the fault is planted; raise Failed if it fails without it, too."""
     path = tree / fault.file
-    honest = path.read_text()
-    path.write_text(text)
+    honest = path.read_text(encoding="utf-8")
+    path.write_text(text, encoding="utf-8")
     broken = failing(tree, tests)
-    path.write_text(honest)
+    path.write_text(honest, encoding="utf-8")
     if broken and "::" in broken and failing(tree, [broken]):
         raise measure.Failed(f"{broken} fails without any fault: repair it, since such tests find nothing")
     return broken

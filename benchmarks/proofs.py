@@ -140,7 +140,7 @@ def run(proof: Proof, folder: Path, *, quick: bool) -> Outcome:
     command += ["--quick"] if quick else []
     measure.say(f"---- {proof.name}: {proof.shows}")
     code = subprocess.run(command, cwd=measure.ROOT, env=measure.with_path(), stdin=subprocess.DEVNULL).returncode
-    figures = json.loads(written.read_text()) if written.exists() else {}
+    figures = json.loads(written.read_text(encoding="utf-8")) if written.exists() else {}
     return Outcome(proof, code, time.monotonic() - began, figures)
 
 
@@ -153,7 +153,9 @@ def main(*, folder: Folder, quick: Quick, only: Sequence[str] = ()) -> measure.F
     """
     chosen = measure.chosen({proof.name: proof for proof in PROOFS}, only)
     described = ["git", "describe", "--always", "--exclude=*", "--dirty=, changed"]
-    commit = subprocess.run(described, cwd=measure.ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    commit = subprocess.run(
+        described, cwd=measure.ROOT, capture_output=True, encoding="utf-8", check=True
+    ).stdout.strip()
     where = f"Commit {commit}, {hardware.device_name()}, {datetime.now(UTC):%d %B %Y}"  # as it is at the start
     # the figures of a quick form are too few for goals
     outcomes = [run(replace(proof, goals=()) if quick else proof, folder, quick=quick) for proof in chosen]

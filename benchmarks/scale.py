@@ -51,8 +51,12 @@ def sleeping_copy(to: Path, cores: int, sleep_s: float | None = None) -> Path:
     """
     shutil.copytree(measure.ROOT / "agent", to / "agent", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(measure.ROOT / "prepare.py", to)
-    asleep = (measure.HERE / "asleep.py").read_text().replace("SLEEP_S: float | None = None", f"SLEEP_S = {sleep_s}")
-    (to / "agent" / "runs" / "asleep.py").write_text(asleep)
+    asleep = (
+        (measure.HERE / "asleep.py")
+        .read_text(encoding="utf-8")
+        .replace("SLEEP_S: float | None = None", f"SLEEP_S = {sleep_s}")
+    )
+    (to / "agent" / "runs" / "asleep.py").write_text(asleep, encoding="utf-8")
     replacements = {
         "runs/execute.py": dict.fromkeys(("train", "score", "audit"), "from agent.runs.asleep import {}"),
         "lab/hardware.py": {"usable_cores": f"{{}} = lambda: {cores}"},
@@ -63,12 +67,12 @@ def sleeping_copy(to: Path, cores: int, sleep_s: float | None = None) -> Path:
     }
     for path, others in replacements.items():
         module = to / "agent" / path
-        text = module.read_text()
+        text = module.read_text(encoding="utf-8")
         for name, other in others.items():
             if name not in text:
                 raise measure.Failed(f"agent/{path} has no {name} any more, which scale.py wants to replace")
             text += f"\n{other.format(name)}\n"
-        module.write_text(text)
+        module.write_text(text, encoding="utf-8")
     return to
 
 
@@ -81,7 +85,9 @@ def night(copy: Path, root: Path, *words: str) -> measure.Watched:
 def slept(folder: Path) -> list[Slept]:
     """Return the runs of edits in a night's folder, by their beginnings."""
     files = (file for file in folder.glob("runs/*/seed*/out/summary.json") if file.parts[-4] != "0000")
-    return sorted((Slept(*json.loads(file.read_text())["slept"]) for file in files), key=lambda run: run.began)
+    return sorted(
+        (Slept(*json.loads(file.read_text(encoding="utf-8"))["slept"]) for file in files), key=lambda run: run.began
+    )
 
 
 def jobs_an_hour(runs: Sequence[Slept], workers: int, run_s: float) -> float:

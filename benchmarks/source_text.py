@@ -41,7 +41,7 @@ def documents(source: Path) -> Iterator[str]:
         files = (path for path in folder.rglob("*") if path.suffix in KINDS and path.is_file())
         paths = sorted(path for path in files if path.stat().st_size in BYTES)
         for path in random.Random(0).sample(paths, len(paths)):
-            text = path.read_text(errors="replace")
+            text = path.read_text(encoding="utf-8", errors="replace")
             numbers = sum(map(len, NUMBER.findall(text)))
             if "\ufffd" not in text and numbers <= MOST_NUMBERS * len(text):
                 yield text

@@ -47,8 +47,11 @@ def train(name: str, turn: int, folder: Path, script: Path, facts: dict[str, Any
     env = measure.fresh_caches(folder / "caches" / name, Path(facts["corpus"]["folder"]), **CONTESTANTS[name])
     command: list[str | Path] = [sys.executable, script, "--max-steps", str(steps), "--no-eval", "--out", out]
     watched = measure.watch(command, env=env, cwd=measure.ROOT, limit_s=1200)
-    metrics = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-    settled, summary = measure.after_the_first_few(metrics), json.loads((out / "summary.json").read_text())
+    metrics = [json.loads(line) for line in (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    settled, summary = (
+        measure.after_the_first_few(metrics),
+        json.loads((out / "summary.json").read_text(encoding="utf-8")),
+    )
     is_cpu = facts["device"]["kind"] == "cpu"
     return {
         "tokens_s": measure.median(row["tokens_s"] for row in settled),

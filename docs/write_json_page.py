@@ -199,7 +199,7 @@ def page() -> str:
         more: dict[type, None] = {}
         objects.append(_section(f"### {kind.__name__}", kind, more))
         waiting += [record for record in more if record not in waiting]
-    head = PAGE.read_text().partition("\n## ")[0]
+    head = PAGE.read_text(encoding="utf-8").partition("\n## ")[0]
     parts = [head.rstrip(), *commands, "## Objects inside the answers", *sorted(objects)]
     return "\n\n".join(parts) + "\n"
 
@@ -265,4 +265,4 @@ def _comments(kind: type) -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page())
+    PAGE.write_text(page(), encoding="utf-8")

@@ -1,5 +1,6 @@
 """Folders for a moment, gone also after a SIGKILL, files that are written whole, and files of a script."""
 
+import ast
 import os
 import subprocess
 import sys
@@ -138,3 +139,29 @@ def test_nothing_but_a_plain_file_is_read(tmp_path, leave):
         with pytest.raises(OSError, match=r"is no plain file|symbolic links|No such file"):
             read_end(tmp_path, name, 10)
     assert len([*Path("/dev/fd").iterdir()]) == before  # a curve is asked for twenty times a second
+
+
+def in_the_locale(node: ast.AST) -> bool:
+    """Whether a call reads or writes text in the encoding of the locale."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    names = {keyword.arg for keyword in node.keywords}
+    modes = [value.value for value in (*node.args, *(word.value for word in node.keywords)) if is_text(value)]
+    is_archive = isinstance(node.func.value, ast.Name) and node.func.value.id == "tarfile"
+    opens = node.func.attr in ("open", "fdopen") and bool(modes) and "b" not in "".join(modes) and not is_archive
+    return "encoding" not in names and (node.func.attr in ("read_text", "write_text") or opens or "text" in names)
+
+
+def is_text(value: ast.expr) -> bool:
+    return isinstance(value, ast.Constant) and isinstance(value.value, str)
+
+
+def test_text_is_read_and_written_as_utf_8_in_every_locale():
+    own = [*(PROJECT / "agent").rglob("*.py"), *(PROJECT / "benchmarks").glob("*.py"), PROJECT / "prepare.py"]
+    calls = [
+        (file.name, node.lineno)
+        for file in own
+        for node in ast.walk(ast.parse(file.read_bytes()))
+        if in_the_locale(node)
+    ]
+    assert calls == []

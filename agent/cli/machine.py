@@ -178,9 +178,9 @@ def ask(program: str, folder: Path | None = None) -> Any:
     """Run a short Python program in a folder; return the JSON that it prints, or why it crashed."""
     command = [sys.executable, "-c", program]
     try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=LOOK_S, check=False)
+        done = subprocess.run(command, cwd=folder, capture_output=True, timeout=LOOK_S, check=False)
     except subprocess.TimeoutExpired:
         return f"no answer within {LOOK_S} s"
     if done.returncode == 0:
         return json.loads(done.stdout)
-    return why_crashed(done.stderr, done.returncode) or f"exit code {done.returncode}"
+    return why_crashed(done.stderr.decode(errors="replace"), done.returncode) or f"exit code {done.returncode}"

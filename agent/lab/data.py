@@ -26,7 +26,7 @@ def data_dir() -> Path | None:
     data = cache_root() / "data"
     for choice in (_choice(data, Path.cwd()), _choice(data)):
         with suppress(FileNotFoundError):
-            return data / choice.read_text().strip()
+            return data / choice.read_text(encoding="utf-8").strip()
     return None
 
 
@@ -82,7 +82,7 @@ def load_data(folder: Path | None = None, *, verify: bool = True) -> Data:
     if folder is None:
         raise DataError("no corpus is prepared: run python prepare.py")
     try:
-        manifest = json.loads((folder / "manifest.json").read_text())
+        manifest = json.loads((folder / "manifest.json").read_bytes())
         if verify:
             _verify(folder, manifest)
         token_bytes = np.load(folder / "token_bytes.npy", allow_pickle=False)

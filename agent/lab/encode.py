@@ -183,7 +183,7 @@ def load_encoding(path: Path) -> tiktoken.Encoding:
     """Load the tokenizer of a tiktoken file, with BOS as its last token; encode text with encode_ordinary."""
     import tiktoken
 
-    lines = (line.split() for line in path.read_text().splitlines())
+    lines = (line.split() for line in path.read_text(encoding="utf-8").splitlines())
     ranks = {base64.b64decode(token): int(rank) for token, rank in lines}
     return tiktoken.Encoding(path.stem, pat_str=SPLIT_PATTERN, mergeable_ranks=ranks, special_tokens={BOS: len(ranks)})
 

@@ -203,7 +203,7 @@ def usable_cores() -> int:
     """Return the number of cores that this process may use; in a container, fewer than the machine has."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_bytes().split()
         return max(1, min(cores, -(-int(quota) // int(period))))
     except (OSError, ValueError):  # no such file, or "max"
         return cores
@@ -233,7 +233,7 @@ def memory_bytes() -> int:
 def container_memory_bytes() -> int | None:
     """Return the memory limit of the container around this process in bytes (cgroup v2); None without one."""
     try:
-        return int(Path("/sys/fs/cgroup/memory.max").read_text())
+        return int(Path("/sys/fs/cgroup/memory.max").read_bytes())
     except (OSError, ValueError):  # no such file, or "max"
         return None
 

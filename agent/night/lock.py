@@ -62,7 +62,8 @@ def only_night(repository: Path) -> Iterator[Callable[..., None]]:
     since = utc_now()
 
     def tell(tag: str, folder: Path, hours: float | None = None, experiments: int | None = None) -> None:
-        place.write_text(json.dumps(asdict(Holder(os.getpid(), tag, since, str(folder), hours, experiments))))
+        facts = asdict(Holder(os.getpid(), tag, since, str(folder), hours, experiments))
+        place.write_text(json.dumps(facts), encoding="utf-8")
 
     try:
         place.unlink(missing_ok=True)  # a night that was killed could not
@@ -77,7 +78,7 @@ def holder(repository: Path) -> Holder | None:
     if not is_held(repository):
         return None
     try:
-        return Holder(**json.loads(_place(repository).read_text()))
+        return Holder(**json.loads(_place(repository).read_bytes()))
     except (OSError, ValueError, TypeError):
         return None
 
@@ -122,7 +123,7 @@ class Stop:
 
     def wish(self, wish: str) -> None:
         """Leave a wish for the process that runs the night."""
-        self._file.write_text(wish)
+        self._file.write_text(wish, encoding="utf-8")
 
     def forget(self) -> None:
         """Delete old wishes: they were meant for an earlier process of the night."""
@@ -141,7 +142,7 @@ class Stop:
 
     def _wish(self) -> str:
         try:
-            return self._file.read_text().strip()
+            return self._file.read_text(encoding="utf-8").strip()
         except FileNotFoundError:
             return ""
 

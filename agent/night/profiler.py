@@ -43,7 +43,7 @@ def main(script: str, steps: str, seed: str, budget_s: str) -> None:
         code = ending.code
     if code not in (None, 0):
         sys.exit(code)
-    Path("notes.json").write_text(json.dumps(spans))
+    Path("notes.json").write_text(json.dumps(spans), encoding="utf-8")
 
 
 def fenced(phase: str, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -119,7 +119,7 @@ def ranges(cores: Sequence[int]) -> str:
 
 def _read(cpus: Path, number: int, fact: str) -> str:
     try:
-        return (cpus / f"cpu{number}" / "topology" / fact).read_text().strip()
+        return (cpus / f"cpu{number}" / "topology" / fact).read_text(encoding="utf-8").strip()
     except OSError:
         return ""
 
@@ -150,7 +150,7 @@ def gpus_of_machine() -> tuple[Gpu, ...]:
 def _nvidia_smi(*words: str) -> str:
     """Return what nvidia-smi prints; raise OSError or SubprocessError where it fails."""
     command = ["nvidia-smi", *words]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=GPU_ASKED_S).stdout
+    return subprocess.run(command, capture_output=True, encoding="utf-8", check=True, timeout=GPU_ASKED_S).stdout
 
 
 def gpu_in_use(gpu: str | None = None) -> str | None:

@@ -215,7 +215,7 @@ def lock_one(kind: str, wanted: Sequence[tuple[Any, ...]], held: ExitStack) -> t
         for names in wanted:
             with ExitStack() as taken, suppress(BlockingIOError):
                 for name in names:
-                    file = taken.enter_context((folder / f"{kind}-{name}").open("w"))
+                    file = taken.enter_context((folder / f"{kind}-{name}").open("wb"))
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 held.push(taken.pop_all())
                 return names

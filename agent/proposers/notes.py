@@ -60,6 +60,6 @@ def read_notes(folder: Path) -> tuple[str, ...]:
 def read_program(path: Path) -> str:
     """Return the beginning of program.md; an empty text where it is missing, cannot be read, or is no plain file."""
     if path.is_file():
-        with suppress(OSError), path.open(errors="ignore") as file:
+        with suppress(OSError), path.open(encoding="utf-8", errors="ignore") as file:
             return harmless_lines(file.read(PROGRAM_CHARS))
     return ""

@@ -21,7 +21,7 @@ KIND = "--kind"
 
 def main(dataset: str = "", *cores: str) -> None:
     """Print the facts, or one sentence for the user under "error"; all else that is printed goes to standard error."""
-    answer = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    answer = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that worker processes end, too
     sys.dont_write_bytecode = True  # leave no files in the user's folder

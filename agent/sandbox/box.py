@@ -72,12 +72,12 @@ def why_unfit(box: "Box") -> str | None:
         code = "import numpy, mlx.core as mx; mx.eval(mx.zeros(1))"
         command, env = box.wrap([sys.executable, "-c", code], View(folder)), boxed_env(folder, data="")
         try:
-            done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=PROBE_S, check=False)
+            done = subprocess.run(command, env=env, capture_output=True, timeout=PROBE_S, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
             return f"{box.name} does not work here ({error})"
     if done.returncode == 0:
         return None
-    why = why_crashed(done.stderr, done.returncode) or f"exit code {done.returncode}"
+    why = why_crashed(done.stderr.decode(errors="replace"), done.returncode) or f"exit code {done.returncode}"
     return f"{box.name} does not work here ({why})"
 
 

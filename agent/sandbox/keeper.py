@@ -71,12 +71,12 @@ def memory(container: Path = CONTAINER) -> tuple[int, int]:
     """Return the bytes of the machine's memory, all and available, or of the container's around us if it has less."""
     machine = psutil.virtual_memory()
     with suppress(OSError, ValueError):  # no control groups of version 2, or a limit of "max"
-        limit = int((container / "memory.max").read_text())
+        limit = int((container / "memory.max").read_bytes())
         if limit < machine.total:
-            stat = dict(line.split() for line in (container / "memory.stat").read_text().splitlines())
+            stat = dict(line.split() for line in (container / "memory.stat").read_text(encoding="utf-8").splitlines())
             # pages of files, such as the corpus's, count as used, but are dropped when memory is needed
             droppable = int(stat["active_file"]) + int(stat["inactive_file"])
-            left = limit - int((container / "memory.current").read_text()) + droppable
+            left = limit - int((container / "memory.current").read_bytes()) + droppable
             return limit, min(machine.available, left)
     return machine.total, machine.available
 
@@ -211,7 +211,7 @@ def chase(child: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + POLL_S
     with suppress(FileNotFoundError):  # on a Mac, or a kernel built without this list
         while alive(child) and time.monotonic() < deadline:
-            for pid in own.read_text().split():
+            for pid in own.read_bytes().split():
                 os.kill(int(pid), signal.SIGKILL)  # safe: a child's id is reused only after we have reaped it
 
 

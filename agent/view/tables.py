@@ -144,7 +144,7 @@ def write_trackio(place: Place, folder: Path, nights: Sequence[Record]) -> str:
     is_ours = (folder / MARK).is_file() or (folder.is_dir() and not any(folder.iterdir()))
     _check_out("trackio", folder, is_ours=is_ours)
     with replaced_folder(folder) as aside:
-        (aside / MARK).write_text(json.dumps([night.tag for night in nights]) + "\n")
+        (aside / MARK).write_text(json.dumps([night.tag for night in nights]) + "\n", encoding="utf-8")
         os.environ |= {"TRACKIO_DIR": str(aside.resolve()), "TRACKIO_STORAGE_MODE": "sqlite"}  # read by the import
         for name in ELSEWHERE:
             os.environ.pop(name, None)

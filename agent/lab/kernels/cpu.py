@@ -86,7 +86,7 @@ def compile_source() -> bytes:
 def processor() -> str:
     """Describe what -march=native depends on, since different machines may share a cache folder."""
     try:
-        text = Path("/proc/cpuinfo").read_text()
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:
         return platform.processor()
     return next((line for line in text.splitlines() if line.startswith(("flags", "Features"))), platform.machine())
