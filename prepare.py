@@ -10,6 +10,7 @@ and a manifest with their sha256. Training only reads it, without agent/lab/enco
 from __future__ import annotations
 
 import argparse
+import io
 import itertools
 import math
 import queue
@@ -205,6 +206,8 @@ def checked_logits(model: Any, inputs: np.ndarray, rows: int, data: Data) -> Any
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Prepare a corpus; return 0, or 2 after printing one sentence on the failure, or 130 when interrupted."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a path may have characters that its encoding lacks
     options = _parser().parse_args(argv)
     began = time.monotonic()
     try:

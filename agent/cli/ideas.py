@@ -23,7 +23,7 @@ from agent.records.place import Place, past_nights, read_night, read_script
 from agent.records.record import Record
 from agent.text import harmless_lines, percent_sure
 from agent.view.answer import Answer
-from agent.view.screen import Column, print_folded, table_lines, terminal_width
+from agent.view.screen import Column, print_folded, print_text, table_lines, terminal_width
 from agent.view.terminal import fact_lines
 
 # ---- ideas -----------------------------------------------------------------------------------------------------------
@@ -176,13 +176,9 @@ def prompt(tag: str | None = None, /, *, facts: bool = False) -> Answer:
     briefing = briefing_of(place, record.night, record.attempts, best, left, has_reader=True)
     if facts:
         page = facts_page(briefing)
-        return Answer({"tag": tag, "facts": page}, lambda: _print(page.rstrip()))
+        return Answer({"tag": tag, "facts": page}, lambda: print_text(page.rstrip()))
     # where an attempt has just crashed, its own author is asked for a repair first; this is the question for all others
     question = compose(briefing)
     system, user = question.system, question.messages[0]
     parts = {"tag": tag, "system": system, "user": user, "stable_chars": question.stable_chars}
-    return Answer(parts, lambda: _print(f"{system}\n\n{user}"))
-
-
-def _print(text: str) -> None:
-    print(harmless_lines(text) if sys.stdout.isatty() else text)  # a script may hold codes for a terminal
+    return Answer(parts, lambda: print_text(f"{system}\n\n{user}"))

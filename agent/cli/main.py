@@ -1,6 +1,8 @@
 """Run the command line: find the command, act, return an exit code. Every error becomes a sentence here."""
 
+import codecs
 import inspect
+import io
 import os
 import sqlite3
 import sys
@@ -69,6 +71,7 @@ Examples:
   {nightshift} run --llm openai:gpt-5              # ideas of a model, too
   {nightshift} try -m "warm up longer, to ..."     # one edit of yours
   {nightshift} show 4 --diff                       # the edit of one attempt"""
+SIGNS = str.maketrans("→…✓✗−–·×", ">.+x---x")  # where the output's encoding has none of these
 Command = Callable[..., Answer | None]
 
 
@@ -105,10 +108,25 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _have_streams() -> None:
-    """Open streams to nowhere in place of closed ones, whose numbers the night's files must not get."""
+    """Open streams to nowhere in place of closed ones, and replace signs that the encoding of stdout lacks.
+
+    A night's files must not get the numbers of closed streams, and its processes inherit the streams.
+    """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115, it stays open
+            stream = Path(os.devnull).open(mode, encoding="utf-8")  # noqa: SIM115, it stays open
+            os.set_inheritable(stream.fileno(), True)
+            setattr(sys, name, stream)
+    codecs.register_error("nightshift", _replaced)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # what calls main() may have put another object there
+        sys.stdout.reconfigure(errors="nightshift")
+
+
+def _replaced(error: UnicodeError) -> tuple[str, int]:
+    """Return signs of ASCII in place of those that cannot be encoded, and where these end."""
+    assert isinstance(error, UnicodeEncodeError)
+    signs = error.object[error.start : error.end].translate(SIGNS)
+    return signs.encode("ascii", "replace").decode(), error.end
 
 
 def without_json(words: Sequence[str]) -> tuple[tuple[str, ...], bool]:

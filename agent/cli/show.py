@@ -23,7 +23,7 @@ from agent.view.answer import (
 )
 from agent.view.comparison import Side, compared, rows
 from agent.view.run_files import log_of, log_tail, scoring_log, traceback_of
-from agent.view.screen import Column, print_folded, table_lines, terminal_width
+from agent.view.screen import Column, print_folded, print_text, table_lines, terminal_width
 
 LEAST = 12  # places of a cell
 VERDICT = re.compile(r"[^:;(]+")  # the beginning of the sentence
@@ -64,7 +64,7 @@ def show(
     if script:
         text = script_of(place, record, chosen)
         as_file = text.encode(errors="backslashreplace").decode()  # a script from elsewhere may be no UTF-8
-        return Answer(ScriptAnswer(record.tag, chosen.number, text), lambda: print(as_file, end=""))
+        return Answer(ScriptAnswer(record.tag, chosen.number, text), lambda: print_text(as_file, end=""))
     if log:
         return _log(place, record, chosen)
     return _all(place, record, chosen)
@@ -130,7 +130,7 @@ def _edit(place: Place, record: Record, attempt: Attempt) -> Answer:
     dials = record.turned.get(attempt.number, {})
     answer = DiffAnswer(record.tag, attempt.number, attempt.parent, base, commit, text, dials)
     same = f"attempt {attempt.number} is the script as it stands in {base[:7]}"
-    return Answer(answer, lambda: print(harmless_lines(text) if text else same))
+    return Answer(answer, lambda: print_text(harmless_lines(text) if text else same))
 
 
 # ---- two of them -----------------------------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ def _edit_between(a: Meant, b: Meant) -> Answer:
     lines = diff_lines(script_of(*a).splitlines(), script_of(*b).splitlines(), before, after)
     text = "".join(f"{line}\n" for line in lines)
     shown = harmless_lines(text.removesuffix("\n")) if text else f"{before} and {after} are the same script"
-    return Answer(ScriptsCompared(before, after, text), lambda: print(shown))
+    return Answer(ScriptsCompared(before, after, text), lambda: print_text(shown))
 
 
 def _compared(a: Meant, b: Meant) -> Answer:

@@ -22,7 +22,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -213,7 +213,7 @@ def _listing(repo: str, kept: Path) -> tuple[str, list[str]]:
         info = HfApi().dataset_info(repo)
         names = sorted(file.rfilename for file in info.siblings or [] if file.rfilename.endswith(".parquet"))
         write_atomically(kept, json.dumps({"revision": info.sha, "files": names}).encode())
-    listing = json.loads(kept.read_text())
+    listing = json.loads(kept.read_bytes())
     return listing["revision"], listing["files"]
 
 
@@ -410,8 +410,10 @@ def cut(document: str) -> Iterator[str]:
 # ---- saying ----------------------------------------------------------------------------------------------------------
 
 
-def say(message: str) -> None:
-    print(message, file=sys.stderr, flush=True)
+def say(message: str, end: str = "\n") -> None:
+    """Print a sentence for whoever waits; the work goes on where it cannot be printed."""
+    with suppress(OSError):
+        print(message, end=end, file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -432,7 +434,7 @@ def progress(what: str, total: float | None = None) -> Iterator[Callable[[float]
             line = f"{what}: {share}{time.monotonic() - began:.0f} s"
             if is_terminal:
                 columns = shutil.get_terminal_size().columns - 1
-                print(f"\r{line[:columns]}{CLEAR}", end="", file=sys.stderr, flush=True)
+                say(f"\r{line[:columns]}{CLEAR}", end="")
             else:
                 say(line)
 
@@ -444,4 +446,4 @@ def progress(what: str, total: float | None = None) -> Iterator[Callable[[float]
         over.set()
         reporter.join()
         if is_terminal:
-            print(f"\r{CLEAR}", end="", file=sys.stderr, flush=True)
+            say(f"\r{CLEAR}", end="")

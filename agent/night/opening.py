@@ -9,7 +9,7 @@ import shutil
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, redirect_stdout
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -87,12 +87,13 @@ def open_context(request: Request) -> Iterator[NightContext]:
     place, limits, by_terms = request.place, request.limits, request.sources is None
     say_opened: Callable[[bytes], object] | None = None
     place.check_own_ledger()
-    if terms_of(place, request.tag, request.asked)[1].pool == "ray":
-        from agent.pools.cluster import outlive_cluster
-
-        tag, say_opened = outlive_cluster()
-        request = replace(request, tag=tag or request.tag, goes_on=tag is not None)
     with ExitStack() as undo:
+        undo.enter_context(redirect_stdout(steadfast(sys.stdout)))
+        if terms_of(place, request.tag, request.asked)[1].pool == "ray":
+            from agent.pools.cluster import outlive_cluster
+
+            tag, say_opened = outlive_cluster()
+            request = replace(request, tag=tag or request.tag, goes_on=tag is not None)
         # the lock comes before the tag: two nights begun at once must not find the same tag free
         tell = undo.enter_context(only_night(place.repo.common_dir))
         with like_ctrl_c():
@@ -113,10 +114,7 @@ def open_context(request: Request) -> Iterator[NightContext]:
         undo.enter_context(stop.on_signals())
         undo.enter_context(kept_awake())
         journal.record_call()
-        screen = NightScreen(
-            Console(file=steadfast(sys.stdout)), folder, limits.left,
-            lambda: stop.after_run, lambda: stop.now,
-        )  # fmt: skip
+        screen = NightScreen(Console(file=sys.stdout), folder, limits.left, lambda: stop.after_run, lambda: stop.now)
         undo.callback(screen.close)
         if before is not None:
             journal.record_facts(terms=night.terms, data=night.data, pins=night.pins)  # which may be changed
@@ -189,8 +187,6 @@ def _open_journal(place: Place, tag: str) -> Iterator[Journal]:
     try:
         with Journal.resume(place.journal(tag)) as journal:
             yield journal
-    except BrokenPipeError:  # of stdout: the machine is well
-        raise
     except (OSError, sqlite3.OperationalError) as error:
         raise NightHalted(tag, error) from error
 

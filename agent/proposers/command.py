@@ -111,7 +111,8 @@ class Command(Source):
 
     def _run(self, task: str, clone: Path, folder: Path) -> Outcome:
         start = WITHOUT_STDIN if HOLE in self._words else WITH_TASK_ON_STDIN
-        words = [task if word == HOLE else word for word in self._words]
+        task_word = os.fsdecode(task.encode(errors="replace"))  # a locale may lack its characters
+        words = [task_word if word == HOLE else word for word in self._words]
         # the user's environment with keys, but without what leads to the user's repository and packages
         ours = ("GIT_", "NIGHTSHIFT_")
         environment = {

@@ -30,7 +30,8 @@ SETTINGS = {
     "NIGHTSHIFT_KERNELS": "cpu cuda",
     "NIGHTSHIFT_BLAS": "cpu",
 }
-PYTHON = {"PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+# a script reads and writes the same characters wherever it runs
+PYTHON = {"PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUTF8": "1"}
 
 
 def settings_in(environment: Mapping[str, str], device_kind: str) -> str:

@@ -1,7 +1,9 @@
 """Print lines and tables to a terminal or a pipe, and go on where their reader disappears."""
 
+import io
 import os
 import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO, cast
@@ -69,6 +71,13 @@ def shortened(text: str, columns: int) -> str:
     """Cut a text to so many columns, at the end of a word where its letters are one column wide each."""
     cut = shorten(text, columns)
     return cut if cell_len(cut) <= columns else f"{set_cell_size(text, columns - 1)}…"
+
+
+def print_text(text: str, end: str = "\n") -> None:
+    """Print a text of others: harmless on a terminal; else as it is and in UTF-8, as it may be saved as a file."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.isatty():
+        sys.stdout.reconfigure(encoding="utf-8")
+    print(harmless_lines(text) if sys.stdout.isatty() else text, end=end)
 
 
 def terminal_width() -> int | None:
