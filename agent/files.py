@@ -20,6 +20,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
+from itertools import chain, count
 from pathlib import Path
 from typing import BinaryIO
 
@@ -158,6 +159,15 @@ def write_plain(path: Path, text: str | bytes) -> None:
     write_atomically(path, text if isinstance(text, bytes) else text.encode(errors="surrogateescape"))
 
 
+def put_beside(file: Path, suffix: str) -> Path:
+    """Copy a file of the user's beside itself, under a name that is free, and return its path."""
+    names = chain((f"{file}.{suffix}",), (f"{file}.{suffix}-{number}" for number in count(2)))
+    aside = Path(next(name for name in names if not os.path.lexists(name)))
+    write_plain(aside, file.read_bytes())
+    aside.chmod(stat.S_IMODE(file.stat().st_mode))
+    return aside
+
+
 def flush(folder: Path) -> None:
     """Flush the names in a folder to the disk."""
     opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -174,8 +184,8 @@ def ignore_all(folder: Path) -> None:
 
 
 def check_plain(path: Path) -> None:
-    """Raise NightError for a pipe or a device, which may have no end."""
-    if path.exists() and not path.is_file() and not path.is_dir():  # a folder says so itself when it is opened
+    """Raise NightError for a folder, and for a pipe or a device, which may have no end."""
+    if path.exists() and not path.is_file():
         raise NightError(f"{path} is no plain file; move it away")
 
 

@@ -35,6 +35,16 @@ def harmless_lines(text: str) -> str:
     return "\n".join(map(harmless, text.split("\n")))
 
 
+def plain_lines(text: str) -> str:
+    """Return a text as Python reads it: each line ends with a line feed, and no byte order mark comes first."""
+    return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+
+
+def with_line_ends_of(text: str, other: str) -> str:
+    """Return a text of plain lines with those line ends that most lines of another have."""
+    return text.replace("\n", "\r\n") if 2 * other.count("\r\n") > other.count("\n") else text
+
+
 def one_line(text: str, most_chars: int) -> str:
     """Join a text into one harmless line of at most most_chars characters."""
     return shorten(harmless(" ".join(text.split())), most_chars)

@@ -3,13 +3,12 @@
 import os
 import stat
 from contextlib import suppress
-from itertools import chain, count
 from pathlib import Path
 
 from agent.cli.find import BEST, attempt_meant, here, script_of
 from agent.errors import NightError, NothingYet, RepoError, ScriptError
 from agent.experiment import attempt_ref
-from agent.files import check_plain, write_plain
+from agent.files import check_plain, put_beside, write_plain
 from agent.git import Repo
 from agent.invocation import typed
 from agent.records.place import Place
@@ -54,10 +53,10 @@ def take(attempt: str = BEST, /) -> Answer:
     if before != content:
         mode = None if before is None else stat.S_IMODE(file.stat().st_mode)
         if before is not None and before not in _kept(place, record, file):
-            names = chain((f"{file}.before-take",), (f"{file}.before-take-{number}" for number in count(2)))
-            aside = Path(next(name for name in names if not os.path.lexists(name)))
-            _write(aside, before, mode)
-        _write(file, content, mode)
+            aside = put_beside(file, "before-take")
+        write_plain(file, content)
+        if mode is not None:
+            file.chmod(mode)
     answer = TakeAnswer(
         tag=record.tag,
         attempt=chosen.number,
@@ -75,12 +74,6 @@ def take(attempt: str = BEST, /) -> Answer:
     ]
     lines += [] if aside is None else [f"as it was before: {os.path.relpath(aside)}"]
     return Answer(answer, lambda: print_folded(lines))
-
-
-def _write(file: Path, content: bytes, mode: int | None) -> None:
-    write_plain(file, content)
-    if mode is not None:
-        file.chmod(mode)
 
 
 def _kept(place: Place, record: Record, file: Path) -> set[bytes]:

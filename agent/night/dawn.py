@@ -155,7 +155,7 @@ def _conclude(driver: Driver, plan: DawnPlan) -> Findings | None:
     _drop_weights(driver, dawn)
     recorded = replace(dawn, findings=concluded)
     journal.put_dawn(recorded)  # before the branch, which may be refused: hours were spent on these findings
-    write_ledger(driver.context.place, (driver.context.night, driver.state.attempts))
+    write_ledger(driver.context.place, (driver.context.night, driver.state.attempts), driver.say)
     if concluded.script is not None:
         branch, commit = confirmed_branch(driver.context.night.branch), driver.commit(concluded.script)
         driver.point_branch(branch, commit, f"confirmed: attempt {concluded.script}")

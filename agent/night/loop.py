@@ -183,7 +183,7 @@ class Driver:
         best = state.best
         if best is not None:
             self.point_branch(context.night.branch, self.commit(best.number), f"best is attempt {best.number}")
-        write_ledger(context.place, (context.night, state.attempts))
+        write_ledger(context.place, (context.night, state.attempts), self.say)
         self.journal.settle(number)
         state.read(number)
         self.journal.check_in_place()
@@ -312,7 +312,7 @@ class Driver:
         if numbers:
             self.journal.make_void(numbers, str(why))
             self.state.read(*numbers)
-            write_ledger(self.context.place, (self.context.night, self.state.attempts))
+            write_ledger(self.context.place, (self.context.night, self.state.attempts), self.say)
             self.say(f"the crashes of {numbered(numbers)} do not count and are done again")
 
 

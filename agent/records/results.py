@@ -1,21 +1,29 @@
 """results.tsv: one row for each attempt of every night, made from the journals; rows of others are left as they are.
 
-A person may delete the file and lose nothing that a journal here holds.
+A person may delete the file and lose nothing that a journal here holds, or save it from a spreadsheet: it is read by
+its header, whatever that has made of it.
 """
 
+import csv
+import io
+import json
 import re
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from agent.errors import NightError
 from agent.experiment import History, Night, Summary, memory_gb, short
-from agent.files import check_plain, read_plain, write_plain
+from agent.files import check_plain, put_beside, write_plain
+from agent.lab.corpus import say
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.summary import gain_bpb
-from agent.text import ABSURD, harmless
+from agent.text import ABSURD, harmless, plain_lines, with_line_ends_of
 
 COLUMNS = (
     *("commit", "val_bpb", "memory_gb", "status", "description"),  # what every tool of this family reads
@@ -24,33 +32,43 @@ COLUMNS = (
     *("gain_bpb", "sure"),
     *("dawn_bpb", "dawn_seeds", "holdout_bpb"),  # so that a row's val_bpb stays what the night recorded
 )
-Row = dict[str, str]  # one line by column
+Row = dict[str, str]  # one line by column; a foreign one may lack some of ours, and have others
 HEADER = "\t".join(COLUMNS)
-TAG = COLUMNS.index("tag")
-FIRST = ("commit", "\ufeffcommit")  # cells of a header: a spreadsheet puts a byte order mark before it
+STATUS = COLUMNS.index("status")
+STATUSES = ("keep", "discard", "crash")
+NAMES = {name.lower(): name for name in COLUMNS}
+SEPARATORS = "\t,;"  # as spreadsheets write them, too
+BRANCH = re.compile(r"experiments/[^-]*-(?P<tag>.+)")
+UNREADABLE = re.compile(r'^"|[\t\n]')  # in a cell without quotes around it
 # What a spreadsheet reads as a formula, which may call programs: by its first character, half or full width.
 FORMULA = re.compile(r"(?!-?\d+(\.\d+)?$)[=+\-@＝＋－＠]", re.ASCII)
-LINE_END = re.compile(r"\r\n|\r|\n")  # no other sign that splitlines() takes for one: a title may hold it
 TEXT_MARK = "'"  # the spreadsheet's own sign that a cell is text
+csv.field_size_limit(sys.maxsize)  # a tool may have left a cell of more than 128 kB
 
 
-def write_ledger(place: Place, live: tuple[Night, History] | None = None) -> None:
+def write_ledger(place: Place, live: tuple[Night, History] | None = None, say: Callable[[str], object] = say) -> None:
     """Render the rows of every journal here into results.tsv; keep the rows of a journal that cannot be read.
 
-    live: the running night and its attempts: only its rows are rendered, unless the file is gone.
+    live: the running night and its attempts: only its rows are rendered, unless the others' are gone. say: told where a
+    file was kept beside the new one, as it could not be read whole.
     """
     place.check_own_ledger()
-    before = read_plain(place.ledger)
+    before = read_ledger(place.ledger)
+    table = Table.of(before)
     nights: dict[str, tuple[Night, History]] = {}
-    if live is None or not before:
+    if live is None or not table.rows:
         read = (_read(place, tag) for tag in place.tags())
         nights = {night.tag: (night, history) for night, history in filter(None, read)}
     if live is not None:
         nights[live[0].tag] = live
     in_order = sorted(nights.values(), key=lambda pair: pair[0].started)
-    after = arranged(before, {night.tag: lines_of(night, history) for night, history in in_order})
-    if after != before:
-        write_plain(place.ledger, after)
+    after = table.arranged({night.tag: lines_of(night, history) for night, history in in_order})
+    if not table.is_whole:
+        aside = put_beside(place.ledger, "before-rewrite")
+        say(f"not every line of {place.ledger} was a row of a table, so the file is kept as it was in {aside}")
+    content = with_line_ends_of(after, before).encode(errors="surrogateescape")
+    if not place.ledger.exists() or place.ledger.read_bytes() != content:
+        write_plain(place.ledger, content)
 
 
 def _read(place: Place, tag: str) -> tuple[Night, History] | None:
@@ -63,14 +81,7 @@ def _read(place: Place, tag: str) -> tuple[Night, History] | None:
 
 def arranged(text: str, nights: Mapping[str, Sequence[str]]) -> str:
     """Put the lines of nights, by tag, in the place of their first row in a ledger's text; new ones come at its end."""
-    lines, rest = [HEADER], dict(nights)
-    for line in text.split("\n"):
-        tag = tag_of(line)
-        if tag in rest:
-            lines += rest.pop(tag)
-        elif line and tag not in nights and line.split("\t", 1)[0] not in FIRST:
-            lines.append(line)
-    return "".join(f"{line}\n" for line in (*lines, *(line for rows in rest.values() for line in rows)))
+    return with_line_ends_of(Table.of(text).arranged(nights), text)
 
 
 def lines_of(night: Night, history: History) -> list[str]:
@@ -128,35 +139,139 @@ def _number(value: float | None, decimals: int) -> str:
 # ---- reading, also rows of other tools -------------------------------------------------------------------------------
 
 
-def read_rows(path: Path) -> list[Row]:
-    """Read the rows of a ledger for display; cells that an older or foreign row lacks are empty."""
+def read_ledger(path: Path) -> str:
+    """Return the text of a ledger, "" where there is none; bytes that are no text survive write_plain."""
     check_plain(path)
-    if not path.exists():
-        return []
-    with path.open(encoding="utf-8", errors="replace", newline="") as file:
-        # not by csv, which refuses a row of another tool with a cell of more than 128 kB
-        columns, *lines = [line.split("\t") for line in LINE_END.split(file.read()) if line] or [[]]
-    empty = dict.fromkeys(filter(None, columns), "")
+    content = path.read_bytes() if path.exists() else b""
+    with suppress(UnicodeDecodeError):
+        return content.decode(json.detect_encoding(content))  # spreadsheets write UTF-16, too
+    return content.decode(errors="surrogateescape")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Hold what a ledger's text says: its rows by column, wherever a spreadsheet has put these."""
+
+    rows: tuple[Row, ...]
+    own: tuple[str, ...]  # columns that are none of ours
+    is_whole: bool  # no part of the text is left out
+
+    @classmethod
+    def of(cls, text: str) -> "Table":
+        """Read a text by its header, which may stand anywhere: a program may have sorted the lines.
+
+        Without a header, lines with a status in its place are rows.
+        """
+        lines = _lines(plain_lines(text).replace("\0", ""))
+        columns = next(filter(None, map(_header, lines)), None)
+        rows, own, is_whole = list[Row](), list[str](), "\0" not in text
+        for cells in lines:
+            if header := _header(cells):
+                columns = header
+                own += [name for name, cell in zip(header, cells, strict=True) if cell.strip()]
+            elif columns is None and (len(cells) <= STATUS or cells[STATUS].strip().lower() not in STATUSES):
+                is_whole = False
+            else:
+                names = columns or COLUMNS
+                names += tuple(f"column_{at + 1}" for at in range(len(names), len(cells)))
+                rows.append(
+                    {name: cell for name, cell in zip(names, cells, strict=False) if cell.strip() or name in COLUMNS}
+                )
+        named = dict.fromkeys(chain(own, *rows))
+        return cls(tuple(rows), tuple(name for name in named if name not in COLUMNS), is_whole)
+
+    def arranged(self, nights: Mapping[str, Sequence[str]]) -> str:
+        """Return the text with the lines of nights, by tag, in the place of their first row; new ones at its end.
+
+        What a person wrote beside a row stays beside it, or where no line is about that attempt, in the row itself.
+        """
+        ours = {tag: [dict(zip(COLUMNS, line.split("\t"), strict=True)) for line in nights[tag]] for tag in nights}
+        of_attempt = {(tag, number_of(row["attempt"])): row for tag, rows in ours.items() for row in rows}
+        arranged, rest = list[Row](), dict(ours)
+        for row in self.rows:
+            tag, own = tag_of(row), {name: cell for name, cell in row.items() if name in self.own}
+            arranged += rest.pop(tag, [])
+            new = of_attempt.get((tag, number_of(row.get("attempt", ""))))
+            if new is not None and all(new.get(name, cell) == cell for name, cell in own.items()):
+                new.update(own)
+            elif own or tag not in nights:
+                arranged.append(row)
+        columns = (*COLUMNS, *self.own)
+        header = {name: name for name in columns}
+        return "".join(_line(columns, row) for row in (header, *arranged, *chain(*rest.values())))
+
+
+def _lines(text: str) -> list[list[str]]:
+    """Split a text into the cells of its lines, by the first separator that gives a header; by tabs if none does."""
+    for separator in SEPARATORS:
+        lines = _split(text, separator)
+        if any(map(_header, lines)):
+            return lines
+    return _split(text, SEPARATORS[0])
+
+
+def _split(text: str, separator: str) -> list[list[str]]:
+    """Split a text as spreadsheets write it, with quotes around cells; a tool that writes tabs may leave odd ones."""
+    is_by_tabs = separator == "\t"
+    try:
+        lines = list(csv.reader(io.StringIO(text), delimiter=separator, strict=is_by_tabs))
+        is_quoted = not (is_by_tabs and any("\n" in cell and cell.count("\t") >= STATUS for cell in chain(*lines)))
+    except csv.Error:
+        is_quoted = False
+    if not is_quoted:
+        lines = list(csv.reader(io.StringIO(text), delimiter=separator, quoting=csv.QUOTE_NONE))
+    return [cells for cells in lines if any(map(str.strip, cells))]
+
+
+def _header(cells: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of the columns where a line holds them, each another one; else nothing."""
+    names = [NAMES.get(name.lower(), name) for name in (cell.strip("\ufeff ") for cell in cells)]
+    if not {"commit", "val_bpb"} <= set(names):
+        return ()
+    return tuple(
+        name if name and name not in names[:at] else f"{name or 'column'}_{at + 1}" for at, name in enumerate(names)
+    )
+
+
+def _line(columns: Sequence[str], row: Row) -> str:
+    """Write a row up to its last cell; quotes are only where a cell could not be read without them."""
+    last = max(at for at, name in enumerate(columns) if name in row)
+    return "\t".join(_quoted(row.get(name, "")) for name in columns[: last + 1]) + "\n"
+
+
+def _quoted(cell: str) -> str:
+    return '"{}"'.format(cell.replace('"', '""')) if UNREADABLE.search(cell) else cell
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Read the rows of a ledger for display, with all columns, and each with the tag of its night."""
+    text = read_ledger(path).encode(errors="surrogateescape").decode(errors="replace")
+    table = Table.of(text)
+    empty = dict.fromkeys((*COLUMNS, *table.own), "")
     return [
-        empty | {column: text_of(cell) for column, cell in zip(columns, cells, strict=False) if column}
-        for cells in lines
+        empty | {name: text_of(cell.strip()) for name, cell in row.items()} | {"tag": tag_of(row)} for row in table.rows
     ]
 
 
 def tags_in(path: Path) -> frozenset[str]:
     """Return the tags of the rows in a ledger on disk."""
-    return frozenset(tag for line in read_plain(path).split("\n") if (tag := tag_of(line)))
+    return frozenset(filter(None, map(tag_of, Table.of(read_ledger(path)).rows)))
 
 
-def tag_of(line: str) -> str | None:
-    cells = line.split("\t", TAG + 1)
-    return cells[TAG] if len(cells) > TAG and cells[0] not in FIRST else None
+def tag_of(row: Row) -> str:
+    """Return the tag of a row's night, "" without one.
+
+    A spreadsheet takes nov20 for a date and 007 for a number, which begin with a capital or a digit then; the branch
+    has the tag, too.
+    """
+    tag, of_branch = row.get("tag", "").strip(), BRANCH.match(row.get("branch", "").strip())
+    return of_branch["tag"] if of_branch and not tag[:1].islower() else tag
 
 
 def number_of(cell: str) -> float | None:
     """Return a cell's number; None if it has none, or an absurd one, as rows may come from other tools."""
     try:
-        value = float(cell)
+        value = float(cell.replace(",", "."))  # as spreadsheets write it in half of the world
     except ValueError:
         return None
     return value if abs(value) <= ABSURD else None

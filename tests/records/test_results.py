@@ -1,5 +1,6 @@
 """results.tsv: the rows of all nights here, fit for every tool that reads them; rows of others stay as they are."""
 
+import csv
 import dataclasses
 import io
 import os
@@ -16,7 +17,17 @@ from agent.experiment import Attempt, Decision, Ending, History, Kind, Night, Pr
 from agent.files import read_plain, write_plain
 from agent.records.journal import Journal
 from agent.records.place import Place
-from agent.records.results import COLUMNS, HEADER, arranged, lines_of, read_rows, write_ledger
+from agent.records.results import (
+    COLUMNS,
+    HEADER,
+    arranged,
+    lines_of,
+    number_of,
+    read_ledger,
+    read_rows,
+    tags_in,
+    write_ledger,
+)
 
 FOREIGN = "0000000\t1.000000\t1.0\tkeep\tfrom a clone\t0\told-night" + "\t" * 13
 UPSTREAM = "a1b2c3d\t0.997900\t44.0\tkeep\tbaseline"  # five columns
@@ -116,8 +127,143 @@ def test_bytes_that_are_no_utf8_survive(tmp_path):
     assert UPSTREAM.encode() + b" \xff\r\n" in path.read_bytes()
 
 
-def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
-    os.mkfifo(tmp_path / "results.tsv")
+# ---- as spreadsheets save it -----------------------------------------------------------------------------------------
+
+
+def table() -> list[list[str]]:
+    """Return the cells of a ledger with rows of a night that is here, and of another tool and another night."""
+    return [line.split("\t") for line in render(f"{HEADER}\n{UPSTREAM}\n{FOREIGN}\n", [(NIGHT, HISTORY)]).splitlines()]
+
+
+def by(separator: str, rows: Sequence[Sequence[str]], quoting: int = csv.QUOTE_ALL, line_end: str = "\r\n") -> bytes:
+    csv.writer(text := io.StringIO(), delimiter=separator, quoting=quoting, lineterminator=line_end).writerows(rows)
+    return text.getvalue().encode()
+
+
+def padded() -> list[list[str]]:
+    """Return the table as a rectangle, with three empty columns and an empty row."""
+    return [[*row, *[""] * (len(COLUMNS) + 3 - len(row))] for row in [*table(), []]]
+
+
+SAVED = {
+    "by carriage returns alone": lambda: by("\t", table(), csv.QUOTE_MINIMAL, "\r"),
+    "with quotes around all cells": lambda: by("\t", table()),
+    "in UTF-16": lambda: by("\t", table(), csv.QUOTE_MINIMAL).decode().encode("utf-16"),
+    "in UTF-16 without a mark": lambda: by("\t", table()).decode().encode("utf-16-be"),
+    "with a mark and quotes": lambda: b"\xef\xbb\xbf" + by("\t", table()),
+    "by commas": lambda: by(",", table(), csv.QUOTE_MINIMAL),
+    "by semicolons, with decimal commas": lambda: by(
+        ";", [[cell.replace(".", ",") if number_of(cell) else cell for cell in row] for row in table()]
+    ),
+    "with the columns backwards": lambda: by("\t", [row[::-1] for row in padded()]),
+    "padded": lambda: by("\t", padded(), csv.QUOTE_MINIMAL),
+    "with blanks around the cells": lambda: by("\t", [[f" {cell} " for cell in row] for row in padded()]),
+    "sorted": lambda: by("\t", sorted(table()), csv.QUOTE_MINIMAL),
+    "with the header in capitals": lambda: by("\t", [[cell.upper() for cell in table()[0]], *table()[1:]]),
+    "with blank lines": lambda: by("\t", [row for line in table() for row in (line, [])], csv.QUOTE_MINIMAL),
+    "with the tag as a date, and whole numbers as others": lambda: by(
+        "\t", [["20. Nov" if cell == "t" else "1.00" if cell == "1" else cell for cell in row] for row in table()]
+    ),
+}
+
+
+@pytest.mark.parametrize("saved", SAVED)
+def test_a_ledger_that_a_spreadsheet_saved_holds_the_same_rows(saved, tmp_path):
+    path = tmp_path / "results.tsv"
+    path.write_bytes(SAVED[saved]())
+    assert tags_in(path) == {"t", "old-night"}
+    after = render(read_ledger(path), [(NIGHT, HISTORY)])
+    rows = [line.split("\t") for line in after.splitlines()]
+    assert rows[0] == list(COLUMNS)
+    assert sorted(row[0].strip() for row in rows) == sorted(row[0] for row in table())
+    assert all(row in rows for row in table()[3:])
+    write_plain(path, after)
+    shown = {(row["tag"], row["attempt"][:1]): row for row in read_rows(path)}
+    assert len(shown) == 6
+    assert number_of(shown["old-night", "0"]["val_bpb"]) == 1.0
+    assert shown["", ""]["description"] == "baseline"
+    assert render(read_ledger(path), [(NIGHT, HISTORY)]) == after
+
+
+def test_what_a_person_wrote_beside_a_row_stays_beside_it(tmp_path):
+    path = tmp_path / "results.tsv"
+    header, upstream, foreign, *mine = table()
+    notes = ["my note", "theirs", "old", 'a "quoted"\nsecond; line', "", "'=1+1", "last"]
+    rows = [[*row[:2], note, *row[2:]] for row, note in zip([header, upstream, foreign, *mine], notes, strict=True)]
+    path.write_bytes(by(",", [[*row, "unnamed"] if row is rows[-1] else row for row in rows]))
+    better = (HISTORY[0], attempt(1, 1.0, Status.KEEP), *HISTORY[2:])
+    put(path, (NIGHT, better))
+    put(path, (NIGHT, better))
+    read = read_rows(path)
+    assert [row["my note"] for row in read] == ["theirs", "old", notes[3], "", "=1+1", "last"]
+    assert read[3]["val_bpb"] == "1.000000"
+    assert read[-1]["column_27"] == "unnamed"
+    put(path, (NIGHT, HISTORY[:1]))  # whose other rows would go
+    assert [row["my note"] for row in read_rows(path)] == ["theirs", "old", notes[3], "=1+1", "last"]
+
+
+def test_a_single_quote_of_another_tool_hides_no_row(tmp_path):
+    path = tmp_path / "results.tsv"
+    cells = ['"half a quote', 'a 5" wheel', '"quoted" and not', 'the other half"']
+    path.write_text(f"{HEADER}\n" + "".join(f"a1b2c3d\t1.0\t1.0\tkeep\t{cell}\n" for cell in cells))
+    put(path, (NIGHT, HISTORY))
+    put(path, (NIGHT, HISTORY))
+    assert [row["description"] for row in read_rows(path)][:4] == cells
+    assert f"\tkeep\t{cells[1]}\n" in path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("content", "stay"),
+    [
+        (b"PK\x03\x04\x14\x00\x06\x00\x08\x00\xff\xfe\tkeep\r\n\x00\x00", 0),
+        (b'[{"commit": "a1b2c3d", "val_bpb": 1.0}]', 0),
+        (f"{HEADER}\n{UPSTREAM}\n{FOREIGN}\n".encode() + bytes(4096), 2),  # after a power cut
+        (f"my notes\n{UPSTREAM}\n".encode(), 1),
+    ],
+)
+def test_a_file_that_cannot_be_read_whole_is_kept_beside_the_new_one(content, stay, grounds):
+    place = Place.of(grounds.root / "train_mlx.py")
+    with Journal.create(place.journal("t"), NIGHT) as journal:
+        enter(journal, scored(0))
+    place.ledger.write_bytes(content)
+    said: list[str] = []
+    for _ in range(2):
+        write_ledger(place, say=said.append)
+    aside = place.ledger.with_name("results.tsv.before-rewrite")
+    assert aside.read_bytes() == content
+    assert len(read_rows(place.ledger)) == stay + 1
+    assert str(aside) in "".join(said)
+    assert len(said) == 1
+
+
+def test_a_ledger_in_utf16_is_written_in_utf8(grounds):
+    place = Place.of(grounds.root / "train_mlx.py")
+    place.ledger.write_text(f"{HEADER}\n{UPSTREAM}\n", encoding="utf-16")
+    write_ledger(place)
+    assert place.ledger.read_text(encoding="utf-8") == f"{HEADER}\n{UPSTREAM}\n"
+
+
+def test_line_ends_of_the_file_stay(tmp_path):
+    path = tmp_path / "results.tsv"
+    path.write_bytes(by("\t", table(), csv.QUOTE_MINIMAL))
+    before = path.read_bytes()
+    put(path, (NIGHT, HISTORY))
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("content", ["", "\n\n", f"{HEADER}\n", f"\ufeff{HEADER}"])
+def test_a_file_without_rows_gets_the_rows_of_all_nights(content, grounds):
+    place = Place.of(grounds.root / "train_mlx.py")
+    with Journal.create(place.journal("t"), NIGHT) as journal:
+        enter(journal, scored(0))
+    place.ledger.write_text(content)
+    write_ledger(place, (dataclasses.replace(NIGHT, tag="u"), HISTORY[:1]))
+    assert [row["tag"] for row in read_rows(place.ledger)] == ["t", "u"]
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir])
+def test_a_pipe_or_a_folder_is_refused_and_not_waited_for(make, tmp_path):
+    make(tmp_path / "results.tsv")
     for use in (read_plain, read_rows, lambda path: write_plain(path, "text\n")):
         with pytest.raises(NightError, match=r"results\.tsv is no plain file; move it away"):
             use(tmp_path / "results.tsv")
@@ -166,5 +312,6 @@ def test_a_link_that_came_with_a_clone_leads_no_row_to_another_file(grounds, tmp
     assert users.read_text() == "alias ll='ls -l'\n"
     grounds.git("rm", "-q", "--cached", "results.tsv")
     assert grounds.nightshift("results").returncode == 0  # the user's own link
-    assert len(read_rows(link)) == 2
+    assert len(read_rows(link)) == 1
     assert link.is_symlink()
+    assert (grounds.root / "results.tsv.before-rewrite").read_text() == "alias ll='ls -l'\n"
