@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from agent.clock import hours_since
 from agent.errors import NightError
-from agent.text import ABSURD, one_line, paragraphs
+from agent.text import ABSURD, one_line, paragraphs, plain_lines
 
 TITLE_CHARS, HYPOTHESIS_CHARS, SOURCE_CHARS = 200, 4000, 80
 MOST_SCRIPT_BYTES = 16 << 20  # of what a journal holds, which may come from elsewhere
@@ -303,7 +303,7 @@ class Proposal:
         title = one_line(title, TITLE_CHARS) or "untitled"
         source = one_line(source, SOURCE_CHARS) or "unknown"
         hypothesis = paragraphs(hypothesis, HYPOTHESIS_CHARS)
-        return cls(title, hypothesis, source, repairs, without, packed=packed(script))
+        return cls(title, hypothesis, source, repairs, without, packed=packed(plain_lines(script)))
 
 
 def packed(script: str) -> bytes:

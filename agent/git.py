@@ -21,6 +21,7 @@ from pathlib import Path
 from agent.errors import NoRepository, RepoError
 from agent.files import throwaway_folder
 from agent.invocation import command_to_begin
+from agent.text import plain_lines, saved_like
 
 # ---- running git -----------------------------------------------------------------------------------------------------
 
@@ -151,14 +152,14 @@ class Repo:
         return _text(done.stdout).strip() or None
 
     def read(self, commit: str, path: str) -> str:
-        """Read a committed file; raise RepoError if it is not committed."""
+        """Read a committed file in plain lines; raise RepoError if it is not committed."""
         done = self._run("cat-file", "blob", f"{commit}:{path}")
         if done.returncode != 0:
             raise RepoError(f"{path} is not committed; run: git add {path} && git commit -m start")
-        return _text(done.stdout)
+        return plain_lines(_text(done.stdout))
 
     def diff(self, old: str, new: str) -> str:
-        return self.git("diff-tree", "-p", "--no-ext-diff", "--no-textconv", old, new)
+        return self.git("diff-tree", "-p", "--no-ext-diff", "--no-textconv", "--ignore-cr-at-eol", old, new)
 
     def tracks(self, path: str) -> bool:
         """Return whether git tracks this file, any file in this folder, or a link or submodule that it lies below.
@@ -178,8 +179,12 @@ class Repo:
     # ---- commits ----
 
     def commit_script(self, parent: str, path: str, script: str, message: str, when: str) -> str:
-        """Commit the parent's tree with one file replaced; the same arguments give the same commit."""
-        blob = self.git("hash-object", "-w", "--no-filters", "--stdin", stdin=script)
+        """Commit the parent's tree with one file replaced, which keeps its line ends.
+
+        The same arguments give the same commit.
+        """
+        before = _text(self._run("cat-file", "blob", f"{parent}:{path}").stdout)
+        blob = self.git("hash-object", "-w", "--no-filters", "--stdin", stdin=saved_like(script, before))
         is_executable = self.git("ls-tree", "--full-tree", parent, path).startswith("100755")
         mode = "100755" if is_executable else "100644"  # of a plain file, also in the place of a link
         with throwaway_folder() as folder:

@@ -40,9 +40,10 @@ def plain_lines(text: str) -> str:
     return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
 
 
-def with_line_ends_of(text: str, other: str) -> str:
-    """Return a text of plain lines with those line ends that most lines of another have."""
-    return text.replace("\n", "\r\n") if 2 * other.count("\r\n") > other.count("\n") else text
+def saved_like(text: str, other: str) -> str:
+    """Return a text of plain lines as another is saved: with the line ends of most of its lines, and its mark."""
+    mark = "\ufeff" if other.startswith("\ufeff") else ""
+    return mark + (text.replace("\n", "\r\n") if 2 * other.count("\r\n") > other.count("\n") else text)
 
 
 def one_line(text: str, most_chars: int) -> str:

@@ -49,6 +49,18 @@ def test_a_commit_changes_text_alone_so_a_program_stays_one_and_a_link_becomes_a
     assert git(root, "ls-tree", commit(repo), "train_mlx.py").startswith("100644")
 
 
+@pytest.mark.parametrize(
+    "before", [b"\xef\xbb\xbfA = 1\r\nB = 1\r\nC = 1\r\n", b"A = 1\nB = 1\r\nC = 1\r\n", b"A = 1\r\nB = 1\nC = 1\n"]
+)
+def test_a_commit_and_its_diff_are_about_no_line_ends(repo, root, before):
+    (root / "train_mlx.py").write_bytes(before)
+    git(root, "commit", "-qam", "saved by an editor")
+    sha = commit(repo, "A = 1\nB = 2\nC = 1\n")
+    changed = [line.strip() for line in repo.diff("HEAD", sha).splitlines() if line.startswith(("+", "-"))]
+    assert changed[2:] == ["-B = 1", "+B = 2"]
+    assert repo.read(sha, "train_mlx.py") == "A = 1\nB = 2\nC = 1\n"
+
+
 @pytest.mark.parametrize("path", ["deep/er/train.py", "deep/er/new.py", "not/there/yet.py"])
 def test_a_script_anywhere_is_the_one_file_of_its_commit(repo, root, path):
     (root / "deep" / "er").mkdir(parents=True)

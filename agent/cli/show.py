@@ -11,7 +11,7 @@ from agent.records.place import Place, run_folder
 from agent.records.record import Record
 from agent.records.summary import gain_over_baseline
 from agent.sandbox.process import LOG
-from agent.text import diff_lines, harmless, harmless_lines
+from agent.text import diff_lines, harmless, harmless_lines, plain_lines
 from agent.view import terminal
 from agent.view.answer import (
     Answer,
@@ -126,7 +126,7 @@ def _edit(place: Place, record: Record, attempt: Attempt) -> Answer:
     if commit is None or base is None:
         missing = not_here(record.tag, attempt.commit if commit is None else None)
         raise NightError(f"the edit of attempt {attempt.number} cannot be shown: {missing}")
-    text = place.repo.diff(base, commit)
+    text = plain_lines(place.repo.diff(base, commit)).rstrip("\n")
     dials = record.turned.get(attempt.number, {})
     answer = DiffAnswer(record.tag, attempt.number, attempt.parent, base, commit, text, dials)
     same = f"attempt {attempt.number} is the script as it stands in {base[:7]}"

@@ -14,7 +14,7 @@ from agent.invocation import typed
 from agent.records.place import Place
 from agent.records.record import Record
 from agent.script.contract import check_script, modules_beside, read_text
-from agent.text import harmless
+from agent.text import harmless, plain_lines, saved_like
 from agent.view.answer import Answer, TakeAnswer
 from agent.view.screen import print_folded
 
@@ -35,24 +35,24 @@ def take(attempt: str = BEST, /) -> Answer:
     source, record, chosen = attempt_meant(attempt)
     ref = attempt_ref(record.tag, chosen.number)
     path = record.night.script
+    script, file = script_of(Place(source.repo, path), record, chosen), place.repo.root / path
+    _check(file, place.repo)
+    before = file.read_bytes().decode(errors="surrogateescape") if file.exists() else None
     try:
-        content = script_of(Place(source.repo, path), record, chosen).encode(errors="surrogateescape")
+        content = saved_like(script, before or "").encode(errors="surrogateescape")
     except UnicodeEncodeError as error:
         raise NightError(
             f"attempt {chosen.number} of night {record.tag} has no script that a file can hold ({error}); take another"
         ) from error
-    file = place.repo.root / path
-    _check(file, place.repo)
     if path != place.script and not _is_script(place.repo, path):
         print_it = typed("show", f"{record.tag}:{chosen.number}", "--script")
         raise NightError(
             f"night {record.tag} has its script in {path}, where no training script is here; print it with: {print_it}"
         )
-    before = file.read_bytes() if file.exists() else None
-    aside = None
-    if before != content:
-        mode = None if before is None else stat.S_IMODE(file.stat().st_mode)
-        if before is not None and before not in _kept(place, record, file):
+    old, aside = None if before is None else plain_lines(before), None
+    if old != script:
+        mode = None if old is None else stat.S_IMODE(file.stat().st_mode)
+        if old is not None and old not in _kept(place, record, file):
             aside = put_beside(file, "before-take")
         write_plain(file, content)
         if mode is not None:
@@ -65,7 +65,7 @@ def take(attempt: str = BEST, /) -> Answer:
         ref=ref,
         commit=source.repo.find(ref) or chosen.commit,
         script=str(file),
-        was_there=before == content,
+        was_there=old == script,
         before_take=None if aside is None else str(aside),
     )
     is_now = "was already" if answer.was_there else "is now"
@@ -76,13 +76,13 @@ def take(attempt: str = BEST, /) -> Answer:
     return Answer(answer, lambda: print_folded(lines))
 
 
-def _kept(place: Place, record: Record, file: Path) -> set[bytes]:
+def _kept(place: Place, record: Record, file: Path) -> set[str]:
     """Return what need not be kept beside the script: HEAD's own, and the scripts of the night's attempts."""
     kept = set()
     with suppress(RepoError):
-        kept.add(place.repo.read("HEAD", file.relative_to(place.repo.root).as_posix()).encode(errors="surrogateescape"))
+        kept.add(place.repo.read("HEAD", file.relative_to(place.repo.root).as_posix()))
     if record.is_here:
-        kept |= {attempt.proposal.script.encode(errors="surrogatepass") for attempt in record.attempts}
+        kept |= {attempt.proposal.script for attempt in record.attempts}
     return kept
 
 

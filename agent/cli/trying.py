@@ -27,7 +27,7 @@ from agent.records.terms import as_words
 from agent.script.contract import no_script, read_text
 from agent.script.dials import fingerprint
 from agent.script.merge import Basis, basis_of, is_patch
-from agent.text import SAID_CHARS, harmless, one_line
+from agent.text import SAID_CHARS, harmless, one_line, plain_lines
 from agent.view.answer import Answer, TryAnswer
 from agent.view.run_files import log_of, traceback_of, training_progress
 from agent.view.screen import print_folded
@@ -82,8 +82,7 @@ def try_edit(
         if text is None and edit is None and not place.script_path.exists():
             raise no_script(place.script_path)
         file = Path("script_text") if text is not None else edit or Path(place.script)
-        if text is None:
-            text = read_text(edit or place.script_path)
+        text = read_text(edit or place.script_path) if text is None else plain_lines(text)
         wait = _submit(place, where, file, text, message, tag, night, anyway=anyway)
     if only_queue:
         return _standing(where, find_try(where, wait))

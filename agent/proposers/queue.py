@@ -26,6 +26,7 @@ from agent.records.place import Place
 from agent.script.contract import MAX_SCRIPT_BYTES, check_script, modules_beside
 from agent.script.dials import fingerprint, first_with
 from agent.script.merge import apply_patch, basis_of, check_patch, is_patch, merged
+from agent.text import plain_lines
 
 NOTHING = "change something first"
 SOURCE = "queue"
@@ -60,7 +61,7 @@ class QueueEntry:
     def parsed(cls, content: bytes, file: Path) -> "QueueEntry":
         """Parse an entry; raise NightError for a file that submit() cannot have written."""
         # the first blank line ends the header: a script may begin with what looks like a field
-        header, _, text = content.decode(errors="replace").partition("\n\n")
+        header, _, text = plain_lines(content.decode(errors="replace")).partition("\n\n")
         fields, rest = read_header(header, FIELDS, file)
         night, made_for, basis = fields.get("Night"), fields.get("For"), fields.get("Basis", "")
         with suppress(ValueError):  # of quotes that are not closed

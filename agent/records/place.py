@@ -122,7 +122,7 @@ def read_script(place: Place) -> str:
 
 def committed(place: Place) -> str:
     """Return the script as it stands in HEAD: edits of the working tree are measured against it."""
-    source = place.repo.read("HEAD", place.script).removeprefix("\ufeff")  # as Python reads it
+    source = place.repo.read("HEAD", place.script)
     check_script(source, place.script, modules_beside(place.script_path.parent))
     return source
 

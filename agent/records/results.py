@@ -23,7 +23,7 @@ from agent.lab.corpus import say
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.summary import gain_bpb
-from agent.text import ABSURD, harmless, plain_lines, with_line_ends_of
+from agent.text import ABSURD, harmless, plain_lines, saved_like
 
 COLUMNS = (
     *("commit", "val_bpb", "memory_gb", "status", "description"),  # what every tool of this family reads
@@ -66,7 +66,7 @@ def write_ledger(place: Place, live: tuple[Night, History] | None = None, say: C
     if not table.is_whole:
         aside = put_beside(place.ledger, "before-rewrite")
         say(f"not every line of {place.ledger} was a row of a table, so the file is kept as it was in {aside}")
-    content = with_line_ends_of(after, before).encode(errors="surrogateescape")
+    content = saved_like(after, before).encode(errors="surrogateescape")
     if not place.ledger.exists() or place.ledger.read_bytes() != content:
         write_plain(place.ledger, content)
 
@@ -81,7 +81,7 @@ def _read(place: Place, tag: str) -> tuple[Night, History] | None:
 
 def arranged(text: str, nights: Mapping[str, Sequence[str]]) -> str:
     """Put the lines of nights, by tag, in the place of their first row in a ledger's text; new ones come at its end."""
-    return with_line_ends_of(Table.of(text).arranged(nights), text)
+    return saved_like(Table.of(text).arranged(nights), text.removeprefix("\ufeff"))
 
 
 def lines_of(night: Night, history: History) -> list[str]:

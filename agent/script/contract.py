@@ -12,6 +12,7 @@ from threading import Lock
 
 from agent.errors import ScriptError
 from agent.invocation import command_to_begin
+from agent.text import plain_lines
 
 MAX_SCRIPT_BYTES = 256 << 10  # ours has 31 KiB; weights hidden in a script are no experiment
 MAX_DEPTH = 100  # of the syntax tree, which other functions read recursively; the standard library's deepest has 33
@@ -103,9 +104,12 @@ def _imported(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def decoded(content: bytes, name: str) -> str:
-    """Return a script's text as Python reads it, without a byte order mark; raise ScriptError if it is not UTF-8."""
+    """Return the text of a script or a patch as Python reads it, in plain lines; raise ScriptError if it is not UTF-8.
+
+    Line ends are no part of an edit: those of the user's own file come back where a script is committed or taken.
+    """
     try:
-        return content.decode("utf-8-sig")
+        return plain_lines(content.decode())
     except UnicodeDecodeError as error:
         raise ScriptError(f"{name} cannot be read as a UTF-8 text file: {error}; save it as UTF-8") from error
 

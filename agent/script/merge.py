@@ -214,9 +214,9 @@ def _lines(text: str) -> list[str]:
 # ---- patches ---------------------------------------------------------------------------------------------------------
 
 # What paths a patch names is read to tell what it is about, and nothing is written there: its hunks edit a text.
-EDITED = re.compile(r"^--- (?:[abciow]/)?([^\t\r\n]++).*\n\+\+\+ (?:[abciow]/)?([^\t\r\n]++).*\n(?=@@ )", re.MULTILINE)
+EDITED = re.compile(r"^--- (?:[abciow]/)?([^\t\n]++).*\n\+\+\+ (?:[abciow]/)?([^\t\n]++).*\n(?=@@ )", re.MULTILINE)
 # up to a mail's signature
-PATCH_HUNK = re.compile(r"^@@ -(\d+).*\n(?P<lines>(?:(?!-- \r?\n)[ +\\-].*\n|\r?\n)+)", re.MULTILINE)
+PATCH_HUNK = re.compile(r"^@@ -(\d+).*\n(?P<lines>(?:(?!-- \n)[ +\\-].*\n|\n)+)", re.MULTILINE)
 MORE_THAN_AN_EDIT = re.compile(r"^(old mode|new mode|new file|deleted file|rename|copy|GIT binary) ", re.MULTILINE)
 
 
@@ -244,11 +244,9 @@ def check_patch(patch: str, script: str) -> None:
 def patched(patch: str, script: str) -> str | None:
     """Return the script with a patch's hunks, each where its lines stand nearest to its number; None if one does not.
 
-    Line ends count only where the script has those of Windows: an editor may have changed the patch's. In Python, since
-    git takes ten milliseconds for a patch, and there may be a hundred.
+    In Python, since git takes ten milliseconds for a patch, and there may be a hundred.
     """
-    patch = patch.rstrip("\r\n") + "\n"
-    patch = patch if "\r\n" in script else patch.replace("\r\n", "\n")
+    patch = patch.rstrip("\n") + "\n"
     lines = script.split("\n")
     done, grown = 0, 0  # lines that earlier hunks have settled, and by how many the script has grown
     for hunk in PATCH_HUNK.finditer(patch):

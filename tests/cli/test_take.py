@@ -84,6 +84,14 @@ def test_only_what_neither_head_nor_an_attempt_keeps_is_kept_aside(here, before)
     assert aside == ([MINE, MINE + "\n"] if before == MINE else [MINE + "\n"])
 
 
+@pytest.mark.parametrize("saved", [lambda text: text.replace("\n", "\r\n"), lambda text: f"\ufeff{text}"])
+def test_the_file_keeps_its_line_ends_and_its_mark(here, saved):
+    script(here).write_bytes(saved(unigram()).encode())
+    assert taken(here)["before_take"] is None  # it differs from HEAD in these alone
+    assert script(here).read_bytes() == saved(BEST).encode()
+    assert taken(here)["was_there"]
+
+
 def test_a_link_is_never_written_through(here, tmp_path):
     outside = tmp_path / "outside.py"
     outside.write_text(unigram())

@@ -39,6 +39,13 @@ def test_an_agent_edits_the_script_and_says_why(agent):
     assert 0 < ask.wall_s < 20
 
 
+def test_line_ends_that_an_agent_saves_are_no_edit(agent):
+    saves = "sed 's/$/\\r/' train_mlx.py > saved && cat saved > train_mlx.py\n"
+    assert agent.does(EDIT + saves).ideas(brief())[0].script == EDITED
+    with pytest.raises(NoIdea, match=r"it left train_mlx.py as it was"):
+        agent.does(saves).ideas(brief())
+
+
 def test_only_the_script_comes_back(agent, tmp_path):
     proposal = agent.does(
         EDIT + IDEA + f"echo cheat > prepare.py; echo x > new.py; pwd > '{tmp_path}/clone'; git commit -qam mine\n"
