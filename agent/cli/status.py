@@ -1,5 +1,6 @@
 """Look at a night from outside, once or live, and steer it: nightshift status, note and stop."""
 
+import sys
 import time
 
 from agent.cli.find import find_night, none_yet, place_meant
@@ -96,13 +97,12 @@ def next_commands(now: NightSummary) -> dict[str, str]:
 
 def _follow(place: Place, who: Holder) -> Answer:
     """Draw the screen of a night that runs in another process until it ends, or Ctrl-C."""
-    from rich.console import Console
-
     from agent.view.live import NightScreen
+    from agent.view.screen import console_on
 
     stop = Stop(place.folder(who.tag))
     screen = NightScreen(
-        Console(), place.folder(who.tag), who.left, lambda: stop.after_run, lambda: stop.now, is_own=False
+        console_on(sys.stdout), place.folder(who.tag), who.left, lambda: stop.after_run, lambda: stop.now, is_own=False
     )
     screen.said(f"night {who.tag} (pid {who.pid}, since {moment(who.since)})")
     last = f"night {who.tag} has ended; see: {typed('status')}, {typed('results')}"

@@ -15,8 +15,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
 from agent.archive import MANIFEST, at_home, missing_base, missing_corpus
 from agent.clock import kept_awake, utc_now
 from agent.errors import NightError, NightHalted, RepoError
@@ -53,7 +51,7 @@ from agent.script.contract import fixed_files
 from agent.script.dials import read_dials
 from agent.text import budget, plainly
 from agent.view.live import NightScreen
-from agent.view.screen import steadfast
+from agent.view.screen import console_on, steadfast
 from agent.view.writer import PageWriter
 
 if TYPE_CHECKING:
@@ -114,7 +112,7 @@ def open_context(request: Request) -> Iterator[NightContext]:
         undo.enter_context(stop.on_signals())
         undo.enter_context(kept_awake())
         journal.record_call()
-        screen = NightScreen(Console(file=sys.stdout), folder, limits.left, lambda: stop.after_run, lambda: stop.now)
+        screen = NightScreen(console_on(sys.stdout), folder, limits.left, lambda: stop.after_run, lambda: stop.now)
         undo.callback(screen.close)
         if before is not None:
             journal.record_facts(terms=night.terms, data=night.data, pins=night.pins)  # which may be changed

@@ -112,7 +112,7 @@ class NightScreen:
         """
         self._console, self._folder, self._journal = console, folder, Journal.read(folder / "journal.sqlite")
         self._live: Live | None = None
-        if console.is_terminal and not console.is_dumb_terminal:
+        if console.is_interactive:
             self._live = Live(
                 console=console, auto_refresh=False, transient=True, vertical_overflow="crop",
                 redirect_stdout=False, redirect_stderr=False,

@@ -114,6 +114,11 @@ def steadfast(stream: TextIO) -> TextIO:
     return cast(TextIO, _Steadfast(stream))
 
 
+def console_on(stream: TextIO) -> Console:
+    """Return a console that draws over its lines on a terminal alone: FORCE_COLOR colours a file and makes it none."""
+    return Console(file=stream, force_interactive=None if stream.isatty() else False)
+
+
 def discard_output(stream: TextIO) -> None:
     """Send a stream's output to /dev/null: Python writes its buffer at exit, and would fail again without a reader."""
     nowhere = os.open(os.devnull, os.O_WRONLY)

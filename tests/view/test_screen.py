@@ -19,7 +19,7 @@ from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.summary import summary_of
 from agent.view.live import NightScreen, job, panel
-from agent.view.screen import folded, print_folded, steadfast
+from agent.view.screen import console_on, folded, print_folded, steadfast
 from agent.view.words import progress_words
 
 LEFT = Left(31, 5 * 3600 + 12 * 60 + 30)
@@ -106,6 +106,17 @@ def test_what_a_night_does_is_shown_as_its_journal_has_it(place):
         screen.look()
     screen.close()
     assert terminal.lines() == ["#1 · LR 0.1 → 0.2 · val_bpb 1.250000 · gain +0.250000 · keep"]
+
+
+def test_a_file_gets_colours_where_they_are_forced_and_never_the_panel(place, tmp_path, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    with (tmp_path / "log").open("w") as file, Journal.resume(place.journal("t")) as journal:
+        screen = screen_of(place, console_on(file))
+        begin(journal, "LR")
+        screen.progressed(HALFWAY)
+        screen.close()
+    assert (tmp_path / "log").read_text() == "#1 LR · training, seed 7\n"
 
 
 def test_a_pipe_and_a_terminal_without_cursor_get_a_line_for_each_run_that_begins(place, monkeypatch):
