@@ -47,10 +47,13 @@ UNIT_BYTES = 2 << 20  # a second of tokenising, so that an interruption loses li
 DOCUMENT_CHARS = 8 << 10  # paragraphs are joined up to this length
 NEAR_CHARS = 1 << 10  # look for a blank line at the end of that first: finding all took 4 % of tokenising
 LONGEST_CHARS = 256 << 10  # cut longer documents
+PIECES = 100  # cut those into shorter ones that are longer than this part of a small text: each split gets some
 
 TERMINAL_EVERY_S, LOG_EVERY_S = 1.0, 60.0  # between two words on a step that takes long
 CLEAR = "\x1b[K"  # the rest of a terminal's line
 
+# as Arrow writes it: strings, or bytes that should be UTF-8, also where each is stored once
+TEXT_TYPE = re.compile(r"(?:dictionary<values=)?(?:large_)?(?:string|binary)(?:_view)?\b[^<]*")
 BLANK_LINES = re.compile(r"\n(?:[ \t\r]*\n)+")
 
 Split = Literal["train", "validation", "holdout"]
@@ -117,6 +120,7 @@ class Unit:
     """Name the pieces of files that one process reads in one go."""
 
     spans: tuple[Span, ...]
+    longest_chars: int = LONGEST_CHARS  # of a document; the spans of all units determine it
 
     @property
     def key(self) -> str:
@@ -151,7 +155,9 @@ def find_sources(dataset: str, shards: int | None, cache: Path) -> list[Path]:
     if not path.exists():
         raise DataError(f"no dataset {dataset!r}: choose stdlib, tinystories, climbmix or the path of a file or folder")
     if path.suffix.lower() not in SUFFIXES:
-        raise DataError(f"{path} is not a {' '.join(SUFFIXES)} file: rename it, or give a folder of such files")
+        raise DataError(
+            f"{path} is not a {' '.join(SUFFIXES)} file: unpack, convert or rename it, or give a folder of such files"
+        )
     return [path]
 
 
@@ -237,17 +243,18 @@ def without_text(path: Path) -> NoTextError | None:
 
 def plan_units(sources: Iterable[Path]) -> list[Unit]:
     """Cut sources into units of about UNIT_BYTES, with small files grouped in order."""
-    units: list[Unit] = []
-    group: list[Span] = []
-    room = UNIT_BYTES
+    groups: list[list[Span]] = []
+    room = text_bytes = 0
     with progress("looking into the files"):
         for span in itertools.chain.from_iterable(map(_spans, sources)):
-            if group and span.text_bytes > room:
-                units.append(Unit(tuple(group)))
-                group, room = [], UNIT_BYTES
-            group.append(span)
+            if not groups or span.text_bytes > room:
+                groups.append([])
+                room = UNIT_BYTES
+            groups[-1].append(span)
             room -= span.text_bytes
-    return [*units, Unit(tuple(group))] if group else units
+            text_bytes += span.text_bytes
+    longest_chars = max(DOCUMENT_CHARS, min(text_bytes // PIECES, LONGEST_CHARS))
+    return [Unit(tuple(group), longest_chars) for group in groups]
 
 
 def _spans(path: Path) -> Iterator[Span]:
@@ -296,12 +303,12 @@ def _parquet(path: str | Path) -> Iterator[ParquetFile]:
 
 def _row_group_bytes(path: Path) -> list[int]:
     with _parquet(path) as file:
-        names, groups = file.schema_arrow.names, [file.metadata.row_group(i) for i in range(file.num_row_groups)]
-        is_text = "text" in names and str(file.schema_arrow.field("text").type).endswith(("string", "string_view"))
-    if not is_text:
-        raise NoTextError(f"{path} has no column 'text' of strings, only {', '.join(names)}: rename or convert it")
-    columns = [[group.column(i) for i in range(group.num_columns)] for group in groups]
-    return [sum(c.total_uncompressed_size for c in group if c.path_in_schema == "text") for group in columns]
+        schema, groups = file.schema_arrow, [file.metadata.row_group(i) for i in range(file.num_row_groups)]
+    if not any(field.name == "text" and TEXT_TYPE.fullmatch(str(field.type)) for field in schema):
+        columns = ", ".join(f"{field.name} ({field.type})" for field in schema)
+        raise NoTextError(f"{path} has no column 'text' of strings, only {columns}: rename or convert it")
+    chunks = [[group.column(i) for i in range(group.num_columns)] for group in groups]
+    return [sum(c.total_uncompressed_size for c in group if c.path_in_schema == "text") for group in chunks]
 
 
 # ---- units → documents -----------------------------------------------------------------------------------------------
@@ -321,12 +328,12 @@ def read_documents(unit: Unit, skipped: list[str]) -> Iterator[str]:
             skipped.append(span.path)
             continue
         elif suffix == ".jsonl":
-            texts = _json_lines(span, text)
+            texts = _json_lines(span, text.removeprefix("\ufeff"))
         else:
             texts = iter([text]) if suffix == ".py" else paragraphs(text)
         for document in texts:
             if _is_unicode(document):
-                yield from cut(document)
+                yield from cut(document, unit.longest_chars)
             else:
                 skipped.append(span.path)
 
@@ -355,7 +362,8 @@ def _is_unicode(document: str) -> bool:
 def _parquet_rows(span: Span) -> Iterator[str]:
     with _parquet(span.path) as file:
         for batch in file.iter_batches(256, row_groups=range(span.start, span.stop), columns=["text"]):
-            yield from (text for text in batch.column(0).to_pylist() if text)
+            for text in filter(None, batch.column(0).to_pylist()):
+                yield text.decode(errors="surrogateescape") if isinstance(text, bytes) else text
 
 
 def _json_lines(span: Span, text: str) -> Iterator[str]:
@@ -367,6 +375,8 @@ def _json_lines(span: Span, text: str) -> Iterator[str]:
 def _text_field(line: str | bytes, path: str | Path) -> str:
     try:
         document = json.loads(line)["text"]
+        if document is None:
+            return ""  # as an empty cell of a table
     except (ValueError, KeyError, TypeError, RecursionError):  # RecursionError: thousands of nested brackets
         document = None
     if not isinstance(document, str):
@@ -396,11 +406,11 @@ def _document_end(text: str, start: int) -> int | None:
     return None if following is None else following.end()
 
 
-def cut(document: str) -> Iterator[str]:
-    """Yield pieces of at most LONGEST_CHARS characters, cut at line ends if there are any."""
+def cut(document: str, longest_chars: int = LONGEST_CHARS) -> Iterator[str]:
+    """Yield pieces of at most longest_chars characters, cut at line ends if there are any."""
     start = 0
     while start < len(document):
-        stop = start + LONGEST_CHARS
+        stop = start + longest_chars
         if stop < len(document):
             stop = document.rfind("\n", start, stop) + 1 or stop
         yield document[start:stop]

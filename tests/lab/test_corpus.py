@@ -87,6 +87,51 @@ def test_a_large_jsonl_is_cut_between_records(tmp_path):
     assert documents(path) == texts
 
 
+KINDS = [
+    *(pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(), pa.binary_view()),
+    *(pa.dictionary(pa.int32(), pa.string()), pa.dictionary(pa.int8(), pa.large_binary())),
+]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_text_in_a_table_is_read_whatever_kind_of_string_it_is(tmp_path, kind):
+    texts = ["one\n\ntwo", None, "", "五 🙂", "one\n\ntwo"]
+    values = (
+        pa.array(texts).cast(kind.value_type).dictionary_encode() if pa.types.is_dictionary(kind) else pa.array(texts)
+    )
+    parquet.write_table(pa.table({"id": range(5), "text": values.cast(kind)}), tmp_path / "a.parquet")
+    assert documents(tmp_path / "a.parquet") == list(filter(None, texts))
+
+
+def test_bytes_in_a_table_that_are_no_text_are_left_out(tmp_path):
+    parquet.write_table(pa.table({"text": [b"caf\xe9", b"whole", b"a\0b"]}), tmp_path / "a.parquet")
+    skipped: list[str] = []
+    (unit,) = plan_units([tmp_path / "a.parquet"])
+    assert (list(read_documents(unit, skipped)), len(skipped)) == (["whole"], 2)
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n", "\n\n", "\n \r\n"])
+def test_a_jsonl_of_another_editor_is_read(tmp_path, line_end):
+    lines = [json.dumps({"text": text}) for text in ("one", None, "two", "")]
+    (tmp_path / "a.jsonl").write_bytes(b"\xef\xbb\xbf" + line_end.join(lines).encode())
+    assert documents(tmp_path / "a.jsonl") == documents(tmp_path) == ["one", "two"]
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.py", "a.jsonl", "a.parquet"])
+@pytest.mark.parametrize("line", ["a line of text, as a log has it\n", "no line ends. "])
+def test_a_single_long_document_has_text_in_each_split(tmp_path, name, line):
+    text = "".join(f"{number} {line}" for number in range(40_000))
+    if name == "a.parquet":
+        parquet.write_table(pa.table({"text": [text]}), tmp_path / name)
+    else:
+        (tmp_path / name).write_text(json.dumps({"text": text}) if name == "a.jsonl" else text)
+    sizes = Counter[str]()
+    for document in documents(tmp_path / name):
+        sizes[split_of(document)] += len(document)
+    assert sizes.total() == len(text)
+    assert min(sizes[split] for split in corpus.SPLITS) > 8000
+
+
 # ---- splits and keys -------------------------------------------------------------------------------------------------
 
 
@@ -119,12 +164,22 @@ def test_files_that_are_not_utf8_are_left_out_and_counted(tmp_path):
         ("a.jsonl", b"[" * 100_000 + b"\n", r"a\.jsonl has a line that is not .*\('\[\[\["),
         ("a.parquet", b"PAR1 but not really", r"a\.parquet is not a readable parquet file"),
         ("a.docx", b"?", r"a\.docx is not a \.txt"),
+        ("a.jsonl.gz", b"\x1f\x8b", r"a\.jsonl\.gz is not a \.txt.* unpack, convert or rename it"),
+        ("a.jsonl", b'{"text": ["a"]}\n', r"a\.jsonl has a line that is not"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_named(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError, match=message):
         documents(tmp_path / name)
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.list_(pa.string()), pa.struct({"text": pa.string()})], ids=str)
+def test_a_table_without_strings_is_named_with_its_columns(tmp_path, kind):
+    path = tmp_path / "a.parquet"
+    parquet.write_table(pa.table({"text": pa.nulls(2, kind), "content": ["a", "b"]}), path)
+    with pytest.raises(DataError, match=r"no column 'text' of strings, only text \(.*\), content \(string\): rename"):
+        documents(path)
 
 
 # ---- downloads -------------------------------------------------------------------------------------------------------
