@@ -54,6 +54,8 @@ CLEAR = "\x1b[K"  # the rest of a terminal's line
 
 # as Arrow writes it: strings, or bytes that should be UTF-8, also where each is stored once
 TEXT_TYPE = re.compile(r"(?:dictionary<values=)?(?:large_)?(?:string|binary)(?:_view)?\b[^<]*")
+UNFIT = re.compile(r"[^\w.-]+")  # for the name of a folder
+NAME_CHARS = 48  # of up to four bytes; a name may have 255
 BLANK_LINES = re.compile(r"\n(?:[ \t\r]*\n)+")
 
 Split = Literal["train", "validation", "holdout"]
@@ -136,8 +138,11 @@ class Unit:
 
 
 def corpus_name(dataset: str) -> str:
-    """Return the start of a prepared folder's name: the dataset's name, or that of the user's file or folder."""
-    return dataset if dataset in DATASETS else Path(dataset).expanduser().absolute().stem
+    """Return the start of a prepared folder's name: the dataset's name, or that of the user's file or folder.
+
+    Of the latter, only letters, digits and few signs, and only so many that the whole is a name of a file.
+    """
+    return dataset if dataset in DATASETS else UNFIT.sub("_", Path(dataset).expanduser().absolute().stem)[:NAME_CHARS]
 
 
 def find_sources(dataset: str, shards: int | None, cache: Path) -> list[Path]:

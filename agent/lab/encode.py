@@ -266,18 +266,23 @@ def _manifest(
     job: Job, vocab_size: int, splits: dict[Split, Any], files: dict[str, Any], skipped: list[str]
 ) -> dict[str, Any]:
     return {
-        "dataset": job.dataset if job.dataset in DATASETS else str(Path(job.dataset).expanduser().absolute()),
+        "dataset": job.dataset if job.dataset in DATASETS else _text_of(Path(job.dataset).expanduser().absolute()),
         "scale": job.scale.name,
         "seq_len": job.scale.seq_len,
         "vocab_size": vocab_size,
         "eval_tokens": job.scale.eval_tokens,
         "splits": splits,
-        "skipped": {"count": len(skipped), "example": skipped[0] if skipped else None},
+        "skipped": {"count": len(skipped), "example": _text_of(skipped[0]) if skipped else None},
         "split_pattern": SPLIT_PATTERN,
         "files": files,
         "recipe": job.recipe,
         "versions": {name: metadata.version(name) for name in ("numpy", "rustbpe", "tiktoken")},
     }
+
+
+def _text_of(path: str | Path) -> str:
+    """Return a path as text that can be printed: a name may hold any bytes."""
+    return os.fsencode(path).decode(errors="backslashreplace")
 
 
 def _skipped(parts: Sequence[Path]) -> list[str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -13,9 +15,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import psutil
+import pyarrow as pa
 import pytest
 from conftest import TEST_SCALE, write_library_text
 from nights import environment
+from pyarrow import parquet
 
 import prepare
 from prepare import DataError, batches, load_data
@@ -203,11 +207,37 @@ def test_the_default_is_prepared_where_nothing_is(library, tmp_path, monkeypatch
     assert (manifest["dataset"], manifest["scale"]) == ("stdlib", prepare.SCALE_OF_DEVICE[prepare.device_kind()])
 
 
+def table_of(texts: list[str | None]) -> bytes:
+    parquet.write_table(pa.table({"text": pa.array(texts, pa.string())}), file := io.BytesIO())
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    "name", [b"caf\xe9\n\x1b[31m.txt", b"x" * 246 + b".txt", "汉".encode() * 80 + b".txt"], ids=len
+)
+@pytest.mark.parametrize("is_folder", [False, True])
+def test_a_name_of_any_bytes_and_any_length_names_a_corpus(tmp_path, monkeypatch, name, is_folder):
+    monkeypatch.setenv("NIGHTSHIFT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(io.BytesIO(), encoding="utf-8"))
+    path = tmp_path / os.fsdecode(name)
+    if is_folder:
+        path.mkdir()
+        (path / "binary.txt").write_bytes(b"\0")
+    write_library_text(path / "a.txt" if is_folder else path, chars=600_000)
+    assert prepare.main(["--scale", "tiny", "--workers", "1", "--dataset", str(path)]) == 0
+    data = prepare.load_data()
+    json.dumps(data.manifest, ensure_ascii=False).encode()
+    assert data.folder.name.encode().isascii() == (b"\xe6" not in name)
+
+
 @pytest.mark.parametrize(
     ("files", "sentence"),
     [
         ({}, r"holds no \.txt"),
         ({"a.txt": b""}, r"is empty: give files with text"),
+        ({"a.parquet": table_of([])}, r"is empty: give files with text"),
+        ({"a.parquet": table_of([None, ""]), "b.jsonl": b"\r\n\n"}, r"is empty: give files with text"),
+        ({"a.txt": "text".encode("utf-16")}, r"holds no UTF-8 text \(for example .*a\.txt\): convert it"),
         ({"a.txt": b"\0\1\2"}, r"holds no UTF-8 text \(for example .*a\.txt\)"),
         ({"a.txt": b"just a few words"}, r"too small: its \w+ split has \d+ tokens and .* needs 513; give more text$"),
         (None, r"no dataset '.*nowhere': choose stdlib"),
