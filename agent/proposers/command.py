@@ -27,7 +27,7 @@ from agent.proposers.source import Around, Briefing, Messages, Need, Source
 from agent.sandbox.environment import SECRET_WORDS
 from agent.sandbox.process import LOG, Outcome, supervise
 from agent.script.contract import MAX_SCRIPT_BYTES, decoded
-from agent.text import SAID_CHARS, one_line
+from agent.text import SAID_CHARS, one_line, plain_lines
 
 LIMIT_S = 600.0
 ASSIGNMENT = re.compile(r"\b([A-Z_][A-Z0-9_]*)=(?=[^\s=]*[^\d\s=])(?=[^\s=]{8})")  # NAME=value, as after env
@@ -210,7 +210,7 @@ def take_edit(clone: Path, briefing: Briefing, source: str, *, is_whole: bool) -
     words = ""
     with suppress(OSError):
         content = read_end(clone, IDEA, IDEA_BYTES + 1)
-        words = content.decode(errors="replace").strip() if len(content) <= IDEA_BYTES else ""
+        words = plain_lines(content.decode(errors="replace")).strip() if len(content) <= IDEA_BYTES else ""
     if not words and not is_whole:
         raise NoIdea(f"its edit of {name} may be half of one")
     title, _, hypothesis = words.partition("\n")

@@ -41,7 +41,9 @@ def test_an_agent_edits_the_script_and_says_why(agent):
 
 def test_line_ends_that_an_agent_saves_are_no_edit(agent):
     saves = "sed 's/$/\\r/' train_mlx.py > saved && cat saved > train_mlx.py\n"
-    assert agent.does(EDIT + saves).ideas(brief())[0].script == EDITED
+    told = "printf '\\357\\273\\277# half the step size\\r\\n\\r\\nIt overshoots.\\r\\n' > IDEA.md\n"
+    proposal = agent.does(EDIT + saves + told).ideas(brief())[0]
+    assert (proposal.script, proposal.title) == (EDITED, "half the step size")
     with pytest.raises(NoIdea, match=r"it left train_mlx.py as it was"):
         agent.does(saves).ideas(brief())
 
