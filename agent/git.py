@@ -158,6 +158,15 @@ class Repo:
             raise RepoError(f"{path} is not committed; run: git add {path} && git commit -m start")
         return plain_lines(_text(done.stdout))
 
+    def text(self, name: str) -> str | None:
+        """Return the text with this hash, of which the beginning is enough; None if it is not here."""
+        done = self._run("cat-file", "blob", name)
+        return _text(done.stdout) if done.returncode == 0 else None
+
+    def hash_of(self, text: str) -> str:
+        """Return the name that git gives a file with this text."""
+        return self.git("hash-object", "--no-filters", "--stdin", stdin=text)
+
     def diff(self, old: str, new: str) -> str:
         return self.git("diff-tree", "-p", "--no-ext-diff", "--no-textconv", "--ignore-cr-at-eol", old, new)
 

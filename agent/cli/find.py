@@ -1,5 +1,9 @@
-"""Find the night or the attempt that a command is about: TAG, and [TAG:]N, [TAG:]best or [TAG:]confirmed."""
+"""Find the night or the attempt that a command is about: TAG, and [TAG:]N, [TAG:]best or [TAG:]confirmed.
 
+Where an attempt is wanted, a tag alone is the night's best one.
+"""
+
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +14,8 @@ from agent.invocation import SCRIPT, typed
 from agent.night.lock import Holder, holder, is_held
 from agent.records.place import Place, check_unpacked, known_tags, read_night
 from agent.records.record import Record
+from agent.records.results import tags_in
+from agent.records.shipped import edit_in, scripts_in
 
 BEST, CONFIRMED = "best", "confirmed"
 
@@ -46,14 +52,16 @@ def none_yet(place: Place) -> NothingYet:
 # ---- a night ---------------------------------------------------------------------------------------------------------
 
 
-def find_night(tag: str | None = None) -> tuple[Place, str, Holder | None]:
+def find_night(tag: str | None = None, *, to_read: bool = False) -> tuple[Place, str, Holder | None]:
     """Return the place of a night with a journal, its tag, and the process that runs it, if one does.
 
-    tag: None is the night that runs, or else the latest: by a clock that was wrong, another may be the latest. Raise
-    NightError where there is none.
+    tag: None is the night that runs, or else the latest: by a clock that was wrong, another may be the latest.
+    to_read: of a night that is named, a shipped record is enough. Raise NightError where there is none.
     """
     place = place_meant(tag)
     who = holder_here(place, tag)
+    if who is None and to_read and tag is not None and is_known(place, tag):
+        return place, tag, None
     return place, known_tag(place, tag) if who is None else who.tag, who
 
 
@@ -69,13 +77,31 @@ def known_tag(place: Place, tag: str | None) -> str:
     if tag is None and not tags:
         raise none_yet(place)
     if tag is not None and tag not in tags:
-        if valid_tag(tag):
-            check_unpacked(place, tag)
-            if (place.shipped / tag).is_dir():
-                see = typed("report", tag)
-                raise NightError(f"night {tag} has no journal here, only its record; see it with: {see}")
-        raise NightError(f"night {tag} has no journal here; there are: {', '.join(tags) or 'none'}")
+        if is_known(place, tag):
+            see = typed("report", tag)
+            raise NightError(f"night {tag} has no journal here, only its record; see it with: {see}")
+        raise no_night(place, tag, tags)
     return tag or tags[-1]
+
+
+def is_known(place: Place, tag: str) -> bool:
+    """Return whether a night has a journal or a shipped record here."""
+    return valid_tag(tag) and (place.journal(tag).exists() or (place.shipped / tag).is_dir())
+
+
+def no_night(place: Place, tag: str, tags: Sequence[str]) -> NightError:
+    """Return the error for the name of no night, with what may have been meant; tags: of those that could be."""
+    night, which = parts(tag)
+    if which is not None:
+        see = typed("show", tag)
+        whole = f"give its tag alone: {night}" if night is not None else "give the tag of a night"
+        return NightError(f"{tag!r} is an attempt, and this command is about a whole night; {whole}; or see: {see}")
+    if valid_tag(tag):
+        check_unpacked(place, tag)
+        if tag in tags_in(place.ledger):
+            see = typed("results", tag)
+            return NightError(f"of night {tag} only its rows in results.tsv are here; see them with: {see}")
+    return NightError(f"there is no night {tag} here; there are: {', '.join(tags) or 'none'}")
 
 
 def packed_tags(place: Place) -> set[str]:
@@ -84,17 +110,19 @@ def packed_tags(place: Place) -> set[str]:
     return {file.name.removesuffix(ending) for file in place.nights.glob(f"*{ending}")}
 
 
-def latest_tag(place: Place) -> str:
-    """Return the tag of the night that was last at work, else of the latest record; raise NightError without any."""
+def tag_to_read(place: Place, tag: str | None) -> str:
+    """Return this tag, or that of the night last at work, else of the latest record; raise NightError without any."""
+    if tag is not None and not is_known(place, tag):
+        raise no_night(place, tag, known_tags(place))
     tags = place.tags() or known_tags(place)
     if not tags:
         raise none_yet(place)
-    return tags[-1]
+    return tag or tags[-1]
 
 
 def record_of(place: Place, tag: str | None) -> Record:
     """Return the record of this night, or of the latest; raise NightError where there is none."""
-    return read_night(place, latest_tag(place) if tag is None else tag)
+    return read_night(place, tag_to_read(place, tag))
 
 
 # ---- an attempt ------------------------------------------------------------------------------------------------------
@@ -103,17 +131,24 @@ def record_of(place: Place, tag: str | None) -> Record:
 Meant = tuple[Place, Record, Attempt]
 
 
-def attempt_meant(text: str) -> Meant:
-    """Return the attempt of this address with its night; raise NightError where there is none."""
+def parts(text: str) -> tuple[str | None, str | None]:
+    """Return the tag and the attempt of TAG:4, of 4 alone or of TAG alone; None for what it leaves out."""
     tag, _, which = text.rpartition(":")
-    if which not in (BEST, CONFIRMED) and not (which.isdecimal() and len(which) < 10):
+    is_attempt = which in (BEST, CONFIRMED) or (which.isdecimal() and len(which) < 10)
+    return (tag or None, which) if is_attempt else (text, None)
+
+
+def attempt_meant(text: str) -> Meant:
+    """Return the attempt of this address with its night, of a tag alone its best; raise NightError without any."""
+    tag, which = parts(text)
+    place = place_meant(tag)
+    if which is None and not is_known(place, text) and text not in (*packed_tags(place), *tags_in(place.ledger)):
         raise NightError(
-            f"{text!r} is no attempt; give its number, {BEST} or {CONFIRMED}; of another night than the latest: TAG:4, "
-            f"TAG:{BEST}"
+            f"{text!r} is neither an attempt (its number, {BEST} or {CONFIRMED}; of another night than the latest: "
+            f"TAG:4, TAG:{BEST}) nor a night; there are: {', '.join(known_tags(place)) or 'none'}"
         )
-    place = place_meant(tag or None)
-    record = record_of(place, tag or None)
-    return place, record, attempt_in(record, which)
+    record = record_of(place, tag)
+    return place, record, attempt_in(record, which or BEST)
 
 
 def attempt_in(record: Record, which: str) -> Attempt:
@@ -126,9 +161,9 @@ def attempt_in(record: Record, which: str) -> Attempt:
         findings = record.findings
         confirmed = record.attempt(findings.script) if findings is not None else None
         if confirmed is None:
-            why = "has not ended" if findings is None else "has confirmed no script"
-            remedy = f"where no night runs, measure it with: {typed('confirm', record.tag)}"
-            raise NothingYet(f"dawn of night {record.tag} {why}; {remedy}")
+            why = "not confirmed yet" if findings is None else "not confirmed by its dawn"
+            remedy = f"; where no night runs, measure it with: {typed('confirm', record.tag)}" if record.is_here else ""
+            raise NothingYet(f"the best script of night {record.tag} is {why}{remedy}")
         return confirmed
     attempt = record.attempt(int(which))
     if attempt is None:
@@ -138,16 +173,34 @@ def attempt_in(record: Record, which: str) -> Attempt:
 
 
 def script_of(place: Place, record: Record, attempt: Attempt) -> str:
-    """Return an attempt's script from the journal, else from its commit; raise NightError where neither is here."""
+    """Return an attempt's script from the journal, its commit or the record; raise NightError where none has it."""
     if record.is_here:
         return attempt.proposal.script
-    if attempt.commit is None or place.repo.find(attempt.commit) is None:
-        check_unpacked(place, record.tag)
-        raise NightError(
-            f"the script of attempt {attempt.number} of night {record.tag} is not here: the night has no journal here, "
-            f"and {not_here(record.tag, attempt.commit)}"
-        )
-    return place.repo.read(attempt.commit, place.script)
+    if attempt.commit is not None and place.repo.find(attempt.commit) is not None:
+        return place.repo.read(attempt.commit, place.script)
+    scripts = scripts_in(place.repo, place.shipped / record.tag, record)
+    if attempt.number not in scripts:
+        raise not_in_record(place, record, attempt)
+    return scripts[attempt.number]
+
+
+def not_in_record(place: Place, record: Record, attempt: Attempt) -> NightError:
+    """Return the error for a script or an edit that a shipped record lacks; it says what the record has."""
+    check_unpacked(place, record.tag)
+    tag, number, best = record.tag, attempt.number, record.to_take
+    if best is None or not edit_in(place.shipped / tag):
+        has = "no script, as no edit was kept"
+    else:
+        has = f"the edit of attempt {best.number} alone; see it with: {typed('show', f'{tag}:{best.number}', '--diff')}"
+        if number in (0, best.number):
+            return NightError(
+                f"the script that night {tag} began with is not in this repository, and its record here has {has}; "
+                f"a shallow clone gets it with: git fetch --unshallow"
+            )
+    commit = "" if attempt.commit is None else f", in commit {attempt.commit[:7]}"
+    return NightError(
+        f"the script of attempt {number} of night {tag} stayed where the night ran{commit}; the record here has {has}"
+    )
 
 
 def not_here(tag: str, commit: str | None) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from agent.cli.find import holder_here, none_yet, packed_tags, place_meant
+from agent.cli.find import holder_here, is_known, no_night, none_yet, packed_tags, place_meant
 from agent.errors import NightError, NothingYet
 from agent.git import valid_tag
 from agent.invocation import typed
@@ -52,7 +52,9 @@ def results(tag: str | None = None, /, *, all: bool = False) -> Answer:
     rows = [row for row in rows if shown in (None, row.get("tag"))]
     if not rows:
         if tag is not None and tag not in tags:
-            raise NightError(f"results.tsv has no night {tag}; see them all with: {typed('results', '--all')}")
+            if is_known(place, tag):
+                raise NothingYet(f"results.tsv has no row of night {tag}; see: {typed('report', tag)}")
+            raise no_night(place, tag, sorted({row["tag"] for row in ledger.read_rows(place.ledger) if row.get("tag")}))
         if not tags:
             raise none_yet(place)
         if shown in tags:

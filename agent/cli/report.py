@@ -5,7 +5,7 @@ import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from agent.cli.find import holder_here, latest_tag, place_meant, record_of
+from agent.cli.find import holder_here, place_meant, record_of, tag_to_read
 from agent.cli.options import number
 from agent.errors import NightError
 from agent.files import write_plain
@@ -92,4 +92,4 @@ def watched(here: Place, tag: str | None) -> "Watched":
 
     place = place_meant(tag, here)
     who = holder_here(place, tag)
-    return Watched(place, tag or latest_tag(place)) if who is None else Watched(place, who.tag, who.left)
+    return Watched(place, tag_to_read(place, tag)) if who is None else Watched(place, who.tag, who.left)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from agent.cli.find import find_night, known_tag, record_of
+from agent.cli.find import find_night, known_tag
 from agent.cli.options import Count, NightOptions, Positive, PositiveInt, RunOptions
 from agent.cli.status import next_commands, show_night
 from agent.errors import MachineError, NightError, NothingYet
@@ -25,7 +25,7 @@ from agent.night.state import NightContext
 from agent.pools.leases import BUSY_SHARE, gpu_in_use, gpus_of_machine, gpus_unused, leases_of_night
 from agent.proposers.queue import Queue
 from agent.proposers.registry import ideas_from
-from agent.records.place import committed, place_of_night
+from agent.records.place import Place, committed, place_of_night, read_night
 from agent.records.record import Record, of_journal
 from agent.records.summary import summary_of
 from agent.sandbox.keeper import limits_of_machine
@@ -206,8 +206,8 @@ def confirm(
     """
     if show:
         return _findings(tag)
+    tag = known_tag(Place.of(night.script), tag)
     place = place_of_night(night.script, tag)
-    tag = known_tag(place, tag)
     request = Request(place, tag, night.budget_s, night.seed, night.terms, sources=())
     with open_context(request) as context:
         context.watcher.said(f"dawn of night {tag}: up to {counted(runs, 'run')} of {context.night.budget_s:g} s")
@@ -222,12 +222,14 @@ def confirm(
 
 
 def _findings(tag: str | None) -> Answer:
-    place, tag, _ = find_night(tag)
-    record = record_of(place, tag)
+    place, tag, _ = find_night(tag, to_read=True)
+    record = read_night(place, tag)
     dawn = next((dawn for dawn in reversed(record.dawns) if dawn.findings), None)
     if dawn is None or record.findings is None:
-        raise NothingYet(f"night {tag} has no findings yet; begin with: {typed('confirm', tag)}")
+        begin = f"; begin with: {typed('confirm', tag)}" if record.is_here else ", nor can its record get any"
+        raise NothingYet(f"night {tag} has no findings yet{begin}")
     ended = f"ended {moment(dawn.ended)}" if dawn.ended else "not at its end yet"
-    lines = [f"dawn {dawn.number} of night {tag}, {ended}", *dawn_lines(record.findings, record.attempts, record.night)]
+    found = dawn_lines(record.findings, record.attempts, record.night, is_here=record.is_here)
+    lines = [f"dawn {dawn.number} of night {tag}, {ended}", *found]
     facts = {"tag": tag, "findings": record.findings, "state": "finished" if dawn.ended else "unfinished"}
     return Answer(facts, lambda: print_folded(lines))

@@ -2,13 +2,14 @@
 
 import re
 
-from agent.cli.find import BEST, Meant, attempt_meant, holder_here, not_here, script_of
+from agent.cli.find import BEST, Meant, attempt_meant, holder_here, not_here, not_in_record, script_of
 from agent.errors import NightError, NothingYet
 from agent.experiment import Attempt, Ending, attempt_ref, short
 from agent.invocation import typed
 from agent.model import find_weights
 from agent.records.place import Place, run_folder
-from agent.records.record import Record
+from agent.records.record import Record, turned_from
+from agent.records.shipped import edit_in
 from agent.records.summary import gain_over_baseline
 from agent.sandbox.process import LOG
 from agent.text import diff_lines, harmless, harmless_lines, plain_lines
@@ -45,7 +46,7 @@ def show(
     sentence how sure the difference is.
 
     Args:
-        attempt: its number, best (default) or confirmed, as in 4, wide:4, wide:best
+        attempt: its number, best (default) or confirmed, as in 4, wide:4, wide:best; a tag alone is the night's best
         other: the attempt to compare it with
         diff: show its edit instead; of two, how the script of the first becomes that of the second
         script: print its script instead
@@ -123,6 +124,8 @@ def _edit(place: Place, record: Record, attempt: Attempt) -> Answer:
         raise NothingYet(f"attempt {attempt.number} of night {record.tag} is not committed yet; try again in a moment")
     commit = place.repo.find(attempt.commit)
     base = None if commit is None else place.repo.find(f"{commit}^")
+    if commit is None and not record.is_here:
+        return _edit_in_record(place, record, attempt)
     if commit is None or base is None:
         missing = not_here(record.tag, attempt.commit if commit is None else None)
         raise NightError(f"the edit of attempt {attempt.number} cannot be shown: {missing}")
@@ -131,6 +134,20 @@ def _edit(place: Place, record: Record, attempt: Attempt) -> Answer:
     answer = DiffAnswer(record.tag, attempt.number, attempt.parent, base, commit, text, dials)
     same = f"attempt {attempt.number} is the script as it stands in {base[:7]}"
     return Answer(answer, lambda: print_text(harmless_lines(text) if text else same))
+
+
+def _edit_in_record(place: Place, record: Record, attempt: Attempt) -> Answer:
+    """Return how attempt 0's script became that of the best one, which is the edit that a shipped record holds."""
+    if attempt.number == 0:
+        see = typed("show", f"{record.tag}:0", "--script")
+        raise NightError(f"night {record.tag} began with attempt 0, which is no edit; print its script with: {see}")
+    first, text = record.attempts[0], edit_in(place.shipped / record.tag)
+    if attempt is not record.to_take or not text or first.commit is None or attempt.commit is None:
+        raise not_in_record(place, record, attempt)
+    dials = turned_from(first, attempt)
+    answer = DiffAnswer(record.tag, attempt.number, first.number, first.commit, attempt.commit, text, dials)
+    title = f"attempt {attempt.number} against attempt 0, as the record of night {record.tag} has it:"
+    return Answer(answer, lambda: print(f"{title}\n{harmless_lines(text.rstrip())}"))
 
 
 # ---- two of them -----------------------------------------------------------------------------------------------------

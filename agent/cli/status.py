@@ -2,12 +2,13 @@
 
 import sys
 import time
+from collections.abc import Sequence
 
 from agent.cli.find import find_night, none_yet, place_meant
 from agent.cli.tries import latest, tries_line
 from agent.clock import utc_now
 from agent.errors import NothingYet
-from agent.experiment import is_look
+from agent.experiment import Work, is_look
 from agent.invocation import typed
 from agent.night.lock import AFTER_RUN, NOW, Holder, Stop, holder, is_held, like_ctrl_c
 from agent.proposers.notes import add_note
@@ -29,17 +30,19 @@ def status(tag: str | None = None, /, *, follow: bool = False) -> Answer:
         follow: show a night that runs in another terminal or as a service, until it ends; Ctrl-C ends the watching
             alone
     """
-    place, tag, who = find_night(tag)
+    place, tag, who = find_night(tag, to_read=True)
     if follow:
         if who is None:
             running = holder(place.repo.common_dir)
             other = typed("status", tag) if running is None else f"{running.tag} is: {typed('status', '--follow')}"
             raise NothingYet(f"night {tag} is not running, so there is nothing to follow; see: {other}")
         return _follow(place, who)
-    with Journal.read(place.journal(tag)) as journal:
-        work = journal.work()  # before the attempts that it names
+    work: Sequence[Work] = ()
+    if who is not None:
+        with Journal.read(place.journal(tag)) as journal:
+            work = journal.work()  # before the attempts that it names
     record = read_night(place, tag)
-    now, crew = summary_of(record), Crew.of(record, work if who is not None else ())
+    now, crew = summary_of(record), Crew.of(record, work)
     tries = latest(place)
     stopping = who is not None and Stop(place.folder(tag)).after_run
     answer = StatusAnswer(
@@ -56,7 +59,7 @@ def status(tag: str | None = None, /, *, follow: bool = False) -> Answer:
 
         show_night(record, now, crew, who, stopping=stopping)
         if who is None:
-            print_next(next_commands(now))
+            print_next(next_commands(now, goes_on=record.is_here))
         if (line := tries_line(tries)) is not None:
             print(line)
 
@@ -78,21 +81,24 @@ def show_night(
     print_folded(failure_lines(now.sources))
 
 
-def next_commands(now: NightSummary) -> dict[str, str]:
-    """Return the commands that come next for a night that does not run, each with what it is for."""
+def next_commands(now: NightSummary, *, goes_on: bool = True) -> dict[str, str]:
+    """Return the commands that come next for a night that does not run, each with what it is for.
+
+    goes_on: whether it can, which the record of a night from elsewhere cannot.
+    """
     tag, dawn, commands = now.night.tag, now.dawn, dict[str, str]()
     is_a_look = is_look(now.night.budget_s)
     if now.ideas:
         commands[typed("show", f"{tag}:best")] = "the best script, and how it was judged"
         if dawn is not None and dawn.script is not None:
             commands[typed("take", f"{tag}:confirmed")] = "the confirmed script, into your working tree"
-        elif now.gain is not None and not is_a_look and (dawn is None or dawn.honest is None):
+        elif goes_on and now.gain is not None and not is_a_look and (dawn is None or dawn.honest is None):
             commands[typed("confirm", tag)] = "is it better? by fresh seeds and another text"
         else:
             commands[typed("results", tag)] = "all that was tried, one line each"
-        if is_a_look:
+        if is_a_look and goes_on:
             commands[typed("run")] = "a real night: 5 min a run"
-    return {**commands, typed("run", "--tag", tag): "go on with this night"}
+    return {**commands, typed("run", "--tag", tag): "go on with this night"} if goes_on else commands
 
 
 def _follow(place: Place, who: Holder) -> Answer:

@@ -5,7 +5,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from agent.cli.find import BEST, attempt_meant, here, script_of
+from agent.cli.find import BEST, attempt_meant, here, parts, script_of
 from agent.errors import NightError, NothingYet, RepoError, ScriptError
 from agent.experiment import attempt_ref
 from agent.files import check_plain, put_beside, write_plain
@@ -13,6 +13,7 @@ from agent.git import Repo
 from agent.invocation import typed
 from agent.records.place import Place
 from agent.records.record import Record
+from agent.records.shipped import scripts_in
 from agent.script.contract import check_script, modules_beside, read_text
 from agent.text import harmless, plain_lines, saved_like
 from agent.view.answer import Answer, TakeAnswer
@@ -30,7 +31,7 @@ def take(attempt: str = BEST, /) -> Answer:
         attempt: as in best (default), confirmed, 4, wide:4, wide:best
     """
     place = here()
-    if ":" not in attempt and not place.tags():
+    if parts(attempt)[0] is None and not place.tags():
         raise NothingYet(f"no night has run here yet: edit {place.script} as it stands, and try it")
     source, record, chosen = attempt_meant(attempt)
     ref = attempt_ref(record.tag, chosen.number)
@@ -82,8 +83,10 @@ def _kept(place: Place, record: Record, file: Path) -> set[str]:
     with suppress(RepoError):
         kept.add(place.repo.read("HEAD", file.relative_to(place.repo.root).as_posix()))
     if record.is_here:
-        kept |= {attempt.proposal.script for attempt in record.attempts}
-    return kept
+        scripts = [attempt.proposal.script for attempt in record.attempts]
+    else:
+        scripts = list(scripts_in(place.repo, place.shipped / record.tag, record).values())
+    return kept | set(scripts)
 
 
 def _is_script(repo: Repo, path: str) -> bool:

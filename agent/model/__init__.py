@@ -22,15 +22,14 @@ def best_script(record: Record) -> tuple[Attempt, Findings | None]:
 
     Raise NothingYet before anything is kept.
     """
-    kept, findings = record.attempt(record.incumbent), record.findings
-    if kept is None:
+    best, findings = record.to_take, record.findings
+    if best is None:
         raise NothingYet(
             f"night {record.tag} has kept no script yet, not even attempt 0; wait for it, or where it does not "
             f"run, go on with: {typed('run', '--tag', record.tag)}"
         )
-    if findings is None or kept.number not in (findings.champion, findings.script):
-        return kept, None
-    return record.attempt(findings.script) or kept, findings
+    is_about = findings is not None and best.number in (findings.champion, findings.script)
+    return best, findings if is_about else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +56,7 @@ def weights_of(place: Place, record: Record, attempt: Attempt) -> KeptWeights:
         return weights
     if not record.is_here:
         check_unpacked(place, record.tag)
+        raise NightError(f"the weights of night {record.tag} stayed where it ran: its record here has none")
     take, train = typed("take", f"{record.tag}:{attempt.number}"), typed_python(SCRIPT)
     raise NightError(
         f"attempt {attempt.number} of night {record.tag} has no weights here: those of edits that are not kept are "

@@ -83,6 +83,14 @@ class Record:
         return incumbent(self.attempts)
 
     @property
+    def to_take(self) -> Attempt | None:
+        """Return the attempt that dawn confirmed, else the one that was kept last; None before anything is kept."""
+        kept, findings = self.best, self.findings
+        if kept is None or findings is None or kept.number not in (findings.champion, findings.script):
+            return kept
+        return self.attempt(findings.script) or kept
+
+    @property
     def incumbent(self) -> int | None:
         return self.best.number if self.best else None
 
@@ -94,15 +102,7 @@ class Record:
     @cached_property
     def turned(self) -> dict[int, Turned]:
         """Return attempt → the dials that its script and its parent's both have and set otherwise."""
-        turned: dict[int, Turned] = {}
-        for attempt in self.attempts:
-            before = self.attempts[attempt.parent or 0].outline.dials
-            turned[attempt.number] = {
-                name: (before[name], value)
-                for name, value in attempt.outline.dials.items()
-                if name in before and before[name] != value
-            }
-        return turned
+        return {attempt.number: turned_from(self.attempts[attempt.parent or 0], attempt) for attempt in self.attempts}
 
     @cached_property
     def turned_dials(self) -> frozenset[str]:
@@ -120,6 +120,12 @@ class Record:
         """Return what the proposal of an attempt has cost; None where no cost is known."""
         costs = [ask.usd for ask in self.asks if ask.attempt == attempt.number and ask.usd is not None]
         return sum(costs) if costs else None
+
+
+def turned_from(base: Attempt, attempt: Attempt) -> Turned:
+    """Return the dials that the scripts of both have and set otherwise."""
+    before, after = base.outline.dials, attempt.outline.dials
+    return {name: (before[name], value) for name, value in after.items() if name in before and before[name] != value}
 
 
 def public(night: Night) -> Night:

@@ -5,6 +5,7 @@ script changed. A record may come from elsewhere: reading one, nothing in it is 
 """
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,10 +20,12 @@ from agent.git import COMMIT, Repo
 from agent.records.journal import check_numbers
 from agent.records.record import Record, public
 from agent.script.dials import outline_from
+from agent.script.merge import patched
 from agent.text import harmless
 
 FORMAT = 4
 FACTS, ATTEMPTS, CHAMPION = "night.json", "attempts.jsonl", "champion.diff"
+HASHES = re.compile(r"^index ([0-9a-f]{4,64})\.\.([0-9a-f]{4,64})", re.MULTILINE)  # of a script, before and after
 MOST_BYTES = 64 << 20  # of such a file: an attempt takes some 2 KB
 SCORES, NOISE = ("val_bpb", "forecast_bpb", "budget_s"), ("sigma_bpb", "smallest_bpb")
 MOST = 1e18  # of a number that is none of these
@@ -44,9 +47,7 @@ def ship(repo: Repo, record: Record, folder: Path) -> tuple[Path, ...]:
     if not any(attempt.decision for attempt in record.attempts):
         raise NothingYet(f"night {record.tag} has no result yet; export its record once its first attempt is decided")
     _check_free(folder, record.night)
-    first, champion, findings = record.attempts[0], record.best, record.findings
-    if findings is not None and findings.champion == record.incumbent:
-        champion = record.attempt(findings.script) or champion
+    first, champion = record.attempts[0], record.to_take
     facts = {
         "format": FORMAT,
         "night": public(record.night),
@@ -113,6 +114,27 @@ def of_folder(folder: Path, tag: str | None = None) -> Record:
     return record
 
 
+def edit_in(folder: Path) -> str:
+    """Return how attempt 0's script becomes the best one of a shipped night; "" where it has kept no edit."""
+    file = folder / CHAMPION
+    return text_of(file, "surrogateescape") if file.is_file() else ""
+
+
+def scripts_in(repo: Repo, folder: Path, record: Record) -> dict[int, str]:
+    """Return the scripts that follow from a shipped night: attempt 0's, if git has it here, and the best one's.
+
+    Its edit names both texts by their hashes, as git does.
+    """
+    edit, best = edit_in(folder), record.to_take
+    named = HASHES.search(edit)
+    first = None if named is None else repo.text(named[1])
+    if named is None or first is None:
+        return {}
+    script = patched(edit, first)
+    is_it = script is not None and repo.hash_of(script).startswith(named[2])
+    return {0: first, best.number: script} if best is not None and script is not None and is_it else {0: first}
+
+
 def night_in(folder: Path) -> Night:
     """Read which night a shipped record is of; raise one of DAMAGED where the file is damaged."""
     return msgspec.convert(_facts_in(folder)["night"], Night)
@@ -158,11 +180,11 @@ def is_measured(name: str, value: float) -> bool:
     return least <= value <= most
 
 
-def text_of(file: Path) -> str:
+def text_of(file: Path, errors: str = "strict") -> str:
     """Return the text of a record's file; raise NightError for what is no plain file, or larger than any record."""
     check_plain(file)
     with file.open("rb") as opened:
         content = opened.read(MOST_BYTES + 1)
     if len(content) > MOST_BYTES:
         raise NightError(f"{file} has more than {MOST_BYTES:,} bytes, and is no record of a night")
-    return content.decode()
+    return content.decode(errors=errors)

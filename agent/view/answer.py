@@ -245,7 +245,7 @@ class DiffAnswer:
 
     tag: str
     attempt: int
-    parent: int | None  # the attempt that it was made from; null for attempt 0
+    parent: int | None  # the attempt that is edited, in a shipped record attempt 0; null for attempt 0
     base: str  # the commit that the edit starts from
     commit: str  # the commit that it leads to
     diff: str  # unified

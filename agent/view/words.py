@@ -133,8 +133,8 @@ def belief(now: NightSummary, form: Callable[[Interval], str] = interval_words) 
     return f"By the night's own scores the best script gains {form(gain)} bits per byte. {sure}"
 
 
-def dawn_lines(findings: Findings, history: History, night: Night) -> list[str]:
-    """Return all that a dawn has found as lines, with the owner's next step."""
+def dawn_lines(findings: Findings, history: History, night: Night, *, is_here: bool = True) -> list[str]:
+    """Return all that a dawn has found as lines, with the owner's next step; is_here: whether the night can go on."""
     champion, branch = findings.champion, short(confirmed_branch(night.branch))
     lines = [
         f"dawn: #{champion} {history[champion].title}, against the baseline",
@@ -157,16 +157,16 @@ def dawn_lines(findings: Findings, history: History, night: Night) -> list[str]:
         lines.append(f"  without what is in doubt it gains {interval_words(findings.dropping)} more")
     lines += [] if findings.stays is None else [f"  {findings.stays}"]
     if findings.script is not None:
-        lines.append(f"  the confirmed script, #{findings.script}, is on {branch}")
+        lines.append(f"  the confirmed script, #{findings.script}, is on {branch}{'' if is_here else ' where it ran'}")
     elif findings.honest is None:
-        lines.append(f"  not confirmed yet: too few runs; go on with: {typed('confirm', night.tag)}")
+        go_on = f"; go on with: {typed('confirm', night.tag)}" if is_here else ""
+        lines.append(f"  not confirmed yet: too few runs{go_on}")
     else:
-        is_worse = findings.honest.high_bpb < 0
+        why = "it is worse than the baseline" if findings.honest.high_bpb < 0 else "its gain may be luck"
+        more = f"more runs may tell: {typed('confirm', night.tag)}; " if is_here else ""
         lines += [
-            f"  NOT confirmed: {'it is worse than the baseline' if is_worse else 'its gain may be luck'}; {branch} is "
-            f"not touched",
-            f"  more runs may tell: {typed('confirm', night.tag)}; back to the baseline: "
-            f"{typed('take', f'{night.tag}:0')}",
+            f"  NOT confirmed: {why}{f'; {branch} is not touched' if is_here else ''}",
+            f"  {more}back to the baseline: {typed('take', f'{night.tag}:0')}",
         ]
     return [harmless(line) for line in lines]
 

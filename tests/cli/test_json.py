@@ -128,10 +128,10 @@ def only_answer(done: subprocess.CompletedProcess[str]) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        ("show worst", "'worst' is no attempt; give its number, best or confirmed"),
-        ("show none:1 --diff", "no night none is known here; there are: t"),
-        ("results none", "results.tsv has no night none"),
-        ("status none --follow", "night none has no journal here; there are: t"),
+        ("show worst", "'worst' is neither an attempt (its number, best or confirmed; "),
+        ("show none:1 --diff", "there is no night none here; there are: t"),
+        ("results none", "there is no night none here; there are: t"),
+        ("status none --follow", "there is no night none here; there are: t"),
         ("try --wait t0001 --start", "--start, --queue, --wait and --cancel exclude each other"),
         ("doctor --what", "Unknown option: --what"),
         ("report", "report has no --json"),

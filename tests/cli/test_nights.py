@@ -56,8 +56,10 @@ def test_every_night_is_listed_with_its_state_the_oldest_first_and_its_honest_ga
 
 def test_a_night_without_a_journal_names_the_command_that_shows_it(grounds):
     tag = "nov22-cpu-mix-0"
-    said = refused(grounds.nightshift("status", tag))
-    assert said == f"night {tag} has no journal here, only its record; see it with: nightshift report {tag}"
+    for words in (("note", "deeper", "--tag", tag), ("prompt", tag), ("pack", tag), ("confirm", tag)):
+        said = refused(grounds.nightshift(*words))
+        assert said == f"night {tag} has no journal here, only its record; see it with: nightshift report {tag}"
+    assert grounds.nightshift("status", tag).stdout.startswith(f"night {tag}: not running; ")
     assert "unpack it first, with: nightshift unpack t" in refused(grounds.nightshift("show", "t:0"))
     assert "\nrun with seed 0: finished" in grounds.nightshift("show", f"{tag}:0").stdout
 

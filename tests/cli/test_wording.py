@@ -30,7 +30,7 @@ ASKED = {
     "ideas": ("ideas", "ideas boost"),
     "report": ("report t", "report nowhere"),
     "export": ("export csv t", "export tape"),
-    "take": ("take t:4", "take t:confirmed", "take t:9", "take u"),
+    "take": ("take t:4", "take t:confirmed", "take t:9", "take worst"),
     "steering": (
         "note --tag t no deeper",
         "try --queue -m boosted --edit ideas/boost.patch --tag t",

@@ -47,7 +47,7 @@ def test_what_the_command_line_refuses_is_an_error_with_its_sentence(agent):
     assert result.is_error
     assert result.structured_content is not None
     assert (result.structured_content["schema_version"], result.structured_content["exit_code"]) == (1, 2)
-    sentence = "night --help has no journal here; there are: none"
+    sentence = "there is no night --help here; there are: none"
     assert result.structured_content["error"] == result.content[0].text == sentence
     for tag in ("../../x", "-x", "t\nx", "/etc/passwd", "; id"):
         for tool in ("status", "history", "facts"):
