@@ -89,6 +89,11 @@ def is_known(place: Place, tag: str) -> bool:
     return valid_tag(tag) and (place.journal(tag).exists() or (place.shipped / tag).is_dir())
 
 
+def is_free(place: Place, tag: str) -> bool:
+    """Return whether a night of this tag is not known here, and may begin."""
+    return valid_tag(tag) and parts(tag)[1] is None and not is_known(place, tag)
+
+
 def no_night(place: Place, tag: str, tags: Sequence[str]) -> NightError:
     """Return the error for the name of no night, with what may have been meant; tags: of those that could be."""
     night, which = parts(tag)

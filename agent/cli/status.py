@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from agent.cli.find import find_night, none_yet, place_meant
+from agent.cli.find import find_night, here, holder_here, is_free, known_tag, none_yet, place_meant
 from agent.cli.tries import latest, tries_line
 from agent.clock import utc_now
 from agent.errors import NothingYet
@@ -27,16 +27,12 @@ def status(tag: str | None = None, /, *, follow: bool = False) -> Answer:
 
     Args:
         tag: the night (default: the one that runs, or the latest)
-        follow: show a night that runs in another terminal or as a service, until it ends; Ctrl-C ends the watching
-            alone
+        follow: show a night that runs in another terminal or as a service, until it ends; where none runs, wait for
+            one to begin; Ctrl-C ends the watching alone
     """
-    place, tag, who = find_night(tag, to_read=True)
     if follow:
-        if who is None:
-            running = holder(place.repo.common_dir)
-            other = typed("status", tag) if running is None else f"{running.tag} is: {typed('status', '--follow')}"
-            raise NothingYet(f"night {tag} is not running, so there is nothing to follow; see: {other}")
-        return _follow(place, who)
+        return _follow(*_awaited(tag))
+    place, tag, who = find_night(tag, to_read=True)
     work: Sequence[Work] = ()
     if who is not None:
         with Journal.read(place.journal(tag)) as journal:
@@ -99,6 +95,34 @@ def next_commands(now: NightSummary, *, goes_on: bool = True) -> dict[str, str]:
         if is_a_look and goes_on:
             commands[typed("run")] = "a real night: 5 min a run"
     return {**commands, typed("run", "--tag", tag): "go on with this night"} if goes_on else commands
+
+
+def _awaited(tag: str | None) -> tuple[Place, Holder]:
+    """Return the night that runs, or the next one that begins, of this tag if one is named, and its process.
+
+    Raise NightError where none of this tag can begin, or another night runs.
+    """
+    from agent.view.screen import print_folded
+
+    place, waits = here(), False
+    if tag is not None and not is_free(place, tag):
+        known_tag(place, tag)
+    with like_ctrl_c():
+        while True:
+            there = place_meant(tag, place)
+            if (who := holder_here(there, tag)) is not None:
+                return there, who
+            if (running := holder(place.repo.common_dir)) is not None and tag not in (None, running.tag):
+                see = typed("status", "--follow")
+                raise NothingYet(
+                    f"night {tag} is not running, and another is, {running.tag}; follow that one with: {see}"
+                )
+            if not waits:
+                which = "a night" if tag is None else f"night {tag}"
+                print_folded([f"no night runs here: waiting for {which} to begin; Ctrl-C ends the waiting"])
+                sys.stdout.flush()
+            waits = True
+            time.sleep(LOOK_EVERY_S)
 
 
 def _follow(place: Place, who: Holder) -> Answer:

@@ -165,7 +165,7 @@ def test_a_file_that_is_no_script_is_no_reason_to_make_its_folder_a_repository(t
 
 def test_a_night_that_still_prepares_its_text_is_not_told_to_begin(grounds):
     with only_night(grounds.root / ".git"):
-        said = nothing_yet(grounds.nightshift("status", "--follow"))
+        said = nothing_yet(grounds.nightshift("status"))
     assert "a night has just begun here and has no name yet; give the command again in a moment" in said
 
 
