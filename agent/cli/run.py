@@ -110,7 +110,9 @@ def _show_end(record: Record) -> None:
 def greet(context: NightContext) -> None:
     """Say what the night works with, how fast it will go, and whether the machine is free for it: one line a fact."""
     night, say = context.night, context.watcher.said
-    say(f"night {night.tag} on branch {short(night.branch)}")
+    before = len(context.state().attempts)
+    named = f"night {night.tag} goes on after {counted(before, 'attempt')}," if before else f"new night {night.tag}"
+    say(f"{named} on branch {short(night.branch)}")
     for name, fact in _facts(context):
         say(f"  {name:<9}{fact}")
     say("  Ctrl-C ends after the runs in flight, a second one ends these too")

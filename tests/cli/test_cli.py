@@ -54,15 +54,18 @@ def test_a_night_from_the_command_line_touches_no_file_but_its_own_and_results_t
     night = grounds.nightshift("run", *ONE_RUN, "--experiments", "1", "--budget-s", "0.05", "--tag", "t")
     assert night.returncode == 0, night.stderr
     for part in (
-        *("night t on branch experiments/0.05s-t", "#0 · baseline · val_bpb", "#1 · "),
+        *("#0 · baseline · val_bpb", "#1 · "),
         *("  ideas    mix: search, catalogue, queue\n", "  nightshift show t:best"),
     ):
         assert part in night.stdout
+    assert night.stdout.startswith("new night t on branch experiments/0.05s-t\n")
     assert [row["attempt"] for row in grounds.rows()] == ["0", "1"]
     assert (grounds.root / "experiments" / "nights" / ".gitignore").read_text() == "*\n"
     assert grounds.git("status", "--porcelain") == "?? results.tsv"
     (grounds.root / "results.tsv").unlink()
     assert "baseline" in grounds.nightshift("results").stdout  # rendered again
+    again = grounds.nightshift("run", "--tag", "t", "--experiments", "1").stdout
+    assert again.startswith("night t goes on after 2 attempts, on branch experiments/0.05s-t\n")
     other_budget = refused(grounds.nightshift("run", "--tag", "t", "--budget-s", "0.3"))
     assert "night t has --budget-s 0.05, not 0.3" in other_budget
 
