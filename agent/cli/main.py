@@ -6,7 +6,7 @@ import io
 import os
 import sqlite3
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext, redirect_stdout, suppress
 from difflib import get_close_matches
 from importlib import import_module
@@ -50,6 +50,45 @@ COMMANDS = {
     "doctor": ("agent.cli.machine:doctor", "check whether this machine has what a night needs"),
     "mcp": ("agent.mcp:mcp", "the commands as tools for coding agents"),
 }
+# Words of git, uv and other tools that are typed here by habit, for the command or the option that does it.
+MEANT = {
+    "--help": "help",
+    "--version": "version -v -V",
+    "run": "start begin",
+    "run --tag TAG": "resume continue restart",
+    "stop": "cancel end quit exit pause",
+    "stop --now": "kill abort",
+    "status": "ps info",
+    "status --follow": "watch follow tail attach",
+    "results": "log history attempts",
+    "nights": "list ls",
+    "show best": "best",
+    "show best --diff": "diff",
+    "show best --log": "logs",
+    "show A B": "compare",
+    "take": "checkout apply",
+    "try": "edit test submit",
+    "try --queue": "add queue commit",
+    "serve": "web ui dashboard",
+    "report --open": "open view",
+    "pack TAG": "archive backup save",
+    "pack TAG --remove": "rm remove delete clean",
+    "unpack TAG": "restore load",
+    "init": "new create setup install",
+    "doctor": "check",
+    "--tag": "--resume --continue --name --night",
+    "--hours": "--time --duration --until",
+    "--budget-s": "--seconds --minutes --time-budget",
+    "--experiments": "--count --max --iterations",
+    "--llm": "--model",
+    "--command": "--agent",
+    "--dataset": "--data --corpus",
+    "--workers": "--jobs --parallel --gpus",
+    "--follow": "--watch --live -f",
+    "--out": "--output -o",
+    "--message": "--title",
+}
+CLOSE = 0.65  # the least likeness of a slip: tga is tag
 OVERVIEW = """\
 Usage: {nightshift} COMMAND …
 
@@ -197,23 +236,48 @@ def _acted(words: Sequence[str], is_json: bool) -> Answer:
     command = command_named(name)
     if is_json and not answers(command):
         raise UsageError(f"{name} has no --json; see: {typed(name, '--help')}")
-    from cyclopts import CycloptsError, UnusedCliTokensError
+    from cyclopts import CycloptsError, UnknownOptionError, UnusedCliTokensError
 
     try:
         answer: Answer | None = app_of(command, name)(rest, exit_on_error=False, print_error=False)
     except CycloptsError as error:
-        sentence = one_line(str(error), 500).rstrip(".?")
+        sentence = one_line(str(error), 500).rstrip(".")
         if isinstance(error, UnusedCliTokensError):
             sentence = f"{name} takes no such word: {' '.join(error.unused_tokens or ())}"
-        raise UsageError(f"{sentence}; see: {typed(name, '--help')}") from error
+        elif isinstance(error, UnknownOptionError):
+            option = (error.token.keyword or error.token.value).partition("=")[0]
+            near = meant(option, [each for argument in error.argument_collection for each in argument.names])
+            sentence = f"Unknown option: {option}{f'. Did you mean {near}?' if near else ''}"
+        raise UsageError(f"{sentence}{see_also(sentence)}: {typed(name, '--help')}") from error
     return answer or Answer()
+
+
+def meant(word: str, names: Iterable[str]) -> str | None:
+    """Return what a wrong word stands for: by another tool's habit, as a slip, or cut short; None where none is near.
+
+    names: of the commands, or of a command's options.
+    """
+    plain = {name.lstrip("-"): name for name in names}
+    for name, others in MEANT.items():
+        if word in others.split() and name.split()[0].lstrip("-") in plain:
+            return name
+    near, begins = word.lstrip("-"), [name for name in plain if name.startswith(word.lstrip("-"))]
+    found = begins if len(begins) == 1 else get_close_matches(near, plain, 1, CLOSE)
+    return plain[found[0]] if near and found else None
+
+
+def see_also(sentence: str) -> str:
+    """Return what stands between a sentence and the command that tells more."""
+    return " See" if sentence.endswith("?") else "; see"
 
 
 def command_named(name: str) -> Command:
     """Return the function of a command; raise UsageError where there is none of this name."""
     if name not in COMMANDS:
-        similar = "".join(f"; similar: {typed(near)}" for near in get_close_matches(name, COMMANDS, 1))
-        raise UsageError(f"there is no command {name!r}{similar}; see all with: {typed('--help')}")
+        near = meant(name, (*COMMANDS, "--help", "--version"))
+        guess = "" if near is None else f". Did you mean {typed(*near.split())}?"
+        sentence = f"there is no command {name!r}{guess}"
+        raise UsageError(f"{sentence}{see_also(sentence)} all with: {typed('--help')}")
     module, _, function = COMMANDS[name][0].partition(":")
     command: Command = getattr(import_module(module), function)
     return command

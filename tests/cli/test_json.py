@@ -136,7 +136,7 @@ def only_answer(done: subprocess.CompletedProcess[str]) -> dict[str, object]:
         ("try --wait t0001 --start", "--start, --queue, --wait and --cancel exclude each other"),
         ("doctor --what", "Unknown option: --what"),
         ("report", "report has no --json"),
-        ("rnu", "there is no command 'rnu'; similar: nightshift run"),
+        ("rnu", "there is no command 'rnu'. Did you mean nightshift run?"),
     ],
 )
 def test_a_refusal_is_an_answer(night, words, error):
