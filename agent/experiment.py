@@ -202,7 +202,7 @@ class Kind(StrEnum):
 
     WORSE = "worse", Status.DISCARD
     TIE = "tie", Status.DISCARD
-    LUCK = "luck", Status.DISCARD  # lower, but not by more than chance
+    LUCK = "luck", Status.DISCARD  # lower, but not by so much that it is worth a keep
     REVOKED = "revoked", Status.DISCARD  # kept before; the whole night's scores say otherwise by now
     STALE = "stale", Status.DISCARD  # overtaken, and in conflict with what was kept meanwhile
     OVERTAKEN = "overtaken", Status.DISCARD  # better than its parent, which is not the best any more: merged onto that

@@ -96,9 +96,23 @@ def _alike(before: Sequence[str], after: Sequence[str]) -> int:
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False)))
 
 
-def shown_difference(score: float, other: float) -> float:
+def shown_difference(score: float, other: float, decimals: int = SCORE_DECIMALS) -> float:
     """Return a score less another, both rounded as they are shown: a reader who subtracts them gets the same digits."""
-    return round(score, SCORE_DECIMALS) - round(other, SCORE_DECIMALS)
+    return round(score, decimals) - round(other, decimals)
+
+
+def below(lower_bpb: float, decimals: int = SCORE_DECIMALS) -> str:
+    """Say how far a score lies below another one or above it, as in 0.143600 lower."""
+    amount = f"{abs(lower_bpb):.{decimals}f}"
+    if float(amount) == 0:
+        return "no lower"
+    return f"{amount} {'lower' if lower_bpb > 0 else 'higher'}"
+
+
+def against(whom: str, lower_bpb: float, sure: float | None = None, decimals: int = SCORE_DECIMALS) -> str:
+    """Say first the difference that a reader can check, then what it is worth; sure: the probability of a gain."""
+    worth = "" if sure is None else f", {percent_sure(sure)} sure of a gain"
+    return f"{below(lower_bpb, decimals)} than {whom}{worth}"
 
 
 def percent_sure(share: float) -> str:

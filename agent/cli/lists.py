@@ -1,6 +1,7 @@
 """List the attempts of the ledger, and all nights: nightshift results, nightshift nights."""
 
 import os
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,8 @@ from agent.git import valid_tag
 from agent.invocation import typed
 from agent.night.lock import is_held
 from agent.records import results as ledger
-from agent.records.place import Place, read_night
+from agent.records.place import Place, known_tags, read_night
+from agent.records.record import Record
 from agent.records.shipped import DAMAGED
 from agent.records.summary import summary_of
 from agent.view import terminal
@@ -61,7 +63,20 @@ def results(tag: str | None = None, /, *, all: bool = False) -> Answer:
             read_night(place, shown)  # which raises where its journal is damaged, or a copy of another night's
         raise NothingYet(f"no results yet; see: {typed('status')}, {typed('results', '--all')}")
     facts = {"tag": shown, "rows": [typed_row(row) for row in rows]}
-    return Answer(facts, lambda: print_folded(terminal.results_lines(rows, terminal_width())))
+    tags_shown = {row.get("tag", "") for row in rows}
+    return Answer(
+        facts, lambda: print_folded(terminal.results_lines(rows, terminal_width(), _records(place, tags_shown)))
+    )
+
+
+def _records(place: Place, tags: Collection[str]) -> dict[str, Record]:
+    """Return the nights of these tags of which more than rows is here, and can be read."""
+    records = {}
+    for tag in known_tags(place):
+        if tag in tags:
+            with suppress(NightError, OSError, *DAMAGED):
+                records[tag] = read_night(place, tag)
+    return records
 
 
 def typed_row(row: ledger.Row) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
 import subprocess
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +14,7 @@ from agent.cli.options import Message, NightOptions, Positive
 from agent.cli.tries import Try, TryState, find_try, under_way
 from agent.clock import utc_now
 from agent.errors import NightError
-from agent.experiment import Attempt, History, Status
+from agent.experiment import Attempt, History, Kind, Status
 from agent.files import ignore_all, read_end
 from agent.invocation import own_command, typed
 from agent.night.lock import is_held
@@ -31,12 +32,16 @@ from agent.text import SAID_CHARS, harmless, one_line, plain_lines
 from agent.view.answer import Answer, TryAnswer
 from agent.view.run_files import log_of, traceback_of, training_progress
 from agent.view.screen import print_folded
-from agent.view.words import progress_words
+from agent.view.words import SURE, progress_words, score, verdict
 
 LOG = "drain.log"  # in the queue's folder: what the process says that works on it
 LOG_BYTES = 4000
 POLL_S = 0.2
 NO_VERDICT = "no verdict yet"
+WHY_NOT: Mapping[Kind | None, str] = {
+    Kind.LUCK: "that is too little to keep it",
+    Kind.OVERTAKEN: "another edit was kept meanwhile, and the night merges this one onto it",
+}
 
 
 def try_edit(
@@ -262,7 +267,7 @@ def answer_of_try(id_of_try: str, record: Record, attempt: Attempt, folder: Path
 def _next(attempt: Attempt, traceback: str | None, way_back: str | None, merged_onto: int | None) -> str:
     """Return what to do now, in a sentence; way_back: the command to take the best script, where it is another one."""
     if way_back is not None:
-        advice = "it is not better: try another idea"
+        advice = f"{WHY_NOT.get(attempt.kind, 'it is not better')}: try another idea"
         if attempt.status is Status.CRASH:
             advice = f"it crashed: {'' if traceback is None else 'read traceback and log, and '}correct it"
         return f"{advice}; to begin from the best script: {way_back}"
@@ -274,8 +279,9 @@ def _next(attempt: Attempt, traceback: str | None, way_back: str | None, merged_
 
 def verdict_lines(answer: TryAnswer) -> list[str]:
     """Return the verdict as lines for people, with the next commands."""
-    measured = "" if answer.val_bpb is None else f" (val_bpb {answer.val_bpb:.6f})"
-    lines = [f"{answer.status}: {answer.reason or ''}{measured}"]
+    measured = "" if answer.val_bpb is None else f" (val_bpb {score(answer.val_bpb)})"
+    said = verdict(answer.kind, answer.lower_bpb, answer.sure, answer.reason)
+    lines = [f"{said}{measured}", *([SURE] if "sure of a gain" in said else [])]
     if answer.best is not None:
         lines.append(f"best so far: #{answer.best.number} {answer.best.title}, val_bpb {answer.best.val_bpb:.6f}")
     lines.append(f"next: {answer.next}")

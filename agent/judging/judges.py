@@ -24,7 +24,7 @@ from agent.judging.noise import (
     measured,
     pooled_deviation,
 )
-from agent.text import percent_sure, shown_difference
+from agent.text import against, percent_sure, shown_difference
 
 CONFIRMED = 0.9  # the probability of a gain from which a keep is no longer provisional
 
@@ -75,9 +75,8 @@ def compare(attempt: Attempt, parent: Attempt, best: Attempt) -> Decision:
     val_bpb, parent_bpb = mean_bpb(attempt), mean_bpb(parent)
     if math.isclose(val_bpb, parent_bpb, rel_tol=SAME):
         return Decision(Kind.TIE, f"a tie with {whom}")
-    if val_bpb < parent_bpb:
-        return Decision(Kind.KEPT, f"better than {whom} by {shown_difference(parent_bpb, val_bpb):.6f}")
-    return Decision(Kind.WORSE, f"worse than {whom} by {shown_difference(val_bpb, parent_bpb):.6f}")
+    kind = Kind.KEPT if val_bpb < parent_bpb else Kind.WORSE
+    return Decision(kind, against(whom, shown_difference(parent_bpb, val_bpb)))
 
 
 def mean_bpb(attempt: Attempt) -> float:
@@ -299,7 +298,8 @@ class Doubt:
     """Weigh one edit by everything that the night has measured."""
 
     attempt: Attempt
-    gain_bpb: float
+    lower_bpb: float  # than its parent, by the means of their scores
+    gain_bpb: float  # by the estimate
     sure: float
     worth: float  # sigma: of keeping it
     value_of_run: float  # sigma: of measuring it again
@@ -313,6 +313,7 @@ class Doubt:
         most_sure = SUREST if knowledge.doubt is not None and len(attempt.scores_bpb) == 1 else 1.0
         return cls(
             attempt=attempt,
+            lower_bpb=shown_difference(mean_bpb(line_of(attempt, history)[1]), mean_bpb(attempt)),
             gain_bpb=effect.mean * knowledge.sigma_bpb,
             sure=min(max(effect.sure, 1 - most_sure), most_sure),
             worth=float(effect.worths(own_price).sum()),
@@ -329,8 +330,8 @@ class Doubt:
         return self.decide(kind, self.estimate)
 
     def discard(self) -> Decision:
-        """Discard the edit as worse than its parent, or as luck."""
-        if self.gain_bpb > 0:
+        """Discard the edit as luck where its score is lower than its parent's, and else as worse."""
+        if self.lower_bpb > 0:
             return self.decide(Kind.LUCK, f"{self.estimate}: too little to keep it")
         return self.decide(Kind.WORSE, self.estimate)
 
@@ -344,9 +345,7 @@ class Doubt:
 
     @property
     def estimate(self) -> str:
-        how = "better" if self.gain_bpb >= 0 else "worse"
-        sure = f"{percent_sure(self.sure)} sure of a gain"
-        return f"{how} than its parent by an estimated {abs(self.gain_bpb):.6f}, {sure}"
+        return against("its parent", self.lower_bpb, self.sure)
 
 
 # ---- the table -------------------------------------------------------------------------------------------------------

@@ -19,12 +19,22 @@ from agent.experiment import (
     source_name,
 )
 from agent.records.record import Record, public
-from agent.text import shown_difference
+from agent.text import SCORE_DECIMALS, shown_difference
 
 Number = TypeVar("Number", int, float)
 
 
 # ---- gains -----------------------------------------------------------------------------------------------------------
+
+
+def lower_bpb(attempt: Attempt, parent: Attempt | None, decimals: int = SCORE_DECIMALS) -> float | None:
+    """Return how far the score of an attempt lies below its parent's, both as they are shown.
+
+    None where one of them has no score, and where that of the attempt is not believed.
+    """
+    if attempt.kind in NOT_BELIEVED or parent is None or parent.val_bpb is None or attempt.val_bpb is None:
+        return None
+    return shown_difference(parent.val_bpb, attempt.val_bpb, decimals)
 
 
 def gain_bpb(attempt: Attempt, parent: Attempt | None) -> float | None:
@@ -34,9 +44,38 @@ def gain_bpb(attempt: Attempt, parent: Attempt | None) -> float | None:
     """
     if attempt.kind in NOT_BELIEVED:
         return None
-    if attempt.gain_bpb is not None or parent is None or parent.val_bpb is None or attempt.val_bpb is None:
-        return attempt.gain_bpb
-    return shown_difference(parent.val_bpb, attempt.val_bpb)
+    return attempt.gain_bpb if attempt.gain_bpb is not None else lower_bpb(attempt, parent)
+
+
+def confirmed_gain(record: Record, attempt: Attempt) -> Interval | None:
+    """Return what the latest confirmation has measured an edit to bring; None where it has not measured this edit.
+
+    The gain of the champion over the baseline is that of its one edit. Of several, each was measured that was taken
+    out.
+    """
+    found = record.findings
+    if found is None or found.honest is None:
+        return None
+    if len(found.edits) <= 1:
+        return found.honest if attempt.number == found.champion else None
+    return next((edit.effect for edit in found.edits if edit.number == attempt.number and edit.runs), None)
+
+
+def lower_than_best(record: Record) -> Attempt | None:
+    """Return the idea with the lowest score of those below the best script's; None where the best has the lowest.
+
+    Without what is not decided yet, and scores that are not believed.
+    """
+    best = record.best
+    if best is None or best.val_bpb is None:
+        return None
+    scored = [
+        (attempt.val_bpb, attempt.number)
+        for attempt in record.ideas
+        if attempt.decision is not None and attempt.kind not in NOT_BELIEVED and attempt.val_bpb is not None
+    ]
+    lowest = min(scored, default=None)
+    return None if lowest is None or lowest[0] >= best.val_bpb else record.attempts[lowest[1]]
 
 
 def kept_gains_bpb(history: History) -> dict[int, float]:

@@ -17,7 +17,7 @@ from agent.experiment import Attempt, Findings, Interval, Kind, Status, Work, me
 from agent.pools.leases import slowdown_of
 from agent.proposers.source import Left
 from agent.records.record import Record, Turned
-from agent.records.summary import NightSummary, Scored, gain_bpb
+from agent.records.summary import NightSummary, Scored, gain_bpb, lower_bpb
 from agent.script.dials import Value
 
 # what JSON leaves out of these records: it is too long, or in a file
@@ -58,8 +58,9 @@ class Measured:
     kind: Kind | None  # why, in a word for programs
     val_bpb: float | None  # mean over its runs of the night that count
     seeds: int  # these runs
-    gain_bpb: float | None  # over its parent, by the judge's estimate, else the difference of the two scores
-    sure: float | None  # the probability of a gain, 0 to 1
+    lower_bpb: float | None  # how far val_bpb lies below that of the parent, by the two scores alone
+    gain_bpb: float | None  # what the judge expects of that difference: it trusts few runs only in part; else the same
+    sure: float | None  # the probability that the edit itself lowers val_bpb, 0 to 1; the rest is luck
     memory_gb: float | None  # peak memory
     params: int | None  # parameters
     tokens_s: float | None  # tokens per second of training, by the script
@@ -76,6 +77,7 @@ class Measured:
             kind=attempt.kind,
             val_bpb=attempt.val_bpb,
             seeds=attempt.seeds,
+            lower_bpb=lower_bpb(attempt, record.parent(attempt)),
             gain_bpb=gain_bpb(attempt, record.parent(attempt)),
             sure=attempt.sure,
             memory_gb=memory_gb(record.night, attempt),

@@ -21,7 +21,7 @@ from markupsafe import Markup
 
 from agent.experiment import NOT_BELIEVED, Attempt, Kind, Status
 from agent.records.record import Record
-from agent.records.summary import Scored, gain_bpb, kept_gains_bpb, summary_of
+from agent.records.summary import Scored, kept_gains_bpb, lower_bpb, summary_of
 from agent.script.dials import Value
 from agent.text import budget, counted, is_finite, one_line
 from agent.view.words import bpb, interval_words
@@ -291,8 +291,8 @@ def dials_of(night: Record) -> Chart | None:
     start, best = (first | dict(night.attempts[at].outline.dials) for at in (0, night.incumbent or 0))
 
     def change(attempt: Attempt) -> float | None:
-        gain = gain_bpb(attempt, night.parent(attempt)) if night.turned.get(attempt.number) else None
-        return None if gain is None else -gain
+        lower = lower_bpb(attempt, night.parent(attempt)) if night.turned.get(attempt.number) else None
+        return None if lower is None else -lower
 
     is_turned = {dial: best[dial] != start[dial] for dial in moves}  # in the best script
     dials = sorted(moves, key=lambda dial: (not is_turned[dial], -len(moves[dial]), dial))
@@ -313,7 +313,7 @@ def dials_of(night: Record) -> Chart | None:
         panel["encoding"]["x"]["scale"]["domain"] = _in_order([*lines.values(), *(value for _, value in moves[dial])])
         drawings.append({"dial": svg(panel | {"description": f"{name}: the change of val_bpb"}, DIAL)})
     words = [
-        "estimated change of val_bpb against the parent",
+        "val_bpb less that of the parent",
         "below the line is better",
         *thinned_words(len(few), len(dials), "dials"),
     ]

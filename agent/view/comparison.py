@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 from agent.experiment import NOT_BELIEVED, Attempt, Interval, Run
 from agent.records.record import Record
+from agent.records.summary import lower_bpb
 from agent.script.dials import Value
 from agent.text import counted
 from agent.view.answer import AttemptOfNight, CompareAnswer
 from agent.view.terminal import measured_facts
-from agent.view.words import interval_words
+from agent.view.words import interval_words, outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class Side:
             "device": self.night.device,
             "budget": f"{self.night.budget_s:g} s",
             "protocol": self.night.protocol,
-            "verdict": self.attempt.kind or "not decided",
+            "verdict": outcome(self.attempt.kind, lower_bpb(self.attempt, self.night.parent(self.attempt))),
             "parent": "" if self.attempt.parent is None else f"#{self.attempt.parent}",
             "source": self.attempt.source,
             **measured_facts(self.night, self.attempt),

@@ -71,6 +71,8 @@ def _bar(point: Progress | None) -> ProgressBar:
 def _standing(now: NightSummary, left: Left) -> Iterator[tuple[str, Sequence[Fact]]]:
     """Yield name and facts of each line, the most important fact first."""
     best, gain = now.best, now.gain
+    if now.dawn is not None and best is not None and best.number == now.dawn.champion:
+        gain = now.dawn.honest or gain  # by fresh seeds
     if best is None or now.baseline is None:
         yield "best", ["the baseline is measured first"]
     else:

@@ -18,8 +18,8 @@ from agent.experiment import Attempt, memory_gb
 from agent.invocation import typed
 from agent.records.place import Place
 from agent.records.record import Record
-from agent.records.summary import gain_bpb, summary_of
-from agent.text import budget, counted, diff_lines, duration, harmless_lines, one_line, percent_sure, shorten
+from agent.records.summary import confirmed_gain, lower_bpb, summary_of
+from agent.text import below, budget, counted, diff_lines, duration, harmless_lines, one_line, percent_sure, shorten
 from agent.view import charts, words
 from agent.view.charts import file
 from agent.view.run_files import Curve, curve
@@ -86,7 +86,10 @@ def _environment() -> Environment:
         "ends": partial(words.ends, form=words.bpb),
         "moment": words.moment,
         "memory": words.memory,
-        "gain": gain_bpb,
+        "lower": partial(lower_bpb, decimals=words.PAGE_DECIMALS),
+        "below": partial(below, decimals=words.PAGE_DECIMALS),
+        "outcome": words.outcome,
+        "two_digits": words.two_digits,
         "scale": scale,
         "budget": budget,
         "counted": counted,
@@ -95,7 +98,14 @@ def _environment() -> Environment:
         "line": one_line,
         "cut": lambda text, most=TITLE_CHARS: shorten(text, most),
     }
-    environment.globals |= {"memory_gb": memory_gb, "typed": typed, "written": lambda: words.moment(utc_now())}
+    environment.globals |= {
+        "memory_gb": memory_gb,
+        "typed": typed,
+        "written": lambda: words.moment(utc_now()),
+        "again": confirmed_gain,
+        "verdict_on": partial(words.verdict_on, decimals=words.PAGE_DECIMALS),
+        "lowest": partial(words.lowest_words, decimals=words.PAGE_DECIMALS),
+    }
     return environment
 
 

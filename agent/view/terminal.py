@@ -7,29 +7,42 @@ from pathlib import Path
 from rich.text import Text
 
 from agent.experiment import LOCAL, Attempt, Ending, Kind, Run, Status, attempt_ref, memory_gb
+from agent.invocation import typed
 from agent.records.record import Record
 from agent.records.results import COLUMNS, Row, lines_of, number_of
-from agent.records.summary import Scored, Share, gain_bpb, gain_over_baseline
-from agent.text import SAID_CHARS, counted, duration, harmless, harmless_lines, one_line, percent_sure
+from agent.records.summary import Scored, Share, confirmed_gain, gain_bpb, gain_over_baseline, lower_bpb
+from agent.text import SAID_CHARS, below, counted, duration, harmless, harmless_lines, one_line, percent_sure
 from agent.view.screen import Column, table_lines
-from agent.view.words import BETWEEN, interval_words, memory, moment, score
+from agent.view.words import (
+    BETWEEN,
+    ESTIMATED,
+    SURE,
+    interval_words,
+    memory,
+    moment,
+    outcome,
+    score,
+    verdict_on,
+)
 
 MOST_SHOWN = 10  # edits at the end of a night: all of it has to fit on one screen
 LOG_WIDTH = 100  # of their table in a log, which has no width; nightshift results has them in full
 COLOURS: Mapping[str, str] = {Status.KEEP: "green", Status.DISCARD: "bright_black", Status.CRASH: "red"}
-# whose number and gain say enough
-PLAIN = {Kind.BASELINE, Kind.KEPT, Kind.WORSE, Kind.LUCK, Kind.TIE}
 
 
 def verdict_line(attempt: Attempt, before: Attempt | None) -> Text:
-    """Return number, title, score, gain (higher is better) and decision, with its reason where that tells more."""
-    status, gained_bpb = attempt.status or Status.CRASH, gain_bpb(attempt, before)
+    """Return number, title, score, the difference to the parent's, and what became of it, with what more is known."""
+    lower, more = lower_bpb(attempt, before), attempt.words or ""
     words = [f"#{attempt.number}", harmless(attempt.title)]
-    if attempt.val_bpb is not None:
-        words.append(f"val_bpb {attempt.val_bpb:.6f}")
-        words += [] if gained_bpb is None else [f"gain {gained_bpb:+.6f}"]
-    line = Text(BETWEEN).join(map(Text, words)) + BETWEEN + Text(status, COLOURS[status])
-    return line if attempt.kind in PLAIN or not attempt.words else line + f" ({harmless(attempt.words)})"
+    words += [] if attempt.val_bpb is None else [f"val_bpb {attempt.val_bpb:.6f}"]
+    words += [] if lower is None else [below(lower)]
+    became = outcome(attempt.kind, lower)
+    if attempt.kind in ESTIMATED:
+        more = "" if attempt.sure is None or became == Kind.WORSE else f"{percent_sure(attempt.sure)} sure of a gain"
+    elif attempt.kind is Kind.BASELINE:
+        more = ""
+    line = Text(BETWEEN).join(map(Text, words)) + BETWEEN + Text(became, COLOURS[attempt.status or Status.CRASH])
+    return line + f" ({harmless(more)})" if more else line
 
 
 # ---- the ledger ------------------------------------------------------------------------------------------------------
@@ -38,32 +51,47 @@ RESULTS = (  # on a narrow terminal the highest rank is left out first
     Column("tag", rank=1),
     Column("#", right=True),
     Column("val_bpb", right=True),
-    Column("gain (+ good)", right=True, rank=2),
+    Column("vs parent", right=True, rank=2),
     Column("sure", right=True, rank=3),
-    Column("seeds", right=True, rank=4),
-    Column("status"),
+    Column("again", right=True, rank=4),
+    Column("seeds", right=True, rank=5),
+    Column("verdict"),
     Column("description", least=36),
-    Column("reason", rank=5, least=24),
-    Column("memory", right=True, rank=6),
-    Column("wall s", right=True, rank=7),
-    Column("commit", rank=8),
+    Column("reason", rank=6, least=24),
+    Column("memory", right=True, rank=7),
+    Column("wall s", right=True, rank=8),
+    Column("commit", rank=9),
 )
+LEGEND = {  # of columns, below a table that has them
+    "vs parent": "vs parent: the score less the parent's, lower is better",
+    "sure": SURE,
+    "again": "again: the gain on fresh seeds, by confirm",
+}
 NAMES = "hypothesis  "  # the longest name of a fact, and a gap
 PATHS = ("folder", "ref", "commit", "weights")
 SHARES = (
     Column("source"),
-    *(Column(name, right=True) for name in ("attempts", "kept", "gain_bpb", "hours")),
+    *(Column(name, right=True) for name in ("attempts", "kept", "estimated gain", "hours")),
     *(Column(name, right=True, rank=1) for name in ("calls", "failed", "tokens in", "out", "usd")),
 )
 
 
-def results_lines(rows: Sequence[Row], width: int | None) -> list[Text]:
-    """Return the ledger with one line for each attempt; `width` is the terminal's, None for all columns in full."""
+def results_lines(rows: Sequence[Row], width: int | None, nights: Mapping[str, Record], more: int = 0) -> list[Text]:
+    """Return the ledger with one line for each attempt, and what its columns mean.
+
+    width: of the terminal; None for all columns in full. nights: by their tags, as far as more than their rows is here.
+    more: attempts that are left out.
+    """
     several = len({row.get("tag") for row in rows}) > 1
-    header, *lines = table_lines(RESULTS, [_cells(row, several) for row in rows], width)
+    cells = [_cells(row, several, nights.get(row.get("tag", ""))) for row in rows]
+    header, *lines = table_lines(RESULTS, cells, width)
     colours = (COLOURS.get(row.get("status", "").lower(), "") for row in rows)
     styled = zip([header, *lines], ["bold", *colours], strict=True)
-    return [Text(line, style, no_wrap=True) for line, style in styled]
+    shown = {column.name for column, own in zip(RESULTS, zip(*cells, strict=True), strict=True) if any(own)}
+    legend = "; ".join(words for name, words in LEGEND.items() if name in shown and name in header.split("  "))
+    last = [Text(f"and {more} more")] if more else []
+    last += [Text(legend, "dim")] if legend else []
+    return [*(Text(line, style, no_wrap=True) for line, style in styled), *last]
 
 
 def tried_lines(record: Record, width: int | None) -> list[Text]:
@@ -82,22 +110,30 @@ def tried_lines(record: Record, width: int | None) -> list[Text]:
     every = (dict(zip(COLUMNS, line.split("\t"), strict=True)) for line in lines_of(record.night, record.attempts))
     rows = [row for row in every if row["attempt"] in numbers]
     more = len(decided) - len(rows)
-    return [*results_lines(rows, width or LOG_WIDTH), *([Text(f"and {more} more")] if more else [])] if rows else []
+    return results_lines(rows, width or LOG_WIDTH, {record.tag: record}, more) if rows else []
 
 
-def _cells(row: Row, several: bool) -> tuple[str, ...]:
-    numbers = (number_of(row.get(name, "")) for name in ("gain_bpb", "sure", "memory_gb", "wall_s"))
-    gained_bpb, sure, peak_gb, wall_s = numbers
+def _cells(row: Row, several: bool, night: Record | None) -> tuple[str, ...]:
+    """Return the cells of a row, with what its night tells beside it."""
+    number, *numbers = (number_of(row.get(name, "")) for name in ("attempt", "sure", "memory_gb", "wall_s"))
+    sure, peak_gb, wall_s = numbers
+    attempt = None if night is None or number is None else night.attempt(int(number))
+    lower, again, became, reason = None, None, row.get("status", ""), row.get("reason", "")
+    if night is not None and attempt is not None:
+        lower, again = lower_bpb(attempt, night.parent(attempt)), confirmed_gain(night, attempt)
+        became = outcome(attempt.kind, lower)
+        reason = "" if attempt.kind in ESTIMATED and lower is not None else reason  # the numbers tell it
     return (
         row.get("tag", "") if several else "",
         row.get("attempt", ""),
         row.get("val_bpb", ""),
-        score(gained_bpb, "+"),
-        "" if sure is None else percent_sure(sure),
+        score(None if lower is None else -lower, "+"),
+        "" if sure is None or again is not None else percent_sure(sure),
+        "" if again is None else score(again.mean_bpb, "+"),
         row.get("seeds", ""),
-        row.get("status", ""),
+        became,
         row.get("description", ""),
-        row.get("reason", ""),
+        reason,
         "" if peak_gb is None else memory(peak_gb),
         "" if wall_s is None else f"{wall_s:.0f}",
         row.get("commit", ""),
@@ -132,7 +168,7 @@ def _share(row: Share) -> tuple[str, ...]:
 def measured_facts(record: Record, attempt: Attempt) -> dict[str, str]:
     """Return name → what was measured of an attempt, in words; "" for what is not known."""
     scored, peak_gb = Scored.of(record, attempt), memory_gb(record.night, attempt)
-    gained_bpb = gain_bpb(attempt, record.parent(attempt))
+    lower, again = lower_bpb(attempt, record.parent(attempt)), confirmed_gain(record, attempt)
     over_first = gain_over_baseline(record, attempt)
     dawn, honest = record.findings, ""
     if dawn is not None and dawn.honest is not None and attempt.number in (dawn.champion, dawn.script):
@@ -140,8 +176,8 @@ def measured_facts(record: Record, attempt: Attempt) -> dict[str, str]:
     return {
         "val_bpb": "" if scored is None else interval_words(scored.interval, sign=""),
         "seeds": "" if scored is None else str(scored.seeds),
-        "gain": "" if gained_bpb is None else f"{score(gained_bpb, '+')} over its parent, as judged",
-        "sure": "" if attempt.sure is None else percent_sure(attempt.sure),
+        "vs parent": "" if lower is None else below(lower),
+        "sure": "" if attempt.sure is None or again is not None else percent_sure(attempt.sure),
         "over #0": "" if over_first is None else f"{interval_words(over_first)}, by the night's own scores",
         "at dawn": honest,
         "parameters": "" if attempt.params is None else f"{attempt.params:,}",
@@ -158,6 +194,9 @@ def attempt_lines(record: Record, attempt: Attempt, folder: Path | None, *, runn
     """
     decision, proposal, merged_as = attempt.decision, attempt.proposal, record.merged_as.get(attempt.number)
     earlier = attempt.decisions if decision is None else attempt.decisions[:-1]
+    measured = measured_facts(record, attempt)
+    measured["sure"] += SURE.removeprefix("sure") if measured["sure"] else ""
+    has_log = folder is not None and attempt.status is Status.CRASH and attempt.runs
     facts = {
         "attempt": f"{attempt.number} of night {record.tag}",
         "title": proposal.title,
@@ -166,9 +205,10 @@ def attempt_lines(record: Record, attempt: Attempt, folder: Path | None, *, runn
         "parent": "" if attempt.parent is None else f"#{attempt.parent}",
         "merges": "" if proposal.merges is None else f"#{proposal.merges}, which was overtaken",
         "merged as": "" if merged_as is None else f"#{merged_as}",
-        "decision": f"{decision.status}: {decision.reason}" if decision else "none yet",
+        "verdict": verdict_on(record, attempt) if decision else "none yet",
+        "its log": typed("show", f"{record.tag}:{attempt.number}", "--log") if has_log else "",
         "before": "\n".join(f"{moment(before.at)} {before.kind}: {before.reason}" for before in earlier),
-        **measured_facts(record, attempt),
+        **measured,
         "commit": attempt.commit or "",
         "ref": attempt_ref(record.tag, attempt.number),
         "started": moment(attempt.started),

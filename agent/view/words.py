@@ -13,6 +13,7 @@ from agent.experiment import (
     Findings,
     History,
     Interval,
+    Kind,
     Night,
     Noise,
     Progress,
@@ -24,23 +25,32 @@ from agent.invocation import typed
 from agent.pools.leases import slowdown_lines
 from agent.proposers.source import Left
 from agent.records.record import Record
-from agent.records.summary import NightSummary, Scored
-from agent.text import ABSURD, SCORE_DECIMALS, counted, duration, harmless, percent_sure
+from agent.records.summary import NightSummary, Scored, confirmed_gain, lower_bpb, lower_than_best
+from agent.text import ABSURD, SCORE_DECIMALS, against, counted, duration, harmless, percent_sure
 from agent.view.answer import Crew, Worker
 
 BETWEEN = " · "  # parts of a line
 NONE = "–"  # in a table, where there is no value
+PAGE_DECIMALS = 4  # of a score in a page; a terminal shows all of them
 BUSY = 0.2  # of their speed in the night, that runs at dawn lose only where the machine has other work
 
 
 def bpb(value: float | None, sign: str = "") -> str:
     """Return a score or a gain in as many digits as a page shows; sign: "+" for a gain."""
-    return NONE if value is None else format(round(value, 4) + 0.0, f"{sign}.4f").replace("-", "−")
+    if value is None:
+        return NONE
+    return format(round(value, PAGE_DECIMALS) + 0.0, f"{sign}.{PAGE_DECIMALS}f").replace("-", "−")
 
 
 def score(value: float | None, sign: str = "") -> str:
     """Return a score or a gain in all its digits, as a terminal shows it; "" for None; sign: "+" for a gain."""
     return "" if value is None else format(value, f"{sign}.{SCORE_DECIMALS}f")
+
+
+def two_digits(value: float) -> str:
+    """Return a noise in the two digits that are known of it: it is learnt to ten per cent."""
+    exponent = int(f"{value:.1e}".partition("e")[2])
+    return f"{value:.{max(0, 1 - exponent)}f}"
 
 
 def interval_words(interval: Interval | None, sign: str = "+", form: Callable[[float, str], str] = score) -> str:
@@ -107,6 +117,54 @@ def doing_words(work: Work) -> str:
 
 def within_one(fraction: float) -> float:
     return min(1.0, max(0.0, fraction))
+
+
+# ---- the verdict on an edit ------------------------------------------------------------------------------------------
+
+SURE = "sure: how probable it is that the edit itself lowers val_bpb; the rest is luck"
+# of these kinds, the difference of two scores and the probability of a gain tell why
+ESTIMATED = {Kind.KEPT, Kind.PROVISIONAL, Kind.CONFIRMED, Kind.WORSE, Kind.LUCK, Kind.TIE, Kind.REVOKED}
+
+
+def outcome(kind: Kind | None, lower: float | None = None) -> str:
+    """Return what became of an attempt, in a word; lower: how far its score lies below its parent's, in bpb."""
+    if kind in (Kind.WORSE, Kind.LUCK) and lower is not None:
+        return Kind.LUCK if lower > 0 else Kind.WORSE
+    return kind or "not decided"
+
+
+def verdict(
+    kind: Kind | None, lower: float | None, sure: float | None, reason: str | None, decimals: int = SCORE_DECIMALS
+) -> str:
+    """Say what became of an attempt and why; reason: in the judge's words, where numbers do not tell it."""
+    word, why = outcome(kind, lower), reason or ""
+    if kind in ESTIMATED and lower is not None:
+        why = against("its parent", lower, sure, decimals)
+    return why if why.startswith(word) else ": ".join(filter(None, (word, why)))
+
+
+def verdict_on(record: Record, attempt: Attempt, decimals: int = SCORE_DECIMALS) -> str:
+    """Say what became of an attempt and why; once it was measured again, that figure takes the place of how sure."""
+    lower, again = lower_bpb(attempt, record.parent(attempt), decimals), confirmed_gain(record, attempt)
+    said = verdict(attempt.kind, lower, None if again else attempt.sure, attempt.words, decimals)
+    return said if again is None else f"{said}; {again_words(again, score if decimals == SCORE_DECIMALS else bpb)}"
+
+
+def again_words(again: Interval, form: Callable[[float, str], str] = score) -> str:
+    """Say what an edit brings by a confirmation."""
+    return f"measured again, it gains {interval_words(again, form=form)}"
+
+
+def lowest_words(record: Record, decimals: int = SCORE_DECIMALS) -> str | None:
+    """Say why the best script has not the lowest score of the night; None where it has."""
+    lowest = lower_than_best(record)
+    if lowest is None or record.best is None:
+        return None
+    why = verdict_on(record, lowest, decimals)
+    return (
+        f"The best, #{record.best.number}, has not the lowest score: #{lowest.number} has "
+        f"{lowest.val_bpb:.{decimals}f}, and is not kept ({why})."
+    )
 
 
 # ---- how sure the gain of a night is ---------------------------------------------------------------------------------
@@ -208,6 +266,7 @@ def status_lines(
         f"branch {short(night.branch)}, {night.budget_s:g} s a run, {night.device}, protocol {night.protocol}",
         f"{counted(now.attempts, 'attempt')}, {now.ideas} of them ideas: {', '.join(counts)}",
         _best_line(now),
+        lowest_words(record),
         belief(now),
         *([] if now.noise is None else noise_lines(now.noise)),
         _spent_line(now),
@@ -253,8 +312,8 @@ def noise_lines(noise: Noise) -> list[str]:
     if noise.sigma_bpb == 0:
         return [f"noise: none: {noise.runs} runs of the same script with other seeds gave the same score"]
     line = (
-        f"noise: σ {score(noise.sigma_bpb)} from {noise.runs} repeated runs; a difference of two single runs "
-        f"below {score(noise.smallest_bpb)} may be luck"
+        f"noise: σ about {two_digits(noise.sigma_bpb)} from {noise.runs} repeated runs; a difference of two single "
+        f"runs below about {two_digits(noise.smallest_bpb)} may be luck"
     )
     return [line] if noise.doubt is None else [line, doubt_words(noise.doubt)]
 

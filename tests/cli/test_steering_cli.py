@@ -22,7 +22,7 @@ def test_a_queued_edit_is_tried_by_the_next_night_and_an_agent_reads_the_note(gr
     assert not grounds.folder("t").exists()
     first = ("--experiments", "1", "--budget-s", "0.05", "--proposer", "queue")
     assert grounds.nightshift("run", *first, *QUICK).returncode == 0
-    assert grounds.nightshift("try", "--wait", "t0001").stdout.startswith("keep: ")
+    assert grounds.nightshift("try", "--wait", "t0001").stdout.startswith("kept: ")
     grounds.nightshift("note", "leave", "the", "smoothing", "alone")
     agent = f"sh {shlex.quote(str(tmp_path / 'agent.sh'))}"
     said = grounds.nightshift("run", "--experiments", "2", "--proposer", "command", "--command", agent, *QUICK).stdout

@@ -88,7 +88,7 @@ def test_an_edit_of_an_older_script_is_refused_and_tried_anyway_where_that_is_as
 
     verdict = tried.nightshift("try", "-m", "blunt\x1b[2J\tit is\n\nwhy\x07", "--anyway").stdout.splitlines()[-4:]
     assert tried.attempts("t")[3].proposal.title == "blunt\\x1b[2J it is"
-    assert verdict[0].startswith("discard: worse than the incumbent by 0.")
+    assert " higher than its parent (val_bpb " in verdict[0]
     assert (where := re.search(r"; to begin from the best script: nightshift (take t:\d)$", verdict[2]))
     assert tried.nightshift(*where[1].split()).returncode == 0
     assert "SHARPNESS = 0.9" in (tried.root / "train_mlx.py").read_text()
@@ -116,7 +116,7 @@ def test_words_that_scoring_wrote_reach_no_author(grounds):
     assert json.loads(done.stdout)["status"] == "crash"
     wait_until(lambda: not is_held(grounds.root / ".git"))  # at its end the process prints all that was tried
     log = (grounds.root / "experiments" / "queue" / "drain.log").read_text()
-    assert "crash (scoring: exit code 1; look at load_model" in log
+    assert "crashed (scoring: exit code 1; look at load_model" in log
     assert "held-out text" not in done.stdout + done.stderr + log
 
 

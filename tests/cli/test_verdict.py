@@ -38,7 +38,7 @@ def test_the_next_step_is_told_whatever_was_decided():
     worse = verdict_on(attempt(2, Kind.WORSE, 2.0, parent=1))
     assert worse.next == "it is not better: try another idea; to begin from the best script: nightshift take t:1"
     assert worse.go_back_with == "nightshift take t:1"
-    assert verdict_lines(worse)[0] == "discard: a reason (val_bpb 2.000000)"
+    assert verdict_lines(worse)[0] == "worse: 0.750000 higher than its parent (val_bpb 2.000000)"
     best = attempt(2, Kind.KEPT, 1.2, parent=1)
     assert verdict_on(best).next == "edit on from here: attempt 2 is the best script now"
     assert (verdict_on(best).go_back_with, verdict_on(best).gain_bpb) == (None, pytest.approx(0.05))

@@ -3,7 +3,7 @@
 // Texts of a night are read from text nodes and set as such; none of it is ever parsed as HTML here.
 
 const FEW = 25;  // rows that are shown before somebody asks for all
-const FALLING = new Set([4, 5, 6]);  // columns that are sorted from the largest first: gain, sure, seeds
+const FALLING = new Set([5, 6]);  // columns that are sorted from the largest first: sure, seeds
 const byId = (id) => document.getElementById(id);
 const view = { column: 0, down: false, all: false };
 
@@ -90,7 +90,7 @@ function showTip(event) {
   tip.hidden = !mark;
   if (!mark) return;
   const row = mark.getAttribute("href") && byId(mark.getAttribute("href").slice(1));
-  const more = row ? [text(row, 1), `val_bpb ${text(row, 3)}, gain ${text(row, 4)}, sure ${text(row, 5)}`] : [];
+  const more = row ? [text(row, 1), `val_bpb ${text(row, 3)}, vs parent ${text(row, 4)}, sure ${text(row, 5)}`] : [];
   tip.textContent = [mark.getAttribute("aria-label"), ...more].join("\n");
   const at = mark.getBoundingClientRect(), size = tip.getBoundingClientRect(), wide = document.documentElement.clientWidth;
   tip.style.left = `${Math.max(8, Math.min(at.left + at.width / 2 - size.width / 2, wide - size.width - 8))}px`;
