@@ -13,6 +13,7 @@ from agent.night.lock import like_ctrl_c
 from agent.records.place import Place, known_tags, read_night
 from agent.records.shipped import ship
 from agent.text import counted, harmless_lines
+from agent.view.screen import at_work
 
 # ---- export ----------------------------------------------------------------------------------------------------------
 
@@ -69,7 +70,8 @@ def _export_model(place: Place, tag: str | None, out: Path | None) -> None:
     attempt, _ = best_script(record)
     folder = out or Path(f"{record.tag}-mlx-lm")
     weights = weights_of(place, record, attempt)
-    write_folder(place, record, weights, folder)
+    with at_work(f"writing the model of night {record.tag}"):
+        write_folder(place, record, weights, folder)
     print(f"wrote {folder}: attempt {attempt.number} of night {record.tag}, seed {weights.run.seed}")
     print(f"{folder / 'README.md'} says what it is, and how mlx-lm loads it")
 
@@ -90,12 +92,14 @@ def _export_attempts(
     written = f"{count} of {f'night {name}' if len(nights) == 1 else f'{len(nights)} nights'}"
     if format == "trackio":
         folder = out or Path(f"{name}-{format}")
-        see = write_trackio(place, folder, nights)
+        with at_work(f"writing {written}"):
+            see = write_trackio(place, folder, nights)
         print(f"wrote {folder}: {written}; see it with: {see}")
         return
     file = out or Path(f"{name}.{format}")
     file = file / f"{name}.{format}" if file.is_dir() else file
-    write(format, file, attempts(nights))
+    with at_work(f"writing {written}"):
+        write(format, file, attempts(nights))
     print(f"wrote {file}: {written}")
 
 
@@ -128,7 +132,7 @@ def sample(
     place.check_own(record.tag)
     weights = weights_of(place, record, chosen)
     seed = secrets.randbits(32) if seed is None else seed
-    with like_ctrl_c():
+    with like_ctrl_c(), at_work("continuing the text"):
         more = continue_text(
             record.night, place.folder(record.tag), weights.attempt.proposal.script, weights.path, text,
             tokens=tokens, temperature=temperature, seed=seed,

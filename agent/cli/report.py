@@ -12,6 +12,7 @@ from agent.files import write_plain
 from agent.lab.numbers import whole
 from agent.records.place import Place
 from agent.text import counted
+from agent.view.screen import at_work
 from agent.view.writer import PAGE
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ def report(tag: str | None = None, /, *, open: bool = False, out: Path | None = 
     if path.is_dir():
         raise NightError(f"{path} is a folder; name a file with --out")
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_plain(path, page(night, gather(place, night)))
+    with at_work(f"drawing the report of night {night.tag}"):
+        write_plain(path, page(night, gather(place, night)))
     print(f"wrote {path}: {night.tag}, {counted(len(night.attempts), 'attempt')}")
     if png is not None:
         png.parent.mkdir(parents=True, exist_ok=True)

@@ -428,7 +428,8 @@ def cut(document: str, longest_chars: int = LONGEST_CHARS) -> Iterator[str]:
 def say(message: str, end: str = "\n") -> None:
     """Print a sentence for whoever waits; the work goes on where it cannot be printed."""
     with suppress(OSError):
-        print(message, end=end, file=sys.stderr, flush=True)
+        start = f"\r{CLEAR}" if sys.stderr.isatty() else ""  # a line that changes may stand there
+        print(f"{start}{message}", end=end, file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -449,7 +450,7 @@ def progress(what: str, total: float | None = None) -> Iterator[Callable[[float]
             line = f"{what}: {share}{time.monotonic() - began:.0f} s"
             if is_terminal:
                 columns = shutil.get_terminal_size().columns - 1
-                say(f"\r{line[:columns]}{CLEAR}", end="")
+                say(line[:columns], end="")
             else:
                 say(line)
 
@@ -461,4 +462,4 @@ def progress(what: str, total: float | None = None) -> Iterator[Callable[[float]
         over.set()
         reporter.join()
         if is_terminal:
-            say(f"\r{CLEAR}", end="")
+            say("", end="")

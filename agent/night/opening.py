@@ -51,7 +51,7 @@ from agent.script.contract import fixed_files
 from agent.script.dials import read_dials
 from agent.text import budget, plainly
 from agent.view.live import NightScreen
-from agent.view.screen import console_on, steadfast
+from agent.view.screen import at_work, console_on, steadfast
 from agent.view.writer import PageWriter
 
 if TYPE_CHECKING:
@@ -100,7 +100,8 @@ def open_context(request: Request) -> Iterator[NightContext]:
             if by_terms:
                 check_sources(terms, request.asked)
             box = choose(terms.sandbox)
-            night = open_night(request, before, terms if cluster is None else cluster.divided(terms), cluster)
+            with at_work("opening the night: looking at script, device and data"):
+                night = open_night(request, before, terms if cluster is None else cluster.divided(terms), cluster)
         folder, budget_s = place.folder(night.tag), night.budget_s
         journal = undo.enter_context(_open_journal(place, night.tag))
         tell(night.tag, folder, limits.hours, limits.experiments)

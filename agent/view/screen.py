@@ -4,7 +4,8 @@ import io
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TextIO, cast
 
@@ -16,6 +17,7 @@ from agent.text import harmless, harmless_lines, shorten
 
 LABEL = re.compile(r" *\w+(?: \w+)? {2,}(?=\S)| {4,}(?=\S)")  # as in "  script   /home/…", and below it
 WORD = re.compile(r"\s*\S+")
+CLEAR = "\033[K"  # the rest of a line
 
 
 def print_folded(lines: Iterable[str | Text], heads: re.Pattern[str] | None = None, *, stderr: bool = False) -> None:
@@ -35,15 +37,33 @@ def print_folded(lines: Iterable[str | Text], heads: re.Pattern[str] | None = No
             console.print(part, soft_wrap=True)
 
 
-def print_next(commands: Mapping[str, str], before: Iterable[str] = ()) -> None:
+def print_next(commands: Mapping[str, str], before: Iterable[str] = (), title: str = "next:") -> None:
     """Print the commands that come next, each with what it is for; before: commands that need no words, and come first.
 
     Nothing folds them, so that they can be copied.
     """
     width = max(map(len, commands))
     lines = [(f"  {command:<{width}}  ", (purpose, "dim")) for command, purpose in commands.items()]
-    shown = ["next:"], *([f"  {command}"] for command in before), *lines
+    shown = [title], *([f"  {command}"] for command in before), *lines
     print_folded(Text.assemble(*parts, no_wrap=True) for parts in shown)
+
+
+def is_watched() -> bool:
+    """Tell whether people read what is printed: on a terminal, but not with --json, whose words go to stderr."""
+    return sys.stdout is not sys.stderr and sys.stdout.isatty()
+
+
+@contextmanager
+def at_work(words: str) -> Iterator[None]:
+    """Say on a terminal what is waited for, in a line that is gone once the `with` block is left."""
+    can_clear = is_watched() and not Console().is_dumb_terminal
+    if can_clear:
+        print(f"{words} …", end="\r", flush=True)  # a line that the work itself prints takes its place
+    try:
+        yield
+    finally:
+        if can_clear:
+            print(f"\r{CLEAR}", end="", flush=True)
 
 
 def folded(line: Text, width: int) -> list[Text]:
