@@ -12,6 +12,7 @@ import psutil
 from agent.cli.find import find_night, known_tag
 from agent.cli.options import Count, NightOptions, Positive, PositiveInt, RunOptions
 from agent.cli.status import next_commands, show_night
+from agent.cli.tries import latest
 from agent.errors import MachineError, NightError, NothingYet
 from agent.experiment import WHOLE, Lease, Night, is_look, short
 from agent.invocation import typed
@@ -88,7 +89,7 @@ def run(
             context.watcher.said(most if runs else "dawn goes to its end")
             confirm_night(context, runs)
         record = of_journal(context.journal)
-    _show_end(record)
+    _show_end(place, record)
 
 
 def named_text(dataset: str) -> str:
@@ -96,12 +97,12 @@ def named_text(dataset: str) -> str:
     return dataset if dataset in DATASETS else str(Path(dataset).expanduser().absolute())
 
 
-def _show_end(record: Record) -> None:
+def _show_end(place: Place, record: Record) -> None:
     """Print what was tried, what to believe of it, and the commands that come next, on one screen."""
     now = summary_of(record)
     print_folded(["", *tried_lines(record, terminal_width())])
     show_night(record, now, Crew.of(record))
-    print_next(next_commands(now))
+    print_next(next_commands(record, now, latest(place)))
 
 
 # ---- the beginning ---------------------------------------------------------------------------------------------------
@@ -214,13 +215,13 @@ def confirm(
     with open_context(request) as context:
         context.watcher.said(f"dawn of night {tag}: up to {counted(runs, 'run')} of {context.night.budget_s:g} s")
         findings = confirm_night(context, runs)
-        ended_early = context.stop.after_run
+        ended_early, record = context.stop.after_run, of_journal(context.journal)
     facts = {"tag": tag, "findings": findings, "state": "unfinished" if ended_early else "finished"}
     if ended_early:
         return Answer(facts | {"go_on_with": typed("confirm", tag)}, error="dawn was ended early", exit_code=130)
     if findings is None:
-        raise NightError(f"night {tag} has kept no edit, so there is nothing to confirm; see: {typed('results')}")
-    return Answer(facts)
+        raise NightError(f"night {tag} has kept no edit, so there is nothing to confirm; see: {typed('status', tag)}")
+    return Answer(facts, lambda: print_next(next_commands(record, summary_of(record))))
 
 
 def _findings(tag: str | None) -> Answer:
@@ -234,4 +235,9 @@ def _findings(tag: str | None) -> Answer:
     found = dawn_lines(record.findings, record.attempts, record.night, is_here=record.is_here)
     lines = [f"dawn {dawn.number} of night {tag}, {ended}", *found]
     facts = {"tag": tag, "findings": record.findings, "state": "finished" if dawn.ended else "unfinished"}
-    return Answer(facts, lambda: print_folded(lines))
+
+    def print_all() -> None:
+        print_folded(lines)
+        print_next(next_commands(record, summary_of(record)))
+
+    return Answer(facts, print_all)

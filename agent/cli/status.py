@@ -2,13 +2,14 @@
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from agent.cli.find import find_night, here, holder_here, is_free, known_tag, none_yet, place_meant
-from agent.cli.tries import latest, tries_line
+from agent.cli.tries import Try, TryState, latest, tries_line
 from agent.clock import utc_now
 from agent.errors import NothingYet
-from agent.experiment import Work, is_look
+from agent.experiment import Status, Work, is_look
 from agent.invocation import typed
 from agent.night.lock import AFTER_RUN, NOW, Holder, Stop, holder, is_held, like_ctrl_c
 from agent.proposers.notes import add_note
@@ -55,7 +56,7 @@ def status(tag: str | None = None, /, *, follow: bool = False) -> Answer:
 
         show_night(record, now, crew, who, stopping=stopping)
         if who is None:
-            print_next(next_commands(now, goes_on=record.is_here))
+            print_next(next_commands(record, now, tries))
         if (line := tries_line(tries)) is not None:
             print(line)
 
@@ -77,24 +78,45 @@ def show_night(
     print_folded(failure_lines(now.sources))
 
 
-def next_commands(now: NightSummary, *, goes_on: bool = True) -> dict[str, str]:
-    """Return the commands that come next for a night that does not run, each with what it is for.
+CONFIRM = "is it really better? by fresh seeds and another text"
 
-    goes_on: whether it can, which the record of a night from elsewhere cannot.
+
+def next_commands(record: Record, now: NightSummary, tries: Sequence[Try] = ()) -> dict[str, str]:
+    """Return the commands that come next for a night that does not run, each with what it is for; tries: the latest.
+
+    The record of a night from elsewhere cannot go on, and has no logs.
     """
-    tag, dawn, commands = now.night.tag, now.dawn, dict[str, str]()
-    is_a_look = is_look(now.night.budget_s)
-    if now.ideas:
-        commands[typed("show", f"{tag}:best")] = "the best script, and how it was judged"
-        if dawn is not None and dawn.script is not None:
-            commands[typed("take", f"{tag}:confirmed")] = "the confirmed script, into your working tree"
-        elif goes_on and now.gain is not None and not is_a_look and (dawn is None or dawn.honest is None):
-            commands[typed("confirm", tag)] = "is it better? by fresh seeds and another text"
-        else:
-            commands[typed("results", tag)] = "all that was tried, one line each"
-        if is_a_look and goes_on:
-            commands[typed("run")] = "a real night: 5 min a run"
-    return {**commands, typed("run", "--tag", tag): "go on with this night"} if goes_on else commands
+    tag, commands = record.tag, dict[str, str]()
+    waiting = next((tried.id for tried in tries if tried.state is TryState.WAITING), None)
+    if waiting is not None:
+        commands[typed("try", "--wait", waiting)] = "try what waits in the queue"
+    if now.best is not None and now.gain is not None:
+        commands |= _after_keep(now, now.best.number, is_here=record.is_here)
+    elif now.ideas:
+        commands[typed("results", tag)] = "all that was tried, one line each"
+    if not record.is_here:
+        return commands
+    crashed = [attempt.number for attempt in record.attempts if attempt.status is Status.CRASH and attempt.counted_runs]
+    if crashed:
+        commands[typed("show", f"{tag}:{crashed[-1]}", "--log")] = f"why #{crashed[-1]} crashed: the end of its log"
+    if now.ideas and is_look(now.night.budget_s):
+        commands[typed("run")] = "a real night: 5 min a run"
+    return {**commands, typed("run", "--tag", tag): "go on with this night"}
+
+
+def _after_keep(now: NightSummary, best: int, *, is_here: bool) -> dict[str, str]:
+    """Return what comes next where an edit is the best script: it is to be confirmed, and then taken."""
+    tag, dawn = now.night.tag, now.dawn
+    about = {typed("show", f"{tag}:best"): "the best script, and how it was judged"}
+    if dawn is not None and dawn.champion == best and dawn.script is not None:
+        return {typed("take", f"{tag}:confirmed"): "the confirmed script, into your working tree"} | about
+    into_tree = typed("take", f"{tag}:{best}"), "the best script, into your working tree"
+    if not is_here:
+        return about | {into_tree[0]: into_tree[1]}
+    if dawn is not None and dawn.champion == best and dawn.honest is not None:
+        back = typed("take", f"{tag}:0"), "the baseline, back into your working tree"
+        return {typed("confirm", tag): "more fresh seeds, which may tell", back[0]: back[1]} | about
+    return {typed("confirm", tag): CONFIRM, into_tree[0]: into_tree[1]} | about
 
 
 def _awaited(tag: str | None) -> tuple[Place, Holder]:
@@ -127,27 +149,55 @@ def _awaited(tag: str | None) -> tuple[Place, Holder]:
 
 def _follow(place: Place, who: Holder) -> Answer:
     """Draw the screen of a night that runs in another process until it ends, or Ctrl-C."""
+    from agent.view.screen import print_folded
+
+    print_folded([f"night {who.tag} (pid {who.pid}, since {moment(who.since)})"])
+    last = f"night {who.tag} has ended; see: {typed('status')}, {typed('results')}"
+    try:
+        with like_ctrl_c(), following(place) as look:
+            while holder(place.repo.common_dir) == who:
+                look()
+                time.sleep(LOOK_EVERY_S)
+            look()
+    except KeyboardInterrupt:
+        last = f"night {who.tag} goes on; end it with: {typed('stop')}"
+    print_folded([last])
+    return Answer({"tag": who.tag})
+
+
+@contextmanager
+def following(place: Place) -> Iterator[Callable[[], bool]]:
+    """Yield a function that draws, at each call, the screen of the night that another process runs here.
+
+    It returns whether one does.
+    """
     from agent.view.live import NightScreen
     from agent.view.screen import console_on
 
-    stop = Stop(place.folder(who.tag))
-    screen = NightScreen(
-        console_on(sys.stdout), place.folder(who.tag), who.left, lambda: stop.after_run, lambda: stop.now, is_own=False
-    )
-    screen.said(f"night {who.tag} (pid {who.pid}, since {moment(who.since)})")
-    last = f"night {who.tag} has ended; see: {typed('status')}, {typed('results')}"
+    seen: tuple[Holder, NightScreen] | None = None
+
+    def look() -> bool:
+        nonlocal seen
+        who = holder_here(place)
+        if seen is None and who is not None:
+            stop = Stop(place.folder(who.tag))
+            screen = NightScreen(
+                console_on(sys.stdout), place.folder(who.tag), who.left, lambda: stop.after_run, lambda: stop.now,
+                is_own=False,
+            )  # fmt: skip
+            seen = who, screen
+        if seen is not None:
+            seen[1].look()  # also once after its end, which may have brought a verdict
+            if seen[0] != who:
+                seen[1].close()
+                seen = None
+        return who is not None
+
     try:
-        with like_ctrl_c():
-            while holder(place.repo.common_dir) == who:
-                screen.look()
-                time.sleep(LOOK_EVERY_S)
-            screen.look()
-    except KeyboardInterrupt:
-        last = f"night {who.tag} goes on; end it with: {typed('stop')}"
+        yield look
     finally:
-        screen.close()
-    screen.said(last)
-    return Answer({"tag": who.tag})
+        if seen is not None:
+            seen[1].close()
 
 
 # ---- steering --------------------------------------------------------------------------------------------------------
@@ -183,4 +233,5 @@ def stop(*, now: bool = False) -> Answer:
         raise NothingYet(f"no night is running in this repository; see: {typed('status')}")
     Stop(place.folder(who.tag)).wish(NOW if now else AFTER_RUN)
     when = "now" if now else "after what it runs now"
-    return Answer({"tag": who.tag}, lambda: print(f"night {who.tag} ends {when}"))
+    lines = [f"night {who.tag} ends {when}", f"go on with it later: {typed('run', '--tag', who.tag)}"]
+    return Answer({"tag": who.tag}, lambda: print("\n".join(lines)))

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 
 from agent.cli.find import holder_here, place_meant
 from agent.cli.options import Message, NightOptions, Positive
+from agent.cli.status import CONFIRM, following
 from agent.cli.tries import Try, TryState, find_try, under_way
 from agent.clock import utc_now
 from agent.errors import NightError
@@ -31,7 +32,7 @@ from agent.script.merge import Basis, basis_of, is_patch
 from agent.text import SAID_CHARS, harmless, one_line, plain_lines
 from agent.view.answer import Answer, TryAnswer
 from agent.view.run_files import log_of, traceback_of, training_progress
-from agent.view.screen import print_folded
+from agent.view.screen import is_watched, print_folded, print_next
 from agent.view.words import SURE, progress_words, score, verdict
 
 LOG = "drain.log"  # in the queue's folder: what the process says that works on it
@@ -154,27 +155,50 @@ def _stale(file: Path, basis: Basis) -> NightError:
 
 def _waited(place: Place, try_id: str, for_s: float | None) -> Answer:
     """Wait for the verdict on a try, and see to it that a process works on the queue."""
-    began_s, process = time.monotonic(), None
+    began_s, process, has_reader, said = time.monotonic(), None, is_watched(), ""
     unfinished = {"id": try_id, "state": TryState.UNFINISHED, "go_on_with": typed("try", "--wait", try_id)}
+    if has_reader and find_try(place, try_id).state in (TryState.WAITING, TryState.RUNNING) and for_s != 0.0:
+        print_folded(_first_words(place, try_id))
     try:
-        while True:
-            is_worked = is_held(place.repo.common_dir) or (process is not None and process.poll() is None)
-            tried = find_try(place, try_id)  # after the look at who works on it, who writes the verdict before ending
-            if tried.state is TryState.DONE:
-                return _verdict(place, tried)
-            if tried.state is TryState.REFUSED:
-                return Answer({"id": try_id, "state": tried.state}, error=tried.why, exit_code=2)
-            if not is_worked and process is not None:
-                why = _last_words(place)
-                sentence = f"{NO_VERDICT}: the process that worked on the queue has ended{why and f' ({why})'}"
-                return Answer(unfinished, error=sentence, exit_code=130)
-            if not is_worked:
-                process = _start_draining(place, tried)
-            if for_s is not None and time.monotonic() - began_s >= for_s:
-                return _standing(place, tried)
-            time.sleep(POLL_S)
+        with following(place) as look:
+            while True:
+                is_worked = is_held(place.repo.common_dir) or (process is not None and process.poll() is None)
+                # after the look at who works on it, who writes the verdict before ending
+                tried = find_try(place, try_id)
+                if tried.state is TryState.DONE:
+                    return _verdict(place, tried)
+                if tried.state is TryState.REFUSED:
+                    return Answer({"id": try_id, "state": tried.state}, error=tried.why, exit_code=2)
+                if not is_worked and process is not None:
+                    why = _last_words(place)
+                    sentence = f"{NO_VERDICT}: the process that worked on the queue has ended{why and f' ({why})'}"
+                    return Answer(unfinished, error=sentence, exit_code=130)
+                if not is_worked:
+                    process = _start_draining(place, tried)
+                if for_s is not None and time.monotonic() - began_s >= for_s:
+                    return _standing(place, tried)
+                if has_reader and not look() and process is not None and (words := _last_words(place)) != said:
+                    said = words  # such as that a text is prepared first
+                    print_folded([said])
+                time.sleep(POLL_S)
     except KeyboardInterrupt:
-        return Answer(unfinished, error=f"{NO_VERDICT}, and the try goes on", exit_code=130)
+        goes_on = process is not None or find_try(place, try_id).state is TryState.RUNNING
+        where = "the try goes on" if goes_on else "the try stays in the queue"
+        return Answer(unfinished, error=f"{NO_VERDICT}, and {where}", exit_code=130)
+
+
+def _first_words(place: Place, try_id: str) -> list[str]:
+    """Say what comes before a try, and what Ctrl-C does, to somebody who waits for its verdict at a terminal."""
+    before, who = [tried.id for tried in under_way(place)].index(try_id), holder_here(place)
+    first = [f"night {who.tag} ends what it runs now"] if who is not None else []
+    tags = place.tags()
+    if not tags or not any(attempt.settled for attempt in read_night(place, tags[-1]).attempts[:1]):
+        first.append("the committed script is measured, to learn the noise")
+    first += [f"{before} before it in the queue"] if before else []
+    return [
+        f"{try_id} is in the queue{'; first ' if first else ''}{', then '.join(first)}",
+        f"Ctrl-C leaves it there; wait for it again with: {typed('try', '--wait', try_id)}",
+    ]
 
 
 def _start_draining(place: Place, tried: Try) -> "subprocess.Popen[bytes]":
@@ -233,7 +257,12 @@ def _verdict(place: Place, tried: Try) -> Answer:
     merged_onto = attempt.parent if is_changed and entry.based_on is not None else None
     record = read_night(place, entry.night)
     answer = answer_of_try(tried.id, record, attempt, place.folder(record.tag), merged_onto)
-    return Answer(answer, lambda: print_folded(verdict_lines(answer)))
+
+    def print_all() -> None:
+        print_folded(verdict_lines(answer))
+        print_next(commands_after(answer), title=f"next: {answer.next.partition('; to begin')[0]}")
+
+    return Answer(answer, print_all)
 
 
 def answer_of_try(id_of_try: str, record: Record, attempt: Attempt, folder: Path, merged_onto: int | None) -> TryAnswer:
@@ -278,12 +307,24 @@ def _next(attempt: Attempt, traceback: str | None, way_back: str | None, merged_
 
 
 def verdict_lines(answer: TryAnswer) -> list[str]:
-    """Return the verdict as lines for people, with the next commands."""
+    """Return the verdict as lines for people."""
     measured = "" if answer.val_bpb is None else f" (val_bpb {score(answer.val_bpb)})"
     said = verdict(answer.kind, answer.lower_bpb, answer.sure, answer.reason)
     lines = [f"{said}{measured}", *([SURE] if "sure of a gain" in said else [])]
-    if answer.best is not None:
-        lines.append(f"best so far: #{answer.best.number} {answer.best.title}, val_bpb {answer.best.val_bpb:.6f}")
-    lines.append(f"next: {answer.next}")
-    lines.append(f"more: {typed('show', f'{answer.tag}:{answer.attempt}')}, {typed('results', answer.tag)}")
+    if answer.best is not None and answer.best.number != answer.attempt:
+        lines.append(f"best so far: #{answer.best.number} {answer.best.title}, val_bpb {score(answer.best.val_bpb)}")
     return [harmless(line) for line in lines]
+
+
+def commands_after(answer: TryAnswer) -> dict[str, str]:
+    """Return the commands that come next after a verdict, each with what it is for."""
+    tag, own, commands = answer.tag, f"{answer.tag}:{answer.attempt}", dict[str, str]()
+    if answer.status is Status.KEEP:
+        commands[typed("confirm", tag)] = CONFIRM
+        commands[typed("take", own)] = "its script, into your working tree"
+    if answer.traceback is not None and answer.seeds:
+        commands[typed("show", own, "--log")] = "why it crashed: the end of its log"
+    if answer.go_back_with is not None:
+        commands[answer.go_back_with] = "the best script, into your working tree"
+    commands[typed("show", own)] = "all about it"
+    return commands | {typed("results", tag): "all that was tried, one line each"}

@@ -157,7 +157,7 @@ def test_a_night_without_results_is_no_wrong_command(night, tmp_path):
     assert "no results yet; see: " in nothing_yet(begun.nightshift("results", "t"))
     assert nothing_yet(begun.nightshift("prompt", "--facts")).endswith("go on with: nightshift run --tag t")
     kept_nothing = only_answer(begun.nightshift("confirm", "--json"))
-    assert kept_nothing["error"] == "night t has kept no edit, so there is nothing to confirm; see: nightshift results"
+    assert kept_nothing["error"] == "night t has kept no edit, so there is nothing to confirm; see: nightshift status t"
 
 
 def test_what_nobody_foresaw_and_ctrl_c_are_answers_too(monkeypatch, capsys):

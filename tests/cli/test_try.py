@@ -86,11 +86,12 @@ def test_an_edit_of_an_older_script_is_refused_and_tried_anyway_where_that_is_as
     assert facts["missing_edits"][0]["attempt"] == 1
     assert facts["error"].startswith("train_mlx.py was made from attempt 0 and lacks what was kept since: #1 sharper")
 
-    verdict = tried.nightshift("try", "-m", "blunt\x1b[2J\tit is\n\nwhy\x07", "--anyway").stdout.splitlines()[-4:]
+    verdict = tried.nightshift("try", "-m", "blunt\x1b[2J\tit is\n\nwhy\x07", "--anyway").stdout.splitlines()
     assert tried.attempts("t")[3].proposal.title == "blunt\\x1b[2J it is"
     assert " higher than its parent (val_bpb " in verdict[0]
-    assert (where := re.search(r"; to begin from the best script: nightshift (take t:\d)$", verdict[2]))
-    assert tried.nightshift(*where[1].split()).returncode == 0
+    commands = [words for line in verdict if (words := re.match(r"  nightshift (\S+ \S+)  ", line))]
+    assert [words[1] for words in commands] == ["take t:1", "show t:3", "results t"]
+    assert all(tried.nightshift(*words[1].split()).returncode == 0 for words in commands)
     assert "SHARPNESS = 0.9" in (tried.root / "train_mlx.py").read_text()
 
 

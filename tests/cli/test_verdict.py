@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from samples import attempt, night
 
-from agent.cli.trying import answer_of_try, verdict_lines
+from agent.cli.trying import answer_of_try, commands_after, verdict_lines
 from agent.experiment import Attempt, DryRun, Ending, Kind, Run
 from agent.view.answer import TryAnswer
 
@@ -43,3 +43,17 @@ def test_the_next_step_is_told_whatever_was_decided():
     assert verdict_on(best).next == "edit on from here: attempt 2 is the best script now"
     assert (verdict_on(best).go_back_with, verdict_on(best).gain_bpb) == (None, pytest.approx(0.05))
     assert "your edit merged onto attempt 1, is the best script now: take it" in verdict_on(best, merged_onto=1).next
+
+
+def test_the_commands_after_a_verdict_are_those_that_its_author_wants_then(tmp_path):
+    rest = ["show t:2", "results t"]
+    log = tmp_path / "runs" / "0002" / "seed0" / "log.txt"
+    log.parent.mkdir(parents=True)
+    log.write_text(CRASH)
+    crash = attempt(2, Kind.CRASHED, runs=[Run(0, Ending.CRASHED, 1, 1.0, None, CRASH)])
+    for made, commands in (
+        (attempt(2, Kind.KEPT, 1.2, parent=1), ["confirm t", "take t:2", *rest]),
+        (attempt(2, Kind.LUCK, 1.24, parent=1), ["take t:1", *rest]),
+        (crash, ["show t:2 --log", "take t:1", *rest]),
+    ):
+        assert [*commands_after(verdict_on(made, tmp_path))] == [f"nightshift {command}" for command in commands]

@@ -1,12 +1,17 @@
 """The live view in real pseudo-terminals, over real nights."""
 
+import json
 import re
 import signal
 
 import pytest
 from commands import wait_until
-from nights import command
+from nights import Grounds, command, unigram
+from samples import record_nights
 from terminals import Terminal
+
+from agent.experiment import Kind
+from agent.night.lock import is_held, only_night
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
@@ -36,3 +41,51 @@ def test_a_night_is_shown_on_its_terminal_and_by_watch_in_another_process(ground
         assert last in "\n".join(terminal.lines())
     (_, folded), (_, wide) = verdicts(night), verdicts(watch)
     assert wide.startswith(" ".join(folded.split()))
+
+
+# ---- a try that waits ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def busy(tmp_path):
+    """A repository in which a night runs, by this process, and an edit that can be tried."""
+    place = record_nights(tmp_path / "repository", t=())
+    place.script_path.write_text(unigram(SHARPNESS=0.9))
+    with only_night(place.repo.common_dir) as tell:
+        tell("t", place.folder("t"))
+        yield place.repo.root
+
+
+def test_who_waits_for_a_try_on_a_terminal_sees_the_night_and_what_ctrl_c_does(busy):
+    with Terminal.of(command("try", "-m", "sharper", "--tag", "t"), busy, columns=80, rows=24) as waiting:
+        told = "t0001 is in the queue; first night t ends what it runs now", "try --wait", "best    #0 val_bpb 1.500000"
+        wait_until(lambda: waiting.has_shown(*told), 60)
+        waiting.process.send_signal(signal.SIGINT)
+        assert waiting.to_the_end() == 130
+    assert "no verdict yet, and the try stays in the queue" in " ".join("\n".join(waiting.lines()).split())
+    assert not any(set(line) == {"─"} for line in waiting.lines())  # the panel is gone
+    assert Grounds(busy).nightshift("try", "--wait", "t0001", "--for", "0.1").stdout.startswith("t0001: waiting")
+
+
+def test_for_a_program_the_waiting_for_a_try_is_silent(busy):
+    words = "try", "-m", "sharper", "--tag", "t", "--for", "2", "--json"
+    with Terminal.of(command(*words), busy, columns=80, rows=40) as program:
+        assert program.to_the_end() == 0
+    facts = json.loads("".join(program.lines()))
+    assert (facts["state"], facts["exit_code"]) == ("waiting", 0)
+    assert not program.has_shown("best    ")
+    piped = Grounds(busy).nightshift("try", "--wait", "t0001", "--for", "2").stdout
+    assert len(piped.splitlines()) == 2
+
+
+@pytest.mark.slow
+def test_a_try_that_opens_a_night_shows_it_and_goes_on_after_ctrl_c(grounds):
+    (grounds.root / "train_mlx.py").write_text(unigram(SHARPNESS=0.9))
+    words = command("try", "-m", "sharper", "--tag", "t", "--budget-s", "1", "--judge", "greedy", "--sandbox", "off")
+    with Terminal.of(words, grounds.root, columns=80, rows=24) as waiting:
+        wait_until(lambda: waiting.has_shown("first the committed script is measured", "training, seed 0 · #0"), 120)
+        waiting.process.send_signal(signal.SIGINT)
+        assert waiting.to_the_end() == 130
+    assert "and the try goes on" in " ".join("\n".join(waiting.lines()).split())
+    wait_until(lambda: not is_held(grounds.root / ".git"), 120)  # nobody else works on it
+    assert grounds.attempts("t")[1].kind is Kind.KEPT

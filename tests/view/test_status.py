@@ -48,18 +48,24 @@ def test_a_night_that_runs_says_what_is_left_of_its_limits(place):
     assert endless["left"] == {"seconds": None, "experiments": None}
 
 
-def test_status_names_the_commands_that_come_next(place):
-    look = summary_of(read_night(place, "t"))
-    now = replace(look, night=replace(look.night, budget_s=300.0))
-    for known, second in (
-        (now, "take t:confirmed"),
-        (replace(now, dawn=None), "confirm t"),
-        (replace(now, dawn=replace(now.dawn, script=None)), "results t"),
-        (replace(look, dawn=None), "results t"),
+def test_after_each_state_of_a_night_the_commands_come_next_that_a_user_wants_then(place):
+    record = read_night(place, "t")
+    look = summary_of(record)
+    now, crash = replace(look, night=replace(look.night, budget_s=300.0)), "show t:3 --log"
+    no_keep = replace(now, gain=None, dawn=None)
+    for known, commands in (
+        (now, ("take t:confirmed", "show t:best", crash)),
+        (replace(now, dawn=None), ("confirm t", "take t:4", "show t:best", crash)),
+        (replace(now, dawn=replace(now.dawn, script=None)), ("confirm t", "take t:0", "show t:best", crash)),
+        (replace(now, dawn=replace(now.dawn, champion=1)), ("confirm t", "take t:4", "show t:best", crash)),
+        (replace(look, dawn=None), ("confirm t", "take t:4", "show t:best", crash, "run")),
+        (no_keep, ("results t", crash)),
+        (replace(no_keep, ideas=0, best=None), (crash,)),
     ):
-        commands = [*next_commands(known)]
-        assert commands[:2] == ["nightshift show t:best", f"nightshift {second}"]
-        assert commands[-1] == "nightshift run --tag t"
+        words = [*commands, "run --tag t"]
+        assert [*next_commands(record, known)] == [f"nightshift {command}" for command in words]
+    nothing = replace(record, attempts=())
+    assert [*next_commands(nothing, summary_of(nothing))] == ["nightshift run --tag t"]
 
 
 def test_status_for_programs_starts_without_numpy_rich_and_the_other_commands(place):
