@@ -164,7 +164,7 @@ class Table:
         """
         lines = _lines(plain_lines(text).replace("\0", ""))
         columns = next(filter(None, map(_header, lines)), None)
-        rows, own, is_whole = list[Row](), list[str](), "\0" not in text
+        rows, own, is_whole = dict[object, Row](), list[str](), "\0" not in text
         for cells in lines:
             if header := _header(cells):
                 columns = header
@@ -174,11 +174,11 @@ class Table:
             else:
                 names = columns or COLUMNS
                 names += tuple(f"column_{at + 1}" for at in range(len(names), len(cells)))
-                rows.append(
-                    {name: cell for name, cell in zip(names, cells, strict=False) if cell.strip() or name in COLUMNS}
-                )
-        named = dict.fromkeys(chain(own, *rows))
-        return cls(tuple(rows), tuple(name for name in named if name not in COLUMNS), is_whole)
+                pairs = zip(names, cells, strict=False)
+                row = {name: cell for name, cell in pairs if cell.strip() or name in COLUMNS}
+                rows[tuple(row.items()) if row.get("tag") else len(rows)] = row  # the very row of a night stands once
+        named = dict.fromkeys(chain(own, *rows.values()))
+        return cls(tuple(rows.values()), tuple(name for name in named if name not in COLUMNS), is_whole)
 
     def arranged(self, nights: Mapping[str, Sequence[str]]) -> str:
         """Return the text with the lines of nights, by tag, in the place of their first row; new ones at its end.

@@ -161,6 +161,7 @@ SAVED = {
     "sorted": lambda: by("\t", sorted(table()), csv.QUOTE_MINIMAL),
     "with the header in capitals": lambda: by("\t", [[cell.upper() for cell in table()[0]], *table()[1:]]),
     "with blank lines": lambda: by("\t", [row for line in table() for row in (line, [])], csv.QUOTE_MINIMAL),
+    "twice in a row": lambda: by("\t", [*table(), *table()[:1], *table()[2:]]),
     "with the tag as a date, and whole numbers as others": lambda: by(
         "\t", [["20. Nov" if cell == "t" else "1.00" if cell == "1" else cell for cell in row] for row in table()]
     ),
