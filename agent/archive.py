@@ -43,6 +43,7 @@ from agent.experiment import MEASURED, Night, Terms, unpacked
 from agent.files import check_plain, flush, ignore_all, remove
 from agent.git import COMMIT, is_of_night, read_bundle, refs_of_night, valid_tag, write_bundle
 from agent.invocation import STARTER, typed_python
+from agent.judging.judges import JUDGES
 from agent.lab.corpus import DataError
 from agent.lab.data import data_dir, load_data
 from agent.lab.hardware import DeviceKind, cache_root
@@ -444,6 +445,8 @@ def _wrong_facts(night: Night) -> Iterator[str]:
     for fact, fine in is_fine.items():
         if not fine:
             yield f"has {harmless(str(getattr(night, fact)))} as {fact}, which no night has"
+    if night.terms.judge not in JUDGES:
+        yield f"names {harmless(night.terms.judge)} as its judge, and there is no such judge here"
 
 
 def _wrong_rows(journal: Journal) -> Iterator[str]:

@@ -41,7 +41,7 @@ from simulator import Night
 
 from agent.experiment import Attempt, Decision, Ending, History, Kind, Proposal, Run, Score, Status, incumbent
 from agent.judging.champion import Ablation
-from agent.judging.judges import Balanced, Judge, choose_judge
+from agent.judging.judges import JUDGES, Balanced, Judge, choose_judge
 from agent.night.merging import first_of
 
 RUNS, DAWN_RUNS = 96, 30
@@ -166,7 +166,7 @@ def outcome(world: Edits, history: History, kept: list[int], believed_bpb: float
 def outcomes(seed: int, mixture: str) -> dict[str, dict[str, float]]:
     """Return how each policy fares with the same edits and the same luck."""
     world, ends = Edits(seed, mixture), {}
-    for name in ("greedy", "strict", "balanced"):
+    for name in sorted(JUDGES, key="balanced".__eq__):  # which comes last, since dawn goes on with its night
         history = a_night(choose_judge(name), world)
         kept = [attempt.number for attempt in history[1:] if attempt.status is Status.KEEP]
         night, believed_bpb = ablation(history), 0.0
@@ -174,7 +174,7 @@ def outcomes(seed: int, mixture: str) -> dict[str, dict[str, float]]:
             findings = night.findings()
             believed_bpb = (findings.believed_bpb if name == "balanced" else findings.recorded_bpb) or 0.0
         ends[name] = outcome(world, history, kept, believed_bpb)
-    dawn = a_dawn(world, history)  # of balanced's night, the last one
+    dawn = a_dawn(world, history)
     confirmed = dawn.findings() if dawn is not None else None
     if confirmed is not None and confirmed.honest is not None:  # the champion's gain less that of its passengers
         dropped = [edit.effect.mean_bpb for edit in confirmed.edits if edit.number in confirmed.passengers]

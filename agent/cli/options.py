@@ -1,6 +1,6 @@
 """Define the options that several commands share, and check their values."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -9,7 +9,9 @@ from cyclopts import ArgumentCollection, Group, Parameter, Token
 
 from agent import invocation
 from agent.experiment import Terms
+from agent.judging.judges import JUDGES
 from agent.lab.numbers import decimal, whole
+from agent.pools import POOLS
 from agent.proposers.registry import choices, help_lines
 
 SCRIPT = Path(invocation.SCRIPT)
@@ -35,9 +37,18 @@ def _price(kind: object, tokens: Sequence[Token]) -> tuple[float, ...]:
     return prices
 
 
-def _source(kind: object, name: str | None) -> None:
-    if name is not None and name not in choices():
-        raise ValueError(f"Choose from {', '.join(choices())}")
+def _one_of(names: Callable[[], Iterable[str]], explained: str, default: str) -> Parameter:
+    """Return what takes one of these names, with its help."""
+
+    def check(kind: object, name: str | None) -> None:
+        if name is not None and name not in names():
+            raise ValueError(f"Choose from {', '.join(names())}")
+
+    return Parameter(validator=check, help=f"{explained} (default: {default})")
+
+
+def _listed(explained: Mapping[str, str]) -> str:
+    return "; ".join(f"{name}: {words}" for name, words in explained.items())
 
 
 Positive = Annotated[float, number(decimal())]
@@ -60,6 +71,9 @@ def _grouped(title: str) -> Parameter:
 
 JUDGING, SAFETY = _grouped("Judging"), _grouped("Safety")
 DEVICES, IDEAS = _grouped("Several devices"), _grouped("Where ideas come from")
+JUDGE = _one_of(lambda: JUDGES, _listed({name: judge.words for name, judge in JUDGES.items()}), Terms().judge)
+POOL = _one_of(lambda: POOLS, _listed(POOLS), Terms().pool)
+PROPOSER = _one_of(choices, help_lines(), Terms().proposer)
 
 
 class _Named:
@@ -83,8 +97,6 @@ class NightOptions(_Named):
         script: the training script (default: train_mlx.py)
         report: write report.html into the night's folder after every attempt, where runs take five seconds or more
             (default: yes)
-        judge: balanced: further seeds where they pay, provisional keeps; greedy: one lower run is enough; strict:
-            hardly ever wrong, and slow (default: balanced)
         confirm: with --judge greedy: measure what would be kept with so many more seeds first (default: 0)
         plausible_gain: a larger gain in one step, in percent, is shown, not kept (default: 20)
         early_stop: end a run whose training loss, from 40% of the budget on, forecasts a score clearly above the
@@ -101,7 +113,7 @@ class NightOptions(_Named):
     seed: Seed | None = None
     script: Path = SCRIPT
     report: Annotated[bool | None, Parameter(negative="--no-report")] = None
-    judge: Annotated[Literal["balanced", "greedy", "strict"] | None, JUDGING] = None
+    judge: Annotated[str | None, JUDGING, JUDGE] = None
     confirm: Annotated[Count | None, JUDGING] = None
     plausible_gain: Annotated[Positive | None, JUDGING] = None
     early_stop: Annotated[bool | None, JUDGING, Parameter(negative="--no-early-stop")] = None
@@ -120,8 +132,6 @@ class RunOptions(_Named):
             one (default: 1)
         cores_each: give each worker so many cores; with one worker, this leaves the other cores free (default: all
             cores, divided evenly)
-        pool: local: workers on this machine; ray: on a Ray cluster; keep it in a private network, since anyone who
-            reaches its ports can run programs there (default: local)
         ray_address: of the cluster's head: HOST:PORT, or auto for one that runs on this machine (default: start one)
         llm: PROVIDER:MODEL[@URL], as in openai:gpt-5, anthropic:claude-sonnet-4-5 or
             openai:qwen3-coder@http://localhost:11434/v1
@@ -136,11 +146,9 @@ class RunOptions(_Named):
 
     workers: Annotated[PositiveInt | None, DEVICES] = None
     cores_each: Annotated[PositiveInt | None, DEVICES] = None
-    pool: Annotated[Literal["local", "ray"] | None, DEVICES] = None
+    pool: Annotated[str | None, DEVICES, POOL] = None
     ray_address: Annotated[str | None, DEVICES] = None
-    proposer: Annotated[
-        str | None, IDEAS, Parameter(validator=_source, help=f"{help_lines()} (default: {Terms().proposer})")
-    ] = None
+    proposer: Annotated[str | None, IDEAS, PROPOSER] = None
     llm: Annotated[str | None, IDEAS] = None
     price: Annotated[tuple[float, ...] | None, IDEAS, Parameter(converter=_price, n_tokens=1)] = None
     llm_max_tokens: Annotated[PositiveInt | None, IDEAS] = None

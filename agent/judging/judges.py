@@ -218,7 +218,7 @@ class Balanced(Judge):
     are those of agent/judging/belief.py.
     """
 
-    words: ClassVar = "the script first runs three times, to learn the noise; then further seeds where they pay"
+    words: ClassVar = "the script first runs three times, to learn the noise, then further seeds where they pay"
     calibration: int = 3
     price: float = 0.35  # sigma
     patience: float = 0.5  # a further run has to be worth this many fresh ideas, which bring less than their promise
@@ -355,7 +355,7 @@ JUDGES: dict[str, type[Judge]] = {"balanced": Balanced, "greedy": Greedy, "stric
 
 
 def choose_judge(name: str, confirm: int = 0) -> Judge:
-    """Return the judge of this name; raise KeyError for another. confirm: as `--confirm` gives it to the greedy one."""
+    """Return the judge of this name in JUDGES; confirm: as `--confirm` gives it to the greedy one."""
     return Greedy(confirm) if name == "greedy" else JUDGES[name]()
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from agent.errors import NightError
 from agent.experiment import Terms
+from agent.judging.judges import JUDGES
 from agent.text import plainly
 
 # A term that is not given stays as the night has it. Verdicts depend on these, and those before and after a change
@@ -81,6 +82,8 @@ def spelled(terms: Terms, name: str) -> str:
 
 
 def _checked(terms: Terms) -> Terms:
+    if terms.judge not in JUDGES:
+        raise NightError(f"there is no judge {terms.judge} here; choose from {', '.join(JUDGES)}")
     if terms.confirm and terms.judge != "greedy":
         raise NightError(f"--confirm is for --judge greedy; {terms.judge} decides by itself how often to measure")
     if terms.ray_address is not None and terms.pool != "ray":

@@ -8,12 +8,11 @@ import pytest
 from judged import scored_attempt, stopped_attempt
 
 from agent.experiment import Attempt, Decision, Kind, Status
-from agent.judging.judges import Balanced, Greedy, Judge, Strict
+from agent.judging.judges import JUDGES, Balanced, Greedy, Judge, Strict
 
 SIGMA = 0.006
 BASELINE = scored_attempt(0, 1.500, 1.506, 1.494, 1.501, status=Status.KEEP, kind=Kind.BASELINE)
 BEST = scored_attempt(1, 1.400, 1.401, 1.399, parent=0, status=Status.KEEP)
-JUDGES = Greedy(), Strict(), Balanced()
 
 
 def losers(first: int, count: int, parent: int, val_bpb: float) -> list[Attempt]:
@@ -31,7 +30,7 @@ def undecided(number: int, *scores: float, parent: int = 0, **more: object) -> A
 # ---- the parent is no longer the incumbent ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("judge", JUDGES)
+@pytest.mark.parametrize("judge", [judge() for judge in JUDGES.values()])
 def test_what_is_better_than_its_overtaken_parent_is_to_be_merged_though_it_is_worse_than_the_best(judge):
     decision = judge.judge(undecided(12, 1.45), NIGHT)
     assert (decision.kind, decision.status) == (Kind.OVERTAKEN, Status.DISCARD)
@@ -64,7 +63,7 @@ def fallen(kind: Kind, val_bpb: float = 1.4) -> list[Attempt]:
     return [BASELINE, scored_attempt(1, *scores, parent=0, kind=kind), *losers(2, 10, 0, 1.5)]
 
 
-@pytest.mark.parametrize("judge", JUDGES)
+@pytest.mark.parametrize("judge", [judge() for judge in JUDGES.values()])
 def test_an_edit_of_a_revoked_script_is_worth_as_much_in_another(judge):
     decision = judge.judge(undecided(12, 1.53, parent=1), fallen(Kind.REVOKED, 1.58))
     assert decision.kind is Kind.OVERTAKEN
@@ -72,7 +71,7 @@ def test_an_edit_of_a_revoked_script_is_worth_as_much_in_another(judge):
     assert judge.judge(undecided(12, 1.61, parent=1), fallen(Kind.REVOKED, 1.58)).kind is Kind.WORSE
 
 
-@pytest.mark.parametrize("judge", JUDGES)
+@pytest.mark.parametrize("judge", [judge() for judge in JUDGES.values()])
 def test_an_edit_of_a_script_whose_score_is_not_believed_cannot_be_compared(judge):
     for kind in (Kind.FAILED_AUDIT, Kind.QUARANTINED, Kind.CRASHED):
         decision = judge.judge(undecided(12, 1.35, parent=1), fallen(kind))
@@ -82,7 +81,7 @@ def test_an_edit_of_a_script_whose_score_is_not_believed_cannot_be_compared(judg
 # ---- the order in which others ended ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("judge", JUDGES)
+@pytest.mark.parametrize("judge", [judge() for judge in JUDGES.values()])
 def test_the_order_in_which_others_have_ended_decides_nothing_but_the_incumbent(judge: Judge):
     history = [*NIGHT, stopped_attempt(12, 1), *losers(13, 8, 1, 1.39)]
     tried = [undecided(21, val_bpb, parent=parent) for val_bpb in (1.38, 1.42, 1.49) for parent in (0, 1)]
