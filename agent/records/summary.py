@@ -56,9 +56,10 @@ def confirmed_gain(record: Record, attempt: Attempt) -> Interval | None:
     found = record.findings
     if found is None or found.honest is None:
         return None
-    if len(found.edits) <= 1:
-        return found.honest if attempt.number == found.champion else None
-    return next((edit.effect for edit in found.edits if edit.number == attempt.number and edit.runs), None)
+    edit = next((edit for edit in found.edits if edit.number == attempt.number), None)
+    if edit is None:
+        return None
+    return found.honest if len(found.edits) == 1 else edit.effect if edit.runs else None
 
 
 def lower_than_best(record: Record) -> Attempt | None:

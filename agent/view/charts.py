@@ -31,6 +31,9 @@ Spec = dict[str, Any]  # a Vega-Lite specification, or a part of one
 SIZES = {"broad": {"width": 820, "height": 300}, "narrow": {"width": 358, "height": 260}}  # the page shows one of both
 DIAL, PICTURE = {"width": 175, "height": 150}, {"width": 1000, "height": 440, "padding": 12}
 MOST_DOTS, MOST_PANEL_DOTS, MOST_DIALS = 300, 100, 24  # a longer night is thinned, and says so
+LANE = 0.12  # of the height of a scale: above it, where attempts without a score are
+FEW = 5  # attempts: before these, an interval as a band would be all of the picture
+MARGIN = 0.5  # attempts, beside the first and the last
 MOST_TITLES = 6  # of kept edits, in a picture that stands alone
 
 
@@ -124,18 +127,29 @@ def _forms() -> Spec:
     return forms
 
 
-def drawing(form: str, attempts: Spec, data: Mapping[str, Any], **named: Any) -> Spec:
-    """Return a drawing of this form, its attempts on top; data: by name; named: the values of its expressions."""
+def drawing(form: str, attempts: Spec, ends: tuple[float, float], data: Mapping[str, Any], **named: Any) -> Spec:
+    """Return a drawing of this form, its attempts on top.
+
+    ends: of the scale of scores. data: by name. named: the values of its expressions.
+    """
     spec: Spec = _forms()[form]
     spec["layer"][-1]["layer"].append(attempts)
-    return spec | {"datasets": data, "params": [{"name": name, "value": value} for name, value in named.items()]}
+    (bottom, top), is_scored = ends, [value["y"] <= ends[1] for value in attempts["data"]["values"]]
+    lane = {"y": top, "end": top + LANE * (top - bottom)}
+    named |= {"bottom": bottom, "top": top, "ceiling": top if all(is_scored) else lane["end"]}
+    return spec | {
+        "datasets": {**data, "lane": [] if all(is_scored) else [lane]},
+        "params": [{"name": name, "value": value} for name, value in named.items()],
+    }
 
 
-def scores(night: Record, of: Callable[[Attempt], float | None], *more: float) -> tuple[float, float]:
+def scores(
+    night: Record, of: Callable[[Attempt], float | None], *more: float, within: Iterable[float] = ()
+) -> tuple[float, float]:
     """Return the ends of a scale of scores on which far-off attempts do not flatten the rest.
 
     All kept attempts are on it, and others as far from them as the kept ones lie apart, or as noise reaches.
-    more: scores that are shown in any case.
+    more: scores that are shown in any case. within: others, from which no distance to the far-off ones is taken.
     """
     believed = [
         attempt
@@ -146,23 +160,24 @@ def scores(night: Record, of: Callable[[Attempt], float | None], *more: float) -
     kept = [*more, *(score for score, is_kept in pairs if is_kept)] or [score for score, _ in pairs] or [0.0, 1.0]
     low, high = min(kept), max(kept)
     reach = max(high - low, 4 * (night.sigma_bpb or 0.0)) or math.inf
-    near = [*kept, *(score for score, _ in pairs if low - reach <= score <= high + reach)]
+    near = [*kept, *within, *(score for score, _ in pairs if low - reach <= score <= high + reach)]
     room = 0.08 * (max(near) - min(near)) or 0.005
     return min(near) - room, max(near) + room
 
 
 def dots(
-    places: Iterable[tuple[Attempt, Any, float | None]], top: float, *more: Symbol, legend: bool = False
+    places: Iterable[tuple[Attempt, Any, float | None]], ends: tuple[float, float], *more: Symbol, legend: bool = False
 ) -> tuple[Spec, list[Symbol]]:
     """Return attempts as dots at their places, and the symbols of a legend: those of the dots, and more.
 
-    A dot leads to the row of its attempt; without a score it lies at the top.
+    A dot leads to the row of its attempt. Without a score it lies in a lane above the scale, which ends there.
     """
-    values = []
+    values, (bottom, top) = [], ends
+    lane = top + LANE / 2 * (top - bottom)
     for attempt, x, score in places:
         word = symbol_of(attempt, score, top).word
         link = {"href": f"#attempt-{attempt.number}", "label": f"attempt {attempt.number}, {word}", "outcome": word}
-        values.append({"x": x, "y": top if score is None else round(score, 6), **link})
+        values.append({"x": x, "y": lane if score is None else min(round(score, 6), top), **link})
     words = {value["outcome"] for value in values}
     shown = [symbol for symbol in Symbol if symbol.word in words or symbol in more]
     spec: Spec = _forms()["attempts"] | {"data": {"values": values}}
@@ -212,13 +227,14 @@ def progress_spec(night: Record, *, legend: bool = False) -> tuple[Spec, list[st
         low, y, high = (stairs[0]["y"] - gain for gain in (honest.high_bpb, honest.mean_bpb, honest.low_bpb))
         label = f"honest gain at dawn {interval_words(honest, form=bpb)}"
         beams.append({"x": 1.05 * last, "y": y, "low": low, "high": high, "label": label})
-    ends = [row[name] for row in beams for name in ("low", "high")] + [row["y"] for row in stairs]
-    bottom, top = scores(night, lambda attempt: attempt.val_bpb, *ends)
+    intervals = [[row[name] for row in rows for name in ("low", "high")] for rows in (beams, stairs)]
+    places = [*intervals[0], *(row["y"] for row in stairs)]
+    ends = scores(night, lambda attempt: attempt.val_bpb, *places, within=intervals[1])
     ever_kept, others = ([attempt for attempt in shown if attempt.was_kept is kept] for kept in (True, False))
     few = evenly_spread(others, MOST_DOTS)
     attempts, symbols = dots(
         [(attempt, attempt.number, attempt.val_bpb) for attempt in (*few, *ever_kept)],
-        top,
+        ends,
         *([Symbol.BEST] if stairs else []),
         *([Symbol.HONEST] if beams else []),
         legend=legend,
@@ -232,12 +248,17 @@ def progress_spec(night: Record, *, legend: bool = False) -> tuple[Spec, list[st
     spec = drawing(
         "progress",
         attempts,
-        {"best": stairs, "honest": beams, "largest": [{"x": 0}] if largest else []},
-        left=-0.02 * last,
-        right=last * (1.08 if beams else 1.02),
-        bottom=bottom,
-        top=top,
-        ticks=min(last, 10),
+        ends,
+        {
+            "best": stairs,
+            "band": [] if last < FEW else stairs,
+            "whiskers": stairs[:-1] if last < FEW else [],
+            "honest": beams,
+            "largest": [{"x": 0}] if largest else [],
+        },
+        left=-max(0.02 * last, MARGIN),
+        right=max(last * (1.08 if beams else 1.02), last + MARGIN),
+        ticks=min(last + 1, 10),
         largest=largest,
         size=46 if last < 100 else 24,
     )
@@ -266,7 +287,9 @@ def staircase(night: Record, last: int) -> list[Spec]:
         if (scored := Scored.of(night, night.attempt(best))) is not None:
             at, _ = next(steps)
             stairs.append({"x": at, "y": scored.val_bpb, "low": scored.low_bpb, "high": scored.high_bpb})
-    return [*stairs, stairs[-1] | {"x": last}] if stairs else []
+    if not stairs:
+        return []
+    return [*stairs, stairs[-1] | {"x": last if stairs[-1]["x"] < last else last + MARGIN}]  # a last keep has a width
 
 
 def largest_kept(night: Record) -> list[Attempt]:
@@ -297,19 +320,19 @@ def dials_of(night: Record) -> Chart | None:
     is_turned = {dial: best[dial] != start[dial] for dial in moves}  # in the best script
     dials = sorted(moves, key=lambda dial: (not is_turned[dial], -len(moves[dial]), dial))
     few, drawings, symbols = dials[:MOST_DIALS], [], set[Symbol]()
-    bottom, top = scores(night, change, 0.0)
+    ends = scores(night, change, 0.0)
     for dial in few:
         lines = {Symbol.START: start[dial]} | ({Symbol.IN_BEST: best[dial]} if is_turned[dial] else {})
         moved = evenly_spread(moves[dial], max(20, 4 * MOST_PANEL_DOTS // len(few)))
         places = [(attempt, _label(value), change(attempt)) for attempt, value in moved]
-        attempts, shown = dots(places, top, *lines)
+        attempts, shown = dots(places, ends, *lines)
         symbols |= set(shown)
         scripts = [
             {"x": _label(value), "colour": symbol.colour, "dash": [3, 3] if symbol is Symbol.START else [1, 0]}
             for symbol, value in lines.items()
         ]
         name = one_line(dial, 60)
-        panel = drawing("dial", attempts, {"scripts": scripts}, dial=name, bottom=bottom, top=top, size=30)
+        panel = drawing("dial", attempts, ends, {"scripts": scripts}, dial=name, size=30)
         panel["encoding"]["x"]["scale"]["domain"] = _in_order([*lines.values(), *(value for _, value in moves[dial])])
         drawings.append({"dial": svg(panel | {"description": f"{name}: the change of val_bpb"}, DIAL)})
     words = [

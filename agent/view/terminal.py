@@ -51,7 +51,7 @@ RESULTS = (  # on a narrow terminal the highest rank is left out first
     Column("tag", rank=1),
     Column("#", right=True),
     Column("val_bpb", right=True),
-    Column("vs parent", right=True, rank=2),
+    Column("change", right=True, rank=2),
     Column("sure", right=True, rank=3),
     Column("again", right=True, rank=4),
     Column("seeds", right=True, rank=5),
@@ -63,7 +63,7 @@ RESULTS = (  # on a narrow terminal the highest rank is left out first
     Column("commit", rank=9),
 )
 LEGEND = {  # of columns, below a table that has them
-    "vs parent": "vs parent: the score less the parent's, lower is better",
+    "change": "change: the score less the parent's, lower is better",
     "sure": SURE,
     "again": "again: the gain on fresh seeds, by confirm",
 }
@@ -88,7 +88,7 @@ def results_lines(rows: Sequence[Row], width: int | None, nights: Mapping[str, R
     colours = (COLOURS.get(row.get("status", "").lower(), "") for row in rows)
     styled = zip([header, *lines], ["bold", *colours], strict=True)
     shown = {column.name for column, own in zip(RESULTS, zip(*cells, strict=True), strict=True) if any(own)}
-    legend = "; ".join(words for name, words in LEGEND.items() if name in shown and name in header.split("  "))
+    legend = "; ".join(words for name, words in LEGEND.items() if name in shown and name in header.split())
     last = [Text(f"and {more} more")] if more else []
     last += [Text(legend, "dim")] if legend else []
     return [*(Text(line, style, no_wrap=True) for line, style in styled), *last]
@@ -176,7 +176,7 @@ def measured_facts(record: Record, attempt: Attempt) -> dict[str, str]:
     return {
         "val_bpb": "" if scored is None else interval_words(scored.interval, sign=""),
         "seeds": "" if scored is None else str(scored.seeds),
-        "vs parent": "" if lower is None else below(lower),
+        "change": "" if lower is None else f"{below(lower)} than its parent",
         "sure": "" if attempt.sure is None or again is not None else percent_sure(attempt.sure),
         "over #0": "" if over_first is None else f"{interval_words(over_first)}, by the night's own scores",
         "at dawn": honest,

@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ET
 from dataclasses import replace
 
 import pytest
-from samples import HOSTILE, attempt, changed, every_outcome, long_night, night
+from samples import HOSTILE, a_run, attempt, changed, every_outcome, long_night, night
 
 from agent.experiment import Kind
 from agent.view import charts
@@ -87,6 +87,36 @@ def test_the_staircase_rises_where_a_keep_is_revoked_and_the_honest_gain_stands_
     (honest,) = values(spec, "rule")
     assert [round(honest[name], 6) for name in ("high", "y", "low")] == [1.13, 1.12, 1.11]
     assert honest["x"] > 9
+
+
+def named(spec):
+    return {param["name"]: param["value"] for param in spec["params"]}
+
+
+def test_a_young_night_is_drawn_to_the_interval_of_its_best_which_is_no_block():
+    runs = [a_run(seed, score) for seed, score in enumerate((2.590, 2.588, 2.593))]
+    young = night(attempt(0, Kind.BASELINE, runs=runs), attempt(1, Kind.LUCK, 2.586), sigma_bpb=0.6)
+    spec = progress_spec(young)[0]
+    (whisker,) = spec["datasets"]["whiskers"]
+    assert values(spec, "area") == []
+    assert named(spec)["bottom"] < whisker["low"] < 2.0 < 3.2 < whisker["high"] < named(spec)["top"]
+    assert {"0", "1"} <= set(lines(trees(progress_of(young))[0]))  # every attempt has its number
+    kept_last = progress_spec(night(*(attempt(at, Kind.KEPT, 1.5 - at / 10) for at in range(9))))[0]
+    *_, step, end = values(kept_last, "area")
+    assert step["x"] < end["x"]  # the band of the last keep has a width
+
+
+def test_an_attempt_without_a_score_lies_outside_of_the_scale_and_one_far_off_at_its_end():
+    spec = progress_spec(every_outcome())[0]
+    (lane,) = spec["datasets"]["lane"]
+    heights = {value["outcome"]: value["y"] for value in values(spec, "point") if "outcome" in value}
+    top = named(spec)["top"]
+    for outcome in ("crashed", "no score", "not decided yet"):
+        assert lane["y"] == top < heights[outcome] < lane["end"] == named(spec)["ceiling"]
+    assert heights["off the scale"] == top
+    assert max(float(label) for label in lines(trees(progress_of(every_outcome()))[0]) if "." in label) < top
+    whole = progress_spec(night(attempt(0, Kind.BASELINE, 1.5), attempt(1, Kind.WORSE, 1.6)))[0]
+    assert (whole["datasets"]["lane"], named(whole)["ceiling"]) == ([], named(whole)["top"])
 
 
 def test_a_long_night_is_thinned_and_says_so():

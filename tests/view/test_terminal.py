@@ -72,7 +72,7 @@ def test_a_night_ends_with_the_edits_of_the_largest_gains_in_their_order():
     assert numbers == sorted(numbers)
     assert {(7 * number) % 30 for number in numbers} == set(range(20, 30))
     assert rest == "and 20 more"
-    assert meaning.startswith("vs parent: ")
+    assert meaning.startswith("change: ")
     assert tried_lines(night(first), 80) == []
 
 
