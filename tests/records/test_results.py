@@ -257,7 +257,7 @@ def test_a_file_without_rows_gets_the_rows_of_all_nights(content, grounds):
     place = Place.of(grounds.root / "train_mlx.py")
     with Journal.create(place.journal("t"), NIGHT) as journal:
         enter(journal, scored(0))
-    place.ledger.write_text(content)
+    place.ledger.write_text(content, encoding="utf-8")
     write_ledger(place, (dataclasses.replace(NIGHT, tag="u"), HISTORY[:1]))
     assert [row["tag"] for row in read_rows(place.ledger)] == ["t", "u"]
 

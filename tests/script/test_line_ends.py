@@ -70,7 +70,7 @@ def test_the_catalogue_applies_to_our_script_whatever_its_line_ends_are(tmp_path
     applying = set()
     for form in ("no line end at the end", "carriage returns and line feeds", "carriage returns"):
         grounds = Grounds(make_repository(tmp_path / form.replace(" ", "-"), MINE))
-        saved(grounds.root / "train_mlx.py", (PROJECT / "train_mlx.py").read_text(), form)
+        saved(grounds.root / "train_mlx.py", (PROJECT / "train_mlx.py").read_text(encoding="utf-8"), form)
         ideas = json.loads(grounds.nightshift("ideas", "--json").stdout)["ideas"]
         applying.add(sum(idea["state"] == "yes" for idea in ideas))
     (count,) = applying
