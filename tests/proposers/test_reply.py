@@ -47,9 +47,56 @@ def test_models_write_the_same_edit_in_many_ways(body):
     assert read(f"**Title:** less\n\n**Hypothesis:** it may help\n\n{body}") == WANTED
 
 
-def test_what_a_model_thought_aloud_is_not_read():
-    thought = f"<think>TITLE: no\n{block('nothing', 'of this')}```\n</think>\n"
-    assert read(thought + HEAD + block(OLD, NEW)) == WANTED
+EDIT = HEAD + block(OLD, NEW)
+WORDS = {
+    "all in one fence": f"```\n{EDIT}```",
+    "all in one fence of a language": f"Here it is:\n```text\n{EDIT}```\nGood luck!",
+    "all in a fence of four": f"````markdown\n{HEAD}\n```python\n{block(OLD, NEW)}```\n````",
+    "all in a fence of tildes": f"~~~\n{EDIT}~~~",
+    "a fence in a fence": f"```\n{HEAD}\n```python\n{block(OLD, NEW)}```\n```",
+    "a fence that is not closed": f"```\n{EDIT}",
+    "fields in one fence, edits in another": f"```\n{HEAD}```\n\n```python\n{block(OLD, NEW)}```\n",
+    "the whole script beside fields in a fence": f"```\n{HEAD}```\n\n~~~python\n{WANTED}~~~\n",
+    "the whole script in a fence in a fence": f"````\n{HEAD}\n```python\n{WANTED}```\n````",
+    "the whole script below fields in one fence": f"```python\n{HEAD}\n{WANTED}```",
+    "numbered fields": EDIT.replace("TITLE", "1. TITLE").replace("HYPO", "2) HYPO"),
+    "fields of a list": EDIT.replace("TITLE", "- TITLE").replace("HYPO", "* HYPO"),
+    "bold fields": EDIT.replace("TITLE:", "**TITLE:**").replace("HYPOTHESIS:", "**HYPOTHESIS**:"),
+    "a bold line": EDIT.replace("TITLE: less smoothing", "**TITLE: less smoothing**"),
+    "fields in code": EDIT.replace("TITLE:", "`TITLE`:").replace("HYPOTHESIS:", "`HYPOTHESIS:`"),
+    "headings": EDIT.replace("TITLE:", "## TITLE\n").replace("HYPOTHESIS:", "\n## **Hypothesis**\n\n"),
+    "headings with colons": EDIT.replace("TITLE:", "## TITLE:").replace("HYPOTHESIS:", "### Hypothesis:\n"),
+    "bold headings": EDIT.replace("TITLE:", "**TITLE**\n").replace("HYPOTHESIS:", "\n**HYPOTHESIS**\n"),
+    "values on their own line": EDIT.replace("TITLE:", "TITLE:\n\n").replace("HYPOTHESIS:", "\nHYPOTHESIS:\n"),
+    "lower case": EDIT.replace("TITLE", "title").replace("HYPOTHESIS", "Hypothesis"),
+    "full-width colons": EDIT.replace("TITLE: ", "TITLE：").replace("HYPOTHESIS:", "HYPOTHESIS ："),
+    "a tag around it": f"<answer>\n{EDIT}</answer>",
+    "a tag on the lines": f"<answer>{EDIT.rstrip()}</answer>",
+    "tags for fields": EDIT.replace("TITLE: less smoothing", "<title>less smoothing</title>"),
+    "tags on lines of their own": EDIT.replace("TITLE: less smoothing", "<title>\nless smoothing\n</title>"),
+    "words before it": f"Sure! I would lower it.\n\n{EDIT}\nThis keeps all else.",
+    "thoughts": f"<think>TITLE: no\n{block('nothing', 'of this')}```\n</think>\n{EDIT}",
+    "thoughts without a beginning": f"TITLE: no\n{block(OLD, 'SMOOTHING = 9')}</think>\n{EDIT}",
+    "the same title twice": f"{EDIT}\n**TITLE:** Less smoothing",
+    "the file's name after the marks": EDIT.replace("SEARCH", f"SEARCH {NAME}").replace("REPLACE", f"REPLACE {NAME}"),
+    "words after the last mark": EDIT.replace("REPLACE", "REPLACE (end of block 1)"),
+    "a tag after the last mark": EDIT.replace("REPLACE\n", "REPLACE</edit>"),
+    "marks in lower case": EDIT.replace("SEARCH", "search").replace("REPLACE", "Replace"),
+    "marks without a blank": EDIT.replace(" SEARCH", "SEARCH").replace(" REPLACE", "REPLACE:"),
+    "indented marks": EDIT.replace("<<<", "  <<<", 1).replace("===", "  ===", 1).replace(">>>", "\t>>>", 1),
+    "an indented block": HEAD + "".join(f"   {line}\n" for line in block(OLD, NEW).splitlines()),
+    "an indented fence": HEAD + "".join(f"  {line}\n" for line in f"```python\n{block(OLD, NEW)}```".splitlines()),
+    "fences in a block": HEAD + block(f"```python\n{OLD}\n```", f"```python\n{NEW}\n```"),
+    "lines of Windows": EDIT.replace("\n", "\r\n"),
+    "a byte order mark": f"\ufeff{EDIT}",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("words", WORDS)
+def test_an_answer_whose_meaning_is_certain_is_read(words):
+    edited = read_reply(WORDS[words], SCRIPT, NAME)
+    assert (edited.script, edited.title) == (WANTED, "less smoothing")
+    assert edited.hypothesis == "Counts are large."
 
 
 REFUSED = {
@@ -66,6 +113,16 @@ REFUSED = {
     "a library": (HEAD + block(OLD, f"import torch\n{OLD}"), "line 15 imports torch; do without it"),
     "deep nesting": (HEAD + block(OLD, f"SMOOTHING = {'-' * 5000}1"), "nested"),
     "too long": ("x" * (REPLY_CHARS + 1), "more than"),
+    "two ideas": (f"{EDIT}TITLE: a longer warm-up\nHYPOTHESIS: It starts slowly.\n", "has two titles"),
+    "two scripts": (f"{HEAD}```\n{WANTED}```\n```\n{SCRIPT}```\n", "2 code blocks"),
+    "an empty title": (EDIT.replace("less smoothing", "\n"), "begins with TITLE:"),
+    "a heading alone": (EDIT.replace("TITLE: less smoothing\n", "## TITLE\n\n"), "begins with TITLE:"),
+    "another file for the second block": (EDIT + "FILE: prepare.py\n" + block("x", "y"), "edit train_mlx.py alone"),
+    "another file after a mark": (EDIT.replace("SEARCH", "SEARCH prepare.py"), "edit train_mlx.py alone"),
+    "another file after the last mark": (EDIT.replace("REPLACE", "REPLACE `prepare.py`"), "edit train_mlx.py alone"),
+    "code after a mark": (EDIT.replace("SEARCH\n", "SEARCH "), "is not whole"),
+    "code after the last mark": (EDIT.replace(f"{NEW}\n>>>>>>> REPLACE", f">>>>>>> REPLACE {NEW}"), "is not whole"),
+    "words after the first mark": (EDIT.replace("SEARCH", "SEARCH the line of the dial"), "is not whole"),
 }  # fmt: skip
 
 
@@ -97,6 +154,9 @@ LONG = 200_000  # signs, in a reply or a script that takes long to look through
         " " * LONG + "x",
         "<think>" * (LONG // 7),
         "```\n" * (LONG // 4),
+        f"TITLE:{' ' * LONG}x\n{'<a> ' * (LONG // 4)}x",
+        f"{'<a>' * (LONG // 3)}x\n## {'1.' * (LONG // 2)}\n{'#' * LONG}",
+        f"{HEAD}```{' ' * LONG}x\n{'<<<<<<< SEARCH' * (LONG // 14)}\n",
         HEAD + block("\n" * (LONG // 2) + "x", "y"),
     ],
 )
