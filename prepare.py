@@ -23,13 +23,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-import numpy as np
+try:
+    import mlx  # noqa: F401, only to see that it is there
+    import numpy as np
 
-from agent.lab.corpus import SUFFIXES, DataError, Scale, Split, find_sources, plan_units, say
-from agent.lab.data import Data, data_dir, evaluation_rows, load_data, select
-from agent.lab.hardware import cache_root, device_kind, memory_bytes, usable_cores
-from agent.lab.numbers import decimal, whole
-from agent.lab.packing import Tokens, pack_rows
+    from agent.lab.corpus import SUFFIXES, DataError, Scale, Split, find_sources, plan_units, say
+    from agent.lab.data import Data, data_dir, evaluation_rows, load_data, select
+    from agent.lab.hardware import cache_root, device_kind, memory_bytes, usable_cores
+    from agent.lab.numbers import decimal, whole
+    from agent.lab.packing import Tokens, pack_rows
+except ImportError as error:  # train_mlx.py imports this file first
+    sys.exit(
+        f"{error}; run this with the Python that nightshift is installed in, as uv run python does in its clone, and "
+        f"rename what is called agent, mlx or numpy beside it"
+    )
 
 __all__ = [
     "SCALES", "SCALE_OF_DEVICE", "TIME_BUDGET_S", "Data", "DataError", "batches", "checked_logits", "data_dir",

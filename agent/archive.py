@@ -54,7 +54,7 @@ from agent.records.shipped import is_measured, leaves
 from agent.records.terms import OF_THE_MODEL, SANDBOXES
 from agent.runs.fixed import digest, lay_out_fixed, names_in, protocol
 from agent.sandbox.box import Open, choose
-from agent.script.contract import ROOTS, check_script, fixed_files, modules_beside
+from agent.script.contract import PREPARE, check_script, fixed_files, modules_beside
 from agent.text import harmless
 
 FORMAT = 2
@@ -354,7 +354,7 @@ def _install_fixed(place: Place, night: Night, first_script: str | None, aside: 
     By its checksums the night cannot go on then.
     """
     beside = place.script_path.parent
-    if not all((beside / name).is_file() for name in ROOTS):
+    if not (beside / PREPARE).is_file():
         beside = STARTER
     if first_script is not None:
         check_script(first_script, place.script, modules_beside(beside))

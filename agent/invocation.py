@@ -46,8 +46,12 @@ def command_to_begin(folder: Path) -> str:
 
 def own_command(*words: str) -> list[str]:
     """Return a command for a process of this very program, from any folder: that may hold another agent/."""
-    code = f"import sys; sys.path.insert(0, {str(ABOVE)!r}); from agent.cli.main import main; sys.exit(main())"
-    return [sys.executable, "-P", "-c", code, *words]
+    return [*own_python("from agent.cli.main import main; sys.exit(main())"), *words]
+
+
+def own_python(code: str) -> list[str]:
+    """Return the command that runs code, which may begin with our imports, in a process of this Python."""
+    return [sys.executable, "-P", "-c", f"import sys; sys.path.insert(0, {str(ABOVE)!r}); {code}"]
 
 
 def install_command(*requirements: str) -> str:

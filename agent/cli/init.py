@@ -9,7 +9,7 @@ from agent.errors import NightError, ScriptError
 from agent.files import read_plain, write_plain
 from agent.git import Repo, repo_around
 from agent.invocation import IDEAS, OWN, PACKAGE, SCRIPT, SKILL, STARTER, typed
-from agent.script.contract import check_script, modules_beside, read_text
+from agent.script.contract import PREPARE, check_script, fixed_files, modules_beside, read_text
 from agent.text import harmless
 from agent.view.screen import print_folded, print_next
 
@@ -32,6 +32,8 @@ def init(folder: Path = Path(), /) -> None:
     folder = folder.expanduser().resolve()
     texts = _texts()
     _check_links(folder, texts)
+    if os.path.lexists(folder / PREPARE):
+        fixed_files(folder, "")  # which refuses another project's
     if not folder.exists():
         folder.mkdir(parents=True)
     repo, _ = repo_around(folder)

@@ -18,7 +18,7 @@ from rich.text import Text
 from agent.cli.options import SCRIPT, PositiveInt, Seed
 from agent.errors import MachineError, NightshiftError
 from agent.files import MIN_FREE_BYTES
-from agent.invocation import command_for, install_command, typed, typed_python
+from agent.invocation import command_for, install_command, own_python, typed, typed_python
 from agent.pools.leases import gpus_of_machine, gpus_unused
 from agent.records.place import Place, read_script
 from agent.sandbox.box import choose
@@ -176,7 +176,7 @@ def data(folder: Path) -> Check:
 
 def ask(program: str, folder: Path | None = None) -> Any:
     """Run a short Python program in a folder; return the JSON that it prints, or why it crashed."""
-    command = [sys.executable, "-c", program]
+    command = own_python(program.strip())
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, timeout=LOOK_S, check=False)
     except subprocess.TimeoutExpired:

@@ -19,12 +19,15 @@ from agent.lab.hardware import cache_root, write_atomically
 from agent.lab.packing import Tokens
 
 
-def data_dir() -> Path | None:
-    """Return $NIGHTSHIFT_DATA, else the corpus that was chosen for the current folder, else the default, else None."""
+def data_dir(used_in: Path | None = None) -> Path | None:
+    """Return $NIGHTSHIFT_DATA, else the corpus that was chosen for a folder, else the default, else None.
+
+    used_in: the folder; None: the current one.
+    """
     if folder := os.environ.get("NIGHTSHIFT_DATA"):
         return Path(folder).expanduser().absolute()  # runs have another working folder
     data = cache_root() / "data"
-    for choice in (_choice(data, Path.cwd()), _choice(data)):
+    for choice in (_choice(data, used_in or Path()), _choice(data)):
         with suppress(FileNotFoundError):
             return data / choice.read_text(encoding="utf-8").strip()
     return None
@@ -36,7 +39,7 @@ def select(corpus: Path, folder: Path | None = None) -> None:
     write_atomically(corpus / "selected", f"{corpus.name}\n".encode())
     (corpus / "selected").replace(_choice(data, folder))
     if folder is None:
-        _choice(data, Path.cwd()).unlink(missing_ok=True)
+        _choice(data, Path()).unlink(missing_ok=True)
 
 
 def _choice(data: Path, folder: Path | None = None) -> Path:

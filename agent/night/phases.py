@@ -14,14 +14,16 @@ from rich.console import Console
 
 from agent.errors import NightError, NightshiftError
 from agent.experiment import Attempt, Ending, Run
-from agent.files import open_plain, read_end, throwaway_folder, write_plain
+from agent.files import open_plain, read_end, write_plain
 from agent.judging.failures import process_failure
+from agent.lab.data import data_dir
 from agent.proposers.source import Phase
 from agent.records.place import Place, read_script
-from agent.runs.fixed import probe
+from agent.runs.fixed import laid_out, probe
 from agent.runs.runner import Runner
 from agent.sandbox.environment import scrubbed_env
 from agent.sandbox.process import LOG, supervise
+from agent.script.contract import fixed_files
 from agent.text import ABSURD, plainly
 
 PROFILER = Path(__file__).with_name("profiler.py")
@@ -83,15 +85,16 @@ class CrashError(NightshiftError):
 def profile(script: Path, steps: int, seed: int, console: Console) -> dict[str, object]:
     """Profile a script, print a table and return its figures; raise CrashError with its last lines if it fails."""
     place = Place.of(script)
-    read_script(place)
+    text, beside = read_script(place), place.script_path.parent
     if steps < 2:
         raise NightError(f"--steps {steps} leaves nothing between two steps to measure; take 2 or more")
-    facts = probe(place.script_path.parent)
-    console.print(f"{place.script} on {facts['device']}, {steps} steps, seed {seed}", markup=False, soft_wrap=True)
-    numbers = _numbers(steps, seed, facts["budget_s"])
-    command = [sys.executable, "-P", str(PROFILER), str(place.script_path.resolve()), *numbers]
-    with throwaway_folder() as folder:
+    with laid_out(beside, fixed_files(beside, text)) as folder:
+        facts = probe(folder, data_dir(beside))
+        console.print(f"{place.script} on {facts['device']}, {steps} steps, seed {seed}", markup=False, soft_wrap=True)
+        numbers = _numbers(steps, seed, facts["budget_s"])
+        (folder / place.script_path.name).write_bytes(text.encode())
         (folder / "out").mkdir()
+        command = [sys.executable, "-P", str(PROFILER), place.script_path.name, *numbers]
         outcome = supervise(command, folder, env=scrubbed_env(facts["data"]), limit_s=LIMIT_S, stopped=lambda: False)
         phases = read_phases(folder)
     if outcome.ending is not Ending.FINISHED:

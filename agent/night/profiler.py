@@ -2,7 +2,8 @@
 
     python -P profiler.py SCRIPT STEPS SEED BUDGET_S      → notes.json: phase → its begins and ends, in seconds
 
-It waits for MLX after each phase, with mx.compile switched off, so that lazy work counts for the phase that caused it.
+It works in the folder of a run, and waits for MLX after each phase, with mx.compile switched off, so that lazy work
+counts for the phase that caused it.
 """
 
 import importlib
@@ -17,8 +18,7 @@ spans: dict[str, list[tuple[float, float]]] = {}  # phase → begins and ends, i
 
 
 def main(script: str, steps: str, seed: str, budget_s: str) -> None:
-    # the script's own prepare.py comes first; the harness last, should it not be installed
-    sys.path[:] = [str(Path(script).parent), *sys.path, str(Path(__file__).parents[2])]
+    sys.path.insert(0, str(Path.cwd()))
     from agent.lab import hardware
 
     hardware.tune()  # before anything imports MLX

@@ -9,13 +9,14 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from agent.errors import MachineError, NightError
 from agent.experiment import WHOLE, Lease, Night, is_look
-from agent.files import write_plain
+from agent.files import throwaway_folder, write_plain
 from agent.invocation import PACKAGE, typed
 from agent.lab.hardware import cache_root
 from agent.runs.probe import KIND
@@ -31,12 +32,14 @@ def device_kind(folder: Path) -> str:
     return str(probe(folder, dataset=KIND)["device_kind"])
 
 
-def probe(folder: Path, data: str | None = None, dataset: str | None = None, lease: Lease = WHOLE) -> dict[str, Any]:
+def probe(
+    folder: Path, data: str | Path | None = None, dataset: str | None = None, lease: Lease = WHOLE
+) -> dict[str, Any]:
     """Ask the fixed files for device, data and default budget; they prepare missing data, or a named dataset, first.
 
     The device is the one that a worker with this lease has.
     """
-    environment = dict(os.environ) | leased_env(lease) | ({"NIGHTSHIFT_DATA": data} if data else {})
+    environment = dict(os.environ) | leased_env(lease) | ({"NIGHTSHIFT_DATA": str(data)} if data else {})
     command = [sys.executable, str(PROBE), dataset or "", *map(str, lease.cores)]
     # in a new session, Ctrl-C reaches the harness alone, and not each process that prepares data
     process = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, start_new_session=True)
@@ -52,6 +55,14 @@ def probe(folder: Path, data: str | None = None, dataset: str | None = None, lea
     if "error" in facts:
         raise MachineError(facts["error"])
     return {**facts, "settings": settings_in(environment, facts["device_kind"])}
+
+
+@contextmanager
+def laid_out(beside: Path, names: Iterable[str]) -> Iterator[Path]:
+    """Yield a folder with the fixed part of a run alone: what else lies beside the script may hide packages."""
+    with throwaway_folder() as folder:
+        lay_out_fixed(beside, names, folder)
+        yield folder
 
 
 def lay_out_fixed(beside: Path, names: Iterable[str], to: Path) -> None:

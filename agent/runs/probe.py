@@ -24,15 +24,15 @@ def main(dataset: str = "", *cores: str) -> None:
     answer = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that worker processes end, too
-    sys.dont_write_bytecode = True  # leave no files in the user's folder
-    sys.path[:1] = [str(Path.cwd()), str(Path(__file__).parents[2])]  # the user's own prepare.py, then our own package
+    sys.dont_write_bytecode = True  # a night's fixed files stay as they are
+    sys.path[:1] = [str(Path.cwd())]  # they are in place of the harness
     try:
         facts = look(dataset, tuple(map(int, cores)))
     except (KeyboardInterrupt, SystemError):  # native code may turn the first into the second
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one would interrupt writing the answer
         facts = {"error": "interrupted before the data were ready; the same command goes on from there"}
     except ImportError as error:
-        facts = {"error": f"{error}; install the missing package, as nightshift doctor says"}
+        facts = {"error": f"{error}; install the missing package beside nightshift"}
     except (OSError, RuntimeError, subprocess.CalledProcessError) as error:  # RuntimeError: MLX's own
         facts = {"error": f"device and data cannot be used ({error}); run: nightshift doctor"}
     with suppress(BrokenPipeError):  # the harness was killed
@@ -44,8 +44,9 @@ def look(dataset: str, cores: tuple[int, ...]) -> dict[str, object]:
     from agent.lab import hardware
 
     hardware.tune()
+    kind = hardware.preset()  # fails without MLX
     if dataset == KIND:
-        return {"device_kind": hardware.preset()}
+        return {"device_kind": kind}
     import prepare
     from agent.lab.corpus import DataError
     from agent.lab.kernels.device import kernel_device
@@ -58,7 +59,7 @@ def look(dataset: str, cores: tuple[int, ...]) -> dict[str, object]:
     if cores:
         os.sched_setaffinity(0, cores)
     return {
-        "device_kind": hardware.preset(),
+        "device_kind": kind,
         "device": hardware.device_name(),
         "data": str(data.folder),
         "fingerprint": data.fingerprint,

@@ -70,7 +70,7 @@ def why_unfit(box: "Box") -> str | None:
     with throwaway_folder() as folder:
         (folder / TMP).mkdir()
         code = "import numpy, mlx.core as mx; mx.eval(mx.zeros(1))"
-        command, env = box.wrap([sys.executable, "-c", code], View(folder)), boxed_env(folder, data="")
+        command, env = box.wrap([sys.executable, "-P", "-c", code], View(folder)), boxed_env(folder, data="")
         try:
             done = subprocess.run(command, env=env, capture_output=True, timeout=PROBE_S, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:

@@ -3,12 +3,14 @@
 import ast
 import codecs
 import io
+import symtable
 import sys
 import tokenize
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
 from agent.errors import ScriptError
 from agent.invocation import command_to_begin
@@ -17,8 +19,12 @@ from agent.text import plain_lines
 MAX_SCRIPT_BYTES = 256 << 10  # ours has 31 KiB; weights hidden in a script are no experiment
 MAX_DEPTH = 100  # of the syntax tree, which other functions read recursively; the standard library's deepest has 33
 MAX_PACKAGE_BYTES = 256 << 20  # since every run gets a copy
-ROOTS = ("prepare.py",)  # imported by the scorer and the probe
+PREPARE = "prepare.py"  # imported by the scorer and the probe, which call these
+CALLED = frozenset(
+    {"TIME_BUDGET_S", "prepare", "ensure_data", "load_data", "rows_at_once", "token_losses", "checked_logits"}
+)
 PROGRAM = "agent"  # what a run may import of it, nightshift brings itself: agent/runs/fixed.py
+BROUGHT = {PROGRAM, "mlx", "numpy"}  # folders of these names beside a script are others
 ALLOWED = frozenset({"mlx", "numpy", "prepare", "__main__", *sys.stdlib_module_names})
 MAY_IMPORT = "mlx, numpy, the standard library, prepare and agent.lab"
 IMPORTERS = ("__import__", "import_module")  # functions that import what their first argument names
@@ -147,7 +153,7 @@ def fixed_files(folder: Path, source: str) -> tuple[str, ...]:
     if a required file is missing or does not parse.
     """
     read: set[str] = set()
-    wanted = {*ROOTS, *_siblings(folder, source)}
+    wanted = {PREPARE, *_siblings(folder, source)}
     while wanted - read:
         name = min(wanted - read)
         try:
@@ -161,12 +167,25 @@ def fixed_files(folder: Path, source: str) -> tuple[str, ...]:
         except (OSError, SyntaxError, ValueError, ScriptError) as error:
             raise ScriptError(f"{folder / name} cannot be read ({error}); copy nightshift's own there") from error
         read.add(name)
+    _check_prepare(folder / PREPARE)
     return tuple(sorted(read))
+
+
+def _check_prepare(path: Path) -> None:
+    """Raise ScriptError for another project's prepare.py, such as that of karpathy/autoresearch."""
+    content: Any = path.read_bytes()  # of which the type stubs do not know
+    symbols = symtable.symtable(content, path.name, "exec").get_symbols()
+    missing = CALLED - {symbol.get_name() for symbol in symbols if symbol.is_assigned() or symbol.is_imported()}
+    if missing:
+        raise ScriptError(
+            f"{path} is not nightshift's, which every run needs: it has no {min(missing)}; rename it, and add "
+            f"nightshift's own with: {command_to_begin(path.parent)}"
+        )
 
 
 def _siblings(folder: Path, source: str | bytes) -> set[str]:
     files: set[str] = set()
-    for module in imports(source):
+    for module in imports(source) - BROUGHT:
         if (folder / f"{module}.py").is_file():
             files.add(f"{module}.py")
         elif (folder / module / "__init__.py").is_file():

@@ -182,7 +182,10 @@ def script(text: str) -> Callable[[Path], object]:
         (lambda root: (root / "train_mlx.py").unlink(), "train_mlx.py does not exist; run from the folder of your"),
         (script("def main():\n    pass\n\ndef load_model(:\n"), "train_mlx.py line 4 does not parse: "),
         (lambda root: (root / "prepare.py").unlink(), "prepare.py is missing, and every run needs it; add"),
-        (lambda root: (root / "prepare.py").write_text("import nowhere"), "'nowhere'; install the missing package"),
+        (
+            lambda root: (root / "prepare.py").open("a").write("import nowhere"),
+            "'nowhere'; install the missing package",
+        ),
         (lambda root: git(root, "branch", "experiments"), "a branch called 'experiments' is in the way"),
     ],
 )

@@ -70,7 +70,8 @@ def test_a_call_that_was_killed_is_repeated(empty):
 
 
 def test_files_of_a_user_are_neither_changed_nor_committed(empty):
-    own = dict.fromkeys(("train_mlx.py", "prepare.py", "notes.txt", "staged.txt"), "mine\n") | {".gitignore": "*.pyc"}
+    own = dict.fromkeys(("train_mlx.py", "notes.txt", "staged.txt"), "mine\n") | {".gitignore": "*.pyc"}
+    own["prepare.py"] = f"{(PROJECT / 'prepare.py').read_text()}# and mine\n"
     empty.git("init", "-q")
     for name, text in own.items():
         (empty.root / name).write_text(text)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from agent.errors import ScriptError
-from agent.script.contract import MAX_DEPTH, MAX_SCRIPT_BYTES, check_script, fixed_files, modules_beside
+from agent.script.contract import CALLED, MAX_DEPTH, MAX_SCRIPT_BYTES, check_script, fixed_files, modules_beside
 
 PROMISED = "def main(): ...\ndef load_model(path): ...\n"
 
@@ -135,7 +135,7 @@ def test_a_module_of_the_users_own_may_be_imported_from_beside_the_script(packag
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
     """Make a package with a subpackage, beside a script."""
-    (tmp_path / "prepare.py").write_text("")
+    (tmp_path / "prepare.py").write_text("".join(f"{name} = None\n" for name in CALLED))
     (tmp_path / "helper.py").write_text("import late\n")
     (tmp_path / "late.py").write_bytes("# coding: latin-1\n# é\n".encode("latin-1"))
     inner = tmp_path / "models" / "blocks" / "attention"
