@@ -10,10 +10,12 @@ they leave open would die of a Ctrl-C that is meant for the night.
 import errno
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +23,7 @@ from pathlib import Path
 from agent.errors import NoRepository, RepoError
 from agent.files import throwaway_folder
 from agent.invocation import command_to_begin
-from agent.text import plain_lines, saved_like
+from agent.text import harmless, plain_lines, saved_like
 
 # ---- running git -----------------------------------------------------------------------------------------------------
 
@@ -35,17 +37,36 @@ NIGHTSHIFT_IDENTITY = {
     for field, value in (("NAME", "nightshift"), ("EMAIL", "nightshift@localhost"))
 }
 OF_THE_USER = {*NIGHTSHIFT_IDENTITY, *NO_SETTINGS, "GIT_CONFIG_SYSTEM"}
+SAFE_FOLDER = "safe.directory"
 NO_SPACE = ("No space left on device", "Disk quota exceeded")
 
 
 def leave_surrounding_git() -> None:
-    """Take the variables of git out of this process's environment, except the user's name and settings.
+    """Take the variables of git out of this process's environment, except the user's name, settings and safe folders.
 
     A hook or an alias that starts nightshift hands on GIT_DIR and GIT_INDEX_FILE. With them, every command would read
-    and write the repository of the hook, whatever folder it is run in.
+    and write the repository of the hook, whatever folder it is run in. Containers without a home say by variables which
+    repositories of another owner are safe.
     """
+    safe = _safe_folders(os.environ)
     for name in [name for name in os.environ if name.startswith("GIT_") and name not in OF_THE_USER]:
         del os.environ[name]
+    for number, folder in enumerate(safe):
+        os.environ |= {f"GIT_CONFIG_KEY_{number}": SAFE_FOLDER, f"GIT_CONFIG_VALUE_{number}": folder}
+    if safe:
+        os.environ["GIT_CONFIG_COUNT"] = str(len(safe))
+
+
+def _safe_folders(env: Mapping[str, str]) -> list[str]:
+    """Return the values of safe.directory in GIT_CONFIG_COUNT and of git -c; leave out those of malformed variables."""
+    pairs: list[tuple[str, str]] = []
+    with suppress(ValueError, KeyError):
+        numbers = range(int(env["GIT_CONFIG_COUNT"]))
+        pairs += [(env[f"GIT_CONFIG_KEY_{number}"], env[f"GIT_CONFIG_VALUE_{number}"]) for number in numbers]
+    with suppress(ValueError):  # of a quote that is not closed
+        words = shlex.split(env.get("GIT_CONFIG_PARAMETERS", ""))
+        pairs += [(name, value) for name, _, value in (word.partition("=") for word in words)]
+    return [value for name, value in pairs if name.lower() == SAFE_FOLDER]
 
 
 def detached_git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
@@ -241,8 +262,14 @@ def repo_around(folder: Path) -> tuple[Repo | None, bool]:
     question = ("rev-parse", "--show-toplevel", "--git-common-dir", "HEAD^{commit}")
     env = {**os.environ, "LC_ALL": "C", "LANGUAGE": "C"}
     done = subprocess.run(_command(folder, SAFE, question), env=env, capture_output=True, check=False)
-    match os.fsdecode(done.stdout).split("\n"):
-        case [root, common_dir, _, *_]:
+    lines, path = os.fsdecode(done.stdout).split("\n"), str(folder)
+    if len(lines) > 4 or "\n" in path or path.encode(errors="replace") != os.fsencode(path):  # MLX reads names as UTF-8
+        raise RepoError(
+            f"{harmless(path)} cannot hold a night: its path has a line break, or is not UTF-8 in this locale; "
+            f"rename it, or set LC_ALL=C.UTF-8"
+        )
+    match lines:
+        case [root, common_dir, _, _]:
             return Repo(Path(root), (folder / common_dir).resolve()), done.returncode == 0
     if b"not a git repository" in done.stderr:
         return None, False

@@ -1,14 +1,16 @@
 """Git by plumbing, on real repositories."""
 
 import os
+import shlex
 import subprocess
 import time
 
 import pytest
-from nights import Grounds, git, make_repository, unigram
+from nights import Grounds, environment, git, make_repository, unigram
 
 from agent.errors import RepoError
-from agent.git import Repo, read_bundle, valid_tag
+from agent.git import Repo, read_bundle, repo_around, valid_tag
+from agent.invocation import own_python
 
 WHEN = "2026-01-02T03:04:05Z"
 
@@ -137,6 +139,59 @@ def test_the_repository_of_a_hook_that_starts_nightshift_stays_as_it_is(root, tm
     said = Grounds(fresh).nightshift_process("init").stdout
     assert f"{fresh} has all that a night needs\n  first commit" in said
     assert {path: path.read_bytes() for path in (root / ".git").rglob("*") if path.is_file()} == before
+
+
+SAYS = "import subprocess; from agent import git; git.leave_surrounding_git(); git.leave_surrounding_git(); "
+SAYS += "subprocess.run(['git', 'config', '--show-scope', '--list'])"
+COUNTED = {
+    "GIT_CONFIG_COUNT": "2", "GIT_CONFIG_KEY_0": "core.editor", "GIT_CONFIG_VALUE_0": "evil",
+    "GIT_CONFIG_KEY_1": "Safe.Directory", "GIT_CONFIG_VALUE_1": "/it's 'so'=b", "GIT_DIR": "/nowhere",
+}  # fmt: skip
+ASIDE = (
+    "-c",
+    "safe.directory=/it's 'so'=b",
+    "-c",
+    "core.pager=evil",
+    "-c",
+    f"alias.kept=!{shlex.join(own_python(SAYS))}",
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "env", "is_safe"),
+    [
+        (own_python(SAYS), COUNTED, True),
+        (own_python(SAYS), COUNTED | {"GIT_CONFIG_COUNT": "x"}, False),
+        (["git", *ASIDE, "kept"], {}, True),
+    ],
+)
+def test_a_folder_that_variables_call_safe_stays_so_and_no_other_setting_passes(tmp_path, line, env, is_safe):
+    """As containers say it, whose home cannot be written, and as git -c hands it on to an alias."""
+    done = subprocess.run(line, cwd=tmp_path, env=environment(**env), capture_output=True, text=True, check=True)
+    given = [setting for setting in done.stdout.splitlines() if setting.startswith("command")]
+    assert given == ["command\tsafe.directory=/it's 'so'=b"] * is_safe
+
+
+@pytest.mark.parametrize("name", [b"line\nbreak", b"byte\xff"])
+def test_a_path_that_git_or_mlx_cannot_name_is_refused_at_once(tmp_path, name):
+    folder = tmp_path / os.fsdecode(name)
+    try:
+        folder.mkdir()
+    except OSError:
+        pytest.skip("the disk has no such names")
+    git(folder, "init", "-q")
+    with pytest.raises(RepoError, match=r"cannot hold a night: its path has a line break, or is not UTF-8 .*; rename"):
+        repo_around(folder)
+
+
+@pytest.mark.parametrize("name", ["quo\"te's", "-dash", " blank ", "🌙", "tab\t", "$(x)`y`", "back\\slash", "%s{}*"])
+def test_any_other_folder_can_hold_a_night(tmp_path, name):
+    root = make_repository(tmp_path / name, unigram())
+    (tmp_path / "link").symlink_to(root)
+    for folder in (root, tmp_path / "link"):
+        repo = Repo.containing(folder)
+        assert (repo.root, repo.common_dir) == (root, root / ".git")
+        assert git(root, "show", f"{commit(repo)}:train_mlx.py") == "A = 2"
 
 
 def test_index_head_and_tree_stay_as_they_are_wherever_head_is(repo, root):
