@@ -23,6 +23,11 @@ def clocks_s() -> tuple[float, float]:
     return time.clock_gettime(time.CLOCK_MONOTONIC), time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
+def always_s() -> float:
+    """Return the time of the clock that runs on while the machine sleeps; it is the same in all processes."""
+    return clocks_s()[1]
+
+
 class Stopwatch:
     """Measure time since its construction."""
 

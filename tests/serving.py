@@ -19,6 +19,7 @@ from samples import NIGHT
 from agent.cli.report import watched
 from agent.clock import utc_now
 from agent.experiment import Doing, Proposal, Status, Work, attempt_ref, packed
+from agent.night.limits import Limits
 from agent.night.lock import only_night
 from agent.records.journal import Journal
 from agent.records.place import Place
@@ -91,7 +92,7 @@ def growing_night(place: Place, tag: str) -> Iterator[GrowingNight]:
     """A night that counts as running until the end of the block."""
     night = dataclasses.replace(NIGHT, tag=tag, base=place.repo.find("HEAD") or "")
     with only_night(place.repo.common_dir) as tell, Journal.create(place.journal(tag), night) as journal:
-        tell(tag, place.folder(tag), hours=8, experiments=60)
+        tell(tag, place.folder(tag), Limits(60, 8.0))
         yield GrowingNight(place, tag, journal)
 
 

@@ -1,11 +1,11 @@
 """Tell how long a night goes on: how much time its runs take, and when there is no time for another."""
 
 import math
-import time
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from agent.clock import always_s
 from agent.errors import NightError
 from agent.experiment import Ask, History, runs_at_dawns
 from agent.proposers.source import Left
@@ -72,7 +72,7 @@ class Limits:
     experiments: int | None = None  # proposals, counted over the whole night
     hours: float | None = None  # of this call, by when the last run should have ended, dawn's included
     dawn_runs: int | None = None  # for confirming, over the whole night; None: an eighth of the hours, if there are any
-    _start: float = field(default_factory=time.monotonic)
+    began_s: float = field(default_factory=always_s)  # sleep is a part of the hours: they are to be over by the morning
 
     def reached(self, proposals: int, pace: Pace, before_s: float) -> bool:
         """Return whether no further idea can be tried that is there in `before_s` seconds."""
@@ -81,7 +81,7 @@ class Limits:
     def left(self, proposals: int) -> Left:
         """Return what is left of the night, for people."""
         experiments = None if self.experiments is None else max(0, self.experiments - proposals)
-        seconds = None if self.hours is None else max(0.0, self.hours * 3600 - (time.monotonic() - self._start))
+        seconds = None if self.hours is None else max(0.0, self.hours * 3600 - (always_s() - self.began_s))
         return Left(experiments, seconds)
 
     def allows_run(self, number: int, pace: Pace) -> bool:
@@ -120,7 +120,7 @@ class Limits:
         return pace.run_s + math.ceil(self.runs_at_dawn(pace) / pace.workers) * pace.dawn_run_s
 
     def _has_time(self, needed_s: float) -> bool:
-        return self.hours is None or time.monotonic() - self._start + needed_s <= self.hours * 3600
+        return self.hours is None or always_s() - self.began_s + needed_s <= self.hours * 3600
 
 
 def check_hours(hours: float | None, pace: Pace) -> None:

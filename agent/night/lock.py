@@ -16,7 +16,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from agent.clock import hours_since, utc_now
+from agent.clock import utc_now
 from agent.errors import NightError
 from agent.invocation import typed
 from agent.night.limits import Limits
@@ -37,18 +37,18 @@ class Holder:
     folder: str  # of the night: it may be in another working tree of the repository
     hours: float | None  # its limits, as in Limits
     experiments: int | None
+    began_s: float
 
     def left(self, proposals: int) -> Left:
         """Return what is left of the night; proposals: as in Limits."""
-        hours = None if self.hours is None else self.hours - hours_since(self.since)
-        return Limits(self.experiments, hours).left(proposals)
+        return Limits(self.experiments, self.hours, began_s=self.began_s).left(proposals)
 
 
 @contextmanager
 def only_night(repository: Path) -> Iterator[Callable[..., None]]:
     """Lock the repository (its git folder, shared by linked worktrees); raise NightError naming a night that runs.
 
-    Yield a function that tells others the night's tag, folder, hours and number of experiments, once they are known.
+    Yield a function that tells others the night's tag, folder and limits, once they are known.
     """
     place, lock = _place(repository), _lock(repository)
     try:
@@ -61,8 +61,9 @@ def only_night(repository: Path) -> Iterator[Callable[..., None]]:
         raise NightError(f"{named} is running in this repository; end it with: {typed('stop')}") from error
     since = utc_now()
 
-    def tell(tag: str, folder: Path, hours: float | None = None, experiments: int | None = None) -> None:
-        facts = asdict(Holder(os.getpid(), tag, since, str(folder), hours, experiments))
+    def tell(tag: str, folder: Path, limits: Limits = Limits()) -> None:  # noqa: B008, it is frozen
+        hours, experiments, began_s = limits.hours, limits.experiments, limits.began_s
+        facts = asdict(Holder(os.getpid(), tag, since, str(folder), hours, experiments, began_s))
         place.write_text(json.dumps(facts), encoding="utf-8")
 
     try:

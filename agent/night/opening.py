@@ -105,7 +105,7 @@ def open_context(request: Request) -> Iterator[NightContext]:
                 night = open_night(request, before, terms if cluster is None else cluster.divided(terms), cluster)
         folder, budget_s = place.folder(night.tag), night.budget_s
         journal = undo.enter_context(_open_journal(place, night.tag))
-        tell(night.tag, folder, limits.hours, limits.experiments)
+        tell(night.tag, folder, limits)
         if say_opened is not None:
             say_opened(night.tag.encode())
         stop = Stop(folder)

@@ -14,6 +14,7 @@ from queued import write_idea
 from samples import record_crew, record_night
 
 from agent.experiment import Doing
+from agent.night.limits import Limits
 from agent.night.lock import only_night
 from agent.proposers.catalogue import files
 from agent.records.place import Place
@@ -67,7 +68,7 @@ def test_a_command_prints_the_words_of_its_file_and_nothing_that_steers_a_termin
     monkeypatch.setattr(files, "PACKAGE", grounds.root / "nowhere")
     parts = []
     with only_night(grounds.root / ".git") as tell:
-        tell("u", grounds.folder("u"), experiments=9)
+        tell("u", grounds.folder("u"), Limits(9))
         for words in ASKED[name]:
             done = grounds.nightshift(*words.split())
             parts.append(f"$ nightshift {words}\n{done.stdout}{done.stderr}(exit code {done.returncode})\n")

@@ -3,7 +3,6 @@
 import dataclasses
 import re
 import sqlite3
-import time
 from contextlib import closing
 
 import pytest
@@ -11,9 +10,10 @@ from commands import refused
 from judged import scored_attempt
 from nights import scripted_context, unigram
 
+from agent.clock import always_s
 from agent.experiment import DryRun, Ending, Run, Score, Status
 from agent.judging.judges import Balanced
-from agent.night import limits
+from agent.night import limits, lock
 from agent.night.limits import ENOUGH_RUNS, Limits, Pace
 from agent.night.loop import run_night
 
@@ -21,7 +21,7 @@ BASELINE = scored_attempt(0, 1.5, status=Status.KEEP)
 
 
 def began(hours: float, ago_s: float, **options: int) -> Limits:
-    return Limits(hours=hours, _start=time.monotonic() - ago_s, **options)
+    return Limits(hours=hours, began_s=always_s() - ago_s, **options)
 
 
 # ---- what is expected ------------------------------------------------------------------------------------------------
@@ -126,6 +126,23 @@ def test_a_night_that_ends_by_its_hours_says_so_and_how_to_go_on(grounds):
     assert re.fullmatch(r"no time is left for another run, of [^;]+; to go on: nightshift run --tag t", last)
 
 
+def test_the_hours_go_on_while_the_machine_sleeps_and_whatever_the_clock_of_the_day_says(tmp_path, monkeypatch):
+    now_s = 1000.0  # of a clock that counts sleep
+    monkeypatch.setattr(limits, "always_s", lambda: now_s)
+    monkeypatch.setattr(lock, "utc_now", lambda: "2001-01-01T00:00:00Z")
+    night, pace = Limits(hours=8.0, began_s=now_s), Pace.of([BASELINE], [], 300.0)
+    with lock.only_night(tmp_path) as tell:
+        tell("t", tmp_path, night)
+        now_s += 7 * 3600
+        running = lock.holder(tmp_path)
+        assert running is not None
+        assert running.left(0).seconds == night.left(0).seconds == 3600
+        assert not night.is_over(pace)
+        now_s += 3600
+        assert running.left(0).seconds == 0
+        assert night.is_over(pace)
+
+
 # ---- what is kept for dawn -------------------------------------------------------------------------------------------
 
 
@@ -134,11 +151,11 @@ def test_hours_keep_an_eighth_for_dawn():
     limits, pace = Limits(hours=160 / 3600), Pace.of(history, [], 1.0)
     assert limits.runs_at_dawn(pace) == 6  # of 3 s
     assert not limits.reached(0, pace, 0.0)
-    later = Limits(hours=160 / 3600, _start=limits._start - 141)  # 19 s are left, of which 18 s are dawn's
+    later = Limits(hours=160 / 3600, began_s=limits.began_s - 141)  # 19 s are left, of which 18 s are dawn's
     assert later.reached(0, pace, 0.0)
     assert not later.is_over(pace)
     assert later.allows_dawn_run(pace)
-    last = Limits(hours=160 / 3600, _start=limits._start - 157.5)  # 2.5 s are left
+    last = Limits(hours=160 / 3600, began_s=limits.began_s - 157.5)  # 2.5 s are left
     assert not last.is_over(pace)
     assert not last.allows_dawn_run(pace)
-    assert Limits(hours=160 / 3600, _start=limits._start - 159).is_over(pace)
+    assert Limits(hours=160 / 3600, began_s=limits.began_s - 159).is_over(pace)

@@ -13,6 +13,7 @@ from nights import Grounds, environment, make_repository
 from samples import SCRIPT, record_night
 
 from agent.cli.status import next_commands
+from agent.night.limits import Limits
 from agent.night.lock import only_night
 from agent.records.place import Place, read_night
 from agent.records.summary import summary_of
@@ -37,7 +38,7 @@ def test_a_night_that_runs_says_what_is_left_of_its_limits(place):
     assert facts["summary"] == plain(summary_of(read_night(place, "t")))
     assert (facts["running"], facts["left"], facts["tag"]) == (None, None, "t")
     with only_night(Path(place.repo.root, ".git")) as tell:
-        tell("t", place.folder("t"), hours=2.0, experiments=9)
+        tell("t", place.folder("t"), Limits(9, 2.0))
         facts = facts_of(place)
         tell("t", place.folder("t"))
         endless = facts_of(place)
