@@ -1,5 +1,6 @@
 """Bring one edit of a person or an agent into the queue and to its verdict: nightshift try."""
 
+import os
 import subprocess
 import time
 from collections.abc import Mapping
@@ -204,8 +205,12 @@ def _first_words(place: Place, try_id: str) -> list[str]:
 def _start_draining(place: Place, tried: Try) -> "subprocess.Popen[bytes]":
     """Start the process that tries what waits, in a new session, with the options of a night that it may open."""
     ignore_all(place.queue)
-    (place.queue / LOG).unlink(missing_ok=True)  # it may be a link
-    with (place.queue / LOG).open("xb") as log:
+    path = place.queue / LOG
+    if path.is_symlink() or not path.is_file():
+        path.unlink(missing_ok=True)
+    # two tries at one moment share it: one of their processes has the night, and the other says so
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW
+    with os.fdopen(os.open(path, flags, 0o644), "ab") as log:
         return subprocess.Popen(
             own_command("run", "--drain", "--script", place.script, *tried.entry.words),
             cwd=place.repo.root,

@@ -21,14 +21,14 @@ SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 # Variables that change precision, or the code that computes, on these kinds of device.
 SETTINGS = {
-    "MLX_ENABLE_TF32": "cuda metal",  # 0: products of float32 keep all bits
-    "NVIDIA_TF32_OVERRIDE": "cuda",  # 0: the same, for all of NVIDIA's libraries
-    "MLX_CUDA_USE_CUDNN_SDPA": "cuda",  # 0: another attention
-    "MLX_SDPA_VJP_FALLBACK": "metal",  # another backward pass of attention
-    "MLX_METAL_GPU_ARCH": "metal",  # the generation for which MLX chooses its kernels
-    "MLX_DISABLE_COMPILE": "cpu cuda metal",
-    "NIGHTSHIFT_KERNELS": "cpu cuda",
-    "NIGHTSHIFT_BLAS": "cpu",
+    "MLX_ENABLE_TF32": {"cuda", "metal"},  # 0: products of float32 keep all bits
+    "NVIDIA_TF32_OVERRIDE": {"cuda"},  # 0: the same, for all of NVIDIA's libraries
+    "MLX_CUDA_USE_CUDNN_SDPA": {"cuda"},  # 0: another attention
+    "MLX_SDPA_VJP_FALLBACK": {"metal"},  # another backward pass of attention
+    "MLX_METAL_GPU_ARCH": {"metal"},  # the generation for which MLX chooses its kernels
+    "MLX_DISABLE_COMPILE": {"cpu", "cuda", "metal"},
+    "NIGHTSHIFT_KERNELS": {"cpu", "cuda"},
+    "NIGHTSHIFT_BLAS": {"cpu"},
 }
 # a script reads and writes the same characters wherever it runs
 PYTHON = {"PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUTF8": "1"}

@@ -155,6 +155,19 @@ def test_tries_that_came_with_the_repository_run_nothing(grounds, tmp_path, way)
     assert (tmp_path / "profile").read_text() == "the user's"
 
 
+@pytest.mark.slow
+def test_two_tries_that_are_started_at_one_moment_are_both_tried_and_share_a_log(grounds):
+    for name, sharpness in (("a.py", 0.9), ("b.py", 0.7)):
+        (grounds.root / name).write_text(unigram(SHARPNESS=sharpness))
+    begun = [grounds.start("try", "--start", "-m", name, "--edit", name, *QUICK) for name in ("a.py", "b.py")]
+    for process in begun:
+        out = process.communicate(timeout=60)[0]
+        assert process.returncode == 0, out
+    assert [said(grounds, "--wait", number)["state"] for number in ("t0001", "t0002")] == ["done", "done"]
+    wait_until(lambda: not is_held(grounds.root / ".git"))
+    assert "night t on branch" in (grounds.root / "experiments" / "queue" / "drain.log").read_text()
+
+
 # ---- interruptions ---------------------------------------------------------------------------------------------------
 
 

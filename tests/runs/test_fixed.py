@@ -21,6 +21,7 @@ def test_each_setting_counts_on_its_devices_and_is_told_in_words():
         "MLX_ENABLE_TF32": "0", "MLX_METAL_GPU_ARCH": "x\n+y", "MLX_DISABLE_COMPILE": "0", "NIGHTSHIFT_BLAS": "off",
         "NIGHTSHIFT_KERNELS": "plain", "MLX_CUDA_USE_CUDNN_SDPA": "0", "MLX_TOKEN": "x",
     }  # fmt: skip
+    assert settings_in(given, "u") == "", "a part of a name is no kind of device"
     assert {kind: settings_in(given, kind) for kind in ("cpu", "metal", "cuda")} == {
         "cpu": "MLX_DISABLE_COMPILE=0+NIGHTSHIFT_KERNELS=plain+NIGHTSHIFT_BLAS=off",
         "metal": f"{TF32_OFF}+MLX_METAL_GPU_ARCH=x__y+MLX_DISABLE_COMPILE=0",
