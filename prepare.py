@@ -68,11 +68,11 @@ def prepare(
     cache: Path | None = None,
     shards: int | None = None,
     workers: int | None = None,
-    use: Use = "nowhere",
+    use: Use = "everywhere",
 ) -> Path:
-    """Prepare a corpus and return its folder; go on after an interrupted call.
+    """Prepare a corpus, choose it and return its folder; go on after an interrupted call.
 
-    By default the device determines the scale, and no folder uses the corpus. Raise DataError for problems with text,
+    By default the device determines the scale, and all folders use the corpus. Raise DataError for problems with text,
     disk or network.
     """
     from filelock import FileLock
@@ -116,7 +116,7 @@ def ensure_data() -> Data:
     """Load the selected corpus; if there is none, print so and prepare the default first."""
     if data_dir() is None:
         say("no corpus is prepared yet: preparing the default, the text of Python's standard library")
-        prepare(use="everywhere")
+        prepare()
     return load_data()
 
 

@@ -52,7 +52,7 @@ def look(dataset: str, cores: tuple[int, ...]) -> dict[str, object]:
     from agent.lab.kernels.device import kernel_device
 
     try:
-        data = prepare.load_data(prepare.prepare(dataset)) if dataset else prepare.ensure_data()
+        data = prepare.load_data(prepare.prepare(dataset, use="nowhere")) if dataset else prepare.ensure_data()
     except DataError as error:
         return {"error": str(error)}
     kernel_device()  # compiles them into the user's cache, of which every run gets a copy

@@ -173,6 +173,7 @@ def test_a_corpus_is_chosen_for_all_folders_or_for_one_unless_the_environment_na
             prepare.prepare(str(choice[0]), TEST_SCALE, workers=1, use=choice[1])
         return prepare.data_dir()
 
+    (small.parent / "selected").unlink()
     assert chosen("mine", text, "nowhere") is None
     assert chosen("mine", text, "everywhere") == small
     own = chosen("mine", other, "here")
