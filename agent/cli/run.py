@@ -126,15 +126,13 @@ def _facts(context: NightContext) -> Iterator[tuple[str, str]]:
     drains = all(source.is_person for source in context.sources)
     others = [tag for tag in place.tags() if tag != night.tag]
     if others and not state.attempts:
-        go_on = typed("run", "--tag", others[-1])
-        yield "before", f"{others[-1]} was the last night here; to go on with that one instead: {go_on}"
-    yield "script", str(place.script_path)
+        yield "before", f"{others[-1]}; to go on with it instead: {typed('run', '--tag', others[-1])}"
     yield "device", f"{night.device} ({night.device_kind})"
     limits = left_words(context.limits.left(state.proposals))
     until = f"left: {', '.join(limits)}" if limits else "until the queue is empty" if drains else "until stopped"
     yield "budget", f"{night.budget_s:g} s of training a run; {until}"
     if is_look(night.budget_s):
-        yield "scores", "of a quarter of the validation text, as a run is shorter than a minute: a first look"
+        yield "scores", "of a quarter of the validation text: runs below a minute are a look"
     yield "pace", context.limits.pace_words(state.pace)
     for line in _workers(context, leases):
         yield "workers", line
@@ -144,13 +142,12 @@ def _facts(context: NightContext) -> Iterator[tuple[str, str]]:
     battery = psutil.sensors_battery()
     if battery is not None and not battery.power_plugged:
         yield "power", f"on battery at {battery.percent:.0f}%: runs get fewer steps; connect the charger"
-    yield "data", f"{night.data} (protocol {night.protocol})"
+    yield "data", f"{Path(night.data).name} (protocol {night.protocol})"
     yield "judge", judge_in_words(terms.judge)
     yield "ideas", "the queue alone" if drains else ideas_from(terms)
-    yield "sandbox", runner.box.name
     for gap in runner.box.uncovered:
-        yield "", f"not covered: {gap}"
-    yield "logs", str(runner.folder / "runs")
+        yield "sandbox", f"{runner.box.name}; not covered: {gap}"
+    yield "logs", os.path.relpath(runner.folder / "runs")
 
 
 def _workers(context: NightContext, leases: Sequence[Lease]) -> list[str]:
@@ -174,11 +171,8 @@ def busy_lines(night: Night, leases: Sequence[Lease] = (WHOLE,)) -> list[str]:
     others = statistics.fmean(percents[core] for core in lent if core < len(percents)) / 100
     lines = []
     if others >= BUSY_SHARE:
-        load, cores = os.getloadavg()[0], len(lent)
-        lines.append(
-            f"other programs take {others:.0%} of the processors (load {load:.1f}, {counted(cores, 'core')}): runs get "
-            f"fewer steps, and some may be too slow; end them, or expect worse scores"
-        )
+        cores = counted(len(lent), "core")
+        lines.append(f"other programs take {others:.0%} of {cores}: end them, or expect worse scores")
     for lease in leases if night.device_kind == "cuda" else ():
         in_use, whose = gpu_in_use(lease.gpu), "" if lease.gpu is None else f"{lease.worker}: "
         if in_use is not None:

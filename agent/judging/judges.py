@@ -108,7 +108,7 @@ class Greedy(Judge):
     With confirm, what would be kept is measured with that many more seeds first, and judged by the mean.
     """
 
-    words: ClassVar = "one lower run is enough, and much of what is kept will be luck"
+    words: ClassVar = "one lower run is enough; much of what is kept is luck"
     confirm: int = 0
     calibration: int = 1
 
@@ -218,7 +218,7 @@ class Balanced(Judge):
     are those of agent/judging/belief.py.
     """
 
-    words: ClassVar = "the script first runs three times, to learn the noise, then further seeds where they pay"
+    words: ClassVar = "three runs tell the noise; then more seeds where they pay"
     calibration: int = 3
     price: float = 0.35  # sigma
     patience: float = 0.5  # a further run has to be worth this many fresh ideas, which bring less than their promise

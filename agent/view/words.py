@@ -246,7 +246,7 @@ def speeds_at_dawn(first: Attempt, champion: Attempt) -> list[float]:
 
 
 HEADS = re.compile(  # of these lines, which a terminal shows in bold
-    r"night [^:]+|branch|[\d,]+ attempts?|best val_bpb|noise|spent|left|workers|at work|unfinished|next"
+    r"night [^:]+|branch|script|[\d,]+ attempts?|best val_bpb|noise|spent|left|workers|at work|unfinished|next"
 )
 
 
@@ -264,6 +264,7 @@ def status_lines(
         f"night {night.tag}: {state}; it began {moment(night.started)}"
         + ("" if pid or now.ended is None else f", its last run ended {moment(now.ended)}"),
         f"branch {short(night.branch)}, {night.budget_s:g} s a run, {night.device}, protocol {night.protocol}",
+        f"script {night.script}, data {night.data}",
         f"{counted(now.attempts, 'attempt')}, {now.ideas} of them ideas: {', '.join(counts)}",
         _best_line(now),
         lowest_words(record),

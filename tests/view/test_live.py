@@ -33,6 +33,8 @@ def test_a_night_is_shown_on_its_terminal_and_by_watch_in_another_process(ground
             night.process.send_signal(signal.SIGCONT)
             assert night.to_the_end() == 0
             assert watch.to_the_end() == 0
+    shown = night.lines()
+    assert next(at for at, line in enumerate(shown) if line.startswith("#0 · ")) <= 12  # half of a usual terminal
     assert night.has_shown("training, seed 0 · #0 baseline", "s left · 1,000,000 tokens/s")
     assert night.has_shown("#1 SHARE", "best    #0 val_bpb", "0 kept", "0 experiments · ")
     assert watch.has_shown("best    #", " kept · ", "left    ")
