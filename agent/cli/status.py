@@ -99,6 +99,8 @@ def next_commands(record: Record, now: NightSummary, tries: Sequence[Try] = ()) 
     crashed = [attempt.number for attempt in record.attempts if attempt.status is Status.CRASH and attempt.counted_runs]
     if crashed:
         commands[typed("show", f"{tag}:{crashed[-1]}", "--log")] = f"why #{crashed[-1]} crashed: the end of its log"
+    if crashed[:1] == [0]:  # the night cannot go on
+        return {**commands, typed("run"): "a new night, once the script is repaired"}
     if now.ideas and is_look(now.night.budget_s):
         commands[typed("run")] = "a real night: 5 min a run"
     return {**commands, typed("run", "--tag", tag): "go on with this night"}

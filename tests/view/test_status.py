@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from json_page import faults
 from nights import Grounds, environment, make_repository
-from samples import SCRIPT, record_night
+from samples import SCRIPT, attempt, record_night
 
 from agent.cli.status import next_commands
+from agent.experiment import Kind
 from agent.night.limits import Limits
 from agent.night.lock import only_night
 from agent.records.place import Place, read_night
@@ -65,6 +66,8 @@ def test_after_each_state_of_a_night_the_commands_come_next_that_a_user_wants_th
     ):
         words = [*commands, "run --tag t"]
         assert [*next_commands(record, known)] == [f"nightshift {command}" for command in words]
+    broken = replace(record, attempts=(attempt(0, Kind.CRASHED),))
+    assert [*next_commands(broken, summary_of(broken))] == ["nightshift show t:0 --log", "nightshift run"]
     nothing = replace(record, attempts=())
     assert [*next_commands(nothing, summary_of(nothing))] == ["nightshift run --tag t"]
 
