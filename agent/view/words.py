@@ -6,6 +6,7 @@ It imports nothing that takes long: `status` is asked often.
 import re
 import statistics
 from collections.abc import Callable
+from pathlib import Path
 
 from agent.clock import hours_since
 from agent.experiment import (
@@ -264,7 +265,7 @@ def status_lines(
         f"night {night.tag}: {state}; it began {moment(night.started)}"
         + ("" if pid or now.ended is None else f", its last run ended {moment(now.ended)}"),
         f"branch {short(night.branch)}, {night.budget_s:g} s a run, {night.device}, protocol {night.protocol}",
-        f"script {night.script}, data {night.data}",
+        f"script {night.script}, data {Path(night.data).name}",  # where they are is their owner's own
         f"{counted(now.attempts, 'attempt')}, {now.ideas} of them ideas: {', '.join(counts)}",
         _best_line(now),
         lowest_words(record),

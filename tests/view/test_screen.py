@@ -3,14 +3,17 @@
 import io
 import os
 import re
+import subprocess
+import sys
 import time
 
 import pytest
+from nights import environment
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.text import Text
 from samples import attempt, night, record_nights
-from terminals import Emulator
+from terminals import Emulator, Terminal
 
 from agent.clock import utc_now
 from agent.experiment import LOCAL, Ask, Decision, Doing, Ending, Kind, Progress, Proposal, Run, Score, Work
@@ -176,3 +179,23 @@ def test_a_sentence_is_folded_on_a_narrow_terminal_and_stays_a_line_in_a_pipe(mo
     assert "\x1b[1m" in first
     assert (second[:6], third[:6], short) == ("  word", "  word", "short")
     assert len(folded(Text("word" + " " * 100_000), 80)) == 1  # its blanks take no time
+
+
+WAITS = """
+import sys, time
+from contextlib import redirect_stdout
+from agent.view.screen import at_work
+with redirect_stdout(sys.stderr if "--json" in sys.argv else sys.stdout), at_work("looking at the data"):
+    time.sleep(1)
+print("done")
+"""
+
+
+def test_what_is_waited_for_stands_on_a_terminal_until_it_is_done_and_nowhere_else(tmp_path):
+    for words, is_shown in (((), True), (("--json",), False)):
+        with Terminal.of([sys.executable, "-c", WAITS, *words], tmp_path, 80, 24) as terminal:
+            assert terminal.to_the_end() == 0
+        assert terminal.has_shown("looking at the data …") == is_shown
+        assert [line for line in terminal.lines() if line] == ["done"]
+    piped = subprocess.run([sys.executable, "-c", WAITS], capture_output=True, text=True, check=True, env=environment())
+    assert piped.stdout == "done\n"
