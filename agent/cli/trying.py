@@ -158,8 +158,9 @@ def _waited(place: Place, try_id: str, for_s: float | None) -> Answer:
     """Wait for the verdict on a try, and see to it that a process works on the queue."""
     began_s, process, has_reader, said = time.monotonic(), None, is_watched(), ""
     unfinished = {"id": try_id, "state": TryState.UNFINISHED, "go_on_with": typed("try", "--wait", try_id)}
-    if has_reader and find_try(place, try_id).state in (TryState.WAITING, TryState.RUNNING) and for_s != 0.0:
-        print_folded(_first_words(place, try_id))
+    tried = find_try(place, try_id)
+    if has_reader and tried.state in (TryState.WAITING, TryState.RUNNING) and for_s != 0.0:
+        print_folded(_first_words(place, tried))
     try:
         with following(place) as look:
             while True:
@@ -188,18 +189,25 @@ def _waited(place: Place, try_id: str, for_s: float | None) -> Answer:
         return Answer(unfinished, error=f"{NO_VERDICT}, and {where}", exit_code=130)
 
 
-def _first_words(place: Place, try_id: str) -> list[str]:
+def _first_words(place: Place, tried: Try) -> list[str]:
     """Say what comes before a try, and what Ctrl-C does, to somebody who waits for its verdict at a terminal."""
-    before, who = [tried.id for tried in under_way(place)].index(try_id), holder_here(place)
-    first = [f"night {who.tag} ends what it runs now"] if who is not None else []
-    tags = place.tags()
-    if not tags or not any(attempt.settled for attempt in read_night(place, tags[-1]).attempts[:1]):
-        first.append("the committed script is measured, to learn the noise")
-    first += [f"{before} before it in the queue"] if before else []
-    return [
-        f"{try_id} is in the queue{'; first ' if first else ''}{', then '.join(first)}",
-        f"Ctrl-C leaves it there; wait for it again with: {typed('try', '--wait', try_id)}",
-    ]
+    again = f"Ctrl-C leaves it there; wait again with: {typed('try', '--wait', tried.id)}"
+    if tried.state is TryState.RUNNING:
+        return [f"{tried.id} is at work", again]
+    who, tag = holder_here(place), tried.entry.made_for
+    first = [f"what night {who.tag} runs now"] if who is not None else []
+    history = read_night(place, tag).attempts if tag in place.tags() else ()
+    if not any(attempt.settled for attempt in history[:1]):
+        first.append("the committed script, to learn the noise")
+    if before := _in_line(place, tried):
+        first.append(f"{before} other {'try' if before == 1 else 'tries'}")
+    return [f"{tried.id} is in the queue{'; before it: ' if first else ''}{'; '.join(first)}", again]
+
+
+def _in_line(place: Place, tried: Try) -> int:
+    """Return how many tries come before this one."""
+    ids = [waiting.id for waiting in under_way(place)]
+    return ids.index(tried.id) if tried.id in ids else 0
 
 
 def _start_draining(place: Place, tried: Try) -> "subprocess.Popen[bytes]":
@@ -231,9 +239,7 @@ def _last_words(place: Place) -> str:
 
 def _standing(place: Place, tried: Try) -> Answer:
     """Say where a try without a verdict stands, and for the first of the queue, what the night does now."""
-    ids = [waiting.id for waiting in under_way(place)]
-    before = ids.index(tried.id) if tried.id in ids else 0
-    wait = typed("try", "--wait", tried.id)
+    before, wait = _in_line(place, tried), typed("try", "--wait", tried.id)
     facts: dict[str, object] = {"id": tried.id, "state": tried.state, "in_line": before, "title": tried.entry.title}
     facts |= {"try_log": str(place.queue / LOG), "wait_with": wait}
     progress = f"{tried.state}{f', {before} before it' if before else ''}"

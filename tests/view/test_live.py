@@ -60,7 +60,7 @@ def busy(tmp_path):
 
 def test_who_waits_for_a_try_on_a_terminal_sees_the_night_and_what_ctrl_c_does(busy):
     with Terminal.of(command("try", "-m", "sharper", "--tag", "t"), busy, columns=80, rows=24) as waiting:
-        told = "t0001 is in the queue; first night t ends what it runs now", "try --wait", "best    #0 val_bpb 1.500000"
+        told = "t0001 is in the queue; before it: what night t runs now", "try --wait", "best    #0 val_bpb 1.500000"
         wait_until(lambda: waiting.has_shown(*told), 60)
         waiting.process.send_signal(signal.SIGINT)
         assert waiting.to_the_end() == 130
@@ -85,7 +85,7 @@ def test_a_try_that_opens_a_night_shows_it_and_goes_on_after_ctrl_c(grounds):
     (grounds.root / "train_mlx.py").write_text(unigram(SHARPNESS=0.9))
     words = command("try", "-m", "sharper", "--tag", "t", "--budget-s", "1", "--judge", "greedy", "--sandbox", "off")
     with Terminal.of(words, grounds.root, columns=80, rows=24) as waiting:
-        wait_until(lambda: waiting.has_shown("first the committed script is measured", "training, seed 0 · #0"), 120)
+        wait_until(lambda: waiting.has_shown("before it: the committed script", "training, seed 0 · #0"), 120)
         waiting.process.send_signal(signal.SIGINT)
         assert waiting.to_the_end() == 130
     assert "and the try goes on" in " ".join("\n".join(waiting.lines()).split())
