@@ -7,7 +7,7 @@ NightshiftError
 │   └── NoRepository  there is none, or it has no commits
 ├── NightError     tags, locks, journals, options that the night cannot use
 │   └── NothingYet what is asked for is not there so far: a night, a result, a night that runs
-├── MachineError   disk, data, devices, missing packages
+├── MachineError   disk, data, devices, missing packages, programs and keys
 ├── NoIdea         a source has no idea this time; another source may have one
 └── Exhausted      a source has no further idea for this script
 """
@@ -56,7 +56,12 @@ class NothingYet(NightError):
 
 
 class MachineError(NightshiftError):
-    """Say that this machine lacks a device, package, program, memory or disk space."""
+    """Say that this machine lacks a device, package, program, key, corpus, memory or disk space.
+
+    The command is right, and the exit code is that of a crash.
+    """
+
+    exit_code = 1
 
 
 class NoIdea(NightshiftError):

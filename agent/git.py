@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from agent.errors import NoRepository, RepoError
+from agent.errors import MachineError, NoRepository, RepoError
 from agent.files import throwaway_folder
 from agent.invocation import command_to_begin
 from agent.text import harmless, plain_lines, saved_like
@@ -90,7 +90,7 @@ def _run(
 
 def _command(folder: Path, settings: Iterable[str], arguments: Iterable[str]) -> list[str]:
     if shutil.which("git") is None:
-        raise RepoError("git is not installed or not on PATH; install it from https://git-scm.com")
+        raise MachineError("git is not installed or not on PATH; install it from https://git-scm.com")
     # -C: where the folder is gone, GitPython would run git in the current one
     return ["git", "-C", str(folder), *(word for setting in settings for word in ("-c", setting)), *arguments]
 

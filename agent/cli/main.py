@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent import __version__
-from agent.errors import NightHalted, NightshiftError, UsageError
+from agent.errors import MachineError, NightHalted, NightshiftError, UsageError
 from agent.files import disk_fails
 from agent.git import leave_surrounding_git
 from agent.invocation import typed
@@ -142,7 +142,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         except OSError as error:  # a program must not take a part of the answer for the whole
             with suppress(OSError):  # it may go to the same disk
                 print(f"nightshift: {_in_words(error, given)}", file=sys.stderr)
-            return 2
+            return _code_of(error)
     return answer.exit_code
 
 
@@ -208,7 +208,13 @@ def answer_of(act: Callable[[], Answer | None], given: Sequence[str]) -> Answer:
     except KeyboardInterrupt:  # a running night takes Ctrl-C as a wish
         return Answer({"state": "unfinished", "go_on_with": typed(*given)}, error="interrupted", exit_code=130)
     except (NightHalted, OSError, sqlite3.OperationalError) as error:
-        return Answer(error=_in_words(error, given), exit_code=2)
+        return Answer(error=_in_words(error, given), exit_code=_code_of(error))
+
+
+def _code_of(error: NightHalted | OSError | sqlite3.OperationalError) -> int:
+    """Return the exit code of a failing machine, or else of a path that cannot be used."""
+    is_machine = isinstance(error, NightHalted) or disk_fails(error)
+    return MachineError.exit_code if is_machine else UsageError.exit_code
 
 
 def _in_words(error: NightHalted | OSError | sqlite3.OperationalError, given: Sequence[str]) -> str:

@@ -158,7 +158,7 @@ def find_sources(dataset: str, shards: int | None, cache: Path) -> list[Path]:
     if path.is_dir():
         return _files_below(path)
     if not path.exists():
-        raise DataError(f"no dataset {dataset!r}: choose stdlib, tinystories, climbmix or the path of a file or folder")
+        raise DataError(f"{path} does not exist: give the path of a file or folder, or choose {', '.join(DATASETS)}")
     if path.suffix.lower() not in SUFFIXES:
         raise DataError(
             f"{path} is not a {' '.join(SUFFIXES)} file: unpack, convert or rename it, or give a folder of such files"

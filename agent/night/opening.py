@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent.archive import MANIFEST, at_home, missing_base, missing_corpus
 from agent.clock import kept_awake, utc_now
-from agent.errors import NightError, NightHalted, RepoError
+from agent.errors import MachineError, NightError, NightHalted, RepoError
 from agent.experiment import WHOLE, Lease, Night, Terms, is_look
 from agent.files import check_disk, ignore_all
 from agent.git import refs_of_night
@@ -286,7 +286,7 @@ def _resume(request: Request, night: Night, terms: Terms, cluster: "Cluster | No
         raise NightError(f"night {night.tag} cannot go on: {obstacle}")
     moved = at_home(night)
     if moved is None and (folder / MANIFEST).is_file():
-        raise NightError(f"{missing_corpus(night, folder)}; then give the same command")
+        raise MachineError(f"{missing_corpus(night, folder)}; then give the same command")
     night = replace(moved or night, terms=terms)  # whose corpus was deleted: its checksums say so
     fixed = folder / "fixed"
     verify_pins(night, fixed)

@@ -202,7 +202,7 @@ class Cluster:
 
     def __init__(self, address: str | None) -> None:
         if find_spec("ray") is None:
-            raise NightError(f"--pool ray needs the package ray; install it with: {command_for('ray')}")
+            raise MachineError(f"--pool ray needs the package ray; install it with: {command_for('ray')}")
         if address is not None and not re.fullmatch(ADDRESS, address):
             raise NightError(f"--ray-address {address} is no HOST:PORT, such as 10.0.0.1:6379, of the cluster's head")
         self.address = address

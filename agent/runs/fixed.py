@@ -53,7 +53,7 @@ def probe(
         )
     facts = json.loads(answer)
     if "error" in facts:
-        raise MachineError(facts["error"])
+        raise (NightError if facts.get("is_misuse") else MachineError)(facts["error"])
     return {**facts, "settings": settings_in(environment, facts["device_kind"])}
 
 

@@ -48,13 +48,13 @@ def look(dataset: str, cores: tuple[int, ...]) -> dict[str, object]:
     if dataset == KIND:
         return {"device_kind": kind}
     import prepare
-    from agent.lab.corpus import DataError
+    from agent.lab.corpus import DATASETS, DataError
     from agent.lab.kernels.device import kernel_device
 
     try:
         data = prepare.load_data(prepare.prepare(dataset, use="nowhere")) if dataset else prepare.ensure_data()
     except DataError as error:
-        return {"error": str(error)}
+        return {"error": str(error), "is_misuse": bool(dataset) and dataset not in DATASETS}
     kernel_device()  # compiles them into the user's cache, of which every run gets a copy
     if cores:
         os.sched_setaffinity(0, cores)

@@ -156,7 +156,7 @@ def test_a_night_whose_corpus_is_elsewhere_says_how_to_bring_it_and_takes_no_oth
     said = done(other, "unpack", str(file))
     assert "the corpus of night t is not on this machine: prepare it from the same text with" in said
     assert "library.txt --scale test --use nowhere, or copy " in said
-    said = refused(other.nightshift("run", "--tag", "t", "--experiments", "4"))
+    said = refused(other.nightshift("run", "--tag", "t", "--experiments", "4"), 1)
     assert "the corpus of night t is not on this machine" in said
 
 
@@ -321,7 +321,7 @@ def test_fixed_files_that_differ_from_those_installed_here_never_run(file, other
     said = done(other, "unpack", str(file))
     assert "can be read here, and not go on: its prepare.py is another than the one installed here" in said
     assert "go on with" not in said
-    said = refused(other.nightshift("run", "--tag", "t", "--experiments", "4"))
+    said = refused(other.nightshift("run", "--tag", "t", "--experiments", "4"), 1)
     assert "fixed/prepare.py is not as it was when night t opened, so scores would not compare" in said
     assert "script 3" in done(other, "results", "t")
     assert not marker.exists()

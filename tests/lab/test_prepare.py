@@ -241,7 +241,7 @@ def test_a_name_of_any_bytes_and_any_length_names_a_corpus(tmp_path, monkeypatch
         ({"a.txt": "text".encode("utf-16")}, r"holds no UTF-8 text \(for example .*a\.txt\): convert it"),
         ({"a.txt": b"\0\1\2"}, r"holds no UTF-8 text \(for example .*a\.txt\)"),
         ({"a.txt": b"just a few words"}, r"too small: its \w+ split has \d+ tokens and .* needs 513; give more text$"),
-        (None, r"no dataset '.*nowhere': choose stdlib"),
+        (None, r"nowhere does not exist: give the path of a file or folder, or choose stdlib, "),
     ],
 )
 def test_a_bad_corpus_ends_in_one_sentence_and_exit_code_2(tmp_path, monkeypatch, capsys, files, sentence):

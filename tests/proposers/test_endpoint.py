@@ -4,7 +4,7 @@ import pytest
 from asking import Model
 from llm_servers import KEY, Server, status
 
-from agent.errors import NightError
+from agent.errors import MachineError, NightError
 from agent.proposers.llm.chat import NO_KEY, Endpoint, question
 from agent.proposers.prompts import Conversation
 
@@ -49,7 +49,6 @@ def test_plain_http_gets_the_key_in_whichever_way_this_machine_is_named(host):
         ("openai:m", "file:///etc/passwd", "no base URL"),
         ("openai:m", "http://h/v1/chat/completions", "no base URL"),
         ("openai:m", f"http://me:{KEY}@h/v1", "no base URL"),
-        ("openai:m", "", "OPENAI_API_KEY is not set"),
     ],
 )
 def test_a_spec_that_cannot_be_meant_is_refused(spec, url, why):
@@ -59,9 +58,10 @@ def test_a_spec_that_cannot_be_meant_is_refused(spec, url, why):
     assert KEY not in str(caught.value)
 
 
-def test_a_key_with_a_line_break_in_it_is_refused_before_it_is_sent():
-    with pytest.raises(NightError, match="characters that no key has"):
-        Endpoint.parse("openai:m", {"OPENAI_API_KEY": "sk-1\n2"})
+@pytest.mark.parametrize(("key", "why"), [("", "OPENAI_API_KEY is not set"), ("sk-1\n2", "characters that no key has")])
+def test_a_key_that_is_missing_or_has_a_line_break_in_it_is_refused_before_it_is_sent(key, why):
+    with pytest.raises(MachineError, match=why):
+        Endpoint.parse("openai:m", {"OPENAI_API_KEY": key})
 
 
 def test_the_key_stands_in_nothing_that_is_shown():

@@ -33,7 +33,7 @@ def test_without_bubblewrap_require_is_refused_with_one_sentence(no_bubblewrap, 
     refused = grounds.nightshift("run", "--sandbox", "require")
     assert refused.stderr.startswith("nightshift: --sandbox require: bubblewrap does not work here (")
     assert refused.stderr.endswith("); repair that as SECURITY.md says, or choose --sandbox auto\n")
-    assert refused.returncode == 2
+    assert refused.returncode == 1
     assert not grounds.folder("").exists()
 
 

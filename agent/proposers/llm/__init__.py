@@ -32,7 +32,7 @@ FAILURE_CHARS = 400
 class LLM(Source):
     """Propose edits by one language model.
 
-    Raise NightError for an unusable spec, key or spending limit, and MachineError without the provider's SDK.
+    Raise NightError for an unusable spec or spending limit, and MachineError without a key or the provider's SDK.
     """
 
     name, help = "llm", "a language model"

@@ -56,8 +56,8 @@ class Endpoint:
     def parse(cls, spec: str, environ: Mapping[str, str]) -> "Endpoint":
         """Parse PROVIDER:MODEL[@URL] and read the provider's key from the environment.
 
-        Raise NightError for an invalid spec or URL, and for a missing key. A key that plain http to another machine
-        would show to the network is left out.
+        Raise NightError for an invalid spec or URL, MachineError for a missing key. A key that plain http to another
+        machine would show to the network is left out.
         """
         match = SPEC.fullmatch(spec.strip())
         if match is None:
@@ -72,9 +72,9 @@ class Endpoint:
                 f"as in http://localhost:11434/v1"
             )
         if not (key.isascii() and key.isprintable()):
-            raise NightError(f"{name}_API_KEY holds characters that no key has; copy the key into it once more")
+            raise MachineError(f"{name}_API_KEY holds characters that no key has; copy the key into it once more")
         if not key and not named:
-            raise NightError(f"{name}_API_KEY is not set; put your key into it, or name a server as in {EXAMPLES}")
+            raise MachineError(f"{name}_API_KEY is not set; put your key into it, or name a server as in {EXAMPLES}")
         endpoint = cls(provider, model, named or HOMES[provider])
         # another machine's plain http can be read by others on the network
         is_shown = endpoint.url.startswith("http:") and not endpoint.is_here
