@@ -236,8 +236,12 @@ def _header(cells: Sequence[str]) -> tuple[str, ...]:
 
 
 def _line(columns: Sequence[str], row: Row) -> str:
-    """Write a row up to its last cell; quotes are only where a cell could not be read without them."""
-    last = max(at for at, name in enumerate(columns) if name in row)
+    """Write a row up to its last cell, or whole where a person has added columns, as spreadsheets do.
+
+    Quotes are only where a cell could not be read without them.
+    """
+    is_ours = columns == COLUMNS
+    last = max(at for at, name in enumerate(columns) if name in row or not is_ours)
     return "\t".join(_quoted(row.get(name, "")) for name in columns[: last + 1]) + "\n"
 
 

@@ -199,6 +199,8 @@ def test_what_a_person_wrote_beside_a_row_stays_beside_it(tmp_path):
     assert [row["my note"] for row in read] == ["theirs", "old", notes[3], "", "=1+1", "last"]
     assert read[3]["val_bpb"] == "1.000000"
     assert read[-1]["column_27"] == "unnamed"
+    with path.open(encoding="utf-8", newline="") as file:
+        assert {len(cells) for cells in csv.reader(file, delimiter="\t")} == {len(COLUMNS) + 2}
     put(path, (NIGHT, HISTORY[:1]))  # whose other rows would go
     assert [row["my note"] for row in read_rows(path)] == ["theirs", "old", notes[3], "=1+1", "last"]
 
