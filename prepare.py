@@ -221,7 +221,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sizes = {"shards": options.shards, "workers": options.workers}
         folder = prepare(options.dataset, SCALES.get(options.scale), **sizes, use=options.use)
         print(_summary(load_data(folder, verify=False), options.use, time.monotonic() - began))
-    except DataError as error:
+    except (DataError, OSError) as error:  # OSError: there is no home for the cache
         print(f"prepare: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

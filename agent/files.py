@@ -34,6 +34,13 @@ MOMENT_S = 60.0  # in which a folder that was made is locked
 AT_ONCE = 200  # paths that are given to one program: all of the longest possible ones fit
 
 
+def home_folder() -> Path | None:
+    """Return the user's home folder; None for a user that the system does not know, as in some containers."""
+    with suppress(RuntimeError):
+        return Path.home().resolve()
+    return None
+
+
 @contextmanager
 def throwaway_folder(place: Path | None = None) -> Iterator[Path]:
     """Make a folder for the `with` block, and remove it afterwards even if it holds links, pipes or closed folders.

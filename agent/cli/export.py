@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from agent.cli.find import BEST, attempt_meant, known_tag, none_yet, place_meant, record_of
-from agent.cli.options import PositiveInt, Seed, number
+from agent.cli.options import PositiveInt, Seed, UserPath, number
 from agent.errors import NightError, NothingYet
 from agent.lab.numbers import decimal
 from agent.model import best_script, weights_of
@@ -23,7 +23,7 @@ def export(
     /,
     *tag: str,
     all: bool = False,
-    out: Path | None = None,
+    out: UserPath | None = None,
 ) -> None:
     """Write the attempts of nights for other programs, the best model of a night, or a night's record.
 

@@ -5,8 +5,9 @@ import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
+from agent.cli.options import UserPath
 from agent.errors import NightError, ScriptError
-from agent.files import read_plain, write_plain
+from agent.files import home_folder, read_plain, write_plain
 from agent.git import Repo, repo_around
 from agent.invocation import IDEAS, OWN, PACKAGE, SCRIPT, SKILL, STARTER, typed
 from agent.script.contract import PREPARE, check_script, fixed_files, modules_beside, read_text
@@ -19,7 +20,7 @@ SKILLS = (SKILL, SKILL.replace(".agents", ".claude"))  # where Codex and where C
 MESSAGE = "Begin with the script of nightshift"
 
 
-def init(folder: Path = Path(), /) -> None:
+def init(folder: UserPath = Path(), /) -> None:
     """Make a folder one where a night can begin.
 
     It gets nightshift's script and all that this needs, and a git repository with a first commit where there is none. A
@@ -29,7 +30,7 @@ def init(folder: Path = Path(), /) -> None:
     Args:
         folder: made if missing (default: this folder)
     """
-    folder = folder.expanduser().resolve()
+    folder = folder.resolve()
     texts = _texts()
     _check_links(folder, texts)
     if os.path.lexists(folder / PREPARE):
@@ -38,7 +39,7 @@ def init(folder: Path = Path(), /) -> None:
         folder.mkdir(parents=True)
     repo, _ = repo_around(folder)
     if repo is None:
-        if folder in (Path.home().resolve(), Path(folder.anchor)):
+        if folder in (home_folder(), Path(folder.anchor)):
             named = typed("init", "night")
             raise NightError(f"{folder} would become a git repository as a whole; name a folder, as in: {named}")
         repo = Repo.begin(folder)

@@ -15,7 +15,7 @@ import psutil
 from rich.console import Console
 from rich.text import Text
 
-from agent.cli.options import SCRIPT, PositiveInt, Seed
+from agent.cli.options import SCRIPT, PositiveInt, Seed, UserPath
 from agent.errors import MachineError, NightshiftError
 from agent.files import MIN_FREE_BYTES
 from agent.invocation import command_for, install_command, own_python, typed, typed_python
@@ -69,7 +69,7 @@ class Check:
     essential: bool = True  # whether a night needs it
 
 
-def doctor(*, script: Path = SCRIPT) -> Answer:
+def doctor(*, script: UserPath = SCRIPT) -> Answer:
     """Check Python, MLX, sandbox, script, git, disk, memory and data.
 
     Args:
@@ -89,7 +89,7 @@ def doctor(*, script: Path = SCRIPT) -> Answer:
     return Answer(facts, lambda: print(f"ready for a night; begin with: {typed('run', *other)}"))
 
 
-def profile(*, script: Path = SCRIPT, steps: PositiveInt = 16, seed: Seed = 0) -> Answer:
+def profile(*, script: UserPath = SCRIPT, steps: PositiveInt = 16, seed: Seed = 0) -> Answer:
     """Show where the time of a training step goes, phase by phase.
 
     Args:
@@ -123,7 +123,8 @@ def _device() -> Iterator[Check]:
     on_linux = f"{command_for('cpu')}, or with an NVIDIA GPU: {command_for('cuda')}"
     mlx_command = install_command("mlx") if sys.platform == "darwin" else on_linux
     if not isinstance(device, dict):
-        yield Check("mlx", False, f"MLX does not run ({device})", f"install it: {mlx_command}")
+        remedy = None if "NIGHTSHIFT_CACHE" in device else f"install it: {mlx_command}"
+        yield Check("mlx", False, f"MLX does not run ({device})", remedy)
         return  # a box is tried with a program that imports MLX
     kind, gflops, has_kernels = device["kind"], device["gflops"], device["has_kernels"]
     yield Check("mlx", True, f"MLX {device['mlx']} on {device['name']} ({kind})")

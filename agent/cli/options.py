@@ -10,6 +10,7 @@ from cyclopts import ArgumentCollection, Group, Parameter, Token
 from agent import invocation
 from agent.experiment import Terms
 from agent.judging.judges import JUDGES
+from agent.lab.hardware import user_path
 from agent.lab.numbers import decimal, whole
 from agent.pools import POOLS
 from agent.proposers.registry import choices, help_lines
@@ -51,6 +52,15 @@ def _listed(explained: Mapping[str, str]) -> str:
     return "; ".join(f"{name}: {words}" for name, words in explained.items())
 
 
+def _path(kind: object, tokens: Sequence[Token]) -> Path:
+    (token,) = tokens
+    try:
+        return user_path(token.value)
+    except OSError as error:
+        raise ValueError(f"{error.filename}: {error.strerror}") from error
+
+
+UserPath = Annotated[Path, Parameter(converter=_path)]
 Positive = Annotated[float, number(decimal())]
 PositiveInt = Annotated[int, number(whole())]
 Count = Annotated[int, number(whole(0, 999))]
@@ -111,7 +121,7 @@ class NightOptions(_Named):
 
     budget_s: Positive | None = None
     seed: Seed | None = None
-    script: Path = SCRIPT
+    script: UserPath = SCRIPT
     report: Annotated[bool | None, Parameter(negative="--no-report")] = None
     judge: Annotated[str | None, JUDGING, JUDGE] = None
     confirm: Annotated[Count | None, JUDGING] = None

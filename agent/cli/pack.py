@@ -9,11 +9,12 @@ from rich.filesize import decimal
 from agent import archive
 from agent.cli.find import known_tag
 from agent.cli.lists import listed
-from agent.cli.options import SCRIPT
+from agent.cli.options import SCRIPT, UserPath
 from agent.errors import NightError
 from agent.experiment import Status
 from agent.git import Repo, valid_tag
 from agent.invocation import typed
+from agent.lab.hardware import user_path
 from agent.night.lock import only_night
 from agent.night.state import unaudited
 from agent.proposers.notes import NOTES, read_notes
@@ -33,7 +34,7 @@ WeightsOf = Literal["best", "all", "none"]
 
 
 def pack(
-    tag: str | None = None, /, *, out: Path | None = None, weights: WeightsOf | None = None, remove: bool = False
+    tag: str | None = None, /, *, out: UserPath | None = None, weights: WeightsOf | None = None, remove: bool = False
 ) -> None:
     """Write a night into one file, to go on with it on another machine, or to make room.
 
@@ -61,7 +62,7 @@ def pack(
         return
     tag = known_tag(place, tag)
     with only_night(place.repo.common_dir):
-        file = place.packed(tag) if remove else (out or Path(f"nightshift-{tag}.tar.gz")).expanduser()
+        file = place.packed(tag) if remove else out or Path(f"nightshift-{tag}.tar.gz")
         is_left_out = left_out(read_night(place, tag), weights or ("all" if remove else "best"))
         summary = plain(listed(place, tag))
         if remove:
@@ -116,7 +117,7 @@ def unpack(file: str, /) -> None:
         file: that nightshift pack has written, or the TAG of a night that was packed away
     """
     Repo.containing(Path.cwd())  # a night can arrive where no script is, and only the repository is missed
-    place, path = Place.of(SCRIPT), Path(file).expanduser()
+    place, path = Place.of(SCRIPT), user_path(file)
     if valid_tag(file) and not path.exists():
         path = place.packed(file)
         if not path.exists():

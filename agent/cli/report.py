@@ -2,11 +2,10 @@
 
 import os
 import webbrowser
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from agent.cli.find import holder_here, place_meant, record_of, tag_to_read
-from agent.cli.options import number
+from agent.cli.options import UserPath, number
 from agent.errors import NightError
 from agent.files import write_plain
 from agent.lab.numbers import whole
@@ -24,7 +23,9 @@ NICE = 10  # the night goes first where they share processors
 # ---- report ----------------------------------------------------------------------------------------------------------
 
 
-def report(tag: str | None = None, /, *, open: bool = False, out: Path | None = None, png: Path | None = None) -> None:
+def report(
+    tag: str | None = None, /, *, open: bool = False, out: UserPath | None = None, png: UserPath | None = None
+) -> None:
     """Write a page for a browser: what was tried, what helped, and how sure that is.
 
     Args:

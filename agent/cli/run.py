@@ -18,6 +18,7 @@ from agent.experiment import WHOLE, Lease, Night, is_look, short
 from agent.invocation import typed
 from agent.judging.judges import judge_in_words
 from agent.lab.corpus import DATASETS
+from agent.lab.hardware import user_path
 from agent.night.dawn import confirm_night, is_interrupted
 from agent.night.limits import Limits
 from agent.night.loop import run_night
@@ -94,7 +95,7 @@ def run(
 
 def named_text(dataset: str) -> str:
     """Return a dataset's name, or a path that holds in every folder."""
-    return dataset if dataset in DATASETS else str(Path(dataset).expanduser().absolute())
+    return dataset if dataset in DATASETS else str(user_path(dataset).absolute())
 
 
 def _show_end(place: Place, record: Record) -> None:

@@ -11,7 +11,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from agent.cli.find import holder_here, place_meant
-from agent.cli.options import Message, NightOptions, Positive
+from agent.cli.options import Message, NightOptions, Positive, UserPath
 from agent.cli.status import CONFIRM, following
 from agent.cli.tries import Try, TryState, find_try, under_way
 from agent.clock import utc_now
@@ -49,7 +49,7 @@ WHY_NOT: Mapping[Kind | None, str] = {
 def try_edit(
     *,
     message: Message = "",
-    edit: Path | None = None,
+    edit: UserPath | None = None,
     anyway: bool = False,
     start: bool = False,
     only_queue: Annotated[bool, Parameter(name="--queue")] = False,

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from agent.lab.hardware import write_atomically
+from agent.lab.hardware import user_path, write_atomically
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
@@ -142,7 +142,7 @@ def corpus_name(dataset: str) -> str:
 
     Of the latter, only letters, digits and few signs, and only so many that the whole is a name of a file.
     """
-    return dataset if dataset in DATASETS else UNFIT.sub("_", Path(dataset).expanduser().absolute().stem)[:NAME_CHARS]
+    return dataset if dataset in DATASETS else UNFIT.sub("_", user_path(dataset).absolute().stem)[:NAME_CHARS]
 
 
 def find_sources(dataset: str, shards: int | None, cache: Path) -> list[Path]:
@@ -154,7 +154,7 @@ def find_sources(dataset: str, shards: int | None, cache: Path) -> list[Path]:
         return _files_below(Path(sysconfig.get_path("stdlib")))
     if dataset in HUB_DATASETS:
         return _download(dataset, shards or DEFAULT_SHARDS.get(dataset), cache)
-    path = Path(dataset).expanduser()
+    path = user_path(dataset)
     if path.is_dir():
         return _files_below(path)
     if not path.exists():

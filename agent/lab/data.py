@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from agent.lab.corpus import DataError
-from agent.lab.hardware import cache_root, write_atomically
+from agent.lab.hardware import cache_root, user_path, write_atomically
 from agent.lab.packing import Tokens
 
 
@@ -25,7 +25,7 @@ def data_dir(used_in: Path | None = None) -> Path | None:
     used_in: the folder; None: the current one.
     """
     if folder := os.environ.get("NIGHTSHIFT_DATA"):
-        return Path(folder).expanduser().absolute()  # runs have another working folder
+        return user_path(folder).absolute()  # runs have another working folder
     data = cache_root() / "data"
     for choice in (_choice(data, used_in or Path()), _choice(data)):
         with suppress(FileNotFoundError):

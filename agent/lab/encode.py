@@ -46,7 +46,7 @@ from agent.lab.corpus import (
     split_of,
     split_of_hash,
 )
-from agent.lab.hardware import write_atomically
+from agent.lab.hardware import user_path, write_atomically
 
 if TYPE_CHECKING:
     import tiktoken
@@ -266,7 +266,7 @@ def _manifest(
     job: Job, vocab_size: int, splits: dict[Split, Any], files: dict[str, Any], skipped: list[str]
 ) -> dict[str, Any]:
     return {
-        "dataset": job.dataset if job.dataset in DATASETS else _text_of(Path(job.dataset).expanduser().absolute()),
+        "dataset": job.dataset if job.dataset in DATASETS else _text_of(user_path(job.dataset).absolute()),
         "scale": job.scale.name,
         "seq_len": job.scale.seq_len,
         "vocab_size": vocab_size,

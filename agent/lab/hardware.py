@@ -9,6 +9,7 @@ does nothing.
 """
 
 import ctypes
+import errno
 import json
 import os
 import platform
@@ -50,7 +51,10 @@ def tune() -> str | None:
     if sys.platform != "linux" or has_cuda_build() or os.environ.get("NIGHTSHIFT_BLAS") == "off":
         return None
     keep_freed_memory()
-    library = optimised_blas()
+    try:
+        library = optimised_blas()
+    except OSError as error:
+        raise SystemExit(f"hardware: {error}; set NIGHTSHIFT_CACHE to a folder that can be written") from error
     if library is None:
         return None
     ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)  # so that libmlx.so finds these symbols before its own
@@ -144,13 +148,27 @@ def write_atomically(path: Path, data: bytes | memoryview) -> None:
         os.close(folder)
 
 
+NO_HOME = "there is no such home folder"
+
+
 def cache_root() -> Path:
     """Return the folder for files that can be made again: $NIGHTSHIFT_CACHE, or the platform's cache folder."""
     if folder := os.environ.get("NIGHTSHIFT_CACHE"):
-        return Path(folder).expanduser().absolute()  # runs have another working folder
+        return user_path(folder).absolute()  # runs have another working folder
     import platformdirs
 
-    return Path(platformdirs.user_cache_dir("nightshift"))
+    try:
+        return user_path(platformdirs.user_cache_dir("nightshift"))
+    except RuntimeError as error:  # no HOME, and a user that the system does not know
+        raise FileNotFoundError(errno.ENOENT, NO_HOME, "~") from error
+
+
+def user_path(text: str) -> Path:
+    """Return a path that a user has named, with the home folder in place of ~; raise FileNotFoundError without one."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:
+        raise FileNotFoundError(errno.ENOENT, NO_HOME, text) from error
 
 
 # ---------------------------------------------------------------------------

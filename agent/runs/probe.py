@@ -31,6 +31,10 @@ def main(dataset: str = "", *cores: str) -> None:
     except (KeyboardInterrupt, SystemError):  # native code may turn the first into the second
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one would interrupt writing the answer
         facts = {"error": "interrupted before the data were ready; the same command goes on from there"}
+    except SystemExit as ending:
+        if not isinstance(ending.code, str):  # it has said why
+            raise
+        facts = {"error": ending.code}
     except ImportError as error:
         facts = {"error": f"{error}; install the missing package beside nightshift"}
     except (OSError, RuntimeError, subprocess.CalledProcessError) as error:  # RuntimeError: MLX's own

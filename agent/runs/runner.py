@@ -17,7 +17,7 @@ from pathlib import Path
 
 from agent.errors import MachineError
 from agent.experiment import BASELINE_TRIES, LOCAL, SPLITS, WHOLE, Ending, Lease, Night, Progress, Split
-from agent.files import plain_bytes, remove
+from agent.files import home_folder, plain_bytes, remove
 from agent.invocation import typed
 from agent.judging.failures import machine_fault
 from agent.records.place import run_folder
@@ -180,7 +180,7 @@ class Runner:
         data, patterns = Path(self.night.data), (*SHOWN, *(TRAINING_TEXT if trains else ()))
         shown = (path for pattern in patterns for path in sorted(data.glob(pattern)))
         root = self.root or self.folder.parents[2]
-        hidden = (root, Path.home(), data)
+        hidden = (*filter(None, [home_folder()]), root, data)
         return View(folder, (*shown, *readable), hidden)
 
     def keep_only(self, folder: Path, *results: str) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent.errors import MachineError
+from agent.files import home_folder
 
 # the limits of control groups: libraries read the container's share of cores and memory there
 LIMITS = tuple(f"/sys/fs/cgroup/{name}" for name in ("cpu.max", "cpuset.cpus.effective", "memory.max"))
@@ -95,8 +96,9 @@ def python_places(hidden: Sequence[Path] = ()) -> tuple[Path, ...]:
     # without `..`: the folder before it may not be visible in the box
     spelled = {Path(os.path.normpath(path.absolute())) for path in named if path.exists()}
     spelled |= {path.resolve() for path in named if path.exists()}
-    home = Path.home().resolve()
-    places = {place for place in spelled if not home.is_relative_to(place.resolve())}  # none may show the whole home
+    home = home_folder()
+    # none may show the whole home
+    places = {place for place in spelled if home is None or not home.is_relative_to(place.resolve())}
     around = [*places, *map(Path, SYSTEM)]
     return tuple(sorted(place for place in places if not any(_shows(other, place, hidden) for other in around)))
 
