@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from agent.cli.find import BEST, attempt_meant, known_tag, none_yet, place_meant, record_of
-from agent.cli.options import PositiveInt, Seed, UserPath, number
+from agent.cli.options import PositiveInt, Seed, UserPath, file_at, number
 from agent.errors import NightError, NothingYet
 from agent.lab.numbers import decimal
 from agent.model import best_script, weights_of
@@ -40,8 +40,8 @@ def export(
         format: csv, parquet, jsonl, trackio, mlx-lm or record
         tag: these nights (default: the latest)
         all: every night, also those that came with the repository
-        out: the file, or for trackio, mlx-lm and record the folder (default: named after the night, here; of a record
-            experiments/shipped/TAG, or an earlier record of this night)
+        out: the file, or a folder for it; for trackio, mlx-lm and record the folder to write (default: named after the
+            night, here; of a record experiments/shipped/TAG, or an earlier record of this night)
     """
     only_tag = tag[0] if len(tag) == 1 else None
     place = place_meant(only_tag)
@@ -96,8 +96,7 @@ def _export_attempts(
             see = write_trackio(place, folder, nights)
         print(f"wrote {folder}: {written}; see it with: {see}")
         return
-    file = out or Path(f"{name}.{format}")
-    file = file / f"{name}.{format}" if file.is_dir() else file
+    file = file_at(out, Path(f"{name}.{format}"))
     with at_work(f"writing {written}"):
         write(format, file, attempts(nights))
     print(f"wrote {file}: {written}")

@@ -224,7 +224,8 @@ def _in_words(error: NightHalted | OSError | sqlite3.OperationalError, given: Se
         return _in_words(error.cause, given if is_named else (*given, "--tag", error.tag))
     resume = f"resume with: {typed(*given)} (nothing is lost)"
     if disk_fails(error):
-        return f"the disk is full, or it fails ({error}); free some space, or see the system's log, and {resume}"
+        said = error.strerror if isinstance(error, OSError) else error
+        return f"the disk is full, or it fails ({said}); free some space, or see the system's log, and {resume}"
     if isinstance(error, OSError):
         named = f"cannot use {error.filename}: " if error.filename else ""
         return f"{named}{error.strerror or error}; check its path, owner and permissions"

@@ -60,6 +60,13 @@ def _path(kind: object, tokens: Sequence[Token]) -> Path:
         raise ValueError(f"{error.filename}: {error.strerror}") from error
 
 
+def file_at(out: Path | None, usual: Path) -> Path:
+    """Return the file that --out names: in a folder that is there, the one of the usual name."""
+    if out is None:
+        return usual
+    return out / usual.name if out.is_dir() else out
+
+
 UserPath = Annotated[Path, Parameter(converter=_path)]
 Positive = Annotated[float, number(decimal())]
 PositiveInt = Annotated[int, number(whole())]

@@ -9,7 +9,7 @@ from rich.filesize import decimal
 from agent import archive
 from agent.cli.find import known_tag
 from agent.cli.lists import listed
-from agent.cli.options import SCRIPT, UserPath
+from agent.cli.options import SCRIPT, UserPath, file_at
 from agent.errors import NightError
 from agent.experiment import Status
 from agent.git import Repo, valid_tag
@@ -47,7 +47,7 @@ def pack(
 
     Args:
         tag: the night (default: the latest; --remove needs it named)
-        out: the file to write; it must not exist (default: nightshift-TAG.tar.gz)
+        out: the file to write, which must not exist, or a folder for it (default: nightshift-TAG.tar.gz)
         weights: of which attempts: the best, all, or none; also of those whose score has to be audited still (default:
             best)
         remove: pack the night away, beside the other nights, and delete its folder
@@ -62,7 +62,8 @@ def pack(
         return
     tag = known_tag(place, tag)
     with only_night(place.repo.common_dir):
-        file = place.packed(tag) if remove else out or Path(f"nightshift-{tag}.tar.gz")
+        usual = Path(f"nightshift-{tag}.tar.gz")
+        file = place.packed(tag) if remove else file_at(out, usual)
         is_left_out = left_out(read_night(place, tag), weights or ("all" if remove else "best"))
         summary = plain(listed(place, tag))
         if remove:

@@ -5,14 +5,14 @@ import webbrowser
 from typing import TYPE_CHECKING, Annotated
 
 from agent.cli.find import holder_here, place_meant, record_of, tag_to_read
-from agent.cli.options import UserPath, number
+from agent.cli.options import UserPath, file_at, number
 from agent.errors import NightError
 from agent.files import write_plain
 from agent.lab.numbers import whole
 from agent.records.place import Place
 from agent.text import counted
 from agent.view.screen import at_work
-from agent.view.writer import PAGE
+from agent.view.writer import PAGE, is_page
 
 if TYPE_CHECKING:
     from agent.view.serve import Watched
@@ -31,7 +31,7 @@ def report(
     Args:
         tag: the night (default: the latest)
         open: show it in a browser
-        out: the file (default: report.html in the night's folder)
+        out: the file, or a folder for it (default: report.html in the night's folder)
         png: draw the progress as a picture there, too: a .png file
     """
     from agent.view.charts import picture
@@ -41,11 +41,13 @@ def report(
         raise NightError(f"--png must end in .png, and {png} does not")
     place = place_meant(tag)
     night = record_of(place, tag)
-    path = out or place.folder(night.tag) / PAGE
+    path = file_at(out, place.folder(night.tag) / PAGE)
     if out is None and path.is_symlink():  # a clone may bring one
         path.unlink(missing_ok=True)
     if path.is_dir():
         raise NightError(f"{path} is a folder; name a file with --out")
+    if out is not None and not is_page(path):
+        raise NightError(f"{path} holds something other than a night's page; name another with --out")
     path.parent.mkdir(parents=True, exist_ok=True)
     with at_work(f"drawing the report of night {night.tag}"):
         write_plain(path, page(night, gather(place, night)))

@@ -139,6 +139,9 @@ def write_atomically(path: Path, data: bytes | memoryview) -> None:
             file.flush()
             os.fsync(file.fileno())
         aside.replace(path)
+    except OSError as error:
+        error.filename = str(path)  # which its user has named
+        raise
     finally:
         aside.unlink(missing_ok=True)
     folder = os.open(path.parent, os.O_RDONLY)

@@ -38,7 +38,8 @@ def main(dataset: str = "", *cores: str) -> None:
     except ImportError as error:
         facts = {"error": f"{error}; install the missing package beside nightshift"}
     except (OSError, RuntimeError, subprocess.CalledProcessError) as error:  # RuntimeError: MLX's own
-        facts = {"error": f"device and data cannot be used ({error}); run: nightshift doctor"}
+        said = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else error
+        facts = {"error": f"device and data cannot be used ({said}); run: nightshift doctor"}
     with suppress(BrokenPipeError):  # the harness was killed
         print(json.dumps(facts), file=answer, flush=True)
 

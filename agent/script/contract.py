@@ -237,8 +237,10 @@ def read_text(path: Path) -> str:
             content = file.read(MAX_SCRIPT_BYTES + 1)
     except FileNotFoundError:
         raise ScriptError(f"{path} does not exist; check its name") from None
+    except IsADirectoryError:
+        raise ScriptError(f"{path} is a folder; name a file") from None
     except OSError as error:
-        raise ScriptError(f"{path} cannot be read ({error}); check its name") from error
+        raise ScriptError(f"{path} cannot be read: {error.strerror}; check its name and permissions") from error
     if len(content) > MAX_SCRIPT_BYTES:
         raise ScriptError(f"{path} has more bytes than the limit of {MAX_SCRIPT_BYTES:,}; take data out of it")
     return decoded(content, str(path))

@@ -7,7 +7,9 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 
+from agent.files import read_plain
 from agent.invocation import own_command, typed
 from agent.records.place import Place
 from agent.text import SAID_CHARS, one_line
@@ -16,6 +18,12 @@ PAGE = "report.html"
 LEAST_S = 30.0  # between two beginnings: attempts that settle faster are in the next page
 PATIENCE_S = 60.0  # at the night's end
 GENTLY = ("nice", "-n", "19")
+
+
+def is_page(path: Path) -> bool:
+    """Return whether a file may be replaced by the page of a night: there is none, it is empty, or such a page."""
+    text = read_plain(path)
+    return not text or (text.lstrip().startswith("<!doctype html>") and "Written by nightshift on" in text)
 
 
 class PageWriter:

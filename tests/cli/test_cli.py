@@ -162,6 +162,7 @@ def test_a_question_in_a_folder_without_nights_is_answered_without_words_of_git(
 
 def test_a_file_that_is_no_script_is_no_reason_to_make_its_folder_a_repository(tmp_path):
     (tmp_path / "users").write_text("root:x:0:0:root:/root:/bin/bash\n")
+    assert refused(Grounds(tmp_path).nightshift("run", "--script", "..")) == ".. is a folder; name a file"
     said = refused(Grounds(tmp_path).nightshift("run", "--script", str(tmp_path / "users")))
     assert said == f"{tmp_path}/users line 1 does not parse: invalid syntax; correct it and run again"
     assert not (tmp_path / ".git").exists()

@@ -54,6 +54,31 @@ def test_the_tag_in_a_journal_of_a_clone_leads_no_page_out_of_its_folder(nights)
     shutil.rmtree(nights.folder("w"))
 
 
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        ("report t", "report.html"),
+        ("export csv t", "t.csv"),
+        ("export jsonl t u", "nights.jsonl"),
+        ("pack t", "nightshift-t.tar.gz"),
+    ],
+)
+def test_a_folder_that_is_there_gets_the_file_under_its_usual_name(nights, tmp_path, words, name):
+    done = nights.nightshift(*words.split(), "--out", str(tmp_path))
+    assert (done.returncode, [path.name for path in tmp_path.iterdir()]) == (0, [name]), done.stderr
+    again = nights.nightshift(*words.split(), "--out", str(tmp_path))
+    assert again.returncode == (2 if words == "pack t" else 0)  # what is packed is never overwritten
+
+
+def test_a_file_that_cannot_be_written_is_named_as_its_user_named_it(nights):
+    assert refused(nights.nightshift("report", "--out", "/proc/x.html")).startswith("cannot use /proc/x.html: ")
+
+
 def test_misuse_is_explained(nights, tmp_path):
-    assert "is a folder; name a file with --out" in refused(nights.nightshift("report", "--out", str(tmp_path)))
+    (tmp_path / "mine.html").write_text("<!doctype html>\n<p>mine</p>\n")
+    for mine in (tmp_path / "mine.html", nights.root / "train_mlx.py"):
+        before = mine.read_text()
+        assert "holds something other than a night's page" in refused(nights.nightshift("report", "--out", str(mine)))
+        assert mine.read_text() == before
+    assert refused(nights.nightshift("report", "--out", "/dev/null/x.html")).startswith("cannot use /dev/null")
     assert "--png must end in .png, and p.gif does not" in refused(nights.nightshift("report", "--png", "p.gif"))
