@@ -5,8 +5,8 @@ The name `nightshift` on the package index belongs to another project, so no hin
 
 import os
 import shlex
-import shutil
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 DISTRIBUTION = "nightshift-mlx"
@@ -55,9 +55,10 @@ def own_python(code: str) -> list[str]:
 
 
 def install_command(*requirements: str) -> str:
-    """Return the command that installs packages beside nightshift; an environment that uv has made lacks pip."""
+    """Return the command that installs packages beside nightshift: by pip, which an environment of uv's lacks."""
+    pip = [sys.executable, "-m", "pip", "install"]
     uv = ["uv", "pip", "install", "--python", sys.executable]
-    return shlex.join([*(uv if shutil.which("uv") else [sys.executable, "-m", "pip", "install"]), *requirements])
+    return shlex.join([*(uv if find_spec("pip") is None else pip), *requirements])
 
 
 def command_for(extra: str) -> str:

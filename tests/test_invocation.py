@@ -31,6 +31,16 @@ def test_commands_begin_with_the_bare_name_elsewhere():
     assert typed_python("train_mlx.py") == f"{sys.executable} train_mlx.py"
 
 
+def test_packages_are_installed_by_pip_where_the_environment_has_it_whatever_else_is_on_the_path(tmp_path):
+    (tmp_path / "pip").mkdir()
+    (tmp_path / "pip" / "__init__.py").touch()
+    tell = "import sys; sys.path += sys.argv[1:]; from agent.invocation import install_command as by; print(by('x'))"
+    for more, words in (([], "uv pip install --python {} x"), ([str(tmp_path)], "{} -m pip install x")):
+        call = [sys.executable, "-S", "-c", tell, str(PROJECT), *more]  # -S: without the packages of this environment
+        done = subprocess.run(call, env=environment(), capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == words.format(sys.executable)
+
+
 def test_its_own_processes_run_its_own_code_from_any_folder_also_where_that_is_not_installed(tmp_path):
     clone, elsewhere = tmp_path / "clone", tmp_path / "elsewhere"
     shutil.copytree(PROJECT / "agent", clone / "agent", ignore=shutil.ignore_patterns("__pycache__"))
