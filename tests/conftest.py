@@ -4,15 +4,29 @@
 from __future__ import annotations
 
 import gc
+import locale
 import os
+import re
 import shutil
 import signal
 import sys
 import sysconfig
+import time
 from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+# What a user has set of language, time zone, terminal, Python and git changes no test, and no process of one. Git knows
+# nobody then, as in a fresh home. PYTHONPATH may be where MLX is found, and GIT_SSL_CAINFO what a machine needs.
+OF_THE_USER = r"LANG(UAGE)?|LC_.*|TZ|COLUMNS|LINES|(NO|FORCE)_COLOR|TTY_.*|PYTHON(?!PATH$|HOME$).*|GIT_(?!SSL_).*"
+for name in [name for name in os.environ if re.fullmatch(OF_THE_USER, name)]:
+    del os.environ[name]
+os.environ |= {"TERM": "xterm", "TZ": "UTC", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+time.tzset()
+os.umask(0o022)
+with suppress(locale.Error):  # the processes of tests find UTF-8 by themselves where no language is set
+    locale.setlocale(locale.LC_CTYPE, "C.UTF-8")
 # Hundreds of short processes follow, and half of their start is the compiler's where no bytecode was kept: installers
 # leave none, and $PYTHONDONTWRITEBYTECODE, which containers like to set, has every process compile again.
 sys.dont_write_bytecode = False
@@ -26,11 +40,9 @@ from filelock import FileLock
 from nights import BROKEN, Grounds, make_repository, unigram
 
 import prepare
-from agent.git import leave_surrounding_git
 from agent.lab import corpus, hardware
 
 hardware.tune()  # before any test imports MLX
-leave_surrounding_git()  # of a hook or `git bisect run`, which names its repository: those of the tests are others
 
 # A shell's background job, and nohup, leave these ignored for all processes below, whose answers to them are tested.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -59,7 +59,10 @@ BROKEN = unigram().replace("    parser = argparse", "    raise ValueError('no su
 
 
 def git(folder: Path, *arguments: str) -> str:
-    return subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
+    author = ("-c", "user.name=Someone", "-c", "user.email=someone@example.org")
+    return subprocess.run(
+        ["git", *author, *arguments], cwd=folder, capture_output=True, text=True, check=True
+    ).stdout.strip()
 
 
 def make_repository(root: Path, script: str) -> Path:
