@@ -109,10 +109,16 @@ def below(lower_bpb: float, decimals: int = SCORE_DECIMALS) -> str:
     return f"{amount} {'lower' if lower_bpb > 0 else 'higher'}"
 
 
-def against(whom: str, lower_bpb: float, sure: float | None = None, decimals: int = SCORE_DECIMALS) -> str:
+def versus(whom: str, lower_bpb: float, sure: float | None = None, decimals: int = SCORE_DECIMALS) -> str:
     """Say first the difference that a reader can check, then what it is worth; sure: the probability of a gain."""
     worth = "" if sure is None else f", {percent_sure(sure)} sure of a gain"
     return f"{below(lower_bpb, decimals)} than {whom}{worth}"
+
+
+def two_digits(value: float) -> str:
+    """Return a noise in the two digits that are known of it: it is learnt to ten per cent."""
+    exponent = int(f"{value:.1e}".partition("e")[2])
+    return f"{value:.{max(0, 1 - exponent)}f}"
 
 
 def percent_sure(share: float) -> str:

@@ -24,7 +24,7 @@ from agent.judging.noise import (
     measured,
     pooled_deviation,
 )
-from agent.text import against, percent_sure, shown_difference
+from agent.text import percent_sure, shown_difference, versus
 
 CONFIRMED = 0.9  # the probability of a gain from which a keep is no longer provisional
 
@@ -76,7 +76,7 @@ def compare(attempt: Attempt, parent: Attempt, best: Attempt) -> Decision:
     if math.isclose(val_bpb, parent_bpb, rel_tol=SAME):
         return Decision(Kind.TIE, f"a tie with {whom}")
     kind = Kind.KEPT if val_bpb < parent_bpb else Kind.WORSE
-    return Decision(kind, against(whom, shown_difference(parent_bpb, val_bpb)))
+    return Decision(kind, versus(whom, shown_difference(parent_bpb, val_bpb)))
 
 
 def mean_bpb(attempt: Attempt) -> float:
@@ -345,7 +345,7 @@ class Doubt:
 
     @property
     def estimate(self) -> str:
-        return against("its parent", self.lower_bpb, self.sure)
+        return versus("its parent", self.lower_bpb, self.sure)
 
 
 # ---- the table -------------------------------------------------------------------------------------------------------

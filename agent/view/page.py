@@ -19,7 +19,18 @@ from agent.invocation import typed
 from agent.records.place import Place
 from agent.records.record import Record
 from agent.records.summary import confirmed_gain, lower_bpb, summary_of
-from agent.text import below, budget, counted, diff_lines, duration, harmless_lines, one_line, percent_sure, shorten
+from agent.text import (
+    below,
+    budget,
+    counted,
+    diff_lines,
+    duration,
+    harmless_lines,
+    one_line,
+    percent_sure,
+    shorten,
+    two_digits,
+)
 from agent.view import charts, words
 from agent.view.charts import file
 from agent.view.run_files import Curve, curve
@@ -89,7 +100,7 @@ def _environment() -> Environment:
         "lower": partial(lower_bpb, decimals=words.PAGE_DECIMALS),
         "below": partial(below, decimals=words.PAGE_DECIMALS),
         "outcome": words.outcome,
-        "two_digits": words.two_digits,
+        "two_digits": two_digits,
         "scale": scale,
         "budget": budget,
         "counted": counted,

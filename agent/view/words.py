@@ -27,7 +27,7 @@ from agent.pools.leases import slowdown_lines
 from agent.proposers.source import Left
 from agent.records.record import Record
 from agent.records.summary import NightSummary, Scored, confirmed_gain, lower_bpb, lower_than_best
-from agent.text import ABSURD, SCORE_DECIMALS, against, counted, duration, harmless, percent_sure
+from agent.text import ABSURD, SCORE_DECIMALS, counted, duration, harmless, percent_sure, two_digits, versus
 from agent.view.answer import Crew, Worker
 
 BETWEEN = " · "  # parts of a line
@@ -46,12 +46,6 @@ def bpb(value: float | None, sign: str = "") -> str:
 def score(value: float | None, sign: str = "") -> str:
     """Return a score or a gain in all its digits, as a terminal shows it; "" for None; sign: "+" for a gain."""
     return "" if value is None else format(value, f"{sign}.{SCORE_DECIMALS}f")
-
-
-def two_digits(value: float) -> str:
-    """Return a noise in the two digits that are known of it: it is learnt to ten per cent."""
-    exponent = int(f"{value:.1e}".partition("e")[2])
-    return f"{value:.{max(0, 1 - exponent)}f}"
 
 
 def interval_words(interval: Interval | None, sign: str = "+", form: Callable[[float, str], str] = score) -> str:
@@ -140,7 +134,7 @@ def verdict(
     """Say what became of an attempt and why; reason: in the judge's words, where numbers do not tell it."""
     word, why = outcome(kind, lower), reason or ""
     if kind in ESTIMATED and lower is not None:
-        why = against("its parent", lower, sure, decimals)
+        why = versus("its parent", lower, sure, decimals)
     return why if why.startswith(word) else ": ".join(filter(None, (word, why)))
 
 

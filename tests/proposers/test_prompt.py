@@ -51,7 +51,7 @@ def test_all_facts_of_the_night_and_of_now_are_told():
         "Never turned in this night, or only among many others at once: WIDTH.",
     ):
         assert f"\n{line}\n" in page
-    assert "differences under 0.011000 between two runs are luck" in page
+    assert "differences under about 0.011 between two runs are luck" in page
     assert '- "Smear tokens"\n\nTried, or unlikely to help:\n- "Gate the heads": tried #1\n' in page
     assert "\n-    return LR\n+    return LR / 2\n" in page  # the edit that was nearly kept
     assert "# Known ideas" not in facts_page(briefing_of(setting=None))

@@ -12,10 +12,11 @@ from agent.judging.judges import Balanced
 from agent.proposers.source import Left
 from agent.records.record import Record
 from agent.records.summary import confirmed_gain, lower_than_best, summary_of
+from agent.text import two_digits
 from agent.view.live import panel
 from agent.view.page import page
 from agent.view.terminal import attempt_lines, tried_lines, verdict_line
-from agent.view.words import lowest_words, noise_lines, two_digits, verdict_on
+from agent.view.words import lowest_words, noise_lines, verdict_on
 
 FIRST = attempt(0, Kind.BASELINE, 1.5, "baseline", runs=[a_run(0, 1.5), a_run(1, 1.6), a_run(2, 1.4)])
 LUCKY = attempt(1, Kind.WORSE, 1.45, "lucky", gain_bpb=-0.01, sure=0.27)  # as the judge's estimate has it
