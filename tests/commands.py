@@ -25,9 +25,10 @@ def nothing_yet(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def refused(done: subprocess.CompletedProcess[str], code: int = 2) -> str:
-    """The one sentence of a refusal: exit code 2, one line, no traceback."""
+    """The one sentence of a refusal: exit code 2, one line, no traceback; below it, the place in a script."""
     assert done.returncode == code, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
-    assert done.stderr.startswith("nightshift: ")
-    return done.stderr.removeprefix("nightshift: ").strip()
+    sentence, *excerpt = done.stderr.strip().splitlines()
+    assert all(line.startswith("    ") for line in excerpt), done.stderr
+    assert sentence.startswith("nightshift: ")
+    return sentence.removeprefix("nightshift: ").strip()

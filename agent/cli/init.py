@@ -56,21 +56,13 @@ def init(folder: UserPath = Path(), /) -> None:
         repo.commit_first([path for name, path in in_repo.items() if name not in kept], MESSAGE)
     committed = repo.git("ls-tree", "-r", "-z", "--name-only", "HEAD").split("\0")
 
-    fault = ""
-    if SCRIPT in kept:
-        try:
-            check_script(read_text(folder / SCRIPT), SCRIPT, modules_beside(folder))
-        except ScriptError as error:
-            fault = harmless(str(error))
-
-    print(f"{harmless(str(folder))} has all that a night needs{'' if not fault else ', except for this'}")
+    print(harmless(f"{folder} {_readiness(folder)}"))
     changes = {
         "git repository": "" if root == folder else harmless(str(root)),
         "first commit, of nightshift's files alone": MESSAGE if is_first else "",
         "written": ", ".join(_short(written)),
         "lines added": IGNORE if has_more else "",
         "left as they are": ", ".join(name for name in kept if name != IGNORE),
-        "to be corrected": fault,
     }
     print_folded([f"  {change}: {value}" for change, value in changes.items() if value] or ["  nothing was changed"])
     next_commands = {
@@ -79,6 +71,17 @@ def init(folder: UserPath = Path(), /) -> None:
         typed("run", folder=folder): "five-minute experiments until you stop it",
     }
     print_next(next_commands, _first(folder, [name for name, path in in_repo.items() if path not in committed]))
+
+
+def _readiness(folder: Path) -> str:
+    """Say whether the folder's script, which may be a user's own, keeps the contract."""
+    try:
+        source = read_text(folder / SCRIPT)
+        check_script(source, SCRIPT, modules_beside(folder))
+        fixed_files(folder, source)
+    except ScriptError as error:
+        return f"is not ready for a night yet: {error}"
+    return "has all that a night needs"
 
 
 def _texts() -> dict[str, str]:

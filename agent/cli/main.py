@@ -191,6 +191,8 @@ def _answer(words: Sequence[str], given: Sequence[str], is_json: bool) -> Answer
         with suppress(OSError):  # the terminal may be gone
             more = f"; go on with: {answer.facts['go_on_with']}" if "go_on_with" in answer.facts else ""
             print_folded(f"nightshift: {answer.error}{more}".split("\n"), stderr=True)
+            if (excerpt := answer.facts.get("excerpt")) is not None:
+                print(excerpt, file=sys.stderr)
     return answer
 
 

@@ -14,10 +14,11 @@ from typing import Any
 
 from agent.errors import ScriptError
 from agent.invocation import command_to_begin
-from agent.text import plain_lines
+from agent.text import harmless, plain_lines
 
 MAX_SCRIPT_BYTES = 256 << 10  # ours has 31 KiB; weights hidden in a script are no experiment
 MAX_DEPTH = 100  # of the syntax tree, which other functions read recursively; the standard library's deepest has 33
+MOST_EXCERPT = 200  # characters of a line that is shown
 MAX_PACKAGE_BYTES = 256 << 20  # since every run gets a copy
 PREPARE = "prepare.py"  # imported by the scorer and the probe, which call these
 CALLED = frozenset(
@@ -71,7 +72,8 @@ def check_script(source: str, name: str, beside: frozenset[str] = frozenset()) -
     except (SyntaxError, ValueError) as error:
         line = f" line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
         message = error.msg if isinstance(error, SyntaxError) else error
-        raise ScriptError(f"{name}{line} does not parse: {message}; correct it and run again") from error
+        sentence = f"{name}{line} does not parse: {message}; correct it and run again"
+        raise ScriptError(sentence, **_excerpt(error)) from error
     defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
     for function, promise in PROMISES.items():
         if function not in defined:
@@ -107,6 +109,16 @@ def _imported(tree: ast.Module) -> Iterator[tuple[int, str]]:
                 values = (*node.args[:1], *(word.value for word in node.keywords if word.arg == "name"))
                 constants = (value.value for value in values if isinstance(value, ast.Constant))
                 yield from ((node.lineno, module) for module in constants if isinstance(module, str))
+
+
+def _excerpt(error: SyntaxError | ValueError) -> dict[str, str]:
+    """Return the line that does not parse with a mark below the place, as Python shows it."""
+    line = (error.text or "").rstrip() if isinstance(error, SyntaxError) else ""
+    code = line.lstrip()
+    if not isinstance(error, SyntaxError) or not 0 < len(code) <= MOST_EXCERPT:
+        return {}
+    place = max(0, (error.offset or 1) - 1 - (len(line) - len(code)))
+    return {"excerpt": f"    {harmless(code)}\n    {' ' * place}^"}
 
 
 def decoded(content: bytes, name: str) -> str:

@@ -77,6 +77,9 @@ def test_files_of_a_user_are_neither_changed_nor_committed(empty):
         (empty.root / name).write_text(text)
     empty.git("add", "staged.txt")
     said = init(empty)
+    assert said.startswith(
+        f"{empty.root} is not ready for a night yet: train_mlx.py breaks the contract: define main()"
+    )
     assert "  first commit, of nightshift's files alone: Begin" in said
     assert "  lines added: .gitignore\n  left as they are: train_mlx.py, prepare.py\n" in said
     assert committed(empty.root) == OURS - own.keys()

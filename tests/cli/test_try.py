@@ -125,8 +125,10 @@ def test_words_that_scoring_wrote_reach_no_author(grounds):
 
 
 def test_a_slip_leaves_no_night_behind(grounds):
-    edit(grounds, "def main(:\n")
-    assert "train_mlx.py line 1 does not parse" in refused(grounds.nightshift("try", "-m", "broken", "--tag", "t"))
+    edit(grounds, "if True:\n    def main(:\n")
+    broken = grounds.nightshift("try", "-m", "broken", "--tag", "t")
+    assert "train_mlx.py line 2 does not parse" in refused(broken)
+    assert broken.stderr.splitlines()[1:] == ["    def main(:", "             ^"]
     edit(grounds, unigram(SHARPNESS=0.9))
     assert "say what is tried and why, as in: " in refused(grounds.nightshift("try", "-m", " \n ", "--tag", "t"))
     for number in ("t0001", "t0001/../t0002"):
