@@ -59,7 +59,7 @@ def proxy(monkeypatch):
 
 
 @PROVIDERS
-@pytest.mark.parametrize("no_proxy", ["", "example.org", "10.0.0.0/8,.internal"])
+@pytest.mark.parametrize("no_proxy", ["", "example.org,10.0.0.0/8,.internal"])
 def test_a_server_on_this_machine_is_asked_past_every_proxy(provider, no_proxy, proxy, monkeypatch):
     monkeypatch.setenv("NO_PROXY", no_proxy)
     with Server(says(EDIT)) as server:
