@@ -643,7 +643,7 @@ PLAUSIBLE_GAIN = 0.2  # of the incumbent's bits per byte
 class Terms:
     """Hold the options of a whole night: one field an option of the same name, with its default."""
 
-    judge: str = "balanced"  # of JUDGES
+    judge: str = "balanced"  # its name, as --judge takes it
     confirm: int = 0
     plausible_gain: float = 100 * PLAUSIBLE_GAIN  # percent
     allowance_s: float | None = None  # None: learnt
@@ -660,7 +660,7 @@ class Terms:
     report: bool = True  # write the page after every attempt
     workers: int = 1  # that train at the same time
     cores_each: int | None = None  # that a worker is pinned to; None: its share of a machine, or all of it
-    pool: str = "local"  # of POOLS: where the workers are
+    pool: str = "local"  # where the workers are, as --pool takes it
     ray_address: str | None = None  # of a cluster; None: one is started on this machine
 
 

@@ -24,6 +24,7 @@ def test_the_doctor_looks_at_the_corpus_of_the_scripts_folder(tiny_data, tmp_pat
     shutil.copytree(tiny_data.parents[1], tmp_path / "cache")
     monkeypatch.delenv("NIGHTSHIFT_DATA", raising=False)
     monkeypatch.setenv("NIGHTSHIFT_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "cache" / "data" / "selected").unlink()
     select(tmp_path / "cache" / "data" / tiny_data.name, tmp_path)
     assert tiny_data.name in machine.data(tmp_path).detail
     assert "none yet" in machine.data(tmp_path / "cache").detail
