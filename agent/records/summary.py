@@ -223,7 +223,8 @@ def gain_of(baseline: Scored | None, best: Scored | None, sigma_bpb: float | Non
     """Return the gain by the night's own scores; None where one of them is missing, and for attempt 0 itself."""
     if baseline is None or best is None or baseline.number == best.number:
         return None
-    return Interval.of_runs(baseline.val_bpb - best.val_bpb, sigma_bpb, baseline.seeds, best.seeds)
+    lower = shown_difference(baseline.val_bpb, best.val_bpb)
+    return Interval.of_runs(lower, sigma_bpb, baseline.seeds, best.seeds)
 
 
 def gain_over_baseline(record: Record, attempt: Attempt) -> Interval | None:
