@@ -3,13 +3,14 @@
 import json
 import re
 import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from commands import nothing_yet, refused
 from json_page import faults
-from nights import Grounds, git, make_repository, unigram
+from nights import PROJECT, Grounds, git, make_repository, unigram
 from samples import FOUND, NIGHT
 from serving import GrowingNight
 
@@ -19,6 +20,7 @@ from agent.records.journal import Journal
 from agent.records.place import Place, read_night
 from agent.view.page import gather, page
 
+FIRST_SCRIPT = "3aa6ffe0"  # of night five, as git names it
 BASELINE, BEST = unigram(SHARPNESS=1.0), unigram(SHARPNESS=3.0)
 
 
@@ -128,3 +130,16 @@ def test_a_night_of_which_only_rows_are_left_names_the_command_that_shows_them(h
     said = refused(here.nightshift(*words.split()))
     assert said == "of night v only its rows in results.tsv are here; see them with: nightshift results v"
     assert here.nightshift("results", "v").returncode == 0
+
+
+def test_every_command_of_the_example_report_succeeds_in_a_clone(tmp_path):
+    whole = subprocess.run(["git", "cat-file", "-e", FIRST_SCRIPT], cwd=PROJECT, capture_output=True, check=False)
+    if whole.returncode:
+        pytest.skip("the script that the night began with is not here, as in a shallow clone")
+    git(tmp_path, "clone", "-q", "--shared", str(PROJECT), "clone")
+    clone, text = Grounds(tmp_path / "clone"), (PROJECT / "docs" / "example-report.html").read_text()
+    commands = set(re.findall(r"<code>nightshift ([^<]+)</code>", text))
+    assert commands
+    for words in commands:
+        done = clone.nightshift(*words.split())
+        assert done.returncode == 0, done.stderr
