@@ -301,18 +301,22 @@ def app_of(command: Command, name: str) -> "App":
     """Return what reads the words of a command by its signature."""
     from cyclopts import App, Parameter
 
-    with_json = "With --json: print the answer as one JSON object (docs/json.md)."
+    kinds = {each.kind for each in inspect.signature(command).parameters.values()}
+    options = " [OPTIONS]" if answers(command) or inspect.Parameter.KEYWORD_ONLY in kinds else ""
+    words = " [ARGS]" if inspect.Parameter.POSITIONAL_ONLY in kinds else ""
     app = App(
         name=typed(name),
+        usage=f"Usage: {typed(name)}{options}{words}",
         default_parameter=Parameter(negative=(), show_default=False),
         help_format="markdown",
-        help_epilogue=with_json if answers(command) else None,
         version_flags=[],
         result_action="return_value",
         suppress_keyboard_interrupt=False,
     )
     app["--help"].show = False
     app.default(command)
+    if answers(command):  # main takes it out of the words; here it is for --help
+        app.command(App(name="--json", help="print the answer as one JSON object (docs/json.md)", group="Parameters"))
     return app
 
 

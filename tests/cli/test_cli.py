@@ -17,7 +17,7 @@ import pytest
 from commands import nothing_yet, refused, training, wait_until
 from nights import PROJECT, Grounds, command, environment, git
 
-from agent.cli.main import COMMANDS, app_of, command_named, main
+from agent.cli.main import COMMANDS, answers, app_of, command_named, main
 from agent.cli.options import NightOptions, RunOptions
 from agent.cli.run import named_text
 from agent.experiment import Ending, Proposal, Terms
@@ -42,6 +42,8 @@ def test_every_command_explains_its_options_and_refuses_others_in_one_sentence(n
         if option.show and not option.children:
             assert not option.names[0].startswith("--") or option.names[0] in shown
             assert option.parameter.help or re.search(rf"(?m)^    {option.field_info.names[0]}: ", docs), option.names
+    assert ("--json" in shown) == answers(command_named(name))
+    assert "COMMAND" not in shown.splitlines()[0]
     assert main((name, "--ba-nana")) == 2
     said = capsys.readouterr().err
     assert said.startswith("nightshift: ")
