@@ -11,7 +11,7 @@ from contextlib import nullcontext, redirect_stdout, suppress
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from agent import __version__
 from agent.errors import MachineError, NightHalted, NightshiftError, UsageError
@@ -117,17 +117,21 @@ Command = Callable[..., Answer | None]
 def main(argv: Sequence[str] | None = None) -> int:
     leave_surrounding_git()
     _have_streams()
-    given = tuple(sys.argv[1:] if argv is None else argv)
+    try:
+        return _done(tuple(sys.argv[1:] if argv is None else argv))
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            _flush(stream)
+
+
+def _done(given: Sequence[str]) -> int:
+    """Do what a command line says, and return the exit code."""
     words, is_json = without_json(given)
-    stdout = sys.stdout
     try:
         # with --json, words for people go to stderr
         with redirect_stdout(sys.stderr) if is_json else nullcontext():
             answer = _answer(words, given, is_json)
     except BrokenPipeError:
-        from agent.view.screen import discard_output
-
-        discard_output(stdout)
         return 0  # its reader, such as head, has seen enough
     except Exception as error:
         if is_json:
@@ -144,6 +148,16 @@ def main(argv: Sequence[str] | None = None) -> int:
                 print(f"nightshift: {_in_words(error, given)}", file=sys.stderr)
             return _code_of(error)
     return answer.exit_code
+
+
+def _flush(stream: TextIO) -> None:
+    """Drop what a stream still holds and cannot write: Python would try again at exit, and change the exit code."""
+    try:
+        stream.flush()
+    except OSError:
+        from agent.view.screen import discard_output
+
+        discard_output(stream)
 
 
 def _have_streams() -> None:
