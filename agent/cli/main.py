@@ -116,6 +116,7 @@ Command = Callable[..., Answer | None]
 
 def main(argv: Sequence[str] | None = None) -> int:
     leave_surrounding_git()
+    _hold_places()
     _have_streams()
     try:
         return _done(tuple(sys.argv[1:] if argv is None else argv))
@@ -158,6 +159,14 @@ def _flush(stream: TextIO) -> None:
         from agent.view.screen import discard_output
 
         discard_output(stream)
+
+
+def _hold_places() -> None:
+    """Make the folders that variables name the same for processes that work in another folder."""
+    for name in ("NIGHTSHIFT_CACHE", "NIGHTSHIFT_DATA"):
+        place = os.environ.get(name, "~")
+        if place and not place.startswith("~"):
+            os.environ[name] = str(Path(place).absolute())
 
 
 def _have_streams() -> None:

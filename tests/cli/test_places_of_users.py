@@ -1,5 +1,6 @@
 """Paths that a user names by ~, a cache that cannot be written, and a user without a home."""
 
+import os
 import subprocess
 import sys
 
@@ -61,6 +62,8 @@ def test_a_user_whom_the_system_does_not_know_has_a_night_and_a_doctor(grounds, 
     assert homeless.returncode == 1
     assert "set NIGHTSHIFT_CACHE to a folder" in homeless.stdout
     assert "install it" not in homeless.stdout
-    done = call("run", "--tag", "t", "--budget-s", "0.05", "--judge", "greedy", "--experiments", "1")
+    names = "NIGHTSHIFT_CACHE", "NIGHTSHIFT_DATA"
+    near = {name: os.path.relpath(os.environ[name], grounds.root) for name in names}  # as seen from here
+    done = call("run", "--tag", "t", "--budget-s", "0.05", "--judge", "greedy", "--experiments", "1", **near)
     assert done.returncode == 0, done.stderr
     assert grounds.attempts("t")[0].settled
