@@ -223,7 +223,9 @@ def test_a_ref_moves_only_from_where_it_is_expected(repo, root):
 
 
 def test_where_no_night_can_be_the_remedy_is_named(tmp_path):
-    with pytest.raises(RepoError, match=f"is not in a git repository; run: nightshift init {tmp_path}"):
+    with pytest.raises(
+        RepoError, match=f"is not in a git repository; run: nightshift init {shlex.quote(str(tmp_path))}"
+    ):
         Repo.containing(tmp_path)
     git(tmp_path, "init", "-q")
     with pytest.raises(RepoError, match="has no commits yet; run: git add"):

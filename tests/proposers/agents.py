@@ -1,5 +1,6 @@
 """Coding agents that are shell scripts, and what they are shown."""
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,7 @@ class Agent:
     def does(self, script: str, *arguments: str, interpreter: str = "/bin/sh", **options: object) -> Command:
         self.program.write_text(f"#!{interpreter}\n{script}")
         self.program.chmod(0o755)
-        line = " ".join([str(self.program), *arguments])
+        line = " ".join([shlex.quote(str(self.program)), *arguments])
         return Command(line, self.folder, Messages(self.asks.append, lambda: self.stopping), **options)
 
     def saw(self, briefing: Briefing) -> Path:
