@@ -1,6 +1,6 @@
 """What is each dial of train_mlx.py worth on this device? One run for each value of a dial, and for pairs of dials.
 
-    python benchmarks/dial_runs.py --table TABLE [--budget-s 40] [--gpus 4] [--minutes 25] [--text NAME] [--pairs 20]
+    python benchmarks/dial_runs.py [--table TABLE] [--budget-s 40] [--gpus 4] [--minutes 25] [--text NAME] [--pairs 20]
                                    [--seed 0] [--quick] [--json FILE]
 
 A landscape that was measured, for `landscapes.py`. What tells most comes first, as an hour of GPUs ends early: the
@@ -34,10 +34,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import measure
-from cyclopts import Parameter
-from cyclopts.validators import Number
 from measure import Count, Folder, Seconds
 
+from agent.cli.options import number
+from agent.lab.numbers import whole
 from agent.script.dials import Choices, Dial, Range, Value, searched, show
 
 SMALL_STEP, LARGE_STEP = 0.1, 0.25  # shares of a range
@@ -180,7 +180,7 @@ class Runs:
             measure.watch([str(word) for word in words], env=env, cwd=measure.ROOT, limit_s=budget_s + MOST_BEYOND_S)
         except measure.Failed as failed:
             return {}, str(failed).splitlines()[-1].strip()
-        summary = json.loads((own / "summary.json").read_text())
+        summary = json.loads((own / "summary.json").read_bytes())
         return {name: summary[name] for name in FIGURES}, ""
 
 
@@ -188,20 +188,20 @@ class Runs:
 def main(
     *,
     folder: Folder,
-    table: Path,
+    table: Path | None = None,
     budget_s: Seconds = 40.0,
     gpus: Count = 1,
     minutes: Seconds = 600.0,
     text: str = "",
     commit: str = "",
-    pairs: Annotated[int, Parameter(validator=Number(gte=0))] = 20,
-    seed: Annotated[int, Parameter(validator=Number(gte=0))] = 0,
+    pairs: Annotated[int, number(whole(0))] = 20,
+    seed: Annotated[int, number(whole(0))] = 0,
     most: Count = 10**6,
 ) -> measure.Flat:
     """Make the runs that a table does not hold yet.
 
     Args:
-        table: the file to go on with
+        table: the file to go on with (default: a new one in --folder)
         budget_s: seconds of training
         gpus: how many GPUs work beside each other
         minutes: begin no run that would end later, by the longest so far
@@ -211,14 +211,15 @@ def main(
         seed: of all runs but the first baselines
         most: how many runs to make at most
     """
+    table = table or folder / "dial_runs.tsv"
     began, rows = time.monotonic(), read_rows(table)
     facts = measure.describe(measure.SCRIPT)
-    head = subprocess.run(["git", "rev-parse", "--short=8", "HEAD"], cwd=measure.ROOT, capture_output=True, text=True)
+    head = subprocess.run(["git", "rev-parse", "--short=8", "HEAD"], cwd=measure.ROOT, capture_output=True)
     shared = {
         "budget_s": budget_s, "text": text, "corpus": facts["corpus"]["fingerprint"],
-        "device": facts["device"]["name"], "commit": commit or head.stdout.strip(),
+        "device": facts["device"]["name"], "commit": commit or head.stdout.decode().strip(),
     }  # fmt: skip
-    dials = searched(measure.SCRIPT.read_text(), facts["device"]["kind"])
+    dials = searched(measure.SCRIPT.read_text(encoding="utf-8"), facts["device"]["kind"])
     trials = still_to_do(plan(dials, seed, pairs), rows)[:most]
     runs = Runs(table.resolve(), folder, Path(facts["corpus"]["folder"]), gpus, began + 60 * minutes, shared)
     with ThreadPoolExecutor(gpus) as pool:

@@ -272,7 +272,11 @@ def with_limits(context: NightContext, limits: ResourceLimits) -> NightContext:
 
 
 def asked_once(
-    folder: Path, data: str | None = None, dataset: str | None = None, lease: Lease = WHOLE
+    folder: Path,
+    data: str | None = None,
+    dataset: str | None = None,
+    lease: Lease = WHOLE,
+    used_in: Path | None = None,
 ) -> dict[str, Any]:
     """As probe(), which imports MLX in a process; every question is asked once."""
     settings = tuple(
@@ -280,7 +284,7 @@ def asked_once(
     )
     asked = (data, dataset, lease, settings, (folder / "prepare.py").read_bytes())
     if asked not in ANSWERS:
-        ANSWERS[asked] = probe(folder, data, dataset, lease)
+        ANSWERS[asked] = probe(folder, data, dataset, lease, used_in)
     return dict(ANSWERS[asked])
 
 

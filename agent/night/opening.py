@@ -22,7 +22,7 @@ from agent.experiment import WHOLE, Lease, Night, Terms, is_look
 from agent.files import check_disk, ignore_all
 from agent.git import refs_of_night
 from agent.judging.judges import choose_judge
-from agent.lab.data import data_dir, load_data
+from agent.lab.data import load_data
 from agent.night.limits import Limits, Pace, check_hours
 from agent.night.lock import Stop, like_ctrl_c, only_night
 from agent.night.state import NightContext
@@ -222,8 +222,7 @@ def _begin(request: Request, terms: Terms, cluster: "Cluster | None") -> Night:
 
     with laid_out(beside, names) as asked:
         terms, lease = _first_lease(asked, terms)
-        chosen = None if request.dataset else data_dir(beside)
-        facts: Mapping[str, Any] = probe(asked, chosen, request.dataset, lease)
+        facts: Mapping[str, Any] = probe(asked, dataset=request.dataset, lease=lease, used_in=beside)
     if cluster is not None:
         lay_out()  # nodes get these files
         facts = cluster.facts(terms, fixed, facts, None)

@@ -16,7 +16,6 @@ from agent.errors import NightError, NightshiftError
 from agent.experiment import Attempt, Ending, Run
 from agent.files import open_plain, read_end, write_plain
 from agent.judging.failures import process_failure
-from agent.lab.data import data_dir
 from agent.proposers.source import Phase
 from agent.records.place import Place, read_script
 from agent.runs.fixed import laid_out, probe
@@ -89,7 +88,7 @@ def profile(script: Path, steps: int, seed: int, console: Console) -> dict[str, 
     if steps < 2:
         raise NightError(f"--steps {steps} leaves nothing between two steps to measure; take 2 or more")
     with laid_out(beside, fixed_files(beside, text)) as folder:
-        facts = probe(folder, data_dir(beside))
+        facts = probe(folder, used_in=beside)
         console.print(f"{place.script} on {facts['device']}, {steps} steps, seed {seed}", markup=False, soft_wrap=True)
         numbers = _numbers(steps, seed, facts["budget_s"])
         (folder / place.script_path.name).write_bytes(text.encode())

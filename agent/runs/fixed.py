@@ -33,16 +33,23 @@ def device_kind(folder: Path) -> str:
 
 
 def probe(
-    folder: Path, data: str | Path | None = None, dataset: str | None = None, lease: Lease = WHOLE
+    folder: Path,
+    data: str | None = None,
+    dataset: str | None = None,
+    lease: Lease = WHOLE,
+    used_in: Path | None = None,
 ) -> dict[str, Any]:
-    """Ask the fixed files for device, data and default budget; they prepare missing data, or a named dataset, first.
+    """Ask the fixed files in a folder for device, data and default budget; they prepare missing or named data first.
 
-    The device is the one that a worker with this lease has.
+    The device is the one that a worker with this lease has. used_in: the folder whose choice of a corpus counts where
+    neither data nor dataset name one.
     """
-    environment = dict(os.environ) | leased_env(lease) | ({"NIGHTSHIFT_DATA": str(data)} if data else {})
-    command = [sys.executable, str(PROBE), dataset or "", *map(str, lease.cores)]
-    # in a new session, Ctrl-C reaches the harness alone, and not each process that prepares data
-    process = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, start_new_session=True)
+    environment = dict(os.environ) | leased_env(lease) | ({"NIGHTSHIFT_DATA": data} if data else {})
+    command = [sys.executable, "-P", str(PROBE), str(folder), dataset or "", *map(str, lease.cores)]
+    process = subprocess.Popen(
+        command, cwd=used_in or folder, env=environment, stdout=subprocess.PIPE,
+        start_new_session=True,  # Ctrl-C reaches the harness alone, and not each process that prepares data
+    )  # fmt: skip
     try:
         answer, _ = process.communicate()
     finally:  # where a signal has ended the waiting, too

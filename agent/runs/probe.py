@@ -2,10 +2,10 @@
 
 It runs as a separate short process, because a process that imports MLX holds device memory until it ends.
 
-    python probe.py [DATASET [CORE...]]
+    python -P probe.py FOLDER [DATASET [CORE...]]
 
-DATASET may be empty, or --kind to report the kind of device alone. The data are prepared on all cores; then the device
-is described as a worker that is pinned to these cores has it.
+FOLDER has the fixed files of a night. DATASET may be empty, or --kind to report the kind of device alone. The data are
+prepared on all cores; then the device is described as a worker that is pinned to these cores has it.
 """
 
 import json
@@ -14,18 +14,17 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
-from pathlib import Path
 
 KIND = "--kind"
 
 
-def main(dataset: str = "", *cores: str) -> None:
+def main(folder: str, dataset: str = "", *cores: str) -> None:
     """Print the facts, or one sentence for the user under "error"; all else that is printed goes to standard error."""
     answer = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that worker processes end, too
     sys.dont_write_bytecode = True  # a night's fixed files stay as they are
-    sys.path[:1] = [str(Path.cwd())]  # they are in place of the harness
+    sys.path.insert(0, folder)
     try:
         facts = look(dataset, tuple(map(int, cores)))
     except (KeyboardInterrupt, SystemError):  # native code may turn the first into the second

@@ -233,7 +233,7 @@ WITHOUT = "import sys; sys.modules[{!r}] = None; from agent.cli.main import main
 )
 def test_what_this_machine_lacks_is_no_wrong_command(grounds, options, package, sentence):
     if not options:
-        (grounds.root / "prepare.py").write_text("import nowhere")
+        (grounds.root / "prepare.py").open("a", encoding="utf-8").write("import nowhere")
     # in a process of its own, which a night on a cluster forks
     words = [sys.executable, "-P", "-c", WITHOUT.format(package or "nowhere"), "run", *SHORT, *options.split()]
     env = environment(ANTHROPIC_API_KEY="")

@@ -61,8 +61,8 @@ def test_where_nothing_is_near_there_is_no_guess(tmp_path, words):
 
 
 def test_a_wrong_value_is_answered_with_a_whole_question(tmp_path):
-    said = refused(Grounds(tmp_path).nightshift("run", "--judge", "greddy"))
-    assert said.endswith('Did you mean "greedy"? See: nightshift run --help')
+    said = refused(Grounds(tmp_path).nightshift("run", "--sandbox", "requir"))
+    assert said.endswith('Did you mean "require"? See: nightshift run --help')
 
 
 def test_all_that_may_be_meant_exists_and_no_word_means_two_things(tmp_path):

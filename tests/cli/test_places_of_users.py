@@ -33,7 +33,7 @@ def test_a_home_stands_for_itself_in_every_path(grounds, tmp_path):
 @pytest.mark.parametrize("cache", [AWAY, "prepare.py", "/proc/none"])
 def test_a_cache_that_cannot_be_used_is_named_with_its_variable(grounds, cache):
     env = {"NIGHTSHIFT_CACHE": cache, "NIGHTSHIFT_DATA": ""}
-    said = refused(grounds.nightshift("run", **env))
+    said = refused(grounds.nightshift("run", **env), 1)
     assert "set NIGHTSHIFT_CACHE to a folder that can be written" in said
     assert cache in said
     line = [sys.executable, PROJECT / "prepare.py"]
