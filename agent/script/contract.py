@@ -3,14 +3,12 @@
 import ast
 import codecs
 import io
-import symtable
 import sys
 import tokenize
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
-from typing import Any
 
 from agent.errors import ScriptError
 from agent.invocation import command_to_begin
@@ -21,9 +19,7 @@ MAX_DEPTH = 100  # of the syntax tree, which other functions read recursively; t
 MOST_EXCERPT = 200  # characters of a line that is shown
 MAX_PACKAGE_BYTES = 256 << 20  # since every run gets a copy
 PREPARE = "prepare.py"  # imported by the scorer and the probe, which call these
-CALLED = frozenset(
-    {"TIME_BUDGET_S", "prepare", "ensure_data", "load_data", "rows_at_once", "token_losses", "checked_logits"}
-)
+CALLED = ("TIME_BUDGET_S", "prepare", "ensure_data", "load_data", "rows_at_once", "token_losses", "checked_logits")
 PROGRAM = "agent"  # what a run may import of it, nightshift brings itself: agent/runs/fixed.py
 BROUGHT = {PROGRAM, "mlx", "numpy"}  # folders of these names beside a script are others
 ALLOWED = frozenset({"mlx", "numpy", "prepare", "__main__", *sys.stdlib_module_names})
@@ -70,10 +66,7 @@ def check_script(source: str, name: str, beside: frozenset[str] = frozenset()) -
     try:
         tree = parse(source)
     except (SyntaxError, ValueError) as error:
-        line = f" line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
-        message = error.msg if isinstance(error, SyntaxError) else error
-        sentence = f"{name}{line} does not parse: {message}; correct it and run again"
-        raise ScriptError(sentence, **_excerpt(error)) from error
+        raise _unparsed(name, error if isinstance(error, SyntaxError) else SyntaxError(str(error))) from error
     defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
     for function, promise in PROMISES.items():
         if function not in defined:
@@ -111,14 +104,16 @@ def _imported(tree: ast.Module) -> Iterator[tuple[int, str]]:
                 yield from ((node.lineno, module) for module in constants if isinstance(module, str))
 
 
-def _excerpt(error: SyntaxError | ValueError) -> dict[str, str]:
-    """Return the line that does not parse with a mark below the place, as Python shows it."""
-    line = (error.text or "").rstrip() if isinstance(error, SyntaxError) else ""
-    code = line.lstrip()
-    if not isinstance(error, SyntaxError) or not 0 < len(code) <= MOST_EXCERPT:
-        return {}
-    place = max(0, (error.offset or 1) - 1 - (len(line) - len(code)))
-    return {"excerpt": f"    {harmless(code)}\n    {' ' * place}^"}
+def _unparsed(name: str, error: SyntaxError) -> ScriptError:
+    """Return the error for a script that is no Python: the line with a mark below the place, as Python shows it."""
+    line = f" line {error.lineno}" if error.lineno else ""
+    sentence = f"{name}{line} does not parse: {error.msg}; correct it and run again"
+    text = (error.text or "").rstrip()
+    code = text.lstrip()
+    if not 0 < len(code) <= MOST_EXCERPT:
+        return ScriptError(sentence)
+    blanks = " " * ((error.offset or 1) - 1 - len(text) + len(code))
+    return ScriptError(sentence, excerpt=f"    {harmless(code)}\n    {blanks}^")
 
 
 def decoded(content: bytes, name: str) -> str:
@@ -185,13 +180,12 @@ def fixed_files(folder: Path, source: str) -> tuple[str, ...]:
 
 def _check_prepare(path: Path) -> None:
     """Raise ScriptError for another project's prepare.py, such as that of karpathy/autoresearch."""
-    content: Any = path.read_bytes()  # of which the type stubs do not know
-    symbols = symtable.symtable(content, path.name, "exec").get_symbols()
-    missing = CALLED - {symbol.get_name() for symbol in symbols if symbol.is_assigned() or symbol.is_imported()}
-    if missing:
+    content = path.read_bytes()
+    missing = min((name for name in CALLED if name.encode() not in content), default=None)
+    if missing is not None:
         raise ScriptError(
-            f"{path} is not nightshift's, which every run needs: it has no {min(missing)}; rename it, and add "
-            f"nightshift's own with: {command_to_begin(path.parent)}"
+            f"{path} is not nightshift's, which every run needs: it has no {missing}; rename it, and add nightshift's "
+            f"own with: {command_to_begin(path.parent)}"
         )
 
 
