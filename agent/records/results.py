@@ -79,11 +79,6 @@ def _read(place: Place, tag: str) -> tuple[Night, History] | None:
     return None
 
 
-def arranged(text: str, nights: Mapping[str, Sequence[str]]) -> str:
-    """Put the lines of nights, by tag, in the place of their first row in a ledger's text; new ones come at its end."""
-    return saved_like(Table.of(text).arranged(nights), text.removeprefix("\ufeff"))
-
-
 def lines_of(night: Night, history: History) -> list[str]:
     """Return the lines of all attempts that have a decision."""
     tag, branch = cell_of(night.tag), cell_of(short(night.branch))
@@ -211,14 +206,11 @@ def _lines(text: str) -> list[list[str]]:
 
 
 def _split(text: str, separator: str) -> list[list[str]]:
-    """Split a text as spreadsheets write it, with quotes around cells; a tool that writes tabs may leave odd ones."""
-    is_by_tabs = separator == "\t"
-    try:
-        lines = list(csv.reader(io.StringIO(text), delimiter=separator, strict=is_by_tabs))
-        is_quoted = not (is_by_tabs and any("\n" in cell and cell.count("\t") >= STATUS for cell in chain(*lines)))
-    except csv.Error:
-        is_quoted = False
-    if not is_quoted:
+    """Split a text as spreadsheets write it, with quotes around cells, or else as other tools do, without a meaning."""
+    lines: list[list[str]] = []
+    with suppress(csv.Error):
+        lines = list(csv.reader(io.StringIO(text), delimiter=separator, strict=True))
+    if not lines or any("\n" in cell and cell.count(separator) >= STATUS for cell in chain(*lines)):
         lines = list(csv.reader(io.StringIO(text), delimiter=separator, quoting=csv.QUOTE_NONE))
     return [cells for cells in lines if any(map(str.strip, cells))]
 

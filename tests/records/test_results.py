@@ -20,7 +20,7 @@ from agent.records.place import Place
 from agent.records.results import (
     COLUMNS,
     HEADER,
-    arranged,
+    Table,
     lines_of,
     number_of,
     read_ledger,
@@ -28,6 +28,7 @@ from agent.records.results import (
     tags_in,
     write_ledger,
 )
+from agent.text import saved_like
 
 FOREIGN = "0000000\t1.000000\t1.0\tkeep\tfrom a clone\t0\told-night" + "\t" * 13
 UPSTREAM = "a1b2c3d\t0.997900\t44.0\tkeep\tbaseline"  # five columns
@@ -52,7 +53,8 @@ HISTORY = (
 
 def render(before: str, nights: Sequence[tuple[Night, History]]) -> str:
     """Return a ledger's text after these nights were written to it."""
-    return arranged(before, {night.tag: lines_of(night, history) for night, history in nights})
+    after = Table.of(before).arranged({night.tag: lines_of(night, history) for night, history in nights})
+    return saved_like(after, before.removeprefix("\ufeff"))
 
 
 def put(path: Path, *nights: tuple[Night, History]) -> None:
