@@ -174,13 +174,13 @@ class Repo:
 
     def read(self, commit: str, path: str) -> str:
         """Read a committed file in plain lines; raise RepoError if it is not committed."""
-        done = self._run("cat-file", "blob", f"{commit}:{path}")
-        if done.returncode != 0:
+        text = self.text(f"{commit}:{path}")
+        if text is None:
             raise RepoError(f"{path} is not committed; run: git add {path} && git commit -m start")
-        return plain_lines(_text(done.stdout))
+        return plain_lines(text)
 
     def text(self, name: str) -> str | None:
-        """Return the text with this hash, of which the beginning is enough; None if it is not here."""
+        """Return the text of this name, such as the beginning of its hash; None if it is not here."""
         done = self._run("cat-file", "blob", name)
         return _text(done.stdout) if done.returncode == 0 else None
 
@@ -213,7 +213,7 @@ class Repo:
 
         The same arguments give the same commit.
         """
-        before = _text(self._run("cat-file", "blob", f"{parent}:{path}").stdout)
+        before = self.text(f"{parent}:{path}") or ""
         blob = self.git("hash-object", "-w", "--no-filters", "--stdin", stdin=saved_like(script, before))
         is_executable = self.git("ls-tree", "--full-tree", parent, path).startswith("100755")
         mode = "100755" if is_executable else "100644"  # of a plain file, also in the place of a link

@@ -142,12 +142,8 @@ def verdict_on(record: Record, attempt: Attempt, decimals: int = SCORE_DECIMALS)
     """Say what became of an attempt and why; once it was measured again, that figure takes the place of how sure."""
     lower, again = lower_bpb(attempt, record.parent(attempt), decimals), confirmed_gain(record, attempt)
     said = verdict(attempt.kind, lower, None if again else attempt.sure, attempt.words, decimals)
-    return said if again is None else f"{said}; {again_words(again, score if decimals == SCORE_DECIMALS else bpb)}"
-
-
-def again_words(again: Interval, form: Callable[[float, str], str] = score) -> str:
-    """Say what an edit brings by a confirmation."""
-    return f"measured again, it gains {interval_words(again, form=form)}"
+    form = score if decimals == SCORE_DECIMALS else bpb
+    return said if again is None else f"{said}; measured again, it gains {interval_words(again, form=form)}"
 
 
 def lowest_words(record: Record, decimals: int = SCORE_DECIMALS) -> str | None:
