@@ -10,12 +10,10 @@ they leave open would die of a Ctrl-C that is meant for the night.
 import errno
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import time
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -48,7 +46,7 @@ def leave_surrounding_git() -> None:
     and write the repository of the hook, whatever folder it is run in. Containers without a home say by variables which
     repositories of another owner are safe.
     """
-    safe = _safe_folders(os.environ)
+    safe = _safe_folders()
     for name in [name for name in os.environ if name.startswith("GIT_") and name not in OF_THE_USER]:
         del os.environ[name]
     for number, folder in enumerate(safe):
@@ -57,16 +55,13 @@ def leave_surrounding_git() -> None:
         os.environ["GIT_CONFIG_COUNT"] = str(len(safe))
 
 
-def _safe_folders(env: Mapping[str, str]) -> list[str]:
-    """Return the values of safe.directory in GIT_CONFIG_COUNT and of git -c; leave out those of malformed variables."""
-    pairs: list[tuple[str, str]] = []
-    with suppress(ValueError, KeyError):
-        numbers = range(int(env["GIT_CONFIG_COUNT"]))
-        pairs += [(env[f"GIT_CONFIG_KEY_{number}"], env[f"GIT_CONFIG_VALUE_{number}"]) for number in numbers]
-    with suppress(ValueError):  # of a quote that is not closed
-        words = shlex.split(env.get("GIT_CONFIG_PARAMETERS", ""))
-        pairs += [(name, value) for name, _, value in (word.partition("=") for word in words)]
-    return [value for name, value in pairs if name.lower() == SAFE_FOLDER]
+def _safe_folders() -> list[str]:
+    """Return the values of safe.directory that variables and git -c give; none where git cannot read these."""
+    if not {"GIT_CONFIG_COUNT", "GIT_CONFIG_PARAMETERS"} & os.environ.keys() or shutil.which("git") is None:
+        return []
+    question = ("git", "config", "--show-scope", "--get-all", SAFE_FOLDER)
+    answers = os.fsdecode(subprocess.run(question, capture_output=True, check=False).stdout).split("\n")
+    return [folder for scope, _, folder in (line.partition("\t") for line in answers) if scope == "command"]
 
 
 def detached_git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
