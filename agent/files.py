@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import chain, count
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, TextIO, cast
 
 from agent.errors import MachineError, NightError
 from agent.invocation import typed
@@ -211,3 +211,41 @@ def disk_fails(error: BaseException) -> bool:
     if isinstance(error, OSError):
         return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO)
     return isinstance(error, sqlite3.OperationalError) and any(words in str(error) for words in ("full", "disk I/O"))
+
+
+# ---- streams ---------------------------------------------------------------------------------------------------------
+
+
+class _Steadfast:
+    """Wrap a stream whose reader may disappear, as a closed terminal does; drop the output from then on."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        try:
+            return self._stream.write(text)
+        except OSError:
+            _discard(self._stream)
+            return len(text)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except OSError:
+            _discard(self._stream)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def steadfast(stream: TextIO) -> TextIO:
+    """Return the stream in a form that drops what cannot be written: a night goes on, a command keeps its exit code."""
+    return cast(TextIO, _Steadfast(stream))
+
+
+def _discard(stream: TextIO) -> None:
+    """Send a stream's output to /dev/null: Python writes its buffer at exit, and would fail again without a reader."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)

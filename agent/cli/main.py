@@ -11,11 +11,11 @@ from contextlib import nullcontext, redirect_stdout, suppress
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from agent import __version__
 from agent.errors import MachineError, NightHalted, NightshiftError, UsageError
-from agent.files import disk_fails
+from agent.files import disk_fails, steadfast
 from agent.git import leave_surrounding_git
 from agent.invocation import typed
 from agent.text import one_line
@@ -122,7 +122,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _done(tuple(sys.argv[1:] if argv is None else argv))
     finally:
         for stream in (sys.stdout, sys.stderr):
-            _flush(stream)
+            steadfast(stream).flush()  # Python would try again at exit, and change the exit code
 
 
 def _done(given: Sequence[str]) -> int:
@@ -149,16 +149,6 @@ def _done(given: Sequence[str]) -> int:
                 print(f"nightshift: {_in_words(error, given)}", file=sys.stderr)
             return _code_of(error)
     return answer.exit_code
-
-
-def _flush(stream: TextIO) -> None:
-    """Drop what a stream still holds and cannot write: Python would try again at exit, and change the exit code."""
-    try:
-        stream.flush()
-    except OSError:
-        from agent.view.screen import discard_output
-
-        discard_output(stream)
 
 
 def _hold_places() -> None:

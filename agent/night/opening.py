@@ -19,7 +19,7 @@ from agent.archive import MANIFEST, at_home, missing_base, missing_corpus
 from agent.clock import kept_awake, utc_now
 from agent.errors import MachineError, NightError, NightHalted, RepoError
 from agent.experiment import WHOLE, Lease, Night, Terms, is_look
-from agent.files import check_disk, ignore_all
+from agent.files import check_disk, ignore_all, steadfast
 from agent.git import refs_of_night
 from agent.judging.judges import choose_judge
 from agent.lab.data import load_data
@@ -52,7 +52,7 @@ from agent.script.contract import fixed_files
 from agent.script.dials import read_dials
 from agent.text import budget, plainly
 from agent.view.live import NightScreen
-from agent.view.screen import at_work, console_on, steadfast
+from agent.view.screen import at_work, console_on
 from agent.view.writer import PageWriter
 
 if TYPE_CHECKING:

@@ -1,13 +1,12 @@
 """Print lines and tables to a terminal or a pipe, and go on where their reader disappears."""
 
 import io
-import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TextIO, cast
+from typing import TextIO
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
@@ -106,44 +105,9 @@ def terminal_width() -> int | None:
     return console.width if console.is_terminal else None
 
 
-class _Steadfast:
-    """Wrap a stream whose reader may disappear, as a closed terminal does; drop the output from then on."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def write(self, text: str) -> int:
-        try:
-            return self._stream.write(text)
-        except OSError:
-            discard_output(self._stream)
-            return len(text)
-
-    def flush(self) -> None:
-        try:
-            self._stream.flush()
-        except OSError:
-            discard_output(self._stream)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-
-def steadfast(stream: TextIO) -> TextIO:
-    """Return the stream in a form that ignores a missing reader, so that the night goes on."""
-    return cast(TextIO, _Steadfast(stream))
-
-
 def console_on(stream: TextIO) -> Console:
     """Return a console that draws over its lines on a terminal alone: FORCE_COLOR colours a file and makes it none."""
     return Console(file=stream, force_interactive=None if stream.isatty() else False)
-
-
-def discard_output(stream: TextIO) -> None:
-    """Send a stream's output to /dev/null: Python writes its buffer at exit, and would fail again without a reader."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, stream.fileno())
-    os.close(nowhere)
 
 
 # ---- tables ----------------------------------------------------------------------------------------------------------

@@ -17,12 +17,13 @@ from terminals import Emulator, Terminal
 
 from agent.clock import utc_now
 from agent.experiment import LOCAL, Ask, Decision, Doing, Ending, Kind, Progress, Proposal, Run, Score, Work
+from agent.files import steadfast
 from agent.proposers.source import Left
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.summary import summary_of
 from agent.view.live import NightScreen, job, panel
-from agent.view.screen import console_on, folded, print_folded, steadfast
+from agent.view.screen import console_on, folded, print_folded
 from agent.view.words import progress_words
 
 LEFT = Left(31, 5 * 3600 + 12 * 60 + 30)
