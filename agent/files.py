@@ -171,7 +171,7 @@ def put_beside(file: Path, suffix: str) -> Path:
     names = chain((f"{file}.{suffix}",), (f"{file}.{suffix}-{number}" for number in count(2)))
     aside = Path(next(name for name in names if not os.path.lexists(name)))
     write_plain(aside, file.read_bytes())
-    aside.chmod(stat.S_IMODE(file.stat().st_mode))
+    shutil.copymode(file, aside)
     return aside
 
 

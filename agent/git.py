@@ -179,9 +179,9 @@ class Repo:
         done = self._run("cat-file", "blob", name)
         return _text(done.stdout) if done.returncode == 0 else None
 
-    def hash_of(self, text: str) -> str:
-        """Return the name that git gives a file with this text."""
-        return self.git("hash-object", "--no-filters", "--stdin", stdin=text)
+    def hash_of(self, text: str, *options: str) -> str:
+        """Return the name that git gives a file with this text; with -w, keep it."""
+        return self.git("hash-object", *options, "--no-filters", "--stdin", stdin=text)
 
     def diff(self, old: str, new: str) -> str:
         return self.git("diff-tree", "-p", "--no-ext-diff", "--no-textconv", "--ignore-cr-at-eol", old, new)
@@ -209,7 +209,7 @@ class Repo:
         The same arguments give the same commit.
         """
         before = self.text(f"{parent}:{path}") or ""
-        blob = self.git("hash-object", "-w", "--no-filters", "--stdin", stdin=saved_like(script, before))
+        blob = self.hash_of(saved_like(script, before), "-w")
         is_executable = self.git("ls-tree", "--full-tree", parent, path).startswith("100755")
         mode = "100755" if is_executable else "100644"  # of a plain file, also in the place of a link
         with throwaway_folder() as folder:

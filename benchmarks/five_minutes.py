@@ -32,7 +32,7 @@ import measure
 import peers
 from measure import Count, Figures, Folder, Seconds
 
-from agent.cli.options import number
+from agent.cli.options import read_by
 from agent.lab.numbers import whole
 
 ALLOWANCE_S = 900.0  # beyond the budget, after which a run is ended
@@ -100,7 +100,7 @@ def main(
     peer: Sequence[str] = (),
     no_ours: bool = False,
     seeds: Count = 1,
-    first_seed: Annotated[int, number(whole(0))] = 0,
+    first_seed: Annotated[int, read_by(whole(0))] = 0,
     set: Sequence[str] = (),
 ) -> measure.Flat:
     """Run everyone with the first seed, then everyone with the next.

@@ -36,7 +36,7 @@ HERE = ROOT / "benchmarks"
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 import prepare  # noqa: E402
-from agent.cli.options import number  # noqa: E402
+from agent.cli.options import read_by  # noqa: E402
 from agent.errors import NightshiftError  # noqa: E402
 from agent.lab.corpus import DataError, Scale  # noqa: E402
 from agent.lab.hardware import usable_cores  # noqa: E402
@@ -61,8 +61,8 @@ class Failed(Exception):
 
 # ---- the command line of a benchmark ---------------------------------------------------------------------------------
 
-Count = Annotated[int, number(whole())]
-Seconds = Annotated[float, number(decimal())]
+Count = Annotated[int, read_by(whole())]
+Seconds = Annotated[float, read_by(decimal())]
 Folder = Annotated[Path, Parameter(parse=False)]  # to work in
 Quick = Annotated[bool, Parameter(parse=False)]  # was --quick given?
 WORDS = Parameter(negative=(), consume_multiple=True)  # an option may have several; a flag has no opposite

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from agent.cli.find import BEST, attempt_meant, known_tag, none_yet, place_meant, record_of
-from agent.cli.options import PositiveInt, Seed, UserPath, file_at, number
+from agent.cli.options import PositiveInt, Seed, UserPath, file_at, read_by
 from agent.errors import NightError, NothingYet
 from agent.lab.numbers import decimal
 from agent.model import best_script, weights_of
@@ -111,7 +111,7 @@ def sample(
     /,
     *,
     tokens: PositiveInt = 200,
-    temperature: Annotated[float, number(decimal(0, 10))] = 0.8,
+    temperature: Annotated[float, read_by(decimal(0, 10))] = 0.8,
     seed: Seed | None = None,
 ) -> None:
     """Continue a text with the weights that a night kept, in the night's sandbox.

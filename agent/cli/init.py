@@ -10,7 +10,8 @@ from agent.errors import NightError, ScriptError
 from agent.files import home_folder, read_plain, write_plain
 from agent.git import Repo, repo_around
 from agent.invocation import IDEAS, OWN, PACKAGE, SCRIPT, SKILL, STARTER, typed
-from agent.script.contract import PREPARE, check_script, fixed_files, modules_beside, read_text
+from agent.records.place import Place, read_script
+from agent.script.contract import PREPARE, fixed_files
 from agent.text import harmless
 from agent.view.screen import print_folded, print_next
 
@@ -56,7 +57,7 @@ def init(folder: UserPath = Path(), /) -> None:
         repo.commit_first([path for name, path in in_repo.items() if name not in kept], MESSAGE)
     committed = repo.git("ls-tree", "-r", "-z", "--name-only", "HEAD").split("\0")
 
-    print(harmless(f"{folder} {_readiness(folder)}"))
+    print(harmless(f"{folder} {_readiness(Place(repo, in_repo[SCRIPT]))}"))
     changes = {
         "git repository": "" if root == folder else harmless(str(root)),
         "first commit, of nightshift's files alone": MESSAGE if is_first else "",
@@ -73,12 +74,10 @@ def init(folder: UserPath = Path(), /) -> None:
     print_next(next_commands, _first(folder, [name for name, path in in_repo.items() if path not in committed]))
 
 
-def _readiness(folder: Path) -> str:
-    """Say whether the folder's script, which may be a user's own, keeps the contract."""
+def _readiness(place: Place) -> str:
+    """Say whether a script, which may be a user's own, keeps the contract."""
     try:
-        source = read_text(folder / SCRIPT)
-        check_script(source, SCRIPT, modules_beside(folder))
-        fixed_files(folder, source)
+        fixed_files(place.script_path.parent, read_script(place))
     except ScriptError as error:
         return f"is not ready for a night yet: {error}"
     return "has all that a night needs"

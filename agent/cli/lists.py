@@ -56,7 +56,7 @@ def results(tag: str | None = None, /, *, all: bool = False) -> Answer:
         if tag is not None and tag not in tags:
             if is_known(place, tag):
                 raise NothingYet(f"results.tsv has no row of night {tag}; see: {typed('report', tag)}")
-            raise no_night(place, tag, sorted({row["tag"] for row in ledger.read_rows(place.ledger) if row.get("tag")}))
+            raise no_night(place, tag, sorted(ledger.tags_in(place.ledger)))
         if not tags:
             raise none_yet(place)
         if shown in tags:

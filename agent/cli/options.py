@@ -18,8 +18,8 @@ from agent.proposers.registry import choices, help_lines
 SCRIPT = Path(invocation.SCRIPT)
 
 
-def number(read: Callable[[str], float]) -> Parameter:
-    """Return what has cyclopts read a number by our rule; its own rounds fractions."""
+def read_by(read: Callable[[str], object]) -> Parameter:
+    """Return what has cyclopts read a word by our rule: its own rounds fractions, and knows no home folder."""
     return Parameter(converter=lambda kind, tokens: read(tokens[0].value))
 
 
@@ -52,14 +52,6 @@ def _listed(explained: Mapping[str, str]) -> str:
     return "; ".join(f"{name}: {words}" for name, words in explained.items())
 
 
-def _path(kind: object, tokens: Sequence[Token]) -> Path:
-    (token,) = tokens
-    try:
-        return user_path(token.value)
-    except OSError as error:
-        raise ValueError(f"{error.filename}: {error.strerror}") from error
-
-
 def file_at(out: Path | None, usual: Path) -> Path:
     """Return the file that --out names: in a folder that is there, the one of the usual name."""
     if out is None:
@@ -67,11 +59,11 @@ def file_at(out: Path | None, usual: Path) -> Path:
     return out / usual.name if out.is_dir() else out
 
 
-UserPath = Annotated[Path, Parameter(converter=_path)]
-Positive = Annotated[float, number(decimal())]
-PositiveInt = Annotated[int, number(whole())]
-Count = Annotated[int, number(whole(0, 999))]
-Seed = Annotated[int, number(whole(0, 2**32 - 1))]
+UserPath = Annotated[Path, read_by(user_path)]
+Positive = Annotated[float, read_by(decimal())]
+PositiveInt = Annotated[int, read_by(whole())]
+Count = Annotated[int, read_by(whole(0, 999))]
+Seed = Annotated[int, read_by(whole(0, 2**32 - 1))]
 Message = Annotated[str, Parameter(name=["--message", "-m"], allow_leading_hyphen=True)]
 
 

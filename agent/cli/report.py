@@ -5,7 +5,7 @@ import webbrowser
 from typing import TYPE_CHECKING, Annotated
 
 from agent.cli.find import holder_here, place_meant, record_of, tag_to_read
-from agent.cli.options import UserPath, file_at, number
+from agent.cli.options import UserPath, file_at, read_by
 from agent.errors import NightError
 from agent.files import write_plain
 from agent.lab.numbers import whole
@@ -67,7 +67,7 @@ def serve(
     tag: str | None = None,
     /,
     *,
-    port: Annotated[int, number(whole(0, 65535))] = PORT,
+    port: Annotated[int, read_by(whole(0, 65535))] = PORT,
 ) -> None:
     """Serve the report as a live page on this machine.
 

@@ -11,10 +11,9 @@ from agent.experiment import attempt_ref
 from agent.files import check_plain, put_beside, write_plain
 from agent.git import Repo
 from agent.invocation import typed
-from agent.records.place import Place
+from agent.records.place import Place, committed, read_script
 from agent.records.record import Record
 from agent.records.shipped import scripts_in
-from agent.script.contract import check_script, modules_beside, read_text
 from agent.text import harmless, plain_lines, saved_like
 from agent.view.answer import Answer, TakeAnswer
 from agent.view.screen import print_folded
@@ -94,12 +93,10 @@ def _is_script(repo: Repo, path: str) -> bool:
 
     A night from elsewhere may name any other: a module that is imported outside of a sandbox.
     """
-    with suppress(RepoError, ScriptError):
-        check_script(repo.read("HEAD", path), path, modules_beside((repo.root / path).parent))
-        return True
-    with suppress(ScriptError):
-        check_script(read_text(repo.root / path), path, modules_beside((repo.root / path).parent))
-        return True
+    for read in committed, read_script:
+        with suppress(RepoError, ScriptError):
+            read(Place(repo, path))
+            return True
     return False
 
 
