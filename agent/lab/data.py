@@ -26,10 +26,10 @@ def data_dir(used_in: Path | None = None) -> Path | None:
     """
     if folder := os.environ.get("NIGHTSHIFT_DATA"):
         return user_path(folder).absolute()  # runs have another working folder
-    data = cache_root() / "data"
-    for choice in (_choice(data, used_in or Path()), _choice(data)):
-        with suppress(FileNotFoundError):
-            return data / choice.read_text(encoding="utf-8").strip()
+    for folder_with_choice in (used_in or Path(), None):
+        with suppress(OSError):  # there is no choice, or no cache: who writes there says why that is so
+            data = cache_root() / "data"
+            return data / _choice(data, folder_with_choice).read_text(encoding="utf-8").strip()
     return None
 
 
