@@ -8,6 +8,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from difflib import unified_diff
 from functools import lru_cache
 from itertools import takewhile
@@ -117,8 +118,7 @@ def versus(whom: str, lower_bpb: float, sure: float | None = None, decimals: int
 
 def two_digits(value: float) -> str:
     """Return a noise in the two digits that are known of it: it is learnt to ten per cent."""
-    exponent = int(f"{value:.1e}".partition("e")[2])
-    return f"{value:.{max(0, 1 - exponent)}f}"
+    return f"{Decimal(f'{value:.1e}'):f}"
 
 
 def percent_sure(share: float) -> str:

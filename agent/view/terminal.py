@@ -115,8 +115,8 @@ def tried_lines(record: Record, width: int | None) -> list[Text]:
 
 def _cells(row: Row, several: bool, night: Record | None) -> tuple[str, ...]:
     """Return the cells of a row, with what its night tells beside it."""
-    number, *numbers = (number_of(row.get(name, "")) for name in ("attempt", "sure", "memory_gb", "wall_s"))
-    sure, peak_gb, wall_s = numbers
+    numbers = (number_of(row.get(name, "")) for name in ("attempt", "sure", "memory_gb", "wall_s"))
+    number, sure, peak_gb, wall_s = numbers
     attempt = None if night is None or number is None else night.attempt(int(number))
     lower, again, became, reason = None, None, row.get("status", ""), row.get("reason", "")
     if night is not None and attempt is not None:
