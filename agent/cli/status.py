@@ -2,8 +2,9 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING
 
 from agent.cli.find import find_night, here, holder_here, is_free, known_tag, none_yet, place_meant
 from agent.cli.tries import Try, TryState, latest, tries_line
@@ -19,6 +20,9 @@ from agent.records.record import Record
 from agent.records.summary import NightSummary, summary_of
 from agent.view.answer import Answer, Crew, Process, StatusAnswer
 from agent.view.words import HEADS, left_words, moment, status_lines
+
+if TYPE_CHECKING:
+    from agent.view.live import NightScreen
 
 LOOK_EVERY_S = 0.5
 
@@ -156,50 +160,40 @@ def _follow(place: Place, who: Holder) -> Answer:
     print_folded([f"night {who.tag} (pid {who.pid}, since {moment(who.since)})"])
     last = f"night {who.tag} has ended; see: {typed('status')}, {typed('results')}"
     try:
-        with like_ctrl_c(), following(place) as look:
+        with like_ctrl_c(), closing(following(place)) as looks:
             while holder(place.repo.common_dir) == who:
-                look()
+                next(looks)
                 time.sleep(LOOK_EVERY_S)
-            look()
+            next(looks)
     except KeyboardInterrupt:
         last = f"night {who.tag} goes on; end it with: {typed('stop')}"
     print_folded([last])
     return Answer({"tag": who.tag})
 
 
-@contextmanager
-def following(place: Place) -> Iterator[Callable[[], bool]]:
-    """Yield a function that draws, at each call, the screen of the night that another process runs here.
+def following(place: Place) -> Generator[bool, None, None]:
+    """Draw, at each step, the screen of the night that another process runs here; yield whether one does."""
+    while True:
+        while (who := holder_here(place)) is None:
+            yield False
+        screen = _screen(place, who)
+        try:
+            while holder_here(place) == who:
+                screen.look()
+                yield True
+            screen.look()  # its end may have brought a verdict
+        finally:
+            screen.close()
 
-    It returns whether one does.
-    """
+
+def _screen(place: Place, who: Holder) -> "NightScreen":
+    """Return the screen of a night; what draws it takes long to import."""
     from agent.view.live import NightScreen
     from agent.view.screen import console_on
 
-    seen: tuple[Holder, NightScreen] | None = None
-
-    def look() -> bool:
-        nonlocal seen
-        who = holder_here(place)
-        if seen is None and who is not None:
-            stop = Stop(place.folder(who.tag))
-            screen = NightScreen(
-                console_on(sys.stdout), place.folder(who.tag), who.left, lambda: stop.after_run, lambda: stop.now,
-                is_own=False,
-            )  # fmt: skip
-            seen = who, screen
-        if seen is not None:
-            seen[1].look()  # also once after its end, which may have brought a verdict
-            if seen[0] != who:
-                seen[1].close()
-                seen = None
-        return who is not None
-
-    try:
-        yield look
-    finally:
-        if seen is not None:
-            seen[1].close()
+    folder, console = place.folder(who.tag), console_on(sys.stdout)
+    stop = Stop(folder)
+    return NightScreen(console, folder, who.left, lambda: stop.after_run, lambda: stop.now, is_own=False)
 
 
 # ---- steering --------------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ import os
 import subprocess
 import time
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -162,7 +162,7 @@ def _waited(place: Place, try_id: str, for_s: float | None) -> Answer:
     if has_reader and tried.state in (TryState.WAITING, TryState.RUNNING) and for_s != 0.0:
         print_folded(_first_words(place, tried))
     try:
-        with following(place) as look:
+        with closing(following(place)) as looks:
             while True:
                 is_worked = is_held(place.repo.common_dir) or (process is not None and process.poll() is None)
                 # after the look at who works on it, who writes the verdict before ending
@@ -179,7 +179,7 @@ def _waited(place: Place, try_id: str, for_s: float | None) -> Answer:
                     process = _start_draining(place, tried)
                 if for_s is not None and time.monotonic() - began_s >= for_s:
                     return _standing(place, tried)
-                if has_reader and not look() and process is not None and (words := _last_words(place)) != said:
+                if has_reader and not next(looks) and process is not None and (words := _last_words(place)) != said:
                     said = words  # such as that a text is prepared first
                     print_folded([said])
                 time.sleep(POLL_S)
