@@ -94,9 +94,11 @@ def shortened(text: str, columns: int) -> str:
 
 def print_text(text: str, end: str = "\n") -> None:
     """Print a text of others: harmless on a terminal; else as it is and in UTF-8, as it may be saved as a file."""
-    if isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.isatty():
+    if sys.stdout.isatty():
+        text = harmless_lines(text)
+    elif isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")
-    print(harmless_lines(text) if sys.stdout.isatty() else text, end=end)
+    print(text, end=end)
 
 
 def terminal_width() -> int | None:
