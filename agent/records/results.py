@@ -50,7 +50,7 @@ def write_ledger(place: Place, live: tuple[Night, History] | None = None, say: C
     """Render the rows of every journal here into results.tsv; keep the rows of a journal that cannot be read.
 
     live: the running night and its attempts: only its rows are rendered, unless the others' are gone. say: told where a
-    file was kept beside the new one, as it could not be read whole.
+    file that could not be read whole was kept beside the new one.
     """
     place.check_own_ledger()
     before = read_ledger(place.ledger)

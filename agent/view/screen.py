@@ -93,7 +93,7 @@ def shortened(text: str, columns: int) -> str:
 
 
 def print_text(text: str, end: str = "\n") -> None:
-    """Print a text of others: harmless on a terminal; else as it is and in UTF-8, as it may be saved as a file."""
+    """Print a text of others: harmless on a terminal; else unchanged and in UTF-8, for a file."""
     if sys.stdout.isatty():
         text = harmless_lines(text)
     elif isinstance(sys.stdout, io.TextIOWrapper):
