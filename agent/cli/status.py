@@ -116,13 +116,13 @@ def _after_keep(now: NightSummary, best: int, *, is_here: bool) -> dict[str, str
     about = {typed("show", f"{tag}:best"): "the best script, and how it was judged"}
     if dawn is not None and dawn.champion == best and dawn.script is not None:
         return {typed("take", f"{tag}:confirmed"): "the confirmed script, into your working tree"} | about
-    into_tree = typed("take", f"{tag}:{best}"), "the best script, into your working tree"
+    into_tree = {typed("take", f"{tag}:{best}"): "the best script, into your working tree"}
     if not is_here:
-        return about | {into_tree[0]: into_tree[1]}
+        return about | into_tree
     if dawn is not None and dawn.champion == best and dawn.honest is not None:
-        back = typed("take", f"{tag}:0"), "the baseline, back into your working tree"
-        return {typed("confirm", tag): "more fresh seeds, which may tell", back[0]: back[1]} | about
-    return {typed("confirm", tag): CONFIRM, into_tree[0]: into_tree[1]} | about
+        back = {typed("take", f"{tag}:0"): "the baseline, back into your working tree"}
+        return {typed("confirm", tag): "more fresh seeds, which may tell"} | back | about
+    return {typed("confirm", tag): CONFIRM} | into_tree | about
 
 
 def _awaited(tag: str | None) -> tuple[Place, Holder]:

@@ -131,8 +131,9 @@ def scripts_in(repo: Repo, folder: Path, record: Record) -> dict[int, str]:
     if named is None or first is None:
         return {}
     script = patched(edit, first)
-    is_it = script is not None and repo.hash_of(script).startswith(named[2])
-    return {0: first, best.number: script} if best is not None and script is not None and is_it else {0: first}
+    if best is None or script is None or not repo.hash_of(script).startswith(named[2]):
+        return {0: first}
+    return {0: first, best.number: script}
 
 
 def night_in(folder: Path) -> Night:

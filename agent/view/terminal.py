@@ -83,12 +83,11 @@ def results_lines(rows: Sequence[Row], width: int | None, nights: Mapping[str, R
     more: attempts that are left out.
     """
     several = len({row.get("tag") for row in rows}) > 1
-    cells = [_cells(row, several, nights.get(row.get("tag", ""))) for row in rows]
+    cells = (_cells(row, several, nights.get(row.get("tag", ""))) for row in rows)
     header, *lines = table_lines(RESULTS, cells, width)
     colours = (COLOURS.get(row.get("status", "").lower(), "") for row in rows)
     styled = zip([header, *lines], ["bold", *colours], strict=True)
-    shown = {column.name for column, own in zip(RESULTS, zip(*cells, strict=True), strict=True) if any(own)}
-    legend = "; ".join(words for name, words in LEGEND.items() if name in shown and name in header.split())
+    legend = "; ".join(words for name, words in LEGEND.items() if name in header.split())
     last = [Text(f"and {more} more")] if more else []
     last += [Text(legend, "dim")] if legend else []
     return [*(Text(line, style, no_wrap=True) for line, style in styled), *last]
