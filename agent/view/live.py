@@ -39,11 +39,8 @@ LONGEST_BAR = 40  # columns
 Fact = str | tuple[str, str]  # words, or words with their style
 
 
-def panel(now: NightSummary, left: Left | None, jobs: Iterable[RenderableType]) -> RenderableType:
-    """Draw where a night stands, and below it what is at work. A low terminal shows the first lines.
-
-    left: None where it is not known when the night ends.
-    """
+def panel(now: NightSummary, left: Left, jobs: Iterable[RenderableType]) -> RenderableType:
+    """Draw where a night stands, and below it what is at work. A low terminal shows the first lines."""
     names = Table.grid(Column(no_wrap=True, style="dim"), Column(), padding=(0, 2, 0, 0))
     for name, facts in _standing(now, left):
         names.add_row(name, _line(*facts))
@@ -71,7 +68,7 @@ def _bar(point: Progress | None) -> ProgressBar:
     return ProgressBar(total=1.0, completed=within_one(point.fraction), **look)  # type: ignore[arg-type]
 
 
-def _standing(now: NightSummary, left: Left | None) -> Iterator[tuple[str, Sequence[Fact]]]:
+def _standing(now: NightSummary, left: Left) -> Iterator[tuple[str, Sequence[Fact]]]:
     """Yield name and facts of each line, the most important fact first."""
     best, gain = now.best, now.gain
     if now.dawn is not None and best is not None and best.number == now.dawn.champion:
@@ -89,8 +86,8 @@ def _standing(now: NightSummary, left: Left | None) -> Iterator[tuple[str, Seque
     numbers = zip((now.kept, now.discarded, now.crashed), ("kept", "discarded", "crashed"), Status, strict=True)
     counts = [(f"{number} {word}", COLOURS[status] if number else "") for number, word, status in numbers]
     yield "so far", [*counts, *([] if now.usd is None else [f"${now.usd:,.2f}"])]
-    if left is not None:
-        yield "left", left_words(left) or ["no limit; it runs until it is stopped"]
+    if limits := left_words(left):  # without one, a night, a confirmation and a queue end at different points
+        yield "left", limits
 
 
 # ---- the screen ------------------------------------------------------------------------------------------------------
@@ -188,8 +185,7 @@ class NightScreen:
         if self._live is not None:
             self._live.start()
             left = self._left(len(self._record.ideas))
-            is_known = self._is_own or left_words(left)  # one that tries what is in the queue ends by itself
-            self._live.update(panel(self._now, left if is_known else None, self._jobs()), refresh=True)
+            self._live.update(panel(self._now, left, self._jobs()), refresh=True)
         else:
             self._print_beginnings()
 

@@ -43,10 +43,10 @@ def on_terminal(columns: int, rows: int = 24) -> tuple[Emulator, Console]:
     return terminal, Console(file=terminal, width=columns, height=rows, force_terminal=True)
 
 
-def drawn(columns: int, rows: int = 24, *jobs: RenderableType) -> list[str]:
+def drawn(columns: int, rows: int = 24, *jobs: RenderableType, left: Left = LEFT) -> list[str]:
     """The panel of a night on a terminal of this size."""
     terminal, console = on_terminal(columns, rows)
-    console.print(panel(NOW, LEFT, jobs))
+    console.print(panel(NOW, left, jobs))
     return terminal.lines()
 
 
@@ -59,6 +59,11 @@ def test_the_panel_shows_each_fact():
         "training, seed 7 · #4 WARMUP 0.0 → 0.1",
         f"{'━' * 14}╸{'━' * 18} 45% · 165 s left · 1,850 tokens/s · loss 4.250 · step 70",
     ]
+
+
+def test_of_a_night_without_limits_the_panel_does_not_guess_when_it_ends():
+    """A confirmation, and a night that tries what is in the queue, have none and end by themselves."""
+    assert [line.split()[0] for line in drawn(90, left=Left())[1:]] == ["best", "so"]
 
 
 @pytest.mark.parametrize(("columns", "rows"), [(24, 12), (60, 5)])
