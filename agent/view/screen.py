@@ -39,12 +39,15 @@ def print_folded(lines: Iterable[str | Text], heads: re.Pattern[str] | None = No
 def print_next(commands: Mapping[str, str], before: Iterable[str] = (), title: str = "next:") -> None:
     """Print the commands that come next, each with what it is for; before: commands that need no words, and come first.
 
-    Nothing folds them, so that they can be copied.
+    Nothing folds a command, so that it can be copied.
     """
     width = max(map(len, commands))
-    lines = [(f"  {command:<{width}}  ", (purpose, "dim")) for command, purpose in commands.items()]
-    shown = [title], *([f"  {command}"] for command in before), *lines
-    print_folded(Text.assemble(*parts, no_wrap=True) for parts in shown)
+    room = (terminal_width() or sys.maxsize) - width - 2 * len(GAP)
+    lines = [Text(f"{GAP}{command}", no_wrap=True) for command in before]
+    for command, purpose in commands.items():
+        for at, part in enumerate(folded(Text(purpose, "dim"), room)):
+            lines.append(Text.assemble(f"{GAP}{'' if at else command:<{width}}{GAP}", part, no_wrap=True))
+    print_folded([title, *lines])
 
 
 def is_watched() -> bool:

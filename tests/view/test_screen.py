@@ -23,7 +23,7 @@ from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.summary import summary_of
 from agent.view.live import NightScreen, job, panel
-from agent.view.screen import console_on, folded, print_folded
+from agent.view.screen import console_on, folded, print_folded, print_next
 from agent.view.words import progress_words
 
 LEFT = Left(31, 5 * 3600 + 12 * 60 + 30)
@@ -185,6 +185,19 @@ def test_a_sentence_is_folded_on_a_narrow_terminal_and_stays_a_line_in_a_pipe(mo
     assert "\x1b[1m" in first
     assert (second[:6], third[:6], short) == ("  word", "  word", "short")
     assert len(folded(Text("word" + " " * 100_000), 80)) == 1  # its blanks take no time
+
+
+def test_what_a_command_is_for_is_folded_beside_it_and_the_command_stays_whole(monkeypatch, capsys):
+    commands = {f"nightshift run {'-' * 30}": "a real night, five minutes a run", "nightshift stop": "the end"}
+    whole = [f"  {command:<45}  {purpose}" for command, purpose in commands.items()]
+    print_next(commands)
+    assert capsys.readouterr().out.splitlines() == ["next:", *whole]
+    for name, value in (("COLUMNS", "70"), ("FORCE_COLOR", "1"), ("TERM", "xterm")):  # counts as a terminal
+        monkeypatch.setenv(name, value)
+    print_next(commands)
+    lines = Text.from_ansi(capsys.readouterr().out).plain.splitlines()
+    first = whole[0].removesuffix(" minutes a run")
+    assert lines == ["next:", first, f"{'':<51}minutes a run", whole[1]]
 
 
 WAITS = """
