@@ -175,7 +175,9 @@ def belief(now: NightSummary, form: Callable[[Interval], str] = interval_words) 
     if gain is None:
         return "No idea has brought a gain yet." if now.ideas and now.baseline is not None else ""
     sure = "The best of many attempts looks better than it is: only fresh seeds tell."
-    if not gain.has_width:
+    if now.noise is not None and now.noise.sigma_bpb == 0:
+        sure = "Seeds change no score here."
+    elif not gain.has_width:
         sure = "How sure that is, is not known."
     elif gain.low_bpb <= 0:
         sure = "The interval includes zero, so all of it may be luck."

@@ -21,6 +21,7 @@ SURE = findings(Interval(0.2, 0.1, 0.3), champion=1)
         (night(FIRST, attempt(1, Kind.KEPT, 1.499)), None, "The interval includes zero, so all of it may be luck."),
         (night(FIRST, attempt(1, Kind.WORSE, 1.9)), None, "No idea has brought a gain yet."),
         (night(FIRST, attempt(1, Kind.KEPT, 1.2), sigma_bpb=None), None, "How sure that is, is not known."),
+        (night(FIRST, attempt(1, Kind.KEPT, 1.2), sigma_bpb=0.0), None, "Seeds change no score here."),
         (CLEAR, SURE, "on fresh seeds, #1 gains +0.200000 [+0.100000, +0.300000] bits per byte: confirmed."),
         (CLEAR, replace(SURE, script=30), "What brought nothing was taken out: #30 is confirmed."),
         (CLEAR, replace(SURE, script=None), "that may be luck, so it is not confirmed."),

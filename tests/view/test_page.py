@@ -8,7 +8,7 @@ from html import unescape
 from html.parser import HTMLParser
 
 import pytest
-from samples import HOSTILE, a_run, attempt, changed, long_night, night
+from samples import HOSTILE, a_run, attempt, changed, findings, long_night, night
 
 from agent.experiment import Interval, Kind, Noise
 from agent.records.record import Record
@@ -117,6 +117,14 @@ def test_the_head_says_what_to_do_next_where_the_night_is_here(undrawn, facts, w
     said = words_of(changed(NIGHT, **facts), '<p class="lead">', "</p>")
     assert words in said
     assert ("nightshift" in said) == facts.get("is_here", True)
+
+
+def test_where_seeds_change_no_score_the_head_speaks_of_no_noise_and_of_no_interval(undrawn):
+    sure = findings(Interval(0.25, 0.25, 0.25), champion=1)
+    still = night(attempt(0, Kind.BASELINE, 1.5, seeds=3), attempt(1, Kind.KEPT, 1.25), sigma_bpb=0.0, dawn=sure)
+    head = words_of(still, '<dl class="figures">', "</dl>")
+    assert "Noise of one runnoneseeds change no score" in head
+    assert not re.search(r"not known|\[|luck", head)
 
 
 def test_the_time_of_several_workers_is_said_to_be_a_sum_without_counting_those_of_each_machine(undrawn):
