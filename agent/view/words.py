@@ -257,7 +257,7 @@ def status_lines(
         f"night {night.tag}: {state}; it began {moment(night.started)}"
         + ("" if pid or now.ended is None else f", its last run ended {moment(now.ended)}"),
         f"branch {short(night.branch)}, {night.budget_s:g} s a run, {night.device}, protocol {night.protocol}",
-        f"script {night.script}, data {Path(night.data).name}",  # where they are is their owner's own
+        f"script {night.script}" + (f", data {Path(night.data).name}" if night.data else ""),  # a record names none
         f"{counted(now.attempts, 'attempt')}, {now.ideas} of them ideas: {', '.join(counts)}",
         _best_line(now),
         lowest_words(record),
