@@ -177,7 +177,7 @@ def measured_facts(record: Record, attempt: Attempt) -> dict[str, str]:
         "seeds": "" if scored is None else str(scored.seeds),
         "change": "" if lower is None else f"{below(lower)} than its parent",
         "sure": "" if attempt.sure is None or again is not None else percent_sure(attempt.sure),
-        "over #0": "" if over_first is None else f"{interval_words(over_first)}, by the night's own scores",
+        "gain": "" if over_first is None else f"{interval_words(over_first)} over #0, by the night's own scores",
         "at dawn": honest,
         "parameters": "" if attempt.params is None else f"{attempt.params:,}",
         "memory": "" if peak_gb is None else memory(peak_gb),

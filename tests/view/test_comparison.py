@@ -56,5 +56,5 @@ def test_what_does_not_compare_or_may_be_chance_has_no_winner(b, facts, winner, 
 def test_no_gain_is_told_of_a_score_that_is_not_believed():
     doubted = attempt(1, Kind.QUARANTINED, 0.3)
     assert beside(FIRST, doubted).gain is None
-    assert measured_facts(night(FIRST, doubted), doubted)["over #0"] == ""
-    assert measured_facts(night(FIRST, BETTER), BETTER)["over #0"].startswith("+0.1")
+    assert measured_facts(night(FIRST, doubted), doubted)["gain"] == ""
+    assert measured_facts(night(FIRST, BETTER), BETTER)["gain"].startswith("+0.1")
