@@ -60,6 +60,9 @@ WORDS = {
     "the whole script in a fence in a fence": f"````\n{HEAD}\n```python\n{WANTED}```\n````",
     "the whole script below fields in one fence": f"```python\n{HEAD}\n{WANTED}```",
     "numbered fields": EDIT.replace("TITLE", "1. TITLE").replace("HYPO", "2) HYPO"),
+    "fields with numbers or letters in brackets": EDIT.replace("TITLE", "(1) TITLE").replace("HYPO", "b) HYPO"),
+    "a picture before a field": EDIT.replace("TITLE:", "🎯 **TITLE:**").replace("HYPO", "💡 HYPO"),
+    "blanks that are not seen": EDIT.replace("TITLE", "\u200b\xa0TITLE"),
     "fields of a list": EDIT.replace("TITLE", "- TITLE").replace("HYPO", "* HYPO"),
     "bold fields": EDIT.replace("TITLE:", "**TITLE:**").replace("HYPOTHESIS:", "**HYPOTHESIS**:"),
     "a bold line": EDIT.replace("TITLE: less smoothing", "**TITLE: less smoothing**"),
@@ -79,6 +82,7 @@ WORDS = {
     "thoughts without a beginning": f"TITLE: no\n{block(OLD, 'SMOOTHING = 9')}</think>\n{EDIT}",
     "the same title twice": f"{EDIT}\n**TITLE:** Less smoothing",
     "the file's name after the marks": EDIT.replace("SEARCH", f"SEARCH {NAME}").replace("REPLACE", f"REPLACE {NAME}"),
+    "the file's name from its folder": EDIT.replace("SEARCH", f"SEARCH ./{NAME}"),
     "words after the last mark": EDIT.replace("REPLACE", "REPLACE (end of block 1)"),
     "a tag after the last mark": EDIT.replace("REPLACE\n", "REPLACE</edit>"),
     "marks in lower case": EDIT.replace("SEARCH", "search").replace("REPLACE", "Replace"),
@@ -88,6 +92,7 @@ WORDS = {
     "an indented fence": HEAD + "".join(f"  {line}\n" for line in f"```python\n{block(OLD, NEW)}```".splitlines()),
     "fences in a block": HEAD + block(f"```python\n{OLD}\n```", f"```python\n{NEW}\n```"),
     "lines of Windows": EDIT.replace("\n", "\r\n"),
+    "lines of old Macs": EDIT.replace("\n", "\r"),
     "a byte order mark": f"\ufeff{EDIT}",
 }  # fmt: skip
 

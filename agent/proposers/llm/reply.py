@@ -26,7 +26,7 @@ from agent.errors import ScriptError
 from agent.experiment import HYPOTHESIS_CHARS, Proposal
 from agent.script.contract import check_script, imports
 from agent.script.dials import fingerprint
-from agent.text import one_line
+from agent.text import one_line, plain_lines
 
 REPLY_CHARS = 512 << 10  # twice the largest script
 MAX_EDITS = 50
@@ -48,7 +48,7 @@ CODE = re.compile(rf"^{FENCE}((?>(?:(?!{FENCE}).*\n)*))[ \t]*(?:`{{3,}}|~{{3,}})
 # ---- fields, in whatever markup: each goes on until the next, or until an empty line
 NAMES = "TITLE|HYPOTHESIS|FILE"
 TAG = rf"<(?!(?:{NAMES})>)/?[a-z][\w-]*>"  # that is none of a field
-BEFORE, AFTER = rf"^(?>(?:{TAG}|\d+[.)]|[ \t#<>*_`+•-])*)", r"(?:>|[ \t*_`#]*(?:[:：](?:[*_`]+(?=\s))?|$))"
+BEFORE, AFTER = rf"^(?>(?:{TAG}|\(?\w{{1,2}}[.)]|_|[^\w\n\"'(])*)", r"(?:>|[ \t*_`#]*(?:[:：](?:[*_`]+(?=\s))?|$))"
 FIELD_NAME = rf"{BEFORE}(?:{NAMES}){AFTER}"
 FIELD = re.compile(
     rf"{BEFORE}({NAMES}){AFTER}(?>(?:[ \t]*\n)*)(?!{FIELD_NAME})(.*(?:\n(?!{FIELD_NAME}).*\S.*)*)",
@@ -77,7 +77,7 @@ def read_reply(text: str, base: str, name: str) -> Proposal:
     """
     if len(text) > REPLY_CHARS:
         raise BadReply(f"the reply has {len(text):,} characters, more than {REPLY_CHARS:,}: answer with short edits")
-    text = THOUGHT.sub("", text.removeprefix("\ufeff").replace("\r\n", "\n")) + "\n"
+    text = THOUGHT.sub("", plain_lines(text)) + "\n"
     edits, rest = _edits(text, name), EDIT.sub("\n", text)
     code: list[str] = []
     if not edits:  # the whole script in a fence, perhaps below the fields
@@ -101,7 +101,7 @@ def read_reply(text: str, base: str, name: str) -> Proposal:
 
 
 def _check_file(named: str, name: str) -> None:
-    if (other := named.strip("`*_\"' \t")) != name:
+    if (other := named.strip("`*_\"' \t").removeprefix("./")) != name:
         raise BadReply(f"the reply names the file {_quoted(other)}: edit {name} alone, under just this name")
 
 
