@@ -36,7 +36,7 @@ from typing import Annotated, Any
 import measure
 from measure import Count, Folder, Seconds
 
-from agent.cli.options import number
+from agent.cli.options import read_by
 from agent.lab.numbers import whole
 from agent.script.dials import Choices, Dial, Range, Value, searched, show
 
@@ -194,8 +194,8 @@ def main(
     minutes: Seconds = 600.0,
     text: str = "",
     commit: str = "",
-    pairs: Annotated[int, number(whole(0))] = 20,
-    seed: Annotated[int, number(whole(0))] = 0,
+    pairs: Annotated[int, read_by(whole(0))] = 20,
+    seed: Annotated[int, read_by(whole(0))] = 0,
     most: Count = 10**6,
 ) -> measure.Flat:
     """Make the runs that a table does not hold yet.
