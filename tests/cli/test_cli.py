@@ -226,7 +226,7 @@ WITHOUT = "import sys; sys.modules[{!r}] = None; from agent.cli.main import main
     [
         ("--pool ray", "ray", "--pool ray needs the package ray; install it with: "),
         ("--llm openai:m@http://localhost:9/v1", "openai", "the openai SDK is not installed; run: "),
-        ("--llm anthropic:m", "", "ANTHROPIC_API_KEY is not set; put your key into it"),
+        ("--llm anthropic:m", "", "put your key into it, or name a server of your own, as in openai:qwen3-coder@http:"),
         ("--command no-such-agent", "", "no-such-agent, the program of --command, is not on PATH"),
         ("", "", "'nowhere'; install the missing package"),
     ],

@@ -38,7 +38,8 @@ HOMES = {"openai": "https://api.openai.com/v1", "anthropic": "https://api.anthro
 # a model's name may hold an @, but no server without its http://
 SPEC = re.compile(r"(openai|anthropic):((?!\S*@(?:localhost|[\w.-]+:\d))[!-?A-~][!-~]*?)(?:@(https?://\S+))?")
 URL = re.compile(r"https?://(?:(?i:[a-z0-9_.-]+)|\[(?i:[0-9a-f:.]+)\])(?::[0-9]{1,5})?(?:/[!-\"$->@-~]*)?")
-EXAMPLES = "openai:gpt-5, anthropic:claude-sonnet-4-5 or openai:qwen3-coder@http://localhost:11434/v1"
+WITH_SERVER = "openai:qwen3-coder@http://localhost:11434/v1"
+EXAMPLES = f"openai:gpt-5, anthropic:claude-sonnet-4-5 or {WITH_SERVER}"
 NO_KEY = "none"  # SDKs require a key even if the server needs none
 KEY_LIKE = re.compile(r"\b(sk|key)-[\w*.-]{6,}")  # as providers quote a wrong key, partly as asterisks
 
@@ -74,7 +75,9 @@ class Endpoint:
         if not (key.isascii() and key.isprintable()):
             raise MachineError(f"{name}_API_KEY holds characters that no key has; copy the key into it once more")
         if not key and not named:
-            raise MachineError(f"{name}_API_KEY is not set; put your key into it, or name a server as in {EXAMPLES}")
+            raise MachineError(
+                f"{name}_API_KEY is not set; put your key into it, or name a server of your own, as in {WITH_SERVER}"
+            )
         endpoint = cls(provider, model, named or HOMES[provider])
         # another machine's plain http can be read by others on the network
         is_shown = endpoint.url.startswith("http:") and not endpoint.is_here
