@@ -37,10 +37,8 @@ def verdict_line(attempt: Attempt, before: Attempt | None) -> Text:
     words += [] if attempt.val_bpb is None else [f"val_bpb {attempt.val_bpb:.6f}"]
     words += [] if lower is None else [below(lower)]
     became = outcome(attempt.kind, lower)
-    if attempt.kind in ESTIMATED:
+    if attempt.kind in {*ESTIMATED, Kind.BASELINE}:
         more = "" if attempt.sure is None or became == Kind.WORSE else f"{percent_sure(attempt.sure)} sure of a gain"
-    elif attempt.kind is Kind.BASELINE:
-        more = ""
     line = Text(BETWEEN).join(map(Text, words)) + BETWEEN + Text(became, COLOURS[attempt.status or Status.CRASH])
     return line + f" ({harmless(more)})" if more else line
 
