@@ -1,6 +1,5 @@
 """Bring one edit of a person or an agent into the queue and to its verdict: nightshift try."""
 
-import os
 import subprocess
 import time
 from collections.abc import Mapping
@@ -217,8 +216,8 @@ def _start_draining(place: Place, tried: Try) -> "subprocess.Popen[bytes]":
     if path.is_symlink() or not path.is_file():
         path.unlink(missing_ok=True)
     # two tries at one moment share it: one of their processes has the night, and the other says so
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW
-    with os.fdopen(os.open(path, flags, 0o644), "ab") as log:
+    with path.open("ab") as log:
+        log.truncate(0)
         return subprocess.Popen(
             own_command("run", "--drain", "--script", place.script, *tried.entry.words),
             cwd=place.repo.root,
