@@ -35,10 +35,11 @@ from agent.cli.main import COMMANDS, command_named
 from agent.errors import NightError
 from agent.experiment import History, Night
 from agent.records.journal import Journal
-from agent.records.results import COLUMNS, HEADER, lines_of
+from agent.records.results import COLUMNS, rows_of
 
 ORPHAN_S = 2.0  # what still lives so long after its loop died is an orphan
 LIMIT_S = 120.0  # of one call of the loop, which takes seconds
+HEADER = "\t".join(COLUMNS)
 FOREIGN = "0000000\t1.000000\t1.0\tkeep\tfrom a clone\t0\told-night" + "\t" * 13
 LIBRARY = measure.HERE / "strike.c"
 
@@ -334,7 +335,8 @@ class Victim:
     def check_rows(self, night: Night | None, history: History) -> None:
         """Check that each settled attempt has its row, as the journal gives it, and that the clone's row stays."""
         lines = (self.root / "results.tsv").read_text(encoding="utf-8").split("\n")
-        due, ours = lines_of(night, history) if night else [], lines[2:-1]
+        rows, ours = rows_of(night, history) if night else [], lines[2:-1]
+        due = ["\t".join(row.values()) for row in rows]
         settled = sum(attempt.settled for attempt in history)
         wrong = int(lines[:2] != [HEADER, FOREIGN] or lines[-1] != "") + max(0, settled - len(ours))
         wrong += sum(row not in due for row in ours)

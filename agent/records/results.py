@@ -33,7 +33,6 @@ COLUMNS = (
     *("dawn_bpb", "dawn_seeds", "holdout_bpb"),  # so that a row's val_bpb stays what the night recorded
 )
 Row = dict[str, str]  # one line by column; a foreign one may lack some of ours, and have others
-HEADER = "\t".join(COLUMNS)
 STATUS = COLUMNS.index("status")
 STATUSES = ("keep", "discard", "crash")
 NAMES = {name.lower(): name for name in COLUMNS}
@@ -62,7 +61,7 @@ def write_ledger(place: Place, live: tuple[Night, History] | None = None, say: C
     if live is not None:
         nights[live[0].tag] = live
     in_order = sorted(nights.values(), key=lambda pair: pair[0].started)
-    after = table.arranged({night.tag: lines_of(night, history) for night, history in in_order})
+    after = table.arranged({night.tag: rows_of(night, history) for night, history in in_order})
     if not table.is_whole:
         aside = put_beside(place.ledger, "before-rewrite")
         say(f"not every line of {place.ledger} was a row of a table, so the file is kept as it was in {aside}")
@@ -79,11 +78,11 @@ def _read(place: Place, tag: str) -> tuple[Night, History] | None:
     return None
 
 
-def lines_of(night: Night, history: History) -> list[str]:
-    """Return the lines of all attempts that have a decision."""
+def rows_of(night: Night, history: History) -> list[Row]:
+    """Return the rows of all attempts that have a decision."""
     tag, branch = cell_of(night.tag), cell_of(short(night.branch))
     protocol, device = cell_of(night.protocol), cell_of(night.device)
-    lines = []
+    rows = []
     for attempt in history:
         decision, summary, at_dawn = attempt.decision, attempt.summary or Summary(), attempt.dawn_runs()
         if decision is None:
@@ -118,8 +117,8 @@ def lines_of(night: Night, history: History) -> list[str]:
             str(len(at_dawn)) if at_dawn else "",
             _number(_mean(run.holdout_bpb for run in at_dawn), 6),
         )
-        lines.append("\t".join(cells))
-    return lines
+        rows.append(dict(zip(COLUMNS, cells, strict=True)))
+    return rows
 
 
 def _mean(scores: Iterable[float | None]) -> float | None:
@@ -175,14 +174,13 @@ class Table:
         named = dict.fromkeys(chain(own, *rows.values()))
         return cls(tuple(rows.values()), tuple(name for name in named if name not in COLUMNS), is_whole)
 
-    def arranged(self, nights: Mapping[str, Sequence[str]]) -> str:
-        """Return the text with the lines of nights, by tag, in the place of their first row; new ones at its end.
+    def arranged(self, nights: Mapping[str, Sequence[Row]]) -> str:
+        """Return the text with the rows of nights, by tag, in the place of their first row; new ones at its end.
 
-        What a person wrote beside a row stays beside it, or where no line is about that attempt, in the row itself.
+        What a person wrote beside a row stays beside it, or where no row is about that attempt, in the row itself.
         """
-        ours = {tag: [dict(zip(COLUMNS, line.split("\t"), strict=True)) for line in nights[tag]] for tag in nights}
-        of_attempt = {(tag, number_of(row["attempt"])): row for tag, rows in ours.items() for row in rows}
-        arranged, rest = list[Row](), dict(ours)
+        of_attempt = {(tag, number_of(row["attempt"])): row for tag, rows in nights.items() for row in rows}
+        arranged, rest = list[Row](), dict(nights)
         for row in self.rows:
             tag, own = tag_of(row), {name: cell for name, cell in row.items() if name in self.own}
             arranged += rest.pop(tag, [])

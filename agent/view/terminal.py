@@ -9,7 +9,7 @@ from rich.text import Text
 from agent.experiment import LOCAL, Attempt, Ending, Kind, Run, Status, attempt_ref, memory_gb
 from agent.invocation import typed
 from agent.records.record import Record
-from agent.records.results import COLUMNS, Row, lines_of, number_of
+from agent.records.results import Row, number_of, rows_of
 from agent.records.summary import Scored, Share, confirmed_gain, gain_bpb, gain_over_baseline, lower_bpb
 from agent.text import SAID_CHARS, below, counted, duration, harmless, harmless_lines, one_line, percent_sure
 from agent.view.screen import Column, table_lines
@@ -104,8 +104,7 @@ def tried_lines(record: Record, width: int | None) -> list[Text]:
     decided = [attempt for attempt in record.ideas if attempt.decision is not None]
     largest = sorted(decided, key=gain, reverse=True)
     numbers = {str(attempt.number) for attempt in largest[:MOST_SHOWN]}
-    every = (dict(zip(COLUMNS, line.split("\t"), strict=True)) for line in lines_of(record.night, record.attempts))
-    rows = [row for row in every if row["attempt"] in numbers]
+    rows = [row for row in rows_of(record.night, record.attempts) if row["attempt"] in numbers]
     more = len(decided) - len(rows)
     return results_lines(rows, width or LOG_WIDTH, {record.tag: record}, more) if rows else []
 

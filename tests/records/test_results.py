@@ -19,17 +19,17 @@ from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.results import (
     COLUMNS,
-    HEADER,
     Table,
-    lines_of,
     number_of,
     read_ledger,
     read_rows,
+    rows_of,
     tags_in,
     write_ledger,
 )
 from agent.text import saved_like
 
+HEADER = "\t".join(COLUMNS)
 FOREIGN = "0000000\t1.000000\t1.0\tkeep\tfrom a clone\t0\told-night" + "\t" * 13
 UPSTREAM = "a1b2c3d\t0.997900\t44.0\tkeep\tbaseline"  # five columns
 
@@ -53,7 +53,7 @@ HISTORY = (
 
 def render(before: str, nights: Sequence[tuple[Night, History]]) -> str:
     """Return a ledger's text after these nights were written to it."""
-    after = Table.of(before).arranged({night.tag: lines_of(night, history) for night, history in nights})
+    after = Table.of(before).arranged({night.tag: rows_of(night, history) for night, history in nights})
     return saved_like(after, before.removeprefix("\ufeff"))
 
 
@@ -67,10 +67,10 @@ def cells(line: str) -> dict[str, str]:
 
 
 def test_a_row_has_the_formats_that_tools_expect():
-    row = cells(lines_of(NIGHT, HISTORY)[1])
+    row = rows_of(NIGHT, HISTORY)[1]
     assert (row["commit"], row["val_bpb"], row["memory_gb"], row["status"]) == ("1111111", "1.250000", "1.5", "keep")
     assert (row["parent"], row["branch"], row["seeds"]) == ("0000000", "experiments/30s-t", "1")
-    assert cells(lines_of(NIGHT, HISTORY)[2])["description"] == "a 'quoted' title of two lines"
+    assert rows_of(NIGHT, HISTORY)[2]["description"] == "a 'quoted' title of two lines"
 
 
 @pytest.mark.parametrize("begin", ["@", " \r\n=", "＝"])
@@ -94,7 +94,7 @@ def test_no_cell_is_a_formula_to_a_spreadsheet(begin, tmp_path):
 def test_no_cell_holds_commands_to_a_terminal_or_absurd_numbers():
     boast = Summary(training_seconds=-1e299, peak_vram_mb=1e299, total_tokens_M=1e299, num_params_M=1e299)
     odd = attempt(1, 1.25, Status.KEEP, "wiped\x1b[2K\u202e\x00\udc80")
-    row = cells(lines_of(NIGHT, [dataclasses.replace(odd, runs=(dataclasses.replace(odd.runs[0], summary=boast),))])[0])
+    row = rows_of(NIGHT, [dataclasses.replace(odd, runs=(dataclasses.replace(odd.runs[0], summary=boast),))])[0]
     assert row["description"] == r"wiped\x1b[2K\u202e\x00\udc80"
     assert [row[name] for name in ("memory_gb", "tokens_M", "params_M", "train_s")] == [""] * 4
 
@@ -115,7 +115,7 @@ def test_the_analysis_code_of_the_ancestor_reads_it():
 
 def test_rows_of_other_nights_stay_verbatim_and_in_place():
     odd = "ffffff0\tnot a number\t\tKEEP\tan odd \u2028 row \x1c of twenty cells" + "\t" * 15
-    mine = lines_of(NIGHT, HISTORY)
+    mine = ["\t".join(row.values()) for row in rows_of(NIGHT, HISTORY)]
     before = "\n".join([f"\ufeff{HEADER}", UPSTREAM, FOREIGN, *mine[:2], odd])  # no newline at the end
     after = render(before, [(NIGHT, HISTORY)]).split("\n")
     assert after == [HEADER, UPSTREAM, FOREIGN, *mine, odd, ""]
