@@ -1,7 +1,6 @@
 """Put the script of an attempt into the working tree: nightshift take."""
 
 import os
-import stat
 from contextlib import suppress
 from pathlib import Path
 
@@ -51,12 +50,9 @@ def take(attempt: str = BEST, /) -> Answer:
         )
     old, aside = None if before is None else plain_lines(before), None
     if old != script:
-        mode = None if old is None else stat.S_IMODE(file.stat().st_mode)
         if old is not None and old not in _kept(place, record, file):
             aside = put_beside(file, "before-take")
         write_plain(file, content)
-        if mode is not None:
-            file.chmod(mode)
     answer = TakeAnswer(
         tag=record.tag,
         attempt=chosen.number,

@@ -15,11 +15,13 @@ import os
 import platform
 import re
 import secrets
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
@@ -129,7 +131,10 @@ def rename_symbols(original: Path, renamed: Path, patchelf: Path) -> None:
 
 
 def write_atomically(path: Path, data: bytes | memoryview) -> None:
-    """Write a file so that a reader, or a restart after a power cut, finds the old content or the new one."""
+    """Write a file so that a reader, or a restart after a power cut, finds the old content or the new one.
+
+    Its permissions stay as they were.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     # the random part: processes in different sandboxes may have the same id
     aside = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
@@ -138,6 +143,8 @@ def write_atomically(path: Path, data: bytes | memoryview) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
+        with suppress(FileNotFoundError):
+            shutil.copymode(path, aside)
         aside.replace(path)
     except OSError as error:
         error.filename = str(path)  # which its user has named
