@@ -33,7 +33,7 @@ from agent.text import SAID_CHARS, harmless, one_line, plain_lines
 from agent.view.answer import Answer, TryAnswer
 from agent.view.run_files import log_of, traceback_of, training_progress
 from agent.view.screen import is_watched, print_folded, print_next
-from agent.view.words import SURE, progress_words, score, verdict
+from agent.view.words import SURE, progress_words, score, verdict_on
 
 LOG = "drain.log"  # in the queue's folder: what the process says that works on it
 LOG_BYTES = 4000
@@ -269,7 +269,7 @@ def _verdict(place: Place, tried: Try) -> Answer:
     answer = answer_of_try(tried.id, record, attempt, place.folder(record.tag), merged_onto)
 
     def print_all() -> None:
-        print_folded(verdict_lines(answer))
+        print_folded(verdict_lines(answer, verdict_on(record, attempt)))
         print_next(commands_after(answer), title=f"next: {answer.next.partition('; to begin')[0]}")
 
     return Answer(answer, print_all)
@@ -316,10 +316,9 @@ def _next(attempt: Attempt, traceback: str | None, way_back: str | None, merged_
     return f"{merged}: take it with: {typed('take', str(attempt.number))}, and edit on from there"
 
 
-def verdict_lines(answer: TryAnswer) -> list[str]:
-    """Return the verdict as lines for people."""
+def verdict_lines(answer: TryAnswer, said: str) -> list[str]:
+    """Return the verdict as lines for people; said: what became of the attempt."""
     measured = "" if answer.val_bpb is None else f" (val_bpb {score(answer.val_bpb)})"
-    said = verdict(answer.kind, answer.lower_bpb, answer.sure, answer.reason)
     lines = [f"{said}{measured}", *([SURE] if "sure of a gain" in said else [])]
     if answer.best is not None and answer.best.number != answer.attempt:
         lines.append(f"best so far: #{answer.best.number} {answer.best.title}, val_bpb {score(answer.best.val_bpb)}")

@@ -128,20 +128,16 @@ def outcome(kind: Kind | None, lower: float | None = None) -> str:
     return kind or "not decided"
 
 
-def verdict(
-    kind: Kind | None, lower: float | None, sure: float | None, reason: str | None, decimals: int = SCORE_DECIMALS
-) -> str:
-    """Say what became of an attempt and why; reason: in the judge's words, where numbers do not tell it."""
-    word, why = outcome(kind, lower), reason or ""
-    if kind in ESTIMATED and lower is not None:
-        why = versus("its parent", lower, sure, decimals)
-    return why if why.startswith(word) else ": ".join(filter(None, (word, why)))
-
-
 def verdict_on(record: Record, attempt: Attempt, decimals: int = SCORE_DECIMALS) -> str:
-    """Say what became of an attempt and why; once it was measured again, that figure takes the place of how sure."""
+    """Say what became of an attempt and why: by its numbers, or in the judge's words where these do not tell it.
+
+    Once it was measured again, that figure takes the place of how sure it is.
+    """
     lower, again = lower_bpb(attempt, record.parent(attempt), decimals), confirmed_gain(record, attempt)
-    said = verdict(attempt.kind, lower, None if again else attempt.sure, attempt.words, decimals)
+    word, why = outcome(attempt.kind, lower), attempt.words or ""
+    if attempt.kind in ESTIMATED and lower is not None:
+        why = versus("its parent", lower, None if again else attempt.sure, decimals)
+    said = why if why.startswith(word) else ": ".join(filter(None, (word, why)))
     form = score if decimals == SCORE_DECIMALS else bpb
     return said if again is None else f"{said}; measured again, it gains {interval_words(again, form=form)}"
 

@@ -7,6 +7,7 @@ from samples import attempt, night
 
 from agent.cli.trying import answer_of_try, commands_after, verdict_lines
 from agent.experiment import Attempt, DryRun, Ending, Kind, Run
+from agent.view import words
 from agent.view.answer import TryAnswer
 
 CRASH = 'Traceback (most recent call last):\n  File "train_mlx.py", line 3\nValueError: 2 rows of 3'
@@ -35,10 +36,11 @@ def test_a_crash_of_the_training_is_told_with_the_end_of_its_log(tmp_path):
 
 
 def test_the_next_step_is_told_whatever_was_decided():
-    worse = verdict_on(attempt(2, Kind.WORSE, 2.0, parent=1))
+    edit = attempt(2, Kind.WORSE, 2.0, parent=1)
+    worse, said = verdict_on(edit), words.verdict_on(night(*BEFORE, edit), edit)
     assert worse.next == "it is not better: try another idea; to begin from the best script: nightshift take t:1"
     assert worse.go_back_with == "nightshift take t:1"
-    assert verdict_lines(worse)[0] == "worse: 0.750000 higher than its parent (val_bpb 2.000000)"
+    assert verdict_lines(worse, said)[0] == "worse: 0.750000 higher than its parent (val_bpb 2.000000)"
     best = attempt(2, Kind.KEPT, 1.2, parent=1)
     assert verdict_on(best).next == "edit on from here: attempt 2 is the best script now"
     assert (verdict_on(best).go_back_with, verdict_on(best).gain_bpb) == (None, pytest.approx(0.05))
