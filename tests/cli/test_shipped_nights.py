@@ -140,7 +140,9 @@ def test_every_command_of_the_example_report_succeeds_in_a_clone(tmp_path):
         pytest.skip("the script that the night began with is not here, as in a shallow clone")
     git(tmp_path, "clone", "-q", "--shared", str(PROJECT), "clone")
     clone, text = Grounds(tmp_path / "clone"), (PROJECT / "docs" / "example-report.html").read_text()
-    commands = set(re.findall(r"<code>nightshift ([^<]+)</code>", text))
+    assert clone.nightshift("report", "five", "--out", "drawn.html").returncode == 0  # with commands in place of edits
+    text += (clone.root / "drawn.html").read_text()
+    commands = set(re.findall(r">nightshift ([^<]+)<", text))
     assert commands
     for words in commands:
         done = clone.nightshift(*words.split())
