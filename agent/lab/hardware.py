@@ -56,7 +56,8 @@ def tune() -> str | None:
     try:
         library = optimised_blas()
     except OSError as error:
-        raise SystemExit(f"hardware: {error}; set NIGHTSHIFT_CACHE to a folder that can be written") from error
+        said = f"cannot use {error.filename}: {error.strerror}; set NIGHTSHIFT_CACHE to a folder that can be written"
+        raise SystemExit(said) from error
     if library is None:
         return None
     ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)  # so that libmlx.so finds these symbols before its own
