@@ -305,9 +305,9 @@ class Victim:
 
     def look(self, end: Ended) -> None:
         """Check after every end, by a kill or not: is all that was known still known, and all that is there whole?"""
-        if "Traceback" in end.said or end.code not in (0, 2, -signal.SIGKILL):
+        if "Traceback" in end.said or end.code not in (0, 1, 2, -signal.SIGKILL):
             self.tally.blame("tracebacks", f"exit code {end.code}: {end.said.strip()[-600:]}")
-        if end.code == 2 and sum(line.startswith("nightshift: ") for line in end.said.splitlines()) != 1:
+        if end.code in (1, 2) and sum(line.startswith("nightshift: ") for line in end.said.splitlines()) != 1:
             self.tally.blame("tracebacks", f"no one sentence: {end.said.strip()[-600:]}")
         checked = ["git", "fsck", "--strict", "--no-dangling"]
         fsck = subprocess.run(checked, cwd=self.root, capture_output=True, encoding="utf-8", check=False)

@@ -93,7 +93,7 @@ def test_the_first_signal_ends_after_the_run_and_the_second_ends_the_run(grounds
     assert [run.ending for run in grounds.attempts("t")[1].runs] == [Ending.STOPPED]
 
     night = grounds.nightshift("run", "--tag", "t", "--experiments", "1", NIGHTSHIFT_DATA="/elsewhere")
-    assert "  data     /" in night.stdout
+    assert "  data     " in night.stdout
     assert "/elsewhere" not in night.stdout
     assert [run.ending for run in grounds.attempts("t")[1].runs] == [Ending.STOPPED, Ending.FINISHED]
     assert [row["attempt"] for row in grounds.rows()] == ["0", "1"]
