@@ -45,7 +45,8 @@ def probe(
     neither data nor dataset name one.
     """
     environment = dict(os.environ) | leased_env(lease) | ({"NIGHTSHIFT_DATA": data} if data else {})
-    command = [sys.executable, "-P", str(PROBE), str(folder), dataset or "", *map(str, lease.cores)]
+    # unbuffered (-u), as words that a full or closed stderr refused would be tried again at its end, and fail it
+    command = [sys.executable, "-P", "-u", str(PROBE), str(folder), dataset or "", *map(str, lease.cores)]
     process = subprocess.Popen(
         command, cwd=used_in or folder, env=environment, stdout=subprocess.PIPE,
         start_new_session=True,  # Ctrl-C reaches the harness alone, and not each process that prepares data

@@ -50,7 +50,7 @@ def test_attempts_that_settle_one_after_another_write_one_page_at_a_time(place, 
 def test_a_page_that_cannot_be_written_is_told_of_once(place, monkeypatch):
     said: list[str] = []
     monkeypatch.setattr(writer, "LEAST_S", 0.0)
-    page_of(place).mkdir()
+    page_of(place).write_text("of the user")
     with PageWriter(place, "t", said.append, lambda: False) as pages:
         wait_until(lambda: pages.attempt_settled() or said)
     (sentence,) = said
