@@ -114,7 +114,7 @@ def test_from_a_wheel_an_empty_folder_comes_to_a_result(wheel, tmp_path, own_cac
     assert (tmp_path / "empty" / "progress.png").read_bytes().startswith(b"\x89PNG")
 
     export = "nightshift export trackio --out runs"
-    remedy = typed(export, code=2).partition("install it with: ")[2]
+    remedy = typed(export, code=1).partition("install it with: ")[2]
     assert "[cpu,trackio]" in remedy or "[trackio]" in remedy
     typed(remedy)
     typed(export)
