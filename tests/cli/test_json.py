@@ -93,7 +93,7 @@ def test_an_attempt_shows_its_gain_its_weights_and_the_traceback_of_a_crash(nigh
     assert facts["weights"] is None
     best = answer_of(night, "show")
     assert (best["attempt"]["number"], best["is_incumbent"], best["dawn"]["champion"]) == (2, True, 2)
-    assert best["gain"]["mean_bpb"] == pytest.approx(history[0].val_bpb - history[2].val_bpb)
+    assert best["gain"]["mean_bpb"] == pytest.approx(history[0].val_bpb - history[2].val_bpb, abs=1e-6)
 
 
 def test_an_edit_names_its_dials_and_a_script_is_whole(night):

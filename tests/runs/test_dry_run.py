@@ -46,6 +46,7 @@ def test_its_end_is_tried_too(runner):
     assert "KeyError: 'logits'" in failure
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", [COUNTS, unigram()], ids=["ignores its steps", "knows of no steps"])
 def test_a_script_that_trains_on_is_ended_and_has_not_failed(runner, script, monkeypatch):
     monkeypatch.setattr(execute, "LONG_TRIAL_S", 0.3)
@@ -56,6 +57,7 @@ def test_a_script_that_trains_on_is_ended_and_has_not_failed(runner, script, mon
     check_machine(Trial(attempt=0, script=script, allowance_s=30.0, scoring_s=30.0, steps=3), runner)
 
 
+@pytest.mark.slow
 def test_a_script_that_makes_no_step_is_too_slow(runner):
     tried = dry(runner, STOPS.replace(START, f"{START}    time.sleep(60)\n"), allowance_s=1.0)
     assert tried.failure is not None
