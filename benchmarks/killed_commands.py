@@ -104,7 +104,7 @@ CASES = (
     Case("try --queue", command("try", "--queue", *EDIT), edited, "waits already"),
     Case("try --start", command("try", "--start", *EDIT), edited, "waits already", in_a_night=True),
     Case("run --drain", command("run", "--drain", "--tag", "t"), in_queue),
-    Case("prepare", [sys.executable, "-c", PREPARES]),
+    Case("prepare", [sys.executable, "-B", "-c", PREPARES]),  # -B: the bytecode that Python keeps is none of ours
 )
 
 
