@@ -15,8 +15,6 @@ from agent.lab.data import evaluation_rows, load_data
 from agent.records.place import Place, read_night
 from agent.view.serve import Watched, panel
 
-pytestmark = pytest.mark.slow
-
 QUICK = ("--budget-s", "0.05", "--judge", "greedy", "--sandbox", "off")
 SCORER, AUDITOR, HOLDOUT = SECRETS = ("of the scorer: Ishmael", "of the auditor: Ahab", "of the holdout: Queequeg")
 
