@@ -19,14 +19,11 @@ from agent.lab.hardware import cache_root, user_path, write_atomically
 from agent.lab.packing import Tokens
 
 
-def data_dir(used_in: Path | None = None) -> Path | None:
-    """Return $NIGHTSHIFT_DATA, else the corpus that was chosen for a folder, else the default, else None.
-
-    used_in: the folder; None: the current one.
-    """
+def data_dir() -> Path | None:
+    """Return $NIGHTSHIFT_DATA, else the corpus that was chosen for the current folder, else the default, else None."""
     if folder := os.environ.get("NIGHTSHIFT_DATA"):
         return user_path(folder).absolute()  # runs have another working folder
-    for folder_with_choice in (used_in or Path(), None):
+    for folder_with_choice in (Path(), None):
         with suppress(OSError):  # there is no choice, or no cache: who writes there says why that is so
             data = cache_root() / "data"
             return data / _choice(data, folder_with_choice).read_text(encoding="utf-8").strip()
