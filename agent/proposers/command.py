@@ -22,16 +22,15 @@ from agent.errors import MachineError, NightError, NoIdea, RepoError, ScriptErro
 from agent.experiment import Ask, Ending, Proposal, Terms
 from agent.files import read_end, throwaway_folder
 from agent.git import detached_git
+from agent.proposers.keys import LIKELY, check_without_keys, hidden, keys_in, names_key
 from agent.proposers.prompts import facts_page, written
 from agent.proposers.source import Around, Briefing, Messages, Need, Source
-from agent.sandbox.environment import SECRET_WORDS
 from agent.sandbox.process import LOG, Outcome, supervise
 from agent.script.contract import MAX_SCRIPT_BYTES, decoded
 from agent.text import SAID_CHARS, one_line, plain_lines
 
 LIMIT_S = 600.0
 ASSIGNMENT = re.compile(r"\b([A-Z_][A-Z0-9_]*)=(?=[^\s=]*[^\d\s=])(?=[^\s=]{8})")  # NAME=value, as after env
-KEY = re.compile(r"\bsk-[\w-]{16,}")  # as providers write theirs
 # not for an agent, beside variables of git and nightshift: where a tool would install packages, and the user's folder
 LEADS_HOME = frozenset({"VIRTUAL_ENV", "UV_PROJECT_ENVIRONMENT", "PWD", "OLDPWD"})
 HOLE = "{task}"
@@ -62,9 +61,9 @@ class Command(Source):
     def check(cls, terms: Terms) -> None:
         """Refuse a key, too: the journal keeps the command line, and every process of the machine may read it."""
         for word in split(terms.agent or ""):
-            for match in (*ASSIGNMENT.finditer(word), *KEY.finditer(word)):
+            for match in (*ASSIGNMENT.finditer(word), *LIKELY.finditer(word)):
                 name = match[1] if match.re is ASSIGNMENT else "sk-"
-                if name == "sk-" or any(secret in name.upper() for secret in SECRET_WORDS):
+                if name == "sk-" or names_key(name):
                     raise NightError(
                         f"--command holds what looks like a key ({name}…), which the journal would keep; export it "
                         f"instead: the agent has your environment"
@@ -99,8 +98,9 @@ class Command(Source):
                 ended = f"it {outcome.ending} (exit code {outcome.exit_code})"
             try:
                 proposal = take_edit(clone, briefing, self.source, is_whole=ended is None)
-            except NoIdea as error:
-                last = one_line(last_words(events) or outcome.last_lines.rstrip().rpartition("\n")[2], SAID_CHARS)
+            except (NoIdea, NightError) as error:
+                words = last_words(events) or outcome.last_lines.rstrip().rpartition("\n")[2]
+                last = one_line(hidden(words, *keys_in(os.environ).values()), SAID_CHARS)
                 failure = "; ".join(filter(None, (str(error), ended, last and f"it said: {last}")))
         self._messages.record(
             billed(Ask(briefing.number, self.source, started, outcome.wall_s, failure=failure), events)
@@ -145,9 +145,11 @@ def split(command: str) -> list[str]:
 
 
 def _end_of_log(folder: Path) -> str:
-    """Return the end of the log, and cut the file to it."""
+    """Return the end of the log, and cut the file to it; the keys that the agent printed are taken out of both."""
     with suppress(OSError):
         content = read_end(folder, LOG, LOG_BYTES)
+        for key in keys_in(os.environ).values():
+            content = content.replace(key.encode(errors="surrogateescape"), b"...")
         (folder / LOG).write_bytes(content)
         return content.decode(errors="replace")
     return ""
@@ -193,6 +195,8 @@ def lay_out(clone: Path, briefing: Briefing, fixed: Path, limit_s: float) -> str
 def take_edit(clone: Path, briefing: Briefing, source: str, *, is_whole: bool) -> Proposal:
     """Read the edited script and the agent's description; raise NoIdea if there is no whole edit in a plain file.
 
+    Raise NightError for one that holds a key: the agent has them all.
+
     is_whole: False where the agent failed or ran out of time: then it is whole only with IDEA.md, which comes last.
     """
     name, old = Path(briefing.night.script).name, briefing.edited
@@ -213,6 +217,7 @@ def take_edit(clone: Path, briefing: Briefing, source: str, *, is_whole: bool) -
         words = plain_lines(content.decode(errors="replace")).strip() if len(content) <= IDEA_BYTES else ""
     if not words and not is_whole:
         raise NoIdea(f"its edit of {name} may be half of one")
+    check_without_keys("its edit", words, script)
     title, _, hypothesis = words.partition("\n")
     repairs = briefing.broken.number if briefing.broken else None
     return Proposal.of(script, title.lstrip("# ") or "an edit without words", hypothesis, source, repairs=repairs)

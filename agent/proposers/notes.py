@@ -13,6 +13,7 @@ import msgspec
 from agent.errors import NightError
 from agent.files import check_plain, read_end
 from agent.invocation import typed
+from agent.proposers.keys import check_without_keys
 from agent.text import harmless_lines, paragraphs
 
 NOTES = "notes.jsonl"
@@ -22,7 +23,7 @@ PROGRAM_CHARS = 64 << 10
 
 
 def add_note(folder: Path, text: str, now: str) -> None:
-    """Append a note to those of the night in this folder; raise NightError for one that says nothing.
+    """Append a note to those of the night in this folder; raise NightError for one that says nothing, or a key.
 
     It is on disk when this returns. Each note begins with a line break, so that a line torn by a power cut does not
     damage the next one.
@@ -30,6 +31,7 @@ def add_note(folder: Path, text: str, now: str) -> None:
     note = paragraphs(text, NOTE_CHARS)
     if not note:
         raise NightError(f"the note is empty; say something, as in: {typed('note', 'leave the tokenizer alone')}")
+    check_without_keys("the note", text)
     check_plain(folder / NOTES)
     line = "\n" + json.dumps({"time": now, "text": note}) + "\n"
     file = os.open(folder / NOTES, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o644)

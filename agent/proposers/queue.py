@@ -20,6 +20,7 @@ from agent.files import ignore_all, read_end, write_plain
 from agent.git import valid_tag
 from agent.invocation import typed
 from agent.proposers.catalogue.files import read_header
+from agent.proposers.keys import check_without_keys
 from agent.proposers.source import Around, Briefing, Source, check_proposal
 from agent.records.journal import Journal
 from agent.records.place import Place
@@ -101,11 +102,12 @@ def submit(
     """Put a script, or a patch of it, at the end of the queue; message is a title line and why it should help.
 
     Return the entry's file, whole and on disk. Raise ScriptError for what could never be tried, NightError for an
-    empty message and for a queue that is full or held up.
+    empty message, for a key in it or in the script, and for a queue that is full or held up.
     """
     title, _, why = message.strip().partition("\n")
     if not title.strip():
         raise NightError(f"say what is tried and why, as in: {typed('try', '-m', 'wider MLP: it learns more a step')}")
+    check_without_keys("this edit", message, text)
     (check_patch if is_patch(text) else check_script)(text, script)
     idea = Proposal.of(text, title, why, SOURCE)
     entry = QueueEntry(
@@ -219,6 +221,7 @@ def proposed(entry: QueueEntry, briefing: Briefing) -> Proposal:
 
     A script is taken as it stands, a patch applied; of an earlier best, it is merged with what was kept since.
     """
+    check_without_keys("this edit", str(entry))  # a file may come into the queue by hand
     script, why, best, night = entry.text, entry.hypothesis, briefing.parent, briefing.night
     is_for_this = entry.based_on is not None and entry.made_for in (None, night.tag)
     if is_patch(script):

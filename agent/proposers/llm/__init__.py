@@ -114,6 +114,7 @@ class LLM(Source):
         return reply, str(failure or ""), edit
 
     def _edit(self, reply: Reply, briefing: Briefing) -> Proposal:
+        self._endpoint.check_answer(reply.text)
         if reply.declined:
             raise BadReply("the answer was declined: propose an ordinary edit of the training script")
         if reply.cut_off:

@@ -29,6 +29,7 @@ from urllib.parse import urlsplit
 
 from agent.errors import MachineError, NightError, NightshiftError
 from agent.invocation import command_for
+from agent.proposers.keys import LIKELY, hidden, holds_key
 from agent.proposers.prompts import Conversation
 from agent.text import SAID_CHARS, one_line
 
@@ -41,7 +42,7 @@ URL = re.compile(r"https?://(?:(?i:[a-z0-9_.-]+)|\[(?i:[0-9a-f:.]+)\])(?::[0-9]{
 WITH_SERVER = "openai:qwen3-coder@http://localhost:11434/v1"
 EXAMPLES = f"openai:gpt-5, anthropic:claude-sonnet-4-5 or {WITH_SERVER}"
 NO_KEY = "none"  # SDKs require a key even if the server needs none
-KEY_LIKE = re.compile(r"\b(sk|key)-[\w*.-]{6,}")  # as providers quote a wrong key, partly as asterisks
+QUOTED = re.compile(r"\b(sk|key)-[\w*.-]{6,}")  # as providers quote a wrong key, partly as asterisks
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,11 @@ class Endpoint:
             raise NightError(
                 f"{_hidden(named)!r} is no base URL of a server, without a password or the name of a method; write it "
                 f"as in http://localhost:11434/v1"
+            )
+        if LIKELY.search(f"{spec} {named}") or holds_key(f"{spec} {named}", key):
+            raise NightError(
+                f"--llm or {name}_BASE_URL holds what looks like a key, which the journal would keep; put it into "
+                f"{name}_API_KEY instead"
             )
         if not (key.isascii() and key.isprintable()):
             raise MachineError(f"{name}_API_KEY holds characters that no key has; copy the key into it once more")
@@ -105,8 +111,20 @@ class Endpoint:
 
     def without_key(self, text: str, most_chars: int = SAID_CHARS) -> str:
         """Shorten a message of a server or an SDK to one line, and remove the key from it."""
-        hidden = text.replace(self.key, "…") if self.key != NO_KEY else text
-        return one_line(KEY_LIKE.sub("…", hidden), most_chars)
+        return one_line(QUOTED.sub("…", hidden(text, *self._keys)), most_chars)
+
+    def check_answer(self, text: str) -> None:
+        """Raise CallFailed for an answer that holds the key: titles, scripts and commits would keep it."""
+        if holds_key(text, *self._keys):
+            raise CallFailed(
+                f"{self.url} put the key into its answer, which was left out; ask another server, or give this one "
+                f"another key in {self.key_variable}",
+                charged=True,
+            )
+
+    @property
+    def _keys(self) -> tuple[str, ...]:
+        return () if self.key == NO_KEY else (self.key,)
 
 
 def _hidden(text: str) -> str:
