@@ -235,7 +235,10 @@ def is_number(value: object) -> TypeGuard[float]:
 
 # ---- telling scripts apart -------------------------------------------------------------------------------------------
 
-COUNTED = (ast.stmt, ast.Constant, ast.Name, ast.Attribute, ast.arg, ast.alias, ast.keyword)  # as code
+COUNTED = (ast.stmt, ast.Name, ast.Attribute, ast.arg, ast.alias, ast.keyword)  # each as one
+WORD_OR_SIGN = re.compile(r"\w+|[^\w\s]")
+MOST_WORD = 24  # characters: as many as the longest float has
+DOC = "__doc__"
 
 
 @lru_cache(maxsize=64)
@@ -301,7 +304,26 @@ def first_with(wanted: str, history: History) -> int | None:
 
 
 def _code_size(tree: ast.Module) -> int:
-    """Count statements, names and constants; docstrings, comments and layout are free."""
+    """Count statements, names and constants, a text by its words and signs: it may be code that the script runs.
+
+    Comments and layout are free, and so are docstrings, unless the script reads them.
+    """
     nodes = list(ast.walk(tree))
-    texts = sum(isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) for node in nodes)
-    return sum(isinstance(node, COUNTED) for node in nodes) - 2 * texts  # each a statement and a constant
+    docs = [node for node in nodes if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)]
+    if not any(DOC in (getattr(node, "id", ""), getattr(node, "attr", "")) for node in nodes):
+        free = {id(part) for node in docs for part in (node, node.value)}
+        nodes = [node for node in nodes if id(node) not in free]
+    constants = (node.value for node in nodes if isinstance(node, ast.Constant))
+    return sum(isinstance(node, COUNTED) for node in nodes) + sum(map(_parts, constants))
+
+
+def _parts(value: object) -> int:
+    """Count a constant as one, a text by its words and signs, and data, which nothing divides, by their bytes."""
+    match value:
+        case bytes():
+            return _parts(value.decode("latin-1"))
+        case str():
+            parts = WORD_OR_SIGN.findall(value)
+        case _:
+            parts = [repr(value)]
+    return max(1, sum(1 if len(part) <= MOST_WORD else len(part.encode(errors="replace")) for part in parts))

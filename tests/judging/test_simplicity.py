@@ -1,9 +1,14 @@
 """Simpler is what the harness counts to be smaller, and it may cost little, however often."""
 
+import ast
+import base64
+import lzma
+import marshal
 from dataclasses import replace
 
 import pytest
 from judged import scored_attempt
+from nights import SCRIPT
 
 from agent.experiment import Attempt, Decision, Kind, Status
 from agent.judging.judges import Balanced, simpler
@@ -21,6 +26,11 @@ def step(x):
 '''
 LARGE = 1000  # parameters
 SIGMA = 0.006
+TREE = ast.parse(SCRIPT.read_text())
+for node in ast.walk(TREE):
+    if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Module) and ast.get_docstring(node) is not None:
+        node.body = node.body[1:] or [ast.Pass()]
+CODE_WITHOUT_WORDS = ast.unparse(TREE)
 
 
 def edit(script: str = CODE, params: int | None = LARGE) -> Attempt:
@@ -43,6 +53,46 @@ SHORTER = CODE.replace("y = x * RATE\n    return y + 1", "return x * RATE + 1")
 )
 def test_simpler_is_less_of_one_and_not_more_of_the_other(script, params, what):
     assert simpler(edit(script, params), edit()) == what
+
+
+LZMA = lzma.compress(CODE_WITHOUT_WORDS.encode(), format=lzma.FORMAT_RAW, filters=[{"id": lzma.FILTER_LZMA2}])
+HIDDEN = {
+    "text": f"exec({CODE_WITHOUT_WORDS!r})",
+    "bytes": f"exec({CODE_WITHOUT_WORDS.encode()!r})",
+    "eval": f"eval(compile({CODE_WITHOUT_WORDS!r}, 'x', 'exec'))",
+    "lines": "exec(\n" + "\n".join(f"    {line!r} '\\n'" for line in CODE_WITHOUT_WORDS.splitlines()) + "\n)",
+    "list": f"exec('\\n'.join({CODE_WITHOUT_WORDS.splitlines()!r}))",
+    "f-string": "exec(f{!r})".format(CODE_WITHOUT_WORDS.replace("{", "{{").replace("}", "}}")),
+    "docstring": f"{CODE_WITHOUT_WORDS!r}\nexec(__doc__)",
+    "docstring of a function": f"def f():\n    {CODE_WITHOUT_WORDS!r}\n\n\nexec(f.__doc__)",
+    "base64": f"exec(base64.b64decode({base64.b64encode(CODE_WITHOUT_WORDS.encode())!r}))",
+    "compressed": f"exec(lzma.decompress({LZMA!r}))",
+    "compressed, in base64": f"exec(lzma.decompress(base64.b64decode({base64.b64encode(LZMA).decode()!r})))",
+    "compressed, in base85": f"exec(lzma.decompress(base64.b85decode({base64.b85encode(LZMA).decode()!r})))",
+    "compressed, in hexadecimal": f"exec(lzma.decompress(bytes.fromhex({LZMA.hex(' ')!r})))",
+    "compressed, as numbers": f"exec(lzma.decompress(bytes({list(LZMA)!r})))",
+    "compiled": f"exec(marshal.loads({marshal.dumps(compile(CODE_WITHOUT_WORDS, 'x', 'exec'))!r}))",
+    "a table": f"exec(''.join(map({dict(enumerate(CODE_WITHOUT_WORDS.splitlines(keepends=True)))!r}.get, range(999))))",
+}
+
+
+@pytest.mark.parametrize("script", HIDDEN.values(), ids=HIDDEN)
+def test_code_that_hides_in_a_constant_is_not_simpler(script):
+    whole = scored_attempt(0, 1.5, script=SCRIPT.read_text(), params=LARGE)
+    assert simpler(edit(script), whole) is None
+
+
+@pytest.mark.parametrize(
+    "free",
+    [
+        CODE.replace("What it does.", "What it does, and why, in many more words." * 9),
+        CODE.replace("# a word", "# a word, and then another"),
+        CODE.replace("RATE = 0.1", "RATE = 1234.0000000000000001"),
+        CODE.replace('"""What it is."""', "'What ' 'it is.'"),
+    ],
+)
+def test_comments_docstrings_and_digits_are_free(free):
+    assert edit(free).outline.code_size == edit().outline.code_size
 
 
 # ---- what the judge makes of it --------------------------------------------------------------------------------------
