@@ -40,7 +40,7 @@ import msgspec
 from agent.clock import hours_since
 from agent.errors import NightError, RepoError
 from agent.experiment import MEASURED, Night, Terms, unpacked
-from agent.files import check_plain, flush, ignore_all, remove
+from agent.files import check_plain, flush, ignore_all, naming, remove, throwaway_folder
 from agent.git import COMMIT, is_of_night, read_bundle, refs_of_night, valid_tag, write_bundle
 from agent.invocation import STARTER, typed_python
 from agent.judging.judges import JUDGES
@@ -150,8 +150,9 @@ def pack(
     folder = place.folder(tag)
     night = read_night(place, tag).night
     written = file.with_name(f".{file.name}.nightshift-new")  # beside it: it may be on another disk
-    with work_folder(place) as aside:
-        _check_name(file, night, may_exist=remove)
+    _check_name(file, night, may_exist=remove)
+    # the disk of the nights may be full
+    with work_folder(place) if remove else throwaway_folder(file.parent) as aside:
         entries = _entries(folder, is_left_out)
         members = {FOLDER: folder} | {f"{FOLDER}/{path}": folder / path for path in entries}
         # what another machine may lack
@@ -167,7 +168,8 @@ def pack(
             members[BUNDLE] = aside / BUNDLE
         contents = Contents(tag, night.started, summary, refs)
         try:
-            _write(written, contents, members)
+            with naming(file):
+                _write(written, contents, members)
             if _entries(folder, is_left_out) != entries:
                 raise NightError(f"{folder} changed while it was packed; end what writes there, and pack it again")
             written.replace(file)

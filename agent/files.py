@@ -47,7 +47,10 @@ def throwaway_folder(place: Path | None = None) -> Iterator[Path]:
 
     It is in TMPDIR unless another place is named.
     """
-    place = place or Path(tempfile.gettempdir())
+    try:
+        place = place or Path(tempfile.gettempdir())
+    except FileNotFoundError as error:
+        raise MachineError(f"no temporary file can be written ({error}); free some space, or set TMPDIR") from error
     sweep(place)
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, suffix=SUFFIX, dir=place)).resolve()
     lock = os.open(folder, FOLDER)
@@ -163,7 +166,18 @@ def write_plain(path: Path, text: str | bytes) -> None:
         pid = leftover.name.split(".")[-2]
         if re.fullmatch(r"\d+", pid) and not psutil.pid_exists(int(pid)):
             leftover.unlink(missing_ok=True)
-    write_atomically(path, text if isinstance(text, bytes) else text.encode(errors="surrogateescape"))
+    with naming(path):  # not the file that is to take its place
+        write_atomically(path, text if isinstance(text, bytes) else text.encode(errors="surrogateescape"))
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Have an OSError name this path: that of a full disk names none."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = str(path)
+        raise
 
 
 def put_beside(file: Path, suffix: str) -> Path:

@@ -47,9 +47,10 @@ def results(tag: str | None = None, /, *, all: bool = False) -> Answer:
         all: every night, also those that came with the repository
     """
     place = place_meant(tag)
-    if not is_held(place.repo.common_dir):
-        ledger.write_ledger(place)  # a running night does so itself: an older rendering must not overwrite the newer
-    tags, rows = place.tags(), ledger.read_rows(place.ledger)
+    # a running night writes it itself: an older rendering must not overwrite the newer
+    is_running = is_held(place.repo.common_dir)
+    text = ledger.read_ledger(place.ledger) if is_running else ledger.write_ledger(place, to_read=True)
+    tags, rows = place.tags(), ledger.rows_in(text)
     shown = None if all else tag or next(iter(tags[::-1]), None)
     rows = [row for row in rows if shown in (None, row.get("tag"))]
     if not rows:

@@ -239,7 +239,8 @@ def _in_words(error: NightHalted | OSError | sqlite3.OperationalError, given: Se
         return _in_words(error.cause, given if is_named else (*given, "--tag", error.tag))
     resume = f"resume with: {typed(*given)} (nothing is lost)"
     if disk_fails(error):
-        said = error.strerror if isinstance(error, OSError) else error
+        said = str(error) if isinstance(error, sqlite3.Error) else error.strerror
+        said = f"{said}: {error.filename}" if isinstance(error, OSError) and error.filename else said
         return f"the disk is full, or it fails ({said}); free some space, or see the system's log, and {resume}"
     if isinstance(error, OSError):
         named = f"cannot use {error.filename}: " if error.filename else ""

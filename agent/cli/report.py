@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from agent.cli.find import holder_here, place_meant, record_of, tag_to_read
 from agent.cli.options import UserPath, file_at, read_by
 from agent.errors import NightError
-from agent.files import write_plain
+from agent.files import naming, write_plain
 from agent.lab.numbers import whole
 from agent.records.place import Place
 from agent.text import counted
@@ -54,7 +54,8 @@ def report(
     print(f"wrote {path}: {night.tag}, {counted(len(night.attempts), 'attempt')}")
     if png is not None:
         png.parent.mkdir(parents=True, exist_ok=True)
-        png.write_bytes(picture(night))
+        with naming(png):
+            png.write_bytes(picture(night))
         print(f"wrote {png}")
     if open and not webbrowser.open(path.resolve().as_uri()):
         print(f"no browser can be opened here; open {path.resolve()} in one")

@@ -4,6 +4,7 @@ The lock alone, in the git folder, tells whether a night is running; it ends wit
 which night it is. A night is asked to end by a signal to its process, or by a file in its folder.
 """
 
+import fcntl
 import json
 import os
 import signal
@@ -18,6 +19,7 @@ from filelock import FileLock, Timeout
 
 from agent.clock import utc_now
 from agent.errors import NightError
+from agent.files import naming
 from agent.invocation import typed
 from agent.night.limits import Limits
 from agent.proposers.source import Left
@@ -85,14 +87,15 @@ def holder(repository: Path) -> Holder | None:
 
 
 def is_held(repository: Path) -> bool:
-    """Tell whether a night runs in this repository now."""
+    """Tell whether a night runs in this repository now; nothing is written, as the disk may be full or read-only."""
     try:
-        with _lock(repository).acquire(timeout=0):
-            return False
-    except Timeout:
+        with _place(repository).with_suffix(".lock").open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
         return True
     except OSError:
-        return False  # a repository that cannot be written has no night
+        pass  # no night has run here yet
+    return False
 
 
 def _lock(repository: Path) -> FileLock:
@@ -124,7 +127,8 @@ class Stop:
 
     def wish(self, wish: str) -> None:
         """Leave a wish for the process that runs the night."""
-        self._file.write_text(wish, encoding="utf-8")
+        with naming(self._file):
+            self._file.write_text(wish, encoding="utf-8")
 
     def forget(self) -> None:
         """Delete old wishes: they were meant for an earlier process of the night."""

@@ -3,6 +3,7 @@
 Both are read before every proposal, so a note left at midnight counts from the next idea on.
 """
 
+import errno
 import json
 import os
 from contextlib import suppress
@@ -11,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from agent.errors import NightError
-from agent.files import check_plain, read_end
+from agent.files import check_plain, naming, read_end
 from agent.invocation import typed
 from agent.proposers.keys import check_without_keys
 from agent.text import harmless_lines, paragraphs
@@ -34,12 +35,15 @@ def add_note(folder: Path, text: str, now: str) -> None:
     check_without_keys("the note", text)
     check_plain(folder / NOTES)
     line = "\n" + json.dumps({"time": now, "text": note}) + "\n"
-    file = os.open(folder / NOTES, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o644)
-    try:
-        os.write(file, line.encode())  # one call: two people who write at once get a line each
-        os.fsync(file)
-    finally:
-        os.close(file)
+    with naming(folder / NOTES):
+        file = os.open(folder / NOTES, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+        try:
+            # one call: two people who write at once get a line each
+            if os.write(file, content := line.encode()) < len(content):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(file)
+        finally:
+            os.close(file)
 
 
 class Note(msgspec.Struct, frozen=True):

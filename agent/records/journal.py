@@ -7,11 +7,12 @@ agent/experiment.py as columns; what is no number or text is JSON there. A journ
 import dataclasses
 import hashlib
 import os
+import shutil
 import sqlite3
 import threading
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -36,7 +37,7 @@ from agent.experiment import (
     Split,
     Work,
 )
-from agent.files import disk_fails, flush
+from agent.files import disk_fails, flush, plain_bytes, throwaway_folder
 from agent.invocation import typed
 from agent.script.dials import outline_from, outline_of
 
@@ -173,7 +174,10 @@ class Journal:
 
     @classmethod
     def read(cls, path: Path) -> "Journal":
-        """Open a journal for reading; the file stays as it is."""
+        """Open a journal for reading; the file stays as it is.
+
+        On a full or a read-only disk it is read as it stands: a night that runs there is read as it goes on.
+        """
         return cls(path, _connect(path, writing=False))
 
     def __enter__(self) -> "Journal":
@@ -430,7 +434,12 @@ def _connect(path: Path, *, writing: bool) -> sqlite3.Connection:
     try:
         if path.exists() and not path.is_file():  # SQLite waits for a pipe, and calls a folder a disk that fails
             raise sqlite3.DatabaseError("it is no plain file")
-        database = sqlite3.connect(address, uri=True, isolation_level=None, timeout=LOCKED_S, check_same_thread=False)
+        try:
+            database = _opened(address)
+        except sqlite3.OperationalError:
+            if writing or not path.exists():
+                raise
+            database = _in_memory(path)
         (version,) = database.execute("PRAGMA user_version").fetchone()
     except sqlite3.Error as error:
         if disk_fails(error):
@@ -441,6 +450,35 @@ def _connect(path: Path, *, writing: bool) -> sqlite3.Connection:
         ) from error
     check_format(version, path)
     return database
+
+
+def _opened(address: str) -> sqlite3.Connection:
+    """Open a database, and look into it, which tells whether it can be read."""
+    database = sqlite3.connect(address, uri=True, isolation_level=None, timeout=LOCKED_S, check_same_thread=False)
+    try:
+        database.execute("PRAGMA user_version").fetchone()
+    except sqlite3.Error:
+        database.close()
+        raise
+    return database
+
+
+def _in_memory(path: Path) -> sqlite3.Connection:
+    """Return a copy of a journal, for a disk on which SQLite cannot make the index of the log that it reads by.
+
+    While a night writes, that index is there. So nobody writes now: without a log the file is whole as it stands, and
+    else it is read with a copy of its log elsewhere.
+    """
+    log, memory = path.with_name(f"{path.name}-wal"), _opened(":memory:")
+    with throwaway_folder() if plain_bytes(log) else nullcontext() as folder:
+        address = f"{path.absolute().as_uri()}?immutable=1"
+        if folder is not None:
+            for file in (path, log):
+                shutil.copyfile(file, folder / file.name)
+            address = (folder / path.name).as_uri()
+        with closing(_opened(address)) as database:
+            database.backup(memory)
+    return memory
 
 
 def check_format(version: int, path: Path) -> None:

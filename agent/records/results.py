@@ -45,8 +45,16 @@ TEXT_MARK = "'"  # the spreadsheet's own sign that a cell is text
 csv.field_size_limit(sys.maxsize)  # a tool may have left a cell of more than 128 kB
 
 
-def write_ledger(place: Place, live: tuple[Night, History] | None = None, say: Callable[[str], object] = say) -> None:
+def write_ledger(
+    place: Place,
+    live: tuple[Night, History] | None = None,
+    say: Callable[[str], object] = say,
+    *,
+    to_read: bool = False,
+) -> str:
     """Render the rows of every journal here into results.tsv; keep the rows of a journal that cannot be read.
+
+    Return its text. to_read: that is enough where the file cannot be written, as on a full or a read-only disk.
 
     live: the running night and its attempts: only its rows are rendered, unless the others' are gone. say: told where a
     file that could not be read whole was kept beside the new one.
@@ -62,12 +70,17 @@ def write_ledger(place: Place, live: tuple[Night, History] | None = None, say: C
         nights[live[0].tag] = live
     in_order = sorted(nights.values(), key=lambda pair: pair[0].started)
     after = table.arranged({night.tag: rows_of(night, history) for night, history in in_order})
-    if not table.is_whole:
-        aside = put_beside(place.ledger, "before-rewrite")
-        say(f"not every line of {place.ledger} was a row of a table, so the file is kept as it was in {aside}")
     content = saved_like(after, before).encode(errors="surrogateescape")
-    if not place.ledger.exists() or place.ledger.read_bytes() != content:
-        write_plain(place.ledger, content)
+    try:
+        if not table.is_whole:
+            aside = put_beside(place.ledger, "before-rewrite")
+            say(f"not every line of {place.ledger} was a row of a table, so the file is kept as it was in {aside}")
+        if not place.ledger.exists() or place.ledger.read_bytes() != content:
+            write_plain(place.ledger, content)
+    except OSError:
+        if not to_read:
+            raise
+    return after
 
 
 def _read(place: Place, tag: str) -> tuple[Night, History] | None:
@@ -241,8 +254,12 @@ def _quoted(cell: str) -> str:
 
 def read_rows(path: Path) -> list[Row]:
     """Read the rows of a ledger for display, with all columns, and each with the tag of its night."""
-    text = read_ledger(path).encode(errors="surrogateescape").decode(errors="replace")
-    table = Table.of(text)
+    return rows_in(read_ledger(path))
+
+
+def rows_in(text: str) -> list[Row]:
+    """Return the rows in a ledger's text, as read_rows does."""
+    table = Table.of(text.encode(errors="surrogateescape").decode(errors="replace"))
     empty = dict.fromkeys((*COLUMNS, *table.own), "")
     return [
         empty | {name: text_of(cell.strip()) for name, cell in row.items()} | {"tag": tag_of(row)} for row in table.rows
