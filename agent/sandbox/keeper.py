@@ -2,9 +2,9 @@
 
 On Linux it adopts all descendants of the command, daemons included. So it can end the whole tree when the command ends
 or exceeds a limit, on SIGTERM, and when the harness dies. The kernel enforces some limits (RLIMIT_*). A watch covers
-the others: the memory of all processes together, the size of a folder, and the machine's reserves of memory and disk,
-which no run may use up. A Report as JSON goes to its standard output; the command writes to its standard error, which
-is the log.
+the others: the memory of all processes together with what their descriptors hold, the size of a folder with deleted
+files, and the machine's reserves of memory and disk, which no run may use up. A Report as JSON goes to its standard
+output; the command writes to its standard error, which is the log.
 
     python keeper.py ORDER COMMAND...        ORDER: the parameters of main() after the command, as JSON
 """
@@ -16,13 +16,14 @@ import re
 import resource
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import psutil
@@ -32,10 +33,13 @@ POLL_S = 0.02
 QUICK_S, THOROUGH_S = 0.1, 1.0  # between checks: a gigabyte fills in 0.08 s, listing all processes costs milliseconds
 GRACE_S = 2.0  # between SIGTERM and SIGKILL
 MAX_TASKS = 4096  # the kernel counts threads as processes, and libraries start many on a large machine
-MAX_OPEN_FILES = 4096
+MAX_OPEN_FILES = 1024  # of one process; it also bounds the descriptors that are on their way in sockets
 MOST_DEPTH = 64  # of folders in folders
 OOM_SCORE = b"1000"  # if the machine runs out of memory, the kernel kills the run, not the harness
 GB = 1 << 30
+QUEUE_BYTES = 1 << 20  # the most that a pipe may hold, and more than a socket does
+STEP_BYTES = 64 << 20  # that files in memory grow by before the watch looks again whose they are
+MEMORY_FOLDERS = (Path("/tmp"), Path("/dev/shm"))  # that a box has of its own
 CONTAINER = Path("/sys/fs/cgroup")  # the limits of the container around this process
 
 
@@ -53,6 +57,7 @@ class ResourceLimits:
     folder_files: int = 10_000
     file_bytes: int = 16 * GB
     processes: int = 256
+    descriptors: int = 10_000
     threads: int = 2048  # half of what the user's limit leaves a run: another worker's run counts toward that, too
 
 
@@ -161,7 +166,7 @@ def on_start(limits: ResourceLimits | None, tasks: int, keeper: int) -> None:
     limit(resource.RLIMIT_CORE, 0)
     if limits is not None:
         limit(resource.RLIMIT_FSIZE, limits.file_bytes)
-        limit(resource.RLIMIT_NOFILE, MAX_OPEN_FILES)  # deleted files that are open are in no folder that is counted
+        limit(resource.RLIMIT_NOFILE, MAX_OPEN_FILES)
         limit(resource.RLIMIT_NPROC, tasks + MAX_TASKS)  # the kernel does not apply it to root
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_bytes(OOM_SCORE)
@@ -216,12 +221,17 @@ def chase(child: subprocess.Popen[bytes]) -> None:
 
 
 def descendants() -> list[psutil.Process]:
-    """Return the descendants of this process that still run, without zombies."""
+    """Return the descendants of this process that still run, without zombies.
+
+    One whose first thread has ended looks like a zombie: another of its threads is returned, which shows the same.
+    """
     running = []
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):
             if process.status() != psutil.STATUS_ZOMBIE:
                 running.append(process)
+            elif others := [thread.id for thread in process.threads() if thread.id != process.pid]:
+                running.append(psutil.Process(others[-1]))
     return running
 
 
@@ -236,6 +246,19 @@ def tell(message: Callable[[psutil.Process], None], but: str = "") -> None:
 # ---- the watch -------------------------------------------------------------------------------------------------------
 
 
+Footprint = tuple[int, int]  # bytes: a process's own, and those of files in memory that it maps
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Hold what the descriptors of a tree keep, which the size of no process and of no folder shows."""
+
+    descriptors: int = 0
+    queue_bytes: int = 0  # the most that is in its pipes and sockets
+    memory_bytes: int = 0  # of files in memory without a name
+    disk_bytes: int = 0  # of deleted files
+
+
 class Watch:
     """Check repeatedly whether the descendants of this process and their folder stay within their limits."""
 
@@ -245,7 +268,10 @@ class Watch:
         self._folder = folder
         self._processes: list[psutil.Process] = []
         self._quick_s = self._thorough_s = 0.0
-        self._shared_bytes = 0  # shared pages that the sum over processes counts again, as last measured
+        self._again_bytes = 0  # shared pages that the sum over processes counts again, as last measured
+        self._held = Held()
+        self._in_memory_files_then = self._in_memory_files_at_start = files_in_memory_bytes()
+        self._free_bytes_at_start = shutil.disk_usage(folder).free
 
     def exceeded(self) -> Excess | None:
         """Return the first limit that is exceeded, else None; cheap enough for a call every few milliseconds."""
@@ -253,12 +279,14 @@ class Watch:
         over, now_s = self.disk(), time.monotonic()
         if over is not None or now_s - self._quick_s < QUICK_S:
             return over
-        self._quick_s = now_s
-        if now_s - self._thorough_s >= THOROUGH_S:
-            self._thorough_s, self._shared_bytes, self._processes = now_s, 0, descendants()
-            usage = folder_usage(self._folder, self._limits.folder_bytes, self._limits.folder_files)
-            over = self._crowd() or (Excess(f"its folder holds {usage}") if usage else None)
-        return over or self._memory()
+        self._quick_s, in_memory_files = now_s, files_in_memory_bytes()
+        is_thorough = now_s - self._thorough_s >= THOROUGH_S
+        if is_thorough:
+            self._thorough_s, self._again_bytes, self._processes = now_s, 0, descendants()
+        if is_thorough or in_memory_files > self._in_memory_files_then + STEP_BYTES:
+            self._in_memory_files_then = in_memory_files
+            self._held = held_by(self._processes, self._limits.descriptors)
+        return (self._crowd() or self._hoard() if is_thorough else None) or self._memory(in_memory_files)
 
     def disk(self) -> Excess | None:
         """Return an excess if the disk's reserve is used up."""
@@ -271,40 +299,149 @@ class Watch:
 
     def _crowd(self) -> Excess | None:
         processes, threads = len(self._processes), sum(map(threads_of, self._processes))
-        allowed = (("processes", processes, self._limits.processes), ("threads", threads, self._limits.threads))
+        allowed = (
+            ("processes", processes, self._limits.processes),
+            ("threads", threads, self._limits.threads),
+            ("open files", self._held.descriptors, self._limits.descriptors),
+        )
         beyond = (f"too many {name}: {count}, {most} are allowed" for name, count, most in allowed if count > most)
         return next(map(Excess, beyond), None)
 
-    def _memory(self) -> Excess | None:
-        (_, spare), least = memory(), self._limits.spare_memory_bytes
-        used, most = self._used_bytes(), self._limits.memory_bytes
+    def _hoard(self) -> Excess | None:
+        """Return an excess of files: those in its folder, deleted ones in use, and names in the memory of its box."""
+        most_bytes, most_files = self._limits.folder_bytes, self._limits.folder_files
+        usage = folder_usage(self._folder, most_bytes, most_files, self._held.disk_bytes)
+        if usage is not None:
+            and_deleted = ", with deleted files that are open," if self._held.disk_bytes else ""
+            return Excess(f"its folder{and_deleted} holds {usage}")
+        if files_in_memory(self._processes) > most_files:
+            return Excess(f"its /tmp and /dev/shm hold more than the {most_files:,} files that are allowed")
+        with suppress(FileNotFoundError):
+            taken = self._free_bytes_at_start - shutil.disk_usage(self._folder).free
+            if taken > most_bytes and any(map(may_hide, self._processes)):
+                words = f"{taken / GB:.1f} GB of the disk went while it ran, which it may hold in deleted files"
+                return Excess(f"{words}; {most_bytes / GB:.1f} GB are allowed", is_shortage=True)
+        return None
+
+    def _memory(self, in_memory_files: int) -> Excess | None:
+        (_, spare), least, most = memory(), self._limits.spare_memory_bytes, self._limits.memory_bytes
+        used, in_files = self._used_bytes(footprint)
+        if used - self._again_bytes > most:  # only then: finding shared pages is slow
+            self._again_bytes = used - self._used_bytes(footprint_once)[0]
+        used -= self._again_bytes
         self.peak_bytes = max(self.peak_bytes, used)
         if used > most:
             return Excess(f"out of memory: it used {used / GB:.1f} GB, {most / GB:.1f} GB are allowed")
+        unseen = in_memory_files - self._in_memory_files_at_start - in_files
+        if used + unseen > most and any(map(may_hide, self._processes)):
+            hidden = f"{unseen / GB:.1f} GB became shared memory while it ran, which it may hold unseen"
+            words = f"out of memory: it used {used / GB:.1f} GB, and {hidden}; {most / GB:.1f} GB are allowed"
+            return Excess(words, is_shortage=True)
         if spare < least:
             left = f"the machine had {spare / GB:.2f} GB left, {least / GB:.2f} GB are its reserve"
             return Excess(f"out of memory: this run used {used / GB:.2f} GB, {left}", is_shortage=True)
         return None
 
-    def _used_bytes(self) -> int:
-        """Return the memory of the whole tree: the sum over its processes, with shared pages once."""
-        summed = sum(map(footprint_bytes, self._processes))
-        if summed - self._shared_bytes > self._limits.memory_bytes:  # only then: finding shared pages is slow
-            self._shared_bytes = summed - sum(map(shared_out_bytes, self._processes))
-        return summed - self._shared_bytes
+    def _used_bytes(self, read: Callable[[psutil.Process], Footprint]) -> tuple[int, int]:
+        """Return the memory of the whole tree, and what of it is in files in memory, mapped or held open."""
+        own, mapped = map(sum, zip(*map(read, self._processes), strict=True)) if self._processes else (0, 0)
+        in_files = max(mapped, self._held.memory_bytes)
+        return own + self._held.queue_bytes + in_files, in_files
 
 
-def footprint_bytes(process: psutil.Process) -> int:
-    """Return the memory that this process fills in bytes; 0 if it has just ended.
+def files_in_memory_bytes() -> int:
+    """Return the machine's memory that is in files: those of tmpfs, memfd and shared memory. On a Mac there is none."""
+    return getattr(psutil.virtual_memory(), "shared", 0)
+
+
+def footprint(process: psutil.Process) -> Footprint:
+    """Return the memory that this process fills, its own and that of files in memory; nothing if it has just ended.
 
     Shared pages count in full. Pages of files, such as the corpus, do not count: the kernel can drop them.
     """
     with suppress(OSError, psutil.Error):
         if sys.platform == "darwin":  # unverified on a Mac
-            return int(process.memory_full_info().uss)
+            return int(process.memory_full_info().uss), 0
         status = Path(f"/proc/{process.pid}/status").read_bytes()
-        return 1024 * sum(map(int, re.findall(rb"(?m)^(?:RssAnon|RssShmem|VmSwap):\s*(\d+) kB", status)))
-    return 0
+        return _kilobytes(rb"RssAnon|VmSwap|VmPTE", status), _kilobytes(rb"RssShmem", status)
+    return 0, 0
+
+
+def footprint_once(process: psutil.Process) -> Footprint:
+    """Return its footprint with a page that n processes share counted as 1/n; slow for large processes."""
+    try:
+        facts = b"".join(Path(f"/proc/{process.pid}/{name}").read_bytes() for name in ("status", "smaps_rollup"))
+    except OSError:  # not Linux, or closed to us
+        return footprint(process)
+    return _kilobytes(rb"VmPTE|Pss_Anon|SwapPss", facts), _kilobytes(rb"Pss_Shmem", facts)
+
+
+def _kilobytes(names: bytes, facts: bytes) -> int:
+    """Return the sum of these lines of a file of /proc, in bytes."""
+    return 1024 * sum(map(int, re.findall(rb"(?m)^(?:%b):\s*(\d+) kB" % names, facts)))
+
+
+def held_by(processes: Iterable[psutil.Process], most: int) -> Held:
+    """Return what the descriptors of these processes hold; stop beyond the most descriptors."""
+    seen: set[tuple[int, int]] = set()
+    count = queue_bytes = memory_bytes = disk_bytes = 0
+    for process in processes:
+        with suppress(OSError), os.scandir(f"/proc/{process.pid}/fd") as descriptors:
+            for descriptor in descriptors:
+                count += 1
+                if count > most:
+                    return Held(count, queue_bytes, memory_bytes, disk_bytes)
+                with suppress(OSError):  # closed meanwhile
+                    file = descriptor.stat()
+                    if (file.st_dev, file.st_ino) in seen:
+                        continue
+                    seen.add((file.st_dev, file.st_ino))
+                    if stat.S_ISFIFO(file.st_mode) or stat.S_ISSOCK(file.st_mode):
+                        queue_bytes += QUEUE_BYTES
+                    elif stat.S_ISREG(file.st_mode) and file.st_nlink == 0:
+                        if file.st_dev == device_of_memory():
+                            memory_bytes += 512 * file.st_blocks
+                        else:
+                            disk_bytes += 512 * file.st_blocks
+    return Held(count, queue_bytes, memory_bytes, disk_bytes)
+
+
+@cache
+def device_of_memory() -> int:
+    """Return the device of files in memory that have no name."""
+    with os.fdopen(os.memfd_create(""), "wb") as file:
+        return os.fstat(file.fileno()).st_dev
+
+
+def may_hide(process: psutil.Process) -> bool:
+    """Return whether a process may keep files that no descriptor shows: deleted ones that it maps, or in a socket."""
+    own = Path(f"/proc/{process.pid}")
+    try:
+        if b" (deleted)\n" in (own / "maps").read_bytes():
+            return True
+        return any(
+            b"scm_fds: 0\n" not in (own / "fdinfo" / descriptor.name).read_bytes()
+            for descriptor in (own / "fd").iterdir()
+            if descriptor.is_socket()
+        )
+    except PermissionError:  # it has closed itself to us
+        return True
+    except OSError:  # it has just ended, or this is a Mac
+        return False
+
+
+def files_in_memory(processes: Iterable[psutil.Process]) -> int:
+    """Return how many files the box keeps in memory: each takes a kilobyte of the kernel's that no size shows."""
+    counts: dict[int, int] = {}
+    for process in processes:
+        for place in MEMORY_FOLDERS:
+            with suppress(OSError):
+                seen = Path(f"/proc/{process.pid}/root{place}")
+                device = seen.stat().st_dev
+                if device not in counts and device != place.stat().st_dev:
+                    disk = os.statvfs(seen)
+                    counts[device] = disk.f_files - disk.f_ffree
+    return sum(counts.values())
 
 
 def threads_of(process: psutil.Process) -> int:
@@ -314,18 +451,9 @@ def threads_of(process: psutil.Process) -> int:
     return 0
 
 
-def shared_out_bytes(process: psutil.Process) -> int:
-    """Return its footprint with a page that n processes share counted as 1/n; slow for large processes."""
-    try:
-        rollup = Path(f"/proc/{process.pid}/smaps_rollup").read_bytes()
-    except OSError:  # not Linux, or closed to us
-        return footprint_bytes(process)
-    return 1024 * sum(map(int, re.findall(rb"(?m)^(?:Pss_Anon|Pss_Shmem|SwapPss):\s*(\d+) kB", rollup)))
-
-
-def folder_usage(folder: Path, most_bytes: int, most_files: int) -> str | None:
-    """Return in words which limit a folder exceeds, else None; stop reading at the first excess."""
-    used_bytes = files = 0
+def folder_usage(folder: Path, most_bytes: int, most_files: int, deleted_bytes: int = 0) -> str | None:
+    """Return in words which limit a folder and deleted files exceed, else None; stop reading at the first excess."""
+    used_bytes, files = deleted_bytes, 0
     waiting, deepest = [str(folder)], str(folder).count(os.sep) + MOST_DEPTH
     while waiting:
         try:

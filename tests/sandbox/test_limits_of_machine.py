@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -69,19 +70,59 @@ def test_the_machine_keeps_a_reserve_of_memory(tmp_path):
 
 
 PIECEWISE = "for at in range(0, SIZE, 1 << 20): x[at : at + (1 << 20)] = bytes(1 << 20)"
+MEMFD = "f = os.memfd_create('x'); os.write(f, bytes(PIECE))"
 FILLS = {
     "own": "x = bytearray(SIZE)",
     "shared": f"x = mmap.mmap(-1, SIZE)\n{PIECEWISE}",
     "memfd": f"f = os.memfd_create('x'); os.ftruncate(f, SIZE); x = mmap.mmap(f, SIZE)\n{PIECEWISE}",
+    "memfd that is open": f"for _ in range(20): {MEMFD}",
+    "page tables": """
+x = mmap.mmap(-1, SIZE << 9, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000, prot=mmap.PROT_READ)
+for at in range(0, SIZE << 9, 2 << 20): x[at]""",
+    "after its first thread": """
+def fill(): time.sleep(1.5); x = bytearray(SIZE); time.sleep(60)
+threading.Thread(target=fill).start(); ctypes.CDLL(None).syscall(60 if os.uname().machine == 'x86_64' else 93, 0)""",
+    "sockets": """
+x = [socket.socketpair() for _ in range(400)]
+for end in (end for pair in x for end in pair):
+    end.setblocking(False)
+    try:
+        while True: end.send(bytes(1 << 16))
+    except BlockingIOError: pass""",
+}
+# of each piece of memory, `f` or `x`, nothing is left to be seen
+HIDDEN = {
+    "mapped memfd": f"{MEMFD}; ctypes.CDLL(None).mmap(None, ctypes.c_size_t(4096), 1, 1, f, 0); os.close(f)",
+    "memfd on its way": f"{MEMFD}; x = socket.socketpair(); kept += x; socket.send_fds(x[0], [b'x'], [f]); os.close(f)",
+    "put out": "x = mmap.mmap(-1, PIECE); kept += [x]; x.write(bytes(PIECE)); x.madvise(mmap.MADV_DONTNEED)",
 }
 KINDS = FILLS if sys.platform == "linux" else ["own"]
 
 
+def filled_by(code: str, folder: Path, *, is_shortage: bool = False) -> str:
+    before = "import ctypes, mmap, os, socket, threading, time\nSIZE, PIECE, kept = 400 << 20, 20 << 20, []"
+    command = (sys.executable, "-c", f"{before}\n{code}\ntime.sleep(60)")
+    return reason(folder, *command, memory_bytes=256 * MB, is_shortage=is_shortage)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_kind_of_memory_is_a_place_to_hide(tmp_path, kind):
-    code = f"import mmap, os, time\nSIZE = 400 << 20\n{FILLS[kind]}\ntime.sleep(60)"
-    said = reason(tmp_path, sys.executable, "-c", code, memory_bytes=256 * MB)
-    assert said.startswith("out of memory: ")
+    assert filled_by(FILLS[kind], tmp_path).startswith("out of memory: it used ")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a Mac has none of these")
+@pytest.mark.parametrize("kind", HIDDEN)
+def test_memory_that_nothing_shows_counts_for_a_run_that_can_hide_it(tmp_path, kind):
+    assert "which it may hold unseen" in filled_by(f"for _ in range(20): {HIDDEN[kind]}", tmp_path, is_shortage=True)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a Mac has none of these")
+def test_memory_that_another_program_hides_ends_no_run(tmp_path):
+    hoard = f"import os, time\nPIECE = 20 << 20\ntime.sleep(1)\nfor _ in range(20): {MEMFD}\ntime.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", hoard]) as other:
+        outcome = run(tmp_path, "sh", "-c", "sleep 3; echo unharmed", memory_bytes=256 * MB)
+        other.kill()
+    assert outcome.last_lines == "unharmed"
 
 
 # ---- processes -------------------------------------------------------------------------------------------------------
@@ -122,6 +163,24 @@ def test_a_folder_beyond_its_limits_is_measured_and_can_be_removed(tmp_path, dee
     assert reason(folder, *shell(deed)) == f"its folder holds {HOARDS[deed]}"
     remove(folder)  # pytest could not
     assert not folder.exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a Mac shows no descriptors")
+def test_deleted_files_count_while_they_are_open(tmp_path):
+    write = "f = os.open('gone', os.O_CREAT | os.O_RDWR); os.unlink('gone'); os.write(f, bytes(40 << 20))"
+    code = f"import os, time\nfor _ in range(2): {write}\ntime.sleep(60)"
+    said = reason(tmp_path, sys.executable, "-c", code)
+    assert said == "its folder, with deleted files that are open, holds more than the 0.1 GB that are allowed"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a disk")
+def test_deleted_files_that_are_mapped_count_by_what_the_disk_has_lost(tmp_path):
+    write = "f = os.open('gone', os.O_CREAT | os.O_RDWR); os.unlink('gone'); os.write(f, bytes(20 << 20))"
+    hide = "ctypes.CDLL(None).mmap(None, ctypes.c_size_t(4096), 1, 1, f, 0); os.close(f)"
+    code = f"import ctypes, os, time\nfor _ in range(5): {write}; {hide}\ntime.sleep(60)"
+    with mounted(tmp_path / "disk", "size=200m") as disk:
+        said = reason(disk, sys.executable, "-c", code, is_shortage=True)
+    assert said.endswith("of the disk went while it ran, which it may hold in deleted files; 0.1 GB are allowed")
 
 
 def test_a_single_file_ends_at_its_limit(tmp_path):
