@@ -93,6 +93,12 @@ EVERYWHERE = _table("""
     add_key            248  217  refuse
     request_key        249  218  refuse
     keyctl             250  219  refuse
+    shmget              29  194  refuse   # memory that the watch cannot see: of no process, or around a page
+    msgget              68  186  refuse
+    semget              64  190  refuse
+    vmsplice           278   75  refuse
+    close_range        436  436  arg2 & 2 != 0: refuse, allow    # so is a thread's own table of descriptors
+    prctl              157  167  arg0 == 4: pretend, arg0 == 1: pretend, allow    # PR_SET_DUMPABLE, PR_SET_PDEATHSIG
     inotify_init       253    -  refuse   # these tell what the user's other programs do with files that the box shows
     inotify_init1      294   26  refuse
     fanotify_init      300  262  refuse
@@ -101,7 +107,8 @@ EVERYWHERE = _table("""
     readahead          187  213  pretend
     sched_setaffinity  203  122  pretend  # a run keeps to the cores of its worker; libraries place their threads
     clone3             435  435  unknown  # a filter cannot read its flags; libraries then use clone
-    clone               56  220  arg0 & 0x7E020000 != 0: refuse, allow                    # the flags CLONE_NEW…
+    # the flags CLONE_NEW…; CLONE_THREAD without CLONE_FILES
+    clone               56  220  arg0 & 0x7E020000 != 0: refuse, arg0 & 0x10400 == 0x10000: refuse, allow
     # advice about memory: RANDOM and WILLNEED; COLD and PAGEOUT, which older kernels do not know
     madvise             28  233  arg2 == 1: pretend, arg2 == 3: pretend, arg2 == 20: invalid, arg2 == 21: invalid, allow
     # flags that read only pages in memory, or leave none there: RWF_NOWAIT and RWF_DONTCACHE
@@ -111,14 +118,11 @@ EVERYWHERE = _table("""
 """)
 BESIDE_LANDLOCK = _table("""
     connect             42  203  refuse
-    shmget              29  194  refuse   # memory, queues and locks that all processes of the user share
-    shmat               30  196  refuse
+    shmat               30  196  refuse   # memory, queues and locks that all processes of the user share
     shmctl              31  195  refuse
-    msgget              68  186  refuse
     msgsnd              69  189  refuse
     msgrcv              70  188  refuse
     msgctl              71  187  refuse
-    semget              64  190  refuse
     semop               65  193  refuse
     semtimedop         220  192  refuse
     semctl              66  191  refuse

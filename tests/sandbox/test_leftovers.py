@@ -148,6 +148,17 @@ def test_no_note_is_left_in_a_keyring(place):
     assert place.run(FORGET, boxed=False) == "found"
 
 
+KEEP_IN_THE_KERNEL = """
+made = [call(name, 0, count, 0o1600)[1] for name, count in (("shmget", 1 << 20), ("semget", 9), ("msgget", 0o1600))]
+print(*made, call("vmsplice", 1, 0, 0, 0)[1])
+"""
+
+
+def test_no_memory_is_kept_in_segments_queues_and_pipes_of_the_kernel(place):
+    """A segment needs no process, and a page in a pipe holds the huge page around it."""
+    assert place.run(KEEP_IN_THE_KERNEL) == "1 1 1 1"
+
+
 # ---- the filter of bubblewrap ----------------------------------------------------------------------------------------
 
 only_bubblewrap = pytest.mark.parametrize("place", [bubblewrap], indirect=True, ids=["bubblewrap"])

@@ -114,6 +114,21 @@ def test_no_namespace_is_opened():
     assert run(INSTALL + "print(call(numbers['clone3'], 0, 0))") == str(errno.ENOSYS)
 
 
+def test_no_thread_has_descriptors_that_its_process_does_not_show():
+    """A thread may have a table of its own from its start, or by closing files in a copy."""
+    assert run(INSTALL + "print(call(numbers['clone'], 0x10900, 0, 0, 0, 0))") == str(errno.EPERM)
+    assert run(INSTALL + "print(call(numbers['close_range'], 9, 9, 2))") == str(errno.EPERM)
+    assert run(INSTALL + "import threading; threading.Thread(target=print, args=['runs']).start()") == "runs"
+    assert run(INSTALL + "print(call(numbers['close_range'], 9, 9, 0))") == "0"
+
+
+def test_a_process_stays_open_to_the_watch_and_ends_with_its_parent():
+    deed = "libc.prctl(1, 9, 0, 0, 0); {}libc.prctl(4, 0, 0, 0, 0); libc.prctl(1, 0, 0, 0, 0); death = ctypes.c_int()"
+    ask = "libc.prctl(2, ctypes.byref(death), 0, 0, 0); print(libc.prctl(3, 0, 0, 0, 0), death.value)"
+    assert run(f"{deed.format('')}; {ask}") == "0 0"
+    assert run(f"{deed.format(INSTALL.strip() + '; ')}; {ask}") == "1 9"
+
+
 def test_limits_are_its_own_to_set():
     own = "import resource; resource.setrlimit(resource.RLIMIT_CORE, (0, 0))"
     others = "import resource; resource.prlimit(os.getppid(), resource.RLIMIT_CORE)"

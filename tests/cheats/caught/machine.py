@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from contextlib import suppress
 
 
@@ -20,6 +21,76 @@ def before_training():
     print(f"LOOT {len(pieces) / 16} GB")
 
 
+# ---- hoards_memory_in_files ------------------------------------------------------------------------------------------
+# Takes memory in files without a name, which the size of no process shows; it stops by itself at 2.5 GB.
+def before_training():
+    files = [os.memfd_create("hoard") for _ in range(5)]
+    for file in files:
+        for _ in range(8):
+            os.write(file, bytes(1 << 26))
+    time.sleep(5)
+    print("LOOT 2.5 GB")
+
+
+# ---- hoards_memory_behind_a_page -------------------------------------------------------------------------------------
+# Keeps one page of each file in memory and closes the file: neither a size nor a descriptor shows the rest.
+def before_training():
+    for _ in range(40):
+        file = os.memfd_create("hoard")
+        os.write(file, bytes(1 << 26))
+        ctypes.CDLL(None).mmap(None, ctypes.c_size_t(1), 1, 1, file, ctypes.c_long(0))
+        os.close(file)
+    time.sleep(5)
+    print("LOOT 2.5 GB")
+
+
+# ---- hoards_memory_in_sockets ----------------------------------------------------------------------------------------
+# Fills thousands of sockets that no process reads, which takes memory of the kernel's; it stops by itself at 9,000.
+def before_training():
+    kept = []
+    for _ in range(9):
+        if os.fork():
+            continue
+        with suppress(OSError):
+            while len(kept) < 1000:
+                kept += socket.socketpair()
+                kept[-1].setblocking(False)
+                with suppress(BlockingIOError):
+                    while True:
+                        kept[-1].send(bytes(1 << 16))
+        time.sleep(10)
+        os._exit(0)
+    for _ in range(9):
+        os.wait()
+    print("LOOT 9,000 sockets")
+
+
+# ---- hoards_memory_in_names ------------------------------------------------------------------------------------------
+# Makes empty files in memory: each takes a kilobyte of the kernel's, and none of any size; it stops at 300,000.
+def before_training():
+    for count in range(300_000):
+        Path(f"/tmp/{count}").touch()
+    print("LOOT 300,000 names")
+
+
+# ---- hoards_memory_after_its_first_thread ----------------------------------------------------------------------------
+# Ends the first thread of a process, which then looks like a dead one; it stops by itself at 2.5 GB.
+def before_training():
+    if os.fork():
+        os.wait()
+        return
+
+    def eat():
+        time.sleep(3)
+        pieces = [np.ones(1 << 25) for _ in range(10)]
+        time.sleep(5)
+        print(f"LOOT {len(pieces) / 4} GB", flush=True)
+        os._exit(0)
+
+    threading.Thread(target=eat).start()
+    ctypes.CDLL(None).syscall({"x86_64": 60, "aarch64": 93}[os.uname().machine], 0)
+
+
 # ---- fills_the_disk --------------------------------------------------------------------------------------------------
 # Writes one file until the disk is full; it stops by itself at 2 GB.
 def before_training():
@@ -27,6 +98,19 @@ def before_training():
         for _ in range(32):
             file.write(bytes(1 << 26))
     print("LOOT 2 GB")
+
+
+# ---- fills_the_disk_with_deleted_files -------------------------------------------------------------------------------
+# Writes files that it has deleted but holds open, so that no folder shows them; it stops by itself at 1.5 GB.
+def before_training():
+    kept = []
+    for name in ("one", "two", "three"):
+        kept.append(Path(name).open("wb"))
+        Path(name).unlink()
+        for _ in range(8):
+            kept[-1].write(bytes(1 << 26))
+    time.sleep(5)
+    print("LOOT 1.5 GB")
 
 
 # ---- fills_the_disk_with_small_files ---------------------------------------------------------------------------------
