@@ -183,7 +183,10 @@ def world(folder: Path, data: Path, *, base: str = BASE, champion: bool = True) 
         with suppress(FileNotFoundError):
             shutil.copytree(hardware.cache_root() / kept, folder / "cache" / kept, dirs_exist_ok=True)
     places = {"HOME": folder / "home", "TMPDIR": folder / "tmp", "NIGHTSHIFT_CACHE": folder / "cache"}
-    keys = dict.fromkeys(("OPENAI_API_KEY", "GITHUB_TOKEN", "MLX_API_KEY", "SOME_VARIABLE"), canary)
+    keys = dict.fromkeys(
+        ("OPENAI_API_KEY", "GITHUB_TOKEN", "MLX_HF_AUTH", "CUDA_DSN", "LC_SECRET", "NIGHTSHIFT_PASS", "SOME_VARIABLE"),
+        canary,
+    )
     env = {name: str(value) for name, value in places.items()} | keys | {"NIGHTSHIFT_DATA": str(data)}
     env["OPENBLAS_NUM_THREADS"] = "1"  # products are small here, and threads that wait for others take their time
     log_in()

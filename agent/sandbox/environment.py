@@ -1,7 +1,9 @@
 """Build the environment of a night's processes: where programs, libraries and devices are, without any keys.
 
-A process that has a lease gets the part of the machine that the lease names, and is told how large it is. Variables
-that change how the same script computes its numbers pass, and are part of a night's protocol.
+Only variables that are listed by their whole names pass. No language does: programs print the same words everywhere,
+in the machine's own time zone. A process that has a lease gets the part of the machine that the lease names, and is
+told how large it is. Variables that change how the same script computes its numbers pass, and are part of a night's
+protocol.
 """
 
 import os
@@ -13,11 +15,18 @@ from agent.experiment import WHOLE, Lease
 
 TMP = "tmp"  # the subfolder of a run that serves as its home, TMPDIR and cache
 
-PROGRAMS = ("PATH", "CC", "PYTHONPATH", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+# Where programs and libraries are, and what MLX, CUDA and libraries of linear algebra read. A name that only resembles
+# one of these, such as CUDA_DSN, may hold a key.
+NAMES = (
+    *("PATH", "CC", "PYTHONPATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH"),
+    *("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_MODULE_LOADING", "CUDA_LAUNCH_BLOCKING"),
+    *("MLX_MAX_OPS_PER_BUFFER", "MLX_MAX_MB_PER_BUFFER", "MLX_BFS_MAX_WIDTH", "MLX_METAL_FAST_SYNCH"),
+    *("MLX_USE_CUDA_GRAPHS", "MLX_CUDA_GRAPH_CACHE_SIZE", "MLX_CUDA_CONV_CACHE_SIZE", "MLX_CUDA_FFT_CACHE_SIZE"),
+    *("MLX_CUDA_SDPA_CACHE_SIZE", "MLX_CUDA_SDPA_BACKWARD_CACHE_SIZE", "MLX_ENABLE_CACHE_THRASHING_CHECK"),
+    *("OPENBLAS_CORETYPE", "OMP_PROC_BIND", "OMP_PLACES", "OMP_WAIT_POLICY", "MKL_CBWR"),
+    *("NIGHTSHIFT_CACHE", "NIGHTSHIFT_PRESET", "NIGHTSHIFT_OF_CORES", "NIGHTSHIFT_MEMORY_SHARE"),
+)
 PLACES = ("HOME", "USER", "TMPDIR", "XDG_CACHE_HOME", "MLX_PTX_CACHE_DIR")
-LANGUAGE = ("LANG", "LANGUAGE", "TZ")
-PREFIXES = ("LC_", "MLX_", "CUDA_", "NVIDIA_", "NCCL_", "OMP_", "OPENBLAS_", "MKL_", "NIGHTSHIFT_")
-SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 # Variables that change precision, or the code that computes, on these kinds of device.
 SETTINGS = {
@@ -42,7 +51,7 @@ def settings_in(environment: Mapping[str, str], device_kind: str) -> str:
 
 def scrubbed_env(data: str) -> dict[str, str]:
     """Return the environment of an unboxed process, as `nightshift profile` starts: the user's home, but no keys."""
-    env = {name: value for name, value in os.environ.items() if _may_pass(name)}
+    env = {name: os.environ[name] for name in (*NAMES, *PLACES, *THREADS, *SETTINGS) if name in os.environ}
     return env | PYTHON | {"NIGHTSHIFT_DATA": data}
 
 
@@ -64,9 +73,3 @@ def leased_env(lease: Lease) -> dict[str, str]:
     if lease.share < 1:
         env["NIGHTSHIFT_MEMORY_SHARE"] = f"{lease.share:g}"
     return env
-
-
-def _may_pass(name: str) -> bool:
-    if any(word in name.upper() for word in SECRET_WORDS):
-        return False
-    return name in (*PROGRAMS, *PLACES, *LANGUAGE) or name.startswith(PREFIXES)
