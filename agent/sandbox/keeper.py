@@ -168,8 +168,13 @@ def on_start(limits: ResourceLimits | None, tasks: int, keeper: int) -> None:
         limit(resource.RLIMIT_FSIZE, limits.file_bytes)
         limit(resource.RLIMIT_NOFILE, MAX_OPEN_FILES)
         limit(resource.RLIMIT_NPROC, tasks + MAX_TASKS)  # the kernel does not apply it to root
+    offer(os.getpid())
+
+
+def offer(pid: int) -> None:
+    """Have the kernel end this process before others where memory runs out; the process itself can take that back."""
     with suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_bytes(OOM_SCORE)
+        Path(f"/proc/{pid}/oom_score_adj").write_bytes(OOM_SCORE)
 
 
 def limit(resource_id: int, most: int) -> None:
@@ -286,6 +291,8 @@ class Watch:
         if is_thorough or in_memory_files > self._in_memory_files_then + STEP_BYTES:
             self._in_memory_files_then = in_memory_files
             self._held = held_by(self._processes, self._limits.descriptors)
+        for process in self._processes:
+            offer(process.pid)
         return (self._crowd() or self._hoard() if is_thorough else None) or self._memory(in_memory_files)
 
     def disk(self) -> Excess | None:

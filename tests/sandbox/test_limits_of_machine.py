@@ -125,6 +125,20 @@ def test_memory_that_another_program_hides_ends_no_run(tmp_path):
     assert outcome.last_lines == "unharmed"
 
 
+@pytest.mark.skipif(not Path("/proc/self/oom_score_adj").exists(), reason="this kernel ranks no processes")
+def test_the_kernel_goes_on_ending_the_run_first_where_memory_runs_out(tmp_path):
+    take_back = "file = open('/proc/self/oom_score_adj', 'r+'); file.write('999'); file.close(); time.sleep(3)"
+    code = f"import time\n{take_back}\nprint(open('/proc/self/oom_score_adj').read().strip())"
+    assert run(tmp_path, sys.executable, "-c", code).last_lines == "1000"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_limits_of_a_process_are_not_its_own_to_raise(tmp_path):
+    kinds = "(r.RLIMIT_CORE, r.RLIMIT_NOFILE, r.RLIMIT_FSIZE, r.RLIMIT_NPROC)"
+    code = f"import resource as r; print([len(set(r.getrlimit(kind))) for kind in {kinds}])"
+    assert run(tmp_path, sys.executable, "-c", code).last_lines == "[1, 1, 1, 1]"
+
+
 # ---- processes -------------------------------------------------------------------------------------------------------
 
 
