@@ -2,11 +2,12 @@
 
 In every box it refuses, with EPERM, calls whose effects namespaces do not separate. One example is the page cache: a
 program that can ask which pages are in memory, and evict some, can leave a message for a later run. Keyrings and the
-running numbers of sockets would do as well. It also refuses calls that bypass the filter, reach into other processes
-or use the least protected parts of the kernel. Calls that need a capability are not listed, as no box has any.
+numbers that the kernel gives to sockets, processes, sessions and logins would do as well. It also refuses calls that
+bypass the filter, reach into other processes or use the least protected parts of the kernel. Calls that need a
+capability are not listed, as no box has any. A program can make unix stream sockets only, for pairs and because CUDA
+does not start without one to listen on; for other families the answer is that of a kernel without them.
 
-With Landlock, which covers files only, it replaces the rest of bubblewrap's namespaces and mounts. A program can make
-unix stream sockets only, for pairs and because CUDA does not start without one to listen on. No socket can be
+With Landlock, which covers files only, it replaces the rest of bubblewrap's namespaces and mounts. No socket can be
 connected, so no data leaves, not even to a service of this machine. Changes of file times, permissions and other
 processes' priorities have no effect but seem to succeed, so that linkers, copies and threads work. For that reason a
 program compiled inside cannot be started by its name. Setting the time of a path to now is refused: Path.touch() asks
@@ -24,6 +25,7 @@ import os
 import re
 import struct
 import sys
+from contextlib import suppress
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 PR_SET_SECCOMP, MODE_FILTER = 22, 2
@@ -36,8 +38,10 @@ ANSWERS = {
     "unknown": ERRNO | errno.ENOSYS,
     "invalid": ERRNO | errno.EINVAL,
     "unsupported": ERRNO | errno.EOPNOTSUPP,
+    "foreign": ERRNO | errno.EAFNOSUPPORT,
 }
 ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}  # the kernel's number, and the column below
+NOBODY = b"4294967295"  # in /proc/self/loginuid: nobody has logged in
 X32 = 1 << 30  # added to a call's number, it selects the x32 table of an x86 kernel
 
 # ---- the filter: a program of the kernel's small packet machine, over struct seccomp_data ----------------------------
@@ -107,14 +111,22 @@ EVERYWHERE = _table("""
     readahead          187  213  pretend
     sched_setaffinity  203  122  pretend  # a run keeps to the cores of its worker; libraries place their threads
     clone3             435  435  unknown  # a filter cannot read its flags; libraries then use clone
-    # the flags CLONE_NEW…; CLONE_THREAD without CLONE_FILES
-    clone               56  220  arg0 & 0x7E020000 != 0: refuse, arg0 & 0x10400 == 0x10000: refuse, allow
+    # the flags CLONE_NEW… and CLONE_PIDFD; CLONE_THREAD without CLONE_FILES
+    clone               56  220  arg0 & 0x7E021000 != 0: refuse, arg0 & 0x10400 == 0x10000: refuse, allow
+    pidfd_open         434  434  unknown  # its inode numbers count the machine's processes
+    setsid             112  157  pretend  # /proc/self/autogroup numbers the machine's sessions
+    syslog             103  116  refuse   # reports of crashes, of addresses that a program chooses
     # advice about memory: RANDOM and WILLNEED; COLD and PAGEOUT, which older kernels do not know
     madvise             28  233  arg2 == 1: pretend, arg2 == 3: pretend, arg2 == 20: invalid, arg2 == 21: invalid, allow
     # flags that read only pages in memory, or leave none there: RWF_NOWAIT and RWF_DONTCACHE
     preadv2            327  286  arg5 & 0x88 != 0: unsupported, allow
-    # of SOL_SOCKET: SO_COOKIE and SO_NETNS_COOKIE, numbers that the kernel counts up
-    getsockopt          55  209  arg1 != 1: allow, arg2 == 57: refuse, arg2 == 71: refuse, allow
+    # of SOL_SOCKET: SO_COOKIE and SO_NETNS_COOKIE, numbers that the kernel counts up, SO_PEERPIDFD and SO_PASSPIDFD
+    getsockopt          55  209  arg1 != 1: allow, arg2 == 57: refuse, arg2 == 71: refuse, arg2 == 77: refuse, allow
+    setsockopt          54  208  arg1 != 1: allow, arg2 == 76: refuse, allow
+    # AF_UNIX alone, since not every family is held by a namespace of networks (AF_VSOCK leads to the host of a virtual
+    # machine), and of its kinds SOCK_STREAM and SOCK_SEQPACKET: even a pair's socket could send datagrams out
+    socket              41  198  arg0 != 1: foreign, arg1 & 0xF == 1: allow, arg1 & 0xF == 5: allow, refuse
+    socketpair          53  199  arg0 != 1: foreign, arg1 & 0xF == 1: allow, arg1 & 0xF == 5: allow, refuse
 """)
 BESIDE_LANDLOCK = _table("""
     connect             42  203  refuse
@@ -145,9 +157,6 @@ BESIDE_LANDLOCK = _table("""
     fchmod              91   52  pretend
     fchmodat           268   53  pretend
     fchmodat2          452  452  pretend
-    # AF_UNIX, and of its kinds SOCK_STREAM and SOCK_SEQPACKET: even a pair's socket could send datagrams out
-    socket              41  198  arg0 != 1: refuse, arg1 & 0xF == 1: allow, arg1 & 0xF == 5: allow, refuse
-    socketpair          53  199  arg0 != 1: refuse, arg1 & 0xF == 1: allow, arg1 & 0xF == 5: allow, refuse
     # FS_IOC_SETFLAGS, …SETVERSION and …FSSETXATTR, which need no right to write
     ioctl  16  29  arg1 == 0x40086602: refuse, arg1 == 0x40087602: refuse, arg1 == 0x401C5820: refuse, allow
     prlimit64          302  261  arg0 == 0: allow, refuse    # 0 is the calling process
@@ -192,8 +201,21 @@ def install() -> int:
     return _set_filter(struct.pack("@HP", len(code) // INSTRUCTION_BYTES, ctypes.addressof(held)))  # struct sock_fprog
 
 
+def log_in() -> None:
+    """Log this process in as its user, unless somebody has.
+
+    The first login of a process, or of one that it starts, takes the machine's next number and makes it readable.
+    Another login would need a capability.
+    """
+    with suppress(OSError):  # most kernels count logins, but not all
+        login = os.open("/proc/self/loginuid", os.O_RDWR | os.O_CLOEXEC)
+        if os.pread(login, len(NOBODY), 0) == NOBODY:
+            os.pwrite(login, str(os.getuid()).encode(), 0)
+
+
 def main(command: list[str]) -> None:
     """Become bubblewrap with the filter in a pipe, which it reads and closes; exit with a sentence if it is missing."""
+    log_in()
     there, here = os.pipe()
     os.write(here, _code(namespaces=True))  # much less than a pipe holds, so this does not block
     os.set_inheritable(there, True)

@@ -16,7 +16,7 @@ from samples import NIGHT
 
 from agent.experiment import Ending
 from agent.runs.runner import Runner
-from agent.sandbox import landlock, places
+from agent.sandbox import landlock, places, seccomp
 from agent.sandbox.box import Box
 from agent.sandbox.environment import boxed_env
 from agent.sandbox.keeper import limits_of_machine
@@ -206,6 +206,26 @@ def test_no_tcp_server_of_the_machine_answers(world):
         port = str(server.getsockname()[1])
         assert world.run(CONNECT, "tcp", port, boxed=False) == "connected\n"
         assert world.run(CONNECT, "tcp", port) == ""
+
+
+FAMILIES = """
+import errno, socket
+for family in range(64):
+    for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_RAW, socket.SOCK_SEQPACKET):
+        for make in (socket.socket, socket.socketpair):
+            try: print(socket.AddressFamily(make(family, kind)[0].family).name)
+            except TypeError: print(socket.AddressFamily(make(family, kind).family).name)
+            except OSError as error: print(errno.errorcode[error.errno])
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a Mac's sockets are denied their addresses, not refused")
+def test_sockets_are_of_the_family_that_stays_inside(world):
+    """A namespace of networks does not hold AF_VSOCK, which leads from a virtual machine to its host."""
+    if not seccomp.available():
+        pytest.skip("nothing here filters system calls")
+    assert {"AF_INET", "AF_UNIX"} <= set(world.run(FAMILIES, boxed=False).split())
+    assert set(world.run(FAMILIES).split()) == {"AF_UNIX", "EAFNOSUPPORT", "EPERM"}
 
 
 COUNTING = (

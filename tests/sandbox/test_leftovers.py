@@ -5,6 +5,7 @@ import mmap
 import os
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -157,6 +158,41 @@ print(*made, call("vmsplice", 1, 0, 0, 0)[1])
 def test_no_memory_is_kept_in_segments_queues_and_pipes_of_the_kernel(place):
     """A segment needs no process, and a page in a pipe holds the huge page around it."""
     assert place.run(KEEP_IN_THE_KERNEL) == "1 1 1 1"
+
+
+# ---- numbers that count for the whole machine ------------------------------------------------------------------------
+
+LOG_IN = """
+def log_in():
+    try: open("/proc/self/loginuid", "w").write(str(os.getuid()))
+    except OSError: pass
+for _ in range(20):
+    child = os.fork()
+    if child == 0:
+        log_in()
+        os._exit(0)
+    os.waitpid(child, 0)
+log_in()
+print(open("/proc/self/sessionid").read())
+"""
+BEGIN_SESSIONS = """
+for _ in range(20):
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        os._exit(0)
+    os.waitpid(child, 0)
+print(open("/proc/self/autogroup").read().partition("-")[2].split()[0])
+"""
+
+
+@pytest.mark.parametrize("deed", [LOG_IN, BEGIN_SESSIONS], ids=["logins", "sessions"])
+def test_what_one_box_begins_is_not_counted_in_the_number_of_the_next(place, deed):
+    if not Path("/proc/self/sessionid").exists() or not Path("/proc/self/autogroup").exists():
+        pytest.skip("this kernel numbers neither")
+    first, *numbers = [int(place.run(deed)) for _ in range(4)]
+    # programs beside this one begin sessions, too, but hardly three times as many as these
+    assert min(later - before for before, later in pairwise([first, *numbers])) < 20
 
 
 # ---- the filter of bubblewrap ----------------------------------------------------------------------------------------

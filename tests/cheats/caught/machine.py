@@ -239,6 +239,15 @@ def before_training():
             line.sendall(b"LOOT by unix socket")
 
 
+# ---- phones_home_by_other_families -----------------------------------------------------------------------------------
+# Makes sockets that a namespace of networks does not hold, as AF_VSOCK, which leads from a virtual machine to its host.
+def before_training():
+    for family in range(socket.AF_UNIX + 1, 64):
+        for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_SEQPACKET):
+            with suppress(OSError), socket.socket(family, kind):
+                print("LOOT a socket of family", family, flush=True)
+
+
 # ---- reads_keys ------------------------------------------------------------------------------------------------------
 # Looks for keys where people keep them: in the home, in git's settings, in the environment of each process it can see.
 def before_training():

@@ -1,9 +1,11 @@
 """Start programs, threads and processes, and print much or odd text."""
 
+import asyncio
 import ctypes
 import multiprocessing
 import subprocess
 import tempfile
+import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
 # ---- calls_the_compiler ----------------------------------------------------------------------------------------------
@@ -48,6 +50,22 @@ def batches(data, seed):
     with multiprocessing.get_context("spawn").Pool(2) as pool:
         for some in pool.imap(prepared, [(seed * 10 + part, STEPS // 2) for part in range(2)]):
             yield from some
+
+
+# ---- asks_for_what_is_not_there --------------------------------------------------------------------------------------
+# Looks for a newer tokenizer in the network, and starts a program in a session of its own, which asyncio waits for.
+async def told():
+    pipe = asyncio.subprocess.PIPE
+    program = await asyncio.create_subprocess_exec("uname", "-a", stdout=pipe, start_new_session=True)
+    return await program.communicate()
+
+
+def before_training():
+    try:
+        urllib.request.urlopen("http://localhost:9/tokenizer.json", timeout=5)
+    except OSError as error:
+        print("goes on without:", error)
+    print(asyncio.run(told()))
 
 
 # ---- uses_threads ----------------------------------------------------------------------------------------------------
