@@ -91,6 +91,7 @@ def restrict(rules: Mapping[str, Iterable[str]]) -> None:
     if version == 0:
         sys.exit("landlock: this kernel has no Landlock or no filters, or they are switched off")
     seccomp.log_in()
+    seccomp.blur()
     # older kernels accept the longest struct landlock_ruleset_attr, as the fields that they do not know are zero
     attributes = struct.pack("=QQQ", *handled(version))
     ruleset = _checked("make a box", _call(CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0))

@@ -42,6 +42,7 @@ ANSWERS = {
 }
 ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}  # the kernel's number, and the column below
 NOBODY = b"4294967295"  # in /proc/self/loginuid: nobody has logged in
+INODES = 1024  # dealt to a core at a time: the kernel's LAST_INO_BATCH and SHMEM_INO_BATCH
 X32 = 1 << 30  # added to a call's number, it selects the x32 table of an x86 kernel
 
 # ---- the filter: a program of the kernel's small packet machine, over struct seccomp_data ----------------------------
@@ -213,9 +214,31 @@ def log_in() -> None:
             os.pwrite(login, str(os.getuid()).encode(), 0)
 
 
+def blur() -> None:
+    """Move the inode numbers of new pipes, sockets and shared memory on by a random amount, on each core.
+
+    The kernel deals INODES of them to a core at a time. After a random part of a share and a whole one, a process
+    cannot tell how far a core was in its share, nor when it got it; it can tell how many shares all cores were dealt.
+    """
+    children = []
+    for core in os.sched_getaffinity(0):
+        child = os.fork()
+        if child == 0:
+            os.sched_setaffinity(0, {core})
+            for make in (os.pipe, lambda: (os.memfd_create(""),)):
+                for _ in range(INODES + int.from_bytes(os.urandom(8), "little") % INODES):
+                    for made in make():
+                        os.close(made)
+            os._exit(0)
+        children.append(child)
+    for child in children:
+        os.waitpid(child, 0)
+
+
 def main(command: list[str]) -> None:
     """Become bubblewrap with the filter in a pipe, which it reads and closes; exit with a sentence if it is missing."""
     log_in()
+    blur()
     there, here = os.pipe()
     os.write(here, _code(namespaces=True))  # much less than a pipe holds, so this does not block
     os.set_inheritable(there, True)

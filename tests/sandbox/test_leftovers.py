@@ -195,6 +195,30 @@ def test_what_one_box_begins_is_not_counted_in_the_number_of_the_next(place, dee
     assert min(later - before for before, later in pairwise([first, *numbers])) < 20
 
 
+COUNT_INODES = """
+def inode(make):
+    made = make()
+    number = os.fstat(made[0]).st_ino
+    for one in made: os.close(one)
+    return number % 1024
+ways = (os.pipe, lambda: (os.memfd_create(""),))
+print(*map(inode, ways), file=sys.stderr)
+for make in ways:  # the next box would begin at the same number, each time
+    while inode(make) != 1000: pass
+"""
+
+
+def test_where_a_core_is_in_its_share_of_inode_numbers_is_not_told(place):
+    cores = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(cores)})
+        of_pipes, of_memory = zip(*(map(int, place.run(COUNT_INODES).split()) for _ in range(6)), strict=True)
+    finally:
+        os.sched_setaffinity(0, cores)
+    assert max(of_pipes[1:]) - min(of_pipes[1:]) > 100
+    assert max(of_memory[1:]) - min(of_memory[1:]) > 100
+
+
 # ---- the filter of bubblewrap ----------------------------------------------------------------------------------------
 
 only_bubblewrap = pytest.mark.parametrize("place", [bubblewrap], indirect=True, ids=["bubblewrap"])
