@@ -20,7 +20,6 @@ from agent.sandbox.crash import why_crashed
 from agent.sandbox.environment import TMP, boxed_env
 from agent.sandbox.places import (
     ASKED,
-    MAKES_DISKS,
     View,
     around_hidden,
     counters,
@@ -175,8 +174,9 @@ class Landlock:
         return landlock.uncovered(self.abi)
 
     def wrap(self, command: Sequence[str], view: View) -> list[str]:
-        facts = (Path("/proc") / name for name in sorted(ASKED))
-        seen = (*system_around((*view.hidden, MAKES_DISKS)), *facts, *python_around(view.hidden), *view.readable)
+        hidden = (*view.hidden, *counters())
+        facts = around_hidden((Path("/proc") / name for name in sorted(ASKED)), hidden)
+        seen = (*system_around(hidden), *facts, *python_around(view.hidden), *view.readable)
         devices = (*(Path("/dev") / name for name in PLAIN_DEVICES), *gpu_devices())
         rules = {
             "read": seen,

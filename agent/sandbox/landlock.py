@@ -53,7 +53,7 @@ ALWAYS_OPEN = (
     "notes to a later run in when a file was last read, and in how fast it can be read again",
     "whether a process with a given number runs, its group, cores, priority and processor time, and how many threads "
     "and open files it has",
-    "notes to a later run in counters of the kernel (/proc/sys/fs, /proc/self/net, /sys/class/block and the like)",
+    "notes to a later run in how many processes the machine has started; what its network does (/proc/self/net)",
 )
 OPEN_BELOW = (
     (1, "every file of the user"),

@@ -3,9 +3,8 @@
 Hidden are the user's own folders, and the kernel's counters, because one run could raise them and a later one read
 them. Through counts of system calls, page faults, blocks, packets or open files, the scored process could send exact
 numbers to the process that audits it. Some files even change something when they are read. Every box of Linux hides all
-of /proc except what honest programs read, so the counters of future kernels are hidden, too; the counters within that,
-and those of /sys, only a box with its own mounts can hide. Free memory and load remain visible: a system call returns
-both.
+of /proc except what honest programs read, so the counters of future kernels are hidden, too; only those in a process's
+own folder there remain visible. So do free memory and load: a system call returns both.
 """
 
 import os
@@ -36,7 +35,6 @@ COUNTING = (
     *("proc/sys/fs", "proc/sys/kernel/pty", "proc/sys/kernel/random/entropy_avail"),  # open files, terminals in use
     *(f"sys/devices/system/node/node*/{name}" for name in ("vmstat", "numastat")),
 )
-MAKES_DISKS = Path("/sys/class/zram-control")  # reading a file in there adds a disk and returns its number
 GPU_DEVICES = ("nvidia*", "nvidia-limits/*", "dri/renderD*")
 
 

@@ -16,11 +16,11 @@ from samples import NIGHT
 
 from agent.experiment import Ending
 from agent.runs.runner import Runner
-from agent.sandbox import landlock, places, seccomp
+from agent.sandbox import places, seccomp
 from agent.sandbox.box import Box
 from agent.sandbox.environment import boxed_env
 from agent.sandbox.keeper import limits_of_machine
-from agent.sandbox.places import LIMITS, MAKES_DISKS
+from agent.sandbox.places import LIMITS
 
 CANARY = "canary-5f2c"
 
@@ -237,22 +237,18 @@ COUNTING = (
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a Mac has no such files")
 def test_no_counter_of_the_kernel_carries_numbers_from_one_run_to_the_next(world):
-    of_proc = [
-        Path("/proc") / name for name in COUNTING if not name.startswith("sys/") and (Path("/proc") / name).exists()
-    ]
-    assert len(of_proc) > 10
-    assert world.run(READ, *of_proc) == ""
-    skip_if_open(world.runner.box, next(words for words in landlock.ALWAYS_OPEN if "counters" in words))
     devices = [path for name in ("block/*/stat", "net/*/statistics/*") for path in Path("/sys/class").glob(name)]
     groups = [path for path in Path("/sys/fs/cgroup").rglob("*usage*") if path.is_file()][:50]
     nodes = [*Path("/sys/devices/system/node").glob("node*/vmstat")]
     counting = [
         path for path in (*(Path("/proc") / name for name in COUNTING), *devices, *groups, *nodes) if path.exists()
     ]
+    assert len(counting) > 10
     assert world.run(READ, *counting) == ""
     assert world.run(READ, *(f"/proc/self/root{path}" for path in counting)) == ""
 
 
+MAKES_DISKS = Path("/sys/class/zram-control")  # reading a file in there adds a disk and returns its number
 OPEN = """
 import os, stat, sys
 try: print(stat.S_ISREG(os.stat(os.open(sys.argv[1], os.O_RDONLY)).st_mode))
