@@ -20,12 +20,15 @@ from agent.sandbox.crash import why_crashed
 from agent.sandbox.environment import TMP, boxed_env
 from agent.sandbox.places import (
     ASKED,
+    FACTS,
     View,
     around_hidden,
     counters,
+    files_around,
     gpu_devices,
     python_around,
     system_around,
+    unasked,
 )
 
 PROBE_S = 120  # enough for a first import of MLX from a slow disk
@@ -122,21 +125,21 @@ class Bubblewrap:
     def wrap(self, command: Sequence[str], view: View) -> list[str]:
         memory = ["--size", str(TMPFS_BYTES), "--tmpfs"]
         mounts = ["--proc", "/proc", *_read_only(SWITCHES), "--dev", "/dev", *memory, "/dev/shm", *memory, "/tmp"]
-        for place in system_around(view.hidden, links=True):
+        for place in (*system_around(view.hidden, links=True), *map(Path, FACTS)):
             if place.is_symlink():  # as /bin and similar folders on most systems, into /usr
                 mounts += ["--symlink", str(place.readlink()), str(place)]
             else:
                 mounts += _read_only([place])
         mounts += _read_only(sorted(python_around(view.hidden)))
-        hidden = counters()
-        in_memory = [str(path) for path in hidden if path.is_dir()]
+        hidden = (*counters(), *unasked())
+        empty = [str(path) for path in hidden if path.is_dir()]
         for path in map(str, hidden):
-            mounts += ["--tmpfs", path] if path in in_memory else ["--ro-bind", "/dev/null", path]
+            mounts += ["--tmpfs", path] if path in empty else ["--ro-bind", "/dev/null", path]
         mounts += _read_only(view.readable)
         for device in map(str, gpu_devices()):
             mounts += ["--dev-bind-try", device, device]
         mounts += ["--bind", str(view.folder), str(view.folder), "--chdir", str(view.folder)]
-        for path in (*in_memory, "/dev", "/"):  # a script must not fill it
+        for path in (*empty, "/dev", "/"):  # a script must not fill it
             mounts += ["--remount-ro", path]
         return [*_filtered(), *self.namespaces(), *mounts, "--", *command]
 
@@ -174,12 +177,14 @@ class Landlock:
         return landlock.uncovered(self.abi)
 
     def wrap(self, command: Sequence[str], view: View) -> list[str]:
-        hidden = (*view.hidden, *counters())
-        facts = around_hidden((Path("/proc") / name for name in sorted(ASKED)), hidden)
-        seen = (*system_around(hidden), *facts, *python_around(view.hidden), *view.readable)
+        facts = around_hidden((*(Path("/proc") / name for name in sorted(ASKED)), *map(Path, FACTS)), counters())
+        left_out, shown = unasked(), files_around(view.hidden)
+        seen = (*facts, *files_around((*view.hidden, *left_out)), *view.readable)
+        around = {path.parent for path in left_out if any(path.is_relative_to(place.resolve()) for place in shown)}
         devices = (*(Path("/dev") / name for name in PLAIN_DEVICES), *gpu_devices())
         rules = {
             "read": seen,
+            "list": sorted(around),  # Python looks for a module in the list of a folder's names
             "write": (view.folder, "/proc/self"),  # CUDA names its threads there, and fails if it may not
             "devices": devices,
         }

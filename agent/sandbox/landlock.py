@@ -2,10 +2,11 @@
 
     python -I -S landlock.py '{"read": ["/usr"], "write": ["/work"], "devices": ["/dev/null"]}' COMMAND...
 
-The command may read, list and execute files below the paths to read; do everything except making devices below the
-paths to write; and read, write and control the devices. Paths that do not exist are ignored. All other files and the
-network are closed to it and to every process that it starts. It has no capabilities, even if root starts it.
-uncovered() lists the gaps that bubblewrap would close. Where the kernel refuses the rules, nothing is started.
+The command may read, list and execute files below the paths to read; list the folders below the paths to list; do
+everything except making devices below the paths to write; and read, write and control the devices. Paths that do not
+exist are ignored. All other files and the network are closed to it and to every process that it starts. It has no
+capabilities, even if root starts it. uncovered() lists the gaps that bubblewrap would close. Where the kernel refuses
+the rules, nothing is started.
 
 Honest scripts lose sockets and shared memory, and so multiprocessing's locks, queues, pools, managers and fork server.
 Its processes and pipes work, and so do threads and programs that a script starts; these do not see their own folders in
@@ -44,13 +45,13 @@ READ = EXECUTE | READ_FILE | READ_DIR
 WRITE = ~(MAKE_CHAR | MAKE_BLOCK | IOCTL_DEV)  # no making of devices: root could make one for the whole disk
 DEVICES = READ_FILE | READ_DIR | WRITE_FILE | TRUNCATE | IOCTL_DEV
 OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV  # the only rights that a plain file can have
-RIGHTS = {"read": READ, "write": WRITE, "devices": DEVICES}
+RIGHTS = {"read": READ, "list": READ_DIR, "write": WRITE, "devices": DEVICES}
 
 # ---- gaps ------------------------------------------------------------------------------------------------------------
 
 ALWAYS_OPEN = (
     "whether a file exists, its size and its times",
-    "notes to a later run in when a file was last read, and in how fast it can be read again",
+    "notes to a later run in when a file was last read, and in how fast its name is found again",
     "whether a process with a given number runs, its group, cores, priority and processor time, and how many threads "
     "and open files it has",
     "notes to a later run in how many processes the machine has started; what its network does (/proc/self/net)",

@@ -9,6 +9,7 @@ own folder there remain visible. So do free memory and load: a system call retur
 
 import os
 import sys
+import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,14 +19,23 @@ from agent.files import home_folder
 
 # the limits of control groups: libraries read the container's share of cores and memory there
 LIMITS = tuple(f"/sys/fs/cgroup/{name}" for name in ("cpu.max", "cpuset.cpus.effective", "memory.max"))
-# Programs, libraries, compilers, and the facts about the machine that libraries read. /etc, /home, /opt, /run and /var
-# are not shown as a whole.
+# Programs, compilers and their headers. /etc, /home, /opt, /run, /usr/share and /var are not shown as a whole: a system
+# may have a million files, and each that one run has read can be told by the next, as it is in memory.
 SYSTEM = (
-    *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store"),
-    *("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/localtime"),
-    *("/sys/devices", "/sys/bus", "/sys/class", *LIMITS, "/sys/module/nvidia", "/sys/module/nvidia_uvm"),
+    *("/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/libexec/gcc", "/nix/store", "/gnu/store"),
+    *("/usr/include", "/usr/local/include", "/usr/local/cuda*/include", "/usr/local/cuda*/targets/*/include"),
+    *("/usr/local/cuda*/nvvm/libdevice", "/usr/local/nvidia", "/etc/alternatives", "/etc/localtime"),
+    *("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/usr/lib/os-release"),
 )
-PYTHON_PARTS = ("bin", "lib", "lib64", "pyvenv.cfg")
+# Where libraries are, and of their folders those that compilers and libraries ask for; the others belong to programs.
+LIBRARIES = tuple(f"{root}/lib{kind}" for root in ("", "/usr", "/usr/local") for kind in ("", "32", "64", "x32"))
+OF_LIBRARIES = ("*-linux-*", "gcc*", "llvm*", "clang*", "nvidia*", "wsl", "locale")
+# The facts about the machine that libraries read; they are on no disk.
+FACTS = ("/sys/devices", "/sys/bus", "/sys/class", *LIMITS, "/sys/module/nvidia", "/sys/module/nvidia_uvm")
+PYTHON_PARTS = ("bin", "include", "libexec", "*-linux-gnu", "pyvenv.cfg")  # and its libraries; conda has a compiler
+# Folders in these that no run asks for: tests, packages of other environments, and those that talk to models.
+UNASKED = ("test", "idlelib", "site-packages", "dist-packages", "modules", "firmware")
+UNASKED_PACKAGES = ("openai", "anthropic", "mcp", "ray", "trackio")
 # Of /proc: facts about the machine and its devices, its memory (some libraries size themselves by it), and read-only
 # switches.
 ASKED = frozenset(
@@ -69,26 +79,51 @@ def around_hidden(places: Iterable[Path], hidden: Sequence[Path], *, links: bool
         yield from around_hidden(shown, closed, links=links)
 
 
+def files_around(hidden: Sequence[Path]) -> tuple[Path, ...]:
+    """Return all files of the system and of Python that a box shows, around the hidden folders."""
+    return (*system_around(hidden), *python_around(hidden))
+
+
 def system_around(hidden: Sequence[Path], *, links: bool = False) -> Iterator[Path]:
-    """Yield the places of the system around the hidden folders."""
-    return around_hidden(map(Path, SYSTEM), hidden, links=links)
+    """Yield the files of the system around the hidden folders."""
+    return around_hidden(_system(links), hidden, links=links)
+
+
+def _system(links: bool) -> Iterator[Path]:
+    for pattern in SYSTEM:
+        yield from Path("/").glob(pattern.lstrip("/"))
+    for folder in map(Path, LIBRARIES):
+        if not folder.is_symlink():
+            yield from _libraries(folder)
+        elif links:  # as /lib is on most systems; what it leads to is listed as well
+            yield folder
+
+
+def _libraries(folder: Path) -> Iterator[Path]:
+    """Yield a folder if there are libraries directly in it; else what compilers and libraries use of its folders."""
+    if any(folder.glob("*.so*")):
+        yield folder
+    else:
+        for pattern in OF_LIBRARIES:
+            yield from folder.glob(pattern)
 
 
 def python_around(hidden: Sequence[Path]) -> Iterator[Path]:
-    """Yield python_places() around the hidden folders; of one that holds such a folder only Python's own parts."""
+    """Yield python_places() around the hidden folders."""
     closed = [place.resolve() for place in hidden]
-    for place in python_places(closed):
-        holds = any(folder.is_relative_to(place.resolve()) for folder in closed)
-        yield from around_hidden([place / part for part in PYTHON_PARTS], closed) if holds else [place]
+    return around_hidden(python_places(closed), closed)
 
 
 def python_places(hidden: Sequence[Path] = ()) -> tuple[Path, ...]:
-    """Return the folders of this interpreter, its packages and $LD_LIBRARY_PATH: read-only in every box.
+    """Return the parts of this interpreter, its packages and $LD_LIBRARY_PATH: read-only in every box.
 
-    A folder inside another one of them, or inside the system, is left out, unless it lies in a hidden part of that one.
+    A place inside another one of them, or inside the system, is left out, unless it lies in a hidden part of that one.
     """
-    named = [Path(prefix) for prefix in (sys.prefix, sys.base_prefix, sys.exec_prefix)]
-    named += [Path(entry) for entry in sys.path if any(Path(entry).glob("*.dist-info"))]
+    prefixes = {Path(prefix) for prefix in (sys.prefix, sys.base_prefix, sys.exec_prefix)}
+    named = [part for prefix in prefixes for pattern in PYTHON_PARTS for part in prefix.glob(pattern)]
+    named += [part for prefix in prefixes for name in ("lib", "lib64") for part in _libraries(prefix / name)]
+    named += [Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")]
+    named += _packages()
     named += [Path(entry) for entry in os.environ.get("LD_LIBRARY_PATH", "").split(":") if entry]
     named += _steps_to_python()
     # without `..`: the folder before it may not be visible in the box
@@ -97,8 +132,24 @@ def python_places(hidden: Sequence[Path] = ()) -> tuple[Path, ...]:
     home = home_folder()
     # none may show the whole home
     places = {place for place in spelled if home is None or not home.is_relative_to(place.resolve())}
-    around = [*places, *map(Path, SYSTEM)]
-    return tuple(sorted(place for place in places if not any(_shows(other, place, hidden) for other in around)))
+    system = set(_system(links=True))
+    shown = (place for place in places - system if not any(_shows(other, place, hidden) for other in places | system))
+    return tuple(sorted(shown))
+
+
+def _packages() -> list[Path]:
+    """Return the folders of packages that this interpreter imports from."""
+    return [Path(entry) for entry in sys.path if any(Path(entry).glob("*.dist-info"))]
+
+
+def unasked() -> tuple[Path, ...]:
+    """Return folders in these places that no run asks for: many files, each of which could tell something."""
+    packages, prefixes = _packages(), (sys.prefix, sys.base_prefix)
+    libraries = {Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")}
+    libraries |= {Path(prefix, name) for prefix in prefixes for name in ("lib", "lib64")} | set(map(Path, LIBRARIES))
+    found = [folder / name for folder in libraries for name in UNASKED]
+    found += [folder / name for folder in packages for name in UNASKED_PACKAGES]
+    return tuple(sorted({path.resolve() for path in found if path.is_dir()} - {path.resolve() for path in packages}))
 
 
 def _steps_to_python() -> Iterator[Path]:

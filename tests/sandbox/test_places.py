@@ -51,11 +51,11 @@ def test_bubblewrap_too_and_it_makes_the_links(system):
 
 
 def test_a_python_in_what_is_hidden_is_shown_all_the_same(system, monkeypatch):
-    environment = system / "src/app/.venv"
-    (environment / "lib").mkdir(parents=True)
-    monkeypatch.setattr(sys, "prefix", str(environment))
-    assert str(environment) in json.loads(Landlock(7).wrap(["true"], view(system))[-2])["read"]
-    assert str(environment) in usable(bubblewrap()).wrap(["true"], view(system))
+    programs = system / "src/app/.venv/bin"
+    programs.mkdir(parents=True)
+    monkeypatch.setattr(sys, "prefix", str(programs.parent))
+    assert str(programs) in json.loads(Landlock(7).wrap(["true"], view(system))[-2])["read"]
+    assert str(programs) in usable(bubblewrap()).wrap(["true"], view(system))
 
 
 # ---- where Python is -------------------------------------------------------------------------------------------------
@@ -63,10 +63,33 @@ def test_a_python_in_what_is_hidden_is_shown_all_the_same(system, monkeypatch):
 
 def test_home_is_never_shown_however_odd_the_prefix(tmp_path, monkeypatch):
     home = tmp_path / "home"
-    (home / "python").mkdir(parents=True)
+    (home / "python" / "bin").mkdir(parents=True)
     monkeypatch.setenv("HOME", str(home))
     for odd in (home, tmp_path, "/", home / "python" / ".."):
         monkeypatch.setattr(sys, "prefix", str(odd))
         assert not [place for place in python_places() if home.is_relative_to(place.resolve())]
     monkeypatch.setattr(sys, "prefix", str(home / "python"))
-    assert home / "python" in python_places()
+    assert home / "python" / "bin" in python_places()
+
+
+# ---- few files -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Make a folder of libraries as on Debian, with the folders of a compiler and of another program."""
+    for name in ("lib/gcc/12", "lib/aarch64-linux-gnu", "lib/jvm/jre", "lib/modules/6.1"):
+        (tmp_path / name).mkdir(parents=True)
+    monkeypatch.setattr(places, "LIBRARIES", (str(tmp_path / "lib"),))
+    return tmp_path / "lib"
+
+
+def test_of_the_systems_libraries_only_those_are_shown_that_runs_ask_for(libraries):
+    of_libraries = {place for place in places.files_around(()) if place.is_relative_to(libraries)}
+    assert of_libraries == {libraries / "gcc", libraries / "aarch64-linux-gnu"}
+
+
+def test_a_folder_with_libraries_directly_in_it_is_shown_without_the_kernels_modules(libraries):
+    (libraries / "libm.so.6").touch()
+    assert libraries in places.files_around(())
+    assert [path for path in places.unasked() if path.is_relative_to(libraries)] == [libraries / "modules"]
