@@ -117,8 +117,8 @@ EVERYWHERE = _table("""
     pidfd_open         434  434  unknown  # its inode numbers count the machine's processes
     setsid             112  157  pretend  # /proc/self/autogroup numbers the machine's sessions
     syslog             103  116  refuse   # reports of crashes, of addresses that a program chooses
-    # advice about memory: RANDOM and WILLNEED; COLD and PAGEOUT, which older kernels do not know
-    madvise             28  233  arg2 == 1: pretend, arg2 == 3: pretend, arg2 == 20: invalid, arg2 == 21: invalid, allow
+    # advice about memory: RANDOM and WILLNEED; COLD, PAGEOUT and COLLAPSE, which older kernels do not know
+    madvise  28  233  arg2 & 0xFFFFFFFD == 1: pretend, arg2 & 0xFFFFFFFE == 20: invalid, arg2 == 25: invalid, allow
     # flags that read only pages in memory, or leave none there: RWF_NOWAIT and RWF_DONTCACHE
     preadv2            327  286  arg5 & 0x88 != 0: unsupported, allow
     # of SOL_SOCKET: SO_COOKIE and SO_NETNS_COOKIE, numbers that the kernel counts up, SO_PEERPIDFD and SO_PASSPIDFD
