@@ -21,7 +21,7 @@ from agent.files import home_folder, plain_bytes, remove
 from agent.invocation import typed
 from agent.judging.failures import machine_fault
 from agent.records.place import run_folder
-from agent.sandbox.box import Box
+from agent.sandbox.box import Box, bring_in
 from agent.sandbox.environment import TMP, boxed_env
 from agent.sandbox.keeper import ResourceLimits
 from agent.sandbox.places import View
@@ -119,6 +119,7 @@ class Runner:
 
         The training text is visible only if it trains. hopeless() is asked repeatedly and ends the run early.
         """
+        bring_in(self.box, self.view(folder, *readable))  # not the training text, which no process that scores can see
         outcome = supervise(
             self.box.wrap(command, self.view(folder, *readable, trains=trains)),
             folder,

@@ -15,12 +15,13 @@ from pathlib import Path
 
 from agent.errors import MachineError
 from agent.files import throwaway_folder
-from agent.sandbox import landlock, seccomp
+from agent.sandbox import in_memory, landlock, seccomp
 from agent.sandbox.crash import why_crashed
 from agent.sandbox.environment import TMP, boxed_env
 from agent.sandbox.places import (
     ASKED,
     FACTS,
+    STORES,
     View,
     around_hidden,
     counters,
@@ -83,6 +84,13 @@ def why_unfit(box: "Box") -> str | None:
     return f"{box.name} does not work here ({why})"
 
 
+def bring_in(box: "Box", view: View) -> None:
+    """Have all files that a box of Linux shows in memory, so that none tells what another box has read."""
+    if isinstance(box, Bubblewrap | Landlock):
+        in_memory.HELD.bring_in(files_around(view.hidden), (*unasked(), *map(Path, STORES)))
+        in_memory.read(view.readable)
+
+
 @dataclass(frozen=True, slots=True)
 class Open:
     """Run a command without a box, with the user's rights. Secrets are still removed from its environment."""
@@ -105,6 +113,7 @@ TMPFS_BYTES = 64 << 20  # size of /tmp and of /dev/shm, which fill memory; TMPDI
 # /proc/sys/kernel/core_pattern.
 SWITCHES = tuple(Path("/proc") / name for name in ("sys", "bus", "driver"))
 UNFILTERED = "notes to a later run in the kernel: in its keyrings, and in which pages of files are in its memory"
+UNHELD = "notes to a later run in which of the system's files are in memory (before Linux 5.14, or with a Nix store)"
 # A newer bubblewrap can also forbid user namespaces inside, which open most of the kernel's attack surface. Root in a
 # container may not be allowed to make one, and then does not need one.
 ISOLATION = (("--unshare-user", "--disable-userns"), ("--unshare-user-try",))
@@ -120,7 +129,10 @@ class Bubblewrap:
 
     @property
     def uncovered(self) -> tuple[str, ...]:
-        return () if seccomp.available() else (UNFILTERED,)
+        holds = in_memory.available() and not any(Path(store).is_dir() for store in STORES)
+        return tuple(
+            gap for gap, is_closed in {UNFILTERED: seccomp.available(), UNHELD: holds}.items() if not is_closed
+        )
 
     def wrap(self, command: Sequence[str], view: View) -> list[str]:
         memory = ["--size", str(TMPFS_BYTES), "--tmpfs"]

@@ -19,10 +19,11 @@ from agent.files import home_folder
 
 # the limits of control groups: libraries read the container's share of cores and memory there
 LIMITS = tuple(f"/sys/fs/cgroup/{name}" for name in ("cpu.max", "cpuset.cpus.effective", "memory.max"))
-# Programs, compilers and their headers. /etc, /home, /opt, /run, /usr/share and /var are not shown as a whole: a system
-# may have a million files, and each that one run has read can be told by the next, as it is in memory.
+# Programs, compilers and their headers. /etc, /home, /opt, /run, /usr/share and /var are not shown as a whole: what is
+# shown is held in memory (in_memory.py), and a system may have a million files.
+STORES = ("/nix/store", "/gnu/store")  # where Nix and Guix keep all that there is: too much to be held
 SYSTEM = (
-    *("/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/libexec/gcc", "/nix/store", "/gnu/store"),
+    *("/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/libexec/gcc", *STORES),
     *("/usr/include", "/usr/local/include", "/usr/local/cuda*/include", "/usr/local/cuda*/targets/*/include"),
     *("/usr/local/cuda*/nvvm/libdevice", "/usr/local/nvidia", "/etc/alternatives", "/etc/localtime"),
     *("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/usr/lib/os-release"),
@@ -143,7 +144,7 @@ def _packages() -> list[Path]:
 
 
 def unasked() -> tuple[Path, ...]:
-    """Return folders in these places that no run asks for: many files, each of which could tell something."""
+    """Return folders in these places that no run asks for: many files, each of which would have to be in memory."""
     packages, prefixes = _packages(), (sys.prefix, sys.base_prefix)
     libraries = {Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")}
     libraries |= {Path(prefix, name) for prefix in prefixes for name in ("lib", "lib64")} | set(map(Path, LIBRARIES))

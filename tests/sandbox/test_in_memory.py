@@ -1,0 +1,117 @@
+"""No file tells a process in a box what an earlier box has read: none is waited for."""
+
+import json
+import os
+import random
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from nights import Quiet, bubblewrap, kernels_own, usable
+from samples import NIGHT
+
+from agent.runs.runner import Runner
+from agent.sandbox import in_memory, places
+from agent.sandbox.box import Open
+from agent.sandbox.keeper import limits_of_machine
+
+pytestmark = pytest.mark.skipif(not in_memory.available(), reason="this kernel cannot hold files in memory")
+
+FILES = 64
+FEW = 4  # pages that other programs put out meanwhile
+READ = """
+import sys
+for path in sys.argv[1:]: open(path, 'rb').read()
+"""
+# Reads files one by one; says for each which of its counters of waiting have changed.
+COUNT = """
+import json, mmap, os, resource, sys
+
+def waits():
+    told = {}
+    for name, whose in (("self", resource.RUSAGE_SELF), ("thread", resource.RUSAGE_THREAD),
+                        ("children", resource.RUSAGE_CHILDREN)):
+        usage = resource.getrusage(whose)
+        told |= {f"{name} faults": usage.ru_majflt, f"{name} blocks": usage.ru_inblock}
+    fields = open("/proc/self/stat").read().rpartition(")")[2].split()
+    told |= {"stat faults": fields[9], "stat children's": fields[10], "stat ticks": fields[39]}
+    try: told["bytes"] = open("/proc/self/io").read().partition("read_bytes: ")[2].split()[0]
+    except OSError: pass
+    return told
+
+def mapped(path):
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as pages: pages[0]
+
+def by_a_child(path):
+    child = os.fork()
+    if not child: mapped(path); os._exit(0)
+    os.wait4(child, 0)
+
+def listed(path): os.listdir(os.path.dirname(path)); os.stat(path); open(path, "rb").read()
+
+def changed(path, way):
+    before = waits()
+    way(path)
+    after = waits()
+    return [name for name in after if after[name] != before[name]]
+
+for way in (mapped, by_a_child, listed): changed(__file__, way); changed("/proc/self/stat", listed)
+ways = (mapped, by_a_child, listed)
+told = {path: changed(path, ways[at % 3]) for at, path in enumerate(sys.argv[1:])}
+with open("told.json", "w") as file: json.dump(told, file)
+"""
+
+
+@pytest.fixture(params=[bubblewrap, kernels_own], ids=["bubblewrap", "landlock"])
+def runner(request: pytest.FixtureRequest, tmp_path: Path, tiny_data: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
+    """Return what runs boxes on a system with another folder."""
+    (tmp_path / "system").mkdir()
+    monkeypatch.setattr(places, "SYSTEM", (*places.SYSTEM, str(tmp_path / "system")))
+    night, box = replace(NIGHT, data=str(tiny_data)), usable(request.param())
+    limits, user = limits_of_machine(), tmp_path / "user"
+    return Runner(night, tmp_path / "night", box, limits, lambda: False, Quiet().progressed, root=user)
+
+
+def written(folder: Path) -> list[Path]:
+    """Write files, each in a folder of its own."""
+    files = [folder / str(number) / "file" for number in range(FILES)]
+    for path in files:
+        path.parent.mkdir()
+        path.write_bytes(random.randbytes(3 * 4096))
+    os.sync()  # the kernel puts no page out that was not written
+    return files
+
+
+def put_out(files: list[Path]) -> None:
+    for path in files:
+        with path.open("rb") as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def run(runner: Runner, code: str, *files: Path) -> Path:
+    """Run a program in a box, and return its folder."""
+    folder = runner.folder / "run"
+    runner.lay_out(folder, code)
+    done = runner.call([sys.executable, runner.script_name, *map(str, files)], folder, 60)
+    assert done.exit_code == 0, done.last_lines
+    return folder
+
+
+def told(runner: Runner, files: list[Path]) -> tuple[int, int]:
+    """Have one box read half of the files; return how many of these another box has waited for, and of the others."""
+    half = random.sample(files, FILES // 2)
+    put_out(files)
+    run(runner, READ, *half)
+    waited = json.loads((run(runner, COUNT, *random.sample(files, FILES)) / "told.json").read_text())
+    counts = [sum(bool(waited[str(path)]) for path in some) for some in (half, set(files) - set(half))]
+    return counts[0], counts[1]
+
+
+def test_no_box_can_tell_which_files_another_has_read(runner):
+    files = written(Path(places.SYSTEM[-1]))
+    unboxed = told(replace(runner, box=Open("compared with")), files)
+    if unboxed[1] <= FEW:
+        pytest.skip("files here are in memory alone")
+    assert unboxed[0] <= FEW
+    assert max(told(runner, files)) <= FEW
