@@ -2,8 +2,8 @@
 
     python train_mlx.py [--budget-s 300] [--seed 0] [--out DIR] [--no-eval] [--max-steps N]
 
-Reads top to bottom: dials → model → optimizer → step → loop → summary. Everything here may be changed, except for
-what the harness calls: the command line above, what it prints and writes, and
+Reads top to bottom: dials → operations → model → optimizer → step → loop → summary. Everything here may be changed,
+except for what the harness calls: the command line above, what it prints and writes, and
 
     load_model(weights_path) → model        model(tokens: (B, T) int32) → logits: (B, T, vocab)
 
@@ -22,6 +22,7 @@ import sys
 import time
 from collections import deque
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,8 +35,8 @@ import mlx.core as mx  # noqa: E402
 import mlx.nn as nn  # noqa: E402
 from mlx.utils import tree_flatten, tree_map, tree_unflatten  # noqa: E402
 
-from agent.lab import kernels  # noqa: E402
 from agent.lab.hardware import by_device  # noqa: E402
+from agent.lab.kernels import fast  # noqa: E402
 
 # ---------------------------------------------------------------------------
 # Dials. The comment says why; where it ends in a range, the search may turn the dial:
@@ -82,6 +83,178 @@ DTYPE = by_device(cpu=mx.float32, metal=mx.bfloat16, cuda=mx.bfloat16)  # of act
 COMPILE = by_device(cpu=False, metal=True, cuda=False)  # on a CPU it rules our kernels out, on CUDA it starts slowly
 QUEUED_STEPS = by_device(cpu=0, metal=0, cuda=1)  # steps that the device is given ahead of time
 LOG_EVERY_S = 5.0  # between plain progress lines
+
+# ---------------------------------------------------------------------------
+# Operations, in plain MLX. Below @fast a kernel with its own backward pass runs in the place of a function, where this
+# device has one, while the function and all that it reads are as shipped. An edit runs as it is written.
+# ---------------------------------------------------------------------------
+
+EPS = 1e-6  # added inside every norm
+
+
+def norm(x: mx.array) -> mx.array:
+    """x: (…, C) → x / √(mean of x²)"""
+    return mx.fast.rms_norm(x, None, EPS)
+
+
+@fast
+def embedding(table: mx.array, tokens: mx.array, dtype: mx.Dtype) -> mx.array:
+    """table: (V, C), tokens: (B, T) → the rows of the table: (B, T, C)"""
+    return table[tokens].astype(dtype)
+
+
+@fast
+def linear(x: mx.array, weight: mx.array) -> mx.array:
+    """x: (…, C), weight: (F, C) → (…, F), in the dtype of x"""
+    return x @ weight.astype(x.dtype).T
+
+
+@fast
+def linear_add(residual: mx.array, x: mx.array, weight: mx.array) -> mx.array:
+    """residual + linear(x, weight); one operation, because the matrix product adds while it writes"""
+    return mx.addmm(residual, x, weight.astype(x.dtype).T)
+
+
+@fast
+def residual_norm(x: mx.array) -> tuple[mx.array, mx.array]:
+    """x and its norm; one operation, because its kernel adds the gradients of both in one pass over memory"""
+    return x, norm(x)
+
+
+@fast
+def mix_norm(x: mx.array, x0: mx.array, keep: mx.array, again: mx.array) -> tuple[mx.array, mx.array, mx.array]:
+    """keep · x + again · x0, its norm, and x0, each (B, T, C); one operation, because its kernel mixes and normalises
+    in one pass over memory. x0 is handed on, so that its gradient is summed from layer to layer in the same pass."""
+    x = keep.astype(x.dtype) * x + again.astype(x.dtype) * x0
+    return x, norm(x), x0
+
+
+@fast
+def gated_add(x: mx.array, key: mx.array, value: mx.array) -> mx.array:
+    """x + value, as far as key fits x, each (B, T, C); one operation, because its kernel is one pass over memory"""
+    fit = mx.sum(norm(x) * norm(key), axis=-1, keepdims=True) * x.shape[-1] ** -0.5  # (B, T, 1)
+    return x + mx.sigmoid(fit) * value
+
+
+class Piece(NamedTuple):
+    """The queries of one block with the keys and values that they may see; the last query sees the last key."""
+
+    q: mx.array  # (B, H, t, D)
+    k: mx.array  # (B, K, s, D), s ≥ t
+    v: mx.array  # (B, K, s, D)
+
+
+def spans(T: int, window: int) -> list[tuple[int, int, int]]:
+    """Cuts T positions into blocks of queries: (start, stop, first) of each, which sees the keys first … stop - 1.
+
+    MLX has a fast kernel for causal attention and none for windows. In blocks of half a window, a query sees at least
+    half of the window and at most all of it; with a window of T two blocks are exact, and save a quarter of the scores.
+    """
+    block = (min(window, T) + 1) // 2
+    blocks = [(start, min(start + block, T)) for start in range(0, T, block)]
+    return [(start, stop, max(0, stop - window)) for start, stop in blocks]
+
+
+@fast
+def rotary_qkv(
+    qkv: mx.array, values: mx.array | None, tokens: mx.array, *,
+    heads: int, kv_heads: int, head_dim: int, window: int, rope_base: float,
+) -> list[Piece]:  # fmt: skip
+    """One projection → queries and keys, normalised and rotated by their positions, and values, cut by the window;
+    one operation, because its kernel is one pass over memory between the projection and attention.
+
+    qkv: (B, T, (H + 2K) · D), and K columns of gates if there are value embeddings, tokens: (B, T)
+    values: (V, K · D), the value embeddings: a token's row is added to its value as far as the gates are open
+    """
+    B, T, _ = qkv.shape
+    H, K, D = heads, kv_heads, head_dim
+    q, k, v, gates = mx.split(qkv, [H * D, (H + K) * D, (H + 2 * K) * D], axis=-1)
+    q, k, v = (z.reshape(B, T, -1, D) for z in (q, k, v))  # (B, T, H, D), and K heads for keys and values
+    if values is not None:
+        gate = 2 * mx.sigmoid(gates[..., :K, None])  # (B, T, K, 1)
+        v = v + gate * embedding(values, tokens, v.dtype).reshape(v.shape)
+    # A rotation keeps lengths, so normalising before it is the same as after, and saves a copy.
+    q, k, v = (z.transpose(0, 2, 1, 3) for z in (norm(q), norm(k), v))  # (B, H, T, D)
+    rope = partial(mx.fast.rope, dims=D, traditional=False, base=rope_base, scale=1.0, offset=0)
+    q, k = rope(q), rope(k)
+    blocks = spans(T, window)
+    return [Piece(q[:, :, a:b], k[:, :, first:b], v[:, :, first:b]) for a, b, first in blocks]
+
+
+@fast
+def attend(pieces: list[Piece]) -> mx.array:
+    """pieces → causal attention, where a head of keys and values serves H / K heads of queries: (B, T, H · D)"""
+    outputs = [
+        mx.fast.scaled_dot_product_attention(q, k, v, scale=q.shape[-1] ** -0.5, mask="causal").transpose(0, 2, 1, 3)
+        for q, k, v in pieces
+    ]
+    whole = outputs[0] if len(outputs) == 1 else mx.concatenate(outputs, axis=1)  # (B, T, H, D)
+    return whole.reshape(*whole.shape[:2], -1)
+
+
+@fast
+def relu_squared(x: mx.array) -> mx.array:
+    """max(x, 0)²; one operation, because its kernel goes back from its result, and x need not be kept"""
+    return mx.square(mx.maximum(x, 0))
+
+
+@fast
+def softcap(logits: mx.array, cap: float) -> mx.array:
+    """logits: (…, V) → the same in float32, between -cap and cap"""
+    return cap * mx.tanh(logits.astype(mx.float32) / cap)
+
+
+@fast
+def cross_entropy(logits: mx.array, targets: mx.array) -> mx.array:
+    """logits: (…, V), targets: (…) → the loss of each target in nats, float32"""
+    return mx.fast.cross_entropy(logits.astype(mx.float32), targets)
+
+
+@fast
+def softcapped_cross_entropy(logits: mx.array, targets: mx.array, cap: float) -> mx.array:
+    """Both; one operation, because its kernel is one pass over the logits, the largest array of a step"""
+    return cross_entropy(softcap(logits, cap), targets)
+
+
+def mixed(h: mx.array) -> mx.array:
+    """h: uint32, mixed so that each bit depends on all bits (the last step of Appleby's MurmurHash3)"""
+    h = (h ^ (h >> 16)) * mx.array(0x85EBCA6B, mx.uint32)
+    h = (h ^ (h >> 13)) * mx.array(0xC2B2AE35, mx.uint32)
+    return h ^ (h >> 16)
+
+
+def ngram_hash(tokens: mx.array, order: int, salt: int = 0) -> mx.array:
+    """tokens: (B, T) → a hash of the last `order` tokens at each position: (B, T) uint32
+
+    Equal n-grams have equal hashes in any row; before it stands padding that is no token. Another salt gives others.
+    """
+    T = tokens.shape[1]
+    spread = (tokens.astype(mx.uint32) + 1) * mx.array(0x9E3779B1, mx.uint32)
+    padded = mx.pad(spread, [(0, 0), (order - 1, 0)])
+    h = mx.full(tokens.shape, (order * 0x9E3779B1 + salt * 0x7FEB352D) % 2**32, mx.uint32)
+    for first in range(order):
+        h = mixed(h + padded[:, first : first + T])
+    return h
+
+
+def ngram_ids(tokens: mx.array, order: int, rows: int, salt: int = 0) -> mx.array:
+    """tokens: (B, T) → the row of each position in a table of `rows` rows: (B, T) int32"""
+    return (ngram_hash(tokens, order, salt) % mx.array(rows, mx.uint32)).astype(mx.int32)
+
+
+def last_seen(tokens: mx.array, order: int) -> mx.array:
+    """tokens: (B, T) → the latest earlier position where the same `order` tokens ended in the row, else -1: (B, T)
+
+    It sorts hashes that have their positions in the low bits, so that equal n-grams lie side by side in the order of
+    their positions. In rows of 2048 tokens 21 bits are left of a hash: one search in a thousand finds another n-gram.
+    """
+    T = tokens.shape[1]
+    bits = max(1, (T - 1).bit_length())
+    keys = mx.sort((ngram_hash(tokens, order) << bits) | mx.arange(T, dtype=mx.uint32), axis=1)
+    position, ngram = (keys & (2**bits - 1)).astype(mx.int32), keys >> bits
+    before = mx.where(ngram[:, 1:] == ngram[:, :-1], position[:, :-1], -1)
+    return mx.put_along_axis(mx.full(tokens.shape, -1, mx.int32), position[:, 1:], before, axis=1)
+
 
 # ---------------------------------------------------------------------------
 # The model
@@ -169,11 +342,11 @@ class Attention(nn.Module):
         weights = [self.c_q.weight, self.c_k.weight, self.c_v.weight]
         if self.has_value_embedding:
             weights.append(self.gate_rows())
-        qkv = kernels.linear(normed, mx.concatenate(weights))  # (B, T, (H + 2K) · D [+ gates])
+        qkv = linear(normed, mx.concatenate(weights))  # (B, T, (H + 2K) · D [+ gates])
         values = self.value_embedding.weight if self.has_value_embedding else None
-        pieces = kernels.rotary_qkv(qkv, values, tokens, **self.shape, window=self.window, rope_base=self.rope_base)
-        y = kernels.attend(pieces)  # (B, T, H · D)
-        return kernels.linear_add(x, y, self.c_proj.weight)
+        pieces = rotary_qkv(qkv, values, tokens, **self.shape, window=self.window, rope_base=self.rope_base)
+        y = attend(pieces)  # (B, T, H · D)
+        return linear_add(x, y, self.c_proj.weight)
 
     def gate_rows(self) -> mx.array:
         """The gates as rows of the one projection: zero for channels they do not read, padded to a multiple of 8."""
@@ -188,8 +361,8 @@ class MLP(nn.Module):
         self.c_proj = nn.Linear(config.mlp_ratio * config.width, config.width, bias=False)
 
     def __call__(self, x: mx.array, normed: mx.array) -> mx.array:
-        hidden = kernels.relu_squared(kernels.linear(normed, self.c_fc.weight))
-        return kernels.linear_add(x, hidden, self.c_proj.weight)
+        hidden = relu_squared(linear(normed, self.c_fc.weight))
+        return linear_add(x, hidden, self.c_proj.weight)
 
 
 class Engram(nn.Module):
@@ -203,8 +376,8 @@ class Engram(nn.Module):
 
     def __call__(self, x: mx.array, ngrams: mx.array) -> mx.array:
         """x: the stream, ngrams: their embeddings, both (B, T, C) → x + the gated value"""
-        key, value = kernels.linear(ngrams, self.key.weight), kernels.linear(ngrams, self.value.weight)
-        return kernels.gated_add(x, key, value)
+        key, value = linear(ngrams, self.key.weight), linear(ngrams, self.value.weight)
+        return gated_add(x, key, value)
 
 
 class Block(nn.Module):
@@ -216,7 +389,7 @@ class Block(nn.Module):
 
     def __call__(self, x: mx.array, normed: mx.array, tokens: mx.array) -> mx.array:
         x = self.attn(x, normed, tokens)
-        return self.mlp(*kernels.residual_norm(x))
+        return self.mlp(*residual_norm(x))
 
 
 class GPT(nn.Module):
@@ -251,20 +424,20 @@ class GPT(nn.Module):
 
     def __call__(self, tokens: mx.array) -> mx.array:
         """tokens: (B, T) int32 → logits: (B, T, V) float32, within ±softcap"""
-        return kernels.softcap(kernels.linear(self.hidden(tokens), self.lm_head.weight), self.config.softcap)
+        return softcap(linear(self.hidden(tokens), self.lm_head.weight), self.config.softcap)
 
     def losses(self, tokens: mx.array, targets: mx.array) -> mx.array:
         """tokens, targets: (B, T) int32 → cross-entropy of each target in nats, in training: (B, T) float32"""
         key = mx.stack([mx.sum(tokens), mx.sum(targets)]).astype(mx.uint32)  # of the batch, not kept from step to step
-        logits = kernels.linear(self.hidden(tokens, key), self.lm_head.weight)
-        return kernels.softcapped_cross_entropy(logits, targets, self.config.softcap)
+        logits = linear(self.hidden(tokens, key), self.lm_head.weight)
+        return softcapped_cross_entropy(logits, targets, self.config.softcap)
 
     def followers(self, tokens: mx.array) -> mx.array:
         """The row of each position's longest match: the token that followed there, in the share of that length"""
         V = self.config.vocab_size
         ids = mx.full(tokens.shape, len(INDUCTION_ORDERS) * V, mx.int32)
         for level, order in enumerate(map(int, INDUCTION_ORDERS)):
-            place = kernels.last_seen(tokens, order)
+            place = last_seen(tokens, order)
             token = mx.take_along_axis(tokens, mx.maximum(place + 1, 0), axis=1).astype(mx.int32)
             ids = mx.where(place >= 0, level * V + token, ids)
         return ids
@@ -272,8 +445,8 @@ class GPT(nn.Module):
     def ngrams(self, tokens: mx.array, key: mx.array | None) -> mx.array:
         """The embeddings of the n-grams that end at each position, side by side: (B, T, C); key: hides some of them"""
         orders = enumerate(map(int, ENGRAM_ORDERS))
-        rows = [kernels.ngram_ids(tokens, order, self.config.engram_rows, salt=share) for share, order in orders]
-        ngrams = kernels.embedding(self.engram_embedding, mx.stack(rows, axis=-1), DTYPE).reshape(*tokens.shape, -1)
+        rows = [ngram_ids(tokens, order, self.config.engram_rows, salt=share) for share, order in orders]
+        ngrams = embedding(self.engram_embedding, mx.stack(rows, axis=-1), DTYPE).reshape(*tokens.shape, -1)
         if key is None:
             return ngrams
         return mx.where(mx.random.uniform(shape=(*tokens.shape, 1), key=key) < ENGRAM_HIDDEN, 0, ngrams)
@@ -281,15 +454,15 @@ class GPT(nn.Module):
     def hidden(self, tokens: mx.array, key: mx.array | None = None) -> mx.array:
         """What the output matrix reads: (B, T, C), normalised; key: of random numbers, in training"""
         ngrams = self.ngrams(tokens, key) if self.config.engram_layers else None
-        _, x = kernels.residual_norm(kernels.embedding(self.token_embedding.weight, tokens, DTYPE))
-        x = x + kernels.embedding(self.induction_embedding, self.followers(tokens), DTYPE)
+        _, x = residual_norm(embedding(self.token_embedding.weight, tokens, DTYPE))
+        x = x + embedding(self.induction_embedding, self.followers(tokens), DTYPE)
         x0 = x
         for block, keep, again in zip(self.blocks, self.resid_lambdas, self.x0_lambdas, strict=True):
             if block.engram is not None:
                 x = block.engram(x, ngrams)
-            x, normed, x0 = kernels.mix_norm(x, x0, keep, again)
+            x, normed, x0 = mix_norm(x, x0, keep, again)
             x = block(x, normed, tokens)
-        return kernels.norm(x)
+        return norm(x)
 
 
 def save_model(model: GPT, path: Path) -> None:
@@ -352,6 +525,35 @@ def orthogonalize(G: mx.array, dtype: mx.Dtype = mx.float32) -> mx.array:
     return X
 
 
+@fast
+def adamw(
+    p: mx.array, grad: mx.array, m: mx.array, v: mx.array, *,
+    lr: mx.array, beta1: float, beta2: float, eps: float, step: mx.array,
+) -> tuple[mx.array, mx.array, mx.array]:  # fmt: skip
+    """p, m and v after a step; one operation, as the next two, because its kernel is one pass over memory"""
+    m = beta1 * m + (1 - beta1) * grad
+    v = beta2 * v + (1 - beta2) * mx.square(grad)
+    m_hat, v_hat = m / (1 - beta1**step), v / (1 - beta2**step)
+    return p - lr * m_hat / (mx.sqrt(v_hat) + eps), m, v
+
+
+@fast
+def nesterov(momentum: mx.array, grad: mx.array, mu: mx.array) -> tuple[mx.array, mx.array]:
+    """The running mean of the gradients, and Nesterov's update one step ahead of it"""
+    momentum = mu * momentum + (1 - mu) * grad
+    return momentum, (1 - mu) * grad + mu * momentum
+
+
+@fast
+def cautious_step(p: mx.array, update: mx.array, scale: mx.array, *, lr: mx.array, decay: mx.array) -> mx.array:
+    """p after a step of update · scale; weights decay only where the decay agrees with the step (arXiv:2510.12402)
+
+    p, update: (N, rows, columns), scale: (N, rows, 1) or (N, 1, columns)
+    """
+    step = update * scale
+    return p - lr * (step + decay * p * (step * p >= 0))
+
+
 # At the first step the gradients of the lambdas are zero but for rounding: a smaller eps would make whole steps of it.
 SCALAR_EPS = 1e-6
 
@@ -404,7 +606,7 @@ class MuonAdamW:
     ) -> tuple[dict[str, mx.array], dict[str, mx.array]]:
         params, state = dict(params), dict(state)
         for name, group in self.adam.items():
-            params[name], state[f"m.{name}"], state[f"v.{name}"] = kernels.adamw(
+            params[name], state[f"m.{name}"], state[f"v.{name}"] = adamw(
                 params[name],
                 grads[name],
                 state[f"m.{name}"],
@@ -431,7 +633,7 @@ class MuonAdamW:
 def muon_step(p, grad, momentum, variance, now: "Schedule", *, beta2: float = 0.95):
     """One step for N matrices of one shape. All: (N, rows, columns), `variance` with its short side reduced to 1."""
     rows, columns = p.shape[-2:]
-    momentum, update = kernels.nesterov(momentum, grad, now.momentum)
+    momentum, update = nesterov(momentum, grad, now.momentum)
     update = orthogonalize(update)
     # NorMuon: even out the rows (or columns) by a running second moment, keeping the norm of the whole.
     axis = -1 if rows >= columns else -2
@@ -443,7 +645,7 @@ def muon_step(p, grad, momentum, variance, now: "Schedule", *, beta2: float = 0.
     scale = scale * before / mx.maximum(after, 1e-10)
     # Cautious: weights decay only where the decay agrees with the step.
     lr = MATRIX_LR * max(1, rows / columns) ** 0.5 * now.lr
-    return kernels.cautious_step(p, update, scale, lr=lr, decay=now.weight_decay), momentum, variance
+    return cautious_step(p, update, scale, lr=lr, decay=now.weight_decay), momentum, variance
 
 
 class Schedule(NamedTuple):
@@ -517,9 +719,9 @@ def make_step(model: GPT, optimizer: MuonAdamW):
 
 def gigabytes_of_a_step(model: GPT) -> dict[str, float]:
     """The sizes of a step's arrays; the factors were fitted to measured peaks, a little above them."""
-    config, tokens, device = model.config, BATCH_ROWS * model.config.seq_len, kernels.kernel_device()
-    fused = device is not None and device.DTYPE == DTYPE
-    logits = 2 * DTYPE.size if fused else 16  # bytes: they and their gradient, or four float32 copies
+    config, tokens, fused = model.config, BATCH_ROWS * model.config.seq_len, fast.runs(DTYPE)
+    is_loss_fused = fused and "softcapped_cross_entropy" not in fast.plain
+    logits = 2 * DTYPE.size if is_loss_fused else 16  # bytes: they and their gradient, or four float32 copies
     channels = 14 + 3 * config.mlp_ratio if fused else 16 + 5 * config.mlp_ratio  # of a layer, per channel of the width
     return {
         "logits": tokens * config.vocab_size * logits / 1e9,
@@ -668,7 +870,7 @@ class Log:
 # ---------------------------------------------------------------------------
 
 
-def run(args: argparse.Namespace) -> dict[str, float | None]:
+def run(args: argparse.Namespace) -> dict[str, float | list[str] | None]:
     start = time.perf_counter()
     data = prepare.ensure_data()
     if args.out:
@@ -684,6 +886,8 @@ def run(args: argparse.Namespace) -> dict[str, float | None]:
     log.say(
         f"{hardware.device_name()}, MLX {mx.__version__}, {num_params(model) / 1e6:.1f} M parameters, {model.config}"
     )
+    if fast.plain:
+        log.say(f"edited, and so without a kernel: {', '.join(fast.plain)}")
     trained = train(model, data, budget_s=args.budget_s, seed=args.seed, max_steps=args.max_steps, log=log)
     peak_mb = mx.get_peak_memory() / 2**20
     if args.out:
@@ -702,6 +906,7 @@ def run(args: argparse.Namespace) -> dict[str, float | None]:
         "num_steps": trained.steps,
         "num_params_M": round(num_params(model) / 1e6, 3),
         "depth": DEPTH,
+        "plain": fast.plain,
     }
 
 
@@ -734,7 +939,7 @@ def main(argv: list[str] | None = None) -> int:
         (args.out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
     print("---")
     for key, value in summary.items():
-        if value is not None:  # --no-eval leaves the score to somebody else
+        if value not in (None, []):  # --no-eval leaves the score to somebody else
             print(f"{key + ':':17} {f'{value:.6f}' if key == 'val_bpb' else value}")
     return 0
 

@@ -36,15 +36,18 @@ ROUNDING = 1e-4  # products of other shapes add up in another order
 
 @contextmanager
 def as_module(source: str) -> Iterator[types.ModuleType]:
-    """Import a script under a fresh name, with tiny dials."""
+    """Import a script under a fresh name, with tiny dials, from a file, whose text decides about its kernels."""
     module = types.ModuleType("idea_under_test")
-    module.__file__ = str(ABOVE / SCRIPT)
     sys.modules[module.__name__] = module  # dataclasses look their module up
-    try:
-        exec(compile(set_dials(source, "cpu", SMALL), f"<{module.__name__}>", "exec"), module.__dict__)
-        yield module
-    finally:
-        del sys.modules[module.__name__]
+    with tempfile.TemporaryDirectory() as folder:
+        module.__file__ = str(Path(folder, SCRIPT))
+        text = set_dials(source, "cpu", SMALL)
+        Path(module.__file__).write_text(text)
+        try:
+            exec(compile(text, module.__file__, "exec"), module.__dict__)
+            yield module
+        finally:
+            del sys.modules[module.__name__]
 
 
 def check(source: str, out: Path) -> str:

@@ -64,8 +64,7 @@ def test_the_functions_that_a_script_may_call_are_told_as_they_are_in_the_code()
         parameters = inspect.signature(getattr(modules[module], name)).parameters.values()
         bare = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in parameters]
         assert str(inspect.Signature(bare)) == arguments, name
-    unnamed = {"EPS", "MlxKernel", "Piece", "kernel_device"}
-    assert set(kernels.__all__) - unnamed <= {name for module, name, _ in calls if module == "kernels"}
+    assert [name for module, name, _ in calls if module == "kernels"] == ["fast"]  # the script shows the others
 
 
 # ---- what others wrote -----------------------------------------------------------------------------------------------

@@ -78,8 +78,6 @@ CASES: dict[str, tuple[Operation, list[Array], list[Array]]] = {
     ),
 }  # fmt: skip
 WITHOUT_GRADIENT = {"adamw", "nesterov", "cautious_step"}
-# of whole numbers, or no operation on arrays
-OTHERS = {"Piece", "cut", "kernel_device", "last_seen", "ngram_ids"}
 
 
 def dtype_of_device() -> mx.Dtype:

@@ -17,13 +17,13 @@ from agent.lab.kernels.cache import kept
 from agent.lab.kernels.windows import Array, Arrays, Dtypes, Shapes, Sizes, Span, Spans
 
 DTYPE = mx.bfloat16
-WITHOUT = frozenset[str]()
+WITHOUT = frozenset({"attend", "cross_entropy"})  # for which MLX has kernels of its own
 POSITION_AXIS = 1  # of queries, keys and values: (B, T, H, D), as the projection leaves them
 SOURCE = Path(__file__).with_name("cuda.cu")
 RUN = 16  # neighbours that one warp adds up in the embedding's gradient
 THREADS = 256  # of a block
 
-attend, cross_entropy = plain.attend, plain.cross_entropy  # MLX has kernels for these
+attend, cross_entropy = plain.attend, plain.cross_entropy
 
 
 def threads(kernel: str, sizes: Sizes) -> int:
@@ -115,9 +115,9 @@ def piece_options(blocks: Spans) -> list[str]:
     names = {of: [f"{of}{i}" for i in range(len(blocks))] for of in ("dq", "dk", "dv")}
     defined = {
         "PIECES": str(len(blocks)),
-        "START": ",".join(str(span.start) for span in blocks),
-        "STOP": ",".join(str(span.stop) for span in blocks),
-        "FROM": ",".join(str(span.first) for span in blocks),
+        "START": ",".join(str(start) for start, _, _ in blocks),
+        "STOP": ",".join(str(stop) for _, stop, _ in blocks),
+        "FROM": ",".join(str(first) for _, _, first in blocks),
         "PIECE_ARGUMENTS": ",".join(f"const bf16* {name}" for name in (*names["dq"], *names["dk"], *names["dv"])),
         **{f"PIECE_{of.upper()}": ",".join(names[of]) for of in names},
     }
