@@ -340,6 +340,7 @@ class Noise:
     runs: int  # repeated runs that it is learnt from
     smallest_bpb: float  # the smallest difference between two single runs that is not luck, 19 times in 20
     doubt: str | None = None  # why attempt 0 says little about it, so that it was widened
+    paired_bpb: float | None = None  # smallest_bpb for runs with one seed, of scripts that differ in dials alone
 
 
 @dataclass(frozen=True)  # without slots, so that what follows from an attempt is computed once
@@ -450,6 +451,13 @@ class Attempt:
     def scores_bpb(self) -> tuple[float, ...]:
         """Return the scores of the night's runs; dawn's scores are used for dawn's findings only."""
         return tuple(run.val_bpb for run in self.done_runs if run.val_bpb is not None)
+
+    def lower_with_same_seeds(self, parent: "Attempt") -> float | None:
+        """Return how far its scores lie below its parent's on average, seed by seed; None where no seed is common."""
+        before = {run.seed: run.val_bpb for run in parent.done_runs if run.val_bpb is not None}
+        pairs = [(before[run.seed], run.val_bpb) for run in self.done_runs if run.seed in before]
+        differences = [other - val_bpb for other, val_bpb in pairs if val_bpb is not None]
+        return statistics.fmean(differences) if differences else None
 
     @property
     def val_bpb(self) -> float | None:

@@ -110,10 +110,21 @@ def below(lower_bpb: float, decimals: int = SCORE_DECIMALS) -> str:
     return f"{amount} {'lower' if lower_bpb > 0 else 'higher'}"
 
 
-def versus(whom: str, lower_bpb: float, sure: float | None = None, decimals: int = SCORE_DECIMALS) -> str:
-    """Say first the difference that a reader can check, then what it is worth; sure: the probability of a gain."""
+def versus(
+    whom: str,
+    lower_bpb: float,
+    sure: float | None = None,
+    decimals: int = SCORE_DECIMALS,
+    same_seeds_bpb: float | None = None,
+) -> str:
+    """Say first the difference that a reader can check, then what it is worth; sure: the probability of a gain.
+
+    same_seeds_bpb: the difference over the seeds that both have; it is said where it points the other way.
+    """
+    is_other = same_seeds_bpb is not None and same_seeds_bpb * lower_bpb < 0
+    paired = f", but {below(same_seeds_bpb or 0.0, decimals)} with the same seeds" if is_other else ""
     worth = "" if sure is None else f", {percent_sure(sure)} sure of a gain"
-    return f"{below(lower_bpb, decimals)} than {whom}{worth}"
+    return f"{below(lower_bpb, decimals)} than {whom}{paired}{worth}"
 
 
 def two_digits(value: float) -> str:

@@ -11,6 +11,11 @@ only where --other-nights says how often:
   heavy     the same with heavy-tailed noise: Student's t with 3 degrees of freedom, scaled to the same deviation
   rarer     the share of gains falls from 24 % to nothing in the course of the night, in favour of harm
   peaked    60 % harmful, 4 sigma on average; 28 % without effect; 12 % gains of 1.5 sigma; seldom small: gamma, shape 3
+  half      the usual edits; half of the noise's variance is the seed's: the same for all scripts
+  shared    nine tenths of it are
+  bad       the same, and the seeds' own effects have heavy tails: some seeds are bad
+  small     as shared, and all effects have 0.3 times their size; small_apart has the same edits, but each script has
+            seeds of its own, so that nothing can be paired
 
 Effects add up, so that a script without an edit is worth its own merit less that edit's effect. Policies:
 
@@ -62,6 +67,10 @@ class Mixture:
     gain: float
     shape: float = 1.0  # of the gamma distribution of sizes: 1 is exponential
     heavy: bool = False  # are the tails of the noise?
+    share: float = 0.0  # of the noise's variance: what a seed does to all scripts
+    bad: bool = False  # are some seeds, for all scripts?
+    size: float = 1.0  # of all effects, beside the usual ones
+    apart: bool = False  # has each script seeds of its own?
 
 
 USUAL = (0.70, 0.18, 0.12)
@@ -71,6 +80,11 @@ MIXTURES = {
     "heavy": Mixture(USUAL, USUAL, 3.0, 1.5, heavy=True),
     "rarer": Mixture((0.58, 0.18, 0.24), (0.82, 0.18, 0.0), 3.0, 1.5),
     "peaked": Mixture(PEAKED, PEAKED, 4.0, 1.5, shape=3.0),
+    "half": Mixture(USUAL, USUAL, 3.0, 1.5, share=0.5),
+    "shared": Mixture(USUAL, USUAL, 3.0, 1.5, share=0.9),
+    "bad": Mixture(USUAL, USUAL, 3.0, 1.5, share=0.9, bad=True),
+    "small": Mixture(USUAL, USUAL, 3.0, 1.5, share=0.9, size=0.3),
+    "small_apart": Mixture(USUAL, USUAL, 3.0, 1.5, share=0.9, size=0.3, apart=True),
 }
 
 
@@ -84,10 +98,10 @@ class Edits:
         luck = rng.random(edits)
         sizes = rng.gamma(mixed.shape, 1 / mixed.shape, size=edits)
         shares = np.linspace(mixed.begin, mixed.end, edits).cumsum(axis=1)
-        kinds = [-mixed.harm * sizes, np.zeros(edits), mixed.gain * sizes]
+        kinds = [-mixed.harm * mixed.size * sizes, np.zeros(edits), mixed.gain * mixed.size * sizes]
         # sigma, by attempt
         self.effects = np.select([luck < shares[:, 0], luck < shares[:, 1]], kinds[:2], kinds[2])
-        self.seed, self.heavy = seed, mixed.heavy
+        self.seed, self.mixture = seed, mixed
 
     def propose(self, history: History, parent: Attempt | None) -> Proposal:
         return Proposal("", "", "")
@@ -109,12 +123,19 @@ class Edits:
         return float(self.effects[number])
 
     def run(self, attempt: Attempt, history: History, *, dawn: int = 0) -> Attempt:
-        seed = 1000 * dawn + sum(run.dawn == dawn for run in attempt.runs)
-        rng = np.random.default_rng((self.seed, attempt.number, seed))
-        error = rng.standard_t(3) / math.sqrt(3) if self.heavy else rng.normal()
-        val_bpb = self.level_bpb - self.sigma_bpb * (self.merit(attempt, history) + float(error))
+        mixed, seed = self.mixture, 1000 * dawn + sum(run.dawn == dawn for run in attempt.runs)
+        own = draw(np.random.default_rng((self.seed, attempt.number, seed)), mixed.heavy)
+        seed += 10_000 * attempt.number * mixed.apart
+        of_seed = draw(np.random.default_rng((self.seed, len(self.effects), seed)), mixed.bad)
+        error = math.sqrt(mixed.share) * of_seed + math.sqrt(1 - mixed.share) * own
+        val_bpb = self.level_bpb - self.sigma_bpb * (self.merit(attempt, history) + error)
         run = Run(seed, Ending.FINISHED, 0, 300.0, None, "", Score(val_bpb, 1.0), dawn=dawn)
         return replace(attempt, runs=(*attempt.runs, run))
+
+
+def draw(rng: np.random.Generator, heavy: bool) -> float:
+    """Return a number of mean 0 and deviation 1, with heavy tails or as a normal one."""
+    return float(rng.standard_t(3) / math.sqrt(3) if heavy else rng.normal())
 
 
 # ---- policies --------------------------------------------------------------------------------------------------------

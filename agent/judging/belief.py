@@ -7,6 +7,9 @@ source of edits has its own weights, and the edits of other sources count less f
 2000). Since attempts form a tree, the posterior of every merit follows from messages along its edges (Pearl 1988). So
 each discarded child of an attempt tells something about that attempt, and costs nothing.
 
+Where attempts were measured with the same seeds, what each seed does to scripts that are alike is taken out of their
+scores (pairs.py). Sigma is then what is left, and a run of a script that does not share it spreads wider.
+
 Merits live on a lattice of STEP; each attempt looks at the SIZE points around its own scores. The noise has a wider
 component, so that an outlier does not pass for a discovery (Box & Tiao 1968).
 
@@ -23,12 +26,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent.experiment import Interval
+from agent.judging.pairs import OWN, Measured, Shared, shared_effects
 
 Array = NDArray[np.floating]
 Steps = NDArray[np.integer]  # places on the lattice, or distances between them
 
 STEP = 0.125  # sigma
-SIZE = 128  # points: 8 sigma to either side
+SIZE = 256  # points: 16 sigma to either side
 POINTS = np.arange(SIZE) - SIZE // 2  # of a window, from its centre
 DIFFERENCES = np.arange(1 - SIZE, SIZE)  # between two points of one window
 BLUR = np.arange(1 - SIZE // 2, SIZE // 2) * STEP  # sigma: errors of a mean of runs
@@ -81,6 +85,8 @@ class Node:
     scores: tuple[float, ...]
     source: str = ""  # of its edit
     merges: int | None = None  # the place of an attempt whose edit it makes again, on another parent
+    seeds: tuple[int, ...] = ()  # of the scores; without any, each score has noise of its own
+    turns: bool = False  # dials of its parent alone
 
 
 @lru_cache(maxsize=1024)
@@ -97,10 +103,14 @@ class Lattice:
     centres: Sequence[int]  # (N,): of the windows
     offsets: Sequence[int]  # (N,): of the windows from those of the parents
     runs: Array  # (N, SIZE): likelihood of each attempt's runs at each merit of its window
+    noises: Array  # (N,): sigma: how far a further run of each attempt would scatter
+    shared: Shared | None  # what seeds do to all of them
 
     @classmethod
-    def of(cls, nodes: Sequence[Node], sigma: float) -> "Lattice":
-        """Place attempts on the lattice. sigma: the standard deviation of the noise, in the unit of their scores."""
+    def of(cls, nodes: Sequence[Node], sigma: float, shared: Shared | None = None, noise: float = 1.0) -> "Lattice":
+        """Place attempts on the lattice. sigma, in the unit of their scores: the standard deviation of their noise, or
+        of what is left of it where `shared` says what seeds do; noise: of each run in sigma, where nothing is shared.
+        """
         step, parents = sigma * STEP, [node.parent for node in nodes]
         centres = [round(statistics.median(node.scores) / step) for node in nodes]
         offsets = [centre - centres[parent] for centre, parent in zip(centres, parents, strict=True)]
@@ -108,8 +118,27 @@ class Lattice:
         scores = np.concatenate([node.scores for node in nodes])[:, None] / step
         errors = (scores - np.array(centres)[places, None] - POINTS) * STEP  # (runs, SIZE)
         firsts = np.searchsorted(places, np.arange(len(nodes)))
-        runs = np.multiply.reduceat(noise_density(errors), firsts) + TINY
-        return cls(parents, centres, offsets, runs)
+        if shared is None:
+            runs = np.multiply.reduceat(noise_density(errors / noise) / noise, firsts)
+            return cls(parents, centres, offsets, runs + TINY, np.full(len(nodes), noise), None)
+        shift, width, alone = _seed_by_seed(nodes, shared)
+        paired = np.multiply.reduceat(noise_density((errors - shift) / width) / width, firsts)
+        apart = np.multiply.reduceat(noise_density(errors / alone) / alone, firsts)
+        share = np.array([1.0, *(shared.share[node.turns] for node in nodes[1:])])[:, None]
+        noises = np.array([shared.noise_of(node.turns) for node in nodes]) / math.sqrt(OWN)
+        return cls(parents, centres, offsets, share * paired + (1 - share) * apart + TINY, noises, shared)
+
+
+def _seed_by_seed(nodes: Sequence[Node], shared: Shared) -> tuple[Array, Array, float]:  # (runs, 1), (runs, 1), ()
+    """Return what each run's seed adds to its score and how far what is left scatters; and how far the runs of scripts
+    scatter that share nothing, beside the first script; all in sigma.
+
+    The effects are relative to the first script's runs, so what is not known of them is no noise of that script.
+    """
+    runs = [(i, seed) for i, node in enumerate(nodes) for seed in node.seeds]
+    shift = np.array([shared.effects[seed] for _, seed in runs]) / math.sqrt(OWN)
+    width = np.sqrt([1 + (shared.variances[seed] / OWN if i else 0.0) for i, seed in runs])
+    return shift[:, None], width[:, None], math.sqrt((1 + shared.level) / OWN)
 
 
 # ---- the posterior ---------------------------------------------------------------------------------------------------
@@ -215,28 +244,35 @@ class Belief:
         worths = Distribution(self._sizes(i), self.expected[i]).worths(price)
         by_merit = np.convolve(worths, self.apart[i], "valid") * self.below[i]
         probability = np.convolve(self.expected[i], self.apart[i], "valid") @ self.below[i]
-        return knowledge_gradient(by_merit / probability)
+        return knowledge_gradient(by_merit / probability, noise=float(self.lattice.noises[i]))
 
     def value_of_idea(self, price: float) -> float:
         """Return the expected value of one run of a fresh edit: its knowledge gradient."""
         far = np.arange(-8 * SIZE, 8 * SIZE)
-        return knowledge_gradient(Distribution(far * STEP, self.weights[0] @ effects(far)).worths(price), most=1)
+        worths = Distribution(far * STEP, self.weights[0] @ effects(far)).worths(price)
+        return knowledge_gradient(worths, most=1, noise=self.noise)
+
+    @property
+    def noise(self) -> float:
+        """Return how far a run of an edit scatters, on average over the edits, in sigma."""
+        return float(self.lattice.noises[1:].mean()) if len(self.lattice.noises) > 1 else float(self.lattice.noises[0])
 
     def _sizes(self, i: int) -> Array:
         """Return an edit's possible effects, in sigma."""
         return (DIFFERENCES + self.lattice.offsets[i]) * STEP
 
 
-def knowledge_gradient(worths: Array, variance: float = 0.0, most: int = 3) -> float:
+def knowledge_gradient(worths: Array, variance: float = 0.0, most: int = 3, noise: float = 1.0) -> float:
     """Return the largest gain in value per run, of one to `most` runs: (E max(0, later) - max(0, now)) / n.
 
     `now` is the sum of the worths, `later` what that will be once n runs have told more (Frazier, Powell & Dayanik
     2008); one run alone may be too few to change a decision (Frazier & Powell 2010). worths: of every effect or merit,
-    a STEP apart, times its probability. variance: of what the runs are compared with, in sigma squared.
+    a STEP apart, times its probability. variance: of what the runs are compared with, in sigma squared; noise: of one
+    run, in sigma.
     """
     now, gains = max(0.0, float(worths.sum())), []
     for runs in range(1, most + 1):
-        density = np.exp(-0.5 * BLUR**2 / (1 / runs + variance))  # of the error of the mean of these runs
+        density = np.exp(-0.5 * BLUR**2 / (noise**2 / runs + variance))  # of the error of the mean of these runs
         later = np.maximum(np.convolve(worths, density / density.sum()), 0).sum()
         gains.append((float(later) - now) / runs)
     return max(gains)
@@ -249,9 +285,13 @@ def knowledge_gradient(worths: Array, variance: float = 0.0, most: int = 3) -> f
 def learn(nodes: tuple[Node, ...], sigma: float = 1.0) -> Belief:
     """Return the belief under the weights that fit the night and the prior best (MAP, by EM).
 
-    sigma: the standard deviation of the noise, in the unit of the scores.
+    sigma: the standard deviation of the noise, in the unit of the scores; that of the belief is sigma_of(nodes, sigma).
     """
-    lattice = Lattice.of(nodes, sigma)
+    shared = None
+    if nodes[0].seeds:
+        scripts = [Measured(dict(zip(node.seeds, node.scores, strict=True)), node.turns) for node in nodes]
+        shared = shared_effects(scripts, sigma)
+    lattice = Lattice.of(nodes, sigma_of(nodes, sigma), shared)
     belief = Belief.of(lattice, PRIOR)
     if len(nodes) == 1:
         return belief
@@ -262,6 +302,11 @@ def learn(nodes: tuple[Node, ...], sigma: float = 1.0) -> Belief:
         weights = fitted(likelihoods[1:], sources, belief.weights[1:], is_fresh)
         belief = Belief.of(lattice, inherited(nodes, likelihoods, weights))
     return belief
+
+
+def sigma_of(nodes: Sequence[Node], sigma: float) -> float:
+    """Return the unit of a belief: what is left of the noise where scores are compared seed by seed, or all of it."""
+    return sigma * math.sqrt(OWN) if nodes[0].seeds else sigma
 
 
 def fitted(

@@ -29,7 +29,7 @@ from agent.text import numbered
 FRESH = 4  # runs of attempt 0 and of the champion each, before any edit is doubted
 LAST = 2  # runs of the script without all passengers
 MOST = 8  # runs without one edit
-TELLING = 0.002  # sigma: a run that is expected to bring less is not worth its minutes
+TELLING = 0.002  # of one run's noise: a run that is expected to bring less is not worth its minutes
 QUESTION = "a question of dawn"  # no idea: the reason of its discard
 
 PRICE = 2.0  # sigma that a person would pay to be rid of a worthless edit: it is read, understood and kept for good
@@ -47,7 +47,7 @@ class Posterior:
 
     edit: EditEffect
     keeping: float  # sigma: the expected effect, less the price times the probability that it is no gain
-    telling: float  # sigma: the knowledge gradient per run of the champion without the edit
+    telling: float  # in units of one run's noise: the knowledge gradient per run of the champion without the edit
     testable: bool  # False where the champion cannot be had or does not run without it
 
 
@@ -106,11 +106,12 @@ class Ablation:
         for edit in chain:
             number, without, effect = edit.number, self.without(edit.number), knowledge.effect(edit.number)
             # without its last edit, the champion is its parent, whose runs are in the belief already
-            scores = () if without is None or edit is self.champion else distinct_scores(self._as_seen(without))
+            scores = {} if without is None or edit is self.champion else distinct_scores(self._as_seen(without))
             if scores:
-                effect = effect.given(knowledge.gap(self.champion.number, scores))
+                effect = effect.given(knowledge.gap(self.champion.number, tuple(scores.values())))
             worths = effect.worths(price_of(edit, self.history, knowledge, PRICE)[0])
-            telling = knowledge_gradient(worths, knowledge.merit(self.champion.number).variance)
+            variance, noise = knowledge.merit(self.champion.number).variance, knowledge.noise
+            telling = knowledge_gradient(worths, variance, noise=noise) / noise
             if without is not None:
                 telling /= 1 + self.in_flight.count(without.number)
             runs = 0 if without is None else len(self.fresh(without))

@@ -197,14 +197,15 @@ def simpler(attempt: Attempt, parent: Attempt) -> str | None:
 def price_of(attempt: Attempt, history: History, knowledge: Knowledge, price: float) -> tuple[float, str | None]:
     """Return what keeping an edit costs if it brings no gain, in sigma, and in what it is simpler if that lowers it.
 
+    price: in units of what a run of this edit scatters by.
     Where the noise is doubted, a quarter of sigma may be more than any edit brings: no tie is kept then.
     """
-    before = line_of(attempt, history)[1:]
+    noise, before = knowledge.noise_of(attempt.number), line_of(attempt, history)[1:]
     gain_in_size = simpler(attempt, before[0]) if knowledge.doubt is None else None
     last_gain = next(keep for keep in before if keep.kind is not Kind.SIMPLER)
-    if gain_in_size is None or knowledge.lead(last_gain.number, attempt.number) > TIE:
-        return price, None
-    return -TIE, gain_in_size
+    if gain_in_size is None or knowledge.lead(last_gain.number, attempt.number) > TIE * knowledge.noise:
+        return price * noise, None
+    return -TIE * knowledge.noise, gain_in_size
 
 
 # ---- balanced --------------------------------------------------------------------------------------------------------
@@ -252,10 +253,11 @@ class Balanced(Judge):
         one that brings less is measured again. That holds for an edit of a revoked script, too, since both together
         were measured. A merge costs a run, so it has to promise more than a fresh idea.
         """
-        if doubt.sure >= CONFIRMED and knowledge.lead(doubt.attempt.number, best.number) >= self.lead:
+        lead = self.lead * knowledge.noise_of(doubt.attempt.number)
+        if doubt.sure >= CONFIRMED and knowledge.lead(doubt.attempt.number, best.number) >= lead:
             keep = doubt.keep()
             return replace(keep, reason=f"{keep.reason}, and better than #{best.number}")
-        promises = doubt.worth + doubt.value_of_run > knowledge.belief.value_of_idea(self.price)
+        promises = doubt.worth + doubt.value_of_run > self._value_of_idea(knowledge)
         if doubt.worth > 0 and promises:
             return overtaken(doubt.decide(Kind.OVERTAKEN, doubt.estimate), best)
         return doubt.discard()
@@ -289,8 +291,11 @@ class Balanced(Judge):
 
     def _wants_run(self, knowledge: Knowledge, doubt: "Doubt") -> bool:
         """Return whether another run of an edit is worth more than another idea."""
-        idea = knowledge.belief.value_of_idea(self.price)
-        return len(doubt.attempt.done_runs) < self.most and doubt.value_of_run > self.patience * idea
+        is_open = len(doubt.attempt.done_runs) < self.most
+        return is_open and doubt.value_of_run > self.patience * self._value_of_idea(knowledge)
+
+    def _value_of_idea(self, knowledge: Knowledge) -> float:
+        return knowledge.belief.value_of_idea(self.price * knowledge.belief.noise)
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,6 +304,7 @@ class Doubt:
 
     attempt: Attempt
     lower_bpb: float  # than its parent, by the means of their scores
+    same_seeds_bpb: float | None  # the same by the seeds that both have
     gain_bpb: float  # by the estimate
     sure: float
     worth: float  # sigma: of keeping it
@@ -310,15 +316,17 @@ class Doubt:
         """Weigh an edit; where the noise is in doubt, nothing is sure after a single run."""
         belief, i = knowledge.belief, knowledge.place[attempt.number]
         effect, (own_price, gain_in_size) = belief.effect(i), price_of(attempt, history, knowledge, price)
+        parent = line_of(attempt, history)[1]
         most_sure = SUREST if knowledge.doubt is not None and len(attempt.scores_bpb) == 1 else 1.0
         return cls(
             attempt=attempt,
-            lower_bpb=shown_difference(mean_bpb(line_of(attempt, history)[1]), mean_bpb(attempt)),
+            lower_bpb=shown_difference(mean_bpb(parent), mean_bpb(attempt)),
+            same_seeds_bpb=attempt.lower_with_same_seeds(parent),
             gain_bpb=effect.mean * knowledge.sigma_bpb,
             sure=min(max(effect.sure, 1 - most_sure), most_sure),
             worth=float(effect.worths(own_price).sum()),
             value_of_run=belief.value_of_runs(i, own_price),
-            simpler=gain_in_size if effect.worths(price).sum() <= 0 else None,
+            simpler=gain_in_size if effect.worths(price * knowledge.noise_of(attempt.number)).sum() <= 0 else None,
         )
 
     def keep(self, kind: Kind = Kind.KEPT) -> Decision:
@@ -345,7 +353,7 @@ class Doubt:
 
     @property
     def estimate(self) -> str:
-        return versus("its parent", self.lower_bpb, self.sure)
+        return versus("its parent", self.lower_bpb, self.sure, same_seeds_bpb=self.same_seeds_bpb)
 
 
 # ---- the table -------------------------------------------------------------------------------------------------------

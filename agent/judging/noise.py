@@ -3,7 +3,7 @@
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -19,7 +19,18 @@ from agent.experiment import (
     Status,
     source_name,
 )
-from agent.judging.belief import DEVIATION, DIFFERENCES, POINTS, STEP, Belief, Distribution, Lattice, Node, learn
+from agent.judging.belief import (
+    DEVIATION,
+    DIFFERENCES,
+    POINTS,
+    STEP,
+    Belief,
+    Distribution,
+    Lattice,
+    Node,
+    learn,
+    sigma_of,
+)
 from agent.text import counted
 
 SAME = 1e-6  # relative: the same weights, scored twice, differ by the order in which their rows were computed
@@ -42,7 +53,8 @@ class Knowledge:
     """Translate a night's belief to bits per byte, and attempts to places in its tree."""
 
     belief: Belief
-    sigma_bpb: float
+    sigma_bpb: float  # what is left of the noise where scores are compared seed by seed: the belief's unit
+    noise_bpb: float  # the standard deviation of one run
     place: Mapping[int, int]  # attempt's number → its node
     reference_bpb: float  # the score of merit zero
     doubt: str | None = None  # why sigma is not believed, and was widened
@@ -50,6 +62,15 @@ class Knowledge:
     def effect(self, number: int) -> Distribution:
         """Return the posterior of an edit's effect, in sigma."""
         return self.belief.effect(self.place[number])
+
+    @property
+    def noise(self) -> float:
+        """Return how far a run scatters, in sigma, whatever its seed does."""
+        return self.noise_bpb / self.sigma_bpb
+
+    def noise_of(self, number: int) -> float:
+        """Return how far a run of this attempt scatters, in sigma: less where it shares what its seed does."""
+        return float(self.belief.lattice.noises[self.place[number]])
 
     def merit(self, number: int) -> Distribution:
         """Return the posterior of an attempt's merit, in sigma."""
@@ -62,7 +83,8 @@ class Knowledge:
     def gap(self, number: int, scores_bpb: Sequence[float]) -> Distribution:
         """Return the likelihood of each lead of an attempt over a script outside the tree, which has these scores."""
         node = Node(0, tuple(self.reference_bpb - value for value in scores_bpb))
-        other, merit = Lattice.of([node], self.sigma_bpb), self.merit(number)
+        other = Lattice.of([node], self.sigma_bpb, noise=self.noise)
+        merit = self.merit(number)
         leads = merit.sizes[0] + (DIFFERENCES - POINTS[0] - other.centres[0]) * STEP
         return Distribution(leads, np.correlate(merit.probability, other.runs[0], "full"))
 
@@ -97,13 +119,14 @@ def measured(history: History, judged: Attempt | None = None) -> tuple[Attempt, 
     return tuple(counting.values())
 
 
-def observed(attempt: Attempt) -> tuple[float, ...]:
-    """Return an attempt's scores; without any, those that were forecast of runs that were stopped early.
+def observed(attempt: Attempt) -> Mapping[int, float]:
+    """Return an attempt's scores by seed; without any, those that were forecast of runs that were stopped early.
 
     To leave these out would make the edits that are seen look better than edits are.
     """
-    forecasts = (run.forecast_bpb for run in attempt.done_runs if run.ending is Ending.HOPELESS)
-    return distinct_scores(attempt) or tuple(score for score in forecasts if score is not None)
+    hopeless = (run for run in attempt.done_runs if run.ending is Ending.HOPELESS)
+    forecasts = {run.seed: run.forecast_bpb for run in hopeless if run.forecast_bpb is not None}
+    return distinct_scores(attempt) or forecasts
 
 
 def is_believed(decision: Decision | None) -> bool:
@@ -111,13 +134,14 @@ def is_believed(decision: Decision | None) -> bool:
     return decision is not None and decision.status is not Status.CRASH and decision.kind not in NOT_BELIEVED
 
 
-def distinct_scores(attempt: Attempt) -> tuple[float, ...]:
-    """Return an attempt's scores; equal ones count once, since the script ignores its seed."""
-    distinct: list[float] = []
-    for value in attempt.scores_bpb:
-        if not any(math.isclose(value, other, rel_tol=SAME) for other in distinct):
-            distinct.append(value)
-    return tuple(distinct)
+def distinct_scores(attempt: Attempt) -> Mapping[int, float]:
+    """Return an attempt's scores by seed; equal ones count once, since the script ignores its seed."""
+    distinct: dict[int, float] = {}
+    for run in attempt.done_runs:
+        val_bpb, known = run.val_bpb, distinct.values()
+        if val_bpb is not None and not any(math.isclose(val_bpb, other, rel_tol=SAME) for other in known):
+            distinct[run.seed] = val_bpb
+    return distinct
 
 
 # ---- what they tell --------------------------------------------------------------------------------------------------
@@ -132,14 +156,15 @@ def know(attempts: Sequence[Attempt]) -> Knowledge | None:
     nodes = []
     for attempt in attempts:
         parent, merges = 0 if attempt.parent is None else place[attempt.parent], attempt.proposal.merges
-        scores = tuple(reference_bpb - value for value in observed(attempt))
+        scores = {seed: reference_bpb - value for seed, value in observed(attempt).items()}
         merged = None if merges is None else place.get(merges)
-        nodes.append(Node(parent, scores, source_name(attempt.source), merged))
-    last_repeat = max((i for i, node in enumerate(nodes) if len(node.scores) > 1), default=0)
-    sigma_bpb = most_probable_sigma(tuple(nodes[: last_repeat + 1]))  # later attempts add little
-    doubt = doubt_of(attempts[0], sigma_bpb)
-    sigma_bpb *= 1.0 if doubt is None else WIDENED
-    return Knowledge(learn(tuple(nodes), sigma_bpb), sigma_bpb, place, reference_bpb, doubt)
+        turns = attempts[parent].outline.differs_in_dials_only(attempt.outline)
+        nodes.append(Node(parent, tuple(scores.values()), source_name(attempt.source), merged, tuple(scores), turns))
+    noise_bpb = most_probable_sigma(tuple(nodes))
+    doubt = doubt_of(attempts[0], noise_bpb)
+    noise_bpb *= 1.0 if doubt is None else WIDENED
+    sigma_bpb = sigma_of(nodes, noise_bpb)
+    return Knowledge(learn(tuple(nodes), noise_bpb), sigma_bpb, noise_bpb, place, reference_bpb, doubt)
 
 
 def doubt_of(first: Attempt, sigma_bpb: float) -> str | None:
@@ -175,6 +200,9 @@ def most_probable_sigma(tree: tuple[Node, ...]) -> float:
     It maximises the likelihood of all scores, times a log-normal prior. The spread of repeated runs alone would
     mislead, since runs are repeated because of their first score: it is only where the search begins.
     """
+    last_repeat = max((i for i, node in enumerate(tree) if len(node.scores) > 1), default=0)
+    # later attempts add little; whose seeds a score has is for pairs.py to say, which takes sigma as known
+    tree = tuple(replace(node, seeds=()) for node in tree[: last_repeat + 1])
     pooled_bpb, freedom = pooled_deviation([node.scores for node in tree])
     runs = sum(len(node.scores) for node in tree)
 
@@ -198,5 +226,7 @@ def noise(history: History) -> Noise | None:
     knowledge = know(attempts)
     if knowledge is None:
         return Noise(0.0, repeated, 0.0)
-    sigma_bpb = knowledge.sigma_bpb * DEVIATION
-    return Noise(sigma_bpb, repeated, TELLING_APART * sigma_bpb, knowledge.doubt)
+    sigma_bpb, shared = knowledge.noise_bpb * DEVIATION, knowledge.belief.lattice.shared
+    smallest_bpb = TELLING_APART * sigma_bpb
+    paired_bpb = None if shared is None else smallest_bpb * shared.noise_of(True)
+    return Noise(sigma_bpb, repeated, smallest_bpb, knowledge.doubt, paired_bpb)

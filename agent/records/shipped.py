@@ -27,7 +27,7 @@ FORMAT = 4
 FACTS, ATTEMPTS, CHAMPION = "night.json", "attempts.jsonl", "champion.diff"
 HASHES = re.compile(r"^index ([0-9a-f]{4,64})\.\.([0-9a-f]{4,64})", re.MULTILINE)  # of a script, before and after
 MOST_BYTES = 64 << 20  # of such a file: an attempt takes some 2 KB
-SCORES, NOISE = ("val_bpb", "forecast_bpb", "budget_s"), ("sigma_bpb", "smallest_bpb")
+SCORES, NOISE = ("val_bpb", "forecast_bpb", "budget_s"), ("sigma_bpb", "smallest_bpb", "paired_bpb")
 MOST = 1e18  # of a number that is none of these
 DAMAGED = (  # what reading a record raises where a file is damaged
     *(NightError, OSError, msgspec.MsgspecError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError),

@@ -135,8 +135,10 @@ def verdict_on(record: Record, attempt: Attempt, decimals: int = SCORE_DECIMALS)
     """
     lower, again = lower_bpb(attempt, record.parent(attempt), decimals), confirmed_gain(record, attempt)
     word, why = outcome(attempt.kind, lower), attempt.words or ""
-    if attempt.kind in ESTIMATED and lower is not None:
-        why = versus("its parent", lower, None if again else attempt.sure, decimals)
+    parent = record.parent(attempt)
+    if attempt.kind in ESTIMATED and lower is not None and parent is not None:
+        same_seeds = attempt.lower_with_same_seeds(parent)
+        why = versus("its parent", lower, None if again else attempt.sure, decimals, same_seeds)
     said = why if why.startswith(word) else ": ".join(filter(None, (word, why)))
     form = score if decimals == SCORE_DECIMALS else bpb
     return said if again is None else f"{said}; measured again, it gains {interval_words(again, form=form)}"
@@ -305,6 +307,8 @@ def noise_lines(noise: Noise) -> list[str]:
         f"noise: σ about {two_digits(noise.sigma_bpb)} from {noise.runs} repeated runs; a difference of two single "
         f"runs below about {two_digits(noise.smallest_bpb)} may be luck"
     )
+    if noise.paired_bpb is not None:
+        line += f"; with one seed, of scripts that differ in dials alone, below about {two_digits(noise.paired_bpb)}"
     return [line] if noise.doubt is None else [line, doubt_words(noise.doubt)]
 
 

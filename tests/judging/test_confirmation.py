@@ -16,15 +16,15 @@ EFFECTS = {1: 4.0, 2: -0.3, 3: 5.0}
 
 def night(rng: np.random.Generator) -> list[Attempt]:
     """Three keeps in a chain, the second of them by luck, and discarded children of each."""
-    merits, luck = {0: 0.0}, {2: 2.0}
-    history = [scored_attempt(0, *(1 + SIGMA * rng.normal(size=3)), status=Status.KEEP)]
+    merits, luck = {0: 0.0}, {2: 1.4}
+    history = [scored_attempt(0, *(1 + SIGMA * rng.normal(size=5)), status=Status.KEEP)]
     for number, effect in EFFECTS.items():
         merits[number] = merits[number - 1] + effect
         value = 1 - SIGMA * (merits[number] + luck.get(number, rng.normal()))
-        history.append(scored_attempt(number, value, parent=number - 1, status=Status.KEEP))
+        history.append(scored_attempt(number, value, parent=number - 1, status=Status.KEEP, script=f"use({number})\n"))
     for parent, shortfall in ((0, 2), (0, 5), (1, 3), (1, 1.5), (2, 1), (2, 4), (3, 2), (3, 6)):
         value = 1 - SIGMA * (merits[parent] - shortfall + rng.normal())
-        history.append(scored_attempt(len(history), value, parent=parent))
+        history.append(scored_attempt(len(history), value, parent=parent, script=f"use({len(history)})\n"))
     return history
 
 

@@ -99,7 +99,7 @@ def test_comments_docstrings_and_digits_are_free(free):
 
 
 def baseline(**details: object) -> Attempt:
-    scores = 1.5, 1.5 + SIGMA, 1.5 - SIGMA, 1.5, 1.5
+    scores = 1.5, 1.5, 1.5, 1.5 + SIGMA, 1.5 - SIGMA
     return scored_attempt(0, *scores, status=Status.KEEP, reason="baseline", params=LARGE, **details)  # type: ignore[arg-type]
 
 
