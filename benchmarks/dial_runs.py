@@ -11,7 +11,8 @@ but the first four have one seed: two scripts that are alike, run with one seed,
 scatter.
 
 The table, tab-separated, gets a row when a run ends: what was turned, the seed, and the figures of its summary, which
-are empty where it failed. What the table holds already is not run again. The corpus is the selected one (prepare.py).
+are empty where it failed. What the table holds of a corpus is not run again on it. The corpus is the selected one
+(prepare.py).
 
 Flat keys of --json: runs and failed, of this call; rows, of the table; device.
 """
@@ -92,9 +93,9 @@ def steps_of(dial: Dial, share: float, places: int) -> Iterator[Value]:
                     yield rounded
 
 
-def still_to_do(trials: Sequence[Trial], rows: Sequence[Mapping[str, str]]) -> list[Trial]:
-    """Leave out a trial for each row of the table that holds it."""
-    done = Counter((row["turned"], row["seed"]) for row in rows)
+def still_to_do(trials: Sequence[Trial], rows: Sequence[Mapping[str, str]], corpus: str) -> list[Trial]:
+    """Leave out a trial for each row of the table that holds it on this corpus."""
+    done = Counter((row["turned"], row["seed"]) for row in rows if row["corpus"] == corpus)
     left = []
     for trial in trials:
         if done[trial.key]:
@@ -220,7 +221,7 @@ def main(
         "device": facts["device"]["name"], "commit": commit or head.stdout.decode().strip(),
     }  # fmt: skip
     dials = searched(measure.SCRIPT.read_text(encoding="utf-8"), facts["device"]["kind"])
-    trials = still_to_do(plan(dials, seed, pairs), rows)[:most]
+    trials = still_to_do(plan(dials, seed, pairs), rows, shared["corpus"])[:most]
     runs = Runs(table.resolve(), folder, Path(facts["corpus"]["folder"]), gpus, began + 60 * minutes, shared)
     with ThreadPoolExecutor(gpus) as pool:
         made = [ended for ended in pool.map(runs.make, trials) if ended is not None]

@@ -46,9 +46,10 @@ def test_a_plan_holds_the_start_six_times_each_step_once_and_pairs_of_two_dials(
 
 def test_a_trial_that_the_table_holds_is_made_once_more_only_where_the_plan_has_it_twice():
     start, turned = dial_runs.Trial({}, 0), dial_runs.Trial({"RATE": 0.2}, 0)
-    row = dict(zip(("turned", "seed"), start.key, strict=True))
-    assert dial_runs.still_to_do([start, turned, start], [row]) == [turned, start]
-    assert dial_runs.still_to_do([start, turned, start], [row, row]) == [turned]
+    row = dict(zip(("turned", "seed"), start.key, strict=True)) | {"corpus": "prose"}
+    other = row | {"corpus": "source"}
+    assert dial_runs.still_to_do([start, turned, start], [row, other], "prose") == [turned, start]
+    assert dial_runs.still_to_do([start, turned, start], [row, row], "prose") == [turned]
 
 
 @pytest.mark.slow
