@@ -72,6 +72,13 @@ PROOFS = (
         Goal("landlock_refused", "refused", 1, 1),
     ),
     proof(
+        "whispers",
+        "what a box can tell a later one is within what SECURITY.md admits",
+        Goal("bubblewrap_bits", "bits in one scoring, bubblewrap", most=155, form=".0f"),
+        Goal("bubblewrap_unlisted", "numbers that move and are not listed", 0, 0),
+        Goal("landlock_unlisted", "with Landlock", 0, 0),
+    ),
+    proof(
         "faults",
         "a night and every command go on after a kill at any write, a full disk, a torn file",
         Goal("kills", "kills of nights", least=1000),

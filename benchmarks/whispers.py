@@ -1,0 +1,220 @@
+"""How much can one box tell a later one? Every way that is known, from box to box, in each sandbox of this machine.
+
+    python benchmarks/whispers.py [--quick] [--json FILE] [--sandbox NAME] [--handovers N] [--scoring-s S]
+
+A sender in one box moves a number that a receiver reads in the next (tests/whispering.py), beside handovers in which
+nothing is sent. The spread of these is the noise; the bits are log2(1 + what could be moved in a scoring / noise). A
+file that was read, or not, tells one bit where the receiver sees which: there the bits of a random message that
+arrive are counted, by their mutual information. Last, everything that a box shows is read before and after a box that
+did all that may be counted: no number may move with it except those that are listed here. Boxes at the same time, which
+can tell each other anything, are not tried.
+
+BOUNDS is what SECURITY.md admits. Exit code 1 where a way tells more than its bound, or a number is not listed. Flat
+keys of --json, each with the sandbox before it: NAME_bits and NAME_bits_s for each way, bits and bits_s for all of
+them, unlisted, ok.
+"""
+
+import json
+import math
+import os
+import random
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal
+
+import measure
+from cheats import boxes_of
+from measure import Count, Folder, Seconds
+
+from agent.files import read_tail
+from agent.lab import hardware
+from agent.runs.score import LEAST_LIMIT_S
+from agent.sandbox.box import Box
+from agent.sandbox.environment import boxed_env
+from agent.sandbox.keeper import limits_of_machine
+from agent.sandbox.places import View
+from agent.sandbox.process import MOST_LOG_BYTES
+
+PROGRAM = measure.ROOT / "tests" / "whispering.py"
+# the most bits of one scoring, by sandbox
+BOUNDS: dict[str, dict[str, float]] = {
+    "bubblewrap": {
+        "time": 15, "load": 40, "free memory": 26, "pipes": 18, "shared memory": 18, "free blocks": 14,
+        "inodes of files": 20, "speed": 4, "processes": 0, "files in memory": 0, "times of reading": 0,
+    },
+}  # fmt: skip
+BOUNDS["landlock"] = BOUNDS["bubblewrap"] | {"processes": 18, "times of reading": math.inf}
+MARKS = ("files in memory", "times of reading")
+COUNTS = tuple(name for name in BOUNDS["bubblewrap"] if name not in MARKS)
+LOAD_S = 5.1  # the kernel takes the load every five seconds
+LOAD_THREADS = 64
+NUMBERS = {"load": 3, "free memory": 2}  # that one can move by themselves: three means; names of files, and their pages
+MOST_MOVED = {"free blocks": MOST_LOG_BYTES // 4096}
+OLD_S = 3 * 86400.0  # a file system notes by itself that a file was read, if that was not so for a day
+# the same numbers under other names: patterns of what may move
+ADMITTED = re.compile(
+    r"/proc/meminfo|.*/node\d+/meminfo|(blocks|files) /|.*/power/runtime_|/proc/self/(stat|status|sched|schedstat|io) "
+    r"|usage |descriptor (pipe|memory|socket|peer|folder|family 1) inode|/proc/self/(net/unix|fdinfo/\d+|mountinfo) "
+    r"|/sys/devices/system/cpu/cpufreq/policy\d+/"
+)
+BEYOND_NOISE, LEAST_MOVED = 3.0, 10  # times the largest quiet change, and more than this
+CHANCE_BITS = 4.0  # of mutual information, which strings without any have less of in 99 of 100 cases
+MOST_SAID = 4 << 20
+
+
+@dataclass(frozen=True)
+class Line:
+    """Lead from one box to the next: boxes of one sandbox, each with a fresh folder."""
+
+    box: Box
+    folder: Path
+
+    def run(self, *words: str) -> Any:
+        """Run the program in a box of its own, and return what it prints last. Raise Failed."""
+        own = self.folder / "run"
+        (own / "tmp").mkdir(parents=True)
+        shutil.copyfile(PROGRAM, own / PROGRAM.name)
+        command = self.box.wrap([sys.executable, "-I", PROGRAM.name, *words], View(own))
+        with (self.folder / f"{time.monotonic_ns()}.log").open("w+b") as log:  # it stays, as a night's does
+            done = subprocess.run(command, cwd=own, env=boxed_env(own, data=""), stdout=log, stderr=subprocess.STDOUT)
+            said = read_tail(log, MOST_SAID).decode(errors="replace").rstrip()
+        shutil.rmtree(own)
+        if done.returncode:
+            raise measure.Failed(f"{self.box.name}, {' '.join(words)[:60]}: {said[-800:]}")
+        return json.loads(said.rpartition("\n")[2])
+
+    def changes(self, name: str, seconds: float, handovers: int, *which: str) -> list[dict[str, int]]:
+        """Return by how much each number moves while a box does something, once for each handover."""
+        readings = [self.run("read", *which)]
+        for _ in range(handovers):
+            self.run("send", name, str(seconds))
+            readings.append(self.run("read", *which))
+        return [
+            {key: later[key] - number for key, number in before.items() if key in later}
+            for before, later in pairwise(readings)
+        ]
+
+
+def bits_of_count(quiet: Sequence[int], sent: Sequence[int], share: float, most: float = math.inf) -> float:
+    """Return the bits of a number by its changes without and with a message.
+
+    share: of what a scoring could send; most: that a scoring may move it.
+    """
+    noise = max(1, max(quiet) - min(quiet))
+    moved = abs(statistics.median(sent) - statistics.median(quiet))
+    return math.log2(1 + min(most, moved / share) / noise) if moved > noise else 0.0
+
+
+def bits_of_marks(sent: str, heard: str) -> float:
+    """Return the mutual information of two strings of bits, all together."""
+    pairs, ones, told = (Counter(each) for each in (zip(sent, heard, strict=True), sent, heard))
+    total = len(sent)
+    information = sum(
+        many / total * math.log2(many * total / (ones[bit] * told[other])) for (bit, other), many in pairs.items()
+    )
+    return max(0.0, information * total - CHANCE_BITS)
+
+
+def ways(line: Line, handovers: int, send_s: float, scoring_s: float, files: int) -> dict[str, float]:
+    """Return the bits that each known way tells in one scoring."""
+    quiet = line.changes("time", 0.0, handovers, "known")
+    found = {}
+    for name in COUNTS:
+        seconds = max(send_s, LOAD_S) if name == "load" else send_s
+        sent = line.changes(name, seconds, handovers, "known")
+        share = seconds / scoring_s * (LOAD_THREADS / limits_of_machine().threads if name == "load" else 1)
+        changes = [[change[name] for change in each] for each in (quiet, sent)]
+        bits = bits_of_count(changes[0], changes[1], share, MOST_MOVED.get(name, math.inf))
+        found[name] = bits * NUMBERS.get(name, 1)
+    for number in range(4 * files):
+        old_link(line.folder / "links" / f"{number}")
+    for name in MARKS:
+        message = "".join(random.choices("01", k=files))
+        line.run("mark", name, message)
+        found[name] = bits_of_marks(message, line.run("marks", name, f"{files}"))
+    return found
+
+
+def old_link(path: Path) -> None:
+    """Make a link that was last followed long ago."""
+    path.parent.mkdir(exist_ok=True)
+    path.symlink_to("/")
+    long_ago = time.time() - OLD_S
+    os.utime(path, (long_ago, long_ago), follow_symlinks=False)
+
+
+def unlisted(line: Line, handovers: int, send_s: float) -> list[str]:
+    """Return the names of the numbers that move with what another box did, each time, and are not listed."""
+    quiet, sent = (line.changes("everything", seconds, handovers) for seconds in (0.0, send_s))
+    found = []
+    for name in set.intersection(*map(set, (*quiet, *sent))):
+        noise, moved = (max(abs(change[name]) for change in quiet), [change[name] for change in sent])
+        same_way = min(moved) > 0 or max(moved) < 0
+        if same_way and min(map(abs, moved)) > BEYOND_NOISE * noise + LEAST_MOVED and not ADMITTED.match(name):
+            found.append(name)
+    return sorted(found)
+
+
+def tried(name: str, line: Line, handovers: int, send_s: float, scoring_s: float, files: int) -> measure.Flat:
+    """Try every way in one sandbox, and return its figures."""
+    line.folder.mkdir()
+    bounds = BOUNDS[name]
+    found = ways(line, handovers, send_s, scoring_s, files)
+    for way, bits in found.items():
+        over = " MORE THAN ITS BOUND" if bits > bounds[way] else ""
+        measure.say(
+            f"{name:>12}  {way}: {bits:.1f} bits, {bits / scoring_s:.2f} a second (at most {bounds[way]}){over}"
+        )
+    moved = unlisted(line, handovers, send_s)
+    for number in moved:
+        measure.say(f"{name:>12}  NOT LISTED: {number}")
+    flat: measure.Flat = {}
+    for way, bits in (*found.items(), ("", sum(found.values()))):
+        key = "_".join(filter(None, (name, way.replace(" ", "_"), "bits")))
+        flat |= {key: bits, f"{key}_s": bits / scoring_s}
+    is_ok = not moved and all(bits <= bounds[way] for way, bits in found.items())
+    return flat | {f"{name}_unlisted": len(moved), f"{name}_ok": int(is_ok)}
+
+
+@measure.program(
+    lambda flat: not all(figure for key, figure in flat.items() if key.endswith("_ok")),
+    handovers=2, send_s=0.3, files=200,
+)  # fmt: skip
+def main(
+    *,
+    folder: Folder,
+    sandbox: Literal["all", "bubblewrap", "landlock"] = "all",
+    handovers: Count = 8,
+    send_s: Seconds = 2.0,
+    scoring_s: Seconds = LEAST_LIMIT_S,
+    files: Count = 2000,
+) -> measure.Flat:
+    """Whisper in every box.
+
+    Args:
+        sandbox: which one
+        handovers: from one box to the next, for each way, with and without a message
+        send_s: seconds that a sender works; more is reckoned from it
+        scoring_s: seconds that it has in a night
+        files: that say a bit each
+    """
+    boxes = boxes_of(sandbox)
+    if not boxes:
+        raise measure.Misuse(f"--sandbox {sandbox}: this machine has no such sandbox; name another")
+    flat: measure.Flat = {"device": hardware.device_name()}
+    for name, box in boxes.items():
+        flat |= tried(name, Line(box, folder / name), handovers, send_s, scoring_s, files)
+    return flat
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
