@@ -40,7 +40,7 @@ import msgspec
 from agent.clock import hours_since
 from agent.errors import NightError, RepoError
 from agent.experiment import MEASURED, Night, Terms, unpacked
-from agent.files import check_plain, flush, ignore_all, naming, remove, throwaway_folder
+from agent.files import check_plain, disk_fails, flush, ignore_all, naming, remove, throwaway_folder
 from agent.git import COMMIT, is_of_night, read_bundle, refs_of_night, valid_tag, write_bundle
 from agent.invocation import STARTER, typed_python
 from agent.judging.judges import JUDGES
@@ -73,6 +73,7 @@ DAMAGED = (
 STAYS_BEHIND = frozenset({"reserve", "journal.sqlite-shm", WARM})
 LEVEL = 1  # of gzip: weights hardly get smaller at a higher one, or by xz, and would take minutes for each gigabyte
 PIECE_BYTES = 1 << 20
+MOST_HOLE_BYTES = 1 << 30  # that a file system may save by its own compression
 LeftOut = Callable[[PurePosixPath], bool]  # whether a path in a night's folder stays behind
 TIMES = ("began", "ended", "started", "called", "at")
 
@@ -130,6 +131,8 @@ def _opened(file: Path) -> Iterator[tuple[tarfile.TarFile, Contents]]:
                 raise ValueError(f"its format is {contents.format}; this nightshift reads {FORMAT}")
             yield tar, contents
     except DAMAGED as error:
+        if disk_fails(error):  # where it is unpacked
+            raise
         if isinstance(error, OSError) and error.errno is not None:
             raise NightError(f"{file} cannot be unpacked: {error.strerror}") from None
         raise NightError(f"{file} is damaged, or no packed night ({error}); put it back from a backup") from error
@@ -192,7 +195,8 @@ def _check_name(file: Path, night: Night, *, may_exist: bool) -> None:
 def _entries(folder: Path, is_left_out: LeftOut) -> dict[str, tuple[int, int]]:
     """Return path → bytes and time of all files and folders to pack; raise NightError for what is neither.
 
-    A script may have left anything in the folder of its run: it is named, and not packed.
+    A script may have left anything in the folder of its run: it is named, and not packed. So is a file of terabytes
+    that were never written.
     """
     entries, waiting = {}, [folder]
     while waiting:
@@ -202,8 +206,10 @@ def _entries(folder: Path, is_left_out: LeftOut) -> dict[str, tuple[int, int]]:
                 continue
             if stat.S_ISDIR(status.st_mode):
                 waiting.append(path)
-            elif not stat.S_ISREG(status.st_mode):
-                raise NightError(f"{path} is no plain file; a script left it: look at it, delete it, and pack again")
+            elif not stat.S_ISREG(status.st_mode) or status.st_size - 512 * status.st_blocks > MOST_HOLE_BYTES:
+                what = "has gigabytes that were never written" if stat.S_ISREG(status.st_mode) else "is no plain file"
+                name = harmless(str(path))
+                raise NightError(f"{name} {what}; a script left it: look at it, delete it, and pack again")
             entries[str(inside)] = status.st_size, status.st_mtime_ns
     return entries
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from agent.experiment import Attempt, Doing, Ending, Progress, Run, Work
-from agent.files import open_plain, read_end
+from agent.files import open_plain, plain_bytes, read_end
 from agent.judging.early_stop import points_of
 from agent.judging.failures import process_failure
 from agent.records.place import Place, run_folder
@@ -88,7 +88,7 @@ def log_of(folder: Path, attempt: Attempt) -> Path | None:
     run = _telling(attempt)
     dry = folder / "runs" / f"{attempt.number:04d}" / "dry"
     log = (dry if run is None else run_folder(folder, attempt.number, run.seed)) / LOG
-    return log if log.is_file() else None
+    return log if plain_bytes(log) is not None else None
 
 
 def traceback_of(folder: Path, attempt: Attempt) -> str | None:

@@ -1,11 +1,13 @@
 """A night in one file: it goes on in another repository, comes back to its own, and may be anybody's."""
 
+import contextlib
 import gzip
 import io
 import json
 import os
 import re
 import shutil
+import socket
 import sqlite3
 import tarfile
 from collections.abc import Mapping
@@ -15,7 +17,7 @@ from types import MappingProxyType
 
 import pytest
 from commands import refused
-from nights import Grounds, git, make_repository, unigram
+from nights import Grounds, git, make_repository, mounted, unigram
 
 from agent import archive
 from agent.archive import read_contents
@@ -394,6 +396,24 @@ def test_nonsense_in_its_files_ends_no_command(file, other, monkeypatch):
         assert other.nightshift(*words.split()).returncode == 0
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a disk")
+def test_a_disk_that_fills_while_a_night_is_packed_or_unpacked_keeps_no_half_of_it(left, file, other, tmp_path):
+    def leave_free(kilobytes: int) -> None:
+        (disk / "full").unlink(missing_ok=True)
+        (disk / "full").write_bytes(bytes(shutil.disk_usage(disk).free - (kilobytes << 10)))
+
+    with mounted(tmp_path / "disk", "size=4m") as disk:
+        small = Grounds(Path(shutil.copytree(other.root, disk / "user")))
+        before = small.git("for-each-ref")
+        leave_free(300)
+        assert "the disk is full" in refused(small.nightshift("unpack", str(file)), 1)
+        assert texts(small.root / "experiments") == {}
+        assert small.git("for-each-ref") == before
+        leave_free(80)
+        assert "the disk is full" in refused(left.nightshift("pack", "--out", str(disk / "night.tgz")), 1)
+        assert {path.name for path in disk.iterdir()} == {"user", "full"}
+
+
 def test_a_file_for_which_there_is_no_room_is_not_unpacked(file, other, monkeypatch):
     free = shutil.disk_usage(file)._replace(free=100_000)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: free)
@@ -413,6 +433,41 @@ def test_a_file_that_is_damaged_cut_short_or_claims_gigabytes_of_headers_is_name
     assert "claims 8589934592 bytes" in refused(other.nightshift("unpack", str(file)))
     shutil.copyfile(file, put_away(other))
     assert "t is damaged: " in done(other, "nights")
+
+
+def leave_a_hole(path: Path) -> None:
+    path.touch()
+    os.truncate(path, 1 << 40)
+
+
+def leave_a_socket(path: Path) -> None:
+    with contextlib.chdir(path.parent), socket.socket(socket.AF_UNIX) as server:  # the whole path may be too long
+        server.bind(path.name)
+
+
+@pytest.mark.parametrize(
+    "leave", [leave_a_hole, leave_a_socket, os.mkfifo, lambda path: path.symlink_to("/etc/passwd")]
+)
+def test_what_a_script_has_left_in_place_of_results_holds_up_no_command_and_is_not_packed(grounds, leave):
+    folder = grounds.folder("t") / "runs" / "0002" / "seed0"
+    for name in ("log.txt", "out/metrics.jsonl", "out/summary.json", "out/model.safetensors"):
+        (folder / name).unlink(missing_ok=True)
+        leave(folder / name)
+    for command in ("nights", "show 2", "show 2 --json", "report", "export csv", "results"):
+        assert "root:" not in done(grounds, *command.split())
+    assert "TB" not in done(grounds, "nights")
+    assert f'"log": "{folder}' not in done(grounds, "show", "2", "--json") or leave is leave_a_hole
+    for command in ("show 2 --log", "export mlx-lm", "sample To"):
+        assert "root:" not in grounds.nightshift(*command.split()).stdout
+    said = refused(grounds.nightshift("pack", "--out", str(grounds.root / "packed")))
+    assert f"{folder}/log.txt" in said
+    assert "a script left it" in said
+    assert not (grounds.root / "packed").exists()
+
+
+def test_the_name_of_what_a_script_has_left_stays_on_its_line(grounds):
+    os.mkfifo(grounds.folder("t") / "runs" / "0002" / "seed0" / "\x1b[2J\nnightshift: \u202e")
+    assert "\\x1b[2J\\nnightshift: \\u202e is no plain file" in refused(grounds.nightshift("pack"))
 
 
 def test_a_pipe_is_no_packed_night_and_is_not_waited_for(tmp_path):
