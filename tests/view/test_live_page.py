@@ -41,12 +41,12 @@ def test_the_page_shows_a_run_and_then_its_attempt_without_being_loaded_again(ni
         tab.goto(f"http://127.0.0.1:{client.port}/")
         shows(tab, "#live .state", "Asks for the next idea")
         tab.evaluate("window.isTheSame = true")
-        number = night.begin(HOSTILE, "Because <b>it</b> may help.")
-        end = night.train(number, 0, points(5.0, 4.5, 4.0, 3.8), b"step 3 <b>loss</b> 3.8\n")
+        number = night.begin(HOSTILE, f"Because {HOSTILE} may help.")
+        end = night.train(number, 0, points(5.0, 4.5, 4.0, 3.8), f"step 3 {HOSTILE} 3.8\n".encode())
         shows(tab, "#live .state", f"Attempt {number}: training, seed 0")
         shows(tab, "#live .tried", f"#{number} {HOSTILE}")
         shows(tab, "#live .pace", "loss 3.800")
-        shows(tab, "#live pre", "step 3 <b>loss</b> 3.8")
+        shows(tab, "#live pre", f"step 3 {HOSTILE} 3.8")
         shows(tab, "#live .rest", "58 experiments left · 8 h 00 min left")
         assert tab.locator("#live progress").evaluate("bar => bar.value") == pytest.approx(0.3)
         assert tab.locator("#live svg polyline.mine").count() == 1
@@ -59,7 +59,7 @@ def test_the_page_shows_a_run_and_then_its_attempt_without_being_loaded_again(ni
         shows(tab, "h1", "1.2")
         tab.locator(f"#attempt-{number} > summary").click()
         tab.locator(f"#attempt-{number} .more summary").click()
-        shows(tab, f"#attempt-{number} .more pre", "step 3 <b>loss</b> 3.8")
+        shows(tab, f"#attempt-{number} .more pre", f"step 3 {HOSTILE} 3.8")
         assert tab.evaluate("window.isTheSame")
         assert tab.evaluate("document.documentElement.scrollWidth") <= 390
         assert {address.split("/")[2] for address in tab.asked if address.startswith("http")} == {
