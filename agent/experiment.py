@@ -257,7 +257,9 @@ class Outline:
     dials: Mapping[str, Any] = field(default_factory=dict)  # those with values that JSON has
     skeleton: str = ""  # a hash without the values of the dials: equal where two scripts differ in those alone
     fingerprint: str = ""  # a hash of the syntax tree, without comments and layout
-    code_size: int = 0  # statements, names and constants, a text by its words; without docstrings
+    # statements, names and constants, a text by its words; without docstrings and operations that are as shipped
+    code_size: int = 0
+    plain: tuple[str, ...] = ()  # operations that an edit has taken from their kernels
 
     def differs_in_dials_only(self, other: "Outline") -> bool:
         return "" != self.skeleton == other.skeleton

@@ -17,7 +17,7 @@ OPERATIONS = (  # that have kernels, in the order of a step
     "relu_squared", "softcap", "cross_entropy", "softcapped_cross_entropy", "adamw", "nesterov", "cautious_step",
 )  # fmt: skip
 REFERENCE = Path(__file__).with_name("kernels") / "plain.py"
-DECORATOR = "fast"
+DECORATOR, IMPORT = "fast", "from agent.lab.kernels import fast"
 
 Definitions = dict[str, list[ast.stmt]]  # name of a module → the statements that may set it, or change what it holds
 ANYTHING = "*"  # the name of what may be set by a statement that cannot be followed
@@ -25,7 +25,7 @@ UNFOLLOWED = {"exec", "globals", "vars"}
 BODIES = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
-def unchanged(script: bytes) -> dict[str, bool]:
+def unchanged(script: str | bytes) -> dict[str, bool]:
     """Return for each operation that the script defines whether it is the one that its kernel was written for.
 
     It is if it has the decorator @fast alone, and its statements equal those of plain.py, as do those of every
@@ -101,7 +101,7 @@ def outer_names(table: symtable.SymbolTable) -> Iterator[str]:
 # ---- what a statement sets -------------------------------------------------------------------------------------------
 
 
-def definitions(text: bytes) -> Definitions:
+def definitions(text: str | bytes) -> Definitions:
     found: Definitions = defaultdict(list)
     for node in ast.parse(text).body:
         for name in set_by(node):

@@ -26,6 +26,7 @@ import msgspec
 
 from agent.errors import ScriptError
 from agent.experiment import History, Outline
+from agent.lab.operations import IMPORT, OPERATIONS, unchanged
 from agent.script.contract import MAX_DEPTH, parse
 
 Value = int | float | str | bool | tuple[object, ...] | None
@@ -250,7 +251,8 @@ def outline_of(script: str, device_kind: str) -> Outline:
             dials={name: value for name, value in dials.items() if plain_value(value)},
             skeleton=fingerprint(set_dials(script, device_kind, dict.fromkeys(dials))),
             fingerprint=fingerprint(script),
-            code_size=_code_size(parse(script)),
+            code_size=_code_size(_own_code(script)),
+            plain=edited_operations(script) if device_kind != "metal" else (),  # which has no kernels of ours
         )
     return Outline()
 
@@ -262,7 +264,7 @@ def outline_from(facts: Mapping[str, Any]) -> Outline:
     """
     outline = msgspec.convert(facts, Outline)
     dials = {name: _from_json(value) for name, value in outline.dials.items() if DIAL.fullmatch(name)}
-    return replace(outline, dials=dials)
+    return replace(outline, dials=dials, plain=tuple(name for name in OPERATIONS if name in outline.plain))
 
 
 def _from_json(value: Any, depth: int = 0) -> Value:
@@ -301,6 +303,23 @@ def plain_value(value: object) -> TypeGuard[Value]:
 def first_with(wanted: str, history: History) -> int | None:
     """Return the first attempt whose script has this fingerprint, whatever its comments and layout."""
     return next((attempt.number for attempt in history if attempt.outline.fingerprint == wanted), None)
+
+
+def edited_operations(script: str) -> tuple[str, ...]:
+    """Return the operations of a script that an edit has taken from their kernels, in the order of a step."""
+    return tuple(name for name, is_same in _unchanged(script).items() if not is_same)
+
+
+@lru_cache(maxsize=64)
+def _unchanged(script: str) -> Mapping[str, bool]:
+    return unchanged(script) if IMPORT in script else {}
+
+
+def _own_code(script: str) -> ast.Module:
+    """Parse a script without the operations that are as shipped: a simpler one has less code of its own."""
+    same = _unchanged(script)
+    own = [node for node in parse(script).body if not (isinstance(node, ast.FunctionDef) and same.get(node.name))]
+    return ast.Module(own, type_ignores=[])
 
 
 def _code_size(tree: ast.Module) -> int:

@@ -64,6 +64,7 @@ class Measured:
     memory_gb: float | None  # peak memory
     params: int | None  # parameters
     tokens_s: float | None  # tokens per second of training, by the script
+    plain: tuple[str, ...]  # operations of the script that an edit has taken from their kernels, which costs speed
     spent_s: float  # training, scoring and audits of these runs
     usd: float | None  # what the proposal has cost
     dials: Turned  # that it turned: the parent's value and its own
@@ -83,6 +84,7 @@ class Measured:
             memory_gb=memory_gb(record.night, attempt),
             params=attempt.params,
             tokens_s=attempt.tokens_s,
+            plain=attempt.outline.plain,
             spent_s=attempt.spent_s,
             usd=record.usd(attempt),
             dials=record.turned.get(attempt.number, {}),

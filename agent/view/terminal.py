@@ -179,6 +179,7 @@ def measured_facts(record: Record, attempt: Attempt) -> dict[str, str]:
         "parameters": "" if attempt.params is None else f"{attempt.params:,}",
         "memory": "" if peak_gb is None else memory(peak_gb),
         "tokens/s": "" if attempt.tokens_s is None else f"{attempt.tokens_s:,.0f}",
+        "plain": f"{', '.join(attempt.outline.plain)}: edited, so without a kernel" if attempt.outline.plain else "",
         "spent": duration(attempt.spent_s / 3600) if attempt.runs else "",
     }
 

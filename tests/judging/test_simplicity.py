@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 from judged import scored_attempt
-from nights import SCRIPT
+from nights import PROJECT, SCRIPT
 
 from agent.experiment import Attempt, Decision, Kind, Status
 from agent.judging.judges import Balanced, simpler
@@ -93,6 +93,20 @@ def test_code_that_hides_in_a_constant_is_not_simpler(script):
 )
 def test_comments_docstrings_and_digits_are_free(free):
     assert edit(free).outline.code_size == edit().outline.code_size
+
+
+SHIPPED = (PROJECT / "train_mlx.py").read_text()
+
+
+def test_operations_as_they_were_shipped_are_no_code_of_the_script_and_one_that_was_edited_is():
+    """Else a script that says less of its arithmetic, and runs the same, would be the simpler one."""
+    head, _, rest = SHIPPED.partition("@fast\ndef relu_squared(")
+    shipped, without = edit(SHIPPED).outline, edit(f"{head}def cube({rest}").outline
+    assert (shipped.plain, without.plain) == ((), ())
+    assert without.code_size > shipped.code_size
+    edited = edit(SHIPPED.replace('mask="causal")', 'mask="causal", sinks=None)')).outline
+    assert edited.plain == ("attend",)
+    assert edited.code_size > shipped.code_size + 20
 
 
 # ---- what the judge makes of it --------------------------------------------------------------------------------------
