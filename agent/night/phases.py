@@ -5,8 +5,11 @@ its limits and no held-out text. An author gets numbers and the names of phases,
 """
 
 import shutil
+import statistics
 import sys
+from collections.abc import Collection
 from dataclasses import asdict
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -16,6 +19,7 @@ from agent.errors import NightError, NightshiftError
 from agent.experiment import Attempt, Ending, Run
 from agent.files import open_plain, read_end, write_plain
 from agent.judging.failures import process_failure
+from agent.lab.operations import OPERATIONS
 from agent.proposers.source import Phase
 from agent.records.place import Place, read_script
 from agent.runs.fixed import laid_out, probe
@@ -26,7 +30,7 @@ from agent.script.contract import fixed_files
 from agent.text import ABSURD, plainly
 
 PROFILER = Path(__file__).with_name("profiler.py")
-FILE = "phases.json"  # in a night's folder
+FILE, PRICES = "phases.json", "prices.json"  # in a night's folder
 FILE_BYTES, NOTES_BYTES = 64 << 10, 4 << 20  # much more than they need
 PHASES = {  # of profiler.py, in the order of a step → name for people
     "data": "waiting for a batch",
@@ -38,25 +42,45 @@ WITHOUT = "calls no MuonAdamW.update, whose end is that of a step"
 LIMIT_S = 3600.0  # of the command's few steps: after an hour it hangs
 STEPS = 8  # of a night's measurement, each a few times as long as one that does not wait
 MOST_S, OF_BUDGET = 30.0, 0.1  # for them: a tenth of one run in a night of many
+OF_LIMIT = 0.75  # of the time after which no further kernel is left aside
 
 
-def _numbers(steps: int, seed: int, budget_s: float) -> tuple[str, ...]:
+def _numbers(steps: int, seed: int, budget_s: float, until_s: float = 0.0) -> tuple[str, ...]:
     """Return what profiler.py is told beside the script: also the budget, by which a script may choose its model."""
-    return str(steps), str(seed), plainly(budget_s)
+    return str(steps), str(seed), plainly(budget_s), plainly(until_s)
+
+
+def _read_spans(folder: Path) -> dict[str, list[tuple[float, float]]]:
+    """Return the notes of the run in this folder; empty for nonsense, which a script may have written itself."""
+    try:
+        return msgspec.json.decode(
+            read_end(folder, "notes.json", NOTES_BYTES), type=dict[str, list[tuple[float, float]]]
+        )
+    except (OSError, ValueError, RecursionError, msgspec.MsgspecError):
+        return {}
+
+
+def read_prices(folder: Path) -> tuple[Phase, ...]:
+    """Return for each operation what a step takes longer without its kernel, by the run in this folder."""
+    spans = _read_spans(folder)
+    step_s = _step_s(spans.get("optimizer", []))
+    plain_s = {name: _step_s(spans.get(f"plain {name}", [])) for name in OPERATIONS}
+    more = {name: max(0.0, plain_s - step_s) for name, plain_s in plain_s.items() if plain_s and step_s}
+    return tuple(Phase(name, 1000 * more_s, min(1.0, more_s / step_s)) for name, more_s in more.items())
+
+
+def _step_s(optimizer: list[tuple[float, float]]) -> float:
+    """Return the median length of a step, which ends where the optimizer does; 0 where there are not two."""
+    ends = [stop for _, stop in optimizer]
+    return statistics.median(b - a for a, b in pairwise(ends)) if len(ends) > 1 else 0.0
 
 
 def read_phases(folder: Path) -> tuple[Phase, ...]:
     """Return the mean phases of a step of the run in this folder, at last what is left of the step.
 
-    A step ends where the optimizer does. Empty for nonsense, which a script may have written itself, and for a script
-    without that optimizer.
+    A step ends where the optimizer does. Empty for a script without that optimizer.
     """
-    try:
-        spans = msgspec.json.decode(
-            read_end(folder, "notes.json", NOTES_BYTES), type=dict[str, list[tuple[float, float]]]
-        )
-    except (OSError, ValueError, RecursionError, msgspec.MsgspecError):
-        return ()
+    spans = _read_spans(folder)
     ends = [stop for _, stop in spans.get("optimizer", ())]
     ends = ends[len(ends) // 4 :]  # the first steps have cold caches and clocks
     if len(ends) < 2 or ends[-1] <= ends[0]:
@@ -111,14 +135,21 @@ def profile(script: Path, steps: int, seed: int, console: Console) -> dict[str, 
 
 def phases_of(night_folder: Path) -> tuple[Phase, ...]:
     """Return the phases that were measured in this night, in the order of a step; empty if there are none."""
+    return _kept(night_folder, FILE, PHASES.values())
+
+
+def prices_of(night_folder: Path) -> tuple[Phase, ...]:
+    """Return what a step takes longer without the kernel of each operation, as this night has measured it."""
+    return _kept(night_folder, PRICES, OPERATIONS)
+
+
+def _kept(night_folder: Path, name: str, names: Collection[str]) -> tuple[Phase, ...]:
     try:
-        with open_plain(night_folder, FILE) as file:
+        with open_plain(night_folder, name) as file:
             phases = msgspec.json.decode(file.read(FILE_BYTES), type=tuple[Phase, ...])
     except (OSError, ValueError, RecursionError, msgspec.MsgspecError):
         return ()
-    are_plausible = all(
-        phase.name in PHASES.values() and 0 <= phase.ms <= ABSURD and 0 <= phase.share <= 1 for phase in phases
-    )
+    are_plausible = all(phase.name in names and 0 <= phase.ms <= ABSURD and 0 <= phase.share <= 1 for phase in phases)
     return phases if are_plausible else ()
 
 
@@ -139,15 +170,17 @@ def measure_phases(runner: Runner, first: Attempt) -> str | None:
     runner.lay_out(folder, first.proposal.script)
     (folder / "out").mkdir()
     shutil.copyfile(PROFILER, folder / PROFILER.name)
-    numbers = _numbers(STEPS, night.seed, night.budget_s)
+    most_s = limit_s(night.budget_s, first)
+    numbers = _numbers(STEPS, night.seed, night.budget_s, until_s=OF_LIMIT * most_s)
     command = [sys.executable, "-P", PROFILER.name, runner.script_name, *numbers]
-    outcome = runner.call(command, folder, limit_s(night.budget_s, first), trains=True)
+    outcome = runner.call(command, folder, most_s, trains=True)
     run = Run(night.seed, outcome.ending, outcome.exit_code, outcome.wall_s, None, outcome.last_lines)
     why = process_failure(run)
-    measured = read_phases(folder) if why is None else ()
+    measured, prices = (read_phases(folder), read_prices(folder)) if why is None else ((), ())
     runner.keep_only(folder)
     if outcome.ending is Ending.STOPPED:
         return None
+    write_plain(runner.folder / PRICES, msgspec.json.encode(prices))
     write_plain(runner.folder / FILE, msgspec.json.encode(measured))
     phases = phases_of(runner.folder)
     if phases:

@@ -45,6 +45,7 @@ class Setting:
 
     corpus: Corpus | None = None  # None: the prepared data do not say
     phases: tuple[Phase, ...] = ()  # of attempt 0, measured once a night; empty: not measured
+    prices: tuple[Phase, ...] = ()  # by operation, what a step of it takes longer without that kernel; likewise
     # title of each known idea, the most promising first → kept #4, tried #7, yes (untried), unlikely, or no (it does
     # not apply)
     ideas: Mapping[str, str] = field(default_factory=dict)

@@ -4,11 +4,14 @@ import json
 from dataclasses import replace
 
 import pytest
-from nights import SCRIPTS, make_repository, scripted_context
+from judged import scored_attempt
+from nights import SCRIPT, SCRIPTS, make_repository, scripted_context
 
+from agent.lab.kernels.device import kernel_device
 from agent.night.loop import run_night
-from agent.night.phases import FILE, phases_of, read_phases
+from agent.night.phases import FILE, PRICES, measure_phases, phases_of, prices_of, read_phases, read_prices
 from agent.proposers.source import Phase
+from agent.script.dials import set_dials
 
 BUDGET_S = 600.0  # which bigram.py does not use: a tenth of it is time enough on a busy machine
 LOOKS = """    import contextlib, os
@@ -65,4 +68,28 @@ def test_notes_that_a_script_wrote_itself_are_no_phases(tmp_path, notes):
     (tmp_path / "notes.json").write_text(json.dumps({"optimizer": [[0.1, 0.2], [1.1, 1.2]]}))
     assert [phase.name for phase in read_phases(tmp_path)] == ["optimizer", "Python"]
     (tmp_path / "notes.json").write_text(notes)
-    assert read_phases(tmp_path) == ()
+    assert read_phases(tmp_path) == read_prices(tmp_path) == ()
+
+
+def test_the_price_of_an_operation_without_its_kernel_is_what_a_step_takes_longer(tmp_path):
+    steps = {"optimizer": 1.0, "plain adamw": 1.5, "plain attend": 0.9, "plain words of a script": 2.0}
+    notes = {name: [[step * step_s, step * step_s + 0.1] for step in range(5)] for name, step_s in steps.items()}
+    (tmp_path / "notes.json").write_text(json.dumps({**notes, "plain linear": [[0.0, 1.0]]}))
+    prices = Phase("attend", 0.0, 0.0), Phase("adamw", pytest.approx(500.0), pytest.approx(0.5))
+    assert read_prices(tmp_path) == prices
+    (tmp_path / PRICES).write_text(json.dumps([{"name": "attend", "ms": 1.0, "share": 0.1}]))
+    assert prices_of(tmp_path) == (Phase("attend", 1.0, 0.1),)
+    (tmp_path / PRICES).write_text(json.dumps([GOOD]))
+    assert prices_of(tmp_path) == ()
+
+
+@pytest.mark.slow
+def test_the_shipped_script_is_measured_without_each_of_its_kernels(tmp_path, own_cache):
+    if kernel_device() is None:
+        pytest.skip("no kernels of our own for this device")
+    script = set_dials(SCRIPT.read_text(), "cpu", {"DEPTH": 1, "HEAD_DIM": 32, "ASPECT_RATIO": 32, "BATCH_ROWS": 1})
+    with scripted_context(make_repository(tmp_path / "user", script), "t", [], budget_s=BUDGET_S) as context:
+        said = measure_phases(context.runner, scored_attempt(0, 1.5, script=script))
+        assert said is not None
+        assert said.startswith("a step: ")
+        assert len(prices_of(context.runner.folder)) > 5

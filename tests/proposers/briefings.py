@@ -14,6 +14,7 @@ NOISE = Noise(sigma_bpb=0.004, runs=5, smallest_bpb=0.011)
 SETTING = Setting(
     corpus=Corpus("stories", 4.2, 8192, 1024),
     phases=(Phase("backward", 60.0, 0.6), Phase("optimizer", 40.0, 0.4)),
+    prices=(Phase("attend", 12.0, 0.12), Phase("adamw", 2.0, 0.02)),
     ideas={"Gate the heads": "tried #1", "Smear tokens": "yes", "Drop the cap": "unlikely"},
 )
 
