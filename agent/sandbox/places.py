@@ -33,7 +33,9 @@ LIBRARIES = tuple(f"{root}/lib{kind}" for root in ("", "/usr", "/usr/local") for
 OF_LIBRARIES = ("*-linux-*", "gcc*", "llvm*", "clang*", "nvidia*", "wsl", "locale")
 # The facts about the machine that libraries read; they are on no disk.
 FACTS = ("/sys/devices", "/sys/bus", "/sys/class", *LIMITS, "/sys/module/nvidia", "/sys/module/nvidia_uvm")
-PYTHON_PARTS = ("bin", "include", "libexec", "*-linux-gnu", "pyvenv.cfg")  # and its libraries; conda has a compiler
+# Of Python's folder, beside its libraries: conda has a compiler there, and a Mac's framework its library.
+PYTHON_PARTS = ("bin", "include", "libexec", "*-linux-gnu", "pyvenv.cfg", "Python", "Resources")
+LIBRARY = ("*.so*", "*.dylib")
 # Folders in these that no run asks for: tests, packages of other environments, and those that talk to models.
 UNASKED = ("test", "idlelib", "site-packages", "dist-packages", "modules", "firmware")
 UNASKED_PACKAGES = ("openai", "anthropic", "mcp", "ray", "trackio")
@@ -103,7 +105,7 @@ def _system(links: bool) -> Iterator[Path]:
 
 def _libraries(folder: Path) -> Iterator[Path]:
     """Yield a folder if there are libraries directly in it; else what compilers and libraries use of its folders."""
-    if any(folder.glob("*.so*")):
+    if any(path for pattern in LIBRARY for path in folder.glob(pattern)):
         yield folder
     else:
         for pattern in OF_LIBRARIES:
