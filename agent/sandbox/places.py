@@ -47,7 +47,8 @@ ASKED = frozenset(
 COUNTING = (
     *("proc/sys/fs", "proc/sys/kernel/pty", "proc/sys/kernel/random/entropy_avail"),  # open files, terminals in use
     *(f"sys/devices/system/node/node*/{name}" for name in ("vmstat", "numastat")),
-    *(f"sys/devices/system/cpu/{name}" for name in ("cpu*/cpuidle", "cpu*/thermal_throttle", "cpufreq/policy*/stats")),
+    *(f"sys/devices/system/cpu/cpu*/{name}" for name in ("acpi_cppc", "cpuidle", "thermal_throttle")),
+    "sys/devices/system/cpu/cpufreq/policy*/stats",
 )
 GPU_DEVICES = ("nvidia*", "nvidia-limits/*", "dri/renderD*")
 

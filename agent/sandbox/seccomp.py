@@ -121,6 +121,10 @@ EVERYWHERE = _table("""
     madvise  28  233  arg2 & 0xFFFFFFFD == 1: pretend, arg2 & 0xFFFFFFFE == 20: invalid, arg2 == 25: invalid, allow
     # flags that read only pages in memory, or leave none there: RWF_NOWAIT and RWF_DONTCACHE
     preadv2            327  286  arg5 & 0x88 != 0: unsupported, allow
+    # FS_IOC_FIEMAP: a file's place on the disk, which depends on earlier files that are gone; and FS_IOC_SETFLAGS,
+    # …SETVERSION and …FSSETXATTR, which need no right to write
+    ioctl   16  29  arg1 == 0xC020660B: unsupported, arg1 == 0x40086602: refuse, arg1 == 0x40087602: refuse, \
+                    arg1 == 0x401C5820: refuse, allow
     # of SOL_SOCKET: SO_COOKIE and SO_NETNS_COOKIE, numbers that the kernel counts up, SO_PEERPIDFD and SO_PASSPIDFD
     getsockopt          55  209  arg1 != 1: allow, arg2 == 57: refuse, arg2 == 71: refuse, arg2 == 77: refuse, allow
     setsockopt          54  208  arg1 != 1: allow, arg2 == 76: refuse, allow
@@ -158,8 +162,6 @@ BESIDE_LANDLOCK = _table("""
     fchmod              91   52  pretend
     fchmodat           268   53  pretend
     fchmodat2          452  452  pretend
-    # FS_IOC_SETFLAGS, …SETVERSION and …FSSETXATTR, which need no right to write
-    ioctl  16  29  arg1 == 0x40086602: refuse, arg1 == 0x40087602: refuse, arg1 == 0x401C5820: refuse, allow
     prlimit64          302  261  arg0 == 0: allow, refuse    # 0 is the calling process
     # a thread's id is not 0 even for the process's own threads, and a library that gets an error here gives up
     sched_setscheduler 144  119  arg0 == 0: allow, pretend

@@ -78,6 +78,15 @@ def test_no_socket_tells_how_many_there_were_before():
     assert refused(deed)
 
 
+def test_no_file_tells_where_on_the_disk_it_is(tmp_path):
+    """Its place depends on how much was written before, also of what is gone."""
+    deed = "import fcntl; print(fcntl.ioctl(os.open(sys.argv[1], 0), 0xC020660B, bytes(8) + b'\\xff' * 8 + bytes(16)))"
+    (tmp_path / "file").write_bytes(b"x")
+    if not free(deed, tmp_path / "file"):
+        pytest.skip("this file system tells nobody")
+    assert run(INSTALL + deed, tmp_path / "file").startswith(f"OSError: [Errno {errno.EOPNOTSUPP}]")
+
+
 @pytest.mark.parametrize("wish", ["F_NOTIFY, fcntl.DN_ACCESS", "F_SETLEASE, fcntl.F_RDLCK"])
 def test_nothing_tells_which_files_other_programs_use(wish):
     assert refused(f"import fcntl; fcntl.fcntl(os.open('/usr/lib', os.O_RDONLY), fcntl.{wish})")
