@@ -226,23 +226,28 @@ def chase(child: subprocess.Popen[bytes]) -> None:
 
 
 def descendants() -> list[psutil.Process]:
-    """Return the descendants of this process that still run, without zombies.
+    """Return the descendants of this process, zombies among them."""
+    return list(psutil.Process().children(recursive=True))
+
+
+def running(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
+    """Return those of these processes that still run.
 
     One whose first thread has ended looks like a zombie: another of its threads is returned, which shows the same.
     """
-    running = []
-    for process in psutil.Process().children(recursive=True):
+    found = []
+    for process in processes:
         with suppress(psutil.Error):
             if process.status() != psutil.STATUS_ZOMBIE:
-                running.append(process)
+                found.append(process)
             elif others := [thread.id for thread in process.threads() if thread.id != process.pid]:
-                running.append(psutil.Process(others[-1]))
-    return running
+                found.append(psutil.Process(others[-1]))
+    return found
 
 
 def tell(message: Callable[[psutil.Process], None], but: str = "") -> None:
     """Call a method of psutil.Process on every descendant, except on those named `but`."""
-    for process in descendants():
+    for process in running(descendants()):
         with suppress(psutil.Error):
             if not but or process.name() != but:
                 message(process)
@@ -272,6 +277,7 @@ class Watch:
         self._limits = limits
         self._folder = folder
         self._processes: list[psutil.Process] = []
+        self._zombies = 0  # each keeps some kilobytes of the kernel's, and a number that no other process can have
         self._quick_s = self._thorough_s = 0.0
         self._again_bytes = 0  # shared pages that the sum over processes counts again, as last measured
         self._held = Held()
@@ -287,7 +293,9 @@ class Watch:
         self._quick_s, in_memory_files = now_s, files_in_memory_bytes()
         is_thorough = now_s - self._thorough_s >= THOROUGH_S
         if is_thorough:
-            self._thorough_s, self._again_bytes, self._processes = now_s, 0, descendants()
+            every = descendants()
+            self._thorough_s, self._again_bytes, self._processes = now_s, 0, running(every)
+            self._zombies = len(every) - len(self._processes)
         if is_thorough or in_memory_files > self._in_memory_files_then + STEP_BYTES:
             self._in_memory_files_then = in_memory_files
             self._held = held_by(self._processes, self._limits.descriptors)
@@ -309,6 +317,7 @@ class Watch:
         allowed = (
             ("processes", processes, self._limits.processes),
             ("threads", threads, self._limits.threads),
+            ("dead processes", self._zombies, self._limits.threads),
             ("open files", self._held.descriptors, self._limits.descriptors),
         )
         beyond = (f"too many {name}: {count}, {most} are allowed" for name, count, most in allowed if count > most)

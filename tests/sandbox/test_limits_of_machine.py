@@ -159,6 +159,11 @@ while True:
     assert [process for process in psutil.process_iter(["cmdline"]) if bomb in (process.info["cmdline"] or [])] == []
 
 
+def test_processes_that_nothing_reaps_are_counted(tmp_path):
+    code = "import os, time\nfor _ in range(200): os.fork() or os._exit(0)\ntime.sleep(60)"
+    assert reason(tmp_path, sys.executable, "-c", code, threads=150).startswith("too many dead processes: ")
+
+
 # ---- its folder and the disk -----------------------------------------------------------------------------------------
 
 
