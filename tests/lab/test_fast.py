@@ -236,6 +236,14 @@ def test_without_its_text_a_script_runs_as_it_is(tmp_path):
 
 
 @needs_kernels
+def test_an_operation_that_the_script_compiles_itself_is_left_to_it():
+    text = SHIPPED.replace("@fast\ndef relu_squared", "@fast\n@mx.compile\ndef relu_squared")
+    with loaded(text) as script:
+        assert fast.plain == ["relu_squared"]
+        assert script.relu_squared is not twins.relu_squared
+
+
+@needs_kernels
 def test_a_method_or_another_function_with_the_name_of_an_operation_is_none(tmp_path):
     text = f"{SHIPPED}\nclass Other:\n    @fast\n    def attend(self): return 1\n\n@fast\ndef mine(): return 2\n"
     with loaded(text) as script:

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 from samples import a_run, attempt, night
 
-from agent.experiment import Kind
+from agent.experiment import Kind, Outline
+from agent.view.answer import Measured
 from agent.view.comparison import Side, compared
 from agent.view.terminal import measured_facts
 
@@ -58,3 +59,11 @@ def test_no_gain_is_told_of_a_score_that_is_not_believed():
     assert beside(FIRST, doubted).gain is None
     assert measured_facts(night(FIRST, doubted), doubted)["gain"] == ""
     assert measured_facts(night(FIRST, BETTER), BETTER)["gain"].startswith("+0.1")
+
+
+def test_operations_that_an_edit_has_taken_from_their_kernels_are_said():
+    slower = replace(BETTER, outline=Outline(plain=("softcap", "attend")))
+    record = night(FIRST, slower)
+    assert "softcap, attend" in measured_facts(record, slower)["plain"]
+    assert measured_facts(record, FIRST)["plain"] == ""
+    assert Measured.of(record, slower).plain == ("softcap", "attend")
