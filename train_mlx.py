@@ -93,7 +93,7 @@ EPS = 1e-6  # added inside every norm
 
 
 def norm(x: mx.array) -> mx.array:
-    """x: (…, C) → x / √(mean of x²)"""
+    """x: (…, C) → x / √(mean of x²), without a weight"""
     return mx.fast.rms_norm(x, None, EPS)
 
 
@@ -131,7 +131,7 @@ def mix_norm(x: mx.array, x0: mx.array, keep: mx.array, again: mx.array) -> tupl
 
 @fast
 def gated_add(x: mx.array, key: mx.array, value: mx.array) -> mx.array:
-    """x + value, as far as key fits x, each (B, T, C); one operation, because its kernel is one pass over memory"""
+    """x + value × how well key fits x, each (B, T, C); one operation, because its kernel is one pass over memory"""
     fit = mx.sum(norm(x) * norm(key), axis=-1, keepdims=True) * x.shape[-1] ** -0.5  # (B, T, 1)
     return x + mx.sigmoid(fit) * value
 
@@ -145,7 +145,7 @@ class Piece(NamedTuple):
 
 
 def spans(T: int, window: int) -> list[tuple[int, int, int]]:
-    """Cuts T positions into blocks of queries: (start, stop, first) of each, which sees the keys first … stop - 1.
+    """Blocks of T positions: (start, stop, first) of each, whose queries start … stop - 1 see keys first … stop - 1.
 
     MLX has a fast kernel for causal attention and none for windows. In blocks of half a window, a query sees at least
     half of the window and at most all of it; with a window of T two blocks are exact, and save a quarter of the scores.
@@ -171,19 +171,19 @@ def rotary_qkv(
     q, k, v, gates = mx.split(qkv, [H * D, (H + K) * D, (H + 2 * K) * D], axis=-1)
     q, k, v = (z.reshape(B, T, -1, D) for z in (q, k, v))  # (B, T, H, D), and K heads for keys and values
     if values is not None:
-        gate = 2 * mx.sigmoid(gates[..., :K, None])  # (B, T, K, 1)
+        gate = 2 * mx.sigmoid(gates[..., :K, None])  # (B, T, K, 1): how much of its value embedding a head takes in
         v = v + gate * embedding(values, tokens, v.dtype).reshape(v.shape)
     # A rotation keeps lengths, so normalising before it is the same as after, and saves a copy.
     q, k, v = (z.transpose(0, 2, 1, 3) for z in (norm(q), norm(k), v))  # (B, H, T, D)
     rope = partial(mx.fast.rope, dims=D, traditional=False, base=rope_base, scale=1.0, offset=0)
-    q, k = rope(q), rope(k)
-    blocks = spans(T, window)
+    q, k = rope(q), rope(k)  # rotary positions
+    blocks = spans(T, window)  # by which the window is cut
     return [Piece(q[:, :, a:b], k[:, :, first:b], v[:, :, first:b]) for a, b, first in blocks]
 
 
 @fast
 def attend(pieces: list[Piece]) -> mx.array:
-    """pieces → causal attention, where a head of keys and values serves H / K heads of queries: (B, T, H · D)"""
+    """pieces → causal attention: (B, T, H · D). Each head of keys and values is shared by H / K heads of queries."""
     outputs = [
         mx.fast.scaled_dot_product_attention(q, k, v, scale=q.shape[-1] ** -0.5, mask="causal").transpose(0, 2, 1, 3)
         for q, k, v in pieces
@@ -212,7 +212,7 @@ def cross_entropy(logits: mx.array, targets: mx.array) -> mx.array:
 
 @fast
 def softcapped_cross_entropy(logits: mx.array, targets: mx.array, cap: float) -> mx.array:
-    """Both; one operation, because its kernel is one pass over the logits, the largest array of a step"""
+    """The loss of capped logits; one operation, because its kernel is one pass over the largest array of a step"""
     return cross_entropy(softcap(logits, cap), targets)
 
 
