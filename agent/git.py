@@ -27,6 +27,8 @@ from agent.text import harmless, plain_lines, saved_like
 
 # hooks, fsmonitor and line ends: nothing planted in a repository runs in the middle of the night, or changes a script
 SAFE = ("core.hooksPath=/dev/null", "core.fsmonitor=false", "core.autocrlf=false", "core.splitIndex=false", "gc.auto=0")
+# in a partial clone, git would fetch what it lacks, by programs that the settings name
+AT_HOME = {"GIT_ALLOW_PROTOCOL": ""}
 DURABLE = "core.fsync=all"
 NO_SETTINGS = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
 NIGHTSHIFT_IDENTITY = {
@@ -36,6 +38,7 @@ NIGHTSHIFT_IDENTITY = {
 }
 OF_THE_USER = {*NIGHTSHIFT_IDENTITY, *NO_SETTINGS, "GIT_CONFIG_SYSTEM"}
 SAFE_FOLDER = "safe.directory"
+PLAIN = "100644"  # the mode of a plain file
 NO_SPACE = ("No space left on device", "Disk quota exceeded")
 
 
@@ -77,7 +80,7 @@ def _run(
     from git import Git  # takes 0.15 s: most commands only look for the repository
 
     process = Git(folder).execute(
-        command, istream=subprocess.PIPE, as_process=True, env=dict(env), start_new_session=True
+        command, istream=subprocess.PIPE, as_process=True, env={**AT_HOME, **env}, start_new_session=True
     )
     out, err = process.communicate(stdin)
     return subprocess.CompletedProcess(command, process.returncode, out, err)
@@ -125,12 +128,19 @@ class Repo:
         repo.git("init", "--quiet")
         return repo
 
-    def commit_first(self, paths: Iterable[str], message: str) -> None:
-        """Commit these files alone, where nothing is committed yet; what else is staged stays so."""
-        literal, files = {"GIT_LITERAL_PATHSPECS": "1"}, ("--", *paths)
-        self.git("add", "--force", *files, env=literal)
-        options = ("--quiet", "--no-gpg-sign", "--only", "-m", message)
-        self.git("commit", *options, *files, env={**self._identity, **literal})
+    def commit_first(self, texts: Mapping[str, str], message: str) -> None:
+        """Commit path → text alone, where nothing is committed yet; what else is staged stays so.
+
+        Unlike `git add` and `git commit`, this runs no filter of the user's.
+        """
+        listed = "".join(f"{PLAIN} {self.hash_of(text, '-w')}\t{path}\0" for path, text in texts.items())
+        with throwaway_folder() as folder:
+            index = {"GIT_INDEX_FILE": str(folder / "index")}
+            self.git("update-index", "-z", "--index-info", env=index, stdin=listed)
+            tree = self.git("write-tree", env=index)
+        commit = self.git("commit-tree", tree, env=self._identity, stdin=message)
+        self.git("update-index", "-z", "--index-info", stdin=listed)
+        self.git("update-ref", "-m", f"commit (initial): {message}", "HEAD", commit, "0" * len(commit))
 
     def git(self, *arguments: str, env: Mapping[str, str] | None = None, stdin: str = "") -> str:
         """Run one command and return its output without the last line end.
@@ -211,7 +221,7 @@ class Repo:
         before = self.text(f"{parent}:{path}") or ""
         blob = self.hash_of(saved_like(script, before), "-w")
         is_executable = self.git("ls-tree", "--full-tree", parent, path).startswith("100755")
-        mode = "100755" if is_executable else "100644"  # of a plain file, also in the place of a link
+        mode = "100755" if is_executable else PLAIN  # also in the place of a link
         with throwaway_folder() as folder:
             index = {"GIT_INDEX_FILE": str(folder / "index")}
             self.git("read-tree", parent, env=index)
@@ -255,7 +265,7 @@ def repo_around(folder: Path) -> tuple[Repo | None, bool]:
     if not folder.is_dir():
         raise RepoError(f"{folder} is not a folder")
     question = ("rev-parse", "--show-toplevel", "--git-common-dir", "HEAD^{commit}")
-    env = {**os.environ, "LC_ALL": "C", "LANGUAGE": "C"}
+    env = {**os.environ, **AT_HOME, "LC_ALL": "C", "LANGUAGE": "C"}
     done = subprocess.run(_command(folder, SAFE, question), env=env, capture_output=True, check=False)
     lines, path = os.fsdecode(done.stdout).split("\n"), str(folder)
     if len(lines) > 4 or "\n" in path or path.encode(errors="replace") != os.fsencode(path):  # MLX reads names as UTF-8

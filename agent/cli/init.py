@@ -50,11 +50,12 @@ def init(folder: UserPath = Path(), /) -> None:
     for name in written:
         write_plain(folder / name, texts[name])
     has_more = _ignore(folder / IGNORE) and IGNORE not in written
-    kept = [name for name, text in texts.items() if read_plain(folder / name) != text]  # a user's own
+    # a user's own
+    kept = [name for name, text in texts.items() if read_plain(path := folder / name) != text or path.is_symlink()]
     in_repo = {name: (folder / name).relative_to(root).as_posix() for name in texts}
     is_first = repo.find("HEAD") is None
     if is_first:
-        repo.commit_first([path for name, path in in_repo.items() if name not in kept], MESSAGE)
+        repo.commit_first({in_repo[name]: text for name, text in texts.items() if name not in kept}, MESSAGE)
     committed = repo.git("ls-tree", "-r", "-z", "--name-only", "HEAD").split("\0")
 
     print(harmless(f"{folder} {_readiness(Place(repo, in_repo[SCRIPT]))}"))
