@@ -106,9 +106,9 @@ def run(runner: Runner, code: str, *files: Path) -> Path:
 
 
 def told(runner: Runner, files: list[Path]) -> dict[str, int]:
-    """Have one box read half of the files; return for how many each thing that another box asks is as for no other.
+    """Have a box read half of the files, and another ask the kernel about all of them, half and half in turn.
 
-    The other box reads files of both halves in turn, and in the same ways.
+    Return by name for how many of the files that were read its answer is none that it has for the others.
     """
     put_out(files)
     mixed = random.sample(files, FILES)
@@ -116,10 +116,12 @@ def told(runner: Runner, files: list[Path]) -> dict[str, int]:
     run(runner, READ, *read)
     answers = json.loads((run(runner, COUNT, *mixed) / "told.json").read_text())
     names = {name for answer in answers.values() for name in answer}
-    halves = {
-        name: [Counter(answers[str(path)].get(name) for path in half) for half in (read, others)] for name in names
-    }
-    return {name: (one - other).total() for name, (one, other) in halves.items()}
+    of_read, of_others = ([answers[str(path)] for path in half] for half in (read, others))
+    return {name: (_counted(of_read, name) - _counted(of_others, name)).total() for name in names}
+
+
+def _counted(answers: list[dict[str, object]], name: str) -> "Counter[object]":
+    return Counter(answer.get(name) for answer in answers)
 
 
 def test_no_box_can_tell_which_files_another_has_read(runner):
