@@ -54,7 +54,7 @@ BOUNDS: dict[str, dict[str, float]] = {
 }  # fmt: skip
 BOUNDS["landlock"] = BOUNDS["bubblewrap"] | {"processes": 18, "times of reading": math.inf}
 MARKS = ("files in memory", "times of reading")
-COUNTS = tuple(name for name in BOUNDS["bubblewrap"] if name not in MARKS)
+COUNTS = tuple(name for name in BOUNDS["bubblewrap"] if name not in (*MARKS, "load"))
 LOAD_S = 5.1  # the kernel takes the load every five seconds
 LOAD_THREADS = 64
 NUMBERS = {"load": 3, "free memory": 2}  # that one can move by themselves: three means; names of files, and their pages
@@ -92,12 +92,12 @@ class Line:
             raise measure.Failed(f"{self.box.name}, {' '.join(words)[:60]}: {said[-800:]}")
         return json.loads(said.rpartition("\n")[2])
 
-    def changes(self, name: str, seconds: float, handovers: int, *which: str) -> list[dict[str, int]]:
-        """Return by how much each number moves while a box does something, once for each handover."""
-        readings = [self.run("read", *which)]
+    def changes(self, seconds: float, handovers: int) -> list[dict[str, int]]:
+        """Return by how much each number moves while a box does everything, once for each handover."""
+        readings = [self.run("read")]
         for _ in range(handovers):
-            self.run("send", name, str(seconds))
-            readings.append(self.run("read", *which))
+            self.run("send", "everything", str(seconds))
+            readings.append(self.run("read"))
         return [
             {key: later[key] - number for key, number in before.items() if key in later}
             for before, later in pairwise(readings)
@@ -126,14 +126,22 @@ def bits_of_marks(sent: str, heard: str) -> float:
 
 def ways(line: Line, handovers: int, send_s: float, scoring_s: float, files: int) -> dict[str, float]:
     """Return the bits that each known way tells in one scoring."""
-    quiet = line.changes("time", 0.0, handovers, "known")
+    rounds = [{"": 0.0} | dict.fromkeys(COUNTS, send_s) for _ in range(handovers)]
+    rounds[-1]["load"] = max(send_s, LOAD_S)  # once, at the end: it would be heard in what follows
+    changes: dict[str, list[dict[str, int]]] = {"": [], **{name: [] for name in (*COUNTS, "load")}}
+    before = line.run("read", "known")
+    for name, seconds in (deed for each in rounds for deed in each.items()):
+        line.run("send", name or "time", str(seconds))
+        after = line.run("read", "known")
+        changes[name].append({key: after[key] - number for key, number in before.items()})
+        before = after
     found = {}
-    for name in COUNTS:
-        seconds = max(send_s, LOAD_S) if name == "load" else send_s
-        sent = line.changes(name, seconds, handovers, "known")
-        share = seconds / scoring_s * (LOAD_THREADS / limits_of_machine().threads if name == "load" else 1)
-        changes = [[change[name] for change in each] for each in (quiet, sent)]
-        bits = bits_of_count(changes[0], changes[1], share, MOST_MOVED.get(name, math.inf))
+    for name in (*COUNTS, "load"):
+        quiet, sent = ([change[name] for change in changes[deed]] for deed in ("", name))
+        share = rounds[-1][name] / scoring_s
+        if name == "load":
+            share *= LOAD_THREADS / limits_of_machine().threads
+        bits = bits_of_count(quiet, sent, share, MOST_MOVED.get(name, math.inf))
         found[name] = bits * NUMBERS.get(name, 1)
     for number in range(4 * files):
         old_link(line.folder / "links" / f"{number}")
@@ -154,7 +162,7 @@ def old_link(path: Path) -> None:
 
 def unlisted(line: Line, handovers: int, send_s: float) -> list[str]:
     """Return the names of the numbers that move with what another box did, each time, and are not listed."""
-    quiet, sent = (line.changes("everything", seconds, handovers) for seconds in (0.0, send_s))
+    quiet, sent = (line.changes(seconds, handovers) for seconds in (0.0, send_s))
     found = []
     for name in set.intersection(*map(set, (*quiet, *sent))):
         noise, moved = (max(abs(change[name]) for change in quiet), [change[name] for change in sent])
