@@ -39,6 +39,7 @@ OOM_SCORE = b"1000"  # if the machine runs out of memory, the kernel kills the r
 GB = 1 << 30
 QUEUE_BYTES = 1 << 20  # the most that a pipe may hold, and more than a socket does
 STEP_BYTES = 64 << 20  # that files in memory grow by before the watch looks again whose they are
+DELETED = b" (deleted)\n"  # the mark of a mapped file in /proc
 MEMORY_FOLDERS = (Path("/tmp"), Path("/dev/shm"))  # that a box has of its own
 CONTAINER = Path("/sys/fs/cgroup")  # the limits of the container around this process
 
@@ -334,7 +335,7 @@ class Watch:
             return Excess(f"its /tmp and /dev/shm hold more than the {most_files:,} files that are allowed")
         with suppress(FileNotFoundError):
             taken = self._free_bytes_at_start - shutil.disk_usage(self._folder).free
-            if taken > most_bytes and any(map(may_hide, self._processes)):
+            if taken > most_bytes and any(may_hide(DELETED, process) for process in self._processes):
                 words = f"{taken / GB:.1f} GB of the disk went while it ran, which it may hold in deleted files"
                 return Excess(f"{words}; {most_bytes / GB:.1f} GB are allowed", is_shortage=True)
         return None
@@ -349,7 +350,7 @@ class Watch:
         if used > most:
             return Excess(f"out of memory: it used {used / GB:.1f} GB, {most / GB:.1f} GB are allowed")
         unseen = in_memory_files - self._in_memory_files_at_start - in_files
-        if used + unseen > most and any(map(may_hide, self._processes)):
+        if used + unseen > most and any(may_hide(mark_of_memory(), process) for process in self._processes):
             hidden = f"{unseen / GB:.1f} GB became shared memory while it ran, which it may hold unseen"
             words = f"out of memory: it used {used / GB:.1f} GB, and {hidden}; {most / GB:.1f} GB are allowed"
             return Excess(words, is_shortage=True)
@@ -429,11 +430,16 @@ def device_of_memory() -> int:
         return os.fstat(file.fileno()).st_dev
 
 
-def may_hide(process: psutil.Process) -> bool:
-    """Return whether a process may keep files that no descriptor shows: deleted ones that it maps, or in a socket."""
+def mark_of_memory() -> bytes:
+    """Return what a mapped file in memory without a name shows in /proc: its device."""
+    return f" {os.major(device_of_memory()):02x}:{os.minor(device_of_memory()):02x} ".encode()
+
+
+def may_hide(mark: bytes, process: psutil.Process) -> bool:
+    """Return whether a process may keep files that no descriptor shows: in a socket, or mapped ones with this mark."""
     own = Path(f"/proc/{process.pid}")
     try:
-        if b" (deleted)\n" in (own / "maps").read_bytes():
+        if mark in (own / "maps").read_bytes():
             return True
         return any(
             b"scm_fds: 0\n" not in (own / "fdinfo" / descriptor.name).read_bytes()
