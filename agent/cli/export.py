@@ -12,8 +12,8 @@ from agent.model import best_script, weights_of
 from agent.night.lock import like_ctrl_c
 from agent.records.place import Place, known_tags, read_night
 from agent.records.shipped import ship
-from agent.text import counted, harmless_lines
-from agent.view.screen import at_work
+from agent.text import counted
+from agent.view.screen import at_work, print_lines
 
 # ---- export ----------------------------------------------------------------------------------------------------------
 
@@ -60,7 +60,7 @@ def export(
 def _export_record(place: Place, tag: str | None, out: Path | None) -> None:
     record = read_night(place, known_tag(place, tag))
     for path in ship(place.repo, record, out or place.shipped / record.tag):
-        print(f"wrote {path}: {path.stat().st_size:,} bytes")
+        print_lines([f"wrote {path}: {path.stat().st_size:,} bytes"])
 
 
 def _export_model(place: Place, tag: str | None, out: Path | None) -> None:
@@ -72,8 +72,8 @@ def _export_model(place: Place, tag: str | None, out: Path | None) -> None:
     weights = weights_of(place, record, attempt)
     with at_work(f"writing the model of night {record.tag}"):
         write_folder(place, record, weights, folder)
-    print(f"wrote {folder}: attempt {attempt.number} of night {record.tag}, seed {weights.run.seed}")
-    print(f"{folder / 'README.md'} says what it is, and how mlx-lm loads it")
+    written = f"wrote {folder}: attempt {attempt.number} of night {record.tag}, seed {weights.run.seed}"
+    print_lines([written, f"{folder / 'README.md'} says what it is, and how mlx-lm loads it"])
 
 
 def _export_attempts(
@@ -94,12 +94,12 @@ def _export_attempts(
         folder = out or Path(f"{name}-{format}")
         with at_work(f"writing {written}"):
             see = write_trackio(place, folder, nights)
-        print(f"wrote {folder}: {written}; see it with: {see}")
+        print_lines([f"wrote {folder}: {written}; see it with: {see}"])
         return
     file = file_at(out, Path(f"{name}.{format}"))
     with at_work(f"writing {written}"):
         write(format, file, attempts(nights))
-    print(f"wrote {file}: {written}")
+    print_lines([f"wrote {file}: {written}"])
 
 
 # ---- sample ----------------------------------------------------------------------------------------------------------
@@ -136,4 +136,4 @@ def sample(
             record.night, place.folder(record.tag), weights.attempt.proposal.script, weights.path, text,
             tokens=tokens, temperature=temperature, seed=seed,
         )  # fmt: skip
-    print(f"{harmless_lines(text)}{more}")
+    print_lines([f"{text}{more}"])

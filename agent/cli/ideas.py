@@ -23,7 +23,7 @@ from agent.records.place import Place, past_nights, read_night, read_script
 from agent.records.record import Record
 from agent.text import harmless_lines, percent_sure
 from agent.view.answer import Answer
-from agent.view.screen import Column, print_folded, print_text, table_lines, terminal_width
+from agent.view.screen import Column, print_folded, print_lines, print_text, table_lines, terminal_width
 from agent.view.terminal import fact_lines
 
 # ---- ideas -----------------------------------------------------------------------------------------------------------
@@ -75,8 +75,8 @@ def ideas(name: str = "", /) -> Answer:
     applies_to = place.script if best is None else f"attempt {best.number} of night {record.tag}"
     file = place.script_path
     listed, faults = listing(file, record.night, script, record.attempts, past_nights(place, record.tag))
-    for fault in faults:
-        print(fault, file=sys.stderr)
+    if faults:
+        print_lines(faults, stderr=True)
     if slug:
         listed = [prospect for prospect in listed if prospect.idea.slug == slug]
         if not listed:
@@ -95,7 +95,7 @@ def ideas(name: str = "", /) -> Answer:
 
 def _show(prospects: Sequence[Prospect], applies_to: str) -> None:
     lines = table_lines(IDEAS, map(_cells, prospects), terminal_width())
-    print("\n".join(lines))
+    print_lines(lines)
     applying = sum(prospect.applies for prospect in prospects)
     last = f"{len(prospects)} ideas, {applying} apply to {applies_to}; one in full: {typed('ideas', 'NAME')}"
     print_folded([*([LEGEND] if EXPECTED in lines[0] else []), last])

@@ -12,8 +12,7 @@ from agent.git import Repo, repo_around
 from agent.invocation import IDEAS, OWN, PACKAGE, SCRIPT, SKILL, STARTER, typed
 from agent.records.place import Place, read_script
 from agent.script.contract import PREPARE, fixed_files
-from agent.text import harmless
-from agent.view.screen import print_folded, print_next
+from agent.view.screen import print_folded, print_lines, print_next
 
 IGNORE = ".gitignore"
 IGNORED = ("__pycache__/", ".venv/", "experiments/nights/", "*.before-take")
@@ -58,9 +57,9 @@ def init(folder: UserPath = Path(), /) -> None:
         repo.commit_first({in_repo[name]: text for name, text in texts.items() if name not in kept}, MESSAGE)
     committed = repo.git("ls-tree", "-r", "-z", "--name-only", "HEAD").split("\0")
 
-    print(harmless(f"{folder} {_readiness(Place(repo, in_repo[SCRIPT]))}"))
+    print_lines([f"{folder} {_readiness(Place(repo, in_repo[SCRIPT]))}"])
     changes = {
-        "git repository": "" if root == folder else harmless(str(root)),
+        "git repository": "" if root == folder else str(root),
         "first commit, of nightshift's files alone": MESSAGE if is_first else "",
         "written": ", ".join(_short(written)),
         "lines added": IGNORE if has_more else "",

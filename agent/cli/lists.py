@@ -20,7 +20,7 @@ from agent.records.shipped import DAMAGED
 from agent.records.summary import summary_of
 from agent.view import terminal
 from agent.view.answer import Answer, ListedNight, NightsAnswer, Stage
-from agent.view.screen import Column, print_folded, table_lines, terminal_width
+from agent.view.screen import Column, print_folded, print_lines, table_lines, terminal_width
 
 NUMBERS = frozenset({
     *("attempt", "seeds", "dawn_seeds", "val_bpb", "val_bpb_std", "gain_bpb", "sure", "dawn_bpb", "holdout_bpb"),
@@ -107,7 +107,7 @@ def nights() -> Answer:
 
 
 def _show(listed: list[ListedNight]) -> None:
-    print("\n".join(table_lines(NIGHT_COLUMNS, map(_cells, listed), terminal_width())))
+    print_lines(table_lines(NIGHT_COLUMNS, map(_cells, listed), terminal_width()))
     last = {night.state: night.tag for night in listed}
     more = [f"go on with {last[Stage.OPEN]}: {typed('run', '--tag', last[Stage.OPEN])}"] if Stage.OPEN in last else []
     more += [f"unpack one: {typed('unpack', last[Stage.ARCHIVED])}"] if Stage.ARCHIVED in last else []

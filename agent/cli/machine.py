@@ -25,7 +25,7 @@ from agent.sandbox.box import choose
 from agent.sandbox.crash import why_crashed
 from agent.script.contract import fixed_files
 from agent.view.answer import Answer
-from agent.view.screen import print_folded
+from agent.view.screen import print_folded, print_lines
 
 LOOK_S = 120  # a first import of MLX on a slow disk
 SLOW_GFLOPS = 30  # MLX's reference BLAS reaches about 8, an optimised one over 100
@@ -86,7 +86,7 @@ def doctor(*, script: UserPath = SCRIPT) -> Answer:
     if missing:
         return Answer(facts, error=f"not ready for a night: see {', '.join(missing)}", exit_code=1)
     other = () if script == SCRIPT else ("--script", str(script))
-    return Answer(facts, lambda: print(f"ready for a night; begin with: {typed('run', *other)}"))
+    return Answer(facts, lambda: print_lines([f"ready for a night; begin with: {typed('run', *other)}"]))
 
 
 def profile(*, script: UserPath = SCRIPT, steps: PositiveInt = 16, seed: Seed = 0) -> Answer:

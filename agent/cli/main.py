@@ -18,7 +18,7 @@ from agent.errors import MachineError, NightHalted, NightshiftError, UsageError
 from agent.files import disk_fails, steadfast
 from agent.git import leave_surrounding_git
 from agent.invocation import typed
-from agent.text import one_line
+from agent.text import harmless_lines, one_line
 from agent.view.answer import Answer
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def _done(given: Sequence[str]) -> int:
             return answer.exit_code
         except OSError as error:  # a program must not take a part of the answer for the whole
             with suppress(OSError):  # it may go to the same disk
-                print(f"nightshift: {_in_words(error, given)}", file=sys.stderr)
+                print(harmless_lines(f"nightshift: {_in_words(error, given)}"), file=sys.stderr)
             return _code_of(error)
     return answer.exit_code
 
@@ -199,13 +199,13 @@ def _answer(words: Sequence[str], given: Sequence[str], is_json: bool) -> Answer
 
     answer = answer_of(act, given)
     if answer.error is not None:
-        from agent.view.screen import print_folded  # which takes long to import
+        from agent.view.screen import print_folded, print_lines  # which take long to import
 
         with suppress(OSError):  # the terminal may be gone
             more = f"; go on with: {answer.facts['go_on_with']}" if "go_on_with" in answer.facts else ""
             print_folded(f"nightshift: {answer.error}{more}".split("\n"), stderr=True)
             if (excerpt := answer.facts.get("excerpt")) is not None:
-                print(excerpt, file=sys.stderr)
+                print_lines([str(excerpt)], stderr=True)
     return answer
 
 

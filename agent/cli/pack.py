@@ -26,7 +26,7 @@ from agent.runs.runner import WEIGHTS
 from agent.sandbox.environment import TMP
 from agent.text import counted
 from agent.view.answer import plain
-from agent.view.screen import print_folded
+from agent.view.screen import print_folded, print_lines
 
 LOSSES = ".f32"
 OF_ATTEMPT = re.compile(r"runs/(\d+)/")  # a path in the folder of an attempt's runs
@@ -68,7 +68,7 @@ def pack(
         summary = plain(listed(place, tag))
         if remove:
             write_ledger(place)  # whose rows stay when the journal is away
-        print(f"packing night {tag} …", flush=True)
+        print_lines([f"packing night {tag} …"])
         contents = archive.pack(place, tag, file, summary, is_left_out, remove=remove)
     advice = f"unpack it with: {typed('unpack', tag if remove else file.name)}"
     if not remove:

@@ -11,7 +11,7 @@ from agent.files import naming, write_plain
 from agent.lab.numbers import whole
 from agent.records.place import Place
 from agent.text import counted
-from agent.view.screen import at_work
+from agent.view.screen import at_work, print_lines
 from agent.view.writer import PAGE, is_page
 
 if TYPE_CHECKING:
@@ -51,14 +51,14 @@ def report(
     path.parent.mkdir(parents=True, exist_ok=True)
     with at_work(f"drawing the report of night {night.tag}"):
         write_plain(path, page(night, gather(place, night)))
-    print(f"wrote {path}: {night.tag}, {counted(len(night.attempts), 'attempt')}")
+    print_lines([f"wrote {path}: {night.tag}, {counted(len(night.attempts), 'attempt')}"])
     if png is not None:
         png.parent.mkdir(parents=True, exist_ok=True)
         with naming(png):
             png.write_bytes(picture(night))
-        print(f"wrote {png}")
+        print_lines([f"wrote {png}"])
     if open and not webbrowser.open(path.resolve().as_uri()):
-        print(f"no browser can be opened here; open {path.resolve()} in one")
+        print_lines([f"no browser can be opened here; open {path.resolve()} in one"])
 
 
 # ---- serve -----------------------------------------------------------------------------------------------------------
@@ -84,7 +84,7 @@ def serve(
     with listen(port) as listening:
         address = f"http://{LOOPBACK}:{listening.getsockname()[1]}/"
         which = f"night {tag}" if tag else "the latest night"
-        print(f"{which} is at {address}\nCtrl-C ends the server, and leaves the night alone", flush=True)
+        print_lines([f"{which} is at {address}", "Ctrl-C ends the server, and leaves the night alone"])
         os.nice(NICE)
         run(application(feed), listening)
 

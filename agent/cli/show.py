@@ -24,7 +24,7 @@ from agent.view.answer import (
 )
 from agent.view.comparison import Side, compared, rows
 from agent.view.run_files import log_of, log_tail, scoring_log, traceback_of
-from agent.view.screen import Column, print_folded, print_text, table_lines, terminal_width
+from agent.view.screen import Column, print_folded, print_lines, print_text, table_lines, terminal_width
 
 LEAST = 12  # places of a cell
 VERDICT = re.compile(r"[^:;(]+")  # the beginning of the sentence
@@ -115,7 +115,7 @@ def _log(place: Place, record: Record, attempt: Attempt) -> Answer:
         raise NightError(f"the log of attempt {attempt.number} with seed {seed} is not here; what is kept is in: {see}")
     file = str(run_folder(place.folder(record.tag), attempt.number, seed) / LOG)
     answer = LogAnswer(record.tag, attempt.number, seed, file, text)
-    return Answer(answer, lambda: print(text or f"{file} is empty"))
+    return Answer(answer, lambda: print_lines([text or f"{file} is empty"]))
 
 
 def _edit(place: Place, record: Record, attempt: Attempt) -> Answer:
@@ -147,7 +147,7 @@ def _edit_in_record(place: Place, record: Record, attempt: Attempt) -> Answer:
     dials = turned_from(first, attempt)
     answer = DiffAnswer(record.tag, attempt.number, first.number, first.commit, attempt.commit, text, dials)
     title = f"attempt {attempt.number} against attempt 0, as the record of night {record.tag} has it:"
-    return Answer(answer, lambda: print(f"{title}\n{harmless_lines(text.rstrip())}"))
+    return Answer(answer, lambda: print_lines([title, text.rstrip()]))
 
 
 # ---- two of them -----------------------------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ def _compared(a: Meant, b: Meant) -> Answer:
         print_folded(
             [f"{letter}  {side.name}: {harmless(side.attempt.title)}" for letter, side in zip("AB", sides, strict=True)]
         )
-        print("\n".join(table_lines(COLUMNS, rows(*sides, answer.dials), terminal_width())))
+        print_lines(table_lines(COLUMNS, rows(*sides, answer.dials), terminal_width()))
         print_folded([answer.sentence], VERDICT)
 
     return Answer(answer, print_beside)

@@ -56,13 +56,13 @@ def status(tag: str | None = None, /, *, follow: bool = False) -> Answer:
     )
 
     def print_all() -> None:
-        from agent.view.screen import print_next
+        from agent.view.screen import print_lines, print_next
 
         show_night(record, now, crew, who, stopping=stopping)
         if who is None:
             print_next(next_commands(record, now, tries))
         if (line := tries_line(tries)) is not None:
-            print(line)
+            print_lines([line])
 
     return Answer(answer, print_all)
 
@@ -71,14 +71,14 @@ def show_night(
     record: Record, now: NightSummary, crew: Crew, who: Holder | None = None, *, stopping: bool = False
 ) -> None:
     """Print where a night stands, and what its sources have brought."""
-    from agent.view.screen import print_folded, terminal_width
+    from agent.view.screen import print_folded, print_lines, terminal_width
     from agent.view.terminal import failure_lines, shares_lines
 
     limits = left_words(who.left(now.ideas)) if who is not None else []
     left = f"left: {', '.join(limits)}" if limits else None
     print_folded(status_lines(record, now, crew, pid=who.pid if who else None, stopping=stopping, left=left), HEADS)
-    for line in shares_lines(now.sources, terminal_width()) if now.sources else ():
-        print(line)
+    if now.sources:
+        print_lines(shares_lines(now.sources, terminal_width()))
     print_folded(failure_lines(now.sources))
 
 
@@ -230,4 +230,10 @@ def stop(*, now: bool = False) -> Answer:
     Stop(place.folder(who.tag)).wish(NOW if now else AFTER_RUN)
     when = "now" if now else "after what it runs now"
     lines = [f"night {who.tag} ends {when}", f"go on with it later: {typed('run', '--tag', who.tag)}"]
-    return Answer({"tag": who.tag}, lambda: print("\n".join(lines)))
+
+    def print_both() -> None:
+        from agent.view.screen import print_lines
+
+        print_lines(lines)
+
+    return Answer({"tag": who.tag}, print_both)

@@ -32,7 +32,7 @@ from agent.script.merge import Basis, basis_of, is_patch
 from agent.text import SAID_CHARS, harmless, one_line, plain_lines
 from agent.view.answer import Answer, TryAnswer
 from agent.view.run_files import log_of, traceback_of, training_progress
-from agent.view.screen import is_watched, print_folded, print_next
+from agent.view.screen import is_watched, print_folded, print_lines, print_next
 from agent.view.words import SURE, progress_words, score, verdict_on
 
 LOG = "drain.log"  # in the queue's folder: what the process says that works on it
@@ -100,7 +100,7 @@ def _cancelled(place: Place, try_id: str) -> Answer:
     if tried.state is not TryState.WAITING:
         raise NightError(f"try {try_id} is {tried.state}; only one that waits can be taken out of the queue")
     queue.put_aside(tried.path, queue.REFUSED, f"try {try_id} was cancelled")
-    return Answer({"id": try_id, "state": "cancelled"}, lambda: print(f"{try_id} is out of the queue"))
+    return Answer({"id": try_id, "state": "cancelled"}, lambda: print_lines([f"{try_id} is out of the queue"]))
 
 
 # ---- into the queue --------------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from agent.runs.runner import Runner
 from agent.sandbox.environment import scrubbed_env
 from agent.sandbox.process import LOG, supervise
 from agent.script.contract import fixed_files
-from agent.text import ABSURD, plainly
+from agent.text import ABSURD, harmless, plainly
 
 PROFILER = Path(__file__).with_name("profiler.py")
 FILE, PRICES = "phases.json", "prices.json"  # in a night's folder
@@ -113,7 +113,8 @@ def profile(script: Path, steps: int, seed: int, console: Console) -> dict[str, 
         raise NightError(f"--steps {steps} leaves nothing between two steps to measure; take 2 or more")
     with laid_out(beside, fixed_files(beside, text)) as folder:
         facts = probe(folder, used_in=beside)
-        console.print(f"{place.script} on {facts['device']}, {steps} steps, seed {seed}", markup=False, soft_wrap=True)
+        head = harmless(f"{place.script} on {facts['device']}, {steps} steps, seed {seed}")
+        console.print(head, markup=False, soft_wrap=True)
         numbers = _numbers(steps, seed, facts["budget_s"])
         (folder / place.script_path.name).write_bytes(text.encode())
         (folder / "out").mkdir()

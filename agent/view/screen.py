@@ -20,13 +20,17 @@ CLEAR = "\033[K"  # the rest of a line
 
 
 def print_folded(lines: Iterable[str | Text], heads: re.Pattern[str] | None = None, *, stderr: bool = False) -> None:
-    """Print lines, folded between words on a terminal; a piped one stays on one line. Strings are made harmless.
+    """Print lines made harmless, folded between words on a terminal; a piped one stays on one line.
 
     heads: the words at the beginning of a line that a terminal shows in bold.
     """
     console = Console(stderr=stderr)
     for line in lines:
-        text = line if isinstance(line, Text) else Text(harmless_lines(line))
+        plain = line.plain if isinstance(line, Text) else line
+        if isinstance(line, Text) and harmless_lines(plain) == plain:
+            text = line
+        else:
+            text = Text(harmless_lines(plain), no_wrap=isinstance(line, Text) and line.no_wrap)
         if not console.is_terminal:
             print(text.plain, file=console.file)  # rich takes seconds to lay out thousands of lines
             continue
@@ -34,6 +38,11 @@ def print_folded(lines: Iterable[str | Text], heads: re.Pattern[str] | None = No
             text.stylize("bold", 0, head.end())
         for part in folded(text, console.width):
             console.print(part, soft_wrap=True)
+
+
+def print_lines(lines: Iterable[str], *, stderr: bool = False) -> None:
+    """Print lines made harmless, which nothing folds."""
+    print(harmless_lines("\n".join(lines)), file=sys.stderr if stderr else sys.stdout, flush=True)
 
 
 def print_next(commands: Mapping[str, str], before: Iterable[str] = (), title: str = "next:") -> None:
@@ -60,7 +69,7 @@ def at_work(words: str) -> Iterator[None]:
     """Say on a terminal what is waited for, in a line that is gone once the `with` block is left."""
     can_clear = is_watched() and not Console().is_dumb_terminal
     if can_clear:
-        print(f"{words} …", end="\r", flush=True)  # a line that the work itself prints takes its place
+        print(f"{harmless(words)} …", end="\r", flush=True)  # a line that the work itself prints takes its place
     try:
         yield
     finally:
