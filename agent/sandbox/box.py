@@ -196,7 +196,8 @@ class Landlock:
         devices = (*(Path("/dev") / name for name in PLAIN_DEVICES), *gpu_devices())
         rules = {
             "read": seen,
-            "list": sorted(around),  # Python looks for a module in the list of a folder's names
+            # around what is hidden; Python looks for a module in the list of a folder's names
+            "list": (*sorted(around), "/proc/sys", "/sys/class", "/sys/devices"),
             "write": (view.folder, "/proc/self"),  # CUDA names its threads there, and fails if it may not
             "devices": devices,
         }

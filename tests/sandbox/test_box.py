@@ -267,6 +267,7 @@ import os, sys
 words = (open('/proc/' + name).read() for name in ('meminfo', 'cpuinfo'))
 print(os.cpu_count(), len(os.sched_getaffinity(0)), os.sysconf('SC_PHYS_PAGES'), *(word.split()[0] for word in words))
 print(*(open(path).read() for path in sys.argv[1:] if os.path.exists(path)))
+print([sorted(os.listdir(f'/sys/{path}')) for path in ('class', 'devices/system/cpu', 'devices/system/node/node0')])
 """
 
 
