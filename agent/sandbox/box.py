@@ -191,7 +191,7 @@ class Landlock:
     def wrap(self, command: Sequence[str], view: View) -> list[str]:
         facts = around_hidden((*(Path("/proc") / name for name in sorted(ASKED)), *map(Path, FACTS)), counters())
         left_out, shown = unasked(), files_around(view.hidden)
-        seen = (*facts, *files_around((*view.hidden, *left_out)), *view.readable)
+        seen = (*facts, *around_hidden(shown, left_out), *view.readable)
         around = {path.parent for path in left_out if any(path.is_relative_to(place.resolve()) for place in shown)}
         devices = (*(Path("/dev") / name for name in PLAIN_DEVICES), *gpu_devices())
         rules = {

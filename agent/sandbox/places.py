@@ -62,26 +62,33 @@ class View:
     hidden: tuple[Path, ...] = ()  # folders inside visible ones that must stay hidden
 
 
-def around_hidden(places: Iterable[Path], hidden: Sequence[Path], *, links: bool = False) -> Iterator[Path]:
+def around_hidden(places: Iterable[Path], hidden: Iterable[Path], *, links: bool = False) -> Iterator[Path]:
     """Yield these places, with each one that holds a hidden folder replaced by its other entries.
 
     A link among these entries is yielded for a box that makes links itself; a box that allows a path allows what it
     leads to. Raise MachineError if such a place cannot be listed.
     """
-    closed = [place.resolve() for place in hidden]
-    for place in places:
-        real = place.resolve()
-        if (links and place.is_symlink()) or not any(_is_below(folder, real) for folder in closed):
+    closed = {place.resolve() for place in hidden}
+    around = {parent for folder in closed for parent in folder.parents}
+
+    def shown(place: Path, real: Path) -> Iterator[Path]:
+        if real not in around:
             yield place
-            continue
+            return
         try:
             entries = sorted(real.iterdir())
         except OSError as error:
             raise MachineError(
                 f"{real} holds files that no script may see, and cannot be listed ({error.strerror}); make it readable"
             ) from None
-        shown = [entry for entry in entries if entry not in closed and (links or not entry.is_symlink())]
-        yield from around_hidden(shown, closed, links=links)
+        for entry in entries:
+            if not entry.is_symlink():
+                yield from () if entry in closed else shown(entry, entry)
+            elif links:
+                yield entry
+
+    for place in places:
+        yield from (place,) if links and place.is_symlink() else shown(place, place.resolve())
 
 
 def files_around(hidden: Sequence[Path]) -> tuple[Path, ...]:
@@ -115,8 +122,7 @@ def _libraries(folder: Path) -> Iterator[Path]:
 
 def python_around(hidden: Sequence[Path]) -> Iterator[Path]:
     """Yield python_places() around the hidden folders."""
-    closed = [place.resolve() for place in hidden]
-    return around_hidden(python_places(closed), closed)
+    return around_hidden(python_places(hidden), hidden)
 
 
 def python_places(hidden: Sequence[Path] = ()) -> tuple[Path, ...]:
@@ -137,9 +143,15 @@ def python_places(hidden: Sequence[Path] = ()) -> tuple[Path, ...]:
     home = home_folder()
     # none may show the whole home
     places = {place for place in spelled if home is None or not home.is_relative_to(place.resolve())}
-    system = set(_system(links=True))
-    shown = (place for place in places - system if not any(_shows(other, place, hidden) for other in places | system))
-    return tuple(sorted(shown))
+    system, closed = set(_system(links=True)), [folder.resolve() for folder in hidden]
+    every = places | system
+
+    def is_shown(place: Path) -> bool:
+        within = [other for other in place.parents if other in every]
+        between = [folder for folder in closed if place.is_relative_to(folder)]
+        return any(not any(other in folder.parents for folder in between) for other in within)
+
+    return tuple(sorted(place for place in places - system if not is_shown(place)))
 
 
 def _packages() -> list[Path]:
@@ -164,15 +176,6 @@ def _steps_to_python() -> Iterator[Path]:
         yield from (step, step.parent.resolve() / step.name)
         step = step.parent / step.readlink()
     yield step
-
-
-def _shows(other: Path, place: Path, hidden: Iterable[Path]) -> bool:
-    between = (folder for folder in hidden if _is_below(folder, other))
-    return _is_below(place, other) and not any(place.is_relative_to(folder) for folder in between)
-
-
-def _is_below(path: Path, other: Path) -> bool:
-    return path != other and path.is_relative_to(other)
 
 
 def gpu_devices() -> tuple[Path, ...]:
