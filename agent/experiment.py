@@ -450,15 +450,19 @@ class Attempt:
         return len(self.done_runs)
 
     @cached_property
+    def scores_by_seed(self) -> Mapping[int, float]:
+        """Return the scores of the night's runs by seed; dawn's scores are used for dawn's findings only."""
+        return {run.seed: run.val_bpb for run in self.done_runs if run.val_bpb is not None}
+
+    @cached_property
     def scores_bpb(self) -> tuple[float, ...]:
-        """Return the scores of the night's runs; dawn's scores are used for dawn's findings only."""
-        return tuple(run.val_bpb for run in self.done_runs if run.val_bpb is not None)
+        """Return the scores of the night's runs."""
+        return tuple(self.scores_by_seed.values())
 
     def lower_with_same_seeds(self, parent: "Attempt") -> float | None:
         """Return how far its scores lie below its parent's on average, seed by seed; None where no seed is common."""
-        before = {run.seed: run.val_bpb for run in parent.done_runs if run.val_bpb is not None}
-        pairs = [(before[run.seed], run.val_bpb) for run in self.done_runs if run.seed in before]
-        differences = [other - val_bpb for other, val_bpb in pairs if val_bpb is not None]
+        ours, theirs = self.scores_by_seed, parent.scores_by_seed
+        differences = [theirs[seed] - ours[seed] for seed in ours if seed in theirs]
         return statistics.fmean(differences) if differences else None
 
     @property

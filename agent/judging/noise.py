@@ -137,10 +137,9 @@ def is_believed(decision: Decision | None) -> bool:
 def distinct_scores(attempt: Attempt) -> Mapping[int, float]:
     """Return an attempt's scores by seed; equal ones count once, since the script ignores its seed."""
     distinct: dict[int, float] = {}
-    for run in attempt.done_runs:
-        val_bpb, known = run.val_bpb, distinct.values()
-        if val_bpb is not None and not any(math.isclose(val_bpb, other, rel_tol=SAME) for other in known):
-            distinct[run.seed] = val_bpb
+    for seed, value in attempt.scores_by_seed.items():
+        if not any(math.isclose(value, other, rel_tol=SAME) for other in distinct.values()):
+            distinct[seed] = value
     return distinct
 
 
@@ -160,7 +159,9 @@ def know(attempts: Sequence[Attempt]) -> Knowledge | None:
         merged = None if merges is None else place.get(merges)
         turns = attempts[parent].outline.differs_in_dials_only(attempt.outline)
         nodes.append(Node(parent, tuple(scores.values()), source_name(attempt.source), merged, tuple(scores), turns))
-    noise_bpb = most_probable_sigma(tuple(nodes))
+    last_repeat = max((i for i, node in enumerate(nodes) if len(node.scores) > 1), default=0)
+    # Later attempts add little. What their seeds do is for pairs.py to say, which takes sigma as known.
+    noise_bpb = most_probable_sigma(tuple(replace(node, seeds=()) for node in nodes[: last_repeat + 1]))
     doubt = doubt_of(attempts[0], noise_bpb)
     noise_bpb *= 1.0 if doubt is None else WIDENED
     sigma_bpb = sigma_of(nodes, noise_bpb)
@@ -200,9 +201,6 @@ def most_probable_sigma(tree: tuple[Node, ...]) -> float:
     It maximises the likelihood of all scores, times a log-normal prior. The spread of repeated runs alone would
     mislead, since runs are repeated because of their first score: it is only where the search begins.
     """
-    last_repeat = max((i for i, node in enumerate(tree) if len(node.scores) > 1), default=0)
-    # later attempts add little; whose seeds a score has is for pairs.py to say, which takes sigma as known
-    tree = tuple(replace(node, seeds=()) for node in tree[: last_repeat + 1])
     pooled_bpb, freedom = pooled_deviation([node.scores for node in tree])
     runs = sum(len(node.scores) for node in tree)
 

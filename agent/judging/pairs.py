@@ -67,11 +67,24 @@ class Contrasts:
         basis = np.linalg.qr(np.column_stack([np.ones(len(scores)), np.eye(len(scores))[:, 1:]]))[0][:, 1:].T
         return cls(basis @ scores, basis @ chosen, script.turns)
 
-    def odds(self, precision: Array, told: Array) -> float:
-        """Return the log odds that the script shares the seeds' effects, given the evidence of the others for them."""
-        covariance = np.linalg.inv(precision)
+    @property
+    def precision(self) -> Array:  # (S, S)
+        """Return what the script tells of the seeds' effects, if it shares them: the inverse of a covariance."""
+        return self.rows.T @ self.rows / OWN
+
+    @property
+    def told(self) -> Array:  # (S,)
+        """Return that precision times the effects that the script alone would suggest."""
+        return self.rows.T @ self.scores / OWN
+
+    def odds(self, precision: Array, told: Array, weight: float) -> float:
+        """Return the log odds that the script shares the seeds' effects, given the evidence of the others for them.
+
+        precision, told: of all scripts, in which this one counts by its weight.
+        """
+        covariance = np.linalg.inv(precision - weight * self.precision)
         spread = self.rows @ covariance @ self.rows.T + OWN * np.eye(len(self.scores))
-        errors = self.scores - self.rows @ covariance @ told
+        errors = self.scores - self.rows @ covariance @ (told - weight * self.told)
         paired = errors @ np.linalg.solve(spread, errors) + np.linalg.slogdet(spread)[1]
         return 0.5 * float(self.scores @ self.scores - paired)
 
@@ -88,18 +101,11 @@ def shared_effects(scripts: Sequence[Measured], sigma: float) -> Shared:
     share = {turns: yes / (yes + no) for turns, (yes, no) in EXPECTED.items()}
     weights = [share[script.turns] for script in others]
     for _ in range(ROUNDS):
-        precision, told = np.eye(len(seeds)) / SHARED, np.zeros(len(seeds))
-        for weight, script in zip([1.0, *weights], [first, *others], strict=True):
-            precision += weight * script.rows.T @ script.rows / OWN
-            told += weight * script.rows.T @ script.scores / OWN
+        precision, told = np.eye(len(seeds)) / SHARED + first.precision, first.told
+        for weight, script in zip(weights, others, strict=True):
+            precision, told = precision + weight * script.precision, told + weight * script.told
         weights = [
-            _probability(
-                _log_odds(share[script.turns])
-                + script.odds(
-                    precision - weight * script.rows.T @ script.rows / OWN,
-                    told - weight * script.rows.T @ script.scores / OWN,
-                )
-            )
+            _probability(_log_odds(share[script.turns]) + script.odds(precision, told, weight))
             for weight, script in zip(weights, others, strict=True)
         ]
         for turns, (yes, no) in EXPECTED.items():
