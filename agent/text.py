@@ -121,8 +121,8 @@ def versus(
 
     same_seeds_bpb: the difference over the seeds that both have; it is said where it points the other way.
     """
-    is_other = same_seeds_bpb is not None and same_seeds_bpb * lower_bpb < 0
-    paired = f", but {below(same_seeds_bpb or 0.0, decimals)} with the same seeds" if is_other else ""
+    same_bpb = lower_bpb if same_seeds_bpb is None else same_seeds_bpb
+    paired = f", but {below(same_bpb, decimals)} with the same seeds" if same_bpb * lower_bpb < 0 else ""
     worth = "" if sure is None else f", {percent_sure(sure)} sure of a gain"
     return f"{below(lower_bpb, decimals)} than {whom}{paired}{worth}"
 
