@@ -252,13 +252,8 @@ def _quoted(cell: str) -> str:
     return '"{}"'.format(cell.replace('"', '""')) if UNREADABLE.search(cell) else cell
 
 
-def read_rows(path: Path) -> list[Row]:
-    """Read the rows of a ledger for display, with all columns, and each with the tag of its night."""
-    return rows_in(read_ledger(path))
-
-
 def rows_in(text: str) -> list[Row]:
-    """Return the rows in a ledger's text, as read_rows does."""
+    """Return the rows in a ledger's text for display, with all columns, and each with the tag of its night."""
     table = Table.of(text.encode(errors="surrogateescape").decode(errors="replace"))
     empty = dict.fromkeys((*COLUMNS, *table.own), "")
     return [

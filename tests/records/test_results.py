@@ -22,7 +22,7 @@ from agent.records.results import (
     Table,
     number_of,
     read_ledger,
-    read_rows,
+    rows_in,
     rows_of,
     tags_in,
     write_ledger,
@@ -32,6 +32,10 @@ from agent.text import saved_like
 HEADER = "\t".join(COLUMNS)
 FOREIGN = "0000000\t1.000000\t1.0\tkeep\tfrom a clone\t0\told-night" + "\t" * 13
 UPSTREAM = "a1b2c3d\t0.997900\t44.0\tkeep\tbaseline"  # five columns
+
+
+def read_rows(path: Path) -> list[dict[str, str]]:
+    return rows_in(read_ledger(path))
 
 
 def attempt(number: int, bpb: float | None, status: Status, title: str = "title") -> Attempt:
