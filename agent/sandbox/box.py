@@ -86,7 +86,7 @@ def why_unfit(box: "Box") -> str | None:
 
 def bring_in(box: "Box", view: View) -> None:
     """Have all files that a box of Linux shows in memory, so that none tells what another box has read."""
-    if isinstance(box, Bubblewrap | Landlock):
+    if isinstance(box, Bubblewrap | Landlock) and in_memory.available():
         in_memory.HELD.bring_in(files_around(view.hidden), (*unasked(), *map(Path, STORES)))
         in_memory.read(view.readable)
 
@@ -129,10 +129,9 @@ class Bubblewrap:
 
     @property
     def uncovered(self) -> tuple[str, ...]:
-        holds = in_memory.available() and not any(Path(store).is_dir() for store in STORES)
-        return tuple(
-            gap for gap, is_closed in {UNFILTERED: seccomp.available(), UNHELD: holds}.items() if not is_closed
-        )
+        filtered = () if seccomp.available() else (UNFILTERED,)
+        is_held = in_memory.available() and not any(Path(store).is_dir() for store in STORES)
+        return filtered if is_held else (*filtered, UNHELD)
 
     def wrap(self, command: Sequence[str], view: View) -> list[str]:
         memory = ["--size", str(TMPFS_BYTES), "--tmpfs"]
