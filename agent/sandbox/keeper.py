@@ -261,7 +261,7 @@ Footprint = tuple[int, int]  # bytes: a process's own, and those of files in mem
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class Kept:
     """Hold what the descriptors of a tree keep, which the size of no process and of no folder shows."""
 
     descriptors: int = 0
@@ -281,7 +281,7 @@ class Watch:
         self._zombies = 0  # each keeps some kilobytes of the kernel's, and a number that no other process can have
         self._quick_s = self._thorough_s = 0.0
         self._again_bytes = 0  # shared pages that the sum over processes counts again, as last measured
-        self._held = Held()
+        self._kept = Kept()
         self._in_memory_files_then = self._in_memory_files_at_start = files_in_memory_bytes()
         self._free_bytes_at_start = shutil.disk_usage(folder).free
 
@@ -299,7 +299,7 @@ class Watch:
             self._zombies = len(every) - len(self._processes)
         if is_thorough or in_memory_files > self._in_memory_files_then + STEP_BYTES:
             self._in_memory_files_then = in_memory_files
-            self._held = held_by(self._processes, self._limits.descriptors)
+            self._kept = kept_by(self._processes, self._limits.descriptors)
         for process in self._processes:
             offer(process.pid)
         return (self._crowd() or self._hoard() if is_thorough else None) or self._memory(in_memory_files)
@@ -319,7 +319,7 @@ class Watch:
             ("processes", processes, self._limits.processes),
             ("threads", threads, self._limits.threads),
             ("dead processes", self._zombies, self._limits.threads),
-            ("open files", self._held.descriptors, self._limits.descriptors),
+            ("open files", self._kept.descriptors, self._limits.descriptors),
         )
         beyond = (f"too many {name}: {count}, {most} are allowed" for name, count, most in allowed if count > most)
         return next(map(Excess, beyond), None)
@@ -327,9 +327,9 @@ class Watch:
     def _hoard(self) -> Excess | None:
         """Return an excess of files: those in its folder, deleted ones in use, and names in the memory of its box."""
         most_bytes, most_files = self._limits.folder_bytes, self._limits.folder_files
-        usage = folder_usage(self._folder, most_bytes, most_files, self._held.disk_bytes)
+        usage = folder_usage(self._folder, most_bytes, most_files, self._kept.disk_bytes)
         if usage is not None:
-            and_deleted = ", with deleted files that are open," if self._held.disk_bytes else ""
+            and_deleted = ", with deleted files that are open," if self._kept.disk_bytes else ""
             return Excess(f"its folder{and_deleted} holds {usage}")
         if files_in_memory(self._processes) > most_files:
             return Excess(f"its /tmp and /dev/shm hold more than the {most_files:,} files that are allowed")
@@ -362,8 +362,8 @@ class Watch:
     def _used_bytes(self, read: Callable[[psutil.Process], Footprint]) -> tuple[int, int]:
         """Return the memory of the whole tree, and what of it is in files in memory, mapped or held open."""
         own, mapped = map(sum, zip(*map(read, self._processes), strict=True)) if self._processes else (0, 0)
-        in_files = max(mapped, self._held.memory_bytes)
-        return own + self._held.queue_bytes + in_files, in_files
+        in_files = max(mapped, self._kept.memory_bytes)
+        return own + self._kept.queue_bytes + in_files, in_files
 
 
 def files_in_memory_bytes() -> int:
@@ -398,7 +398,7 @@ def _kilobytes(names: bytes, facts: bytes) -> int:
     return 1024 * sum(map(int, re.findall(rb"(?m)^(?:%b):\s*(\d+) kB" % names, facts)))
 
 
-def held_by(processes: Iterable[psutil.Process], most: int) -> Held:
+def kept_by(processes: Iterable[psutil.Process], most: int) -> Kept:
     """Return what the descriptors of these processes hold; stop beyond the most descriptors."""
     seen: set[tuple[int, int]] = set()
     count = queue_bytes = memory_bytes = disk_bytes = 0
@@ -407,7 +407,7 @@ def held_by(processes: Iterable[psutil.Process], most: int) -> Held:
             for descriptor in descriptors:
                 count += 1
                 if count > most:
-                    return Held(count, queue_bytes, memory_bytes, disk_bytes)
+                    return Kept(count, queue_bytes, memory_bytes, disk_bytes)
                 with suppress(OSError):  # closed meanwhile
                     file = descriptor.stat()
                     if (file.st_dev, file.st_ino) in seen:
@@ -420,7 +420,7 @@ def held_by(processes: Iterable[psutil.Process], most: int) -> Held:
                             memory_bytes += 512 * file.st_blocks
                         else:
                             disk_bytes += 512 * file.st_blocks
-    return Held(count, queue_bytes, memory_bytes, disk_bytes)
+    return Kept(count, queue_bytes, memory_bytes, disk_bytes)
 
 
 @cache
