@@ -18,6 +18,9 @@ from itertools import islice
 from pathlib import Path
 from threading import Lock
 
+from agent.errors import MachineError
+
+GB = 1 << 30
 POPULATE_READ = 22  # advice about memory: bring all of it in, and wait for that; since Linux 5.14
 NO_ACCESS, FIXED, NO_RESERVE, FAILED = 0, 0x10, 0x4000, ctypes.c_void_p(-1).value
 MOST_FILES = 60_000  # the kernel allows a process 65,530 mappings
@@ -65,7 +68,12 @@ class Held:
         self._room_bytes = sum(map(_in_pages, sizes.values())) or mmap.PAGESIZE
         kind = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE
         self._start = LIBC.mmap(None, self._room_bytes, NO_ACCESS, kind, -1, 0)
-        assert self._start != FAILED  # addresses alone, which take no memory
+        if self._start == FAILED:  # addresses alone, which take no memory
+            self._room_bytes = 0
+            raise MachineError(
+                f"the files that a sandbox shows ({sum(sizes.values()) / GB:.1f} GB) cannot be mapped, as this process "
+                f"may not have so many addresses; lift that limit with: ulimit -v unlimited"
+            )
         self._files, self._unmapped, self._used_bytes = files, [], 0
         for path, size in sizes.items():
             if size and _mapped(path, size, self._start + self._used_bytes):

@@ -3,13 +3,14 @@
 import json
 import os
 import random
+import subprocess
 import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from nights import Quiet, bubblewrap, kernels_own, usable
+from nights import PROJECT, Quiet, bubblewrap, kernels_own, usable
 from samples import NIGHT
 
 from agent.runs.runner import Runner
@@ -122,6 +123,23 @@ def told(runner: Runner, files: list[Path]) -> dict[str, int]:
 
 def _counted(answers: list[dict[str, object]], name: str) -> "Counter[object]":
     return Counter(answer.get(name) for answer in answers)
+
+
+LIMITED = """
+import resource, sys
+from pathlib import Path
+from agent.sandbox.in_memory import HELD
+resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+HELD.bring_in([Path(sys.argv[1])])
+"""
+
+
+def test_a_limit_of_addresses_that_is_too_low_is_named(tmp_path):
+    with (tmp_path / "large").open("wb") as file:
+        file.truncate(8 << 30)
+    done = subprocess.run([sys.executable, "-c", LIMITED, tmp_path], cwd=PROJECT, capture_output=True, text=True)
+    assert done.stderr.splitlines()[-1].startswith("agent.errors.MachineError: ")
+    assert "(8.0 GB)" in done.stderr
 
 
 def test_no_box_can_tell_which_files_another_has_read(runner):
