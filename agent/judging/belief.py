@@ -86,7 +86,7 @@ class Node:
     source: str = ""  # of its edit
     merges: int | None = None  # the place of an attempt whose edit it makes again, on another parent
     seeds: tuple[int, ...] = ()  # of the scores; without any, each score has noise of its own
-    turns: bool = False  # dials of its parent alone
+    dials_only: bool = False  # whether it differs from its parent in dials alone
 
 
 @lru_cache(maxsize=1024)
@@ -124,8 +124,8 @@ class Lattice:
         shift, width, alone = _seed_by_seed(nodes, shared)
         paired = np.multiply.reduceat(noise_density((errors - shift) / width) / width, firsts)
         apart = np.multiply.reduceat(noise_density(errors / alone) / alone, firsts)
-        share = np.array([1.0, *(shared.share[node.turns] for node in nodes[1:])])[:, None]
-        noises = np.array([shared.noise_of(node.turns) for node in nodes]) / math.sqrt(OWN)
+        share = np.array([1.0, *(shared.share[node.dials_only] for node in nodes[1:])])[:, None]
+        noises = np.array([shared.noise_of(node.dials_only) for node in nodes]) / math.sqrt(OWN)
         return cls(parents, centres, offsets, share * paired + (1 - share) * apart + TINY, noises, shared)
 
 
@@ -289,7 +289,7 @@ def learn(nodes: tuple[Node, ...], sigma: float = 1.0) -> Belief:
     """
     shared = None
     if nodes[0].seeds:
-        scripts = [Measured(dict(zip(node.seeds, node.scores, strict=True)), node.turns) for node in nodes]
+        scripts = [Measured(dict(zip(node.seeds, node.scores, strict=True)), node.dials_only) for node in nodes]
         shared = shared_effects(scripts, sigma)
     lattice = Lattice.of(nodes, sigma_of(nodes, sigma), shared)
     belief = Belief.of(lattice, PRIOR)

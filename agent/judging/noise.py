@@ -157,8 +157,10 @@ def know(attempts: Sequence[Attempt]) -> Knowledge | None:
         parent, merges = 0 if attempt.parent is None else place[attempt.parent], attempt.proposal.merges
         scores = {seed: reference_bpb - value for seed, value in observed(attempt).items()}
         merged = None if merges is None else place.get(merges)
-        turns = attempts[parent].outline.differs_in_dials_only(attempt.outline)
-        nodes.append(Node(parent, tuple(scores.values()), source_name(attempt.source), merged, tuple(scores), turns))
+        dials_only = attempts[parent].outline.differs_in_dials_only(attempt.outline)
+        nodes.append(
+            Node(parent, tuple(scores.values()), source_name(attempt.source), merged, tuple(scores), dials_only)
+        )
     last_repeat = max((i for i, node in enumerate(nodes) if len(node.scores) > 1), default=0)
     # Later attempts add little. What their seeds do is for pairs.py to say, which takes sigma as known.
     noise_bpb = most_probable_sigma(tuple(replace(node, seeds=()) for node in nodes[: last_repeat + 1]))

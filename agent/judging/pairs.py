@@ -1,4 +1,4 @@
-"""What a seed does to all scripts that are alike, so that their scores are compared seed by seed. Pure mathematics.
+"""Estimate what a seed does to all scripts that are alike, to compare their scores seed by seed. Pure mathematics.
 
 A score is what its script is worth, plus what its seed does, plus what is left. Most of the noise is the seed's: two
 scripts of which one has a dial turned move alike from seed to seed, and their difference is several times steadier than
@@ -31,33 +31,33 @@ ROUNDS = 3
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The scores of one script by seed, in any unit; turns: it differs from its parent in dials alone."""
+    """Hold the scores of one script by seed, in any unit; dials_only: it differs from its parent in dials alone."""
 
     scores: Mapping[int, float]
-    turns: bool
+    dials_only: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What seeds do. All figures are in units of the noise's standard deviation."""
+    """Hold what seeds do. All figures are in units of the noise's standard deviation."""
 
     effects: Mapping[int, float]  # by seed; their mean over the first script's seeds is zero
     variances: Mapping[int, float]  # by seed: of the effect's estimate
     share: Mapping[bool, float]  # the probability that a script shares the effects, by whether dials alone were turned
     level: float  # variance of the first script's mean by its own seeds
 
-    def noise_of(self, turns: bool) -> float:
+    def noise_of(self, dials_only: bool) -> float:
         """Return the deviation of a run of such a script, its seed's effect taken out where the script shares it."""
-        return math.sqrt(self.share[turns] * OWN + 1 - self.share[turns])
+        return math.sqrt(self.share[dials_only] * OWN + 1 - self.share[dials_only])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Contrasts:
-    """What the scores of one script say of the seeds, whatever the script is worth."""
+    """Hold what the scores of one script say of the seeds, whatever the script is worth."""
 
     scores: Array  # (n - 1,)
     rows: Array  # (n - 1, S): which seeds each contrast compares
-    turns: bool
+    dials_only: bool
 
     @classmethod
     def of(cls, script: Measured, seeds: Sequence[int], sigma: float) -> "Contrasts":
@@ -65,7 +65,7 @@ class Contrasts:
         scores = np.array(list(script.scores.values())) / sigma
         chosen = np.array(list(script.scores))[:, None] == np.array(seeds)  # (n, S)
         basis = np.linalg.qr(np.column_stack([np.ones(len(scores)), np.eye(len(scores))[:, 1:]]))[0][:, 1:].T
-        return cls(basis @ scores, basis @ chosen, script.turns)
+        return cls(basis @ scores, basis @ chosen, script.dials_only)
 
     @property
     def precision(self) -> Array:  # (S, S)
@@ -98,19 +98,19 @@ def shared_effects(scripts: Sequence[Measured], sigma: float) -> Shared:
     first, *others = (
         Contrasts.of(script, seeds, sigma) for i, script in enumerate(scripts) if not i or len(script.scores) > 1
     )
-    share = {turns: yes / (yes + no) for turns, (yes, no) in EXPECTED.items()}
-    weights = [share[script.turns] for script in others]
+    share = {dials_only: yes / (yes + no) for dials_only, (yes, no) in EXPECTED.items()}
+    weights = [share[script.dials_only] for script in others]
     for _ in range(ROUNDS):
         precision, told = np.eye(len(seeds)) / SHARED + first.precision, first.told
         for weight, script in zip(weights, others, strict=True):
             precision, told = precision + weight * script.precision, told + weight * script.told
         weights = [
-            _probability(_log_odds(share[script.turns]) + script.odds(precision, told, weight))
+            _probability(_log_odds(share[script.dials_only]) + script.odds(precision, told, weight))
             for weight, script in zip(weights, others, strict=True)
         ]
-        for turns, (yes, no) in EXPECTED.items():
-            like = [weight for weight, script in zip(weights, others, strict=True) if script.turns is turns]
-            share[turns] = (yes + sum(like)) / (yes + no + len(like))
+        for dials_only, (yes, no) in EXPECTED.items():
+            like = [weight for weight, script in zip(weights, others, strict=True) if script.dials_only is dials_only]
+            share[dials_only] = (yes + sum(like)) / (yes + no + len(like))
     covariance, own = np.linalg.inv(precision), np.isin(seeds, list(scripts[0].scores))
     against = np.eye(len(seeds)) - own / own.sum()  # each seed against the mean of the first script's
     variances = np.einsum("st,tu,su->s", against, covariance, against)

@@ -1,4 +1,4 @@
-"""Tell which operations of a script are, with all that they read, as their kernels were written for.
+"""Tell which operations of a script are still those that their kernels were written for, with all that they read.
 
 Both texts, the script's and that of kernels/plain.py, are compared as syntax trees that the same Python has made, so
 that nothing depends on its version. Comments, docstrings and layout are free. What cannot be followed counts as a
@@ -45,6 +45,7 @@ def unchanged(script: str | bytes) -> dict[str, bool]:
 
 
 def reference() -> tuple[Definitions, dict[str, set[str]]]:
+    """Return what plain.py defines, and which names each function, class and constant there reads."""
     text = REFERENCE.read_bytes()
     there = definitions(text)
     return there, reads(text, there)
@@ -102,6 +103,7 @@ def outer_names(table: symtable.SymbolTable) -> Iterator[str]:
 
 
 def definitions(text: str | bytes) -> Definitions:
+    """Return for each name of a module the statements that may set it, in their order."""
     found: Definitions = defaultdict(list)
     for node in ast.parse(text).body:
         for name in set_by(node):

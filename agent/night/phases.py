@@ -65,8 +65,8 @@ def read_prices(folder: Path) -> tuple[Phase, ...]:
     spans = _read_spans(folder)
     step_s = _step_s(spans.get("optimizer", []))
     plain_s = {name: _step_s(spans.get(f"plain {name}", [])) for name in OPERATIONS}
-    more = {name: max(0.0, plain_s - step_s) for name, plain_s in plain_s.items() if plain_s and step_s}
-    return tuple(Phase(name, 1000 * more_s, min(1.0, more_s / step_s)) for name, more_s in more.items())
+    longer_s = {name: max(0.0, slow_s - step_s) for name, slow_s in plain_s.items() if slow_s and step_s}
+    return tuple(Phase(name, 1000 * more_s, min(1.0, more_s / step_s)) for name, more_s in longer_s.items())
 
 
 def _step_s(optimizer: list[tuple[float, float]]) -> float:

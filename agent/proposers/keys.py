@@ -41,8 +41,8 @@ def check_without_keys(what: str, *texts: str) -> None:
 def holds_key(text: str, *keys: str) -> bool:
     """Return whether a text holds one of the keys: as it is, reversed, by rot13, in base64 or in numbers.
 
-    Letter case, escapes and all that is neither letter nor digit make no difference, as blanks, quotes and invisible
-    characters inside of it. Words that are too short for a key are none.
+    Letter case and escapes make no difference, nor do blanks, quotes, invisible characters and other signs inside it.
+    Words that are too short for a key are none.
     """
     secret = [key for key in keys if SECRET.fullmatch(_letters(key))]
     spellings = {_letters(spelling) for key in secret for part in _parts(key) for spelling in _spellings(part)}

@@ -466,8 +466,8 @@ def _opened(address: str) -> sqlite3.Connection:
 def _in_memory(path: Path) -> sqlite3.Connection:
     """Return a copy of a journal, for a disk on which SQLite cannot make the index of the log that it reads by.
 
-    While a night writes, that index is there. So nobody writes now: without a log the file is whole as it stands, and
-    else it is read with a copy of its log elsewhere.
+    While a night writes, that index is there, so no night writes now. Without a log the file is whole as it stands;
+    with one, both are copied elsewhere and read there.
     """
     log, memory = path.with_name(f"{path.name}-wal"), _opened(":memory:")
     with throwaway_folder() if plain_bytes(log) else nullcontext() as folder:

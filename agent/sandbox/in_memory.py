@@ -1,8 +1,8 @@
 """Hold all files that boxes show in memory, so that no process in a box waits for the disk.
 
 The kernel counts how often a process waits for the disk, in many places. A file that an earlier box has read costs no
-wait, so that one box could tell a later one a bit by each file that it reads or leaves. Where every file is in memory
-before each box starts, and no call inside puts one out (seccomp.py), files tell nothing.
+wait: by reading a file or not, one box could tell a later one a bit. Where every file is in memory before each box
+starts, and no call inside puts one out (seccomp.py), files tell nothing.
 
 The harness maps these files once, which holds their names and sizes in memory as well. Before each box it has the
 kernel go through their pages and read again what other programs have put out. Pages that are there are not copied.
@@ -42,7 +42,7 @@ class Held:
     def __init__(self) -> None:
         self._lock = Lock()  # the workers of this process share it
         self._files: list[tuple[str, int]] = []
-        self._unmapped: list[str] = []  # as they are empty, or closed to this user
+        self._unmapped: list[str] = []  # they are empty, or closed to this user
         self._start, self._room_bytes, self._used_bytes = 0, 0, 0
 
     def bring_in(self, places: Iterable[Path], without: Collection[Path] = ()) -> None:

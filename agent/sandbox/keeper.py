@@ -38,9 +38,9 @@ MOST_DEPTH = 64  # of folders in folders
 OOM_SCORE = b"1000"  # if the machine runs out of memory, the kernel kills the run, not the harness
 GB = 1 << 30
 QUEUE_BYTES = 1 << 20  # the most that a pipe may hold, and more than a socket does
-STEP_BYTES = 64 << 20  # that files in memory grow by before the watch looks again whose they are
-DELETED = b" (deleted)\n"  # the mark of a mapped file in /proc
-MEMORY_FOLDERS = (Path("/tmp"), Path("/dev/shm"))  # that a box has of its own
+STEP_BYTES = 64 << 20  # growth of files in memory after which the watch looks again at whose they are
+DELETED = b" (deleted)\n"  # marks a mapped file in /proc that has no name any more
+MEMORY_FOLDERS = (Path("/tmp"), Path("/dev/shm"))  # each box has its own
 CONTAINER = Path("/sys/fs/cgroup")  # the limits of the container around this process
 
 
@@ -278,7 +278,7 @@ class Watch:
         self._limits = limits
         self._folder = folder
         self._processes: list[psutil.Process] = []
-        self._zombies = 0  # each keeps some kilobytes of the kernel's, and a number that no other process can have
+        self._zombies = 0  # each keeps its number, and some kilobytes of the kernel's memory
         self._quick_s = self._thorough_s = 0.0
         self._again_bytes = 0  # shared pages that the sum over processes counts again, as last measured
         self._kept = Kept()

@@ -21,7 +21,7 @@ from agent.files import home_folder
 LIMITS = tuple(f"/sys/fs/cgroup/{name}" for name in ("cpu.max", "cpuset.cpus.effective", "memory.max"))
 # Programs, compilers and their headers. /etc, /home, /opt, /run, /usr/share and /var are not shown as a whole: what is
 # shown is held in memory (in_memory.py), and a system may have a million files.
-STORES = ("/nix/store", "/gnu/store")  # where Nix and Guix keep all that there is: too much to be held
+STORES = ("/nix/store", "/gnu/store")  # where Nix and Guix keep every package: too much to hold
 SYSTEM = (
     *("/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/libexec/gcc", *STORES),
     *("/usr/include", "/usr/local/include", "/usr/local/cuda*/include", "/usr/local/cuda*/targets/*/include"),
@@ -33,7 +33,7 @@ LIBRARIES = tuple(f"{root}/lib{kind}" for root in ("", "/usr", "/usr/local") for
 OF_LIBRARIES = ("*-linux-*", "gcc*", "llvm*", "clang*", "nvidia*", "wsl", "locale")
 # The facts about the machine that libraries read; they are on no disk.
 FACTS = ("/sys/devices", "/sys/bus", "/sys/class", *LIMITS, "/sys/module/nvidia", "/sys/module/nvidia_uvm")
-# Of Python's folder, beside its libraries: conda has a compiler there, and a Mac's framework its library.
+# What is shown of Python's folder beside its libraries: conda has a compiler there, and a Mac's framework its library.
 PYTHON_PARTS = ("bin", "include", "libexec", "*-linux-gnu", "pyvenv.cfg", "Python", "Resources")
 LIBRARY = ("*.so*", "*.dylib")
 # Folders in these that no run asks for: tests, packages of other environments, and those that talk to models.

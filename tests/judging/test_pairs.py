@@ -18,7 +18,7 @@ LITTLE = np.array([0.0004, -0.0007, 0.0002, 0.0005, -0.0003, -0.0001])  # what i
 
 def script(merit: float, left: np.ndarray, runs: int = 6, *, shares: bool = True) -> Measured:
     own = left if shares else 12 * left[::-1]
-    return Measured(dict(enumerate(((SEEDS if shares else 0) + merit + own)[:runs].tolist())), turns=True)
+    return Measured(dict(enumerate(((SEEDS if shares else 0) + merit + own)[:runs].tolist())), dials_only=True)
 
 
 def test_what_seeds_do_is_found_from_scripts_that_were_run_more_than_once():
@@ -30,7 +30,7 @@ def test_what_seeds_do_is_found_from_scripts_that_were_run_more_than_once():
 
 
 def test_a_seed_that_the_first_script_never_had_tells_as_little_as_it_should():
-    shared = shared_effects([script(1.5, LITTLE, 3), Measured({7: 1.6}, turns=True)], SIGMA)
+    shared = shared_effects([script(1.5, LITTLE, 3), Measured({7: 1.6}, dials_only=True)], SIGMA)
     assert shared.effects[7] == pytest.approx(0, abs=0.1)
     assert shared.variances[7] == pytest.approx((1 - OWN) * 4 / 3, rel=0.1)  # its own, and the mean of three others
 
