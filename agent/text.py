@@ -122,7 +122,7 @@ def versus(
     same_seeds_bpb: the difference over the seeds that both have; it is said where it points the other way.
     """
     same_bpb = lower_bpb if same_seeds_bpb is None else same_seeds_bpb
-    paired = f", but {below(same_bpb, decimals)} with the same seeds" if same_bpb * lower_bpb < 0 else ""
+    paired = f", but {below(same_bpb, decimals)} over the seeds that both ran" if same_bpb * lower_bpb < 0 else ""
     worth = "" if sure is None else f", {percent_sure(sure)} sure of a gain"
     return f"{below(lower_bpb, decimals)} than {whom}{paired}{worth}"
 

@@ -308,7 +308,7 @@ def noise_lines(noise: Noise) -> list[str]:
         f"runs below about {two_digits(noise.smallest_bpb)} may be luck"
     )
     if noise.paired_bpb is not None:
-        line += f"; with one seed, of scripts that differ in dials alone, below about {two_digits(noise.paired_bpb)}"
+        line += f", or below about {two_digits(noise.paired_bpb)} if they share a seed and only dials differ"
     return [line] if noise.doubt is None else [line, doubt_words(noise.doubt)]
 
 
