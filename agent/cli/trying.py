@@ -320,6 +320,8 @@ def verdict_lines(answer: TryAnswer, said: str) -> list[str]:
     """Return the verdict as lines for people; said: what became of the attempt."""
     measured = "" if answer.val_bpb is None else f" (val_bpb {score(answer.val_bpb)})"
     lines = [f"{said}{measured}", *([SURE] if "sure of a gain" in said else [])]
+    if answer.plain:
+        lines.append(f"edited, and so without a kernel: {', '.join(answer.plain)}")
     if answer.best is not None and answer.best.number != answer.attempt:
         lines.append(f"best so far: #{answer.best.number} {answer.best.title}, val_bpb {score(answer.best.val_bpb)}")
     return [harmless(line) for line in lines]

@@ -1,5 +1,6 @@
 """What the author of an edit is told: why, where to read on, and what to do next."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,8 @@ def test_the_next_step_is_told_whatever_was_decided():
     assert worse.next == "it is not better: try another idea; to begin from the best script: nightshift take t:1"
     assert worse.go_back_with == "nightshift take t:1"
     assert verdict_lines(worse, said)[0] == "worse: 0.750000 higher than its parent (val_bpb 2.000000)"
+    unfused = replace(edit, outline=replace(edit.outline, plain=("attend", "softcap")))
+    assert any("attend, softcap" in line for line in verdict_lines(verdict_on(unfused), said))
     best = attempt(2, Kind.KEPT, 1.2, parent=1)
     assert verdict_on(best).next == "edit on from here: attempt 2 is the best script now"
     assert (verdict_on(best).go_back_with, verdict_on(best).gain_bpb) == (None, pytest.approx(0.05))
