@@ -213,7 +213,7 @@ def log_in() -> None:
     with suppress(OSError):  # most kernels count logins, but not all
         login = os.open("/proc/self/loginuid", os.O_RDWR | os.O_CLOEXEC)
         if os.pread(login, len(NOBODY), 0) == NOBODY:
-            os.pwrite(login, str(os.getuid()).encode(), 0)
+            os.pwrite(login, b"%d" % os.getuid(), 0)
 
 
 def blur() -> None:
