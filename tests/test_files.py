@@ -142,14 +142,17 @@ def test_nothing_but_a_plain_file_is_read(tmp_path, leave):
     assert len([*Path("/dev/fd").iterdir()]) == before  # a curve is asked for twenty times a second
 
 
+TAKE_NO_MODE = ("tarfile.open", "os.open")  # of text
+
+
 def in_the_locale(node: ast.AST) -> bool:
     """Whether a call reads or writes text in the encoding of the locale."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return False
     names = {keyword.arg for keyword in node.keywords}
     modes = [value.value for value in (*node.args, *(word.value for word in node.keywords)) if is_text(value)]
-    is_archive = isinstance(node.func.value, ast.Name) and node.func.value.id == "tarfile"
-    opens = node.func.attr in ("open", "fdopen") and bool(modes) and "b" not in "".join(modes) and not is_archive
+    has_no_text = isinstance(node.func.value, ast.Name) and f"{node.func.value.id}.{node.func.attr}" in TAKE_NO_MODE
+    opens = node.func.attr in ("open", "fdopen") and bool(modes) and "b" not in "".join(modes) and not has_no_text
     return "encoding" not in names and (node.func.attr in ("read_text", "write_text") or opens or "text" in names)
 
 
