@@ -133,8 +133,7 @@ def python_places(hidden: Sequence[Path] = ()) -> tuple[Path, ...]:
     prefixes = {Path(prefix) for prefix in (sys.prefix, sys.base_prefix, sys.exec_prefix)}
     named = [part for prefix in prefixes for pattern in PYTHON_PARTS for part in prefix.glob(pattern)]
     named += [part for prefix in prefixes for name in ("lib", "lib64") for part in _libraries(prefix / name)]
-    named += [Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")]
-    named += _packages()
+    named += [*_standard_library(), *_packages()]
     named += [Path(entry) for entry in os.environ.get("LD_LIBRARY_PATH", "").split(":") if entry]
     named += _steps_to_python()
     # without `..`: the folder before it may not be visible in the box
@@ -154,6 +153,10 @@ def python_places(hidden: Sequence[Path] = ()) -> tuple[Path, ...]:
     return tuple(sorted(place for place in places - system if not is_shown(place)))
 
 
+def _standard_library() -> list[Path]:
+    return [Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")]
+
+
 def _packages() -> list[Path]:
     """Return the folders of packages that this interpreter imports from."""
     return [Path(entry) for entry in sys.path if any(Path(entry).glob("*.dist-info"))]
@@ -161,10 +164,8 @@ def _packages() -> list[Path]:
 
 def unasked() -> tuple[Path, ...]:
     """Return folders in these places that no run asks for: many files, each of which would have to be in memory."""
-    packages, prefixes = _packages(), (sys.prefix, sys.base_prefix)
-    libraries = {Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")}
-    libraries |= {Path(prefix, name) for prefix in prefixes for name in ("lib", "lib64")} | set(map(Path, LIBRARIES))
-    found = [folder / name for folder in libraries for name in UNASKED]
+    packages = _packages()
+    found = [folder / name for folder in (*_standard_library(), *map(Path, LIBRARIES)) for name in UNASKED]
     found += [folder / name for folder in packages for name in UNASKED_PACKAGES]
     return tuple(sorted({path.resolve() for path in found if path.is_dir()} - {path.resolve() for path in packages}))
 
