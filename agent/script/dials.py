@@ -252,7 +252,8 @@ def outline_of(script: str, device_kind: str) -> Outline:
             skeleton=fingerprint(set_dials(script, device_kind, dict.fromkeys(dials))),
             fingerprint=fingerprint(script),
             code_size=_code_size(_own_code(script)),
-            plain=edited_operations(script) if device_kind != "metal" else (),  # which has no kernels of ours
+            # Metal has no kernels of ours
+            plain=tuple(name for name, is_same in _unchanged(script).items() if not is_same and device_kind != "metal"),
         )
     return Outline()
 
@@ -305,13 +306,9 @@ def first_with(wanted: str, history: History) -> int | None:
     return next((attempt.number for attempt in history if attempt.outline.fingerprint == wanted), None)
 
 
-def edited_operations(script: str) -> tuple[str, ...]:
-    """Return the operations of a script that an edit has taken from their kernels, in the order of a step."""
-    return tuple(name for name, is_same in _unchanged(script).items() if not is_same)
-
-
 @lru_cache(maxsize=64)
 def _unchanged(script: str) -> Mapping[str, bool]:
+    """Return for each operation of a script, in the order of a step, whether an edit has left it its kernel."""
     return unchanged(script) if IMPORT in script else {}
 
 
