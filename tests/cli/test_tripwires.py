@@ -12,16 +12,17 @@ from agent.git import Repo
 
 HOOKS = (
     *("applypatch-msg", "commit-msg", "fsmonitor-watchman", "post-applypatch", "post-checkout", "post-commit"),
+    *("post-index-change", "post-merge", "post-receive", "post-rewrite", "post-update", "pre-applypatch"),
     *(
-        "post-index-change",
-        "post-merge",
-        "post-receive",
-        "post-rewrite",
-        "post-update",
-        "pre-applypatch",
         "pre-auto-gc",
+        "pre-commit",
+        "pre-merge-commit",
+        "pre-push",
+        "pre-rebase",
+        "pre-receive",
+        "prepare-commit-msg",
+        "proc-receive",
     ),
-    *("pre-commit", "pre-merge-commit", "pre-push", "pre-rebase", "pre-receive", "prepare-commit-msg", "proc-receive"),
     *("push-to-checkout", "reference-transaction", "sendemail-validate", "update"),
 )
 PROGRAMS = (

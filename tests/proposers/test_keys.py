@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 from agents import EDITED, IDEA, SCRIPT, Agent, brief
-from asking import EDIT, HEAD, NEW, OLD, PROVIDERS, Model, block, edit
+from asking import EDIT, NEW, OLD, PROVIDERS, Model, edit
 from llm_servers import KEY, Server, content, says
 
 from agent.errors import NightError, NoIdea
@@ -70,11 +70,7 @@ def test_a_word_that_stands_for_a_key_is_none(word):
 
 PLACES: dict[str, Callable[[str], str]] = {
     "title": lambda key: EDIT.replace("less smoothing", f"less {key}"),
-    "hypothesis": lambda key: EDIT.replace("Counts are large.", f"Counts are {key}."),
     "code": lambda key: edit(OLD, f"{NEW}\nWHO = {key!r}"),
-    "comment": lambda key: edit(OLD, f"{NEW}\n# {key.encode().hex()}"),
-    "file": lambda key: edit(OLD, NEW, file=key),
-    "search": lambda key: f"{HEAD}{block(key, NEW)}",
     "thoughts": lambda key: f"<think>{b64encode(key.encode()).decode()}</think>{EDIT}",
     "no edit": lambda key: f"I would rather tell you {key[::-1]}",
 }
@@ -116,7 +112,6 @@ def test_a_key_in_the_name_of_a_model_is_not_kept(spec):
     "does",
     [
         "echo \"$TOY_TOKEN\" > IDEA.md\n",
-        "printf 'half the step size\\n\\n%s' \"$TOY_TOKEN\" > IDEA.md\n",
         f"{IDEA}echo \"# $TOY_TOKEN\" >> train_mlx.py\n",
         f"{IDEA}echo \"WHO = '$(printf %s \"$TOY_TOKEN\" | base64)'\" >> train_mlx.py\n",
     ],
