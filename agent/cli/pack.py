@@ -15,7 +15,7 @@ from agent.experiment import Status
 from agent.git import Repo, valid_tag
 from agent.invocation import typed
 from agent.lab.hardware import user_path
-from agent.night.lock import only_night
+from agent.night.lock import no_night, only_night
 from agent.night.state import unaudited
 from agent.proposers.notes import NOTES, read_notes
 from agent.records.place import Place, read_night
@@ -61,7 +61,7 @@ def pack(
             print_folded([f"night {tag} is packed in {place.packed(tag)}; unpack it with: {typed('unpack', tag)}"])
         return
     tag = known_tag(place, tag)
-    with only_night(place.repo.common_dir):
+    with (only_night if remove else no_night)(place.repo.common_dir):  # else its disk may be read-only
         usual = Path(f"nightshift-{tag}.tar.gz")
         file = place.packed(tag) if remove else file_at(out, usual)
         is_left_out = left_out(read_night(place, tag), weights or ("all" if remove else "best"))

@@ -9,7 +9,7 @@ import json
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
@@ -56,11 +56,7 @@ def only_night(repository: Path) -> Iterator[Callable[..., None]]:
     try:
         lock.acquire(timeout=BRIEFLY_S)
     except Timeout as error:
-        running = holder(repository)
-        if running is None:
-            raise NightError("another command is at work in this repository: try again in a moment") from error
-        named = f"night {running.tag} (pid {running.pid})"
-        raise NightError(f"{named} is running in this repository; end it with: {typed('stop')}") from error
+        raise _in_the_way(repository) from error
     since = utc_now()
 
     def tell(tag: str, folder: Path, limits: Limits = Limits()) -> None:  # noqa: B008, it is frozen
@@ -76,6 +72,25 @@ def only_night(repository: Path) -> Iterator[Callable[..., None]]:
         lock.release()
 
 
+@contextmanager
+def no_night(repository: Path) -> Iterator[None]:
+    """Let no night begin; raise NightError naming one that runs. Nothing is written: the disk may be read-only."""
+    with ExitStack() as held:
+        try:
+            held.enter_context(_shared(repository))
+        except BlockingIOError as error:
+            raise _in_the_way(repository) from error
+        yield
+
+
+def _in_the_way(repository: Path) -> NightError:
+    running = holder(repository)
+    if running is None:
+        return NightError("another command is at work in this repository: try again in a moment")
+    named = f"night {running.tag} (pid {running.pid})"
+    return NightError(f"{named} is running in this repository; end it with: {typed('stop')}")
+
+
 def holder(repository: Path) -> Holder | None:
     """Return the process that runs a night in this repository now; None also where its night has no tag yet."""
     if not is_held(repository):
@@ -89,13 +104,20 @@ def holder(repository: Path) -> Holder | None:
 def is_held(repository: Path) -> bool:
     """Tell whether a night runs in this repository now; nothing is written, as the disk may be full or read-only."""
     try:
-        with _place(repository).with_suffix(".lock").open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        with _shared(repository):
+            return False
     except BlockingIOError:
         return True
-    except OSError:
-        pass  # no night has run here yet
-    return False
+
+
+@contextmanager
+def _shared(repository: Path) -> Iterator[None]:
+    """Hold the lock beside others that only read; raise BlockingIOError where one has it for itself."""
+    with ExitStack() as held:
+        with suppress(FileNotFoundError, PermissionError):  # no night has run here yet, or none of this user's
+            file = held.enter_context(_place(repository).with_suffix(".lock").open("rb"))
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        yield
 
 
 def _lock(repository: Path) -> FileLock:

@@ -80,11 +80,14 @@ def test_a_night_is_read_from_a_disk_that_cannot_be_written(trained_night, tmp_p
         assert here in said
 
 
-def test_a_packed_night_makes_room_on_a_full_disk(trained_night, tmp_path):
+@pytest.mark.parametrize("spoil", [fill, close])
+def test_a_night_is_packed_away_from_a_disk_that_cannot_be_written(trained_night, tmp_path, spoil):
     with disk_with(trained_night, tmp_path / "disk") as grounds:
-        fill(tmp_path / "disk")
+        spoil(tmp_path / "disk")
         done = grounds.nightshift("pack", "t", "--out", str(tmp_path / "night.tgz"))
         assert done.returncode == 0, done.stderr
+        if spoil is close:
+            return
         assert grounds.nightshift("pack", "t", "--out", str(tmp_path / "disk/full.tgz")).returncode == 1
         assert list((tmp_path / "disk").iterdir()) == [tmp_path / "disk/fill", grounds.root]
 
@@ -104,6 +107,8 @@ def test_a_night_that_runs_is_seen_through_a_mount_that_cannot_be_written(traine
                 database.commit()
                 assert "written just now" in view.nightshift("show", "1").stdout
                 assert f"pid {os.getpid()}" in view.nightshift("status").stdout
+                file = str(tmp_path / "night.tgz")
+                assert f"pid {os.getpid()}" in refused(view.nightshift("pack", "t", "--out", file))
             assert f"pid {os.getpid()}" not in view.nightshift("status").stdout
         finally:
             subprocess.run(["umount", pair[1]], check=True)
