@@ -86,7 +86,8 @@ LOG_EVERY_S = 5.0  # between plain progress lines
 
 # ---------------------------------------------------------------------------
 # Operations, in plain MLX. Below @fast a kernel with its own backward pass runs in the place of a function, where this
-# device has one, while the function and all that it reads are as shipped. An edit runs as it is written.
+# device has one, while the function and all that it reads are as shipped. An edit runs as it is written, and the first
+# lines of the log name the operations that have lost their kernel by it.
 # ---------------------------------------------------------------------------
 
 EPS = 1e-6  # added inside every norm
@@ -497,7 +498,7 @@ def flops_per_token(model: GPT) -> float:
 # The optimizer: Muon for the matrices inside the blocks, AdamW for everything else
 # ---------------------------------------------------------------------------
 
-# Five steps of X ← aX + (bA + cA²)X with A = XXᵀ, the coefficients of Polar Express (arXiv:2505.16932).
+# Newton–Schulz: five steps of X ← aX + (bA + cA²)X with A = XXᵀ, the coefficients of Polar Express (arXiv:2505.16932).
 POLAR_EXPRESS = (
     (8.156554524902461, -22.48329292557795, 15.878769915207462),
     (4.042929935166739, -2.808917465908714, 0.5000178451051316),
