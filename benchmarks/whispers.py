@@ -50,10 +50,11 @@ BOUNDS: dict[str, dict[str, float]] = {
     "bubblewrap": {
         "time": 15, "load": 40, "free memory": 26, "pipes": 18, "shared memory": 18, "free blocks": 14,
         "inodes of files": 20, "speed": 4, "processes": 0, "files in memory": 0, "times of reading": 0,
+        "hints of files": 0, "extents in memory": 0,
     },
 }  # fmt: skip
 BOUNDS["landlock"] = BOUNDS["bubblewrap"] | {"processes": 18, "times of reading": math.inf}
-MARKS = ("files in memory", "times of reading")
+MARKS = ("files in memory", "times of reading", "hints of files", "extents in memory")
 COUNTS = tuple(name for name in BOUNDS["bubblewrap"] if name not in (*MARKS, "load"))
 LOAD_S = 5.1  # the kernel takes the load every five seconds
 LOAD_THREADS = 64

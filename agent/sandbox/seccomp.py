@@ -107,7 +107,8 @@ EVERYWHERE = _table("""
     inotify_init       253    -  refuse   # these tell what the user's other programs do with files that the box shows
     inotify_init1      294   26  refuse
     fanotify_init      300  262  refuse
-    fcntl               72   25  arg1 == 1024: refuse, arg1 == 1026: refuse, allow    # so do F_SETLEASE and F_NOTIFY
+    # so do F_SETLEASE and F_NOTIFY; F_SET_RW_HINT leaves a number in the inode, which any later process can read
+    fcntl   72  25  arg1 == 1024: refuse, arg1 == 1026: refuse, arg1 == 1036: refuse, allow
     fadvise64          221  223  pretend
     readahead          187  213  pretend
     sched_setaffinity  203  122  pretend  # a run keeps to the cores of its worker; libraries place their threads
@@ -121,10 +122,12 @@ EVERYWHERE = _table("""
     madvise  28  233  arg2 & 0xFFFFFFFD == 1: pretend, arg2 & 0xFFFFFFFE == 20: invalid, arg2 == 25: invalid, allow
     # flags that read only pages in memory, or leave none there: RWF_NOWAIT and RWF_DONTCACHE
     preadv2            327  286  arg5 & 0x88 != 0: unsupported, allow
-    # FS_IOC_FIEMAP: a file's place on the disk, which depends on earlier files that are gone; and FS_IOC_SETFLAGS,
-    # …SETVERSION and …FSSETXATTR, which need no right to write
-    ioctl   16  29  arg1 == 0xC020660B: unsupported, arg1 == 0x40086602: refuse, arg1 == 0x40087602: refuse, \
-                    arg1 == 0x401C5820: refuse, allow
+    # Of file systems: a file's place on the disk depends on earlier files that are gone, ext4 tells which of a file's
+    # extents it knows and forgets them on demand, and attributes can be set without a right to write. A command has its
+    # file system in the second byte: all (f, v, X), Btrfs, F2FS and bcachefs.
+    ioctl   16  29  arg1 & 0xFF00 == 0x6600: unsupported, arg1 & 0xFF00 == 0x7600: unsupported, \
+                    arg1 & 0xFF00 == 0x5800: unsupported, arg1 & 0xFF00 == 0x9400: unsupported, \
+                    arg1 & 0xFF00 == 0xF500: unsupported, arg1 & 0xFF00 == 0xBC00: unsupported, allow
     # of SOL_SOCKET: SO_COOKIE and SO_NETNS_COOKIE, numbers that the kernel counts up, SO_PEERPIDFD and SO_PASSPIDFD
     getsockopt          55  209  arg1 != 1: allow, arg2 == 57: refuse, arg2 == 71: refuse, arg2 == 77: refuse, allow
     setsockopt          54  208  arg1 != 1: allow, arg2 == 76: refuse, allow

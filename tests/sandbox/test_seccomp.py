@@ -87,6 +87,25 @@ def test_no_file_tells_where_on_the_disk_it_is(tmp_path):
     assert run(INSTALL + deed, tmp_path / "file").startswith(f"OSError: [Errno {errno.EOPNOTSUPP}]")
 
 
+HINT = "struct.pack('Q', 2)"  # that what is written will soon be gone
+
+
+def test_a_file_keeps_no_hint_that_another_process_can_read(tmp_path):
+    (tmp_path / "file").write_bytes(b"x")
+    deed = f"import fcntl, struct; fcntl.fcntl(os.open(sys.argv[1], 0), 1036, {HINT})"
+    assert free(deed, tmp_path / "file")
+    assert refused(deed, tmp_path / "file")
+
+
+@pytest.mark.parametrize("command", [0x6628, 0x6612, 0x80086601], ids=["forget extents", "learn extents", "attributes"])
+def test_no_file_system_is_told_what_to_remember_of_a_file(tmp_path, command):
+    (tmp_path / "file").write_bytes(b"x")
+    deed = f"import fcntl; fcntl.ioctl(os.open(sys.argv[1], 0), {command}, bytes(8))"
+    if not free(deed, tmp_path / "file"):
+        pytest.skip("this file system does not know the command")
+    assert run(INSTALL + deed, tmp_path / "file").startswith(f"OSError: [Errno {errno.EOPNOTSUPP}]")
+
+
 @pytest.mark.parametrize("wish", ["F_NOTIFY, fcntl.DN_ACCESS", "F_SETLEASE, fcntl.F_RDLCK"])
 def test_nothing_tells_which_files_other_programs_use(wish):
     assert refused(f"import fcntl; fcntl.fcntl(os.open('/usr/lib', os.O_RDONLY), fcntl.{wish})")
