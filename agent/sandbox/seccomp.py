@@ -101,6 +101,7 @@ EVERYWHERE = _table("""
     shmget              29  194  refuse   # memory that the watch cannot see: of no process, or around a page
     msgget              68  186  refuse
     semget              64  190  refuse
+    memfd_secret       447  447  unknown
     vmsplice           278   75  refuse
     close_range        436  436  arg2 & 2 != 0: refuse, allow    # so is a thread's own table of descriptors
     prctl              157  167  arg0 == 4: pretend, arg0 == 1: pretend, allow    # PR_SET_DUMPABLE, PR_SET_PDEATHSIG

@@ -106,6 +106,10 @@ def test_no_file_system_is_told_what_to_remember_of_a_file(tmp_path, command):
     assert run(INSTALL + deed, tmp_path / "file").startswith(f"OSError: [Errno {errno.EOPNOTSUPP}]")
 
 
+def test_there_is_no_memory_that_the_watch_cannot_see():
+    assert run(f"{INSTALL}print(call(numbers['memfd_secret'], 0))") == str(errno.ENOSYS)
+
+
 @pytest.mark.parametrize("wish", ["F_NOTIFY, fcntl.DN_ACCESS", "F_SETLEASE, fcntl.F_RDLCK"])
 def test_nothing_tells_which_files_other_programs_use(wish):
     assert refused(f"import fcntl; fcntl.fcntl(os.open('/usr/lib', os.O_RDONLY), fcntl.{wish})")
