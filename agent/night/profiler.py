@@ -49,7 +49,7 @@ def main(script: str, steps: str, seed: str, budget_s: str, until_s: str) -> Non
         sys.exit(code)
     notes = dict(spans)
     sys.argv = [script, "--max-steps", PLAIN_STEPS, *options]
-    with suppress(Exception):  # a step without a kernel may need more memory than there is
+    with suppress(Exception, SystemExit):  # a step without a kernel may need more memory than there is
         for operation, ends in without_kernels(module, until):
             notes[f"plain {operation}"] = ends
     Path("notes.json").write_text(json.dumps(notes), encoding="utf-8")

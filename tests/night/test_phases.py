@@ -1,15 +1,18 @@
 """A night measures once where the time of a step goes, in a box without held-out text, and trusts no file of it."""
 
 import json
+import os
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
 from judged import scored_attempt
-from nights import SCRIPT, SCRIPTS, make_repository, scripted_context
+from nights import PROJECT, SCRIPT, SCRIPTS, make_repository, scripted_context
 
 from agent.lab.kernels.device import kernel_device
 from agent.night.loop import run_night
-from agent.night.phases import FILE, PRICES, measure_phases, phases_of, prices_of, read_phases, read_prices
+from agent.night.phases import FILE, PRICES, PROFILER, measure_phases, phases_of, prices_of, read_phases, read_prices
 from agent.proposers.source import Phase
 from agent.script.dials import set_dials
 
@@ -83,10 +86,36 @@ def test_the_price_of_an_operation_without_its_kernel_is_what_a_step_takes_longe
     assert prices_of(tmp_path) == ()
 
 
+ENDS_WITHOUT_A_KERNEL = """
+import mlx.core as mx
+from agent.lab.kernels import fast, twins
+
+@fast
+def relu_squared(x: mx.array) -> mx.array:
+    return mx.square(mx.maximum(x, 0))
+
+class MuonAdamW:
+    def update(self): return mx.zeros(1)
+
+def main():
+    for _ in range(3): MuonAdamW().update()
+    if relu_squared is not twins.relu_squared: raise SystemExit("out of memory")
+"""
+needs_kernels = pytest.mark.skipif(kernel_device() is None, reason="no kernels of our own for this device")
+
+
+@needs_kernels
+def test_what_was_measured_stays_where_a_script_ends_without_one_of_its_kernels(tmp_path):
+    (tmp_path / "script.py").write_text(ENDS_WITHOUT_A_KERNEL)
+    command = [sys.executable, "-P", PROFILER, "script.py", "3", "0", "1", "60"]
+    done = subprocess.run(command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(PROJECT)}, check=False)
+    assert done.returncode == 0
+    assert [phase.name for phase in read_phases(tmp_path)] == ["optimizer", "Python"]
+
+
+@needs_kernels
 @pytest.mark.slow
 def test_the_shipped_script_is_measured_without_each_of_its_kernels(tmp_path, own_cache):
-    if kernel_device() is None:
-        pytest.skip("no kernels of our own for this device")
     script = set_dials(SCRIPT.read_text(), "cpu", {"DEPTH": 1, "HEAD_DIM": 32, "ASPECT_RATIO": 32, "BATCH_ROWS": 1})
     with scripted_context(make_repository(tmp_path / "user", script), "t", [], budget_s=BUDGET_S) as context:
         said = measure_phases(context.runner, scored_attempt(0, 1.5, script=script))
