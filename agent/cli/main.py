@@ -110,7 +110,8 @@ Examples:
   {nightshift} run --llm openai:gpt-5              # ideas of a model, too
   {nightshift} try -m "warm up longer, to ..."     # one edit of yours
   {nightshift} show 4 --diff                       # the edit of one attempt"""
-SIGNS = str.maketrans("→…✓✗−–·×", ">.+x---x")  # where the output's encoding has none of these
+# where the output's encoding has none of these
+SIGNS = str.maketrans("→…✓✗−–·×", ">.+x---x") | {ord("σ"): "sigma", ord("±"): "+-"}
 Command = Callable[..., Answer | None]
 
 

@@ -12,14 +12,14 @@ from nights import command, environment, unigram
 # An old locale: Python reads and writes ASCII in it, where it is not told otherwise.
 ASCII = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
 LATIN = {"PYTHONIOENCODING": "latin-1", "PYTHONUTF8": "0"}
-ROW = "abc1234\t1.5\t0.1\tkeep\tSHARPNESS 0.5 → 0.9 🌙\n"
+ROW = "abc1234\t1.5\t0.1\tkeep\tSHARPNESS 0.5 → 0.9 🌙, σ twice\n"
 NIGHT = "run --tag t --budget-s 0.05 --judge greedy --experiments 1 --no-report --proposer search"
 
 
 @pytest.mark.parametrize("old", [ASCII, LATIN], ids=["ascii", "latin-1"])
 def test_signs_that_the_output_lacks_are_replaced(grounds, old):
     (grounds.root / "results.tsv").write_text(f"commit\tval_bpb\tmemory_gb\tstatus\tdescription\n{ROW}", "utf-8")
-    for words, shown in (("--help", "COMMAND ."), ("results", "0.5 > 0.9 ?")):
+    for words, shown in (("--help", "COMMAND ."), ("results", "0.5 > 0.9 ?, sigma twice")):
         env = environment(**old)
         done = subprocess.run(command(words), cwd=grounds.root, env=env, capture_output=True, encoding="latin-1")
         assert (done.returncode, done.stderr) == (0, "")
