@@ -39,8 +39,8 @@ def main(folder: str, dataset: str = "", *cores: str) -> None:
     except (OSError, RuntimeError, subprocess.CalledProcessError) as error:  # RuntimeError: MLX's own
         said = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else error
         facts = {"error": f"device and data cannot be used ({said}); run: nightshift doctor"}
-    with suppress(BrokenPipeError):  # the harness was killed
-        print(json.dumps(facts), file=answer, flush=True)
+    with suppress(BrokenPipeError), answer:  # the harness was killed
+        print(json.dumps(facts), file=answer)
 
 
 def look(dataset: str, cores: tuple[int, ...]) -> dict[str, object]:

@@ -70,3 +70,9 @@ def test_a_prepare_py_that_ends_the_process_gets_one_sentence(tmp_path, code):
     (tmp_path / "prepare.py").write_text(f"raise SystemExit({code})\n")
     with pytest.raises(MachineError, match=rf"could not be read \(exit code {code}\); run: "):
         probe(tmp_path)
+
+
+def test_the_machine_is_asked_without_a_word_where_warnings_are_errors(grounds, monkeypatch, capfd):
+    monkeypatch.setenv("PYTHONWARNINGS", "error")
+    assert probe(grounds.root)["fingerprint"]
+    assert capfd.readouterr().err == ""
