@@ -21,7 +21,8 @@ DECORATOR, IMPORT = "fast", "from agent.lab.kernels import fast"
 
 Definitions = dict[str, list[ast.stmt]]  # name of a module → the statements that may set it, or change what it holds
 ANYTHING = "*"  # the name of what may be set by a statement that cannot be followed
-UNFOLLOWED = {"exec", "globals", "vars"}
+UNFOLLOWED = {"eval", "exec", "globals", "locals", "vars"}
+UNFOLLOWED_ATTRIBUTES = {"__dict__", "__globals__", "f_globals", "__setattr__"}
 BODIES = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
@@ -37,8 +38,9 @@ def unchanged(script: str | bytes) -> dict[str, bool]:
     def is_same(name: str) -> bool:
         return texts(here.get(name, [])) == texts(there.get(name, []))
 
+    is_followed = ANYTHING not in here and is_imported(here.get(DECORATOR, []))
     return {
-        name: ANYTHING not in here and is_marked(here[name][0]) and all(map(is_same, closure(name, read)))
+        name: is_followed and is_marked(here[name][0]) and all(map(is_same, closure(name, read)))
         for name in OPERATIONS
         if name in here
     }
@@ -49,6 +51,14 @@ def reference() -> tuple[Definitions, dict[str, set[str]]]:
     text = REFERENCE.read_bytes()
     there = definitions(text)
     return there, reads(text, there)
+
+
+def is_imported(nodes: list[ast.stmt]) -> bool:
+    """Return whether the decorator is ours, and nothing else sets its name."""
+    match nodes:
+        case [ast.ImportFrom(module="agent.lab.kernels", names=names, level=0)]:
+            return any(alias.name == DECORATOR and alias.asname is None for alias in names)
+    return False
 
 
 def is_marked(node: ast.stmt) -> bool:
@@ -119,6 +129,8 @@ def set_by(node: ast.stmt) -> set[str]:
             case ast.Load() | ast.Constant():
                 pass
             case ast.Name(id=name) if name in UNFOLLOWED:
+                elsewhere.add(ANYTHING)
+            case ast.Attribute(attr=name) if name in UNFOLLOWED_ATTRIBUTES:
                 elsewhere.add(ANYTHING)
             case ast.Global(names=names):
                 elsewhere |= set(names)
