@@ -4,7 +4,7 @@ import html
 import os
 import re
 import unicodedata
-from base64 import b64encode
+from base64 import b32encode, b64encode
 from codecs import encode
 from collections.abc import Iterator, Mapping
 
@@ -13,10 +13,10 @@ from agent.errors import NightError
 # of variables; TOKENIZERS_PARALLELISM is no key
 NAME = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL)S?(?![A-Z])", re.IGNORECASE)
 LIKELY = re.compile(r"\bsk-[\w-]{16,}")  # as providers write theirs
-# Local servers ask for a word such as ollama or not-needed, which any answer may hold.
-SECRET = re.compile(r"(?=.*\d).{8,}|.{16,}")
+# Local servers ask for a word such as ollama, not-needed or 12345678, which any answer may hold.
+SECRET = re.compile(r"(?=.*\d)(?=.*[a-z]).{8,}|(?!(.)\1*$).{16,}")
 HALVED = 32  # characters: half of a key that is as long is found, too, as where a line break divides it
-ESCAPE = re.compile(r"(?:\\x|%|0x)([0-9a-f]{2})|\\u([0-9a-f]{4})", re.IGNORECASE)
+ESCAPE = re.compile(r"(?:\\x|%|0x|\\u\{)([0-9a-f]{2})\}?|\\u(?:0000)?([0-9a-f]{4})", re.IGNORECASE)
 
 
 def names_key(variable: str) -> bool:
@@ -39,15 +39,16 @@ def check_without_keys(what: str, *texts: str) -> None:
 
 
 def holds_key(text: str, *keys: str) -> bool:
-    """Return whether a text holds one of the keys: as it is, reversed, by rot13, in base64 or in numbers.
+    """Return whether a text holds one of the keys: as it is, reversed, by rot13, in base64, base32 or numbers.
 
     Letter case and escapes make no difference, nor do blanks, quotes, invisible characters and other signs inside it.
     Words that are too short for a key are none.
     """
     secret = [key for key in keys if SECRET.fullmatch(_letters(key))]
     spellings = {_letters(spelling) for key in secret for part in _parts(key) for spelling in _spellings(part)}
-    views = (_letters(text), _letters(ESCAPE.sub(_unescaped, html.unescape(text)))) if spellings else ()
-    return any(spelling in view for view in views for spelling in spellings)
+    unescaped = ESCAPE.sub(_unescaped, html.unescape(text)) if spellings else ""
+    views = (_letters(text), _letters(unescaped), re.sub(r"[^0-9]", "", text))
+    return any(spelling in seen for view in views for seen in (view, view[::-1]) for spelling in spellings)
 
 
 def hidden(text: str, *keys: str) -> str:
@@ -75,8 +76,9 @@ def _spellings(part: str) -> Iterator[str]:
     for text in (part, part[::-1], encode(part, "rot13")):
         content = text.encode()
         yield text
-        for form in ("02x", "d"):
+        for form in ("02x", "d", "o", "08b"):
             yield "".join(format(byte, form) for byte in content)
-        for before in range(3):  # bytes of the group that the key begins in; only whole digits of base64 are its own
-            digits = b64encode(bytes(before) + content).decode()
-            yield digits[-(-8 * before // 6) : 8 * (before + len(content)) // 6]
+        for encoded, bits in ((b64encode, 6), (b32encode, 5)):
+            for before in range(bits):  # bytes before the key; only whole digits are its own
+                digits = encoded(bytes(before) + content).decode()
+                yield digits[-(-8 * before // bits) : 8 * (before + len(content)) // bits]

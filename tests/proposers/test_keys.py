@@ -1,7 +1,7 @@
 """A key that comes back in an answer, an edit or a note stays out of all that is kept, in whatever spelling."""
 
 import codecs
-from base64 import b64encode, urlsafe_b64encode
+from base64 import b32encode, b64encode, urlsafe_b64encode
 from collections.abc import Callable
 from urllib.parse import quote
 
@@ -40,6 +40,15 @@ SPELLINGS: dict[str, Callable[[str], str]] = {
     "escapes": lambda key: "".join(f"\\x{ord(char):02x}" for char in key),
     "long escapes": lambda key: "".join(f"\\u{ord(char):04x}" for char in key),
     "some escapes": lambda key: key.replace("-", r"\x2d").replace("s", r"\u0073"),
+    "escapes of JavaScript": lambda key: "".join(f"\\u{{{ord(char):x}}}" for char in key),
+    "longest escapes": lambda key: "".join(f"\\U{ord(char):08x}" for char in key),
+    "calls of chr": lambda key: " + ".join(f"chr({ord(char)})" for char in key),
+    "octal": lambda key: " ".join(f"{ord(char):o}" for char in key),
+    "octal escapes": lambda key: "".join(f"\\{ord(char):o}" for char in key),
+    "binary": lambda key: " ".join(f"{ord(char):08b}" for char in key),
+    "base32": lambda key: b32encode(b"--" + key.encode() + b"/end").decode(),
+    "base64, backwards": lambda key: b64encode(key.encode()).decode()[::-1],
+    "hexadecimal, backwards": lambda key: key.encode().hex()[::-1],
     "percent": quote,
     "all in percent": lambda key: "".join(f"%{ord(char):02X}" for char in key),
     "HTML": lambda key: "".join(f"&#{ord(char)};" for char in key),
@@ -54,6 +63,9 @@ SPELLINGS: dict[str, Callable[[str], str]] = {
 }  # fmt: skip
 
 
+NUMBERS = ("12345678", "1234567890", "00000000", "0" * 16)  # which a list of numbers may hold
+
+
 @pytest.mark.parametrize("spelt", SPELLINGS.values(), ids=SPELLINGS)
 def test_a_key_is_found_in_any_spelling(spelt):
     for key in (KEY, LONG):
@@ -62,7 +74,9 @@ def test_a_key_is_found_in_any_spelling(spelt):
     assert holds_key(f"{spelt(LONG[:30])}\nand then\n{spelt(LONG[30:])}", LONG)
 
 
-@pytest.mark.parametrize("word", ["ollama", "EMPTY", "none", "x", "not-needed", "lm-studio", "placeholder", "no-key"])
+@pytest.mark.parametrize(
+    "word", ["ollama", "EMPTY", "none", "x", "not-needed", "lm-studio", "placeholder", "no-key", *NUMBERS]
+)
 def test_a_word_that_stands_for_a_key_is_none(word):
     assert not holds_key(f"It is {word}: {word.replace('-', ' ')}.", word)
     assert keys_in({"OPENAI_API_KEY": word, "TOKENIZERS_PARALLELISM": "false-0123456789"}) == {}
