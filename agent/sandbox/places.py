@@ -25,7 +25,8 @@ STORES = ("/nix/store", "/gnu/store")  # where Nix and Guix keep every package: 
 SYSTEM = (
     *("/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/libexec/gcc", *STORES),
     *("/usr/include", "/usr/local/include", "/usr/local/cuda*/include", "/usr/local/cuda*/targets/*/include"),
-    *("/usr/local/cuda*/nvvm/libdevice", "/usr/local/nvidia", "/etc/alternatives", "/etc/localtime"),
+    *("/usr/local/cuda*/lib64", "/usr/local/cuda*/targets/*/lib", "/usr/local/cuda*/nvvm/libdevice"),
+    *("/usr/local/nvidia", "/etc/alternatives", "/etc/localtime"),
     *("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/usr/lib/os-release"),
 )
 # Where libraries are, and of their folders those that compilers and libraries ask for; the others belong to programs.

@@ -1,6 +1,8 @@
 """A box shows the right places of the machine for any layout of Python, the user's home and the repository."""
 
 import json
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -9,7 +11,7 @@ from nights import bubblewrap, usable
 
 from agent.sandbox import places
 from agent.sandbox.box import Box, Landlock
-from agent.sandbox.places import View, python_places
+from agent.sandbox.places import View, files_around, python_places
 
 
 @pytest.fixture
@@ -93,3 +95,14 @@ def test_a_folder_with_libraries_directly_in_it_is_shown_without_the_kernels_mod
     (libraries / "libm.so.6").touch()
     assert libraries in places.files_around(())
     assert [path for path in places.unasked() if path.is_relative_to(libraries)] == [libraries / "modules"]
+
+
+def test_every_library_of_the_system_that_the_linker_knows_is_shown():
+    """One of CUDA may stand in a folder of its own."""
+    linker = shutil.which("ldconfig", path="/sbin:/usr/sbin")
+    if linker is None:
+        pytest.skip("this system has no list of libraries")
+    listed = subprocess.run([linker, "-p"], capture_output=True, text=True).stdout
+    found = {Path(line.split(" => ")[1]).parent.resolve() for line in listed.splitlines() if " => /usr/" in line}
+    shown = [place.resolve() for place in files_around(())]
+    assert [folder for folder in found if not any(folder.is_relative_to(place) for place in shown)] == []
