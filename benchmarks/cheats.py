@@ -105,13 +105,15 @@ def main(
     # as many rows of a first look as an audit of 256 positions needs
     scale = dataclasses.replace(TEST_SCALE, eval_tokens=LOOK_ROW_STEP * TEST_SCALE.eval_tokens)
     data = measure.make_corpus(folder / "corpus", scale, chars=3_000_000)
-    jobs = [
-        (box, [script.name for script in scripts[at::processes]], folder / box / f"{at}", data)
-        for box in boxes
-        for at in range(min(processes, len(scripts)))
-    ]
+    # what one of these frees hides what another one takes, as the machine's shared memory is one number for both
+    alone = [script.name for script in scripts if script.name.startswith("hoards_")]
+    others = [script.name for script in scripts if script.name not in alone]
+    shares = {f"{at}": others[at::processes] for at in range(min(processes, len(others)))}
     measure.say(f"{len(scripts)} scripts in: {', '.join(box.name for box in boxes.values())}")
-    nights = measure.in_parallel(processes, tried, jobs)
+    hoards = [(box, alone, folder / box / "alone", data) for box in boxes if alone]
+    jobs = [(box, names, folder / box / share, data) for box in boxes for share, names in shares.items()]
+    nights = measure.in_parallel(1, tried, hoards) + measure.in_parallel(processes, tried, jobs)
+    jobs = hoards + jobs
     flat: measure.Flat = {}
     for name in boxes:
         trials = [trial for job, night in zip(jobs, nights, strict=True) if job[0] == name for trial in night]
