@@ -160,7 +160,8 @@ def _standard_library() -> list[Path]:
 
 def _packages() -> list[Path]:
     """Return the folders of packages that this interpreter imports from."""
-    return [Path(entry) for entry in sys.path if any(Path(entry).glob("*.dist-info"))]
+    folders = map(Path, sys.path)  # a distribution's own may have no *.dist-info
+    return [folder for folder in folders if folder.name.endswith("-packages") or any(folder.glob("*.dist-info"))]
 
 
 def unasked() -> tuple[Path, ...]:
