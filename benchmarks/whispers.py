@@ -162,10 +162,13 @@ def old_link(path: Path) -> None:
 
 
 def unlisted(line: Line, handovers: int, send_s: float) -> list[str]:
-    """Return the names of the numbers that move with what another box did, each time, and are not listed."""
+    """Return the names of the numbers that move with what another box did, each time, and are not listed.
+
+    Those of COUNTS are: each has a bound of its own.
+    """
     quiet, sent = (line.changes(seconds, handovers) for seconds in (0.0, send_s))
     found = []
-    for name in set.intersection(*map(set, (*quiet, *sent))):
+    for name in set.intersection(*map(set, (*quiet, *sent))).difference(COUNTS):
         noise, moved = (max(abs(change[name]) for change in quiet), [change[name] for change in sent])
         same_way = min(moved) > 0 or max(moved) < 0
         if same_way and min(map(abs, moved)) > BEYOND_NOISE * noise + LEAST_MOVED and not ADMITTED.match(name):
