@@ -48,7 +48,7 @@ PROGRAM = measure.ROOT / "tests" / "whispering.py"
 # the most bits of one scoring, by sandbox
 BOUNDS: dict[str, dict[str, float]] = {
     "bubblewrap": {
-        "time": 15, "load": 40, "free memory": 26, "pipes": 18, "shared memory": 18, "free blocks": 14,
+        "time": 15, "load": 81, "free memory": 26, "pipes": 18, "shared memory": 18, "free blocks": 14,
         "inodes of files": 20, "speed": 4, "processes": 0, "files in memory": 0, "times of reading": 0,
         "hints of files": 0, "extents in memory": 0,
     },
@@ -116,9 +116,9 @@ def bits_of_count(quiet: Sequence[int], sent: Sequence[int], share: float, most:
 
 
 def bits_of_marks(sent: str, heard: str) -> float:
-    """Return the mutual information of two strings of bits, all together."""
+    """Return the mutual information of two strings of bits, all together; a box may show fewer files than bits."""
+    sent, total = sent[: len(heard)], len(heard)
     pairs, ones, told = (Counter(each) for each in (zip(sent, heard, strict=True), sent, heard))
-    total = len(sent)
     information = sum(
         many / total * math.log2(many * total / (ones[bit] * told[other])) for (bit, other), many in pairs.items()
     )
