@@ -74,7 +74,7 @@ PROOFS = (
     proof(
         "whispers",
         "what a box can tell a later one is within what SECURITY.md admits",
-        Goal("bubblewrap_bits", "bits in one scoring, bubblewrap", most=196, form=".0f"),
+        Goal("bubblewrap_bits", "bits in one scoring, bubblewrap", most=197, form=".0f"),
         Goal("bubblewrap_unlisted", "numbers that move and are not listed", 0, 0),
         Goal("landlock_unlisted", "with Landlock", 0, 0),
     ),
