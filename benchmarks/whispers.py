@@ -63,8 +63,9 @@ MOST_MOVED = {"free blocks": MOST_LOG_BYTES // 4096}
 OLD_S = 3 * 86400.0  # a file system notes by itself that a file was read, if that was not so for a day
 # the same numbers under other names: patterns of what may move
 ADMITTED = re.compile(
-    r"/proc/meminfo|.*/node\d+/meminfo|(blocks|files) /|.*/power/runtime_|/proc/self/(task/\d+/)?(stat|status|sched|schedstat|io) "
-    r"|usage |descriptor (pipe|memory|socket|peer|folder|family 1) inode|/proc/self/(net/unix|fdinfo/\d+|mountinfo) "
+    r"/proc/meminfo|.*/node\d+/meminfo|(blocks|files) /|.*/power/runtime_"
+    r"|/proc/self/(task/\d+/)?(stat|status|sched|schedstat|io) |usage "
+    r"|descriptor (pipe|memory|socket|peer|folder|family 1) inode|/proc/self/(net/unix|fdinfo/\d+|mountinfo) "
     r"|/sys/devices/system/cpu/cpufreq/policy\d+/"
 )
 BEYOND_NOISE, LEAST_MOVED = 3.0, 10  # times the largest quiet change, and more than this

@@ -40,7 +40,7 @@ def test_each_sandbox_has_a_bound_for_each_way():
 @pytest.mark.slow
 @pytest.mark.parametrize("box", [bubblewrap, kernels_own], ids=["bubblewrap", "landlock"])
 def test_no_number_that_a_box_shows_moves_with_what_another_did_unless_it_is_listed(box, tmp_path: Path):
-    assert whispers.unlisted(Line(usable(box()), tmp_path), handovers=2, send_s=2.0) == []
+    assert whispers.unlisted(Line(usable(box()), tmp_path), handovers=4, send_s=1.0) == []
 
 
 @pytest.mark.slow
