@@ -200,7 +200,7 @@ def tried(name: str, line: Line, handovers: int, send_s: float, scoring_s: float
 
 @measure.program(
     lambda flat: not all(figure for key, figure in flat.items() if key.endswith("_ok")),
-    handovers=2, send_s=0.3, files=200,
+    handovers=4, send_s=0.3, files=200,
 )  # fmt: skip
 def main(
     *,
