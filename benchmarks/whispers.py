@@ -216,7 +216,7 @@ def main(
     Args:
         sandbox: which one
         handovers: from one box to the next, for each way, with and without a message
-        send_s: seconds that a sender works; more is reckoned from it
+        send_s: seconds that a sender works; what a scoring could send is estimated from it
         scoring_s: seconds that it has in a night
         files: that say a bit each
     """
