@@ -31,8 +31,8 @@ from agent.judging.pairs import OWN, Measured, Shared, shared_effects
 Array = NDArray[np.floating]
 Steps = NDArray[np.integer]  # places on the lattice, or distances between them
 
-STEP = 0.125  # sigma
-SIZE = 256  # points: 16 sigma to either side
+STEP = 0.25  # sigma
+SIZE = 128  # points: 16 sigma to either side
 POINTS = np.arange(SIZE) - SIZE // 2  # of a window, from its centre
 DIFFERENCES = np.arange(1 - SIZE, SIZE)  # between two points of one window
 BLUR = np.arange(1 - SIZE // 2, SIZE // 2) * STEP  # sigma: errors of a mean of runs
