@@ -40,7 +40,7 @@ import msgspec
 from agent.clock import hours_since
 from agent.errors import NightError, RepoError
 from agent.experiment import MEASURED, Night, Terms, unpacked
-from agent.files import check_plain, disk_fails, flush, ignore_all, naming, remove, throwaway_folder
+from agent.files import check_plain, disk_fails, flush, ignore_all, naming, remove
 from agent.git import COMMIT, is_of_night, read_bundle, refs_of_night, valid_tag, write_bundle
 from agent.invocation import STARTER, typed_python
 from agent.judging.judges import JUDGES
@@ -90,9 +90,13 @@ class Contents:
 
 
 @contextmanager
-def work_folder(place: Place) -> Iterator[Path]:
-    """Yield an empty folder beside the nights, without what a killed call left; it is removed in the end."""
-    aside = place.nights / ".packing"  # the journal of a night in it is two folders down, where no night is looked for
+def work_folder(place: Place, file: Path | None = None) -> Iterator[Path]:
+    """Yield an empty folder beside the nights, or beside a file that is written.
+
+    A call that was killed leaves it, and the next one empties it. It is removed in the end.
+    """
+    # the journal of a night in it is two folders down, where no night is looked for
+    aside = file.with_name(f".{file.name}.nightshift-work") if file else place.nights / ".packing"
     remove(aside)
     aside.mkdir(parents=True)
     try:
@@ -154,8 +158,8 @@ def pack(
     night = read_night(place, tag).night
     written = file.with_name(f".{file.name}.nightshift-new")  # beside it: it may be on another disk
     _check_name(file, night, may_exist=remove)
-    # the disk of the nights may be full
-    with work_folder(place) if remove else throwaway_folder(file.parent) as aside:
+    # the disk of the nights may be full, and a packed night is moved within it
+    with work_folder(place, None if remove else file) as aside:
         entries = _entries(folder, is_left_out)
         members = {FOLDER: folder} | {f"{FOLDER}/{path}": folder / path for path in entries}
         # what another machine may lack

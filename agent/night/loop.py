@@ -59,6 +59,8 @@ def run_night(context: NightContext) -> None:
     """Run until a limit is reached, the user stops the night or all sources are exhausted; raise NightshiftError."""
     context.journal.mark_lost_runs()
     state = context.state()
+    if state.attempts:  # a power cut, or a user, may have taken the rows of a night whose attempts are all settled
+        write_ledger(context.place, (context.night, state.attempts), context.watcher.said)
     with Ideas(state) as ideas, at_work(state) as driver:
         driver.ideas = ideas
         plan = Plan(state, driver.flight)

@@ -301,6 +301,14 @@ def test_a_night_is_not_unpacked_over_what_is_there(file, other):
     assert "is there already" in refused_as_it_is()
 
 
+def test_what_a_killed_pack_left_beside_its_file_is_gone_after_the_next(left, tmp_path):
+    half = tmp_path / ".night.tgz.nightshift-work" / "refs.bundle.lock"
+    half.parent.mkdir()
+    half.write_bytes(b"half")
+    done(left, "pack", "--out", str(tmp_path / "night.tgz"))
+    assert [path.name for path in tmp_path.iterdir()] == ["night.tgz"]
+
+
 def test_nothing_is_packed_over_another_file_or_while_a_night_runs(left, file, tmp_path):
     (tmp_path / "mine").write_text("mine")
     assert "is there already" in refused(left.nightshift("pack", "--out", str(tmp_path / "mine")))

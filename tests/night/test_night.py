@@ -101,6 +101,14 @@ def snapshot(grounds: Grounds) -> dict[str, bytes]:
     }
 
 
+def test_a_night_that_goes_on_with_nothing_left_to_decide_puts_its_lost_rows_back(grounds):
+    grounds.try_scripts("t", [])
+    rows, ledger = grounds.rows(), grounds.root / "results.tsv"
+    ledger.write_text(ledger.read_text().splitlines()[0] + "\n")
+    grounds.try_scripts("t", [])
+    assert grounds.rows() == rows
+
+
 @pytest.mark.parametrize("script", ["def main(): ...\n", f"import torch\n{BETTER}"])
 def test_a_proposal_that_breaks_the_contract_costs_no_run(grounds, monkeypatch, script):
     monkeypatch.setattr("agent.night.ideas.WAITS_S", ())
