@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
 
-from agent.experiment import Kind, Status, source_name
+from agent.experiment import Attempt, Kind, Status, source_name
 from agent.proposers.source import Briefing, Source
 from agent.records.summary import earned, kept_gains_bpb
 
@@ -76,18 +76,27 @@ def drawn_rates(
 def rests_until(source: Source, briefing: Briefing) -> int | None:
     """Return the attempt until which a source rests, since its last turns all failed: each failure doubles its rest.
 
-    A turn fails where a call brings no idea or, of a source that only computes, where the attempt crashes: whatever
-    made one known idea crash on this machine may do the same to the next, and a crash takes seconds, so that hours
-    alone would not tell the bandit. A source that costs can repair what crashed.
+    A turn fails where a call brings no idea, where the attempt loses by more than the noise of a run or, of a source
+    that only computes, where it crashes. The bandit counts gains alone: it cannot tell an idea that brought nothing
+    from one that ruined the score, and a crash takes seconds, so that hours would not tell either. What made one known
+    idea crash on this machine may do the same to the next; a source that costs can repair what crashed.
     """
-    if source.costs:
-        asks = (ask for ask in briefing.asks if source_name(ask.source) == source.name)
-        turns = [(ask.attempt, ask.failure is not None) for ask in asks]
-    else:
-        own = (attempt for attempt in briefing.history if source_name(attempt.source) == source.name)
-        turns = [(attempt.number, attempt.status is Status.CRASH) for attempt in own if attempt.decision]
-    failed = {number for number, _ in takewhile(lambda turn: turn[1], reversed(turns))}
+    own = [attempt for attempt in briefing.history if source_name(attempt.source) == source.name and attempt.decision]
+    turns = {attempt.number: _failed(attempt, source, briefing.sigma_bpb) for attempt in own}
+    latest = max(turns, default=-1)
+    for ask in briefing.asks:
+        # an answer is a turn until its attempt is decided
+        if source_name(ask.source) == source.name and (ask.failure is not None or ask.attempt > latest):
+            turns[ask.attempt] = ask.failure is not None
+    failed = [number for number, _ in takewhile(lambda turn: turn[1], sorted(turns.items(), reverse=True))]
     if len(failed) < RESTS_AFTER:
         return None
-    until = max(failed) + 1 + min(MOST_RESTED, 2 ** (len(failed) - RESTS_AFTER))
+    until = failed[0] + 1 + min(MOST_RESTED, 2 ** (len(failed) - RESTS_AFTER))
     return until if until > briefing.number else None
+
+
+def _failed(attempt: Attempt, source: Source, sigma_bpb: float | None) -> bool:
+    if attempt.status is Status.CRASH:
+        return not source.costs
+    gain_bpb = attempt.gain_bpb
+    return None not in (gain_bpb, sigma_bpb) and gain_bpb < -sigma_bpb  # type: ignore[operator]

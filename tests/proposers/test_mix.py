@@ -1,15 +1,18 @@
 """Several sources in one night: each is asked the more often, the more it gains for the time that it takes."""
 
+import dataclasses
 from collections import Counter
 
 import pytest
+from judged import decided
 from sources import Source, attempt, brief
 
-from agent.experiment import Ask, Attempt, Status
+from agent.experiment import Ask, Attempt, Noise, Status
 from agent.proposers.mix import in_turn, rests_until
 from agent.records.summary import earned
 
 FIRST = attempt(0, "you")
+NOISE = Noise(0.01, 5, 0.028)
 LLM, SEARCH = Source("llm"), Source("search", attempts_a_keep=4.0)
 
 
@@ -58,6 +61,31 @@ def test_a_source_that_fails_again_and_again_rests_longer_each_time_until_it_ans
 def test_what_computes_rests_after_crashes(source, until):
     history = [FIRST, *(attempt(number, source.name, status=Status.CRASH) for number in range(1, 5))]
     assert rests_until(source, brief(history)) == until
+
+
+def lost(number: int, source: str, gain_bpb: float = -0.02) -> Attempt:
+    attempted = attempt(number, source)
+    return dataclasses.replace(attempted, decisions=(decided(Status.DISCARD, "", gain_bpb),))
+
+
+@pytest.mark.parametrize("source", [LLM, SEARCH])
+def test_a_source_rests_whose_edits_lose_by_more_than_the_noise(source):
+    losing = [FIRST, *(lost(number, source.name) for number in range(1, 5))]
+    asks = tuple(asked(number, source.name) for number in range(1, 5) if source.costs)
+    assert rests_until(source, brief(losing, asks, noise=NOISE)) == 4 + 1 + 4
+    assert rests_until(source, brief([*losing, lost(5, source.name, -0.005)], asks, noise=NOISE)) is None
+    assert rests_until(source, brief(losing, asks)) is None, "without a noise nothing is known to be worse"
+
+
+def test_a_source_that_keeps_losing_gets_a_seventh_of_the_attempts_until_it_wins():
+    sources = [Source("search", attempts_a_keep=4.0), Source("catalogue")]
+    for seed in range(4):
+        history = [FIRST]
+        for number in range(1, 121):
+            name = in_turn(sources, brief(history, noise=NOISE), seed, {})[0].name
+            history.append(lost(number, name) if name == "search" else attempt(number, name))
+        assert 4 <= sum(attempt.source == "search" for attempt in history[10:]) <= 0.15 * 111
+        assert rests_until(sources[0], brief([*history, attempt(121, "search", 0.03)], noise=NOISE)) is None
 
 
 def test_a_source_that_rests_and_one_that_stands_in_come_last():
