@@ -4,31 +4,36 @@
                                     [--processes N] [--quick] [--json FILE]
 
 A landscape is a bowl over the project's own dials, of which four to six matter, or every interval where it is sharp;
-two pairs of them act together, and beyond a cliff a run crashes. Everything is in sigma, the noise of one run, of
-which a seed does most to all scripts alike; each proposer has the same landscapes and noise. The project's own judges
-decide; runs that repeat an attempt count as runs. Gains are the champion's true ones.
+two pairs of them act together, and beyond a cliff a run crashes. Two landscapes were measured. Everything is in sigma,
+the noise of one run, of which a seed does most to all scripts alike; each proposer has the same landscapes and noise.
+The project's own judges decide; runs that repeat an attempt count as runs. Gains are the champion's true ones.
 
     bowl     8 sigma to be had        loud    4        quiet    30        tuned    3, and close by
     short    30, most of it in BATCH_ROWS, DEPTH and ASPECT_RATIO         cliffs   10, and six cliffs
     sharp    2, a little by each dial, and close by: an edit of eight dials costs what it did in real nights on GPUs
+    books    what dial_runs.tsv says of the dials on English prose        linux    the same on the source of Linux
 
     search   agent/proposers/search/                    random   one to three dials from their whole ranges
     tpe      Optuna's TPE over all dials at once (multivariate)
     cma      Optuna's CMA-ES over all dials at once (separable, from the start's dials, sigma an eighth of a range)
 
 Flat keys of --json, for each arm and number of runs: ARM_RUNS_share, the mean over the kinds of the share of what was
-to be had (but for sharp: too little of it can be found); ARM_RUNS_share_stderr, its standard error; ARM_RUNS_crashes of
-a night; ARM_KIND_RUNS_gain, in sigma.
+to be had; ARM_RUNS_share_stderr, its standard error; ARM_RUNS_crashes of a night; ARM_KIND_RUNS_gain, in sigma, and
+ARM_KIND_RUNS_share of what was to be had; ARM_KIND_RUNS_worse, the share of proposals that are truly worse than their
+parent by more than sigma.
 """
 
+import ast
+import csv
 import math
 import os
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from functools import lru_cache
-from statistics import fmean, stdev
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, lru_cache
+from pathlib import Path
+from statistics import fmean, median, stdev
+from typing import Any, Literal, Protocol
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # nights are simulated side by side
 
@@ -45,12 +50,17 @@ from agent.proposers.search import Search
 from agent.proposers.source import Briefing
 from agent.script.dials import Choices, Dial, Range, Value, read_dials, searched, set_dials
 
-KIND = "cpu"
+KIND, GPU = "cpu", "cuda"
 SOURCE = measure.SCRIPT.read_text(encoding="utf-8")
 SCRIPT = SOURCE[SOURCE.index("# Shape of the model") : SOURCE.index("# Machinery")]  # its dials with ranges
 DIALS = searched(SCRIPT, KIND)
 NAMES = [dial.name for dial in DIALS]
+CHOICES = {dial.name for dial in DIALS if isinstance(dial.span, Choices)}
 GAINS = {"bowl": 8.0, "loud": 4.0, "quiet": 30.0, "tuned": 3.0, "short": 30.0, "cliffs": 10.0, "sharp": 2.0}  # in sigma
+TEXTS = {"books": "prose-620MB", "linux": "linux-6.1"}  # landscapes that were measured
+TABLE = Path(__file__).with_name("dial_runs.tsv")
+BY_SPEED_BPB = 0.01  # a pair of turns may differ from the sum of both by as much because machines' speeds differ
+KINDS = (*GAINS, *TEXTS)
 NEARER = {"tuned": 0.4, "sharp": 0.3}  # how far the best is, as a part of what it is elsewhere
 SIGMA_BPB, BEST_BPB = 0.005, 1.0
 SHARED = 0.8  # of the noise's variance: what a seed does to all scripts; 0.78 in shipped nights where dials were turned
@@ -99,10 +109,22 @@ START.setflags(write=False)
 # ---- the truth -------------------------------------------------------------------------------------------------------
 
 
-class Landscape:
-    """Say what places are worth, drawn from kind and seed alone."""
+class Landscape(Protocol):
+    """Say what places are worth, in sigma, and where a run crashes."""
+
+    script: str  # where a night starts
+    to_be_had: float  # by the best place
+
+    def loss(self, place: Place) -> float: ...
+
+    def crashes(self, place: Place) -> bool: ...
+
+
+class Bowl:
+    """A landscape that is drawn from kind and seed alone."""
 
     def __init__(self, kind: str, seed: int) -> None:
+        self.script, self.to_be_had = SCRIPT, GAINS[kind]
         rng = random.Random(f"{kind} {seed}")
         active = set(rng.sample(range(len(DIALS)), rng.choice([4, 5, 6])))
         if kind == "short":
@@ -141,16 +163,189 @@ class Landscape:
         return bool(too_large or any(place[i] > edge for i, edge in self.cliffs))
 
 
+Turned = tuple[tuple[str, Value], ...]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One row of dial_runs.tsv."""
+
+    turned: Turned
+    seed: str
+    val_bpb: float | None
+    log_tokens: float
+    lease: tuple[str, str]  # text, and the commit: runs of one text and one commit were made on one host
+
+    @classmethod
+    def of(cls, row: Mapping[str, str]) -> "Trial":
+        pairs = (word.split("=", 1) for word in row["turned"].split("; ") if word)
+        turned = tuple((name, ast.literal_eval(value)) for name, value in pairs)
+        if not row["val_bpb"]:
+            return cls(turned, row["seed"], None, 0.0, (row["text"], row["commit"]))
+        tokens = math.log(float(row["total_tokens_M"]))
+        return cls(turned, row["seed"], float(row["val_bpb"]), tokens, (row["text"], row["commit"]))
+
+    @property
+    def is_of_one_cost(self) -> bool:
+        """Whether a step costs what it costs before: at most intervals were turned."""
+        return {name for name, _ in self.turned}.isdisjoint(CHOICES)
+
+
+@dataclass(frozen=True)
+class Effects:
+    """What turns bring, in bpb, and the noise of a seed."""
+
+    bpb: Mapping[Turned, float]
+    sigma_bpb: float
+
+    @classmethod
+    def of(cls, trials: Sequence[Trial]) -> "Effects":
+        fine = [trial for trial in trials if trial.val_bpb is not None]
+        slopes = {text: _of_tokens(fine, text) for text in TEXTS.values()}
+
+        def level(trial: Trial, tokens: float) -> float:
+            assert trial.val_bpb is not None
+            faster = trial.log_tokens - tokens if trial.is_of_one_cost else 0.0
+            return trial.val_bpb - slopes[trial.lease[0]] * faster
+
+        bpb = {}
+        for trial in fine:
+            own = [one for one in fine if not one.turned and (one.lease, one.seed) == (trial.lease, trial.seed)]
+            if trial.turned:
+                tokens = fmean(one.log_tokens for one in own)
+                bpb[trial.turned] = level(trial, tokens) - fmean(level(one, tokens) for one in own)
+        first = {trial.seed: trial for trial in reversed(fine) if not trial.turned and trial.lease == fine[0].lease}
+        return cls(bpb, stdev(level(trial, fine[0].log_tokens) for trial in first.values()))
+
+
+def _rows() -> list[dict[str, str]]:
+    with TABLE.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t"))
+
+
+def _of_tokens(trials: Sequence[Trial], text: str) -> float:
+    """Return what the logarithm of tokens is worth, in bpb: the median slope of all pairs (Theil 1950; Sen 1968)."""
+    alike = [trial for trial in trials if trial.is_of_one_cost and trial.seed == "0" and trial.lease[0] == text]
+    pairs = [(one, two) for i, one in enumerate(alike) for two in alike[:i] if one.log_tokens != two.log_tokens]
+    slopes = [(one.val_bpb - two.val_bpb) / (one.log_tokens - two.log_tokens) for one, two in pairs]  # type: ignore[operator]
+    return median(slopes) if slopes else 0.0
+
+
+@dataclass(frozen=True)
+class Curve:
+    """What one dial is worth, by its place: a parabola, or straight lines between the choices that were measured."""
+
+    dial: Dial
+    start: float
+    places: Sequence[float]  # in order, the start among them
+    bpb: Sequence[float]  # the difference to the start
+    crashed: Sequence[float]  # places
+
+    @classmethod
+    def of(cls, dial: Dial, start: float, bpb: Mapping[Turned, float], crashed: Sequence[Trial]) -> "Curve":
+        points = [(coordinate(dial, to[0][1]), by) for to, by in bpb.items() if len(to) == 1 and to[0][0] == dial.name]
+        places, values = zip(*sorted([(start, 0.0), *points]), strict=True)
+        edges = [coordinate(dial, value) for trial in crashed for name, value in trial.turned if name == dial.name]
+        return cls(dial, start, places, values, edges)
+
+    def at(self, place: float) -> float:
+        if isinstance(self.dial.span, Choices):
+            places, bpb = np.array(self.places), np.array(self.bpb)
+            if len(places) > 1 and not places[0] <= place <= places[-1]:  # as the two outermost go on, but no better
+                i, j = (0, 1) if place < places[0] else (-1, -2)
+                steps = (place - places[i]) / (places[i] - places[j])
+                return float(bpb[i] + steps * max(0.0, bpb[i] - bpb[j]))
+            return float(np.interp(place, places, bpb))
+        slope, bend = self.parabola
+        away = place - self.start
+        return slope * away + bend * away**2
+
+    @cached_property
+    def parabola(self) -> tuple[float, float]:
+        """Return slope and bend by least squares; its lowest place lies within what was measured."""
+        away, bpb = np.array(self.places) - self.start, np.array(self.bpb)
+        slope, bend = np.linalg.lstsq(np.stack([away, away**2], axis=1), bpb, rcond=None)[0]
+        return float(slope), max(float(bend), abs(float(slope)) / (2 * float(np.abs(away).max())))
+
+    def options(self) -> list[float]:
+        if isinstance(self.dial.span, Choices):
+            return [index / (len(self.dial.span.values) - 1) for index in range(len(self.dial.span.values))]
+        return [step / 100 for step in range(101)]
+
+    def crashes(self, place: float) -> bool:
+        return any(abs(place) >= abs(edge) and (place - self.start) * (edge - self.start) > 0 for edge in self.crashed)
+
+
+class Measured:
+    """The landscape of the script as it is on a GPU, by the runs of dial_runs.py on one text.
+
+    Where that text has no run, another's stands: what dials bring correlates by 0.96. A score depends on the tokens
+    trained, too, and these scatter with the machine's speed. That is taken out for dials that do not change what a step
+    costs. Dials add up, except where a pair was measured to differ by more than speeds explain.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.script = set_dials(SCRIPT, KIND, {dial.name: dial.value for dial in searched(SCRIPT, GPU)})
+        self._start = place_of(self.script)
+        trials = [Trial.of(row) for row in _rows() if row["text"] == text]
+        done = {trial.turned for trial in trials if trial.turned}
+        others = [trial for trial in map(Trial.of, _rows()) if trial.lease[0] != text]
+        trials += [trial for trial in others if trial.turned not in done]
+        effects = Effects.of(trials)
+        self.sigma_bpb = effects.sigma_bpb
+        self._curves = [
+            Curve.of(dial, start, effects.bpb, [trial for trial in trials if trial.val_bpb is None])
+            for dial, start in zip(DIALS, self._start, strict=True)
+        ]
+        pairs = [self._pair(turned, bpb) for turned, bpb in effects.bpb.items() if len(turned) > 1]
+        self._pairs = [pair for pair in pairs if abs(pair[2]) > BY_SPEED_BPB]
+        self.to_be_had = -self.loss(self._best())
+
+    def _pair(self, turned: Turned, bpb: float) -> tuple[list[int], list[float], float]:
+        """Return two dials, how far they were turned, and how much that differs from the sum of both."""
+        indices = [NAMES.index(name) for name, _ in turned]
+        places = [coordinate(DIALS[i], value) for i, (_, value) in zip(indices, turned, strict=True)]
+        alone = sum(self._curves[i].at(place) for i, place in zip(indices, places, strict=True))
+        return indices, [place - self._start[i] for i, place in zip(indices, places, strict=True)], bpb - alone
+
+    def _best(self) -> Place:
+        best = self._start.copy()
+        for _ in range(3):  # sweeps, since pairs act together
+            for i, curve in enumerate(self._curves):
+                tries = [np.where(np.arange(len(best)) == i, option, best) for option in curve.options()]
+                best = min((place for place in tries if not self.crashes(place)), key=self.loss)
+        return best
+
+    def loss(self, place: Place) -> float:
+        bpb = sum(curve.at(at) for curve, at in zip(self._curves, place.tolist(), strict=True))
+        for indices, far, beside in self._pairs:
+            parts = ((place[i] - self._start[i]) / way for i, way in zip(indices, far, strict=True))
+            bpb += beside * math.prod(min(1.0, max(0.0, part)) for part in parts)
+        return float(bpb / self.sigma_bpb)
+
+    def crashes(self, place: Place) -> bool:
+        return any(curve.crashes(at) for curve, at in zip(self._curves, place.tolist(), strict=True))
+
+
+@cache
+def measured(kind: str) -> Measured:
+    return Measured(TEXTS[kind])
+
+
+def landscape(kind: str, seed: int) -> Landscape:
+    return measured(kind) if kind in TEXTS else Bowl(kind, seed)
+
+
 class Scripts:
     """Hold a world of scripts in a landscape, and one proposer of their dials."""
 
     def __init__(self, kind: str, seed: int, source: Propose, sigma: Callable[[History], Noise | None]) -> None:
-        self.land, self.seed, self._source, self._sigma = Landscape(kind, seed), seed, source, sigma
+        self.land, self.seed, self._source, self._sigma = landscape(kind, seed), seed, source, sigma
         self._noise, self._kind = random.Random(f"noise {kind} {seed}"), kind
 
     def propose(self, history: History, parent: Attempt | None) -> Proposal:
         if parent is None:
-            return Proposal.of(SCRIPT, "", "", "you")
+            return Proposal.of(self.land.script, "", "", "you")
         return self._source(Briefing(NIGHT, tuple(history), parent, noise=self._sigma(history)))
 
     def merge(self, overtaken: Attempt, onto: Attempt, history: History) -> None:
@@ -167,9 +362,14 @@ class Scripts:
 
     def outcome(self, history: History) -> dict[str, float]:
         """Return how a night stands: the champion's true gain in sigma, and how many attempts crashed."""
-        champion, start = incumbent(history), self.land.loss(START)
+        champion, losses = incumbent(history), [self.land.loss(place_of(each.proposal.script)) for each in history]
+        ideas = [attempt for attempt in history if attempt.parent is not None]
+        worse = [losses[idea.number] > losses[idea.parent or 0] + 1 for idea in ideas]
+        gain = losses[0] - losses[champion.number] if champion else 0.0
         return {
-            "gain": start - self.land.loss(place_of(champion.proposal.script)) if champion else 0.0,
+            "gain": gain,
+            "share": gain / self.land.to_be_had,
+            "worse": fmean(worse) if worse else 0.0,
             "crashes": sum(attempt.status is Status.CRASH for attempt in history),
         }
 
@@ -251,15 +451,18 @@ def outcomes(arm: str, kind: str, seed: int, judge: str, marks: Sequence[int]) -
 
 def summed_up(arm: str, runs: int, nights: Mapping[str, Sequence[Mapping[str, float]]]) -> measure.Flat:
     """Return the figures of one arm after so many runs, by the outcomes of its nights on each kind."""
-    gains = {kind: [night["gain"] for night in each] for kind, each in nights.items()}
     crashes = [fmean(night["crashes"] for night in each) for each in nights.values()]
-    shares = [[gain / GAINS[kind] for gain in each] for kind, each in gains.items() if kind != "sharp"]
+    shares = [[night["share"] for night in each] for each in nights.values()]
     errors = [stdev(each) / len(each) ** 0.5 for each in shares if len(each) > 1]
     return {
         f"{arm}_{runs}_share": fmean(map(fmean, shares)),
         f"{arm}_{runs}_share_stderr": math.hypot(*errors) / len(errors) if errors else None,
         f"{arm}_{runs}_crashes": fmean(crashes),
-        **{f"{arm}_{kind}_{runs}_gain": fmean(each) for kind, each in gains.items()},
+        **{
+            f"{arm}_{kind}_{runs}_{figure}": fmean(night[figure] for night in each)
+            for kind, each in nights.items()
+            for figure in ("gain", "share", "worse")
+        },
     }
 
 
@@ -270,6 +473,8 @@ def main(
     runs: Sequence[Count] = (40, 96),
     judge: Literal["greedy", "strict", "balanced"] = "balanced",
     arms: Sequence[Literal["search", "random", "tpe", "cma"]] = ("search",),
+    kinds: Sequence[str] = KINDS,
+    first_seed: int = FIRST_SEED,
     processes: Count = CORES,
 ) -> measure.Flat:
     """Play the nights of every arm on every kind of landscape.
@@ -279,16 +484,18 @@ def main(
         runs: of a night: the marks to report at
         judge: of the nights
         arms: who proposes
+        kinds: of landscapes
+        first_seed: of the nights; choices were made on seeds below the default
         processes: nights at the same time
     """
     flat: measure.Flat = {}
     for arm in arms:
         measure.say(f"{arm}: nights of each kind: {nights}")
-        jobs = [(arm, kind, FIRST_SEED + number, judge, runs) for kind in GAINS for number in range(nights)]
+        jobs = [(arm, kind, first_seed + number, judge, runs) for kind in kinds for number in range(nights)]
         ends = measure.in_parallel(processes, outcomes, jobs)
         for mark in runs:
             by_kind = {
-                kind: [end[mark] for job, end in zip(jobs, ends, strict=True) if job[1] == kind] for kind in GAINS
+                kind: [end[mark] for job, end in zip(jobs, ends, strict=True) if job[1] == kind] for kind in kinds
             }
             flat |= summed_up(arm, mark, by_kind)
     return flat

@@ -3,7 +3,8 @@
 curves.py is its model of the scores so far, places.py reads dials and attempts for it.
 
 A night has tens of experiments, a script tens of dials, and the noise of a seed is as large as most gains. So every
-proposal turns several dials at once, up to eight from the best place so far: its run tells something about each. A
+proposal turns several dials at once, up to five from the best place so far: its run tells something about each. One of
+them at most is a choice: these are mostly the model's shape, where most steps cost more than all others can bring. A
 model of the scores has a curve for every dial (curves.py). Thompson sampling (Thompson 1933; Chapelle & Li 2011) draws
 curves from what is known; each draw has a place that is best by it, near the best place so far. Of these, the one with
 the largest expected improvement is proposed, less what is likely to crash.
@@ -29,8 +30,8 @@ from agent.text import counted
 
 SOURCE = "search"
 NAMED = 3  # turns in a title, which is also a line of a table and the subject of a commit
-RADIUS = 0.2  # of a range, about the best place: how far a turn goes
-MOST_TURNED = 8  # dials at once
+RADIUS = 0.1  # of a range, about the best place: how far a turn goes
+MOST_TURNED, MOST_CHOICES = 5, 1  # dials at once
 LEAST = 0.05  # sigma: what a dial's turn has to bring
 CRASH = 4.0  # sigma: what a crash costs
 SURE = 0.99  # of a crash at the place of another: no more
@@ -116,8 +117,9 @@ def _places(
     centre = tonight[np.argmin(curves.at(tonight, curves.mean).sum(axis=-1))]
     options = _options(axes, centre, here)
     cost = CRASH * curves.unit * edge_risk(ran, crashes, options, ordered)
+    is_choice = np.array([axis.options is not None for axis in axes])
     places = np.array(
-        [_best(options, centre, curves.at(options, sample) + cost, curves.unit) for sample in curves.samples]
+        [_best(options, centre, curves.at(options, sample) + cost, curves.unit, is_choice) for sample in curves.samples]
     )
     safe = np.prod(1 - edge_risk(ran, crashes, places, ordered), axis=-1)
     yield from places[np.argsort(-curves.improvement(centre, places) * safe, kind="stable")]
@@ -135,15 +137,18 @@ def _options(axes: Sequence[Axis], centre: Coordinates, here: Coordinates) -> Ar
     return np.array([column + column[:1] * (most - len(column)) for column in columns]).T
 
 
-def _best(options: Array, centre: Coordinates, values: Array, unit: float) -> Coordinates:
+def _best(
+    options: Array, centre: Coordinates, values: Array, unit: float, is_choice: npt.NDArray[np.bool_]
+) -> Coordinates:
     """Turn those dials of the centre that bring most, by the values (L, D) of the options."""
     at, dials = values.argmin(axis=0), np.arange(len(centre))
     middle = np.abs(options - centre).argmin(axis=0)  # the centre itself, or the present place within a step
     gains = values[middle, dials] - values[at, dials]
     place: Coordinates = options[middle, dials].copy()
-    for dial in np.argsort(-gains, kind="stable")[:MOST_TURNED]:
-        if gains[dial] > LEAST * unit:
-            place[dial] = options[at[dial], dial]
+    bringing = [dial for dial in np.argsort(-gains, kind="stable") if gains[dial] > LEAST * unit]
+    too_many = [dial for dial in bringing if is_choice[dial]][MOST_CHOICES:]
+    for dial in [dial for dial in bringing if dial not in too_many][:MOST_TURNED]:
+        place[dial] = options[at[dial], dial]
     return place
 
 

@@ -20,7 +20,9 @@ Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 
 SLOPE, BEND = -1, -2
-SCALE = 3.0  # of a curve, in sigma of one run, over half a range: what is expected of a dial before it was turned
+# What is expected of a dial before it was turned, in sigma of one run over half a range. Of benchmarks/dial_runs.py, a
+# step to the next choice moved the score by 1 to 14 sigma, and a tenth of a range by half a sigma.
+SCALE, SCALE_OF_CHOICES = 3.0, 6.0
 STRENGTH = 0.1  # how many coefficients that expectation counts as
 DRAWS, ROUNDS = 24, 8  # with more rounds, few scores would rule out dials too soon
 SHARE = 0.3  # of the scores' variance that is noise, where no repeated run has told it
@@ -62,7 +64,8 @@ class Curves:
         runs = np.array([point.runs for point in compared])
         spread = float(np.std(_without_offsets(bpb, groups, np.ones(len(bpb))))) if compared else 0.0
         unit = (SHARE**0.5 * spread if sigma_bpb is None else max(sigma_bpb, 1e-3 * spread)) or 1e-6
-        mean, covariance = _posterior(features, bpb / unit, runs, groups, dial, 1.0 * (feature == BEND))
+        usual = np.array([SCALE if axis.options is None else SCALE_OF_CHOICES for axis in axes])
+        mean, covariance = _posterior(features, bpb / unit, runs, groups, dial, 1.0 * (feature == BEND), usual)
         drawn = rng.standard_normal((DRAWS, len(mean))) @ np.linalg.cholesky(covariance).T
         return cls(origin, dial, feature, unit * mean, unit * (mean + drawn), unit)
 
@@ -103,16 +106,16 @@ def _tempered(bpb: Array, sigma_bpb: float | None) -> Array:
 
 
 def _posterior(
-    features: Array, scores: Array, runs: Array, groups: Indices, dial: Indices, expected: Array
+    features: Array, scores: Array, runs: Array, groups: Indices, dial: Indices, expected: Array, usual: Array
 ) -> tuple[Array, Array]:
     """Return mean (F,) and covariance of the coefficients, of scores (N,) in the noise of one run.
 
     Scales and misfit are those with the largest evidence, by expectation and maximisation. The misfit is variance
     beside the noise of seeds: dials that act together, curves that are no parabolas.
-    expected: of the coefficients, in the scale of their dial.
+    expected: of the coefficients, in the scale of their dial. usual: the scale of each dial (D,) before it was turned.
     """
     counts, misfit = np.bincount(dial) + STRENGTH, 0.0
-    scales = np.full(len(counts), SCALE)
+    scales = usual
     for _ in range(ROUNDS):
         trust = 1 / (1 / runs + misfit)
         centred = _without_offsets(features, groups, trust)
@@ -120,7 +123,7 @@ def _posterior(
         inverse = np.linalg.inv(centred.T @ (centred * trust[:, None]) + np.diag(scales[dial] ** -2.0))
         covariance = (inverse + inverse.T) / 2
         mean = covariance @ (centred.T @ (values * trust) + expected / scales[dial])
-        squares = np.bincount(dial, mean**2 + np.diagonal(covariance)) + STRENGTH * SCALE**2
+        squares = np.bincount(dial, mean**2 + np.diagonal(covariance)) + STRENGTH * usual**2
         along = np.bincount(dial, expected * mean)
         scales = (np.sqrt(along**2 + 4 * counts * squares) - along) / (2 * counts)
         left = (values - centred @ mean) ** 2 + ((centred @ covariance) * centred).sum(axis=1)
