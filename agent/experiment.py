@@ -19,7 +19,7 @@ from agent.errors import NightError
 from agent.text import ABSURD, one_line, paragraphs, plain_lines
 
 TITLE_CHARS, HYPOTHESIS_CHARS, SOURCE_CHARS = 200, 4000, 80
-MOST_SCRIPT_BYTES = 16 << 20  # of what a journal holds, which may come from elsewhere
+MOST_SCRIPT_BYTES = 16 << 20  # a longer script is refused: a journal from elsewhere may unpack to gigabytes
 
 
 # ---- runs ------------------------------------------------------------------------------------------------------------
@@ -28,7 +28,7 @@ MOST_SCRIPT_BYTES = 16 << 20  # of what a journal holds, which may come from els
 class Ending(StrEnum):
     """Name how a training process ended."""
 
-    RUNNING = "running"  # it has not ended, or nothing has been recorded since the harness died
+    RUNNING = "running"  # the process goes on, or the harness died and has not recorded an end
     FINISHED = "finished"
     CRASHED = "crashed"  # a non-zero exit code, or the promised files are not there
     OVERRAN = "overran"  # killed by the harness's clock
@@ -37,18 +37,18 @@ class Ending(StrEnum):
     SLEPT = "slept"  # the machine slept during it; redone
     STOPPED = "stopped"  # killed because the user asked; redone on resume
     LOST = "lost"  # the harness died during it; redone on resume
-    SPOILT = "spoilt"  # by the machine: its memory, disk, load, speed or driver, or a power cut; redone once
-    BROKEN = "broken"  # it failed while not even attempt 0 would run on this machine; redone on resume
+    SPOILT = "spoilt"  # the machine is to blame: its memory, disk, load, speed or driver, or a power cut; redone once
+    BROKEN = "broken"  # the run failed, and attempt 0 fails on this machine as well; redone on resume
 
 
 VOID = frozenset({Ending.RUNNING, Ending.SLEPT, Ending.STOPPED, Ending.LOST, Ending.SPOILT, Ending.BROKEN})
-RUNS_A_CHANCE = 4  # that count, for one more that the machine may spoil
-BASELINE_TRIES = 4  # of attempt 0 with a seed, the last of which counts though the machine spoils it
+RUNS_A_CHANCE = 4  # an edit may repeat one spoilt run for each 4 runs that counted
+BASELINE_TRIES = 4  # tries per seed of attempt 0; the last one counts even if the machine spoilt it
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Hold a script's own numbers about its run (summary.json); None for those that it does not report."""
+    """A script's own numbers about its run (summary.json); None for those that it does not report."""
 
     training_seconds: float | None = None
     total_seconds: float | None = None
@@ -60,16 +60,16 @@ class Summary:
     depth: int | None = None
 
 
-Split = Literal["validation", "holdout"]  # of the text that scores are taken on
+Split = Literal["validation", "holdout"]  # the part of the text that a score is taken on
 SPLITS: tuple[Split, ...] = ("validation", "holdout")
-MEASURED = 1e-12, 1e9  # of a score, of its noise, and of a budget in seconds: beyond, no judge can compute with them
+MEASURED = 1e-12, 1e9  # accepted range of scores, noise and budgets in seconds; with others, judges' sums overflow
 
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """Hold how committed losses compare with logits of a fresh process for the same prefixes, without the targets."""
+    """A comparison of committed losses with a fresh process's logits for the same prefixes, without the targets."""
 
-    positions: int  # looked at
+    positions: int  # number of losses compared
     worst_nats: float  # the largest difference
     wall_s: float
     failure: str | None = None  # None: passed
@@ -82,7 +82,7 @@ class Audit:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Hold the trusted scorer's answer: bits per byte, or why there are none."""
+    """The trusted scorer's answer: bits per byte, or why there are none."""
 
     val_bpb: float | None
     wall_s: float
@@ -98,7 +98,7 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Hold one training process: how it ended and, once scored, what its weights are worth."""
+    """One training process: how it ended and, once scored, what its weights are worth."""
 
     seed: int
     ending: Ending
@@ -107,13 +107,13 @@ class Run:
     summary: Summary | None
     last_lines: str  # the end of its log
     score: Score | None = None
-    dawn: int = 0  # 0: the night's own; k: made at the k-th dawn, to confirm, with a seed that no choice has seen
-    holdout: Score | None = None  # of a run at dawn: bits per byte of text that no run of the night was judged by
-    weights_bytes: int | None = None  # None: it left none that are its own
+    dawn: int = 0  # 0: a run of the night; k: made at the k-th dawn, with a seed that no choice has seen
+    holdout: Score | None = None  # score on a text that no run of the night was judged by; only runs at dawn have one
+    weights_bytes: int | None = None  # None: it saved no weights of its own
     params: int | None = None  # elements of all tensors in its weights; None where it saved none that can be read
     peak_bytes: int | None = None  # the most memory that its processes filled, by the harness's own watch
-    forecast_bpb: float | None = None  # of its score, by the curve at which it was stopped early
-    worker: str = field(default="local", compare=False)  # who executed it
+    forecast_bpb: float | None = None  # the score that its curve forecast when it was stopped early
+    worker: str = field(default="local", compare=False)  # name of the worker that executed it
     began: str | None = field(default=None, compare=False)  # ISO 8601, UTC; None before it is recorded
     ended: str | None = field(default=None, compare=False)
 
@@ -166,7 +166,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """Hold how a second of training and scoring went: what breaks at the end of a run of minutes breaks here."""
+    """A second of training and scoring: what breaks at the end of a run of minutes breaks here."""
 
     wall_s: float
     failure: str | None  # None: nothing broke
@@ -195,29 +195,29 @@ class Kind(StrEnum):
         return kind
 
     BASELINE = "baseline", Status.KEEP
-    KEPT = "kept", Status.KEEP  # for a gain
-    PROVISIONAL = "provisional", Status.KEEP  # for a gain that is likely, not certain
-    CONFIRMED = "confirmed", Status.KEEP  # provisional before; more runs have made it certain
-    SIMPLER = "simpler", Status.KEEP  # for less code or fewer parameters at about the same score
+    KEPT = "kept", Status.KEEP  # the gain is certain enough
+    PROVISIONAL = "provisional", Status.KEEP  # the gain is likely, not certain
+    CONFIRMED = "confirmed", Status.KEEP  # once provisional; more runs have made it certain
+    SIMPLER = "simpler", Status.KEEP  # less code or fewer parameters at about the same score
 
     WORSE = "worse", Status.DISCARD
     TIE = "tie", Status.DISCARD
-    LUCK = "luck", Status.DISCARD  # lower, but not by so much that it is worth a keep
-    REVOKED = "revoked", Status.DISCARD  # kept before; the whole night's scores say otherwise by now
-    STALE = "stale", Status.DISCARD  # overtaken, and in conflict with what was kept meanwhile
-    OVERTAKEN = "overtaken", Status.DISCARD  # better than its parent, which is not the best any more: merged onto that
-    ORPHANED = "orphaned", Status.DISCARD  # made from one that is not kept any more
+    LUCK = "luck", Status.DISCARD  # lower, but by too little to be worth a keep
+    REVOKED = "revoked", Status.DISCARD  # kept before; by now the whole night's scores say otherwise
+    STALE = "stale", Status.DISCARD  # overtaken, and in conflict with the edits kept meanwhile
+    OVERTAKEN = "overtaken", Status.DISCARD  # better than its parent, which is no longer the best: to be merged
+    ORPHANED = "orphaned", Status.DISCARD  # made from an attempt that is no longer kept
     IGNORES_SEED = "ignores its seed", Status.DISCARD
-    STOPPED_EARLY = "stopped early", Status.DISCARD  # its curve said that it would be no better
+    STOPPED_EARLY = "stopped early", Status.DISCARD  # the curve forecast a score no better than the incumbent's
     TOO_SLOW = "too slow", Status.DISCARD
     FAILED_AUDIT = "failed audit", Status.DISCARD
-    QUARANTINED = "quarantined", Status.DISCARD  # its gain is too large to be believed
-    QUESTION = "question", Status.DISCARD  # dawn's, and no idea
+    QUARANTINED = "quarantined", Status.DISCARD  # the gain is too large to be believed
+    QUESTION = "question", Status.DISCARD  # a comparison that dawn asks for, not an idea
 
     CRASHED = "crashed", Status.CRASH
 
-    UNDECIDED = "undecided"  # a run with another seed has to tell
-    VOID = "void"  # its failures were the machine's: it is measured again
+    UNDECIDED = "undecided"  # another seed has to tell
+    VOID = "void"  # the machine caused the failures: the attempt is measured again
 
 
 NOT_BELIEVED = frozenset({Kind.FAILED_AUDIT, Kind.QUARANTINED})  # their scores are no measurements
@@ -225,13 +225,13 @@ NOT_BELIEVED = frozenset({Kind.FAILED_AUDIT, Kind.QUARANTINED})  # their scores 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Hold what a judge, a check or dawn decided about an attempt."""
+    """What a judge, a check or dawn decided about an attempt."""
 
     kind: Kind
     reason: str  # the same for people
     gain_bpb: float | None = None  # the edit's gain over its parent, by the judge's shrunken estimate
     sure: float | None = None  # the probability that it brings anything, 0 to 1
-    id: int = field(default=0, compare=False)  # among all of the night, in their order; 0 before it is recorded
+    id: int = field(default=0, compare=False)  # counts up over the whole night; 0 before it is recorded
     at: str | None = field(default=None, compare=False)  # ISO 8601, UTC, to milliseconds
 
     @property
@@ -241,7 +241,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """Hold a judge's later decisions on settled attempts, or the attempt to measure again."""
+    """A judge's later decisions on settled attempts, or the attempt to measure again."""
 
     again: int | None = None  # the attempt to measure with another seed before the next idea
     decisions: Mapping[int, Decision] = field(default_factory=dict)  # those that are no longer as they were recorded
@@ -252,14 +252,14 @@ class Review:
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """Hold what tells a script apart from others, on the night's kind of device; it is empty if it cannot be read."""
+    """What tells a script apart from others, on the night's kind of device; it is empty if it cannot be read."""
 
-    dials: Mapping[str, Any] = field(default_factory=dict)  # those with values that JSON has
-    skeleton: str = ""  # a hash without the values of the dials: equal where two scripts differ in those alone
+    dials: Mapping[str, Any] = field(default_factory=dict)  # dials whose values JSON can hold
+    skeleton: str = ""  # a hash that leaves out the values of the dials: equal where two scripts differ in those alone
     fingerprint: str = ""  # a hash of the syntax tree, without comments and layout
-    # statements, names and constants, a text by its words; without docstrings and operations that are as shipped
+    # counts statements, names, constants and a text's words, without docstrings and operations as shipped
     code_size: int = 0
-    plain: tuple[str, ...] = ()  # operations that an edit has taken from their kernels
+    plain: tuple[str, ...] = ()  # operations that run as plain MLX, because the edit changed them or what they read
 
     def differs_in_dials_only(self, other: "Outline") -> bool:
         return "" != self.skeleton == other.skeleton
@@ -270,15 +270,15 @@ UNREAD = Outline()
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """Hold an edit of a script, as its source describes it."""
+    """An edit of a script, as its source describes it."""
 
     title: str
     hypothesis: str
-    source: str  # who proposed it: "you" for attempt 0, else the source's name
+    source: str  # "you" for attempt 0, else the name of the source that proposed it
     repairs: int | None = None  # the crashed attempt that it repairs
-    without: tuple[int, ...] = ()  # dawn's question, no idea: kept edits that the parent's script lacks
+    without: tuple[int, ...] = ()  # kept edits that the parent's script lacks: a comparison for dawn, not an idea
     merges: int | None = None  # the overtaken attempt whose edit it carries onto the incumbent
-    packed: bytes = field(default=b"", repr=False)  # the whole script, since a night holds thousands; b"": not here
+    packed: bytes = field(default=b"", repr=False)  # the compressed script; b"": the record came without it
 
     @property
     def script(self) -> str:
@@ -327,27 +327,27 @@ def unpacked(packed: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Idea:
-    """Hold a proposal that waits until it is an attempt, or is dropped."""
+    """A proposal that waits until it is an attempt, or is dropped."""
 
-    id: int  # among all ideas of the night, in the order in which they came
+    id: int  # counts up over the whole night
     parent: int  # the attempt whose script it edits
     proposal: Proposal
 
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """Hold how far scores vary with the seed alone."""
+    """How far scores vary with the seed alone."""
 
     sigma_bpb: float  # standard deviation of one run
-    runs: int  # repeated runs that it is learnt from
+    runs: int  # number of repeated runs that it is estimated from
     smallest_bpb: float  # the smallest difference between two single runs that is not luck, 19 times in 20
-    doubt: str | None = None  # why attempt 0 says little about it, so that it was widened
+    doubt: str | None = None  # why attempt 0 says little about the noise, so that it was widened
     paired_bpb: float | None = None  # smallest_bpb for runs with one seed, of scripts that differ in dials alone
 
 
-@dataclass(frozen=True)  # without slots, so that what follows from an attempt is computed once
+@dataclass(frozen=True)  # no slots: cached_property needs a __dict__
 class Attempt:
-    """Hold one row of the ledger: an edit, its runs, and the decisions on it."""
+    """One row of the ledger: an edit, its runs, and the decisions on it."""
 
     number: int
     parent: int | None  # the attempt whose script was edited; None for attempt 0
@@ -355,10 +355,10 @@ class Attempt:
     started: str  # ISO 8601, UTC
     commit: str | None = None
     runs: tuple[Run, ...] = ()
-    decisions: tuple[Decision, ...] = ()  # all that were recorded, the present one last
+    decisions: tuple[Decision, ...] = ()  # every recorded one; the last one is valid
     settled: bool = False  # branch, ledger and weights follow the decision
-    dry_run: DryRun | None = None  # None where nothing but dials was turned: nothing can break that did not before
-    outline: Outline = UNREAD  # of its script
+    dry_run: DryRun | None = None  # None where only dials were turned: nothing new can break
+    outline: Outline = UNREAD
 
     @cached_property
     def decision(self) -> Decision | None:
@@ -533,12 +533,12 @@ def line_of(attempt: Attempt, history: History) -> list[Attempt]:
 
 # ---- dawn ------------------------------------------------------------------------------------------------------------
 
-STANDARD_ERRORS = 1.96  # to either side of a mean: 95 % of a normal distribution
+STANDARD_ERRORS = 1.96  # a mean ± 1.96 standard errors is the 95 % interval of a normal distribution
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Hold an estimate and the 95 % interval around it, in bits per byte; positive is better."""
+    """An estimate and the 95 % interval around it, in bits per byte; positive is better."""
 
     mean_bpb: float
     low_bpb: float
@@ -586,35 +586,35 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class EditEffect:
-    """Hold the effect on the champion of a kept edit, by the night's runs and by those without it."""
+    """A kept edit's effect on the champion, by the night's runs and by those without it."""
 
     number: int
     effect: Interval
     worthless: float  # the probability that it brings nothing or does harm
-    runs: int  # of the champion without it
+    runs: int  # runs of the champion without the edit
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """Hold what a dawn has found."""
+    """What a dawn has found."""
 
     champion: int
     script: int | None  # the attempt whose script is confirmed; None where no gain is
     recorded_bpb: float | None  # the champion's gain over attempt 0, by the night's own scores
     believed_bpb: float | None  # the same gain, by the shrunken estimates of the judge
-    honest: Interval | None  # on fresh seeds; None until attempt 0 and champion have two each
-    holdout: Interval | None  # the same runs on text that no run was judged by
-    edits: tuple[EditEffect, ...]  # in the order in which they were kept
-    passengers: tuple[int, ...]  # to be dropped
+    honest: Interval | None  # gain measured with fresh seeds; None until attempt 0 and champion have two runs each
+    holdout: Interval | None  # the same gain on text that no run was judged by
+    edits: tuple[EditEffect, ...]  # kept edits, the earliest first
+    passengers: tuple[int, ...]  # edits that the confirmed script leaves out
     dropping: Interval | None  # measured gain of dropping them over the champion; None if it was not measured
-    stays: str | None  # why doubtful edits are not dropped after all
+    stays: str | None  # why doubtful edits stay in the script after all
 
 
 @dataclass(frozen=True, slots=True)
 class Dawn:
-    """Hold one confirmation of a night's result: its champion measured with fresh seeds."""
+    """One confirmation of a night's result: its champion measured with fresh seeds."""
 
-    number: int  # from 1
+    number: int  # counts from 1
     champion: int
     fresh: int  # runs of attempt 0 and of the champion each, before any edit is doubted
     began: str  # ISO 8601, UTC
@@ -636,7 +636,7 @@ class Doing(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Hold what a worker does now: recorded before it begins, and removed once its result is recorded."""
+    """What a worker does now: recorded before it begins, and removed once its result is recorded."""
 
     worker: str
     doing: Doing
@@ -646,21 +646,21 @@ class Work:
     dawn: int = 0  # 0: for the night
 
     def __post_init__(self) -> None:
-        hours_since(self.began)  # in a clone's journal it may be any text, and a screen counts the time since then
+        hours_since(self.began)  # refuses a text that is no time, as a foreign journal may hold
 
 
 # Honest edits move the score by a few percent. Halving it in one step is a sign that something else is measured.
-PLAUSIBLE_GAIN = 0.2  # of the incumbent's bits per byte
+PLAUSIBLE_GAIN = 0.2  # share of the incumbent's bits per byte
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Hold the options of a whole night: one field an option of the same name, with its default."""
+    """The options of a whole night: one field an option of the same name, with its default."""
 
-    judge: str = "balanced"  # its name, as --judge takes it
+    judge: str = "balanced"  # a name in JUDGES (agent/judging/judges.py)
     confirm: int = 0
     plausible_gain: float = 100 * PLAUSIBLE_GAIN  # percent
-    allowance_s: float | None = None  # None: learnt
+    allowance_s: float | None = None  # None: learnt from the runs so far
     sandbox: Literal["auto", "require", "off"] = "auto"
     early_stop: bool = False
     dry_run: bool = True
@@ -672,18 +672,18 @@ class Terms:
     agent: str | None = None  # --command
     agent_minutes: float = 10.0
     report: bool = True  # write the page after every attempt
-    workers: int = 1  # that train at the same time
-    cores_each: int | None = None  # that a worker is pinned to; None: its share of a machine, or all of it
-    pool: str = "local"  # where the workers are, as --pool takes it
-    ray_address: str | None = None  # of a cluster; None: one is started on this machine
+    workers: int = 1  # number of workers that train at the same time
+    cores_each: int | None = None  # cores for each worker; None: an equal share of the machine, or all of it
+    pool: str = "local"  # a name in POOLS (agent/pools)
+    ray_address: str | None = None  # None: a cluster is started on this machine
 
 
-LOOK_BUDGET_S = 60.0  # of training
+LOOK_BUDGET_S = 60.0  # a night of shorter runs is a first look
 
 
 @dataclass(frozen=True, slots=True)
 class Night:
-    """Hold the facts of a night that are fixed when it opens; `terms` and `called` alone may change."""
+    """The facts of a night, fixed when it opens; only `terms` and `called` may change."""
 
     tag: str
     branch: str  # refs/heads/experiments/5min-<tag>
@@ -696,13 +696,13 @@ class Night:
     protocol: str  # fingerprint of data, budget and device kind: only equals are compared
     data: str  # folder of the prepared corpus
     started: str  # ISO 8601, UTC
-    called: str | None = None  # when its latest call began, the first or one that goes on
+    called: str | None = None  # start of the latest command that opened or resumed the night
     # kind → file → sha256: checked before every score (agent/runs/fixed.py)
     pins: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     terms: Terms = field(default_factory=Terms)
-    id: str = ""  # by chance: no other night has it, nor a copy of this one elsewhere
-    cores: int | None = None  # of the machine it began on, told to authors; None: not known
-    memory_bytes: int | None = None  # of the GPU, else of that machine
+    id: str = ""  # random: no other night has it, nor a copy of this one elsewhere
+    cores: int | None = None  # cores of the machine that the night began on; None: not known
+    memory_bytes: int | None = None  # memory of the GPU, else of the machine that the night began on
 
 
 def is_look(budget_s: float) -> bool:
@@ -744,23 +744,23 @@ LOCAL = "local"  # the one worker of a night that has no others
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Hold what one worker may use of its machine; no other worker of the night uses it at the same time."""
+    """What one worker may use of its machine; no other worker of the night uses it at the same time."""
 
-    worker: str = LOCAL  # as people and the journal name it: "gpu 1", "cores 2-3", "10.0.0.7 gpu 0"
-    cores: tuple[int, ...] = ()  # that its processes are pinned to; empty: they are not pinned
+    worker: str = LOCAL  # shown to people and in the journal: "gpu 1", "cores 2-3", "10.0.0.7 gpu 0"
+    cores: tuple[int, ...] = ()  # empty: its processes may run on any core
     gpu: str | None = None  # the value of CUDA_VISIBLE_DEVICES; None: as the environment has it
-    share: float = 1.0  # of the machine's memory that it may fill
+    share: float = 1.0  # share of the machine's memory that its processes may fill
     of_cores: int | None = None  # cores of the machine where only some are its device, as in "2 of 32 cores"; else None
 
 
-WHOLE = Lease()  # of a night with one worker: the machine as it is
+WHOLE = Lease()  # the whole machine: the night has one worker
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Hold the latest point of a running training's curve, or say that its weights are scored."""
+    """The latest point of a running training's curve, or the news that its weights are scored."""
 
-    fraction: float  # of the budget, 0 to 1
+    fraction: float  # share of the budget, 0 to 1
     step: float | None = None
     loss: float | None = None
     tokens_s: float | None = None
@@ -769,7 +769,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Hold one call to a source of ideas outside the harness: its cost, and whether it gave a proposal."""
+    """One call to a source of ideas outside the harness: its cost, and whether it gave a proposal."""
 
     attempt: int  # the number that the idea would get
     source: str
@@ -781,7 +781,7 @@ class Ask:
     usd: float | None = None
     failure: str | None = None  # None: a proposal came of it
     usd_most: float | None = None  # upper limit of the cost, if the tokens were not counted; None if usd is known
-    tokens_cached: int | None = None  # of tokens_in, those that the server had in its cache; None: not told
+    tokens_cached: int | None = None  # part of tokens_in that the server had in its cache; None: it did not say
 
 
 def source_name(source: str) -> str:
