@@ -40,7 +40,7 @@ def confirm_night(context: NightContext, most_runs: int) -> Findings | None:
         _begin(state)
         _reopen(state, most_runs)
         while driver.take_a_step(plan):
-            _begin(state)  # for another champion, where this one is revoked
+            _begin(state)  # the champion may have been revoked
         concluded = _conclude(driver, plan)
     if concluded is not None:
         for line in dawn_lines(concluded, state.attempts, context.night):
@@ -85,8 +85,8 @@ def _put(state: State, dawn: Dawn) -> None:
 class DawnPlan(Plan):
     """Find the next step of a dawn."""
 
-    until: int  # so many runs at all dawns of the night
-    impossible: set[tuple[int, Edits]] = field(default_factory=set)  # champions, and what was not to be taken out
+    until: int  # runs at all dawns of the night after which this one ends
+    impossible: set[tuple[int, Edits]] = field(default_factory=set)  # (champion, edits that it needs)
 
     def candidates(self) -> Iterator[Candidate]:
         state = self.state
@@ -97,9 +97,9 @@ class DawnPlan(Plan):
         if dawn is not None:
             yield from self.missing_audits(dawn.number)
         if self.context.stop.after_run:
-            return  # the run was scored
+            return  # the user wants an end: only finished runs are audited
         for attempt in state.unsettled:
-            if attempt.decision is not None or not attempt.is_idea:  # else the night is to go on with it
+            if attempt.decision is not None or not attempt.is_idea:  # the night itself goes on with undecided ideas
                 step = self.step_of(attempt)
                 if step is not None:
                     yield step
@@ -154,7 +154,7 @@ def _conclude(driver: Driver, plan: DawnPlan) -> Findings | None:
     concluded = ablation.findings()
     _drop_weights(driver, dawn)
     recorded = replace(dawn, findings=concluded)
-    journal.put_dawn(recorded)  # before the branch, which may be refused: hours were spent on these findings
+    journal.put_dawn(recorded)  # recorded first: the branch may be refused, and hours were spent on these findings
     write_ledger(driver.context.place, (driver.context.night, driver.state.attempts), driver.say)
     if concluded.script is not None:
         branch, commit = confirmed_branch(driver.context.night.branch), driver.commit(concluded.script)

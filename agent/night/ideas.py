@@ -44,29 +44,29 @@ from agent.records.place import Place, past_nights
 from agent.script.dials import outline_of
 from agent.text import SAID_CHARS, one_line
 
-WAITS_S = (30.0, 120.0, 600.0)  # after questions that brought nothing; after the last, the night ends
-CLOSE_S = 30.0  # how long a call may take to come to its end
-ANSWERS = 3  # of one source for one idea: after so many that cannot be tried, the next source is asked
+WAITS_S = (30.0, 120.0, 600.0)  # pauses after questions without an answer; after the last one, the night ends
+CLOSE_S = 30.0  # s that a question may go on when the night closes
+ANSWERS = 3  # invalid answers of a source, before the next one is asked
 REPAIRED = ", repaired"
 
 
 class Supply(Enum):
     """Say whether there was an idea."""
 
-    ENTERED = auto()  # it is an attempt now
-    LATER = auto()  # a source is being asked, or will be after a pause
-    OVER = auto()  # there will be no further one
+    ENTERED = auto()  # an idea has become an attempt
+    LATER = auto()  # a source is being asked, or will be asked after a pause
+    OVER = auto()  # no further idea will come
 
 
 @dataclass(slots=True)
 class Wanted:
-    """Hold one idea that is wanted: whom to ask for it, and what has come of that so far."""
+    """One idea that is wanted: the sources to ask for it, and their answers so far."""
 
-    number: int  # of the attempt that it would be
-    turns: list[Source]  # the first of them is asked now
-    broken: Attempt | None  # to be repaired
+    number: int  # number of its attempt
+    turns: list[Source]  # sources still to be asked; the first one is asked now
+    broken: Attempt | None  # the crashed attempt to repair
     is_ahead: bool  # no device is free for it yet
-    refused: tuple[Refusal, ...] = ()  # answers of this source that cannot be tried
+    refused: tuple[Refusal, ...] = ()  # answers of the present source that cannot be tried
     parent: int = 0  # the attempt whose script is edited
     answer: Future[list[Idea]] | None = None  # None: it waits until the source may be asked another question
 

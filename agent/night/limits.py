@@ -10,21 +10,21 @@ from agent.errors import NightError
 from agent.experiment import Ask, History, runs_at_dawns
 from agent.proposers.source import Left
 
-DAWN_SHARE = 1 / 8  # of the hours: more time for confirming would leave less for finding
-# Estimate of start, scoring and audit together, beyond the budget, until a run was measured.
+DAWN_SHARE = 1 / 8  # share of the hours for confirming; more would leave less time for finding
+# Until a run was measured, start, scoring and audit are estimated from these.
 FIRST_EXTRA_S, FIRST_EXTRA_OF_BUDGET = 10.0, 0.25
-ENOUGH_RUNS = 4  # of one call, to expect runs as long as these: those before may be of a slower machine
+ENOUGH_RUNS = 4  # runs of this command from which its next runs are estimated; earlier runs may be of a slower machine
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
     """Estimate how long the next run and the next idea take: as long as the longest so far."""
 
-    run_s: float  # with any dry run, start, compilation, scoring and audit, which the budget alone would leave out
-    asking_s: float = 0.0  # for one idea, however many calls that takes
-    dawn_runs: int = 0  # made so far, over the whole night
-    workers: int = 1  # which run at the same time
-    holdout_s: float = 0.0  # what a run at dawn takes longer, as it is scored on the holdout too
+    run_s: float  # s of a whole run: dry run, start, compilation, training, scoring and audit
+    asking_s: float = 0.0  # s until one idea has come, over all its questions
+    dawn_runs: int = 0  # number of runs so far, at all dawns of the night
+    workers: int = 1  # number of runs at the same time
+    holdout_s: float = 0.0  # s that scoring on the holdout adds to a run at dawn
 
     @property
     def dawn_run_s(self) -> float:
@@ -70,9 +70,9 @@ class Limits:
     """
 
     experiments: int | None = None  # proposals, counted over the whole night
-    hours: float | None = None  # of this call, by when the last run should have ended, dawn's included
-    dawn_runs: int | None = None  # for confirming, over the whole night; None: an eighth of the hours, if there are any
-    began_s: float = field(default_factory=always_s)  # sleep is a part of the hours: they are to be over by the morning
+    hours: float | None = None  # time limit of this command: the last run, at dawn too, should end by then
+    dawn_runs: int | None = None  # confirmation runs of the whole night; None: by DAWN_SHARE
+    began_s: float = field(default_factory=always_s)  # a clock that sleep does not stop: the hours end by the morning
 
     def reached(self, proposals: int, pace: Pace, before_s: float) -> bool:
         """Return whether no further idea can be tried that is there in `before_s` seconds."""

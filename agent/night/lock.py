@@ -24,20 +24,20 @@ from agent.invocation import typed
 from agent.night.limits import Limits
 from agent.proposers.source import Left
 
-BRIEFLY_S = 0.5  # to wait for the lock: a command that only asks about it holds it for a moment
+BRIEFLY_S = 0.5  # s to wait for the lock: a command that only asks holds it for a moment
 AFTER_RUN, NOW = "after-run", "now"
 Handler = Callable[[int, FrameType | None], Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Hold the process that has the repository for itself, and the limits of its night."""
+    """The process that has the repository for itself, and the limits of its night."""
 
     pid: int
     tag: str
     since: str  # ISO 8601, UTC
-    folder: str  # of the night: it may be in another working tree of the repository
-    hours: float | None  # its limits, as in Limits
+    folder: str  # the night's folder, which may be in another working tree of the repository
+    hours: float | None  # hours, experiments and began_s are the night's Limits
     experiments: int | None
     began_s: float
 
@@ -112,7 +112,7 @@ def is_held(repository: Path) -> bool:
 
 @contextmanager
 def _shared(repository: Path) -> Iterator[None]:
-    """Hold the lock beside others that only read; raise BlockingIOError where one has it for itself."""
+    """Share the lock with others that only read; raise BlockingIOError where one has it for itself."""
     with ExitStack() as held:
         with suppress(FileNotFoundError, PermissionError):  # no night has run here yet, or none of this user's
             file = held.enter_context(_place(repository).with_suffix(".lock").open("rb"))
@@ -133,7 +133,7 @@ def _place(repository: Path) -> Path:
 
 
 class Stop:
-    """Hold the wishes to end a night: the first ends it after the current run, the second ends the run too."""
+    """The user's wishes to end a night: the first ends it after the current run, the second ends the run too."""
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / "stop"
@@ -164,7 +164,7 @@ class Stop:
         # a Ctrl-C is the second wish after `nightshift stop` too; SIGTERM is not: a service gives both at once
         before = int(self.after_run) if number == signal.SIGINT else self._signals
         self._signals = max(1, before) if number == signal.SIGHUP else before + 1
-        with suppress(OSError):  # for `nightshift status`; the night itself uses the count
+        with suppress(OSError):  # `nightshift status` reads the file; the night itself uses the count
             self.wish(NOW if self.now else AFTER_RUN)
 
     def _wish(self) -> str:

@@ -84,7 +84,7 @@ def at_work(state: State) -> Iterator["Driver"]:
     except BaseException:
         driver.pool.close()
         for ended in driver.pool.ended(0.0):
-            driver.record(ended)  # its error may be the same, as of a full disk
+            driver.record(ended)  # its error may be the one that is raised already, such as a full disk
         raise
 
 
@@ -96,8 +96,8 @@ class Driver:
         self.journal, self.say = state.context.journal, state.context.watcher.said
         self.ideas: Ideas | None = None  # None: no source is asked
         self.flight = Flight(self.pool)
-        self._run_ids: dict[str, int] = {}  # in the journal, of the runs that workers make
-        self._scoring: set[str] = set()  # the workers that score what they have trained
+        self._run_ids: dict[str, int] = {}  # worker → id of its run in the journal
+        self._scoring: set[str] = set()  # workers that score what they have trained
 
     def warm_up(self) -> None:
         """Train attempt 0 for a second on a machine that the night has moved to, so that no other run has to compile.
@@ -106,7 +106,7 @@ class Driver:
         """
         context, state, runner = self.context, self.state, self.context.runner
         is_here = context.night.terms.pool == "local"
-        # without a best script, attempt 0 itself runs next
+        # Without a best script, attempt 0 itself runs next.
         if runner.is_warm or state.best is None or context.stop.after_run or not is_here:
             return
         self.say("nothing of this night is compiled on this machine yet: attempt 0 trains for a second first")
@@ -118,7 +118,7 @@ class Driver:
     def take_a_step(self, plan: Plan) -> bool:
         """Plan and carry out one step; return False when nothing is left to do or the user stopped the night."""
         flight = self.flight
-        if not flight.jobs:  # what a run takes is watched, and freed again
+        if not flight.jobs:  # running jobs have limits of their own, and free the disk that they fill
             check_disk(self.context.place.repo.root)
         if self.ideas is not None:
             self.ideas.note_news()
@@ -218,7 +218,7 @@ class Driver:
     def begin(self, job: Job, worker: str) -> None:
         """Begin a job on a worker that is free for it; the journal knows of it first."""
         number = job.attempt
-        self.journal.check_in_place()  # before minutes are spent whose result could not be recorded
+        self.journal.check_in_place()  # better now than after minutes of a run whose result could not be recorded
         self.commit(number)
         if isinstance(job, Measure):
             self._run_ids[worker] = self.journal.start_run(number, job.seed, dawn=job.dawn, worker=worker)
@@ -239,13 +239,13 @@ class Driver:
 
     def wait(self) -> None:
         """Wait until something has happened that the plan may depend on, or for REPLAN_S; record what has ended."""
-        # to plan takes milliseconds in a long night, which runs on the same processors would miss
+        # Planning takes milliseconds in a long night, on the processors that the runs use.
         awaits_idea = self.flight.supply is Supply.LATER
         until_s = time.monotonic() + (0.0 if awaits_idea else REPLAN_S)
         while not self._has_news() and time.monotonic() < until_s:
             pass
         if awaits_idea:
-            self.flight.supply = Supply.ENTERED  # it is asked again whether there is one
+            self.flight.supply = Supply.ENTERED  # the next plan asks for an idea again
         self.state.workers = max(1, len(self.pool.workers))
 
     def _has_news(self) -> bool:
@@ -278,7 +278,7 @@ class Driver:
             self.journal.rest(ended.worker)
             if isinstance(ended.error, MachineError):
                 self._make_void(latest_crashes(self.state.attempts), ended.error)
-            self._drop_weights(job.attempt)  # it may have been revoked meanwhile
+            self._drop_weights(job.attempt)  # an attempt may have been revoked while it was measured
         except Exception as error:
             return error
         return ended.error
@@ -321,7 +321,7 @@ class Driver:
 def tell_settled(state: State, attempt: Attempt) -> None:
     """Show the verdict; of attempt 0, also how far its scores move with the seed, and how fast the night will go."""
     context, spread = state.context, noise(state.attempts)
-    context.journal.record_facts(noise=spread)  # for those who read the journal
+    context.journal.record_facts(noise=spread)  # views read it from the journal
     context.watcher.attempt_settled(attempt)
     if attempt.number == 0:
         lines = noise_lines(spread) if spread is not None else []

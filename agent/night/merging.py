@@ -76,7 +76,7 @@ def again(state: State, number: int, onto: Attempt) -> Proposal:
     overtaken = state.attempts[number]
     base = state.parent_of(overtaken)
     assert base is not None
-    # where the keeps since were revoked, base is onto again, and the very script is run again
+    # If the keeps since were revoked, base is onto again, and the same script is run again.
     history = state.others(number) if base.number == onto.number else state.attempts
     idea = first_of(overtaken, state.attempts)
     edit = f"Makes the edit of #{number}, better than #{base.number}, in #{onto.number}."

@@ -58,23 +58,23 @@ from agent.view.writer import PageWriter
 if TYPE_CHECKING:
     from agent.pools.cluster import Cluster
 
-REPORT_FROM_S = 5.0  # of budget: writing the page takes about as long as shorter runs
+REPORT_FROM_S = 5.0  # s of budget; in a night of shorter runs, writing the page would take as long as a run
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Hold the choices of a command for its night; None leaves one to the harness, or to the night that goes on."""
+    """The choices of a command for its night; None leaves one to the harness, or to the resumed night."""
 
     place: Place
     tag: str | None = None
     budget_s: float | None = None
     seed: int | None = None
-    asked: Mapping[str, Any] = field(default_factory=dict)  # the terms that were named
+    asked: Mapping[str, Any] = field(default_factory=dict)  # options that the user named
     limits: Limits = field(default_factory=Limits)
-    sources: Sequence[Source] | None = None  # of ideas; None: as the night's terms say
+    sources: Sequence[Source] | None = None  # None: the night's options name them
     baseline: Callable[[Place], str] = read_script  # attempt 0's script
-    dataset: str | None = None  # to be prepared for a new night; None: the corpus that its folder uses
-    goes_on: bool = False  # after the Ray cluster was gone: it is waited for, and wishes to end the night hold
+    dataset: str | None = None  # data set to prepare for a new night; None: the corpus that the folder uses
+    goes_on: bool = False  # the Ray cluster was lost: wait for it, and keep earlier wishes to end the night
 
 
 @contextmanager
@@ -117,7 +117,7 @@ def open_context(request: Request) -> Iterator[NightContext]:
         screen = NightScreen(console_on(sys.stdout), folder, limits.left, lambda: stop.after_run, lambda: stop.now)
         undo.callback(screen.close)
         if before is not None:
-            journal.record_facts(terms=night.terms, data=night.data, pins=night.pins)  # which may be changed
+            journal.record_facts(terms=night.terms, data=night.data, pins=night.pins)  # these facts may have changed
             for change in changes(before.terms, night.terms):
                 screen.said(f"night {night.tag} goes on with {change}")
         leases = leases_of_night(night)
@@ -135,7 +135,7 @@ def open_context(request: Request) -> Iterator[NightContext]:
             stop=stop,
             limits=limits,
             baseline=request.baseline,
-            # in a first look, a dry run costs about what it saves
+            # In a first look, a dry run would cost as much as it saves.
             dry_runs=terms.dry_run and not is_look(budget_s),
             patience_s=patience_s(terms) if by_terms else 0.0,
             messages=messages,
@@ -214,7 +214,7 @@ def _begin(request: Request, terms: Terms, cluster: "Cluster | None") -> Night:
 
     def lay_out() -> None:
         """Copy the fixed files as they are now, and lay out the machine code for the night's runs."""
-        shutil.rmtree(fixed, ignore_errors=True)  # of an opening that was interrupted
+        shutil.rmtree(fixed, ignore_errors=True)  # an interrupted opening may have left one
         fixed.mkdir(parents=True)
         ignore_all(place.nights)
         lay_out_fixed(beside, names, fixed)
@@ -286,7 +286,7 @@ def _resume(request: Request, night: Night, terms: Terms, cluster: "Cluster | No
     moved = at_home(night)
     if moved is None and (folder / MANIFEST).is_file():
         raise MachineError(f"{missing_corpus(night, folder)}; then give the same command")
-    night = replace(moved or night, terms=terms)  # whose corpus was deleted: its checksums say so
+    night = replace(moved or night, terms=terms)  # the checksums tell whether its corpus was deleted
     fixed = folder / "fixed"
     verify_pins(night, fixed)
     if request.dataset is not None:

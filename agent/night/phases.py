@@ -30,19 +30,19 @@ from agent.script.contract import fixed_files
 from agent.text import ABSURD, harmless, plainly
 
 PROFILER = Path(__file__).with_name("profiler.py")
-FILE, PRICES = "phases.json", "prices.json"  # in a night's folder
-FILE_BYTES, NOTES_BYTES = 64 << 10, 4 << 20  # much more than they need
-PHASES = {  # of profiler.py, in the order of a step → name for people
+FILE, PRICES = "phases.json", "prices.json"  # files in a night's folder
+FILE_BYTES, NOTES_BYTES = 64 << 10, 4 << 20  # bytes; both files are far smaller
+PHASES = {  # profiler.py's phases in the order of a step → name for people
     "data": "waiting for a batch",
     "forward_backward": "forward + backward",
     "optimizer": "optimizer",
-    "python": "Python",  # what is left of a step: schedule, log
+    "python": "Python",  # the rest of a step: schedule, log
 }
 WITHOUT = "calls no MuonAdamW.update, whose end is that of a step"
-LIMIT_S = 3600.0  # of the command's few steps: after an hour it hangs
-STEPS = 8  # of a night's measurement, each a few times as long as one that does not wait
-MOST_S, OF_BUDGET = 30.0, 0.1  # for them: a tenth of one run in a night of many
-OF_LIMIT = 0.75  # of the time after which no further kernel is left aside
+LIMIT_S = 3600.0  # s; after an hour, the command's few steps hang
+STEPS = 8  # steps that a night measures; each waits for the device, and takes a few times as long
+MOST_S, OF_BUDGET = 30.0, 0.1  # s for the measurement; and its share of the budget, a tenth of one run in a whole night
+OF_LIMIT = 0.75  # share of the time limit after which no other kernel is left out
 
 
 def _numbers(steps: int, seed: int, budget_s: float, until_s: float = 0.0) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from agent.runs.jobs import AuditRun, Job, Measure, Trial
 from agent.runs.score import most_weights_bytes, scoring_limit_s, usual_scoring_s
 from agent.runs.train import FIRST_ALLOWANCE_S, learnt_allowance_s, learnt_bounds, usual_steps_s
 
-# of attempts that are kept no longer, and yet were measured: an edit of such a script may make up for it
+# These attempts are no longer kept, but they were measured: an edit of such a script is judged all the same.
 STILL_PARENTS = frozenset({Kind.REVOKED, Kind.OVERTAKEN})
 # A lost GPU or data folder crashes every attempt within seconds, and the night would fill with them. After so many, a
 # worker whose job fails tries attempt 0, which tells in seconds whether the machine still trains.
@@ -68,7 +68,7 @@ class Enter:
 class EnterIdea:
     """Enter the next idea as an attempt; the first is the user's own script."""
 
-    wanted: int  # as many ideas could be tried now
+    wanted: int  # number of ideas that could be tried now
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +88,8 @@ class Flight:
     """Tell who is busy with which attempt, and whether ideas come. The driver changes it, the plan reads it."""
 
     pool: Pool
-    has_idea: bool = False  # one is made, and only has to be entered
-    supply: Supply = Supply.ENTERED  # what came of the last wish for an idea
+    has_idea: bool = False  # an idea has been checked, and waits to be entered
+    supply: Supply = Supply.ENTERED  # outcome of the last question for an idea
 
     @property
     def jobs(self) -> Collection[Job]:
@@ -114,7 +114,7 @@ class Flight:
 # ---- the plan --------------------------------------------------------------------------------------------------------
 
 
-DAWN_SEED = 1000  # from one dawn to the next: each confirms with seeds that no choice before it has seen
+DAWN_SEED = 1000  # distance between the seeds of two dawns: each confirms with seeds that no choice before it has seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,12 +255,12 @@ class Plan:
             return
         if again is not None and not flight.has(again) and limits.allows_run(again, state.pace):
             yield self.measure(state.attempts[again])
-        # as many attempts as workers have neither a job nor an attempt that needs one
+        # An idle worker takes an attempt that waits before a new idea.
         unsettled = (attempt for attempt in state.unsettled if not flight.has(attempt.number))
         queued = sum(not (attempt.done_runs and merging.waits_for_parent(state, attempt)) for attempt in unsettled)
         wanted, overtaken = flight.idle - queued, merging.due(state)
         asking_s = 0.0 if flight.has_idea or overtaken is not None else state.pace.asking_s
-        # without attempt 0 there is nothing to look at in the morning
+        # Without attempt 0 there would be nothing to read in the morning.
         if wanted < 1 or (state.attempts and limits.reached(state.proposals, state.pace, asking_s)):
             return
         if overtaken is not None:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-PLAIN_STEPS = "4"  # without one kernel
+PLAIN_STEPS = "4"  # steps without one kernel
 spans: dict[str, list[tuple[float, float]]] = {}  # phase → begins and ends, in seconds of one clock
 
 
@@ -25,7 +25,7 @@ def main(script: str, steps: str, seed: str, budget_s: str, until_s: str) -> Non
     sys.path.insert(0, str(Path.cwd()))
     from agent.lab import hardware
 
-    hardware.tune()  # before anything imports MLX
+    hardware.tune()  # MLX must not be imported yet
     import mlx.core as mx
     import mlx.nn  # noqa: F401  (it calls mx.compile when imported, so import it before mx.compile is replaced)
 

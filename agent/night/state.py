@@ -31,16 +31,16 @@ Answer = TypeVar("Answer")
 
 
 class State:
-    """Hold what the journal says of a night. Whoever records something in the journal reads it back here then.
+    """The present state of a night, read from its journal. Whoever writes to the journal reads it back here.
 
-    So a night that is resumed after a kill has exactly the state of the killed one. Only the driver's thread may use
+    So a night resumed after a kill has exactly the state of the killed one. Only the driver's thread may use
     it.
     """
 
     def __init__(self, context: "NightContext") -> None:
         self.context = context
         self._journal = context.journal
-        self._answers: dict[str, Any] = {}  # to questions that take long, as long as no attempt changes
+        self._answers: dict[str, Any] = {}  # kept results of slow computations, until an attempt changes
         self.workers = max(1, len(context.pool.workers))
         self.attempts: tuple[Attempt, ...] = self._journal.attempts()
         self.asks: tuple[Ask, ...] = self._journal.asks()
@@ -133,24 +133,24 @@ class Watcher(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NightContext:
-    """Hold everything that a night needs, so that a test can exchange any part of it."""
+    """Everything that a night needs; a test can replace any part."""
 
     place: Place
     journal: Journal
     runner: Runner
-    pool: Pool  # of workers; each has its own runner
-    sources: Sequence[Source]  # of ideas
+    pool: Pool  # each of its workers has its own runner
+    sources: Sequence[Source]
     judge: Judge
     watcher: Watcher
     stop: Stop
     limits: Limits
     baseline: Callable[[Place], str] = read_script  # attempt 0's script
-    dry_runs: bool = False  # seconds of training before the minutes, for edits of more than dials
+    dry_runs: bool = False  # a second of training before the minutes, for edits of more than dials
     patience_s: float = 0.0  # how long one call to a source may take
-    messages: Messages = field(default_factory=Messages)  # of the sources
-    attempt_settled: Callable[[], None] = lambda: None  # told once the record of an attempt is complete
-    began: str = field(default_factory=lambda: utc_now("milliseconds"))  # this call of the night
-    measures_phases: bool = False  # find out once where the time of a step goes, since an author can read it
+    messages: Messages = field(default_factory=Messages)  # messages of the sources
+    attempt_settled: Callable[[], None] = lambda: None  # called once the record of an attempt is complete
+    began: str = field(default_factory=lambda: utc_now("milliseconds"))  # start of this command
+    measures_phases: bool = False  # measure once how a step's time is spent; a source will read it
 
     @property
     def night(self) -> Night:
