@@ -58,23 +58,23 @@ from agent.script.contract import PREPARE, check_script, fixed_files, modules_be
 from agent.text import harmless
 
 FORMAT = 2
-CONTENTS, FOLDER, BUNDLE = "contents.json", "night", "refs.bundle"  # members of the file
-JOURNAL, FIXED, WARM = "journal.sqlite", "fixed", "warm"  # in the night's folder, as the next ones
+CONTENTS, FOLDER, BUNDLE = "contents.json", "night", "refs.bundle"  # names in the packed file
+JOURNAL, FIXED, WARM = "journal.sqlite", "fixed", "warm"  # names in a night's folder
 MANIFEST = "corpus.json"  # the manifest.json of the corpus, which stays behind
 PROGRAM = "program.md"  # the one beside the script
 MOST_MEMBERS, MOST_READ_BYTES = 400_000, 64 << 20
-MOST_TEXT_CHARS = 100_000  # of a title, a reason or the end of a log: all are cut far below before they are recorded
-OUTSIDE = ("agent", "llm", *OF_THE_MODEL, "pool", "ray_address")  # terms by which programs run, or servers get keys
+MOST_TEXT_CHARS = 100_000  # longest title, reason or log that is accepted; this program records much shorter ones
+OUTSIDE = ("agent", "llm", *OF_THE_MODEL, "pool", "ray_address")  # options by which programs run, or servers get keys
 DAMAGED = (
     *(OSError, EOFError, ValueError, OverflowError, RecursionError),
     *(msgspec.MsgspecError, tarfile.TarError, zlib.error),
 )
-# files that a kill may leave, which say nothing, and machine code, which the next machine compiles for itself
+# Files that a kill may leave, which say nothing; and machine code, which the next machine compiles for itself.
 STAYS_BEHIND = frozenset({"reserve", "journal.sqlite-shm", WARM})
-LEVEL = 1  # of gzip: weights hardly get smaller at a higher one, or by xz, and would take minutes for each gigabyte
+LEVEL = 1  # gzip; higher levels hardly shrink weights, and take minutes for each gigabyte
 PIECE_BYTES = 1 << 20
-MOST_HOLE_BYTES = 1 << 30  # that a file system may save by its own compression
-LeftOut = Callable[[PurePosixPath], bool]  # whether a path in a night's folder stays behind
+MOST_HOLE_BYTES = 1 << 30  # a file system that compresses may leave out this much of a file
+LeftOut = Callable[[PurePosixPath], bool]  # says whether a path in a night's folder stays behind
 TIMES = ("began", "ended", "started", "called", "at")
 
 
@@ -84,7 +84,7 @@ class Contents:
 
     tag: str
     started: str
-    summary: Mapping[str, Any]  # where the night stands, as `nights` shows it
+    summary: Mapping[str, Any]  # the facts that `nights` shows
     refs: Mapping[str, str]  # ref → commit
     format: int = FORMAT
 
@@ -123,7 +123,7 @@ class _Bounded(gzip.GzipFile):
 @contextmanager
 def _opened(file: Path) -> Iterator[tuple[tarfile.TarFile, Contents]]:
     """Yield a file after its first member, and what that says; raise NightError where the file is damaged."""
-    check_plain(file)  # it is read twice, which a pipe cannot be
+    check_plain(file)  # a pipe could not be read twice
     try:
         with _Bounded(file, "rb") as stream, tarfile.open(fileobj=stream, mode="r:") as tar:
             first = tar.next()
@@ -135,7 +135,7 @@ def _opened(file: Path) -> Iterator[tuple[tarfile.TarFile, Contents]]:
                 raise ValueError(f"its format is {contents.format}; this nightshift reads {FORMAT}")
             yield tar, contents
     except DAMAGED as error:
-        if disk_fails(error):  # where it is unpacked
+        if disk_fails(error):  # the disk fails here, not the packed file
             raise
         if isinstance(error, OSError) and error.errno is not None:
             raise NightError(f"{file} cannot be unpacked: {error.strerror}") from None
@@ -156,13 +156,13 @@ def pack(
     """
     folder = place.folder(tag)
     night = read_night(place, tag).night
-    written = file.with_name(f".{file.name}.nightshift-new")  # beside it: it may be on another disk
+    written = file.with_name(f".{file.name}.nightshift-new")  # must be on the same disk
     _check_name(file, night, may_exist=remove)
     # the disk of the nights may be full, and a packed night is moved within it
     with work_folder(place, None if remove else file) as aside:
         entries = _entries(folder, is_left_out)
         members = {FOLDER: folder} | {f"{FOLDER}/{path}": folder / path for path in entries}
-        # what another machine may lack
+        # Another machine may lack these files.
         beside = {PROGRAM: place.script_path.parent / PROGRAM, MANIFEST: Path(night.data) / "manifest.json"}
         members |= {
             f"{FOLDER}/{name}": path for name, path in beside.items() if path.is_file() and not path.is_symlink()
@@ -247,11 +247,11 @@ def _nameless(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 @dataclass(frozen=True, slots=True)
 class Unpacked:
-    """Hold a night that was unpacked, and what of it is not as it was."""
+    """A night that was unpacked, and what has changed by it."""
 
-    night: Night  # as it goes on here
-    asked_again: Mapping[str, object]  # the terms that were taken out
-    obstacle: str | None  # why it can be read here, and not go on
+    night: Night  # the night's facts on this machine
+    asked_again: Mapping[str, object]  # options that were left out, and have to be given again
+    obstacle: str | None  # why the night can be read here, but cannot go on
     notes: tuple[str, ...]  # about its refs, its program.md and its corpus
 
 
@@ -345,7 +345,7 @@ def _settled_in(place: Place, contents: Contents, file: Path, aside: Path) -> Un
         unlike = _install_fixed(place, night, first_script, aside)
         home = at_home(night)
         terms, asked_again, obstacle = _terms_here(night.terms)
-        # where the night goes on in its old place, too, each has its own folder on the nodes of a cluster
+        # The night may go on in its old place, too: with ids of their own, each has its folder on a cluster's nodes.
         here = replace(home or night, terms=terms, id=new_id())
         journal.record_facts(id=here.id, data=here.data, pins=here.pins, terms=here.terms)
         journal.lose_runs()
@@ -402,7 +402,7 @@ def _terms_here(terms: Terms) -> tuple[Terms, dict[str, object], str | None]:
 
 TABLES = "SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY name"
 
-# What is wrong with a journal → the rows in which it is. A chain of parents that led back would be followed forever.
+# The fault of a journal → the rows that have it. A circle of parents would be followed forever.
 WRONG_ROWS = {
     "lacks an attempt": """
         SELECT number FROM (SELECT number, row_number() OVER (ORDER BY number) - 1 AS place FROM attempts)

@@ -30,8 +30,8 @@ from agent.invocation import typed
 PREFIX, SUFFIX = "nightshift-", ".throwaway"
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 MIN_FREE_BYTES = 1 << 30  # logs, weights of the kept attempts and git objects of a night, with room to spare
-MOMENT_S = 60.0  # in which a folder that was made is locked
-AT_ONCE = 200  # paths that are given to one program: all of the longest possible ones fit
+MOMENT_S = 60.0  # s; an older folder without a lock was left by a process that is gone
+AT_ONCE = 200  # paths in one command: the longest possible ones still fit
 
 
 def home_folder() -> Path | None:
@@ -93,7 +93,7 @@ def replaced_folder(folder: Path) -> Iterator[Path]:
     """Yield an empty folder to fill, which then takes this one's place; if the filling fails, this one stays."""
     folder = folder.resolve()
     aside, old = (folder.with_name(f".{folder.name}.nightshift-{age}") for age in ("new", "old"))
-    for left in (aside, old):  # by a process that was killed
+    for left in (aside, old):  # a killed process may have left them
         remove(left)
     aside.mkdir(parents=True)
     try:
@@ -156,17 +156,17 @@ def plain_bytes(path: Path) -> int | None:
 
 def write_plain(path: Path, text: str | bytes) -> None:
     """Write a text so that a reader, and a power cut, finds the old one or the new one. A link stays a link."""
-    import psutil  # with hardware, a tenth of what `status` takes, which mostly writes nothing
+    import psutil  # slow to import, and `status` mostly writes nothing
 
     from agent.lab.hardware import write_atomically
 
     check_plain(path)
     path = Path(os.path.realpath(path))
-    for leftover in path.parent.glob(f".{path.name}.*.*"):  # of writers that were killed before they gave it its name
+    for leftover in path.parent.glob(f".{path.name}.*.*"):  # a killed writer may have left one
         pid = leftover.name.split(".")[-2]
         if re.fullmatch(r"\d+", pid) and not psutil.pid_exists(int(pid)):
             leftover.unlink(missing_ok=True)
-    with naming(path):  # not the file that is to take its place
+    with naming(path):  # an error names this path, not the temporary file
         write_atomically(path, text if isinstance(text, bytes) else text.encode(errors="surrogateescape"))
 
 

@@ -27,7 +27,7 @@ from agent.text import harmless, plain_lines, saved_like
 
 # hooks, fsmonitor and line ends: nothing planted in a repository runs in the middle of the night, or changes a script
 SAFE = ("core.hooksPath=/dev/null", "core.fsmonitor=false", "core.autocrlf=false", "core.splitIndex=false", "gc.auto=0")
-# in a partial clone, git would fetch what it lacks, by programs that the settings name
+# In a partial clone, git would fetch what it lacks, by programs that the settings name.
 AT_HOME = {"GIT_ALLOW_PROTOCOL": ""}
 DURABLE = "core.fsync=all"
 NO_SETTINGS = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
@@ -278,7 +278,7 @@ def repo_around(folder: Path) -> tuple[Repo | None, bool]:
             return Repo(Path(root), (folder / common_dir).resolve()), done.returncode == 0
     if b"not a git repository" in done.stderr:
         return None, False
-    # for instance a clone that belongs to another user; git names the remedy itself
+    # The clone may belong to another user, for instance; git's message names the remedy.
     raise RepoError(f"git refuses {folder}: {_one_line(done.stderr)}")
 
 
@@ -325,7 +325,7 @@ def read_bundle(repo: Repo, file: Path, refs: Mapping[str, str]) -> None:
     for ref, sha in refs.items():
         if repo.find(sha) is None:
             raise RepoError(f"{file} lacks commit {sha[:7]}, which {ref} is to name; it is damaged")
-    # with a ref to a commit whose trees or files are missing, the user's own `git gc` would fail
+    # If a ref's commit lacked trees or files, the user's own `git gc` would fail.
     repo.git("rev-list", "--objects", "--quiet", *refs.values(), "--not", "--all")
     for ref, sha in refs.items():
         if repo.find(ref) is None:

@@ -12,11 +12,11 @@ from pathlib import Path
 DISTRIBUTION = "nightshift-mlx"
 SCRIPT = "train_mlx.py"
 IDEAS = "ideas"  # the folder of known ideas: ours in this package, and a user's own beside the script
-SKILL = ".agents/skills/nightshift/SKILL.md"  # what coding agents read
-OWN = (SCRIPT, "prepare.py", "program.md")  # what a folder needs for a night
+SKILL = ".agents/skills/nightshift/SKILL.md"  # coding agents read it
+OWN = (SCRIPT, "prepare.py", "program.md")  # files that a folder needs for a night
 PACKAGE = Path(__file__).resolve().parent
 ABOVE = PACKAGE.parent  # a clone's root, or the folder of installed packages
-STARTER = PACKAGE / "starter" if (PACKAGE / "starter").is_dir() else ABOVE  # where OWN lies: a wheel brings it along
+STARTER = PACKAGE / "starter" if (PACKAGE / "starter").is_dir() else ABOVE  # where OWN lies, in a wheel too
 
 
 def typed(*words: str, folder: Path = Path()) -> str:

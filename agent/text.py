@@ -19,14 +19,14 @@ INVISIBLE = re.compile(
 )
 ABSURD = 1e9  # no megabytes, millions, seconds, losses or speeds of a run are as many; a script may claim what it likes
 SCORE_DECIMALS = 6
-SAID_CHARS = 200  # of a message by another program, in a sentence of ours
-MOST_PAIRS = 2_000_000  # of lines to compare: difflib would take hours for a script of many lines that are alike
+SAID_CHARS = 200  # characters of another program's message that a sentence of ours quotes
+MOST_PAIRS = 2_000_000  # compared lines, at most: difflib would take hours for a script of many similar lines
 CUT_WITH = " \t\n,;:"  # removed before an ellipsis
 
 
 def harmless(line: str) -> str:
     """Replace unprintable and invisible characters of one line by codes; keep spaces and tabs."""
-    if line.isascii() and line.isprintable():  # as nearly all are
+    if line.isascii() and line.isprintable():  # nearly all lines are
         return line
     return "".join(map(_shown, line))
 
