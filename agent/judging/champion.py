@@ -29,13 +29,13 @@ from agent.text import numbered
 FRESH = 4  # runs of attempt 0 and of the champion each, before any edit is doubted
 LAST = 2  # runs of the script without all passengers
 MOST = 8  # runs without one edit
-TELLING = 0.002  # of one run's noise: a run that is expected to bring less is not worth its minutes
-QUESTION = "a question of dawn"  # no idea: the reason of its discard
+TELLING = 0.002  # expected knowledge, in units of one run's noise; a run that promises less is not worth its minutes
+QUESTION = "a question of dawn"  # the reason why such an attempt is discarded
 
 PRICE = 2.0  # sigma that a person would pay to be rid of a worthless edit: it is read, understood and kept for good
 
 
-Edits = tuple[int, ...]  # by the numbers of their attempts, in ascending order
+Edits = tuple[int, ...]  # attempts' numbers, in ascending order
 
 
 # ---- the champion without some of its edits --------------------------------------------------------------------------
@@ -43,11 +43,11 @@ Edits = tuple[int, ...]  # by the numbers of their attempts, in ascending order
 
 @dataclass(frozen=True, slots=True)
 class Posterior:
-    """Hold what is known of one edit of the champion."""
+    """What is known of one edit of the champion."""
 
     edit: EditEffect
     keeping: float  # sigma: the expected effect, less the price times the probability that it is no gain
-    telling: float  # in units of one run's noise: the knowledge gradient per run of the champion without the edit
+    telling: float  # the knowledge gradient per run of the champion without the edit, in units of one run's noise
     testable: bool  # False where the champion cannot be had or does not run without it
 
 
@@ -101,11 +101,11 @@ class Ablation:
         ideas = [self._as_seen(attempt) for attempt in self.history if attempt.done_runs]  # no questions of dawn
         knowledge, chain = know(measured(ideas)), edits_of(self.champion, self.history)
         if knowledge is None or not {self.champion.number, *(edit.number for edit in chain)} <= knowledge.place.keys():
-            return []  # where seeds move nothing, the night's scores were exact
+            return []  # seeds move nothing here, so the night's scores are exact
         posteriors = []
         for edit in chain:
             number, without, effect = edit.number, self.without(edit.number), knowledge.effect(edit.number)
-            # without its last edit, the champion is its parent, whose runs are in the belief already
+            # The champion without its last edit is its parent, whose runs are in the belief already.
             scores = {} if without is None or edit is self.champion else distinct_scores(self._as_seen(without))
             if scores:
                 effect = effect.given(knowledge.gap(self.champion.number, tuple(scores.values())))

@@ -18,11 +18,11 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
-FRACTIONS = (0.4, 0.5, 0.6, 0.7, 0.8)  # of the budget: before, losses say little; later, there is little left to save
-WINDOW = 0.1  # of the budget: a loss is the mean over this much before it
-LEAST_RUNS = 6  # finished ones, before a line through them means anything
-NEARER = 0.75  # share of them that are asked, by the distance of their losses from the incumbent's
-SURE = 1 - 0.01 / len(FRACTIONS)  # that the score would have been above the incumbent's: 0.01 for all looks together
+FRACTIONS = (0.4, 0.5, 0.6, 0.7, 0.8)  # shares of the budget; earlier losses say little, later stops save little
+WINDOW = 0.1  # share of the budget: a loss is the mean over this much training before it
+LEAST_RUNS = 6  # finished runs that are needed for a line through their losses and scores
+NEARER = 0.75  # share of the finished runs that the line is drawn through: those with losses nearest to the incumbent's
+SURE = 1 - 0.01 / len(FRACTIONS)  # certainty of each stop, since all looks together may err in 1 %
 
 WORST_BPB = 1000.0  # a script writes its own curve, which could forecast any number
 
@@ -31,7 +31,7 @@ Losses = Mapping[float, float]  # fraction of the budget → training loss there
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """Hold the losses and the score of a finished run."""
+    """The losses and the score of a finished run."""
 
     losses: Losses
     val_bpb: float
@@ -43,8 +43,8 @@ class Bound:
 
     fraction: float
     loss: float
-    slope: float  # of the line that it was read from: bits per byte for each nat of loss …
-    offset_bpb: float  # … and at a loss of zero
+    slope: float  # slope of its line: bits per byte for each nat of loss
+    offset_bpb: float  # the line's bits per byte at a loss of zero
 
     def forecast_bpb(self, losses: Losses) -> float | None:
         """Return the score that these losses forecast, if it is hopeless; None if not, or before the fraction."""
@@ -52,11 +52,11 @@ class Bound:
         return min(self.offset_bpb + self.slope * loss, WORST_BPB) if loss > self.loss else None
 
 
-Finite = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]  # beyond, the mean of some is infinite, or no number
+Finite = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]  # a mean of larger numbers may be infinite or NaN
 
 
 class Point(msgspec.Struct):
-    """Hold what is read of a line of metrics.jsonl; anything else in it is passed over."""
+    """The part of a line of metrics.jsonl that is read; the rest is ignored."""
 
     progress: Annotated[float, msgspec.Meta(ge=0, le=1)]  # fraction of the budget
     loss: Finite
@@ -117,6 +117,6 @@ def _bound(mark: float, finished: Sequence[Finished], incumbent: Finished) -> Bo
     if not slope > 0:
         return None  # a lower loss has not meant a lower score
     errors, freedom = val_bpb - offset - slope * loss, len(near) - 2
-    error_bpb = math.sqrt(float(errors @ errors) / freedom * (1 + 1 / len(near)))  # of one forecast
+    error_bpb = math.sqrt(float(errors @ errors) / freedom * (1 + 1 / len(near)))  # the standard error of one forecast
     margin_bpb = float(stats.t.ppf(SURE, freedom)) * error_bpb
     return Bound(mark, max((incumbent.val_bpb + margin_bpb - offset) / slope, here), slope, offset)

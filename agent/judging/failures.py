@@ -55,7 +55,7 @@ def process_failure(process: "Run | Outcome", *, quotes: bool = True) -> str | N
         case Ending.FINISHED:
             return None
         case Ending.EXCEEDED | Ending.HOPELESS:
-            return lines[-1]  # which cap, or at what point, in the harness's words
+            return lines[-1]  # the harness's own words: the limit that was reached, or the point
         case Ending.OVERRAN:
             how = f"still running after {process.wall_s:.0f} s"
         case _:
@@ -88,12 +88,12 @@ def trusted(verdict: Decision, attempt: Attempt, best: Attempt | None, plausible
 
 # The words are in the script's power: a script could print them to have a bad run repeated. So they count only where
 # the process failed, on a night's own kind of device, and for few runs of an attempt.
-MOST_LINES = 8  # from the end: a message is followed by a traceback's last lines at most
+MOST_LINES = 8  # lines from the end; only a traceback's last lines may follow a message
 
-# By kind of device ("" for any), in lower case. Sources: IOGPU's errors 00000002 to 0000000e and Apple's
+# Kind of device ("" for any) → messages in lower case. Sources: IOGPU's errors 00000002 to 0000000e and Apple's
 # MTLCommandBufferError; the CUDA runtime's cudaGetErrorString; NVIDIA's Xid 79 and NVML; MLX's allocators; errno. Some
-# follow from a script's own fault as well: one that asks for more memory than there is gets the same answer as one
-# beside which another program took it all.
+# may also be a script's own fault: a script that asks for too much memory gets the same answer as one beside which
+# another program took it all.
 MESSAGES = {
     "metal": """
         impacting interactivity

@@ -39,7 +39,7 @@ class Judge:
     it is measured all the same, and is the gain of this edit alone, whatever the parent's own edit was worth.
     """
 
-    words: ClassVar[str]  # by which a night introduces it
+    words: ClassVar[str]  # how a night introduces the judge
     calibration: int
 
     def judge(self, attempt: Attempt, history: History) -> Decision:
@@ -136,9 +136,9 @@ class Strict(Judge):
 
     words: ClassVar = "hardly anything is kept by luck, at the price of many runs"
     calibration: int = 4
-    most: int = 6  # runs of one attempt
-    hopeful: float = 0.8  # standard errors below the incumbent that a further run is worth
-    error: float = 0.008  # of each look; most edits are given up long before the last
+    most: int = 6  # most runs of one attempt
+    hopeful: float = 0.8  # gain in standard errors from which another run is worth its time
+    error: float = 0.008  # error probability of each look; most edits are given up long before the last one
 
     def compared(self, attempt: Attempt, parent: Attempt, best: Attempt, history: History) -> Decision:
         verdict, runs = compare(attempt, parent, best), len(attempt.scores_bpb)
@@ -176,7 +176,7 @@ def t_test(attempt: Attempt, parent: Attempt, history: History) -> tuple[float, 
 # Sizes are what the harness counts: the code by its syntax tree, the parameters by the header of the saved weights.
 # What keeps for simplicity may cost is bounded over all of them, against the last attempt kept for a measured gain.
 TIE = 0.25  # sigma: the largest expected cost of all simpler scripts together
-FEWER = 0.99  # of the parameters: less than a per cent is rounding
+FEWER = 0.99  # a script has fewer parameters below this share; a smaller difference is rounding
 
 
 def simpler(attempt: Attempt, parent: Attempt) -> str | None:
@@ -303,13 +303,13 @@ class Doubt:
     """Weigh one edit by everything that the night has measured."""
 
     attempt: Attempt
-    lower_bpb: float  # than its parent, by the means of their scores
-    same_seeds_bpb: float | None  # the same by the seeds that both have
-    gain_bpb: float  # by the estimate
-    sure: float
-    worth: float  # sigma: of keeping it
-    value_of_run: float  # sigma: of measuring it again
-    simpler: str | None  # in what, where that is why it is kept
+    lower_bpb: float  # how far its mean score lies below its parent's
+    same_seeds_bpb: float | None  # the same difference, by seeds that both have
+    gain_bpb: float  # the judge's estimate of its gain
+    sure: float  # probability that it brings anything
+    worth: float  # value of keeping it, in sigma
+    value_of_run: float  # value of another run, in sigma
+    simpler: str | None  # why it counts as simpler; None: it is not kept for that
 
     @classmethod
     def of(cls, knowledge: Knowledge, attempt: Attempt, history: History, price: float) -> "Doubt":
@@ -358,7 +358,7 @@ class Doubt:
 
 # ---- the table -------------------------------------------------------------------------------------------------------
 
-# To add a judge, write its class above and name it here and in the type of `judge` in agent/cli/options.py.
+# Write a new judge's class above, and name it here and in the type of `judge` in agent/cli/options.py.
 JUDGES: dict[str, type[Judge]] = {"balanced": Balanced, "greedy": Greedy, "strict": Strict}
 
 

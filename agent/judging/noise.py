@@ -33,19 +33,19 @@ from agent.judging.belief import (
 )
 from agent.text import counted
 
-SAME = 1e-6  # relative: the same weights, scored twice, differ by the order in which their rows were computed
+SAME = 1e-6  # relative; one pair of weights scored twice differs by this, as rows are computed in another order
 
-# What seeds move is between 0.002 and 0.03 bpb wherever it was measured; two runs already weigh more than this.
-TYPICAL_SIGMA_BPB, TYPICAL_SPREAD = 0.006, 1.2  # centre and width, in natural logarithms
+# Seeds move scores by 0.002 to 0.03 bpb wherever it was measured. Two runs already weigh more than this.
+TYPICAL_SIGMA_BPB, TYPICAL_SPREAD = 0.006, 1.2  # centre and width of sigma's prior; width in natural log
 RUNG = 1.1  # sigma is learnt to ten per cent: more is not known, and results of one rung can be cached
 # A baseline that hardly trains says little about the noise of other scripts. Then sigma is doubled, and one run is not
 # enough to keep an edit: the second tells luck from gain, and costs little, since few edits come so far.
 FEW_STEPS, LARGE_SIGMA = 50, 0.1  # steps of a run; share of the gain over the uniform model
 UNIFORM_BPB = 8.0  # bits per byte of a model that knows nothing
-WIDENED = 2.0  # times sigma, where it is doubted
-SUREST = 0.9  # that anything is called by one run
+WIDENED = 2.0  # factor for a sigma that is in doubt
+SUREST = 0.9  # highest probability that one run can give, where sigma is in doubt
 TELLING_APART = STANDARD_ERRORS * math.sqrt(2)
-LATEST, BLOCK = 300, 100  # attempts that are learnt from: so many, and less than a block more
+LATEST, BLOCK = 300, 100  # attempts that are learnt from: the latest 300, and up to a block more
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Knowledge:
     """Translate a night's belief to bits per byte, and attempts to places in its tree."""
 
     belief: Belief
-    sigma_bpb: float  # what is left of the noise where scores are compared seed by seed: the belief's unit
+    sigma_bpb: float  # noise that is left where scores are compared seed by seed; the belief's unit
     noise_bpb: float  # the standard deviation of one run
     place: Mapping[int, int]  # attempt's number → its node
     reference_bpb: float  # the score of merit zero
