@@ -66,7 +66,7 @@ def draw(
     rows = len(committed)
     worst = np.float32(np.log(vocab_size) + ABOVE_GUESSING_NATS)
     gain = np.where(counted, np.maximum(np.minimum(reference, worst) - committed, 0), 0)
-    share = min(POSITIONS, max(1, rows // 2))  # at most every other row at once, so that there is a choice
+    share = min(POSITIONS, max(1, rows // 2))  # every other row at most, so that there is a choice
     kinds = [np.cumsum(weights, dtype=np.float64) for weights in (counted, gain, gain**2)]
     taken: set[int] = set()
     return [
@@ -81,9 +81,9 @@ def _sample(
 
     kinds: for each kind of weights their sums up to each target.
     """
-    blocked: set[int] = set()  # rows
+    blocked: set[int] = set()  # row numbers
     chosen: list[int] = []
-    counts = []  # of targets, after each kind
+    counts = []  # number of targets after each kind
     for sums, until in zip(kinds, (share - share // 2, share - share // 4, share), strict=True):
         drawn = np.searchsorted(sums, rng.random(SPARE_CANDIDATES * share) * sums[-1], side="right")
         for place in drawn.tolist() if sums[-1] > 0 else ():

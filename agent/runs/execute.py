@@ -29,8 +29,8 @@ from agent.runs.train import read_progress, slow, train, train_in
 from agent.sandbox.process import LOG
 
 TRIAL_S, TRIAL_ROWS = 1.0, 2
-LONG_TRIAL_S = 10.0  # from the first step on, with saving: a script that goes on ignores how many steps it was given
-STEPS_OPTION = "--max-steps"  # which a script may lack
+LONG_TRIAL_S = 10.0  # s from the first step to the end of saving; a script that needs more ignores --max-steps
+STEPS_OPTION = "--max-steps"  # a script may lack this option
 FAILED = frozenset({Ending.CRASHED, Ending.OVERRAN, Ending.EXCEEDED})
 
 

@@ -53,7 +53,7 @@ def probe(
     )  # fmt: skip
     try:
         answer, _ = process.communicate()
-    finally:  # where a signal has ended the waiting, too
+    finally:  # a signal may have ended the waiting
         end(process)
     if process.returncode != 0 or not answer:  # prepare.py may end the process by itself
         raise MachineError(

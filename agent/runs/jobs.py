@@ -15,10 +15,10 @@ class Trial:
 
     attempt: int
     script: str
-    allowance_s: float  # beyond the budget
-    scoring_s: float  # that the process which scores may take
-    steps: int  # of training
-    machine: "Trial | None" = None  # of attempt 0, made where this fails; None: a failure is the script's
+    allowance_s: float  # s for start, compilation and saving, beyond the budget
+    scoring_s: float  # s for the process that scores
+    steps: int  # training steps
+    machine: "Trial | None" = None  # a trial of attempt 0, made if this one fails; None: a failure is the script's own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,14 +32,14 @@ class Measure:
     script: str
     seed: int
     allowance_s: float
-    machine: Trial | None = None  # as for a Trial
-    dawn: int = 0  # 0: for the night; k: for its k-th dawn
+    machine: Trial | None = None  # see Trial.machine
+    dawn: int = 0  # 0: a run of the night; k: one of its k-th dawn
     bounds: tuple[Bound, ...] = ()
     may_be_void: bool = True  # see Attempt.may_be_void()
-    usual_steps_s: float | None = None  # of the script's other runs; None: nothing is known of its speed
-    usual_scoring_s: float | None = None  # of attempt 0; None: not known, or this is attempt 0
-    most_weights_bytes: int | None = None  # more are not scored; None: any are
-    wait_s: float = 0.0  # before it begins, so that other programs end, or the machine cools down
+    usual_steps_s: float | None = None  # speed of the script's other runs; None: not known
+    usual_scoring_s: float | None = None  # time that scoring attempt 0 took; None: not known, or this is attempt 0
+    most_weights_bytes: int | None = None  # larger weights are not scored; None: no limit
+    wait_s: float = 0.0  # pause before it begins: other programs end meanwhile, or the machine cools down
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +49,8 @@ class AuditRun:
     attempt: int
     script: str
     seed: int
-    limit_s: float  # of each process
-    machine: Trial | None = None  # as for a Trial
+    limit_s: float  # s for each process
+    machine: Trial | None = None  # see Trial.machine
     split: Split = "validation"
     reference: tuple[int, int] | None = None  # attempt and seed of the run whose losses gains are counted from
 

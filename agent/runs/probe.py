@@ -22,7 +22,7 @@ def main(folder: str, dataset: str = "", *cores: str) -> None:
     """Print the facts, or one sentence for the user under "error"; all else that is printed goes to standard error."""
     answer = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that worker processes end, too
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # treated like Ctrl-C: worker processes end as well
     sys.dont_write_bytecode = True  # a night's fixed files stay as they are
     sys.path.insert(0, folder)
     try:
@@ -31,7 +31,7 @@ def main(folder: str, dataset: str = "", *cores: str) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one would interrupt writing the answer
         facts = {"error": "interrupted before the data were ready; the same command goes on from there"}
     except SystemExit as ending:
-        if not isinstance(ending.code, str):  # it has said why
+        if not isinstance(ending.code, str):  # prepare.py has printed the reason
             raise
         facts = {"error": ending.code}
     except ImportError as error:

@@ -29,12 +29,12 @@ from agent.sandbox.process import LOG, Outcome, supervise
 
 WEIGHTS = "out/model.safetensors"
 SHOWN = ("manifest.json", "token_bytes.npy", "tokenizer.*")  # files of the corpus in every box
-TRAINING_TEXT = ("train.*",)  # only in a training box: in a scoring box a script could go on training
+TRAINING_TEXT = ("train.*",)  # files that only a training box has: a script that is scored could go on training
 WARM = ("cache/kernels", "cache/blas", "mlx", ".nv")  # compiled code in a run's TMPDIR, copied to later runs
-KEPT = "mlx"  # of these, the folder that is there, even if empty, once code of attempt 0 was kept
+KEPT = "mlx"  # one of these folders; it exists, maybe empty, once attempt 0's code was kept
 MAX_WARM_BYTES = 512 << 20
-MAX_RESULT_BYTES = 64 << 20  # of a log, a curve or a summary
-REST_S, REST_SHARE = 60.0, 0.2  # before what the machine has spoilt is done again: at most, and of the budget
+MAX_RESULT_BYTES = 64 << 20  # a log, a curve or a summary may have this size
+REST_S, REST_SHARE = 60.0, 0.2  # the pause before a spoilt run is repeated: 60 s, or this share of a short budget
 POLL_S = 0.05
 WARM_LOCK = threading.Lock()  # one worker may copy the warm caches while another adds to them
 
@@ -49,7 +49,7 @@ class Runner:
     resource_limits: ResourceLimits
     stopped: Callable[[], bool]  # whether the user has asked to end the current run
     progressed: Callable[[Progress | None], None]
-    root: Path | None = None  # of the repository, which runs do not see; None: the one around experiments/nights/<tag>
+    root: Path | None = None  # the repository, hidden from runs; None: the one around experiments/nights/<tag>
     lease: Lease = WHOLE  # the part of this machine that its processes may use
 
     @property
@@ -96,7 +96,7 @@ class Runner:
         """Empty a folder and fill it with the committed script, the fixed files and the warm caches."""
         remove(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        if self.fixed.is_dir():  # if it was deleted, checking the checksums ends the night
+        if self.fixed.is_dir():  # checking the checksums ends a night whose folder was deleted
             shutil.copytree(self.fixed, folder, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
         (folder / self.script_name).write_bytes(script.encode())
         # a copy, so that a run's changes to its caches affect no other run
@@ -119,7 +119,7 @@ class Runner:
 
         The training text is visible only if it trains. hopeless() is asked repeatedly and ends the run early.
         """
-        bring_in(self.box, self.view(folder, *readable))  # not the training text, which no process that scores can see
+        bring_in(self.box, self.view(folder, *readable))  # leave out the training text: no scoring process can read it
         outcome = supervise(
             self.box.wrap(command, self.view(folder, *readable, trains=trains)),
             folder,
@@ -135,7 +135,7 @@ class Runner:
         subprocess.run(["chmod", "-R", "u+rwX,ug-s", "--", str(folder)], capture_output=True, check=False)
         if outcome.ending is not Ending.CRASHED or outcome.spoilt is not None:
             return outcome
-        was_killed = outcome.exit_code == -signal.SIGKILL  # as where memory ran out
+        was_killed = outcome.exit_code == -signal.SIGKILL  # the system kills so when memory runs out
         spoilt = "the system killed it" if was_killed else machine_fault(outcome.last_lines, self.night.device_kind)
         return replace(outcome, spoilt=spoilt)
 
@@ -211,7 +211,7 @@ class Runner:
                 if self.warm.is_dir():
                     shutil.copytree(self.warm, fresh)
                 (fresh / KEPT).mkdir(parents=True, exist_ok=True)
-                for place, _, names in os.walk(folder):  # which follows no link
+                for place, _, names in os.walk(folder):  # os.walk follows no link
                     compiled = any(Path(place).is_relative_to(folder / TMP / name) for name in WARM)
                     for path in (Path(place, name) for name in names if compiled):
                         copy = fresh / path.relative_to(folder / TMP)
@@ -219,7 +219,7 @@ class Runner:
                         if plain_bytes(path) is not None:
                             shutil.copyfile(path, copy)
                 if sum(path.stat().st_size for path in fresh.rglob("*") if path.is_file()) <= MAX_WARM_BYTES:
-                    remove(self.warm)  # if killed here, the night goes on with cold caches
+                    remove(self.warm)  # a night that is killed here goes on with cold caches
                     fresh.replace(self.warm)
             remove(fresh)
 

@@ -36,11 +36,11 @@ from agent.sandbox.process import Outcome
 # A forward pass over fixed rows takes seconds on a GPU and under a minute on two CPU cores: after an hour it hangs. An
 # honest model may be three times as slow as attempt 0's, and reading MLX again from a slow disk takes about 20 s.
 FIRST_LIMIT_S, LEAST_LIMIT_S, LIMIT_FACTOR = 3600.0, 20.0, 3.0
-WEIGHTS_FACTOR, LEAST_WEIGHTS_BYTES = 16, 256 << 20  # times attempt 0's: larger weights could store text
+WEIGHTS_FACTOR, LEAST_WEIGHTS_BYTES = 16, 256 << 20  # 16 times attempt 0's size: larger weights could store text
 SCORER = Path(__file__).with_name("scorer.py")
 LOOK_AT = "look at load_model, the shapes and the values of its logits"
 SCORING = Progress(fraction=1.0, is_scoring=True)
-ROUNDING_NATS = 1e-3  # below zero, a loss is a lie by more than this
+ROUNDING_NATS = 1e-3  # a loss is a lie where it is further below zero than this
 # In a first look, scoring and auditing by all of the text would take a CPU longer than training. So every fourth row is
 # scored, and one process audits; it is another protocol (agent/runs/fixed.py).
 LOOK_ROW_STEP = 4
@@ -48,7 +48,7 @@ LOOK_ROW_STEP = 4
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """Hold the evaluation rows of one split: every token after the first is a target once."""
+    """The evaluation rows of one split: every token after the first is a target once."""
 
     inputs: npt.NDArray[np.uint16]  # (R, T)
     targets: npt.NDArray[np.uint16]  # (R, T)
@@ -57,9 +57,9 @@ class Rows:
     @classmethod
     def of(cls, night: Night, split: Split = "validation") -> "Rows":
         """Read the rows of a split that this night scores: all of them, or every fourth in a first look."""
-        corpus = load_data(Path(night.data), verify=False)  # its checksums were verified
+        corpus = load_data(Path(night.data), verify=False)  # the checksums were verified at the start
         inputs, targets = evaluation_rows(corpus.split(split), corpus.bos, corpus.seq_len)
-        step = LOOK_ROW_STEP if is_look(night.budget_s) else 1  # the rows that are left are of all documents
+        step = LOOK_ROW_STEP if is_look(night.budget_s) else 1  # the rows of a first look are from all documents
         return cls(inputs[::step].astype(np.uint16), targets[::step].astype(np.uint16), corpus.token_bytes)
 
     @classmethod
@@ -142,7 +142,7 @@ def score(runner: Runner, job: Measure, limit_s: float, split: Split = "validati
     with runner.losses(job.attempt, job.seed, split).open("wb") as file:
         losses.tofile(file)
         file.flush()
-        os.fsync(file.fileno())  # before the journal records a score
+        os.fsync(file.fileno())  # the losses must be on the disk before the journal has their score
     return Score(rows.bits_per_byte(losses), wall_s)
 
 
@@ -162,7 +162,7 @@ def committed_losses(
     if least < -ROUNDING_NATS:
         raise Unscored(f"a loss of {least:.3g} nats is below zero", wall_s)
     val_bpb = rows.bits_per_byte(losses)
-    if not MEASURED[0] <= val_bpb <= MEASURED[1]:  # nor is NaN
+    if not MEASURED[0] <= val_bpb <= MEASURED[1]:  # also refuses NaN
         raise Unscored(f"val_bpb {val_bpb:.3g} is no score", wall_s)
     return losses, wall_s
 

@@ -20,7 +20,7 @@ def main(kind: str, script: str, weights: str) -> None:
     """Write losses.f32 or logits.f32 for the rows in inputs.npy."""
     from agent.lab import hardware
 
-    hardware.tune()  # before anything imports MLX
+    hardware.tune()  # MLX must not be imported yet
     import prepare
 
     data = prepare.load_data(verify=False)
@@ -60,7 +60,7 @@ def logits(model: Any, inputs: np.ndarray, rows: int, data: Any) -> Iterator[np.
 def load_script(path: Path) -> ModuleType:
     """Import a training script as a module."""
     spec = importlib.util.spec_from_file_location(path.stem, path.absolute())
-    assert spec is not None  # it ends in .py
+    assert spec is not None  # the name ends in .py, so there is a loader
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module

@@ -29,7 +29,7 @@ from agent.text import ABSURD, is_finite, plainly
 FIRST_ALLOWANCE_S = 300.0
 # Later attempts get little more than attempt 0 needed: with more time a script could go on training.
 ALLOWANCE_FACTOR, LEAST_ALLOWANCE_S, ALLOWANCE_OF_BUDGET = 1.5, 10.0, 0.05
-MOST_CURVES = 400  # of whose first runs bounds are learnt: the time that takes grows with their square
+MOST_CURVES = 400  # bounds are learnt from the first runs of so many attempts; the time for it grows with the square
 
 
 def train(runner: Runner, job: Measure) -> tuple[Run, str | None]:
@@ -117,12 +117,12 @@ def _allowance_s(runs: Sequence[Run], budget_s: float) -> float:
 
 METRICS, METRICS_BYTES = "metrics.jsonl", 8 << 20  # the end of a longer file: about 60,000 points
 POINT_BYTES, SUMMARY_BYTES = 4 << 10, 1 << 20  # much more than a line of metrics.jsonl, or a summary, needs
-COUNTS = ("num_steps", "depth")  # of a summary's numbers, those that are whole
+COUNTS = ("num_steps", "depth")  # these numbers of a summary are whole
 # enough for 16,000 tensors, and quick to read
 HEADER_BYTES = 4 << 20
-LEAST_HEADER_BYTES, TENSOR_BYTES = 1 << 10, 1 << 9  # in all, and for each tensor: a longer header could hide weights
-MOST_DIMENSIONS, LONGEST = 16, 1 << 48  # of a tensor: no model has more, and larger products are slow
-DTYPE = re.compile(r"(?:BOOL|[A-Z]+(8|16|32|64)(?:_\w+)?)")  # with the bits of an element; a truth value has 8
+LEAST_HEADER_BYTES, TENSOR_BYTES = 1 << 10, 1 << 9  # bytes of a header, and for each tensor; more could hide weights
+MOST_DIMENSIONS, LONGEST = 16, 1 << 48  # largest shape of a tensor; no model has a larger one, and products are slow
+DTYPE = re.compile(r"(?:BOOL|[A-Z]+(8|16|32|64)(?:_\w+)?)")  # the group holds the bits of an element; BOOL has 8
 
 
 def read_losses(out: Path) -> Losses:
@@ -191,8 +191,8 @@ def count_params(file: BinaryIO, file_bytes: int) -> int | None:
 # ---- speed -----------------------------------------------------------------------------------------------------------
 
 # An edit changes the speed of its script, so only runs of the same script compare.
-MOST_LOST = 0.20  # of the speed; benchmarks/drift.py has the false alarms of it
-LEAST_S = 2.0  # of training: shorter runs, and seconds that scripts round, tell nothing
+MOST_LOST = 0.20  # share of speed; benchmarks/drift.py counts the false alarms
+LEAST_S = 2.0  # s of training: shorter runs tell nothing, since scripts round seconds
 
 
 def usual_steps_s(attempt: Attempt) -> float | None:
@@ -225,7 +225,7 @@ class EarlyStopCheck:
     def __init__(self, out: Path, ahead: Sequence[Bound]) -> None:
         self._out = out
         self._ahead = list(ahead)
-        self.forecast_bpb: float | None = None  # of the score of a run that is hopeless
+        self.forecast_bpb: float | None = None  # the forecast score, once the run is hopeless
 
     def has_failed(self) -> bool:
         """Return whether the run has failed a bound; read the whole metrics file only at a bound."""
