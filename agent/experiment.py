@@ -355,7 +355,7 @@ class Attempt:
     started: str  # ISO 8601, UTC
     commit: str | None = None
     runs: tuple[Run, ...] = ()
-    decisions: tuple[Decision, ...] = ()  # every recorded one; the last one is valid
+    decisions: tuple[Decision, ...] = ()  # every decision that was recorded; the last one holds
     settled: bool = False  # branch, ledger and weights follow the decision
     dry_run: DryRun | None = None  # None where only dials were turned: nothing new can break
     outline: Outline = UNREAD
@@ -657,7 +657,7 @@ PLAUSIBLE_GAIN = 0.2  # share of the incumbent's bits per byte
 class Terms:
     """The options of a whole night: one field an option of the same name, with its default."""
 
-    judge: str = "balanced"  # a name in JUDGES (agent/judging/judges.py)
+    judge: str = "balanced"  # the judge's name, as --judge takes it
     confirm: int = 0
     plausible_gain: float = 100 * PLAUSIBLE_GAIN  # percent
     allowance_s: float | None = None  # None: learnt from the runs so far
@@ -674,7 +674,7 @@ class Terms:
     report: bool = True  # write the page after every attempt
     workers: int = 1  # number of workers that train at the same time
     cores_each: int | None = None  # cores for each worker; None: an equal share of the machine, or all of it
-    pool: str = "local"  # a name in POOLS (agent/pools)
+    pool: str = "local"  # the pool's name, as --pool takes it
     ray_address: str | None = None  # None: a cluster is started on this machine
 
 

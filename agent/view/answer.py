@@ -20,7 +20,7 @@ from agent.records.record import Record, Turned
 from agent.records.summary import NightSummary, Scored, gain_bpb, lower_bpb
 from agent.script.dials import Value
 
-# what JSON leaves out of these records: it is too long, or in a file
+# JSON leaves these out: they are too long, or in a file.
 LEFT_OUT = {"Proposal": {"packed"}, "Attempt": {"outline"}, "Run": {"last_lines"}, "KnownIdea": {"patch"}}
 
 
@@ -30,7 +30,7 @@ def plain(value: Any) -> Any:
         case None | bool() | int():
             return value
         case str() | Path():
-            return _encodable(str(value))  # of an enum, too
+            return _encodable(str(value))  # also a member of an enumeration
         case float():
             return value if math.isfinite(value) else None
         case Mapping():
@@ -52,23 +52,23 @@ def _names(kind: Any) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Hold what follows from an attempt's runs and decisions, and from its night."""
+    """What follows from an attempt's runs and decisions, and from its night."""
 
     status: Status | None  # keep, discard or crash; null: not decided yet
-    kind: Kind | None  # why, in a word for programs
+    kind: Kind | None  # why it has its status, in a word for programs
     val_bpb: float | None  # mean over its runs of the night that count
     seeds: int  # these runs
-    lower_bpb: float | None  # how far val_bpb lies below that of the parent, by the two scores alone
-    gain_bpb: float | None  # what the judge expects of that difference: it trusts few runs only in part; else the same
+    lower_bpb: float | None  # how far val_bpb lies below the parent's, by the two scores alone
+    gain_bpb: float | None  # the judge's estimate of that difference, smaller after few runs; else the same
     sure: float | None  # the probability that the edit itself lowers val_bpb, 0 to 1; the rest is luck
     memory_gb: float | None  # peak memory
     params: int | None  # parameters
     tokens_s: float | None  # tokens per second of training, by the script
-    plain: tuple[str, ...]  # operations of the script that an edit has taken from their kernels, which costs speed
+    plain: tuple[str, ...]  # operations that an edit has taken from their kernels, which costs speed
     spent_s: float  # training, scoring and audits of these runs
-    usd: float | None  # what the proposal has cost
-    dials: Turned  # that it turned: the parent's value and its own
-    merged_as: int | None  # the attempt that carries its edit on: it was better than its parent, and overtaken
+    usd: float | None  # cost of the proposal, in dollars
+    dials: Turned  # dials that it turned: the parent's value and its own
+    merged_as: int | None  # the attempt that carries its edit on, since it was better than its parent, and overtaken
 
     @classmethod
     def of(cls, record: Record, attempt: Attempt, /, **more: Any) -> Self:
@@ -100,7 +100,7 @@ SCHEMA_VERSION = 1  # raised where a key is removed or its meaning changes, not 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Hold how a command ended; without an error, it succeeded."""
+    """The outcome of a command; without an error, it succeeded."""
 
     facts: Any = field(default_factory=dict)  # a record of this file, or its keys and values
     show: Callable[[], object] = lambda: None  # prints the same for people, where the command has not done so yet
@@ -121,29 +121,29 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """Hold the process that runs a night."""
+    """The process that runs a night."""
 
     pid: int
-    since: str  # when it began
+    since: str  # start of the process
     stopping: bool  # whether it ends after the current run
 
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """Hold a worker, and what it does now."""
+    """A worker, and what it does now."""
 
     name: str  # such as gpu 1; local for the one worker of a night that has no others
-    work: Work | None  # what it does now
-    title: str | None  # of the attempt that it works on
+    work: Work | None  # null: it has nothing to do
+    title: str | None  # title of the attempt that it works on
 
 
 @dataclass(frozen=True, slots=True)
 class Crew:
-    """Hold the workers of a night."""
+    """The workers of a night."""
 
-    count: int  # that its latest call has
-    workers: tuple[Worker, ...]  # that had a run in any of its calls
-    slowdown: float | None  # share of its speed that attempt 0 lost beside itself; null: it did not run so
+    count: int  # number of workers of the night's latest call
+    workers: tuple[Worker, ...]  # every worker that had a run in any call of the night
+    slowdown: float | None  # share of its speed that attempt 0 lost beside copies of itself; null: not measured
 
     @property
     def at_work(self) -> tuple[Worker, ...]:
@@ -169,13 +169,13 @@ def in_order(name: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class TryInLine:
-    """Hold a try that waits or runs, or one of the latest that are done."""
+    """A try that waits or runs, or one of the latest that are done."""
 
-    id: str  # as in t0003
+    id: str  # the try's name, as in t0003
     state: str  # waiting, running, done or refused
     title: str
-    tag: str | None  # its night; null: not taken yet
-    attempt: int | None  # that it became
+    tag: str | None  # tag of its night; null: no night has taken it yet
+    attempt: int | None  # number of the attempt that it became
     status: Status | None  # the verdict
     submitted: str
     error: str | None  # why there is no verdict
@@ -183,11 +183,11 @@ class TryInLine:
 
 @dataclass(frozen=True, slots=True)
 class StatusAnswer:
-    """Hold where a night stands, and what it does now."""
+    """The state of a night, and what it does now."""
 
     tag: str
     running: Process | None  # null: no process runs it
-    left: Left | None  # of the limits of a night that runs
+    left: Left | None  # rest of the limits of a night that runs
     summary: NightSummary
     crew: Crew
     tries: tuple[TryInLine, ...]
@@ -195,10 +195,10 @@ class StatusAnswer:
 
 @dataclass(frozen=True, slots=True)
 class AttemptOfNight:
-    """Hold an attempt, and what follows from it in its night."""
+    """An attempt, and what follows from it in its night."""
 
     tag: str
-    attempt: Attempt  # as the journal has it
+    attempt: Attempt  # the attempt as the journal has it
     measured: Measured
 
     @classmethod
@@ -209,15 +209,15 @@ class AttemptOfNight:
 
 @dataclass(frozen=True, slots=True)
 class ShowAnswer(AttemptOfNight):
-    """Hold all that is known of one attempt."""
+    """Everything known of one attempt."""
 
     running: bool  # whether it trains or is scored right now
     is_incumbent: bool  # whether it is the best of the night
     ref: str  # the git ref of its commit
-    branch: str  # of the night
-    gain: Interval | None  # over attempt 0, by the night's own scores; null where they are not believed
+    branch: str  # the night's branch
+    gain: Interval | None  # gain over attempt 0, by the night's own scores; null where they are not believed
     dawn: Findings | None  # the latest findings, where they are about this script
-    folder: str | None  # of its runs: seedN/ has what the run with seed N left; null: gone
+    folder: str | None  # folder of its runs: seedN/ has the files of the run with seed N; null: it was deleted
     weights: str | None  # the file of its weights with the lowest score; null: none are here
     log: str | None  # the training log of its last run
     traceback: str | None  # the last lines of that log where the training crashed
@@ -225,7 +225,7 @@ class ShowAnswer(AttemptOfNight):
 
 @dataclass(frozen=True, slots=True)
 class ScriptAnswer:
-    """Hold the script of an attempt."""
+    """The script of an attempt."""
 
     tag: str
     attempt: int
@@ -234,18 +234,18 @@ class ScriptAnswer:
 
 @dataclass(frozen=True, slots=True)
 class LogAnswer:
-    """Hold the end of a training log."""
+    """The end of a training log."""
 
     tag: str
     attempt: int
-    seed: int  # of the run
+    seed: int  # seed of the run
     log: str  # the whole file
-    text: str  # its last lines, without control characters
+    text: str  # last lines of the file, without control characters
 
 
 @dataclass(frozen=True, slots=True)
 class DiffAnswer:
-    """Hold the edit of an attempt."""
+    """The edit of an attempt."""
 
     tag: str
     attempt: int
@@ -253,25 +253,25 @@ class DiffAnswer:
     base: str  # the commit that the edit starts from
     commit: str  # the commit that it leads to
     diff: str  # unified
-    dials: Mapping[str, tuple[Value, Value]]  # that it changes; null where a script has no such dial
+    dials: Mapping[str, tuple[Value, Value]]  # values before and after; null: the script has no such dial
 
 
 @dataclass(frozen=True, slots=True)
 class CompareAnswer:
-    """Hold two attempts, and which is better."""
+    """Two attempts, and which is better."""
 
     a: AttemptOfNight
     b: AttemptOfNight
-    dials: Mapping[str, tuple[Value, Value]]  # that differ; null where a script has no such dial
-    gain: Interval | None  # of B over A; null where a score is not believed, or the noise not known
-    by: str  # what the interval is learnt from
+    dials: Mapping[str, tuple[Value, Value]]  # values of A and B, where they differ; null: no such dial
+    gain: Interval | None  # gain of B over A; null where a score is not believed, or the noise is not known
+    by: str  # the runs that the interval is estimated from
     winner: str | None  # a or b; null: the difference may be chance, or the two do not compare
     sentence: str  # the same for people, and why
 
 
 @dataclass(frozen=True, slots=True)
 class ScriptsCompared:
-    """Hold how the first script becomes the second."""
+    """The edit that makes the second script from the first."""
 
     a: str  # TAG:N
     b: str  # the other one
@@ -280,16 +280,16 @@ class ScriptsCompared:
 
 @dataclass(frozen=True, slots=True)
 class TryAnswer(Measured):
-    """Hold the verdict on one edit. A stale edit is refused with `state`, `based_on`, `missing_edits` and `next`."""
+    """The verdict on one edit. A stale edit is refused with `state`, `based_on`, `missing_edits` and `next`."""
 
-    id: str  # of the try, as in t0003
+    id: str  # the try's name, as in t0003
     state: str  # done; beside an error: stale, refused or unfinished
     tag: str
     attempt: int  # the number that the edit got
     parent: int | None  # the attempt that it was judged against
     commit: str | None
     title: str  # the first line of --message
-    reason: str | None  # why, for people
+    reason: str | None  # the reason of the verdict, for people
     next: str  # what to do now, in a sentence
     traceback: str | None  # the last lines of the log where the training crashed
     best: Scored | None  # the best of the night now
@@ -300,13 +300,13 @@ class TryAnswer(Measured):
 
 @dataclass(frozen=True, slots=True)
 class TakeAnswer:
-    """Hold what was put into the working tree."""
+    """A script that was put into the working tree."""
 
     tag: str
     attempt: int
     title: str
     val_bpb: float | None
-    ref: str  # that it was taken from
+    ref: str  # git ref that the script was taken from
     commit: str | None
     script: str  # the file that holds it now
     was_there: bool  # whether the file held it before; then nothing was written
@@ -319,25 +319,25 @@ class Stage(StrEnum):
     RUNNING = "running"
     OPEN = "can go on"
     ARCHIVED = "archived"
-    SHIPPED = "shipped"  # its record alone is here
+    SHIPPED = "shipped"  # its journal is elsewhere: a record is here
     DAMAGED = "damaged"
 
 
 @dataclass(frozen=True, slots=True)
 class ListedNight:
-    """Hold a night in a line; what is not known of it is null."""
+    """A night in a line; null: not known."""
 
     tag: str
-    state: Stage  # running, can go on, archived, shipped (its record alone is here), or damaged
+    state: Stage  # running, can go on, archived, shipped (only its record is here), or damaged
     started: str = ""
     device: str | None = None
     budget_s: float | None = None
     attempts: int | None = None  # attempt 0 included
     kept: int | None = None  # ideas that are kept now
     best_attempt: int | None = None
-    val_bpb: float | None = None  # of the best
-    honest: Interval | None = None  # gain, as dawn has measured it
-    bytes: int | None = None  # on disk: its folder, its packed file or its record
+    val_bpb: float | None = None  # score of the best attempt
+    honest: Interval | None = None  # gain that dawn has measured
+    bytes: int | None = None  # bytes on the disk: of its folder, its packed file or its record
     damage: str | None = None  # why it cannot be read
 
     @classmethod
@@ -359,6 +359,6 @@ class ListedNight:
 
 @dataclass(frozen=True, slots=True)
 class NightsAnswer:
-    """Hold all nights that are known here, the oldest first."""
+    """All nights that are known here, the oldest first."""
 
     nights: tuple[ListedNight, ...]
