@@ -31,15 +31,15 @@ Spec = dict[str, Any]  # a Vega-Lite specification, or a part of one
 SIZES = {"broad": {"width": 820, "height": 300}, "narrow": {"width": 358, "height": 260}}  # the page shows one of both
 DIAL, PICTURE = {"width": 175, "height": 150}, {"width": 1000, "height": 440, "padding": 12}
 MOST_DOTS, MOST_PANEL_DOTS, MOST_DIALS = 300, 100, 24  # a longer night is thinned, and says so
-LANE = 0.12  # of the height of a scale: above it, where attempts without a score are
-FEW = 5  # attempts: before these, an interval as a band would be all of the picture
-MARGIN = 0.5  # attempts, beside the first and the last
-MOST_TITLES = 6  # of kept edits, in a picture that stands alone
+LANE = 0.12  # share of a chart's height, above the scale, for attempts without a score
+FEW = 5  # attempts; with fewer, the band of an interval would fill the picture
+MARGIN = 0.5  # empty space beside the first and the last attempt, in attempts
+MOST_TITLES = 6  # most kept edits with a title, in a picture of its own
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Hold a section of charts: its words, its legend, and its drawings, each in one form or in one for each width."""
+    """A section of charts: words, legend and drawings, each in one form or in one for each width."""
 
     title: str
     words: list[str]
@@ -48,7 +48,7 @@ class Chart:
 
 
 class Symbol(Enum):
-    """Hold an outcome with its word, colour and shape (a path between -1 and 1), in the order of legends."""
+    """An outcome's word, colour and shape (a path between -1 and 1), in the order of legends."""
 
     KEPT = "kept", "kept", "M-.9,0A.9,.9,0,1,1,.9,0A.9,.9,0,1,1,-.9,0Z"
     REVOKED = "revoked later", "revoked", "M0,-.9A.9,.9,0,1,1,0,.9A.9,.9,0,1,1,0,-.9ZM-.9,.9L.9,-.9"
@@ -59,7 +59,7 @@ class Symbol(Enum):
     UNSCORED = "no score", "discarded", "M-.8,-.7L.8,-.7M0,-.7L0,.8"
     CRASHED = "crashed", "crashed", "M-.8,-.8L.8,.8M-.8,.8L.8,-.8"
     OPEN = "not decided yet", "open", "M-.8,-.8L.8,-.8L.8,.8L-.8,.8Z"
-    BEST = "best so far, with its 95 % interval", "kept", "M-1,0L1,0"  # not of an attempt, as those below
+    BEST = "best so far, with its 95 % interval", "kept", "M-1,0L1,0"  # this one and those below stand for no attempt
     HONEST = "honest gain", "open", "M0,-1L0,1M-.5,-1L.5,-1M-.5,1L.5,1"
     START = "at the start", "soft", "M0,-1L0,-.3M0,.3L0,1"
     IN_BEST = "in the best script", "kept", "M0,-1L0,1"
@@ -223,7 +223,7 @@ def progress_spec(night: Record, *, legend: bool = False) -> tuple[Spec, list[st
     last = max([1, *(attempt.number for attempt in shown)])
     stairs, honest = staircase(night, last), night.findings.honest if night.findings else None
     beams = list[Spec]()
-    if stairs and honest:  # below the first score, right of the last attempt
+    if stairs and honest:  # the free place: below the first score, right of the last attempt
         low, y, high = (stairs[0]["y"] - gain for gain in (honest.high_bpb, honest.mean_bpb, honest.low_bpb))
         label = f"honest gain at dawn {interval_words(honest, form=bpb)}"
         beams.append({"x": 1.05 * last, "y": y, "low": low, "high": high, "label": label})
@@ -244,7 +244,7 @@ def progress_spec(night: Record, *, legend: bool = False) -> tuple[Spec, list[st
     words += [f"val_bpb {bpb(stairs[0]['y'])} → {bpb(stairs[-1]['y'])}, lower is better"] if stairs else []
     words += [f"honest gain {interval_words(honest, form=bpb)}"] if beams and honest else []
     words += thinned_words(len(few), len(others), "other attempts")
-    largest = [attempt.number for attempt in largest_kept(night)[: 2 * MOST_TITLES]]  # as far as Vega finds room
+    largest = [attempt.number for attempt in largest_kept(night)[: 2 * MOST_TITLES]]  # Vega skips titles without room
     spec = drawing(
         "progress",
         attempts,
@@ -304,7 +304,7 @@ def largest_kept(night: Record) -> list[Attempt]:
 def dials_of(night: Record) -> Chart | None:
     """Draw, for each dial that an attempt moved, the change of val_bpb by its value; None where none was moved."""
     moves = defaultdict[str, list[tuple[Attempt, Value]]](list)
-    first = dict[str, Value]()  # of dials that an edit brought or took away, and attempt 0 or the best script lacks
+    first = dict[str, Value]()  # the first value of a dial, which attempt 0 or the best script may lack
     for attempt in night.attempts:
         for dial, (before, after) in night.turned.get(attempt.number, {}).items() if attempt.is_idea else ():
             moves[dial].append((attempt, after))
@@ -317,7 +317,7 @@ def dials_of(night: Record) -> Chart | None:
         lower = lower_bpb(attempt, night.parent(attempt)) if night.turned.get(attempt.number) else None
         return None if lower is None else -lower
 
-    is_turned = {dial: best[dial] != start[dial] for dial in moves}  # in the best script
+    is_turned = {dial: best[dial] != start[dial] for dial in moves}  # dials that the best script has turned
     dials = sorted(moves, key=lambda dial: (not is_turned[dial], -len(moves[dial]), dial))
     few, drawings, symbols = dials[:MOST_DIALS], [], set[Symbol]()
     ends = scores(night, change, 0.0)

@@ -16,7 +16,7 @@ from agent.view.words import interval_words, outcome
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """Hold one of the two."""
+    """One of two attempts that are compared."""
 
     night: Record
     attempt: Attempt

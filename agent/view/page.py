@@ -36,15 +36,15 @@ from agent.view.charts import file
 from agent.view.run_files import Curve, curve
 
 NEWEST = 100  # attempts whose edits and curves are shown, beside those that were ever kept
-POINTS, LINES, LINE_CHARS = 30, 300, 400  # of a curve, of a diff, of its lines
-MOST_CHARS = 1_000_000  # of all diffs of a night
+POINTS, LINES, LINE_CHARS = 30, 300, 400  # most points of a curve, lines of a diff, and characters of a line
+MOST_CHARS = 1_000_000  # most characters in all diffs of a night
 TITLE_CHARS = 2000
-STEEP = 0.08  # of the budget: the first losses would flatten the rest
+STEEP = 0.08  # share of the budget: the first, steep losses would flatten the rest of the curve
 
 
 @dataclass(frozen=True, slots=True)
 class Extras:
-    """Hold edits and training losses of attempts by their numbers, as far as they are known."""
+    """Known edits and training losses, by the attempt's number."""
 
     diffs: Mapping[int, str] = field(default_factory=dict)
     curves: Mapping[int, Curve] = field(default_factory=dict)  # fraction of the budget, loss
@@ -87,7 +87,7 @@ def _environment() -> Environment:
     within = partial(words.interval_words, form=words.bpb)
     environment = Environment(
         loader=FunctionLoader(file), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined,
-        finalize=lambda shown: harmless_lines(shown) if type(shown) is str else shown,  # not what is HTML already
+        finalize=lambda shown: harmless_lines(shown) if type(shown) is str else shown,  # HTML (Markup) stays as it is
     )  # fmt: skip
     environment.filters |= {
         "bpb": words.bpb,

@@ -17,8 +17,8 @@ from agent.sandbox.process import LOG, last_lines
 from agent.text import harmless, shorten
 
 Curve = tuple[tuple[float, float], ...]  # (fraction of the budget, training loss)
-MOST_POINTS = 300  # of a curve that is shown
-LOG_LINES, LINE_CHARS = 60, 300  # of a log that is shown
+MOST_POINTS = 300  # most points of a curve that is shown
+LOG_LINES, LINE_CHARS = 60, 300  # most lines of a log that is shown, and characters of a line
 TRACEBACK = "Traceback (most recent call last)"
 
 

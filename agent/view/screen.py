@@ -14,7 +14,7 @@ from rich.text import Text
 
 from agent.text import harmless, harmless_lines, shorten
 
-LABEL = re.compile(r" *\w+(?: \w+)? {2,}(?=\S)| {4,}(?=\S)")  # as in "  script   /home/…", and below it
+LABEL = re.compile(r" *\w+(?: \w+)? {2,}(?=\S)| {4,}(?=\S)")  # "  script   /home/…", and continued lines
 WORD = re.compile(r"\s*\S+")
 CLEAR = "\033[K"  # the rest of a line
 
@@ -87,7 +87,7 @@ def folded(line: Text, width: int) -> list[Text]:
     label = LABEL.match(line.plain)
     indent = len(label[0]) if label else len(line.plain) - len(line.plain.lstrip()) + 2
     cuts, used = list[int](), 0
-    for word in WORD.finditer(line.plain.rstrip()):  # without blanks at the end, each of which would be tried
+    for word in WORD.finditer(line.plain.rstrip()):  # regular expressions would try each blank at the end
         alone = indent + cell_len(word[0].lstrip())
         if word.start() > 0 and used + cell_len(word[0]) > width >= alone:
             cuts.append(word.start())

@@ -25,11 +25,11 @@ from agent.view.answer import Measured, plain
 from agent.view.run_files import curve
 
 Row = dict[str, Any]
-OF_NIGHT = ("device", "budget_s", "protocol", "sigma_bpb")  # in each row of an attempt
+OF_NIGHT = ("device", "budget_s", "protocol", "sigma_bpb")  # columns about the night
 OF_ATTEMPT = ("parent", "title", "source", "words", "started", "commit")
 OF_PROPOSAL = ("hypothesis", "without", "merges")
-KEYS = ("tag", "attempt")  # in each row, and first: by them an earlier export is known
-DIAL = "dial."  # before the names of the columns that hold the values of dials
+KEYS = ("tag", "attempt")  # these are in each row, and first: an earlier export is recognised by them
+DIAL = "dial."  # start of the names of columns that hold dials' values
 
 
 # ---- rows ------------------------------------------------------------------------------------------------------------
@@ -95,7 +95,7 @@ def _csv(rows: Sequence[Row]) -> bytes:
 def _cell(value: Any) -> Any:
     """Make a text fit for a terminal and a spreadsheet, which takes some texts for formulas, also behind a blank."""
     if isinstance(value, list | dict):
-        return json.dumps(value)  # in ASCII: no character in it is invisible
+        return json.dumps(value)  # ASCII has no invisible character
     if not isinstance(value, str):
         return value
     safe = harmless_lines(value)
@@ -118,7 +118,7 @@ def _parquet(rows: Sequence[Row]) -> bytes:
 def _is_column(values: Sequence[Any]) -> bool:
     """Return whether a column of Arrow can hold values as they are; else it holds them as JSON."""
     with suppress(pa.ArrowException):
-        return not pa.types.is_struct(pa.array(values).type)  # of dials, of which each attempt turned others
+        return not pa.types.is_struct(pa.array(values).type)  # each attempt turned other dials
     return False
 
 
@@ -128,7 +128,7 @@ FORMATS = {"csv": _csv, "jsonl": _jsonl, "parquet": _parquet}
 # ---- Trackio ---------------------------------------------------------------------------------------------------------
 
 MARK = "nightshift-export.json"
-PARTS = 1000  # of the budget: Trackio numbers the points of a curve, and a step is a thousandth
+PARTS = 1000  # Trackio numbers the points of a curve: one step is a thousandth of the budget
 LOGGED_WORDS = ("title", "source", "status", "kind", "parent", "seeds", "started", "commit")
 LOGGED_NUMBERS = ("val_bpb", "gain_bpb", "sure", "memory_gb", "params", "tokens_s", "spent_s")
 ELSEWHERE = ("TRACKIO_SPACE_ID", "TRACKIO_SERVER_URL", "TRACKIO_WEBHOOK_URL")  # an export leaves this machine by no way
@@ -161,7 +161,7 @@ def write_trackio(place: Place, folder: Path, nights: Sequence[Record]) -> str:
             }
             dials = {name: value for name, value in attempt.outline.dials.items() if name in night.turned_dials}
             config = json.loads(json.dumps(words | dials))
-            with redirect_stdout(io.StringIO()):  # it tells how to look at each run
+            with redirect_stdout(io.StringIO()):  # Trackio prints how to look at each run
                 trackio.init(
                     _project(night), f"{attempt.number:04d}", config=config,
                     embed=False, auto_log_gpu=False, auto_log_cpu=False,

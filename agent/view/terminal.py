@@ -26,7 +26,7 @@ from agent.view.words import (
 )
 
 MOST_SHOWN = 10  # edits at the end of a night: all of it has to fit on one screen
-LOG_WIDTH = 100  # of their table in a log, which has no width; nightshift results has them in full
+LOG_WIDTH = 100  # characters; a log has no width, and `nightshift results` shows the table in full
 COLOURS: Mapping[str, str] = {Status.KEEP: "green", Status.DISCARD: "bright_black", Status.CRASH: "red"}
 
 
@@ -45,7 +45,7 @@ def verdict_line(attempt: Attempt, before: Attempt | None) -> Text:
 
 # ---- the ledger ------------------------------------------------------------------------------------------------------
 
-RESULTS = (  # on a narrow terminal the highest rank is left out first
+RESULTS = (  # a narrow terminal leaves out the highest rank first
     Column("tag", rank=1),
     Column("#", right=True),
     Column("val_bpb", right=True),
@@ -60,7 +60,7 @@ RESULTS = (  # on a narrow terminal the highest rank is left out first
     Column("wall s", right=True, rank=8),
     Column("commit", rank=9),
 )
-LEGEND = {  # of columns, below a table that has them
+LEGEND = {  # column → explanation below a table that has it
     "change": "change: the score less the parent's, lower is better",
     "sure": SURE,
     "again": "again: the gain on fresh seeds, by confirm",

@@ -31,9 +31,9 @@ from agent.text import ABSURD, SCORE_DECIMALS, counted, duration, harmless, perc
 from agent.view.answer import Crew, Worker
 
 BETWEEN = " · "  # parts of a line
-NONE = "–"  # in a table, where there is no value
-PAGE_DECIMALS = 4  # of a score in a page; a terminal shows all of them
-BUSY = 0.2  # of their speed in the night, that runs at dawn lose only where the machine has other work
+NONE = "–"  # a table's sign for no value
+PAGE_DECIMALS = 4  # decimals of a score in a page; a terminal shows all of them
+BUSY = 0.2  # speed that runs at dawn lose only where the machine has other work, as a share of the night's
 
 
 def bpb(value: float | None, sign: str = "") -> str:
@@ -117,7 +117,7 @@ def within_one(fraction: float) -> float:
 # ---- the verdict on an edit ------------------------------------------------------------------------------------------
 
 SURE = "sure: how probable it is that the edit itself lowers val_bpb; the rest is luck"
-# of these kinds, the difference of two scores and the probability of a gain tell why
+# For these kinds, the difference of two scores and the probability of a gain say why.
 ESTIMATED = {Kind.KEPT, Kind.PROVISIONAL, Kind.CONFIRMED, Kind.WORSE, Kind.LUCK, Kind.TIE, Kind.REVOKED}
 
 
@@ -236,7 +236,7 @@ def speeds_at_dawn(first: Attempt, champion: Attempt) -> list[float]:
 # ---- where a night stands --------------------------------------------------------------------------------------------
 
 
-HEADS = re.compile(  # of these lines, which a terminal shows in bold
+HEADS = re.compile(  # matches the start of lines that a terminal shows in bold
     r"night [^:]+|branch|script|[\d,]+ attempts?|best val_bpb|noise|spent|left|workers|at work|unfinished|next"
 )
 

@@ -15,8 +15,8 @@ from agent.records.place import Place
 from agent.text import SAID_CHARS, one_line
 
 PAGE = "report.html"
-LEAST_S = 30.0  # between two beginnings: attempts that settle faster are in the next page
-PATIENCE_S = 60.0  # at the night's end
+LEAST_S = 30.0  # s between the starts of two pages; attempts that settle sooner are in the next one
+PATIENCE_S = 60.0  # s for the last page, at the night's end
 GENTLY = ("nice", "-n", "19")
 
 
@@ -43,7 +43,7 @@ class PageWriter:
     def __exit__(self, *_: object) -> None:
         """Write the last page and say where it is; wait for it, but not for long."""
         if self._child is not None:
-            self._child.kill()  # its page is an older one
+            self._child.kill()  # its page is not the latest
             self._child.wait()
         self._start([])  # the night needs the machine no longer
         with suppress(subprocess.TimeoutExpired):
