@@ -42,7 +42,7 @@ def place_meant(tag: str | None = None, place: Place | None = None) -> Place:
 
 def none_yet(place: Place) -> NothingYet:
     """Return the error for a place without a night."""
-    if is_held(place.repo.common_dir):  # it may be preparing its text first
+    if is_held(place.repo.common_dir):  # the night may still prepare its text
         return NothingYet("a night has just begun here and has no name yet; give the command again in a moment")
     if packed_tags(place):
         return NothingYet(f"the nights here are packed away; see them with: {typed('nights')}")

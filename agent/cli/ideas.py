@@ -30,7 +30,7 @@ from agent.view.terminal import fact_lines
 
 EXPECTED = "expected gain %"
 LEGEND = f"{EXPECTED}: of val_bpb, by one try that is kept only if it is better; a night tries the largest first"
-IDEAS = (  # on a narrow terminal the highest rank is left out first
+IDEAS = (  # a narrow terminal leaves out the highest rank first
     Column("name"),
     Column("title", least=20),
     Column(EXPECTED, right=True, rank=1),
@@ -46,14 +46,14 @@ IDEAS = (  # on a narrow terminal the highest rank is left out first
 
 @dataclass(frozen=True, slots=True)
 class IdeaFacts:
-    """Hold a known idea, and what was measured of it."""
+    """A known idea, and what was measured of it."""
 
     idea: KnownIdea
-    measured: tuple[Measurement, ...]  # its attempts in this night and in earlier ones
-    gain_percent: float | None  # the mean of what they measured
-    expected_percent: float  # gain, by all that is known
-    sure: float  # the probability of a gain, 0 to 1
-    state: str  # yes: the night may try it; no: it does not apply; unlikely: to help; kept #N, tried #N
+    measured: tuple[Measurement, ...]  # measured attempts of the idea, in this night and in earlier ones
+    gain_percent: float | None  # mean of the measured gains
+    expected_percent: float  # gain that is expected by everything known
+    sure: float  # probability of a gain, 0 to 1
+    state: str  # yes: the night may try it; no: it does not apply; unlikely: it will hardly help; kept #N; tried #N
 
     @classmethod
     def of(cls, prospect: Prospect) -> "IdeaFacts":
@@ -177,7 +177,7 @@ def prompt(tag: str | None = None, /, *, facts: bool = False) -> Answer:
     if facts:
         page = facts_page(briefing)
         return Answer({"tag": tag, "facts": page}, lambda: print_text(page.rstrip()))
-    # where an attempt has just crashed, its own author is asked for a repair first; this is the question for all others
+    # After a crash, the edit's own source is first asked for a repair. This is the question for all other cases.
     question = compose(briefing)
     system, user = question.system, question.messages[0]
     parts = {"tag": tag, "system": system, "user": user, "stable_chars": question.stable_chars}

@@ -16,7 +16,7 @@ from agent.view.screen import print_folded, print_lines, print_next
 
 IGNORE = ".gitignore"
 IGNORED = ("__pycache__/", ".venv/", "experiments/nights/", "*.before-take")
-SKILLS = (SKILL, SKILL.replace(".agents", ".claude"))  # where Codex and where Claude Code look
+SKILLS = (SKILL, SKILL.replace(".agents", ".claude"))  # places where Codex and Claude Code look
 MESSAGE = "Begin with the script of nightshift"
 
 
@@ -34,7 +34,7 @@ def init(folder: UserPath = Path(), /) -> None:
     texts = _texts()
     _check_links(folder, texts)
     if os.path.lexists(folder / PREPARE):
-        fixed_files(folder, "")  # which refuses another project's
+        fixed_files(folder, "")  # refuses a prepare.py of another project
     if not folder.exists():
         folder.mkdir(parents=True)
     repo, _ = repo_around(folder)

@@ -61,7 +61,7 @@ def results(tag: str | None = None, /, *, all: bool = False) -> Answer:
         if not tags:
             raise none_yet(place)
         if shown in tags:
-            read_night(place, shown)  # which raises where its journal is damaged, or a copy of another night's
+            read_night(place, shown)  # raises an error if the journal is damaged, or a copy of another night's
         raise NothingYet(f"no results yet; see: {typed('status')}, {typed('results', '--all')}")
     facts = {"tag": shown, "rows": [typed_row(row) for row in rows]}
     tags_shown = {row.get("tag", "") for row in rows}

@@ -60,13 +60,13 @@ print(json.dumps(folder and [str(folder), load_data(folder).fingerprint]))
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Hold one check and what it has found; a night can do without what is not essential."""
+    """One check of the machine, and its result."""
 
     name: str  # such as mlx, script, data
     ok: bool
-    detail: str  # what was found
-    remedy: str | None = None  # what to do where it does not pass
-    essential: bool = True  # whether a night needs it
+    detail: str  # result for people
+    remedy: str | None = None  # advice where it does not pass
+    essential: bool = True  # a night cannot run without it
 
 
 def doctor(*, script: UserPath = SCRIPT) -> Answer:

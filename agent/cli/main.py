@@ -110,7 +110,7 @@ Examples:
   {nightshift} run --llm openai:gpt-5              # ideas of a model, too
   {nightshift} try -m "warm up longer, to ..."     # one edit of yours
   {nightshift} show 4 --diff                       # the edit of one attempt"""
-# where the output's encoding has none of these
+# Signs in place of those that the output's encoding lacks.
 SIGNS = str.maketrans("→…✓✗−–·×", ">.+x---x") | {ord("σ"): "sigma", ord("±"): "+-"}
 Command = Callable[..., Answer | None]
 
@@ -130,11 +130,11 @@ def _done(given: Sequence[str]) -> int:
     """Do what a command line says, and return the exit code."""
     words, is_json = without_json(given)
     try:
-        # with --json, words for people go to stderr
+        # With --json, words for people go to stderr.
         with redirect_stdout(sys.stderr) if is_json else nullcontext():
             answer = _answer(words, given, is_json)
     except BrokenPipeError:
-        return 0  # its reader, such as head, has seen enough
+        return 0  # the reader of the pipe, such as head, has seen enough
     except Exception as error:
         if is_json:
             sentence = f"{type(error).__name__}: {error}; this is a defect, please report it with what stderr says"
@@ -146,7 +146,7 @@ def _done(given: Sequence[str]) -> int:
         except BrokenPipeError:
             return answer.exit_code
         except OSError as error:  # a program must not take a part of the answer for the whole
-            with suppress(OSError):  # it may go to the same disk
+            with suppress(OSError):  # standard error may go to the same full disk
                 print(harmless_lines(f"nightshift: {_in_words(error, given)}"), file=sys.stderr)
             return _code_of(error)
     return answer.exit_code
@@ -171,7 +171,7 @@ def _have_streams() -> None:
             os.set_inheritable(stream.fileno(), True)
             setattr(sys, name, stream)
     codecs.register_error("nightshift", _replaced)
-    if isinstance(sys.stdout, io.TextIOWrapper):  # what calls main() may have put another object there
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a caller of main() may have put another object there
         sys.stdout.reconfigure(errors="nightshift")
 
 
@@ -200,7 +200,7 @@ def _answer(words: Sequence[str], given: Sequence[str], is_json: bool) -> Answer
 
     answer = answer_of(act, given)
     if answer.error is not None:
-        from agent.view.screen import print_folded, print_lines  # which take long to import
+        from agent.view.screen import print_folded, print_lines  # slow to import
 
         with suppress(OSError):  # the terminal may be gone
             more = f"; go on with: {answer.facts['go_on_with']}" if "go_on_with" in answer.facts else ""

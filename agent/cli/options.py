@@ -98,7 +98,7 @@ class _Named:
 @Parameter(name="*")
 @dataclass(frozen=True)
 class NightOptions(_Named):
-    """Hold the options of a night; None leaves the choice to the harness, or to a night that goes on.
+    """The options of a night; None leaves the choice to the harness, or to a night that goes on.
 
     Args:
         budget_s: training time of every run (default: TIME_BUDGET_S of prepare.py, five minutes; a night keeps its own)
@@ -134,7 +134,7 @@ class NightOptions(_Named):
 @Parameter(name="*")
 @dataclass(frozen=True)
 class RunOptions(_Named):
-    """Hold the options of a night on several devices, and of where its ideas come from.
+    """The options for several devices, and for the sources of ideas.
 
     Args:
         workers: train N experiments at the same time, each on its own device: a GPU, or a set of cores; no two share

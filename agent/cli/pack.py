@@ -57,17 +57,17 @@ def pack(
         own = typed("pack", tag or "TAG", "--remove")
         raise NightError(f"--remove deletes a night's folder: name the night, and no --out, as in: {own}")
     if tag is not None and remove and place.packed(tag).exists() and not place.journal(tag).exists():
-        with only_night(place.repo.common_dir), archive.work_folder(place):  # which a call that was killed has left
+        with only_night(place.repo.common_dir), archive.work_folder(place):  # deletes what a killed call left
             print_folded([f"night {tag} is packed in {place.packed(tag)}; unpack it with: {typed('unpack', tag)}"])
         return
     tag = known_tag(place, tag)
-    with (only_night if remove else no_night)(place.repo.common_dir):  # else its disk may be read-only
+    with (only_night if remove else no_night)(place.repo.common_dir):  # no_night writes nothing
         usual = Path(f"nightshift-{tag}.tar.gz")
         file = place.packed(tag) if remove else file_at(out, usual)
         is_left_out = left_out(read_night(place, tag), weights or ("all" if remove else "best"))
         summary = plain(listed(place, tag))
         if remove:
-            write_ledger(place)  # whose rows stay when the journal is away
+            write_ledger(place)  # the rows stay when the journal is away
         print_lines([f"packing night {tag} …"])
         contents = archive.pack(place, tag, file, summary, is_left_out, remove=remove)
     advice = f"unpack it with: {typed('unpack', tag if remove else file.name)}"
@@ -88,7 +88,8 @@ def left_out(record: Record, weights: WeightsOf) -> archive.LeftOut:
         if of_attempt is None or needed is None or (path.name != Path(WEIGHTS).name and path.suffix != LOSSES):
             return False
         number = int(of_attempt[1])
-        serves_audits = number == 0 and path.suffix == LOSSES and weights == "best"  # of all other attempts
+        # Audits of all other attempts need the losses of attempt 0.
+        serves_audits = number == 0 and path.suffix == LOSSES and weights == "best"
         return number not in needed and not serves_audits
 
     return is_left_out

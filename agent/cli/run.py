@@ -37,8 +37,8 @@ from agent.view.screen import print_folded, print_next, terminal_width
 from agent.view.terminal import tried_lines
 from agent.view.words import dawn_lines, left_words, moment
 
-LOOK_S = 0.5  # how long the machine is looked at
-LOOKED_FROM_S = 5.0  # of budget: a night of shorter runs is a test or a toy
+LOOK_S = 0.5  # s of watching the machine
+LOOKED_FROM_S = 5.0  # s of budget; a night of shorter runs is a test
 
 # ---- run -------------------------------------------------------------------------------------------------------------
 
@@ -137,7 +137,7 @@ def _facts(context: NightContext) -> Iterator[tuple[str, str]]:
     yield "pace", context.limits.pace_words(state.pace)
     for line in _workers(context, leases):
         yield "workers", line
-    trains_here = terms.ray_address is None  # on a cluster of other machines, this one's company says nothing
+    trains_here = terms.ray_address is None  # a cluster trains on other machines
     for line in busy_lines(night, leases) if night.budget_s >= LOOKED_FROM_S and trains_here else ():
         yield "busy", line
     battery = psutil.sensors_battery()
@@ -158,7 +158,7 @@ def _workers(context: NightContext, leases: Sequence[Lease]) -> list[str]:
     if night.terms.pool == "ray":
         of = f"of the Ray cluster {night.terms.ray_address or 'on this machine'}"
     elif leases == (WHOLE,):
-        with suppress(MachineError):  # without nvidia-smi there is no telling
+        with suppress(MachineError):  # nvidia-smi may be missing
             gpus = gpus_of_machine() if night.device_kind == "cuda" else ()
             return [f"1; {line}" for line in gpus_unused(gpus, night.tag)]
         return []

@@ -41,7 +41,7 @@ def status(tag: str | None = None, /, *, follow: bool = False) -> Answer:
     work: Sequence[Work] = ()
     if who is not None:
         with Journal.read(place.journal(tag)) as journal:
-            work = journal.work()  # before the attempts that it names
+            work = journal.work()  # read before the attempts: each one that it names is then there
     record = read_night(place, tag)
     now, crew = summary_of(record), Crew.of(record, work)
     tries = latest(place)
@@ -181,7 +181,7 @@ def following(place: Place) -> Generator[bool, None, None]:
             while holder_here(place) == who:
                 screen.look()
                 yield True
-            screen.look()  # its end may have brought a verdict
+            screen.look()  # the end of the night may have brought a verdict
         finally:
             screen.close()
 

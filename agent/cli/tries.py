@@ -25,20 +25,20 @@ class TryState(StrEnum):
     WAITING = "waiting"
     RUNNING = "running"
     DONE = "done"
-    STALE = "stale"  # refused, since it lacks what was kept
-    REFUSED = "refused"  # it could not be tried when its turn came
+    STALE = "stale"  # refused: the edit lacks what was kept meanwhile
+    REFUSED = "refused"  # refused when its turn came: it could not be tried
     UNFINISHED = "unfinished"  # no verdict yet, and its caller has stopped waiting
 
 
 @dataclass(frozen=True, slots=True)
 class Try:
-    """Hold one try, and the attempt that it became."""
+    """One try, and the attempt that it became."""
 
     path: Path
     entry: queue.QueueEntry
     state: TryState
-    why: str | None = None  # it was refused
-    attempt: Attempt | None = None  # once it was taken
+    why: str | None = None  # why the try was refused
+    attempt: Attempt | None = None  # None until a night has taken the try
 
     @property
     def id(self) -> str:

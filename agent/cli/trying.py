@@ -35,7 +35,7 @@ from agent.view.run_files import log_of, traceback_of, training_progress
 from agent.view.screen import is_watched, print_folded, print_lines, print_next
 from agent.view.words import SURE, progress_words, score, verdict_on
 
-LOG = "drain.log"  # in the queue's folder: what the process says that works on it
+LOG = "drain.log"  # log of the process that works on the queue, in the queue's folder
 LOG_BYTES = 4000
 POLL_S = 0.2
 NO_VERDICT = "no verdict yet"
@@ -124,7 +124,7 @@ def _submit(
     queue.check_submission(text, file, place, where, history, tag or "")
     based_on = None
     if not anyway and not is_patch(text):
-        # without a night, attempt 0 will be the committed script
+        # Without a night, attempt 0 will be the committed script.
         base = committed(place)
         basis = basis_of(text, history, base) if history else Basis(0)
         if basis.missing:
@@ -143,7 +143,7 @@ def _stale(file: Path, basis: Basis) -> NightError:
     """Return the error for an edit that was made from a script that is no longer the best."""
     edits = ", ".join(f"#{attempt.number} {attempt.title}" for attempt in basis.missing)
     base = "the committed script" if basis.number is None else f"attempt {basis.number}"
-    take = typed("take", "best")  # which keeps a copy of the edit
+    take = typed("take", "best")  # take keeps a copy of the edit
     remedy = f"take the best script with: {take}, and make your edit again; or try it as it stands, with --anyway"
     sentence = f"{file} was made from {base} and lacks what was kept since: {edits}; {remedy}"
     missing = [{"attempt": attempt.number, "title": attempt.title} for attempt in basis.missing]
@@ -164,7 +164,7 @@ def _waited(place: Place, try_id: str, for_s: float | None) -> Answer:
         with closing(following(place)) as looks:
             while True:
                 is_worked = is_held(place.repo.common_dir) or (process is not None and process.poll() is None)
-                # after the look at who works on it, who writes the verdict before ending
+                # The process that works on it writes the verdict before it ends. So look for the process first.
                 tried = find_try(place, try_id)
                 if tried.state is TryState.DONE:
                     return _verdict(place, tried)
