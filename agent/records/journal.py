@@ -119,7 +119,7 @@ CREATE TABLE asks (
 CREATE INDEX decisions_of ON decisions (attempt);
 CREATE INDEX runs_of ON runs (attempt);
 """
-ITS_SCRIPT = "LEFT JOIN scripts ON script = sha256"  # where it is missing, NULL: a row that cannot be read
+ITS_SCRIPT = "LEFT JOIN scripts ON script = sha256"  # a missing script is NULL: such a row cannot be read
 AS_JSON = frozenset(
     {"without", "outline", "dry_run", "summary", "score", "holdout", "findings", "pins", "terms", "noise"}
 )
@@ -136,22 +136,22 @@ class Journal:
         self._db.row_factory = sqlite3.Row
         self._inode = path.stat().st_ino
         self._lock = threading.RLock()  # sources record their ideas and calls in their own threads
-        self._reserve: Path | None = None  # of one that is open for writing
+        self._reserve: Path | None = None  # None in a journal that was opened for reading
 
     @classmethod
     def create(cls, path: Path, night: Night) -> "Journal":
         """Make a journal; it gets its name only when it is whole, so a night either exists or does not."""
         path.parent.mkdir(parents=True, exist_ok=True)
         aside = path.with_name(path.name + ".new")
-        for leftover in path.parent.glob(f"{aside.name}*"):  # of a call that was killed here
+        for leftover in path.parent.glob(f"{aside.name}*"):  # a killed call may have left one
             leftover.unlink()
         with closing(sqlite3.connect(aside, isolation_level=None)) as database:
             database.executescript(f"{DURABLE}; BEGIN; {SCHEMA} PRAGMA user_version = {VERSION};")
             database.executemany("INSERT INTO night VALUES (?, ?)", _columns(night).items())
             database.execute("COMMIT")
-            # under its final name, a kill in here would leave a rollback journal, which no reader can apply
+            # A kill in here leaves a rollback journal, which no reader can apply: so do this before the final name.
             database.execute("PRAGMA journal_mode = WAL")
-        for suffix in ("-wal", "-shm"):  # of a deleted journal: its log would be read as part of this one
+        for suffix in ("-wal", "-shm"):  # a deleted journal's log would be read as part of this one
             path.with_name(path.name + suffix).unlink(missing_ok=True)
         aside.replace(path)
         flush(path.parent)
@@ -161,10 +161,10 @@ class Journal:
     def resume(cls, path: Path) -> "Journal":
         """Open a journal for writing; raise NightError where it is none, or has another format."""
         journal = cls(path, _connect(path, writing=True))
-        journal._db.executescript(f"PRAGMA journal_mode = WAL; {DURABLE}")  # as create() chose, or a copy has lost it
+        journal._db.executescript(f"PRAGMA journal_mode = WAL; {DURABLE}")  # a copy may have lost create()'s WAL
         reserve = path.with_name("reserve")
         try:
-            reserve.write_bytes(os.urandom(RESERVE_BYTES))  # which no file system makes smaller
+            reserve.write_bytes(os.urandom(RESERVE_BYTES))  # random bytes, which no file system can compress
         except OSError:
             journal._db.close()
             reserve.unlink(missing_ok=True)
@@ -337,7 +337,7 @@ class Journal:
 
     def end_run(self, run_id: int, run: Run) -> None:
         facts = _columns(run) | {"ended": utc_now("milliseconds")}
-        for name in ("seed", "dawn", "worker", "began"):  # as it began
+        for name in ("seed", "dawn", "worker", "began"):  # these were recorded when it began
             del facts[name]
         columns = ", ".join(f"{name} = ?" for name in facts)
         self._write((f"UPDATE runs SET {columns} WHERE id = ?", (*facts.values(), run_id)))

@@ -18,7 +18,7 @@ from agent.text import harmless
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Hold a repository with the script that is worked on, and where its nights are kept."""
+    """A repository with the script that is worked on, and the place of its nights."""
 
     repo: Repo
     script: str  # path inside the repository
@@ -30,7 +30,7 @@ class Place:
             repo = Repo.containing(script.parent.resolve())
         except NoRepository:
             if script.exists():
-                # else its folder is none to make a repository of
+                # The error advises to make a repository, which another kind of script should not get.
                 check_script(read_text(script), str(script), modules_beside(script.parent))
                 raise
             raise no_script(script) from None
@@ -179,7 +179,7 @@ def read_night(place: Place, tag: str) -> Record:
 
     Raise NightError for a tag that nothing here knows.
     """
-    if valid_tag(tag):  # which names a folder: exports write to folders that are named after the night
+    if valid_tag(tag):  # a tag becomes the name of a folder, in exports as well
         if place.journal(tag).exists():
             with Journal.read(place.journal(tag)) as journal:
                 record = of_journal(journal)
@@ -216,13 +216,13 @@ def past_nights(place: Place, except_tag: str) -> tuple[Record, ...]:
 
     A night that has both is read from its journal.
     """
-    nights: dict[tuple[str, str], Record] = {}  # by start and tag
+    nights: dict[tuple[str, str], Record] = {}  # key: start and tag
     for tag in reversed(place.tags()):
         if tag != except_tag and sum(len(record.attempts) for record in nights.values()) < MOST_PAST:
             with suppress(NightError, OSError), Journal.read(place.journal(tag)) as journal:
                 record = of_journal(journal)
                 nights[record.night.started, tag] = record
-    for folder in place.shipped.glob("[!.]*/"):  # not what a writing that was killed left half-made
+    for folder in place.shipped.glob("[!.]*/"):  # a killed writer leaves folders that begin with a dot
         with suppress(*DAMAGED):
             record = of_folder(folder)
             if record.tag != except_tag:

@@ -18,23 +18,23 @@ from agent.records.journal import Journal
 from agent.script.dials import Value
 
 Turned = Mapping[str, tuple[Value, Value]]  # dial → its value in the parent and in the attempt, where they differ
-# of a night's options, those that say how it was judged: an agent's command line or a server's address is private
+# The options that say how a night was judged. Others are private: an agent's command line, a server's address.
 PUBLIC = ("judge", "confirm", "plausible_gain", "early_stop", "sandbox", "proposer")
 
 
-@dataclass(frozen=True)  # without slots, so that what follows from a record is computed once
+@dataclass(frozen=True)  # no slots: cached_property needs a __dict__
 class Record:
-    """Hold a night with all that happened in it, whether it runs here, was shipped, or is an earlier one to learn from.
+    """A night with everything that happened in it: it runs here, was shipped, or is an earlier one to learn from.
 
     Every view draws this, and `summary_of` sums it up.
     """
 
     night: Night
-    attempts: tuple[Attempt, ...]  # by number
+    attempts: tuple[Attempt, ...]  # the place of each is its number
     asks: tuple[Ask, ...] = ()
     dawns: tuple[Dawn, ...] = ()
     noise: Noise | None = None
-    is_here: bool = True  # its journal is, so it can go on
+    is_here: bool = True  # the journal is here, so the night can go on
 
     @property
     def tag(self) -> str:

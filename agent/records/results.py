@@ -26,20 +26,20 @@ from agent.records.summary import gain_bpb
 from agent.text import ABSURD, harmless, plain_lines, saved_like
 
 COLUMNS = (
-    *("commit", "val_bpb", "memory_gb", "status", "description"),  # what every tool of this family reads
+    *("commit", "val_bpb", "memory_gb", "status", "description"),  # columns that every tool of this family reads
     *("attempt", "tag", "branch", "parent", "reason", "seeds", "val_bpb_std", "tokens_M", "params_M"),
     *("train_s", "wall_s", "source", "protocol", "device", "started"),
     *("gain_bpb", "sure"),
-    *("dawn_bpb", "dawn_seeds", "holdout_bpb"),  # so that a row's val_bpb stays what the night recorded
+    *("dawn_bpb", "dawn_seeds", "holdout_bpb"),  # separate columns: a row's val_bpb stays as the night recorded it
 )
 Row = dict[str, str]  # one line by column; a foreign one may lack some of ours, and have others
 STATUS = COLUMNS.index("status")
 STATUSES = ("keep", "discard", "crash")
 NAMES = {name.lower(): name for name in COLUMNS}
-SEPARATORS = "\t,;"  # as spreadsheets write them, too
+SEPARATORS = "\t,;"  # spreadsheets write the last two
 BRANCH = re.compile(r"experiments/[^-]*-(?P<tag>.+)")
-UNREADABLE = re.compile(r'^"|[\t\n]')  # in a cell without quotes around it
-# What a spreadsheet reads as a formula, which may call programs: by its first character, half or full width.
+UNREADABLE = re.compile(r'^"|[\t\n]')  # characters that a cell without quotes cannot have
+# A spreadsheet reads these as a formula, which may call programs: the first character, half or full width.
 FORMULA = re.compile(r"(?!-?\d+(\.\d+)?$)[=+\-@＝＋－＠]", re.ASCII)
 TEXT_MARK = "'"  # the spreadsheet's own sign that a cell is text
 csv.field_size_limit(sys.maxsize)  # a tool may have left a cell of more than 128 kB
@@ -157,10 +157,10 @@ def read_ledger(path: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Hold what a ledger's text says: its rows by column, wherever a spreadsheet has put these."""
+    """The rows of a results file by column, in whatever order a spreadsheet has put the columns."""
 
     rows: tuple[Row, ...]
-    own: tuple[str, ...]  # columns that are none of ours
+    own: tuple[str, ...]  # columns that this program does not know
     is_whole: bool  # no part of the text is left out
 
     @classmethod
@@ -228,7 +228,7 @@ def _split(text: str, separator: str) -> list[list[str]]:
 
 def _header(cells: Sequence[str]) -> tuple[str, ...]:
     """Return the names of the columns where a line holds them, each another one; else nothing."""
-    if "val_bpb" not in " ".join(cells).lower():  # as nearly all lines
+    if "val_bpb" not in " ".join(cells).lower():  # nearly all lines end here, quickly
         return ()
     names = [NAMES.get(name.lower(), name) for name in (cell.strip("\ufeff ") for cell in cells)]
     if not {"commit", "val_bpb"} <= set(names):
@@ -279,7 +279,7 @@ def tag_of(row: Row) -> str:
 def number_of(cell: str) -> float | None:
     """Return a cell's number; None if it has none, or an absurd one, as rows may come from other tools."""
     try:
-        value = float(cell.replace(",", "."))  # as spreadsheets write it in half of the world
+        value = float(cell.replace(",", "."))  # half of the world's spreadsheets write a decimal comma
     except ValueError:
         return None
     return value if abs(value) <= ABSURD else None

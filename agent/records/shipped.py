@@ -25,11 +25,11 @@ from agent.text import harmless
 
 FORMAT = 4
 FACTS, ATTEMPTS, CHAMPION = "night.json", "attempts.jsonl", "champion.diff"
-HASHES = re.compile(r"^index ([0-9a-f]{4,64})\.\.([0-9a-f]{4,64})", re.MULTILINE)  # of a script, before and after
-MOST_BYTES = 64 << 20  # of such a file: an attempt takes some 2 KB
+HASHES = re.compile(r"^index ([0-9a-f]{4,64})\.\.([0-9a-f]{4,64})", re.MULTILINE)  # script's hashes: before, after
+MOST_BYTES = 64 << 20  # bytes of a file; an attempt takes some 2 KB
 SCORES, NOISE = ("val_bpb", "forecast_bpb", "budget_s"), ("sigma_bpb", "smallest_bpb", "paired_bpb")
-MOST = 1e18  # of a number that is none of these
-DAMAGED = (  # what reading a record raises where a file is damaged
+MOST = 1e18  # limit for every other number
+DAMAGED = (  # errors that reading a damaged record raises
     *(NightError, OSError, msgspec.MsgspecError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError),
     RecursionError,
 )
@@ -100,7 +100,7 @@ def _check_free(folder: Path, night: Night) -> None:
 
 def of_folder(folder: Path, tag: str | None = None) -> Record:
     """Read a shipped night, of this tag if one is named; raise one of DAMAGED where a file is damaged."""
-    # by line feeds alone: a title may hold what else splitlines() takes for the end of a line
+    # Only line feeds divide lines: a title may hold other signs that splitlines() takes for an end.
     lines = [json.loads(line) for line in text_of(folder / ATTEMPTS).removesuffix("\n").split("\n")]
     facts = _facts_in(folder) | {
         "attempts": [line["attempt"] | {"outline": outline_from(line)} for line in lines],

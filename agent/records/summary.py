@@ -96,17 +96,17 @@ class Share:
     """Sum up one source's part of a night: its gains and costs."""
 
     source: str
-    attempts: int  # that it proposed
-    kept: int  # of them
+    attempts: int  # number of attempts that it proposed
+    kept: int  # number of these attempts that are kept
     gain_bpb: float  # summed over its keeps, by the judge's shrunken estimates
-    hours: float  # of training, scoring and asking
-    calls: int  # to a model or an agent
-    failures: int  # of the calls
-    tokens_in: int | None  # that were read; None: not told
-    tokens_out: int | None  # that were written
+    hours: float  # hours of training, scoring and asking
+    calls: int  # number of calls to a model or an agent
+    failures: int  # number of calls that failed
+    tokens_in: int | None  # tokens that were read; None: not told
+    tokens_out: int | None  # tokens that were written
     usd: float | None
-    tokens_cached: int | None = None  # of tokens_in, those that the server had in its cache
-    last_failure: str | None = None  # why the latest call failed; None where it did not
+    tokens_cached: int | None = None  # part of tokens_in that the server had in its cache
+    last_failure: str | None = None  # why the latest call failed; None: it did not
 
 
 def earned(history: History, asks: Sequence[Ask]) -> tuple[Share, ...]:
@@ -147,14 +147,14 @@ def _sum(values: Iterable[Number | None]) -> Number | None:
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """Hold the score of an attempt: its mean with the 95 % interval that the noise of seeds leaves."""
+    """An attempt's score: its mean with the 95 % interval that the noise of seeds leaves."""
 
-    number: int  # of the attempt
-    title: str  # what it changes
+    number: int  # number of the attempt
+    title: str  # title of its edit
     val_bpb: float  # mean over its seeds
     low_bpb: float
     high_bpb: float
-    seeds: int  # that have a score
+    seeds: int  # number of seeds with a score
 
     @property
     def interval(self) -> Interval:
@@ -172,24 +172,24 @@ class Scored:
 
 @dataclass(frozen=True, slots=True)
 class NightSummary:
-    """Hold where a night stands. Kept, discarded and crashed count ideas; attempt 0 and dawn's questions are none."""
+    """The state of a night. Kept, discarded and crashed count ideas; attempt 0 and dawn's questions are none."""
 
-    night: Night  # without what is its owner's own
-    ended: str | None  # when its last run ended
+    night: Night  # facts of the night, without its owner's private ones
+    ended: str | None  # end of the last run
     attempts: int  # attempt 0 included
-    ideas: int  # of them, without attempt 0 and dawn's questions
+    ideas: int  # attempts without attempt 0 and dawn's questions
     kept: int  # ideas that are kept now
     discarded: int
     crashed: int
-    unfinished: tuple[tuple[int, str], ...]  # number and title of those not decided; the first goes on first
-    baseline: Scored | None  # of attempt 0
+    unfinished: tuple[tuple[int, str], ...]  # number and title of undecided attempts; the first one goes on first
+    baseline: Scored | None  # score of attempt 0
     best: Scored | None
-    gain: Interval | None  # of best over baseline, by the night's own scores; luck chose it, so it flatters
+    gain: Interval | None  # best over baseline by the night's own scores; flattering, since luck chose it
     noise: Noise | None
-    hours: Mapping[str, float]  # of training, scoring, asking for ideas, and other: dry runs, and runs made again
-    usd: float | None  # what the ideas have cost
-    most_usd: float | None  # the limit of that
-    sources: tuple[Share, ...]  # where ideas came from
+    hours: Mapping[str, float]  # hours of training, scoring, asking for ideas, and other: dry runs, and repeated runs
+    usd: float | None  # cost of the ideas
+    most_usd: float | None  # limit of that cost
+    sources: tuple[Share, ...]  # sources of the ideas
     dawn: Findings | None  # the latest findings of dawn
 
 
