@@ -97,9 +97,9 @@ def _parent(attempt: Attempt, briefing: Briefing) -> Attempt:
 
 # ---- the dials that they turned --------------------------------------------------------------------------------------
 
-VALUE_CHARS = 60  # of one: a script may put any text into a dial
-LATEST = 8  # turns of one dial that are listed
-MOST_AT_ONCE = 3  # dials of one edit: with more, its verdict says little about each
+VALUE_CHARS = 60  # characters of one value: a script may put any text into a dial
+LATEST = 8  # number of listed turns of one dial
+MOST_AT_ONCE = 3  # dials that one edit turned; with more, its verdict says little about each
 
 
 def turned_dials(briefing: Briefing) -> dict[str, tuple[str, list[str]]]:

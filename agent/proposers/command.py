@@ -30,13 +30,13 @@ from agent.script.contract import MAX_SCRIPT_BYTES, decoded
 from agent.text import SAID_CHARS, one_line, plain_lines
 
 LIMIT_S = 600.0
-ASSIGNMENT = re.compile(r"\b([A-Z_][A-Z0-9_]*)=(?=[^\s=]*[^\d\s=])(?=[^\s=]{8})")  # NAME=value, as after env
-# not for an agent, beside variables of git and nightshift: where a tool would install packages, and the user's folder
+ASSIGNMENT = re.compile(r"\b([A-Z_][A-Z0-9_]*)=(?=[^\s=]*[^\d\s=])(?=[^\s=]{8})")  # NAME=value, such as env takes
+# An agent does not get these: they say where a tool would install packages, and where the user's folder is.
 LEADS_HOME = frozenset({"VIRTUAL_ENV", "UV_PROJECT_ENVIRONMENT", "PWD", "OLDPWD"})
 HOLE = "{task}"
-LOG_BYTES = 256 << 10  # kept of each log, its end
+LOG_BYTES = 256 << 10  # bytes of each log that are kept: its end
 TASK, IDEA = "TASK.md", "IDEA.md"
-IDEA_BYTES = 16 << 10  # at most: a longer one is none
+IDEA_BYTES = 16 << 10  # bytes; a longer IDEA.md is ignored
 # the folder and the words come as arguments, so that the shell does not interpret them
 WITH_TASK_ON_STDIN, WITHOUT_STDIN = f'cd "$0" && exec "$@" < {TASK}', 'cd "$0" && exec "$@"'
 
@@ -72,7 +72,7 @@ class Command(Source):
     def __init__(
         self,
         command: str,
-        folder: Path,  # of the night: tasks and logs go to asks/, the fixed files come from fixed/
+        folder: Path,  # the night's folder: tasks and logs go to asks/, the fixed files come from fixed/
         messages: Messages,
         *,
         limit_s: float = LIMIT_S,
@@ -83,7 +83,7 @@ class Command(Source):
     def ideas(self, briefing: Briefing) -> list[Proposal]:
         """Run the agent, record its costs and return its edit; raise NoIdea if it left no whole edit."""
         asks, started = self._folder / "asks", utc_now()
-        earlier = len(list(asks.glob(f"{briefing.number:04d}-*")))  # of those at work now, each has another number
+        earlier = len(list(asks.glob(f"{briefing.number:04d}-*")))  # each agent at work now has another number
         folder = asks / f"{briefing.number:04d}-{earlier + 1}"
         folder.mkdir(parents=True)
         proposal, failure = None, None
@@ -225,12 +225,12 @@ def take_edit(clone: Path, briefing: Briefing, source: str, *, is_whole: bool) -
 
 # ---- costs -----------------------------------------------------------------------------------------------------------
 
-Usd = Annotated[float, msgspec.Meta(ge=0, le=1e5)]  # of one call
+Usd = Annotated[float, msgspec.Meta(ge=0, le=1e5)]  # cost of one call
 Tokens = Annotated[int, msgspec.Meta(ge=0, le=10**12)]
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """Hold counts of tokens: Claude Code counts those of a cache apart."""
+    """Counts of tokens: Claude Code counts those of a cache apart."""
 
     input_tokens: Tokens = 0
     cache_creation_input_tokens: Tokens = 0
@@ -239,14 +239,14 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 class Message(msgspec.Struct, frozen=True):
-    """Hold a part of an event of Codex that may have words for people."""
+    """A part of an event of Codex that may have words for people."""
 
     text: str | None = None
     message: str | None = None
 
 
 class Event(msgspec.Struct, frozen=True):
-    """Hold what is read of a line of JSON: Claude Code's result, or an event of Codex."""
+    """The part of a line of JSON that is read: Claude Code's result, or an event of Codex."""
 
     total_cost_usd: Usd | None = None
     usage: Usage | None = None

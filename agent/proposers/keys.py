@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 
 from agent.errors import NightError
 
-# of variables; TOKENIZERS_PARALLELISM is no key
+# names of variables; TOKENIZERS_PARALLELISM is no key
 NAME = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL)S?(?![A-Z])", re.IGNORECASE)
-LIKELY = re.compile(r"\bsk-[\w-]{16,}")  # as providers write theirs
+LIKELY = re.compile(r"\bsk-[\w-]{16,}")  # the form of providers' keys
 # Local servers ask for a word such as ollama, not-needed or 12345678, which any answer may hold.
 SECRET = re.compile(r"(?=.*\d)(?=.*[a-z]).{8,}|(?!(.)\1*$).{16,}")
 HALVED = 32  # characters: half of a key that is as long is found, too, as where a line break divides it

@@ -18,7 +18,7 @@ from agent.proposers.keys import check_without_keys
 from agent.text import harmless_lines, paragraphs
 
 NOTES = "notes.jsonl"
-NOTE_CHARS, MAX_NOTES = 2000, 50  # of one, and the latest so many: all of them have to fit into a prompt
+NOTE_CHARS, MAX_NOTES = 2000, 50  # characters of a note; number of latest notes: all of them have to fit into a prompt
 NOTES_BYTES = 4 * MAX_NOTES * NOTE_CHARS
 PROGRAM_CHARS = 64 << 10
 
@@ -47,7 +47,7 @@ def add_note(folder: Path, text: str, now: str) -> None:
 
 
 class Note(msgspec.Struct, frozen=True):
-    """Hold what is read of a line of notes.jsonl."""
+    """The part of a line of notes.jsonl that is read."""
 
     text: str
 

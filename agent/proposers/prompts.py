@@ -26,7 +26,7 @@ from agent.proposers.source import Briefing
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-ANSWER_CHARS = 60_000  # of an unusable reply that is sent back with the error
+ANSWER_CHARS = 60_000  # characters of an unusable reply that are sent back with the error
 
 # ---- what an author is told ------------------------------------------------------------------------------------------
 
@@ -38,11 +38,11 @@ def facts_page(briefing: Briefing) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """Hold the system prompt and what follows it: our question, an answer that could not be used, our request, …"""
+    """The system prompt and the messages after it: our question, an unusable answer, our request, …"""
 
     system: str
     messages: tuple[str, ...]
-    stable_chars: int = 0  # of the first message: the same in the next questions, until an attempt is kept
+    stable_chars: int = 0  # characters at the start of the first message that stay the same until an attempt is kept
 
     @property
     def chars(self) -> int:
@@ -98,7 +98,7 @@ def _templates() -> "Environment":
     folder = FileSystemLoader(Path(__file__).with_name("prompts"))
     # plain text for a model, no page
     templates = Environment(loader=folder, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    # what these files define can be used in a template, as a function or as a filter
+    # Templates can use all names of these files, as functions or as filters.
     named = {**vars(text), **vars(attempts), "attempt_lines": attempt_lines}
     named |= {"against": _against, "formatted": _formatted, "none_reported": Summary(), "memory_gb": memory_gb}
     functions = {name: value for name, value in named.items() if callable(value)}

@@ -31,10 +31,10 @@ from agent.text import plain_lines
 
 NOTHING = "change something first"
 SOURCE = "queue"
-FIELDS = ("Title", "Why", "Submitted", "Night", "Basis", "For", "Options")  # of an entry's header
+FIELDS = ("Title", "Why", "Submitted", "Night", "Basis", "For", "Options")  # fields of an entry's header
 NAME = re.compile(r"[0-9]{4,}\.patch")
-NUMBER = re.compile(r"[0-9]{1,9}")  # of an attempt
-DONE, REFUSED = "done", "refused"  # folders in the queue's own, with a line in a .txt file beside each entry
+NUMBER = re.compile(r"[0-9]{1,9}")  # an attempt's number
+DONE, REFUSED = "done", "refused"  # folders in the queue's folder; a .txt file beside each entry says why
 MAX_ENTRY_BYTES = 2 * MAX_SCRIPT_BYTES
 MAX_WAITING = 1000  # more come from a loop that has run away
 LOCKED_S = 10.0  # a submission takes milliseconds
@@ -43,7 +43,7 @@ AGAIN = f"put it there with: {typed('try', '--queue', '--edit', 'FILE')}"
 
 @dataclass(frozen=True, slots=True)
 class QueueEntry:
-    """Hold a submission, and the night that last took it, which may not have tried it.
+    """A submission, and the night that last took it, which may not have tried it.
 
     Its file is one of the catalogue's: a header, and then the patch, or the script.
     """
@@ -56,7 +56,7 @@ class QueueEntry:
     based_on: int | None = None  # the attempt that a try was made from, in the night that it is for
     made_for: str | None = None  # tag of that night; None: one that it may open
     words: tuple[str, ...] = ()  # options of such a night
-    source: str = SOURCE  # of the attempt that it becomes: queue: 0003
+    source: str = SOURCE  # source of the attempt that it becomes, such as queue: 0003
 
     @classmethod
     def parsed(cls, content: bytes, file: Path) -> "QueueEntry":
@@ -65,7 +65,7 @@ class QueueEntry:
         header, _, text = plain_lines(content.decode(errors="replace")).partition("\n\n")
         fields, rest = read_header(header, FIELDS, file)
         night, made_for, basis = fields.get("Night"), fields.get("For"), fields.get("Basis", "")
-        with suppress(ValueError):  # of quotes that are not closed
+        with suppress(ValueError):  # the options may have open quotes
             words = shlex.split(fields.get("Options", ""))
             tags = [tag for tag in (night, made_for) if tag is not None]
             is_entry = fields.get("Title") and text and not rest and all(map(valid_tag, tags))
@@ -154,7 +154,7 @@ def _next_number(folder: Path) -> int:
     queued = waiting(folder)
     if len(queued) >= MAX_WAITING:
         raise NightError(f"{len(queued)} entries wait in {folder}; remove those that need not be tried")
-    # in this order: an entry that moves meanwhile is seen in one place at least
+    # The order matters: an entry that moves meanwhile is seen in one place at least.
     everywhere = (*queued, *waiting(folder / DONE), *waiting(folder / REFUSED))
     return 1 + max((int(path.stem) for path in everywhere), default=0)
 
@@ -207,7 +207,7 @@ def became(entry: QueueEntry, nights: Path, histories: dict[str, History]) -> At
     if entry.night is None:
         return None
     if entry.night not in histories:
-        histories[entry.night] = ()  # where its journal is gone: trying an entry twice beats losing it
+        histories[entry.night] = ()  # the journal may be gone: trying an entry twice is better than losing it
         with suppress(NightError), Journal.read(nights / entry.night / "journal.sqlite") as journal:
             histories[entry.night] = journal.attempts()
     # the title as well: numbers begin again where somebody has deleted all entries
@@ -226,7 +226,7 @@ def proposed(entry: QueueEntry, briefing: Briefing) -> Proposal:
     is_for_this = entry.based_on is not None and entry.made_for in (None, night.tag)
     if is_patch(script):
         script = apply_patch(script, night.script, _kept_scripts(briefing.history))
-    elif is_for_this and basis_of(script, briefing.history, "").missing:  # it lacks what was kept since
+    elif is_for_this and basis_of(script, briefing.history, "").missing:  # the entry lacks what was kept since
         script = _merged(entry, best, briefing)
         why += f"\n\nMerged onto attempt {best.number}, which was kept while it waited."
     proposal = Proposal.of(script, entry.title, why, entry.source)
@@ -276,7 +276,7 @@ def check_submission(text: str, file: Path, place: Place, where: Place, history:
             f"{file} is no unified diff that changes anything; make it with: diff -u {place.script} IDEA.py"
         )
     committed = ""
-    with suppress(RepoError):  # it may never have been committed
+    with suppress(RepoError):  # the script may never have been committed
         committed = place.repo.read("HEAD", place.script)
     script = _made(text, place.script, history, committed)
     if script is None:
@@ -292,7 +292,7 @@ def check_submission(text: str, file: Path, place: Place, where: Place, history:
         raise NightError(f"{file} is attempt {earlier} of night {tag}, {ended} (see: {see}); {NOTHING}")
     histories = {tag: history}
     for path, entry in entries(where.queue):
-        is_waiting = became(entry, where.nights, histories) is None  # else it is put aside at the next look
+        is_waiting = became(entry, where.nights, histories) is None  # other entries are put aside at the next look
         if is_waiting and _digest(entry.text, place.script, history, committed) == digest:
             follow = typed("try", "--wait", f"t{path.stem}")
             raise NightError(f"{file} waits already ({entry.title}); {NOTHING}, or follow that one with: {follow}")

@@ -25,27 +25,27 @@ class Corpus:
     """Describe the text that all attempts train on, and how it is cut into tokens."""
 
     name: str
-    bytes_per_token: float  # of the validation text
+    bytes_per_token: float  # a mean over the validation text
     vocab_size: int
     seq_len: int  # tokens in a row of a batch
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Hold the share of a training step that one part of it takes."""
+    """One part of a training step, and its share."""
 
     name: str  # waiting for a batch, forward + backward, optimizer, Python
     ms: float  # milliseconds of a step
-    share: float  # of the step, 0 to 1
+    share: float  # share of the step, 0 to 1
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Hold what surrounds a night, and is in neither its journal nor its script."""
+    """The surroundings of a night that are in neither its journal nor its script."""
 
     corpus: Corpus | None = None  # None: the prepared data do not say
-    phases: tuple[Phase, ...] = ()  # of attempt 0, measured once a night; empty: not measured
-    prices: tuple[Phase, ...] = ()  # by operation, what a step of it takes longer without that kernel; likewise
+    phases: tuple[Phase, ...] = ()  # phases of attempt 0, measured once a night; empty: not measured
+    prices: tuple[Phase, ...] = ()  # operation → what a step takes longer without its kernel; empty: not measured
     # title of each known idea, the most promising first → kept #4, tried #7, yes (untried), unlikely, or no (it does
     # not apply)
     ideas: Mapping[str, str] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Hold a proposal that was turned down before it cost a run."""
+    """A proposal that was turned down before it cost a run."""
 
     proposal: Proposal
     why: str
@@ -61,7 +61,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """Hold how much of a night is left; None: no limit."""
+    """The rest of a night; None: no limit."""
 
     experiments: int | None = None
     seconds: float | None = None
@@ -69,17 +69,17 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class Briefing:
-    """Hold everything that a source is told before it proposes."""
+    """Everything that a source is told before it proposes."""
 
     night: Night
     history: History
-    parent: Attempt  # whose script is to be edited: the incumbent
+    parent: Attempt  # the incumbent: its script is to be edited
     noise: Noise | None = None  # None until two runs of one attempt were scored
     program: str = ""  # program.md, as it stands now
     notes: tuple[str, ...] = ()  # people's notes to the night, in their order
-    asks: Sequence[Ask] = ()  # of the whole night
+    asks: Sequence[Ask] = ()  # every call of the night
     refused: tuple[Refusal, ...] = ()  # the last tries for this proposal, and what was wrong with them
-    broken: Attempt | None = None  # it crashed just now: its maker may repair it, once
+    broken: Attempt | None = None  # an attempt that has just crashed: its source may repair it, once
     left: Left = Left()
     setting: Setting | None = None  # None: no source of the night can read
     asked_for: int | None = None  # see `number`
@@ -145,7 +145,7 @@ class Messages:
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """Hold the parts of a night that a source is built from."""
+    """The parts of a night that a source is built from."""
 
     place: Place
     night: Night
@@ -166,9 +166,9 @@ class Need:
 
 
 class Source:
-    """Have ideas. Each attribute has a value that fits a source which only computes."""
+    """Propose edits. The defaults suit a source that costs nothing and answers at once."""
 
-    name: str = ""  # as --proposer takes it; the source of its proposals begins with it
+    name: str = ""  # a value of --proposer; the source of each of its proposals begins with it
     help: str = ""
     need: Need | None = None  # None: it can always be asked
     # Its ideas take minutes or money. So it is asked while scripts train, and may repair what crashed.

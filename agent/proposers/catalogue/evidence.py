@@ -24,27 +24,27 @@ from agent.proposers.catalogue.files import KnownIdea
 from agent.records.record import Record, likeness
 
 SOURCE = "catalogue"
-SHARE = NormalDist(0.6, 0.5)  # before anything is measured: gains shrink where they are copied, and seldom grow
+SHARE = NormalDist(0.6, 0.5)  # expected share of a reported gain: gains shrink where they are copied
 LEAST_SIZE = 0.1  # percent: so much is open even about an idea of which nothing is promised
 LEAST_ERROR = 0.01  # percent: a script that ignores its seed has no noise, and yet its next version differs
-WARNING = 0.5  # of the size of a loss that a file expects: few are wrong by all of it, and a gain is what counts
-UNKNOWN_SIGMA = 0.01  # of val_bpb: the noise of one run where a night does not tell it
-CRASHES_BEFORE, TRIES_BEFORE = 0.1, 1.0  # of an idea that was never tried: some do not run everywhere
-MOST_TRIES = 2  # of one idea in a night
+WARNING = 0.5  # share of the loss that an idea's file expects; few are wrong by all of it, and a gain is what counts
+UNKNOWN_SIGMA = 0.01  # share of val_bpb: the noise of one run, where a night does not tell it
+CRASHES_BEFORE, TRIES_BEFORE = 0.1, 1.0  # assumed for an untried idea: some do not run everywhere
+MOST_TRIES = 2  # tries of one idea in a night
 HOPELESS = 0.05  # sure of a gain: below this, what was measured is enough
 STANDARD = NormalDist()
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """Hold one attempt of an idea; gains are percent of val_bpb."""
+    """One attempt of an idea; gains are percent of val_bpb."""
 
     slug: str
-    tag: str  # of the night
+    tag: str  # tag of the night
     number: int
-    gain_percent: float | None  # over the attempt's parent; None if it failed, or is not decided
+    gain_percent: float | None  # gain over the attempt's parent; None if it failed, or is not decided
     error_percent: float  # standard deviation of that gain
-    likeness: float  # of that night to this one: 1 for this one, near 0 where it tells hardly anything
+    likeness: float  # likeness of that night to this one: 1 for this one, near 0 where it tells hardly anything
     failed: bool = False  # crashed, too slow, or not believed
 
     @property
@@ -57,7 +57,7 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Hold what an idea is expected to bring, in percent of val_bpb."""
+    """The expected gain of an idea, in percent of val_bpb."""
 
     mean_percent: float
     spread_percent: float  # standard deviation
@@ -98,14 +98,14 @@ def estimates(promised: Mapping[str, float], measured: Iterable[Measurement]) ->
 
 @dataclass(frozen=True, slots=True)
 class Prospect:
-    """Hold an idea with what is known of it and expected from it."""
+    """An idea with its measurements and its expected gain."""
 
     idea: KnownIdea
     estimate: Estimate
-    measured: tuple[Measurement, ...]  # in this night and in earlier ones on this kind of device
-    attempts: tuple[Attempt, ...]  # of this night
-    is_open: bool  # it may be tried on the incumbent, if it applies and is not unlikely
-    applies: bool = True  # to the script that was looked at
+    measured: tuple[Measurement, ...]  # attempts of the idea in this night, and in earlier ones on this kind of device
+    attempts: tuple[Attempt, ...]  # attempts of the idea in this night
+    is_open: bool  # the idea may be tried on the incumbent, if it applies and is not unlikely
+    applies: bool = True  # the patch fits the script that was looked at
 
     @property
     def is_unlikely(self) -> bool:
@@ -163,7 +163,7 @@ def prospects(
     measured: list[Measurement] = []
     for other in past:
         alike = likeness(other.night, night)
-        if alike:  # on another kind of device, 8 % tell nothing about 1 % here
+        if alike:  # gains of another kind of device say nothing about this one
             measured += _measured(by_slug, other.tag, other.attempts, other.sigma_bpb, alike)
     measured += _measured(by_slug, night.tag, history, sigma_bpb, 1.0)
     expected = estimates({slug: idea.gain_percent[night.device_kind] for slug, idea in by_slug.items()}, measured)

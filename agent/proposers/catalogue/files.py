@@ -19,16 +19,16 @@ from agent.text import harmless, one_line, paragraphs
 
 FIELDS = ("Title", "Why", "Source", "Reported", "Group", "Gain", "Cost")
 KINDS = ("cpu", "metal", "cuda")
-SMALL_GAIN_PERCENT = 0.1  # of an idea whose file tells no gain: most ideas bring little
+SMALL_GAIN_PERCENT = 0.1  # expected of an idea whose file states no gain: most ideas bring little
 TITLE_CHARS, TEXT_CHARS, GROUP_CHARS = 80, 2000, 20
 
-SLUG = re.compile(r"\w[\w.-]{0,79}", re.ASCII)  # it stands in commits, tables and the journal
+SLUG = re.compile(r"\w[\w.-]{0,79}", re.ASCII)  # commits, tables and the journal hold this name
 PERCENT = re.compile(r"(\w+) +([+-]?\d+(?:\.\d+)?) *%?")
 
 
 @dataclass(frozen=True, slots=True)
 class KnownIdea:
-    """Hold a known idea: what it changes, why that should help, and what it is expected to bring and to cost."""
+    """A known idea: its change, the reason why it should help, its expected gain and its cost."""
 
     slug: str  # the name of its file
     title: str

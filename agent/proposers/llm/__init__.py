@@ -24,8 +24,8 @@ from agent.records.terms import OF_THE_MODEL
 TRIES = 2  # one answer, and one correction
 USUAL = Patience()
 CHARS_PER_TOKEN = 3  # fewer than usual, to bound the cost of a call whose tokens were not counted
-MOST_CHARS_PER_TOKEN = 8  # if a server counts fewer tokens than this suggests, it has cut the question
-WRITTEN = 2.0  # what a token costs at most that a server puts into its cache, in tokens of input
+MOST_CHARS_PER_TOKEN = 8  # a server that counts fewer tokens than this suggests has cut the question
+WRITTEN = 2.0  # highest price of a token that a server puts into its cache, in tokens of input
 FAILURE_CHARS = 400
 
 
@@ -65,7 +65,7 @@ class LLM(Source):
         self._patience = replace(patience, max_tokens=terms.llm_max_tokens or patience.max_tokens)
         client_of(self._endpoint, patience).close()  # find errors of the setup before the night, not in it
         self._lock = threading.Lock()
-        self._spent_usd = 0.0  # by the night, calls in flight included
+        self._spent_usd = 0.0  # cost of the night so far, calls in flight included
         model = re.sub(r"[^A-Za-z0-9._:/-]", "_", self._endpoint.model)
         self.source = f"{self.name}:{model}"[:SOURCE_CHARS]
 

@@ -42,7 +42,7 @@ URL = re.compile(r"https?://(?:(?i:[a-z0-9_.-]+)|\[(?i:[0-9a-f:.]+)\])(?::[0-9]{
 WITH_SERVER = "openai:qwen3-coder@http://localhost:11434/v1"
 EXAMPLES = f"openai:gpt-5, anthropic:claude-sonnet-4-5 or {WITH_SERVER}"
 NO_KEY = "none"  # SDKs require a key even if the server needs none
-QUOTED = re.compile(r"\b(sk|key)-[\w*.-]{6,}")  # as providers quote a wrong key, partly as asterisks
+QUOTED = re.compile(r"\b(sk|key)-[\w*.-]{6,}")  # a provider quotes a wrong key, partly as asterisks
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class Endpoint:
         """Return whether the server's address is one of this machine, in any spelling that the system understands."""
         host = urlsplit(self.url).hostname or ""
         try:
-            address = IPv6Address(host) if ":" in host else IPv4Address(inet_aton(host))  # which reads 127.1, too
+            address = IPv6Address(host) if ":" in host else IPv4Address(inet_aton(host))  # inet_aton reads 127.1, too
         except (ValueError, OSError):
             return f".{host.removesuffix('.')}".endswith(".localhost")
         address = getattr(address, "ipv4_mapped", None) or address
@@ -135,7 +135,7 @@ def _hidden(text: str) -> str:
 # ---- one call --------------------------------------------------------------------------------------------------------
 
 MAX_TOKENS = 16_000
-REPLY_BYTES, REFUSAL_BYTES = 4 << 20, 64 << 10  # of an answer; of a refusal as it is sent, which may be compressed
+REPLY_BYTES, REFUSAL_BYTES = 4 << 20, 64 << 10  # bytes of an answer; bytes of a refusal, before it is decompressed
 POLL_S = 0.1
 CONNECT_S = 10.0
 CLIENTS = {"openai": "OpenAI", "anthropic": "Anthropic"}
@@ -146,9 +146,9 @@ METHODS = {"openai": "chat.completions", "anthropic": "messages"}
 class Patience:
     """Limit how long one question may take and how large its answer may be."""
 
-    ask_s: float = 600.0  # until the whole answer has arrived, retries included
-    retries: int = 4  # by the SDK: after 429, 5xx and lost connections
-    max_tokens: int = MAX_TOKENS  # of an answer, thinking included
+    ask_s: float = 600.0  # s until the whole answer has arrived, retries included
+    retries: int = 4  # retries by the SDK, after 429, 5xx and lost connections
+    max_tokens: int = MAX_TOKENS  # tokens of an answer, thinking included
 
 
 class CallFailed(NightshiftError):
@@ -161,14 +161,14 @@ class CallFailed(NightshiftError):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Hold a model's answer and the server's counts of tokens; None for those that it does not count."""
+    """A model's answer and the server's counts of tokens; None for those that it does not count."""
 
     text: str = ""
     tokens_in: int | None = None  # those of its cache included
     tokens_out: int | None = None
-    tokens_cached: int | None = None  # of tokens_in, those that the server had in its cache
-    tokens_written: int = 0  # of tokens_in, those that the server put into its cache
-    cut_off: bool = False  # at max_tokens, or because the context was full
+    tokens_cached: int | None = None  # part of tokens_in that the server had in its cache
+    tokens_written: int = 0  # part of tokens_in that the server put into its cache
+    cut_off: bool = False  # the answer reached max_tokens, or the context was full
     declined: bool = False  # the model, or a filter, refused to answer
 
 
@@ -192,7 +192,7 @@ def client_of(endpoint: Endpoint, patience: Patience) -> Any:
             http_client=sdk.DefaultHttpxClient(
                 follow_redirects=False,  # a redirect would send the key and the script to another server
                 event_hooks={"response": [_limit_refusal]},
-                # without the environment there is no proxy, and OpenSSL itself still reads $SSL_CERT_FILE
+                # Without the environment there is no proxy; OpenSSL itself still reads $SSL_CERT_FILE.
                 **({"trust_env": False, "verify": ssl.create_default_context()} if endpoint.is_here else {}),
             ),
         )
@@ -272,7 +272,7 @@ def question(conversation: Conversation, endpoint: Endpoint, max_tokens: int) ->
         return {**common, **counts, limit: max_tokens, "messages": [system, *messages]}
     if 0 < conversation.stable_chars < len(messages[0]["content"]):
         # A night asks about once a run, which mostly takes more than the five minutes that a cache lasts by default.
-        cache = {"type": "ephemeral"} | ({"ttl": "1h"} if endpoint.is_home else {})  # which not every server knows
+        cache = {"type": "ephemeral"} | ({"ttl": "1h"} if endpoint.is_home else {})  # some servers do not know "1h"
         text, end = messages[0]["content"], conversation.stable_chars
         stable = {"type": "text", "text": text[:end], "cache_control": cache}
         messages[0]["content"] = [stable, {"type": "text", "text": text[end:]}]
@@ -310,8 +310,8 @@ def _read(events: Iterable[Mapping[str, Any]]) -> Reply:
     usage: dict[str, Any] = {}
     for event in events:
         match event:
-            case {"error": error} if error:  # which a server (OpenRouter, for one) reports with a status of success
-                # not cut here: a key is looked for in the whole
+            case {"error": error} if error:  # OpenRouter, for one, reports it with a status of success
+                # The error is not cut here: a key is looked for in the whole.
                 raise CallFailed(f"the server reports an error ({error})", charged=True)
             case {"choices": [{"delta": delta} as choice, *_]}:
                 text += _text(delta, "content")
@@ -334,7 +334,7 @@ def _read(events: Iterable[Mapping[str, Any]]) -> Reply:
     written = _count(usage, "cache_write_tokens", "cache_creation_input_tokens") or 0
     tokens_in = _count(usage, "prompt_tokens")
     if tokens_in is None and (uncached := _count(usage, "input_tokens")) is not None:
-        tokens_in = uncached + (cached or 0) + written  # which Anthropic's API counts apart
+        tokens_in = uncached + (cached or 0) + written  # Anthropic's API counts these apart
     return Reply(
         text,
         tokens_in,
@@ -366,7 +366,7 @@ def _explained(error: BaseException, endpoint: Endpoint) -> CallFailed:
     if isinstance(error, CallFailed):
         return error
     name, cause = type(error).__name__, error.__cause__
-    status = getattr(error, "status_code", None)  # of a refusal by the server
+    status = getattr(error, "status_code", None)  # the status of a refusal by the server
     message = endpoint.without_key(str(cause or error) or name)  # the SDK's own message is only 'Connection error.'
     if status in (401, 403):
         problem = f"does not accept the key; check {endpoint.key_variable}, which only https or this machine gets"

@@ -47,7 +47,7 @@ CODE = re.compile(rf"^{FENCE}((?>(?:(?!{FENCE}).*\n)*))[ \t]*(?:`{{3,}}|~{{3,}})
 
 # ---- fields, in whatever markup: each goes on until the next, or until an empty line
 NAMES = "TITLE|HYPOTHESIS|FILE"
-TAG = rf"<(?!(?:{NAMES})>)/?[a-z][\w-]*>"  # that is none of a field
+TAG = rf"<(?!(?:{NAMES})>)/?[a-z][\w-]*>"  # any tag except for those of a field
 BEFORE, AFTER = rf"^(?>(?:{TAG}|\(?\w{{1,2}}[.)]|_|[^\w\n\"'(])*)", r"(?:>|[ \t*_`#]*(?:[:：](?:[*_`]+(?=\s))?|$))"
 FIELD_NAME = rf"{BEFORE}(?:{NAMES}){AFTER}"
 FIELD = re.compile(
@@ -56,7 +56,7 @@ FIELD = re.compile(
 )
 FIELDS_FIRST = re.compile(rf"((?>(?:[ \t]*\n|{FIELD_NAME}.*\n)*))", re.MULTILINE | re.IGNORECASE)
 LAST_TAGS = re.compile(rf"(?>(?:{TAG}\s*)+)$", re.IGNORECASE)
-ASIDE = re.compile(rf"{TAG}|\([^()=]*\)|(?:block )?\d+$", re.IGNORECASE)  # after a mark
+ASIDE = re.compile(rf"{TAG}|\([^()=]*\)|(?:block )?\d+$", re.IGNORECASE)  # words that may follow a mark
 FILE_NAME = re.compile(r"[\w./\\-]+\.[a-z]\w*", re.IGNORECASE)
 
 # some servers send what a model thought before its answer, and some without the tag that begins it
