@@ -36,22 +36,22 @@ from agent.sandbox.environment import scrubbed_env
 from agent.sandbox.keeper import PR_SET_PDEATHSIG, prctl
 
 ADDRESS = r"auto|([^:/\s]+|\[[0-9a-fA-F:]+\]):\d{1,5}"
-LOOK_S, CALL_S = 600.0, 300.0  # for all nodes to be looked at; for one answer, or one file
-AGAIN_S = 10.0  # between attempts to reach a cluster that is gone
+LOOK_S, CALL_S = 600.0, 300.0  # s for looking at all nodes; s for one answer, or one file
+AGAIN_S = 10.0  # s between attempts to reach a lost cluster
 SHORT = Path("/tmp")  # TMPDIR may be long, and the path of a socket of Ray has 107 bytes at most
-STORE_BYTES = 256 << 20  # of Ray's object store on this machine; weights that are larger go over the disk
+STORE_BYTES = 256 << 20  # bytes of Ray's object store on this machine; larger weights go over the disk
 ENDED = b"\0"  # a process of outlive_cluster() says this at its end; one that Ray ends does not
 REMEDY = "start Ray there and here with one RAY_AUTH_MODE and token, as docs/devices.md says, or correct the address"
 GONE = 75  # the exit code where Ray on this machine is gone
 SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",  # it would send the working directory of `uv run` to every node
-    "RAY_ROTATION_MAX_BYTES": f"{10 << 20}",  # of each of Ray's own logs
+    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",  # Ray would send the working directory of `uv run` to every node
+    "RAY_ROTATION_MAX_BYTES": f"{10 << 20}",  # bytes of each of Ray's own logs
     "RAY_ROTATION_BACKUP_COUNT": "1",
     "RAY_memory_monitor_refresh_ms": "0",  # the harness watches memory itself, and knows whose fault a shortage is
-    "RAY_BACKEND_LOG_LEVEL": "fatal",  # its library writes to our standard error, and the pool says it
-    "RAY_worker_niceness": "0",  # Ray's own is 15: other programs of the machine would go first
-    "RAY_raylet_start_wait_time_s": "120",  # on a busy machine
+    "RAY_BACKEND_LOG_LEVEL": "fatal",  # Ray's library writes to our standard error; the pool says the same
+    "RAY_worker_niceness": "0",  # Ray's default is 15: other programs of the machine would go first
+    "RAY_raylet_start_wait_time_s": "120",  # s; a busy machine needs longer than the default
     "RAY_num_workers_soft_limit": "1024",  # keep the processes of calls: starting one takes a second
     "RAY_gcs_rpc_server_reconnect_timeout_s": "5",  # then the head is gone
 }
@@ -77,7 +77,7 @@ def outlive_cluster() -> tuple[str | None, Callable[[bytes], object]]:
     while True:
         reader, writer = os.pipe()
         sys.stdout.flush()
-        signal.pthread_sigmask(signal.SIG_BLOCK, before)  # until each process has its handlers, or one could be lost
+        signal.pthread_sigmask(signal.SIG_BLOCK, before)  # a signal could be lost until each process has its handlers
         child = os.fork()
         if child == 0:
             os.close(reader)
@@ -101,7 +101,7 @@ def outlive_cluster() -> tuple[str | None, Callable[[bytes], object]]:
         sweeper = _sweeper_of(child, reader)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, before)
         while (ended := os.wait())[0] != child:
-            if ended[0] == sweeper:  # it was killed; other children are git's
+            if ended[0] == sweeper:  # the sweeper was killed; other children are git's
                 sweeper = _sweeper_of(child, reader)
         code = os.waitstatus_to_exitcode(ended[1])
         os.waitpid(sweeper, 0)
@@ -175,22 +175,22 @@ def _silent() -> Iterator[None]:
 
 # ---- nodes -----------------------------------------------------------------------------------------------------------
 
-NOTHING = Part(0)  # of a node: what a short call takes
+NOTHING = Part(0)  # the part of a node for a short call: nothing
 
 
 @dataclass(eq=False, slots=True)
 class ClusterNode:
-    """Hold what is known of a node."""
+    """A node of the cluster, and the facts about it."""
 
     id: str  # Ray's own
     name: str
     cpus: int
     gpus: int
-    facts: Mapping[str, Any] | None = None  # of its device, once it was looked at
+    facts: Mapping[str, Any] | None = None  # facts of its device, once it was looked at
     refused: str | None = None  # why it is not used, without its name
     is_met: bool = False  # the night has given it workers, or refused it
     rests_until: float = 0.0
-    failures: int = 0  # in a row
+    failures: int = 0  # number of failures in a row
 
     @property
     def is_pending(self) -> bool:
@@ -198,7 +198,7 @@ class ClusterNode:
 
 
 class Cluster:
-    """Hold the connection to a cluster; without an address, to one that runs on this machine as long as the night."""
+    """The connection to a cluster; without an address, to one that runs on this machine as long as the night."""
 
     def __init__(self, address: str | None) -> None:
         if find_spec("ray") is None:
@@ -206,10 +206,10 @@ class Cluster:
         if address is not None and not re.fullmatch(ADDRESS, address):
             raise NightError(f"--ray-address {address} is no HOST:PORT, such as 10.0.0.1:6379, of the cluster's head")
         self.address = address
-        self.nodes: dict[str, ClusterNode] = {}  # by Ray's identifier
+        self.nodes: dict[str, ClusterNode] = {}  # key: Ray's identifier
         self.content: Content | None = None
-        self.cores_each: int | None = None  # that a worker takes; None: all of a node's, or of those for one GPU
-        self._files: Mapping[str, Files] = {}  # by the folder of a node's cache: what every node needs
+        self.cores_each: int | None = None  # cores for each worker; None: all of a node's, or each GPU's share
+        self._files: Mapping[str, Files] = {}  # folder of a node's cache → files that every node needs
         self._undo = ExitStack()
         self._own_node, self._patient_until = "", 0.0
         self._task: Any = None
@@ -236,12 +236,13 @@ class Cluster:
             own["object_store_memory"] = STORE_BYTES
         elif self.address != "auto":
             host, _, port = self.address.rpartition(":")
-            socket.create_connection((host.strip("[]"), int(port)), 5.0).close()  # without a head, Ray ends the process
+            # Without a head, Ray would end this process.
+            socket.create_connection((host.strip("[]"), int(port)), 5.0).close()
         with throwaway_folder() as code, _only_environment(scrubbed_env("") | of_ray), _silent():
             import ray
             from ray._private import worker
 
-            worker.print_to_stdstream = lambda *words, **more: None  # of a lost process, the pool says it
+            worker.print_to_stdstream = lambda *words, **more: None  # the pool itself says that a process is lost
             shutil.copytree(PACKAGE, code / PACKAGE.name, ignore=shutil.ignore_patterns("__pycache__"))
             ray.init(
                 address=self.address or "local", log_to_driver=False, configure_logging=False, namespace="nightshift",
@@ -285,7 +286,7 @@ class Cluster:
         nodes = {}
         for node_id, facts in alive.items():
             has = {name: int(facts["Resources"].get(name, 0)) for name in ("CPU", "GPU")}
-            if has["CPU"]:  # without any, it is for drivers alone
+            if has["CPU"]:  # a node without CPUs is for drivers only
                 nodes[node_id] = ClusterNode(node_id, facts["NodeName"], has["CPU"], has["GPU"])
         return nodes
 

@@ -24,13 +24,13 @@ from agent.lab.hardware import usable_cores
 from agent.text import counted
 
 CPUS = Path("/sys/devices/system/cpu")
-BUSY_SHARE = 0.10  # of the processors or of a GPU, taken by others: from here on, it is said
+BUSY_SHARE = 0.10  # share of the processors or of a GPU that other programs take; from here on, the night says it
 GPU_ASKED_S = 10.0  # longest wait for nvidia-smi
 SHARED = "workers that share a device train fewer steps in the same budget, so their scores would not compare"
-NOTABLE = 0.02  # of the speed, which workers take from each other; less is said nowhere
+NOTABLE = 0.02  # share of speed; a smaller loss between workers is not shown
 GPU_LINE = re.compile(r"GPU (\d+): (.+) \(UUID: (GPU-[^)]+)\)")
 
-Cores = tuple[tuple[int, ...], ...]  # of each physical core the threads that this process may use
+Cores = tuple[tuple[int, ...], ...]  # each physical core's threads, if this process may use them
 
 
 def leases_of_machine(device_kind: str, workers: int, cores_each: int | None) -> tuple[Lease, ...]:
@@ -132,7 +132,7 @@ class Gpu:
     """Name a GPU as nvidia-smi lists it."""
 
     index: int
-    name: str  # of its kind
+    name: str  # name of the model
     visible: str  # the value of CUDA_VISIBLE_DEVICES by which a process sees it alone
 
 
@@ -203,7 +203,7 @@ def _on_gpus(workers: int, cores_each: int | None) -> tuple[Lease, ...]:
             f"kind in CUDA_VISIBLE_DEVICES"
         )
     cores = cores_of_machine()
-    # by all GPUs, so that further workers take nothing from those that there are
+    # Every GPU counts here: workers that are added later take nothing from those at work.
     each = cores_each or _most_each(cores, len(gpus))
     shared = not cores_each and len(cores) < workers  # fewer cores than GPUs
     pinned = [()] * workers if shared else _enough_sets(cores, each, workers)

@@ -30,16 +30,16 @@ from agent.sandbox.box import choose
 from agent.sandbox.keeper import limits_of_machine
 from agent.sandbox.process import LOG
 
-LOG_BYTES, LOSSES_BYTES = 1 << 20, 1 << 30  # the most of a file that comes back
-DEAF_S = 15.0  # without a question from the driver: it is gone, and so is the job
-LOCK_S = 10.0  # that a worker which has just ended may hold its part of the machine
+LOG_BYTES, LOSSES_BYTES = 1 << 20, 1 << 30  # most bytes that come back of a log, and of losses
+DEAF_S = 15.0  # s without a question from the driver, after which the driver and its job are taken for lost
+LOCK_S = 10.0  # s that a worker which has just ended may still hold its part of the machine
 
-FileContents = Mapping[str, bytes]  # of files, by their path below a folder
+FileContents = Mapping[str, bytes]  # path below a folder → content
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Hold the part of a node that one worker takes."""
+    """The part of a node that one worker takes."""
 
     cores: int
     gpus: int = 0
@@ -57,11 +57,11 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """Hold the result and the files of a job, or why there is none."""
+    """The result and the files of a job, or why there is none."""
 
-    result: Result | None = None  # without a failure either: the driver asked to end the job
-    failure: str | None = None  # of this node
-    files: FileContents = field(default_factory=dict)  # by their path in the night's folder
+    result: Result | None = None  # None without a failure: the driver asked to end the job
+    failure: str | None = None  # why this node failed
+    files: FileContents = field(default_factory=dict)  # path in the night's folder → content
 
 
 def called(function: Callable[..., Any], *arguments: object) -> Any:
@@ -92,7 +92,7 @@ def store(folder: str, files: FileContents) -> None:
 def put_files(folder: Path, files: FileContents) -> None:
     """Write files below a folder, through no link or pipe that a script has left on the way; flush them to the disk."""
     for name, content in files.items():
-        for above in [folder / parent for parent in Path(name).parents][-2::-1]:  # from the top
+        for above in [folder / parent for parent in Path(name).parents][-2::-1]:  # the topmost folder first
             if above.is_symlink() or not above.is_dir():
                 remove(above)
         if (folder / name).is_dir():
@@ -144,7 +144,7 @@ def enter(night: Night, content: Content) -> None:
         aside = folder / "fixed.new"
         remove(aside)
         shutil.copytree(home() / content.fixed_in, aside)
-        lay_out_warm(folder)  # it was compiled when the device was looked at
+        lay_out_warm(folder)  # looking at the device has compiled it
         aside.rename(folder / "fixed")
 
 
@@ -175,7 +175,7 @@ class NodeWorker:
     def execute(self, job: Job, files: FileContents) -> Returned:
         """Execute a job with these files of the driver; return its result and the files that it has left."""
         self._heard_s, self._progress = time.monotonic(), None
-        if shutil.disk_usage(home()).free < MIN_FREE_BYTES:  # it would fill in the middle of the job
+        if shutil.disk_usage(home()).free < MIN_FREE_BYTES:  # the disk would be full in the middle of the job
             return Returned(failure=f"less than {MIN_FREE_BYTES / 2**30:.0f} GB are free on the disk of {home()}")
         runner = self._runner
         try:

@@ -12,17 +12,17 @@ from agent.runs.execute import execute
 from agent.runs.jobs import Job, Result
 from agent.runs.runner import Runner
 
-CLOSE_S = 8.0  # that the processes of all workers together may take to end
+CLOSE_S = 8.0  # s for the processes of all workers together to end
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Hold what a worker has brought back; without result, error and loss: the user stopped the job."""
+    """The outcome of a job; without result, error and loss: the user stopped the job."""
 
     worker: str
     job: Job
     result: Result | None = None
-    error: Exception | None = None  # what executing it raised, to be raised by the driver
+    error: Exception | None = None  # an error of the worker, which the driver raises again
     lost: str | None = None  # why the job has to be done elsewhere: its worker is gone
 
 
@@ -34,7 +34,7 @@ class WorkerThread:
 
     def __init__(self, name: str, execute: Callable[[Job], Ended], ended: SimpleQueue[Ended]) -> None:
         self.name = name
-        self.job: Job | None = None  # until the driver has been given its end
+        self.job: Job | None = None  # None again once the driver has been given its end
         self.progress: Progress | None = None  # None: no training, or nothing is known yet
         self._execute, self._ended = execute, ended
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
@@ -68,8 +68,8 @@ class Pool:
     expects_workers = False  # whether one may come, or be ready for jobs again: a night that lacks one waits for it
 
     def __init__(self, runner: Runner) -> None:
-        self._runner = runner  # of the night, with its folder on this machine
-        self._threads: dict[str, WorkerThread] = {}  # by the name of the worker
+        self._runner = runner  # the night's runner, with its folder on this machine
+        self._threads: dict[str, WorkerThread] = {}  # name of a worker → its thread
         self._ended: SimpleQueue[Ended] = SimpleQueue()
         self._closing = False
 

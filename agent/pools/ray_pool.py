@@ -18,11 +18,11 @@ from agent.pools.pool import Ended, Pool, WorkerThread
 from agent.runs.jobs import AuditRun, Job, Measure, Result, Trial
 from agent.runs.runner import Runner
 
-WATCH_S = 1.0  # between looks at the nodes, and at the progress of each job
-REST_S = 60.0  # before a node that has failed gets work
-FAILURES_IN_A_ROW = 3  # of a node: it can be expected to do no job
-LEAVE_S = 6.0  # that Ray may take to notice that a node is gone, once its processes are
-START_S = 120.0  # for an actor to start
+WATCH_S = 1.0  # s between two looks at the nodes, and at the progress of each job
+REST_S = 60.0  # s until a node that has failed gets work again
+FAILURES_IN_A_ROW = 3  # failures in a row after which a node gets no further job
+LEAVE_S = 6.0  # s that Ray may need to notice that a node has left, once its processes are gone
+START_S = 120.0  # s for an actor to start
 RESULTS = {Trial: DryRun, Measure: Run, AuditRun: Audit}
 
 
@@ -36,12 +36,12 @@ class Killed(Exception):
 
 @dataclass(eq=False, slots=True)
 class _Worker:
-    """Name a worker, and hold where its jobs are executed."""
+    """Name a worker, and the place where its jobs are executed."""
 
     name: str
     node: ClusterNode
     part: Part
-    actor: Any = None  # of NodeWorker; None: none was started, or it was killed
+    actor: Any = None  # an actor of NodeWorker; None: none was started, or it was killed
 
 
 class RayPool(Pool):
@@ -58,7 +58,7 @@ class RayPool(Pool):
         self._cluster, self._most = cluster, most
         self._crew: dict[str, _Worker] = {}
         self._news: list[str] = []
-        self._watched_s = 0.0  # when the nodes were looked at last; 0: the night has not begun
+        self._watched_s = 0.0  # time of the last look at the nodes; 0: the night has not begun
         self._meet_nodes()
         if not self._crew:
             raise MachineError("; ".join(self._news) or "no node of the Ray cluster has a free device")
@@ -160,7 +160,7 @@ class RayPool(Pool):
             raise Lost(f"it was not asked for {DEAF_S:.0f} s")
         if isinstance(job, Measure):
             remove(self._runner.run_folder(job.attempt, job.seed))
-        put_files(self._runner.folder, returned.files)  # before the journal records the run that they are of
+        put_files(self._runner.folder, returned.files)  # the files must be here before the journal records their run
         return result
 
     def _started(self, worker: _Worker) -> Any:
@@ -187,14 +187,14 @@ class RayPool(Pool):
             answer = actor.execute.remote(job, files_for(self._runner, job))
             while not ray.wait([answer], timeout=WATCH_S)[0]:
                 progress = actor.progress.remote(is_to_end=self._stops())
-                with suppress(RayError):  # of the actor's end, the answer says it
+                with suppress(RayError):  # the answer tells of the actor's end
                     self._threads[worker.name].progress = ray.get(progress, timeout=WATCH_S)
             returned: Returned = ray.get(answer)
         except (ActorDiedError, OutOfMemoryError) as error:
             worker.actor = None
             time.sleep(0.0 if self._stops() else LEAVE_S)  # a node that leaves takes its processes first
             raise Killed if worker.node.id in self._cluster.listed() else Lost("its node has left") from error
-        except Exception as error:  # as many kinds as there are ways for an answer to be damaged
+        except Exception as error:  # a damaged answer may raise any error
             worker.actor = None
             ray.kill(actor)
             raise MachineError(sentence(error)) from error
