@@ -44,7 +44,7 @@ __all__ = [
     "token_losses", "whole",
 ]  # fmt: skip
 
-Use = Literal["everywhere", "here", "nowhere"]  # of a corpus: as the default, in the current folder, by its path alone
+Use = Literal["everywhere", "here", "nowhere"]  # the scope in which a corpus is the default
 
 TIME_BUDGET_S = 300  # seconds of training in one experiment
 
@@ -91,7 +91,7 @@ def prepare(
                 say(f"{dataset} is already prepared")
             else:
                 build(job, workers or usable_cores())
-            shutil.rmtree(job.build, ignore_errors=True)  # before it is selected: no later call need come here
+            shutil.rmtree(job.build, ignore_errors=True)  # now: a call that finds the corpus selected skips this
             if use != "nowhere":
                 select(job.folder, Path.cwd() if use == "here" else None)
     return job.folder

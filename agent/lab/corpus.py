@@ -40,7 +40,7 @@ HUB_DATASETS = {
     "tinystories": "karpathy/tinystories-gpt4-clean",
 }
 DATASETS = ("stdlib", *HUB_DATASETS)  # any other name is a path
-DEFAULT_SHARDS = {"climbmix": 10}  # of 6,543; about a day of tokens for one GPU. Other datasets: all their shards
+DEFAULT_SHARDS = {"climbmix": 10}  # about a day of tokens for one GPU; other data sets use all their shards
 INSTALLED = {"site-packages", "dist-packages", "__pycache__"}  # folders to leave out: installed packages
 
 UNIT_BYTES = 2 << 20  # a second of tokenising, so that an interruption loses little work
@@ -49,13 +49,13 @@ NEAR_CHARS = 1 << 10  # look for a blank line at the end of that first: finding 
 LONGEST_CHARS = 256 << 10  # cut longer documents
 PIECES = 100  # cut those into shorter ones that are longer than this part of a small text: each split gets some
 
-TERMINAL_EVERY_S, LOG_EVERY_S = 1.0, 60.0  # between two words on a step that takes long
+TERMINAL_EVERY_S, LOG_EVERY_S = 1.0, 60.0  # s between two lines about a long step, in a terminal and in a log
 CLEAR = "\x1b[K"  # the rest of a terminal's line
 
-# as Arrow writes it: strings, or bytes that should be UTF-8, also where each is stored once
+# Arrow's types of text: strings, or bytes that should be UTF-8; a dictionary stores each text once.
 TEXT_TYPE = re.compile(r"(?:dictionary<values=)?(?:large_)?(?:string|binary)(?:_view)?\b[^<]*")
-UNFIT = re.compile(r"[^\w.-]+")  # for the name of a folder
-NAME_CHARS = 48  # of up to four bytes; a name may have 255
+UNFIT = re.compile(r"[^\w.-]+")  # characters that a folder's name does not get
+NAME_CHARS = 48  # characters of up to four bytes; a file name may have 255 bytes
 BLANK_LINES = re.compile(r"\n(?:[ \t\r]*\n)+")
 
 Split = Literal["train", "validation", "holdout"]
@@ -76,12 +76,12 @@ class NoTextError(DataError):
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Hold the sizes for a class of device; they are part of the protocol, so results at other scales never compare."""
+    """The sizes for a class of device. They are part of the protocol: results at other scales never compare."""
 
     name: str
     seq_len: int
     vocab_size: int  # BOS included
-    eval_tokens: int  # at most, of each held-out split
+    eval_tokens: int  # most tokens of each held-out split
     smaller: str | None = field(default=None, repr=False)  # name of the next smaller scale; not part of the identity
 
 
@@ -122,7 +122,7 @@ class Unit:
     """Name the pieces of files that one process reads in one go."""
 
     spans: tuple[Span, ...]
-    longest_chars: int = LONGEST_CHARS  # of a document; the spans of all units determine it
+    longest_chars: int = LONGEST_CHARS  # longest document; the spans of all units determine it
 
     @property
     def key(self) -> str:
@@ -372,7 +372,7 @@ def _parquet_rows(span: Span) -> Iterator[str]:
 
 
 def _json_lines(span: Span, text: str) -> Iterator[str]:
-    for line in text.split("\n"):  # not splitlines: JSON strings may hold U+2028
+    for line in text.split("\n"):  # splitlines() would also cut at U+2028, which JSON strings may hold
         if line.strip():
             yield _text_field(line, span.path)
 
@@ -381,7 +381,7 @@ def _text_field(line: str | bytes, path: str | Path) -> str:
     try:
         document = json.loads(line)["text"]
         if document is None:
-            return ""  # as an empty cell of a table
+            return ""  # a table's empty cell gives an empty text as well
     except (ValueError, KeyError, TypeError, RecursionError):  # RecursionError: thousands of nested brackets
         document = None
     if not isinstance(document, str):

@@ -47,7 +47,7 @@ def _choice(data: Path, folder: Path | None = None) -> Path:
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """Hold a prepared corpus."""
+    """A prepared corpus."""
 
     folder: Path
     seq_len: int

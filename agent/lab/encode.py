@@ -55,7 +55,7 @@ BOS = "<|bos|>"
 SPLIT_PATTERN = (  # GPT-4's, but two digits a token: a small vocabulary has no room for all numbers to 999
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,2}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"
 )
-FORMAT = 1  # of the prepared folder; older formats are prepared again
+FORMAT = 1  # version of the prepared folder; older ones are prepared again
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 TOKENIZER_CHARS = 2**28  # more text does not change a small vocabulary
 
@@ -91,7 +91,7 @@ def build(job: Job, workers: int) -> None:
     """Prepare the corpus in its folder; raise DataError if the text cannot be used or does not fit on the disk."""
     _check_text(job)
     _check_space(job)
-    with processes(min(workers, len(job.units))) as pool:  # it starts up while the tokenizer is trained
+    with processes(min(workers, len(job.units))) as pool:  # the processes start up while the tokenizer is trained
         tokenizer = _train_tokenizer(job)
         parts = _tokenise(job, tokenizer, pool)
     with progress(f"writing the tokens of {job.dataset}"):
@@ -317,7 +317,7 @@ def _by_hash(parts: Sequence[Path], split: Split, limit: int) -> tuple[np.ndarra
         tokens = _member(part, f"{split}.tokens") if chosen else np.empty(0, np.uint16)
         ends = np.cumsum(counts)
         for i in chosen:
-            documents[ranks[first + i]] = tokens[ends[i] - counts[i] : ends[i]].copy()  # not the whole part
+            documents[ranks[first + i]] = tokens[ends[i] - counts[i] : ends[i]].copy()  # a copy releases the part
         first += len(counts)
     if kept and (surplus := int(lengths.sum()) - limit) > 0:
         lengths[-1] -= surplus
@@ -400,7 +400,7 @@ def _signals_later() -> Iterator[None]:
         yield
         return
     came: list[int] = []
-    # not by a mask, since another library's threads would take them
+    # A mask would not do: another library's threads would take the signals.
     before = {which: signal.signal(which, lambda number, _: came.append(number)) for which in INTERRUPTS}
     try:
         yield

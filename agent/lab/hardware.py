@@ -60,7 +60,7 @@ def tune() -> str | None:
         raise SystemExit(said) from error
     if library is None:
         return None
-    ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)  # so that libmlx.so finds these symbols before its own
+    ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)  # libmlx.so finds these symbols before its own
     return str(library)
 
 
@@ -148,7 +148,7 @@ def write_atomically(path: Path, data: bytes | memoryview) -> None:
             shutil.copymode(path, aside)
         aside.replace(path)
     except OSError as error:
-        error.filename = str(path)  # which its user has named
+        error.filename = str(path)  # the path that the user has named
         raise
     finally:
         aside.unlink(missing_ok=True)
@@ -238,9 +238,9 @@ def usable_cores() -> int:
         return cores
 
 
-MEMORY_SHARE = 0.9  # of what a device calls its memory; on a Mac that is two thirds to three quarters of the machine's
-WATCHED_STEPS = 10  # the first of a run, whose memory is compared with the estimate
-OUTGROWN, SLACK_GB = 1.5, 0.25  # times the estimate, and what MLX fills beside arrays of any size
+MEMORY_SHARE = 0.9  # share of a device's memory; on a Mac that memory is two thirds to three quarters of the machine's
+WATCHED_STEPS = 10  # first steps of a run, whose memory is compared with the estimate
+OUTGROWN, SLACK_GB = 1.5, 0.25  # factor on the estimate; GB that MLX fills beside arrays of any size
 
 
 def memory_bytes() -> int:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 WHOLE = re.compile(r"[0-9]{1,20}")
 DECIMAL = re.compile(r"([0-9]+(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)?", re.IGNORECASE)
-MOST = 10**9  # where nothing else bounds a number
+MOST = 10**9  # the largest number that is accepted
 
 
 class NumberError(ArgumentTypeError, ValueError):

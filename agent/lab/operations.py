@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
-OPERATIONS = (  # that have kernels, in the order of a step
+OPERATIONS = (  # operations that have kernels, in the order of a step
     "embedding", "linear", "linear_add", "residual_norm", "mix_norm", "gated_add", "rotary_qkv", "attend",
     "relu_squared", "softcap", "cross_entropy", "softcapped_cross_entropy", "adamw", "nesterov", "cautious_step",
 )  # fmt: skip
@@ -96,7 +96,7 @@ def reads(text: bytes, defined: Definitions) -> dict[str, set[str]]:
     found: dict[str, set[str]] = defaultdict(set)
     for table in symtable.symtable(text.decode(), "reference", "exec").get_children():
         found[table.get_name()] |= set(outer_names(table))
-    for name, nodes in defined.items():  # and outside of functions: defaults, annotations, values
+    for name, nodes in defined.items():  # defaults, annotations and values are outside of functions
         for node in nodes:
             outside = node.args if isinstance(node, ast.FunctionDef) else node
             found[name] |= {inside.id for inside in ast.walk(outside) if isinstance(inside, ast.Name)}
@@ -140,7 +140,7 @@ def set_by(node: ast.stmt) -> set[str]:
                 changed |= owner(what)
             case _:
                 bound.update(bound_by(inside))
-    if isinstance(node, BODIES):  # what it binds inside is its own
+    if isinstance(node, BODIES):  # names bound inside of a function are its own
         return {node.name} | elsewhere | (changed - bound)
     return bound | elsewhere | changed
 

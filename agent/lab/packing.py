@@ -15,7 +15,7 @@ POOL = 1000  # number of pieces that packing chooses from
 
 @dataclass(frozen=True, eq=False)
 class Tokens:
-    """Hold one split as flat arrays; every document is BOS and its text."""
+    """One split as flat arrays; every document is BOS and its text."""
 
     tokens: np.ndarray  # (N,) uint16
     offsets: np.ndarray  # (D+1,) int64: document d is tokens[offsets[d]:offsets[d+1]]
@@ -68,7 +68,7 @@ def _fill_row(
     pick = int(rng.integers(len(pool)))
     while at < len(row):
         length, start = pool.pop(pick)
-        room = len(row) - at - 1  # after BOS
+        room = len(row) - at - 1  # room after BOS
         if length > room:
             insort(pool, (length - room, start + room))
             length = room

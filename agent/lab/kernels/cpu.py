@@ -24,8 +24,8 @@ from agent.lab.kernels.cache import kept
 from agent.lab.kernels.windows import Array, Arrays, Dtypes, Piece, Shapes, Sizes, Spans
 
 DTYPE = mx.float32
-WITHOUT = frozenset({"gated_add"})  # of n-grams, which train_mlx.py looks up on NVIDIA GPUs
-POSITION_AXIS = 2  # of queries, keys and values: (B, H, T, D), in which a head is one matrix for BLAS
+WITHOUT = frozenset({"gated_add"})  # train_mlx.py looks n-grams up on NVIDIA GPUs only
+POSITION_AXIS = 2  # queries, keys and values are (B, H, T, D): a head is one matrix for BLAS
 SOURCE = Path(__file__).with_name("cpu.c")
 # The parts of -ffast-math that preserve NaN: a loss that is NaN must stay NaN.
 FLAGS = (
@@ -33,7 +33,7 @@ FLAGS = (
     *("-fno-math-errno", "-fno-trapping-math", "-fassociative-math", "-fno-signed-zeros", "-freciprocal-math"),
 )
 
-COMPILE_TIMEOUT_S = 30.0  # it takes one or two
+COMPILE_TIMEOUT_S = 30.0  # s; compiling takes one or two
 
 
 def available() -> str | None:
@@ -117,7 +117,7 @@ def launch(
     function = getattr(library(), kernel)
 
     def run(begin: int, end: int) -> None:
-        function(pointers, numbers, ctypes.c_int64(begin), ctypes.c_int64(end))  # without Python's lock
+        function(pointers, numbers, ctypes.c_int64(begin), ctypes.c_int64(end))  # releases Python's lock
 
     bounds = [work * i // cores() for i in range(cores() + 1)]
     mine, *others = itertools.pairwise(bounds)

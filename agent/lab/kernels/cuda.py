@@ -17,11 +17,11 @@ from agent.lab.kernels.cache import kept
 from agent.lab.kernels.windows import Array, Arrays, Dtypes, Shapes, Sizes, Span, Spans
 
 DTYPE = mx.bfloat16
-WITHOUT = frozenset({"attend", "cross_entropy"})  # for which MLX has kernels of its own
-POSITION_AXIS = 1  # of queries, keys and values: (B, T, H, D), as the projection leaves them
+WITHOUT = frozenset({"attend", "cross_entropy"})  # MLX has kernels of its own for these
+POSITION_AXIS = 1  # queries, keys and values are (B, T, H, D), as the projection leaves them
 SOURCE = Path(__file__).with_name("cuda.cu")
 RUN = 16  # neighbours that one warp adds up in the embedding's gradient
-THREADS = 256  # of a block
+THREADS = 256  # threads of a block
 
 attend, cross_entropy = plain.attend, plain.cross_entropy
 
@@ -48,7 +48,7 @@ def available() -> str | None:
         compiled("norm_forward", (256,), ())
     except OSError as error:
         return f"NVRTC, NVIDIA's compiler library, cannot be loaded ({error})"
-    except RuntimeError as error:  # for instance on a GPU older than bfloat16
+    except RuntimeError as error:  # the GPU may be older than bfloat16
         return f"{SOURCE.name} cannot be used ({str(error).strip().splitlines()[-1]})"
     return None
 
@@ -72,7 +72,7 @@ def launch(
         scalars=[value for name, value in sizes.items() if name.islower()],
         grid=(threads(kernel, sizes), 1, 1),
         threadgroup=(THREADS, 1, 1),
-        init_value=0.0 if kernel == "embedding_backward" else None,  # which adds to its output
+        init_value=0.0 if kernel == "embedding_backward" else None,  # embedding_backward adds to its output
         ensure_row_contiguous=True,
     )
 

@@ -14,7 +14,7 @@ from agent.lab.kernels.windows import Array, Arrays, Dtypes, Piece, Shapes, Size
 class Device(Protocol):
     """Define the common interface of cuda.py and cpu.py."""
 
-    DTYPE: mx.Dtype  # of activations; weights are float32
+    DTYPE: mx.Dtype  # type of activations; weights are float32
     WITHOUT: frozenset[str]  # operations that have no kernel here
     POSITION_AXIS: int  # axis of the positions in queries, keys and values that its kernels write
 

@@ -27,7 +27,7 @@ class Fast:
         self._same: dict[str, bool] = {}  # operation of that script → whether it is that of plain.py
 
     def __call__(self, operation: Operation) -> Operation:
-        if kernel_device() is None or not isinstance(operation, FunctionType):  # as what mx.compile returns
+        if kernel_device() is None or not isinstance(operation, FunctionType):  # mx.compile returns no function
             return operation
         file, name = operation.__code__.co_filename, operation.__qualname__
         if file != self._file:  # another script

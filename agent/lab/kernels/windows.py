@@ -6,7 +6,7 @@ import mlx.core as mx
 
 from agent.lab.kernels.plain import Piece, spans
 
-# what the signatures of this package share
+# types of this package's signatures
 Array = mx.array
 Table = Array | None  # a value embedding (V, K · D), where there is one
 Arrays = Sequence[Array]
