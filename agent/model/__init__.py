@@ -34,7 +34,7 @@ def best_script(record: Record) -> tuple[Attempt, Findings | None]:
 
 @dataclass(frozen=True, slots=True)
 class KeptWeights:
-    """Hold weights that are still there, and how they came to be."""
+    """Weights that are still there, and the run that made them."""
 
     path: Path
     attempt: Attempt

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     import tiktoken
 
 MODEL_FILE, CARD = (Path(__file__).with_name(name) for name in ("nightshift_model.py", "card.md"))
-MOST_CHARS = 300  # of a title or a hypothesis
-LICENCES = {  # of the corpora that prepare.py knows
+MOST_CHARS = 300  # characters of a title or a hypothesis
+LICENCES = {  # licence of each corpus that prepare.py knows
     "stdlib": "the text of Python's standard library (Python Software Foundation License)",
     "tinystories": "derived from TinyStories (CDLA-Sharing-1.0)",
     "climbmix": "derived from NVIDIA's ClimbMix (CC BY-NC 4.0, which excludes commercial use)",
@@ -151,7 +151,7 @@ def model_card(record: Record, weights: KeptWeights, manifest: Mapping[str, Any]
         seeds=sum(run.val_bpb is not None for run in attempt.runs),
         weights=weights,
         manifest=manifest,
-        corpus=dataset if dataset in LICENCES else Path(dataset).name,  # of a user's own files, not their folders
+        corpus=dataset if dataset in LICENCES else Path(dataset).name,  # a name without the user's folders
         terms=LICENCES.get(dataset, "files of the night's owner, under terms that nightshift does not know"),
         script=SCRIPT,
     )

@@ -31,7 +31,7 @@ class ModelArgs(BaseModelArgs):  # type: ignore[misc]
 
 
 class TokenCache(ConcatenateKVCache):  # type: ignore[misc]
-    """Hold the tokens so far, (B, 1, T, 1) int32, in the place of keys and values."""
+    """A cache of the tokens so far, (B, 1, T, 1) int32, in the place of keys and values."""
 
     keys: mx.array | None
 
@@ -76,7 +76,7 @@ def load_script(name: str) -> ModuleType:
     """Import the training script from this folder, with the modules beside it and none of their names elsewhere."""
     own = {path.stem for path in FOLDER.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()}
     for module in [module for module in sys.modules if module.partition(".")[0] in own and module != __name__]:
-        del sys.modules[module]  # of the same name, but from another place
+        del sys.modules[module]  # the module of that name may be from another place
     sys.path[:] = [str(FOLDER), *(place for place in sys.path if place != str(FOLDER))]
     importlib.invalidate_caches()
     return importlib.import_module(name)

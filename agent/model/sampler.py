@@ -21,7 +21,7 @@ def main(script: str, weights: str, count: str, temperature: str, seed: str) -> 
     """Write the tokens, two bytes each."""
     from agent.lab import hardware
 
-    hardware.tune()  # before anything imports MLX
+    hardware.tune()  # MLX must not be imported yet
     import prepare
 
     data = prepare.load_data(verify=False)

@@ -23,7 +23,7 @@ from agent.sandbox.keeper import limits_of_machine
 from agent.text import harmless_lines
 
 SAMPLER, TOKENS = Path(__file__).with_name("sampler.py"), "tokens.u16"
-LIMIT_S = 3600.0  # after an hour it hangs
+LIMIT_S = 3600.0  # s; a longer run hangs
 
 
 def sample(

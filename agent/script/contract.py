@@ -15,12 +15,12 @@ from agent.invocation import command_to_begin
 from agent.text import harmless, plain_lines
 
 MAX_SCRIPT_BYTES = 256 << 10  # ours has 31 KiB; weights hidden in a script are no experiment
-MAX_DEPTH = 100  # of the syntax tree, which other functions read recursively; the standard library's deepest has 33
+MAX_DEPTH = 100  # levels of the syntax tree, which is read recursively; the standard library's deepest tree has 33
 MOST_EXCERPT = 200  # characters of a line that is shown
-MAX_PACKAGE_BYTES = 256 << 20  # since every run gets a copy
+MAX_PACKAGE_BYTES = 256 << 20  # bytes; every run gets a copy
 PREPARE = "prepare.py"  # imported by the scorer and the probe, which call these
 CALLED = ("TIME_BUDGET_S", "prepare", "ensure_data", "load_data", "rows_at_once", "token_losses", "checked_logits")
-PROGRAM = "agent"  # what a run may import of it, nightshift brings itself: agent/runs/fixed.py
+PROGRAM = "agent"  # nightshift itself brings the part of this package that a run may import: agent/runs/fixed.py
 BROUGHT = {"mlx", "numpy"}  # folders of these names beside a script are others
 ALLOWED = frozenset({"mlx", "numpy", "prepare", "__main__", *sys.stdlib_module_names})
 MAY_IMPORT = "mlx, numpy, the standard library, prepare and agent.lab"
@@ -60,7 +60,7 @@ def check_script(source: str, name: str, beside: frozenset[str] = frozenset()) -
     size = len(source.encode(errors="surrogatepass"))
     if size > MAX_SCRIPT_BYTES:
         raise ScriptError(f"{name} has {size:,} bytes, beyond the limit of {MAX_SCRIPT_BYTES:,}: take data out of it")
-    if "\r" in source.replace("\r\n", ""):  # it ends a line for Python, but not for git, diff and terminals
+    if "\r" in source.replace("\r\n", ""):  # Python takes it for an end of the line; git, diff and terminals do not
         raise ScriptError(f"{name} has a carriage return inside of a line; save it with plain line ends")
     _check_encoding(source, name)
     try:
@@ -147,7 +147,7 @@ def _check_tree(tree: ast.AST) -> None:
     while level:
         for node in level:
             if isinstance(node, ast.Constant):
-                repr(node.value)  # as hashes and dials do with every constant
+                repr(node.value)  # hashes and dials write every constant, too
         depth, level = depth + 1, [child for node in level for child in ast.iter_child_nodes(node)]
         if depth > MAX_DEPTH:
             raise ScriptError(TOO_DEEP)
@@ -202,7 +202,7 @@ def _siblings(folder: Path, source: str | bytes) -> set[str]:
 def _package(folder: Path, package: Path) -> list[Path]:
     """Return every file of a package; raise ScriptError for a link out of the folder, or if it is too large."""
     files: list[Path] = []
-    for path in package.rglob("*"):  # which follows no link to a folder
+    for path in package.rglob("*"):  # rglob follows no link to a folder
         inside = path.relative_to(package).parts
         if "__pycache__" in inside or any(part.startswith(".") for part in inside):
             continue
@@ -239,7 +239,7 @@ def no_script(path: Path) -> ScriptError:
 def read_text(path: Path) -> str:
     """Return the text of a script or a patch; raise ScriptError, with the remedy, if it cannot be read."""
     try:
-        with path.open("rb") as file:  # which may be a pipe of the shell, or a device without an end
+        with path.open("rb") as file:  # the file may be a pipe of the shell, or a device without an end
             content = file.read(MAX_SCRIPT_BYTES + 1)
     except FileNotFoundError:
         raise ScriptError(f"{path} does not exist; check its name") from None

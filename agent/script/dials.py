@@ -44,7 +44,7 @@ FORMS = "[low, high]  or  [low, high] log  or  {a, b, c}"
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Hold the range of a numeric dial, both ends included."""
+    """The range of a numeric dial, both ends included."""
 
     low: float
     high: float
@@ -53,17 +53,17 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """Hold the values that a dial may take."""
+    """The values that a dial may take."""
 
     values: tuple[Value, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Dial:
-    """Hold a dial as it is set in a script."""
+    """A dial as it is set in a script."""
 
     name: str
-    value: Value  # on the device asked for
+    value: Value  # the value on this kind of device
     span: Range | Choices | None  # None: not searched
 
 
@@ -132,7 +132,7 @@ def searched(source: str, device_kind: str, *, strict: bool = True) -> tuple[Dia
     every = read_dials(source, device_kind, strict=strict)
     if all(dial.span is None for dial in every):
         every = tuple(replace(dial, span=sensible(dial.name, dial.value)) for dial in every)
-    dials = {dial.name: dial for dial in every if dial.span is not None}  # if set twice, the last
+    dials = {dial.name: dial for dial in every if dial.span is not None}  # the last setting of a dial counts
     if not dials:
         raise ScriptError(
             "the script has no dial with a range, so there is nothing to search; end "
@@ -207,7 +207,7 @@ def set_dials(source: str, device_kind: str, values: Mapping[str, Value]) -> str
     if missing:
         raise ScriptError(f"no dial called {missing[0]} at the top level of the script; define it as {missing[0]} = …")
     lines = source.encode().splitlines(keepends=True)  # the syntax tree counts columns in UTF-8 bytes
-    # from the last place to the first, so that earlier offsets stay true
+    # The last place comes first, so that earlier offsets stay true.
     for name, node in sorted(places.items(), key=lambda place: (place[1].lineno, place[1].col_offset), reverse=True):
         first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
         head, tail = lines[first][: node.col_offset], lines[last][node.end_col_offset :]

@@ -164,9 +164,9 @@ HUNK = re.compile(r"(?m)^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 
 @dataclass(frozen=True, slots=True)
 class _Edit:
-    """Hold the lines that take the place of lines start to end of a base; none of them: lines were taken out."""
+    """The lines that take the place of lines start to end of a base; no lines: those were removed."""
 
-    start: int  # counted from 0; the end is not among them
+    start: int  # counts from 0; the line `end` stays
     end: int
     lines: tuple[str, ...]
 
@@ -202,7 +202,7 @@ def _edits(folder: Path, edited: str) -> list[_Edit]:
     lines, edits = _lines(edited), []
     for hunk in HUNK.finditer(done.stdout.decode()):
         start, count, at, length = (1 if number is None else int(number) for number in hunk.groups())
-        start, at = start - (count > 0), at - (length > 0)  # of no lines, git names the one before them
+        start, at = start - (count > 0), at - (length > 0)  # git names the line before an empty range
         edits.append(_Edit(start, start + count, tuple(lines[at : at + length])))
     return edits
 
@@ -252,7 +252,7 @@ def patched(patch: str, script: str) -> str | None:
     for hunk in PATCH_HUNK.finditer(patch):
         hunk_lines = hunk["lines"].removesuffix("\n").split("\n")
         old, new = ([line[1:] for line in hunk_lines if line[:1] in f" {sign}"] for sign in "-+")  # blanks may be cut
-        start = int(hunk[1][:9]) - 1  # of thousands of digits, Python reads no number
+        start = int(hunk[1][:9]) - 1  # Python reads no number of thousands of digits
         places = [at for at in range(done, len(lines) - len(old) + 1) if lines[at : at + len(old)] == old]
         if not old or not places:
             return None
