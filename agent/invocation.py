@@ -16,7 +16,7 @@ SKILL = ".agents/skills/nightshift/SKILL.md"  # coding agents read it
 OWN = (SCRIPT, "prepare.py", "program.md")  # files that a folder needs for a night
 PACKAGE = Path(__file__).resolve().parent
 ABOVE = PACKAGE.parent  # a clone's root, or the folder of installed packages
-STARTER = PACKAGE / "starter" if (PACKAGE / "starter").is_dir() else ABOVE  # where OWN lies, in a wheel too
+STARTER = PACKAGE / "starter" if (PACKAGE / "starter").is_dir() else ABOVE  # folder of OWN, in a wheel too
 
 
 def typed(*words: str, folder: Path = Path()) -> str:

@@ -84,7 +84,7 @@ def at_work(state: State) -> Iterator["Driver"]:
     except BaseException:
         driver.pool.close()
         for ended in driver.pool.ended(0.0):
-            driver.record(ended)  # its error may be the one that is raised already, such as a full disk
+            driver.record(ended)  # an error here may be the one that is raised already, such as a full disk
         raise
 
 

@@ -290,7 +290,7 @@ class TryAnswer(Measured):
     commit: str | None
     title: str  # the first line of --message
     reason: str | None  # the reason of the verdict, for people
-    next: str  # what to do now, in a sentence
+    next: str  # the next step, in a sentence
     traceback: str | None  # the last lines of the log where the training crashed
     best: Scored | None  # the best of the night now
     go_back_with: str | None  # the command that puts the best script into the working tree; null: the edit is the best
@@ -319,7 +319,7 @@ class Stage(StrEnum):
     RUNNING = "running"
     OPEN = "can go on"
     ARCHIVED = "archived"
-    SHIPPED = "shipped"  # its journal is elsewhere: a record is here
+    SHIPPED = "shipped"  # a record is here, without the journal
     DAMAGED = "damaged"
 
 

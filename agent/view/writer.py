@@ -43,7 +43,7 @@ class PageWriter:
     def __exit__(self, *_: object) -> None:
         """Write the last page and say where it is; wait for it, but not for long."""
         if self._child is not None:
-            self._child.kill()  # its page is not the latest
+            self._child.kill()  # a page of an earlier state
             self._child.wait()
         self._start([])  # the night needs the machine no longer
         with suppress(subprocess.TimeoutExpired):
