@@ -54,9 +54,9 @@ MLP_RATIO = 4  # hidden channels of the MLP for each channel of the width  {2, 3
 SOFTCAP = 15.0  # logits live in ±this, so that one wrong certainty cannot wreck a step  [8.0, 40.0] log
 ROPE_BASE = 10000.0  # the slowest rotation turns once in about 6 × this positions  [1000.0, 200000.0] log
 GATE_CHANNELS = 32  # channels of x that decide how much value embedding a head takes in
-ENGRAM_LAYERS = by_device(cpu="", metal="", cuda="15")  # that look n-grams up: a digit a layer, from 0
-ENGRAM_TOKENS_S = 0.85e6  # only if the text has so many tokens a second of budget: rows learn by heart what repeats
-ENGRAM_ROWS = by_device(cpu=16384, metal=131072, cuda=2097152)  # of their table: a hash leads each n-gram to a row
+ENGRAM_LAYERS = by_device(cpu="", metal="", cuda="15")  # layers that look n-grams up: a digit each, from 0
+ENGRAM_TOKENS_S = 0.85e6  # least tokens of text a second of budget; rows would learn a shorter text by heart
+ENGRAM_ROWS = by_device(cpu=16384, metal=131072, cuda=2097152)  # rows of their table: a hash leads each n-gram to one
 ENGRAM_ORDERS = "2233"  # a digit for each share of the width: the length of the n-grams whose rows fill it
 ENGRAM_HIDDEN = 0.5  # share of positions that train without n-grams, so that less is learnt by heart
 INDUCTION_ORDERS = "1248"  # lengths of matches, of which the longest found counts  {"1", "2", "12", "124", "1248"}
@@ -76,13 +76,13 @@ ADAM_BETA2 = 0.95  # likewise  [0.9, 0.995]
 MUON_MOMENTUM = 0.95  # reached from 0.85 over the first 300 steps  [0.85, 0.98]
 WARMUP_FRACTION = 0.0  # share of the budget in which the learning rate rises  [0.0, 0.2]
 WARMDOWN_FRACTION = 0.5  # share of the budget in which it falls at the end  [0.1, 0.9]
-FINAL_LR_FRACTION = 0.0  # what is left of it at the end  [0.0, 0.2]
+FINAL_LR_FRACTION = 0.0  # share of the learning rate that is left at the end  [0.0, 0.2]
 
 # Machinery
-DTYPE = by_device(cpu=mx.float32, metal=mx.bfloat16, cuda=mx.bfloat16)  # of activations; a CPU has no fast bfloat16
-COMPILE = by_device(cpu=False, metal=True, cuda=False)  # on a CPU it rules our kernels out, on CUDA it starts slowly
+DTYPE = by_device(cpu=mx.float32, metal=mx.bfloat16, cuda=mx.bfloat16)  # a CPU has no fast bfloat16
+COMPILE = by_device(cpu=False, metal=True, cuda=False)  # a compiled step lacks our CPU kernels; CUDA starts slowly
 QUEUED_STEPS = by_device(cpu=0, metal=0, cuda=1)  # steps that the device is given ahead of time
-LOG_EVERY_S = 5.0  # between plain progress lines
+LOG_EVERY_S = 5.0  # s between plain progress lines
 
 # ---------------------------------------------------------------------------
 # Operations, in plain MLX. Below @fast a kernel with its own backward pass runs in the place of a function, where this
@@ -178,7 +178,7 @@ def rotary_qkv(
     q, k, v = (z.transpose(0, 2, 1, 3) for z in (norm(q), norm(k), v))  # (B, H, T, D)
     rope = partial(mx.fast.rope, dims=D, traditional=False, base=rope_base, scale=1.0, offset=0)
     q, k = rope(q), rope(k)  # rotary positions
-    blocks = spans(T, window)  # by which the window is cut
+    blocks = spans(T, window)  # (start, stop, first) of each block
     return [Piece(q[:, :, a:b], k[:, :, first:b], v[:, :, first:b]) for a, b, first in blocks]
 
 
@@ -278,11 +278,11 @@ class GPTConfig:
     width: int
     heads: int
     kv_heads: int
-    windows: tuple[int, ...]  # for each layer, how many positions back a query sees at most, itself included
+    windows: tuple[int, ...]  # most positions that a query of each layer sees, itself included
     mlp_ratio: int
     softcap: float
     rope_base: float
-    engram_layers: tuple[int, ...] = ()  # that look n-grams up
+    engram_layers: tuple[int, ...] = ()  # layers that look n-grams up
     engram_rows: int = 0
 
 
@@ -404,8 +404,8 @@ class GPT(nn.Module):
         self.induction_embedding = mx.zeros((followers, config.width))
         self.blocks = [Block(config, layer) for layer in range(config.depth)]
         self.lm_head = nn.Linear(config.width, config.vocab_size, bias=False)
-        self.resid_lambdas = mx.ones(config.depth)  # what each layer keeps of the stream …
-        self.x0_lambdas = mx.full(config.depth, 0.1)  # … and takes again of the embedded tokens
+        self.resid_lambdas = mx.ones(config.depth)  # share of the stream that each layer keeps
+        self.x0_lambdas = mx.full(config.depth, 0.1)  # share of the embedded tokens that each layer adds again
         self.init_weights()
 
     def init_weights(self) -> None:
@@ -420,7 +420,7 @@ class GPT(nn.Module):
                 weight[:] = 0.001 * mx.random.normal(weight.shape)
             elif name.endswith(("c_proj.weight", "gate.weight", "induction_embedding")):
                 weight[:] = mx.zeros(weight.shape)
-            elif weight.ndim == 2 and "engram" not in name:  # its matrices stay as MLX draws them
+            elif weight.ndim == 2 and "engram" not in name:  # the engram's matrices stay as MLX draws them
                 weight[:] = mx.random.uniform(-bound, bound, weight.shape)
 
     def __call__(self, tokens: mx.array) -> mx.array:
@@ -429,7 +429,7 @@ class GPT(nn.Module):
 
     def losses(self, tokens: mx.array, targets: mx.array) -> mx.array:
         """tokens, targets: (B, T) int32 → cross-entropy of each target in nats, in training: (B, T) float32"""
-        key = mx.stack([mx.sum(tokens), mx.sum(targets)]).astype(mx.uint32)  # of the batch, not kept from step to step
+        key = mx.stack([mx.sum(tokens), mx.sum(targets)]).astype(mx.uint32)  # drawn from the batch: no state
         logits = linear(self.hidden(tokens, key), self.lm_head.weight)
         return softcapped_cross_entropy(logits, targets, self.config.softcap)
 
@@ -723,7 +723,7 @@ def gigabytes_of_a_step(model: GPT) -> dict[str, float]:
     config, tokens, fused = model.config, BATCH_ROWS * model.config.seq_len, fast.runs(DTYPE)
     is_loss_fused = fused and "softcapped_cross_entropy" not in fast.plain
     logits = 2 * DTYPE.size if is_loss_fused else 16  # bytes: they and their gradient, or four float32 copies
-    channels = 14 + 3 * config.mlp_ratio if fused else 16 + 5 * config.mlp_ratio  # of a layer, per channel of the width
+    channels = 14 + 3 * config.mlp_ratio if fused else 16 + 5 * config.mlp_ratio  # numbers of a layer, per channel
     return {
         "logits": tokens * config.vocab_size * logits / 1e9,
         "activations": tokens * config.depth * config.width * channels * DTYPE.size / 1e9,
@@ -763,7 +763,7 @@ def refuse_growth(model: GPT) -> None:
 
 @dataclass(frozen=True)
 class Trained:
-    seconds: float  # on the budget's clock: neither start nor compilation
+    seconds: float  # the budget's clock leaves out start and compilation
     steps: int
     tokens: int
     mfu: float  # the share of the device's peak FLOP/s that the model's own arithmetic took
@@ -855,7 +855,7 @@ class Log:
             return
         self.next_s = now["t_s"] + self.pause_s
         if self.metrics:
-            self.metrics.flush()  # for whoever watches the run
+            self.metrics.flush()  # others read the file during the run
         seconds, tokens = (0.0, 0.0) if is_last else self.shown  # the last line tells of the whole run
         tokens_s = (now["tokens"] - tokens) / (now["t_s"] - seconds)
         self.shown = now["t_s"], now["tokens"]
