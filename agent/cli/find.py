@@ -106,7 +106,7 @@ def no_night(place: Place, tag: str, tags: Sequence[str]) -> NightError:
         if tag in tags_in(place.ledger):
             see = typed("results", tag)
             return NightError(f"of night {tag} only its rows in results.tsv are here; see them with: {see}")
-    return NightError(f"there is no night {tag} here; there are: {', '.join(tags) or 'none'}")
+    return NightError(f"no night {tag} is here; known nights: {', '.join(tags) or 'none'}")
 
 
 def packed_tags(place: Place) -> set[str]:
@@ -149,8 +149,8 @@ def attempt_meant(text: str) -> Meant:
     place = place_meant(tag)
     if which is None and not is_known(place, text) and text not in (*packed_tags(place), *tags_in(place.ledger)):
         raise NightError(
-            f"{text!r} is neither an attempt (its number, {BEST} or {CONFIRMED}; of another night than the latest: "
-            f"TAG:4, TAG:{BEST}) nor a night; there are: {', '.join(known_tags(place)) or 'none'}"
+            f"{text!r} is neither an attempt (a number, {BEST} or {CONFIRMED}; of another night: TAG:4, "
+            f"TAG:{BEST}) nor a night; known nights: {', '.join(known_tags(place)) or 'none'}"
         )
     record = record_of(place, tag)
     return place, record, attempt_in(record, which or BEST)

@@ -29,7 +29,7 @@ from agent.view.terminal import fact_lines
 # ---- ideas -----------------------------------------------------------------------------------------------------------
 
 EXPECTED = "expected gain %"
-LEGEND = f"{EXPECTED}: of val_bpb, by one try that is kept only if it is better; a night tries the largest first"
+LEGEND = f"{EXPECTED}: percent of val_bpb that one try brings on average; a night tries the largest first"
 IDEAS = (  # a narrow terminal leaves out the highest rank first
     Column("name"),
     Column("title", least=20),
@@ -97,7 +97,7 @@ def _show(prospects: Sequence[Prospect], applies_to: str) -> None:
     lines = table_lines(IDEAS, map(_cells, prospects), terminal_width())
     print_lines(lines)
     applying = sum(prospect.applies for prospect in prospects)
-    last = f"{len(prospects)} ideas, {applying} apply to {applies_to}; one in full: {typed('ideas', 'NAME')}"
+    last = f"{len(prospects)} ideas, {applying} of them for {applies_to}; read one with: {typed('ideas', 'NAME')}"
     print_folded([*([LEGEND] if EXPECTED in lines[0] else []), last])
 
 
@@ -141,7 +141,7 @@ def idea_lines(prospect: Prospect, applies_to: str) -> list[Text]:
         (
             "expected",
             f"{expected.mean_percent:+.2f} % ± {expected.spread_percent:.2f}, {percent_sure(expected.sure)} sure; "
-            f"{prospect.worth_percent:.2f} % by one try, which is kept only if it is better",
+            f"{prospect.worth_percent:.2f} % by one try, kept only if it is better",
         ),
         *(("tried", measured.words) for measured in prospect.measured),
         ("applies", f"{prospect.state} ({applies_to})"),

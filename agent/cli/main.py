@@ -28,27 +28,27 @@ if TYPE_CHECKING:
 # parameters, and its own help is the docstring. Only the file of the command that is given is imported.
 COMMANDS = {
     "init": ("agent.cli.init:init", "make a folder ready for nights"),
-    "run": ("agent.cli.run:run", "run a night, or go on with one"),
-    "confirm": ("agent.cli.run:confirm", "re-test what a night has found, and drop what brings nothing"),
+    "run": ("agent.cli.run:run", "start a night, or resume one"),
+    "confirm": ("agent.cli.run:confirm", "measure the best script again, and drop edits without effect"),
     "try": ("agent.cli.trying:try_edit", "train, score, judge and record one edit of yours"),
-    "note": ("agent.cli.status:note", "tell a model or an agent something, from its next proposal on"),
+    "note": ("agent.cli.status:note", "leave a note that a model or an agent reads"),
     "stop": ("agent.cli.status:stop", "end the running night after its current run"),
-    "status": ("agent.cli.status:status", "what runs now, and how the latest night stands; --follow: live"),
-    "report": ("agent.cli.report:report", "a page for a browser: what was tried, and what helped"),
+    "status": ("agent.cli.status:status", "show what runs now, and how the latest night stands; --follow: live"),
+    "report": ("agent.cli.report:report", "write a page for a browser: what was tried, and what helped"),
     "serve": ("agent.cli.report:serve", "the report as a live page on this machine"),
-    "results": ("agent.cli.lists:results", "the ledger as a table"),
-    "show": ("agent.cli.show:show", "the best attempt or another: all about it; --diff: its edit"),
-    "ideas": ("agent.cli.ideas:ideas", "the known ideas: what is expected of each, and whether it applies"),
-    "prompt": ("agent.cli.ideas:prompt", "what a language model would be told now; --facts: an agent"),
+    "results": ("agent.cli.lists:results", "show results.tsv as a table"),
+    "show": ("agent.cli.show:show", "show the best attempt, or another; --diff: its edit"),
+    "ideas": ("agent.cli.ideas:ideas", "list the known ideas, their expected gains, and which apply"),
+    "prompt": ("agent.cli.ideas:prompt", "print what a model would be told now; --facts: what an agent"),
     "take": ("agent.cli.take:take", "put an attempt's script into the working tree"),
     "sample": ("agent.cli.export:sample", "continue a text with a kept model"),
-    "export": ("agent.cli.export:export", "tables of attempts, a model for mlx-lm, or a night's record"),
-    "nights": ("agent.cli.lists:nights", "all nights here: state, attempts, best, honest gain, size"),
-    "pack": ("agent.cli.pack:pack", "write a night into one file, to move it or to make room"),
-    "unpack": ("agent.cli.pack:unpack", "put a night that was packed beside those here"),
-    "profile": ("agent.cli.machine:profile", "where the time of a training step goes, phase by phase"),
+    "export": ("agent.cli.export:export", "write a table of attempts, a model for mlx-lm, or a record"),
+    "nights": ("agent.cli.lists:nights", "list all nights here: state, attempts, best, honest gain, size"),
+    "pack": ("agent.cli.pack:pack", "pack a night into one file, to move it or to make room"),
+    "unpack": ("agent.cli.pack:unpack", "restore a packed night"),
+    "profile": ("agent.cli.machine:profile", "measure the phases of a training step"),
     "doctor": ("agent.cli.machine:doctor", "check whether this machine has what a night needs"),
-    "mcp": ("agent.mcp:mcp", "the commands as tools for coding agents"),
+    "mcp": ("agent.mcp:mcp", "offer the commands as tools to coding agents"),
 }
 # Words of git, uv and other tools that are typed here by habit, for the command or the option that does it.
 MEANT = {
@@ -98,16 +98,16 @@ what is better.
 Commands:
 {commands}
 
-{nightshift} COMMAND --help explains a command. A night is named by its
-TAG, an attempt by its number, best or confirmed, of the latest night;
-TAG:4 and TAG:best are of another.
+{nightshift} COMMAND --help explains a command. Name a night by its TAG.
+Name an attempt of the latest night by its number, best or confirmed,
+and one of another night as in TAG:4 or TAG:best.
 
 Examples:
-  {nightshift} init night                          # a folder of your own
+  {nightshift} init night                          # prepare your own folder
   {nightshift} run                                 # until you stop it
   {nightshift} run --experiments 3 --budget-s 10   # a first look
   {nightshift} run --hours 8 --tag wide            # a night
-  {nightshift} run --llm openai:gpt-5              # ideas of a model, too
+  {nightshift} run --llm openai:gpt-5              # ask a language model, too
   {nightshift} try -m "warm up longer, to ..."     # one edit of yours
   {nightshift} show 4 --diff                       # the edit of one attempt"""
 # Signs in place of those that the output's encoding lacks.

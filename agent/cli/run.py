@@ -225,7 +225,7 @@ def _findings(tag: str | None) -> Answer:
     dawn = next((dawn for dawn in reversed(record.dawns) if dawn.findings), None)
     if dawn is None or record.findings is None:
         begin = f"; begin with: {typed('confirm', tag)}" if record.is_here else ", nor can its record get any"
-        raise NothingYet(f"night {tag} has no findings yet{begin}")
+        raise NothingYet(f"night {tag} has not been confirmed yet{begin}")
     ended = f"ended {moment(dawn.ended)}" if dawn.ended else "not at its end yet"
     found = dawn_lines(record.findings, record.attempts, record.night, is_here=record.is_here)
     lines = [f"dawn {dawn.number} of night {tag}, {ended}", *found]

@@ -102,25 +102,25 @@ def next_commands(record: Record, now: NightSummary, tries: Sequence[Try] = ()) 
         return commands
     crashed = [attempt.number for attempt in record.attempts if attempt.status is Status.CRASH and attempt.counted_runs]
     if crashed:
-        commands[typed("show", f"{tag}:{crashed[-1]}", "--log")] = f"why #{crashed[-1]} crashed: the end of its log"
+        commands[typed("show", f"{tag}:{crashed[-1]}", "--log")] = f"see why #{crashed[-1]} crashed: the end of its log"
     if crashed[:1] == [0]:  # the night cannot go on
         return {**commands, typed("run"): "a new night, once the script is repaired"}
     if now.ideas and is_look(now.night.budget_s):
-        commands[typed("run")] = "a real night: 5 min a run"
+        commands[typed("run")] = "start a real night: 5 min a run"
     return {**commands, typed("run", "--tag", tag): "go on with this night"}
 
 
 def _after_keep(now: NightSummary, best: int, *, is_here: bool) -> dict[str, str]:
     """Return what comes next where an edit is the best script: it is to be confirmed, and then taken."""
     tag, dawn = now.night.tag, now.dawn
-    about = {typed("show", f"{tag}:best"): "the best script, and how it was judged"}
+    about = {typed("show", f"{tag}:best"): "see the best script, and how it was judged"}
     if dawn is not None and dawn.champion == best and dawn.script is not None:
-        return {typed("take", f"{tag}:confirmed"): "the confirmed script, into your working tree"} | about
-    into_tree = {typed("take", f"{tag}:{best}"): "the best script, into your working tree"}
+        return {typed("take", f"{tag}:confirmed"): "put the confirmed script into your working tree"} | about
+    into_tree = {typed("take", f"{tag}:{best}"): "put the best script into your working tree"}
     if not is_here:
         return about | into_tree
     if dawn is not None and dawn.champion == best and dawn.honest is not None:
-        back = {typed("take", f"{tag}:0"): "the baseline, back into your working tree"}
+        back = {typed("take", f"{tag}:0"): "put the baseline back into your working tree"}
         return {typed("confirm", tag): "more fresh seeds, which may tell"} | back | about
     return {typed("confirm", tag): CONFIRM} | into_tree | about
 
@@ -229,7 +229,7 @@ def stop(*, now: bool = False) -> Answer:
         raise NothingYet(f"no night is running in this repository; see: {typed('status')}")
     Stop(place.folder(who.tag)).wish(NOW if now else AFTER_RUN)
     when = "now" if now else "after what it runs now"
-    lines = [f"night {who.tag} ends {when}", f"go on with it later: {typed('run', '--tag', who.tag)}"]
+    lines = [f"night {who.tag} ends {when}", f"resume it later with: {typed('run', '--tag', who.tag)}"]
 
     def print_both() -> None:
         from agent.view.screen import print_lines

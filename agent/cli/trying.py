@@ -100,7 +100,7 @@ def _cancelled(place: Place, try_id: str) -> Answer:
     if tried.state is not TryState.WAITING:
         raise NightError(f"try {try_id} is {tried.state}; only one that waits can be taken out of the queue")
     queue.put_aside(tried.path, queue.REFUSED, f"try {try_id} was cancelled")
-    return Answer({"id": try_id, "state": "cancelled"}, lambda: print_lines([f"{try_id} is out of the queue"]))
+    return Answer({"id": try_id, "state": "cancelled"}, lambda: print_lines([f"{try_id} was removed from the queue"]))
 
 
 # ---- into the queue --------------------------------------------------------------------------------------------------
@@ -251,7 +251,8 @@ def _standing(place: Place, tried: Try) -> Answer:
             pace = [] if point is None else progress_words(point, budget_s)
             progress = ", ".join([progress, f"{work.doing} of attempt {work.attempt}", *pace])
     return Answer(
-        facts | {"progress": progress}, lambda: print_folded([f"{tried.id}: {progress}", f"its verdict: {wait}"])
+        facts | {"progress": progress},
+        lambda: print_folded([f"{tried.id}: {progress}", f"wait for the verdict with: {wait}"]),
     )
 
 
@@ -332,10 +333,10 @@ def commands_after(answer: TryAnswer) -> dict[str, str]:
     tag, own, commands = answer.tag, f"{answer.tag}:{answer.attempt}", dict[str, str]()
     if answer.status is Status.KEEP:
         commands[typed("confirm", tag)] = CONFIRM
-        commands[typed("take", own)] = "its script, into your working tree"
+        commands[typed("take", own)] = "put its script into your working tree"
     if answer.traceback is not None and answer.seeds:
         commands[typed("show", own, "--log")] = "why it crashed: the end of its log"
     if answer.go_back_with is not None:
-        commands[answer.go_back_with] = "the best script, into your working tree"
+        commands[answer.go_back_with] = "put the best script into your working tree"
     commands[typed("show", own)] = "all about it"
     return commands | {typed("results", tag): "all that was tried, one line each"}

@@ -65,7 +65,7 @@ def _gain(a: Side, b: Side) -> tuple[Interval | None, str]:
     for dawn in sorted(dawns[0] & dawns[1], reverse=True) if a.night.tag == b.night.tag else ():
         gain = Interval.of_scores(_scores(runs[0], dawn), _scores(runs[1], dawn))
         if gain is not None:
-            return gain, "runs at dawn, with seeds that no choice has seen"
+            return gain, "runs at dawn on fresh seeds"
     sigmas = a.night.sigma_bpb, b.night.sigma_bpb
     if a.attempt.val_bpb is None or b.attempt.val_bpb is None or sigmas[0] is None or sigmas[1] is None:
         return None, ""
@@ -93,15 +93,15 @@ def _verdict(a: Side, b: Side, gain: Interval | None, by: str) -> tuple[str | No
             f"text, budget or kind of device), so their scores measure different things"
         )
     if gain is None:
-        return None, "no verdict: how much of the difference is chance is not known, as none had two runs in the night"
+        return None, "no verdict: the noise is not known, as no attempt of the night had two runs"
     winner, better, worse = ("a", a, b) if gain.mean_bpb < 0 else ("b", b, a)
     if gain.mean_bpb < 0:
         gain = Interval(-gain.mean_bpb, -gain.high_bpb, -gain.low_bpb)
-    gained, caveat = f"{interval_words(gain)} bpb, by {by}", ""
+    gained, caveat = f"{interval_words(gain)} bpb, from {by}", ""
     if a.night.device != b.night.device:
-        caveat = "; they ran on different devices, and a faster one comes further within the budget"
+        caveat = "; they ran on different devices, and a faster one trains more steps in the same budget"
     elif "dawn" not in by:
-        caveat = "; a night chooses by such scores, which flatters what it kept"
+        caveat = "; these scores decided what was kept, so they flatter it"
     if gain.low_bpb <= 0:
         return None, f"no difference is certain: {better.name} gains {gained} over {worse.name}{caveat}"
     return winner, f"{better.name} is better than {worse.name}: it gains {gained}{caveat}"

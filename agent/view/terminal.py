@@ -61,9 +61,9 @@ RESULTS = (  # a narrow terminal leaves out the highest rank first
     Column("commit", rank=9),
 )
 LEGEND = {  # column → explanation below a table that has it
-    "change": "change: the score less the parent's, lower is better",
+    "change": "change: val_bpb minus the parent's, lower is better",
     "sure": SURE,
-    "again": "again: the gain on fresh seeds, by confirm",
+    "again": "again: the gain that confirm measured on fresh seeds",
 }
 NAMES = "hypothesis  "  # the longest name of a fact, and a gap
 PATHS = ("folder", "ref", "commit", "weights")
@@ -144,7 +144,7 @@ def shares_lines(rows: Iterable[Share], width: int | None) -> list[str]:
 def failure_lines(rows: Iterable[Share]) -> list[str]:
     """Say of each source whose latest call failed how many did and why, since its cost goes on."""
     return [
-        f"{one_line(row.source, SAID_CHARS)}: {row.failures} of {counted(row.calls, 'call')} failed, the last because "
+        f"{one_line(row.source, SAID_CHARS)}: {row.failures} of {counted(row.calls, 'call')} failed, the last one: "
         f"{one_line(row.last_failure, SAID_CHARS)}"
         for row in rows
         if row.last_failure is not None

@@ -168,7 +168,7 @@ def belief(now: NightSummary, form: Callable[[Interval], str] = interval_words) 
             doubt = "it is worse" if dawn.honest.high_bpb < 0 else "that may be luck"
             return f"{again}: {doubt}, so it is not confirmed."
         if dawn.script != dawn.champion:
-            return f"{again}. What brought nothing was taken out: #{dawn.script} is confirmed."
+            return f"{again}. Edits that brought nothing were removed: #{dawn.script} is confirmed."
         return f"{again}: confirmed."
     if gain is None:
         return "No idea has brought a gain yet." if now.ideas and now.baseline is not None else ""
@@ -176,7 +176,7 @@ def belief(now: NightSummary, form: Callable[[Interval], str] = interval_words) 
     if now.noise is not None and now.noise.sigma_bpb == 0:
         sure = "Seeds change no score here."
     elif not gain.has_width:
-        sure = "How sure that is, is not known."
+        sure = "The noise is not known, so it may be luck."
     elif gain.low_bpb <= 0:
         sure = "The interval includes zero, so all of it may be luck."
     return f"By the night's own scores the best script gains {form(gain)} bits per byte. {sure}"
@@ -200,13 +200,15 @@ def dawn_lines(findings: Findings, history: History, night: Night, *, is_here: b
         if edit.number in findings.passengers:
             brings += ", a passenger"
         elif not edit.runs:
-            brings = f"was not taken out, {percent_sure(1 - edit.worthless)} sure of a gain"
+            brings = f"was not tested by removing it, {percent_sure(1 - edit.worthless)} sure of a gain"
         lines.append(f"  #{edit.number} {brings}: {history[edit.number].title}")
     if parts and findings.dropping is not None:
-        lines.append(f"  without what is in doubt it gains {interval_words(findings.dropping)} more")
+        lines.append(f"  without the doubtful edits it gains {interval_words(findings.dropping)} more")
     lines += [] if findings.stays is None else [f"  {findings.stays}"]
     if findings.script is not None:
-        lines.append(f"  the confirmed script, #{findings.script}, is on {branch}{'' if is_here else ' where it ran'}")
+        lines.append(
+            f"  the confirmed script, #{findings.script}, is on branch {branch}{'' if is_here else ' where it ran'}"
+        )
     elif findings.honest is None:
         go_on = f"; go on with: {typed('confirm', night.tag)}" if is_here else ""
         lines.append(f"  not confirmed yet: too few runs{go_on}")
@@ -267,7 +269,7 @@ def status_lines(
     ]
     if now.unfinished and not crew.at_work:  # the first is resumed first
         number, title = now.unfinished[0]
-        lines.append(f"{'at work' if pid else 'unfinished, goes on when the night does'}: #{number} {title}")
+        lines.append(f"{'at work' if pid else 'unfinished, continues with the night'}: #{number} {title}")
     return [harmless(line) for line in lines if line]
 
 
@@ -304,11 +306,11 @@ def noise_lines(noise: Noise) -> list[str]:
     if noise.sigma_bpb == 0:
         return [f"noise: none: {noise.runs} runs of the same script with other seeds gave the same score"]
     line = (
-        f"noise: σ about {two_digits(noise.sigma_bpb)} from {noise.runs} repeated runs; a difference of two single "
-        f"runs below about {two_digits(noise.smallest_bpb)} may be luck"
+        f"noise: σ about {two_digits(noise.sigma_bpb)} from {noise.runs} repeated runs; a difference below "
+        f"about {two_digits(noise.smallest_bpb)} between two single runs may be luck"
     )
     if noise.paired_bpb is not None:
-        line += f", or below about {two_digits(noise.paired_bpb)} if they share a seed and only dials differ"
+        line += f", or below about {two_digits(noise.paired_bpb)} if they share a seed and differ in dials only"
     return [line] if noise.doubt is None else [line, doubt_words(noise.doubt)]
 
 

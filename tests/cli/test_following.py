@@ -50,7 +50,7 @@ def test_what_can_never_begin_is_not_waited_for(tmp_path: Path):
     assert "is an attempt, and this command is about a whole night" in refused(
         grounds.nightshift("status", "3", "--follow")
     )
-    assert "there is no night a b here" in refused(grounds.nightshift("status", "a b", "--follow"))
+    assert "no night a b is here" in refused(grounds.nightshift("status", "a b", "--follow"))
     with growing_night(place, "other"):
         said = nothing_yet(grounds.nightshift("status", "soon", "--follow"))
     assert said == "night soon is not running, and another is, other; follow that one with: nightshift status --follow"

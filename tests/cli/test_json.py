@@ -128,10 +128,10 @@ def only_answer(done: subprocess.CompletedProcess[str]) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        ("show worst", "'worst' is neither an attempt (its number, best or confirmed; "),
-        ("show none:1 --diff", "there is no night none here; there are: t"),
-        ("results none", "there is no night none here; there are: t"),
-        ("status none", "there is no night none here; there are: t"),
+        ("show worst", "'worst' is neither an attempt (a number, best or confirmed; "),
+        ("show none:1 --diff", "no night none is here; known nights: t"),
+        ("results none", "no night none is here; known nights: t"),
+        ("status none", "no night none is here; known nights: t"),
         ("status t:1 --follow", "'t:1' is an attempt, and this command is about a whole night"),
         ("try --wait t0001 --start", "--start, --queue, --wait and --cancel exclude each other"),
         ("doctor --what", "Unknown option: --what"),
@@ -153,7 +153,7 @@ def test_a_night_without_results_is_no_wrong_command(night, tmp_path):
         database.execute("UPDATE attempts SET settled = 0")
         database.commit()
     (begun.root / "results.tsv").unlink()
-    assert "night t has no findings yet" in nothing_yet(begun.nightshift("confirm", "--show"))
+    assert "night t has not been confirmed yet" in nothing_yet(begun.nightshift("confirm", "--show"))
     assert "no results yet; see: " in nothing_yet(begun.nightshift("results", "t"))
     assert nothing_yet(begun.nightshift("prompt", "--facts")).endswith("go on with: nightshift run --tag t")
     kept_nothing = only_answer(begun.nightshift("confirm", "--json"))

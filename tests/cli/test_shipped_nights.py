@@ -88,7 +88,7 @@ def test_what_its_dawn_has_found_and_where_it_stands_are_read_from_the_record(he
     status = here.nightshift("status", "t").stdout
     assert "nightshift take t:confirmed" in status
     assert "\nscript train_mlx.py\n" in status  # the record does not name the data
-    assert nothing_yet(here.nightshift("confirm", "u", "--show")).startswith("night u has no findings yet")
+    assert nothing_yet(here.nightshift("confirm", "u", "--show")).startswith("night u has not been confirmed yet")
     assert nothing_yet(here.nightshift("take", "u:confirmed")) == "the best script of night u is not confirmed yet"
 
 

@@ -18,7 +18,7 @@ def test_a_queued_edit_is_tried_by_the_next_night_and_an_agent_reads_the_note(gr
     (tmp_path / "sharper.py").write_text(unigram(SHARPNESS=0.9))
     words = ("--edit", str(tmp_path / "sharper.py"), "-m", "sharper\nThe counts are large.")
     queued = grounds.nightshift("try", "--queue", *words).stdout
-    assert queued == "t0001: waiting\nits verdict: nightshift try --wait t0001\n"
+    assert queued == "t0001: waiting\nwait for the verdict with: nightshift try --wait t0001\n"
     assert not grounds.folder("t").exists()
     first = ("--experiments", "1", "--budget-s", "0.05", "--proposer", "queue")
     assert grounds.nightshift("run", *first, *QUICK).returncode == 0

@@ -47,7 +47,7 @@ def test_what_the_command_line_refuses_is_an_error_with_its_sentence(agent):
     assert result.is_error
     assert result.structured_content is not None
     assert (result.structured_content["schema_version"], result.structured_content["exit_code"]) == (1, 2)
-    sentence = "there is no night --help here; there are: none"
+    sentence = "no night --help is here; known nights: none"
     assert result.structured_content["error"] == result.content[0].text == sentence
     for tag in ("../../x", "-x", "t\nx", "/etc/passwd", "; id"):
         for tool in ("status", "history", "facts"):
@@ -95,7 +95,7 @@ def test_a_number_of_any_tool_is_read_by_the_rule_of_the_command_line(agent):
                     )
                     asked.add(name)
     assert asked == {"budget_s", "wait_s", "limit"}
-    assert "cannot use" not in agent.error("history", limit="5"), "there is no night"
+    assert "cannot use" not in agent.error("history", limit="5"), "no night"
 
 
 def waiting_server(user: Grounds) -> Any:

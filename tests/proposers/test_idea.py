@@ -55,8 +55,8 @@ def test_a_file_tells_what_is_tried_why_and_what_to_expect(folder):
     ("text", "sentence"),
     [
         (PATCH, "has no title; begin it with"),
-        ("Title: none\n", "holds no patch of one file; make it with"),
-        (HEADER + PATCH + PATCH.replace("train_mlx", "prepare"), "holds no patch of one file"),
+        ("Title: none\n", "is no patch of one file; make one with"),
+        (HEADER + PATCH + PATCH.replace("train_mlx", "prepare"), "is no patch of one file"),
         (HEADER.replace("cuda 0.6", "0.6") + PATCH, "Gain '0.6' cannot be read; write percents as in"),
         (HEADER.replace("Group: schedule", "Title: two") + PATCH, "gives 'Title', .* comes a second time"),
         (HEADER + PATCH + " " * 300_000, "has more bytes than the limit of 262,144; take data out"),

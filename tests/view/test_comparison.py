@@ -34,7 +34,7 @@ def test_runs_at_the_same_dawn_come_before_those_that_the_night_chose_by():
     pair = (replace(at, runs=(*at.runs, *runs)) for at, runs in ((FIRST, first), (BETTER, better)))
     comparison = beside(*pair)
     assert comparison.gain.mean_bpb == pytest.approx(0.05)
-    assert comparison.by == "runs at dawn, with seeds that no choice has seen"
+    assert comparison.by == "runs at dawn on fresh seeds"
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_runs_at_the_same_dawn_come_before_those_that_the_night_chose_by():
         (BETTER, {"device": "another Mac"}, "b", "; they ran on different devices, and a faster one comes"),
         (attempt(1, Kind.CRASHED, words="exit code 1: no"), {}, None, "#1 of u has no score (exit code 1: no)"),
         (attempt(1, Kind.FAILED_AUDIT, 0.2, words="audit"), {}, None, "the score of #1 of u is not believed (audit)"),
-        (BETTER, {"sigma_bpb": None}, None, "how much of the difference is chance is not known"),
+        (BETTER, {"sigma_bpb": None}, None, "the noise is not known"),
     ],
 )
 def test_what_does_not_compare_or_may_be_chance_has_no_winner(b, facts, winner, words):

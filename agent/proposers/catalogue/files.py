@@ -73,7 +73,7 @@ def read_idea(file: Path) -> KnownIdea:
     fields, patch = read_header(read_text(file), FIELDS, file)
     pairs = EDITED.findall(patch)
     if len(pairs) != 1 or pairs[0][0] != pairs[0][1] or PATCH_HUNK.search(patch) is None:
-        raise ScriptError(f"{file} holds no patch of one file; make it with: git diff train_mlx.py")
+        raise ScriptError(f"{file} is no patch of one file; make one with: git diff train_mlx.py")
     if not fields.get("Title"):
         raise ScriptError(f"{file} has no title; begin it with a line such as: Title: Warm up longer")
     return KnownIdea(
