@@ -22,7 +22,7 @@ def train(runner: Runner, job: Measure) -> tuple[Run, None]:
     out = folder / "out"
     out.mkdir(parents=True, exist_ok=True)
     slept = began, time.time(), psutil.Process().memory_info().rss / 1e6
-    (out / "summary.json").write_text(json.dumps({"slept": slept}), encoding="utf-8")  # which a node sends back
+    (out / "summary.json").write_text(json.dumps({"slept": slept}), encoding="utf-8")  # a node sends this file back
     (folder / WEIGHTS).write_bytes(b"")
     summary = Summary(budget_s, budget_s, 1.0, 0.1, 1.0, 500, 0.1, 0)
     sizes = {"weights_bytes": 4096, "params": 1000, "peak_bytes": 1 << 28}

@@ -38,12 +38,12 @@ QUICK = (
     "fills_the_disk_with_small_files", "floods_the_log", "eats_memory", "trains_on_while_loading",
 )  # fmt: skip
 EVERY = {script.name: script for script in (*CHEATS, *KNOWN, *HONEST)}
-FOLDERS = {  # of tests/cheats → what is said of a script that ends as it should, and of one that does not
+FOLDERS = {  # folder of tests/cheats → what is said of a script that ends as it should, and of one that does not
     "caught": ("caught", "GOT THROUGH"),
     "honest": ("passed", "REFUSED"),
     "known": ("discarded", "gets through"),
 }
-# by sandbox: the cheats that get through and the honest scripts that are refused there alone, and why
+# sandbox → cheats that get through, and honest scripts that are refused, there only; and why
 LISTED = {"landlock": {"uses_processes": "semaphores are files in /dev/shm, which only a mount could make a run's own"}}
 
 
@@ -102,10 +102,10 @@ def main(
     scripts, boxes = measure.chosen(EVERY, only), boxes_of(sandbox)
     if not boxes:
         raise measure.Misuse(f"--sandbox {sandbox}: this machine has no such sandbox; name another")
-    # as many rows of a first look as an audit of 256 positions needs
+    # This many rows in a first look are enough for an audit of 256 positions.
     scale = dataclasses.replace(TEST_SCALE, eval_tokens=LOOK_ROW_STEP * TEST_SCALE.eval_tokens)
     data = measure.make_corpus(folder / "corpus", scale, chars=3_000_000)
-    # what one of these frees hides what another one takes, as the machine's shared memory is one number for both
+    # The machine's shared memory is one number: what one of these frees hides what another one takes.
     alone = [script.name for script in scripts if script.name.startswith("hoards_")]
     others = [script.name for script in scripts if script.name not in alone]
     shares = {f"{at}": others[at::processes] for at in range(min(processes, len(others)))}

@@ -36,11 +36,11 @@ from agent.experiment import Attempt, Ending, Status
 from agent.records.journal import Journal
 
 WORKERS, EXPERIMENTS, BUDGET_S = 2, 8, 0.5
-PAUSE_S = 0.1, 2.0  # between two kills
+PAUSE_S = 0.1, 2.0  # s between two kills
 LOOK_S, LOOK_AGAIN_S = 60.0, 0.5  # how long for a process of the kind that is to be killed, and how often at least
-OF_RAY = ("ray::", "/ray/core/", "/ray/_private/", "/ray/autoscaler/", "/ray/dashboard/")  # in a command line
-KINDS = [*["driver"] * 3, *["keeper"] * 5, *["boxed"] * 2]  # to be killed, each as often as it is tried
-RAY = ["ray"] * 3  # beside them
+OF_RAY = ("ray::", "/ray/core/", "/ray/_private/", "/ray/autoscaler/", "/ray/dashboard/")  # words of Ray's processes
+KINDS = [*["driver"] * 3, *["keeper"] * 5, *["boxed"] * 2]  # processes to kill, each as often as it stands here
+RAY = ["ray"] * 3  # additional kinds for a cluster
 
 
 class Crew(Victim):
@@ -89,7 +89,7 @@ class Crew(Victim):
                 self._hit.add(folder)
             if kind == "boxed":
                 self._blamed.add(int(folder.parent.name))
-            if kind == "driver":  # or a process that it has forked for Ray
+            if kind == "driver":  # either the driver, or a process that it has forked for Ray
                 with suppress(subprocess.TimeoutExpired):
                     loop.wait(self.orphan_s)
 
@@ -108,17 +108,17 @@ class Crew(Victim):
         for process, words in others.items():
             with suppress(psutil.Error):
                 keeper = next((above for above in process.parents() if above in keepers), None)
-                if keeper is not None and keepers[keeper].parent.name != "0000":  # without attempt 0 there is no night
+                if keeper is not None and keepers[keeper].parent.name != "0000":  # a night needs attempt 0
                     yield "boxed", process, keepers[keeper]
                 elif process.ppid() == pid and words == driver.cmdline():
-                    yield "driver", process, Path()  # which it has forked for Ray
+                    yield "driver", process, Path()  # a process that the driver has forked for Ray
                 elif keeper is None and keepers and any(mark in " ".join(words) for mark in OF_RAY):
                     yield "ray", process, Path()
 
     def _may_crash(self, attempt: Attempt) -> bool:
         """Return whether what was killed of an attempt counts as a crash of its script."""
         was_hit = any(int(folder.parent.name) == attempt.number for folder in self._hit)
-        spoilt_before = any(run.ending is Ending.SPOILT for run in attempt.runs)  # with its worker
+        spoilt_before = any(run.ending is Ending.SPOILT for run in attempt.runs)  # an earlier kill has spoilt it
         return attempt.number in self._blamed or (was_hit and spoilt_before)
 
     def _check_whole(self) -> None:
@@ -140,7 +140,7 @@ class Crew(Victim):
         with Journal.read(self.folder / "journal.sqlite") as journal:
             (open_runs,) = journal.query("SELECT count(*) FROM runs WHERE ending = 'running'")[0]
         blame("lost", "runs without an end", open_runs)
-        rows, refs = len(self.outcome()["rows"]), len(self.outcome()["refs"]) - 1  # without the branch
+        rows, refs = len(self.outcome()["rows"]), len(self.outcome()["refs"]) - 1  # one ref is the night's branch
         blame("wrong_rows", f"{rows} rows of {len(history)} attempts", abs(rows - len(history)))
         blame("damaged", f"{refs} refs of {len(history)} attempts", abs(refs - len(history)))
 

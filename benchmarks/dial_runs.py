@@ -43,7 +43,7 @@ from agent.script.dials import Choices, Dial, Range, Value, searched, show
 
 SMALL_STEP, LARGE_STEP = 0.1, 0.25  # shares of a range
 BASELINE_SEEDS = range(4)
-FIGURES = ("val_bpb", "total_tokens_M", "num_steps", "num_params_M", "peak_vram_mb", "training_seconds")  # of a summary
+FIGURES = ("val_bpb", "total_tokens_M", "num_steps", "num_params_M", "peak_vram_mb", "training_seconds")  # in a summary
 COLUMNS = ("turned", "seed", *FIGURES, "budget_s", "text", "corpus", "device", "commit", "error")
 MOST_BEYOND_S = 300.0  # a run may take this long beyond its budget
 Turned = Mapping[str, Value]  # dials by name, with their new values
@@ -143,7 +143,7 @@ class Runs:
     ) -> None:
         self._table, self._folder, self._corpus, self._ends_at = table, folder, corpus, ends_at
         self._gpus, self._free, self._lock = gpus, queue.SimpleQueue[int](), threading.Lock()
-        self._shared = shared  # by all rows
+        self._shared = shared  # all rows share it
         self._longest_s = 0.0
         for gpu in range(gpus):
             self._free.put(gpu)

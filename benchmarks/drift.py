@@ -52,8 +52,8 @@ class Night:
         self.made = 0  # runs, void ones among them
         self.in_spell: set[int] = set()  # attempts with a run in the spell
         self.attempts: list[Attempt] = []
-        self.alarms: list[bool] = []  # of runs that the machine had not slowed
-        self.repeats: list[bool] = []  # of runs in a spell whose script has been run before it
+        self.alarms: list[bool] = []  # one for each run that the machine had not slowed
+        self.repeats: list[bool] = []  # one for each run in a slow spell whose script has been run before it
 
     def run(self) -> "Night":
         best = self.enter()

@@ -43,7 +43,7 @@ GIT_COMMANDS = (
     "update-ref",
 )  # those that write
 KILLS_A_NIGHT, RESUMED_POINTS = 15, 120  # RESUMED_POINTS: a call that goes on is killed within so many
-WAIT_S = 2.0  # at most, before a random moment: an undisturbed night takes about three, its imports done
+WAIT_S = 2.0  # longest wait for a random moment: an undisturbed night takes about 3 s after its imports
 GOLDEN = 0.618034  # multiples of it, less their whole parts, spread evenly however many there are
 
 SHIM = """\
@@ -159,7 +159,8 @@ def tear_files(victim: Victim, reference: Reference, sizes: int) -> None:
             victim.tally.counts["other_faults"] += 1
             try:
                 with Journal.resume(copy / journal.name) as torn:
-                    invented = {*facts_of(torn.attempts())} - victim.facts  # it is an earlier moment of the night
+                    # A torn journal may show an earlier moment of the night, and nothing else.
+                    invented = {*facts_of(torn.attempts())} - victim.facts
                 victim.tally.blame("damaged", f"{sorted(map(str, invented))[:2]}", len(invented))
             except NightError as error:
                 victim.tally.blame("damaged", str(error))

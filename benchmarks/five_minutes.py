@@ -35,7 +35,7 @@ from measure import Count, Figures, Folder, Seconds
 from agent.cli.options import read_by
 from agent.lab.numbers import whole
 
-ALLOWANCE_S = 900.0  # beyond the budget, after which a run is ended
+ALLOWANCE_S = 900.0  # s beyond the budget, after which a run is ended
 OURS = "ours"
 Command = tuple[str | Path, ...]  # less budget, seed and output
 
@@ -86,7 +86,7 @@ def read_figures(watched: measure.Watched, budget_s: float, *, is_cpu: bool, is_
             "tokens_M": float(summary["total_tokens_M"]),  # the steps that its clock leaves out included
             "tokens_s": statistics.median(measure.after_the_first_few(tokens_s)) if tokens_s else None,
             "peak_memory_gb": watched.peak_rss_gb if is_cpu else float(summary["peak_vram_mb"]) * 2**20 / 1e9,
-            "training_s": float(summary["training_seconds"]),  # on its own clock
+            "training_s": float(summary["training_seconds"]),  # s on the run's own clock
         }
     except KeyError as error:
         raise measure.Failed(f"it ended well but printed no {error}; its end: {watched.text[-500:]}") from error

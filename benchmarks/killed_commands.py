@@ -27,7 +27,7 @@ from agent.proposers.queue import submit
 from agent.records.journal import Journal
 from agent.records.place import Place
 
-QUICK_KILLS, MOST_KILLS = 4, 30  # of one command
+QUICK_KILLS, MOST_KILLS = 4, 30  # kills of one command
 GIT = ".git"
 GIT_KNOWS = (
     "rev-parse HEAD^{tree}", "for-each-ref --format=%(refname):%(tree)", "ls-files -s", "fsck --strict --no-dangling",
@@ -41,9 +41,9 @@ text = Path(os.environ["NIGHTSHIFT_DATA"]).parents[2] / "library.txt"
 scale = corpus.Scale("faults", seq_len=128, vocab_size=512, eval_tokens=4096)
 prepare.prepare(str(text), scale, cache=Path("cache"), workers=1)
 """
-READERS = ("journal.sqlite-shm", "journal.sqlite-wal")  # which readers leave, empty
-OWN_TIME = re.compile(rb"(?m)^Submitted: .*$")  # in an entry of the queue
-State = Mapping[str, object]  # of a scene: its files and what each says
+READERS = ("journal.sqlite-shm", "journal.sqlite-wal")  # empty files that readers leave
+OWN_TIME = re.compile(rb"(?m)^Submitted: .*$")  # the time in an entry of the queue
+State = Mapping[str, object]  # the files of a scene, and the content of each
 
 
 # ---- scenes ----------------------------------------------------------------------------------------------------------
@@ -51,13 +51,13 @@ State = Mapping[str, object]  # of a scene: its files and what each says
 
 @dataclass(frozen=True)
 class Case:
-    """Hold a command, what lies there before, and how it may refuse a second call that has nothing left to do."""
+    """A command, the files before it, and its answer to a second call that has nothing left to do."""
 
     name: str
     command: list[str]
     lay: Callable[[Path], object] = lambda root: None
     refusal: str = ""
-    in_a_night: bool = False  # whose lock is held while the command runs
+    in_a_night: bool = False  # a night's lock is held while the command runs
 
 
 def run(root: Path, *call: str) -> None:
@@ -121,7 +121,7 @@ def killed(folder: Path, tally: Tally, reference: Reference, number: int, most: 
     case, laid, whole = CASES[number], folder / "laid", folder / "whole"
     left_out = shutil.ignore_patterns("warm", "results.tsv.lock")
     shutil.copytree(reference.folder / "user", laid / "user", symlinks=True, ignore=left_out)
-    call(command("status"), laid / "user")  # which keeps a file of its own in the night's folder
+    call(command("status"), laid / "user")  # status keeps a file of its own in the night's folder
     case.lay(laid / "user")
     before = state_of(laid)
     shutil.copytree(laid, whole, symlinks=True)
@@ -183,7 +183,7 @@ def call(
         try:
             code = process.wait(LIMIT_S)
         finally:
-            process.kill()  # where it has no end
+            process.kill()  # some commands have no end
         until = time.monotonic() + ORPHAN_S
         while kills.running() and time.monotonic() < until:  # a git command outlives the call that was killed
             time.sleep(0.01)

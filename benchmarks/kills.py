@@ -37,8 +37,8 @@ from agent.experiment import History, Night
 from agent.records.journal import Journal
 from agent.records.results import COLUMNS, rows_of
 
-ORPHAN_S = 2.0  # what still lives so long after its loop died is an orphan
-LIMIT_S = 120.0  # of one call of the loop, which takes seconds
+ORPHAN_S = 2.0  # s; a process that lives so long after its loop died is an orphan
+LIMIT_S = 120.0  # s for one call of the loop, which usually takes a few
 HEADER = "\t".join(COLUMNS)
 FOREIGN = "0000000\t1.000000\t1.0\tkeep\tfrom a clone\t0\told-night" + "\t" * 13
 LIBRARY = measure.HERE / "strike.c"
@@ -106,7 +106,7 @@ def suspended(pid: int) -> list[psutil.Process]:
 
 @dataclass(frozen=True)
 class Strike:
-    """Hold what strike.c is asked for: fail or die at the calls of these numbers; 0: at none, only list them."""
+    """A request to strike.c: fail or die at the calls of these numbers; 0: at none, only list them."""
 
     at: int = 0
     until: int = 0  # 0: the same
@@ -142,7 +142,7 @@ def begin(
 
 def _become(words: Sequence[str], env: dict[str, str]) -> None:
     """Be the command in the process that Popen has forked for it, which so never becomes a new interpreter."""
-    os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # among them the pipe by whose end Popen knows that it has started
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # ends the pipe by which Popen waits for the start
     gc.enable()  # Popen disables it around a fork
     os.environ.clear()
     os.environ.update({name: value for name, value in env.items() if name != "LD_PRELOAD"})
@@ -159,8 +159,8 @@ def _become(words: Sequence[str], env: dict[str, str]) -> None:
 # ---- what came of it -------------------------------------------------------------------------------------------------
 
 
-# what the journal knew and no longer knows; what counts twice; the repository or anything of the user's; processes that
-# outlive their loop; rows of results.tsv; ends that no sentence explains
+# In this order: facts that the journal lost; attempts that count twice; changes of the repository or the user's files;
+# processes that outlive their loop; wrong rows of results.tsv; ends without an explanation.
 LOSSES = ("lost", "doubled", "damaged", "orphans", "wrong_rows", "tracebacks")
 DONE = ("kills", "command_kills", "other_faults")
 
@@ -184,7 +184,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Ended:
-    """Hold how one call of a command ended."""
+    """The end of one call of a command."""
 
     code: int
     said: str
@@ -391,7 +391,7 @@ class Victim:
 
 @dataclass(frozen=True)
 class Reference:
-    """Hold an undisturbed night."""
+    """An undisturbed night."""
 
     folder: Path
     outcome: Outcome
@@ -410,7 +410,7 @@ class Reference:
 
 @dataclass(frozen=True)
 class Fault:
-    """Hold one kind of trouble: body makes it in its own folder, and counts in the tally what came of it."""
+    """One kind of trouble: body makes it in its own folder, and counts in the tally what came of it."""
 
     name: str
     body: Callable[..., None]  # folder, tally, *arguments
@@ -430,9 +430,9 @@ class Fault:
 
 def _be_in_laboratory() -> None:
     adopt_orphans()
-    for name in COMMANDS.keys() - {"mcp"}:  # whose libraries are large, and which no kill hits
+    for name in COMMANDS.keys() - {"mcp"}:  # mcp imports large libraries, and no kill hits it
         command_named(name)
-    import_module("git")  # as commands do late
+    import_module("git")  # commands import it late
 
 
 @dataclass

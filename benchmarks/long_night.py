@@ -25,7 +25,7 @@ import scale
 from measure import Count, Folder
 from nights import make_repository
 
-STEPS, CALLS = 20, 5  # of which the median counts
+STEPS, CALLS = 20, 5  # the median of 5 calls counts
 COMMANDS = {"status": ("status",), "results": ("results",), "report": ("report", "--out", "report.html")}
 
 

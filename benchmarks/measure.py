@@ -47,8 +47,8 @@ SCRIPT = ROOT / "train_mlx.py"
 SMALL = Scale("small", seq_len=128, vocab_size=512, eval_tokens=16384)
 Result = TypeVar("Result")
 Chosen = TypeVar("Chosen")
-Flat = dict[str, float | int | str | None]  # what --json writes
-Figures = dict[str, float | None]  # of one run
+Flat = dict[str, float | int | str | None]  # numbers as --json writes them
+Figures = dict[str, float | None]  # numbers of one run
 
 
 class Misuse(Exception):
@@ -63,10 +63,10 @@ class Failed(Exception):
 
 Count = Annotated[int, read_by(whole())]
 Seconds = Annotated[float, read_by(decimal())]
-Folder = Annotated[Path, Parameter(parse=False)]  # to work in
+Folder = Annotated[Path, Parameter(parse=False)]  # a folder to work in
 Quick = Annotated[bool, Parameter(parse=False)]  # was --quick given?
 WORDS = Parameter(negative=(), consume_multiple=True)  # an option may have several; a flag has no opposite
-WIDE = Console(width=120)  # as the docstrings
+WIDE = Console(width=120)  # docstrings have 120 columns as well
 CORES = usable_cores()
 
 
@@ -197,12 +197,12 @@ def as_json(flat: Flat) -> str:
 
 @dataclass(frozen=True)
 class Watched:
-    """Hold a finished program. `lines` are its output's, each with the seconds after the start at which it came."""
+    """A finished program. `lines` are its output's, each with the seconds after the start at which it came."""
 
     seconds: float
     lines: tuple[tuple[float, str], ...]
     peak_rss_gb: float
-    cpu_s: float  # with the processes that it waited for
+    cpu_s: float  # s of processor time, including processes that it waited for
 
     @property
     def text(self) -> str:
@@ -222,7 +222,7 @@ def watch(command: Sequence[str | Path], *, env: dict[str, str], cwd: Path, limi
     reader.start()
     timer.start()
     try:
-        _, status, usage = os.wait4(process.pid, 0)  # of this process alone: compilers that it started may live on
+        _, status, usage = os.wait4(process.pid, 0)  # usage of this process only: compilers that it started may live on
         seconds = time.perf_counter() - start
         process.returncode = os.waitstatus_to_exitcode(status)
     finally:
@@ -233,7 +233,7 @@ def watch(command: Sequence[str | Path], *, env: dict[str, str], cwd: Path, limi
         why = "was still running at its limit" if seconds >= limit_s else f"ended with exit code {process.returncode}"
         words = "\n    ".join(line for _, line in lines[-12:] if line.strip()) or "(it said nothing)"
         raise Failed(f"{' '.join(map(str, command))}\n  {why}; its last lines:\n    {words}")
-    unit = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss
+    unit = 1 if sys.platform == "darwin" else 1024  # unit of ru_maxrss
     return Watched(seconds, tuple(lines), usage.ru_maxrss * unit / 1e9, usage.ru_utime + usage.ru_stime)
 
 
@@ -243,7 +243,7 @@ def read_lines(stream: IO[str], start: float, lines: list[tuple[float, str]]) ->
 
 
 def end_group(pid: int) -> None:
-    with suppress(ProcessLookupError):  # it has just ended by itself
+    with suppress(ProcessLookupError):  # the process may just have ended
         os.killpg(pid, signal.SIGKILL)
 
 

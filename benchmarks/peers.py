@@ -26,7 +26,7 @@ import numpy as np
 
 import prepare
 
-LOGITS_BYTES = 2**31  # of float32 logits that an MLX peer may hold while it is scored, its own limit
+LOGITS_BYTES = 2**31  # bytes of float32 logits that an MLX peer may use while it is scored
 RUN = f"import sys; sys.path.insert(0, {str(measure.HERE)!r}); import cyclopts, peers; cyclopts.run(peers.run)"
 
 

@@ -28,17 +28,17 @@ import measure
 from measure import Folder, Quick
 
 LIST = measure.HERE / "planted_faults.txt"
-LIMIT_S = 600.0  # of one run of tests; README's take three minutes on an idle machine
+LIMIT_S = 600.0  # s for one run of tests; README's take three minutes on an idle machine
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Hold lines of a file and what replaces them, and the promise that this breaks."""
+    """Lines of a file, the lines that replace them, and the promise that this breaks."""
 
     name: str
     promise: str
     file: str  # such as agent/git.py
-    test: str  # of the promise
+    test: str  # test of the promise
     old: str
     new: str
 

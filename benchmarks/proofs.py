@@ -31,7 +31,7 @@ from agent.lab import hardware
 class Goal:
     """Bound a figure of a proof; both bounds are allowed."""
 
-    key: str  # of the proof's JSON
+    key: str  # key in the proof's JSON
     words: str
     least: float = -math.inf
     most: float = math.inf
@@ -120,7 +120,7 @@ PROOFS = (
 
 @dataclass(frozen=True)
 class Outcome:
-    """Hold how a proof ended."""
+    """The end of a proof."""
 
     proof: Proof
     code: int
@@ -163,7 +163,7 @@ def main(*, folder: Folder, quick: Quick, only: Sequence[str] = ()) -> measure.F
     commit = subprocess.run(
         described, cwd=measure.ROOT, capture_output=True, encoding="utf-8", check=True
     ).stdout.strip()
-    where = f"Commit {commit}, {hardware.device_name()}, {datetime.now(UTC):%d %B %Y}"  # as it is at the start
+    where = f"Commit {commit}, {hardware.device_name()}, {datetime.now(UTC):%d %B %Y}"  # at the start of the proofs
     # the figures of a quick form are too few for goals
     outcomes = [run(replace(proof, goals=()) if quick else proof, folder, quick=quick) for proof in chosen]
     print(f"\n{where}:\n\n| proof | shows | measured (goal) | minutes | |\n|---|---|---|---|---|")

@@ -60,10 +60,10 @@ from agent.sandbox.environment import leased_env
 
 ARM = re.compile(r"(mix|search|catalogue|author)(=[1-9]\d*)?")
 TAG = re.compile(r"-([a-z]+)-(\d+)$")  # arm and number, at its end
-TOY = measure.ROOT / "tests" / "scripts" / "unigram.py"  # in place of train_mlx.py with --quick
-NEEDED = ("agent", "tests/scripts")  # what is copied of the tree: folders, and files of these kinds
+TOY = measure.ROOT / "tests" / "scripts" / "unigram.py"  # --quick trains this instead of train_mlx.py
+NEEDED = ("agent", "tests/scripts")  # folders of the tree that are copied; and the kinds of files
 TEXTS = (".md", ".py", ".toml", ".tsv")
-SEEDS_APART = 100  # between the nights of an arm
+SEEDS_APART = 100  # distance between the seeds of two nights of an arm
 POLL_S, GRACE_S = 0.2, 20.0  # GRACE_S: from the wish to end a night to the end of its process
 WHO = ("-c", "user.name=nightshift", "-c", "user.email=nightshift@localhost")
 OF_A_SOURCE = ("attempts", "kept", "gain_bpb", "hours", "calls", "failures", "tokens_in", "tokens_out", "usd")
@@ -74,7 +74,7 @@ OF_A_SOURCE = ("attempts", "kept", "gain_bpb", "hours", "calls", "failures", "to
 
 @dataclass(frozen=True)
 class Planned:
-    """Hold one night that is to be run."""
+    """One night that is to be run."""
 
     clone: Path  # named by its tag
     source: tuple[str, ...]  # words of `nightshift run`
@@ -235,7 +235,7 @@ def flatten(nights: Mapping[str, Sequence[Record]]) -> measure.Flat:
             flat[f"{arm}_{source}_{name}"] = sum(filter(None, amounts)) if any(a is not None for a in amounts) else None
     intervals = {name: over_nights(values) for name, values in gains.items()}
     for arm in nights.keys() - {"search"} if "search" in nights else ():
-        # by how much the gains of the search are lower
+        # The figure is how much lower the gains of the search are.
         intervals[f"{arm}_over_search"] = Interval.of_scores(gains[f"{arm}_honest"], gains["search_honest"])
     for name, interval in intervals.items():
         flat[name] = None if interval is None else interval.mean_bpb

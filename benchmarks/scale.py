@@ -37,11 +37,11 @@ ROUNDS = 5  # runs of each worker
 
 @dataclass(frozen=True)
 class Slept:
-    """Hold a run that only slept, by the clock of the day."""
+    """A run that only slept, by the clock of the day."""
 
     began: float
     ended: float
-    memory_mb: float  # of its process
+    memory_mb: float  # memory of its process
 
 
 def sleeping_copy(to: Path, cores: int, sleep_s: float | None = None) -> Path:

@@ -28,7 +28,7 @@ from agent.cli.options import Positive
 KINDS = {".py", ".pyi", ".c", ".h", ".S", ".hpp", ".cuh", ".rst", ".md", ".txt"}
 BYTES = range(300, 2_000_001)  # longer ones are generated
 NUMBER = re.compile(r"0[xX][0-9a-fA-F]+|\b[0-9a-fA-F]{2,}\b|\d{2,}")
-MOST_NUMBERS = 0.25  # of a text's characters
+MOST_NUMBERS = 0.25  # share of a text's characters
 SHARDS = 64
 
 
@@ -53,7 +53,7 @@ def main(folder: Path, sources: list[Path], /, *, most_mb: Positive = 1000.0) ->
     Args:
         most_mb: of any one wheel, a random part of it where it has more
     """
-    texts: dict[str, None] = {}  # in order, each once
+    texts: dict[str, None] = {}  # an ordered set: each text once
     for source in sorted(sources, key=lambda source: (source.suffix == ".whl", source.name)):  # wherever they lie
         left = most_mb * 1e6 if source.suffix == ".whl" else math.inf
         for text in documents(source):

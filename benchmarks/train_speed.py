@@ -67,7 +67,7 @@ def start_seconds(watched: measure.Watched, metrics: list[dict[str, float]]) -> 
     for at, line in watched.lines:
         if line.startswith("step "):
             return at - metrics[0]["t_s"]
-    return watched.seconds - metrics[-1]["t_s"]  # it prints no steps: the end of the process is then counted too
+    return watched.seconds - metrics[-1]["t_s"]  # a run without steps: the end of the process is counted, too
 
 
 @measure.program(runs=2, steps=6, set=["BATCH_ROWS=1"])

@@ -58,7 +58,7 @@ MARKS = ("files in memory", "times of reading", "hints of files", "extents in me
 COUNTS = tuple(name for name in BOUNDS["bubblewrap"] if name not in (*MARKS, "load"))
 LOAD_S = 5.1  # the kernel takes the load every five seconds
 LOAD_THREADS = 64
-NUMBERS = {"load": 3, "free memory": 2}  # that one can move by themselves: three means; names of files, and their pages
+NUMBERS = {"load": 3, "free memory": 2}  # measures that move by themselves → how many values are averaged
 MOST_MOVED = {"free blocks": MOST_LOG_BYTES // 4096}
 OLD_S = 3 * 86400.0  # a file system notes by itself that a file was read, if that was not so for a day
 # the same numbers under other names: patterns of what may move
@@ -69,7 +69,7 @@ ADMITTED = re.compile(
     r"|/sys/devices/system/cpu/cpufreq/policy\d+/"
 )
 BEYOND_NOISE, LEAST_MOVED = 3.0, 10  # times the largest quiet change, and more than this
-CHANCE_BITS = 4.0  # of mutual information, which strings without any have less of in 99 of 100 cases
+CHANCE_BITS = 4.0  # bits of mutual information; independent strings show less in 99 of 100 cases
 MOST_SAID = 4 << 20
 
 
@@ -86,7 +86,7 @@ class Line:
         (own / "tmp").mkdir(parents=True)
         shutil.copyfile(PROGRAM, own / PROGRAM.name)
         command = self.box.wrap([sys.executable, "-I", PROGRAM.name, *words], View(own))
-        with (self.folder / f"{time.monotonic_ns()}.log").open("w+b") as log:  # it stays, as a night's does
+        with (self.folder / f"{time.monotonic_ns()}.log").open("w+b") as log:  # the file stays, as in a night
             done = subprocess.run(command, cwd=own, env=boxed_env(own, data=""), stdout=log, stderr=subprocess.STDOUT)
             said = read_tail(log, MOST_SAID).decode(errors="replace").rstrip()
         shutil.rmtree(own)

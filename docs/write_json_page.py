@@ -73,7 +73,7 @@ TABLE = "| key | type | meaning |\n|---|---|---|\n"
 
 @dataclass(frozen=True, slots=True)
 class TryStanding:
-    """Hold where a try without a verdict stands."""
+    """The state of a try without a verdict."""
 
     id: str
     state: str  # waiting, or running
@@ -86,7 +86,7 @@ class TryStanding:
 
 @dataclass(frozen=True, slots=True)
 class CancelAnswer:
-    """Hold a try that was taken out of the queue."""
+    """A try that was taken out of the queue."""
 
     id: str
     state: str  # cancelled
@@ -94,7 +94,7 @@ class CancelAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ResultsAnswer:
-    """Hold the rows of results.tsv, by its columns ([results.md](results.md))."""
+    """The rows of results.tsv, by its columns ([results.md](results.md))."""
 
     tag: str | None  # the night; null with --all
     rows: tuple[Mapping[str, Any], ...]
@@ -102,7 +102,7 @@ class ResultsAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ConfirmAnswer:
-    """Hold what the latest dawn of a night has found; `confirm --show` answers the same, without a run."""
+    """What the latest dawn of a night has found; `confirm --show` answers the same, without a run."""
 
     tag: str
     state: str  # finished, or unfinished: further runs would tell more
@@ -111,7 +111,7 @@ class ConfirmAnswer:
 
 @dataclass(frozen=True, slots=True)
 class IdeasAnswer:
-    """Hold the ideas that are known here, or the one that was named."""
+    """The ideas that are known here, or the one that was named."""
 
     applies_to: str  # the script that they were tried on
     ideas: tuple[IdeaFacts, ...]
@@ -120,7 +120,7 @@ class IdeasAnswer:
 
 @dataclass(frozen=True, slots=True)
 class PromptAnswer:
-    """Hold what a language model would be told for the next idea ([ideas.md](ideas.md#what-is-a-model-told))."""
+    """What a language model would be told for the next idea ([ideas.md](ideas.md#what-is-a-model-told))."""
 
     tag: str
     system: str  # the system prompt
@@ -130,7 +130,7 @@ class PromptAnswer:
 
 @dataclass(frozen=True, slots=True)
 class PagesAnswer:
-    """Hold what an author who runs commands is told: without program, script, notes and task."""
+    """What an author who runs commands is told: without program, script, notes and task."""
 
     tag: str
     # what a script may call, device, text, noise, attempts, dials, edits, known ideas, in Markdown
@@ -139,14 +139,14 @@ class PagesAnswer:
 
 @dataclass(frozen=True, slots=True)
 class TagAnswer:
-    """Hold the night that was meant."""
+    """The night that was meant."""
 
     tag: str
 
 
 @dataclass(frozen=True, slots=True)
 class DoctorAnswer:
-    """Hold whether a night can run. The exit code is 1 where an essential check fails."""
+    """Whether a night can run. The exit code is 1 where an essential check fails."""
 
     ready: bool
     checks: tuple[Check, ...]
@@ -154,7 +154,7 @@ class DoctorAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ProfileAnswer:
-    """Hold where the time of a step goes, in which each phase waits for the one before."""
+    """The phases of a training step; each waits for the one before."""
 
     device: str
     phases: tuple[Phase, ...]
@@ -208,8 +208,7 @@ def _section(title: str, kind: type, inside: dict[type, None]) -> str:
     hints = typing.get_type_hints(kind)
     names = [field.name for field in dataclasses.fields(kind) if field.name not in LEFT_OUT.get(kind.__name__, ())]
     rows = [f"| `{name}` | {_type(hints[name], inside)} | {_meaning(kind, name, hints[name])} |" for name in names]
-    words = re.sub(r"^Hold ", "", inspect.getdoc(kind) or "")
-    return f"{title}\n\n{words[:1].upper()}{words[1:]}\n\n{TABLE}" + "\n".join(rows)
+    return f"{title}\n\n{inspect.getdoc(kind)}\n\n{TABLE}" + "\n".join(rows)
 
 
 def _type(hint: typing.Any, inside: dict[type, None]) -> str:
